@@ -80,8 +80,14 @@ Words stage_files(const fs::path& from, const std::string& name) {
 
 // The lines of plugin.toml that set the tier.
 std::string tier_lines(const std::string& tier) {
+  if (tier == "host") return "tier = \"host\"\nkinora = \"==" KINORA_VERSION "\"\n";
   return tier == "pinned" ? "tier = \"pinned\"\ntorch = \"==" KINORA_TORCH_VERSION "\"\ncxx_abi = \"1\"\n"
                           : "tier = \"stable\"\n";
+}
+
+// The header that says what the functions of a kind promise.
+std::string header_of(const std::string& kind) {
+  return kind == "job" ? "core/run/job_type.hpp" : "kinora/abi/" + (kind == "parallel" ? "strategy" : kind) + ".h";
 }
 
 Words kind_files(const fs::path& from, const std::string& kind, const std::string& tier,
@@ -92,7 +98,7 @@ Words kind_files(const fs::path& from, const std::string& kind, const std::strin
                     {"@TIER_LINES@", tier_lines(tier)},
                     {"@TIER@", tier},
                     {"@TORCH@", KINORA_TORCH_VERSION},
-                    {"@HEADER@", (kind == "parallel" ? "strategy" : kind) + ".h"}};
+                    {"@HEADER@", header_of(kind)}};
   const auto text = [&](const std::string& file) { return filled(contents(from / (file + ".in")), words); };
   // Files of one kind, in addition to the files that all kinds have.
   const auto more = [&](const std::string& file) {
@@ -130,7 +136,7 @@ std::string list_of(const std::vector<std::string>& names) {
 int plugins_new(core::Runtime&, const Arguments& arguments) {
   std::vector<std::string> kinds;
   for (const auto& k : core::kinds()) kinds.emplace_back(k.name);
-  const auto [words, tier] = wanted(arguments);
+  auto [words, tier] = wanted(arguments);
   if (words.size() < 2 || words.size() > 3)
     return complain(kUsage,
                     "plugins new needs KIND NAME [DIR] [--tier stable|pinned]; kinds: " + list_of(kinds));
@@ -154,6 +160,7 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
                     fmt::format("the pinned tier has a template for models only, not for kind '{}'; begin with "
                                 "the stable tier, then see share/kinora/sdk/README.md",
                                 kind));
+  if (kind == "job") tier = "host";
 
   const fs::path to = words.size() > 2 ? words[2] : name;
   std::error_code none;

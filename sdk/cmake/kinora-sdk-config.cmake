@@ -3,6 +3,7 @@
 # Found in a source tree with -DCMAKE_PREFIX_PATH=<repository>/sdk, in an installation with its prefix. Its version is the
 # ABI's. Plugins of tier stable need nothing else; those of tier pinned need the libtorch that Kinora runs with: an installation
 # knows its own, else pass -DKINORA_TORCH_ROOT=<folder of the torch package>. They may link kinora::kernels of an installation.
+# Jobs (tier host) are built with the Kinora that runs them: its libkinora, nlohmann_json and fmt.
 # KINORA_PROGRAM is the program that writes and checks manifests, if there is one.
 include(GNUInstallDirs)
 enable_language(ASM)
@@ -14,6 +15,23 @@ endif()
 find_program(KINORA_PROGRAM kinora DOC "The kinora that checks manifests" HINTS
   "${CMAKE_CURRENT_LIST_DIR}/../../../../bin"  # of the installation: <prefix>/share/kinora/sdk/cmake
   "${CMAKE_CURRENT_LIST_DIR}/../../build/release/bin" "${CMAKE_CURRENT_LIST_DIR}/../../build/dev/bin")
+# Jobs (tier host) also use core's headers and link libkinora, which is next to the program's folder.
+set(_host "${CMAKE_CURRENT_LIST_DIR}/../host")  # of an installation
+if(NOT EXISTS "${_host}")
+  set(_host "${CMAKE_CURRENT_LIST_DIR}/../..")
+endif()
+if(KINORA_PROGRAM AND EXISTS "${_host}/core/run/job_plugin.hpp" AND NOT TARGET kinora::host)
+  get_filename_component(_bin "${KINORA_PROGRAM}" REALPATH)
+  get_filename_component(_bin "${_bin}" DIRECTORY)
+  find_library(KINORA_LIBRARY kinora HINTS "${_bin}/../lib" NO_DEFAULT_PATH)
+  find_package(fmt QUIET)
+  find_package(nlohmann_json QUIET)
+  if(KINORA_LIBRARY AND fmt_FOUND AND nlohmann_json_FOUND)
+    add_library(kinora::host INTERFACE IMPORTED)
+    set_target_properties(kinora::host PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_host}"
+      INTERFACE_LINK_LIBRARIES "${KINORA_LIBRARY};fmt::fmt;nlohmann_json::nlohmann_json")
+  endif()
+endif()
 include("${CMAKE_CURRENT_LIST_DIR}/torch_root.cmake" OPTIONAL)
 if(KINORA_TORCH_ROOT AND NOT TARGET kinora_libtorch)
   include("${CMAKE_CURRENT_LIST_DIR}/KinoraTorch.cmake")

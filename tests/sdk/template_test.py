@@ -128,6 +128,50 @@ stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "dim-scene
                 print("WRONG", failures[-1])
 
 
+def job():
+    """A kind of job of another project: it reads what a curate job left, resumes, is checked, and is refused on another Kinora."""
+    plugins = built("job", "count-files", SCRATCH / "installed", "stable", SCRATCH / "installed/bin/kinora")
+    program = SCRATCH / "installed/bin/kinora"
+    file, out = SCRATCH / "count.toml", SCRATCH / "count"
+    text = f'''[run]
+out = "{out}"
+[[job]]
+name = "clips"
+kind = "curate"
+input = ["{FILM}"]
+stages = [{{ use = "video.probe" }}]
+[[job]]
+name = "counted"
+kind = "count-files"
+input = "clips"
+ending = ".json"
+'''
+    file.write_text(text)
+    run_it = lambda *more: kinora("--plugins", plugins, "run", file, *more, program=program)
+    if check("job of a third party: run", run_it(), 0, "counted: ", "files", "counted: done"):
+        summary = json.loads((out / "counted/summary.json").read_text())
+        there = [f for f in (out / "clips").rglob("*.json") if f.is_file()]
+        if (summary["files"], summary["bytes"]) != (len(there), sum(f.stat().st_size for f in there)):
+            failures.append(f"count-files: {summary}")
+            print("WRONG", failures[-1])
+    check("again: up to date", run_it(), 0, "counted: already done")
+    check("how_only option: up to date", run_it("--set", "counted.log_every=5"), 0, "counted: already done")
+    check("another result: done anew", run_it("--set", 'counted.ending=".mp4"'), 0, "counted: done")
+    check("its check", run_it("--set", 'counted.ending="mp4"'), 2, "job 'counted': ending 'mp4' must begin with a dot", f"{file}:13:")
+    check("without its plugin", kinora("check", file, program=program), 2, "unknown kind 'count-files'")
+    manifest, library = plugins / "count-files/plugin.toml", plugins / "count-files/libcount-files.so"
+    other = SCRATCH / "other-kinora/count-files"
+    other.mkdir(parents=True)
+    bytes = library.read_bytes()
+    now = manifest.read_text().split('kinora = "', 1)[1].split('"', 1)[0]
+    assert bytes.count(f'kinora = "{now}"'.encode()) == 1
+    version = "==9.9.9"
+    assert len(version) == len(now)
+    (other / library.name).write_bytes(bytes.replace(f'kinora = "{now}"'.encode(), f'kinora = "{version}"'.encode()))
+    (other / "plugin.toml").write_text(manifest.read_text().replace(f'kinora = "{now}"', f'kinora = "{version}"'))
+    check("built for another Kinora", kinora("--plugins", other.parent, "check", file, program=program), 2, "count-files", "expected " + now[2:] + ", found 9.9.9")
+
+
 def block(text, language):
     """The first fenced block in the language."""
     return text.split(f"```{language}\n", 1)[1].split("```", 1)[0]
@@ -205,6 +249,7 @@ readme_filter()
 built("sampler", "geometric", ROOT / "sdk")
 built("storage", "memory", ROOT / "sdk/cmake")
 models()
+job()
 every_kind_compiles()
 refusals()
 print(f"{len(failures)} failed")

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/shard/bins.hpp"
+#include "plugins/jobs/curation/bins.hpp"
 #include "plugins/jobs/curation/csv.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/manifest_writer.hpp"

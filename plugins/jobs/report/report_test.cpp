@@ -1,5 +1,4 @@
 #include "core/run/job_type.hpp"
-#include "plugins/jobs/report/report.hpp"
 
 #include <random>
 

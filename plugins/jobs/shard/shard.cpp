@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "core/base/counted.hpp"
-#include "plugins/jobs/shard/bins.hpp"
+#include "plugins/jobs/curation/bins.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "core/base/facts.hpp"
 #include "core/io/atomic_file.hpp"

@@ -8,6 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/run/job_type.hpp"
 #include "core/torch/context/noise.hpp"
 #include "plugins/jobs/training/generating/text_encoder.hpp"
 #include "core/run/job_type.hpp"
@@ -101,7 +102,7 @@ TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
   EXPECT_LT(worst(data.facts().scale.denormalise(data.item(0).latent), latents[0]), 1e-4);
 }
 
-std::string failure_of(const std::string& job, const std::string& lines, void (*run_job)(JobContext&)) {
+std::string failure_of(const std::string& job, const std::string& lines) {
   const auto run = prepared({{job, lines}});
   JobContext context = run->context(job);
   return test::refusal([&] { run_job(context); });
@@ -150,18 +151,18 @@ TEST(EncodeJob, OnTheCpuByNameIsTheSameAsByItself) {
 }
 
 TEST(EncodeJob, RefusesADeviceThatCannotBeHad) {
-  EXPECT_THAT(failure_of("latents", "device = 'gpu'\n", run_encode),
+  EXPECT_THAT(failure_of("latents", "device = 'gpu'\n"),
               testing::HasSubstr("give auto, cpu, cuda or cuda:N"));
   if (why_no_gpu().empty()) return;
-  EXPECT_THAT(failure_of("latents", "device = 'cuda'\n", run_encode),
+  EXPECT_THAT(failure_of("latents", "device = 'cuda'\n"),
               testing::HasSubstr("device 'cuda': " + why_no_gpu()));
 }
 
 TEST(TrainTokenizerJob, RefusesADeviceThatCannotBeHad) {
-  EXPECT_THAT(failure_of("tokenizer", "device = 'gpu'\n", run_train_tokenizer),
+  EXPECT_THAT(failure_of("tokenizer", "device = 'gpu'\n"),
               testing::HasSubstr("give auto, cpu, cuda or cuda:N"));
   if (why_no_gpu().empty()) return;
-  EXPECT_THAT(failure_of("tokenizer", "device = 'cuda'\n", run_train_tokenizer),
+  EXPECT_THAT(failure_of("tokenizer", "device = 'cuda'\n"),
               testing::HasSubstr("device 'cuda': " + why_no_gpu()));
 }
 

@@ -1,4 +1,4 @@
-#include "plugins/jobs/shard/bins.hpp"
+#include "plugins/jobs/curation/bins.hpp"
 
 #include <algorithm>
 #include <array>
