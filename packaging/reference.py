@@ -38,7 +38,7 @@ of job. A type says what a run file may hold: a `size` is a number of bytes or a
 def text(words):
     """Words as Markdown shows them: outside of code, what Markdown or HTML would read as markup is escaped."""
     parts = words.replace("\n", " ").split("`")
-    parts[::2] = [re.sub(r"([*_<>\[\]\\])", r"\\\1", part) for part in parts[::2]]
+    parts[::2] = [re.sub(r"([*<>\[\]\\])", r"\\\1", part) for part in parts[::2]]
     return "`".join(parts).replace("|", "\\|")
 
 
