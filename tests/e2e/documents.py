@@ -5,7 +5,7 @@ of the program or a document names is one; every link and every path leads somew
 With KINORA, `kinora check` accepts every run file that README.md and docs/ show. usage: documents.py ROOT [KINORA SCRATCH]"""
 import pathlib, re, shutil, subprocess, sys, tomllib
 
-ROOT = pathlib.Path(sys.argv[1])
+ROOT = pathlib.Path(sys.argv[1]).resolve()
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
 DOCUMENTS = [*PAGES, "plugins/stages/README.md", "sdk/README.md"]
 LINKED = [*DOCUMENTS, "ARCHITECTURE.md", "BENCHMARKS.md", "CONTRIBUTING.md"]
