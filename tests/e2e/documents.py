@@ -2,8 +2,8 @@
 """The documents and the manifests agree: every component that an example uses is there, with its options, their types, ranges and
 choices; every curating stage is documented, and the defaults that tables state are the manifests'. Every command that a text
 of the program or a document names is one; every link and every path leads somewhere; docs/reference.md is what the manifests say.
-With KINORA, `kinora check` accepts every run file that README.md and docs/ show. usage: documents.py ROOT [KINORA SCRATCH]"""
-import pathlib, re, shutil, subprocess, sys, tomllib
+With KINORA, `kinora check` accepts every run file that README.md and docs/ show, and their tables of options state the defaults. usage: documents.py ROOT [KINORA SCRATCH]"""
+import json, pathlib, re, shutil, subprocess, sys, tomllib
 
 ROOT = pathlib.Path(sys.argv[1]).resolve()
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
@@ -145,6 +145,36 @@ def run_file_of(code):
     return "".join(text for name, text in quickstart.items() if name in needed) + code
 
 
+def job_options(kinora, kind):
+    """{option: default} of a kind of job, and its components' slots, as `kinora plugins inspect` prints them."""
+    done = subprocess.run([kinora, "plugins", "inspect", f"job/{kind}"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    components, options = done.stdout.split("\nin a run file\n")[0].split("\noptions\n")
+    return dict(re.findall(r"^  (\w+) .* default (\S+)", components, re.M) + re.findall(r"^  (\w+) +(\S.*?)  ", options, re.M))
+
+
+def plain(value):
+    """A default without Markdown's marks; 1.00 GiB is 1 GiB."""
+    return re.sub(r"^(\d+)\.00 ", r"\1 ", value.strip("`"))
+
+
+def check_option_tables(known, kinora):
+    """Tables `| option of `NAME` | default | meaning |`: each option is one of the kind of job or component, with this default."""
+    seen = 0
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for owner, table in re.findall(r"^\| option of `([\w.-]+)` \| default \| meaning \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.M):
+            ids = [id for id in known if id.split("/", 1)[1] == owner]
+            options = {name: json.dumps(option["default"]) for name, option in known[ids[0]].items()} if ids else job_options(kinora, owner)
+            for name, default in re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.M):
+                seen += 1
+                if name not in options:
+                    failures.append(f"{page}: {owner} has no option {name}")
+                elif plain(default) != plain(options[name]):
+                    failures.append(f"{page}: {owner} {name}: the default is {options[name]}, not {default}")
+    assert seen > 40, seen
+
+
 def check_run_files(kinora, scratch):
     """`kinora check` finds nothing wrong in the run files that the pages show."""
     shutil.rmtree(scratch, ignore_errors=True)
@@ -259,6 +289,7 @@ check_links()
 check_paths()
 check_reference()
 if len(sys.argv) > 2:
+    check_option_tables(known, sys.argv[2])
     check_run_files(sys.argv[2], pathlib.Path(sys.argv[3]))
 print("\n".join(failures) or "documents: all checks passed")
 sys.exit(bool(failures))
