@@ -460,29 +460,29 @@ def check_one_decode():
         assert item == other, (item, other)
 
 
-def check_readme_example():
-    """The example in README.md works as written, with a server for its captions; then its search by words."""
-    text = (ROOT / "README.md").read_text().split("## Curating\n", 1)[1].split("\n## ", 1)[0]
-    example = "\n".join(line[4:] for line in text.splitlines() if line.startswith("    ") or not line).strip()
+def check_page_example():
+    """The run file of docs/curate.md works as it is, with a server for its captions; then its search by words."""
+    text = (ROOT / "docs/curate.md").read_text().split("## A run file\n", 1)[1].split("\n## ", 1)[0]
+    example = text.split("```toml\n", 1)[1].split("```", 1)[0].strip()
     assert "embed-text" in example and "caption.endpoint" in example, example
-    films = SCRATCH / "readme_films"
-    films.mkdir()
+    videos = SCRATCH / "page_videos"
+    videos.mkdir()
     for name in ("bbb_A.mp4", "film.mp4"):
-        shutil.copy(DATA / name, films / name)
+        shutil.copy(DATA / name, videos / name)
     with ModelServer() as server:
-        here = example.replace("films/*.mp4", f"{films}/*.mp4").replace('use = "caption.endpoint",', f'use = "caption.endpoint", base_url = "{server.url}",')
-        (SCRATCH / "readme.toml").write_text(f'[run]\nout = "{SCRATCH / "readme"}"\n{here}\n')
-        done = subprocess.run([KINORA, "run", str(SCRATCH / "readme.toml")], capture_output=True, text=True, timeout=600)
+        here = example.replace("videos/*.mp4", f"{videos}/*.mp4").replace('use = "caption.endpoint",', f'use = "caption.endpoint", base_url = "{server.url}",')
+        (SCRATCH / "page.toml").write_text(f'[run]\nout = "{SCRATCH / "page"}"\n{here}\n')
+        done = subprocess.run([KINORA, "run", str(SCRATCH / "page.toml")], capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
-    kept = {i["key"]: i for i in lines(SCRATCH / "readme/clips/items.jsonl") if "parent" in i and i["end"] == "kept"}
+    kept = {i["key"]: i for i in lines(SCRATCH / "page/clips/items.jsonl") if "parent" in i and i["end"] == "kept"}
     assert len(kept) >= 2 and all(i["facts"]["caption"]["by"] == "caption.endpoint" for i in kept.values()), kept
-    found = subprocess.run([KINORA, "search", str(SCRATCH / "readme"), "a boat at sea", "--top", "99", "--json"], capture_output=True, text=True)
+    found = subprocess.run([KINORA, "search", str(SCRATCH / "page"), "a boat at sea", "--top", "99", "--json"], capture_output=True, text=True)
     assert found.returncode == 0 and {json.loads(line)["key"] for line in found.stdout.splitlines()} == set(kept), (found, kept)
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
 for test in (check_one_decode, check_folders, check_remux, check_remux_of_damaged, check_manifest, check_variable_rate, check_columns, check_graph, check_patterns, check_same_bytes,
-             check_changed_inputs, check_nothing_kept, check_other_files, check_edits, check_edits_of_moved_keys, check_why_nothing, check_readme_example):
+             check_changed_inputs, check_nothing_kept, check_other_files, check_edits, check_edits_of_moved_keys, check_why_nothing, check_page_example):
     test()
     print("ok   ", test.__name__)

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """The documents and the manifests agree: every component that an example uses is there, with its options, their types, ranges and
 choices; every curating stage is documented, and the defaults that tables state are the manifests'. Every command that a text
-of the program or a document names is one. usage: documents.py ROOT"""
-import pathlib, re, sys, tomllib
+of the program or a document names is one; every link and every path leads somewhere; docs/reference.md is what the manifests say.
+With KINORA, `kinora check` accepts every run file that README.md and docs/ show, and their tables of options state the defaults. usage: documents.py ROOT [KINORA SCRATCH]"""
+import json, pathlib, re, shutil, subprocess, sys, tomllib
 
-ROOT = pathlib.Path(sys.argv[1])
-DOCUMENTS = ["README.md", "plugins/stages/README.md", "sdk/README.md"]
+ROOT = pathlib.Path(sys.argv[1]).resolve()
+PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*PAGES, "plugins/stages/README.md", "sdk/README.md"]
+LINKED = [*DOCUMENTS, "ARCHITECTURE.md", "BENCHMARKS.md", "CONTRIBUTING.md"]
 OF_EVERY_STAGE = {"use", "name", "from"}
 THEIR_OWN = {"colourful", "brightness", "mine"}  # that sdk/README.md makes
 TYPES = {"int": int, "size": (int, str), "float": (int, float), "bool": bool, "string": str, "path": str, "strings": list, "floats": list, "ints": list, "paths": list}
@@ -77,6 +80,123 @@ def check_snippets():
             except tomllib.TOMLDecodeError as e:
                 failures.append(f"{document}:{line}: {e}:\n{code}")
     assert seen > 15, seen
+
+
+def anchors(page):
+    """What a link into a Markdown page may name: GitHub's names of its headings."""
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"(?ms)^ *```.*?```$", "", page.read_text()), re.M)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def check_links():
+    """Every link inside the repository leads to a file, and to a heading where it names one."""
+    seen = 0
+    for document in LINKED:
+        for link in re.findall(r"\]\(([^)\s]+)\)", (ROOT / document).read_text()):
+            if re.match(r"[a-z]+:", link):
+                continue
+            seen += 1
+            name, _, heading = link.partition("#")
+            page = (ROOT / document).parent / name if name else ROOT / document
+            if not page.exists():
+                failures.append(f"{document}: link to {link}: there is no such file")
+            elif heading and heading not in anchors(page):
+                failures.append(f"{document}: link to {link}: there is no such heading")
+    assert seen > 40, seen
+
+
+def check_paths():
+    """Every path that ARCHITECTURE.md names is there."""
+    named = re.findall(r"`([\w.*/-]+/[\w.*/-]*)`", (ROOT / "ARCHITECTURE.md").read_text())
+    assert len(named) > 40, named
+    failures.extend(f"ARCHITECTURE.md: there is no {name}" for name in named if not any(ROOT.glob(name.rstrip("/"))))
+
+
+def check_reference():
+    done = subprocess.run([sys.executable, str(ROOT / "packaging/reference.py"), "--check"], capture_output=True, text=True)
+    if done.returncode:
+        failures.append(done.stdout + done.stderr)
+
+
+def jobs_of(text):
+    """{name: text} of a run file's jobs, in its order."""
+    parts = re.split(r"(?m)^(?=\[\[job\]\])", text)[1:]
+    return {tomllib.loads(part)["job"][0]["name"]: part for part in parts}
+
+
+def run_file_of(code):
+    """A run file with what a page shows: jobs, after those of the quickstart that they read; or stages or strategies of a job. None: neither."""
+    quickstart = jobs_of((ROOT / "configs/quickstart.toml").read_text())
+    shown = tomllib.loads(code)
+    if set(shown) == {"stages"}:
+        code = f'[[job]]\nname = "clips"\nkind = "curate"\ninput = "videos/*.mp4"\n{code}'
+    elif set(shown) == {"parallel"}:
+        code = quickstart["dit"].replace('parallel = ["single"]', code)
+    elif "job" not in shown:
+        return None
+    own = jobs_of(code)
+    wanted, needed = [own[name] for name in own], set()
+    while wanted:
+        inputs = tomllib.loads(wanted.pop())["job"][0].get("input", [])
+        for name in [inputs] if isinstance(inputs, str) else inputs:
+            if name in quickstart and name not in own and name not in needed:
+                needed.add(name)
+                wanted.append(quickstart[name])
+    return "".join(text for name, text in quickstart.items() if name in needed) + code
+
+
+def job_options(kinora, kind):
+    """{option: default} of a kind of job, and its components' slots, as `kinora plugins inspect` prints them."""
+    done = subprocess.run([kinora, "plugins", "inspect", f"job/{kind}"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    components, options = done.stdout.split("\nin a run file\n")[0].split("\noptions\n")
+    return dict(re.findall(r"^  (\w+) .* default (\S+)", components, re.M) + re.findall(r"^  (\w+) +(\S.*?)  ", options, re.M))
+
+
+def plain(value):
+    """A default without Markdown's marks; 1.00 GiB is 1 GiB."""
+    return re.sub(r"^(\d+)\.00 ", r"\1 ", value.strip("`"))
+
+
+def check_option_tables(known, kinora):
+    """Tables `| option of `NAME` | default | meaning |`: each option is one of the kind of job or component, with this default."""
+    seen = 0
+    for page in PAGES:
+        text = (ROOT / page).read_text()
+        for owner, table in re.findall(r"^\| option of `([\w.-]+)` \| default \| meaning \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.M):
+            ids = [id for id in known if id.split("/", 1)[1] == owner]
+            options = {name: json.dumps(option["default"]) for name, option in known[ids[0]].items()} if ids else job_options(kinora, owner)
+            for name, default in re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.M):
+                seen += 1
+                if name not in options:
+                    failures.append(f"{page}: {owner} has no option {name}")
+                elif plain(default) != plain(options[name]):
+                    failures.append(f"{page}: {owner} {name}: the default is {options[name]}, not {default}")
+    assert seen > 40, seen
+
+
+def check_run_files(kinora, scratch):
+    """`kinora check` finds nothing wrong in the run files that the pages show."""
+    shutil.rmtree(scratch, ignore_errors=True)
+    folder = scratch / "configs"
+    (folder / "videos").mkdir(parents=True)
+    (folder / "shards").mkdir()
+    (scratch / "tests").symlink_to(ROOT / "tests")
+    shutil.copy(ROOT / "tests/data/bbb_A.mp4", folder / "videos")
+    seen = 0
+    for page in PAGES:
+        for line, language, code in blocks((ROOT / page).read_text()):
+            text = toml_of(language, code)
+            whole = text and run_file_of(text)
+            if not whole:
+                continue
+            seen += 1
+            file = folder / f"{pathlib.Path(page).stem}-{line}.toml"
+            file.write_text(whole)
+            done = subprocess.run([kinora, "check", str(file)], capture_output=True, text=True, timeout=60)
+            if done.returncode:
+                failures.append(f"{page}:{line}: kinora check: {done.stdout}{done.stderr}")
+    assert seen > 5, seen
 
 
 def check_value(where, option, value):
@@ -165,5 +285,11 @@ check_examples(known)
 check_snippets()
 check_stages(known)
 check_defaults(known)
+check_links()
+check_paths()
+check_reference()
+if len(sys.argv) > 2:
+    check_option_tables(known, sys.argv[2])
+    check_run_files(sys.argv[2], pathlib.Path(sys.argv[3]))
 print("\n".join(failures) or "documents: all checks passed")
 sys.exit(bool(failures))

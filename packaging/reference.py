@@ -1,0 +1,131 @@
+#!/usr/bin/env python3
+"""Writes docs/reference.md: every component with its tensors and options, as the manifests (plugins/**/plugin.toml) state them.
+
+usage: reference.py [--check]
+
+--check writes nothing and fails when docs/reference.md is not what the manifests say.
+"""
+import difflib
+import json
+import pathlib
+import re
+import sys
+import tomllib
+
+ROOT = pathlib.Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs/reference.md"
+# The order of the page: kind, title, what such a component does.
+KINDS = [
+    ("stage", "Stages", "A stage receives one sample at a time and emits samples, drops them or fails."),
+    ("tokenizer", "Tokenizers", "A tokenizer encodes videos to latents or codes, and decodes them."),
+    ("model", "Models", "Models that are trained, text and image encoders, and discriminators."),
+    ("loss", "Losses", "A loss draws noise levels, states the target and weighs the error."),
+    ("sampler", "Samplers", "A sampler turns noise into a sample by calls of a denoiser."),
+    ("parallel", "Parallel strategies", "A strategy divides the work of one model among ranks; the result is that of one process."),
+    ("precision", "Precisions", "The number format of linear layers and attention."),
+    ("engine", "Engines", "An engine runs the stages of a job."),
+    ("storage", "Storage", "A storage reads and writes URIs of its scheme."),
+    ("collective", "Collectives", "A collective moves tensors between ranks."),
+]
+HEAD = """# Reference: components and their options
+
+This page is generated from the plugins' manifests by `packaging/reference.py`; a test fails when the two differ.
+`kinora plugins inspect ID` prints the same for one component, and `kinora plugins inspect job/KIND` prints the options of a kind
+of job. A type says what a run file may hold: a `size` is a number of bytes or a text such as `"2 GiB"`, a `path` may be a URI.
+"""
+
+
+def text(words):
+    """Words as Markdown shows them: outside of code, what Markdown or HTML would read as markup is escaped."""
+    parts = words.replace("\n", " ").split("`")
+    parts[::2] = [re.sub(r"([*<>\[\]\\])", r"\\\1", part) for part in parts[::2]]
+    return "`".join(parts).replace("|", "\\|")
+
+
+def code(value):
+    return f"`{value}`".replace("|", "\\|")
+
+
+def size(count):
+    """Bytes as the program prints them when they are a whole number of a unit."""
+    for unit, bytes_each in (("TiB", 2**40), ("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if count and count % bytes_each == 0:
+            return f"{count // bytes_each} {unit}"
+    return str(count)
+
+
+def value(option, given):
+    """A value as TOML has it."""
+    return size(given) if option["type"] == "size" and isinstance(given, int) else json.dumps(given, ensure_ascii=False)
+
+
+def allowed(option):
+    """The values that an option takes."""
+    if "choices" in option:
+        return ", ".join(code(value(option, choice)) for choice in option["choices"])
+    words = []
+    if "min" in option and "max" in option:
+        words.append(f"{value(option, option['min'])} to {value(option, option['max'])}")
+    elif "min" in option:
+        words.append(f"at least {value(option, option['min'])}")
+    elif "max" in option:
+        words.append(f"at most {value(option, option['max'])}")
+    words += [f"{word} {value(option, option[word])}" for word in ("above", "below") if word in option]
+    return ", ".join(words)
+
+
+def tensors(title, named):
+    rows = [f"| {code(name)} | {text(' '.join(filter(None, (t['dtype'], t['shape']))))} | {text(t.get('help', ''))} |" for name, t in named.items()]
+    return [f"| {title} | type | |", "|---|---|---|", *rows, ""] if rows else []
+
+
+def options(named):
+    rows = []
+    for name, option in named.items():
+        kind = option["type"] + (f" ({option['unit']})" if "unit" in option else "")
+        default = "required" if option.get("required") else "no bound" if option["default"] in (1e300, -1e300) else code(value(option, option["default"]))
+        rows.append(f"| {code(name)} | {kind} | {default} | {allowed(option)} | {text(option['help'])} |")
+    return ["| option | type | default | values | |", "|---|---|---|---|---|", *rows, ""] if rows else ["It has no options.", ""]
+
+
+def section(component):
+    out = [f"### {component['id']}", "", text(component["help"].removesuffix(".")) + ".", ""]
+    out += tensors("input", component.get("input", {})) + tensors("output", component.get("output", {}))
+    if "layout" in component:
+        out += ["Names of weights that it reads: " + "; ".join(f"{code(name)} ({text(layout['help'])})" for name, layout in component["layout"].items()) + ".", ""]
+    return out + options(component.get("option", {}))
+
+
+def page():
+    found = {}
+    for file in sorted((ROOT / "plugins").rglob("plugin.toml")):
+        manifest = tomllib.loads(file.read_text())
+        for component in manifest["component"]:
+            found.setdefault(component["id"].split("/")[0], []).append((component, manifest["plugin"]))
+    unknown = found.keys() - {kind for kind, _, _ in KINDS}
+    assert not unknown, f"packaging/reference.py does not list the kinds {sorted(unknown)}"
+    lines = HEAD.split("\n")
+    for kind, title, what in KINDS:
+        components = sorted(found.get(kind, []), key=lambda each: each[0]["id"])
+        lines += [f"## {title}", "", what, "", "| id | plugin | tier | |", "|---|---|---|---|"]
+        lines += [f"| {code(c['id'])} | {plugin['name']} | {plugin['tier']} | {text(c['help'])} |" for c, plugin in components] + [""]
+        for component, _ in components:
+            lines += section(component)
+    return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def main():
+    if sys.argv[1:] not in ([], ["--check"]):
+        sys.exit(__doc__)
+    new = page()
+    if not sys.argv[1:]:
+        PAGE.parent.mkdir(exist_ok=True)
+        PAGE.write_text(new)
+        return
+    old = PAGE.read_text() if PAGE.exists() else ""
+    if old != new:
+        first = [line for line in difflib.unified_diff(old.splitlines(), new.splitlines(), "docs/reference.md", "the manifests", lineterm="", n=0)][:12]
+        sys.exit("\n".join([*first, "docs/reference.md is not what the manifests say; run packaging/reference.py and commit the page"]))
+
+
+main()
