@@ -16,6 +16,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs/reference.md"
 # The order of the page: kind, title, what such a component does.
 KINDS = [
+    ("job", "Kinds of jobs", "A job of a run file reads paths and the results of other jobs. Its components are written under the names of its slots."),
     ("stage", "Stages", "A stage receives one sample at a time and emits samples, drops them or fails."),
     ("tokenizer", "Tokenizers", "A tokenizer encodes videos to latents or codes, and decodes them."),
     ("model", "Models", "Models that are trained, text and image encoders, and discriminators."),
@@ -30,8 +31,7 @@ KINDS = [
 HEAD = """# Reference: components and their options
 
 This page is generated from the plugins' manifests by `packaging/reference.py`; a test fails when the two differ.
-`kinora plugins inspect ID` prints the same for one component, and `kinora plugins inspect job/KIND` prints the options of a kind
-of job. A type says what a run file may hold: a `size` is a number of bytes or a text such as `"2 GiB"`, a `path` may be a URI.
+`kinora plugins inspect ID` prints the same for one component. A type says what a run file may hold: a `size` is a number of bytes or a text such as `"2 GiB"`, a `path` may be a URI.
 """
 
 
@@ -75,7 +75,11 @@ def allowed(option):
 
 
 def tensors(title, named):
-    rows = [f"| {code(name)} | {text(' '.join(filter(None, (t['dtype'], t['shape']))))} | {text(t.get('help', ''))} |" for name, t in named.items()]
+    def notes(t):
+        words = [t.get("help", ""), f"one per {t['per']}" if "per" in t else "", f"only with `{t['when']}`" if "when" in t else "", "optional" if t.get("optional") else ""]
+        return "; ".join(filter(None, words))
+
+    rows = [f"| {code(name)} | {text(' '.join(filter(None, (t['dtype'], t['shape']))))} | {text(notes(t))} |" for name, t in named.items()]
     return [f"| {title} | type | |", "|---|---|---|", *rows, ""] if rows else []
 
 
@@ -88,11 +92,23 @@ def options(named):
     return ["| option | type | default | values | |", "|---|---|---|---|---|", *rows, ""] if rows else ["It has no options.", ""]
 
 
+def slots(named):
+    """The components that a job is made of."""
+    rows = []
+    for name, slot in named.items():
+        default = code(slot["default"]) if "default" in slot else "required" if slot.get("required") else "none"
+        rows.append(f"| {code(name)} | {'list of ' if slot.get('list') else ''}{slot['kind']} | {default} | {text(slot.get('help', ''))} |")
+    return ["| slot | kind | default | |", "|---|---|---|---|", *rows, ""] if rows else []
+
+
 def section(component):
     out = [f"### {component['id']}", "", text(component["help"].removesuffix(".")) + ".", ""]
     out += tensors("input", component.get("input", {})) + tensors("output", component.get("output", {}))
     if "layout" in component:
         out += ["Names of weights that it reads: " + "; ".join(f"{code(name)} ({text(layout['help'])})" for name, layout in component["layout"].items()) + ".", ""]
+    if component.get("reads"):
+        out += ["Reads: " + ", ".join(map(code, component["reads"])) + ".", ""]
+    out += slots(component.get("slot", {}))
     return out + options(component.get("option", {}))
 
 
