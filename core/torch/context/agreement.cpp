@@ -16,7 +16,7 @@
 #include "core/run/launch_record.hpp"
 #include "core/run/weights_digest.hpp"
 #include "core/torch/context/meeting.hpp"
-#include "core/torch/media/latent_cache.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/torch/context/attention.hpp"
-#include "core/torch/context/parameter.hpp"
+#include "core/torch/tensors/parameter.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
 

@@ -16,7 +16,7 @@
 #include <optional>
 #include <vector>
 
-#include "core/torch/context/parameter.hpp"
+#include "core/torch/tensors/parameter.hpp"
 #include "core/torch/context/visibility.hpp"
 #include "core/torch/weights/lora.hpp"
 #include "kinora/abi/link.h"

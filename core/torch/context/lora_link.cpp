@@ -7,7 +7,7 @@
 #include <fmt/ranges.h>
 
 #include "core/base/suggest.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {

@@ -11,7 +11,7 @@
 #include "core/run/place.hpp"
 #include "core/torch/context/agreement.hpp"
 #include "core/torch/context/mesh.hpp"
-#include "core/torch/context/parameter.hpp"
+#include "core/torch/tensors/parameter.hpp"
 #include "core/torch/weights/weights.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/abi/strategy.h"

@@ -5,7 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "core/torch/media/latent_cache.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 
 namespace kinora::core {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "core/torch/context/parameter.hpp"
+#include "core/torch/tensors/parameter.hpp"
 
 namespace kinora::core {
 

@@ -16,7 +16,7 @@
 #include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
-#include "core/torch/media/latent_cache.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 #include "plugins/jobs/encode/latent_merge.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/media/streaming.hpp"

@@ -7,7 +7,7 @@
 #include "core/torch/context/parallelism.hpp"
 #include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
-#include "core/torch/media/latent_cache.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/media/streaming.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/ranks.hpp"

@@ -9,14 +9,14 @@
 #include <gtest/gtest.h>
 
 #include "core/base/digest.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/run/job_type.hpp"
 #include "plugins/jobs/training/generating/text_encoder.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
-#include "core/torch/weights/convert.hpp"
+#include "core/torch/apply/convert.hpp"
 #include "core/torch/weights/sharded_files.hpp"
 #include "tests/support/refusal.hpp"
 

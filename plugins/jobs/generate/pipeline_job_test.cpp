@@ -225,10 +225,9 @@ TEST_F(PipelineFolder, IsWhatFineTuningBeginsWith) {
   std::vector<Diagnostic> problems;
   const RunFile run = read_run(document, test::runtime().registry(), problems);
   for (const auto& p : problems) ADD_FAILURE() << format(p);
-  size_t next = 0;
-  for (void (*work)(JobContext&) : {run_encode, run_train, run_generate}) {
-    JobContext context(test::runtime(), run, run.jobs.at(next++), true);
-    work(context);
+  for (const auto& job : run.jobs) {
+    JobContext context(test::runtime(), run, job, true);
+    run_job(context);
   }
   const auto facts = LatentData(scratch_ / "latents").facts();
   EXPECT_EQ(facts.scale.mean, (std::vector<double>{0, 0}));

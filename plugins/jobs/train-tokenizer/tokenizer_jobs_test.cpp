@@ -11,7 +11,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include "core/torch/context/instances.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clip_image.hpp"

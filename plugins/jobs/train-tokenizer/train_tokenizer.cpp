@@ -5,7 +5,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "plugins/jobs/training/options/training.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"

@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/run/job_type.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"

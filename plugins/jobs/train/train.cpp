@@ -4,7 +4,7 @@
 #include "plugins/jobs/training/options/training.hpp"
 #include "core/base/log.hpp"
 #include "core/torch/context/meter_link.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/frame_rule.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/strip.hpp"

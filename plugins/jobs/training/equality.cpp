@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/torch/context/network.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
 #include "plugins/jobs/training/trial_job.hpp"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/guidance.hpp"
 #include "plugins/jobs/training/given_draw.hpp"
 #include "kinora/aten.hpp"

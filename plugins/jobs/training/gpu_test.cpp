@@ -7,7 +7,7 @@
 #include "core/torch/context/attention.hpp"
 #include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
-#include "core/torch/media/latent_cache.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "tests/support/worst.hpp"
@@ -48,8 +48,7 @@ struct Trained {
   json summary;
 };
 
-Trained trained(const std::string& job, const std::string& slot, const std::string& lines,
-                void (*run_job)(JobContext&)) {
+Trained trained(const std::string& job, const std::string& slot, const std::string& lines) {
   const auto run = prepared({{job, kTraining + lines}});
   ScratchRun::save(*run->network(job, slot), run->folder() / "start.safetensors");
   if (job == "dit") encoded(*run);
@@ -68,18 +67,18 @@ void expect_equal(const Trained& gpu, const Trained& cpu) {
 }
 
 TEST_F(Gpu, ATrainingEqualsTheCpus) {
-  const auto cpu = trained("dit", "model", "device = 'cpu'\n", run_train);
+  const auto cpu = trained("dit", "model", "device = 'cpu'\n");
   for (const char* prefetch : {"false", "true"}) {
     const auto gpu =
-        trained("dit", "model", std::string("device = 'cuda'\nprefetch = ") + prefetch + "\n", run_train);
+        trained("dit", "model", std::string("device = 'cuda'\nprefetch = ") + prefetch + "\n");
     expect_equal(gpu, cpu);
     EXPECT_EQ(gpu.summary.contains("gpu_peak_bytes"), why_no_cuda_library().empty());
   }
 }
 
 TEST_F(Gpu, ATrainingOfATokenizerEqualsTheCpus) {
-  expect_equal(trained("tokenizer", "tokenizer", "device = 'cuda'\n", run_train_tokenizer),
-               trained("tokenizer", "tokenizer", "device = 'cpu'\n", run_train_tokenizer));
+  expect_equal(trained("tokenizer", "tokenizer", "device = 'cuda'\n"),
+               trained("tokenizer", "tokenizer", "device = 'cpu'\n"));
 }
 
 TEST_F(Gpu, EncodingEqualsTheCpus) {

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/frame_rule.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 

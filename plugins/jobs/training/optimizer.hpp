@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "core/torch/context/parameter.hpp"
+#include "core/torch/tensors/parameter.hpp"
 #include "plugins/jobs/training/schedule.hpp"
 #include "core/torch/weights/weights.hpp"
 

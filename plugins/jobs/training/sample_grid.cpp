@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "core/torch/context/mix.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/strip.hpp"
 #include "core/torch/media/clips.hpp"

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/frame_rule.hpp"
 #include "plugins/jobs/training/level_draw.hpp"
 #include "plugins/jobs/training/objective.hpp"

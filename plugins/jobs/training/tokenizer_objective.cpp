@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/discriminator.hpp"
 #include "plugins/jobs/training/perceptual.hpp"

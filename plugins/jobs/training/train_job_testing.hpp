@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/run/job_type.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"

@@ -7,7 +7,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/base/digest.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {

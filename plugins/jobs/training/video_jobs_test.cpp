@@ -9,7 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job_type.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/text_encoder.hpp"
 #include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"

@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "plugins/jobs/training/strip.hpp"
-#include "core/torch/media/latent_cache.hpp"
+#include "core/run/job_type.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "tests/support/ranks.hpp"
@@ -86,7 +87,7 @@ void generate(const ScratchRun& run, const Rank& me, const fs::path& shared) {
   fs::create_directories(run.of("film"));
   fs::create_directory_symlink(shared, run.of("film") / "videos");
   core::JobContext context = run.context("film", me.rank == 0);
-  core::run_generate(context);
+  core::run_job(context);
   Rank::alone();
 }
 
@@ -171,7 +172,7 @@ TEST(Generating, SaysWhichSizesATensorGroupCanHave) {
     const auto run = trained("'tp'", "");
     me.launched();
     core::JobContext context = run->context("film", me.rank == 0);
-    const auto why = test::refusal([&] { core::run_generate(context); });
+    const auto why = test::refusal([&] { core::run_job(context); });
     EXPECT_NE(why.find("tp: size = 3 must divide the heads"), std::string::npos) << why;
     EXPECT_NE(why.find("use size = 2"), std::string::npos) << why;
   });

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "tests/support/equality.hpp"
 #include "tests/support/training.hpp"

@@ -7,7 +7,7 @@
 #include "core/run/one_stage.hpp"
 #include "core/sample/sample.hpp"
 #include "core/torch/context/mix.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/given_noise.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "core/torch/media/clips.hpp"

@@ -12,7 +12,7 @@
 #include <gtest/gtest.h>
 
 #include "core/base/cancel.hpp"
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/text_encoder.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/latents.hpp"

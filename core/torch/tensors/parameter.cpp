@@ -1,4 +1,4 @@
-#include "core/torch/context/parameter.hpp"
+#include "core/torch/tensors/parameter.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kernels/torch/parallel.hpp"
 

@@ -1,4 +1,4 @@
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 
 #include <ATen/ATen.h>
 

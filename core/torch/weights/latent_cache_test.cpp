@@ -1,4 +1,4 @@
-#include "core/torch/media/latent_cache.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 
 #include <csignal>
 #include <fstream>

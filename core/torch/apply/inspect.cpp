@@ -1,4 +1,4 @@
-#include "core/torch/weights/inspect.hpp"
+#include "core/torch/apply/inspect.hpp"
 
 #include <set>
 #include <sstream>

@@ -1,4 +1,4 @@
-#include "core/torch/weights/convert.hpp"
+#include "core/torch/apply/convert.hpp"
 
 #include <algorithm>
 #include <deque>

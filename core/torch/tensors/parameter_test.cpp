@@ -1,10 +1,10 @@
-#include "core/torch/context/parameter.hpp"
+#include "core/torch/tensors/parameter.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/noise.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

@@ -1,0 +1,96 @@
+#!/usr/bin/env python3
+"""Includes go one way: apps -> plugins/jobs -> core -> sdk <- plugins, and no two folders include each other, directly or around a circle.
+usage: directions.py ROOT"""
+import pathlib, re, subprocess, sys
+
+ROOT = pathlib.Path(sys.argv[1])
+SOURCES = re.compile(r"\.(cpp|hpp|h|cu|cuh)$")
+INCLUDE = re.compile(r'^\s*#\s*include "((?:apps|core|kernels|plugins|sdk|tests)/[^"]+)"', re.M)
+
+
+def floor_of(path):
+    top = path.split("/")[0]
+    return "jobs" if path.startswith("plugins/jobs/") else top
+
+
+# Which floors a file of a floor may include. kernels and sdk are below everything.
+MAY = {"apps": {"apps", "jobs", "core", "kernels", "sdk"}, "jobs": {"jobs", "core", "kernels", "sdk"}, "core": {"core", "kernels", "sdk"},
+       "plugins": {"plugins", "kernels", "sdk"}, "kernels": {"kernels", "sdk"}, "sdk": {"sdk"}}
+
+
+def is_test(path):
+    return path.startswith("tests/") or re.search(r"_(test|testing|fixture|bench)\.(cpp|hpp)$", path) is not None
+
+
+def plugin_of(path):
+    """The folder of the plugin that a file is part of; "" for a library that several share."""
+    folder = pathlib.PurePosixPath(path).parent
+    while folder.name:
+        if (ROOT / folder / "plugin.toml").exists():
+            return str(folder)
+        folder = folder.parent
+    return ""
+
+
+def includes():
+    listed = subprocess.run(["git", "-C", ROOT, "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
+    for path in listed:
+        if SOURCES.search(path) and not is_test(path) and (ROOT / path).exists():
+            for included in INCLUDE.findall((ROOT / path).read_text(errors="replace")):
+                yield path, included
+
+
+def circles(edges):
+    """The strongly connected components of more than one folder (Tarjan)."""
+    order, low, stack, found = {}, {}, [], []
+
+    def visit(folder):
+        order[folder] = low[folder] = len(order)
+        stack.append(folder)
+        for other in sorted(edges.get(folder, ())):
+            if other not in order:
+                visit(other)
+                low[folder] = min(low[folder], low[other])
+            elif other in stack:
+                low[folder] = min(low[folder], order[other])
+        if low[folder] == order[folder]:
+            at = stack.index(folder)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for folder in sorted(edges):
+        if folder not in order:
+            visit(folder)
+    return found
+
+
+def wrong(pairs):
+    out, edges = [], {}
+    for path, included in pairs:
+        mine, theirs = floor_of(path), floor_of(included)
+        if theirs not in MAY[mine]:
+            out.append(f"{path} includes {included}: {mine} must not include {theirs}")
+        elif mine in ("plugins", "jobs") and plugin_of(included) not in ("", plugin_of(path)):
+            out.append(f"{path} includes {included}: a plugin must not include another plugin")
+        folder, other = (str(pathlib.PurePosixPath(p).parent) for p in (path, included))
+        if folder != other:
+            edges.setdefault(folder, {}).setdefault(other, (path, included))
+    for circle in circles(edges):
+        out.append("circle of folders: " + " ".join(circle))
+        out += [f"    {a} -> {b}: " + " includes ".join(edges[a][b]) for a in circle for b in circle if b in edges.get(a, {})]
+    return out
+
+
+# The check itself finds what it must.
+for pair in (("core/run/a.cpp", "plugins/jobs/curate/a.hpp"), ("plugins/models/dit/a.cpp", "core/run/a.hpp"), ("sdk/a.hpp", "core/a.hpp"), ("plugins/jobs/dedup/a.cpp", "apps/kinora/a.hpp"),
+             ("plugins/models/dit/a.cpp", "plugins/models/wan/a.hpp"), ("plugins/jobs/dedup/a.cpp", "plugins/jobs/curate/a.hpp")):
+    assert len(wrong([pair])) == 1, pair
+assert wrong([("core/a/x.cpp", "core/b/y.hpp"), ("core/b/y.cpp", "core/c/z.hpp"), ("core/c/z.cpp", "core/a/x.hpp")])[0] == "circle of folders: core/a core/b core/c"
+assert not wrong([("apps/kinora/a.cpp", "plugins/jobs/curation/a.hpp"), ("plugins/jobs/curate/a.cpp", "core/run/a.hpp"), ("plugins/models/dit/a.cpp", "sdk/include/a.hpp")])
+
+all_pairs = list(includes())
+assert len(all_pairs) > 1000, len(all_pairs)
+problems = wrong(all_pairs)
+print("\n".join(problems) or f"{len(all_pairs)} includes go one way")
+sys.exit(bool(problems))
