@@ -9,7 +9,7 @@
 #include "apps/kinora/command.hpp"
 #include "core/config/document.hpp"
 #include "core/base/facts.hpp"
-#include "core/run/video_comment.hpp"
+#include "apps/kinora/video_comment.hpp"
 #include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
 #include "core/base/digest.hpp"

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/video_comment.hpp"
+#include "apps/kinora/video_comment.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
 #include "plugins/jobs/curation/search/collection.hpp"
 #include "kinora/abi/engine.h"

@@ -3,7 +3,7 @@
 // the user has not named.
 #include <cstdlib>
 
-#include "core/run/video_comment.hpp"
+#include "apps/kinora/video_comment.hpp"
 #include "core/run/job_folder.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
 #include "plugins/jobs/curation/search/collection.hpp"

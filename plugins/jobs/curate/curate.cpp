@@ -20,8 +20,8 @@
 #include "core/run/isolation.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/stage_graph.hpp"
-#include "core/run/stage_order.hpp"
-#include "core/run/tensor_flow.hpp"
+#include "plugins/jobs/curate/stage_order.hpp"
+#include "plugins/jobs/curate/tensor_flow.hpp"
 #include "core/base/utf8.hpp"
 #include "core/workers/worker.hpp"
 

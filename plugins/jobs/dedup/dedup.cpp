@@ -9,7 +9,7 @@
 #include "core/base/log.hpp"
 #include "core/base/digest.hpp"
 #include "core/run/isolation.hpp"
-#include "core/run/made_by_stages.hpp"
+#include "plugins/jobs/dedup/made_by_stages.hpp"
 
 namespace kinora::core {
 namespace {

@@ -1,4 +1,4 @@
-#include "core/run/made_by_stages.hpp"
+#include "plugins/jobs/dedup/made_by_stages.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "core/run/stage_order.hpp"
+#include "plugins/jobs/curate/stage_order.hpp"
 
 #include <algorithm>
 #include <set>

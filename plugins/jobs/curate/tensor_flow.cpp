@@ -1,4 +1,4 @@
-#include "core/run/tensor_flow.hpp"
+#include "plugins/jobs/curate/tensor_flow.hpp"
 
 #include <algorithm>
 #include <set>

@@ -1,4 +1,4 @@
-#include "core/run/video_comment.hpp"
+#include "apps/kinora/video_comment.hpp"
 
 #include <algorithm>
 

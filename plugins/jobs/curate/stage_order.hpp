@@ -1,6 +1,6 @@
 // Whether the stages of a curate job stand in an order in which they have something to do.
 #pragma once
-#include "core/run/tensor_flow.hpp"
+#include "plugins/jobs/curate/tensor_flow.hpp"
 
 namespace kinora::core {
 
