@@ -1,5 +1,5 @@
 // MM-SP with a small vision encoder and a small language model, against one process.
-#include "kinora/mm_shard.hpp"
+#include "plugins/parallel/mm-sp/mm_shard.hpp"
 
 #include <cstdlib>
 #include <map>
