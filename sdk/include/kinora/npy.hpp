@@ -1,9 +1,9 @@
-// NumPy's .npy files of float32 numbers, version 1.0, what embeddings are stored as.
+// NumPy's .npy files of float32 numbers, version 1.0, the format of embeddings.
 //
-// Layout: "\x93NUMPY", the bytes 1 and 0, a little-endian uint16: the length of the header, the header (a
-// Python literal
-// {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, filled up with spaces and ended by a newline
-// so that the data begins at a multiple of 64), the data, row by row. Specification: numpy.org, lib.format.
+// Layout: "\x93NUMPY", the bytes 1 and 0, the length of the header as a little-endian uint16, the header, the data row by
+// row. The header is a Python literal such as
+// {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, padded with spaces and ended by a newline
+// so that the data begins at a multiple of 64. Specification: numpy.org, lib.format.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -33,7 +33,7 @@ struct FloatArray {
 inline std::string to_npy(std::span<const float> values, const std::vector<int64_t>& shape) {
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
   for (const int64_t n : shape) header += std::to_string(n) + ", ";
-  header.resize(header.size() - (shape.size() > 1 ? 2 : 1));  // a tuple of one keeps its comma
+  header.resize(header.size() - (shape.size() > 1 ? 2 : 1));  // a tuple with one element keeps its comma
   header += "), }";
   constexpr size_t kBefore = 10, kUnit = 64;
   header.append(kUnit - 1 - (kBefore + header.size()) % kUnit, ' ');
@@ -48,7 +48,7 @@ inline std::string to_npy(std::span<const float> values, const std::vector<int64
 
 namespace detail {
 
-// What stands after 'name': in the header.
+// The text after 'name': in the header.
 inline std::string_view npy_entry(std::string_view header, const char* name) {
   const auto at = header.find(std::string("'") + name + "':");
   if (at == header.npos) return {};
@@ -75,8 +75,8 @@ inline std::vector<int64_t> npy_shape(std::string_view text) {
 
 }  // namespace detail
 
-// `origin` names the file in errors, which are KINORA_DATA: other dtypes and orders than the above, sizes
-// that do not fit.
+// `origin` names the file in errors. KINORA_DATA: another dtype or order than the above, or a size
+// that does not match.
 inline FloatArray read_npy(std::string_view bytes, const std::string& origin) {
   const auto refuse = [&](const std::string& what) { return Error(KINORA_DATA, origin + ": " + what); };
   if (bytes.size() < 10 || bytes.substr(0, 6) != std::string_view("\x93NUMPY", 6) || bytes[6] != 1)
