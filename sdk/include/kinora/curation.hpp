@@ -40,7 +40,7 @@ inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX)
   if (!t)
     throw Error(KINORA_NOT_FOUND, "sample '" + key +
                                       "' has no frames; set sample_fps of film.clips or clip.transcode for clips, or "
-                                      "sample_every of shots.* for films, or put "
+                                      "sample_every of shots.* for whole videos, or put "
                                       "stage/video.read before");
   if (t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 || t->lanes != 1 ||
       t->device_type != KINORA_DL_CPU || !t->data || !detail::is_row_major(*t))
@@ -108,9 +108,9 @@ inline std::vector<double> numbers_in(const Sample& sample, const nlohmann::json
   const auto at = object.find(name);
   std::vector<double> out;
   if (at == object.end() || !at->is_array())
-    throw wrong_sample(sample, std::string("there is no list ") + name);
+    throw wrong_sample(sample, std::string(name) + " must be a list");
   for (const auto& value : *at) {
-    if (!value.is_number()) throw wrong_sample(sample, std::string("an entry of ") + name + " is no number");
+    if (!value.is_number()) throw wrong_sample(sample, std::string("an entry of ") + name + " is not a number");
     out.push_back(value.get<double>());
   }
   if (!std::is_sorted(out.begin(), out.end()))
@@ -127,13 +127,13 @@ inline std::vector<double> shot_starts(const Sample& film, const nlohmann::json&
   if (shots.contains("times_us")) {
     std::vector<double> times = detail::numbers_in(film, shots, "times_us");
     if (times.size() != cuts.size())
-      throw detail::wrong_sample(film, "shots.json has not one of times_us for each cut");
+      throw detail::wrong_sample(film, "shots.json must have one of times_us for each cut");
     for (double& t : times) t /= 1e6;
     return times;
   }
   const auto fps = shots.find("fps");
   if (fps == shots.end() || !fps->is_number() || fps->get<double>() <= 0)
-    throw detail::wrong_sample(film, "shots.json has neither times_us nor fps; let a stage shots.* make it");
+    throw detail::wrong_sample(film, "shots.json has neither times_us nor fps; put a stage shots.* before");
   for (double& cut : cuts) cut /= fps->get<double>();
   return cuts;
 }
@@ -145,7 +145,7 @@ inline std::vector<size_t> shots_of_frames(const Sample& film, const std::vector
   const auto facts = json_field(film, "json");
   if (!facts.contains("frames_at"))
     throw detail::wrong_sample(
-        film, "its frames have no times, so they belong to no shot; let shots.* sample them (sample_every)");
+        film, "its frames have no times, so their shots are unknown; let shots.* sample them (sample_every)");
   const auto times = detail::numbers_in(film, facts, "frames_at");
   if (times.size() != static_cast<size_t>(count))
     throw detail::wrong_sample(film, "it has " + std::to_string(count) + " frames and " +

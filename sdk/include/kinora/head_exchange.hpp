@@ -47,7 +47,7 @@ class HeadExchange {
       out = "each of " + std::to_string(kv_heads_) + " heads of keys is copied " + std::to_string(copies_) +
             " times";
     if (zeros() > 0)
-      out += (out.empty() ? "" : ", ") + std::to_string(zeros()) + " heads of zeros are added to " +
+      out += (out.empty() ? "" : ", ") + std::to_string(zeros()) + " heads of zeros are appended to " +
              std::to_string(heads_);
     return out.empty() ? out : out + ", for " + std::to_string(group_.size()) + " ranks";
   }

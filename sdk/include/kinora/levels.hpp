@@ -27,7 +27,7 @@ inline Tensor spread(const Tensor& s, const Tensor& x, const char* name = "sigma
       return "[" + out + "]";
     };
     throw Error(KINORA_INVALID, std::string(name) + " " + text(from) +
-                                    " must be [B], or [B, T] a frame, of a latent [B, C, T, ...]; that is " +
+                                    " must be [B], or [B, T] for one per frame, for a latent [B, C, T, ...]; the latent is " +
                                     text(to));
   }
   std::vector<int64_t> shape(to.size(), 1);

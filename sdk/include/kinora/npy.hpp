@@ -80,7 +80,7 @@ inline std::vector<int64_t> npy_shape(std::string_view text) {
 inline FloatArray read_npy(std::string_view bytes, const std::string& origin) {
   const auto refuse = [&](const std::string& what) { return Error(KINORA_DATA, origin + ": " + what); };
   if (bytes.size() < 10 || bytes.substr(0, 6) != std::string_view("\x93NUMPY", 6) || bytes[6] != 1)
-    throw refuse("it is no .npy file of version 1");
+    throw refuse("it is not a .npy file of version 1");
   const size_t length = static_cast<uint8_t>(bytes[8]) + 256u * static_cast<uint8_t>(bytes[9]);
   if (bytes.size() < 10 + length) throw refuse("its header is cut off");
   const std::string_view header = bytes.substr(10, length), data = bytes.substr(10 + length);
@@ -93,9 +93,9 @@ inline FloatArray read_npy(std::string_view bytes, const std::string& origin) {
   if (out.shape.empty() || out.shape.size() > 2) throw refuse("it must have one or two dimensions");
   size_t count = 1;
   for (const int64_t n : out.shape)
-    if (__builtin_mul_overflow(count, static_cast<size_t>(n), &count)) throw refuse("its shape is absurd");
+    if (__builtin_mul_overflow(count, static_cast<size_t>(n), &count)) throw refuse("its shape is too large");
   if (count > data.size() / 4 || count * 4 != data.size())
-    throw refuse("its shape promises " + std::to_string(count) + " numbers, its data has " +
+    throw refuse("expected " + std::to_string(count) + " numbers of 4 bytes for its shape, got " +
                  std::to_string(data.size()) + " bytes; write it again");
   out.values.resize(count);
   if (count) std::memcpy(out.values.data(), data.data(), data.size());

@@ -31,9 +31,9 @@ class RingSplit : public TokenSplit {
     d.option("order", &Options::order)
         .choices({"auto", "contiguous", "zigzag"})
         .help(
-            "of the tokens: in a row, or for each rank some from the front and some from the back; auto: "
-            "zigzag where the run's rule lets late tokens see early ones and not the other way round");
-    d.option("overlap", &Options::overlap).help("keys travel while others are attended to");
+            "order of the tokens: contiguous, or zigzag: each rank has some from the front and some from the back; auto: "
+            "zigzag if the run's rule lets late tokens see early ones and not the other way round");
+    d.option("overlap", &Options::overlap).help("transfer of keys during the attention to other keys");
   }
 
   // all: the ranks that share a sequence; ring: those of them that exchange keys, one for each position.

@@ -27,9 +27,9 @@ struct Signal {
 
 // Help of the option in a model's describe().
 inline constexpr const char* kSignalsHelp =
-    "more conditions, each an input of its name: \"camera:12\" takes [B, 12], or frame by frame [B, F, 12], "
-    "or token by token "
-    "[B, F * h * w, 12], into the timestep embedding; \"image:768:tokens\" takes [B, L, 768] as keys beside "
+    "more conditions, each an input of its name: \"camera:12\" takes [B, 12], or one per frame [B, F, 12], "
+    "or one per token "
+    "[B, F * h * w, 12], into the timestep embedding; \"image:768:tokens\" takes [B, L, 768] as keys next to "
     "the text";
 
 // Throws kinora::Error with `id` in front. taken: names of the model's other inputs.
