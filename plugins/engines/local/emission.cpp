@@ -1,4 +1,4 @@
-// What a stage says while it works: emit, drop, hold, stored.
+// The calls of a stage while it works: emit, drop, fail, hold, stored.
 #include <algorithm>
 
 #include "execution.hpp"
@@ -26,7 +26,7 @@ kinora_emit Execution::emit_table(Task& task) {
           }};
 }
 
-// After its process died a stage begins its sample again; what it told of then comes again, in the same order.
+// After its process died a stage starts its sample again, and repeats the calls that it made then, in the same order.
 bool Execution::told_before(Task& task, std::string_view key) {
   if (task.replay == 0) return false;
   const std::string& before = task.told[task.told.size() - task.replay--];
@@ -35,13 +35,13 @@ bool Execution::told_before(Task& task, std::string_view key) {
   return true;
 }
 
-// Whether the stage has made a sample of this key of the same input before. The task's own thread alone changes both.
+// Whether the stage has already made a sample of this key of the same input. Only the task's own thread changes both sets.
 bool Execution::is_second(const Task& task, std::string_view key) const {
   return task.keys.contains(std::string(key)) && !task.slot.held.contains(key);
 }
 
-// A key that another sample has, or its own film: where both are kept one would overwrite the other, and nobody could tell
-// which of them has ended. Such a sample fails.
+// Fails a sample with the key of another sample, or of its own source: if both were stored, one would overwrite the other, and
+// their outcomes could not be distinguished.
 bool Execution::refuse_key(Task& task, Sample& sample, const Tracks& of) {
   const std::string key(sample.key()), stage = "stage '" + std::string(task.stage.spec->name) + "' gave ";
   End failed;
@@ -136,7 +136,7 @@ void Execution::stored(Task& task, std::string_view key) {
   end(held.track, std::move(consumed), std::move(held.sample), std::move(held.weight));
 }
 
-// What goes out of the books as this sample comes into them: the input that goes on, or one that was kept back; else null.
+// The weight that leaves the ledger as this sample enters it: the input that continues, or a held input; else null.
 Weight* Execution::leaving(Task& task, std::string_view key, const kinora_sample* sample) {
   if (task.in && !task.ended && sample == task.in->sample.get()) return &task.in->weight;
   if (task.in && !task.ended && key == task.key) return nullptr;
@@ -144,12 +144,12 @@ Weight* Execution::leaving(Task& task, std::string_view key, const kinora_sample
   return at == task.slot.held.end() ? nullptr : &at->second.weight;
 }
 
-// A process hands its input on as another sample: both are there until its task ends.
+// A process emits its input as another sample object: both exist until the task ends.
 const Weight* Execution::replaced(const Task& task, std::string_view key, const Weight* out) const {
   return !out && task.in && !task.ended && key == task.key ? &task.in->weight : out;
 }
 
-// Waits until the sample may be handed on, and counts its weight.
+// Waits until the sample fits, and counts its weight.
 void Execution::make_room(Lock& lock, Waiting waiting) {
   Task& task = *waiting.task;
   if (stopping()) throw Error(KINORA_CANCELLED, "cancelled");
@@ -181,7 +181,7 @@ void Execution::account(const Waiting& waiting) {
   if (pipeline_.memory > 0 && after > pipeline_.memory && !stage.said_large) say_large(stage, before, after, replaced);
 }
 
-// Once of a stage: who counts on the bound has to know what makes samples larger than fit.
+// Logged once per stage: tells the user what makes samples larger than the bound.
 void Execution::say_large(StageState& stage, uint64_t before, uint64_t after, const Weight* replaced) {
   const uint64_t bound = pipeline_.memory, left = ledger_.after({}, replaced), more = left - std::min(left, before);
   if (more == 0 || (before > bound && more < bound / 4)) return;
@@ -192,8 +192,8 @@ void Execution::say_large(StageState& stage, uint64_t before, uint64_t after, co
                                      "; such ones go on one at a time; raise the job's memory for more"));
 }
 
-// Whose end the sample's end is, and its place: the input itself going on, one that was kept back, or a new
-// one.
+// The track and the position of an emitted sample: of the input itself, of a held input, or of a new
+// sample.
 Execution::Origin Execution::origin(Task& task, const Sample& sample, const Tracks& of) {
   task.touched = true;
   const std::string key(sample.key());
@@ -211,7 +211,7 @@ Execution::Origin Execution::origin(Task& task, const Sample& sample, const Trac
       return {std::move(held.track), below(held.place, held.emitted)};
     }
   }
-  if (task.slot.instance.is_apart()) task.told.emplace_back(key);  // else none dies that would tell it again
+  if (task.slot.instance.is_apart()) task.told.emplace_back(key);  // without a process of its own, no attempt is repeated
   task.keys.emplace(key);
   Origin from;
   if (input) {
@@ -227,7 +227,7 @@ Execution::Origin Execution::origin(Task& task, const Sample& sample, const Trac
   return from;
 }
 
-// Into the queue of each stage that takes it; every one but the first gets a copy, a sample of its own.
+// Puts the sample into the queue of each stage that takes it; every one but the first gets a copy, a separate sample.
 void Execution::hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight,
                         std::vector<Sample> copies) {
   if (to.empty()) return end(from.track, {}, std::move(sample), std::move(weight));

@@ -1,4 +1,4 @@
-// The end of a stage's input: each instance is told, and what none of them ends has failed.
+// The end of a stage's input: calls finish() of each instance, and fails what none of them ended.
 #include "execution.hpp"
 #include "words.hpp"
 
@@ -10,7 +10,7 @@ void Execution::perform_finish(StageState& stage) {
   for (auto& slot : stage.slots)
     if (slot->instance && !slot->finished && !finish_slot(stage, *slot)) return;
   const Lock lock(mutex_);
-  if (!stage.queue.empty()) {  // kept back by a process that died just now
+  if (!stage.queue.empty()) {  // held by a process that died just now
     stage.finishing = false;
     return;
   }
@@ -49,8 +49,8 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
   return !stopping();
 }
 
-// Where samples are left that the error can be told of, it costs those; an instance that keeps more than them, or that had
-// none left, has lost what nobody could tell of otherwise: then the run has failed.
+// If held inputs are left that can report the error, it costs only those. An instance that keeps more state, or that has no held
+// input left, may have lost data that no outcome would report: then the run fails.
 void Execution::fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message) {
   if (!stage.may_start_anew || slot.held.empty()) return abort(status, of_stage(stage, message));
   log(Log::warn, of_stage(stage, message + " in finish(): the " + std::to_string(slot.held.size()) +

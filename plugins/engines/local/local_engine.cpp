@@ -15,14 +15,14 @@ uint64_t physical_memory() {
                                : uint64_t{1} << 32;
 }
 
-// Devices of NVIDIA's driver that this process could open.
+// Devices of NVIDIA's driver that this process can open.
 int64_t gpus_seen() {
   int64_t n = 0;
   while (::access(("/dev/nvidia" + std::to_string(n)).c_str(), R_OK | W_OK) == 0) ++n;
   return n;
 }
 
-// Where there is none, those who ask for one all the same run one at a time, as all do that want more than there is.
+// Without a device, stages that request one run one at a time, like all that need more than the total.
 double coders(int64_t asked) {
   return static_cast<double>(std::max<int64_t>(1, asked >= 0 ? asked : gpus_seen()));
 }

@@ -1,4 +1,4 @@
-// What a run may hold and use at once: memory, cores, devices, hardware coders.
+// What a run may use at once: memory, cores, devices, hardware coders.
 #include "engine_testing.hpp"
 #include "tests/support/worst.hpp"
 
@@ -60,7 +60,7 @@ TEST(LocalEngine, LetsASampleThatIsLargerThanTheBoundPassAlone) {
   EXPECT_EQ(p.outcomes.size(), 20u);
 }
 
-// Lets tasks go only in fours: none returns before three others are at work at the same time.
+// Releases tasks only in fours: none returns before three others are at work at the same time.
 class Fours {
  public:
   void meet() {
@@ -114,7 +114,7 @@ TEST(LocalEngine, RunsNoMoreTasksThanItsCoresCarry) {
   EXPECT_EQ(p.run(), "");
 }
 
-// No device carries more than itself, and an instance stays where it is: its model is there.
+// No device is used beyond its capacity, and an instance stays on its device, where its model is.
 TEST(LocalEngine, SharesDevicesByTheirParts) {
   for (const double total : {2.0, 1.5}) {
     Pipeline p;
@@ -153,8 +153,8 @@ TEST(LocalEngine, SharesDevicesByTheirParts) {
   }
 }
 
-// Decoders and encoders are shared as cores are: as many at once as there are, and who wants more than that
-// has all of them.
+// Decoders and encoders are shared like cores: as many at once as there are, and a stage that needs more
+// gets all of them.
 TEST(LocalEngine, SharesHardwareCoders) {
   for (const int64_t there : {0, 2, 3}) {
     Pipeline p;

@@ -1,4 +1,4 @@
-// What the engine says of stages in messages.
+// Messages of the engine about stages.
 #pragma once
 #include <string>
 
