@@ -22,8 +22,8 @@ bool Execution::bury(Task& task, const std::string& why) {
   task.slot.instance = Instance();
   --stage.instances;
   if (others == 0 || task.ended || !stage.may_start_anew || stopping()) return false;
-  log(Log::warn, of_stage(stage, task.key + ": " + why + " beside " + std::to_string(others) +
-                                     " that it had kept back; each is tried again alone"));
+  log(Log::warn, of_stage(stage, task.key + ": " + why + " while it held " + std::to_string(others) +
+                                     " others; each is tried again alone"));
   task.again = true;
   return true;
 }
@@ -68,7 +68,7 @@ void Execution::try_alone(StageState& stage, Slot& slot, const std::string& why)
     stage.queue.emplace(held.place, std::move(item));
     at = slot.held.erase(at);
   }
-  end_left_over(stage, slot, "kept back by a process that was " + why + " in " + stage.spec->name);
+  end_left_over(stage, slot, "held by a process that was " + why + " in " + stage.spec->name);
 }
 
 // Puts the task's own sample back into the queue, like the held ones.

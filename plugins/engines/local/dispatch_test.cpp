@@ -83,7 +83,7 @@ TEST(Dispatch, FollowsDriftAsFastAsAllocationsThatAreMadeAnewForFree) {
                                seconds_of(
                                    100, [&](int64_t) { return late; }, allocation(late, 8));
                       });
-  std::printf("drifting: shared %.3f s, given once %.3f s, given anew %.3f s\n", c.shared, c.given,
+  std::printf("drifting: shared %.3f s, assigned once %.3f s, reassigned %.3f s\n", c.shared, c.given,
               anew.given);
   EXPECT_LE(c.shared, 0.9 * c.given);
   EXPECT_LE(anew.shared, 1.05 * anew.given);

@@ -31,7 +31,7 @@ bool Execution::told_before(Task& task, std::string_view key) {
   if (task.replay == 0) return false;
   const std::string& before = task.told[task.told.size() - task.replay--];
   if (before != key)
-    throw Error(KINORA_DATA, "made '" + std::string(key) + "' where it had made '" + before + "' before its process ended");
+    throw Error(KINORA_DATA, "expected '" + before + "' as before its process ended, got '" + std::string(key) + "'");
   return true;
 }
 
@@ -43,15 +43,15 @@ bool Execution::is_second(const Task& task, std::string_view key) const {
 // Fails a sample with the key of another sample, or of its own source: if both were stored, one would overwrite the other, and
 // their outcomes could not be distinguished.
 bool Execution::refuse_key(Task& task, Sample& sample, const Tracks& of) {
-  const std::string key(sample.key()), stage = "stage '" + std::string(task.stage.spec->name) + "' gave ";
+  const std::string key(sample.key()), stage = "stage '" + std::string(task.stage.spec->name) + "' emitted ";
   End failed;
   if (is_second(task, key))
     failed.reason = stage + "two samples called '" + key + "', and this is the second";
   else if (std::any_of(of.begin(), of.end(), [&](const auto& track) { return is_of(*track, key); }))
-    failed.reason = stage + "a sample the key '" + key + "', which is that of the input that it was made of";
+    failed.reason = stage + "a sample called '" + key + "', the key of the input that it was made of";
   else
     return false;
-  *failed.reason += "; mend the stage: each needs a key of its own";
+  *failed.reason += "; fix the stage: each sample needs its own key";
   failed.end = KINORA_FAILED_AT;
   failed.status = KINORA_DATA;
   end_here(task, std::move(sample), of, std::move(failed));
@@ -124,7 +124,7 @@ void Execution::stored(Task& task, std::string_view key) {
   const auto at = task.slot.held.find(key);
   if (at == task.slot.held.end())
     throw Error(KINORA_NOT_FOUND,
-                "stored() of '" + std::string(key) + "', which this stage does not keep back");
+                "stored() of '" + std::string(key) + "', which this stage does not hold");
   Held held = std::move(at->second);
   task.slot.held.erase(at);
   leave(task.stage, held.place, held.emitted);
@@ -189,7 +189,7 @@ void Execution::say_large(StageState& stage, uint64_t before, uint64_t after, co
   const auto mib = [](uint64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; };
   log(Log::warn, of_stage(stage, "a sample that it made " + mib(more) + " larger needs " + mib(after) +
                                      " with the others, more than memory = " + mib(bound) +
-                                     "; such ones go on one at a time; raise the job's memory for more"));
+                                     "; such samples pass one at a time; raise the job's memory for more"));
 }
 
 // The track and the position of an emitted sample: of the input itself, of a held input, or of a new

@@ -259,8 +259,8 @@ TEST(LocalEngine, FailsASecondSampleOfOneKey) {
     expected[in + " input "] = 1;
     for (const std::string name : {"a", "b", ""}) {
       if (!name.empty()) expected[in + name + " made "] = 1;
-      expected[in + name + " made cutstage 'cut' gave two samples called '" + in + name +
-               "', and this is the second; mend the stage: each needs a key of its own"] = 1;
+      expected[in + name + " made cutstage 'cut' emitted two samples called '" + in + name +
+               "', and this is the second; fix the stage: each sample needs its own key"] = 1;
     }
   }
   EXPECT_EQ(ends, expected);
@@ -284,8 +284,8 @@ TEST(LocalEngine, FailsASecondSampleOfOneKeyHoweverItEnds) {
   for (const auto& [key, o] : p.outcomes) ends[key].push_back(o.end == KINORA_KEPT ? "kept" : o.reason);
   for (auto& [key, told] : ends) std::sort(told.begin(), told.end());
   const auto second = [](const std::string& key) {
-    return "stage 'cut' gave two samples called '" + key +
-           "', and this is the second; mend the stage: each needs a key of its own";
+    return "stage 'cut' emitted two samples called '" + key +
+           "', and this is the second; fix the stage: each sample needs its own key";
   };
   EXPECT_EQ(ends, (std::map<std::string, std::vector<std::string>>{{"0", {"kept", second("0")}},
                                                                    {"a", {"kept", second("a")}},

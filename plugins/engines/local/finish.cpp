@@ -34,7 +34,7 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
     const bool died = slot.instance.ended();
     stage.figures.died += died;
     if (died && stage.may_start_anew && !slot.held.empty()) {
-      log(Log::warn, of_stage(stage, message + " in finish(): what it had not told by then is tried again alone, or lost"));
+      log(Log::warn, of_stage(stage, message + " in finish(): the inputs that it still held are tried again alone, or lost"));
       try_alone(stage, slot, message);
     } else if (status != KINORA_OK && !stopping()) {
       fail_finish(stage, slot, status, died ? message + " in finish()" : message);
@@ -54,7 +54,7 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
 void Execution::fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message) {
   if (!stage.may_start_anew || slot.held.empty()) return abort(status, of_stage(stage, message));
   log(Log::warn, of_stage(stage, message + " in finish(): the " + std::to_string(slot.held.size()) +
-                                     " samples that it still kept back fail, the run goes on"));
+                                     " inputs that it still held fail, the run continues"));
   end_left_over(stage, slot, message, status);
 }
 

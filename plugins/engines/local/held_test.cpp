@@ -77,9 +77,9 @@ TEST(Held, AStageThatKeepsAllBackDoesNotStopTheRest) {
   EXPECT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 128}}));
   EXPECT_GE(nlohmann::json::parse(p.reports.back())["memory"]["beside"].get<uint64_t>(), 120 * kMiB)
-      << "what does not count any more is still said";
+      << "held inputs that no longer count are still reported";
   EXPECT_GE(late, 32)
-      << "samples that were read beside others when all the memory was taken by what is kept back";
+      << "samples that were read in addition to others when held inputs took all the memory";
 }
 
 // Clips become four times as large as fits, and one of a later video comes first: one at a time exceeds the bound, without

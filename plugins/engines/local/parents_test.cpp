@@ -180,8 +180,8 @@ TEST(Parents, ASampleMayNotTakeTheKeyOfItsFilm) {
   std::map<std::string, int> ends;
   for (const auto& [key, o] : p.outcomes) ++ends[key + (o.made ? " made " : " input ") + o.reason];
   const auto taken = [](const std::string& key) {
-    return key + " made stage 'name' gave a sample the key '" + key +
-           "', which is that of the input that it was made of; mend the stage: each needs a key of its own";
+    return key + " made stage 'name' emitted a sample called '" + key +
+           "', the key of the input that it was made of; fix the stage: each sample needs its own key";
   };
   EXPECT_EQ(ends, (std::map<std::string, int>{{"0 input ", 1}, {"1 input ", 1}, {"0-0 made ", 1}, {"1-0 made ", 1},
                                               {taken("0"), 1}, {taken("1"), 1}}));

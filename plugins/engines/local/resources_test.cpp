@@ -21,7 +21,7 @@ TEST(LocalEngine, HoldsNoMoreThanItsMemory) {
   EXPECT_EQ(p.outcomes.size(), 210u);
   const std::string& report = p.reports.back();
   const auto peak = std::stoull(report.substr(report.find("\"peak\":") + 7));
-  EXPECT_LE(peak, p.memory + (1 << 16)) << "figures and what is left of told films";
+  EXPECT_LE(peak, p.memory + (1 << 16)) << "figures and the rest of reported videos";
   EXPECT_GE(peak, p.memory / 2);
 }
 
@@ -39,7 +39,7 @@ TEST(LocalEngine, CountsBytesThatClonesShareOnce) {
   });
   p.inputs(2, 1 << 20);
   EXPECT_EQ(p.run(), "");
-  EXPECT_GE(most, 3) << "clips of one film must not count as fifty films";
+  EXPECT_GE(most, 3) << "clips of one video must not count as fifty videos";
 }
 
 TEST(LocalEngine, LetsASampleThatIsLargerThanTheBoundPassAlone) {

@@ -84,7 +84,7 @@ bool Execution::force_one() {
     start_pull();
   } else {
     if (!all_finished())
-      abort(KINORA_FAILED, "engine/local: the pipeline cannot go on; please report this as a defect");
+      abort(KINORA_FAILED, "engine/local: the pipeline cannot continue; please report this as a bug");
     return false;
   }
   return true;
@@ -133,9 +133,9 @@ bool Execution::let_go_of_held() {
       held.weight = {};
       if (std::exchange(held.whole, false)) held.sample = slim(held.sample);
     }
-  log(Log::warn, "stage '" + std::string(most->spec->name) + "' keeps back " + std::to_string(largest >> 20) +
+  log(Log::warn, "stage '" + std::string(most->spec->name) + "' holds " + std::to_string(largest >> 20) +
                      " MiB of samples, more than memory = " + std::to_string(pipeline_.memory >> 20) +
-                     " MiB leaves room for; they do not count any more");
+                     " MiB leaves room for; they no longer count");
   return true;
 }
 

@@ -74,7 +74,7 @@ TEST(LocalEngine, AStageThatCanDoNoSampleEndsTheRun) {
 
 // Only the caller of the run can stop it.
 TEST(LocalEngine, AStageThatSaysItWasCancelledIsInError) {
-  const std::string why = "says that it was cancelled, and nobody asked it to stop";
+  const std::string why = "returned KINORA_CANCELLED although the run was not asked to stop";
   {
     Pipeline p;
     p.add("a", {}, [](Sample in, const Emit& emit, const kinora::Run&) {

@@ -64,8 +64,8 @@ void Execution::perform_alone(Job& job) {
     ++job.stage->figures.failed;
     leave(*job.stage, job.in->place, job.in->emitted);
     return fail(job.in->track, *job.stage, KINORA_FAILED,
-                std::string("lost with a process that died of another sample, or of this one: it could not be tried again "
-                            "alone, beside a process that has a batch under way: ") +
+                std::string("lost with a process that died of this sample or another one; could not be tried again alone, "
+                            "next to a process that has a batch in progress: ") +
                     e.what() + "; run again, with fewer 'workers' of the stage",
                 std::move(job.in->sample), std::move(job.in->weight));
   }
@@ -154,7 +154,7 @@ bool Execution::make_slot(Job& job) {
 // The slot's instance could not be made: the job's sample returns to the queue.
 void Execution::lose_slot(Job& job, const Error& why) {
   const std::string message = why.what();
-  if (why.code() != KINORA_CANCELLED) log(Log::warn, message + "; going on with fewer workers");
+  if (why.code() != KINORA_CANCELLED) log(Log::warn, message + "; continuing with fewer workers");
   const Lock lock(mutex_);
   if (why.code() == KINORA_CANCELLED) return abort(KINORA_CANCELLED, message);
   if (++job.stage->lost == job.stage->slots.size()) abort(KINORA_FAILED, message);
@@ -212,7 +212,7 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
 // A sample that was emitted or dropped has its outcome elsewhere.
 void Execution::note_error_after(Task& task, const std::string& message) {
   ++task.stage.figures.errors_after;
-  log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; it was told by then how the sample goes on, so this is no end of it"));
+  log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; the stage had already emitted or dropped the sample, so its outcome does not change"));
 }
 
 // Its bytes stay counted. If the instance has its own process, the sample stays complete, to be tried again.
