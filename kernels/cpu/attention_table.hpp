@@ -8,7 +8,7 @@ struct AttentionKernels {
   decltype(&kinora::attention_forward) forward;
   decltype(&kinora::attention_backward) backward;
 };
-// Null where the compiler or the processor lacks them.
+// Null if the compiler or the processor does not support them.
 const AttentionKernels* avx2_attention();
 const AttentionKernels* avx512_attention();
 

@@ -1,5 +1,5 @@
-// The blocks against the plain float64 formula, forward and backward, in the build that the processor gets
-// and in AVX2's.
+// The blocks against the plain float64 formula, forward and backward, in the processor's best build
+// and in the AVX2 build.
 #include "kernels/cpu/attention.hpp"
 
 #include <algorithm>
@@ -26,8 +26,8 @@ Numbers drawn_values(int64_t count, unsigned seed) {
   return out;
 }
 
-// Relative to the largest number that is wanted; of a gradient that is zero (q's and k's, if there is one
-// key: its probability is 1 whatever the score) relative to 1, the size of what cancels.
+// Relative to the largest expected number. For a gradient that is zero (of q and k with a single
+// key: its probability is 1 whatever the score) relative to 1, the size of the terms that cancel.
 double relative_error(const std::vector<double>& want, const Numbers& got) {
   double worst = 0, most = 0;
   for (size_t i = 0; i < want.size(); ++i) {

@@ -1,10 +1,10 @@
-// The content score of two successive frames: how far hue, saturation and value moved on average. A shot
+// The content score of two successive frames: the mean change of hue, saturation and value. A shot
 // detector cuts where it jumps. The definition is PySceneDetect's ContentDetector on frames read by OpenCV:
 // the decoder's YUV becomes BGR, BGR is scaled bilinearly to about 256 columns, then turned into HSV, and the
 // sums of absolute differences of the three planes are exact integers.
 //
 // Idea: at 1280x720 a bilinear reduction to 256x144 reads 4 of every 25 pixels. So the fast path (frame_meter.hpp)
-// converts only these, a destination row at a time, and never holds a full BGR frame.
+// converts only these, one destination row at a time, and never stores a full BGR frame.
 //
 // Invariant: every function of namespace kinora returns the bits of its namesake in kinora::reference. Those
 // in turn are the bits of
@@ -58,7 +58,7 @@ struct YuvMatrix {
 inline constexpr YuvMatrix kBt601Limited = {104597, 132201, 25675, 53279, false};  // also for untagged video
 inline constexpr YuvMatrix kBt709Limited = {117489, 138438, 13975, 34925, false};
 
-// The two source positions one scaled position reads, and their weights in 1/2048.
+// The two source positions that one scaled position reads, and their weights in 1/2048.
 struct LinearTap {
   int32_t first = 0;
   int32_t second = 0;
@@ -66,9 +66,9 @@ struct LinearTap {
   int16_t second_weight = 0;
 };
 
-// How vector code collects the source samples of sixteen columns, a block: two lanes of eight columns, each
+// How vector code gathers the source samples of a block of sixteen columns: two lanes of eight columns, each
 // filled by `windows` loads of sixteen bytes, shuffled and or-ed together. A lane then holds eight pairs of
-// bytes, a column's first and second sample. Entry block * windows + w belongs to load w. No load leaves the
+// bytes, a column's first and second sample. Entry block * windows + w belongs to load w. No load reads outside the
 // row.
 struct GatherPlan {
   int windows = 0;
@@ -76,7 +76,7 @@ struct GatherPlan {
   std::vector<std::array<uint8_t, 32>> shuffle;
 };
 
-// What one pair of sizes needs, computed once per video and constant afterwards; any thread may read it.
+// Data for one pair of sizes, computed once per video and constant afterwards; any thread may read it.
 // Sizes are positive and neither side of `scaled` is larger than the source's.
 struct ResizePlan {
   ResizePlan(FrameSize source, FrameSize scaled);
@@ -85,12 +85,12 @@ struct ResizePlan {
   FrameSize scaled;
   std::vector<LinearTap> columns;
   std::vector<LinearTap> rows;
-  // For vector code; a source too narrow for sixteen-byte loads leaves them empty, and plain code runs. The
+  // For vector code; empty if the source is too narrow for sixteen-byte loads, and plain code runs. The
   // weights are (first, second) pairs, padded with zeros to whole blocks and split into sixteenths and the
   // rest.
   std::vector<uint8_t> coarse_weights;
   std::vector<uint8_t> fine_weights;
-  bool any_fine_weight = false;  // never for a landscape width that 4 divides
+  bool any_fine_weight = false;  // never for a landscape width that is a multiple of 4
   GatherPlan luma;
   GatherPlan chroma;
   std::array<GatherPlan, 3> bgr;
@@ -102,8 +102,8 @@ FrameSize content_score_size(FrameSize frame);
 // Its size at a given downscale factor, 1 or more: sides divided, rounded half to even, at least 1.
 FrameSize downscaled_size(FrameSize frame, double factor);
 
-// Sums of absolute differences between two HSV frames, hue in 0..179 and not wrapped around; where edges are asked
-// for, also between their edge maps (255 a pixel that is an edge in one of them only).
+// Sums of absolute differences between two HSV frames, hue in 0..179 and not wrapped around; if edges are
+// requested, also between their edge maps (255 per pixel that is an edge in only one of them).
 struct HsvDifference {
   uint64_t hue = 0;
   uint64_t saturation = 0;
@@ -130,7 +130,7 @@ void resize_linear_bgr(const ResizePlan& plan, BgrView source, uint8_t* bgr, std
 void bgr_to_hsv(BgrView bgr, FrameSize size, uint8_t* hue, uint8_t* saturation, uint8_t* value);
 HsvDifference content_difference(BgrView previous, BgrView current, FrameSize size);
 
-// Plain code, to be read and to be tested against; slow, and it holds whole frames.
+// Plain code, as a readable definition and for tests; slow, and it stores whole frames.
 namespace reference {
 void yuv420_to_bgr(const Yuv420View& frame, FrameSize size, const YuvMatrix& matrix, uint8_t* bgr,
                    std::ptrdiff_t bgr_stride);

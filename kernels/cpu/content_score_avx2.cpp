@@ -1,8 +1,8 @@
-// The content score's rows with AVX2. Sixteen scaled columns, a block, at a time: their 32 source samples are
-// collected as bytes, converted in 16 bits, and packed back with signed saturation as sample - 128. That is
+// The content score's rows with AVX2. Works on blocks of sixteen scaled columns: their 32 source samples are
+// gathered as bytes, converted in 16 bits, and packed back with signed saturation as sample - 128. That is
 // the clamp to a byte, and it lets the byte multiply-add take weights up to 128 as its unsigned side: the
-// horizontal filter in sixteenths of its weights, with what is left of them added where a plan has any. Every
-// result is that of the integer formula in content_score_rows.hpp.
+// horizontal filter works in sixteenths of its weights, and adds their remainders if a plan has any. Every
+// result equals the integer formula in content_score_rows.hpp.
 #include "kernels/cpu/content_score_rows.hpp"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -40,7 +40,7 @@ KINORA_AVX2_INLINE void gather(const GatherPlan& plan, int block,
   }
 }
 
-// Thirty-two values in 16 bits, in the order that unpacking bytes gives and packing undoes.
+// Thirty-two values in 16 bits, in the order in which bytes are unpacked; packing restores their order.
 struct Wide {
   __m256i low;
   __m256i high;
@@ -68,7 +68,7 @@ KINORA_AVX2_INLINE WideFactors widen(const YuvFactors& f) {
           _mm256_set1_epi16(f.v_to_g)};
 }
 
-// Samples times 8, less their offset.
+// Samples times 8, minus their offset.
 KINORA_AVX2_INLINE Wide centred(__m256i samples, __m256i offset) {
   const __m256i zero = _mm256_setzero_si256();
   return {_mm256_sub_epi16(_mm256_slli_epi16(_mm256_unpacklo_epi8(samples, zero), 3), offset),
@@ -83,14 +83,14 @@ KINORA_AVX2_INLINE Wide plus(const Wide& a, const Wide& b) {
   return {_mm256_add_epi16(a.low, b.low), _mm256_add_epi16(a.high, b.high)};
 }
 
-// What chroma adds to luma.
+// The chroma term that is added to luma.
 KINORA_AVX2_INLINE WideBgr chroma_part(const WideFactors& f, const __m256i (&samples)[2]) {
   const Wide u = centred(samples[0], f.chroma_offset);
   const Wide v = centred(samples[1], f.chroma_offset);
   return {times(u, f.u_to_b), plus(times(u, f.u_to_g), times(v, f.v_to_g)), times(v, f.v_to_r)};
 }
 
-// Luma less the 128 by which the packed samples are shifted.
+// Luma minus the 128 by which the packed samples are shifted.
 KINORA_AVX2_INLINE Wide luma_part(const WideFactors& f, __m256i samples) {
   const Wide luma = times(centred(samples, f.y_offset), f.y);
   const __m256i shift = _mm256_set1_epi16(128);
@@ -101,8 +101,8 @@ KINORA_AVX2_INLINE __m256i shifted_bytes(const Wide& values) {
   return _mm256_packs_epi16(values.low, values.high);
 }
 
-// Horizontal filter of a block without the four low bits, which the vertical one drops. What the shift by 128
-// took from the sum is added again: 128 * 128 where the coarse weights are the whole weights, which add up to
+// Horizontal filter of a block without the four low bits, which the vertical one drops. It adds back the amount that the
+// shift by 128 took from the sum: 128 * 128 if the coarse weights are the whole weights, which sum to
 // 128.
 template <bool kFine>
 KINORA_AVX2_INLINE __m256i filter_columns(const ResizePlan& plan, int block, __m256i shifted) {
@@ -129,7 +129,7 @@ KINORA_AVX2_INLINE void filter_rows(const LinearTap& tap, const __m256i* sums, u
   store16(out, _mm256_castsi256_si128(bytes));
 }
 
-// kRows is 1 where the second source row has weight 0 and would add nothing, as at every odd whole factor
+// kRows is 1 where the second source row has weight 0, as at every odd whole factor
 // such as 1280 / 256.
 template <int kRows, bool kFine>
 KINORA_AVX2 void sample_yuv420_rows(const ResizePlan& plan, const Yuv420View& frame,
@@ -275,7 +275,7 @@ KINORA_AVX2_INLINE __m256i reciprocal(int numerator, __m256i divisor) {
   return _mm256_cvtps_epi32(quotient);
 }
 
-// A product less its 12 fractional bits, rounded.
+// A product without its 12 fractional bits, rounded.
 KINORA_AVX2_INLINE __m256i scaled(__m256i factor, __m256i by) {
   return _mm256_srai_epi32(_mm256_add_epi32(_mm256_mullo_epi32(factor, by), _mm256_set1_epi32(2048)), 12);
 }
@@ -302,7 +302,7 @@ KINORA_AVX2 void to_hsv(PlanarRow bgr, int n, PlanarRow hsv) {
     const __m256i chroma = _mm256_cvtepu8_epi16(chroma_bytes);
     const __m256i numerator = hue_numerator(_mm256_cvtepu8_epi16(b), _mm256_cvtepu8_epi16(g),
                                             _mm256_cvtepu8_epi16(r), value, chroma);
-    // Unpacking to 32 bits and packing again keep the order of pixels.
+    // Unpacking to 32 bits and packing again keeps the order of pixels.
     const __m256i low_chroma = _mm256_unpacklo_epi16(chroma, zero);
     const __m256i high_chroma = _mm256_unpackhi_epi16(chroma, zero);
     const __m256i saturation = _mm256_packs_epi32(
@@ -359,7 +359,7 @@ KINORA_AVX2_INLINE Wide doubled(__m256i part) {
   return {_mm256_unpacklo_epi16(part, part), _mm256_unpackhi_epi16(part, part)};
 }
 
-// 16 chroma samples times 8, less their offset.
+// 16 chroma samples times 8, minus their offset.
 KINORA_AVX2_INLINE __m256i chroma_row(const uint8_t* at) {
   return _mm256_sub_epi16(_mm256_slli_epi16(_mm256_cvtepu8_epi16(load16(at)), 3), _mm256_set1_epi16(kChromaOffset));
 }
@@ -385,7 +385,7 @@ KINORA_AVX2 void convert_yuv420(const uint8_t* y, const uint8_t* u, const uint8_
                               {bgr.first + x, bgr.second + x, bgr.third + x});
 }
 
-// Eight weighted sums of green and red, blue and a constant that rounds, less kShift fractional bits.
+// Eight weighted sums of green and red, blue and a rounding constant, without kShift fractional bits.
 template <int kShift>
 KINORA_AVX2_INLINE __m256i weighed(__m256i green_and_red, __m256i blue_and_one, __m256i gr_weights, __m256i b1_weights) {
   return _mm256_srli_epi32(

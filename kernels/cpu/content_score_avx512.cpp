@@ -1,6 +1,6 @@
 // The rows that gain by AVX-512, 64 columns at a time. The two divisions of the hue and saturation, which cost most of
-// the AVX2 form, become look-ups: a table of 256 numbers of three bytes is twelve registers, and VBMI picks 64 bytes
-// from four of them in three instructions. Every result is that of the integer formula in content_score_rows.hpp.
+// the AVX2 form, become look-ups: a table of 256 numbers of three bytes fits in twelve registers, and VBMI picks 64 bytes
+// from four of them in three instructions. Every result equals the integer formula in content_score_rows.hpp.
 #include "kernels/cpu/content_score_rows.hpp"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -33,7 +33,7 @@ KINORA_AVX512_INLINE __m512i look_up(const uint8_t* table, __m512i index) {
   return _mm512_mask_blend_epi8(_mm512_movepi8_mask(index), low, high);
 }
 
-// Sixty-four values in 16 bits, in the order that unpacking bytes gives and packing undoes.
+// Sixty-four values in 16 bits, in the order in which bytes are unpacked; packing restores their order.
 struct Words {
   __m512i low;
   __m512i high;
@@ -116,7 +116,7 @@ KINORA_AVX512_INLINE Words centred(__m512i samples, __m512i offset) {
           _mm512_sub_epi16(_mm512_slli_epi16(_mm512_unpackhi_epi8(samples, zero), 3), offset)};
 }
 
-// 32 chroma samples times 8, less their offset.
+// 32 chroma samples times 8, minus their offset.
 KINORA_AVX512_INLINE __m512i chroma_row(const uint8_t* at) {
   const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
   return _mm512_sub_epi16(_mm512_slli_epi16(_mm512_cvtepu8_epi16(bytes), 3), _mm512_set1_epi16(kChromaOffset));

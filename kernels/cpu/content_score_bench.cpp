@@ -1,4 +1,4 @@
-// What one frame costs: the whole fast path, its plain form, and the full-frame reference, by frame size.
+// Cost of one frame: the whole fast path, its plain form, and the full-frame reference, by frame size.
 #include <cstddef>
 #include <cstdint>
 #include <random>
@@ -23,7 +23,7 @@ using content_score_detail::YuvFactors;
 
 using Bytes = std::vector<uint8_t>;
 
-// Several frames, so that the source rows come from memory as a decoder's do, not from the first-level cache.
+// Several frames, so that the source rows come from memory, as from a decoder, not from the first-level cache.
 constexpr size_t kFrames = 8;
 
 struct Film {

@@ -1,4 +1,4 @@
-// Which source samples a scaled frame reads, with which weights, and how vector code collects them.
+// The source samples that a scaled frame reads, their weights, and how vector code gathers them.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,8 +18,8 @@ constexpr int kLongSide = 256;
 constexpr int kLane = 8;     // columns of a lane: eight pairs fill sixteen bytes
 constexpr int kWindow = 16;  // bytes of one load
 
-// The half-pixel-centre map of OpenCV's resize, in its float arithmetic. Shrinking never leaves the source,
-// so its rules for the borders do not come into play.
+// The half-pixel-centre map of OpenCV's resize, in its float arithmetic. Shrinking never reads outside the source,
+// so its border rules do not matter.
 std::vector<LinearTap> linear_taps(int source, int scaled) {
   const double scale = 1.0 / (static_cast<double>(scaled) / source);
   std::vector<LinearTap> taps(scaled);
@@ -62,7 +62,7 @@ std::vector<LaneWindow> cover(const std::array<int32_t, kWindow>& positions, int
   }
 }
 
-// `position(source column)` is the byte of a row that holds the sample.
+// `position(source column)` is the index of the row's byte that contains the sample.
 template <typename Position>
 GatherPlan gather_plan(const std::vector<LinearTap>& columns, int row_bytes, const Position& position) {
   const int width = static_cast<int>(columns.size());

@@ -1,5 +1,5 @@
-// The plain form of the content score: whole frames, one pixel at a time, in the order the definition states
-// it.
+// The plain form of the content score: whole frames, one pixel at a time, in the order of the
+// definition.
 #include <array>
 #include <cstdlib>
 #include <vector>

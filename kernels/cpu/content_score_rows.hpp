@@ -1,5 +1,5 @@
-// Private to the content score: the integer formulas of one pixel, and the row functions that the fast path
-// is made of. Row functions work on planar rows, because that is what vector code wants.
+// Private to the content score: the integer formulas of one pixel, and the row functions of the fast
+// path. Row functions work on planar rows, as vector code requires.
 #pragma once
 
 #include <algorithm>
@@ -11,8 +11,8 @@
 
 namespace kinora::content_score_detail {
 
-// libswscale's factors for 16-bit SIMD: a sample times 8, minus its offset, times the factor, keeping the
-// upper 16 bits of the product.
+// libswscale's factors for 16-bit SIMD: a sample times 8, minus its offset, times the factor; the
+// upper 16 bits of the product are kept.
 struct YuvFactors {
   int16_t y_offset;
   int16_t y;
@@ -75,7 +75,7 @@ struct PlanarRow {
 };
 
 // Row `y` of the scaled frame. `sample_*` may write up to the next multiple of kRowPadding columns; the
-// others touch exactly `n` pixels.
+// others write exactly `n` pixels.
 inline constexpr int kRowPadding = 16;
 struct RowKernels {
   void (*sample_yuv420)(const ResizePlan&, const Yuv420View&, const YuvFactors&, int y, PlanarRow bgr);
@@ -84,14 +84,14 @@ struct RowKernels {
   void (*join)(PlanarRow bgr, int n, uint8_t* interleaved);
   void (*to_hsv)(PlanarRow bgr, int n, PlanarRow hsv);
   uint64_t (*absolute_difference)(const uint8_t* a, const uint8_t* b, int n);
-  // A row that is not scaled; u and v hold a sample for every two of y.
+  // A row that is not scaled; u and v have one sample for every two of y.
   void (*convert_yuv420)(const uint8_t* y, const uint8_t* u, const uint8_t* v, const YuvFactors&, int n,
                          PlanarRow bgr);
   // Y of OpenCV's BGR2YUV, and its BGR2GRAY: the same weights, kept with 14 and with 15 fractional bits.
   void (*to_luma)(PlanarRow bgr, int n, uint8_t* luma);
   void (*to_grey)(PlanarRow bgr, int n, uint8_t* grey);
   uint64_t (*sum)(const uint8_t* a, int n);
-  // absolute_difference(before, now, n); `before` then holds `now`.
+  // absolute_difference(before, now, n); afterwards `before` contains `now`.
   uint64_t (*replace)(uint8_t* before, const uint8_t* now, int n);
 };
 
@@ -103,11 +103,11 @@ inline uint8_t grey_of(int b, int g, int r) {
 }
 
 const RowKernels& plain_rows();
-// Null where the processor or the build has no AVX2. Its sample_* need a plan with gathers.
+// Null if the processor or the build does not support AVX2. Its sample_* need a plan with gathers.
 const RowKernels* avx2_rows();
-// The same with the rows that gain by it in AVX-512; null where the processor has no VBMI.
+// The same with AVX-512 for the rows that gain by it; null if the processor does not support VBMI.
 const RowKernels* avx512_rows();
-// The best rows for this processor and plan (null: no sampling will be asked for).
+// The fastest rows for this processor and plan (null: no sampling will be requested).
 const RowKernels& rows_for(const ResizePlan* plan);
 
 inline int padded_width(int width) { return (width + kRowPadding - 1) / kRowPadding * kRowPadding; }

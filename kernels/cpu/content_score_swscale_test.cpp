@@ -1,4 +1,4 @@
-// Oracle of the content score's first step: libswscale itself. Where OpenCV reads a yuv420p frame, libswscale
+// Oracle of the content score's first step: libswscale itself. When OpenCV reads a yuv420p frame, libswscale
 // turns it into bgr24 with SWS_BICUBIC and no accuracy flag; the sampled conversion must give the same bytes.
 extern "C" {
 #include <libavutil/cpu.h>
@@ -28,7 +28,7 @@ YuvMatrix matrix_of(int space, bool full_range) {
   return {c[0], c[1], c[2], c[3], full_range};
 }
 
-// libswscale's plain C converter rounds otherwise; only its x86 vector code is the model.
+// libswscale's plain C converter rounds differently; the model is its x86 vector code.
 bool libswscale_uses_vector_code() {
   return (av_get_cpu_flags() & (AV_CPU_FLAG_MMXEXT | AV_CPU_FLAG_SSSE3 | AV_CPU_FLAG_AVX2)) != 0;
 }
@@ -40,7 +40,7 @@ Bytes by_libswscale(const Yuv420View& frame, FrameSize size, int space, bool ful
       &sws_freeContext);
   sws_setColorspaceDetails(context.get(), sws_getCoefficients(space), full_range,
                            sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
-  // Room at the end of each row lets it convert whole blocks of pixels.
+  // Room at the end of each row lets libswscale convert whole blocks of pixels.
   const int stride = (3 * size.width + 127) / 64 * 64;
   Bytes padded(static_cast<size_t>(stride) * size.height);
   const uint8_t* source[4] = {frame.y, frame.u, frame.v, nullptr};
@@ -71,7 +71,7 @@ class ContentScoreSwscale : public ::testing::Test {
   }
 };
 
-// Columns run over U, pairs of rows over pairs of Y, frames over V.
+// U varies with columns, Y with pairs of rows, V with frames.
 TEST_F(ContentScoreSwscale, EqualsTheReferenceForEveryTriple) {
   const FrameSize size{512, 256};
   Bytes luma(512 * 256), u(256 * 128), v(256 * 128);
@@ -97,7 +97,7 @@ TEST_F(ContentScoreSwscale, EqualsTheReferenceAtEveryWidth) {
   std::mt19937_64 random(5);
   for (int width = 16; width <= 100; ++width) {
     const FrameSize size{width, 6};
-    // It may read whole blocks past a row's end, as decoders' padding allows.
+    // libswscale may read whole blocks past a row's end, as decoders' padding allows.
     const int stride = 192;
     std::array<Bytes, 3> planes;
     for (Bytes& plane : planes) {

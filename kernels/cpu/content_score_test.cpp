@@ -25,7 +25,7 @@ using content_score_detail::RowKernels;
 
 using Bytes = std::vector<uint8_t>;
 
-// Even and odd sides, one column, fewer than sixteen chroma samples, portrait, both sides of the size that is
+// Even and odd sides, one column, fewer than sixteen chroma samples, portrait, both sides of the size limit that is
 // kept.
 const FrameSize kSizes[] = {{1280, 720}, {854, 480}, {853, 479}, {640, 361}, {512, 288},
                             {568, 320},  {360, 640}, {257, 31},  {256, 256}, {300, 2},
@@ -98,7 +98,7 @@ TEST(ContentScoreSize, MakesTheLongerSide256) {
 }
 
 TEST(YuvToBgr, IsTheMatrixWithinThreeLevels) {
-  // ITU-R BT.601: Kr 0.299, Kb 0.114. The fixed point cuts off instead of rounding, three times for green.
+  // ITU-R BT.601: Kr 0.299, Kb 0.114. The fixed point truncates instead of rounding, three times for green.
   for (const bool full_range : {false, true}) {
     YuvMatrix matrix = kBt601Limited;
     matrix.full_range = full_range;
@@ -219,7 +219,7 @@ TEST(BgrToHsv, IsTheHexconeRoundedToNearest) {
         if (chroma != 0) {
           sextant = high == r ? (g - b) / chroma : high == g ? 2 + (b - r) / chroma : 4 + (r - g) / chroma;
         }
-        // The reciprocal's 12 bits add up to 5 * 255 * 0.5 / 4096 to the half of rounding.
+        // The error of the reciprocal's 12 bits is 5 * 255 * 0.5 / 4096, in addition to the half of rounding.
         const double distance = std::remainder(hue - 30 * sextant, 180.0);
         ASSERT_LE(std::abs(distance), 0.66) << b << ' ' << g << ' ' << r;
         ASSERT_LT(hue, 180);
@@ -280,7 +280,7 @@ TEST(FrameMeter, EqualsTheReferenceFrameByFrameWhateverFormAFrameHas) {
   }
 }
 
-// A frame that differs from the one before in a few places only, told which one that was.
+// A frame that differs from the previous one in a few places only; the meter receives that one as `before`.
 TEST(FrameMeter, LeavesOutNothingThatDiffers) {
   for (const FrameSize size : kSizes) {
     FrameMeter told(size, size, {}), untold(size, size, {});
@@ -312,7 +312,7 @@ TEST(FrameMeter, TheMeanIsThatOfAllSamples) {
   EXPECT_EQ(meter.push(packed(bgr, size)).mean, sum / (3 * 70 * 40));
 }
 
-// Every row function, at every width around its step, and not a byte beyond.
+// Every row function, at every width around its step; it must not write a byte beyond.
 void expect_plain_at_every_width(const RowKernels* fast) {
   if (fast == nullptr) GTEST_SKIP() << "this processor has no such vectors";
   const RowKernels& plain = plain_rows();
@@ -352,7 +352,7 @@ void expect_plain_at_every_width(const RowKernels* fast) {
 TEST(ContentScoreRows, Avx2EqualsPlainAtEveryWidth) { expect_plain_at_every_width(avx2_rows()); }
 TEST(ContentScoreRows, Avx512EqualsPlainAtEveryWidth) { expect_plain_at_every_width(avx512_rows()); }
 
-// AVX2 may not be the processor's best, so it is held against the plain form here, colour by colour.
+// AVX2 may not be the processor's best build, so it is compared with the plain form here, colour by colour.
 TEST(ContentScoreRows, Avx2MakesEveryColourAsPlainDoes) {
   const RowKernels* fast = avx2_rows();
   if (fast == nullptr) GTEST_SKIP() << "this processor has no AVX2";

@@ -33,7 +33,7 @@ struct Gradient {
   }
   size_t index(int x, int y) const { return static_cast<size_t>(y + 1) * static_cast<size_t>(stride) + static_cast<size_t>(x) + 1; }
 
-  // Largest across the edge, in the nearest of four directions.
+  // Largest across the edge, along the nearest of four directions.
   bool ridge(size_t at) const {
     const int m = magnitude[at];
     const auto step = static_cast<size_t>(stride);

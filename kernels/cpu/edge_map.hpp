@@ -20,10 +20,10 @@ struct EdgeThresholds {
 // 2/3 and 4/3 of the median of `value`, cut off to integers, at most 255.
 EdgeThresholds edge_thresholds(const uint8_t* value, size_t n);
 
-// value: [height, width]. Result of the same shape: 255 where an edge is, else 0.
+// value: [height, width]. Result of the same shape: 255 on an edge, else 0.
 std::vector<uint8_t> canny(const uint8_t* value, FrameSize size, const EdgeThresholds& thresholds);
 
-// 255 wherever the square of `kernel` pixels around a pixel (odd; inside the frame) holds a 255.
+// 255 wherever the square of `kernel` pixels around a pixel (odd; inside the frame) contains a 255.
 std::vector<uint8_t> widen_edges(const std::vector<uint8_t>& edges, FrameSize size, int kernel);
 
 }  // namespace kinora

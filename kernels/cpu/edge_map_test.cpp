@@ -24,7 +24,7 @@ TEST(EdgeThresholds, LieAroundTheMedian) {
   EXPECT_EQ(edge_thresholds(bright, 3).high, 255);
 }
 
-// A step is an edge along one of its two columns; a ramp too gentle for the thresholds is none.
+// A step is an edge along one of its two columns; a ramp below the thresholds is not an edge.
 TEST(Canny, FindsAStepAndNotARamp) {
   const FrameSize size{20, 12};
   std::vector<uint8_t> step(20 * 12), ramp(20 * 12);
@@ -38,7 +38,7 @@ TEST(Canny, FindsAStepAndNotARamp) {
   EXPECT_EQ(std::count(none.begin(), none.end(), 0), 240);
 }
 
-// A weak edge counts where it continues a strong one, and not alone.
+// A weak edge counts only if it continues a strong one.
 TEST(Canny, AWeakEdgeNeedsAStrongOne) {
   const FrameSize size{20, 30};
   std::vector<uint8_t> picture(20 * 30, 50);

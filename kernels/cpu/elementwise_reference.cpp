@@ -8,7 +8,7 @@
 namespace kinora::reference {
 namespace {
 
-// Of n numbers: minus their mean, over their standard deviation.
+// Standardises n numbers: minus their mean, divided by their standard deviation.
 std::vector<double> normalised(int64_t n, double epsilon, const double* x, double& rate) {
   double mean = 0, variance = 0;
   for (int64_t c = 0; c < n; ++c) mean += x[c] / static_cast<double>(n);

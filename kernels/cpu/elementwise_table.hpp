@@ -17,7 +17,7 @@ struct ElementwiseKernels {
   decltype(&kinora::gelu_forward) gelu_forward;
   decltype(&kinora::gelu_backward) gelu_backward;
 };
-// Null where the compiler or the processor lacks them.
+// Null if the compiler or the processor does not support them.
 const ElementwiseKernels* avx2_elementwise();
 const ElementwiseKernels* avx512_elementwise();
 

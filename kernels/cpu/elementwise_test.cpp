@@ -1,5 +1,5 @@
 // The loops of modulate.hpp, norm_rope.hpp and gelu.hpp against plain float64 formulas, forward and backward,
-// in AVX2's build and in AVX-512's, at every number of columns a register may leave over.
+// in the AVX2 and AVX-512 builds, with every number of leftover columns of a register.
 #include <algorithm>
 #include <cmath>
 #include <random>
@@ -35,13 +35,13 @@ double difference(const Doubles& want, const Numbers& got) {
   }
   return worst / most;
 }
-// One row for each row of x, whether there is one for all or not.
+// One row for each row of x, also if all share one.
 Doubles for_rows(const Numbers& x, const RowShape& n) {
   Doubles out;
   for (int64_t i = 0; i < n.count * n.width; ++i) out.push_back(x[i % static_cast<int64_t>(x.size())]);
   return out;
 }
-// The sums over rows, if there is one for all.
+// The sums over rows, if all share one.
 Doubles summed(const Doubles& x, const RowShape& n, bool shared) {
   if (!shared) return x;
   Doubles out(static_cast<size_t>(n.width));
@@ -78,10 +78,10 @@ TEST_P(Elementwise, ModulateEqualsTheFormulaWithItsGradient) {
     for (const bool shared : {true, false}) {
       const RowShape n{5, width};
       const double eps =
-          width < 4 ? 1e-2 : 1e-6;  // few numbers may be nearly equal: a derivative without bound
+          width < 4 ? 1e-2 : 1e-6;  // a few numbers may be nearly equal: the derivative is then unbounded
       const int64_t all = n.count * width, row = shared ? 0 : width;
       auto x = drawn(all, 1);
-      for (auto& v : x) v += 3;  // a mean that a sum of squares would lose digits to
+      for (auto& v : x) v += 3;  // a mean for which a sum of squares would lose digits
       const auto shift = drawn(shared ? width : all, 2), scale = drawn(shared ? width : all, 3),
                  g = drawn(all, 4);
       Numbers y(x.size()), stats(2 * n.count), gx(x.size()), gshift(width), gscale(scale.size());
@@ -95,7 +95,7 @@ TEST_P(Elementwise, ModulateEqualsTheFormulaWithItsGradient) {
                                    wx.data(), wscale.data());
       const std::string at = std::to_string(width) + (shared ? " shared" : " of rows");
       expect_near(wy, y, "y " + at);
-      if (width > 2) {  // of two numbers it is -1 and 1 whatever they are
+      if (width > 2) {  // two numbers always become -1 and 1
         expect_near(wx, gx, "x " + at);
         expect_near(summed(wscale, n, shared), gscale, "scale " + at);
       }
@@ -127,7 +127,7 @@ TEST_P(Elementwise, GateEqualsTheFormulaWithItsGradient) {
     }
 }
 
-// Heads stand apart, as in a fused projection, and what is between them stays as it is.
+// Heads are apart, as in a fused projection, and the numbers between them must not change.
 TEST_P(Elementwise, NormRopeEqualsTheFormulaWithItsGradient) {
   for (int64_t size = 2; size <= 140; size += 2)
     for (const int form :
@@ -191,7 +191,7 @@ TEST_P(Elementwise, GeluEqualsTheFormulaWithItsGradient) {
       }
 }
 
-// From the smallest to where float32 ends: what a polynomial does beyond its interval.
+// From the smallest number to the limit of float32, to see a polynomial beyond its interval.
 TEST_P(Elementwise, GeluIsWithinAFewUnitsOfTheArgumentEverywhere) {
   Numbers x;
   for (float v = 1e-30f; v < 1e30f; v *= 1.001f) x.push_back(v), x.push_back(-v);

@@ -11,7 +11,7 @@ namespace {
 
 using content_score_detail::clamp_to_byte;
 
-// OpenCV's table of overlaps; parts below a thousandth of a pixel are left out.
+// OpenCV's table of overlaps; parts smaller than a thousandth of a pixel are omitted.
 std::vector<AreaTap> area_taps(int source, int target) {
   constexpr double kLeast = 1e-3;
   const double scale = 1.0 / (static_cast<double>(target) / source);
@@ -47,8 +47,8 @@ std::vector<LinearTap> growing_taps(int source, int target) {
 
 bool whole_factor(int source, int target) { return source % target == 0; }
 
-// Without the norm. Sums and differences of mirrored samples first: what is symmetric leaves exact zeros.
-// cosines: cos(2 pi i / size) of the outermost length n, size 4 n; `step` of them are one of this length.
+// Without the norm. Sums and differences of mirrored samples come first, so symmetric input gives exact zeros.
+// cosines: cos(2 pi i / size) of the outermost length n, size 4 n; `step` of them make one of this length.
 void transform(const std::vector<double>& cosines, size_t step, const double* x, size_t n, double* out, size_t stride,
                size_t count) {
   const auto cosine = [&](size_t i) { return cosines[i * step % cosines.size()]; };
@@ -167,7 +167,7 @@ std::vector<uint8_t> FrameHash::square() const {
   if (whole_) {
     const int area = source_.width / side_ * (source_.height / side_);
     const float scale = 1.0F / static_cast<float>(area);
-    // Where both factors are 2, OpenCV rounds half up instead of to even.
+    // If both factors are 2, OpenCV rounds half up instead of to even.
     const bool quarters = source_.width == 2 * side_ && source_.height == 2 * side_;
     for (size_t i = 0; i < out.size(); ++i)
       out[i] = quarters ? static_cast<uint8_t>((whole_sums_[i] + 2) >> 2)

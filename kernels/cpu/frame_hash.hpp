@@ -1,10 +1,10 @@
 // The perceptual hash of a frame: PySceneDetect's HashDetector. The grey frame is averaged down to a square, divided by
-// its largest value, transformed (DCT-II, orthonormal), and each of its low frequencies says whether it lies above their
+// its largest value and transformed (DCT-II, orthonormal). Each bit says whether one of the low frequencies is above their
 // median.
 //
 // The average is OpenCV's resize(INTER_AREA) of 8-bit images to the bit: whole factors add integers, others add float32
-// in row order; a side that grows is interpolated. The transform runs in double and by symmetric halves, so what is
-// exactly 0 for a symmetric picture is 0 here too; OpenCV's runs in float32. A bit could differ from its only where two
+// in row order; a side that grows is interpolated. The transform runs in double and by symmetric halves, so a frequency that is
+// exactly 0 for a symmetric picture is 0 here too; OpenCV's runs in float32. A bit can differ from OpenCV's only where two
 // frequencies around the median agree to 1e-6.
 #pragma once
 
@@ -37,16 +37,16 @@ class Dct {
 
 class FrameHash {
  public:
-  // size: bits a side, at least 2; lowpass: the square is size * lowpass pixels wide, an even number.
+  // size: bits per side, at least 2; lowpass: the square is size * lowpass pixels wide, an even number.
   FrameHash(FrameSize source, int size, int lowpass);
 
-  // Row `y` of the grey frame; rows in order, each once.
+  // Adds row `y` of the grey frame; rows in order, each once.
   void add(int y, const uint8_t* grey);
 
-  // size * size bits of the frame whose rows were added, row by row; then rows start anew.
+  // size * size bits of the frame whose rows were added, row by row; the next row then begins a new frame.
   std::vector<uint8_t> take();
 
-  // The square of the frame whose rows were added, as take() would see it.
+  // The square of the frame whose rows were added, as take() would use it.
   std::vector<uint8_t> square() const;
 
  private:
@@ -65,7 +65,7 @@ class FrameHash {
   std::vector<uint8_t> plane_;        // a side grows: the frame itself
 };
 
-// The share of bits that differ. Both of the same size.
+// The share of bits that differ. Both hashes have the same size.
 double hash_distance(const std::vector<uint8_t>& a, const std::vector<uint8_t>& b);
 
 }  // namespace kinora

@@ -54,7 +54,7 @@ TEST(FrameHash, AFrameSmallerThanTheSquareKeepsItsPixels) {
   const auto grey = noise(size, 6);
   add_all(hash, size, grey);
   const auto square = hash.square();
-  // Two by four target pixels a source pixel: the areas lie inside it.
+  // Two by four target pixels per source pixel: their areas are inside it.
   for (size_t y = 0; y < 32; ++y)
     for (size_t x = 0; x < 32; ++x) ASSERT_EQ(square[y * 32 + x], grey[y / 4 * 16 + x / 2]) << x << ", " << y;
 }
@@ -75,7 +75,7 @@ TEST(Dct, IsItsDefinition) {
   }
 }
 
-// Every frequency of a flat picture but the lowest is exactly 0, and 0 is not above the median 0.
+// All frequencies of a flat picture except the lowest are exactly 0, and 0 is not above the median 0.
 TEST(FrameHash, AFlatFrameHasOneBit) {
   for (const uint8_t level : {0, 1, 100, 255}) {
     const FrameSize size{256, 144};

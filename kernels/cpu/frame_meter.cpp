@@ -16,14 +16,14 @@ using content_score_detail::rows_for;
 using content_score_detail::yuv_factors;
 using content_score_detail::YuvFactors;
 
-constexpr int kSpan = 64;  // columns that are compared, and left out, together
+constexpr int kSpan = 64;  // columns that are compared, and skipped, together
 constexpr size_t kRows = 7;
 
 struct Rows {
   const uint8_t *y, *u, *v;
   Rows(const Yuv420View& frame, int row)
       : y(frame.y + row * frame.y_stride), u(frame.u + row / 2 * frame.u_stride), v(frame.v + row / 2 * frame.v_stride) {}
-  // `n` columns from an even x on. The usual width is spelled out, for the compiler then calls nothing.
+  // `n` columns starting at an even x. The usual width is a constant, so that the compiler makes no calls.
   bool same(const Rows& o, int x, int n) const {
     if (n == kSpan)
       return std::memcmp(y + x, o.y + x, kSpan) == 0 && std::memcmp(u + x / 2, o.u + x / 2, kSpan / 2) == 0 &&
@@ -118,7 +118,7 @@ FrameMeasures FrameMeter::push_rows(const Row& row) {
   return out;
 }
 
-// Row by row, the spans that differ: converted, compared with what is kept of the last frame, and kept.
+// Row by row, converts the spans that differ, compares them with the stored last frame, and stores them.
 void FrameMeter::push_changes(const Yuv420View& frame, const YuvMatrix& matrix, const Yuv420View& before,
                               HsvDifference& sum) {
   const RowKernels& kernels = rows_for(nullptr);

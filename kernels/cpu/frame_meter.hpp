@@ -1,5 +1,5 @@
-// What the shot detectors measure of a frame, all of them from one pass over its rows: a row is converted and scaled
-// once, while it lies in the cache, and each measure that is wanted takes it from there.
+// The measurements of the shot detectors, all from one pass over a frame's rows: a row is converted and scaled
+// once, and each requested measurement reads it while it is in the cache.
 //
 // Definitions: content_score.hpp (hsv), edge_map.hpp, luma_histogram.hpp, frame_hash.hpp; the mean is that of all B, G
 // and R. They are PySceneDetect's on the frames that OpenCV would read, to the bit (see there for the two exceptions).
@@ -19,27 +19,27 @@ struct MeterOptions {
   bool hsv = true;
   bool edges = false;  // into hsv.edges; needs hsv
   int edge_kernel = 0;  // pixels, odd; 0: edge_kernel_size() of the scaled frame
-  int bins = 0;         // of the histogram; 0: none
-  int hash_size = 0;    // bits a side; 0: no hash
+  int bins = 0;         // bins of the histogram; 0: no histogram
+  int hash_size = 0;    // bits per side; 0: no hash
   int hash_lowpass = 2;
   bool mean = false;
 };
 
-// Of a frame against the one before it, but for the mean. The first frame differs from nothing.
+// All but the mean compare a frame with the previous one. The first frame has no difference.
 struct FrameMeasures {
   HsvDifference hsv;
-  double correlation = 1.0;  // of the histograms
+  double correlation = 1.0;  // of the two histograms
   double hash_distance = 0.0;
   double mean = 0.0;  // 0 to 255
 };
 
-// One video; its frames in order. Keeps what it needs of the last frame. One instance serves one thread at a time.
+// Measures one video, whose frames come in order. Keeps the needed data of the last frame. One instance serves one thread at a time.
 class FrameMeter {
  public:
   FrameMeter(FrameSize source, FrameSize scaled, const MeterOptions& options);
 
-  // before: the frame that was pushed last, under the same matrix and still as it was, or null. Where nothing else than
-  // hsv is wanted of unscaled frames, spans that are equal in both are then left out: their difference is 0.
+  // before: the frame that was pushed last, under the same matrix and unchanged, or null. If only hsv of unscaled frames is
+  // requested, spans that are equal in both are then skipped, since their difference is 0.
   FrameMeasures push(const Yuv420View& frame, const YuvMatrix& matrix, const Yuv420View* before = nullptr);
   FrameMeasures push(BgrView frame);
 

@@ -1,5 +1,5 @@
 // GELU of x + bias (Hendrycks and Gimpel 2016, arXiv 1606.08415), float32: exact, x times the normal
-// distribution's function, from an erf within 3 units in the last place; or with the paper's tanh.
+// distribution function, from an erf within 3 units in the last place; or with the paper's tanh.
 #pragma once
 #include "kernels/cpu/modulate.hpp"
 

@@ -18,16 +18,16 @@ class LumaHistogram {
 
   void add(const uint8_t* luma, int n);
 
-  // The histogram of what was added, of length 1; counting then starts anew.
+  // Returns the histogram of all added samples, of length 1, and restarts the counts.
   std::vector<float> take();
 
  private:
   int bins_;
-  // Four tables, so that runs of one value do not wait for each other.
+  // Four tables, so that equal successive values do not wait for each other.
   std::array<std::array<uint32_t, 256>, 4> counts_{};
 };
 
-// -1 to 1; 1 where either histogram is flat. Both of the same size.
+// -1 to 1; 1 if either histogram is flat. Both have the same size.
 double correlation(const std::vector<float>& a, const std::vector<float>& b);
 
 }  // namespace kinora

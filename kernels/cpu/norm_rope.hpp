@@ -1,14 +1,14 @@
-// RMSNorm of each head and its rotary position in one pass, float32; either of them may be left out.
+// RMSNorm of each head and its rotary position in one pass, float32; either of them may be omitted.
 //
 // y = R(x / sqrt(mean(x^2) + epsilon) * weight) (Zhang and Sennrich 2019, arXiv 1910.07467; Su et al. 2021,
-// arXiv 2104.09864). Heads are read where a fused projection left them: number c of head h of token t is
+// arXiv 2104.09864). Heads are read in place from a fused projection: number c of head h of token t is
 // data[t * row + h * head + c].
 #pragma once
 #include <cstdint>
 
 namespace kinora {
 
-constexpr int64_t kLargestHead = 1024;  // a head's numbers between two loops stay on the stack
+constexpr int64_t kLargestHead = 1024;  // a head's numbers between two loops are on the stack
 
 // Tokens of one sample, their heads and a head's width, at most kLargestHead.
 struct HeadShape {
@@ -19,15 +19,15 @@ struct TokenHeads {
   T* data = nullptr;
   int64_t row = 0, head = 0;
 };
-// Cosines and sines [size / 2] of token t at cos + t * row, for all its heads. The pairs that turn are (i, i
-// + size / 2), or neighbours (2i, 2i + 1). cos null: nothing turns.
+// Cosines and sines [size / 2] of token t are at cos + t * row, for all its heads. Rotated pairs are (i, i
+// + size / 2), or neighbours (2i, 2i + 1). cos null: no rotation.
 struct Turn {
   const float *cos = nullptr, *sin = nullptr;
   int64_t row = 0;
   bool neighbours = false;
 };
 
-// weight null: no norm. rms [tokens, heads]: 1 / root of the mean square, what the backward needs.
+// weight null: no norm. rms [tokens, heads]: 1 / root of the mean square, needed by the backward.
 void norm_rope_forward(const HeadShape&, double epsilon, const TokenHeads<const float>& x,
                        const float* weight, const Turn&, const TokenHeads<float>& y, float* rms);
 // grad_weight [size]: the sum over the call's tokens and heads; null if weight is.

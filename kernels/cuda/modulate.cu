@@ -36,7 +36,7 @@ __global__ void __launch_bounds__(kThreads) backward(ModulateShape n, RowsIn gra
                            mean[r], rstd[r], grad_x + r * n.width);
 }
 
-// The rows that share a row of scale and shift, cut into parts.
+// The rows that share a row of scale and shift, split into parts.
 struct Groups {
   int64_t groups, rows, parts;  // rows: of each group
 };
@@ -55,7 +55,7 @@ __device__ Place place_of(const ModulateShape& n, Broadcast over, int64_t g, int
   return {g / n.tokens, g % n.tokens};
 }
 
-// A thread a channel: part blockIdx.y of group blockIdx.x / blocks. to [parts, groups, D] each.
+// One thread per channel: part blockIdx.y of group blockIdx.x / blocks. to [parts, groups, D] each.
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     sums(ModulateShape n, Broadcast over, Groups of, int64_t blocks, RowsIn grad, RowsIn x, const float* mean,
@@ -82,7 +82,7 @@ bool packs(const ModulateShape& n, int N, std::initializer_list<RowsIn> all) {
   return n.width % N == 0;
 }
 
-// f(T, number of them that a pack of 16 bytes or else 1 has)
+// f(T, numbers per pack: as many as 16 bytes hold, or 1)
 template <class F>
 cudaError_t launch(const ModulateShape& n, std::initializer_list<RowsIn> all, F f) {
   if (n.samples * n.tokens * n.width == 0) return cudaSuccess;

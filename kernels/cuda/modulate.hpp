@@ -1,7 +1,7 @@
 // AdaLN's modulation: y = LayerNorm(x) * (1 + scale) + shift, without parameters of its own (Peebles and Xie
-// 2023, arXiv 2212.09748, section 3.2). One block a row, the row read once from memory and then from the
-// cache; statistics in float32. The gradients of scale and shift are summed in an order that depends on the
-// shape alone.
+// 2023, arXiv 2212.09748, section 3.2). One block per row; the row is read once from memory and then from the
+// cache; statistics in float32. The gradients of scale and shift are summed in an order that depends only on the
+// shape.
 //
 // All functions enqueue on `stream` and return the launch's error.
 #pragma once
@@ -12,7 +12,7 @@ namespace kinora::cuda {
 
 enum class Number : int32_t { float32, bfloat16 };
 
-// [B, S, D] with D contiguous; strides in elements, 0 along what is broadcast.
+// [B, S, D] with D contiguous; strides in elements, 0 along a broadcast dimension.
 struct RowsIn {
   const void* data;
   int64_t sample, token;
@@ -21,7 +21,7 @@ struct RowsIn {
 struct ModulateShape {
   int64_t samples, tokens, width;
   float eps;
-  Number number;  // of x, scale, shift and their gradients
+  Number number;  // dtype of x, scale, shift and their gradients
 };
 
 // y [B, S, D] contiguous; mean and rstd [B, S].
@@ -32,7 +32,7 @@ cudaError_t modulate(const ModulateShape&, RowsIn x, RowsIn scale, RowsIn shift,
 cudaError_t modulate_backward(const ModulateShape&, RowsIn grad, RowsIn x, RowsIn scale, const float* mean,
                               const float* rstd, void* grad_x, cudaStream_t stream);
 
-// Of scale and shift, summed over what they were broadcast along: [B or 1, S or 1, D] contiguous, float32.
+// Gradients of scale and shift, summed over their broadcast dimensions: [B or 1, S or 1, D] contiguous, float32.
 // partial: room for modulate_partial() numbers.
 struct Broadcast {
   bool samples, tokens;

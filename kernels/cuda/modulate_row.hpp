@@ -1,5 +1,5 @@
-// One row of modulate.hpp, forward and backward. T: of the tensors; A: what is computed in; N: numbers a
-// Pack, which divides D. With n = (x - mean) * rstd:
+// One row of modulate.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic; N: numbers per
+// Pack, which must divide D. With n = (x - mean) * rstd:
 //
 //   y       = n (1 + scale) + shift
 //   g_n     = g (1 + scale)
@@ -12,7 +12,7 @@
 
 namespace kinora::cuda {
 
-// Deviations are summed after the mean is known: a mean far from zero costs no digits.
+// Deviations are summed after the mean is known, so a mean far from zero loses no digits.
 template <int N, class A, class T, class Team>
 KINORA_BOTH void modulate_row(const Team& team, const T* x, const T* scale, const T* shift, int64_t D, A eps,
                               T* y, A* mean, A* rstd) {

@@ -7,7 +7,7 @@ namespace {
 
 constexpr int kWarps = 4, kThreads = kWarps * kWarp;
 constexpr int64_t kMostParts = 1024;                    // warps that sum gradients of the weight
-constexpr int kMostPairs = kMostHeadWidth / 2 / kWarp;  // a thread
+constexpr int kMostPairs = kMostHeadWidth / 2 / kWarp;  // per thread
 
 // Rows are counted [B, S, H].
 struct Place {
@@ -34,7 +34,7 @@ __global__ void __launch_bounds__(kThreads)
                 n.width, n.halves, n.eps, y + r * n.width, rstd + r);
 }
 
-// Each warp takes the rows of one part one after the other. partial [parts, d].
+// Each warp processes the rows of one part in order. partial [parts, d].
 template <class T>
 __global__ void __launch_bounds__(kThreads)
     backward(NormRopeShape n, int64_t parts, HeadsIn grad, HeadsIn x, const T* weight, Turns turns,

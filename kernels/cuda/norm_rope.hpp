@@ -1,6 +1,6 @@
-// RMSNorm of each head and rotary positions in one pass over queries or keys, read where the projection left
-// them (Su et al. 2021, arXiv 2104.09864). One warp a head's row; statistics and angles in float32. The
-// gradient of the weight is summed in an order that depends on the shape alone.
+// RMSNorm of each head and rotary positions in one pass over queries or keys, read in place from the projection
+// (Su et al. 2021, arXiv 2104.09864). One warp per head's row; statistics and angles in float32. The
+// gradient of the weight is summed in an order that depends only on the shape.
 //
 // All functions enqueue on `stream` and return the launch's error.
 #pragma once
@@ -14,7 +14,7 @@ struct HeadsIn {
   int64_t sample, token, head;
 };
 
-// cos and sin [1 or B, S, d / 2], S and d / 2 contiguous; sample: 0 if all samples share them. Null: no turn.
+// cos and sin [1 or B, S, d / 2], S and d / 2 contiguous; sample: stride, 0 if all samples share them. Null: no rotation.
 struct Turns {
   const float *cos, *sin;
   int64_t sample;
@@ -23,7 +23,7 @@ struct Turns {
 struct NormRopeShape {
   int64_t samples, tokens, heads, width;  // width: d, even, at most kMostHeadWidth
   float eps;
-  Number number;  // of x, weight and their gradients
+  Number number;  // dtype of x, weight and their gradients
   bool halves;    // pairs (i, i + d / 2), else (2 i, 2 i + 1)
 };
 constexpr int64_t kMostHeadWidth = 512;

@@ -1,9 +1,9 @@
-// One head's row of norm_rope.hpp, forward and backward. T: of the tensors; A: what is computed in. With n =
-// x * rstd and pairs (a, b) of u = n * weight, turned by an angle:
+// One head's row of norm_rope.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic. With n =
+// x * rstd and pairs (a, b) of u = n * weight, rotated by an angle:
 //
-//   y_a = u_a cos - u_b sin,   y_b = u_b cos + u_a sin          (Su et al. 2021, arXiv 2104.09864, equation
-//   34) g_u = the same turned back g_x = rstd (g_u weight - n mean(g_u weight n))              (Zhang and
-//   Sennrich 2019, arXiv 1910.07467) g_weight = g_u n
+//   y_a = u_a cos - u_b sin,   y_b = u_b cos + u_a sin          (Su et al. 2021, arXiv 2104.09864, equation 34)
+//   g_u = g rotated back,   g_weight = g_u n
+//   g_x = rstd (g_u weight - n mean(g_u weight n))              (Zhang and Sennrich 2019, arXiv 1910.07467)
 #pragma once
 #include <cmath>
 
@@ -11,7 +11,7 @@
 
 namespace kinora::cuda {
 
-// Where the two channels of pair i are.
+// The positions of the two channels of pair i.
 struct Pair {
   int64_t a, b;
 };
@@ -47,7 +47,7 @@ KINORA_BOTH void norm_rope_row(const Team& team, const T* x, const T* weight, co
   if (team.first() == 0) *rstd = r;
 }
 
-// Adds to `sums` what this thread's pairs have for the weight: sums[2 k] and sums[2 k + 1] of its k-th pair.
+// Adds to `sums` the weight's gradient of this thread's pairs: sums[2 k] and sums[2 k + 1] for its k-th pair.
 template <int most, class A, class T, class Team>
 KINORA_BOTH void norm_rope_row_backward(const Team& team, const T* grad, const T* x, const T* weight,
                                         const A* cos, const A* sin, int64_t d, bool halves, A r, T* grad_x,

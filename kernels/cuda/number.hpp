@@ -1,5 +1,5 @@
-// What the row functions of this folder share. They are written once for a team of threads, a warp or a block
-// on the device and a single thread on the processor, where their mathematics is tested without a GPU.
+// Common parts of the row functions of this folder. They are written once for a team of threads: a warp or a block
+// on the device, or a single thread on the CPU, where their mathematics is tested without a GPU.
 #pragma once
 #include <cstdint>
 
@@ -9,7 +9,7 @@
 #define KINORA_BOTH
 #endif
 #ifdef __CUDA_ARCH__
-#define KINORA_UNROLL _Pragma("unroll")  // what is indexed by the loop stays in registers
+#define KINORA_UNROLL _Pragma("unroll")  // so that arrays indexed by the loop stay in registers
 #else
 #define KINORA_UNROLL
 #endif
@@ -26,7 +26,7 @@ struct Alone {
   }
 };
 
-// N numbers of a row that are read and written by one instruction.
+// N numbers of a row that one instruction reads or writes.
 template <class T, int N>
 struct alignas(sizeof(T) * N) Pack {
   T of[N];

@@ -1,5 +1,5 @@
-// The mathematics of the CUDA kernels' rows, by a team of one thread in float64: against the formulas written
-// out here and, for gradients, against central differences of them.
+// The mathematics of the CUDA kernels' rows, by a team of one thread in float64, against the formulas written
+// out here and, for gradients, against their central differences.
 #include <functional>
 #include <random>
 #include <vector>
@@ -81,7 +81,7 @@ TEST(ModulateRow, EqualsTheFormulaAndItsDifferences) {
   for (const int64_t D : {4, 24, 256}) check_modulate<2>(D);
 }
 
-// In pairs of halves or of neighbours; no angles: no turn.
+// Pairs of halves or of neighbours; without angles: no rotation.
 Row turned(const Row& x, const Row& weight, const Row& angle, bool halves) {
   const size_t d = x.size();
   double squares = 0;
@@ -130,7 +130,7 @@ TEST(NormRopeRow, EqualsTheFormulaAndItsDifferences) {
       for (const bool turns : {true, false}) check_norm_rope(d, halves, turns);
 }
 
-// Two microbatches' worth of rows: the sums go on from where they were.
+// Rows of two microbatches: the second continues the sums of the first.
 TEST(NormRopeRow, AddsToTheSumsOfTheWeight) {
   constexpr int64_t d = 4;
   const Row x = drawn(d, 1), weight = drawn(d, 2), grad = drawn(d, 3);

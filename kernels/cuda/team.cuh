@@ -26,7 +26,7 @@ struct Block {
   __device__ float sum(float x) const {
     const int warp = threadIdx.x / kWarp, warps = blockDim.x / kWarp;
     x = Warp().sum(x);
-    __syncthreads();  // the sum before has been read
+    __syncthreads();  // the previous sum has been read
     if (threadIdx.x % kWarp == 0) shared[warp] = x;
     __syncthreads();
     x = threadIdx.x % kWarp < warps ? shared[threadIdx.x % kWarp] : 0.0f;

@@ -16,7 +16,7 @@ using at::Tensor;
 
 Tensor wide(const Tensor& x) { return x.to(x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat); }
 
-// Which implementation a block goes to. On the CPU, of operands that are float32 or float64 by then.
+// Chooses the implementation for a block. On the CPU, for operands that are float32 or float64 by then.
 enum class Way { kernel, flash, plain };
 Way way_of(const Tensor& q, const Tensor& v, const Tensor& mask) {
   if (!q.is_cpu() || v.size(3) != q.size(3)) return Way::plain;
@@ -42,7 +42,7 @@ AttentionGradient by_kernel_backward(const Tensor& grad, const Tensor& q, const 
   return made;
 }
 
-// libtorch's blocked attention for CPUs; it knows masks and float64.
+// libtorch's blocked attention for CPUs; it supports masks and float64.
 std::optional<Tensor> added(const Tensor& mask, const Tensor& like) {
   if (!mask.defined()) return std::nullopt;
   return at::zeros(mask.sizes(), like.options()).masked_fill_(~mask, -INFINITY).unsqueeze(1);
@@ -70,7 +70,7 @@ Tensor scores(const Tensor& q, const Tensor& k, double scale, const Tensor& mask
   const Tensor s = at::matmul(heads_first(q), k.permute({0, 2, 3, 1})) * scale;
   return mask.defined() ? s.masked_fill(~mask.unsqueeze(1), -INFINITY) : s;
 }
-// f(first, count) over the queries, in pieces whose scores stay small.
+// Calls f(first, count) over the queries, in pieces whose scores stay small.
 template <class F>
 void in_pieces(const Tensor& q, const Tensor& k, F f) {
   constexpr int64_t most = int64_t{1} << 24;

@@ -1,9 +1,9 @@
-// One block of an attention whose keys come piece by piece (ring attention): its result with the logarithm of
+// One block of an attention whose keys arrive piece by piece (ring attention): its result with the logarithm of
 // the sum of its exponentials, the merge of two blocks' results, and the block's part of the gradient.
 //
-// softmax over the blocks' keys together is the mean of their results, weighted by their sums (Milakov and
-// Gimelshein 2018, arXiv 1805.02867); the backward of a block needs the result and the sum of all blocks only
-// (Dao et al. 2022, arXiv 2205.14135, algorithm 4). No matrix of all scores exists at a time.
+// The softmax over all blocks' keys is the mean of their results, weighted by their sums (Milakov and
+// Gimelshein 2018, arXiv 1805.02867); the backward of a block needs only the result and the sum of all blocks
+// (Dao et al. 2022, arXiv 2205.14135, algorithm 4). The matrix of all scores never exists at once.
 //
 // B batch, S queries, L keys, H heads, d width of a head. Results are float64 for float64, else float32.
 #pragma once
@@ -15,7 +15,7 @@ struct AttentionBlock {
   at::Tensor out;      // [B, S, H, d] softmax(scale q k^T) v over this block's keys
   at::Tensor log_sum;  // [B, S, H] ln of the sum of exp(scale q k^T)
 };
-// log_sum of a query that has seen nothing; its result is zero. Finite, so that no difference of two is NaN.
+// log_sum of a query that has seen no key; its result is zero. Finite, so that no difference of two is NaN.
 constexpr double kSeenNothing = -1e30;
 
 // q [B, S, H, d], k [B, L, H, d], v [B, L, H, d]. mask: bool [1 or B, S, L], true where a query sees a key;
@@ -23,20 +23,20 @@ constexpr double kSeenNothing = -1e30;
 AttentionBlock attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                                const at::Tensor& mask);
 
-// Of no keys.
+// The result for no keys.
 AttentionBlock no_attention(const at::Tensor& q, int64_t v_size);
-// `more` of further keys joins `all`, in place.
+// Merges `more`, the result for further keys, into `all`.
 void merge(const AttentionBlock& all, const AttentionBlock& more);
 
 struct AttentionGradient {
   at::Tensor q, k, v;
 };
-// all: of all blocks together. The gradient of q is this block's part of it.
+// all: the merged result of all blocks. Returns this block's part of the gradient of q.
 AttentionGradient attention_block_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,
                                            const at::Tensor& v, const AttentionBlock& all, double scale,
                                            const at::Tensor& mask);
 
-// The same as one type, for what attends block by block (kinora/ring_attention.hpp).
+// The same as one type, for attention block by block (kinora/ring_attention.hpp).
 struct AttentionKernel {
   using Block = AttentionBlock;
   using Gradient = AttentionGradient;
@@ -47,7 +47,7 @@ struct AttentionKernel {
 };
 
 namespace reference {
-// The same by whole matrices of scores, on any device; in pieces of the queries.
+// The same with whole matrices of scores, on any device; in pieces of the queries.
 AttentionBlock attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                                const at::Tensor& mask);
 AttentionGradient attention_block_backward(const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k,

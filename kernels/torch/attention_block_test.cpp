@@ -1,4 +1,4 @@
-// The pieces of an attention against the whole one, for every way that a block is computed.
+// The pieces of an attention against the whole, for every implementation of a block.
 #include "kernels/torch/attention_block.hpp"
 
 #include <ATen/ATen.h>
@@ -75,7 +75,7 @@ void equals(const Whole& w, const Tensor& mask, at::ScalarType type, double boun
   EXPECT_LT(worst(at::cat(grad_v, 1), w.grad_v), bound);
 }
 
-// Some queries see one block only, one sees nothing.
+// Some queries see only one block, one sees none.
 Tensor holes(int64_t batch) {
   at::manual_seed(9);
   Tensor mask = at::rand({batch, 37, 53}) < 0.5;

@@ -7,14 +7,14 @@
 
 namespace kinora {
 
-// x [B, S, H, d], copied unless the numbers of a head lie side by side.
+// x [B, S, H, d], copied unless the numbers of a head are adjacent.
 at::Tensor with_dense_heads(const at::Tensor& x);
 
-// q [B, S, H, d], k, v [B, L, H, d] -> out as q, sums.
+// q [B, S, H, d], k, v [B, L, H, d] -> out of q's shape, sums.
 void attention_of_heads(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                         const at::Tensor& out, const at::Tensor& sums);
 
-// out, sums: the forward's; grad: of out. Into grad_q as q, grad_k and grad_v as k.
+// out, sums: of the forward; grad: of out. Writes grad_q of q's shape, grad_k and grad_v of k's.
 void attention_of_heads_backward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
                                  const at::Tensor& out, const at::Tensor& sums, const at::Tensor& grad,
                                  const at::Tensor& grad_q, const at::Tensor& grad_k,

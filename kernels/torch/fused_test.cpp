@@ -1,5 +1,5 @@
-// The nodes in float32 against ATen's operations in float64, which is also what they fall back to: values,
-// every gradient, the same bits at any number of threads.
+// The nodes in float32 against ATen's operations in float64, which are also their fallback: values,
+// every gradient, the same bits with any number of threads.
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
@@ -19,7 +19,7 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 using Function = std::function<Tensors(const Tensors&)>;
 
-// A function and its inputs in float64; `fixed` more that get no gradient.
+// A function and its inputs in float64; `fixed` are further inputs without gradient.
 struct Case {
   std::string name;
   Function function;
@@ -27,7 +27,7 @@ struct Case {
 };
 
 Tensor drawn(at::IntArrayRef shape) { return at::randn(shape, at::kDouble); }
-// The numbers of x with a channel between its numbers, and rows apart.
+// The numbers of x with a channel between them, and rows apart.
 Tensor strided(const Tensor& x) {
   const Tensor wide = at::zeros({x.size(0), x.size(1) + 1, x.size(2), 2}, x.options());
   const Tensor view = wide.narrow(1, 0, x.size(1)).select(3, 0);
@@ -114,7 +114,7 @@ Tensor waves(const Tensor& t) {
   return at::arange(t.numel(), at::kDouble).mul_(0.7).sin_().view(t.sizes()).to(t.scalar_type());
 }
 
-// Values and gradients (zeros where there is none) at `type`.
+// Values and gradients (zeros for missing ones) at `type`.
 Tensors computed(const Case& c, at::ScalarType type) {
   Tensors in;
   for (const auto& t : c.inputs) in.push_back(t.to(type, false, true).set_requires_grad(true));
@@ -182,7 +182,7 @@ TEST_P(Fused, KeepsNoGraphIfNoneIsWantedAndKnowsShapesWithoutNumbers) {
   }
 }
 
-// A second derivative would be wrong in silence: the kernels' gradients have no graph.
+// A second derivative would be silently wrong, since the kernels' gradients have no graph.
 TEST(FusedGradient, RefusesToBeDifferentiatedAgain) {
   const Tensor x = at::randn({2, 3, 8}).set_requires_grad(true);
   const Tensor first = torch::autograd::grad({kinora::gelu(x).sum()}, {x}, {}, true, true)[0];

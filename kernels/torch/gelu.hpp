@@ -1,4 +1,4 @@
-// kernels/cpu/gelu.hpp as a node of the autograd graph; ATen's operations where that does not fit (another
+// kernels/cpu/gelu.hpp as a node of the autograd graph; ATen's operations for inputs that it does not support (another
 // dtype or device). One derivative in float32.
 #pragma once
 #include <ATen/core/Tensor.h>

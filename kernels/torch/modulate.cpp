@@ -14,7 +14,7 @@ bool is_row_of(const Tensor& t, const Tensor& x) {
   return fits(t) && t.dim() == 3 && t.size(2) == x.size(2) && (t.size(0) == 1 || t.size(0) == x.size(0)) &&
          (t.size(1) == 1 || t.size(1) == x.size(1));
 }
-// [B, 1 or S, D], numbers of a row beside each other, rows apart: a row stride of 0 means one row a sample.
+// [B, 1 or S, D], numbers of a row adjacent, rows apart: a row stride of 0 means one row per sample.
 Tensor rows_for(const Tensor& t, const Tensor& x) {
   const Tensor all = t.size(0) == x.size(0) ? t : t.expand({x.size(0), -1, -1});
   return all.stride(2) == 1 && (all.size(1) == 1 || all.stride(1) != 0) ? all : all.contiguous();
@@ -25,7 +25,7 @@ RowsOf rows_at(const Tensor& t, int64_t b, int64_t first) {
 }
 Blocks blocks_of(const Tensor& x) { return {x.size(0), x.size(1)}; }
 
-// Where block `i` of sample b, from row `first`, puts the gradient of a row: its sum, or the rows themselves.
+// The place where block `i` of sample b, from row `first`, puts the gradient of a row: its sum, or the rows themselves.
 struct RowGrad {
   RowGrad(const Tensor& rows, const Tensor& x)
       : shared(rows.size(1) == 1),

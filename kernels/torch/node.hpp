@@ -1,4 +1,4 @@
-// What the nodes of kernels/torch have in common.
+// Common parts of the nodes of kernels/torch.
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -15,21 +15,21 @@ namespace kinora::node {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// An input that a node may lack; the graph knows no undefined inputs.
+// An optional input of a node; the graph does not allow undefined inputs.
 using Maybe = std::optional<at::Tensor>;
 inline Maybe maybe(const at::Tensor& t) { return t.defined() ? Maybe(t) : Maybe(); }
 inline at::Tensor tensor_of(const Maybe& t) { return t ? *t : at::Tensor(); }
 
-// Whether the kernels can read it: float32 in this processor's memory, on a processor that has them.
+// Whether the kernels can read it: float32 in main memory, on a processor that supports them.
 inline bool fits(const at::Tensor& x) {
   return x.defined() && x.is_cpu() && x.scalar_type() == at::kFloat && x.layout() == at::kStrided &&
          x.numel() > 0 && has_elementwise();
 }
 
-// The kernels' gradients are numbers without a graph: who differentiates them again is told so.
+// The kernels' gradients have no graph: differentiating them again is an error.
 variable_list once(variable_list grads, const char* what);
 
-// The graph of Node if there is one to keep; nothing is saved without.
+// The graph of Node if there is one to keep; otherwise nothing is saved.
 template <class Node, class... Args>
 auto apply(const Args&... args) {
   if (at::GradMode::is_enabled()) return Node::apply(args...);
@@ -37,7 +37,7 @@ auto apply(const Args&... args) {
   return Node::forward(&none, args...);
 }
 
-// Rows [B, S] in blocks of one sample at fixed places, whatever the threads.
+// Rows [B, S] in blocks of one sample at fixed places, independent of the number of threads.
 struct Blocks {
   static constexpr int64_t kRows = 64;
   int64_t batch, rows;  // B, S
@@ -55,7 +55,7 @@ struct Blocks {
   }
 };
 
-// [B, width] (or [width] if sums are [all blocks, width]): the sums of each sample's blocks, in their order.
+// [B, width] (or [width] if sums are [all blocks, width]): the sums of each sample's blocks, in order.
 at::Tensor total(const at::Tensor& sums);
 
 }  // namespace kinora::node

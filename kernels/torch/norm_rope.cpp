@@ -28,7 +28,7 @@ Turn turn_at(const Tensor& cos, const Tensor& sin, bool neighbours, int64_t b, i
 }
 Tensor with_dense_heads(const Tensor& x) { return x.stride(4) == 1 ? x : x.contiguous(); }
 
-// One part of x: what is done to it, forward and backward.
+// One part of x: the operation on it, forward and backward.
 struct PartNode {
   const Tensor &x, &weight, &cos, &sin;
   Part part;
@@ -56,7 +56,7 @@ struct PartNode {
     return y;
   }
 
-  // Fills the part of grad_x; the weight's gradient.
+  // Fills its part of grad_x; returns the weight's gradient.
   Tensor backward(const Tensor& given, const Tensor& rms, const Tensor& grad_x) const {
     if (!given.defined()) {
       grad_x.narrow(3, part.first, part.count).zero_();
@@ -77,8 +77,8 @@ struct PartNode {
   }
 };
 
-// x [B, S, G, n, d] -> queries and keys [B, S, G, heads, d], values as they lie in x: those of which there
-// are.
+// x [B, S, G, n, d] -> queries and keys [B, S, G, heads, d], values as a view of x: those that
+// exist.
 struct NormRope : torch::autograd::Function<NormRope> {
   static variable_list forward(AutogradContext* ctx, const Tensor& given, const Maybe& given_q,
                                const Maybe& given_k, const Maybe& given_cos, const Maybe& given_sin,

@@ -1,4 +1,4 @@
-// kernels/cpu/norm_rope.hpp as a node of the autograd graph; ATen's operations where that does not fit
+// kernels/cpu/norm_rope.hpp as a node of the autograd graph; ATen's operations for inputs that it does not support
 // (another dtype, device or shape). One derivative in float32.
 //
 // B batch, S tokens, G groups of heads, d head size.
@@ -7,8 +7,8 @@
 
 namespace kinora {
 
-// Cosines and sines [1 or B, S, 1, d / 2], with as many ones as x has dimensions of heads; undefined: nothing
-// turns. The pairs are (i, i + d / 2), or neighbours (2i, 2i + 1).
+// Cosines and sines [1 or B, S, 1, d / 2], with as many ones as x has dimensions of heads; undefined: no
+// rotation. The pairs are (i, i + d / 2), or neighbours (2i, 2i + 1).
 struct Rotation {
   at::Tensor cos, sin;
   bool neighbours = false;
@@ -19,7 +19,7 @@ struct Rotation {
 at::Tensor norm_rope(const at::Tensor& x, const at::Tensor& weight, const Rotation& rotation, double epsilon);
 
 // The parts of a fused projection x [B, S, G, n, d]: of each group its query heads, its key and its value. q
-// and k as norm_rope makes them, v as it lies in x. weight_q undefined: there are no queries, n is 2.
+// and k as from norm_rope, v as a view of x. weight_q undefined: there are no queries, n is 2.
 struct QueryKeyValue {
   at::Tensor q, k, v;
 };

@@ -1,9 +1,9 @@
 # kinora_add_plugin(NAME name [VERSION v] [TIER stable|pinned|host] [TENSORS] SOURCES ... [LIBS ...] [DEFINITIONS ...])
 #
-# One shared library with one exported symbol, its manifest beside it and in its section .kinora.manifest:
+# One shared library with one exported symbol. Its manifest is in the same folder and in its section .kinora.manifest:
 #   lib/kinora/plugins/NAME/{libNAME.so, plugin.toml}
-# plugin.toml lies in the folder that calls this. After a change of describe(): cmake --build ... --target NAME.manifest
-# Works inside Kinora's own build and, by find_package(kinora-sdk), in any other project.
+# plugin.toml is read from the folder that calls this. After a change of describe(): cmake --build ... --target NAME.manifest
+# Works inside Kinora's own build and, with find_package(kinora-sdk), in any other project.
 set(KINORA_VERSION_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/plugin.map")
 set(KINORA_SDK_INCLUDE "${CMAKE_CURRENT_LIST_DIR}/../include")
 
@@ -35,7 +35,7 @@ function(kinora_add_plugin)
   target_include_directories(${target} PRIVATE "${KINORA_SDK_INCLUDE}")
   if(TARGET kinora_core)
     target_include_directories(${target} PRIVATE "${CMAKE_SOURCE_DIR}")  # kernels/
-    # Of another run path than the installed one cmake makes one with an empty entry, which is the current folder, wherever that is.
+    # CMake would turn a build run path that differs from the installed one into one with an empty entry: the current folder.
     set_target_properties(${target} PROPERTIES BUILD_WITH_INSTALL_RPATH ON)
   else()
     target_link_libraries(${target} PRIVATE kinora::sdk)
@@ -44,7 +44,7 @@ function(kinora_add_plugin)
   endif()
   target_compile_definitions(${target} PRIVATE KINORA_PLUGIN_NAME="${P_NAME}" KINORA_PLUGIN_VERSION="${P_VERSION}" ${P_DEFINITIONS})
   target_link_options(${target} PRIVATE "-Wl,--version-script=${KINORA_VERSION_SCRIPT}")
-  if(NOT KINORA_SANITIZE)  # a sanitizer's run-time library is the program's
+  if(NOT KINORA_SANITIZE)  # the program provides the sanitizer's run-time library
     target_link_options(${target} PRIVATE -Wl,--no-undefined)
   endif()
   target_link_libraries(${target} PRIVATE ${P_LIBS})
@@ -88,7 +88,7 @@ function(kinora_add_plugin)
   endif()
 endfunction()
 
-# kinora_test_program(TARGET): only the target `tests` builds it, the default target does not.
+# kinora_test_program(TARGET): built by the target `tests` only, not by the default target.
 function(kinora_test_program target)
   if(TARGET tests)
     set_target_properties(${target} PROPERTIES EXCLUDE_FROM_ALL ON)
@@ -96,12 +96,12 @@ function(kinora_test_program target)
   endif()
 endfunction()
 
-# kinora_without_torch(TARGET): the sanitizers' tests build and run this program; they do not see into libtorch.
+# kinora_without_torch(TARGET): the sanitizers' tests build and run this program; they do not instrument libtorch.
 function(kinora_without_torch target)
   set_property(GLOBAL APPEND PROPERTY KINORA_PROGRAMS_WITHOUT_TORCH ${target})
 endfunction()
 
-# kinora_add_test(NAME name SOURCES ... [LIBS ...] [LABELS ...]): one GoogleTest program; tests/times.cmake says what it costs.
+# kinora_add_test(NAME name SOURCES ... [LIBS ...] [LABELS ...]): one GoogleTest program; tests/times.cmake has its running time.
 function(kinora_add_test)
   cmake_parse_arguments(T "TORCH" "NAME" "SOURCES;LIBS;LABELS;DEFINITIONS" ${ARGN})
   if(NOT KINORA_TESTS)

@@ -1,4 +1,4 @@
-# libtorch without its GPU half: the two libraries that CPU code needs, and their headers as system headers.
+# libtorch for the CPU: the two libraries that CPU code needs, and their headers as system headers.
 if(NOT EXISTS "${KINORA_TORCH_ROOT}/lib/libtorch_cpu.so")
   message(FATAL_ERROR "no libtorch in KINORA_TORCH_ROOT=${KINORA_TORCH_ROOT}; run packaging/dev.sh setup, or pass "
                       "-DKINORA_TORCH_ROOT=<folder of the torch 2.11 package>")
@@ -11,10 +11,10 @@ if(NOT KINORA_TORCH_VERSION MATCHES "^[0-9]+\\.[0-9]+\\.[0-9]+$")
 endif()
 
 add_library(kinora_libtorch INTERFACE)
-# Searched last: the torch package brings an fmt of its own, which must not hide the system's.
+# Searched last: the torch package includes its own fmt, which must not hide the system's.
 target_compile_options(kinora_libtorch INTERFACE "SHELL:-idirafter ${KINORA_TORCH_ROOT}/include"
                        "SHELL:-idirafter ${KINORA_TORCH_ROOT}/include/torch/csrc/api/include")
 target_link_libraries(kinora_libtorch INTERFACE "${KINORA_TORCH_ROOT}/lib/libtorch_cpu.so" "${KINORA_TORCH_ROOT}/lib/libc10.so")
-# libtorch_cpu names its own neighbours by its run path; the linker need not see them.
+# libtorch_cpu finds its dependencies by its run path; the linker need not see them.
 target_link_options(kinora_libtorch INTERFACE -Wl,--allow-shlib-undefined)
 set(KINORA_TORCH_LIB "${KINORA_TORCH_ROOT}/lib")

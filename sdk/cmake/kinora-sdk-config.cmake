@@ -1,10 +1,10 @@
-# find_package(kinora-sdk [ABI]): kinora_add_plugin(), and the target kinora::sdk, which is the headers.
+# find_package(kinora-sdk [ABI]): provides kinora_add_plugin(), and the target kinora::sdk, which is the headers.
 #
-# Found in a source tree with -DCMAKE_PREFIX_PATH=<repository>/sdk, in an installation with its prefix. Its version is the
-# ABI's. Plugins of tier stable need nothing else; those of tier pinned need the libtorch that Kinora runs with: an installation
-# knows its own, else pass -DKINORA_TORCH_ROOT=<folder of the torch package>. They may link kinora::kernels of an installation.
+# For a source tree pass -DCMAKE_PREFIX_PATH=<repository>/sdk, for an installation its prefix. Its version is the
+# ABI's. Plugins of tier stable need nothing else. Those of tier pinned need the libtorch that Kinora runs with: an installation
+# knows its own, otherwise pass -DKINORA_TORCH_ROOT=<folder of the torch package>. They may link kinora::kernels of an installation.
 # Jobs (tier host) are built with the Kinora that runs them: its libkinora, nlohmann_json and fmt.
-# KINORA_PROGRAM is the program that writes and checks manifests, if there is one.
+# KINORA_PROGRAM is the program that writes and checks manifests, if it is found.
 include(GNUInstallDirs)
 enable_language(ASM)
 if(NOT TARGET kinora::sdk)
@@ -13,7 +13,7 @@ if(NOT TARGET kinora::sdk)
     INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/../include" INTERFACE_COMPILE_FEATURES cxx_std_20)
 endif()
 find_program(KINORA_PROGRAM kinora DOC "The kinora that checks manifests" HINTS
-  "${CMAKE_CURRENT_LIST_DIR}/../../../../bin"  # of the installation: <prefix>/share/kinora/sdk/cmake
+  "${CMAKE_CURRENT_LIST_DIR}/../../../../bin"  # for an installation: <prefix>/share/kinora/sdk/cmake
   "${CMAKE_CURRENT_LIST_DIR}/../../build/release/bin" "${CMAKE_CURRENT_LIST_DIR}/../../build/dev/bin")
 # Jobs (tier host) also use core's headers and link libkinora, which is next to the program's folder.
 set(_host "${CMAKE_CURRENT_LIST_DIR}/../host")  # of an installation

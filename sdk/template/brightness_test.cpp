@@ -1,4 +1,4 @@
-// The stage alone, without Kinora: kinora/testing.hpp stands in for the host.
+// Tests the stage without Kinora: kinora/testing.hpp replaces the host.
 #define KINORA_PLUGIN_NAME "brightness"
 #define KINORA_PLUGIN_VERSION "0"
 #include "brightness.cpp"

@@ -139,8 +139,8 @@ def twins():
         done = kinora("run", toml("twins", [films], '{ use = "faulty", how = "none", clips = 2, called = "same" }', f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
         items, files = results("twins")
         said = sorted((i["end"], i.get("reason", "")) for i in items if i["key"] == "same")
-        holds(f"isolate {isolate}: each second sample names a stage", {i.get("stage") for i in items if i["key"] == "same" and i["end"] == "failed"} == {"faulty"}, items)
-        second = "stage 'faulty' gave two samples called 'same', and this is the second; mend the stage: each needs a key of its own"
+        holds(f"isolate {isolate}: each second one names a stage", {i.get("stage") for i in items if i["key"] == "same" and i["end"] == "failed"} == {"faulty"}, items)
+        second = "stage 'faulty' emitted two samples called 'same', and this is the second; fix the stage: each sample needs its own key"
         other = "a second sample called 'same' came out of stage 'faulty', and would overwrite the first; rename an input, or mend the stage that names it"
         holds(f"isolate {isolate}: of six samples with one key one is kept", done.returncode == 0 and said == sorted([("kept", "")] + [("failed", second)] * 3 + [("failed", other)] * 2), f"{said} {done.stderr}")
         holds(f"isolate {isolate}: the videos are kept", sorted(i["end"] for i in items if i["key"] != "same") == ["kept"] * 3 and "same.txt" in files, f"{items}")
@@ -206,7 +206,7 @@ def large():
     holds("summary.json has the peak and the bound", memory.get("bound") == 16 << 20 and 60000000 < memory.get("peak", 0) < 61000000, memory)
     kept = kinora("run", toml("kept", [films], '{ use = "faulty", how = "none", sets = 30000000, name = "grows" }, { use = "faulty", how = "none", holds = true, name = "keeps" }', 'memory = "16 MiB"\nengine = { use = "local", isolate = ["none"] }'))
     memory = json.loads((SCRATCH / "kept/clips/summary.json").read_text()).get("memory", {}) if kept.returncode == 0 else {}
-    holds("so is a stage that keeps samples back, and they count apart from the bound", kept.stderr.count("warning stage 'keeps' keeps back") == 1 and memory.get("peak", 0) < 61000000 and memory.get("beside", 0) >= 60000000, f"{memory} {kept.stderr}")
+    holds("so is a stage that holds samples, which count apart from the bound", kept.stderr.count("warning stage 'keeps' holds") == 1 and memory.get("peak", 0) < 61000000 and memory.get("beside", 0) >= 60000000, f"{memory} {kept.stderr}")
     holds("a stage without larger samples is not named", "warning stage 'slow'" not in done.stderr, done.stderr)
 
 

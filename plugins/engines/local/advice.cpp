@@ -22,7 +22,7 @@ balance::Stage Advice::measured(size_t i, double now) {
   balance::Stage out;
   out.from.assign(stage.spec->from, stage.spec->from + stage.spec->n_from);
   out.seconds = seconds_[i].value();
-  // Samples that are being worked on have given a part of what they give, say half.
+  // Samples in progress have emitted a part of their output, on average half.
   const double taken = static_cast<double>(f.in) + 0.5 * stage.busy;
   out.out = taken > 0 ? static_cast<double>(f.out) / taken : 1;
   out.need = {stage.need.cores, stage.need.gpus, static_cast<double>(stage.need.memory), stage.need.nvdec, stage.need.nvenc};

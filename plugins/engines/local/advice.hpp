@@ -1,5 +1,5 @@
-// What the balancer makes of a run's figures: how many instances each stage needs, which stage bounds the run,
-// and what the machine reaches at best.
+// The balancer's conclusions from a run's figures: how many instances each stage needs, which stage limits the run,
+// and the machine's best throughput.
 #pragma once
 #include <memory>
 #include <vector>
@@ -15,9 +15,9 @@ class Advice {
   using Stages = std::vector<std::unique_ptr<StageState>>;
   // Until times are known, stages share the cores equally.
   Advice(Stages& stages, const Tokens& total);
-  // At `now`, seconds since the run began: ages what was measured, adds what is new and sets each stage's `wanted`.
+  // At `now`, seconds since the run began: ages the measurements, adds new ones and sets each stage's `wanted`.
   void look(double now);
-  // Inputs of the source a second; 0 while a stage's time is unknown.
+  // Inputs of the source per second; 0 while a stage's time is unknown.
   double expected() const { return expected_; }
   // Null while expected() is 0.
   const StageState* bound() const { return bound_; }

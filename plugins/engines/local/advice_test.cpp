@@ -18,9 +18,9 @@ TEST(Advice, MakesNoMoreCostlyInstancesThanTheWorkNeeds) {
   p.threads = 8;
   p.add("read", {}, pass);
   p.add("slow", {0},
-        sleeping(60));  // so much longer that the other's lateness on a busy machine does not count
+        sleeping(60));  // so much longer that delays of the other stage on a busy machine do not matter
   auto& costly = p.add("costly", {1}, sleeping(1));
-  costly.start_ms = 600;  // more than the work that can wait before it
+  costly.start_ms = 600;  // more than the work that can be queued before it
   p.add("write", {2}, consume);
   p.inputs(400);
   EXPECT_EQ(p.run(), "");
@@ -44,7 +44,7 @@ TEST(Advice, MakesAllInstancesWhereOneStageHasTheWork) {
   EXPECT_EQ(costly.made, 8);
 }
 
-// Cores over the seconds of cores that an input costs, by the figures of the same report.
+// Cores divided by the core seconds per input, from the figures of the same report.
 TEST(Advice, SaysWhatTheMachineReachesAtBest) {
   Pipeline p;
   p.threads = 4;
@@ -59,7 +59,7 @@ TEST(Advice, SaysWhatTheMachineReachesAtBest) {
   const double expected = report["expected"].get<double>();
   EXPECT_NEAR(expected * each / 4, 1, 0.1);
   const double reached = 150 / report["seconds"].get<double>();
-  EXPECT_LE(reached * each, 4 * 1.001) << "no core works at two samples at once";
+  EXPECT_LE(reached * each, 4 * 1.001) << "a core works on one sample at a time";
   EXPECT_GE(reached, 0.7 * expected);
 }
 

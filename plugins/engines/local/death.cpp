@@ -1,15 +1,15 @@
-// What becomes of samples whose process died.
+// Handles samples whose process died.
 //
-// Where it was at work on one and kept back nothing, that one is to blame, and is tried again as often as the options say.
-// Where it kept others back, any of them may be: a batch dies of one of its samples. So all of them go back into the queue
-// to be tried alone, each in a process that sees nothing else and is told at once that no more comes; who dies there is to
+// If it worked on one and held nothing, that one is to blame, and is tried again as often as the options allow.
+// If it held others, any of them may be to blame: a batch dies of one of its samples. So all of them return to the queue
+// to be tried alone, each in a process that receives nothing else, and finish() after it. A sample whose process dies then is to
 // blame.
 #include "execution.hpp"
 #include "words.hpp"
 
 namespace kinora::local {
 
-// Puts the task's process away. Whether the task's own sample is one of several that may be to blame.
+// Removes the task's dead process. Returns whether the task's own sample is one of several that may be to blame.
 bool Execution::bury(Task& task, const std::string& why) {
   StageState& stage = task.stage;
   const size_t others = task.slot.held.size();
@@ -22,20 +22,20 @@ bool Execution::bury(Task& task, const std::string& why) {
   task.slot.instance = Instance();
   --stage.instances;
   if (others == 0 || task.ended || !stage.may_start_anew || stopping()) return false;
-  log(Log::warn, of_stage(stage, task.key + ": " + why + " beside " + std::to_string(others) +
-                                     " that it had kept back; each is tried again alone"));
+  log(Log::warn, of_stage(stage, task.key + ": " + why + " while it held " + std::to_string(others) +
+                                     " others; each is tried again alone"));
   task.again = true;
   return true;
 }
 
-// The process of the task's instance has died, for the deaths-th time over this sample. Whether there is another now
-// and the sample is to be tried again; else message says why it failed.
+// The process of the task's instance has died, for the deaths-th time with this sample. Returns whether there is a new process
+// and the sample is to be tried again; otherwise `message` says why it failed.
 bool Execution::revive(Task& task, int64_t deaths, std::string& message) {
   const std::string how = message;
   message += " in " + std::string(task.stage.spec->name);
   if (deaths == 2) message += ", twice";
   if (deaths > 2) message += ", " + std::to_string(deaths) + " times";
-  // An ordered stage had its state in there.
+  // The state of an ordered stage was lost with its process.
   if (!task.stage.may_start_anew || deaths > settings_.isolation.retries || stopping()) return false;
   log(Log::warn, of_stage(task.stage, task.key + ": " + how + "; trying again"));
   try {
@@ -54,7 +54,7 @@ bool Execution::revive(Task& task, int64_t deaths, std::string& message) {
   return true;
 }
 
-// What the process of this slot had kept back: what is whole goes into the queue again, what is not is lost with it.
+// Inputs held by this slot's process: complete ones return to the queue, the others are lost with it.
 void Execution::try_alone(StageState& stage, Slot& slot, const std::string& why) {
   for (auto at = slot.held.begin(); at != slot.held.end();) {
     Held& held = at->second;
@@ -68,10 +68,10 @@ void Execution::try_alone(StageState& stage, Slot& slot, const std::string& why)
     stage.queue.emplace(held.place, std::move(item));
     at = slot.held.erase(at);
   }
-  end_left_over(stage, slot, "kept back by a process that was " + why + " in " + stage.spec->name);
+  end_left_over(stage, slot, "held by a process that was " + why + " in " + stage.spec->name);
 }
 
-// The task's own sample, as those.
+// Puts the task's own sample back into the queue, like the held ones.
 void Execution::put_back(Task& task) {
   ++task.stage.figures.retried;
   Item item = std::move(*task.in);

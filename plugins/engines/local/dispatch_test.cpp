@@ -1,4 +1,4 @@
-// Cores that go to whoever has work, against cores that the balancer gives to stages: the choice of
+// Compares cores shared by all stages with cores that the balancer assigns to stages: the reason for the choice in
 // execution.hpp.
 #include "engine_testing.hpp"
 #include "kinora/balance/place.hpp"
@@ -17,8 +17,8 @@ std::vector<int64_t> allocation(const Times& times, int32_t cores) {
   return balance::place(stages, {balance::Node{static_cast<double>(cores), 1e6}}).workers;
 }
 
-// Seconds of a chain over n inputs. times: of the k-th input. workers: of each stage; empty: whoever has
-// work.
+// Seconds of a chain over n inputs. times: of the k-th input. workers: of each stage; empty: shared
+// cores.
 double seconds_of(int64_t n, const std::function<Times(int64_t)>& times,
                   const std::vector<int64_t>& workers) {
   Pipeline p;
@@ -39,7 +39,7 @@ double seconds_of(int64_t n, const std::function<Times(int64_t)>& times,
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-// The best of three, in turns: other work on the machine only adds.
+// The best of three, alternating: other load on the machine only adds time.
 struct Compared {
   double shared = 1e9, given = 1e9;
   template <class Shared, class Given>
@@ -69,7 +69,7 @@ TEST(Dispatch, IsFasterThanAnAllocationThatDoesNotDivideEvenly) {
   EXPECT_LE(c.shared, 0.97 * c.given);
 }
 
-// The first half of the inputs has its work at the end, the other half at the beginning.
+// The first half of the inputs has its work at the last stage, the other half at the first.
 TEST(Dispatch, FollowsDriftAsFastAsAllocationsThatAreMadeAnewForFree) {
   const Times early{4, 12, 16}, late{16, 12, 4}, mean{10, 12, 10};
   const auto drifting = [&](int64_t k) { return k < 100 ? early : late; };
@@ -83,7 +83,7 @@ TEST(Dispatch, FollowsDriftAsFastAsAllocationsThatAreMadeAnewForFree) {
                                seconds_of(
                                    100, [&](int64_t) { return late; }, allocation(late, 8));
                       });
-  std::printf("drifting: shared %.3f s, given once %.3f s, given anew %.3f s\n", c.shared, c.given,
+  std::printf("drifting: shared %.3f s, assigned once %.3f s, reassigned %.3f s\n", c.shared, c.given,
               anew.given);
   EXPECT_LE(c.shared, 0.9 * c.given);
   EXPECT_LE(anew.shared, 1.05 * anew.given);

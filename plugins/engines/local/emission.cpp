@@ -1,4 +1,4 @@
-// What a stage says while it works: emit, drop, hold, stored.
+// The calls of a stage while it works: emit, drop, fail, hold, stored.
 #include <algorithm>
 
 #include "execution.hpp"
@@ -26,32 +26,32 @@ kinora_emit Execution::emit_table(Task& task) {
           }};
 }
 
-// After its process died a stage begins its sample again; what it told of then comes again, in the same order.
+// After its process died a stage starts its sample again, and repeats the calls that it made then, in the same order.
 bool Execution::told_before(Task& task, std::string_view key) {
   if (task.replay == 0) return false;
   const std::string& before = task.told[task.told.size() - task.replay--];
   if (before != key)
-    throw Error(KINORA_DATA, "made '" + std::string(key) + "' where it had made '" + before + "' before its process ended");
+    throw Error(KINORA_DATA, "expected '" + before + "' as before its process ended, got '" + std::string(key) + "'");
   return true;
 }
 
-// Whether the stage has made a sample of this key of the same input before. The task's own thread alone changes both.
+// Whether the stage has already made a sample of this key of the same input. Only the task's own thread changes both sets.
 bool Execution::is_second(const Task& task, std::string_view key) const {
   return task.keys.contains(std::string(key)) && !task.slot.held.contains(key);
 }
 
-// A key that another sample has, or its own film: where both are kept one would overwrite the other, and nobody could tell
-// which of them has ended. Such a sample fails.
+// Fails a sample with the key of another sample, or of its own source: if both were stored, one would overwrite the other, and
+// their outcomes could not be distinguished.
 bool Execution::refuse_key(Task& task, Sample& sample, const Tracks& of) {
-  const std::string key(sample.key()), stage = "stage '" + std::string(task.stage.spec->name) + "' gave ";
+  const std::string key(sample.key()), stage = "stage '" + std::string(task.stage.spec->name) + "' emitted ";
   End failed;
   if (is_second(task, key))
     failed.reason = stage + "two samples called '" + key + "', and this is the second";
   else if (std::any_of(of.begin(), of.end(), [&](const auto& track) { return is_of(*track, key); }))
-    failed.reason = stage + "a sample the key '" + key + "', which is that of the input that it was made of";
+    failed.reason = stage + "a sample called '" + key + "', the key of the input that it was made of";
   else
     return false;
-  *failed.reason += "; mend the stage: each needs a key of its own";
+  *failed.reason += "; fix the stage: each sample needs its own key";
   failed.end = KINORA_FAILED_AT;
   failed.status = KINORA_DATA;
   end_here(task, std::move(sample), of, std::move(failed));
@@ -124,7 +124,7 @@ void Execution::stored(Task& task, std::string_view key) {
   const auto at = task.slot.held.find(key);
   if (at == task.slot.held.end())
     throw Error(KINORA_NOT_FOUND,
-                "stored() of '" + std::string(key) + "', which this stage does not keep back");
+                "stored() of '" + std::string(key) + "', which this stage does not hold");
   Held held = std::move(at->second);
   task.slot.held.erase(at);
   leave(task.stage, held.place, held.emitted);
@@ -136,7 +136,7 @@ void Execution::stored(Task& task, std::string_view key) {
   end(held.track, std::move(consumed), std::move(held.sample), std::move(held.weight));
 }
 
-// What goes out of the books as this sample comes into them: the input that goes on, or one that was kept back; else null.
+// The weight that leaves the ledger as this sample enters it: the input that continues, or a held input; else null.
 Weight* Execution::leaving(Task& task, std::string_view key, const kinora_sample* sample) {
   if (task.in && !task.ended && sample == task.in->sample.get()) return &task.in->weight;
   if (task.in && !task.ended && key == task.key) return nullptr;
@@ -144,12 +144,12 @@ Weight* Execution::leaving(Task& task, std::string_view key, const kinora_sample
   return at == task.slot.held.end() ? nullptr : &at->second.weight;
 }
 
-// A process hands its input on as another sample: both are there until its task ends.
+// A process emits its input as another sample object: both exist until the task ends.
 const Weight* Execution::replaced(const Task& task, std::string_view key, const Weight* out) const {
   return !out && task.in && !task.ended && key == task.key ? &task.in->weight : out;
 }
 
-// Waits until the sample may be handed on, and counts its weight.
+// Waits until the sample fits, and counts its weight.
 void Execution::make_room(Lock& lock, Waiting waiting) {
   Task& task = *waiting.task;
   if (stopping()) throw Error(KINORA_CANCELLED, "cancelled");
@@ -181,7 +181,7 @@ void Execution::account(const Waiting& waiting) {
   if (pipeline_.memory > 0 && after > pipeline_.memory && !stage.said_large) say_large(stage, before, after, replaced);
 }
 
-// Once of a stage: who counts on the bound has to know what makes samples larger than fit.
+// Logged once per stage: tells the user what makes samples larger than the bound.
 void Execution::say_large(StageState& stage, uint64_t before, uint64_t after, const Weight* replaced) {
   const uint64_t bound = pipeline_.memory, left = ledger_.after({}, replaced), more = left - std::min(left, before);
   if (more == 0 || (before > bound && more < bound / 4)) return;
@@ -189,11 +189,11 @@ void Execution::say_large(StageState& stage, uint64_t before, uint64_t after, co
   const auto mib = [](uint64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; };
   log(Log::warn, of_stage(stage, "a sample that it made " + mib(more) + " larger needs " + mib(after) +
                                      " with the others, more than memory = " + mib(bound) +
-                                     "; such ones go on one at a time; raise the job's memory for more"));
+                                     "; such samples pass one at a time; raise the job's memory for more"));
 }
 
-// Whose end the sample's end is, and its place: the input itself going on, one that was kept back, or a new
-// one.
+// The track and the position of an emitted sample: of the input itself, of a held input, or of a new
+// sample.
 Execution::Origin Execution::origin(Task& task, const Sample& sample, const Tracks& of) {
   task.touched = true;
   const std::string key(sample.key());
@@ -211,7 +211,7 @@ Execution::Origin Execution::origin(Task& task, const Sample& sample, const Trac
       return {std::move(held.track), below(held.place, held.emitted)};
     }
   }
-  if (task.slot.instance.is_apart()) task.told.emplace_back(key);  // else none dies that would tell it again
+  if (task.slot.instance.is_apart()) task.told.emplace_back(key);  // without a process of its own, no attempt is repeated
   task.keys.emplace(key);
   Origin from;
   if (input) {
@@ -227,7 +227,7 @@ Execution::Origin Execution::origin(Task& task, const Sample& sample, const Trac
   return from;
 }
 
-// Into the queue of each stage that takes it; every one but the first gets a copy, a sample of its own.
+// Puts the sample into the queue of each stage that takes it; every one but the first gets a copy, a separate sample.
 void Execution::hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight,
                         std::vector<Sample> copies) {
   if (to.empty()) return end(from.track, {}, std::move(sample), std::move(weight));

@@ -1,4 +1,4 @@
-// Each sample ends once: kept, filtered or failed, with its stage and its reason.
+// Each sample has one outcome: kept, filtered or failed, with its stage and its reason.
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -49,7 +49,7 @@ TEST(LocalEngine, TellsEachEndOnceWithItsStageReasonAndScore) {
 TEST(LocalEngine, AStageFailsOneSampleAndTheOthersGoOn) {
   Pipeline p;
   p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
-    // A made sample may have any key, even that of another input: `made` tells them apart.
+    // A made sample may have any key, even that of another input: `made` distinguishes them.
     emit.fail(in.clone(in.key() == "1" ? "0" : "1"), "cut off");
     emit(in.clone("whole"));
     if (in.key() == "1") throw Error(KINORA_DATA, "the film ends early");
@@ -66,7 +66,7 @@ TEST(LocalEngine, AStageFailsOneSampleAndTheOthersGoOn) {
                                               {"1 input 2 the film ends early", 1}}));
 }
 
-// What a film is made into is told before the film: a run that breaks off in between repeats the film and
+// Samples made of a video are reported before the video: a run that is interrupted in between repeats the video and
 // loses no clip.
 TEST(LocalEngine, TellsAFilmAfterAllItsClips) {
   Pipeline p;
@@ -121,7 +121,7 @@ TEST(LocalEngine, DoesNotTryAgainWhatHasEmitted) {
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 3}, {"failed", 3}}));
 }
 
-// What was handed on or dropped has its end elsewhere; the stage's error over it is a figure and no second one.
+// A sample that was emitted or dropped has its outcome elsewhere; the stage's error for it is a figure, not a second outcome.
 TEST(LocalEngine, AnErrorOverWhatHasGoneOnIsNoSecondEnd) {
   for (const bool drops : {false, true})
     for (const int32_t status : {KINORA_FAILED, KINORA_IO}) {
@@ -217,7 +217,7 @@ TEST(LocalEngine, ReportsWhatAStageKeptBackAndForgot) {
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"failed", 3}}));
 }
 
-// Who goes on after a break has to know: what was made of a clip comes again only with that clip.
+// A resumed run must know this: a sample made of a clip is made again only together with that clip.
 TEST(LocalEngine, TellsWhatWasMadeOfWhatAStageHadMade) {
   Pipeline p;
   p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
@@ -241,7 +241,7 @@ TEST(LocalEngine, TellsWhatWasMadeOfWhatAStageHadMade) {
   EXPECT_EQ(made, expected);
 }
 
-// It costs itself: neither the first of its name nor the run.
+// Only the second sample fails: neither the first of its key nor the run does.
 TEST(LocalEngine, FailsASecondSampleOfOneKey) {
   Pipeline p;
   p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
@@ -259,8 +259,8 @@ TEST(LocalEngine, FailsASecondSampleOfOneKey) {
     expected[in + " input "] = 1;
     for (const std::string name : {"a", "b", ""}) {
       if (!name.empty()) expected[in + name + " made "] = 1;
-      expected[in + name + " made cutstage 'cut' gave two samples called '" + in + name +
-               "', and this is the second; mend the stage: each needs a key of its own"] = 1;
+      expected[in + name + " made cutstage 'cut' emitted two samples called '" + in + name +
+               "', and this is the second; fix the stage: each sample needs its own key"] = 1;
     }
   }
   EXPECT_EQ(ends, expected);
@@ -284,8 +284,8 @@ TEST(LocalEngine, FailsASecondSampleOfOneKeyHoweverItEnds) {
   for (const auto& [key, o] : p.outcomes) ends[key].push_back(o.end == KINORA_KEPT ? "kept" : o.reason);
   for (auto& [key, told] : ends) std::sort(told.begin(), told.end());
   const auto second = [](const std::string& key) {
-    return "stage 'cut' gave two samples called '" + key +
-           "', and this is the second; mend the stage: each needs a key of its own";
+    return "stage 'cut' emitted two samples called '" + key +
+           "', and this is the second; fix the stage: each sample needs its own key";
   };
   EXPECT_EQ(ends, (std::map<std::string, std::vector<std::string>>{{"0", {"kept", second("0")}},
                                                                    {"a", {"kept", second("a")}},

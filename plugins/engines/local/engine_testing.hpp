@@ -10,7 +10,7 @@
 
 namespace kinora::local {
 
-// A stage whose process() and finish() are given; `made` counts its instances.
+// A stage with the given process() and finish(); `made` counts its instances.
 struct Act {
   std::string name;
   std::vector<uint32_t> from;
@@ -20,7 +20,7 @@ struct Act {
   int64_t workers = 0;
   double cores = 1, gpus = 0;
   uint32_t nvdec = 0, nvenc = 0;
-  int start_ms = 0;  // that making an instance takes
+  int start_ms = 0;  // time that making an instance takes
   std::atomic<int> made{0}, alive{0};
 };
 
@@ -52,7 +52,7 @@ class ActStage final : public Stage {
   Act* act_ = nullptr;
 };
 
-// The table of ActStage, whose create() takes the Act where a host would give options.
+// The table of ActStage, whose create() takes the Act in place of a host's options.
 inline const kinora_stage* act_table() {
   static const kinora_stage table = [] {
     kinora_stage t = *static_cast<const kinora_stage*>(Stage::api<ActStage>());
@@ -81,7 +81,7 @@ class Pipeline {
   uint64_t memory = 0;
   int32_t threads = 4;
   LocalEngine::Options options{};
-  std::vector<std::pair<std::string, Outcome>> outcomes;  // in the order they were told
+  std::vector<std::pair<std::string, Outcome>> outcomes;  // in the order of the reports
   std::vector<std::string> reports;
   testing::Run* cancel_through = nullptr;
 

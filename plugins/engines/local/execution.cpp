@@ -5,9 +5,9 @@
 namespace kinora::local {
 namespace {
 
-constexpr auto kPoll = std::chrono::milliseconds(20);  // how long a cancellation can go unnoticed
+constexpr auto kPoll = std::chrono::milliseconds(20);  // longest delay until a cancellation is noticed
 constexpr double kLook = 0.1;                           // seconds between two looks at the figures
-constexpr double kRefused = 2.0;  // seconds that other workers of a stage which can do no more have for what is in hand
+constexpr double kRefused = 2.0;  // seconds that other workers get to end their tasks after a stage returned KINORA_STOP
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -33,7 +33,7 @@ Execution::~Execution() {
     stopping_ = true;
     quit_ = true;
     ready_.clear();
-    for (Waiting* waiting : waiting_) waiting->go.notify_one();  // where run() was left by an exception
+    for (Waiting* waiting : waiting_) waiting->go.notify_one();  // run() was left by an exception
   }
   ready_changed_.notify_all();
   stop_changed_.notify_all();
@@ -72,7 +72,7 @@ void Execution::run() {
     lock.lock();
     if (ends_.empty() && !all_finished() && !stopping()) owner_wakes_.wait_for(lock, kPoll);
   }
-  // Workers that are inside a plugin come back when it asks cancelled() or is done; nobody is left behind.
+  // Workers inside a plugin return when it checks cancelled() or finishes; wait for all of them.
   owner_wakes_.wait(lock, [&] { return active_ == 0 && waiting_.empty(); });
   lock.unlock();
   if (trace_) trace_->close();
@@ -140,7 +140,7 @@ void Execution::abort(int32_t code, const std::string& message) {
   error_ = code;
   error_message_ = message;
   stopping_ = true;
-  active_ -= ready_.size();  // never begun
+  active_ -= ready_.size();  // never started
   ready_.clear();
   for (Waiting* waiting : waiting_) waiting->go.notify_one();
   stop_changed_.notify_all();
@@ -154,7 +154,7 @@ void Execution::refuse(const StageState& stage, const std::string& message) {
   refused_since_ = std::chrono::steady_clock::now();
 }
 
-// What the stage's other workers have done is not lost; who waits for room may wait for ever, and is not waited for.
+// Results of the stage's other workers are not lost. A worker that waits for room may wait forever, so the wait is limited.
 bool Execution::refused_is_told() const {
   return refused_ && ends_.empty() && (refused_->busy == 0 || seconds_since(refused_since_) > kRefused);
 }
@@ -163,7 +163,7 @@ void Execution::spawn() {
   try {
     threads_.emplace_back([this] { work(); });
   } catch (const std::system_error&) {
-    // The system gives no more threads. Those there are take the job when they can.
+    // The system provides no more threads. The existing ones take the job when they can.
     if (threads_.empty())
       abort(KINORA_NO_MEMORY, "no thread could be started; raise the limit on processes (ulimit -u)");
   }

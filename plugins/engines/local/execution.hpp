@@ -1,15 +1,15 @@
 // One run of a pipeline on this machine's threads.
 //
 // A pool of threads shares the cores among all stages: whenever a core is free, the most downstream task that
-// can run gets it (schedule.cpp). So a slow stage takes as many cores as it needs, and what is nearest its end,
-// and its memory, goes first. Cores are not given to stages: measured on 8 cores (dispatch_test.cpp), sharing takes
+// can run gets it (schedule.cpp). So a slow stage takes as many cores as it needs, and samples that are nearly done,
+// and their memory, go first. Cores are not assigned to stages: measured on 8 cores (dispatch_test.cpp), sharing takes
 // 0.97 of the time of the balancer's allocation where that divides evenly, 0.94 where it does not, 0.61 where times
-// drift, and is no slower than allocations that are made anew for free. What the balancer decides here is what
+// drift, and is no slower than reallocation at no cost. The balancer decides what
 // lasts (advice.hpp): how many instances, that is worker processes or copies of a model, a stage's share of the
-// work needs; which stage bounds the run; and what the machine reaches at best. A task that waits for room gives its
-// core back while it waits. When nothing runs and nothing fits, the oldest sample goes on all the same: hence
-// no deadlock, and a single sample that is larger than the bound passes alone. Until it has, what is nearest its end goes
-// first: of samples that a stage makes larger than fits, one at a time is above the bound.
+// work needs; which stage limits the run; and the machine's best throughput. A task that waits for room releases its
+// core while it waits. When nothing runs and nothing fits, the oldest sample continues all the same: hence
+// no deadlock, and a single sample that is larger than the bound passes alone. Until it has passed, samples that are nearly
+// done go first: of emissions that are larger than fits, one at a time exceeds the bound.
 //
 // One mutex guards everything below; it is never held while a plugin or the pipeline's owner is called.
 #pragma once
@@ -32,35 +32,35 @@ struct Settings {
   Tokens total;
   uint64_t queue = 64;  // samples that may wait for one stage
   int64_t retries = 2;
-  double backoff = 0.2;  // seconds before the first retry, then four times as long
+  double backoff = 0.2;  // seconds before the first retry; each further retry waits four times as long
   Isolation isolation{};
   bool profile = false;  // trace.json in the run's folder
 };
 
 class Execution;
 
-// A stage at work on one sample, or finishing; what its kinora_emit knows.
+// A stage at work on one sample, or in finish(): the state behind its kinora_emit.
 struct Task {
   Execution& execution;
   StageState& stage;
   Slot& slot;
   std::optional<Item> in;  // none in finish()
-  std::string key;         // of in: it may have been handed on
+  std::string key;         // key of `in`, which may have been passed on
   Place place;
   uint64_t& emitted;
   uint64_t reserve = 0;
-  bool ended = false;    // the input went on, was dropped, or was told stored
-  bool held = false;     // hold() was said
-  bool touched = false;  // something was emitted, dropped or held: trying again would do it twice
-  // The keys of samples that the input was made into, in order, where the instance has a process that may die: a second
-  // attempt tells only what is new.
+  bool ended = false;    // the input was emitted, dropped or stored
+  bool held = false;     // hold() was called
+  bool touched = false;  // something was emitted, dropped or held: a retry would repeat it
+  // The keys that were emitted for the input, in order, if the instance has a process that may die: a second
+  // attempt passes on only what is new.
   std::vector<std::string> told{};
-  std::unordered_set<std::string> keys{};  // of all that was told here: none comes twice
-  // What it had kept back earlier and has told the end of in this call: it may go on to make more of it.
+  std::unordered_set<std::string> keys{};  // all keys emitted here: none may come twice
+  // Held inputs whose outcome was given in this call: the stage may still emit samples made of them.
   std::multimap<std::string, std::shared_ptr<Track>, std::less<>> released{};
-  size_t replay = 0;                       // so many of `told` come again
+  size_t replay = 0;                       // number of `told` keys that the second attempt repeats
   bool died = false;
-  bool again = false;  // its process died beside others that it had kept back: it goes back into the queue, to be tried alone
+  bool again = false;  // its process died while it held others: the input returns to the queue, to be tried alone
   double waited = 0;     // seconds without a core
 };
 
@@ -68,10 +68,10 @@ class Execution {
  public:
   Execution(const kinora_pipeline& pipeline, const Run& run, const Settings& settings);
   ~Execution();
-  // [owner-thread] Once. Throws Error.
+  // [owner-thread] Call it once. Throws Error.
   void run();
 
-  // What a stage says through its kinora_emit (emission.cpp).
+  // The calls of a stage's kinora_emit (emission.cpp).
   void emit(Task& task, Sample sample);
   void drop(Task& task, Sample sample, const char* rule, double score);
   void fail(Task& task, Sample sample, const char* reason);
@@ -97,7 +97,7 @@ class Execution {
     const Weight* in;
     Weight* out;  // weight that leaves at the same time, or null
     Place next;
-    const Weight* replaced;  // out, or that of the input, which leaves when the task ends
+    const Weight* replaced;  // out, or the weight of the input, which leaves when the task ends
     bool granted = false;
     std::condition_variable go{};
   };
@@ -107,24 +107,24 @@ class Execution {
     Place place;
   };
 
-  // execution.cpp: the owner's thread, the pool, the ends. What takes no Lock is called under it, unless it
-  // says so.
+  // execution.cpp: the owner's thread, the pool, the outcomes. Functions without a Lock argument are called under it, unless
+  // stated otherwise.
   void tell_ends(Lock& lock);
   void tell(Lock& lock, Track& track);
   void end(const std::shared_ptr<Track>& track, End end, Sample sample, Weight weight);
   void settle(std::shared_ptr<Track> track);
   void abort(int32_t code, const std::string& message);
-  // A stage can do no sample any more: nothing begins, and the run aborts when what that stage has in hand is told.
+  // A stage cannot process any sample (KINORA_STOP): starts nothing more; the run aborts when that stage's running tasks have ended.
   void refuse(const StageState& stage, const std::string& message);
   bool refused_is_told() const;
   void spawn();
   void work();
   void perform(Job& job);  // not under the lock
 
-  // schedule.cpp: who runs next.
+  // schedule.cpp: chooses the next task.
   void dispatch();
   bool start_one();
-  enum class Answer { yes, no, wait };  // wait: it is its turn, so nothing upstream starts before it
+  enum class Answer { yes, no, wait };  // wait: it is this stage's turn, so nothing upstream starts before it
   Answer advance(StageState& stage, bool further);
   bool may_make(const StageState& stage, bool further) const;
   bool force_one();
@@ -149,7 +149,7 @@ class Execution {
   bool upstream_finished(const StageState& stage) const;
   bool all_finished() const;
 
-  // task.cpp: one job from its start to its end. Not under the lock, but for complete_input, keep_back and fail.
+  // task.cpp: one job from start to end. Not under the lock, except complete_input, keep_back and fail.
   void perform_pull(uint64_t reserve);
   void perform_process(Job& job);
   void perform_alone(Job& job);
@@ -169,13 +169,13 @@ class Execution {
   kinora_emit emit_table(Task& task);
   kinora_run stage_run(const StageState& stage, const Slot& slot);
 
-  // finish.cpp: the end of a stage's input. Not under the lock, but for fail_finish and end_left_over.
+  // finish.cpp: the end of a stage's input. Not under the lock, except fail_finish and end_left_over.
   void perform_finish(StageState& stage);
   bool finish_slot(StageState& stage, Slot& slot);
   void fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message);
   void end_left_over(StageState& stage, Slot& slot, const std::string& why, int32_t status = KINORA_FAILED);
 
-  // death.cpp: what becomes of samples whose process died. Not under the lock, but for the last two.
+  // death.cpp: samples whose process died. Not under the lock, except the last two.
   bool bury(Task& task, const std::string& why);
   bool revive(Task& task, int64_t deaths, std::string& message);
   void try_alone(StageState& stage, Slot& slot, const std::string& why);
@@ -197,7 +197,7 @@ class Execution {
   void enter(StageState& stage, const Place& place, uint64_t emitted);
   void leave(StageState& stage, const Place& place, uint64_t emitted);
 
-  // parents.cpp: what a new sample was made of. The first three not under the lock.
+  // parents.cpp: what a new sample was made of. The first three are not called under the lock.
   static bool is_input(const Task& task, const Sample& sample);
   static Tracks made_of(const Task& task, const Sample& sample);
   static Tracks named(const Task& task, std::string_view name);
@@ -223,13 +223,13 @@ class Execution {
   size_t idle_ = 0;    // threads without a job
   size_t active_ = 0;  // jobs started and not waiting for room
   std::deque<Waiting*> waiting_;
-  std::deque<std::shared_ptr<Track>> ends_;  // to be told
+  std::deque<std::shared_ptr<Track>> ends_;  // outcomes to be reported
   bool telling_ = false;
 
   Tokens used_;
-  std::vector<double> devices_;  // what is taken of each GPU
+  std::vector<double> devices_;  // used part of each GPU
   Ledger ledger_;
-  Ledger beside_;  // what stages of this process keep back and is not in the other any more
+  Ledger beside_;  // held inputs of stages in this process that ledger_ no longer counts
   uint64_t reserved_ = 0;  // bytes that running tasks are expected to add
   bool pulling_ = false, source_ended_ = false;
   uint64_t pulled_ = 0, largest_input_ = 0;
@@ -241,7 +241,7 @@ class Execution {
   bool quit_ = false;
   int32_t error_ = KINORA_OK;
   std::string error_message_;
-  const StageState* refused_ = nullptr;  // which stage; what it said, and when
+  const StageState* refused_ = nullptr;  // the stage that returned KINORA_STOP; its message, and when
   std::string refusal_;
   std::chrono::steady_clock::time_point refused_since_;
 };

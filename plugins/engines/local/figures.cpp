@@ -7,7 +7,7 @@
 
 namespace kinora::local {
 
-// Where most work waits: by the seconds that it takes, or by its samples while a time is not known; else the busiest.
+// The stage with most queued work: in seconds, or in samples while a time is unknown; else the busiest.
 const StageState& Execution::most_behind(const std::vector<double>& busy) const {
   const bool known = std::all_of(stages_.begin(), stages_.end(),
                                  [](const auto& s) { return s->queue.empty() || s->waiting().has_value(); });
@@ -19,9 +19,9 @@ const StageState& Execution::most_behind(const std::vector<double>& busy) const 
                             [&](const auto& a, const auto& b) { return behind(*a) < behind(*b); });
 }
 
-// What the run would be faster with more of: a stage all of whose workers are busy though cores are left; the
-// cores, and then the stage that takes most of them; the memory; the source, while it is asked or nothing else is left
-// to do; or the stage that most work waits for.
+// What limits the run: a stage all of whose workers are busy while cores are free; all
+// cores, and then the stage that uses most of them; the memory; the source, if the stages have nothing
+// to do; or the stage with most queued work.
 std::string Execution::bound(const std::vector<double>& busy) const {
   constexpr double kFull = 0.9;
   const StageState* most = nullptr;
@@ -57,7 +57,7 @@ std::string Execution::figures(double seconds) {
   for (const auto& stage : stages_) {
     const auto& f = stage->figures;
     const StageState::Figures last = std::exchange(last_figures_[stage->index], f);
-    // A worker's time counts when its task ends: over one interval it may be more than there are workers.
+    // A worker's time counts when its task ends, so over one interval it may exceed the number of workers.
     busy[stage->index] = std::clamp((f.seconds - last.seconds) / interval, static_cast<double>(stage->busy) / 2,
                                     static_cast<double>(stage->slots.size()));
     out["stages"].push_back({{"name", stage->spec->name},

@@ -1,4 +1,4 @@
-// What a run says about its time: the trace, and what bounds it.
+// What a run reports about its time: the trace, and what limits it.
 #include <fstream>
 
 #include "engine_testing.hpp"
@@ -27,7 +27,7 @@ TEST(LocalEngine, WritesATraceOfWhatItsWorkersDid) {
   EXPECT_EQ(results, (std::map<std::string, int>{{"ok", 19}, {"bad \"bytes\"\n", 1}}));
 }
 
-// The slow stage bounds, whether by its workers or by the cores it takes.
+// The slow stage limits the run, by its workers or by the cores that it uses.
 TEST(LocalEngine, ReportsWhatBoundsIt) {
   Pipeline p;
   p.threads = 4;
@@ -42,7 +42,7 @@ TEST(LocalEngine, ReportsWhatBoundsIt) {
   EXPECT_EQ(report["stages"][1]["limit"], 1);
 }
 
-// Two long films are soon read, and the first has not ended: nothing is known of how long they take.
+// Two long videos are read quickly, and the first has not ended: the time of a sample is unknown.
 TEST(LocalEngine, IsNotBoundByASourceThatHasEnded) {
   Pipeline p;
   p.threads = 4;

@@ -1,4 +1,4 @@
-// The end of a stage's input: each instance is told, and what none of them ends has failed.
+// The end of a stage's input: calls finish() of each instance, and fails what none of them ended.
 #include "execution.hpp"
 #include "words.hpp"
 
@@ -10,7 +10,7 @@ void Execution::perform_finish(StageState& stage) {
   for (auto& slot : stage.slots)
     if (slot->instance && !slot->finished && !finish_slot(stage, *slot)) return;
   const Lock lock(mutex_);
-  if (!stage.queue.empty()) {  // kept back by a process that died just now
+  if (!stage.queue.empty()) {  // held by a process that died just now
     stage.finishing = false;
     return;
   }
@@ -34,7 +34,7 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
     const bool died = slot.instance.ended();
     stage.figures.died += died;
     if (died && stage.may_start_anew && !slot.held.empty()) {
-      log(Log::warn, of_stage(stage, message + " in finish(): what it had not told by then is tried again alone, or lost"));
+      log(Log::warn, of_stage(stage, message + " in finish(): the inputs that it still held are tried again alone, or lost"));
       try_alone(stage, slot, message);
     } else if (status != KINORA_OK && !stopping()) {
       fail_finish(stage, slot, status, died ? message + " in finish()" : message);
@@ -49,12 +49,12 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
   return !stopping();
 }
 
-// Where samples are left that the error can be told of, it costs those; an instance that keeps more than them, or that had
-// none left, has lost what nobody could tell of otherwise: then the run has failed.
+// If held inputs are left that can report the error, it costs only those. An instance that keeps more state, or that has no held
+// input left, may have lost data that no outcome would report: then the run fails.
 void Execution::fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message) {
   if (!stage.may_start_anew || slot.held.empty()) return abort(status, of_stage(stage, message));
   log(Log::warn, of_stage(stage, message + " in finish(): the " + std::to_string(slot.held.size()) +
-                                     " samples that it still kept back fail, the run goes on"));
+                                     " inputs that it still held fail, the run continues"));
   end_left_over(stage, slot, message, status);
 }
 

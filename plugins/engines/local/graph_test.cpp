@@ -1,4 +1,4 @@
-// Stages of a graph: branches, order, and who finishes when.
+// Graphs of stages: branches, order, and when stages finish.
 #include <random>
 #include <set>
 
@@ -76,8 +76,8 @@ TEST(LocalEngine, GivesEachBranchOfAGraphItsOwnCopy) {
   EXPECT_EQ(seen, expected);
 }
 
-// What is kept of two branches must not be called the same; branches of branches and of the source are told
-// apart too.
+// Samples kept from two branches must have different keys; so must branches of branches and of the
+// source.
 TEST(LocalEngine, CallsTheCopiesOfBranchesAfterThem) {
   Pipeline p;
   p.add("clip.one", {}, pass);

@@ -1,4 +1,4 @@
-// What stages keep back: it counts, and nothing waits for ever.
+// Held inputs: they count as memory, and no stage waits forever.
 #include <random>
 
 #include <nlohmann/json.hpp>
@@ -10,7 +10,7 @@ namespace {
 
 constexpr size_t kMiB = 1 << 20;
 
-// Keeps samples back until there are so many, and the rest until finish().
+// Holds samples until there are so many, and the rest until finish().
 void add_batch(Pipeline& p, std::string name, std::vector<uint32_t> from, size_t size, bool ordered = false) {
   auto kept = std::make_shared<std::vector<Sample>>();
   auto& act =
@@ -20,7 +20,7 @@ void add_batch(Pipeline& p, std::string name, std::vector<uint32_t> from, size_t
         for (auto& s : std::exchange(*kept, {})) emit(std::move(s));
       });
   act.ordered = ordered;
-  if (!ordered) act.workers = 1;  // they would share the samples
+  if (!ordered) act.workers = 1;  // with more workers they would share the samples
   act.finish = [kept](const Emit& emit, const kinora::Run&) {
     for (auto& s : std::exchange(*kept, {})) emit(std::move(s));
   };
@@ -30,7 +30,7 @@ uint64_t peak_of(const Pipeline& p) {
   return nlohmann::json::parse(p.reports.back())["memory"]["peak"].get<uint64_t>();
 }
 
-// Hardly anything else is in the engine: what it counts is what is kept back.
+// Hardly anything else is in the engine: it counts the held inputs.
 TEST(Held, CountsAsMemoryWhileItIsKeptBack) {
   Pipeline p;
   p.threads = 1;
@@ -59,7 +59,7 @@ TEST(Held, ABatchKeepsTheBound) {
   EXPECT_LE(peak_of(p), p.memory);
 }
 
-// Sixteen times what fits: the run neither waits for ever nor goes on one sample at a time.
+// Sixteen times what fits: the run neither waits forever nor processes one sample at a time.
 TEST(Held, AStageThatKeepsAllBackDoesNotStopTheRest) {
   Pipeline p;
   p.threads = 4;
@@ -77,13 +77,13 @@ TEST(Held, AStageThatKeepsAllBackDoesNotStopTheRest) {
   EXPECT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 128}}));
   EXPECT_GE(nlohmann::json::parse(p.reports.back())["memory"]["beside"].get<uint64_t>(), 120 * kMiB)
-      << "what does not count any more is still said";
+      << "held inputs that no longer count are still reported";
   EXPECT_GE(late, 32)
-      << "samples that were read beside others when all the memory was taken by what is kept back";
+      << "samples that were read in addition to others when held inputs took all the memory";
 }
 
-// Clips become four times as large as fits, and one of a later film comes first: the bound is broken by one at a time, not by
-// the older one as well.
+// Clips become four times as large as fits, and one of a later video comes first: one at a time exceeds the bound, without
+// the older one in addition.
 TEST(Held, OfWhatAStageMakesLargerThanFitsOneGoesOnAtATime) {
   Pipeline p;
   p.memory = 4 * kMiB;
@@ -108,8 +108,8 @@ TEST(Held, OfWhatAStageMakesLargerThanFitsOneGoesOnAtATime) {
   EXPECT_LE(peak_of(p), p.memory + 17 * kMiB);
 }
 
-// Batches, stages that keep all back and ordered ones behind and beside each other, under bounds that hold
-// next to nothing.
+// Batches, stages that hold all inputs, and ordered stages, in series and in parallel, under bounds that fit
+// almost nothing.
 class HeldEverywhere : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(HeldEverywhere, EndsEachSampleOnce) {

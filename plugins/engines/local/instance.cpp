@@ -8,7 +8,7 @@ namespace {
 
 std::string quoted(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
 
-// Of a run that is asked to stop while an instance is made, no stage is to blame.
+// If the run is asked to stop while an instance is made, the error does not blame a stage.
 Error error_of(const kinora_stage_spec& spec, int32_t status = KINORA_FAILED) {
   if (status == KINORA_CANCELLED) return {KINORA_CANCELLED, "cancelled"};
   return {KINORA_FAILED, quoted(spec) + ": " + std::string(view(host()->last_error(host())))};

@@ -5,7 +5,7 @@
 namespace kinora::local {
 namespace {
 
-// Smaller fields are not worth an entry of the table: each clone counts them as its own.
+// Smaller fields are not worth an entry in the table: each clone counts them as its own.
 constexpr uint64_t kSharedFrom = 1024;
 
 }  // namespace

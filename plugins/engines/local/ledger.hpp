@@ -1,4 +1,4 @@
-// Counts the bytes that all samples inside the engine keep alive, shared ones once.
+// Counts the bytes that all samples inside the engine keep alive; shared bytes count once.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -9,22 +9,22 @@
 
 namespace kinora::local {
 
-// A sample's bytes. Byte fields are immutable and shared between clones (a film's bytes by all its clips), so
-// each is known by its address; what is left, tensors above all, is the sample's own.
+// A sample's bytes. Byte fields are immutable and shared between clones (a source video's bytes by all its clips), so
+// each is identified by its address; the rest, mainly tensors, belongs to the sample alone.
 struct Weight {
   using Block = std::pair<const void*, uint64_t>;
   std::vector<Block> shared;
   uint64_t own = 0;
 };
 
-// By the thread that owns the sample at the time.
+// Called by the thread that owns the sample at the time.
 Weight weigh(const Sample& sample);
 
 class Ledger {
  public:
   void add(const Weight& weight);
   void remove(const Weight& weight);
-  // What used() would be with `in` added, and with `out` (may be null) removed.
+  // The value of used() after adding `in` and removing `out` (may be null).
   uint64_t after(const Weight& in, const Weight* out);
   uint64_t used() const { return used_; }
   uint64_t peak() const { return peak_; }

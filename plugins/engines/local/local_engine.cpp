@@ -15,14 +15,14 @@ uint64_t physical_memory() {
                                : uint64_t{1} << 32;
 }
 
-// Devices of NVIDIA's driver that this process could open.
+// Devices of NVIDIA's driver that this process can open.
 int64_t gpus_seen() {
   int64_t n = 0;
   while (::access(("/dev/nvidia" + std::to_string(n)).c_str(), R_OK | W_OK) == 0) ++n;
   return n;
 }
 
-// Where there is none, those who ask for one all the same run one at a time, as all do that want more than there is.
+// Without a device, stages that request one run one at a time, like all that need more than the total.
 double coders(int64_t asked) {
   return static_cast<double>(std::max<int64_t>(1, asked >= 0 ? asked : gpus_seen()));
 }
@@ -38,10 +38,10 @@ void LocalEngine::describe(Describe<Options>& d) {
   d.option("backoff", &Options::backoff)
       .range(0, 3600)
       .unit("s")
-      .help("wait before the first further attempt; then 4 times it");
+      .help("wait before the first further attempt; each later wait is 4 times as long");
   d.option("gpus", &Options::gpus)
       .above(0)
-      .help("GPUs that the stages share; a worker with a part of one stays on one device");
+      .help("GPUs that the stages share; a worker that uses part of a GPU stays on one device");
   d.option("nvdec", &Options::nvdec)
       .range(-1, 4096)
       .help("hardware video decoders that the stages share; -1: one for each GPU that is seen");
@@ -57,20 +57,20 @@ void LocalEngine::describe(Describe<Options>& d) {
   d.option("item_timeout", &Options::item_timeout)
       .at_least(0)
       .unit("s")
-      .help("a process is killed when a sample shows no sign of life for so long; 0: never");
+      .help("longest time without a sign of life from a sample before its process is killed; 0: no limit");
   d.option("item_limit", &Options::item_limit)
       .at_least(0)
       .unit("s")
-      .help("a process is killed when a sample takes longer, whatever signs of life it shows; waits for the next stage do not count; 0: never");
+      .help("longest time for a sample before its process is killed, whatever its signs of life; waits for the next stage do not count; 0: no limit");
   d.option("item_memory", &Options::item_memory)
       .bytes()
       .at_least(0)
-      .help("a process is killed when it holds more; 0: half of worker_memory");
+      .help("most memory of a process before it is killed; 0: half of worker_memory");
   d.option("item_retries", &Options::item_retries)
       .range(0, 100)
       .help("further attempts at a sample whose process died");
   d.option("profile", &Options::profile)
-      .help("writes trace.json into the job's folder: what each worker did when, for chrome://tracing");
+      .help("trace.json in the job's folder: the workers' activity over time, for chrome://tracing");
 }
 
 void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {

@@ -1,4 +1,4 @@
-// engine/local: a pipeline on the threads of this process, and on processes that it starts.
+// engine/local: runs a pipeline on the threads of this process, and on processes that it starts.
 #pragma once
 #include <string>
 #include <vector>

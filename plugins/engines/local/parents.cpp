@@ -1,8 +1,8 @@
-// What a new sample was made of: the ends of all that are told after its own.
+// Finds what a new sample was made of: the samples whose outcomes are reported after its own.
 //
-// In process() that is the input. A stage that keeps others back, or tells their ends in this call, may have made it of any
+// In process() this is the input. A stage that holds other inputs, or gives their outcomes in this call, may have made it of any
 // of these: its fact "film" names one of them, or the input that they were made of, or its key begins with the key of one
-// (KEY-...). What names none is of all, so that no end is told too early.
+// (KEY-...). If neither does, it counts as made of all, so that no outcome is reported too early.
 #include <unordered_set>
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,7 @@
 namespace kinora::local {
 namespace {
 
-// What the sample's facts name; empty: nothing.
+// The string "film" in the sample's facts; empty if absent.
 std::string film_of(const Sample& sample) {
   const auto text = sample.text("json");
   if (!text) return "";
@@ -22,7 +22,7 @@ std::string film_of(const Sample& sample) {
   return film != facts.end() && film->is_string() ? film->get<std::string>() : "";
 }
 
-// Itself, or where its end is on its way those that it was made of.
+// Adds the track itself or, if its outcome is already queued, those that it was made of.
 void add_open(std::vector<std::shared_ptr<Track>>& to, std::unordered_set<const Track*>& seen, const std::shared_ptr<Track>& track) {
   if (!seen.insert(track.get()).second) return;
   if (!track->settled) return to.push_back(track);
@@ -35,7 +35,7 @@ bool Execution::is_input(const Task& task, const Sample& sample) {
   return task.in && !task.ended && (sample.get() == task.in->sample.get() || sample.key() == task.key);
 }
 
-// Of all that this call may have made a sample of, those of this key.
+// Of all samples that this call may have made a sample of, those with this key.
 Execution::Tracks Execution::named(const Task& task, std::string_view name) {
   Tracks out;
   if (task.in && name == task.key) out.push_back(task.in->track);
@@ -46,7 +46,7 @@ Execution::Tracks Execution::named(const Task& task, std::string_view name) {
   return out;
 }
 
-// Nothing of what is no new sample.
+// Empty for a sample that is not new.
 Execution::Tracks Execution::made_of(const Task& task, const Sample& sample) {
   if (is_input(task, sample) || task.slot.held.contains(sample.key())) return {};
   if (task.slot.held.empty() && task.released.empty()) return task.in ? Tracks{task.in->track} : Tracks{};
@@ -57,7 +57,7 @@ Execution::Tracks Execution::made_of(const Task& task, const Sample& sample) {
   for (size_t end = key.find_last_of("-.@"); end != std::string_view::npos; end = key.find_last_of("-.@")) {
     key = key.substr(0, end);
     Tracks out = named(task, key);
-    // It may be called after another than it was made of: then its facts are right.
+    // Its key may begin with another's key; then its facts decide.
     if (!film.empty()) std::erase_if(out, [&](const auto& track) { return !is_of(*track, film); });
     if (!out.empty()) return out;
   }
@@ -76,7 +76,7 @@ std::shared_ptr<Track> Execution::child_of(const Tracks& of) {
   auto child = std::make_shared<Track>();
   std::unordered_set<const Track*> seen;
   for (const auto& track : of) add_open(child->parents, seen, track);
-  child->made = of.size() == 1 && of.front()->made == 0 ? 1 : 2;  // of several nobody knows of which
+  child->made = of.size() == 1 && of.front()->made == 0 ? 1 : 2;  // if it is made of several, its origin is unknown
   for (const auto& parent : child->parents) ++parent->open;
   return child;
 }

@@ -1,4 +1,4 @@
-// What a stage makes of samples that it keeps back is told before they are.
+// Samples that a stage makes of held inputs are reported before these.
 #include <nlohmann/json.hpp>
 
 #include "engine_testing.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 using Keys = std::vector<std::string>;
 
-// The number of an outcome among all; fails if there is not exactly one.
+// The index of an outcome among all; fails if there is not exactly one.
 size_t place_of(const Pipeline& p, const std::string& key) {
   size_t at = p.outcomes.size(), found = 0;
   for (size_t i = 0; i < p.outcomes.size(); ++i)
@@ -22,7 +22,7 @@ Sample with_fact(Sample s, const std::string& film) {
   return s;
 }
 
-// Films of `clips` clips each, whose facts name the film.
+// Source videos of `clips` clips each, whose facts name the source.
 void add_cut(Pipeline& p, int clips) {
   p.add("cut", {}, [clips](Sample in, const Emit& emit, const kinora::Run&) {
     for (int i = 0; i < clips; ++i)
@@ -30,7 +30,7 @@ void add_cut(Pipeline& p, int clips) {
   });
 }
 
-// What is called a report takes its time: whoever was told before it was told too early.
+// Samples called "report" take some time, so an input that does not wait for them is reported too early.
 void add_slow(Pipeline& p, uint32_t from) {
   auto& act = p.add("slow", {from}, [](Sample in, const Emit& emit, const kinora::Run&) {
     if (in.key().find("report") != std::string_view::npos) sleep_ms(30);
@@ -42,8 +42,8 @@ void add_slow(Pipeline& p, uint32_t from) {
 struct Report {
   const char* what;
   std::function<Sample(const Sample& held)> make;
-  bool first;      // before what it was made of
-  bool names_one;  // else it is of all that is kept back
+  bool first;      // it is emitted before the input that it was made of
+  bool names_one;  // otherwise it is made of all held inputs
 };
 
 const std::vector<Report>& reports() {
@@ -59,7 +59,7 @@ const std::vector<Report>& reports() {
   return all;
 }
 
-// A report of each clip, told in finish() or as later clips fill the batch.
+// A report of each clip, emitted in finish() or when later clips fill the batch.
 void run_reports(const Report& report, size_t batch, int inputs) {
   Pipeline p;
   Keys made;
@@ -103,7 +103,7 @@ TEST(Parents, WhatAFlushMakesOfAClipEndsBeforeIt) {
   for (const auto& report : reports()) run_reports(report, 3, 4);
 }
 
-// One of a thousand that names itself waits for its own clip and for no other.
+// A sample out of a thousand that names its clip waits for that clip only.
 TEST(Parents, AClipWaitsForWhatWasMadeOfItAndForNothingElse) {
   Pipeline p;
   std::vector<Sample> kept;
@@ -132,7 +132,7 @@ TEST(Parents, AClipWaitsForWhatWasMadeOfItAndForNothingElse) {
   EXPECT_LT(place_of(p, "0-0-report"), place_of(p, "0-0"));
 }
 
-// What is of several is made again with all of its input; what is of one, as others.
+// A sample made of several is made again with all of its input; one made of a single input, like the others.
 TEST(Parents, WhoIsOfOneInputAndWhoIsOfMore) {
   Pipeline p;
   std::vector<Sample> kept;
@@ -180,8 +180,8 @@ TEST(Parents, ASampleMayNotTakeTheKeyOfItsFilm) {
   std::map<std::string, int> ends;
   for (const auto& [key, o] : p.outcomes) ++ends[key + (o.made ? " made " : " input ") + o.reason];
   const auto taken = [](const std::string& key) {
-    return key + " made stage 'name' gave a sample the key '" + key +
-           "', which is that of the input that it was made of; mend the stage: each needs a key of its own";
+    return key + " made stage 'name' emitted a sample called '" + key +
+           "', the key of the input that it was made of; fix the stage: each sample needs its own key";
   };
   EXPECT_EQ(ends, (std::map<std::string, int>{{"0 input ", 1}, {"1 input ", 1}, {"0-0 made ", 1}, {"1-0 made ", 1},
                                               {taken("0"), 1}, {taken("1"), 1}}));

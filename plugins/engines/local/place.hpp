@@ -1,4 +1,4 @@
-// A sample's place in the order of the source, and what an ordered stage has to wait for.
+// A sample's position in the order of the source, and what an ordered stage waits for.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -6,8 +6,8 @@
 
 namespace kinora::local {
 
-// The number of the input, then the number of each emission that led here. Compared element by element, this
-// is the order in which one thread that takes every input through the whole pipeline would see the samples.
+// The number of the input, then the number of each emission that led to this sample. Compared element by element, this
+// is the order in which a single thread would see the samples if it took each input through the whole pipeline.
 using Place = std::vector<uint64_t>;
 
 inline Place below(const Place& place, uint64_t emission) {
@@ -18,7 +18,7 @@ inline Place below(const Place& place, uint64_t emission) {
   return out;
 }
 
-// For one ordered stage: the place of the next sample that may come out of each sample still ahead of it.
+// For one ordered stage: for each sample that is still upstream, the position of the next sample that may come from it.
 class Frontier {
  public:
   void add(Place next) { next_.insert(std::move(next)); }
@@ -26,7 +26,7 @@ class Frontier {
     const auto at = next_.find(next);
     if (at != next_.end()) next_.erase(at);
   }
-  // Whether nothing can come any more that belongs before `place`.
+  // Whether no sample can still arrive that belongs before `place`.
   bool passed(const Place& place) const { return next_.empty() || place < *next_.begin(); }
 
  private:

@@ -12,8 +12,8 @@ struct RandomStages {
   bool graph = false;                           // the output of a stage goes to several
 };
 
-// 1 to 5 stages that pass, drop, fail, swallow and multiply samples, each by its key alone. delay_ms: what a stage
-// does meanwhile, by a hash of the sample.
+// 1 to 5 stages that pass, drop, fail, consume and multiply samples, each by its key alone. delay_ms: the time that a stage
+// takes, by a hash of the sample.
 inline void add_random_stages(Pipeline& p, std::mt19937& random, RandomStages& of,
                               const std::function<int(size_t)>& delay_ms) {
   const size_t n = 1 + random() % 5;

@@ -5,7 +5,7 @@
 namespace kinora::local {
 namespace {
 
-// Against what one thread would see: the multiset of ends, and the order before ordered stages.
+// Against what a single thread would see: the multiset of outcomes, and the order before ordered stages.
 class RandomPipeline : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(RandomPipeline, EndsEverythingOnceAndInOrder) {
@@ -23,7 +23,7 @@ TEST_P(RandomPipeline, EndsEverythingOnceAndInOrder) {
   std::map<std::string, int> parents_told;
   for (const auto& [key, o] : p.outcomes) ++parents_told[key];
   for (int i = 0; i < 60; ++i) EXPECT_GE(parents_told[std::to_string(i)], 1) << i;
-  if (!stages.graph) {  // a copy for a further branch is a sample of its own, too
+  if (!stages.graph) {  // a copy for a further branch is a separate sample, too
     EXPECT_EQ(p.outcomes.size(), 60u + static_cast<size_t>(stages.born));
   }
   const auto first = stages.orders;
@@ -51,7 +51,7 @@ Ends ends_of(const Pipeline& p) {
   return out;
 }
 
-// The number of a run decides about threads, memory and how long each task takes, and nothing else.
+// The number of a run determines only threads, memory and the time of each task.
 class TenRuns : public ::testing::TestWithParam<uint32_t> {};
 
 TEST_P(TenRuns, EndTheSameWhateverTheThreadsTheMemoryAndTheTimes) {

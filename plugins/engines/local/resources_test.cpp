@@ -1,4 +1,4 @@
-// What a run may hold and use at once: memory, cores, devices, hardware coders.
+// What a run may use at once: memory, cores, devices, hardware coders.
 #include "engine_testing.hpp"
 #include "tests/support/worst.hpp"
 
@@ -21,7 +21,7 @@ TEST(LocalEngine, HoldsNoMoreThanItsMemory) {
   EXPECT_EQ(p.outcomes.size(), 210u);
   const std::string& report = p.reports.back();
   const auto peak = std::stoull(report.substr(report.find("\"peak\":") + 7));
-  EXPECT_LE(peak, p.memory + (1 << 16)) << "figures and what is left of told films";
+  EXPECT_LE(peak, p.memory + (1 << 16)) << "figures and the rest of reported videos";
   EXPECT_GE(peak, p.memory / 2);
 }
 
@@ -39,7 +39,7 @@ TEST(LocalEngine, CountsBytesThatClonesShareOnce) {
   });
   p.inputs(2, 1 << 20);
   EXPECT_EQ(p.run(), "");
-  EXPECT_GE(most, 3) << "clips of one film must not count as fifty films";
+  EXPECT_GE(most, 3) << "clips of one video must not count as fifty videos";
 }
 
 TEST(LocalEngine, LetsASampleThatIsLargerThanTheBoundPassAlone) {
@@ -60,7 +60,7 @@ TEST(LocalEngine, LetsASampleThatIsLargerThanTheBoundPassAlone) {
   EXPECT_EQ(p.outcomes.size(), 20u);
 }
 
-// Lets tasks go only in fours: none returns before three others are at work at the same time.
+// Releases tasks only in fours: none returns before three others are at work at the same time.
 class Fours {
  public:
   void meet() {
@@ -114,7 +114,7 @@ TEST(LocalEngine, RunsNoMoreTasksThanItsCoresCarry) {
   EXPECT_EQ(p.run(), "");
 }
 
-// No device carries more than itself, and an instance stays where it is: its model is there.
+// No device is used beyond its capacity, and an instance stays on its device, where its model is.
 TEST(LocalEngine, SharesDevicesByTheirParts) {
   for (const double total : {2.0, 1.5}) {
     Pipeline p;
@@ -153,8 +153,8 @@ TEST(LocalEngine, SharesDevicesByTheirParts) {
   }
 }
 
-// Decoders and encoders are shared as cores are: as many at once as there are, and who wants more than that
-// has all of them.
+// Decoders and encoders are shared like cores: as many at once as there are, and a stage that needs more
+// gets all of them.
 TEST(LocalEngine, SharesHardwareCoders) {
   for (const int64_t there : {0, 2, 3}) {
     Pipeline p;

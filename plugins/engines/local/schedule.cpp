@@ -1,4 +1,4 @@
-// Who runs next: called after every change, under the lock.
+// Chooses the next task: called after every change, under the lock.
 #include <algorithm>
 
 #include "execution.hpp"
@@ -6,12 +6,12 @@
 namespace kinora::local {
 namespace {
 
-// Samples that wait for their turn before an ordered stage are not a sign that it is slow.
+// Samples that wait for their turn before an ordered stage do not mean that it is slow.
 constexpr uint64_t kOrderedQueue = 16;
 
-// More instances than a stage's share of the work needs are made where a core would stand idle, and where as much
-// work waits for each as so many starts take: in a burst a process or a model that is loaded is not worth what it
-// costs, a thread always is. While nobody knows how long a sample takes, a start may cost this many seconds.
+// More instances than a stage's share of the work needs are made only if a core would be idle, and if the work
+// queued per instance takes as long as this many starts: in a burst, starting a process or loading a model does not pay;
+// a thread always does. While the time of a sample is unknown, a start may cost kCheapStart seconds.
 constexpr double kStartsThatPay = 20;
 constexpr double kCheapStart = 0.05;
 
@@ -51,7 +51,7 @@ Execution::Answer Execution::advance(StageState& stage, bool further) {
   if (!stage.runnable() || !queues_left(stage.to)) return Answer::no;
   const Slot* slot = free_slot(stage);
   if (!slot || !(slot->instance || may_make(stage, further))) return Answer::no;
-  // Upstream would only add to what is too much already.
+  // Upstream would only add to a memory that is already full.
   if (!bytes_left(stage.largest)) return Answer::wait;
   const Answer answer = tokens_left(stage.need);
   if (answer == Answer::yes) start_process(stage);
@@ -66,8 +66,8 @@ bool Execution::may_make(const StageState& stage, bool further) const {
   return waiting ? *waiting > kStartsThatPay * stage.starting : stage.starting < kCheapStart;
 }
 
-// Nothing runs and nothing fits: the oldest sample goes on. It alone can be what an ordered stage, and with
-// it all the samples that wait there, is waiting for.
+// Nothing runs and nothing fits: the oldest sample continues. It alone can be the one that an ordered stage, and with
+// it all samples queued there, is waiting for.
 bool Execution::force_one() {
   if (active_ > 0 || telling_ || !ends_.empty() || stopping()) return false;
   if (let_go_of_held() || finish_what_is_large()) return true;
@@ -84,19 +84,19 @@ bool Execution::force_one() {
     start_pull();
   } else {
     if (!all_finished())
-      abort(KINORA_FAILED, "engine/local: the pipeline cannot go on; please report this as a defect");
+      abort(KINORA_FAILED, "engine/local: the pipeline cannot continue; please report this as a bug");
     return false;
   }
   return true;
 }
 
-// There is more than the bound already: what is nearest its end goes first, that no other comes on top of it. What would add
-// to it (more than facts), and all before that, waits, unless nothing else can go on.
+// More than the bound is in use already: samples that are nearly done go first, so that no other adds to it. Emissions that would
+// add more than facts, and everything upstream of them, wait, unless nothing else can continue.
 bool Execution::finish_what_is_large() {
   if (pipeline_.memory == 0 || ledger_.used() <= pipeline_.memory) return false;
   const uint64_t most = ledger_.used() + pipeline_.memory / 16;
   Waiting* leaving = nullptr;
-  size_t from = 0;  // stages behind this one
+  size_t from = 0;  // first stage that may run
   for (Waiting* waiting : waiting_) {
     const size_t at = waiting->task->stage.index;
     if (ledger_.after(*waiting->in, waiting->replaced) > most) {
@@ -112,8 +112,8 @@ bool Execution::finish_what_is_large() {
   return can_run;
 }
 
-// Where what is kept back takes half of the memory and nothing else fits, a stage keeps back more than batches, and waits
-// for samples that would never come, or one at a time: of the one that keeps most it does not count any more.
+// If held inputs take half of the memory and nothing else fits, a stage holds more than batches, and waits
+// for samples that would never arrive, or arrive one at a time. The held inputs of the stage that holds most no longer count.
 bool Execution::let_go_of_held() {
   if (pipeline_.memory == 0) return false;
   StageState* most = nullptr;
@@ -133,13 +133,13 @@ bool Execution::let_go_of_held() {
       held.weight = {};
       if (std::exchange(held.whole, false)) held.sample = slim(held.sample);
     }
-  log(Log::warn, "stage '" + std::string(most->spec->name) + "' keeps back " + std::to_string(largest >> 20) +
+  log(Log::warn, "stage '" + std::string(most->spec->name) + "' holds " + std::to_string(largest >> 20) +
                      " MiB of samples, more than memory = " + std::to_string(pipeline_.memory >> 20) +
-                     " MiB leaves room for; they do not count any more");
+                     " MiB leaves room for; they no longer count");
   return true;
 }
 
-// What the ledger would be less without them: bytes that they share with others stay.
+// The ledger's decrease without them: bytes that they share with other samples stay.
 uint64_t Execution::bytes_held(const StageState& stage) {
   const uint64_t before = ledger_.used();
   for (const auto& slot : stage.slots)
@@ -234,7 +234,7 @@ Execution::Answer Execution::tokens_left(const Tokens& need) const {
   return used_.cores + need.cores > total.cores + kRounding ? Answer::wait : Answer::yes;
 }
 
-// Made ones come before empty ones, as the list has them.
+// Slots with an instance come before empty ones, as in the list.
 Slot* Execution::free_slot(const StageState& stage) const {
   for (size_t i = stage.free.size(); i-- > 0;)
     if (devices_left(stage, stage.free[i])) return stage.free[i];

@@ -7,12 +7,12 @@
 namespace kinora::local {
 namespace {
 
-// resources.ordered of a stage that keeps more from sample to sample than what it holds (abi/stage.h).
+// Value of resources.ordered for a stage that keeps state in addition to held inputs (abi/stage.h).
 constexpr uint32_t kKeepsState = 1;
 
 std::string stage_named(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
 
-// The stage's name, without the dots that a key has not; with its number where two are called the same.
+// The stage's name without dots, which keys must not have; with its number if two stages have the same name.
 void name_branches(std::vector<std::unique_ptr<StageState>>& stages) {
   std::map<std::string, int> met;
   for (auto& stage : stages) {
@@ -34,8 +34,8 @@ void connect(std::vector<std::unique_ptr<StageState>>& stages) {
       stages[from]->to.push_back(stage.get());
     }
   }
-  // From the last to the first: what lies behind a stage is what lies behind those it feeds, and they
-  // themselves.
+  // From the last to the first: the stages downstream of a stage are those that it feeds, and the stages downstream of
+  // these.
   for (size_t i = stages.size(); i-- > 0;) {
     auto& behind = stages[i]->ordered;
     for (StageState* next : stages[i]->to) {
@@ -47,7 +47,7 @@ void connect(std::vector<std::unique_ptr<StageState>>& stages) {
   }
 }
 
-// A share of a GPU is on one device, more than one are whole devices; the last of them may be a part itself.
+// A share of a GPU is on one device; more than one are whole devices, of which the last may be a part.
 double instances_on_devices(double each, double total) {
   if (each > 1) return std::floor(total / std::ceil(each - 1e-9) + 1e-9);
   double out = 0;
@@ -55,7 +55,7 @@ double instances_on_devices(double each, double total) {
   return out;
 }
 
-// One after the other, so that instances spread over the devices.
+// Assigns devices in turn, so that instances spread over them.
 void put_on_devices(StageState& stage, double total) {
   if (stage.need.gpus <= 0) return;
   stage.share = std::min(1.0, stage.need.gpus);
@@ -75,8 +75,8 @@ void put_on_devices(StageState& stage, double total) {
   }
 }
 
-// How many instances may work at once: what was asked for, else as many as the machine's cores or devices
-// carry.
+// How many instances may work at once: the requested number, else as many as the machine's cores or devices
+// allow.
 size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   const int64_t asked = stage.spec->workers;
   if (stage.in_order && asked > 1)
@@ -94,7 +94,7 @@ size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   return static_cast<size_t>(std::max(1.0, std::floor(limit + 1e-9)));
 }
 
-// With the time that it took.
+// Makes the instance and measures the time.
 template <class Make>
 Instance made(StageState& stage, Make&& make) {
   const auto start = std::chrono::steady_clock::now();
@@ -117,8 +117,8 @@ void size_up(StageState& stage, const Capacity& capacity) {
   stage.need = {std::min(r.cores, total.cores), std::min(r.gpus, total.gpus), std::min(r.memory, total.memory),
                 std::min<double>(r.nvdec, total.nvdec), std::min<double>(r.nvenc, total.nvenc)};
   const size_t limit = worker_limit(stage, capacity);
-  // Who asks for more workers than cores means them to run side by side (they wait for a network, for
-  // example).
+  // A user who requests more workers than cores expects them to run side by side (for example because they wait for
+  // a network).
   if (stage.spec->workers > 0)
     stage.need.cores = std::min(stage.need.cores, capacity.total.cores / static_cast<double>(limit));
   while (stage.slots.size() < limit) {
@@ -127,7 +127,7 @@ void size_up(StageState& stage, const Capacity& capacity) {
   }
   put_on_devices(stage, capacity.total.gpus);
   stage.isolated = capacity.isolation.covers(*stage.spec, r);
-  // The first shows at once whether there can be one.
+  // Made at once, to show whether an instance can be made at all.
   if (!first || stage.isolated) first = made(stage, [&] { return make_instance(stage, capacity.isolation); });
   stage.slots.front()->instance = std::move(first);
   stage.instances = 1;
@@ -157,7 +157,7 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
     tear_down(stages);
     throw;
   }
-  // Until a stage has finished, what its finish() may still emit is ahead of the ordered stages behind it.
+  // Until a stage has finished, the emissions of its finish() are still expected by the ordered stages downstream.
   for (auto& stage : stages)
     for (StageState* next : stage->ordered) next->ahead.add(below(stage->finish_place(), 0));
   return stages;

@@ -1,4 +1,4 @@
-// One stage of the pipeline while it runs: what it needs, its instances, what waits for it, its figures.
+// One running stage of the pipeline: its needs, its instances, its queue, its figures.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -13,87 +13,87 @@
 
 namespace kinora::local {
 
-// What tasks take while they run. A task that wants more than there is runs alone.
+// Resources that tasks take while they run. A task that needs more than the total runs alone.
 struct Tokens {
   double cores = 0, gpus = 0;
   uint64_t memory = 0;
   double nvdec = 0, nvenc = 0;  // hardware decoders and encoders, of all devices together
 };
 
-// A place for one instance of a stage; the instance is made on first use.
+// A slot for one instance of a stage; the instance is made on first use.
 struct Slot {
   size_t number = 0;
   Instance instance;
   std::vector<size_t> devices;  // GPUs that the instance is on
   std::multimap<std::string, Held, std::less<>> held;
-  bool finished = false;  // its instance has been told that no more comes
+  bool finished = false;  // finish() was called for its instance
 };
 
 struct StageState {
   const kinora_stage_spec* spec = nullptr;
   size_t index = 0;
   std::vector<StageState*> to;       // stages that take its output
-  std::vector<StageState*> ordered;  // ordered stages that lie behind it
-  std::string branch;                // what copies of samples that it takes are called after
+  std::vector<StageState*> ordered;  // ordered stages downstream
+  std::string branch;                // names the copies of samples that this stage takes
   Tokens need;
   bool in_order = false;
-  bool may_start_anew = true;  // an instance keeps nothing from sample to sample but what it holds
-  bool counts_held = true;     // what it keeps back counts as samples; else as memory of its own
-  bool let_go = false;         // it kept back more than there is room for, so that does not count any more
-  bool said_large = false;     // that what it made takes more than there is room for
+  bool may_start_anew = true;  // an instance keeps nothing from sample to sample except held inputs
+  bool counts_held = true;     // held inputs count as samples; otherwise as memory of the stage
+  bool let_go = false;         // it held more than fits, so its held inputs no longer count
+  bool said_large = false;     // the warning about emissions larger than the bound was logged
   bool isolated = false;  // its instances are in processes of their own
-  double share = 0;       // of each of an instance's devices
+  double share = 0;       // share of each of an instance's devices
 
   std::vector<std::unique_ptr<Slot>> slots;
-  std::vector<Slot*> free;  // the last is taken first: made ones come before empty ones
+  std::vector<Slot*> free;  // the last is taken first: slots with an instance come before empty ones
   std::map<Place, Item> queue;
-  Frontier ahead;  // of an ordered stage: what it waits for
+  Frontier ahead;  // for an ordered stage: what it waits for
 
   std::atomic<uint32_t> instances{0};
   size_t wanted = SIZE_MAX;  // instances that the stage's share of the work needs (advice.hpp)
   double starting = 0;       // seconds that making the last instance took
   size_t lost = 0;    // slots whose instance could not be made
-  uint32_t busy = 0;  // tasks that hold a slot, also while they wait for room
+  uint32_t busy = 0;  // tasks that occupy a slot, also while they wait for room
   bool finishing = false, finished = false;
   uint64_t finish_emitted = 0;
   uint64_t largest = 0;  // bytes that its largest emission added
 
   struct Figures {
     uint64_t in = 0, out = 0, dropped = 0, failed = 0, retried = 0;
-    uint64_t died = 0;          // processes
-    uint64_t errors_after = 0;  // over samples that had been handed on or dropped
-    double seconds = 0;  // at work, all workers together
+    uint64_t died = 0;          // processes that died
+    uint64_t errors_after = 0;  // errors for samples that had been emitted or dropped
+    double seconds = 0;  // working time, all workers together
   } figures;
 
-  // Key of the copy that this stage takes where others take the sample too: what is kept of both has two names.
+  // Key of the copy that this stage takes if other stages take the sample too, so that both can be stored.
   std::string branch_key(std::string_view key) const { return std::string(key) + "@" + branch; }
   // Whether the oldest sample of the queue may be taken now.
   bool runnable() const {
     return !queue.empty() && !free.empty() && (!in_order || ahead.passed(queue.begin()->first));
   }
   void give_back(Slot* slot) { free.insert(slot->instance ? free.end() : free.begin(), slot); }
-  // Instances that there are or that are being made.
+  // Number of instances that exist or are being made.
   size_t have() const {
     const auto unmade = std::count_if(free.begin(), free.end(), [](const Slot* s) { return !s->instance; });
     return slots.size() - lost - static_cast<size_t>(unmade);
   }
-  // Seconds of work that wait for each instance; nothing while it is unknown how long a sample takes.
+  // Seconds of work queued per instance; nothing while the time of a sample is unknown.
   std::optional<double> waiting() const {
     if (figures.in == 0) return std::nullopt;
     const double each = figures.seconds / static_cast<double>(figures.in);
     return each * static_cast<double>(queue.size()) / static_cast<double>(std::max<size_t>(1, have()));
   }
-  // Where what finish() emits belongs: behind all samples, in the order of the stages.
+  // Position of samples that finish() emits: after all others, in the order of the stages.
   Place finish_place() const { return {UINT64_MAX, index}; }
 };
 
 struct Capacity {
   Tokens total;
   const Isolation& isolation;
-  size_t most_workers = 256;  // of one stage
+  size_t most_workers = 256;  // per stage
 };
 
-// Checks the graph, makes each stage's first instance and asks it what it needs. Throws Error.
+// Checks the graph, makes each stage's first instance and reads its resources. Throws Error.
 std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pipeline,
                                                        const Capacity& capacity);
 // Destroys every instance. No task may be running.

@@ -1,4 +1,4 @@
-// What ends a run before its last sample.
+// Events that end a run before its last sample.
 #include "engine_testing.hpp"
 
 namespace kinora::local {
@@ -28,7 +28,7 @@ TEST(LocalEngine, EndsWithTheFirstErrorOfTheSourceTheOwnerOrFinish) {
   EXPECT_EQ(testing::TestSample::alive, 0) << "samples leaked";
 }
 
-// As of a trace on a full disk: the run is left by an exception while a stage waits for room, and nobody waits for it for ever.
+// For example a trace on a full disk: an exception leaves run() while a stage waits for room, and the stage must not wait forever.
 TEST(LocalEngine, AnExceptionOfTheOwnersThreadEndsTheRunWhileAStageWaitsForRoom) {
   Pipeline p;
   p.memory = 1 << 20;
@@ -72,9 +72,9 @@ TEST(LocalEngine, AStageThatCanDoNoSampleEndsTheRun) {
   EXPECT_EQ(p.counts()["failed"], 0);
 }
 
-// Only who asked for the run can stop it.
+// Only the caller of the run can stop it.
 TEST(LocalEngine, AStageThatSaysItWasCancelledIsInError) {
-  const std::string why = "says that it was cancelled, and nobody asked it to stop";
+  const std::string why = "returned KINORA_CANCELLED although the run was not asked to stop";
   {
     Pipeline p;
     p.add("a", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
@@ -136,7 +136,7 @@ double seconds_to_stop() {
 }
 
 TEST(LocalEngine, StopsWithin100MillisecondsOfACancellation) {
-  double best = 1;  // of three: a loaded machine is slow to wake threads
+  double best = 1;  // of three, since a loaded machine wakes threads late
   for (int i = 0; i < 3 && best >= 0.1; ++i) best = std::min(best, seconds_to_stop());
   EXPECT_LT(best, 0.1);
 }

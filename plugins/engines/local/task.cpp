@@ -1,4 +1,4 @@
-// One job of a worker, from its start to its end.
+// One job of a worker, from start to end.
 #include "execution.hpp"
 #include "words.hpp"
 
@@ -45,8 +45,8 @@ void Execution::perform_process(Job& job) {
   if (make_slot(job)) attempt(job, *job.slot);
 }
 
-// In an instance that sees nothing else. The slot's own goes first, that two do not take its memory and devices; where it has
-// a batch under way it stays beside.
+// Runs in an instance that receives nothing else. The slot's own instance is destroyed first, so that two do not use its memory and
+// devices; if it has a batch in progress, both exist.
 void Execution::perform_alone(Job& job) {
   if (job.slot->instance && job.slot->held.empty()) {
     job.slot->instance = Instance();
@@ -64,8 +64,8 @@ void Execution::perform_alone(Job& job) {
     ++job.stage->figures.failed;
     leave(*job.stage, job.in->place, job.in->emitted);
     return fail(job.in->track, *job.stage, KINORA_FAILED,
-                std::string("lost with a process that died of another sample, or of this one: it could not be tried again "
-                            "alone, beside a process that has a batch under way: ") +
+                std::string("lost with a process that died of this sample or another one; could not be tried again alone, "
+                            "next to a process that has a batch in progress: ") +
                     e.what() + "; run again, with fewer 'workers' of the stage",
                 std::move(job.in->sample), std::move(job.in->weight));
   }
@@ -92,7 +92,7 @@ void Execution::attempt(Job& job, Slot& slot) {
   complete(task, status, message, seconds_since(start) - task.waited);
 }
 
-// Tries again what may go better: reading and writing, and a sample whose process died.
+// Tries again what may succeed: reading and writing, and a sample whose process died.
 int32_t Execution::try_until(Task& task, std::string& message) {
   double backoff = settings_.backoff;
   int64_t deaths = 0, retries = 0;
@@ -118,7 +118,7 @@ int32_t Execution::try_process(Task& task, std::string& message) {
   const kinora_run run = stage_run(task.stage, task.slot);
   const Instance& instance = task.slot.instance;
   int32_t status = instance.process(task.in->sample.get(), emit, run);
-  // Alone, a batch is full with one.
+  // A batch of one is complete.
   if (status == KINORA_OK && task.in->alone && instance.has_finish()) status = instance.finish(emit, run);
   status = said(status, message);
   if (status != KINORA_OK || !task.in->alone || !task.held) return status;
@@ -126,7 +126,7 @@ int32_t Execution::try_process(Task& task, std::string& message) {
   return KINORA_FAILED;
 }
 
-// What a stage's call returned, with its message: whether the run stops is not for a stage to say.
+// The status of a stage's call, with its message. A stage cannot decide that the run stops.
 int32_t Execution::said(int32_t status, std::string& message) const {
   message = status == KINORA_OK ? "" : last_message(status);
   if (status != KINORA_CANCELLED || cancelled() != KINORA_OK) return status;
@@ -134,8 +134,8 @@ int32_t Execution::said(int32_t status, std::string& message) const {
   return KINORA_FAILED;
 }
 
-// Makes the slot's instance if there is none yet. Where one more does not fit (a GPU is full), those there
-// are go on.
+// Makes the slot's instance if there is none yet. If one more does not fit (a GPU is full), the existing ones
+// continue.
 bool Execution::make_slot(Job& job) {
   if (job.slot->instance) return true;
   const auto start = Clock::now();
@@ -151,10 +151,10 @@ bool Execution::make_slot(Job& job) {
   }
 }
 
-// There is no instance for this slot, and the job's sample goes back into the queue.
+// The slot's instance could not be made: the job's sample returns to the queue.
 void Execution::lose_slot(Job& job, const Error& why) {
   const std::string message = why.what();
-  if (why.code() != KINORA_CANCELLED) log(Log::warn, message + "; going on with fewer workers");
+  if (why.code() != KINORA_CANCELLED) log(Log::warn, message + "; continuing with fewer workers");
   const Lock lock(mutex_);
   if (why.code() == KINORA_CANCELLED) return abort(KINORA_CANCELLED, message);
   if (++job.stage->lost == job.stage->slots.size()) abort(KINORA_FAILED, message);
@@ -191,7 +191,7 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
   StageState& stage = task.stage;
   Item& in = *task.in;
   if (status == KINORA_CANCELLED) return abort(status, "cancelled");
-  // The stage can do no sample at all, as with a key that is refused: none is told as failed.
+  // The stage cannot process any sample, for example because a key was rejected: no sample fails.
   if (status == KINORA_STOP) return refuse(stage, of_stage(stage, message));
   if (status != KINORA_OK) {
     if (stage.in_order && (status == KINORA_IO || status == KINORA_NO_MEMORY || (task.died && !stage.may_start_anew)))
@@ -209,13 +209,13 @@ void Execution::complete_input(Task& task, int32_t status, const std::string& me
   end(in.track, std::move(consumed), in.sample, std::exchange(in.weight, {}));
 }
 
-// What was handed on or dropped has its one end elsewhere.
+// A sample that was emitted or dropped has its outcome elsewhere.
 void Execution::note_error_after(Task& task, const std::string& message) {
   ++task.stage.figures.errors_after;
-  log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; it was told by then how the sample goes on, so this is no end of it"));
+  log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; the stage had already emitted or dropped the sample, so its outcome does not change"));
 }
 
-// Its bytes stay in the books. What has a process to die in stays whole, to be tried again.
+// Its bytes stay counted. If the instance has its own process, the sample stays complete, to be tried again.
 void Execution::keep_back(Task& task) {
   StageState& stage = task.stage;
   Item& in = *task.in;
@@ -243,7 +243,7 @@ void Execution::fail(const std::shared_ptr<Track>& track, const StageState& stag
 kinora_run Execution::stage_run(const StageState& stage, const Slot& slot) {
   kinora_run run = run_;
   run.struct_size = sizeof run;
-  // Counted from the run's own device on.
+  // Relative to the run's own device.
   if (!slot.devices.empty()) run.device_id = run_.device_id + static_cast<int32_t>(slot.devices.front());
   run.n_threads = std::max(1, static_cast<int32_t>(stage.need.cores));
   run.self = this;

@@ -1,4 +1,4 @@
-// What the workers did and when, as a Chrome trace: open trace.json in chrome://tracing or ui.perfetto.dev.
+// A Chrome trace of the workers' activity over time: open trace.json in chrome://tracing or ui.perfetto.dev.
 // Format: "Trace Event Format", JSON object with traceEvents; X: a span, C: counters, M: names of lanes.
 #pragma once
 #include <chrono>
@@ -14,14 +14,14 @@ namespace kinora::local {
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;
-  // Written as it grows; it gets its name when close() is called. Throws Error.
+  // The file is written while it grows, and gets its name in close(). Throws Error.
   explicit Trace(const std::string& uri);
 
-  // [any-thread] A stage's work on one sample, by its worker of this number. waited: seconds of it that went by without a core,
+  // [any-thread] A stage's work on one sample, by the worker of this number. waited: seconds of it without a core,
   // because the next stage was full.
   void span(size_t stage, const char* name, size_t worker, std::string_view key, Clock::time_point begin,
             double waited, const char* result);
-  // [any-thread] Samples that wait for a stage, and workers at it, now.
+  // [any-thread] Current number of samples that wait for a stage, and of busy workers.
   void counter(const char* stage, uint64_t queue, uint32_t busy, uint64_t bytes);
   // Throws Error.
   void close();

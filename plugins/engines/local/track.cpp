@@ -6,8 +6,8 @@ namespace kinora::local {
 
 namespace {
 
-// Media are large and lie where the sample came from. What stages have written of it is text and nowhere else, however long:
-// a score for every frame of a film of ten hours is 20 MB of JSON.
+// Media are large and available at the sample's source. Fields that stages wrote exist only here, and are kept however long:
+// a score for every frame of a video of ten hours is 20 MB of JSON.
 bool is_kept(std::string_view name, size_t size) {
   constexpr size_t kSmall = 4 << 20;
   return size <= kSmall || name.ends_with("json") || name.ends_with("txt");

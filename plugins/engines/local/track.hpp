@@ -1,4 +1,4 @@
-// What the engine knows of a sample: where it is, and how it ends.
+// The engine's record of a sample: where it is, and its outcome.
 #pragma once
 #include <memory>
 #include <optional>
@@ -21,49 +21,49 @@ struct End {
   bool consumed = false;
 };
 
-// An input, or a sample that a stage made, from its first appearance until its one end has been told. It is
-// told after the ends of all that was made of it (open == 0), so that a run which breaks off never forgets a
-// clip of a film that it called done.
+// An input, or a sample that a stage made, from its first appearance until its one outcome was reported. It is
+// reported after the outcomes of everything made of it (open == 0), so that an interrupted run never has a recorded input
+// with an unrecorded clip.
 struct Track {
-  std::vector<std::shared_ptr<Track>> parents;  // what it was made of (parents.cpp); none: an input
+  std::vector<std::shared_ptr<Track>> parents;  // the samples that it was made of (parents.cpp); none: an input
   std::string input = {};                       // the key of an input
-  // Samples made of this one whose end has not been told, and 1 while a stage works on it: it may make more.
+  // Samples made of this one whose outcome was not reported yet, plus 1 while a stage works on it: it may make more.
   uint32_t open = 0;
   std::optional<End> end;
   int32_t made = 0;              // kinora_outcome.made
-  bool settled = false;          // on its way to be told
-  std::optional<Sample> sample;  // for the telling
+  bool settled = false;          // its outcome is queued for reporting
+  std::optional<Sample> sample;  // for the report
   Weight weight;
 };
 
-// A sample on its way: in a queue or in a stage.
+// A sample in a queue or in a stage.
 struct Item {
   Sample sample;
   Weight weight;
   Place place;
   std::shared_ptr<Track> track;
-  // A process died that had kept it back, or that was at work on it while it kept others back: it is tried again in one of
-  // its own. What it was made into until then has gone on, and is not told twice.
+  // A process died that held it, or that worked on it while it held others: it is tried again in a process of
+  // its own. Samples that were emitted until then have been passed on, and are not reported twice.
   bool alone = false;
   uint64_t emitted = 0;
   std::vector<std::string> told{};
 };
 
-// Whether it is the input of this key, or was made of that.
+// Whether the track is the input of this key, or was made of it.
 bool is_of(const Track& track, std::string_view input);
 
-// The key and the fields that are small or text: what is left of a sample that waits for others, so that a film's bytes do not
-// wait too.
+// The key and the small or textual fields: the part that is kept of a sample that waits for others, so that a video's bytes
+// are not kept in memory.
 Sample slim(const Sample& sample);
 
-// An input that its stage keeps back (kinora_emit.hold).
+// An input that its stage holds (kinora_emit.hold).
 struct Held {
   std::shared_ptr<Track> track;
   Place place;
   uint64_t emitted;
   Sample sample;  // slim, unless it can be tried again
-  Weight weight;  // in the ledger
-  Weight beside;  // in that of what does not count any more
+  Weight weight;  // counted in the ledger
+  Weight beside;  // counted in the ledger of samples that no longer count against the bound
   bool whole = false;
   std::vector<std::string> told{};
 };

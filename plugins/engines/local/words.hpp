@@ -1,4 +1,4 @@
-// What the engine says of stages in messages.
+// Messages of the engine about stages.
 #pragma once
 #include <string>
 
@@ -6,9 +6,9 @@
 
 namespace kinora::local {
 
-constexpr const char* kNeverTold = "kept back by the stage, which never told its end; mend its finish()";
+constexpr const char* kNeverTold = "held by the stage and never ended; fix its finish()";
 
-constexpr const char* kNobodyAsked = "says that it was cancelled, and nobody asked it to stop";
+constexpr const char* kNobodyAsked = "returned KINORA_CANCELLED although the run was not asked to stop";
 
 inline std::string of_stage(const StageState& stage, const std::string& message) {
   return "stage '" + std::string(stage.spec->name) + "': " + message;

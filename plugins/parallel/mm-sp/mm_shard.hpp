@@ -1,14 +1,14 @@
-// Multi-modal sequence parallelism (MM-SP of LongVILA, Chen et al. 2024, arXiv 2408.10188): images are shared
-// out to the ranks' vision encoders by cost, and the sequence of text and image tokens that they make to the
+// Multi-modal sequence parallelism (MM-SP of LongVILA, Chen et al. 2024, arXiv 2408.10188). Images are distributed
+// to the ranks' vision encoders by cost, and the sequence of text and image tokens that they make to the
 // ranks' language models by tokens. For the pinned tier.
 //
 // S tokens of the joined sequence, P ranks, D channels. A rank holds the tokens of the images that it encodes
-// and ceil(S / P) of the joined sequence, never all. repack() sends each image token to the rank that has its
-// place, and its gradient back to the rank that encoded it, whose backward goes on with it; what ranks share
-// (weights, and images that all of them read) gets partial sums, as everywhere (abi/context.h).
+// and ceil(S / P) of the joined sequence, never all. repack() sends each image token to the rank that holds its
+// position, and its gradient back to the rank that encoded it, whose backward continues with it. Values that ranks share
+// (weights, and images that all of them read) get partial sums, as everywhere (abi/context.h).
 //
-// Bytes that a rank sends, of elements of e bytes: in a forward D e for each token of its images that has its
-// place on another rank, in a backward D e for each of its places that another rank's image fills.
+// Bytes that a rank sends, for elements of e bytes: in a forward D e for each token of its images whose
+// position is on another rank, in a backward D e for each of its positions that another rank's image fills.
 #pragma once
 #include <algorithm>
 #include <memory>
@@ -25,14 +25,14 @@
 
 namespace kinora {
 
-// A run of tokens of the joined sequence: text, or an image's.
+// A run of tokens of the joined sequence: text or one image.
 struct MmSegment {
   int64_t tokens = 0;
-  int64_t image = -1;  // by number, each once; -1: text
+  int64_t image = -1;  // number of the image, each once; -1: text
 };
 
-// The rank of each image: the dearest first, each to the rank that has least (Graham 1969: at most 4/3 of the
-// best).
+// The rank of each image: the most expensive first, each to the rank with the least load (Graham 1969: at most 4/3 of the
+// optimum).
 inline std::vector<int64_t> share_by_cost(const std::vector<double>& costs, int64_t ranks) {
   std::vector<size_t> dearest(costs.size());
   std::iota(dearest.begin(), dearest.end(), size_t{0});
@@ -49,7 +49,7 @@ inline std::vector<int64_t> share_by_cost(const std::vector<double>& costs, int6
 
 class MmShard {
  public:
-  // The same on every rank. costs: of the images, in any unit; empty: their tokens. The sequence is padded to
+  // The arguments are the same on every rank. costs: of the images, in any unit; empty: their tokens. The sequence is padded to
   // a multiple of the ranks. Throws Error(KINORA_INVALID).
   MmShard(Group<at::Tensor> group, const std::vector<MmSegment>& sequence, std::vector<double> costs = {})
       : group_(group) {
@@ -64,21 +64,21 @@ class MmShard {
     place(sequence, sizes);
   }
 
-  // Of each image.
+  // The rank of each image.
   const std::vector<int64_t>& owner() const { return owner_; }
   // Images that this rank encodes, ascending.
   const std::vector<int64_t>& mine() const { return mine_; }
-  // Of this rank's places, int64: where in the joined sequence, ascending, -1 for padding behind it.
+  // Index in the joined sequence of each of this rank's positions, int64: ascending, -1 for padding at the end.
   const at::Tensor& positions() const { return positions_; }
-  // Of this rank's text tokens, int64: which of the sequence's text tokens, ascending.
+  // Indices of this rank's text tokens among the sequence's text tokens, int64, ascending.
   const at::Tensor& text() const { return text_; }
 
-  // This rank's of [images, ...] that all ranks have.
+  // This rank's part of [images, ...] that all ranks have.
   at::Tensor own(const at::Tensor& images) const {
     return images.index_select(0, at::tensor(mine_, at::kLong).to(images.device()));
   }
-  // [tokens of mine(), one image behind the other, D] and [tokens of text(), D] -> [places, D], zeros for
-  // padding. image_tokens needs a gradient on every rank or on none, also where it has no row: ranks wait for
+  // [tokens of mine(), image after image, D] and [tokens of text(), D] -> [positions, D], zeros for
+  // padding. image_tokens must need a gradient on every rank or on none, also where it has no rows: ranks wait for
   // each other in its backward.
   at::Tensor repack(const at::Tensor& image_tokens, const at::Tensor& text_tokens) const {
     if (image_tokens.size(0) != made_ || text_tokens.size(0) != text_.size(0))
@@ -92,7 +92,7 @@ class MmShard {
 
  private:
   using Tensors = std::vector<at::Tensor>;
-  // Rows of this rank's tensor, by rank that they go to or come from.
+  // Rows of this rank's tensor, by the rank that they go to or come from.
   struct Ways {
     Group<at::Tensor> group;
     std::vector<at::Tensor> send, receive;
@@ -113,7 +113,7 @@ class MmShard {
     return sizes;
   }
 
-  // Every token's way from the rank that makes it to the one that has its place.
+  // The transfer of every token from the rank that makes it to the rank that holds its position.
   void place(const std::vector<MmSegment>& sequence, const std::vector<int64_t>& sizes) {
     const int64_t P = group_.size(), me = group_.rank();
     std::vector<int64_t> first(sizes.size());  // row of an image's first token on its owner
@@ -141,7 +141,7 @@ class MmShard {
         if (here)
           receive[static_cast<size_t>(owner_[image])].push_back(arrived++), place_of_image.push_back(slot);
       }
-    // Rows of cat(text, arrived images, one of zeros) by place.
+    // Rows of cat(text, received images, one row of zeros) by position.
     const auto n_text = static_cast<int64_t>(text.size());
     std::vector<int64_t> order(static_cast<size_t>(each), n_text + arrived);
     for (size_t i = 0; i < place_of_text.size(); ++i)
@@ -178,7 +178,7 @@ class MmShard {
     return out;
   }
 
-  // A node on every rank, also where no token comes or goes: others wait for its transfers.
+  // A node on every rank, also where no token is sent or received, since the others wait for its transfers.
   at::Tensor carried(const at::Tensor& x) const {
     const int64_t made = made_, arrived = arrived_;
     return autograd_apply<at::Tensor>(
@@ -194,7 +194,7 @@ class MmShard {
   Group<at::Tensor> group_;
   std::vector<int64_t> owner_, mine_;
   int64_t made_ = 0,
-          arrived_ = 0;  // image tokens that this rank encodes, and those that it has the places of
+          arrived_ = 0;  // image tokens that this rank encodes, and image tokens at its positions
   at::Tensor positions_, text_, order_;
   std::shared_ptr<Ways> ways_;
 };

@@ -98,7 +98,7 @@ TEST(EmbedClassic, SaysWhatIsMissing) {
   film.set("json", json{{"frames_at", {1, 0}}}.dump());
   EXPECT_THAT(why(film), HasSubstr("does not rise"));
   film.set("json", json{{"frames_at", {0, "x"}}}.dump());
-  EXPECT_THAT(why(film), HasSubstr("no number"));
+  EXPECT_THAT(why(film), HasSubstr("not a number"));
   film.set("shots.json", json{{"cuts", json::array({1})}}.dump());
   EXPECT_THAT(why(film), HasSubstr("neither times_us nor fps"));
   film.set("shots.json", json{{"fps", 25}, {"cuts", json::array({1})}}.dump());

@@ -51,7 +51,7 @@ TEST(Npy, RefusesWhatIsNotFloat32RowsWithTheFilesName) {
     }
     return std::string("it was read");
   };
-  EXPECT_THAT(why("no"), HasSubstr("clip.npy: it is no .npy file"));
+  EXPECT_THAT(why("no"), HasSubstr("clip.npy: it is not a .npy file"));
   EXPECT_THAT(why(numpys("(3,)", kBytes).substr(0, 60)), HasSubstr("cut off"));
   EXPECT_THAT(why(numpys("(3,)", kBytes, "<f8")), HasSubstr("float32"));
   EXPECT_THAT(why(numpys("(3,)", kBytes, "|O")), HasSubstr("float32"));

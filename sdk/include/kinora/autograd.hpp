@@ -1,4 +1,4 @@
-// Autograd for links and losses: nodes with a forward and a backward of their own, and gradients inside a
+// Autograd for links and losses: nodes with their own forward and backward, and gradients inside a
 // backward. T is kinora::Tensor (stable tier) or at::Tensor (pinned). See kinora_function in abi/tensor.h.
 #pragma once
 #include <functional>
@@ -32,7 +32,7 @@ struct Node {
   static Node* of(void* state) { return static_cast<Node*>(state); }
   static int32_t run(void* state, const kinora_tensor* in, kinora_tensor* out) {
     return guard([&] {
-      const Fn once = std::exchange(of(state)->forward, nullptr);  // what only the forward needs ends with it
+      const Fn once = std::exchange(of(state)->forward, nullptr);  // frees what only the forward needs
       give_exactly(once(borrow_all(in, of(state)->n_in)), out, of(state)->n_out);
     });
   }
@@ -46,9 +46,9 @@ struct Node {
 
 }  // namespace detail
 
-// One node over `in`. forward: in -> n_out tensors, run at once without gradient. backward: n_out gradients
-// -> in.size() gradients, an undefined one meaning zero; it may run later, on another thread, and owns what
-// it captured until then.
+// Adds one node over `in`. forward: in -> n_out tensors, run at once without gradient. backward: n_out gradients
+// -> in.size() gradients, where an undefined one means zero; it may run later, on another thread, and owns its
+// captures until then.
 template <class T>
 std::vector<T> autograd_apply(const std::vector<T>& in, size_t n_out, typename detail::Node<T>::Fn forward,
                               typename detail::Node<T>::Fn backward) {
@@ -63,14 +63,14 @@ std::vector<T> autograd_apply(const std::vector<T>& in, size_t n_out, typename d
   f.drop = Node::drop;
   std::vector<kinora_tensor> handles, out(n_out);
   for (const auto& t : in) handles.push_back(handle(t));
-  check_or_stop(tensors_api().autograd_apply(&f, handles.data(), out.data()));  // an error has dropped the state
+  check_or_stop(tensors_api().autograd_apply(&f, handles.data(), out.data()));  // on an error the state was dropped
   std::vector<T> made;
   for (auto h : out) made.push_back(adopt<T>(h));
   return made;
 }
 
-// Gradients of `outputs`, weighted by grad_outputs, with respect to `inputs`; undefined where an input has no
-// part in them.
+// Gradients of `outputs`, weighted by grad_outputs, with respect to `inputs`; undefined for an input that the
+// outputs do not depend on.
 template <class T>
 std::vector<T> grad(const std::vector<T>& outputs, const std::vector<T>& grad_outputs,
                     const std::vector<T>& inputs) {
@@ -84,7 +84,7 @@ std::vector<T> grad(const std::vector<T>& outputs, const std::vector<T>& grad_ou
   return made;
 }
 
-// The backward of outputs weighted by their gradients, added to the leaves' .grad.
+// Runs the backward of outputs weighted by their gradients; adds to .grad of the leaves.
 template <class T>
 void backward(const std::vector<T>& outputs, const std::vector<T>& grad_outputs) {
   std::vector<kinora_tensor> o, g;

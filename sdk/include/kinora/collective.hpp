@@ -10,7 +10,7 @@
 
 namespace kinora {
 
-// One transfer, as abi/collective.h has it.
+// One transfer, see kinora_transfer in abi/collective.h.
 template <class T>
 struct Transfer {
   uint32_t op = KINORA_SUM;
@@ -20,12 +20,12 @@ struct Transfer {
   T in = {};
 };
 
-// A transfer under way. It keeps what it reads.
+// A started transfer. It keeps its input's storage.
 template <class T>
 class CollectiveWork {
  public:
   virtual ~CollectiveWork() = default;
-  // Waits; called once. Undefined for SEND and BARRIER. A peer that misses its time is Error(KINORA_TIMEOUT).
+  // Waits; call it once. Undefined for SEND and BARRIER. Error(KINORA_TIMEOUT) if a peer does not answer in time.
   virtual T finish() = 0;
 };
 
@@ -43,9 +43,9 @@ class Collective {
   static constexpr const char* kind = "collective";
   static constexpr const char* interface_id = KINORA_COLLECTIVE;
   virtual ~Collective() = default;
-  // Blocks until all ranks are there. Once.
+  // Blocks until all ranks have joined. Call it once.
   virtual void join(const kinora_world& world) = 0;
-  // Of world ranks; this process is among them.
+  // members: world ranks, including this process.
   virtual std::unique_ptr<CollectiveGroup<T>> group(const std::string& name,
                                                     const std::vector<int64_t>& members) = 0;
 

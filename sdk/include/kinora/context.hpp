@@ -21,7 +21,7 @@ enum class Role : uint32_t {
 enum class Place : uint32_t { stream = KINORA_STREAM, inner = KINORA_INNER };
 enum class Over : uint32_t { all = KINORA_OVER_ALL, space = KINORA_OVER_SPACE, time = KINORA_OVER_TIME };
 
-// How a parameter starts.
+// Initial values of a parameter.
 struct Init {
   uint32_t kind = KINORA_INIT_CONSTANT;
   double a = 0;
@@ -53,11 +53,11 @@ struct Attention {
   Over over = Over::all;
   T kv_valid = {};
   T bias = {};
-  T k_table = {};  // of shared keys of several samples of a packed row
+  T k_table = {};  // for shared keys of several samples of a packed row
 };
 
 namespace detail {
-// Hands a block's results over; the caller has room for n_out of them and no more.
+// Passes a block's results to the caller, which has room for exactly n_out.
 template <class T>
 void give_all(std::vector<T> made, size_t n_out, int64_t index, kinora_tensor* out) {
   if (made.size() != n_out)
@@ -67,7 +67,7 @@ void give_all(std::vector<T> made, size_t n_out, int64_t index, kinora_tensor* o
   for (size_t i = 0; i < n_out; ++i) out[i] = give(std::move(made[i]));
 }
 
-// The function of one block, counted, because a link may keep it for the backward.
+// The function of one block, reference-counted because a link may keep it for the backward.
 template <class T>
 struct BlockCall {
   using Fn = std::function<std::vector<T>(const std::vector<T>&)>;
@@ -144,7 +144,7 @@ class Context {
   T total(const T& x) const {
     return made([&](kinora_tensor* o) { return c_->total(c_->self, handle(x), o); });
   }
-  // fn(flow..., shared...) -> the next block's flow. fn keeps no tensor by capture: everything comes through
+  // fn(flow..., shared...) -> the next block's flow. fn must not capture tensors: all of them come through
   // its argument.
   Tensors block(int64_t index, const Tensors& flow, const Tensors& shared, uint32_t n_out,
                 typename detail::BlockCall<T>::Fn fn) const {
@@ -173,7 +173,7 @@ class Context {
     for (auto h : out) made.push_back(adopt<T>(h));
     return made;
   }
-  // x [B, frames * rows * cols, D] -> the local tokens; seq names them from here on.
+  // x [B, frames * rows * cols, D] -> the local tokens; seq identifies them from then on.
   T sequence(const T& x, int64_t frames, int64_t rows, int64_t cols, kinora_seq& seq) const {
     return sequence(x, {sizeof(kinora_seq_spec), 0, frames, rows, cols, nullptr, 0, nullptr}, seq);
   }

@@ -1,4 +1,4 @@
-// What curating stages agree on: pictures beside a sample, its facts, and whose shot a picture is. Needs
+// Conventions of curating stages: the frames of a sample, its facts, and the shot that a frame belongs to. Needs
 // nlohmann-json.
 #pragma once
 #include <algorithm>
@@ -32,15 +32,15 @@ inline bool is_row_major(const kinora_dl_tensor& t) {
 
 }  // namespace detail
 
-// Error(KINORA_NOT_FOUND) if the sample has none: it says what to set. Error(KINORA_DATA) if they are
-// something else, none, or larger than `most_side` pixels.
+// Error(KINORA_NOT_FOUND) if the sample has none; the message says which option to set. Error(KINORA_DATA) if they have
+// another format, are empty, or are larger than `most_side` pixels.
 inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   const std::string key(sample.key());
   if (!t)
     throw Error(KINORA_NOT_FOUND, "sample '" + key +
                                       "' has no frames; set sample_fps of film.clips or clip.transcode for clips, or "
-                                      "sample_every of shots.* for films, or put "
+                                      "sample_every of shots.* for whole videos, or put "
                                       "stage/video.read before");
   if (t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 || t->lanes != 1 ||
       t->device_type != KINORA_DL_CPU || !t->data || !detail::is_row_major(*t))
@@ -68,31 +68,31 @@ inline nlohmann::json json_field(const Sample& sample, const char* name,
   return value;
 }
 
-// Any JSON as text; bytes that are no UTF-8 are replaced.
+// Any JSON as text; bytes that are not UTF-8 are replaced.
 inline std::string json_text(const nlohmann::json& value) {
   return value.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-// The member of an object, made an object if it is none yet.
+// The object `facts[name]`; replaces a value that is not an object.
 inline nlohmann::json& object_in(nlohmann::json& facts, const char* name) {
   auto& value = facts[name];
   if (!value.is_object()) value = nlohmann::json::object();
   return value;
 }
 
-// facts["scores"][rule]; JSON has no infinity and no NaN, they are left out.
+// Sets facts["scores"][rule]. Infinities and NaN are omitted, since JSON does not have them.
 inline void note_score(nlohmann::json& facts, const std::string& rule, double score) {
   if (std::isfinite(score)) object_in(facts, "scores")[rule] = score;
 }
 
-// facts["bounds"][rule]: the bound that the score of a sample that is dropped does not keep, {"at_least": low} or
+// Sets facts["bounds"][rule] for a dropped sample: the bound that its score violates, {"at_least": low} or
 // {"at_most": high}.
 inline void note_bound(nlohmann::json& facts, const std::string& rule, double score, double low, double high) {
   const bool is_above = score > high;
   object_in(facts, "bounds")[rule] = {{is_above ? "at_most" : "at_least", is_above ? high : low}};
 }
 
-// facts["embeddings"][name]: which component or file made field NAME.npy, and its length.
+// Sets facts["embeddings"][name]: the component or file that made field NAME.npy, and its length.
 inline void note_embedding(nlohmann::json& facts, const std::string& name, const std::string& model,
                            int64_t size) {
   object_in(facts, "embeddings")[name] = {{"model", model}, {"size", size}};
@@ -108,9 +108,9 @@ inline std::vector<double> numbers_in(const Sample& sample, const nlohmann::json
   const auto at = object.find(name);
   std::vector<double> out;
   if (at == object.end() || !at->is_array())
-    throw wrong_sample(sample, std::string("there is no list ") + name);
+    throw wrong_sample(sample, std::string(name) + " must be a list");
   for (const auto& value : *at) {
-    if (!value.is_number()) throw wrong_sample(sample, std::string("an entry of ") + name + " is no number");
+    if (!value.is_number()) throw wrong_sample(sample, std::string("an entry of ") + name + " is not a number");
     out.push_back(value.get<double>());
   }
   if (!std::is_sorted(out.begin(), out.end()))
@@ -120,38 +120,38 @@ inline std::vector<double> numbers_in(const Sample& sample, const nlohmann::json
 
 }  // namespace detail
 
-// Times in seconds at which a film's shots after the first begin: those that times_us of shots.json has, else
-// its cuts by fps. Error(KINORA_DATA) if it has neither, or not one a cut.
+// Start times in seconds of a video's shots after the first: times_us of shots.json if present, else
+// its cuts divided by fps. Error(KINORA_DATA) if it has neither, or not one time per cut.
 inline std::vector<double> shot_starts(const Sample& film, const nlohmann::json& shots) {
   std::vector<double> cuts = detail::numbers_in(film, shots, "cuts");
   if (shots.contains("times_us")) {
     std::vector<double> times = detail::numbers_in(film, shots, "times_us");
     if (times.size() != cuts.size())
-      throw detail::wrong_sample(film, "shots.json has not one of times_us for each cut");
+      throw detail::wrong_sample(film, "shots.json must have one of times_us for each cut");
     for (double& t : times) t /= 1e6;
     return times;
   }
   const auto fps = shots.find("fps");
   if (fps == shots.end() || !fps->is_number() || fps->get<double>() <= 0)
-    throw detail::wrong_sample(film, "shots.json has neither times_us nor fps; let a stage shots.* make it");
+    throw detail::wrong_sample(film, "shots.json has neither times_us nor fps; put a stage shots.* before");
   for (double& cut : cuts) cut /= fps->get<double>();
   return cuts;
 }
 
-// For each of `count` frames, in time, the number of its shot, by fact frames_at. Error(KINORA_DATA) if that
-// does not name as many times.
+// The shot number of each of `count` frames, by fact frames_at. Error(KINORA_DATA) if that
+// does not have `count` times.
 inline std::vector<size_t> shots_of_frames(const Sample& film, const std::vector<double>& starts,
                                            int64_t count) {
   const auto facts = json_field(film, "json");
   if (!facts.contains("frames_at"))
     throw detail::wrong_sample(
-        film, "its frames have no times, so they belong to no shot; let shots.* sample them (sample_every)");
+        film, "its frames have no times, so their shots are unknown; let shots.* sample them (sample_every)");
   const auto times = detail::numbers_in(film, facts, "frames_at");
   if (times.size() != static_cast<size_t>(count))
     throw detail::wrong_sample(film, "it has " + std::to_string(count) + " frames and " +
                                          std::to_string(times.size()) + " times in frames_at");
   std::vector<size_t> out;
-  constexpr double kRounding = 1e-6;  // of times in microseconds
+  constexpr double kRounding = 1e-6;  // rounding error of times in microseconds
   for (const double t : times)
     out.push_back(
         static_cast<size_t>(std::upper_bound(starts.begin(), starts.end(), t + kRounding) - starts.begin()));

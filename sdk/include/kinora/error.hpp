@@ -1,4 +1,4 @@
-// Errors of a plugin: exceptions inside, a status and a message at the ABI's edge.
+// Errors of a plugin: exceptions inside, a status and a message at the ABI boundary.
 #pragma once
 #include <exception>
 #include <new>
@@ -11,11 +11,11 @@
 
 namespace kinora {
 
-// The host of this library; set once by the plugin's entry, before anything else of it runs.
+// The host of this library; set once by the plugin's entry, before any other of its code runs.
 inline const kinora_host* g_host = nullptr;
 inline const kinora_host* host() { return g_host; }
 
-// What went wrong and what to do about it, in one line that names the thing.
+// Says what is wrong, where, and what to do, in one line.
 class Error : public std::runtime_error {
  public:
   Error(int32_t code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -39,7 +39,7 @@ inline void check(int32_t status) {
   throw Error(status, text.empty() ? "call failed with status " + std::to_string(status) : text);
 }
 
-// The same for calls of a context and what runs blocks for one, where a block may end this rank's part of the model.
+// The same for calls of a context, and for functions that run blocks, where a block may end this rank's part of the model.
 inline void check_or_stop(int32_t status) {
   if (status == KINORA_STOP) throw Stop{};
   check(status);
@@ -51,7 +51,7 @@ inline int32_t set_error(int32_t code, const char* message) noexcept {
   return code;
 }
 
-// Runs f and turns whatever it throws into a status; every function that crosses the ABI is one guard.
+// Runs f and turns an exception into a status; every function that crosses the ABI is one guard.
 template <class F>
 int32_t guard(F&& f) noexcept {
   try {
@@ -70,7 +70,7 @@ int32_t guard(F&& f) noexcept {
   }
 }
 
-// The table of a host interface, or an Error that says why the host has none. The result never changes.
+// The table of a host interface, or an Error that says why the host does not have it. The result never changes.
 template <class Api>
 const Api& interface(const char* id, uint32_t minor = KINORA_ABI_TARGET_MINOR) {
   if (!host()) throw Error(KINORA_FAILED, std::string(id) + " was asked for before the plugin's entry was called");

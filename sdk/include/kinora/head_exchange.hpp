@@ -1,14 +1,14 @@
-// Heads for tokens and back, by all-to-alls: the middle of DeepSpeed-Ulysses (Jacobs et al. 2023, arXiv
+// Exchanges heads for tokens and back by all-to-alls: the core of DeepSpeed-Ulysses (Jacobs et al. 2023, arXiv
 // 2309.14509). A rank has its part of the tokens and all heads before, and all ranks' tokens, in rank order,
 // and its part of the heads after. For the pinned tier.
 //
 // Any number of heads: H heads of queries and K of keys, each for g = H / K of queries. A head of keys is
-// copied r times, r the smallest divisor of g that gives no rank more than ceil(H / P) heads of queries; then
-// heads of zeros are added behind the last until all ranks have as many. Copies sum their gradients, zeros
-// drop theirs.
+// copied r times, r the smallest divisor of g with which no rank gets more than ceil(H / P) heads of queries; then
+// heads of zeros are appended until all ranks have the same number. Copies sum their gradients; gradients of zeros
+// are dropped.
 //
-// Bytes that a rank sends, forward and backward each, of elements of e bytes, with h = queries' heads and k =
-// keys' heads that a rank gets, and N / P tokens that it has:
+// Bytes that a rank sends, forward and backward each, for elements of e bytes, with h and k the heads of queries and
+// of keys that a rank gets, and N / P tokens per rank:
 //   (P - 1) B (N / P) (h + 2 k + h) d e
 //
 // B batch, N tokens, P ranks, S queries and L keys of this rank, E shared keys, d width of a head.
@@ -34,20 +34,20 @@ class HeadExchange {
     here_ = kv_here_ * (each / copies_);
   }
 
-  // Of each head of keys.
+  // Copies of each head of keys.
   int64_t copies() const { return copies_; }
   // Heads of queries that a rank gets, and how many of all ranks' are zeros.
   int64_t here() const { return here_; }
   int64_t kv_here() const { return kv_here_; }
   int64_t zeros() const { return here_ * group_.size() - heads_; }
-  // What is done to heads that do not divide, for the log; empty if they do.
+  // Describes for the log how heads that do not divide are handled; empty if they divide.
   std::string told() const {
     std::string out;
     if (copies_ > 1)
       out = "each of " + std::to_string(kv_heads_) + " heads of keys is copied " + std::to_string(copies_) +
             " times";
     if (zeros() > 0)
-      out += (out.empty() ? "" : ", ") + std::to_string(zeros()) + " heads of zeros are added to " +
+      out += (out.empty() ? "" : ", ") + std::to_string(zeros()) + " heads of zeros are appended to " +
              std::to_string(heads_);
     return out.empty() ? out : out + ", for " + std::to_string(group_.size()) + " ranks";
   }
@@ -71,7 +71,7 @@ class HeadExchange {
     const at::Tensor of_ranks = x.unflatten(1, {group_.size(), -1}).transpose(0, 1).contiguous();
     return exchanged(group_, of_ranks, 0, 0).permute({1, 2, 0, 3, 4}).flatten(2, 3).narrow(2, 0, heads_);
   }
-  // Of keys that all ranks have, [B, E, K, d], those of this rank's heads.
+  // Keys that all ranks have, [B, E, K, d] -> those of this rank's heads.
   at::Tensor own(const at::Tensor& shared) const {
     if (!shared.defined()) return shared;
     return padded(copied(shared), kv_here_).narrow(2, group_.rank() * kv_here_, kv_here_);
@@ -87,8 +87,8 @@ class HeadExchange {
   at::Tensor parts(const at::Tensor& x, int64_t each) const {
     return padded(x, each).reshape({x.size(0), x.size(1), group_.size(), each * x.size(3)});
   }
-  // Several [B, S, P, n] at once -> each [B, P S, n]. Ranks are the first dimension of what travels, so that
-  // it lies as it is sent: the one copy is what joins the tensors.
+  // Several [B, S, P, n] at once -> each [B, P S, n]. Ranks are the first dimension of the buffer, so that
+  // it is contiguous for sending: joining the tensors is the only copy.
   std::vector<at::Tensor> swapped(const std::vector<at::Tensor>& x) const {
     std::vector<int64_t> sizes;
     std::vector<at::Tensor> of_ranks;

@@ -14,7 +14,7 @@ inline const kinora_io_api& io_api() {
   return api;
 }
 
-// Random access to one file. Reads from any threads.
+// Random access to one file. Reads may come from any threads.
 class Reader {
  public:
   explicit Reader(std::string_view uri) { check(io_api().open(str(uri), &r_)); }
@@ -38,7 +38,7 @@ class Reader {
   kinora_reader* r_ = nullptr;
 };
 
-// A new file that gets its name on commit(); without it, nothing is left.
+// A new file that gets its name on commit(). Without commit() it leaves nothing behind.
 class Writer {
  public:
   explicit Writer(std::string_view uri) { check(io_api().create(str(uri), &w_)); }

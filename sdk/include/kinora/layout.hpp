@@ -1,4 +1,4 @@
-// The naming schemes of published weights that a component described (Describe::layout), as abi/layout.h wants them.
+// The naming schemes of published weights that a component described (Describe::layout), in the form of abi/layout.h.
 #pragma once
 #include <deque>
 
@@ -31,7 +31,7 @@ struct LayoutEntry {
   }
 };
 
-// Number i of the component's layouts; null past the last, and where describe() itself fails.
+// Layout number i of the component; null past the last, and if describe() fails.
 template <class M>
 const kinora_layout* layout_of(uint64_t i) {
   const kinora_layout* out = nullptr;

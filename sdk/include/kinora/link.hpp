@@ -51,19 +51,19 @@ class Link {
   virtual T table(kinora_seq s, Place place) { return next.table(s, place); }
   virtual T reshard(const T& x, kinora_seq s, Over over, kinora_seq& to) { return next.reshard(x, s, over, to); }
   virtual T noise(const T& like, kinora_seq s, const char* key) { return next.noise(like, s, key); }
-  // Every parameter is known, none has storage.
+  // Every parameter is known; none has storage yet.
   virtual void declared() {}
   virtual void ready() {}
   virtual void begin(const kinora_pass&) {}
   virtual void reduce() {}
-  // [first, first + count) of the flattened local parameter lies at `offset` of the flattened leaf.
+  // [first, first + count) of the flattened local parameter is stored at `offset` of the flattened leaf.
   struct Piece {
     kinora_param param = 0;
     int64_t first = 0, count = 0;
     T leaf;
     int64_t offset = 0;
   };
-  // Piece i of the parameters that this link took over in ready(); false past the last.
+  // Piece i of the parameters that this link took ownership of in ready(); false past the last.
   virtual bool piece(int64_t, Piece&) { return false; }
 
   kinora_pass pass() const {
@@ -72,16 +72,16 @@ class Link {
     return p;
   }
   void set_pass(const kinora_pass& p) const { check(chain_->set_pass(chain_->self, &p)); }
-  // bool [1 or B, S, L]: which keys the run's rule lets each query see.
+  // bool [1 or B, S, L]: the keys that each query sees under the run's rule.
   T visible(const T& q_table, const T& k_table, uint32_t over) const {
     kinora_tensor out = nullptr;
     check(chain_->visible(chain_->self, handle(q_table), handle(k_table), over, &out));
     return adopt<T>(out);
   }
-  // In declared(): no block of this number runs on this rank.
+  // In declared(): the block of this number does not run on this rank.
   void skip_block(int64_t block) const { check(chain_->skip_block(chain_->self, block)); }
   bool holds_block(int64_t block) const { return chain_->holds_block(chain_->self, block) != 0; }
-  // What the gradients of the parameters that `block` reads go to: inputs of a node that stands for the block.
+  // The leaves that receive the gradients of the parameters that `block` reads: inputs of a node that represents the block.
   Tensors leaves(int64_t block) const {
     Tensors out;
     for (int64_t i = 0;; ++i) {

@@ -61,7 +61,7 @@ class Loss {
   }
 
  private:
-  // Null for a loss that does not override it: the host then knows that it works without noise.
+  // Null for a loss that does not override it, so that the host knows that it works without noise.
   template <class L>
   static auto level_of() -> decltype(kinora_loss::level) {
     if constexpr (std::is_same_v<decltype(&L::level), decltype(&Loss::level)>) return nullptr;

@@ -15,7 +15,7 @@ class Named {
       if (in[i].tensor) tensors_.emplace(in[i].name, borrow<T>(in[i].tensor));
   }
   bool has(const std::string& name) const { return tensors_.count(name) != 0; }
-  // A tensor that must be there.
+  // A required tensor.
   const T& operator[](const std::string& name) const {
     const auto it = tensors_.find(name);
     if (it == tensors_.end()) throw Error(KINORA_INVALID, "input '" + name + "' is missing" + listed());

@@ -1,9 +1,9 @@
-// NumPy's .npy files of float32 numbers, version 1.0, what embeddings are stored as.
+// NumPy's .npy files of float32 numbers, version 1.0, the format of embeddings.
 //
-// Layout: "\x93NUMPY", the bytes 1 and 0, a little-endian uint16: the length of the header, the header (a
-// Python literal
-// {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, filled up with spaces and ended by a newline
-// so that the data begins at a multiple of 64), the data, row by row. Specification: numpy.org, lib.format.
+// Layout: "\x93NUMPY", the bytes 1 and 0, the length of the header as a little-endian uint16, the header, the data row by
+// row. The header is a Python literal such as
+// {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, padded with spaces and ended by a newline
+// so that the data begins at a multiple of 64. Specification: numpy.org, lib.format.
 #pragma once
 #include <algorithm>
 #include <charconv>
@@ -33,7 +33,7 @@ struct FloatArray {
 inline std::string to_npy(std::span<const float> values, const std::vector<int64_t>& shape) {
   std::string header = "{'descr': '<f4', 'fortran_order': False, 'shape': (";
   for (const int64_t n : shape) header += std::to_string(n) + ", ";
-  header.resize(header.size() - (shape.size() > 1 ? 2 : 1));  // a tuple of one keeps its comma
+  header.resize(header.size() - (shape.size() > 1 ? 2 : 1));  // a tuple with one element keeps its comma
   header += "), }";
   constexpr size_t kBefore = 10, kUnit = 64;
   header.append(kUnit - 1 - (kBefore + header.size()) % kUnit, ' ');
@@ -48,7 +48,7 @@ inline std::string to_npy(std::span<const float> values, const std::vector<int64
 
 namespace detail {
 
-// What stands after 'name': in the header.
+// The text after 'name': in the header.
 inline std::string_view npy_entry(std::string_view header, const char* name) {
   const auto at = header.find(std::string("'") + name + "':");
   if (at == header.npos) return {};
@@ -75,12 +75,12 @@ inline std::vector<int64_t> npy_shape(std::string_view text) {
 
 }  // namespace detail
 
-// `origin` names the file in errors, which are KINORA_DATA: other dtypes and orders than the above, sizes
-// that do not fit.
+// `origin` names the file in errors. KINORA_DATA: another dtype or order than the above, or a size
+// that does not match.
 inline FloatArray read_npy(std::string_view bytes, const std::string& origin) {
   const auto refuse = [&](const std::string& what) { return Error(KINORA_DATA, origin + ": " + what); };
   if (bytes.size() < 10 || bytes.substr(0, 6) != std::string_view("\x93NUMPY", 6) || bytes[6] != 1)
-    throw refuse("it is no .npy file of version 1");
+    throw refuse("it is not a .npy file of version 1");
   const size_t length = static_cast<uint8_t>(bytes[8]) + 256u * static_cast<uint8_t>(bytes[9]);
   if (bytes.size() < 10 + length) throw refuse("its header is cut off");
   const std::string_view header = bytes.substr(10, length), data = bytes.substr(10 + length);
@@ -93,9 +93,9 @@ inline FloatArray read_npy(std::string_view bytes, const std::string& origin) {
   if (out.shape.empty() || out.shape.size() > 2) throw refuse("it must have one or two dimensions");
   size_t count = 1;
   for (const int64_t n : out.shape)
-    if (__builtin_mul_overflow(count, static_cast<size_t>(n), &count)) throw refuse("its shape is absurd");
+    if (__builtin_mul_overflow(count, static_cast<size_t>(n), &count)) throw refuse("its shape is too large");
   if (count > data.size() / 4 || count * 4 != data.size())
-    throw refuse("its shape promises " + std::to_string(count) + " numbers, its data has " +
+    throw refuse("expected " + std::to_string(count) + " numbers of 4 bytes for its shape, got " +
                  std::to_string(data.size()) + " bytes; write it again");
   out.values.resize(count);
   if (count) std::memcpy(out.values.data(), data.data(), data.size());

@@ -28,7 +28,7 @@ inline std::string toml_string(std::string_view s) {
       out += c;
     } else if (c == '\n') {
       out += "\\n";
-    } else {  // TOML takes no other control character as it is
+    } else {  // TOML allows no other control character unescaped
       constexpr const char* hex = "0123456789ABCDEF";
       out += {'\\', 'u', '0', '0', hex[(c >> 4) & 15], hex[c & 15]};
     }
@@ -36,7 +36,7 @@ inline std::string toml_string(std::string_view s) {
   return out + '"';
 }
 
-// Shortest text that reads back as the same double, and that TOML takes for a float.
+// Shortest text that reads back as the same double, and that TOML reads as a float.
 inline std::string toml_float(double v) {
   if (std::isnan(v)) return "nan";
   if (std::isinf(v)) return v > 0 ? "inf" : "-inf";
@@ -125,9 +125,9 @@ class OptionLine {
   OptionLine& choices(const std::vector<std::string>& c) {
     return entry("choices", detail::OptionType<std::vector<std::string>>::toml(c));
   }
-  // Where a published config.json says it, if not under the option's own name: "num_attention_heads", "patch_size[0]",
-  // "vision_config.hidden_size ?? 768" (768 where vision_config lacks it), "extra_pos_embed_type == learnable" (a bool). The
-  // first that finds something counts.
+  // Where a published config.json stores it, if not under the option's own name: "num_attention_heads", "patch_size[0]",
+  // "vision_config.hidden_size ?? 768" (768 if vision_config does not have it), "extra_pos_embed_type == learnable" (a bool). The
+  // first that exists is used.
   OptionLine& config(const std::vector<std::string>& lines) {
     return entry("config", detail::OptionType<std::vector<std::string>>::toml(lines));
   }
@@ -135,7 +135,7 @@ class OptionLine {
   OptionLine& path() { return type("path"); }
   // An int that counts bytes: TOML may say "64 MiB".
   OptionLine& bytes() { return type("size"); }
-  // The TOML must give it; the default only shows what it looks like.
+  // The TOML must set it; the default is only an example.
   OptionLine& required() { return entry("required", "true"); }
   // What comes of the component's work is the same with another value: how it is done, how often it logs.
   OptionLine& how_only() { return entry("how_only", "true"); }
@@ -165,7 +165,7 @@ class OptionLine {
 };
 
 // A naming scheme of published weights, see abi/layout.h. `ours`: the parameter's name from the layout's, "" drops the tensor;
-// `theirs`: the way back. One of them is enough to read the layout, `theirs` to write it. Neither: the names are the component's
+// `theirs`: the inverse. Either one is enough to read the layout, `theirs` to write it. Neither: the names are the component's
 // own.
 struct Layout {
   using Rename = std::function<std::string(std::string)>;
@@ -180,7 +180,7 @@ struct Presence {
   bool optional = false;       // an input that the component works without
 };
 
-// What a component says of itself: name, help, options with their members, tensors in and out.
+// A component's description of itself: name, help, options with their members, tensors in and out.
 template <class Options>
 class Describe {
  public:
@@ -195,7 +195,7 @@ class Describe {
                    const Presence& presence = {}) {
     return tensor("output", n, shape, dtype, help, presence);
   }
-  // Of a model or tokenizer: what others call its parameters. `kinora convert` and every loading of weights know it then.
+  // For a model or tokenizer: published names of its parameters, for `kinora convert` and wherever weights are loaded.
   Describe& layout(std::string_view n, std::string_view help, Layout::Rename ours = nullptr, Layout::Rename theirs = nullptr) {
     layouts_.push_back({std::string(n), std::string(help), std::move(ours), std::move(theirs)});
     return *this;
@@ -252,7 +252,7 @@ class Describe {
   std::string name_, help_;
   std::vector<std::string> tensors_;
   std::vector<Layout> layouts_;
-  std::deque<Entry> options_;  // a deque: option() hands out references
+  std::deque<Entry> options_;  // a deque: option() returns references
 };
 
 template <class T>

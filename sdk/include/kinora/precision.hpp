@@ -7,8 +7,8 @@
 
 namespace kinora {
 
-// In parameter() of a link that quantises the rows of a matrix in groups of `group` numbers: refuses a weight that tensor
-// parallelism cuts within a group. Its scales would then be of other numbers than one process has.
+// In parameter() of a link that quantises the rows of a matrix in groups of `group` numbers: rejects a weight that tensor
+// parallelism splits within a group, since its scales would cover other numbers than in one process.
 inline void require_whole_groups(const kinora_param_spec& s, int64_t group) {
   if (s.role != KINORA_ROW || s.shards <= 1 || s.ndim < 2) return;
   const int64_t whole = s.shape[1], local = whole / s.shards;
@@ -28,11 +28,11 @@ class Precision {
   static constexpr const char* kind = "precision";
   static constexpr const char* interface_id = KINORA_PRECISION;
   virtual ~Precision() = default;
-  // Null: the chain stays as it is.
+  // Null: the chain is unchanged.
   virtual const kinora_link* link() { return nullptr; }
-  // KINORA_FLOAT32 ...: of the residual stream.
+  // KINORA_FLOAT32 ...: dtype of the residual stream.
   virtual int32_t dtype() const = 0;
-  // codes, scales, global_scale, dequantized; undefined where the format has none.
+  // codes, scales, global_scale, dequantized; undefined if the format does not have one.
   virtual std::vector<T> quantize(const T& x) = 0;
 
   template <class P>

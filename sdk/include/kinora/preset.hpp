@@ -1,10 +1,10 @@
-// Named sizes of a model: what they set, and what they leave alone.
+// Named sizes of a model: they set options that the user did not set.
 #pragma once
 
 namespace kinora {
 
-// Sets an option as a named size has it. One that was given something other than its default is the user's word
-// and stays; what of it cannot go with the rest is refused where the whole is checked.
+// Sets an option to the value of a named size. A value that differs from the default was set by the user
+// and stays; if it does not fit the rest, the check of all options rejects it.
 template <class Options, class T, class V>
 void preset(Options& options, T Options::*option, const V& value) {
   static const Options by_default;

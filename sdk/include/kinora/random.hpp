@@ -1,5 +1,5 @@
-// Random numbers as pure functions of (seed, name of the stream, counter): equal on every rank, at every
-// topology, in a block that runs again, and after a resume. Nothing here has a state.
+// Random numbers as pure functions of (seed, name of the stream, counter): equal on every rank, with every
+// layout, in a block that runs again, and after a resume. Nothing here has state.
 //
 // Philox4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC 2011).
 #pragma once
@@ -25,7 +25,7 @@ constexpr PhiloxCounter philox(PhiloxCounter c, PhiloxKey k) {
   return c;
 }
 
-// A stream of its own for each pair (seed, name).
+// An independent stream for each pair (seed, name).
 class Random {
  public:
   constexpr Random(uint64_t seed, std::string_view name) {

@@ -1,15 +1,15 @@
-// Attention over keys that are split over the ranks of a ring (Liu et al. 2023, arXiv 2310.01889): keys and
-// values go round, and each block's result is merged by a running softmax. A rank holds one block of keys and
-// the one that arrives meanwhile; the backward lets them go round again, and with them their gradients, which
-// come home last. Every rank hands on every block, also one that it sees nothing of. For the pinned tier.
+// Attention over keys that are split over the ranks of a ring (Liu et al. 2023, arXiv 2310.01889). Keys and
+// values travel around the ring, and each block's result is merged by a running softmax. A rank holds one block of keys and
+// the one that arrives meanwhile. In the backward they travel around again together with their gradients, which
+// return to their owner last. Every rank forwards every block, also one that none of its queries see. For the pinned tier.
 //
-// Kernel attends to one block; kernels/torch/attention_block.hpp has one and says what each member does:
+// Kernel attends to one block; kernels/torch/attention_block.hpp implements one and describes each member:
 //   struct Block { at::Tensor out, log_sum; };  struct Gradient { at::Tensor q, k, v; };
 //   static Block nothing(q, v_size), attend(q, k, v, scale, mask);  static void merge(all, more);
 //   static Gradient attend_back(grad, q, k, v, all, scale, mask);
 //
-// Bytes that a rank sends, of elements of e bytes (a gradient's w: 8 for float64, else 4), with R ranks, L
-// keys of a rank and K heads of keys:
+// Bytes that a rank sends, for elements of e bytes (w for gradients: 8 for float64, else 4), with R ranks, L
+// keys per rank and K heads of keys:
 //   forward   (R - 1) B L K 2 d e
 //   backward  (R - 1) B L K 2 d e + R B L K 2 d w
 #pragma once
@@ -25,8 +25,8 @@
 
 namespace kinora {
 
-// A tensor on its way to the next rank of the ring while the previous rank's arrives. Neighbours post in
-// turns, so that transports that hold a send until it is received (NCCL) do not wait in a circle.
+// Sends a tensor to the next rank of the ring while receiving the previous rank's. Neighbours post in
+// turns, so that transports that block a send until it is received (NCCL) do not deadlock.
 class RingHop {
  public:
   RingHop(const Group<at::Tensor>& g, const at::Tensor& x, int64_t tag) {
@@ -47,14 +47,14 @@ class RingHop {
   at::Tensor arrived_;
 };
 
-// Of each rank r of a ring: which of this rank's queries see which of rank r's keys.
+// For each rank r of a ring: which of this rank's queries see which of rank r's keys.
 using RingPlan = std::vector<VisibleTiles>;
 
 template <class Kernel>
 class RingAttention {
  public:
   using Tensor = at::Tensor;
-  // overlap: transfers run while blocks are computed; else before.
+  // overlap: transfers run while blocks are computed; otherwise before.
   RingAttention(Group<Tensor> group, bool overlap) : group_(group), overlap_(overlap) {}
 
   // Keys that every rank has, seen by all queries: k, v [B, E, K, d]; valid: bool [B, E] or undefined.
@@ -79,7 +79,7 @@ class RingAttention {
     std::shared_ptr<const RingPlan> plan;
     double scale;
     Tensor valid;
-    int64_t size;                         // d of keys; values lie behind them
+    int64_t size;                         // d of keys; values follow them
     Tensor q = {}, kv = {}, shared = {};  // detached; keys and values are one tensor
     typename Kernel::Block all = {};
     at::ScalarType type = at::kFloat;
@@ -92,7 +92,7 @@ class RingAttention {
     }
   };
 
-  // Whose keys are here in step s.
+  // The rank whose keys are here in step s.
   size_t owner(int64_t s) const {
     return static_cast<size_t>((group_.rank() - s + group_.size()) % group_.size());
   }
@@ -153,7 +153,7 @@ class RingAttention {
     for (int64_t s = 0; s < group_.size(); ++s) {
       std::optional<RingHop> next, sums;
       if (s + 1 < group_.size()) next = hop(here, kKeys);
-      if (s > 0) sums = hop(home, kGradients);  // of the keys before, on to who has them now
+      if (s > 0) sums = hop(home, kGradients);  // gradients of the previous keys, to the rank that has these keys now
       const Tensor own = zeros(here);
       for (const auto& t : (*c.plan)[owner(s)]) attend_back(c, grad, here, t, grad_q, own);
       home = sums ? own.add_(sums->finish()) : own;

@@ -1,10 +1,10 @@
-// What strategies that let keys go round share: the order of the tokens in a ring. For the pinned tier.
+// Token order for strategies that send keys around a ring. For the pinned tier.
 //
-// Under a causal rule the first tokens see little and the last ones much, so each place of the ring gets a
-// chunk from the front and one from the back (zigzag): of 2 R chunks, place r holds r and 2 R - 1 - r. Ranks
-// that share a place cut it as it stands, so every token has one owner at any number of ranks.
+// Under a causal rule the first tokens see few keys and the last ones many, so each position of the ring gets a
+// chunk from the front and one from the back (zigzag): of 2 R chunks, position r holds r and 2 R - 1 - r. Ranks
+// that share a position split its tokens in order, so every token has one owner with any number of ranks.
 //
-// N tokens with padding, R places of the ring.
+// N tokens with padding, R positions of the ring.
 #pragma once
 #include <numeric>
 #include <string>
@@ -14,7 +14,7 @@
 
 namespace kinora {
 
-// The token at each place of the order, int64 [N].
+// The token at each position of the order, int64 [N].
 inline at::Tensor zigzag_order(int64_t tokens, int64_t places) {
   const at::Tensor chunks = at::arange(tokens, at::kLong).view({2 * places, -1});
   return at::stack({chunks.narrow(0, 0, places), chunks.narrow(0, places, places).flip(0)}, 1).flatten();
@@ -31,12 +31,12 @@ class RingSplit : public TokenSplit {
     d.option("order", &Options::order)
         .choices({"auto", "contiguous", "zigzag"})
         .help(
-            "of the tokens: in a row, or for each rank some from the front and some from the back; auto: "
-            "zigzag where the run's rule lets late tokens see early ones and not the other way round");
-    d.option("overlap", &Options::overlap).help("keys travel while others are attended to");
+            "order of the tokens: contiguous, or zigzag: each rank has some from the front and some from the back; auto: "
+            "zigzag if the run's rule lets late tokens see early ones and not the other way round");
+    d.option("overlap", &Options::overlap).help("transfer of keys during the attention to other keys");
   }
 
-  // all: the ranks that share a sequence; ring: of them those among which keys go round, each for a place.
+  // all: the ranks that share a sequence; ring: those of them that exchange keys, one for each position.
   RingSplit(std::string name, Group<at::Tensor> all, Group<at::Tensor> ring, int64_t multiple,
             Options options)
       : TokenSplit(all, multiple),
@@ -51,7 +51,7 @@ class RingSplit : public TokenSplit {
   }
 
  protected:
-  // Shared keys (text) are no part of a ring.
+  // Shared keys (text) do not take part in a ring.
   bool passes(const kinora_attention& how) const {
     if (how.kv_seq && !how.q_seq)
       throw Error(KINORA_UNSUPPORTED,
@@ -64,7 +64,7 @@ class RingSplit : public TokenSplit {
     return zigzag_ ? zigzag_order(table.size(1), ring_.size()).to(table.device()) : TokenSplit::order(table);
   }
   int64_t padding_of(int64_t tokens) const override {
-    const int64_t each = group_.size() / ring_.size() * multiple_,  // of a place: ranks cut it as it stands
+    const int64_t each = group_.size() / ring_.size() * multiple_,  // for one position, split in order by its ranks
         unit = ring_.size() * (zigzag_ ? std::lcm(int64_t{2}, each) : each);
     return (unit - tokens % unit) % unit;
   }
@@ -72,7 +72,7 @@ class RingSplit : public TokenSplit {
   TableRing ring_;
 
  private:
-  // Whether the last token of the first sample sees its first one, which does not see it.
+  // Whether the last token of the first sample sees its first one, while the first does not see the last.
   bool looks_back(const at::Tensor& table) const {
     const at::Tensor sample = table[0].select(1, KINORA_TOKEN_SAMPLE),
                      own = (sample == sample[0]).nonzero().flatten();
@@ -83,7 +83,7 @@ class RingSplit : public TokenSplit {
 
   std::string name_;
   Options options_;
-  bool zigzag_ = false;  // of the sequence that is being split
+  bool zigzag_ = false;  // for the sequence that is being split
 };
 
 }  // namespace kinora

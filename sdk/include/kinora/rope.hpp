@@ -2,7 +2,7 @@
 // tier.
 //
 // Of a head's d channels, h = w = 2 * (d / 6) belong to rows and to columns, the rest to time. Pair i is (i, i + d / 2). Pair j
-// of an axis with n channels turns by position * (10000 * scale^(n / (n - 2)))^(-2j / n).
+// of an axis with n channels rotates by position * (10000 * scale^(n / (n - 2)))^(-2j / n).
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -18,9 +18,9 @@ struct Turns {
   at::Tensor cos, sin;
 };
 
-// table: int64 [1 or B, S, KINORA_TOKEN_COLUMNS] of the tokens. scale: time, rows, columns. rate: undefined, or what a time
-// position is multiplied with, [1 or B] or [1 or B, 1 or S]. -> [1 or B, S, 1 (head_dims times), d / 2], float32, float64 if `like` is; head_dims:
-// how many dimensions of heads lie between S and d in what is turned.
+// table: int64 [1 or B, S, KINORA_TOKEN_COLUMNS] of the tokens. scale: time, rows, columns. rate: undefined, or the factor of
+// time positions, [1 or B] or [1 or B, 1 or S]. -> [1 or B, S, 1 (head_dims times), d / 2], float32, float64 if `like` is; head_dims:
+// number of head dimensions between S and d in the tensor to be rotated.
 inline Turns rope_turns(const at::Tensor& table, int64_t head_size, const std::vector<double>& scale, const at::Tensor& rate,
                         const at::Tensor& like, int head_dims = 1) {
   const int64_t space = head_size / 6 * 2, sizes[] = {head_size - 2 * space, space, space};
@@ -41,7 +41,7 @@ inline Turns rope_turns(const at::Tensor& table, int64_t head_size, const std::v
   return {angle.cos().to(type), angle.sin().to(type)};
 }
 
-// x [B, S, heads..., d], turned; in x's dtype.
+// x [B, S, heads..., d], rotated; in x's dtype.
 inline at::Tensor rope(const at::Tensor& x, const Turns& turns) {
   const auto half = x.size(-1) / 2;
   const at::Tensor a = x.narrow(-1, 0, half), b = x.narrow(-1, half, half);

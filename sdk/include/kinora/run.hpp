@@ -11,14 +11,14 @@ namespace kinora {
 class Run {
  public:
   explicit Run(const kinora_run* run) : run_(run) {}
-  // Says how far the work is; throws Error(KINORA_CANCELLED) when the run was asked to stop.
+  // Reports progress; throws Error(KINORA_CANCELLED) if the run was asked to stop.
   void progress(int64_t done, int64_t of, kinora_tensor preview = nullptr) const {
     cancel(run_->progress ? run_->progress(run_->self, done, of, preview) : KINORA_OK);
   }
-  // For long loops: throws when the run was asked to stop.
+  // For long loops: throws if the run was asked to stop.
   void check_cancelled() const { cancel(run_->cancelled ? run_->cancelled(run_->self) : KINORA_OK); }
-  // Standard normal of like's shape and dtype, the same at every world size; a key of its own for each draw. Owned by
-  // the caller. Throws Error(KINORA_UNSUPPORTED) in a run that has none.
+  // Standard normal numbers of like's shape and dtype, the same at every world size; use a different key for each draw. Owned by
+  // the caller. Throws Error(KINORA_UNSUPPORTED) in a run without noise.
   kinora_tensor noise(const char* key, kinora_tensor like) const {
     if (!run_->noise) throw Error(KINORA_UNSUPPORTED, "noise '" + std::string(key) + "': this run has none to give");
     kinora_tensor out = nullptr;

@@ -20,7 +20,7 @@ inline const kinora_samples_api& samples_api() {
 class Sample {
  public:
   explicit Sample(std::string_view key) { check(samples_api().create(str(key), &s_)); }
-  // Takes the reference over.
+  // Takes over the reference.
   static Sample adopt(kinora_sample* s) { return Sample(s); }
   // Adds a reference to a borrowed one.
   static Sample borrow(kinora_sample* s) {
@@ -46,7 +46,7 @@ class Sample {
     return Sample(out);
   }
   std::string_view key() const { return view(samples_api().key(s_)); }
-  // A field's bytes, valid until it is set again; nothing if there is none.
+  // A field's bytes, valid until it is set again; nullopt if absent.
   std::optional<std::span<const uint8_t>> bytes(const char* name) const {
     kinora_bytes b{};
     if (samples_api().get(s_, name, &b) != KINORA_OK) return std::nullopt;
@@ -57,7 +57,7 @@ class Sample {
     if (!b) return std::nullopt;
     return std::string_view(reinterpret_cast<const char*>(b->data()), b->size());
   }
-  // A field that must be there.
+  // A required field.
   std::string_view need(const char* name) const {
     if (const auto t = text(name)) return *t;
     throw Error(KINORA_NOT_FOUND, "sample '" + std::string(key()) + "' has no field '" + name + "'; an earlier stage must set it");
@@ -84,7 +84,7 @@ class Sample {
       out.push_back({view(name), {static_cast<const uint8_t*>(b.data), b.size}});
     return out;
   }
-  // A tensor beside the fields, borrowed; null if there is none.
+  // The tensor called `name`, borrowed; null if absent.
   const kinora_dl_tensor* tensor(const char* name) const {
     const kinora_dl_tensor* t = nullptr;
     return samples_api().get_tensor(s_, name, &t) == KINORA_OK ? t : nullptr;

@@ -21,9 +21,9 @@ class Denoiser {
     return Tensor::adopt(out);
   }
 
-  // Index into levels() at which to begin.
+  // Index into levels() at which sampling begins.
   size_t first() const { return static_cast<size_t>(d_->first); }
-  // x there: `scale` times the unit noise; or what the host gives as noise already is x at that level.
+  // x at that level: `scale` times the unit noise, or the noise itself where the host passes x at that level.
   Tensor begin(const Tensor& noise, double scale) const {
     const Tensor x = noise.to(KINORA_FLOAT64);
     return first() == 0 ? x * scale : x;

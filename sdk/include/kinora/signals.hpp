@@ -1,9 +1,9 @@
-// Named conditions of a denoiser beside its text (a camera's path, frames a second, an image's tokens), for
+// Named conditions of a denoiser in addition to its text (a camera path, the frame rate, an image's tokens), for
 // models of the pinned tier.
 //
-// A signal is a vector, through two linear layers into the embedding of the noise level, or tokens, through
-// one beside the text's keys. It adds nothing at first, so a trained model can be given one more, nor when it
-// is left out.
+// A signal is either a vector, mapped by two linear layers and added to the embedding of the noise level, or tokens, mapped by
+// one layer and appended to the text's keys. Its initial contribution is zero, so a trained model can be given one more;
+// an omitted signal contributes nothing.
 //
 // B batch, R rows (1, frames or tokens), L tokens, D width.
 #pragma once
@@ -18,21 +18,21 @@
 
 namespace kinora {
 
-// One, from "NAME:CHANNELS" or "NAME:CHANNELS:tokens".
+// Parsed from "NAME:CHANNELS" or "NAME:CHANNELS:tokens".
 struct Signal {
   std::string name;
   int64_t channels = 0;
   bool tokens = false;  // [B, L, channels]; else [B, channels] or [B, R, channels]
 };
 
-// Of the option in a model's describe().
+// Help of the option in a model's describe().
 inline constexpr const char* kSignalsHelp =
-    "more conditions, each an input of its name: \"camera:12\" takes [B, 12], or frame by frame [B, F, 12], "
-    "or token by token "
-    "[B, F * h * w, 12], into the timestep embedding; \"image:768:tokens\" takes [B, L, 768] as keys beside "
+    "more conditions, each an input of its name: \"camera:12\" takes [B, 12], or one per frame [B, F, 12], "
+    "or one per token "
+    "[B, F * h * w, 12], into the timestep embedding; \"image:768:tokens\" takes [B, L, 768] as keys next to "
     "the text";
 
-// Throws kinora::Error, as `id`. taken: names of the model's other inputs.
+// Throws kinora::Error with `id` in front. taken: names of the model's other inputs.
 inline std::vector<Signal> signals_of(const std::vector<std::string>& texts,
                                       const std::set<std::string>& taken, const std::string& id) {
   std::vector<Signal> out;
@@ -60,7 +60,7 @@ class Signals {
  public:
   using Ctx = Context<at::Tensor>;
   Signals() = default;
-  // width: of the embedding that vectors are added to; text_width: of the keys that tokens stand beside.
+  // width: of the embedding that vectors are added to; text_width: of the keys that tokens are appended to.
   Signals(const Ctx& ctx, const std::vector<Signal>& signals, int64_t width, int64_t text_width,
           std::string id)
       : id_(std::move(id)) {
@@ -74,7 +74,7 @@ class Signals {
     }
   }
 
-  // to [B, R, width], with the vectors that are given added. type: in which they are embedded.
+  // to [B, R, width], plus the given vectors. type: dtype in which they are embedded.
   at::Tensor add(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos, at::ScalarType type,
                  at::Tensor to) const {
     for (const auto& e : all_)
@@ -82,7 +82,7 @@ class Signals {
         to = videos.sum(to, vector(ctx, e, in[e.signal.name], videos, type));
     return to;
   }
-  // Puts the tokens that are given behind text [count, L, text_width]; mask [count, L] may be undefined.
+  // Appends the given tokens to text [count, L, text_width]; mask [count, L] may be undefined.
   void append(const Ctx& ctx, const Named<at::Tensor>& in, at::Tensor& text, at::Tensor& mask) const {
     for (const auto& e : all_) {
       if (!e.signal.tokens || !in.has(e.signal.name)) continue;
@@ -104,7 +104,7 @@ class Signals {
   };
   struct Embedded {
     Signal signal;
-    Layer first, second;  // second: of a vector
+    Layer first, second;  // second: for a vector
   };
   static Layer layer(const Ctx& ctx, const std::string& name, int64_t out, int64_t in, Init init) {
     Parameter weight, bias;

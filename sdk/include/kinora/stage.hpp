@@ -12,25 +12,25 @@
 
 namespace kinora {
 
-// Where a stage's results go.
+// Receives a stage's results. Valid only during the call that receives it.
 class Emit {
  public:
   explicit Emit(const kinora_emit* e) : e_(e) {}
   void operator()(Sample s) const { check(e_->emit(e_->self, s.release())); }
-  // The sample ends here: filtered by `rule` because of `score`.
+  // Filters the sample by `rule` because of `score`.
   void drop(Sample s, const char* rule, double score) const {
     check(e_->drop(e_->self, s.release(), rule, score));
   }
-  // The sample ends here: failed. What else process() makes of its input goes on.
+  // Fails the sample; other samples of this input are unaffected.
   void fail(Sample s, const std::string& reason) const {
     if (e_->struct_size <= offsetof(kinora_emit, fail) || !e_->fail) throw Error(KINORA_DATA, reason);
     check(e_->fail(e_->self, s.release(), reason.c_str()));
   }
-  // Inside process(): the input is kept back; a later emit or drop of its key, or stored(), ends it.
+  // Inside process(): holds the input until a later emit or drop of its key, or stored().
   void hold() const {
     if (e_->hold) check(e_->hold(e_->self));
   }
-  // The input of this key, kept back earlier, is safe where the stage put it.
+  // The held input of this key is safe where the stage put it.
   void stored(std::string_view key) const {
     if (e_->stored) check(e_->stored(e_->self, str(key)));
   }
@@ -45,9 +45,9 @@ class Stage {
   static constexpr const char* kind = "stage";
   static constexpr const char* interface_id = KINORA_STAGE;
   virtual ~Stage() = default;
-  // One sample in, any number out. Throwing ends this sample only.
+  // One sample in, any number out. An exception fails this sample only.
   virtual void process(Sample in, const Emit& emit, const Run& run) = 0;
-  // No more input: emit or store what was kept back.
+  // No more input: end every held input.
   virtual void finish(const Emit&, const Run&) {}
   virtual kinora_resources resources() const { return {sizeof(kinora_resources), 0, 1.0, 0.0, 0}; }
 
@@ -64,7 +64,7 @@ class Stage {
         [](void* self) { delete static_cast<Stage*>(self); },
         [](void* self, kinora_resources* out) {
           return guard([&] {
-            // Of a host that is older than this plugin there is less room.
+            // An older host offers less room.
             kinora_resources all = static_cast<Stage*>(self)->resources();
             all.struct_size = std::min<uint32_t>(sizeof all, out->struct_size);
             std::memcpy(out, &all, all.struct_size);

@@ -9,22 +9,22 @@
 
 namespace kinora {
 
-// One object, open for random access. Reads come from any threads.
+// One object, open for random access. Reads may come from any threads.
 class StorageReader {
  public:
   virtual ~StorageReader() = default;
-  // At the time of opening.
+  // Size when it was opened.
   virtual uint64_t size() const = 0;
   // Fewer than `size` bytes only at the end.
   virtual uint64_t read(uint64_t offset, void* to, uint64_t size) = 0;
 };
 
-// One new object. Destroyed without commit(), it leaves nothing behind; so does a commit() that throws.
+// One new object. Without commit(), or if commit() throws, it leaves nothing behind.
 class StorageWriter {
  public:
   virtual ~StorageWriter() = default;
   virtual void append(const void* data, uint64_t size) = 0;
-  // Flushed to the device, then the final name, at once.
+  // Flushes to the device, then sets the final name in one step.
   virtual void commit() = 0;
 };
 
@@ -38,7 +38,7 @@ class Storage {
   virtual ~Storage() = default;
   virtual std::unique_ptr<StorageReader> open(std::string_view path) = 0;
   virtual std::unique_ptr<StorageWriter> begin(std::string_view path) = 0;
-  // What the folder directly holds. Returns what `each` returned last.
+  // Lists the folder's direct contents. Returns what `each` returned last.
   virtual int32_t list(std::string_view path, const Each& each) = 0;
   virtual void remove(std::string_view path) = 0;
 

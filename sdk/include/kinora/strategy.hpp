@@ -10,7 +10,7 @@
 
 namespace kinora {
 
-// A transfer that was started. Finished by finish(), or by its end if nobody asks for the result.
+// A started transfer. finish() ends it; if it is not called, the destructor does.
 template <class T>
 class Started {
  public:
@@ -35,10 +35,10 @@ class Started {
 
  private:
   const kinora_group* g_ = nullptr;
-  void* work_ = nullptr;  // null too for what a group of one has to do
+  void* work_ = nullptr;  // also null for transfers of a group of one
 };
 
-// A group of ranks. Transfers without gradient; kinora/transfers.hpp has those that autograd sees.
+// A group of ranks. Its transfers record no gradient; kinora/transfers.hpp has those that autograd records.
 template <class T>
 class Group {
  public:
@@ -58,7 +58,7 @@ class Group {
   void barrier() const { start(KINORA_BARRIER, T()).finish(); }
   T transfer(const kinora_transfer& t) const { return Started<T>(g_, t).finish(); }
 
-  // The input's storage lives until finish(); do not write to it before.
+  // The input's storage is kept until finish(); do not write to it before.
   Started<T> start_sum(const T& x) const { return start(KINORA_SUM, x); }
   Started<T> start_gather(const T& x, int64_t dim) const { return start(KINORA_GATHER, x, dim); }
   Started<T> start_scatter_sum(const T& x, int64_t dim) const { return start(KINORA_SCATTER_SUM, x, dim); }
@@ -66,7 +66,7 @@ class Group {
     return start(KINORA_EXCHANGE, x, split, join);
   }
   Started<T> send(const T& x, int64_t to, int64_t tag) const { return start(KINORA_SEND, x, 0, 0, to, tag); }
-  // Into a tensor of like's shape and dtype.
+  // The result has like's shape and dtype.
   Started<T> receive(const T& like, int64_t from, int64_t tag) const {
     return start(KINORA_RECV, like, 0, 0, from, tag);
   }
@@ -80,7 +80,7 @@ class Group {
   const kinora_group* g_;
 };
 
-// A training step of which a strategy makes the schedule, see kinora_step.
+// A training step that a strategy schedules, see kinora_step.
 class Step {
  public:
   explicit Step(const kinora_step* s) : s_(s) {}
@@ -93,7 +93,7 @@ class Step {
     check(status);
     return true;
   }
-  // Of a loss that was computed here.
+  // For a loss that was computed here.
   void backward(int64_t stage, int64_t micro) const {
     const kinora_pass p = pass(stage, micro);
     check(s_->backward(s_->self, &p));
@@ -137,7 +137,7 @@ class Strategy {
   // The axis that it adds to the mesh; "" if none.
   virtual const char* axis() const { return ""; }
   virtual const kinora_link* link() { return nullptr; }
-  // Runs the forwards and backwards of a step in its own order. Overridden: the trainer leaves the order to
+  // Runs the forwards and backwards of a step in its own order. If it is overridden, the trainer leaves the order to
   // it.
   virtual void step(const Step&, const Run&) {}
 

@@ -1,6 +1,6 @@
-// Ring attention as a link is asked for it: who sees whom is the run's rule, of tables. For the pinned tier.
+// Ring attention in the form of a link's attention: visibility is the run's rule over token tables. For the pinned tier.
 //
-// N tokens with padding, R places of the ring.
+// N tokens with padding, R positions of the ring.
 #pragma once
 #include <list>
 #include <memory>
@@ -17,13 +17,13 @@ namespace kinora {
 
 class TableRing {
  public:
-  // name: of the strategy; instead: what does for it where keys are kept for later forwards.
+  // name: of the strategy; instead: the alternative that errors recommend where keys are kept for later forwards.
   TableRing(std::string name, std::string instead, Group<at::Tensor> ring, bool overlap = true)
       : name_(std::move(name)), instead_(std::move(instead)), ring_(ring), overlap_(overlap) {}
 
   int64_t size() const { return ring_.size(); }
 
-  // q, k, v of this rank's place; how: with the tables of all places' tokens, in their order.
+  // q, k, v of this rank's position; how: with the tables of all positions' tokens, in their order.
   template <class Kernel>
   at::Tensor attend(const Link<at::Tensor>& link, const at::Tensor& q, const at::Tensor& k,
                     const at::Tensor& v, const kinora_attention& how) {
@@ -71,7 +71,7 @@ class TableRing {
   }
 
   struct Known {
-    at::Tensor q, k;  // kept, so that their addresses name them
+    at::Tensor q, k;  // kept, so that their addresses identify them
     uint32_t over;
     std::shared_ptr<const RingPlan> plan;
   };

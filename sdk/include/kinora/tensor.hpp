@@ -1,7 +1,7 @@
 // Tensors of the stable tier: libtorch's operators through the host, no libtorch header (see abi/tensor.h).
 //
 // A Tensor is one counted reference; copies share the data. Every operator of libtorch can be called by name with op();
-// the ones that samplers, losses, links and precisions use are spelled out as functions. Autograd records them all.
+// those that samplers, losses, links and precisions use are declared as functions. Autograd records them all.
 #pragma once
 #include <array>
 #include <initializer_list>
@@ -78,7 +78,7 @@ class Tensor {
     check(tensors_api().data(h_, &p));
     return static_cast<E*>(p);
   }
-  // The one element of a CPU float64 tensor, or of anything after to(KINORA_FLOAT64).
+  // The only element of a CPU float64 tensor, or of any tensor after to(KINORA_FLOAT64).
   double item() const;
 
   Tensor operator-() const;
@@ -108,11 +108,11 @@ struct Value : kinora_value {
   Value(const std::vector<int64_t>& v) : Value(KINORA_INTS, v.data(), v.size()) {}
   Value(const std::vector<double>& v) : Value(KINORA_DOUBLES, v.data(), v.size()) {}
   Value(const std::vector<Tensor>& v) : Value(KINORA_LIST, v.data(), v.size()) {
-    static_assert(std::is_standard_layout_v<Tensor> && sizeof(Tensor) == sizeof(kinora_tensor));  // its handle and nothing else
+    static_assert(std::is_standard_layout_v<Tensor> && sizeof(Tensor) == sizeof(kinora_tensor));  // only its handle
   }
   Value(std::string_view v) : Value(KINORA_STRING, v.data(), v.size()) {}
   Value(const std::string& v) : Value(std::string_view(v)) {}
-  Value(const char* v) : Value(std::string_view(v)) {}  // else it would be a truth value
+  Value(const char* v) : Value(std::string_view(v)) {}  // otherwise it would convert to a bool
 
  private:
   Value(uint32_t of, const void* items, uint64_t count) : kinora_value{of, 0, 0, 0, nullptr, items, count} {}
@@ -162,7 +162,7 @@ inline Tensor log(const Tensor& x) { return op("aten::log", "", {x}); }
 inline Tensor square(const Tensor& x) { return x * x; }
 inline Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}) { return op("aten::linear", "", {x, w, b}); }
 
-// A new CPU tensor of these numbers.
+// A new CPU tensor with these numbers.
 inline Tensor tensor(const std::vector<double>& v, const std::vector<int64_t>& shape) {
   kinora_tensor h = nullptr;
   check(tensors_api().empty(shape.data(), static_cast<int64_t>(shape.size()), KINORA_FLOAT64, nullptr, &h));
@@ -179,7 +179,7 @@ inline Tensor expand_to(const Tensor& t, const Tensor& x) {
   return t.reshape(shape);
 }
 
-// Gradient mode of the calling thread, put back at the end of the scope.
+// Sets the gradient mode of the calling thread; restores it at the end of the scope.
 class GradMode {
  public:
   explicit GradMode(bool on) : before_(tensors_api().set_grad_mode(on)) {}
@@ -195,8 +195,8 @@ class GradMode {
   int32_t before_;
 };
 
-// How templates of the SDK pass a tensor through the ABI: the stable tier's way; aten.hpp adds the pinned tier's.
-// All four are templates, so that a specialisation is found wherever aten.hpp stands among the includes.
+// How templates of the SDK pass a tensor through the ABI: here for the stable tier; aten.hpp adds the pinned tier.
+// All four are templates, so that a specialisation is found wherever aten.hpp is among the includes.
 template <class T>
 kinora_tensor handle(const T& t);
 template <class T>

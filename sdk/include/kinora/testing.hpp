@@ -1,6 +1,6 @@
 // A host for unit tests of plugins: samples, local files and a run, without Kinora itself. In tests only.
 //
-//   kinora::testing::start();                                   // once, before anything of the plugin runs
+// kinora::testing::start();                                   // once, before any code of the plugin runs
 //   kinora::testing::Collector out;
 //   MyStage({.threshold = 0.5}).process(sample, out.emit(), kinora::testing::Run("/tmp/x"));
 //   EXPECT_EQ(out.emitted.size(), 1u);
@@ -35,7 +35,7 @@ struct TestSample {
   std::vector<Field> fields;
   std::map<std::string, std::shared_ptr<kinora_dl_managed>> tensors;
   std::atomic<int> count{1};
-  static inline std::atomic<int64_t> alive{0};  // what a test for leaks looks at
+  static inline std::atomic<int64_t> alive{0};  // for tests of leaks
   TestSample() { ++alive; }
   TestSample(const TestSample& o) : key(o.key), fields(o.fields), tensors(o.tensors) { ++alive; }
   ~TestSample() { --alive; }
@@ -216,7 +216,7 @@ inline const kinora_host& host() {
 
 inline void start() { g_host = &host(); }
 
-// A run that nobody cancels, unless the test does.
+// A run that is not cancelled unless the test does so.
 class Run {
  public:
   explicit Run(std::string out = "", int32_t threads = 1) : out_(std::move(out)) {
@@ -242,7 +242,7 @@ class Run {
   kinora_run run_{};
 };
 
-// Catches what a stage does with its samples.
+// Records what a stage does with its samples.
 class Collector {
  public:
   struct Dropped {

@@ -1,9 +1,9 @@
-// What links of context parallelism share: the tokens of a sequence split over the ranks of a group, in an
-// order of the strategy's own. For the pinned tier.
+// Base of context-parallel links: the tokens of a sequence are split over the ranks of a group, in an
+// order that the strategy chooses. For the pinned tier.
 //
-// B batch, N tokens of the sequence with padding, P ranks, D channels. Rank r holds places [r N/P, (r + 1)
-// N/P) of the order. Padding stands at the end of the one-process order, with INDEX -1 in its table: nothing
-// sees it, and the host takes it off what leave() returns.
+// B batch, N tokens of the sequence with padding, P ranks, D channels. Rank r holds positions [r N/P, (r + 1)
+// N/P) of the order. Padding is at the end of the one-process order, with INDEX -1 in its table: no token
+// sees it, and the host removes it from the result of leave().
 #pragma once
 #include <list>
 #include <map>
@@ -16,7 +16,7 @@
 
 namespace kinora {
 
-// Rows of padding behind a table: nothing sees tokens of INDEX -1.
+// Appends padding rows to a table: no token sees tokens of INDEX -1.
 inline at::Tensor padded_table(const at::Tensor& table, int64_t padding) {
   if (padding == 0) return table;
   at::Tensor rows = at::zeros({table.size(0), padding, table.size(2)}, table.options());
@@ -27,7 +27,7 @@ inline at::Tensor padded_table(const at::Tensor& table, int64_t padding) {
 
 class TokenSplit : public Link<at::Tensor> {
  public:
-  // multiple: of the tokens that each rank holds, at least 1 (a tensor group below cuts them again).
+  // multiple: divides the number of tokens of each rank, at least 1 (a tensor group below splits them again).
   TokenSplit(Group<at::Tensor> group, int64_t multiple)
       : Link(KINORA_LEVEL_CONTEXT), group_(group), multiple_(multiple) {}
 
@@ -54,12 +54,12 @@ class TokenSplit : public Link<at::Tensor> {
     at::Tensor back;   // int64 [N]: where each token of the one-process order is in the split order
     int64_t frames, rows, cols;
   };
-  // The token at each place of the split order, int64 [N] on the table's device; a permutation. Default: as
-  // they are.
+  // The token at each position of the split order, int64 [N] on the table's device; a permutation. Default: the
+  // one-process order.
   virtual at::Tensor order(const at::Tensor& table) const {
     return at::arange(table.size(1), table.options());
   }
-  // Rows of padding at the end, so that every rank holds as many tokens.
+  // Number of padding rows at the end, so that every rank holds the same number of tokens.
   virtual int64_t padding_of(int64_t tokens) const {
     const int64_t unit = group_.size() * multiple_;
     return (unit - tokens % unit) % unit;
@@ -72,7 +72,7 @@ class TokenSplit : public Link<at::Tensor> {
     return it->second;
   }
   void keep(kinora_seq seq, Layout layout) {
-    constexpr size_t most = 256;  // as many geometries as the base remembers
+    constexpr size_t most = 256;  // as many geometries as the base caches
     layouts_[seq] = std::move(layout);
     if (layouts_.size() > most)
       layouts_.erase(layouts_.begin()->first == seq ? std::next(layouts_.begin()) : layouts_.begin());
@@ -87,11 +87,11 @@ class TokenSplit : public Link<at::Tensor> {
   int64_t multiple_;
 
  private:
-  // How the tokens of a table are split. The host has one table a geometry and rule, so it is made once, and
-  // links and the base know its tables again by their address.
+  // How the tokens of a table are split. The host keeps one table for each geometry and rule, so it is made once, and
+  // links and the base identify its tables by their address.
   struct Split {
-    at::Tensor source;          // kept, so that its address names it
-    at::Tensor mine, narrowed;  // this rank's places, and their table
+    at::Tensor source;          // kept, so that its address identifies it
+    at::Tensor mine, narrowed;  // this rank's positions, and their table
     Layout layout;
   };
   const Split& split_of(const kinora_seq_spec& spec) {

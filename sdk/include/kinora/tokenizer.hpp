@@ -13,7 +13,7 @@
 
 namespace kinora {
 
-// A stream of consecutive pieces; holds only what later pieces depend on.
+// A stream of consecutive pieces; keeps only the state that later pieces depend on.
 template <class T>
 class TokenizerStream {
  public:
@@ -40,8 +40,8 @@ class Tokenizer {
   // Null: this tokenizer cannot stream.
   virtual std::unique_ptr<TokenizerStream<T>> open(const Context<T>&, bool /*decoding*/) { return nullptr; }
 
-  // First values for training in closed form, by the parameters' names. Without an override the slot is null,
-  // so that the host knows before a run.
+  // Initial values for training in closed form, by the parameters' names. Without an override the slot is null,
+  // so that the host knows it before a run.
   virtual std::vector<std::pair<std::string, T>> fit(const Context<T>&, const T& /*video*/) {
     throw Error(KINORA_UNSUPPORTED, "this tokenizer begins at random only");
   }

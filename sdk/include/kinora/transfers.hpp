@@ -1,8 +1,8 @@
-// Transfers that autograd sees: what strategies move activations with. A group of one moves nothing and adds
+// Transfers that autograd records, for activations. A group of one moves nothing and adds
 // no node.
 //
 // All but shared() are linear maps with their true adjoints as backwards. A tensor that ranks share has a
-// partial sum for its gradient (abi/context.h), which no transfer here completes.
+// partial sum as its gradient (abi/context.h), which no transfer here completes.
 #pragma once
 #include <vector>
 
@@ -21,7 +21,7 @@ T transferred(const Group<T>& g, const T& x, Forward forward, Backward backward)
 }
 }  // namespace detail
 
-// Pieces joined along dim. Backward: the sum over the ranks, of which each takes its piece.
+// Pieces joined along dim. Backward: the sum over the ranks, of which each rank takes its piece.
 template <class T>
 T gathered(const Group<T>& group, const T& x, int64_t dim) {
   return detail::transferred(
@@ -29,7 +29,7 @@ T gathered(const Group<T>& group, const T& x, int64_t dim) {
       [dim](const Group<T>& g, const T& t) { return g.scatter_sum(t, dim); });
 }
 
-// The sum over the ranks, of which each takes its piece along dim. Backward: pieces joined.
+// The sum over the ranks, of which each rank takes its piece along dim. Backward: pieces joined.
 template <class T>
 T scattered_sum(const Group<T>& group, const T& x, int64_t dim) {
   return detail::transferred(
@@ -37,7 +37,7 @@ T scattered_sum(const Group<T>& group, const T& x, int64_t dim) {
       [dim](const Group<T>& g, const T& t) { return g.gather(t, dim); });
 }
 
-// All-to-all: split along one dimension, joined along the other. Backward: the way back.
+// All-to-all: split along one dimension, joined along the other. Backward: the inverse.
 template <class T>
 T exchanged(const Group<T>& group, const T& x, int64_t split, int64_t join) {
   return detail::transferred(
@@ -45,8 +45,8 @@ T exchanged(const Group<T>& group, const T& x, int64_t split, int64_t join) {
       [=](const Group<T>& g, const T& t) { return g.exchange(t, join, split); });
 }
 
-// The sum on every rank, of statistics that all of them go on to use. Backward: the sum of what they made of
-// it.
+// The sum on every rank, of statistics that all of them then use. Backward: the sum of the gradients of all
+// ranks.
 template <class T>
 T summed(const Group<T>& group, const T& x) {
   return detail::transferred(
@@ -54,7 +54,7 @@ T summed(const Group<T>& group, const T& x) {
       [](const Group<T>& g, const T& t) { return g.sum(t); });
 }
 
-// Pieces joined along dim on every rank, where every rank goes on to compute the same of them: the loss.
+// Pieces joined along dim on every rank, where every rank then computes the same from them: the loss.
 // Backward: the rank's own piece of the gradient, unscaled and without a transfer.
 template <class T>
 T shared(const Group<T>& group, const T& x, int64_t dim) {

@@ -1,6 +1,6 @@
 // The videos of a forward as tokens, for models of the pinned tier: a batch of one size, or a packed row of
-// several sizes, one behind the other (what NeMo calls sequence packing, arXiv 2503.12964, section 3.1). And
-// conditions with a row for each video, each frame or each token of them.
+// several sizes, one after the other (NeMo: sequence packing, arXiv 2503.12964, section 3.1). Also their
+// conditions, with a row for each video, each frame or each token.
 //
 // B batch, n videos, C channels, T H W a latent's frames, rows, columns; F h w its tokens', F_i h_i w_i of
 // video i; N all tokens of a row, S the local ones; R rows of conditions, L tokens of text, D width.
@@ -24,41 +24,41 @@ class Videos {
   using Size = std::array<int64_t, 3>;
   Videos() = default;
   // latent [B, C, T, H, W]; or [1, C, sum of T * H * W] with the input `sizes`, int64 [n, 3]: T, H, W of
-  // each. patch: T, H, W of a token. Throws kinora::Error, as `id`, for a latent that does not divide into
+  // each. patch: T, H, W of a token. Throws kinora::Error with `id` in front if a latent does not divide into
   // patches.
   Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch, std::string id);
   // Throws for a latent of more than largest[0] frames, [1] rows or [2] columns. table: of the STREAM tokens; it
-  // knows of frames that share their places in time, as clean and noisy copies do.
+  // accounts for frames that share their positions in time, as clean and noisy copies do.
   void refuse_above(const std::vector<int64_t>& largest, const at::Tensor& table) const;
 
   bool packed() const { return packed_; }
-  int64_t count() const { return count_; }  // B or n: what text and conditions have in front
+  int64_t count() const { return count_; }  // B or n: the first dimension of text and conditions
   const std::vector<Size>& tokens() const { return tokens_; }  // F, h, w of each size
   std::vector<Size> latents() const;                           // T, H, W of each size
 
   // patchify: [B, C, T, H, W] of one size -> its tokens [B, F * h * w, D]. -> [B or 1, N, D]
   template <class Patchify>
   at::Tensor patches(const at::Tensor& latent, Patchify patchify) const;
-  // The way back. unpatchify: tokens [B, F * h * w, D] and their F, h, w -> [B, C, T, H, W].
+  // The inverse. unpatchify: tokens [B, F * h * w, D] and their F, h, w -> [B, C, T, H, W].
   template <class Unpatchify>
   at::Tensor latent(const at::Tensor& x, Unpatchify unpatchify) const;
   at::Tensor sequence(const Context<at::Tensor>& ctx, const at::Tensor& patches, kinora_seq& seq) const;
 
-  // Conditions [count, 1, F or F * h * w, ...], of a packed row [n, sum of F_i or N, 1, ...]: whether these
-  // are such sizes, and how to say so, `channels` behind them.
+  // Conditions have shape [count, 1, F or F * h * w, ...], or [n, sum of F_i or N, 1, ...] for a packed row: whether a shape
+  // fits, and a description of the fitting shapes, followed by `channels`.
   bool fit(int64_t first, int64_t second) const;
   std::string needed(const std::string& channels = "") const;
-  // Conditions that fit -> [B, R, ...], R 1 or F or F * h * w; or [1, R, ...], R the sum of F_i or N.
+  // Fitting conditions -> [B, R, ...], R 1 or F or F * h * w; or [1, R, ...], R the sum of F_i or N.
   at::Tensor rows(const at::Tensor& conditions) const;
-  // One a frame -> one a token, if that is what R is: rows beside others of which there are more.
+  // Rows per frame -> rows per token, if R is their number: for rows that are added to others.
   at::Tensor spread(const at::Tensor& rows, int64_t R) const;
-  // a + b, both [B, R, D] of their own R.
+  // a + b, both [B, R, D], each with its own R.
   at::Tensor sum(const at::Tensor& a, const at::Tensor& b) const;
-  // Which of R rows a STREAM token of the layout has: int64 [1 or B, S]; undefined if there is one.
+  // The row, of R, of each STREAM token: int64 [1 or B, S]; undefined if R is 1.
   at::Tensor row_of_token(const Context<at::Tensor>& ctx, kinora_seq seq, int64_t R) const;
 
-  // What rope_turns multiplies times with: `base` by the frames a second, [1] or [count]. table: of the
-  // tokens that are turned.
+  // The factor of time positions for rope_turns: `base` divided by the frames per second, [1] or [count]. table: of the
+  // tokens that are rotated.
   at::Tensor rate(const at::Tensor& fps, double base, const at::Tensor& table) const;
 
  private:
@@ -75,16 +75,16 @@ class Videos {
   std::string id_;
 };
 
-// The rows of x [B, R, D] that `row` [1 or B, S] names: [B, S, D]; x, for all tokens, if it is undefined.
+// The rows of x [B, R, D] at indices `row` [1 or B, S]: [B, S, D]; x, for all tokens, if it is undefined.
 inline at::Tensor at_rows(const at::Tensor& x, const at::Tensor& row) {
   if (!row.defined()) return x;
   if (row.size(0) == 1) return x.index_select(1, row[0]);
   return x.gather(1, row.unsqueeze(-1).expand({-1, -1, x.size(2)}));
 }
 
-// The texts [n, L, D] of a packed row, as the keys of one: text [1, n * L, D]. -> their table, for
-// Attention::k_table: whose a token is, and whether `mask`, bool [n, L] or undefined, lets it be seen; the
-// mask is cleared.
+// Joins the texts [n, L, D] of a packed row to the keys of one row: text [1, n * L, D]. -> their table, for
+// Attention::k_table: the sample of each token, and whether `mask`, bool [n, L] or undefined, makes it visible. Clears
+// the mask.
 at::Tensor joined_text(at::Tensor& text, at::Tensor& mask);
 
 inline Videos::Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch,
@@ -220,7 +220,7 @@ inline at::Tensor Videos::sum(const at::Tensor& a, const at::Tensor& b) const {
   return spread(a, R) + spread(b, R);
 }
 
-// A token's place is FRAME, ROW and COL, not INDEX, which counts from the first frame of a stream.
+// A token's position is FRAME, ROW and COL, not INDEX, which counts from the first frame of a stream.
 inline at::Tensor Videos::row_of_token(const Context<at::Tensor>& ctx, kinora_seq seq, int64_t R) const {
   if (R == 1) return {};
   const at::Tensor table = ctx.table(seq, Place::stream), frame = table.select(2, KINORA_TOKEN_FRAME);

@@ -1,5 +1,5 @@
-// Who sees whom as rectangles of queries and keys: most rules are blocks of frames or chunks, which need no
-// mask and leave out what nobody sees. For the pinned tier, and links that attend piece by piece.
+// Visibility as rectangles of queries and keys: most rules are blocks of frames or chunks, which need no
+// mask and skip the invisible pairs. For the pinned tier, and links that attend piece by piece.
 //
 // S queries, L keys.
 #pragma once
@@ -12,7 +12,7 @@
 
 namespace kinora {
 
-// Queries [q_first, q_first + q_count) see keys [k_first, k_first + k_count), or those that the mask shows.
+// Queries [q_first, q_first + q_count) see keys [k_first, k_first + k_count), or those that the mask allows.
 struct VisibleTile {
   int64_t q_first, q_count, k_first, k_count;
   at::Tensor mask;  // bool [1 or B, q_count, k_count]; undefined: all
@@ -23,7 +23,7 @@ namespace detail {
 
 using Span = std::pair<int64_t, int64_t>;  // first, count
 
-// Of a bool vector on the CPU: where it is true.
+// The spans where a bool vector on the CPU is true.
 inline std::vector<Span> spans_of(const at::Tensor& flags) {
   const at::Tensor dense = flags.contiguous();
   const bool* on = dense.data_ptr<bool>();
@@ -36,13 +36,13 @@ inline std::vector<Span> spans_of(const at::Tensor& flags) {
   return out;
 }
 
-// Rows that follow each other and see the same; all of them as one where they differ from row to row.
+// Spans of consecutive rows that see the same keys; all rows as one span if they differ from row to row.
 inline std::vector<Span> rows_alike(const at::Tensor& seen) {
   const int64_t S = seen.size(1);
   if (S == 1) return {{0, 1}};
   const at::Tensor changes =
       (seen.narrow(1, 1, S - 1) != seen.narrow(1, 0, S - 1)).any(2).any(0).nonzero().flatten();
-  constexpr int64_t least = 16;  // rows that are worth a product of their own
+  constexpr int64_t least = 16;  // fewest rows that justify a product of their own
   if ((changes.numel() + 1) * least > S) return {{0, S}};
   std::vector<Span> out;
   int64_t first = 0;
@@ -56,8 +56,8 @@ inline std::vector<Span> rows_alike(const at::Tensor& seen) {
 
 }  // namespace detail
 
-// see(q_table, k_table): bool [1 or B, some, L]. Tables on the CPU. Where a rule is no blocks, masks of a
-// byte a pair are kept.
+// see(q_table, k_table): bool [1 or B, some, L]. Tables on the CPU. If a rule does not form blocks, masks of one
+// byte per pair are kept.
 template <class See>
 VisibleTiles visible_tiles(const at::Tensor& q_table, const at::Tensor& k_table, at::Device device, See see) {
   constexpr int64_t most = int64_t{1} << 22, splits = 4;
@@ -81,7 +81,7 @@ VisibleTiles visible_tiles(const at::Tensor& q_table, const at::Tensor& k_table,
   return out;
 }
 
-// Of all tiles: pairs of a query and a key that are multiplied, seen or not.
+// For all tiles: pairs of a query and a key that are multiplied, visible or not.
 inline int64_t pairs_of(const VisibleTiles& tiles) {
   int64_t n = 0;
   for (const auto& t : tiles) n += t.q_count * t.k_count;

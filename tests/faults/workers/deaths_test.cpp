@@ -163,7 +163,7 @@ TEST(Workers, WhatAProcessKeptBackFailsWithIt) {
   EXPECT_EQ(ran.ends.at("bad"), "killed by signal 11 (SIGSEGV) in fault");
   // In the same process as the bad one, or in another.
   EXPECT_TRUE(ran.ends.at("a") == "kept" ||
-              ran.ends.at("a") == "kept back by a process that was killed by signal 11 (SIGSEGV) in fault")
+              ran.ends.at("a") == "held by a process that was killed by signal 11 (SIGSEGV) in fault")
       << ran.ends.at("a");
 }
 

@@ -1,8 +1,8 @@
-/* kinora.cuda/1: what needs libtorch's CUDA library or nvcc.                                  since ABI 1.0
+/* kinora.cuda/1: functions that need libtorch's CUDA library or nvcc.                         since ABI 1.0
  *
- * Offered only where libkinora_cuda is installed and a job chose a CUDA device; everything works without it,
- * slower. A table of the process, and no component, since nothing of it is chosen or configured by a run
- * file. Tensors are libtorch's. Work is enqueued on the device's current stream; nothing waits for the
+ * Available only where libkinora_cuda is installed and a job chose a CUDA device; everything works without it,
+ * but slower. It is a table of the process, not a component, since a run file neither chooses nor configures
+ * it. Tensors are libtorch's. Work is enqueued on the device's current stream; nothing waits for the
  * device. */
 #ifndef KINORA_ABI_CUDA_H
 #define KINORA_ABI_CUDA_H
@@ -13,13 +13,13 @@ KINORA_EXTERN_C_BEGIN
 typedef struct kinora_cuda_graphs kinora_cuda_graphs; /* opaque: CUDA graphs that share one pool of memory */
 typedef struct kinora_cuda_copier kinora_cuda_copier; /* opaque: a stream for copies from the CPU */
 
-/* Of libtorch's allocator, in bytes, since the process began. */
+/* Memory of libtorch's allocator, in bytes, since the process began. */
 typedef struct kinora_cuda_memory {
   uint32_t struct_size;
   uint32_t reserved;
   uint64_t allocated;      /* by tensors, now */
-  uint64_t allocated_peak; /* ... at most */
-  uint64_t reserved_peak;  /* of the device, with what is kept for later */
+  uint64_t allocated_peak; /* by tensors, at most */
+  uint64_t reserved_peak;  /* taken from the device at most, including what is cached for later */
 } kinora_cuda_memory;
 
 #define KINORA_TURN_HALVES 0u /* rotary pairs: channels (i, i + d / 2) */
@@ -35,8 +35,8 @@ typedef struct kinora_cuda_api {
 
   /* [owner-thread] */
   int32_t (*graphs_open)(int32_t device, kinora_cuda_graphs** out);
-  /* [owner-thread] Runs evaluate() twice on a stream aside, so that all that is made once is made, and
-   * records a third run. It must read tensors that stay where they are and never wait for the device. *graph:
+  /* [owner-thread] Runs evaluate() twice on a side stream, which does all one-time initialisation, and
+   * records a third run. evaluate() must read tensors at fixed addresses and never wait for the device. *graph:
    * its number; *out: the result of every replay, always the same memory, undefined before the first. An
    * error leaves the device as it was, and evaluate() can then be called without a graph. */
   int32_t (*graphs_record)(kinora_cuda_graphs*, int32_t (*evaluate)(void* user, kinora_tensor* out),
@@ -48,30 +48,30 @@ typedef struct kinora_cuda_api {
 
   /* [owner-thread] */
   int32_t (*copier_open)(int32_t device, kinora_cuda_copier** out);
-  /* [owner-thread] Starts copies of CPU tensors by way of pinned memory; out[i]: of in[i], which may change
-   * at once. */
+  /* [owner-thread] Starts copies of CPU tensors through pinned memory; out[i]: the copy of in[i], which may be
+   * changed at once. */
   int32_t (*copier_send)(kinora_cuda_copier*, const kinora_tensor* in, uint64_t n, kinora_tensor* out);
-  /* [owner-thread] What is enqueued from now on comes after the copies; sent: what the last send() gave. */
+  /* [owner-thread] Work that is enqueued from now on runs after the copies; sent: the output of the last send(). */
   int32_t (*copier_wait)(kinora_cuda_copier*, const kinora_tensor* sent, uint64_t n);
   void (*copier_close)(kinora_cuda_copier*);
 
-  /* Kernels: float32 or bfloat16, statistics in float32. Others: KINORA_UNSUPPORTED. No autograd: its nodes
-   * call these.
+  /* Kernels: float32 or bfloat16, statistics in float32. Other dtypes: KINORA_UNSUPPORTED. They record no
+   * autograd graph; autograd nodes call them.
    *
    * [any-thread] LayerNorm(x) * (1 + scale) + shift; x [B, S, D], scale and shift [1 or B, 1 or S, D], all of
    * x's dtype
    * -> out[0] [B, S, D], and for the backward out[1] the mean and out[2] 1 / deviation, float32 [B, S]. */
   int32_t (*modulate)(kinora_tensor x, kinora_tensor scale, kinora_tensor shift, double eps,
                       kinora_tensor* out);
-  /* [autograd-thread] -> out[0] of x, out[1] of scale and out[2] of shift in their shapes; always the same
-   * bits. */
+  /* [autograd-thread] -> gradients: out[0] of x, out[1] of scale and out[2] of shift in their shapes; always
+   * the same bits. */
   int32_t (*modulate_backward)(kinora_tensor grad, kinora_tensor x, kinora_tensor scale, kinora_tensor shift,
                                kinora_tensor mean, kinora_tensor rstd, kinora_tensor* out);
-  /* [any-thread] x / rms(x) * weight, turned: x [B, S, H, d], d even, at most 512; weight [d], cos and sin
-   * float32 [1 or B, S, d / 2], both or neither -> out[0] as x, out[1] 1 / rms, float32 [B, S, H]. */
+  /* [any-thread] x / rms(x) * weight, rotated: x [B, S, H, d], d even, at most 512; weight [d], cos and sin
+   * float32 [1 or B, S, d / 2], both or neither -> out[0] of x's shape, out[1] 1 / rms, float32 [B, S, H]. */
   int32_t (*norm_rope)(kinora_tensor x, kinora_tensor weight, kinora_tensor cos, kinora_tensor sin,
                        uint32_t turn, uint32_t reserved, double eps, kinora_tensor* out);
-  /* [autograd-thread] -> out[0] of x, out[1] of weight; always the same bits. */
+  /* [autograd-thread] -> gradients: out[0] of x, out[1] of weight; always the same bits. */
   int32_t (*norm_rope_backward)(kinora_tensor grad, kinora_tensor x, kinora_tensor weight, kinora_tensor cos,
                                 kinora_tensor sin, kinora_tensor rstd, uint32_t turn, uint32_t reserved,
                                 kinora_tensor* out);

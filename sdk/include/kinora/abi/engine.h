@@ -1,18 +1,18 @@
 /* kinora.engine/1: runs a pipeline of stages over samples (local threads, a Ray cluster).      since ABI 1.0
  *
- * The engine pulls samples from the source, moves them from stage to stage, and reports every end. It makes the stages
- * itself, by `stage` in this process or, in others, from component id and options there; samples cross processes as their
- * key and byte fields. It holds at most `memory` bytes of samples. */
+ * The engine pulls samples from the source, moves them from stage to stage, and reports the outcome of each. It makes the stages
+ * itself: in this process through `stage`, in other processes from component id and options. Samples cross processes as their
+ * key and byte fields. It holds at most `memory` bytes of samples. The rules that a stage relies on are in abi/stage.h. */
 #ifndef KINORA_ABI_ENGINE_H
 #define KINORA_ABI_ENGINE_H
 #include "kinora/abi/stage.h"
 KINORA_EXTERN_C_BEGIN
 #define KINORA_ENGINE "kinora.engine/1"
 
-/* Ends of a sample. */
+/* Outcomes of a sample. */
 #define KINORA_KEPT 0u     /* it left the last stage, or a stage consumed it */
 #define KINORA_FILTERED 1u /* a stage dropped it: reason = rule, score */
-#define KINORA_FAILED_AT 2u /* a stage failed at it, or said so: reason = message */
+#define KINORA_FAILED_AT 2u /* a stage returned an error for it or called fail(): reason = message */
 
 typedef struct kinora_stage_spec {
   uint32_t struct_size;
@@ -20,8 +20,8 @@ typedef struct kinora_stage_spec {
   const char* name;         /* in the run: reported with outcomes */
   const char* id;           /* component */
   const char* options_json; /* canonical JSON */
-  const uint32_t* from;     /* stages whose output it takes; n_from = 0: the source. Every earlier stage's output goes to all
-                               stages that name it; what no stage names is an end of the pipeline */
+  const uint32_t* from;     /* stages whose output it takes; n_from = 0: the source. A stage's output goes to every later stage that
+                               names it; if none does, it leaves the pipeline */
   const kinora_stage* stage; /* for instances in this process */
   const kinora_options* options;
   int64_t workers; /* 0: the engine decides */
@@ -30,15 +30,15 @@ typedef struct kinora_stage_spec {
 typedef struct kinora_outcome {
   uint32_t struct_size;
   uint32_t end; /* KINORA_KEPT ... */
-  kinora_sample* sample; /* borrowed; of one that was consumed perhaps only its key and small fields */
+  kinora_sample* sample; /* borrowed; a consumed sample may have only its key and small fields */
   const char* stage;     /* name of the stage where it ended; null: it left the pipeline */
   const char* reason;    /* null if kept */
-  double score;   /* of a drop, in the rule's own unit; else 0 */
-  int32_t status; /* of a failure: KINORA_FAILED ...; else KINORA_OK */
-  int32_t consumed; /* 1: kept by being consumed inside a stage */
-  int32_t made;     /* 0: an input of the source; 1: a stage made it of one; 2: a stage made it of what a stage had made, or
-                       of several. Keys do not tell: a stage may choose any. Who goes on after a break takes up what is 1
-                       one by one, and what is 2 with all of its input */
+  double score;   /* KINORA_FILTERED: in the rule's own unit; else 0 */
+  int32_t status; /* KINORA_FAILED_AT: the error code (KINORA_FAILED ...); else KINORA_OK */
+  int32_t consumed; /* 1: kept because a stage consumed it */
+  int32_t made;     /* 0: an input of the source; 1: a stage made it of one input; 2: a stage made it of a sample that a stage had
+                       made, or of several samples. Keys do not show this, since a stage may choose any. A resumed run skips samples
+                       with 1 one by one, and redoes those with 2 together with their input */
   int32_t reserved;
 } kinora_outcome;
 
@@ -48,15 +48,15 @@ typedef struct kinora_pipeline {
   const kinora_stage_spec* stages; /* in topological order */
   uint64_t memory; /* bytes of samples between and in stages; 0: no bound */
   void* self;
-  /* [owner-thread] The next input: one reference, owned. KINORA_END: there is none. */
+  /* [owner-thread] The next input: one reference, owned. KINORA_END: no more inputs. */
   int32_t (*next)(void* self, kinora_sample** out);
-  /* [any-thread, one call at a time] The end of an input or of a sample that a stage made, once each. It is told after
-   * the ends of all that was made of it, so what was told never has to be repeated. An error ends the run with it. */
+  /* [any-thread, one call at a time] The outcome of an input or of a sample that a stage made, once each. The outcome of a sample
+   * comes after the outcomes of everything made of it, so a recorded outcome never has to be redone. An error ends the run with it. */
   int32_t (*done)(void* self, const kinora_outcome*);
   /* [any-thread] Live figures, about once a second and at the end; may be null. json: {"seconds","inputs","bound",
-   * "memory":{"used","peak","bound"},"stages":[{"name","in","out","dropped","failed","rate","busy","workers","limit","queue"}..]}:
-   * what bounds the run (a stage, "memory" or "source"); rate: samples taken a second, busy: workers at work, both since the
-   * last report; workers: that there are now, limit: that there may be. Members may be missing, and others be there. */
+   * "memory":{"used","peak","bound"},"stages":[{"name","in","out","dropped","failed","rate","busy","workers","limit","queue"}..]}.
+   * bound: what limits the run (a stage, "memory" or "source"); rate: samples taken per second, busy: workers at work, both since
+   * the last report; workers: their number now, limit: their largest number. Members may be missing, or added. */
   void (*report)(void* self, const char* json);
 } kinora_pipeline;
 
@@ -66,8 +66,8 @@ typedef struct kinora_engine {
   /* [any-thread] */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [owner-thread] Returns when every input has ended, or after the first error of next(), done() or finish(), or
-   * KINORA_CANCELLED; all workers have stopped by then. */
+  /* [owner-thread] Returns when every input has its outcome, or after the first error of next() or done(), an error of a stage that
+   * ends the run, or KINORA_CANCELLED. All workers have stopped by then. */
   int32_t (*run)(void* self, const kinora_pipeline*, const kinora_run*);
 } kinora_engine;
 

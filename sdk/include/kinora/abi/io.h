@@ -1,7 +1,7 @@
 /* kinora.io/1: files of any storage, by URI.                                                  since ABI 1.0
  *
- * The host picks the storage component by the URI's scheme (none: storage/file). Writing is atomic: the final name
- * appears on commit, whole and flushed to the device, or never. */
+ * The host chooses the storage component by the URI's scheme (none: storage/file). Writing is atomic: the file appears under
+ * its final name on commit, complete and flushed to the device, or never. */
 #ifndef KINORA_ABI_IO_H
 #define KINORA_ABI_IO_H
 #include "kinora/abi/base.h"
@@ -23,7 +23,7 @@ typedef struct kinora_io_api {
   int32_t (*read)(kinora_reader*, uint64_t offset, void* to, uint64_t size, uint64_t* got);
   /* [any-thread] When no read of this reader is running. */
   void (*close)(kinora_reader*);
-  /* [any-thread] Begins a new file under a temporary name; missing folders are made. */
+  /* [any-thread] Begins a new file under a temporary name; creates missing folders. */
   int32_t (*create)(kinora_str uri, kinora_writer** out);
   /* [owner-thread] Appends. KINORA_NO_MEMORY: the device is full; KINORA_IO. The writer is then only fit for abort(). */
   int32_t (*write)(kinora_writer*, const void* data, uint64_t size);

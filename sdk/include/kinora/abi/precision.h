@@ -1,8 +1,7 @@
 /* kinora.precision/1: the number format of linear layers and attention.                       since ABI 1.0
  *
- * A link on linear (and attention), not autocast: autocast is a thread's state and would miss other links. Parameters and
- * optimizer state stay float32 (float64 under a
- * float64 stream); the link converts at use. */
+ * It is a link on linear (and attention), not autocast: autocast is thread state and would miss other links. Parameters and
+ * optimizer state stay float32 (float64 with a float64 stream); the link converts at use. */
 #ifndef KINORA_ABI_PRECISION_H
 #define KINORA_ABI_PRECISION_H
 #include "kinora/abi/host.h"
@@ -19,10 +18,10 @@ typedef struct kinora_precision {
   void (*destroy)(void* self);
   /* [owner-thread] As kinora_strategy.link. */
   int32_t (*link)(void* self, const kinora_link** out);
-  /* [any-thread] KINORA_FLOAT32 ...: the dtype of the residual stream that sequence() should be given. */
+  /* [any-thread] KINORA_FLOAT32 ...: the dtype of the residual stream, to be passed to sequence(). */
   int32_t (*dtype)(void* self);
-  /* [owner-thread] x [M, N] in the format: out gets the manifest's outputs in its order (codes, scales, global_scale,
-   * dequantized); one that the format does not have is null. */
+  /* [owner-thread] Converts x [M, N] to the format: out receives the manifest's outputs in its order (codes, scales, global_scale,
+   * dequantized); null for one that the format does not have. */
   int32_t (*quantize)(void* self, kinora_tensor x, kinora_tensor* out, uint64_t n_out);
 } kinora_precision;
 

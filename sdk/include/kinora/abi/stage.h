@@ -1,10 +1,31 @@
 /* kinora.stage/1: one step of a pipeline over samples.                                        since ABI 1.0
  *
- * A stage gets a sample, and emits none, one or many. What it neither emits nor drops, and for which process() returns
- * KINORA_OK, has been consumed, unless it said hold(). Every input ends in one counted outcome: emitted on, dropped by a rule
- * with its score, or failed with its reason (fail(), or the error that process() returned); the engine does the counting. An
- * error, or a death, after the input was emitted or dropped is logged and counted beside that, and is no second end.
- * Instances: an engine makes as many as it has workers for the stage, in any process; they share nothing. */
+ * The engine calls process() for each input sample and finish() after the last. For one input a stage emits any number of samples, or
+ * none. The engine makes as many instances as the stage has workers, in any process; instances share nothing.
+ *
+ * Outcomes. The engine counts exactly one outcome for each input, and for each new sample that a stage makes of it:
+ *   kept      it left the last stage, or a stage consumed it: process() returned KINORA_OK and the input was not emitted, dropped,
+ *             failed or held. A held input (see hold) is consumed by stored()
+ *   filtered  drop(), with a rule and a score
+ *   failed    fail(), or process() returned an error, or it was still held when finish() returned
+ * emit() passes a sample to the next stages, which decide its outcome. If process() returns an error, or its process dies, after the
+ * input was emitted or dropped, the engine logs and counts that error, and the outcome stays as it is.
+ *
+ * Keys. A sample with the input's key is the input itself (usually `in`, retained), and is emitted once. A sample with any other key is
+ * new, made of the input. New keys must be unique in a run, and the same whenever the input is processed again; by convention they are
+ * INPUTKEY-NNNN (four digits from 0000). A second sample of one key fails, and so does a new sample with the key of the pipeline input
+ * that it comes from.
+ *
+ * Errors of process() fail the current input only; held inputs stay held. But:
+ *   KINORA_IO         is tried again first, unless something was emitted, dropped or held
+ *   KINORA_IO, KINORA_NO_MEMORY  end the run if resources.ordered is not 0, since the stage keeps state from sample to sample
+ *   KINORA_CANCELLED  ends the run if it was asked to stop (kinora_run.cancelled); otherwise it is an error like any other
+ *   KINORA_STOP       says that the stage cannot process any sample (a refused credential): the run ends with its message, and no sample
+ *                     fails
+ *
+ * Death of a process (abi/workers.h). A new instance receives the current input again, and must emit the same keys in the same order;
+ * what was emitted before the death is not passed on twice. If inputs were held, the engine tries each of them, and the current one,
+ * again alone: process(), then finish(), in an instance that receives nothing else. With ordered = 1 the run ends. */
 #ifndef KINORA_ABI_STAGE_H
 #define KINORA_ABI_STAGE_H
 #include "kinora/abi/options.h"
@@ -14,48 +35,56 @@
 KINORA_EXTERN_C_BEGIN
 #define KINORA_STAGE "kinora.stage/1"
 
-/* What one worker of a stage occupies while it runs. */
+/* The resources that one worker of a stage occupies while it runs. */
 typedef struct kinora_resources {
   uint32_t struct_size;
-  /* 1: needs its input in the order of the source, and one instance (a shard writer), which keeps state from sample to sample:
-   * if its process dies, the run ends. 2: the same order, but nothing is kept except what was said with hold() (a model's
-   * batches): if its process dies, what it kept back is tried again in new ones. */
+  /* 0: any order, any number of instances.
+   * 1: input in the order of the source, one instance that keeps state from sample to sample (a shard writer). If its process dies,
+   *    the run ends.
+   * 2: input in the order of the source, one instance that keeps nothing between samples except held inputs (batches for a model).
+   *    If its process dies, held inputs are tried again in new instances. */
   uint32_t ordered;
-  double cores;    /* threads that it keeps busy; a fraction is allowed, of gpus too */
+  double cores;    /* threads that it keeps busy; cores and gpus may be fractions */
   double gpus;
-  uint64_t memory; /* bytes beyond the samples themselves */
+  uint64_t memory; /* bytes in addition to the samples */
   /* Appended to 1.0; 0 where struct_size ends before them. */
-  uint32_t isolated; /* 1: it reads media that nobody vouches for, so an engine may run it in a process of its own, where a
-                        crash or a hang costs one sample */
+  uint32_t isolated; /* 1: it reads untrusted media. An engine may run it in a process of its own, where a crash or a hang costs
+                        one sample */
   uint32_t nvdec;    /* hardware decoders and encoders that it keeps busy */
   uint32_t nvenc;
   uint32_t reserved;
 } kinora_resources;
 
+/* The engine's side of one call: valid only during the process() or finish() call that receives it, one call at a time. */
 typedef struct kinora_emit {
   uint32_t struct_size;
   uint32_t reserved;
   void* self;
-  /* [worker-thread] Hands a sample on; takes over one reference, whatever it returns. Blocks while the next stage is
-   * full. KINORA_CANCELLED: return it. */
+  /* [worker-thread] Passes a sample to the next stages. Takes over one reference, also on an error; do not touch the sample after.
+   * Blocks while the next stage is full. KINORA_CANCELLED: return it from process() or finish(). */
   int32_t (*emit)(void* self, kinora_sample*);
-  /* [worker-thread] The input, or a sample made of it, ends here: filtered by `rule` ("clip.too-short") because of
-   * `score`. Takes over one reference. Of an empty rule it is the stage's name in the run. */
+  /* [worker-thread] Filters the input, or a new sample: `rule` ("clip.too-short") with its `score`. A null or empty rule means the
+   * stage's name in the run. Takes over one reference. */
   int32_t (*drop)(void* self, kinora_sample*, const char* rule, double score);
-  /* [worker-thread] Inside process(): the stage keeps the input back (a batch that is not full, a shard that is not
-   * closed). Its end comes later from the same instance, in finish() at the latest: emit() or drop() of a sample with
-   * its key, or stored(). An engine may count what is kept back as samples, as long as that leaves room for others, and else
-   * as resources.memory; with ordered = 1 always as that. In a process that dies it is lost to the stage, and an engine tries
-   * each again alone: process(), then finish(), of an instance that sees nothing else. What is made of a sample that is kept
-   * back, in finish() or beside a later input, is told before it; whose it is, its fact "film" says (the key of that sample or of
-   * the input that it was made of), or its key, which begins with that sample's; else it is of all that are kept back. Null: it
-   * counts as consumed at once. */
+  /* [worker-thread] In process(), before the input was emitted or dropped: holds the input, for a batch that is not full or a shard
+   * that is not closed. The same instance must end it in a later process() or in finish(): emit(), drop() or fail() of a sample with
+   * its key, or stored(). Otherwise it fails.
+   * A new sample that is emitted while inputs are held (or were ended in this call) is attributed to the inputs it was made of. The
+   * engine reports the outcome of an input only after the outcomes of all samples made of it. It looks, in this order, at
+   *  1. the string "film" in the sample's field json: the key of one of these inputs, or of the pipeline input that they come from
+   *     (steps 2 and 3 then consider only those);
+   *  2. the sample's key: the key of one of these inputs, followed by '-', '.' or '@' and anything;
+   *  3. all held inputs and the current one.
+   * Memory: an engine may count the bytes of held inputs as samples, as long as that leaves room for other samples, and otherwise as
+   * resources.memory; with ordered = 1 always as resources.memory.
+   * Null: the engine does not hold, and the input is consumed when process() returns KINORA_OK. */
   int32_t (*hold)(void* self);
-  /* [worker-thread] The input `key`, kept back earlier, is now safe where the stage put it: consumed. Until then a run
-   * that breaks off gives it again. */
+  /* [worker-thread] The held input `key` is now safe where the stage put it: consumed. An interrupted run delivers an input again until
+   * then. KINORA_NOT_FOUND if this instance does not hold it. Null where hold is null. */
   int32_t (*stored)(void* self, kinora_str key);
-  /* [worker-thread] The input, or a sample made of it, ends here: failed, with `reason` in one line. Takes over one reference.
-   * Unlike an error of process() it ends nothing else: what is whole in a damaged film goes on. */
+  /* [worker-thread] Fails the input, or a new sample, with `reason` in one line. Takes over one reference. Unlike an error of process()
+   * it leaves other samples alone: use it for the damaged part of a video and emit the rest.
+   * Null, or beyond struct_size: return an error from process() instead. */
   int32_t (*fail)(void* self, kinora_sample*, const char* reason);
 } kinora_emit;
 
@@ -65,19 +94,15 @@ typedef struct kinora_stage {
   /* [any-thread] A new instance; null and set_error on failure. */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [any-thread] Constant for an instance. out->struct_size says how much room there is, and then how much was written. */
+  /* [any-thread] The same for every instance with the same options. out->struct_size is the room on entry, and what was written on
+   * return. */
   int32_t (*resources)(void* self, kinora_resources* out);
-  /* [worker-thread] in: borrowed; emit a retained reference or a clone. A sample with the input's key is the input, going on;
-   * any other is a new one, made of it. Its key must come once in a run, by convention INPUTKEY-NNNN (four digits from 0000
-   * on): a second sample of one key fails, and one of its film's key. After a sample was emitted, the stage does not touch
-   * it. An error ends this sample only (KINORA_IO is tried again, unless something was emitted), and so does KINORA_CANCELLED
-   * where nobody asked the run to stop; where others are kept back, only the current input fails and they stay so. A process
-   * that has died begins its input anew in another, and must emit the same keys in the same order (abi/workers.h). An ordered
-   * stage keeps state from sample to sample: there KINORA_IO and KINORA_NO_MEMORY end the run too. */
+  /* [worker-thread] One input. in: borrowed; the stage may set its fields, and emits a retained reference or a clone. A second attempt
+   * may receive the sample as the failed one left it. Statuses: see "Errors" above. */
   int32_t (*process)(void* self, kinora_sample* in, const kinora_emit*, const kinora_run*);
-  /* [worker-thread] No more input: emit or store what was kept back. Null: nothing is. An error costs the samples that are
-   * still kept back, which fail with its message, and the run goes on. It, or a death in it, ends the run where none is left
-   * that could tell of it, and with ordered = 1. KINORA_CANCELLED is an error too, unless the run was asked to stop. */
+  /* [worker-thread] No more input: end every held input. Null: nothing to do. On an error the inputs that are still held fail with its
+   * message, and the run continues; after a death of the process they are tried again alone. Either one ends the run if no input is
+   * held that could report it, or if ordered = 1. KINORA_STOP and KINORA_CANCELLED: as above. */
   int32_t (*finish)(void* self, const kinora_emit*, const kinora_run*);
 } kinora_stage;
 

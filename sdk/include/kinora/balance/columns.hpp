@@ -1,8 +1,8 @@
-// Given numbers of workers onto nodes of a few kinds, by column generation (Gilmore and Gomory, "A linear
-// programming approach to the cutting stock problem", 1961): a column is what one node carries, the master
-// program says how many nodes carry it, and its prices ask for the next column. The whole parts of the answer
-// are kept, the master program is solved again for what is left, and so on; the last few nodes are filled
-// greedily. How long it takes depends on stages and kinds, not on how many nodes there are.
+// Places given numbers of workers onto nodes of a few kinds, by column generation (Gilmore and Gomory, "A linear
+// programming approach to the cutting stock problem", 1961). A column is a set of workers on one node. The master
+// program decides how many nodes get each column, and its prices determine the next column. The integer parts of the
+// solution are kept, the master program is solved again for the rest, and so on; the last few nodes are filled
+// greedily. The running time depends on the number of stages and kinds, not on the number of nodes.
 #pragma once
 #include "kinora/balance/greedy.hpp"
 #include "kinora/balance/pattern.hpp"
@@ -25,7 +25,7 @@ class Columns {
     std::stable_sort(large_first_.begin(), large_first_.end(),
                      [&](size_t a, size_t b) { return stages[a].need.gpus > stages[b].need.gpus; });
   }
-  // Nothing if it finds no place for them.
+  // Returns nothing if it finds no placement.
   std::optional<std::vector<Group>> place(const std::vector<int64_t>& workers,
                                           const std::vector<Order>& orders) {
     std::vector<Group> left = kinds_, placed;
@@ -49,8 +49,8 @@ class Columns {
                  [](const Group& g) { return !g.nodes.empty(); });
     return placed;
   }
-  // What a worker of each stage is worth where these numbers of workers are asked for. If all of them
-  // together are worth more than all nodes can carry, there is no place for them.
+  // The value of a worker of each stage when these numbers of workers are requested. If all of them
+  // together are worth more than all nodes can carry, no placement exists.
   std::vector<double> prices(const std::vector<int64_t>& workers) {
     auto price = solve(kinds_, workers, kColumns).price;
     price.resize(workers.size());
@@ -59,19 +59,19 @@ class Columns {
 
  private:
   static constexpr double kRounding = 1e-6;
-  static constexpr int kColumns = 60, kFurtherColumns = 3;  // rounds of asking for further ones
+  static constexpr int kColumns = 60, kFurtherColumns = 3;  // rounds of column generation, first and later
   struct Column {
     size_t kind;
     Pattern workers;
     bool operator==(const Column&) const = default;
   };
   struct Master {
-    double carries = 0;         // the share of what is asked for that finds room, in fractions of nodes
-    std::vector<double> nodes;  // of each column
-    std::vector<double> price;  // of the workers of each stage, then of the nodes of each kind
+    double carries = 0;         // share of the requested workers that fits, with fractions of nodes
+    std::vector<double> nodes;  // for each column
+    std::vector<double> price;  // of a worker of each stage, then of a node of each kind
   };
 
-  // Variables: the share carried, then for each column the part of its kind's nodes.
+  // Variables: the share carried, then for each column the fraction of its kind's nodes.
   Master solve_once(const std::vector<Group>& left, const std::vector<int64_t>& rest) const {
     LinearProgram lp;
     lp.c.assign(1 + columns_.size(), 0);
@@ -100,14 +100,14 @@ class Columns {
       out.price[i] = rest[i] > 0 ? out.price[i] / static_cast<double>(rest[i]) : 0;
     return out;
   }
-  // With new columns until what is asked for finds room, or no column would help.
+  // Adds columns until all requested workers fit, or no column helps.
   Master solve(const std::vector<Group>& left, const std::vector<int64_t>& rest, int rounds) {
     Master master = solve_once(left, rest);
     for (int round = 0; round < rounds && master.carries < 1; ++round) {
       const std::vector<double> value(master.price.begin(),
                                       master.price.begin() + static_cast<std::ptrdiff_t>(rest.size()));
       bool better = false;
-      double all = 0;  // no fractions of patterns are worth more
+      double all = 0;  // an upper bound of the value of any fractional pattern
       for (size_t k = 0; k < left.size(); ++k) {
         if (left[k].nodes.empty()) continue;
         auto [pattern, worth] = BestPattern(stages_, left[k].node, value).find();
@@ -124,7 +124,7 @@ class Columns {
     }
     return master;
   }
-  // Lets n nodes carry a column, as far as its workers are asked for.
+  // Assigns a column to n nodes, up to the number of workers still requested.
   bool keep(size_t c, double n, std::vector<Group>& left, std::vector<int64_t>& rest,
             std::vector<Group>& placed) const {
     const Column& column = columns_[c];
@@ -138,7 +138,7 @@ class Columns {
     std::move(part.begin(), part.end(), std::back_inserter(placed));
     return true;
   }
-  // `each` workers a node while there are any.
+  // `each` workers per node while any are left.
   void add_each(std::vector<Group>& part, size_t stage, int64_t each, int64_t& rest) const {
     const size_t known = part.size();
     for (size_t at = 0; at < known && each > 0 && rest > 0; ++at) {

@@ -1,7 +1,7 @@
-// A measured quantity that ages: what is one half-life old counts half. Of means of several half-lives, and
-// of straight lines through what was seen, which do not lag behind a drift, the most certain one counts that
-// says nothing else than the less certain ones, beyond what chance explains (Lepski's rule): a change is
-// followed within seconds, noise hardly.
+// A measured quantity that ages: a measurement loses half of its weight per half-life. The candidates are means with several
+// half-lives, and straight lines through the measurements, which do not lag behind a drift. The estimate is the most certain
+// candidate that agrees with all less certain ones within chance (Lepski's rule), so it follows a change
+// within seconds and hardly follows noise.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -12,18 +12,18 @@ namespace kinora::balance {
 
 class Estimate {
  public:
-  // Seconds: the shortest half-life, and the longest; those between double.
+  // Shortest and longest half-life in seconds; those between double.
   explicit Estimate(double half_life = 1, double long_half_life = 16) {
     for (double h = half_life; h <= long_half_life; h *= 2) means_.push_back({h});
   }
 
-  // `mean` over n samples that were seen until time `now` (seconds, never decreasing).
+  // `mean` of n samples that were measured until time `now` (seconds, never decreasing).
   void add(double mean, double n, double now) {
     if (n <= 0) return;
     const double passed = std::max(0.0, now - now_);
     now_ = std::max(now, now_);
     for (Ageing& m : means_) m.add(mean, n, passed);
-    // The variance of one sample, from two means after each other: drift hardly touches their difference.
+    // The variance of one sample, from two consecutive means: drift hardly affects their difference.
     if (last_n_ > 0) {
       const double off = mean - last_mean_, keep = std::exp2(-passed / means_.back().half_life);
       spread_ = spread_ * keep + off * off / (1 / n + 1 / last_n_);
@@ -33,11 +33,11 @@ class Estimate {
     last_n_ = n;
     in_hand_ = 0;
   }
-  // What is in hand has not ended after so long: it takes longer, until something ends and says how long.
+  // A sample in progress has already taken this long: a lower bound until a sample ends and gives a time.
   void at_least(double seconds) { in_hand_ = std::max(in_hand_, seconds); }
   bool known() const { return last_n_ > 0 || in_hand_ > 0; }
   double value() const { return std::max(in_hand_, last_n_ > 0 ? chosen().value : 0); }
-  // Standard error of value(), relative to it; 1 while too little was seen to say, 0 of what is certain to take longer.
+  // Standard error of value(), relative to it; 1 if too few samples are known, 0 if the lower bound of at_least() applies.
   double error() const {
     if (in_hand_ > 0 && in_hand_ >= value()) return 0;
     if (spread_weight_ <= 0 || value() <= 0) return 1;
@@ -48,12 +48,12 @@ class Estimate {
   struct Answer {
     double value, error;
   };
-  // Weighted sums over samples, of the powers of their time (seconds from now, so at most 0) and of what they
-  // are.
+  // Weighted sums over samples, of the powers of their time (seconds relative to now, so at most 0) and of their
+  // values.
   struct Ageing {
     double half_life;
     double w0 = 0, w1 = 0, w2 = 0, y0 = 0, y1 = 0;
-    double q0 = 0, q1 = 0, q2 = 0;  // of squared weights
+    double q0 = 0, q1 = 0, q2 = 0;  // sums of squared weights
 
     void add(double mean, double n, double passed) {
       const double keep = std::exp2(-passed / half_life);
@@ -66,9 +66,9 @@ class Estimate {
       q1 = keep * keep * (q1 - passed * q0);
       q0 = keep * keep * q0 + n;
     }
-    // sigma: of one sample.
+    // sigma: standard deviation of one sample.
     Answer mean(double sigma) const { return {y0 / w0, sigma * std::sqrt(q0) / w0}; }
-    // The line of least squares, now.
+    // The least-squares line, at the current time.
     Answer line(double sigma) const {
       const double d = w0 * w2 - w1 * w1;
       if (d <= 1e-9 * w0 * w2) return {0, std::numeric_limits<double>::infinity()};
@@ -77,7 +77,7 @@ class Estimate {
     }
   };
   Answer chosen() const {
-    constexpr double kBeyondChance = 2.5;  // standard errors of the less certain one
+    constexpr double kBeyondChance = 2.5;  // standard errors of the less certain candidate
     if (spread_weight_ <= 0) return {means_.back().mean(0).value, means_.back().mean(0).value};
     const double sigma = std::sqrt(spread_ / spread_weight_);
     std::vector<Answer> answers;

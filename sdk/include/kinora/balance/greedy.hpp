@@ -1,4 +1,4 @@
-// Stage by stage onto nodes, in a few orders: fast, and the best there is where one kind of worker or of node
+// Places stage after stage onto nodes, in a few orders: fast, and optimal where one kind of worker or of node
 // leaves no choice.
 #pragma once
 #include "kinora/balance/pack.hpp"
@@ -7,8 +7,8 @@ namespace kinora::balance::detail {
 
 using Order = std::vector<size_t>;
 
-// What is hard to place goes first: whole nodes, whole GPUs, large workers; what divides evenly then fills
-// what is left.
+// Workers that are hard to place go first: whole nodes, whole GPUs, large workers. Those that divide evenly then fill
+// the rest.
 inline std::vector<Order> orders(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
   Order all(stages.size());
   std::iota(all.begin(), all.end(), 0);
@@ -29,7 +29,7 @@ inline std::vector<Order> orders(const std::vector<Stage>& stages, const std::ve
                      n.memory / std::max(1e-9, total.memory)});
   }));
   if (nodes.size() > 8) return out;
-  // Few nodes: a single worker decides, and trying costs little. A fixed sequence of shuffles.
+  // With few nodes a single worker matters, and trying is cheap: a fixed sequence of shuffles.
   uint64_t random = 1;
   for (int i = 0; i < 12; ++i) {
     Order o = out[0];

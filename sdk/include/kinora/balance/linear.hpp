@@ -11,17 +11,17 @@ struct LinearProgram {
   std::vector<double> b, c;
 
   struct Solution {
-    std::vector<double> x;      // of each variable
-    std::vector<double> price;  // of each row: the dual solution, at least 0
+    std::vector<double> x;      // value of each variable
+    std::vector<double> price;  // for each row: the dual solution, at least 0
     bool bounded = true;
   };
-  // By the simplex method (Dantzig's rule). Rows should be scaled so that b is about 1.
+  // Simplex method (Dantzig's rule). Rows should be scaled so that b is about 1.
   Solution solve() const;
 };
 
 namespace detail {
 
-// Rows: constraints with their slacks; the last is the objective. The last column is b.
+// Rows: constraints with their slacks; the last row is the objective. The last column is b.
 class Tableau {
  public:
   explicit Tableau(const LinearProgram& lp) : m_(lp.a.size()), n_(lp.c.size()), width_(n_ + m_ + 1) {
@@ -29,8 +29,8 @@ class Tableau {
     for (size_t i = 0; i < m_; ++i) {
       std::copy(lp.a[i].begin(), lp.a[i].end(), row(i));
       row(i)[n_ + i] = 1;
-      // A little more room, of another size in each row: without it many steps would lead nowhere, in
-      // circles.
+      // Adds a little slack of a different size to each row: without it many steps would make no progress and could
+      // cycle.
       row(i)[width_ - 1] = lp.b[i] + 1e-6 * (1 + std::fmod(0.618034 * static_cast<double>(i + 1), 1.0));
       basis_.push_back(n_ + i);
     }
@@ -55,7 +55,7 @@ class Tableau {
     LinearProgram::Solution out{std::vector<double>(n_), std::vector<double>(m_), bounded};
     for (size_t i = 0; i < m_; ++i) {
       if (basis_[i] < n_) out.x[basis_[i]] = std::max(0.0, row(i)[width_ - 1]);
-      out.price[i] = std::max(0.0, row(m_)[n_ + i]);  // stands under the slacks
+      out.price[i] = std::max(0.0, row(m_)[n_ + i]);  // in the columns of the slacks
     }
     return out;
   }

@@ -1,5 +1,5 @@
-// Workers onto nodes. Nodes in the same state are one group, so that 4,096 nodes cost what ten do: placing
-// the workers of a stage gives each group's nodes q or q + 1 of them, and so splits one group at most.
+// Places workers onto nodes. Nodes in the same state form one group, so that 4,096 nodes cost as much as ten: placing
+// the workers of a stage gives each group's nodes q or q + 1 of them, and so splits at most one group.
 #pragma once
 #include <map>
 #include <numeric>
@@ -11,10 +11,10 @@ namespace kinora::balance {
 
 constexpr double kSlack = 1e-9;  // sums of fractions such as a tenth of a core
 
-// What is left of a node.
+// The free resources of a node.
 struct Space {
   double cores = 0, memory = 0, nvdec = 0, nvenc = 0;
-  std::vector<double> gpus;  // of each device
+  std::vector<double> gpus;  // free part of each device
   bool untouched = true;
 
   explicit Space(const Node& n)
@@ -24,12 +24,12 @@ struct Space {
         nvenc(n.nvenc),
         gpus(static_cast<size_t>(n.gpus), 1.0) {}
 
-  // How many workers fit.
+  // The number of workers that fit.
   int64_t fit(const Need& need) const {
     if (need.whole_node) return untouched ? std::min<int64_t>(1, fit_beside(need)) : 0;
     return fit_beside(need);
   }
-  // Takes what `n` workers need, which fit.
+  // Takes the resources of `n` workers, which must fit.
   void take(const Need& need, int64_t n) {
     if (n == 0) return;
     untouched = false;
@@ -61,7 +61,7 @@ struct Space {
       on_gpus = static_cast<int64_t>(static_cast<double>(on_gpus) / std::ceil(need.gpus - kSlack));
     return std::min(n, on_gpus);
   }
-  // A fraction goes where least is left over: whole devices stay whole.
+  // A fraction goes to the device with the least room that suffices, so that whole devices stay free.
   void take_gpus(double share) {
     for (double left = share; left > kSlack; left -= 1) {
       double* best = nullptr;
@@ -73,12 +73,12 @@ struct Space {
   }
 };
 
-// Nodes that are alike and hold the same workers.
+// Identical nodes with the same workers.
 struct Group {
   Node node;
   Space space;
   std::vector<int64_t> workers;  // of each stage, on each of the nodes
-  std::vector<int64_t> nodes;    // their numbers
+  std::vector<int64_t> nodes;    // indices of the nodes
 };
 
 inline std::vector<Group> group(const std::vector<Node>& nodes, size_t n_stages) {
@@ -94,13 +94,13 @@ inline std::vector<Group> group(const std::vector<Node>& nodes, size_t n_stages)
   return out;
 }
 
-// level: so that what is left is alike everywhere, which keeps every kind of node usable for every kind of
-// worker. fill: the fullest node first, which keeps whole nodes free.
+// level: the remaining resources become equal everywhere, so every kind of node stays usable for every kind of
+// worker. fill: the fullest node first, so whole nodes stay free.
 enum class Spread { level, fill };
 
 namespace detail {
 
-// The share of a node that is left, of what this need wants most of.
+// The free share of a node, for the resource that this need uses most.
 inline double left_of(const Group& g, const Need& need) {
   if (need.gpus > 0 && g.node.gpus > 0)
     return std::accumulate(g.space.gpus.begin(), g.space.gpus.end(), 0.0) / static_cast<double>(g.node.gpus);
@@ -111,7 +111,7 @@ inline double step_of(const Group& g, const Need& need) {
   return g.node.cores > 0 ? need.cores / g.node.cores : 0;
 }
 
-// Gives the first `nodes` nodes of a group `n` workers; the others stay behind as a group of their own.
+// Gives `n` workers to each of the first `nodes` nodes of a group; the other nodes become a separate group.
 inline void give(std::vector<Group>& groups, size_t at, size_t nodes, size_t stage, const Need& need,
                  int64_t n) {
   if (n == 0 || nodes == 0) return;
@@ -125,7 +125,7 @@ inline void give(std::vector<Group>& groups, size_t at, size_t nodes, size_t sta
   groups[at].workers[stage] += n;
 }
 
-// What a node is worth to the cluster: its shares of all there is.
+// The value of a node to the cluster: its shares of the total resources.
 inline double worth_of(const Group& of, const std::vector<Group>& groups) {
   double worth = 0;
   const auto add = [&](auto resource) {
@@ -139,7 +139,7 @@ inline double worth_of(const Group& of, const std::vector<Group>& groups) {
   return worth;
 }
 
-// The fullest nodes first; for who wants a whole node, those that are missed least.
+// The fullest nodes first; for a worker that needs a whole node, the least valuable nodes first.
 inline void add_filling(std::vector<Group>& groups, size_t stage, const Need& need, int64_t n) {
   std::vector<double> key;
   for (const Group& g : groups) key.push_back(need.whole_node ? worth_of(g, groups) : left_of(g, need));
@@ -173,7 +173,7 @@ inline void add_level(std::vector<Group>& groups, size_t stage, const Need& need
     }
     return sum;
   };
-  double low = 0, high = 1;  // at_level(high) is too little or just right
+  double low = 0, high = 1;  // at_level(high) is too little or exactly right
   for (int i = 0; i < 24; ++i) (at_level((low + high) / 2) > n ? low : high) = (low + high) / 2;
   n -= at_level(high);
   const size_t known = groups.size();
@@ -186,12 +186,12 @@ inline void add_level(std::vector<Group>& groups, size_t stage, const Need& need
     if (more == 0) give(groups, i, static_cast<size_t>(nodes), stage, need, q[i]);
     if (more > 0 && more < nodes) give(groups, rest, static_cast<size_t>(nodes - more), stage, need, q[i]);
   }
-  if (n > 0) add_filling(groups, stage, need, n);  // stages without cores or GPUs know no level
+  if (n > 0) add_filling(groups, stage, need, n);  // stages without cores or GPUs have no level
 }
 
 }  // namespace detail
 
-// Adds n workers of a stage; false, with the groups as they were, if they do not fit.
+// Adds n workers of a stage; returns false and leaves the groups unchanged if they do not fit.
 inline bool add_workers(std::vector<Group>& groups, size_t stage, const Need& need, int64_t n,
                         Spread spread) {
   if (n == 0) return true;

@@ -1,4 +1,4 @@
-// What one node carries: the workers of all stages together that are worth most, at given values.
+// Finds the most valuable set of workers of all stages for one node, at given values.
 #pragma once
 #include <tuple>
 
@@ -7,12 +7,12 @@
 
 namespace kinora::balance::detail {
 
-using Pattern = std::vector<int64_t>;  // workers of each stage on one node
+using Pattern = std::vector<int64_t>;  // number of workers of each stage on one node
 
-// The linear relaxation prices the node's resources. Of a pattern, what is lost against it is the sum of what
-// each worker pays more for resources than it is worth, and of the price of what is left over: both at least
-// 0. So a search around the relaxed optimum may leave every branch that has lost as much as the best pattern
-// so far. It stops after a number of steps: what it finds always fits, and is seldom not the best.
+// The linear relaxation prices the node's resources. A pattern's loss against it is the sum of what
+// each worker pays for resources beyond its value, and of the price of unused resources: both at least
+// 0. So a search around the relaxed optimum can cut every branch that has lost as much as the best pattern
+// so far. It stops after a number of steps: its result always fits, and is seldom not the best.
 class BestPattern {
  public:
   BestPattern(const std::vector<Stage>& stages, const Node& node, const std::vector<double>& value)
@@ -25,7 +25,7 @@ class BestPattern {
     };
     std::stable_sort(items_.begin(), items_.end(), [&](size_t a, size_t b) { return size(a) > size(b); });
   }
-  // The pattern, and its value.
+  // The pattern and its value.
   std::pair<Pattern, double> find() {
     if (!items_.empty()) search();
     for (const size_t i : alone_)
@@ -41,8 +41,8 @@ class BestPattern {
     leave_out_dominated();
     descend(0, Space(node_), 0);
   }
-  // Where several of one stage's workers take no more than one of another and are worth as much, nobody needs
-  // the other: it waits for what is left over in finish().
+  // If several workers of one stage need no more than one of another and are worth as much, the search skips
+  // the other; finish() may still add it.
   void leave_out_dominated() {
     const auto dominates = [&](size_t a, size_t b) {
       const double n = std::ceil(value_[b] / value_[a] * (1 - 1e-6));
@@ -76,7 +76,7 @@ class BestPattern {
       excess_.push_back(std::max(0.0, pays - value_[items_[k]]));
     }
   }
-  // Decides the at-th of those that are tried, and those after it.
+  // Decides the at-th stage of those that are tried, and those after it.
   void descend(size_t at, const Space& space, double lost) {
     if (++steps_ > kSteps || lost >= best_lost_) return;
     if (at == tried_.size()) return finish(space);
@@ -98,7 +98,7 @@ class BestPattern {
     descend(at + 1, space, lost + excess_[k] * static_cast<double>(n));
     now_[items_[k]] = 0;
   }
-  // Fills what is left with what is worth most for what it takes.
+  // Fills the remaining resources with the workers that are worth most per resource.
   void finish(Space space) {
     Pattern full = now_;
     std::vector<size_t> order(items_.size());
@@ -124,10 +124,10 @@ class BestPattern {
   const Node& node_;
   const std::vector<double>& value_;
   std::vector<size_t> items_, alone_;                      // stages
-  std::vector<size_t> tried_;                              // of items_
-  std::vector<double> relaxed_;                            // workers of each item
-  std::vector<double> excess_;                             // what a worker pays more than it is worth
-  double roof_ = std::numeric_limits<double>::infinity();  // what the relaxed optimum is worth
+  std::vector<size_t> tried_;                              // indices into items_
+  std::vector<double> relaxed_;                            // workers of each item in the relaxed optimum
+  std::vector<double> excess_;                             // price of a worker's resources minus its value
+  double roof_ = std::numeric_limits<double>::infinity();  // value of the relaxed optimum
   Pattern now_, best_;
   double best_value_ = 0, best_lost_ = std::numeric_limits<double>::infinity();
   int steps_ = 0;

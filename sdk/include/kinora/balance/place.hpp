@@ -1,4 +1,4 @@
-// The best placement from nothing: bisection over the throughput, with packing as the test whether it can be.
+// The best placement without a previous plan: bisection over the throughput, with packing as the feasibility test.
 #pragma once
 #include <functional>
 
@@ -7,9 +7,9 @@
 namespace kinora::balance {
 
 struct Plan {
-  std::vector<Group> groups;     // every node is in one
-  std::vector<int64_t> workers;  // of each stage, all nodes together
-  double throughput = 0;         // inputs of the source a second; 0: not every stage has its workers
+  std::vector<Group> groups;     // each node is in exactly one
+  std::vector<int64_t> workers;  // of each stage, on all nodes together
+  double throughput = 0;         // inputs of the source per second; 0: some stage has no worker
   bool operator==(const Plan& o) const { return workers == o.workers && throughput == o.throughput; }
 
   // [node][stage]
@@ -25,7 +25,7 @@ struct Plan {
 
 namespace detail {
 
-// The next throughput above t that one more worker of the slowest stages would give.
+// The next throughput above t that one more worker of each slowest stage would give.
 inline double next_above(const std::vector<Stage>& stages, const std::vector<double>& work, double t) {
   const auto workers = workers_for(stages, work, t);
   double next = std::numeric_limits<double>::infinity();
@@ -39,7 +39,7 @@ inline double next_above(const std::vector<Stage>& stages, const std::vector<dou
   return next;
 }
 
-// The total of a resource over what an input of the source needs of it: no plan is faster.
+// The total of a resource divided by the need of one input of the source: an upper bound for every plan.
 inline double roof(const std::vector<Stage>& stages, const std::vector<Node>& nodes,
                    const std::vector<double>& work) {
   double t = limit_of_fixed(stages, work);
@@ -61,8 +61,8 @@ inline double roof(const std::vector<Stage>& stages, const std::vector<Node>& no
 
 }  // namespace detail
 
-// Bisects for the highest throughput in [low, high] whose workers `fit` can place, then climbs worker by
-// worker. `low` is known to fit, with `best`. tolerance: relative, of the bisection.
+// Bisects for the highest throughput in [low, high] whose workers `fit` can place, then adds workers one by
+// one. `low` is known to fit, with `best`. tolerance: relative, for the bisection.
 inline Plan highest(const std::vector<Stage>& stages, const std::vector<double>& work, double low,
                     double high, std::vector<Group> best,
                     const std::function<std::optional<std::vector<Group>>(const std::vector<int64_t>&)>& fit,
@@ -86,8 +86,8 @@ inline Plan highest(const std::vector<Stage>& stages, const std::vector<double>&
   return out;
 }
 
-// stages: in the order of the data. A plan of throughput 0 and no workers where not every stage finds its
-// place.
+// stages: in the order of the data. If some stage does not fit, returns a plan of throughput 0 without
+// workers.
 inline Plan place(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
   const std::vector<double> work = work_of(stages);
   const auto empty = group(nodes, stages.size());
@@ -99,7 +99,7 @@ inline Plan place(const std::vector<Stage>& stages, const std::vector<Node>& nod
   if (!least) return {empty, std::vector<int64_t>(stages.size()), 0};
   const double roof = detail::roof(stages, nodes, work);
   Plan plan = highest(stages, work, 0, roof, std::move(*least), fit);
-  // On one node there is nothing to choose; of very many kinds, choosing takes too long.
+  // On one node there is no choice; with very many kinds of nodes, column generation takes too long.
   constexpr size_t kMostKinds = 12;
   constexpr double kGood = 0.999;
   if (nodes.size() == 1 || empty.size() > kMostKinds || plan.throughput >= kGood * roof) return plan;

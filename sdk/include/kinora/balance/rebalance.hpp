@@ -1,14 +1,14 @@
-// From one placement to the next: moves a worker only when that pays.
+// Changes one placement into the next: moves a worker only if that pays.
 #pragma once
 #include "kinora/balance/place.hpp"
 
 namespace kinora::balance {
 
 struct Moving {
-  double gain = 0.02;     // relative; less is not worth a thought
-  double confidence = 1.5;  // standard errors that the times may be off, against the change, and it still gains
+  double gain = 0.02;     // relative; a smaller gain is ignored
+  double confidence = 1.5;  // the change must still gain if the times are off by this many standard errors
   double start = 2;       // seconds until a worker that was moved works again
-  double horizon = 30;    // seconds over which the gain must make up for the work that is lost meanwhile
+  double horizon = 30;    // seconds in which the gain must make up for the work that is lost by moving
 };
 
 struct Next {
@@ -18,12 +18,12 @@ struct Next {
 
 namespace detail {
 
-// Takes n workers of a stage away, evenly over those who have most.
+// Removes n workers of a stage, evenly from the nodes that have most.
 inline void remove_workers(std::vector<Group>& groups, const std::vector<Stage>& stages, size_t stage,
                            int64_t n) {
   const auto rebuilt = [&](Group g) {
     g.space = Space(g.node);
-    // Large shares first, as they were placed.
+    // Large shares first, in the order of placement.
     std::vector<size_t> order(stages.size());
     std::iota(order.begin(), order.end(), 0);
     std::stable_sort(order.begin(), order.end(),
@@ -52,8 +52,8 @@ inline void remove_workers(std::vector<Group>& groups, const std::vector<Stage>&
   }
 }
 
-// The present placement with as few changes as these numbers of workers need: who is one too many stays where
-// nobody needs the place.
+// The current placement with as few changes as these numbers of workers need: a surplus worker stays unless
+// another one needs its resources.
 inline std::optional<std::vector<Group>> adapted(const std::vector<Stage>& stages, const Plan& present,
                                                  const std::vector<Order>& orders,
                                                  const std::vector<int64_t>& workers) {
@@ -71,7 +71,7 @@ inline std::optional<std::vector<Group>> adapted(const std::vector<Stage>& stage
   return std::nullopt;
 }
 
-// Workers to start and to stop, and the largest share of a stage that starts anew.
+// Workers to start and to stop, and the largest share of a stage that restarts.
 inline double count_moves(const Plan& from, const Plan& to, Next& next) {
   const auto before = from.by_node(), after = to.by_node();
   std::vector<int64_t> started(to.workers.size());
@@ -83,7 +83,7 @@ inline double count_moves(const Plan& from, const Plan& to, Next& next) {
     }
   double share = 0;
   for (size_t i = 0; i < started.size(); ++i) {
-    // Beside those who go on working, new ones cost nothing: only what replaces others does.
+    // New workers next to running ones cost nothing; only those that replace others do.
     const int64_t replacing = started[i] - std::max<int64_t>(0, to.workers[i] - from.workers[i]);
     if (replacing > 0)
       share = std::max(share, static_cast<double>(replacing) / static_cast<double>(to.workers[i]));
@@ -92,7 +92,7 @@ inline double count_moves(const Plan& from, const Plan& to, Next& next) {
 }
 
 // The relative gain if the measured times are off to the disadvantage of the change: stages that get workers
-// need them less, stages that give some away miss them more.
+// need them less, stages that lose workers need them more.
 inline double doubtful_gain(const std::vector<Stage>& stages, std::vector<double> work, const Plan& from,
                             const Plan& to, double confidence) {
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -106,8 +106,8 @@ inline double doubtful_gain(const std::vector<Stage>& stages, std::vector<double
 
 }  // namespace detail
 
-// `present` itself, with its throughput under the times of now, unless another placement pays. Nodes must be
-// those of `present`; others mean place() again.
+// Returns `present` itself, with its throughput under the current times, unless another placement pays. Nodes must be
+// those of `present`; if they changed, call place() again.
 inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>& nodes, const Plan& present,
                       const Moving& moving) {
   const std::vector<double> work = work_of(stages);
@@ -130,7 +130,7 @@ inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>&
     if ((plan.throughput - now) * moving.horizon <= lost) return std::nullopt;
     return next;
   };
-  // A new start from nothing moves nearly everybody; only where the small change reaches too little.
+  // A placement from scratch moves nearly every worker, so it is tried only if the small change gains too little.
   if (near.throughput * (1 + moving.gain) < best.throughput)
     if (auto next = if_it_pays(best)) return *next;
   return if_it_pays(near).value_or(stay);

@@ -1,5 +1,5 @@
-// One machine whose resources go from stage to stage, as work comes: nobody owns a core, so a stage may have
-// two thirds of one. What such a machine reaches, and how many workers each stage then needs.
+// One machine whose resources move from stage to stage with the work: no stage owns a core, so a stage may use
+// two thirds of one. Computes the machine's throughput and the number of workers that each stage then needs.
 #pragma once
 #include <optional>
 
@@ -8,11 +8,11 @@
 namespace kinora::balance {
 
 struct Shared {
-  double throughput = 0;        // inputs of the source a second; 0 where no stage has work
-  std::optional<size_t> bound;  // the stage whose workers are all busy, or that takes most of what is used up
+  double throughput = 0;        // inputs of the source per second; 0 if no stage has work
+  std::optional<size_t> bound;  // the stage whose workers are all busy, or that uses most of the exhausted resource
 };
 
-// `workers` of a stage: at most so many at once; 0: any number.
+// `workers` of a stage: its largest number at once; 0: any number.
 inline Shared shared(const std::vector<Stage>& stages, const Node& node) {
   const std::vector<double> work = work_of(stages);
   Shared out{std::numeric_limits<double>::infinity(), std::nullopt};

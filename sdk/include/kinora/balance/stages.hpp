@@ -1,4 +1,4 @@
-// What the balancer is told: stages, their graph, what a worker needs, and nodes.
+// The balancer's input: stages, their graph, the resources of a worker, and nodes.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -8,18 +8,18 @@
 
 namespace kinora::balance {
 
-// What one worker occupies. gpus: a fraction of one device, or a whole number of devices.
+// The resources of one worker. gpus: a fraction of one device, or a whole number of devices.
 struct Need {
   double cores = 1, gpus = 0, memory = 0, nvdec = 0, nvenc = 0;
-  bool whole_node = false;  // a node to itself
+  bool whole_node = false;  // it occupies a node exclusively
 };
 
 struct Stage {
   std::vector<uint32_t> from;  // earlier stages whose output it takes; none: the source
   double seconds = 1;          // of one worker for one sample
-  double out = 1;              // samples that it gives for one it takes, to each stage that takes its output
+  double out = 1;              // samples that it emits per sample taken, to each stage that takes its output
   Need need{};
-  int64_t workers = 0;  // exactly so many (1 for a stage that needs order); 0: as many as are best
+  int64_t workers = 0;  // exact number (1 for an ordered stage); 0: the best number
   double error = 0;     // standard error of `seconds`, relative to it
 };
 
@@ -30,7 +30,7 @@ struct Node {
   bool operator==(const Node&) const = default;
 };
 
-// Resources that are counted, in one order.
+// The counted resources, in one order.
 constexpr size_t kResources = 5;
 inline double of(const Node& n, size_t resource) {
   const double all[kResources] = {n.cores, n.memory, static_cast<double>(n.gpus), n.nvdec, n.nvenc};
@@ -41,7 +41,7 @@ inline double of(const Need& n, size_t resource) {
   return all[resource];
 }
 
-// Seconds of work that one input of the source makes for each stage, all its workers together.
+// Seconds of work per input of the source for each stage, all its workers together.
 inline std::vector<double> work_of(const std::vector<Stage>& stages) {
   std::vector<double> samples(stages.size()), work(stages.size());
   for (size_t i = 0; i < stages.size(); ++i) {
@@ -52,7 +52,7 @@ inline std::vector<double> work_of(const std::vector<Stage>& stages) {
   return work;
 }
 
-// Inputs of the source a second, with so many workers of each stage.
+// Inputs of the source per second, with these numbers of workers.
 inline double throughput(const std::vector<double>& work, const std::vector<int64_t>& workers) {
   double t = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < work.size(); ++i)
@@ -60,7 +60,7 @@ inline double throughput(const std::vector<double>& work, const std::vector<int6
   return t;
 }
 
-// The fewest workers of each stage that carry `t` inputs a second; one at least.
+// The fewest workers of each stage that reach `t` inputs per second; at least one each.
 inline std::vector<int64_t> workers_for(const std::vector<Stage>& stages, const std::vector<double>& work,
                                         double t) {
   std::vector<int64_t> out;
@@ -71,7 +71,7 @@ inline std::vector<int64_t> workers_for(const std::vector<Stage>& stages, const 
   return out;
 }
 
-// What stages of a given number of workers allow, whatever the nodes.
+// Throughput limit of the stages with a fixed number of workers, whatever the nodes.
 inline double limit_of_fixed(const std::vector<Stage>& stages, const std::vector<double>& work) {
   double t = std::numeric_limits<double>::infinity();
   for (size_t i = 0; i < stages.size(); ++i)
