@@ -82,10 +82,10 @@ std::string shown(const std::string& value) {
 }
 
 constexpr size_t kMost = 5;                                     // items that a message names
-using Item = std::pair<std::string, std::vector<std::string>>;  // its name, its value on every rank
+using ItemOfRanks = std::pair<std::string, std::vector<std::string>>;  // its name, its value on every rank
 
 // In the order of facts_of(); what only some ranks have comes last, since another item is the reason.
-std::vector<Item> differing_items(const std::vector<Facts>& of_ranks) {
+std::vector<ItemOfRanks> differing_items(const std::vector<Facts>& of_ranks) {
   std::vector<std::string> names;
   std::map<std::string, std::vector<std::string>> values;
   std::map<std::string, size_t> ranks;  // that have it
@@ -96,7 +96,7 @@ std::vector<Item> differing_items(const std::vector<Facts>& of_ranks) {
       of_item.resize(of_ranks.size(), "none");
       of_item[r] = value;
     }
-  std::vector<Item> out;
+  std::vector<ItemOfRanks> out;
   for (const bool on_all : {true, false})
     for (const auto& name : names) {
       const auto& of_item = values[name];
