@@ -1,31 +1,17 @@
 #include "plugins/jobs/curation/bins.hpp"
 
 #include <algorithm>
-#include <array>
 
 #include <fmt/format.h>
 
 #include "core/base/facts.hpp"
+#include "kinora/bins.hpp"
 
 namespace kinora::core {
 namespace {
 
-const char* resolution_of(double shorter_side) {
-  return shorter_side >= 1080 ? "1080" : shorter_side >= 720 ? "720" : "lt_720";
-}
-
-const char* aspect_of(double ratio) {
-  constexpr std::array<double, 4> kEdges{0.65, 0.88, 1.16, 1.55};
-  constexpr std::array<const char*, 5> kNames{"9_16", "3_4", "1_1", "4_3", "16_9"};
-  return kNames[static_cast<size_t>(std::lower_bound(kEdges.begin(), kEdges.end(), ratio) - kEdges.begin())];
-}
-
-const char* duration_of(double seconds) {
-  return seconds < 5 ? "0_5" : seconds <= 10 ? "5_10" : seconds <= 30 ? "10_30" : "30_inf";
-}
-
 // Of the fact, whose text becomes a folder's name; else what is measured.
-std::string name_of(const nlohmann::json& bin, const char* what, const char* measured) {
+std::string name_of(const nlohmann::json& bin, const char* what, const std::string& measured) {
   const std::string said = text_in(bin, what);
   const bool is_name = std::all_of(said.begin(), said.end(), [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '_';
@@ -39,11 +25,11 @@ std::string bin_of(const nlohmann::json& facts) {
   const double width = number_in(facts, "width"), height = number_in(facts, "height"),
                seconds = number_in(facts, "duration_s");
   if (!(width > 0) || !(height > 0) || !(seconds > 0)) return "";
-  const auto& bin = object_in(facts, "bin");
-  return fmt::format("resolution_{}/aspect_ratio_{}/duration_{}",
-                     name_of(bin, "resolution", resolution_of(std::min(width, height))),
-                     name_of(bin, "aspect", aspect_of(width / height)),
-                     name_of(bin, "duration", duration_of(seconds)));
+  const auto& said = object_in(facts, "bin");
+  const Bin bin = kinora::bin_of(width, height, seconds);
+  return fmt::format("resolution_{}/aspect_ratio_{}/duration_{}", name_of(said, "resolution", bin.resolution),
+                     name_of(said, "aspect", bin.aspect.value_or("other")),
+                     name_of(said, "duration", bin.duration.value_or("0_5")));
 }
 
 }  // namespace kinora::core

@@ -7,11 +7,9 @@
 
 namespace kinora::core {
 
-// From the fact `bin` (resolution, aspect, duration) that clip.transcode leaves, or from width, height (as
-// shown) and duration_s: resolution by the shorter side lt_720, 720, 1080; aspect (width by height) 9_16,
-// 3_4, 1_1, 4_3, 16_9 with edges 0.65, 0.88, 1.16 and 1.55, the upper one inside; duration in seconds 5_10,
-// 10_30, 30_inf. Cosmos drops what is shorter than 5 s: here it is duration_0_5. Empty if the facts do not
-// say.
+// From the fact `bin` (resolution, aspect, duration) that clip.transcode leaves, or from width, height (as shown) and
+// duration_s by kinora/bins.hpp. Cosmos drops what has no bin: here a clip below 5 s is duration_0_5, one wider than 10 to 1
+// aspect_ratio_other. Empty if the facts do not say.
 std::string bin_of(const nlohmann::json& facts);
 
 }  // namespace kinora::core

@@ -196,6 +196,7 @@ TEST(Bins, AreThoseOfCosmos) {
   EXPECT_EQ(bin(155, 100, 31),
             "resolution_lt_720/aspect_ratio_4_3/duration_30_inf");  // the upper edge is inside
   EXPECT_EQ(bin(65, 100, 6), "resolution_lt_720/aspect_ratio_9_16/duration_5_10");
+  EXPECT_EQ(bin(1100, 100, 6), "resolution_lt_720/aspect_ratio_other/duration_5_10");
   EXPECT_EQ(bin_of({{"width", 10}}), "");
   EXPECT_EQ(bin_of({{"width", 10},
                     {"height", 10},

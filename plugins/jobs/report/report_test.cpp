@@ -1,3 +1,4 @@
+#include "core/run/job.hpp"
 #include "core/run/job_type.hpp"
 
 #include <random>

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "clips/bins.hpp"
+#include "kinora/bins.hpp"
 
 namespace kinora::video {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <fmt/format.h>
 
-#include "clips/bins.hpp"
+#include "kinora/bins.hpp"
 
 namespace kinora::video {
 

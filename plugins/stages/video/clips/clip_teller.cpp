@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-#include "clips/bins.hpp"
+#include "kinora/bins.hpp"
 #include "kinora/curation.hpp"
 
 namespace kinora::video {

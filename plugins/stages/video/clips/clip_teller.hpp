@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "kinora/bins.hpp"
 #include "clips/clip_samples.hpp"
 #include "clips/clip_writer.hpp"
 #include "clips/film_cutter.hpp"
@@ -13,7 +14,6 @@
 
 namespace kinora::video {
 
-struct Bin;
 
 // [owner-thread] Film, media and options are borrowed. Error(KINORA_DATA) for a fact crop or a field ended.json that is not
 // what it should be.
