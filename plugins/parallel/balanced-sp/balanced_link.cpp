@@ -18,7 +18,7 @@ void BalancedLink::know(const at::Tensor& table) {
       known_.splice(known_.begin(), known_, it);
       return;
     }
-  constexpr size_t most = 64;  // as many geometries as the root remembers
+  constexpr size_t most = 64;  // as many geometries as the root caches
   if (known_.size() == most) known_.pop_back();
   known_.push_front({table, naive_ ? own_runs(table, group_.size(), multiple_)
                                    : own_pairs(table, group_.size(), multiple_)});

@@ -1,5 +1,5 @@
-// The two predictions of classifier-free guidance on two ranks: an axis of the mesh and nothing else. Ranks
-// along it hold the same latent; the generator has each compute its branch, and they exchange the
+// Computes the two predictions of classifier-free guidance on two ranks. The strategy is only an axis of the mesh: ranks
+// along it hold the same latent; the generator lets each compute its branch, and they exchange the
 // predictions.
 #include "kinora/plugin.hpp"
 #include "kinora/strategy.hpp"

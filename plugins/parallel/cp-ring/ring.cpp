@@ -1,5 +1,5 @@
-// Ring attention (Liu et al. 2023, arXiv 2310.01889): tokens are split over the ranks and keys go round from
-// neighbour to neighbour; ring_attention.hpp has the bytes. Any number of heads. Shared keys (text) stay.
+// Ring attention (Liu et al. 2023, arXiv 2310.01889): tokens are split over the ranks and keys travel from
+// neighbour to neighbour; for the bytes see ring_attention.hpp. Any number of heads. Shared keys (text) stay.
 #include <optional>
 
 #include "kernels/torch/attention_block.hpp"

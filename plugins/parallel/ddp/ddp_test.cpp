@@ -28,7 +28,7 @@ double worst(const Tensor& a, const Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
 
-// Gradients of samples [first, first + count) of a batch, by a loss that divides by the whole batch.
+// Gradients of samples [first, first + count) of a batch, for a loss that divides by the whole batch.
 void backward(core::Network& network, int64_t first, int64_t count) {
   const Tensor latent = core::sample_noise(at::empty({count, 2, 2, 2, 4}, at::kDouble), 5, first, "latent"),
                text = core::sample_noise(at::empty({count, 3, 12}, at::kDouble), 5, first, "text"),

@@ -8,7 +8,7 @@ using at::Tensor;
 
 namespace {
 
-constexpr int64_t kMicro = int64_t{1} << 16, kBoundaries = 511;  // times 2 ways times 32 tensors: below 2^31
+constexpr int64_t kMicro = int64_t{1} << 16, kBoundaries = 511;  // times 2 directions times 32 tensors: below 2^31
 constexpr int64_t kHeader = Messages::kTensors - 1;
 
 }  // namespace

@@ -99,7 +99,7 @@ TEST(Pipeline, EqualsOneProcessOnEightRanks) {
   all(8, {{.parallel = pp("1f1b"), .model = models::kDeep, .micro = 5, .rows = 2, .cols = 2, .steps = 1}});
 }
 
-// Validation and generation: one call of the model, of whatever size, and its output everywhere.
+// Validation and generation: one call of the model, with any batch size, and its output on every rank.
 TEST(Pipeline, WithoutGradientEveryRankHasTheOutput) {
   for (const int size : {2, 4})
     test::on_ranks(size, [](const Rank& me) {

@@ -1,4 +1,4 @@
-// One process: no axis, no link. What every other strategy must equal.
+// One process: no axis, no link. The reference for every other strategy.
 #include "kinora/plugin.hpp"
 #include "kinora/strategy.hpp"
 
