@@ -28,7 +28,7 @@ void BalancedLink::know(const at::Tensor& table) {
 
 void BalancedLink::tell(const at::Tensor& table) {
   if (!table.select(2, KINORA_TOKEN_STREAM).any().item<bool>()) {
-    const char* vain = "there is no clean and noisy copy of a frame to balance: it does what cp-ulysses does";
+    const char* vain = "no frame has a clean and a noisy copy to balance: it does what cp-ulysses does";
     if (told_.insert(vain).second) log(Log::warn, std::string("balanced-sp: ") + vain);
     return;
   }

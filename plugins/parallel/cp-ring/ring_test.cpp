@@ -82,7 +82,7 @@ TEST(Ring, ZigzagBalancesACausalRuleAndARowDoesNot) {
     EXPECT_GT(row.back(), (R == 2 ? 2 : 3) * row.front()) << R << " ranks";
     int64_t visible = 0;
     for (int64_t f = 1; f <= frames; ++f) visible += f * area * area;
-    EXPECT_EQ(std::accumulate(even.begin(), even.end(), int64_t{0}), visible) << "and none that nobody sees";
+    EXPECT_EQ(std::accumulate(even.begin(), even.end(), int64_t{0}), visible) << "and no invisible pair";
   }
 }
 

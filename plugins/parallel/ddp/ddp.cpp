@@ -12,7 +12,7 @@ class Ddp final : public Strategy<Tensor> {
  public:
   struct Options {};
   static void describe(Describe<Options>& d) {
-    d.name("ddp").help("data parallelism: other samples on other ranks");
+    d.name("ddp").help("data parallelism: different samples on each rank");
   }
   Ddp(const Options&, const Mesh<Tensor>&) {}
   const char* axis() const override { return "dp"; }

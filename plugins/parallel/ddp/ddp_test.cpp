@@ -62,7 +62,7 @@ TEST(Ddp, SumsTheGradientOfEveryParameterOverTheRanks) {
         const Tensor want = whole->chain().leaves()[i].tensor.grad();
         if (me.size > 1) {
           EXPECT_GT(worst(leaves[i].tensor.grad(), want), 1e-3)
-              << leaves[i].name << ": a sum that changes nothing shows nothing";
+              << leaves[i].name << ": a sum without effect proves nothing";
         }
         vectors += want.dim() == 1;
       }

@@ -69,7 +69,7 @@ TEST(FsdpMemory, ARankHoldsItsShardsAndTheUnitsInUse) {
         EXPECT_LE(b.start, shards + kUnit + kLittle) << "drawn one parameter at a time";
         for (const int64_t peak : {b.no_grad, b.forward}) {
           EXPECT_LE(peak, shards + units + kLittle) << prefetch;
-          EXPECT_GE(peak, shards + (1 + prefetch) * kUnit) << "a bound that nothing comes near shows nothing";
+          EXPECT_GE(peak, shards + (1 + prefetch) * kUnit) << "a bound that is far away proves nothing";
         }
         EXPECT_LE(b.after_forward, shards + kLittle) << "a graph keeps no parameters";
         EXPECT_LE(b.after, 2 * shards + kLittle) << "shards and their gradients";

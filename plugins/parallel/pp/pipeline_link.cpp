@@ -69,7 +69,7 @@ void PipelineLink::declared() {
     if (!fits || *std::min_element(how_.blocks.begin(), how_.blocks.end()) < 1)
       throw Error(KINORA_INVALID, "pp: blocks = " + sum_of(how_.blocks) + " must be " +
                                       std::to_string(pipe_.stages()) +
-                                      " numbers above 0, one a stage, that sum to the model's " +
+                                      " numbers above 0, one per stage, that sum to the model's " +
                                       std::to_string(blocks) + " blocks (embedding and head among them)");
     int64_t first = 0;
     for (const int64_t n : how_.blocks) first_.push_back(std::exchange(first, first + n));

@@ -188,7 +188,7 @@ TEST(Pipeline, RefusesWhatItCannotCut) {
     says(refusal(pp("interleaved", "virtual = 3"), 6), "virtual = 2 would do");
     says(refusal(pp("interleaved"), 4), "schedule = \"1f1b\" would do");
     says(refusal(pp("1f1b", "blocks = [1, 1, 1]"), 2),
-         "must be 4 numbers above 0, one a stage, that sum to the model's 4");
+         "must be 4 numbers above 0, one per stage, that sum to the model's 4");
   });
 }
 

@@ -7,7 +7,7 @@ namespace kinora {
 class Single final : public Strategy<Tensor> {
  public:
   struct Options {};
-  static void describe(Describe<Options>& d) { d.name("single").help("one process, nothing is split"); }
+  static void describe(Describe<Options>& d) { d.name("single").help("one process without splitting"); }
   Single(const Options&, const Mesh<Tensor>&) {}
 };
 KINORA_COMPONENT(Single)

@@ -59,7 +59,7 @@ int64_t HybridLink::padding_of(int64_t tokens) const {
 at::Tensor HybridLink::leave(const at::Tensor& x, kinora_seq seq) {
   if (!resharded_ && group_.rank() == 0 && !std::exchange(told_, true))
     log(Log::warn,
-        "stdit-hybrid: the model has no attention over space or time alone, which it is for: cp-ring and "
+        "stdit-hybrid: the model has no attention over only space or time, so nothing is gained: cp-ring and "
         "cp-ulysses do as well");
   return TokenSplit::leave(x, seq);
 }

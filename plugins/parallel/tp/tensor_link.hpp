@@ -16,7 +16,7 @@
 //   a sum of B N statistics for each total(), and of the result for a ROW linear of shared tensors
 //   (T - 1) B (N / T) D e   for leave(), forward only
 // and in the backward once more
-// (T - 1) B (N / T) D e   for each gather whose result a weight's gradient needs: not if the weights are frozen
+//   (T - 1) B (N / T) D e   for each gather whose result a weight's gradient needs: not if the weights are frozen
 #pragma once
 #include <map>
 #include <memory>
