@@ -55,20 +55,20 @@ void describe_layers(Describe<Options>& d, const std::string& side, const Config
       .config(in_clip("num_attention_heads", std::to_string(of.num_attention_heads)));
   d.option("hidden_act", &Options::hidden_act)
       .choices({"quick_gelu", "gelu"})
-      .help("of the MLP: x sigmoid(1.702 x), OpenAI's, or the exact one, LAION's")
+      .help("activation of the MLP: x sigmoid(1.702 x), OpenAI's, or the exact GELU, LAION's")
       .config(in_clip("hidden_act", of.hidden_act));
   d.option("layer_norm_eps", &Options::layer_norm_eps)
       .above(0)
-      .help("of LayerNorm")
+      .help("epsilon of LayerNorm")
       .config(in_clip("layer_norm_eps", "1e-05"));
   const std::string tower_class = side == "text" ? "CLIPText" : "CLIPVision";
   d.option("projection", &Options::projection)
-      .help("has the projection into the space that text and images share")
+      .help("projection into the space that text and images share")
       .config(
           {"architectures[0] == " + tower_class + "ModelWithProjection", "architectures[0] == CLIPModel"});
   d.option("projection_dim", &Options::projection_dim)
       .range(1, 65536)
-      .help("channels of that space")
+      .help("channels of the shared space")
       .config(in_clip("projection_dim", std::to_string(of.projection_dim)));
 }
 

@@ -8,11 +8,11 @@ namespace kinora::clip {
 using at::Tensor;
 
 void Text::describe(Describe<Options>& d) {
-  d.name("clip-text").help("CLIP's text encoder, by default in the size of ViT-B/32's");
-  d.input("input_ids", "[B, L]", "int64", "of the tokens");
-  d.input("attention_mask", "[B, L]", "int64", "1: a token, 0: padding; left out: all are tokens");
-  d.output("output", "[B, L, hidden_size]", "float", "an embedding a token, of what comes before it");
-  d.output("pooled", "[B, hidden_size]", "float", "that of the end of the text");
+  d.name("clip-text").help("CLIP's text encoder, by default in the size of ViT-B/32");
+  d.input("input_ids", "[B, L]", "int64", "ids of the tokens");
+  d.input("attention_mask", "[B, L]", "int64", "1 for a token, 0 for padding; left out: all are tokens");
+  d.output("output", "[B, L, hidden_size]", "float", "one embedding per token, of the text up to it");
+  d.output("pooled", "[B, hidden_size]", "float", "embedding of the end of the text");
   d.output("embed", "[B, projection_dim]", "float", "pooled in the shared space, with projection = true");
   describe_layers(d, "text", Config());
   d.option("vocab_size", &Options::vocab_size)
@@ -26,7 +26,7 @@ void Text::describe(Describe<Options>& d) {
       .config({"text_config.max_position_embeddings"});
   d.option("eos_token_id", &Options::eos_token_id)
       .range(0, 1 << 24)
-      .help("the first of these ends a text; 2, in older configurations: the highest id does")
+      .help("token whose first occurrence ends a text; 2, in older configurations: the highest id does")
       .config({"text_config.eos_token_id"});
 }
 

@@ -89,11 +89,11 @@ Tensor StLayer::operator()(const Ctx& ctx, kinora_seq from, Tensor x, const Shar
 
 void StDit::describe(Describe<Options>& d) {
   d.name("stdit").help(
-      "Spatial-temporal diffusion transformer: spatial, full, cross- and temporal attention, MLP, one "
-      "AdaLN-LoRA for all, 3D RoPE");
+      "Spatial-temporal diffusion transformer: spatial, full, cross- and temporal attention, MLP, one shared "
+      "AdaLN-LoRA, 3D RoPE");
   dit::describe(d);
   d.option("full_attention", &StConfig::full_attention)
-      .help("attends over all tokens too, between spatial and cross-attention");
+      .help("additional attention over all tokens, between spatial and cross-attention");
 }
 
 StDit::StDit(const Options& o, const Ctx& ctx)

@@ -102,11 +102,11 @@ std::string without_head(std::string name) {
 
 void MiniLm::describe(Describe<Options>& d) {
   d.name("minilm").help("BERT text encoder in the size of all-MiniLM-L6-v2");
-  d.input("input_ids", "[B, L]", "int64", "of the tokens");
-  d.input("attention_mask", "[B, L]", "int64", "1: a token, 0: padding");
-  d.output("output", "[B, L, hidden]", "float", "an embedding a token");
-  d.output("pooled", "[B, hidden]", "float", "mean of a text's tokens, of length 1");
-  d.layout("bert", "of models with a head, and of conversions from TensorFlow", without_head);
+  d.input("input_ids", "[B, L]", "int64", "ids of the tokens");
+  d.input("attention_mask", "[B, L]", "int64", "1 for a token, 0 for padding");
+  d.output("output", "[B, L, hidden]", "float", "one embedding per token");
+  d.output("pooled", "[B, hidden]", "float", "mean of a text's tokens, scaled to length 1");
+  d.layout("bert", "names in models with a head, and in conversions from TensorFlow", without_head);
   d.option("layers", &Options::layers).range(1, 256).help("transformer layers").config({"num_hidden_layers"});
   d.option("hidden", &Options::hidden).range(1, 65536).help("channels").config({"hidden_size"});
   d.option("heads", &Options::heads).range(1, 1024).help("divides hidden").config({"num_attention_heads"});
@@ -124,14 +124,14 @@ void MiniLm::describe(Describe<Options>& d) {
       .range(1, 1024)
       .help("rows of the embedding of segments, of which the first is used")
       .config({"type_vocab_size"});
-  d.option("layer_norm_eps", &Options::layer_norm_eps).above(0).help("of LayerNorm");
-  d.option("hidden_act", &Options::hidden_act).choices({"gelu", "relu"}).help("of the MLP");
+  d.option("layer_norm_eps", &Options::layer_norm_eps).above(0).help("epsilon of LayerNorm");
+  d.option("hidden_act", &Options::hidden_act).choices({"gelu", "relu"}).help("activation of the MLP");
   d.option("model_type", &Options::model_type)
       .choices({"bert"})
-      .help("what a config.json calls the network; others with the same names compute something else");
+      .help("name of the network in a config.json; others with the same parameter names compute different results");
   d.option("position_embedding_type", &Options::position_embedding_type)
       .choices({"absolute"})
-      .help("as a config.json says it");
+      .help("value in a config.json");
 }
 
 MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
