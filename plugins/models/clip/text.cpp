@@ -55,9 +55,9 @@ void Text::check_inputs(const Tensor& ids, const Tensor& mask) const {
                     c_.max_position_embeddings, "; cut the text"));
 }
 
-// Place of the token that stands for the text, [B].
+// Index of the token that represents the text, [B].
 Tensor Text::end_of_text(const Tensor& ids) const {
-  constexpr int64_t kHighest = 2;  // what configurations before transformers' pull request 24773 say
+  constexpr int64_t kHighest = 2;  // value in configurations from before transformers' pull request 24773
   return c_.eos_token_id == kHighest ? ids.argmax(1) : (ids == c_.eos_token_id).to(at::kInt).argmax(1);
 }
 
@@ -66,7 +66,7 @@ std::vector<Tensor> Text::forward(const Ctx& ctx, const Named<Tensor>& in) {
   check_inputs(ids, mask);
   const int64_t L = ids.size(1);
   const auto on = at::TensorOptions().device(ids.device());
-  // The first token is always seen, so that each has one to attend to.
+  // The first token is always visible, so that every token has one to attend to.
   const Tensor valid = mask.defined() ? at::logical_or(mask != 0, at::arange(L, on.dtype(at::kLong)) == 0)
                                       : at::ones_like(ids, at::kBool),
                causal = at::full({L, L}, -std::numeric_limits<double>::infinity(), on.dtype(at::kFloat))

@@ -59,7 +59,7 @@ Vision::Vision(const Options& o, const Ctx& ctx)
                        {o.hidden_size, o.num_channels, o.patch_size, o.patch_size}, Init::normal(0.02))),
       positions_(declare(ctx, 0, "vision_model.embeddings.position_embedding.weight",
                          {side_ * side_ + 1, o.hidden_size}, Init::normal(0.02), Role::table)),
-      pre_norm_(ctx, 0, "vision_model.pre_layrnorm", o),  // so written in every checkpoint
+      pre_norm_(ctx, 0, "vision_model.pre_layrnorm", o),  // spelled like this in every checkpoint
       post_norm_(ctx, o.num_hidden_layers + 1, "vision_model.post_layernorm", o) {
   for (int64_t i = 1; i <= o.num_hidden_layers; ++i) layers_.emplace_back(ctx, o, "vision_model.", i);
   if (o.projection)

@@ -13,8 +13,8 @@ struct Preset {
   double base_fps;
   bool learnable_pos_embed;
 };
-// The networks of cosmos-predict1 (arXiv 2501.03575, table 10) and of cosmos-predict2's video2world. What
-// they have in common is in apply().
+// The networks of cosmos-predict1 (arXiv 2501.03575, table 10) and of cosmos-predict2's video2world. Values
+// that they share are in apply().
 const Preset presets[] = {{"predict1-7B", 28, 32, {2, 1, 1}, 24, true},
                           {"predict1-14B", 36, 40, {2, 2, 2}, 24, true},
                           {"predict2-2B", 28, 16, {1, 3, 3}, 0, false},

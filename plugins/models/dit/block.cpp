@@ -102,7 +102,7 @@ StDit::StDit(const Options& o, const Ctx& ctx)
   for (int64_t i = 0; i < c.layers; ++i) layers_.emplace_back(layer_declare(ctx, i), layer_name(i), i + 1, c);
 }
 
-// Tokens without a channel go the way of a layer's, to learn the names of the layouts.
+// Tokens without channels take the path of a layer, to find the names of the layouts.
 std::vector<kinora_seq> StDit::layouts(const Ctx& ctx, kinora_seq seq, const Tensor& x) const {
   kinora_seq space = seq, time = seq;
   const Tensor probe = ctx.reshard(x.detach().narrow(2, 0, 0), seq, Over::space, space);

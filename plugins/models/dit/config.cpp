@@ -13,8 +13,8 @@ struct Preset {
   double mlp_ratio = 4;
 };
 // S to XL: Peebles and Xie 2023 (arXiv 2212.09748), table 1, and NeMo DFM. 1B, 5B, 7B and MovieGen-30B: NeMo;
-// 7B has the plain AdaLN (2.7B of its parameters, arXiv 2503.12964, section 4.5.1) that 5B has a low rank of.
-// 7B-wide and 28B: table 1 there. MovieGen-30B's MLP has the published hidden size, with GELU and no gate.
+// 7B has the full AdaLN (2.7B of its parameters, arXiv 2503.12964, section 4.5.1), 5B a low-rank one.
+// 7B-wide and 28B: table 1 there. MovieGen-30B's MLP has the published hidden size, with GELU and without a gate.
 constexpr Preset presets[] = {{"XS", 6, 6, 32, 64},
                               {"S", 12, 6, 64, 256},
                               {"B", 12, 12, 64, 256},

@@ -19,7 +19,7 @@ kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vecto
   return ctx.parameter(p);
 }
 
-// BERT's initialisation: normal, 0.02. The bias of a ROW linear is added once, so it is whole.
+// BERT's initialisation: normal, 0.02. The bias of a ROW linear is added once, so it is not split.
 Linear linear(const Ctx& ctx, int64_t block, const std::string& name, int64_t out, int64_t in, Role role,
               int64_t quantum = 1) {
   const bool split = role == Role::column;
@@ -40,7 +40,7 @@ Tensor apply(const Ctx& ctx, const Norm& n, const Tensor& x) {
   return at::layer_norm(x, {x.size(-1)}, ctx.value(n.weight).to(type), ctx.value(n.bias).to(type), n.epsilon);
 }
 
-// Mean of the valid tokens, of length 1; in at least float32. [B, D]
+// Mean of the valid tokens, scaled to length 1; in at least float32. [B, D]
 Tensor pooled(const Tensor& x, const Tensor& valid) {
   const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor weight = valid.to(type).unsqueeze(-1);
@@ -91,7 +91,7 @@ Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid) 
   return apply(ctx, norm_, x + apply(ctx, down_, relu_ ? at::relu(up) : at::gelu(up)));
 }
 
-// Of a model with a head, bert. stands before all; conversions from TensorFlow call a norm's numbers gamma
+// In a model with a head, all names have the prefix "bert."; conversions from TensorFlow call a norm's parameters gamma
 // and beta.
 std::string without_head(std::string name) {
   if (name.starts_with("bert.")) name.erase(0, 5);
@@ -145,7 +145,7 @@ MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
   for (int64_t i = 1; i <= o.layers; ++i) layers_.emplace_back(ctx, o, i);
 }
 
-// One text, so the token type is 0.
+// A single text, so the token type is 0.
 Tensor MiniLm::embed(const Ctx& ctx, const Tensor& ids) const {
   const Tensor place = ctx.value(positions_).narrow(0, 0, ids.size(1)), type = ctx.value(types_).select(0, 0);
   return apply(ctx, embedded_norm_, at::embedding(ctx.value(words_), ids) + place + type);

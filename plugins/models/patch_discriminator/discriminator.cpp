@@ -20,7 +20,7 @@ kinora_param declare(const Ctx& ctx, int64_t block, const std::string& name, std
 Tensor spectral(const Tensor& weight) {
   const Tensor w = weight.to(at::promote_types(weight.scalar_type(), at::kFloat)).flatten(1),
                fixed = w.detach();
-  // The top left singular vector; the value then is u' w v, whose gradient is that of the singular value.
+  // The top left singular vector; the value is then u' w v, whose gradient is that of the singular value.
   const Tensor u = std::get<1>(at::linalg_eigh(at::matmul(fixed, fixed.t()))).select(1, -1);
   Tensor v = at::mv(fixed.t(), u);
   v = v / v.norm().clamp_min(1e-12);
