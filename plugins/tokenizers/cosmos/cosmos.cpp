@@ -26,7 +26,7 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
   d.output("latent", "[B, latent_channels, t, h, w]", "float",
            "formulation FSQ: codes [B, t, h, w], int32");
   d.output("posterior", "[B, embedding_dim, t, h, w]", "float", "formulation FSQ: the codes' vectors");
-  // NVIDIA's names count the decoder's blocks from the other end, and a name does not say how many there are.
+  // NVIDIA's names count the decoder's blocks from the other end, and a name does not contain their number.
   for (const int64_t up_blocks : {3, 2, 4, 1})
     d.layout(up_blocks == 3 ? "nvidia" : "nvidia-" + std::to_string(up_blocks),
              "Cosmos-Tokenizer with a decoder of " + std::to_string(up_blocks) + " up blocks",
@@ -97,7 +97,7 @@ kinora_tokenizer_info CosmosTokenizer::info() const {
   i.codes = fsq_ ? fsq_->size() : 0;
   i.time = options_.temporal_compression_ratio;
   i.height = i.width = options_.spatial_compression_ratio;
-  i.halo = options_.image ? 0 : -1;  // a video's middle block attends to every frame before
+  i.halo = options_.image ? 0 : -1;  // a video's middle block attends to every earlier frame
   i.encode_span = options_.image ? 1 : 0;
   return i;
 }
@@ -117,7 +117,7 @@ Tensor CosmosTokenizer::patches(const Tensor& video, bool first) const {
     throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::to_string(T) + " frames; " +
                                     (head ? "1 + n * " : "n * ") + std::to_string(time) + " are needed" +
                                     (head ? "" : " in a stream's later pieces"));
-  // The first frame fills a patch by itself.
+  // The first frame fills a patch alone.
   return patcher_.patch(
       head && filler ? at::cat({video.narrow(2, 0, 1).expand({-1, -1, filler, -1, -1}), video}, 2) : video);
 }
@@ -177,7 +177,7 @@ class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
   Stream(const CosmosTokenizer& of, const Ctx& ctx, bool decoding)
       : of_(of), ctx_(ctx), decoding_(decoding) {}
   Tensor push(const Tensor& piece) override {
-    History history = history_;  // a piece that fails leaves the stream as it was
+    History history = history_;  // a piece that fails leaves the stream unchanged
     history.next = 0;
     const Pass run{ctx_, &history};
     Tensor out = decoding_ ? of_.decode(run, piece, latents_) : of_.encode(run, piece, latents_).latent;
@@ -191,7 +191,7 @@ class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
   const CosmosTokenizer& of_;
   Ctx ctx_;
   bool decoding_;
-  int64_t latents_ = 0;  // frames of the latent before the next piece
+  int64_t latents_ = 0;  // latent frames before the next piece
   History history_;
 };
 

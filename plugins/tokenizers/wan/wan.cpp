@@ -106,8 +106,8 @@ kinora_tokenizer_info WanTokenizer::info() const {
   return i;
 }
 
-// Tiles in time: tile k is the clip from frame k * stride on, its first frame (coded as an image) left out
-// but in tile 0, and its beginning fades in over the end of the tile before.
+// Tiles in time: tile k is the clip from frame k * stride on. Its first frame (coded as an image) is dropped
+// except in tile 0, and its beginning is blended into the end of the previous tile.
 Tensor WanTokenizer::whole(const Ctx& ctx, const Tensor& x, bool decoding) const {
   const Config& c = networks_.config;
   const auto in = decoding ? c.time() : 1, out = decoding ? 1 : c.time();
