@@ -3,7 +3,7 @@
 // is an exception in a thread of Gloo, where it cannot be caught.
 //
 // Nothing waits: each rank announces what it starts, then reads the announcements of the others, before it starts.
-// Of two ranks that differ the later one sees it, and does not start.
+// If two ranks differ, the later one sees it, and does not start.
 #pragma once
 #include <map>
 #include <string>
