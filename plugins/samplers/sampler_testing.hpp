@@ -1,5 +1,5 @@
-// What the tests of samplers share: a run on the exact denoiser of a mixture of Gaussians, the exact end of
-// its flow, and what every sampler owes to its caller. For tests.
+// Common parts of the tests of samplers: a run on the exact denoiser of a mixture of Gaussians, the exact result of
+// its flow, and the requirements for every sampler. For tests.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -20,7 +20,7 @@ namespace kinora::test {
 
 using core::json;
 
-// A run that counts steps, may cancel, and hands out draws: numbers("draw0", shape), numbers("draw1", shape),
+// A run that counts steps, may cancel, and provides noise: numbers("draw0", shape), numbers("draw1", shape),
 // ...
 struct RunOfTest {
   kinora_run abi{};
@@ -74,8 +74,8 @@ inline core::Mixture line() {
           at::tensor(kWeight, at::kDouble)};
 }
 
-// On a line the probability flow keeps the cumulative distribution, which gives its state at `end` without
-// any integration. x and the levels in KINORA_MIX_ADD.
+// In one dimension the probability flow preserves the cumulative distribution, which gives its state at `end` without
+// integration. x and the levels are in KINORA_MIX_ADD.
 inline double exact_flow(double x, double sigma, double end) {
   const auto cdf = [](double v, double s) {
     double f = 0;
@@ -111,7 +111,7 @@ inline double error_of(const std::string& id, const json& options) {
   return sum;
 }
 
-// log2 of how much the error falls when the steps double.
+// log2 of the factor by which the error falls when the steps double.
 inline double measured_order(const std::string& id, int64_t steps, json options = json::object()) {
   options["steps"] = steps;
   const double coarse = error_of(id, options);
@@ -121,7 +121,7 @@ inline double measured_order(const std::string& id, int64_t steps, json options 
   return order;
 }
 
-// A denoiser that remembers what it saw without keeping it alive, and may fail at its third call.
+// A denoiser that records its inputs without keeping them alive, and may fail at its third call.
 struct Watching {
   core::Mixture m = line();
   kinora_denoiser inner;
@@ -146,7 +146,7 @@ struct Watching {
   }
 };
 
-// Eight steps or more are asked of the sampler.
+// The sampler must be set to at least eight steps.
 inline void expect_cancellation_leaves_nothing(const std::string& id, const json& options) {
   SCOPED_TRACE(id + options.dump());
   const Instance<kinora_sampler> s(id, options);
@@ -198,7 +198,7 @@ inline void expect_deterministic(const std::string& id, const json& options) {
   EXPECT_TRUE(at::equal(made[0], sampled(id, options, line(), noise).x));
 }
 
-// Begun in the middle, with x as it is there, a sampler without a history goes on as if it had come that way.
+// A sampler without a history, started in the middle with x of that level, continues like an uninterrupted run.
 inline void expect_goes_on_from_the_middle(const std::string& id, const json& options) {
   SCOPED_TRACE(id + options.dump());
   const Instance<kinora_sampler> s(id, options);
@@ -226,7 +226,7 @@ inline void expect_goes_on_from_the_middle(const std::string& id, const json& op
   const at::Tensor whole = sample(numbers("noise", {3, 1}));
   d.first = static_cast<int64_t>(levels.size()) / 2;
   const double level = levels[static_cast<size_t>(d.first)];
-  // The last question at a level is that of the step which begins there; a corrector may have asked before.
+  // The last call at a level belongs to the step that begins there; a corrector may have called before.
   at::Tensor there;
   for (const auto& [sigma, x] : seen.asked)
     if (sigma == level) there = x;
@@ -246,7 +246,7 @@ inline std::string refusal(const std::string& id, const json& options) {
   return "";
 }
 
-// A case of samplers.safetensors: x against the sample that the independent implementation made. Returns the
+// A case of samplers.safetensors: x against the sample of the independent implementation. Returns the
 // largest difference over max(1, |x|).
 inline double oracle_difference(const std::string& id, const Oracle& o,
                                 const std::string& expected = "sample") {
@@ -258,7 +258,7 @@ inline double oracle_difference(const std::string& id, const Oracle& o,
   return ((made.x - want).abs() / want.abs().clamp_min(1)).max().item<double>();
 }
 
-// The cases of samplers.safetensors whose name begins so.
+// The cases of samplers.safetensors whose names begin with the prefix.
 inline std::vector<std::string> cases(const std::string& prefix) {
   std::vector<std::string> out;
   for (const auto& [name, t] : Oracle("samplers.safetensors", "").under(prefix))

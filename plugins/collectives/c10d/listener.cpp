@@ -14,7 +14,7 @@ namespace kinora {
 
 namespace {
 
-// Of one attempt: a lost packet is sent again by the next one.
+// Limit of one attempt: a lost packet is sent again by the next one.
 constexpr int kAttemptMs = 1000;
 
 bool takes_connections(const addrinfo& at) {
@@ -32,7 +32,7 @@ bool takes_connections(const addrinfo& at) {
   return done;
 }
 
-// Empty: somebody listens there; else why not. A name may come to be known while ranks start.
+// Empty if a process listens there; else the reason. A host name may become known while ranks start.
 std::string refusal(const std::string& host, uint16_t port) {
   addrinfo hints{};
   hints.ai_socktype = SOCK_STREAM;
@@ -42,7 +42,7 @@ std::string refusal(const std::string& host, uint16_t port) {
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
   for (const addrinfo* at = found; at; at = at->ai_next)
     if (takes_connections(*at)) return "";
-  return "nobody listens at " + host + ":" + std::to_string(port);
+  return "no process listens at " + host + ":" + std::to_string(port);
 }
 
 }  // namespace

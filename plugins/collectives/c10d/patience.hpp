@@ -1,5 +1,5 @@
-// The wait of one rank for others while a world begins: it ends when its time is over or the run is asked to
-// stop, and says after a moment what it waits for.
+// One rank's wait for others while a world begins: it ends when its time is over or the run is asked to
+// stop, and logs after a moment what it waits for.
 #pragma once
 #include <algorithm>
 #include <chrono>
@@ -19,7 +19,7 @@ class Patience {
         limit_(world.timeout_ms),
         run_(world.struct_size > offsetof(kinora_world, run) ? world.run : nullptr) {}
 
-  // After a short sleep: whether there is time left. Throws Error(KINORA_CANCELLED). what(): "rank 3 at
+  // Sleeps briefly and returns whether time is left. Throws Error(KINORA_CANCELLED). what(): "rank 3 at
   // host:1".
   template <class What>
   bool more(What what) {

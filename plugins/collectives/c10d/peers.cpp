@@ -27,7 +27,7 @@ RollCall::Place Peers::place(const std::string& what, int64_t peer) const {
 }
 
 Error Peers::failure(const std::string& what, const std::string& text, int64_t peer) const {
-  constexpr size_t kNamed = 4;  // of those that are elsewhere: one of them shows what went wrong
+  constexpr size_t kNamed = 4;  // most ranks named of those that wait elsewhere: one of them shows the cause
   const RollCall::Place here = place(what, peer);
   RollCall::Answers said;
   said.timed_out = is_timeout(text);

@@ -19,8 +19,8 @@ namespace kinora {
 
 namespace {
 
-// c10d logs every socket that fails, with its stack; what these come to is in the errors here. Who asks
-// libtorch for its log gets it.
+// c10d logs every failed socket with its stack; the errors here already say the result. Libtorch's log is
+// shown if the user asks libtorch for it.
 void quiet_c10d() {
   if (!std::getenv("TORCH_CPP_LOG_LEVEL")) FLAGS_caffe2_log_level = c10::GLOG_FATAL;
 }
@@ -40,12 +40,12 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
   const bool serves = w.rank == 0 && at.part.empty();
   options.isServer = serves;
   options.numWorkers = static_cast<size_t>(w.size);
-  options.waitWorkers = false;  // meet() waits, and says for whom
+  options.waitWorkers = false;  // meet() waits, and reports for whom
   options.timeout = std::chrono::milliseconds(w.timeout_ms);
   const std::string expected = at.part.empty() ? "rank 0" : "the launcher's store";
   if (!serves) wait_for_listener(who, at.host, at.port, expected, patience);
   try {
-    // It listens on every address of its host; if the given one is another's, the others will say so.
+    // It listens on every address of its host; if the given one belongs to another host, the other ranks report it.
     auto store = c10::make_intrusive<c10d::TCPStore>(serves ? "127.0.0.1" : at.host, options);
     if (at.part.empty()) return store;
     return c10::make_intrusive<c10d::PrefixStore>(at.part, std::move(store));
@@ -61,7 +61,7 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
 
 std::string joined_key(int64_t rank) { return "joined/" + std::to_string(rank); }
 
-// Two launches at one place would take each other's ranks for their own.
+// Two launches at one address would mix up their ranks.
 void join(const std::string& who, const std::string& where, c10d::Store& store, const kinora_world& world) {
   const std::string mine = std::to_string(world.size);
   const auto told = store.compareSet("size", {}, std::vector<uint8_t>(mine.begin(), mine.end()));
@@ -91,7 +91,7 @@ std::string missing(c10d::Store& store, int64_t size) {
   return out;
 }
 
-// Rank 0 looks for every rank and tells the others, so that a large world asks little of the store.
+// Rank 0 waits for every rank and notifies the others, so that a large world puts little load on the store.
 bool is_complete(c10d::Store& store, const kinora_world& world) {
   const std::string complete = "joined";
   if (world.rank != 0) return store.check({complete});
@@ -102,9 +102,9 @@ bool is_complete(c10d::Store& store, const kinora_world& world) {
   return true;
 }
 
-// A part of the store at a place for each time that this process meets others there, as every job of a run
-// does: the keys of a meeting before, of ranks that are not there any more, would be taken for its own. The
-// store itself stays until the process ends, since a rank may come while another still leaves.
+// A separate part of the store for each meeting of this process at one address, as every job of a run
+// has: otherwise it would find the keys of an earlier meeting, of ranks that no longer exist. The
+// store itself stays until the process ends, since a rank may join while another one still leaves.
 template <class Open>
 c10::intrusive_ptr<c10d::Store> next_part(const std::string& place, Open open) {
   struct Kept {

@@ -1,4 +1,4 @@
-// Where the ranks of a world meet: c10d's stores, from the URI that every rank was given.
+// The meeting point of the ranks of a world: c10d's stores, from the URI that every rank received.
 #pragma once
 #include <string>
 
@@ -9,15 +9,15 @@
 namespace kinora {
 
 struct Rendezvous {
-  std::string file;  // of "file:///folder/name": a path on a file system that all ranks share; empty: tcp
-  std::string host;  // of "tcp://host:port": where rank 0 listens
+  std::string file;  // for "file:///folder/name": a path on a file system that all ranks share; empty: tcp
+  std::string host;  // for "tcp://host:port": the address where rank 0 listens
   uint16_t port = 0;
-  std::string part;  // of "store://host:port/part": of a store that somebody else serves there (torchrun)
+  std::string part;  // for "store://host:port/part": part of a store that another process serves there (torchrun)
 
   bool tcp() const { return file.empty(); }
 };
 
-// Throws Error(KINORA_INVALID) that shows the forms. collective: the first word of errors.
+// Throws Error(KINORA_INVALID) that shows the valid forms. collective: the first word of errors.
 Rendezvous parse_rendezvous(const std::string& collective, const std::string& uri);
 
 // Opens the store and waits until every rank has done so. Throws Error(KINORA_TIMEOUT) that names the ranks

@@ -48,7 +48,7 @@ RollCall::RollCall(c10::intrusive_ptr<c10d::Store> store, int64_t rank, millisec
       rank_(rank),
       every_(std::clamp(time_limit / 40, milliseconds(20), milliseconds(500))),
       patience_(std::clamp(time_limit / 2, milliseconds(500), milliseconds(2000))) {
-  store_->setTimeout(patience_);  // a store that is gone is not looked for until the world's time limit
+  store_->setTimeout(patience_);  // so that a missing store does not block until the world's time limit
   thread_ = std::thread([this] { watch(); });
 }
 
@@ -91,12 +91,12 @@ void RollCall::watch() {
     try {
       if (store_->check({kCalled})) return note(nullptr);
     } catch (const std::exception&) {
-      return;  // the store is gone with the process that served it: each rank waits for its own time limit
+      return;  // the store ended with the process that served it: each rank waits for its own time limit
     }
   }
 }
 
-// Takes the note before it wakes a thread, since a woken rank may end its process. No lock is held while the store is asked.
+// Writes the note before it wakes a thread, since a woken rank may end its process. No lock is held during calls of the store.
 void RollCall::note(const Place* mine) {
   std::optional<Place> place;
   {

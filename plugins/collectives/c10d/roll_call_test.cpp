@@ -10,7 +10,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 
-// Takes a note until it is let go, two seconds at most.
+// Blocks a note until it is released, two seconds at most.
 class SlowStore final : public c10d::HashStore {
  public:
   void set(const std::string& key, const std::vector<uint8_t>& data) override {

@@ -9,13 +9,13 @@ namespace {
 
 using at::Tensor;
 
-// What a backend gets of a tensor that `result` holds. A thread of Gloo lets go of what it got a moment after
-// the transfer is over, by when the memory may be wanted; CUDA's allocator must see the storage itself.
+// The backend's alias of a tensor that `result` owns. A thread of Gloo releases it shortly after
+// the transfer, when the memory may already be needed; CUDA's allocator must see the storage itself.
 Tensor lent(const Tensor& contiguous) {
   return contiguous.is_cpu() ? at::from_blob(contiguous.data_ptr(), contiguous.sizes(), contiguous.options())
                              : contiguous;
 }
-// Any dtype as bytes: transfers that only move data need not know it.
+// Any dtype as bytes, for transfers that only move data.
 Tensor bytes(const Tensor& contiguous) { return lent(contiguous).view(-1).view(at::kByte); }
 Tensor copied(const Tensor& t) { return t.clone(at::MemoryFormat::Contiguous); }
 
@@ -42,8 +42,8 @@ Started gather(const Peers& p, const Tensor& in, int64_t dim) {
 
 // Piece r of every rank, on rank r, in rank order: [ranks, piece...].
 Started all_to_all(const Peers& p, const Tensor& in, int64_t dim, std::function<Tensor(const Tensor&)> join) {
-  const bool lie_so = dim == 0 && in.is_contiguous();  // nothing is to be moved
-  // Contiguous: a stack of channels-last pieces is not.
+  const bool lie_so = dim == 0 && in.is_contiguous();  // no copy is needed
+  // Contiguous: a stack of channels-last pieces is not contiguous by itself.
   const Tensor pieces = lie_so ? in.unflatten(0, {p.size(), -1})
                                : at::stack(in.chunk(p.size(), dim), 0).contiguous(),
                received = at::empty_like(pieces);
@@ -87,7 +87,7 @@ Started start_transfer(const Peers& p, const Transfer<at::Tensor>& t) {
     case KINORA_GATHER:
       return gather(p, t.in, t.dim);
     // Pieces are summed here in rank order: the same bits in every run, and half the traffic of a sum that is
-    // cut afterwards.
+    // split afterwards.
     case KINORA_SCATTER_SUM:
       return all_to_all(p, t.in, t.dim,
                         [](const at::Tensor& all) { return all.sum(0, false, all.scalar_type()); });

@@ -1,4 +1,4 @@
-// What each transfer is to c10d: which call, over which buffer, and what makes the result of it.
+// Maps each transfer to c10d: the call, its buffer, and the function that makes the result.
 #pragma once
 #include <functional>
 
@@ -10,7 +10,7 @@
 
 namespace kinora {
 
-// A transfer under way.
+// A started transfer.
 struct Started {
   std::function<at::Tensor()> result;   // once the work is done; holds the tensors that the work uses
   c10::intrusive_ptr<c10d::Work> work;  // null: nothing to wait for

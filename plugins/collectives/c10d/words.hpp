@@ -1,4 +1,4 @@
-// What a transfer is called in errors, and what is refused before it would hang or crash the other side.
+// Names of transfers in errors, and checks of transfers that would hang or crash the other side.
 #pragma once
 #include <string>
 
@@ -15,12 +15,12 @@ class TransferNames {
  public:
   struct Name {
     std::string what;   // "sum #17", "recv #2 from rank 5 with tag 7" by world rank
-    int64_t peer = -1;  // of a message: the other end, within the group
+    int64_t peer = -1;  // other end of a message, within the group
   };
   Name next(const Peers&, const Transfer<at::Tensor>&);
 
  private:
-  int64_t collectives_ = 0, messages_ = 0;  // started; the first number is the same on every rank
+  int64_t collectives_ = 0, messages_ = 0;  // started so far; the first number is the same on every rank
 };
 
 [[noreturn]] void invalid_transfer(const Peers&, const std::string& what, const std::string& why);

@@ -12,7 +12,7 @@ namespace kinora {
 
 namespace {
 
-// c10d's group, which can be left at once: its connections end, and so do the waits of the other ranks.
+// c10d's group, which can be left at once: its connections end, and with them the waits of the other ranks.
 class GlooConnections final : public c10d::ProcessGroupGloo {
  public:
   using ProcessGroupGloo::ProcessGroupGloo;
@@ -32,14 +32,14 @@ class Gloo final : public Collective<at::Tensor> {
     d.name("gloo").help("transfers of CPU tensors over TCP");
     d.option("check", &Options::check)
         .help(
-            "compares operation, number, dtype and size of each transfer among the ranks before it starts, "
-            "and names the "
-            "rank that differs; for finding what a strategy does wrong, slow");
+            "comparison of operation, number, dtype and size of each transfer among the ranks before it starts, "
+            "with an error that names the "
+            "rank that differs; slow, for debugging a strategy");
   }
   explicit Gloo(const Options& o) : check_(o.check) {}
 
   void join(const kinora_world& world) override {
-    if (store_) throw Error(KINORA_INVALID, "gloo: this instance has joined a world already");
+    if (store_) throw Error(KINORA_INVALID, "gloo: this instance has already joined a world");
     if (world.size < 1 || world.rank < 0 || world.rank >= world.size || world.timeout_ms <= 0)
       throw Error(KINORA_INVALID, "gloo: rank must be in [0, size), and the time limit above 0");
     rank_ = world.rank;
@@ -62,8 +62,8 @@ class Gloo final : public Collective<at::Tensor> {
     const auto me = std::find(members.begin(), members.end(), rank_);
     const auto outside = [&](int64_t r) { return r < 0 || r >= size_; };
     if (me == members.end() || std::any_of(members.begin(), members.end(), outside))
-      throw Error(KINORA_INVALID, "gloo: group '" + name + "' must hold ranks of this world, rank " +
-                                      std::to_string(rank_) + " among them");
+      throw Error(KINORA_INVALID, "gloo: group '" + name + "' must consist of ranks of this world, including rank " +
+                                      std::to_string(rank_));
     peers->collective = "gloo";
     peers->name = name;
     peers->members = members;
@@ -79,7 +79,7 @@ class Gloo final : public Collective<at::Tensor> {
   void connect(Peers& p) const {
     using c10d::ProcessGroupGloo;
     std::string prefix =
-        "group/" + p.name;  // two groups of one name (the rows of a mesh) differ by their members
+        "group/" + p.name;  // two groups of one name (the rows of a mesh) have different members
     for (const int64_t m : p.members) prefix += "," + std::to_string(m);
     p.store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_);
     const auto options = ProcessGroupGloo::Options::create(timeout_);
@@ -96,7 +96,7 @@ class Gloo final : public Collective<at::Tensor> {
     }
   }
 
-  // A member whose connections are made may be needed by others whose are not: if it left now, theirs would fail.
+  // A member that is connected may be needed by others that are not: if it left now, their connecting would fail.
   void wait_for_all(const Peers& p) const {
     const auto key = [](int64_t rank) { return "connected/" + std::to_string(rank); };
     std::vector<std::string> all;
@@ -108,7 +108,7 @@ class Gloo final : public Collective<at::Tensor> {
   bool check_;
   int64_t rank_ = 0, size_ = 1;
   std::chrono::milliseconds timeout_{};
-  std::string address_;  // empty: the one of the host's name
+  std::string address_;  // empty: the address of the host's name
   c10::intrusive_ptr<c10d::Store> store_;
   std::shared_ptr<RollCall> roll_;
 };

@@ -1,4 +1,4 @@
-// What a rank that does not come, or does something else, does to the others: an error in time that names it.
+// A rank that is missing, or does something else, must give the others an error in time that names it.
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@ namespace {
 using at::Tensor;
 using namespace test;  // NOLINT(google-build-using-namespace)
 
-// Between meetings the time limit is all that ends a wait, however slow the machine is.
+// Between meetings only the time limit ends a wait, however slow the machine is.
 constexpr int32_t kLimit = 2000;
 
 TEST(Gloo, AMissingRankIsATimeoutThatNamesTransferGroupAndRank) {
@@ -52,8 +52,8 @@ TEST(Gloo, AMessageThatNobodySendsIsATimeoutThatNamesItsSender) {
   });
 }
 
-// Rank 3 waits for 2, which waits for 1, which waits for 0, which does not come: all say so, and at the time
-// of the first. The others' own limits would be over later, or they name a healthy neighbour.
+// Rank 3 waits for 2, which waits for 1, which waits for 0, which is missing: all report it, and at the time
+// of the first. Their own limits would end later, or would name a healthy neighbour.
 TEST(Gloo, AllRanksNameTheOneThatTheyWaitForThroughOthers) {
   on_ranks(4, [](const Rank& me) {
     me.meet("start");
@@ -75,7 +75,7 @@ TEST(Gloo, AllRanksNameTheOneThatTheyWaitForThroughOthers) {
   });
 }
 
-// Two of them are in a sum, of other groups, and one waits for the other.
+// Two of them are in a sum of other groups, and one waits for the other.
 TEST(Gloo, AMissingRankOfAnotherGroupIsNamed) {
   on_ranks(4, [](const Rank& me) {
     me.meet("start");
@@ -106,7 +106,7 @@ TEST(Gloo, ARankThatDiedIsNamedAtOnce) {
   });
 }
 
-// A rank that has connected and needs nothing of the others does not end them in the middle of connecting.
+// A rank that has connected and needs nothing from the others must not disturb their connecting.
 TEST(Gloo, ARankThatLeavesAtOnceLeavesNobodyUnconnected) {
   on_ranks(8, [](const Rank& me) {
     for (int round = 0; round < 40; ++round) {
@@ -172,7 +172,7 @@ struct Stopped {
 
 TEST(Gloo, AWaitForOthersEndsWhenTheRunIsAskedToStop) {
   on_ranks(2, [](const Rank& me) {
-    // Where the last is, nobody listens.
+    // At the last address no process listens.
     for (const auto& [round, uri] :
          {std::pair("a file", me.file()), {"all", me.tcp()}, {"one", "tcp://127.0.0.1:1"}}) {
       me.meet(round);
@@ -182,7 +182,7 @@ TEST(Gloo, AWaitForOthersEndsWhenTheRunIsAskedToStop) {
         World w({me.rank, 3, me.folder, me.port}, 60000, uri, core::json::object(), &stopped.run);
       });
       EXPECT_LT(f.seconds, 5);
-      const bool has_store = round != std::string("all") || me.rank == 0;  // it goes with rank 0
+      const bool has_store = round != std::string("all") || me.rank == 0;  // rank 0 serves the store
       EXPECT_TRUE(f.code == KINORA_CANCELLED || (!has_store && f.code == KINORA_TIMEOUT)) << f.message;
     }
   });
@@ -197,7 +197,7 @@ TEST(Gloo, ARankThatFindsNobodySaysWhatIsWrongThere) {
     return f.message;
   };
   EXPECT_EQ(refused("tcp://127.0.0.1:1"),
-            "gloo: nobody listens at 127.0.0.1:1 after 300 ms; rank 0 must be started there");
+            "gloo: no process listens at 127.0.0.1:1 after 300 ms; rank 0 must be started there");
   EXPECT_NE(refused("tcp://no-such-host.invalid:1").find("the host name 'no-such-host.invalid' is not known"),
             std::string::npos);
 }
@@ -219,7 +219,7 @@ TEST(Gloo, RefusesWhatWouldHangTheOthers) {
     invalid(transfer(KINORA_BROADCAST, x, 0, 0, 2), "no rank 2 in a group of 2");
     invalid(transfer(KINORA_SEND, x, 0, 0, me.rank), "to itself");
     EXPECT_EQ(failure_of([&] { owner.group("tq"); }).code, KINORA_INVALID);
-    EXPECT_TRUE(Group<Tensor>(g).sum(x).equal(2 * x));  // and nothing is out of step
+    EXPECT_TRUE(Group<Tensor>(g).sum(x).equal(2 * x));  // the ranks are still in step
   });
   for (const char* uri : {"", "file://relative", "tcp://host", "tcp://host:0", "tcp://host:99999", "/tmp/x",
                           "store://host:1", "store://host/part", "store://:1/part"})

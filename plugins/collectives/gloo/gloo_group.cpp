@@ -14,7 +14,7 @@ namespace {
 
 using at::Tensor;
 
-// What a thread waits for: the end of a transfer, or that the roll is called.
+// A thread waits until a transfer ends, or until the roll is called.
 class Signal {
  public:
   enum class Of { none, end, roll };
@@ -37,7 +37,7 @@ class Signal {
   Of given_ = Of::none;
 };
 
-// Of a transfer that was left while it ran: threads of Gloo use them until the process ends.
+// Transfers that were abandoned while they ran: threads of Gloo use them until the process ends.
 void keep(std::shared_ptr<const Peers> peers, Started started) {
   static std::mutex mutex;
   static auto* const kept = new std::list<std::pair<std::shared_ptr<const Peers>, Started>>;
@@ -85,13 +85,13 @@ class GlooWork final : public CollectiveWork<Tensor> {
                               [work = started_.work] { work->abort(); });
     return started_.work->wait();
   }
-  // What differs between the ranks, if they compare; else the text.
+  // The difference between the ranks, if they compare transfers; else the text.
   std::string why(const std::string& text) const {
     try {
       if (const auto difference = announced_ ? announced_->difference(*peers_) : ""; !difference.empty())
         return difference;
     } catch (const std::exception&) {
-      // The store is gone; what failed says more.
+      // The store is gone; the original error says more.
     }
     return text;
   }
@@ -99,7 +99,7 @@ class GlooWork final : public CollectiveWork<Tensor> {
   std::shared_ptr<const Peers> peers_;
   TransferNames::Name name_;
   Started started_;
-  std::optional<Announced> announced_;  // with the option check
+  std::optional<Announced> announced_;  // with option `check`
 };
 
 }  // namespace
@@ -111,7 +111,7 @@ std::unique_ptr<CollectiveWork<at::Tensor>> GlooGroup::start(const Transfer<at::
   if (t.in.defined() && !t.in.is_cpu())
     invalid_transfer(
         *peers_, name.what,
-        "the tensor is on " + t.in.device().str() + "; gloo moves CPU tensors, collective/nccl the others");
+        "the tensor is on " + t.in.device().str() + "; gloo transfers CPU tensors, collective/nccl the others");
   Started started;
   std::optional<Announced> announced;
   if (peers_->size() == 1) {

@@ -12,7 +12,7 @@ namespace kinora {
 
 class GlooGroup final : public CollectiveGroup<at::Tensor> {
  public:
-  // check: compares every transfer with the other ranks' first.
+  // check: first compares every transfer with that of the other ranks.
   GlooGroup(std::shared_ptr<const Peers> peers, bool check) : peers_(std::move(peers)) {
     if (check) check_.emplace();
   }

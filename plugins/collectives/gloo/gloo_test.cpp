@@ -1,4 +1,4 @@
-// Every transfer against its closed form on 1, 2 and 4 processes, through the mesh as strategies use it.
+// Every transfer against its closed form on 1, 2 and 4 processes, through the mesh, as strategies use it.
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
@@ -64,7 +64,7 @@ TEST(Gloo, EveryTransferHasItsClosedForm) {
     });
 }
 
-// What a pipeline does: sends that nobody waits for, messages told apart by tag, received in another order.
+// The pattern of a pipeline: sends whose completion is not awaited, distinguished by tag, received in another order.
 TEST(Gloo, MessagesAreToldApartByTagAndNeedNotBeFinishedInOrder) {
   for (const int size : {2, 4})
     on_ranks(size, [](const Rank& me) {
@@ -88,7 +88,7 @@ TEST(Gloo, MessagesAreToldApartByTagAndNeedNotBeFinishedInOrder) {
     });
 }
 
-// As torchrun's agent does: the store is another's, and a restart begins in a part of its own.
+// As with torchrun's agent: another process serves the store, and a restart begins in a separate part of it.
 TEST(Gloo, MeetsAtAStoreThatALauncherServes) {
   on_ranks(2, [](const Rank& me) {
     c10::intrusive_ptr<c10d::TCPStore> agent;

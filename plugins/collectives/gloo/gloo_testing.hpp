@@ -1,4 +1,4 @@
-// A world of test processes over collective/gloo, and tensors that say where they come from.
+// A world of test processes over collective/gloo, and tensors whose elements identify their origin.
 #pragma once
 #include <chrono>
 #include <string>
@@ -28,7 +28,7 @@ struct World {
   }
 };
 
-// Row r of rank k is 100 k + 10 r + column: every element says where it comes from.
+// Row r of rank k is 100 k + 10 r + column, so every element identifies its origin.
 inline at::Tensor numbered(int64_t rank, int64_t rows, int64_t cols) {
   return 100 * rank + 10 * at::arange(rows, at::kDouble).unsqueeze(1) + at::arange(cols, at::kDouble);
 }
@@ -42,7 +42,7 @@ inline kinora_transfer transfer(uint32_t op, const at::Tensor& in, int64_t dim =
   return {sizeof(kinora_transfer), op, dim, dim2, peer, tag, handle(in)};
 }
 
-// A transfer that was started.
+// A started transfer.
 struct Pending {
   const kinora_group* g;
   void* work = nullptr;
@@ -56,7 +56,7 @@ struct Pending {
   }
 };
 
-// The status and message of a transfer that is bound to fail, and how long it took.
+// The status and message of a transfer that must fail, and its time.
 struct Failed {
   int32_t code = KINORA_OK;
   std::string message;

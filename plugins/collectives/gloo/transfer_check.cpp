@@ -10,12 +10,12 @@ namespace {
 
 bool is_message(uint32_t op) { return op == KINORA_SEND || op == KINORA_RECV; }
 
-// "Double [4, 3]", of which a message's two ends must have the same.
+// "Double [4, 3]", which must be equal at both ends of a message.
 std::string contents(const Transfer<at::Tensor>& t) {
   return t.in.defined() ? c10::str(t.in.scalar_type(), " ", t.in.sizes()) : "nothing";
 }
 
-// "sum #17 of Double [4, 3]", with what else must be the same on every rank.
+// "sum #17 of Double [4, 3]", with everything else that must be equal on every rank.
 std::string described(const Peers& p, const Transfer<at::Tensor>& t, const std::string& what) {
   std::string out = what + " of " + contents(t);
   if (t.op == KINORA_GATHER || t.op == KINORA_SCATTER_SUM) out += " along dimension " + std::to_string(t.dim);

@@ -1,9 +1,9 @@
-// Option `check` of collective/gloo: ranks tell each other what they are about to transfer, and one that
-// would do something else than another is told so. Gloo itself ends the process: a message of another size
-// than is expected is an exception in a thread of its own, where nobody can catch it.
+// Option `check` of collective/gloo: ranks announce the transfers that they are about to start, and a rank whose transfer
+// differs from another rank's gets an error. Gloo itself ends the process: a message of an unexpected size
+// is an exception in a thread of Gloo, where it cannot be caught.
 //
-// Nothing waits: each rank writes down what it starts, then reads what others have written, before it starts.
-// Of two that differ the later one sees it, and does not start.
+// Nothing waits: each rank announces what it starts, then reads the announcements of the others, before it starts.
+// If two ranks differ, the later one sees it, and does not start.
 #pragma once
 #include <map>
 #include <string>
@@ -17,19 +17,19 @@
 
 namespace kinora {
 
-// A transfer as this rank has written it down, and where that of the others is, by rank within the group.
+// A transfer as announced by this rank, and the keys of the others' announcements, by rank within the group.
 struct Announced {
   std::string mine, text;
   std::map<int64_t, std::string> others;
-  // The first of those that have come so far which differs, as a sentence; empty: none.
+  // The first difference among the announcements so far, as a sentence; empty: none.
   std::string difference(const Peers&) const;
 };
 
-// Of one group.
+// The announcements of one group.
 class TransferCheck {
  public:
-  // what: its name, "sum #17". Throws Peers::failure() with both transfers; the group is of no use
-  // afterwards. One that has started and fails asks the result again: the rank that differs has come by then.
+  // what: its name, "sum #17". Throws Peers::failure() with both transfers; the group cannot be used
+  // afterwards. A transfer that has started and fails asks again for the difference: the other rank has announced by then.
   Announced before(const Peers&, const Transfer<at::Tensor>&, const std::string& what);
 
  private:

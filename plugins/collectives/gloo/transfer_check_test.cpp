@@ -1,4 +1,4 @@
-// Option check of collective/gloo: a rank that does something else is an error on every rank, not the end of
+// Option `check` of collective/gloo: if one rank starts a different transfer, every rank gets an error, instead of the end of
 // the process in a thread of Gloo.
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 using at::Tensor;
 using namespace test;  // NOLINT(google-build-using-namespace)
 
-// What each of two ranks does after a sum that both make; both fail, and both say why.
+// The transfer of each of two ranks after a common sum; both must fail with the reason.
 void differ(const std::function<void(const Group<Tensor>&, int)>& what,
             const std::vector<std::string>& said) {
   on_ranks(2, [&](const Rank& me) {

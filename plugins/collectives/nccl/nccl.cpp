@@ -43,11 +43,11 @@ class Nccl final : public Collective<at::Tensor> {
   explicit Nccl(const Options&) {}
 
   void join(const kinora_world& world) override {
-    if (store_) throw Error(KINORA_INVALID, "nccl: this instance has joined a world already");
+    if (store_) throw Error(KINORA_INVALID, "nccl: this instance has already joined a world");
     if (world.size < 1 || world.rank < 0 || world.rank >= world.size || world.timeout_ms <= 0)
       throw Error(KINORA_INVALID, "nccl: rank must be in [0, size), and the time limit above 0");
     const auto gpus = c10::cuda::device_count();
-    if (gpus == 0) throw Error(KINORA_UNSUPPORTED, "nccl: there is no GPU; use collective = \"gloo\"");
+    if (gpus == 0) throw Error(KINORA_UNSUPPORTED, "nccl: no GPU found; use collective = \"gloo\"");
     rank_ = world.rank;
     size_ = world.size;
     timeout_ = std::chrono::milliseconds(world.timeout_ms);
@@ -56,9 +56,9 @@ class Nccl final : public Collective<at::Tensor> {
     const int64_t local = place_on_host();
     if (gpus > 1 && local >= gpus)
       throw Error(KINORA_INVALID, "nccl: " + host_name() + " has " + std::to_string(gpus) +
-                                      " GPUs and more ranks; start one rank a GPU");
+                                      " GPUs and more ranks; start one rank per GPU");
     device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(local % gpus));
-    // After a time limit the watchdog ends communicators, and leaves the process to report it.
+    // After a timeout the watchdog aborts communicators, and leaves it to the process to report it.
     setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", 0);
   }
 
@@ -69,8 +69,8 @@ class Nccl final : public Collective<at::Tensor> {
     const auto outside = [&](int64_t r) { return r < 0 || r >= size_; };
     if (!store_ || me == members.end() || std::any_of(members.begin(), members.end(), outside))
       throw Error(KINORA_INVALID, "nccl: group '" + name +
-                                      "' must hold ranks of a world that was joined, rank " +
-                                      std::to_string(rank_) + " among them");
+                                      "' must consist of ranks of a joined world, including rank " +
+                                      std::to_string(rank_));
     peers.collective = "nccl";
     peers.name = name;
     peers.members = members;
@@ -78,14 +78,14 @@ class Nccl final : public Collective<at::Tensor> {
     peers.timeout = timeout_;
     peers.roll = roll_;
     peers.device = device_;
-    std::string prefix = "group/" + name;  // two groups of one name differ by their members
+    std::string prefix = "group/" + name;  // two groups of one name have different members
     for (const int64_t m : members) prefix += "," + std::to_string(m);
     peers.store = c10::make_intrusive<c10d::PrefixStore>(prefix, store_);
     return std::make_unique<NcclGroup>(std::move(peers), make_backend);
   }
 
  private:
-  // How many lower ranks are on this host. Under srun each may see its own GPU only, as the first.
+  // The number of lower ranks on this host. Under srun each rank may see only its own GPU, as the first.
   int64_t place_on_host() const {
     const auto key = [](int64_t r) { return "host/" + std::to_string(r); };
     const std::string mine = host_name();

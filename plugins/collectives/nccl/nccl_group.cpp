@@ -24,7 +24,7 @@ class NcclWork final : public CollectiveWork<Tensor> {
       throw transfers_->peers().failure(name_.what, e.what(), name_.peer);
     }
     Tensor out = started_.result();
-    if (from_cpu_ && out.defined()) out = out.cpu();  // here the thread waits, and an ended transfer shows
+    if (from_cpu_ && out.defined()) out = out.cpu();  // here the thread waits, and notices an aborted transfer
     transfers_->check();
     return out;
   }
@@ -85,7 +85,7 @@ const Peers& NcclTransfers::lane_of(const Transfer<at::Tensor>& t) {
 Started NcclTransfers::start(const TransferNames::Name& name, const Transfer<at::Tensor>& t) {
   check();
   try {
-    peers_.roll->stand(peers_.place(name.what, name.peer));  // until the next: no thread waits for its end
+    peers_.roll->stand(peers_.place(name.what, name.peer));  // until the next one, since no thread waits for its end
     Started started = start_transfer(lane_of(t), t);
     const std::scoped_lock lock(mutex_);
     outstanding_.push_back({name, started.work});

@@ -1,13 +1,13 @@
 // Transfers of kinora.collective/1 over c10d's NCCL process group.
 //
-// They are enqueued: finish() lets the current stream wait, not this thread. So what goes wrong comes to
-// light later, on c10d's watchdog, which ends the communicator when a transfer's time is over; the next
-// start() or finish() of the group then throws it, with the name of the transfer that failed. CPU tensors
-// travel through the GPU, and their finish() waits.
+// Transfers are enqueued: finish() makes the current stream wait, not this thread. So an error appears
+// later, in c10d's watchdog, which aborts the communicator when a transfer's time is over; the next
+// start() or finish() of the group then throws it, with the name of the failed transfer. CPU tensors
+// are copied through the GPU, and their finish() waits.
 //
-// NCCL knows no tags: messages between two ranks arrive in the order in which they were sent, and the
-// receiver must start them in that order too. Those up (to higher ranks) and down have communicators of their
-// own, so that two ranks that first send to each other and then receive do not wait for ever.
+// NCCL has no tags: messages between two ranks arrive in the order in which they were sent, and the
+// receiver must start them in that order too. Messages to higher ranks and to lower ranks have separate
+// communicators, so that two ranks that first send to each other and then receive do not wait forever.
 #pragma once
 #include <array>
 #include <deque>
@@ -20,10 +20,10 @@
 
 namespace kinora {
 
-// A process group of these peers, whose communicators are made when they are first used.
+// A process group of these peers, whose communicators are created on first use.
 using MakeBackend = std::function<c10::intrusive_ptr<c10d::Backend>(const Peers&)>;
 
-// What a group and its works share.
+// Shared by a group and its works.
 class NcclTransfers {
  public:
   NcclTransfers(Peers peers, MakeBackend make);
@@ -32,9 +32,9 @@ class NcclTransfers {
   ~NcclTransfers();
 
   const Peers& peers() const { return peers_; }
-  // Starts it in the lane that it belongs to.
+  // Starts the transfer in its lane.
   Started start(const TransferNames::Name&, const Transfer<at::Tensor>&);
-  // Throws what has failed since it was last asked.
+  // Throws an error that occurred since the last call.
   void check();
 
  private:
@@ -46,7 +46,7 @@ class NcclTransfers {
   void abort();
   Peers peers_;
   MakeBackend make_;
-  std::array<std::unique_ptr<Peers>, 2> lanes_;  // of messages up, and down
+  std::array<std::unique_ptr<Peers>, 2> lanes_;  // for messages to higher ranks, and to lower ranks
   std::mutex mutex_;
   std::deque<Outstanding> outstanding_;
   bool failed_ = false;

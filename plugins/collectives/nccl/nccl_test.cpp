@@ -1,5 +1,5 @@
-// Every transfer against its closed form, on as many ranks as there are GPUs, up to 4; of one rank NCCL is
-// used too. A rank that does not come is named.
+// Every transfer against its closed form, on as many ranks as there are GPUs, up to 4; with one rank NCCL is
+// used too. A missing rank is named.
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
 

@@ -52,7 +52,7 @@ TEST(LocalEngine, AStageFailsOneSampleAndTheOthersGoOn) {
     // A made sample may have any key, even that of another input: `made` distinguishes them.
     emit.fail(in.clone(in.key() == "1" ? "0" : "1"), "cut off");
     emit(in.clone("whole"));
-    if (in.key() == "1") throw Error(KINORA_DATA, "the film ends early");
+    if (in.key() == "1") throw Error(KINORA_DATA, "the video ends early");
   });
   p.inputs(2);
   EXPECT_EQ(p.run(), "");
@@ -63,7 +63,7 @@ TEST(LocalEngine, AStageFailsOneSampleAndTheOthersGoOn) {
                                               {"1 made 2 cut off", 1},
                                               {"whole made 0 ", 2},
                                               {"0 input 0 ", 1},
-                                              {"1 input 2 the film ends early", 1}}));
+                                              {"1 input 2 the video ends early", 1}}));
 }
 
 // Samples made of a video are reported before the video: a run that is interrupted in between repeats the video and

@@ -19,7 +19,7 @@ const StageState& Execution::most_behind(const std::vector<double>& busy) const 
                             [&](const auto& a, const auto& b) { return behind(*a) < behind(*b); });
 }
 
-// What limits the run: a stage all of whose workers are busy while cores are free; all
+// The limit of the run: a stage all of whose workers are busy while cores are free; all
 // cores, and then the stage that uses most of them; the memory; the source, if the stages have nothing
 // to do; or the stage with most queued work.
 std::string Execution::bound(const std::vector<double>& busy) const {

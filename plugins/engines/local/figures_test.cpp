@@ -1,4 +1,4 @@
-// What a run reports about its time: the trace, and what limits it.
+// A run's reports about its time: the trace, and the limit of its speed.
 #include <fstream>
 
 #include "engine_testing.hpp"

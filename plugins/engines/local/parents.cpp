@@ -35,7 +35,7 @@ bool Execution::is_input(const Task& task, const Sample& sample) {
   return task.in && !task.ended && (sample.get() == task.in->sample.get() || sample.key() == task.key);
 }
 
-// Of all samples that this call may have made a sample of, those with this key.
+// The samples of this key among all that this call may have made a sample of.
 Execution::Tracks Execution::named(const Task& task, std::string_view name) {
   Tracks out;
   if (task.in && name == task.key) out.push_back(task.in->track);

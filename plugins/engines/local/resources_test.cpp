@@ -1,4 +1,4 @@
-// What a run may use at once: memory, cores, devices, hardware coders.
+// Limits on a run's resources: memory, cores, devices, hardware coders.
 #include "engine_testing.hpp"
 #include "tests/support/worst.hpp"
 

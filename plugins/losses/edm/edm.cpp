@@ -1,4 +1,4 @@
-// EDM's training objective. Karras et al. 2022 (arXiv 2206.00364), equations 2, 7 and 8: the network F sees
+// EDM's training objective. Karras et al. 2022 (arXiv 2206.00364), equations 2, 7 and 8: the network F receives
 // c_in x and c_noise, D(x; sigma) = c_skip x + c_out F estimates the clean latent x0, and the loss is weight
 // * (D - x0)^2 with a log-normal sigma. A model that also returns logvar, its log-variance at that level, is
 // trained on loss * exp(-logvar) + logvar (Kendall et al. 2018, arXiv 1705.07115).
@@ -22,17 +22,17 @@ class Edm final : public Loss<Tensor> {
     describe_levels(d);
     d.option("loss_reduce", &Options::loss_reduce)
         .choices({"mean", "sum"})
-        .help("over a sample's elements; Cosmos 1 was trained on the mean");
+        .help("reduction over a sample's elements; Cosmos 1 was trained on the mean");
     d.option("loss_scale", &Options::loss_scale).above(0).help("factor of the loss");
     d.input("latent", "[B, C, T, H, W]", "float", "clean; scaled to standard deviation sigma_data");
     d.input("noise", "[B, C, T, H, W]", "float", "standard normal");
     d.input("sigma", "[B] or [B, T]", "float", "noise level of each sample, or of each of its frames");
     d.input("prediction", "[B, C, T, H, W]", "float",
-            "F, what the model returned; `output` is taken for it too");
+            "F, the model's output; accepted as `output` too");
     d.input("logvar", "[B] or [B, T]", "float",
-            "log-variance that the model returned beside it; may be absent");
+            "log-variance that the model also returned; may be absent");
     d.output("loss", "[B]", "float", "mean of weight * (D - latent)^2 over a sample's elements");
-    d.output("target", "[B, C, T, H, W]", "float", "what F should have been: (latent - c_skip x) / c_out");
+    d.output("target", "[B, C, T, H, W]", "float", "target of F: (latent - c_skip x) / c_out");
     for (const char* scaling : {"weight", "c_skip", "c_out", "c_in", "c_noise"})
       d.output(scaling, "[B] or [B, T]", "float");
   }
@@ -45,7 +45,7 @@ class Edm final : public Loss<Tensor> {
     return (x0 + spread(sigma, x0) * as(noise, x0)).to(latent.dtype());
   }
 
-  // The timestep is at least float32: in bfloat16 neighbouring levels would be one.
+  // The timestep is at least float32: in bfloat16 neighbouring levels would be equal.
   Input input(const Tensor& x, const Tensor& sigma) override {
     const Scalings c = scalings(sigma, o_.sigma_data);
     const Tensor w = wide(x);
@@ -64,7 +64,7 @@ class Edm final : public Loss<Tensor> {
     const Scalings c = scalings(sigma, o_.sigma_data);
     // weight * c_out^2 = 1, so the loss is (F - target)^2, and target needs no division by a small c_out:
     // (x0 - c_skip (x0 + sigma n)) / c_out = (sigma x0 / sigma_data - sigma_data n) c_in. D - x0 would lose
-    // its digits.
+    // digits.
     const Tensor of_latent = sigma.to(KINORA_FLOAT64) * c.in / o_.sigma_data, of_noise = c.in * o_.sigma_data;
     const Tensor target = spread(of_latent, x0) * x0 - spread(of_noise, x0) * as(in["noise"], x0);
     Tensor error = square(as(f, x0) - target);

@@ -1,4 +1,4 @@
-// EDM's loss against the formulas written out in plain double arithmetic, and against what must hold of it.
+// EDM's loss against the formulas written out in plain double arithmetic, and against its invariants.
 #include <cmath>
 #include <map>
 
@@ -67,7 +67,7 @@ Data data(at::ScalarType dtype = at::kDouble, bool per_frame = false) {
 
 double worst(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-// One element at a time: weight * (c_skip x + c_out F - x0)^2, the mean over a sample.
+// One element at a time: weight * (c_skip x + c_out F - x0)^2, averaged over a sample.
 std::vector<double> by_hand(const Data& d, double sd) {
   const auto x0 = d.x0.contiguous(), n = d.n.contiguous(), f = d.f.contiguous();
   const int64_t B = x0.size(0), C = x0.size(1), T = x0.size(2), P = x0.size(3) * x0.size(4);
@@ -112,9 +112,9 @@ TEST(EdmLoss, ScalingsKeepUnitVarianceAndUnitWeight) {
   auto out = edm.evaluate(d.x0, d.n, d.sigma, d.f);
   const Tensor s2 = d.sigma.square();
   EXPECT_LT(worst(out["weight"] * out["c_out"].square(), at::ones({2}, at::kDouble)), 1e-15);
-  EXPECT_LT(worst(out["c_in"].square() * (s2 + 0.25), at::ones({2}, at::kDouble)), 1e-15);  // of the input
+  EXPECT_LT(worst(out["c_in"].square() * (s2 + 0.25), at::ones({2}, at::kDouble)), 1e-15);  // variance of the input
   EXPECT_LT(worst(out["c_out"].square(), (1 - out["c_skip"]).square() * 0.25 + out["c_skip"].square() * s2),
-            1e-15);  // of target
+            1e-15);  // variance of the target
   EXPECT_LT(worst(out["c_noise"], d.sigma.log() / 4), 1e-15);
   const auto [latent, timestep] = edm.input(d.x0, d.sigma);
   EXPECT_LT(worst(latent, d.x0 * out["c_in"].reshape({2, 1, 1, 1, 1})), 1e-15);
@@ -137,7 +137,7 @@ TEST(EdmLoss, GradientIsThatOfFiniteDifferences) {
   }
 }
 
-// In float32 the loss by D - x0 is off by 8e-6 at sigma = 2e-4, and by more for a single element.
+// In float32 the loss computed from D - x0 has an error of 8e-6 at sigma = 2e-4, and more for a single element.
 TEST(EdmLoss, Float32IsAccurateAtEveryLevel) {
   for (const double sigma : {2e-4, 1e-2, 1.0, 80.0}) {
     Data d = data();
@@ -178,7 +178,7 @@ TEST(EdmLoss, LevelsAreLogNormalAndIndependent) {
 TEST(EdmLoss, LevelIsTheInverseDistribution) {
   const Tensor z = at::linspace(-4, 4, 33, at::kDouble), u = 0.5 * at::erfc(-z / std::sqrt(2.0));
   EXPECT_LT(worst(Edm().level(u).log(), z), 1e-11);
-  EXPECT_EQ(Edm().level(u.reshape({3, 11})).sizes(), at::IntArrayRef({3, 11}));  // each number by itself
+  EXPECT_EQ(Edm().level(u.reshape({3, 11})).sizes(), at::IntArrayRef({3, 11}));  // each number on its own
   const Tensor clamped = Edm(core::json{{"sigma_min", 0.1}, {"sigma_max", 10.0}}).level(u);
   EXPECT_EQ(clamped.min().item<double>(), 0.1);
   EXPECT_EQ(clamped.max().item<double>(), 10);
@@ -219,7 +219,7 @@ TEST(EdmLoss, GradientOfLogvarIsThatOfFiniteDifferences) {
     test::loss("loss/edm").evaluate(in);
     FAIL() << "logvar of another shape";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("logvar [2, 3] must be [B], or [B, T] a frame"), std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("logvar [2, 3] must be [B], or [B, T] for one per frame"), std::string::npos)
         << e.what();
   }
 }
@@ -239,7 +239,7 @@ TEST(EdmLoss, NamesWhatIsWrong) {
     return "";
   };
   EXPECT_NE(message(at::ones({3}, at::kDouble)).find("sigma [3]"), std::string::npos);
-  EXPECT_NE(message(at::ones({2, 3}, at::kDouble)).find("that is [2, 3, 4, 2, 5]"), std::string::npos);
+  EXPECT_NE(message(at::ones({2, 3}, at::kDouble)).find("the latent is [2, 3, 4, 2, 5]"), std::string::npos);
   EXPECT_THROW(edm.evaluate(d.x0, d.n, d.sigma, d.f, "flow"), Error);
 }
 

@@ -24,7 +24,7 @@ Tensor LogNormal::operator()(const Tensor& uniform) const {
   const double rest = 1 - o_.high_sigma_share;
   Tensor sigma;
   if (rest > 0) {
-    // A number of the high share would leave (0, 1) here; what it gives is not taken.
+    // A number of the high share would leave (0, 1) here; its result is not used.
     const Tensor z = op("aten::special_ndtri", "", {op("aten::clamp", "", {u / rest, 0.0, 1.0})});
     sigma = exp(o_.p_mean + z * o_.p_std) * o_.level_scale;
     sigma = op("aten::clamp", "", {sigma, o_.sigma_min, o_.sigma_max});

@@ -22,22 +22,22 @@ class RectifiedFlow final : public Loss<Tensor> {
     describe_levels(d);
     d.option("timestep_scale", &Options::timestep_scale)
         .above(0)
-        .help("the model's timestep is this times sigma / (1 + sigma)");
+        .help("factor of the model's timestep, sigma / (1 + sigma)");
     d.option("loss_scale", &Options::loss_scale).above(0).help("factor of the loss");
     d.option("sigma_conditional", &Options::sigma_conditional)
         .at_least(0)
-        .help("the level that the model is told of frames at sigma = 0, which are given and cost nothing");
+        .help("level passed to the model for frames at sigma = 0, which are given and have no loss");
     d.input("latent", "[B, C, T, H, W]", "float", "clean; of standard deviation 1");
     d.input("noise", "[B, C, T, H, W]", "float", "standard normal");
     d.input("sigma", "[B] or [B, T]", "float",
             "noise level of each sample, or of each of its frames; 0: given");
     d.input("prediction", "[B, C, T, H, W]", "float",
-            "F, what the model returned; `output` is taken for it too");
+            "F, the model's output; accepted as `output` too");
     d.output("loss", "[B]", "float",
              "loss_scale times the mean of weight * (D - latent)^2 over a sample's elements");
-    d.output("target", "[B, C, T, H, W]", "float", "what F should have been: noise - latent");
+    d.output("target", "[B, C, T, H, W]", "float", "target of F: noise - latent");
     d.output("weight", "[B] or [B, T]", "float", "(1 + sigma)^2 / sigma^2; 0 at sigma = 0");
-    d.output("timestep", "[B] or [B, T]", "float", "what the model is told");
+    d.output("timestep", "[B] or [B, T]", "float", "the model's timestep");
   }
   explicit RectifiedFlow(const Options& o) : o_(o), levels_(o) {}
 

@@ -1,4 +1,4 @@
-// Rectified flow against Cosmos Predict 2's own scalings, and against what must hold of it.
+// Rectified flow against Cosmos Predict 2's own scalings, and against its invariants.
 #include "kinora/aten.hpp"
 #include "plugins/losses/loss_testing.hpp"
 #include "tests/support/worst.hpp"
@@ -8,7 +8,7 @@ namespace {
 
 const char* const kId = "loss/rectified-flow";
 
-// Frames that are given have sigma = 0.
+// Given frames have sigma = 0.
 at::Tensor levels_of(const test::Oracle& o) {
   at::Tensor sigma = test::numbers("sigma", o.exact("timestep").sizes()).exp();
   const auto given = static_cast<int64_t>(o.exact("given").item<double>());

@@ -25,7 +25,7 @@ class Flow final : public Loss<Tensor> {
     d.name("flow").help("flow matching: the velocity of the line between latent and noise (Wan, NeMo DFM)");
     d.option("density", &Options::density)
         .choices({"uniform", "logit-normal", "mode"})
-        .help("how levels are drawn, before the shift");
+        .help("distribution of drawn levels, before the shift");
     d.option("logit_mean", &Options::logit_mean).help("logit-normal: mean of ln(s / (1 - s))");
     d.option("logit_std", &Options::logit_std).above(0).help("logit-normal: its standard deviation");
     d.option("mode_scale", &Options::mode_scale)
@@ -34,33 +34,33 @@ class Flow final : public Loss<Tensor> {
     d.option("shift_type", &Options::shift_type)
         .choices({"constant", "linear", "sqrt"})
         .help(
-            "what moves drawn levels u to shift u / (1 + (shift - 1) u): `shift`, or one that grows with "
-            "`tokens`");
-    d.option("shift", &Options::shift).above(0).help("constant: 1 moves nothing, Wan 5 or 3, DFM 3");
+            "source of the shift, which maps drawn levels u to shift u / (1 + (shift - 1) u): `shift`, or a "
+            "value that grows with `tokens`");
+    d.option("shift", &Options::shift).above(0).help("constant: 1 for no shift, Wan 5 or 3, DFM 3");
     d.option("base_shift", &Options::base_shift).help("linear: ln(shift) without tokens");
     d.option("max_shift", &Options::max_shift).help("linear: ln(shift) at 4096 tokens");
     d.option("tokens", &Options::tokens)
         .at_least(0)
-        .help("linear, sqrt: tokens of a latent; sqrt gives 3 at 16384 and 1 at least");
-    d.option("sigma_min", &Options::sigma_min).range(0, 1).help("shifted levels are raised to it");
-    d.option("sigma_max", &Options::sigma_max).range(0, 1).help("shifted levels are lowered to it");
+        .help("linear, sqrt: tokens of a latent; sqrt gives 3 at 16384 and at least 1");
+    d.option("sigma_min", &Options::sigma_min).range(0, 1).help("lower limit of shifted levels");
+    d.option("sigma_max", &Options::sigma_max).range(0, 1).help("upper limit of shifted levels");
     d.option("weighting", &Options::weighting)
         .choices({"none", "linear"})
         .help("linear: 1 + shift * sigma, as NeMo DFM");
     d.option("timestep_scale", &Options::timestep_scale)
         .above(0)
-        .help("the model's timestep is this times s");
+        .help("factor of the model's timestep, s");
     d.option("whole_timesteps", &Options::whole_timesteps)
-        .help("it is rounded down to a whole number, as samplers of Wan and diffusers give it");
+        .help("timesteps rounded down to whole numbers, as in the samplers of Wan and diffusers");
     d.input("latent", "[B, C, T, H, W]", "float", "clean");
     d.input("noise", "[B, C, T, H, W]", "float", "standard normal");
     d.input("sigma", "[B] or [B, T]", "float", "s in [0, 1] of each sample, or of each of its frames");
     d.input("prediction", "[B, C, T, H, W]", "float",
-            "F, what the model returned; `output` is taken for it too");
+            "F, the model's output; accepted as `output` too");
     d.output("loss", "[B]", "float", "mean of weight * (F - target)^2 over a sample's elements");
-    d.output("target", "[B, C, T, H, W]", "float", "what F should have been: noise - latent");
+    d.output("target", "[B, C, T, H, W]", "float", "target of F: noise - latent");
     d.output("weight", "[B] or [B, T]", "float");
-    d.output("timestep", "[B] or [B, T]", "float", "what the model is told");
+    d.output("timestep", "[B] or [B, T]", "float", "the model's timestep");
   }
   explicit Flow(const Options& o) : o_(o), shift_(shift_of(o)) {
     if (o.sigma_min >= o.sigma_max)
@@ -78,7 +78,7 @@ class Flow final : public Loss<Tensor> {
     return (spread(1 + -s, x0) * x0 + spread(s, x0) * as(noise, x0)).to(latent.dtype());
   }
 
-  // The timestep is at least float32: in bfloat16 neighbouring ones would be one.
+  // The timestep is at least float32: in bfloat16 neighbouring timesteps would be equal.
   Input input(const Tensor& x, const Tensor& sigma) override { return {x, as(timestep(sigma), wide(x))}; }
 
   Tensor estimate(const Tensor& x, const Tensor& sigma, const Tensor& output) override {
@@ -108,7 +108,7 @@ class Flow final : public Loss<Tensor> {
     return std::max(1.0, 3 * std::sqrt(tokens / 16384));
   }
 
-  // The inverse of the density's distribution function. Mode: Esser et al. 2024, ascending.
+  // The inverse of the cumulative distribution function. Mode: Esser et al. 2024, ascending.
   Tensor drawn(const Tensor& u) const {
     if (o_.density == "uniform") return u;
     if (o_.density == "logit-normal")

@@ -1,4 +1,4 @@
-// Flow matching against NeMo DFM's own densities, shifts and weights, and against what must hold of it.
+// Flow matching against NeMo DFM's own densities, shifts and weights, and against its invariants.
 #include "kinora/aten.hpp"
 #include "plugins/losses/loss_testing.hpp"
 #include "tests/support/worst.hpp"
@@ -39,7 +39,7 @@ TEST(FlowLoss, DrawsTheLevelsOfDfm) {
   }
 }
 
-// The distribution functions in closed form, at every quantile; of `mode` the inverse is the closed form.
+// The distribution functions in closed form, at every quantile; for `mode` the inverse has the closed form.
 TEST(FlowLoss, LevelsHaveTheirDistribution) {
   const int64_t n = 10000;
   const at::Tensor u = (at::arange(n, at::kDouble) + 0.5) / static_cast<double>(n);
@@ -49,7 +49,7 @@ TEST(FlowLoss, LevelsHaveTheirDistribution) {
   EXPECT_LT(test::worst(0.5 * at::erfc(-((s / (1 - s)).log() - 0.4) / (0.8 * std::sqrt(2.0))), u), 1e-12);
   for (const double scale : {1.29, -0.5}) {
     const at::Tensor made = test::loss(kId, {{"density", "mode"}, {"mode_scale", scale}}).level(u);
-    EXPECT_GT(made.diff().min().item<double>(), 0);  // else it were no inverse of a distribution function
+    EXPECT_GT(made.diff().min().item<double>(), 0);  // required of an inverse distribution function
     EXPECT_LT(test::worst(made, u - scale * ((M_PI / 2 * (1 - u)).cos().square() - u)), 1e-12);
   }
   const at::Tensor cut = test::loss(kId, {{"sigma_min", 0.2}, {"sigma_max", 0.7}}).level(u);

@@ -1,5 +1,5 @@
 // Cross entropy of codes, for models that predict a discrete latent token by token. With p = softmax(logits),
-// e = label_smoothing, V codes and c the right one, a token costs
+// e = label_smoothing, V codes and c the correct one, the cost of a token is
 //   -(1 - e) ln p_c - e / V sum_v ln p_v + z_loss (ln sum_v exp(logit_v))^2
 // (smoothing: Szegedy et al. 2015, arXiv 1512.00567, section 7; z-loss: Chowdhery et al. 2022, arXiv
 // 2204.02311, section 5).
@@ -19,17 +19,19 @@ class NextToken final : public Loss<Tensor> {
     d.name("next-token").help("cross entropy of codes, for autoregressive models");
     d.option("label_smoothing", &Options::label_smoothing)
         .range(0, 1)
-        .help("share of the target that is spread over all codes");
+        .help("share of the target distribution that is spread over all codes");
     d.option("z_loss", &Options::z_loss)
         .at_least(0)
         .help("weight of the squared logarithm of the softmax's sum; Cosmos and PaLM 1e-4; 0: none");
     d.option("shift", &Options::shift)
         .range(0, 1000000)
-        .help("logits at n are of code n + shift: 0 of a model that shifts its input itself, else 1");
+        .help(
+            "distance between logits and their code: logits at n predict code n + shift; 0 for a model that "
+            "shifts its input itself, else 1");
     d.input("output", "[B, N, V]", "float", "logits");
-    d.input("codes", "[B, ...]", "int", "N codes in [0, V) a sample, in the tokens' order");
+    d.input("codes", "[B, ...]", "int", "N codes in [0, V) per sample, in the tokens' order");
     d.input("mask", "[B, ...]", "bool", "codes that count; all when absent");
-    d.output("loss", "[B]", "float", "mean over a sample's codes that count; 0 of a sample without any");
+    d.output("loss", "[B]", "float", "mean over a sample's codes that count; 0 if a sample has none");
     d.output("accuracy", "[B]", "float", "share of them whose logit is the largest");
     d.output("nll", "[B]", "float",
              "mean of -ln p_c, neither smoothed nor with z_loss: exp of it is the perplexity");

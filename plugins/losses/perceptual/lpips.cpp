@@ -6,7 +6,7 @@ namespace kinora::perceptual {
 namespace {
 
 using at::Tensor;
-constexpr int64_t kTogether = 32;  // frames that go through the network at a time
+constexpr int64_t kTogether = 32;  // frames that the network processes at a time
 
 [[noreturn]] void no_noise() {
   throw Error(KINORA_UNSUPPORTED, "loss/lpips draws no noise; it compares videos");
@@ -30,14 +30,15 @@ Tensor images(const Tensor& video) {
   return at::stack({channel(0, -.030, .458), channel(1, -.088, .448), channel(2, -.188, .450)}, 1);
 }
 
-// The norm's gradient at a pixel without any activation is 0, where that of a square root has none.
+// At a pixel without any activation the gradient of the norm is 0, where that of a square root is undefined.
 Tensor unit(const Tensor& x) { return x / (at::linalg_vector_norm(x, 2, at::IntArrayRef{1}, true) + 1e-10); }
 
 }  // namespace
 
 void Lpips::describe(Describe<Options>& d) {
   d.name("lpips").help("LPIPS: distance of two videos' frames in the features of a trained network");
-  d.option("net", &Options::net).choices({"vgg", "alex", "squeeze"}).help("VGG16, AlexNet or SqueezeNet 1.1");
+  d.option("net", &Options::net).choices({"vgg", "alex", "squeeze"}).help(
+      "network: VGG16, AlexNet or SqueezeNet 1.1");
   d.option("weights", &Options::weights)
       .path()
       .required()

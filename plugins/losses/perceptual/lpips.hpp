@@ -1,6 +1,6 @@
 // loss/lpips: the learned perceptual distance of two images. Zhang et al. 2018 (arXiv 1801.03924), equation
 // 1, version 0.1 of the authors' lpips package: activations of a trained network, each pixel's vector scaled
-// to length one, squared differences weighed by channel, summed over channels and layers, averaged over
+// to length one, squared differences weighted by channel, summed over channels and layers, averaged over
 // pixels.
 #pragma once
 #include <map>
@@ -30,7 +30,7 @@ class Lpips final : public Loss<at::Tensor> {
 
  private:
   using Weights = std::map<std::string, at::Tensor>;
-  // The weights as x is, made once for each dtype and device.
+  // The weights in x's dtype and device, made once for each.
   const Weights& like(const at::Tensor& x);
 
   const Trunk& trunk_;

@@ -25,7 +25,7 @@ struct Lpips : test::Instance<kinora_loss> {
   }
 };
 
-// A file with the numbers of tests/oracle/numbers.py; without `left_out`.
+// A file with the numbers of tests/oracle/numbers.py, without `left_out`.
 std::string weights_file(const std::string& net, const std::string& left_out = "") {
   static core::Io io(test::plugins());  // the component reads its file through the host
   core::serve_io(&io);
@@ -93,7 +93,7 @@ TEST(Lpips, NamesWhatIsWrong) {
   EXPECT_THAT(message([&] { Lpips("squeeze", file); }),
               testing::HasSubstr("no float tensor 'lin3.model.1.weight'"));
   std::filesystem::resize_file(file, 9000);
-  EXPECT_THAT(message([&] { Lpips("squeeze", file); }), testing::HasSubstr("is no safetensors file"));
+  EXPECT_THAT(message([&] { Lpips("squeeze", file); }), testing::HasSubstr("is not a safetensors file"));
   std::filesystem::remove(file);
   const auto whole = weights_file("squeeze");
   const Lpips lpips("squeeze", whole);

@@ -29,7 +29,7 @@ Trunk vgg() {
           {64, 128, 256, 512, 512}};
 }
 
-// Krizhevsky 2014, as torchvision has it.
+// Krizhevsky 2014, as in torchvision.
 Trunk alex() {
   return {{{conv(3, 64, 11, 4, 2), relu()},
            {pool(3), conv(64, 192, 5, 1, 2), relu()},
@@ -51,7 +51,7 @@ Trunk squeeze() {
           {64, 128, 256, 384, 384, 512, 512}};
 }
 
-// f(layer, its name in front of ".weight", whether it is a slice's last).
+// Calls f(layer, its name before ".weight", whether it is a slice's last).
 template <class F>
 void each(const Trunk& trunk, F f) {
   int64_t n = 0;

@@ -1,6 +1,6 @@
-// The convolutional networks that LPIPS looks through: features of VGG16, AlexNet and SqueezeNet 1.1 up to
+// The convolutional networks of LPIPS: features of VGG16, AlexNet and SqueezeNet 1.1 up to
 // the layers that it compares. Parameters are named as in the lpips package: net.sliceS.LAYER.weight, where
-// LAYER counts as in torchvision's `features`.
+// LAYER is numbered as in torchvision's `features`.
 #pragma once
 #include <map>
 #include <string>
@@ -12,8 +12,8 @@ namespace kinora::perceptual {
 
 struct TrunkLayer {
   enum Kind { conv, relu, pool, fire } kind;
-  int64_t in = 0, out = 0, kernel = 0, stride = 1, padding = 0;  // fire: out of each branch, kernel: squeezed
-  bool ceil = false;                                             // of a pool
+  int64_t in = 0, out = 0, kernel = 0, stride = 1, padding = 0;  // fire: `out` of each branch, `kernel`: squeezed channels
+  bool ceil = false;                                             // for a pool
 };
 
 struct Trunk {

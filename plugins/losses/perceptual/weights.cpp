@@ -8,10 +8,10 @@ namespace kinora::perceptual {
 namespace {
 
 using nlohmann::json;
-constexpr uint64_t kLongestHeader = 100'000'000;  // the format's own limit
+constexpr uint64_t kLongestHeader = 100'000'000;  // limit of the format
 
 [[noreturn]] void refuse(const std::string& uri, const std::string& why) {
-  throw Error(KINORA_INVALID, uri + " is no safetensors file: " + why);
+  throw Error(KINORA_INVALID, uri + " is not a safetensors file: " + why);
 }
 
 void read_exactly(const Reader& file, const std::string& uri, uint64_t at, void* to, uint64_t size) {
@@ -31,7 +31,7 @@ at::Tensor read_tensor(const Reader& file, const std::string& uri, uint64_t data
     bytes *= static_cast<uint64_t>(n);
   }
   if (range.size() != 2 || range[0] > room || range[1] > room || range[1] - range[0] != bytes)
-    refuse(uri, "a tensor's place is not in the file");
+    refuse(uri, "a tensor's range is outside the file");
   at::Tensor out = at::empty(shape, size == 4 ? at::kFloat : at::kDouble);
   read_exactly(file, uri, data + range[0], out.data_ptr(), bytes);
   return out;

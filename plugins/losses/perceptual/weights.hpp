@@ -7,7 +7,7 @@
 
 namespace kinora::perceptual {
 
-// Float32 and float64 tensors by name; others are left out. Throws kinora::Error for a file that is none.
+// Float32 and float64 tensors by name; others are ignored. Throws kinora::Error if it is not a safetensors file.
 std::map<std::string, at::Tensor> read_weights(const std::string& uri);
 
 }  // namespace kinora::perceptual

@@ -13,12 +13,12 @@ namespace {
 
 }  // namespace
 
-// Tied weights are read in the first block and the last, so they belong to neither and come through in[].
+// Tied weights are read in the first block and the last, so they belong to neither and are passed through in[].
 Ar::Ar(const Options& given, const Ctx& ctx) : options_(checked(given)) {
   const auto& c = options_;
   table_ = Declare(ctx, "", c.tied ? -1 : 0)
                .weight("tok_embeddings", {c.vocab_size, c.dim}, Init::normal(c.tied ? 0.02 : 1),
-                       c.tied ? Role::whole : Role::table);  // tied, it is the head's matrix too
+                       c.tied ? Role::whole : Role::table);  // if tied, it is also the head's matrix
   begin_ =
       Declare(ctx, "", 0).weight("bov_embedding", {1, c.dim}, Init::normal(c.tied ? 0.02 : 1), Role::table);
   for (int64_t i = 1; i <= c.n_layers; ++i) layers_.emplace_back(ctx, c, i);
@@ -71,7 +71,7 @@ Tensor Ar::embed(const Ctx& ctx, const Tensor& codes, const Tensor& table) const
   return at::where((code < 0).unsqueeze(2), ctx.value(begin_).to(x.scalar_type()), x);
 }
 
-// Codes that the chain numbers from 0 on would be seen by the wrong ones, without a message.
+// If the chain numbered the codes from 0, they would be visible to the wrong ones without an error.
 void Ar::check_place(const Tensor& index, int64_t position) const {
   if (position == 0 || !index.is_cpu()) return;
   const Tensor real = index.masked_select(index >= 0);
@@ -105,7 +105,7 @@ std::vector<Tensor> Ar::forward(const Ctx& ctx, const Named<Tensor>& in) {
   Tensor x = ctx.block(0, {codes}, tied, 1, [this, ctx](const Tensors& t) {
     return Tensors{embed(ctx, t[0], t.size() > 1 ? t[1] : ctx.value(table_))};
   })[0];
-  // A stage of a pipeline may hold no x here, so these have dtypes of their own; layers take x's.
+  // A stage of a pipeline may not have x here, so these have their own dtypes; layers use x's.
   const Turns turns = rope_turns(index, c.head_dim, c.rope_theta, given.grid_rows, given.grid_cols);
   Tensors shared{turns.cos, turns.sin};
   for (const auto& t : text(in, given.codes.size(0))) shared.push_back(t);

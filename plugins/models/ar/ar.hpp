@@ -21,7 +21,7 @@ class Ar final : public Model<at::Tensor> {
   int64_t blocks() const override { return options_.n_layers + 2; }
 
  private:
-  // What stands at each place: the code before it, -1 at the beginning.
+  // The code before each position, -1 at the beginning.
   struct Input {
     at::Tensor codes;              // int64 [B, N]
     int64_t frames, rows, cols;    // of these codes, for the context
@@ -32,7 +32,7 @@ class Ar final : public Model<at::Tensor> {
   // table: the embedding's weights. codes int64 [B, S, 1] -> [B, S, D]
   at::Tensor embed(const Ctx& ctx, const at::Tensor& codes, const at::Tensor& table) const;
   void check_place(const at::Tensor& index, int64_t position) const;
-  // text and text_mask, if there are any.
+  // text and text_mask, if present.
   std::vector<at::Tensor> text(const Named<at::Tensor>& in, int64_t B) const;
 
   Options options_;

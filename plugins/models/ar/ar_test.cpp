@@ -18,7 +18,7 @@ namespace {
 using at::Tensor;
 constexpr const char* kFile = "ar.safetensors";
 
-// Through Network, which tells the chain what the model sees.
+// Through Network, which passes the model's visibility to the chain.
 struct Ar {
   explicit Ar(const core::json& given, at::ScalarType dtype = at::kDouble,
               std::vector<const kinora_link*> links = {})
@@ -87,7 +87,7 @@ TEST_P(ArModel, EqualsTheFormulasForwardAndBackward) {
 
 using ArDecoding = ArModel;
 
-// One token at a time, two branches (guidance) beside each other: with text, and without.
+// One token at a time, two branches (guidance) side by side: with text, and without.
 TEST_P(ArDecoding, ThroughAKvCacheIsThatOfOneForward) {
   const at::NoGradGuard off;
   core::KvCacheLink cache;

@@ -9,7 +9,7 @@
 namespace kinora::ar {
 
 struct Config {
-  std::string size;  // a preset of the published numbers; empty: as given
+  std::string size;  // a preset of the published numbers; empty: the other options
   int64_t vocab_size = 64000;
   int64_t n_layers = 16, dim = 4096, n_heads = 32, n_kv_heads = 8, head_dim = 128, ffn_hidden_size = 14336;
   double norm_eps = 1e-5;
@@ -26,8 +26,8 @@ struct Config {
 };
 
 void describe(Describe<Config>& d);
-// The preset and the zeros that stand for another number applied. Throws kinora::Error for what the ranges of
-// single options cannot say.
+// Applies the preset, and replaces zeros that represent another option's value. Throws kinora::Error for combinations that
+// the ranges of single options do not exclude.
 Config checked(Config c);
 
 }  // namespace kinora::ar

@@ -8,7 +8,7 @@ using at::Tensor;
 
 namespace {
 
-// GPT-2's: what is added to the stream is smaller, the more layers add to it.
+// GPT-2's initialisation: the more layers add to the stream, the smaller are their contributions.
 Init onto_stream(const Config& c) {
   return Init::normal(0.02 / std::sqrt(2.0 * static_cast<double>(c.n_layers)));
 }

@@ -1,5 +1,5 @@
-// A layer: attention to the codes before, in some layers to text, and a SwiGLU MLP (Shazeer 2020, arXiv
-// 2002.05202), each behind an RMS norm (Llama, arXiv 2302.13971).
+// A layer: attention to earlier codes, in some layers to text, and a SwiGLU MLP (Shazeer 2020, arXiv
+// 2002.05202), each after an RMS norm (Llama, arXiv 2302.13971).
 //
 // B batch, S local tokens, L text tokens, D width, d head size.
 #pragma once
@@ -16,7 +16,7 @@ namespace kinora::ar {
 
 using Ctx = Context<at::Tensor>;
 
-// Names a parameter and says how it may be split.
+// Names a parameter and declares how it may be split.
 class Declare {
  public:
   Declare(const Ctx& ctx, std::string prefix, int64_t block)
@@ -37,9 +37,9 @@ at::Tensor rms_norm(const Ctx& ctx, const at::Tensor& x, kinora_param weight, do
 
 class Attend {
  public:
-  // kv_dim: channels of what it attends to.
+  // kv_dim: channels of the keys' and values' input.
   Attend(const Declare& declare, std::string name, int64_t block, const Config& c, int64_t kv_dim);
-  // x [B, S, D]: attends to itself, with positions.
+  // x [B, S, D]: self-attention, with positions.
   at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns) const;
   at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& text,
                    const at::Tensor& mask) const;
@@ -61,7 +61,7 @@ class Layer {
   // block: its index for the context; layer block - 1 of the checkpoint.
   Layer(const Ctx& ctx, const Config& c, int64_t block) : Layer(Declare(ctx, name(block), block), c, block) {}
   bool crosses() const { return cross_.has_value(); }
-  // text: undefined where there is none; text_mask: undefined where all may be seen.
+  // text: undefined if absent; text_mask: undefined if all tokens are visible.
   at::Tensor operator()(const Ctx& ctx, kinora_seq seq, at::Tensor x, const Turns& turns,
                         const at::Tensor& text, const at::Tensor& text_mask) const;
 

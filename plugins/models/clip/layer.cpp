@@ -7,7 +7,7 @@ namespace {
 
 using at::Tensor;
 
-// The bias of a ROW linear is added once, so it is whole.
+// The bias of a ROW linear is added once, so it is not split.
 Linear linear(const Ctx& ctx, int64_t block, const std::string& name, int64_t out, int64_t in, Role role,
               int64_t quantum = 1) {
   const bool split = role == Role::column;

@@ -1,7 +1,7 @@
-// What CLIP's two towers share (Radford et al. 2021, arXiv 2103.00020): a transformer layer that normalises
-// first.
+// Common parts of CLIP's two towers (Radford et al. 2021, arXiv 2103.00020): a pre-norm transformer
+// layer.
 //
-// A text or an image is the same on every rank of the model, so its tokens are no sequence of the context:
+// A text or an image is the same on every rank of the model, so its tokens are not a sequence of the context:
 // seq is 0 throughout. B batch, L tokens, D hidden channels.
 #pragma once
 #include <string>
@@ -23,11 +23,11 @@ struct Config {
   bool projection = false;
   int64_t projection_dim = 512;
 };
-// transformers 5 leaves `tower`, such as "text_model.", out of the names of a tower without a projection.
+// transformers 5 omits `tower`, such as "text_model.", in the names of a tower without a projection.
 std::string with_tower(const std::string& name, const std::string& tower);
 std::string without_tower(const std::string& name, const std::string& tower);
 
-// side: "text" or "vision". `of`: what transformers takes where a CLIPModel's configuration leaves a key out.
+// side: "text" or "vision". `of`: transformers' value if a CLIPModel's configuration does not have the key.
 template <class Options>
 void describe_layers(Describe<Options>& d, const std::string& side, const Config& of) {
   const std::string tower = side + "_model.";
@@ -55,20 +55,20 @@ void describe_layers(Describe<Options>& d, const std::string& side, const Config
       .config(in_clip("num_attention_heads", std::to_string(of.num_attention_heads)));
   d.option("hidden_act", &Options::hidden_act)
       .choices({"quick_gelu", "gelu"})
-      .help("of the MLP: x sigmoid(1.702 x), OpenAI's, or the exact one, LAION's")
+      .help("activation of the MLP: x sigmoid(1.702 x), OpenAI's, or the exact GELU, LAION's")
       .config(in_clip("hidden_act", of.hidden_act));
   d.option("layer_norm_eps", &Options::layer_norm_eps)
       .above(0)
-      .help("of LayerNorm")
+      .help("epsilon of LayerNorm")
       .config(in_clip("layer_norm_eps", "1e-05"));
   const std::string tower_class = side == "text" ? "CLIPText" : "CLIPVision";
   d.option("projection", &Options::projection)
-      .help("has the projection into the space that text and images share")
+      .help("projection into the space that text and images share")
       .config(
           {"architectures[0] == " + tower_class + "ModelWithProjection", "architectures[0] == CLIPModel"});
   d.option("projection_dim", &Options::projection_dim)
       .range(1, 65536)
-      .help("channels of that space")
+      .help("channels of the shared space")
       .config(in_clip("projection_dim", std::to_string(of.projection_dim)));
 }
 
@@ -87,7 +87,7 @@ struct Linear {
 
 class Layer {
  public:
-  // block: its index for the context; layer block - 1 of the checkpoint, below `tower`, such as
+  // block: its index for the context; layer block - 1 of the checkpoint, under `tower`, such as
   // "text_model.".
   Layer(const Ctx& ctx, const Config& c, const std::string& tower, int64_t block);
   // valid: bool [B, L]; bias: [1, 1, L, L]; either may be undefined.

@@ -8,11 +8,11 @@ namespace kinora::clip {
 using at::Tensor;
 
 void Text::describe(Describe<Options>& d) {
-  d.name("clip-text").help("CLIP's text encoder, by default in the size of ViT-B/32's");
-  d.input("input_ids", "[B, L]", "int64", "of the tokens");
-  d.input("attention_mask", "[B, L]", "int64", "1: a token, 0: padding; left out: all are tokens");
-  d.output("output", "[B, L, hidden_size]", "float", "an embedding a token, of what comes before it");
-  d.output("pooled", "[B, hidden_size]", "float", "that of the end of the text");
+  d.name("clip-text").help("CLIP's text encoder, by default in the size of ViT-B/32");
+  d.input("input_ids", "[B, L]", "int64", "ids of the tokens");
+  d.input("attention_mask", "[B, L]", "int64", "1 for a token, 0 for padding; left out: all are tokens");
+  d.output("output", "[B, L, hidden_size]", "float", "one embedding per token, of the text up to it");
+  d.output("pooled", "[B, hidden_size]", "float", "embedding of the end of the text");
   d.output("embed", "[B, projection_dim]", "float", "pooled in the shared space, with projection = true");
   describe_layers(d, "text", Config());
   d.option("vocab_size", &Options::vocab_size)
@@ -26,7 +26,7 @@ void Text::describe(Describe<Options>& d) {
       .config({"text_config.max_position_embeddings"});
   d.option("eos_token_id", &Options::eos_token_id)
       .range(0, 1 << 24)
-      .help("the first of these ends a text; 2, in older configurations: the highest id does")
+      .help("token whose first occurrence ends a text; 2, in older configurations: the highest id does")
       .config({"text_config.eos_token_id"});
 }
 
@@ -55,9 +55,9 @@ void Text::check_inputs(const Tensor& ids, const Tensor& mask) const {
                     c_.max_position_embeddings, "; cut the text"));
 }
 
-// Place of the token that stands for the text, [B].
+// Index of the token that represents the text, [B].
 Tensor Text::end_of_text(const Tensor& ids) const {
-  constexpr int64_t kHighest = 2;  // what configurations before transformers' pull request 24773 say
+  constexpr int64_t kHighest = 2;  // value in configurations from before transformers' pull request 24773
   return c_.eos_token_id == kHighest ? ids.argmax(1) : (ids == c_.eos_token_id).to(at::kInt).argmax(1);
 }
 
@@ -66,7 +66,7 @@ std::vector<Tensor> Text::forward(const Ctx& ctx, const Named<Tensor>& in) {
   check_inputs(ids, mask);
   const int64_t L = ids.size(1);
   const auto on = at::TensorOptions().device(ids.device());
-  // The first token is always seen, so that each has one to attend to.
+  // The first token is always visible, so that every token has one to attend to.
   const Tensor valid = mask.defined() ? at::logical_or(mask != 0, at::arange(L, on.dtype(at::kLong)) == 0)
                                       : at::ones_like(ids, at::kBool),
                causal = at::full({L, L}, -std::numeric_limits<double>::infinity(), on.dtype(at::kFloat))

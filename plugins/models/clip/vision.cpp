@@ -22,9 +22,9 @@ VisionConfig checked(const VisionConfig& c) {
 
 void Vision::describe(Describe<Options>& d) {
   d.name("clip-vision")
-      .help("CLIP's image encoder, by default ViT-H/14 as Wan's image-to-video models use it");
+      .help("CLIP's image encoder, by default ViT-H/14 as in Wan's image-to-video models");
   d.input("image", "[B, num_channels, image_size, image_size]", "float",
-          "with CLIP's mean and deviation taken out");
+          "normalised by CLIP's mean and deviation");
   d.output("output", "[B, 1 + (image_size / patch_size)^2, hidden_size]", "float",
            "hidden states skip_layers before the last, the class token first, not normalised");
   d.output("pooled", "[B, hidden_size]", "float", "the class token after all layers, normalised");
@@ -44,11 +44,11 @@ void Vision::describe(Describe<Options>& d) {
       .config({"vision_config.patch_size ?? 32"});
   d.option("num_channels", &Options::num_channels)
       .range(1, 64)
-      .help("of an image")
+      .help("channels of an image")
       .config({"vision_config.num_channels ?? 3"});
   d.option("skip_layers", &Options::skip_layers)
       .range(0, 256)
-      .help("layers at the end that output leaves out; Wan reads the last but one hidden state: 1");
+      .help("layers at the end that output skips; Wan uses the last but one hidden state: 1");
 }
 
 Vision::Vision(const Options& o, const Ctx& ctx)
@@ -59,7 +59,7 @@ Vision::Vision(const Options& o, const Ctx& ctx)
                        {o.hidden_size, o.num_channels, o.patch_size, o.patch_size}, Init::normal(0.02))),
       positions_(declare(ctx, 0, "vision_model.embeddings.position_embedding.weight",
                          {side_ * side_ + 1, o.hidden_size}, Init::normal(0.02), Role::table)),
-      pre_norm_(ctx, 0, "vision_model.pre_layrnorm", o),  // so written in every checkpoint
+      pre_norm_(ctx, 0, "vision_model.pre_layrnorm", o),  // spelled like this in every checkpoint
       post_norm_(ctx, o.num_hidden_layers + 1, "vision_model.post_layernorm", o) {
   for (int64_t i = 1; i <= o.num_hidden_layers; ++i) layers_.emplace_back(ctx, o, "vision_model.", i);
   if (o.projection)

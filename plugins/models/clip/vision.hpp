@@ -27,13 +27,13 @@ class Vision final : public Model<at::Tensor> {
 
  private:
   at::Tensor embed(const Ctx& ctx, const at::Tensor& image) const;
-  // What block `index` hands on: x, and the tokens that are the output once they are there.
+  // The results of block `index`: x, and the output tokens once they are known.
   std::vector<at::Tensor> with_output(int64_t index, const at::Tensor& x,
                                       const std::vector<at::Tensor>& in) const;
   int64_t output_block() const { return c_.num_hidden_layers - c_.skip_layers; }
 
   Options c_;
-  int64_t side_;  // patches
+  int64_t side_;  // number of patches
   kinora_param class_, patches_, positions_, projection_ = 0;
   Norm pre_norm_;
   std::vector<Layer> layers_;

@@ -50,7 +50,7 @@ Shared Shared::unpack(const std::vector<Tensor>& in, size_t from, Has has) {
   return s;
 }
 
-// Zeros in the last layer: a block starts as the identity.
+// Zeros in the last layer, so that a block starts as the identity.
 AdaLn::AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts)
     : down_(declare.linear("linear_1", rank, width)),
       up_(declare.weight("linear_2", {parts * width, rank}, Init::zeros())),

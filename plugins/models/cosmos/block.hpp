@@ -1,8 +1,8 @@
 // A transformer block: self-attention, cross-attention to text, MLP; each between AdaLN-LoRA's scale, shift
 // and gate.
 //
-// B batch, S local tokens, R rows of conditioning (1, one a frame or one a token), L text tokens, D width, d
-// head size. Of a packed row of n videos B is 1, R counts all their frames or tokens, L all their tokens of
+// B batch, S local tokens, R rows of conditioning (1, one per frame or one per token), L text tokens, D width, d
+// head size. For a packed row of n videos B is 1, R counts all their frames or tokens, L all their tokens of
 // text.
 #pragma once
 #include <bitset>
@@ -17,7 +17,7 @@ namespace kinora::cosmos {
 
 using Ctx = Context<at::Tensor>;
 
-// Names a parameter of a block and says how it may be split.
+// Names a parameter of a block and declares how it may be split.
 class Declare {
  public:
   Declare(const Ctx& ctx, std::string prefix, int64_t block)
@@ -36,19 +36,19 @@ class Declare {
   int64_t block_;
 };
 
-// What all blocks share, made outside them. A block gets it through its inputs (a tensor captured by a block
+// Tensors that all blocks share, made outside them. A block receives them through its inputs (a tensor captured by a block
 // loses its gradient when the block is run again).
 struct Shared {
-  at::Tensor embedding;   // [B, R, D] the noise level and the signals
+  at::Tensor embedding;   // [B, R, D] of the noise level and the signals
   at::Tensor modulation;  // [B, R, 3D] added to every block's own
   at::Tensor text;        // [B, L, text_size]
   Turns turns;            // of the tokens between COLUMN and ROW linears
   at::Tensor text_mask;   // [B, L] bool; undefined: all
-  at::Tensor text_table;  // instead of the mask, of a packed row: whose a token is and whether it is seen
-  at::Tensor position;    // [1 or B, S, D] added to a block's input; undefined: nothing
-  at::Tensor row;         // which of R a token of the stream has; undefined: R is 1
+  at::Tensor text_table;  // for a packed row, instead of the mask: the sample of each token and whether it is visible
+  at::Tensor position;    // [1 or B, S, D] added to a block's input; undefined: none
+  at::Tensor row;         // the row, of R, of each token of the stream; undefined: R is 1
 
-  // Which of them there are.
+  // Which of them are present.
   using Has = std::bitset<9>;
   Has has() const;
   std::vector<at::Tensor> pack() const;
@@ -62,7 +62,7 @@ struct Shared {
   }
 };
 
-// parts * D numbers a token from the noise level: linear(linear(silu(embedding))) + modulation, in `parts`
+// parts * D numbers per token from the noise level: linear(linear(silu(embedding))) + modulation, in `parts`
 // pieces.
 class AdaLn {
  public:
@@ -78,15 +78,15 @@ class AdaLn {
 
 class Attend {
  public:
-  // kv_width: channels of what it attends to.
+  // kv_width: channels of the keys' and values' input.
   Attend(const Declare& declare, std::string name, int64_t block, const Config& c, int64_t kv_width);
-  // x [B, S, D]: attends to itself, with positions.
+  // x [B, S, D]: self-attention, with positions.
   at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns) const;
   at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Shared& s) const;
 
  private:
   at::Tensor heads(const Ctx& ctx, const at::Tensor& x, kinora_param w, kinora_seq seq) const;
-  // RMSNorm of each head, then the turn if there is one.
+  // RMSNorm of each head, then the rotation if there is one.
   at::Tensor head_norm(const Ctx& ctx, const at::Tensor& x, kinora_param w, const Turns& turns) const;
   at::Tensor finish(const Ctx& ctx, kinora_seq seq, const at::Tensor& q, const at::Tensor& k,
                     const at::Tensor& v, Attention<at::Tensor> how) const;

@@ -95,7 +95,7 @@ TEST(CosmosSignal, AddsNothingAtFirstNorWhenItIsLeftOut) {
                                             "camera", at::randn({2, 3}, kDouble));
 }
 
-// The log-variance is that of the level, in the level's shape, whatever else has more rows.
+// The log-variance has the level's shape, even if other conditions have more rows.
 TEST(CosmosLogvar, HasTheShapeOfTheLevels) {
   ConditionedCosmos model(core::json{{"logvar", true}, {"signals", {"camera:3"}}});
   model.fill();
@@ -114,7 +114,7 @@ TEST(CosmosLogvar, HasTheShapeOfTheLevels) {
       EXPECT_GT(test::difference(found.select(1, R - 1), of_samples), 1e-3);
     }
   }
-  for (const auto& levels : {std::vector<int64_t>{2}, {3}, {8}}) {  // of a packed row
+  for (const auto& levels : {std::vector<int64_t>{2}, {3}, {8}}) {  // for a packed row
     const core::NamedTensors row = {{"latent", at::zeros({1, 4, 32}, kDouble)},
                                     {"sizes", at::tensor({1, 4, 4, 2, 2, 4}, at::kLong).view({2, 3})},
                                     {"timestep", at::arange(levels[0], kDouble)}};

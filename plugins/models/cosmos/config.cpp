@@ -13,8 +13,8 @@ struct Preset {
   double base_fps;
   bool learnable_pos_embed;
 };
-// The networks of cosmos-predict1 (arXiv 2501.03575, table 10) and of cosmos-predict2's video2world. What
-// they have in common is in apply().
+// The networks of cosmos-predict1 (arXiv 2501.03575, table 10) and of cosmos-predict2's video2world. Values
+// that they share are in apply().
 const Preset presets[] = {{"predict1-7B", 28, 32, {2, 1, 1}, 24, true},
                           {"predict1-14B", 36, 40, {2, 2, 2}, 24, true},
                           {"predict2-2B", 28, 16, {1, 3, 3}, 0, false},
@@ -39,21 +39,22 @@ void describe_tensors(Describe<Config>& d) {
   d.input("latent", "[B, in_channels, T, H, W]", "float",
           "or a packed row [1, in_channels, N], with `sizes`");
   d.input("sizes", "[n, 3]", "int64",
-          "T, H and W of each of n videos that stand one behind the other in a packed row, N numbers a "
-          "channel; all other inputs then have n for B, and all frames or all tokens for [B, F, ...]");
+          "T, H and W of each of n consecutive videos in a packed row, N numbers per channel; all other "
+          "inputs then have n for B, and all frames or all tokens for [B, F, ...]");
   d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
-          "noise level as the network takes it: one a sample, a frame or a token (F, h, w: T, H, W by the "
+          "noise level in the network's unit: one per sample, frame or token (F, h, w: T, H, W divided by the "
           "patch)");
-  d.input("text", "[B, L, text_size]", "float", "zeros, or nothing at all, for the unconditional prediction");
-  d.input("text_mask", "[B, L]", "bool", "true: a token that may be seen; left out: all");
-  d.input("condition_mask", "[B, 1, T, H, W]", "float", "one more channel, counted in in_channels");
+  d.input("text", "[B, L, text_size]", "float", "zeros, or left out, for the unconditional prediction");
+  d.input("text_mask", "[B, L]", "bool", "true for tokens that may be seen; left out: all");
+  d.input("condition_mask", "[B, 1, T, H, W]", "float", "one additional channel, counted in in_channels");
   d.input("padding_mask", "[B or 1, 1, any, any]", "float",
           "if concat_padding_mask; resized; left out: zeros");
-  d.input("fps", "[1] or [B]", "float", "of the video, if base_fps is set (left out: base_fps) or a signal");
+  d.input("fps", "[1] or [B]", "float", 
+      "frame rate of the video, if base_fps is set (left out: base_fps) or a signal");
   d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
-          "a signal, as is any other name of `signals`; left out: nothing is added");
+          "a signal, like any other name of `signals`; left out: nothing is added");
   d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");
-  d.output("output", "[B, out_channels, T, H, W]", "float", "or [1, out_channels, N], as the latent");
+  d.output("output", "[B, out_channels, T, H, W]", "float", "or [1, out_channels, N], like the latent");
   d.output("logvar", "[B] or [B, F] or [B, F * h * w]", "float",
            "if the option is set: the loss's log-variance at the timestep");
 }
@@ -75,22 +76,22 @@ void describe_size(Describe<Config>& d) {
   d.option("size", &Config::size)
       .choices(names)
       .help(
-          "a published network: all options that are left at their defaults, but in_channels, out_channels, "
-          "max_size, qk_norm_eps and signals");
+          "preset of a published network, for all options that have their defaults, except in_channels, "
+          "out_channels, max_size, qk_norm_eps and signals");
   d.option("in_channels", &Config::in_channels)
       .range(1, 4096)
-      .help("of the latent, with condition_mask's if it is used: 16 text2world, 17 video2world");
-  d.option("out_channels", &Config::out_channels).range(1, 4096).help("of the prediction");
+      .help("channels of the latent, including condition_mask's if it is used: 16 text2world, 17 video2world");
+  d.option("out_channels", &Config::out_channels).range(1, 4096).help("channels of the prediction");
   d.option("layers", &Config::layers).range(1, 1024).help("transformer blocks").config({"num_layers"});
   d.option("heads", &Config::heads)
       .range(1, 1024)
-      .help("heads of every attention")
+      .help("number of attention heads")
       .config({"num_attention_heads"});
   d.option("head_size", &Config::head_size)
       .range(12, 1024)
-      .help("channels a head, even; the width is heads * head_size")
+      .help("channels per head, even; the width is heads * head_size")
       .config({"attention_head_dim"});
-  d.option("mlp_ratio", &Config::mlp_ratio).above(0).help("hidden channels of the MLP by the width");
+  d.option("mlp_ratio", &Config::mlp_ratio).above(0).help("hidden channels of the MLP divided by the width");
   d.option("text_size", &Config::text_size)
       .range(1, 65536)
       .help("channels of the text embeddings")
@@ -101,32 +102,32 @@ void describe_size(Describe<Config>& d) {
       .config({"adaln_lora_dim"});
   d.option("patch_time", &Config::patch_time)
       .range(1, 64)
-      .help("latent frames a token")
+      .help("latent frames per token")
       .config({"patch_size[0]"});
   d.option("patch_space", &Config::patch_space)
       .range(1, 64)
-      .help("latent rows and columns a token")
+      .help("latent rows and columns per token")
       .config({"patch_size[1]"});
 }
 
 void describe_details(Describe<Config>& d) {
   d.option("max_size", &Config::max_size).help("largest latent: frames, rows, columns");
-  d.option("rope_scale", &Config::rope_scale).help("stretches RoPE's wavelengths (NTK): time, rows, columns");
+  d.option("rope_scale", &Config::rope_scale).help("factors of RoPE's wavelengths (NTK): time, rows, columns");
   d.option("base_fps", &Config::base_fps)
       .at_least(0)
       .unit("1/s")
-      .help("time positions count frames at this rate; 0: frames as they are")
+      .help("frame rate of the time positions; 0: positions count frames")
       .config({"base_fps ?? 24"});
   d.option("qk_norm_eps", &Config::qk_norm_eps)
       .above(0)
-      .help("of the heads' RMSNorm; 1e-5 in diffusers, 1e-6 in NVIDIA's code");
+      .help("epsilon of the heads' RMSNorm; 1e-5 in diffusers, 1e-6 in NVIDIA's code");
   d.option("learnable_pos_embed", &Config::learnable_pos_embed)
-      .help("adds a learnt position to each block's input (Cosmos 1)")
+      .help("learnt positions added to each block's input (Cosmos 1)")
       .config({"extra_pos_embed_type == learnable"});
   d.option("concat_padding_mask", &Config::concat_padding_mask)
-      .help("one more input channel: 1 where a pixel is padding");
+      .help("an additional input channel: 1 where a pixel is padding");
   d.option("logvar", &Config::logvar)
-      .help("learns the loss's uncertainty from the timestep (EDM2, arXiv 2312.02696, section 2.1)");
+      .help("learnt uncertainty of the loss as a function of the timestep (EDM2, arXiv 2312.02696, section 2.1)");
   d.option("signals", &Config::signals).help(kSignalsHelp);
 }
 

@@ -10,7 +10,7 @@
 namespace kinora::cosmos {
 
 struct Config {
-  std::string size;  // a published network; empty: as given
+  std::string size;  // a published network; empty: the other options
   int64_t in_channels = 16, out_channels = 16;
   int64_t layers = 6, heads = 6, head_size = 32;
   double mlp_ratio = 4;
@@ -31,7 +31,7 @@ struct Config {
 };
 
 void describe(Describe<Config>& d);
-// The preset applied. Throws kinora::Error for what the ranges of single options cannot say.
+// Applies the preset. Throws kinora::Error for combinations that the ranges of single options do not exclude.
 Config checked(Config c);
 std::vector<Signal> signals_of(const Config& c);
 

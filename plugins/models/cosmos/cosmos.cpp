@@ -15,7 +15,7 @@ namespace {
 // [count, 1] or [count, R]
 Tensor by_row(const Tensor& timestep) { return timestep.dim() == 1 ? timestep.unsqueeze(1) : timestep; }
 
-// x [B, N] of tokens, the same for all that share a number of `given`: one for each of these.
+// x [B, N] of tokens, equal for all that share a number of `given`: returns one for each number.
 Tensor as_given(const Tensor& x, const Tensor& given, const Videos& videos) {
   const auto n = videos.packed() ? given.size(0) : by_row(given).size(1);
   if (n == x.size(1)) return x.reshape(given.sizes());
@@ -128,7 +128,7 @@ Tensor Cosmos::padding(const Named<Tensor>& in, const Videos& videos, const Tens
   return at::cat(all, 2);
 }
 
-// Signals go in where cosmos-predict1's further embeddings do (networks/general_dit.py): before affline_norm.
+// Signals are added where cosmos-predict1 adds its further embeddings (networks/general_dit.py): before affline_norm.
 void Cosmos::condition(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos, const Tensor& x,
                        Shared& s) const {
   const auto D = options_.width();
@@ -143,7 +143,7 @@ void Cosmos::condition(const Ctx& ctx, const Named<Tensor>& in, const Videos& vi
   s.modulation = videos.spread(s.modulation, level.size(1));
 }
 
-// No text, an all-zero text and a text of which no token may be seen are one and the same: unconditional.
+// No text, an all-zero text and a text without visible tokens give the same, unconditional result.
 void Cosmos::read_text(const Named<Tensor>& in, const Tensor& x, int64_t B, Shared& s) const {
   const auto size = options_.text_size;
   if (!in.has("text")) {
@@ -242,7 +242,7 @@ std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
     return unpatchify(t, F, h, w, c.patch_time, c.patch_space);
   };
   if (!c.logvar) return {videos.latent(x, video)};
-  // It left with the tokens, so its gradient reaches it once however many ranks hold them.
+  // It left together with the tokens, so its gradient arrives once, however many ranks hold them.
   const auto channels = x.size(2) - 1;
   return {videos.latent(x.narrow(2, 0, channels), video),
           as_given(x.select(2, channels), in["timestep"], videos)};

@@ -2,7 +2,7 @@
 // Layout, names and numbers are those of diffusers' CosmosTransformer3DModel.
 //
 // B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; R rows of
-// conditioning (1, F or N); D width. Of a packed row of n videos, see kinora/videos.hpp.
+// conditioning (1, F or N); D width. For a packed row of n videos, see kinora/videos.hpp.
 #pragma once
 #include <vector>
 
@@ -31,7 +31,7 @@ class Cosmos final : public Model<at::Tensor> {
   int64_t blocks() const override { return options_.layers + 2; }
 
  private:
-  // The latent with its mask channels, checked.
+  // The latent with its mask channels, validated.
   at::Tensor input(const Named<at::Tensor>& in, const Videos& videos) const;
   at::Tensor padding(const Named<at::Tensor>& in, const Videos& videos, const at::Tensor& x) const;
   // x: the local tokens, for their dtype and device.
@@ -55,7 +55,7 @@ class Cosmos final : public Model<at::Tensor> {
   std::vector<Block> blocks_;
   AdaLn norm_out_;
   Signals signals_;
-  kinora_param frequencies_ = 0, phases_ = 0, variance_ = 0;  // of logvar, if asked for
+  kinora_param frequencies_ = 0, phases_ = 0, variance_ = 0;  // for logvar, if requested
 };
 
 }  // namespace kinora::cosmos

@@ -1,4 +1,4 @@
-// model/cosmos against diffusers' CosmosTransformer3DModel, and what must hold of a model behind any chain.
+// model/cosmos against diffusers' CosmosTransformer3DModel, and invariants of a model in any chain.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -68,7 +68,7 @@ TEST_P(CosmosModel, EqualsDiffusersForwardAndBackward) {
   }
 }
 
-// diffusers takes one with patch_time 1 only, which case a has.
+// diffusers supports it only with patch_time 1, which case a has.
 TEST(CosmosTimestep, MayDifferFromFrameToFrame) {
   const test::Oracle oracle(kFile, "a");
   Shuffled together(false), apart(true);
@@ -100,7 +100,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, CosmosModel,
                                   c10::toString(std::get<1>(info.param));
                          });
 
-// The forms of the published networks, and more corners of the options, with weights and inputs of
+// The shapes of the published networks, and more combinations of options, with weights and inputs of
 // numbers.py.
 class CosmosForm : public ::testing::TestWithParam<std::tuple<const char*, at::ScalarType>> {
  protected:
@@ -276,7 +276,7 @@ TEST(CosmosLogvar, IsZeroAtFirstAndLearns) {
   }
 }
 
-// d logvar / d weight is the features' sum over the samples, whatever the tokens' order and number.
+// d logvar / d weight is the features' sum over the samples, independent of the tokens' order and number.
 TEST(CosmosLogvar, GetsItsGradientOnce) {
   auto options = kSmall;
   options["logvar"] = true;

@@ -23,7 +23,7 @@ constexpr Row outside[] = {
     {"norm_out.linear_2", "final_layer.adaLN_modulation.2", "final_layer.adaln_modulation.2"},
     {"proj_out", "final_layer.linear", "final_layer.linear"}};
 
-// Behind transformer_blocks.N. of diffusers', blocks.blockN.blocks. of predict1's, blocks.N. of predict2's.
+// After transformer_blocks.N. in diffusers', blocks.blockN.blocks. in predict1's, blocks.N. in predict2's.
 constexpr Row in_block[] = {{"norm1.linear_1", "0.adaLN_modulation.1", "adaln_modulation_self_attn.1"},
                             {"norm1.linear_2", "0.adaLN_modulation.2", "adaln_modulation_self_attn.2"},
                             {"norm2.linear_1", "1.adaLN_modulation.1", "adaln_modulation_cross_attn.1"},
@@ -45,7 +45,7 @@ constexpr Row in_block[] = {{"norm1.linear_1", "0.adaLN_modulation.1", "adaln_mo
                             {"ff.net.0.proj", "2.block.layer1", "mlp.layer1"},
                             {"ff.net.2", "2.block.layer2", "mlp.layer2"}};
 
-// Takes `start` off the front, if it is followed by a dot or by nothing.
+// Removes `start` from the front, if it is followed by a dot or by nothing.
 bool take(std::string_view& name, std::string_view start) {
   if (!name.starts_with(start) || (name.size() > start.size() && name[start.size()] != '.')) return false;
   name.remove_prefix(std::min(name.size(), start.size() + 1));
@@ -63,7 +63,7 @@ std::optional<std::string> renamed(std::string_view name, std::span<const Row> t
   return std::nullopt;
 }
 
-// Takes the block's number and what stands before it off the front; empty: there is none.
+// Removes everything up to the block's number from the front; empty if there is none.
 std::string_view take_block(std::string_view& name, std::string_view before) {
   if (!name.starts_with(before)) return {};
   auto rest = name.substr(before.size());

@@ -10,7 +10,7 @@
 namespace kinora::cosmos {
 namespace {
 
-// Every key of a checkpoint of two blocks, with the name that diffusers' converter gives it; empty: dropped.
+// Every key of a checkpoint of two blocks, with the name from diffusers' converter; empty: dropped.
 struct Keys : testing::TestWithParam<const char*> {
   core::json pairs = test::Oracle("cosmos_dit.safetensors", GetParam()).options;
   Release release = std::string(GetParam()) == "keys.predict1" ? Release::predict1 : Release::predict2;
@@ -33,7 +33,7 @@ TEST_P(Keys, ComeBackTheSame) {
   EXPECT_EQ(original_name(diffusers_name("net.unknown.weight", release), release), "net.unknown.weight");
 }
 
-// What tells the releases' files apart: the other's blocks keep their names, and are no parameters.
+// The releases' files can be distinguished: names of the other release's blocks are unchanged, and are not parameters.
 TEST_P(Keys, OfTheOtherReleaseAreNotTaken) {
   const auto other = release == Release::predict1 ? Release::predict2 : Release::predict1;
   for (const auto& [original, wanted] : pairs.items()) {

@@ -1,8 +1,8 @@
-// Attention with an RMSNorm of each head's queries and keys, and fewer key heads than query heads if asked.
+// Attention with an RMSNorm of each head's queries and keys, and optionally fewer key heads than query heads.
 //
-// B batch, S local tokens, L text tokens, D width, G groups (heads of keys), r query heads a group, d head
+// B batch, S local tokens, L text tokens, D width, G groups (heads of keys), r query heads per group, d head
 // size. The fused projections keep a group together, as Megatron's do: a group's r query heads, its key, its
-// value; so a split by whole groups is a split of attention.
+// value; so splitting by whole groups splits the attention.
 #pragma once
 #include <string>
 
@@ -12,14 +12,14 @@
 
 namespace kinora::dit {
 
-// What both have behind their projections.
+// Common to both after their projections.
 class Attend {
  protected:
   Attend(const Declare& declare, std::string name, int64_t block, const Config& c);
   // q, k, v [B, S or L, G, r or 1, d] after norms -> [B, S, D]
   at::Tensor attend(const Ctx& ctx, kinora_seq seq, const at::Tensor& q, const at::Tensor& k,
                     const at::Tensor& v, Attention<at::Tensor> how) const;
-  // Of a norm of heads, in x's dtype.
+  // The weight of a norm of heads, in x's dtype.
   at::Tensor weight(const Ctx& ctx, kinora_param w, const at::Tensor& x) const;
 
   int64_t group_, head_size_;  // r, d
@@ -45,7 +45,7 @@ class SelfAttend : Attend {
 class CrossAttend : Attend {
  public:
   CrossAttend(const Declare& declare, const std::string& name, int64_t block, const Config& c);
-  // text [B, L, text_size]; mask [B, L] bool, undefined: all; table [1, L, ...], of a packed row.
+  // text [B, L, text_size]; mask [B, L] bool, undefined: all; table [1, L, ...], for a packed row.
   at::Tensor operator()(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const at::Tensor& text,
                         const at::Tensor& mask, const at::Tensor& table) const;
 

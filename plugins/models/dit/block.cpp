@@ -89,11 +89,11 @@ Tensor StLayer::operator()(const Ctx& ctx, kinora_seq from, Tensor x, const Shar
 
 void StDit::describe(Describe<Options>& d) {
   d.name("stdit").help(
-      "Spatial-temporal diffusion transformer: spatial, full, cross- and temporal attention, MLP, one "
-      "AdaLN-LoRA for all, 3D RoPE");
+      "Spatial-temporal diffusion transformer: spatial, full, cross- and temporal attention, MLP, one shared "
+      "AdaLN-LoRA, 3D RoPE");
   dit::describe(d);
   d.option("full_attention", &StConfig::full_attention)
-      .help("attends over all tokens too, between spatial and cross-attention");
+      .help("additional attention over all tokens, between spatial and cross-attention");
 }
 
 StDit::StDit(const Options& o, const Ctx& ctx)
@@ -102,7 +102,7 @@ StDit::StDit(const Options& o, const Ctx& ctx)
   for (int64_t i = 0; i < c.layers; ++i) layers_.emplace_back(layer_declare(ctx, i), layer_name(i), i + 1, c);
 }
 
-// Tokens without a channel go the way of a layer's, to learn the names of the layouts.
+// Tokens without channels take the path of a layer, to find the names of the layouts.
 std::vector<kinora_seq> StDit::layouts(const Ctx& ctx, kinora_seq seq, const Tensor& x) const {
   kinora_seq space = seq, time = seq;
   const Tensor probe = ctx.reshard(x.detach().narrow(2, 0, 0), seq, Over::space, space);

@@ -9,7 +9,7 @@
 
 namespace kinora::dit {
 
-// Full attention, cross-attention to the text, MLP. One modulation a layer, a shift, a scale and a gate for
+// Full attention, cross-attention to the text, MLP. One modulation per layer: a shift, a scale and a gate for
 // each.
 class Layer {
  public:
@@ -19,7 +19,7 @@ class Layer {
  private:
   AdaLn modulation_;
   SelfAttend full_;
-  std::unique_ptr<CrossAttend> cross_;  // none: there is no text
+  std::unique_ptr<CrossAttend> cross_;  // null: no text
   Mlp mlp_;
 };
 
@@ -37,13 +37,13 @@ class Dit final : public Denoiser {
   std::vector<Layer> layers_;
 };
 
-// Spatial attention within each frame, full attention, cross-attention, temporal attention of each place,
-// MLP, with one shift, scale and gate for all of them. The stream is resharded to where each is cheapest: at
-// most three times a layer, because a layer hands its tokens on in the layout of the temporal attention.
+// Spatial attention within each frame, full attention, cross-attention, temporal attention of each position,
+// MLP, with one shift, scale and gate for all of them. The stream is resharded to the cheapest layout for each: at
+// most three times per layer, because a layer returns its tokens in the layout of the temporal attention.
 class StLayer {
  public:
   StLayer(const Declare& declare, const std::string& name, int64_t block, const StConfig& c);
-  // The layouts that s.turns and s.rows are of.
+  // The layouts of s.turns and s.rows.
   enum Layout : size_t { all, space, time };
   at::Tensor operator()(const Ctx& ctx, kinora_seq from, at::Tensor x, const Shared& s) const;
 

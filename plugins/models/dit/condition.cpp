@@ -67,7 +67,7 @@ void Condition::operator()(const Ctx& ctx, const Named<Tensor>& in, const Tensor
   if (videos.packed()) to.text_table = joined_text(to.text, to.text_mask);
 }
 
-// No text, an all-zero text and a text of which no token may be seen are one and the same: unconditional.
+// No text, an all-zero text and a text without visible tokens give the same, unconditional result.
 void Condition::text(const Named<Tensor>& in, const Tensor& x, int64_t B, Shared& to) const {
   const auto size = options_.text_size;
   if (!in.has("text")) {

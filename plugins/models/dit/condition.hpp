@@ -1,6 +1,6 @@
-// What conditions every block: the noise level, the signals and the text.
+// The conditions of every block: the noise level, the signals and the text.
 //
-// B batch, R rows of conditioning (1, one a frame or one a token), S local tokens, L text tokens, D width. Of
+// B batch, R rows of conditioning (1, one per frame or one per token), S local tokens, L text tokens, D width. For
 // a packed row of n videos B is 1, R counts all their frames or tokens, L all their tokens of text.
 #pragma once
 #include <vector>
@@ -12,16 +12,16 @@
 
 namespace kinora::dit {
 
-// What all blocks share, made outside them. A block gets it through its inputs (a tensor captured by a block
+// Tensors that all blocks share, made outside them. A block receives them through its inputs (a tensor captured by a block
 // loses its gradient when the block is run again).
 struct Shared {
   at::Tensor active;           // [B, R, D]: silu of the embedded noise level and signals
   at::Tensor text, text_mask;  // [B, L, text_size], [B, L] bool; undefined: none, all
-  at::Tensor text_table;     // instead of the mask, of a packed row: whose a token is and whether it is seen
-  std::vector<Turns> turns;  // of the tokens between COLUMN and ROW linears, one a layout of the stream
-  std::vector<at::Tensor> rows;  // which of R a token of the stream has, one a layout; none if R is 1
+  at::Tensor text_table;     // for a packed row, instead of the mask: the sample of each token and whether it is visible
+  std::vector<Turns> turns;  // of the tokens between COLUMN and ROW linears, one per layout of the stream
+  std::vector<at::Tensor> rows;  // the row, of R, of each token of the stream, one per layout; empty if R is 1
 
-  // Which of them there are.
+  // Which of them are present.
   struct Form {
     bool text, masked, packed;
     size_t layouts, rows;

@@ -13,8 +13,8 @@ struct Preset {
   double mlp_ratio = 4;
 };
 // S to XL: Peebles and Xie 2023 (arXiv 2212.09748), table 1, and NeMo DFM. 1B, 5B, 7B and MovieGen-30B: NeMo;
-// 7B has the plain AdaLN (2.7B of its parameters, arXiv 2503.12964, section 4.5.1) that 5B has a low rank of.
-// 7B-wide and 28B: table 1 there. MovieGen-30B's MLP has the published hidden size, with GELU and no gate.
+// 7B has the full AdaLN (2.7B of its parameters, arXiv 2503.12964, section 4.5.1), 5B a low-rank one.
+// 7B-wide and 28B: table 1 there. MovieGen-30B's MLP has the published hidden size, with GELU and without a gate.
 constexpr Preset presets[] = {{"XS", 6, 6, 32, 64},
                               {"S", 12, 6, 64, 256},
                               {"B", 12, 12, 64, 256},
@@ -34,42 +34,42 @@ void describe_shape(Describe<Options>& d) {
   d.option("size", &Config::size)
       .choices(names)
       .help(
-          "layers, heads, head_size, kv_heads, mlp_ratio and adaln_lora where they are left at their "
+          "preset of layers, heads, head_size, kv_heads, mlp_ratio and adaln_lora, for those that have their "
           "defaults");
   d.option("in_channels", &Config::in_channels)
       .range(1, 4096)
-      .help("of the latent, with condition_mask's if it is used");
-  d.option("out_channels", &Config::out_channels).range(1, 4096).help("of the prediction");
+      .help("channels of the latent, including condition_mask's if it is used");
+  d.option("out_channels", &Config::out_channels).range(1, 4096).help("channels of the prediction");
   d.option("layers", &Config::layers).range(1, 1024).help("transformer blocks");
-  d.option("heads", &Config::heads).range(1, 1024).help("heads of every attention");
+  d.option("heads", &Config::heads).range(1, 1024).help("number of attention heads");
   d.option("head_size", &Config::head_size)
       .range(12, 1024)
-      .help("channels a head, even; the width is heads * head_size");
+      .help("channels per head, even; the width is heads * head_size");
   d.option("kv_heads", &Config::kv_heads)
       .range(0, 1024)
-      .help("heads of keys and values, each shared by heads / kv_heads queries; 0: as many as heads");
-  d.option("mlp_ratio", &Config::mlp_ratio).above(0).help("hidden channels of the MLP by the width");
+      .help("number of heads of keys and values, each shared by heads / kv_heads queries; 0: as many as heads");
+  d.option("mlp_ratio", &Config::mlp_ratio).above(0).help("hidden channels of the MLP divided by the width");
   d.option("adaln_lora", &Config::adaln_lora)
       .range(0, 65536)
-      .help("rank of the modulation's linear layer; 0: a full one");
-  d.option("patch_time", &Config::patch_time).range(1, 64).help("latent frames a token");
-  d.option("patch_space", &Config::patch_space).range(1, 64).help("latent rows and columns a token");
+      .help("rank of the modulation's linear layer; 0: full");
+  d.option("patch_time", &Config::patch_time).range(1, 64).help("latent frames per token");
+  d.option("patch_space", &Config::patch_space).range(1, 64).help("latent rows and columns per token");
 }
 
 template <class Options>
 void describe_conditions(Describe<Options>& d) {
   d.option("text_size", &Config::text_size).range(1, 65536).help("channels of the text embeddings");
-  d.option("cross_attention", &Config::cross_attention).help("attends to the text; false: there is none");
+  d.option("cross_attention", &Config::cross_attention).help("attention to the text; false: no text");
   d.option("signals", &Config::signals).help(kSignalsHelp);
   d.option("max_size", &Config::max_size)
-      .help("largest latent if positions are learnt: frames, rows, columns");
-  d.option("rope_scale", &Config::rope_scale).help("stretches RoPE's wavelengths (NTK): time, rows, columns");
+      .help("largest latent, if positions are learnt: frames, rows, columns");
+  d.option("rope_scale", &Config::rope_scale).help("factors of RoPE's wavelengths (NTK): time, rows, columns");
   d.option("base_fps", &Config::base_fps)
       .at_least(0)
       .unit("1/s")
-      .help("time positions count frames at this rate; 0: frames as they are");
-  d.option("qk_norm_eps", &Config::qk_norm_eps).above(0).help("of the heads' RMSNorm");
-  d.option("learnable_pos_embed", &Config::learnable_pos_embed).help("adds a learnt position to the tokens");
+      .help("frame rate of the time positions; 0: positions count frames");
+  d.option("qk_norm_eps", &Config::qk_norm_eps).above(0).help("epsilon of the heads' RMSNorm");
+  d.option("learnable_pos_embed", &Config::learnable_pos_embed).help("learnt positions added to the tokens");
 }
 
 [[noreturn]] void refuse(const std::string& id, const std::string& what) {
@@ -85,19 +85,19 @@ void describe(Describe<Options>& d) {
   d.input("latent", "[B, in_channels, T, H, W]", "float",
           "or a packed row [1, in_channels, N], with `sizes`");
   d.input("sizes", "[n, 3]", "int64",
-          "T, H and W of each of n videos that stand one behind the other in a packed row, N numbers a "
-          "channel; all other inputs then have n for B, and all frames or all tokens for [B, F, ...]");
+          "T, H and W of each of n consecutive videos in a packed row, N numbers per channel; all other "
+          "inputs then have n for B, and all frames or all tokens for [B, F, ...]");
   d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
-          "noise level as the network takes it: one a sample, a frame or a token (F, h, w: T, H, W by the "
+          "noise level in the network's unit: one per sample, frame or token (F, h, w: T, H, W divided by the "
           "patch)");
-  d.input("text", "[B, L, text_size]", "float", "zeros, or nothing at all, for the unconditional prediction");
-  d.input("text_mask", "[B, L]", "bool", "true: a token that may be seen; left out: all");
-  d.input("condition_mask", "[B, 1, T, H, W]", "float", "one more channel, counted in in_channels");
-  d.input("fps", "[B]", "float", "of the video, if base_fps is set (left out: base_fps) or a signal");
+  d.input("text", "[B, L, text_size]", "float", "zeros, or left out, for the unconditional prediction");
+  d.input("text_mask", "[B, L]", "bool", "true for tokens that may be seen; left out: all");
+  d.input("condition_mask", "[B, 1, T, H, W]", "float", "one additional channel, counted in in_channels");
+  d.input("fps", "[B]", "float", "frame rate of the video, if base_fps is set (left out: base_fps) or a signal");
   d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
-          "a signal, as is any other name of `signals`; left out: nothing is added");
+          "a signal, like any other name of `signals`; left out: nothing is added");
   d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");
-  d.output("output", "[B, out_channels, T, H, W]", "float", "or [1, out_channels, N], as the latent");
+  d.output("output", "[B, out_channels, T, H, W]", "float", "or [1, out_channels, N], like the latent");
   describe_shape(d);
   describe_conditions(d);
 }

@@ -10,7 +10,7 @@
 namespace kinora::dit {
 
 struct Config {
-  std::string size;  // a preset; empty: as given
+  std::string size;  // a preset; empty: the other options
   int64_t in_channels = 16, out_channels = 16;
   int64_t layers = 6, heads = 6, head_size = 32, kv_heads = 0;
   double mlp_ratio = 4;
@@ -35,12 +35,12 @@ struct StConfig : Config {
   bool full_attention = true;
 };
 
-// The inputs, outputs and options that both models have. Options is Config or StConfig.
+// The inputs, outputs and options that both models share. Options is Config or StConfig.
 template <class Options>
 void describe(Describe<Options>& d);
 
-// The preset applied, in place. Throws kinora::Error, as `id`, for what the ranges of single options cannot
-// say.
+// Applies the preset, in place. Throws kinora::Error with `id` in front for combinations that the ranges of single options do
+// not exclude.
 void check(Config& c, const std::string& id);
 std::vector<Signal> signals_of(const Config& c, const std::string& id);
 

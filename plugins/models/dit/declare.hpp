@@ -1,4 +1,4 @@
-// Names a parameter and says where it is read and how it may be split.
+// Names a parameter and declares where it is read and how it may be split.
 #pragma once
 #include <cmath>
 #include <string>
@@ -12,7 +12,7 @@ using Ctx = Context<at::Tensor>;
 
 class Declare {
  public:
-  // block: that of the context which reads the parameters; -1: read outside blocks.
+  // block: the context's block that reads the parameters; -1: read outside blocks.
   Declare(const Ctx& ctx, std::string prefix, int64_t block)
       : ctx_(ctx), prefix_(std::move(prefix)), block_(block) {}
   Declare in(const std::string& name) const { return {ctx_, prefix_ + name + ".", block_}; }

@@ -1,4 +1,4 @@
-// A video denoiser but for its layers: patches, conditions, positions, head.
+// A video denoiser without its layers: patches, conditions, positions, head.
 //
 // B batch, C channels, D width.
 #pragma once
@@ -22,12 +22,12 @@ class Denoiser : public Model<at::Tensor> {
   int64_t blocks() const override { return options_.layers + 2; }
 
  protected:
-  // c: checked.
+  // c: validated.
   Denoiser(const Config& c, std::string id, const Ctx& ctx);
-  // Where layer i (from 0) declares its parameters, and the index of its block.
+  // Prefix under which layer i (from 0) declares its parameters, and the index of its block.
   Declare layer_declare(const Ctx& ctx, int64_t i) const { return {ctx, layer_name(i), i + 1}; }
   static std::string layer_name(int64_t i) { return "decoder.layers." + std::to_string(i) + "."; }
-  // The layouts of the stream that a layer works in, `seq` the first; tokens leave a layer in the last. x:
+  // The layouts of the stream in which a layer works, `seq` first; tokens leave a layer in the last one. x:
   // the tokens of `seq`.
   virtual std::vector<kinora_seq> layouts(const Ctx&, kinora_seq seq, const at::Tensor&) const {
     return {seq};
@@ -38,9 +38,9 @@ class Denoiser : public Model<at::Tensor> {
   const Config options_;
 
  private:
-  // The latent with the channels that are given with it.
+  // The latent with the channels that accompany it.
   at::Tensor input(const Named<at::Tensor>& in) const;
-  // turns and rows, of each layout.
+  // turns and rows, for each layout.
   void place(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos,
              const std::vector<kinora_seq>& seqs, const at::Tensor& x, Shared& to) const;
   at::Tensor embed(const Ctx& ctx, kinora_seq seq, const at::Tensor& x) const;

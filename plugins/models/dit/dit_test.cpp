@@ -1,5 +1,5 @@
-// model/dit against a plain transcription of the formulas (tests/oracle/make_dit_fixtures.py), and what must
-// hold of it at any weights.
+// model/dit against a plain transcription of the formulas (tests/oracle/make_dit_fixtures.py), and its
+// invariants with any weights.
 #include <gmock/gmock.h>
 
 #include "plugins/models/dit/dit_testing.hpp"
@@ -53,7 +53,7 @@ TEST(DitSize, HasItsNumberOfParameters) {
   }
 }
 
-// What is given beside a size stays; a width that the size's key heads do not divide is refused.
+// Options set in addition to the size are kept; a width that the size's key heads do not divide is rejected.
 TEST(DitSize, LeavesWhatIsGivenBesideIt) {
   test::plugins();
   const auto declared = [](const core::json& options) {

@@ -1,4 +1,4 @@
-// The cases of tests/data/oracle/{dit,stdit}.safetensors, and links that move tokens about.
+// The cases of tests/data/oracle/{dit,stdit}.safetensors, and links that reorder tokens.
 #pragma once
 #include <map>
 #include <utility>
@@ -25,11 +25,11 @@ struct Denoiser : OnChain<kinora_model> {
   at::Tensor operator()(const core::NamedTensors& in) const { return forward(in)[0]; }
 };
 
-// Tokens in an order of their own in each layout, as a strategy leaves them: only the tables say which is
-// where.
+// Tokens in a different order in each layout, as a strategy leaves them: only the tables give the
+// positions.
 class Scattered final : public Link<at::Tensor> {
  public:
-  // by_sample: a table a sample, as packed rows have.
+  // by_sample: one table per sample, as packed rows have.
   explicit Scattered(bool by_sample = false) : Link(KINORA_LEVEL_CONTEXT), by_sample_(by_sample) {}
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
     spec_ = spec;
@@ -138,7 +138,7 @@ struct DitCase {
     return worst;
   }
 
-  // Behind every chain, with the bounds of float64 and float32.
+  // After every chain, with the bounds of float64 and float32.
   void expect_equal() const {
     Scattered together, apart(true);
     const Recompute recompute;
@@ -150,7 +150,7 @@ struct DitCase {
       std::printf("%s %s: float64 %.1e, float32 %.1e\n", id, name.c_str(), exact, rounded);
     }
   }
-  // Declared names and sizes are the oracle's.
+  // Declared names and sizes equal the oracle's.
   void expect_parameters() const {
     Denoiser model(id, options);
     core::json declared = core::json::object();

@@ -1,13 +1,13 @@
 // Adaptive layer norm (Peebles and Xie 2023, arXiv 2212.09748, section 3.2; of low rank: Gupta et al. 2023,
-// arXiv 2312.06662): the noise level gives each frame a shift, a scale and a gate a channel.
+// arXiv 2312.06662): the noise level gives each frame a shift, a scale and a gate per channel.
 //
-// B batch, S local tokens, R rows of conditioning (1, one a frame or one a token), D width.
+// B batch, S local tokens, R rows of conditioning (1, one per frame or one per token), D width.
 #pragma once
 #include "plugins/models/dit/declare.hpp"
 
 namespace kinora::dit {
 
-// parts * D numbers a row, zeros at first: a block then starts as the identity.
+// parts * D numbers per row, initially zero, so that a block starts as the identity.
 class AdaLn {
  public:
   // rank 0: one full linear layer.
@@ -20,11 +20,11 @@ class AdaLn {
   kinora_param down_ = 0, up_;
 };
 
-// What one sub-block takes of them, as its tokens' rows: each [B, S, D], or [B, 1, D] if R is 1.
+// The modulation of one sub-block, as its tokens' rows: each [B, S, D], or [B, 1, D] if R is 1.
 struct Rows {
   at::Tensor shift, scale, gate;
 };
-// first: where its shift is in `parts`; a scale and, if there is one, a gate follow. row: Shared::row() of
+// first: index of its shift in `parts`; a scale and, if there is one, a gate follow. row: Shared::row() of
 // the tokens' layout.
 Rows rows_of(const std::vector<at::Tensor>& parts, size_t first, const at::Tensor& row);
 

@@ -1,4 +1,4 @@
-// Several videos in one row: model/dit and model/stdit make of them what they make of each alone.
+// Several videos in one row: model/dit and model/stdit give the same results as for each alone.
 #include <gmock/gmock.h>
 
 #include "plugins/models/dit/dit_testing.hpp"

@@ -1,4 +1,4 @@
-// model/stdit against a plain transcription whose spatial and temporal attention are full attention behind a
+// model/stdit against a plain transcription whose spatial and temporal attention are full attention with a
 // mask (tests/oracle/make_dit_fixtures.py).
 #include "plugins/models/dit/dit_testing.hpp"
 
@@ -13,8 +13,8 @@ class StDitModel : public ::testing::TestWithParam<const char*> {
   test::DitCase example{kStdit, "stdit.safetensors", GetParam()};
 };
 
-// In `Scattered` each layout has an order of its own, so positions, rows of modulation and masks must be
-// those of the layout that the tokens are in.
+// In `Scattered` each layout has its own order, so positions, rows of modulation and masks must be
+// those of the tokens' current layout.
 TEST_P(StDitModel, EqualsMaskedFullAttentionForwardAndBackwardInAnyLayout) { example.expect_equal(); }
 TEST_P(StDitModel, HasTheParametersOfTheFormulas) { example.expect_parameters(); }
 INSTANTIATE_TEST_SUITE_P(Cases, StDitModel,
@@ -37,7 +37,7 @@ TEST(StDit, OneLayerReachesEveryTokenThroughFrameThenPlace) {
   EXPECT_GT((model(in) - before).abs().sum(1).min().item<double>(), 0);
 }
 
-// Counts the layouts that a step asks for.
+// Counts the layouts that a step requests.
 class Counting final : public Link<Tensor> {
  public:
   Counting() : Link(KINORA_LEVEL_CONTEXT) {}

@@ -19,7 +19,7 @@ kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vecto
   return ctx.parameter(p);
 }
 
-// BERT's initialisation: normal, 0.02. The bias of a ROW linear is added once, so it is whole.
+// BERT's initialisation: normal, 0.02. The bias of a ROW linear is added once, so it is not split.
 Linear linear(const Ctx& ctx, int64_t block, const std::string& name, int64_t out, int64_t in, Role role,
               int64_t quantum = 1) {
   const bool split = role == Role::column;
@@ -40,7 +40,7 @@ Tensor apply(const Ctx& ctx, const Norm& n, const Tensor& x) {
   return at::layer_norm(x, {x.size(-1)}, ctx.value(n.weight).to(type), ctx.value(n.bias).to(type), n.epsilon);
 }
 
-// Mean of the valid tokens, of length 1; in at least float32. [B, D]
+// Mean of the valid tokens, scaled to length 1; in at least float32. [B, D]
 Tensor pooled(const Tensor& x, const Tensor& valid) {
   const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor weight = valid.to(type).unsqueeze(-1);
@@ -91,7 +91,7 @@ Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid) 
   return apply(ctx, norm_, x + apply(ctx, down_, relu_ ? at::relu(up) : at::gelu(up)));
 }
 
-// Of a model with a head, bert. stands before all; conversions from TensorFlow call a norm's numbers gamma
+// In a model with a head, all names have the prefix "bert."; conversions from TensorFlow call a norm's parameters gamma
 // and beta.
 std::string without_head(std::string name) {
   if (name.starts_with("bert.")) name.erase(0, 5);
@@ -102,11 +102,11 @@ std::string without_head(std::string name) {
 
 void MiniLm::describe(Describe<Options>& d) {
   d.name("minilm").help("BERT text encoder in the size of all-MiniLM-L6-v2");
-  d.input("input_ids", "[B, L]", "int64", "of the tokens");
-  d.input("attention_mask", "[B, L]", "int64", "1: a token, 0: padding");
-  d.output("output", "[B, L, hidden]", "float", "an embedding a token");
-  d.output("pooled", "[B, hidden]", "float", "mean of a text's tokens, of length 1");
-  d.layout("bert", "of models with a head, and of conversions from TensorFlow", without_head);
+  d.input("input_ids", "[B, L]", "int64", "ids of the tokens");
+  d.input("attention_mask", "[B, L]", "int64", "1 for a token, 0 for padding");
+  d.output("output", "[B, L, hidden]", "float", "one embedding per token");
+  d.output("pooled", "[B, hidden]", "float", "mean of a text's tokens, scaled to length 1");
+  d.layout("bert", "names in models with a head, and in conversions from TensorFlow", without_head);
   d.option("layers", &Options::layers).range(1, 256).help("transformer layers").config({"num_hidden_layers"});
   d.option("hidden", &Options::hidden).range(1, 65536).help("channels").config({"hidden_size"});
   d.option("heads", &Options::heads).range(1, 1024).help("divides hidden").config({"num_attention_heads"});
@@ -124,14 +124,14 @@ void MiniLm::describe(Describe<Options>& d) {
       .range(1, 1024)
       .help("rows of the embedding of segments, of which the first is used")
       .config({"type_vocab_size"});
-  d.option("layer_norm_eps", &Options::layer_norm_eps).above(0).help("of LayerNorm");
-  d.option("hidden_act", &Options::hidden_act).choices({"gelu", "relu"}).help("of the MLP");
+  d.option("layer_norm_eps", &Options::layer_norm_eps).above(0).help("epsilon of LayerNorm");
+  d.option("hidden_act", &Options::hidden_act).choices({"gelu", "relu"}).help("activation of the MLP");
   d.option("model_type", &Options::model_type)
       .choices({"bert"})
-      .help("what a config.json calls the network; others with the same names compute something else");
+      .help("name of the network in a config.json; others with the same parameter names compute different results");
   d.option("position_embedding_type", &Options::position_embedding_type)
       .choices({"absolute"})
-      .help("as a config.json says it");
+      .help("value in a config.json");
 }
 
 MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
@@ -145,7 +145,7 @@ MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
   for (int64_t i = 1; i <= o.layers; ++i) layers_.emplace_back(ctx, o, i);
 }
 
-// One text, so the token type is 0.
+// A single text, so the token type is 0.
 Tensor MiniLm::embed(const Ctx& ctx, const Tensor& ids) const {
   const Tensor place = ctx.value(positions_).narrow(0, 0, ids.size(1)), type = ctx.value(types_).select(0, 0);
   return apply(ctx, embedded_norm_, at::embedding(ctx.value(words_), ids) + place + type);

@@ -1,7 +1,7 @@
 // model/minilm: the BERT encoder (Devlin et al. 2018, arXiv 1810.04805), by default in the size of
 // all-MiniLM-L6-v2, with the pooling of sentence-transformers. Names are those of transformers' BertModel.
 //
-// The text is the same on every rank of the model, so its tokens are no sequence of the context: seq is 0
+// The text is the same on every rank of the model, so its tokens are not a sequence of the context: seq is 0
 // throughout. B batch, L tokens, D hidden channels.
 #pragma once
 #include <string>
@@ -19,7 +19,7 @@ struct Config {
   int64_t vocab = 30522, max_positions = 512, types = 2;
   double layer_norm_eps = 1e-12;
   std::string hidden_act = "gelu";
-  // What a configuration may say besides: other networks have BERT's names and compute something else.
+  // Other values of a configuration: networks with BERT's names that compute different results.
   std::string model_type = "bert", position_embedding_type = "absolute";
 };
 

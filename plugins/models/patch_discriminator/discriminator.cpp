@@ -20,7 +20,7 @@ kinora_param declare(const Ctx& ctx, int64_t block, const std::string& name, std
 Tensor spectral(const Tensor& weight) {
   const Tensor w = weight.to(at::promote_types(weight.scalar_type(), at::kFloat)).flatten(1),
                fixed = w.detach();
-  // The top left singular vector; the value then is u' w v, whose gradient is that of the singular value.
+  // The top left singular vector; the value is then u' w v, whose gradient is that of the singular value.
   const Tensor u = std::get<1>(at::linalg_eigh(at::matmul(fixed, fixed.t()))).select(1, -1);
   Tensor v = at::mv(fixed.t(), u);
   v = v / v.norm().clamp_min(1e-12);
@@ -29,18 +29,18 @@ Tensor spectral(const Tensor& weight) {
 }
 
 void PatchDiscriminator::describe(Describe<Options>& d) {
-  d.name("patch-discriminator").help("Convolutional critic of video patches, for the tuning of tokenizers");
+  d.name("patch-discriminator").help("Convolutional discriminator of video patches, for fine-tuning tokenizers");
   d.input("video", "[B, 3, T, H, W]", "float", "in [-1, 1]");
-  d.output("logits", "[B, 1, t, h, w]", "float", "of each patch: high for real, low for reconstructed");
+  d.output("logits", "[B, 1, t, h, w]", "float", "logits per patch: high for real, low for reconstructed");
   d.option("channels", &Options::channels)
       .range(1, 4096)
-      .help("of the first layer; doubled up to eight times that");
-  d.option("layers", &Options::layers).range(1, 8).help("that halve height and width");
-  d.option("time_stride", &Options::time_stride).range(1, 2).help("frames that these layers step by");
+      .help("channels of the first layer; later layers double them up to eight times");
+  d.option("layers", &Options::layers).range(1, 8).help("number of layers that halve height and width");
+  d.option("time_stride", &Options::time_stride).range(1, 2).help("stride of these layers in frames");
   d.option("norm", &Options::norm)
       .choices({"spectral", "group", "none"})
-      .help("of weights by their spectral norm, or of activations by groups of channels");
-  d.option("groups", &Options::groups).range(1, 4096).help("of group norm");
+      .help("normalisation: of weights by their spectral norm, or of activations by groups of channels");
+  d.option("groups", &Options::groups).range(1, 4096).help("number of groups of group norm");
 }
 
 PatchDiscriminator::PatchDiscriminator(const Options& o, const Ctx& ctx) {

@@ -1,7 +1,7 @@
-// model/patch-discriminator: tells real from reconstructed video, a verdict for each patch of space and time.
+// model/patch-discriminator: classifies each patch of space and time as real or reconstructed video.
 // The PatchGAN of Isola et al. 2017 (arXiv 1611.07004, appendix 6.1.2) with three-dimensional convolutions,
-// as video tokenizers are tuned with it. Batch norm is left out, for its statistics would depend on how
-// samples are grouped: group norm, or the spectral norm of Miyato et al. 2018 (arXiv 1802.05957).
+// as used for tuning video tokenizers. Batch norm is not used, since its statistics depend on how
+// samples are grouped; instead group norm, or the spectral norm of Miyato et al. 2018 (arXiv 1802.05957).
 #pragma once
 #include <string>
 #include <vector>
@@ -15,8 +15,8 @@ namespace kinora::patch_discriminator {
 
 using Ctx = Context<at::Tensor>;
 
-// weight / its largest singular value over [out, the rest]; differentiable through both. Without the state of
-// a power iteration: the value is exact, so the result depends on the weight only.
+// weight / its largest singular value over [out, the rest]; differentiable through both. There is no power iteration
+// with state: the value is exact, so the result depends only on the weight.
 at::Tensor spectral(const at::Tensor& weight);
 
 class PatchDiscriminator final : public Model<at::Tensor> {
@@ -32,7 +32,7 @@ class PatchDiscriminator final : public Model<at::Tensor> {
   int64_t blocks() const override { return static_cast<int64_t>(layers_.size()); }
 
  private:
-  // Convolution 3 x 4 x 4, norm, leaky ReLU. The first has no norm, the last neither norm nor ReLU.
+  // Convolution 3 x 4 x 4, norm, leaky ReLU. The first layer has no norm, the last neither norm nor ReLU.
   struct Layer {
     kinora_param weight = 0, bias = 0, scale = 0, shift = 0;
     int64_t stride_time = 1, stride_space = 1, groups = 0;

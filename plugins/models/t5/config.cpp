@@ -37,39 +37,42 @@ bool is_umt5(const Preset& p) { return std::string_view(p.name).starts_with("umt
 
 template <class Options>
 void describe_all(Describe<Options>& d, bool umt5) {
-  d.input("input_ids", "[B, L]", "int64", "of the tokens");
-  d.input("attention_mask", "[B, L]", "int64", "1: a token, 0: padding; left out: all are tokens");
-  d.output("output", "[B, L, d_model]", "float", "an embedding a token, of padding too");
+  d.input("input_ids", "[B, L]", "int64", "ids of the tokens");
+  d.input("attention_mask", "[B, L]", "int64", "1 for a token, 0 for padding; left out: all are tokens");
+  d.output("output", "[B, L, d_model]", "float", "one embedding per token, also for padding");
   std::vector<std::string> names{""};
   for (const auto& p : presets)
     if (is_umt5(p) == umt5) names.emplace_back(p.name);
-  d.layout("tied", "with the embedding under encoder.embed_tokens alone", [](const std::string& name) {
+  d.layout("tied", "with the embedding only under encoder.embed_tokens", [](const std::string& name) {
     return name == "encoder.embed_tokens.weight" ? std::string("shared.weight") : name;
   });
   d.option("size", &Options::size)
       .choices(names)
-      .help("a published model: sets the vocabulary, all sizes and feed_forward_proj; empty: as given");
+      .help(
+          "a published model, which sets the vocabulary, all sizes and feed_forward_proj; empty: the other "
+          "options");
   d.option("vocab_size", &Options::vocab_size).range(1, 1 << 24).help("rows of the embedding");
   d.option("d_model", &Options::d_model).range(1, 65536).help("channels");
-  d.option("d_kv", &Options::d_kv).range(1, 4096).help("channels a head; heads * d_kv need not be d_model");
+  d.option("d_kv", &Options::d_kv).range(1, 4096).help("channels per head; heads * d_kv need not be d_model");
   d.option("d_ff", &Options::d_ff).range(1, 1 << 20).help("channels inside the MLP");
   d.option("num_layers", &Options::num_layers).range(1, 256).help("transformer layers of the encoder");
-  d.option("num_heads", &Options::num_heads).range(1, 1024).help("heads of every attention");
+  d.option("num_heads", &Options::num_heads).range(1, 1024).help("number of attention heads");
   d.option("relative_attention_num_buckets", &Options::relative_attention_num_buckets)
       .range(4, 65536)
-      .help("of distances, half of them for each direction");
+      .help("number of buckets of distances, half of them for each direction");
   d.option("relative_attention_max_distance", &Options::relative_attention_max_distance)
       .range(2, 1 << 20)
       .unit("tokens")
-      .help("from here on distances share the last bucket");
-  d.option("layer_norm_epsilon", &Options::layer_norm_epsilon).above(0).help("of RMSNorm");
+      .help("distance from which on all share the last bucket");
+  d.option("layer_norm_epsilon", &Options::layer_norm_epsilon).above(0).help("epsilon of RMSNorm");
   d.option("feed_forward_proj", &Options::feed_forward_proj)
       .choices({"relu", "gated-gelu", "gated-silu"})
-      .help("the MLP; gelu is the tanh approximation");
+      .help("type of the MLP; gelu is the tanh approximation");
   d.option("model_type", &Options::model_type)
       .choices(umt5 ? std::vector<std::string>{"umt5"} : std::vector<std::string>{"t5", "mt5"})
       .help(
-          "what a config.json calls the network; T5 and UMT5 have the same names and compute something else");
+          "name of the network in a config.json; T5 and UMT5 have the same parameter names but compute "
+          "different results");
 }
 
 }  // namespace
@@ -80,7 +83,7 @@ void describe(Describe<Config>& d) {
 }
 
 void describe(Describe<Umt5Config>& d) {
-  d.name("umt5").help("UMT5 text encoder, Wan's (relative positions in every layer)");
+  d.name("umt5").help("UMT5 text encoder of Wan (relative positions in every layer)");
   describe_all(d, true);
 }
 

@@ -8,14 +8,14 @@
 namespace kinora::t5 {
 
 struct Config {
-  std::string size;  // a published model; empty: as given
+  std::string size;  // a published model; empty: the other options
   int64_t vocab_size = 32128;
   int64_t d_model = 512, d_kv = 64, d_ff = 2048;
   int64_t num_layers = 6, num_heads = 8;
   int64_t relative_attention_num_buckets = 32, relative_attention_max_distance = 128;
   double layer_norm_epsilon = 1e-6;
   std::string feed_forward_proj = "relu";
-  std::string model_type = "t5";  // as a configuration says it
+  std::string model_type = "t5";  // the value in a configuration
 
   bool gated() const { return feed_forward_proj.starts_with("gated-"); }
   int64_t inner() const { return num_heads * d_kv; }
@@ -32,7 +32,7 @@ struct Umt5Config : Config {
 
 void describe(Describe<Config>& d);
 void describe(Describe<Umt5Config>& d);
-// The configuration with `size` applied. Throws Error, calling the component `id`.
+// The configuration with `size` applied. Throws Error with `id` as the component's name.
 Config checked(Config c, const std::string& id);
 
 }  // namespace kinora::t5

@@ -19,10 +19,10 @@ kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vecto
   return ctx.parameter(p);
 }
 
-// Of fan-in: the paper's initialisation, as Mesh TensorFlow has it.
+// Standard deviation from the fan-in: the paper's initialisation, as in Mesh TensorFlow.
 Init by(int64_t fan_in) { return Init::normal(1 / std::sqrt(static_cast<double>(fan_in))); }
 
-// Heads are the second dimension of this table, and ROW is what cuts the second dimension.
+// Heads are the second dimension of this table, and ROW splits the second dimension.
 kinora_param declare_places(const Ctx& ctx, const Config& c, int64_t block, const std::string& layer) {
   return declare(ctx, block, layer + ".layer.0.SelfAttention.relative_attention_bias",
                  {c.relative_attention_num_buckets, c.num_heads}, by(c.d_model), Role::row);
@@ -32,8 +32,8 @@ Tensor rms_norm(const Ctx& ctx, const Tensor& x, kinora_param w, double epsilon)
   return at::rms_norm(x, {x.size(-1)}, ctx.value(w).to(x.scalar_type()), epsilon);
 }
 
-// Distance of key j from query i in buckets: half of them for each direction; of these, half count single
-// tokens and half grow as the logarithm, in float32 as published. int64 [L, L]
+// Distance of key j from query i in buckets: half of them for each direction; of these, half represent single
+// distances and half grow logarithmically, in float32 as published. int64 [L, L]
 Tensor buckets(int64_t L, const Config& c, const at::Device& device) {
   const int64_t half = c.relative_attention_num_buckets / 2, exact = half / 2;
   const Tensor at = at::arange(L, at::TensorOptions(at::kLong).device(device));
@@ -75,7 +75,7 @@ Layer::Layer(const Ctx& ctx, const Config& c, int64_t block, bool places)
   wo_ = declare(ctx, block, mlp + "wo", {D, F}, by(F), Role::row);
 }
 
-// Scores are not scaled: the initialisation of q does it.
+// Scores are not scaled: q's initialisation includes the scale.
 Tensor Layer::attend(const Ctx& ctx, const Tensor& x, const Tensor& valid, const Tensor& bias) const {
   const auto heads = [&](kinora_param w) { return ctx.linear(x, w, 0, 0).unflatten(2, {-1, c_.d_kv}); };
   Attention<Tensor> how;

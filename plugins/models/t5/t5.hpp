@@ -1,8 +1,8 @@
 // model/t5 and model/umt5: the encoder of T5 (Raffel et al. 2019, arXiv 1910.10683). UMT5 (Chung et al. 2023,
-// arXiv 2304.09151) differs in one thing: every layer has relative positions of its own. Names are those of
+// arXiv 2304.09151) has one difference: every layer has its own relative positions. Names are those of
 // transformers' T5EncoderModel and UMT5EncoderModel.
 //
-// The text is the same on every rank of the model, so its tokens are no sequence of the context: seq is 0
+// The text is the same on every rank of the model, so its tokens are not a sequence of the context: seq is 0
 // throughout. B batch, L tokens, H local heads, D d_model.
 #pragma once
 #include <string>
@@ -21,7 +21,7 @@ class Layer {
   // block: its index for the context; layer block - 1 of the checkpoint. places: it has relative positions.
   Layer(const Ctx& ctx, const Config& c, int64_t block, bool places);
   // valid: bool [B, L]. where: the bias [1, H, L, L] of positions, or buckets [L, L] if the layer has its
-  // own.
+  // own table.
   at::Tensor operator()(const Ctx& ctx, const at::Tensor& x, const at::Tensor& valid,
                         const at::Tensor& where) const;
 
@@ -37,7 +37,7 @@ class Layer {
   kinora_param mlp_norm_, wi_0_, wi_1_ = 0, wo_;
 };
 
-// What both have; places_everywhere is UMT5.
+// Common base of both; places_everywhere means UMT5.
 class Encoder : public Model<at::Tensor> {
  public:
   std::vector<at::Tensor> forward(const Ctx& ctx, const Named<at::Tensor>& in) override;

@@ -1,8 +1,8 @@
 // A transformer block of Wan: self-attention, cross-attention to text (and image), MLP. The noise level
-// scales, shifts and gates the first and the last; cross-attention is left as it is.
+// scales, shifts and gates the first and the last; cross-attention is unconditioned.
 //
-// B batch, S local tokens, R rows of conditioning (1, one a frame or one a token), L text and Li image
-// tokens, D width, d head size. Of a packed row of n videos B is 1, R counts all their frames or tokens, L
+// B batch, S local tokens, R rows of conditioning (1, one per frame or one per token), L text and Li image
+// tokens, D width, d head size. For a packed row of n videos B is 1, R counts all their frames or tokens, L
 // and Li all their tokens of text and image.
 #pragma once
 #include <bitset>
@@ -14,7 +14,7 @@
 
 namespace kinora::wan {
 
-// What all blocks share, made outside them. A block gets it through its inputs (a tensor captured by a block
+// Tensors that all blocks share, made outside them. A block receives them through its inputs (a tensor captured by a block
 // loses its gradient when the block is run again).
 struct Shared {
   at::Tensor modulation;   // [B, R, 6 D]
@@ -22,11 +22,11 @@ struct Shared {
   Turns turns;             // of the tokens between COLUMN and ROW linears
   at::Tensor text_mask;    // [B, L] bool; undefined: all
   at::Tensor image;        // [B, Li, D]; undefined: none
-  at::Tensor text_table;   // instead of the mask, of a packed row: whose a token is and whether it is seen
-  at::Tensor image_table;  // of a packed row: whose a token is
-  at::Tensor row;          // which of R a token of the stream has; undefined: R is 1
+  at::Tensor text_table;   // for a packed row, instead of the mask: the sample of each token and whether it is visible
+  at::Tensor image_table;  // for a packed row: the sample of each token
+  at::Tensor row;          // the row, of R, of each token of the stream; undefined: R is 1
 
-  // Which of them there are.
+  // Which of them are present.
   using Has = std::bitset<9>;
   Has has() const;
   std::vector<at::Tensor> pack() const;
@@ -42,14 +42,14 @@ struct Shared {
 
 class Attend {
  public:
-  // block: its index for the context. cross: it attends to text, and to an image if the model has one.
+  // block: its index for the context. cross: attention to text, and to an image if the model has one.
   Attend(const Declare& declare, std::string name, int64_t block, const Config& c, bool cross);
-  // x [B, S, D]: attends to itself, with positions.
+  // x [B, S, D]: self-attention, with positions.
   at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns) const;
   at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Shared& s) const;
 
  private:
-  // [B, any, heads, d], normed if `norm` is not 0.
+  // [B, any, heads, d], normalised if `norm` is not 0.
   at::Tensor heads(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Linear& by,
                    kinora_param norm) const;
   at::Tensor attend(const Ctx& ctx, const char* suffix, kinora_seq seq, const at::Tensor& q,
@@ -74,7 +74,7 @@ class Block {
 
   kinora_param table_;
   Attend self_, cross_;
-  Norm norm2_;  // before cross-attention, if there is one
+  Norm norm2_;  // before cross-attention, if present
   Linear up_, down_;
   double eps_;
 };

@@ -20,21 +20,21 @@ void describe_inputs(Describe<Config>& d) {
   d.input("latent", "[B, in_channels, T, H, W]", "float",
           "without condition's channels, if it is given; or a packed row [1, in_channels, N], with `sizes`");
   d.input("sizes", "[n, 3]", "int64",
-          "T, H and W of each of n videos that stand one behind the other in a packed row, N numbers a "
-          "channel; all other inputs then have n for B, and all frames or all tokens for [B, F, ...]");
+          "T, H and W of each of n consecutive videos in a packed row, N numbers per channel; all other "
+          "inputs then have n for B, and all frames or all tokens for [B, F, ...]");
   d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
-          "noise level in thousandths: one a sample, a frame or a token (F, h, w: T, H, W by patch_size)");
-  d.input("text", "[B, L, text_dim]", "float", "zeros, or nothing at all, for no text");
+          "noise level in thousandths: one per sample, frame or token (F, h, w: T, H, W divided by patch_size)");
+  d.input("text", "[B, L, text_dim]", "float", "zeros, or left out, for no text");
   d.input(
       "text_mask", "[B, L]", "bool",
-      "true: a token that may be seen; left out: all, as published, where padding is zeros that are seen");
+      "true for tokens that may be seen; left out: all, as published, where padding is visible zeros");
   d.input("image", "[B, Li, image_dim]", "float",
           "CLIP's tokens of the first frame, or of the first and the last (pos_embed_seq_len)");
-  d.input("condition", "[B, C, T, H, W]", "float", "more channels behind the latent's: I2V's mask and video");
+  d.input("condition", "[B, C, T, H, W]", "float", "additional channels after the latent's: I2V's mask and video");
   d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
-          "a signal, as is any other name of `signals`; left out: nothing is added");
+          "a signal, like any other name of `signals`; left out: nothing is added");
   d.output("output", "[B, out_channels, T, H, W]", "float",
-           "velocity: noise - latent; or [1, out_channels, N], as the latent");
+           "velocity: noise - latent; or [1, out_channels, N], like the latent");
 }
 
 }  // namespace
@@ -43,47 +43,47 @@ void describe(Describe<Config>& d) {
   d.name("wan").help("Video diffusion transformer of Wan 2.1 and 2.2: T2V, I2V, FLF2V and TI2V");
   describe_inputs(d);
   d.layout("original", "Wan-AI's own checkpoints", diffusers_name, original_name);
-  d.layout("comfyui", "the same behind model.diffusion_model.", name_of_comfyui, comfyui_name);
+  d.layout("comfyui", "the same with the prefix model.diffusion_model.", name_of_comfyui, comfyui_name);
   std::vector<std::string> names{""};
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)
       .choices(names)
       .help(
-          "heads, ffn_dim, num_layers, channels and image sizes as published, where they are left at their "
-          "defaults; jobs want in_channels = 36 beside I2V-14B, and 48 beside 5B");
-  d.option("patch_size", &Config::patch_size).help("latent frames, rows and columns a token");
+          "preset of the published heads, ffn_dim, num_layers, channels and image sizes, for those that have "
+          "their defaults; jobs need in_channels = 36 for I2V-14B, and 48 for 5B");
+  d.option("patch_size", &Config::patch_size).help("latent frames, rows and columns per token");
   d.option("num_attention_heads", &Config::num_attention_heads)
       .range(1, 1024)
-      .help("heads of every attention");
+      .help("number of attention heads");
   d.option("attention_head_dim", &Config::attention_head_dim)
       .range(6, 1024)
-      .help("channels a head, even; the width is num_attention_heads * attention_head_dim");
-  d.option("in_channels", &Config::in_channels).range(1, 4096).help("of the latent, with condition's");
+      .help("channels per head, even; the width is num_attention_heads * attention_head_dim");
+  d.option("in_channels", &Config::in_channels).range(1, 4096).help("channels of the latent, including condition's");
   d.option("out_channels", &Config::out_channels)
       .range(0, 4096)
-      .help("of the prediction; 0: as many as in_channels");
+      .help("channels of the prediction; 0: as many as in_channels");
   d.option("text_dim", &Config::text_dim).range(1, 65536).help("channels of the text embeddings (UMT5)");
-  d.option("freq_dim", &Config::freq_dim).range(2, 65536).help("waves of the timestep, even");
+  d.option("freq_dim", &Config::freq_dim).range(2, 65536).help("size of the timestep's sinusoidal embedding, even");
   d.option("ffn_dim", &Config::ffn_dim).range(1, 1 << 20).help("hidden channels of the MLP");
   d.option("num_layers", &Config::num_layers).range(1, 1024).help("transformer blocks");
   d.option("cross_attn_norm", &Config::cross_attn_norm)
-      .help("layer norm with weights before cross-attention");
+      .help("learnt layer norm before cross-attention");
   d.option("qk_norm", &Config::qk_norm)
       .choices({"rms_norm_across_heads", ""})
       .help("norm of queries and keys, over all heads together; empty: none");
-  d.option("eps", &Config::eps).above(0).help("of the norms");
+  d.option("eps", &Config::eps).above(0).help("epsilon of the norms");
   d.option("image_dim", &Config::image_dim)
       .range(0, 65536)
       .help("channels of the image's tokens; 0: no image embedder");
   d.option("added_kv_proj_dim", &Config::added_kv_proj_dim)
       .range(0, 1 << 20)
-      .help("the width: the image has keys and values of its own (I2V 2.1); 0: it stands before the text");
+      .help("the width: the image has its own keys and values (I2V 2.1); 0: its tokens precede the text's");
   d.option("rope_max_seq_len", &Config::rope_max_seq_len)
       .range(1, 1 << 20)
       .help("length of diffusers' table of positions; angles are computed here, for any position");
   d.option("pos_embed_seq_len", &Config::pos_embed_seq_len)
       .range(0, 65536)
-      .help("image tokens that get a learnt position (FLF2V: 514); 0: none");
+      .help("number of image tokens with a learnt position (FLF2V: 514); 0: none");
   d.option("signals", &Config::signals).help(kSignalsHelp);
 }
 

@@ -10,7 +10,7 @@
 namespace kinora::wan {
 
 struct Config {
-  std::string size;  // a preset of the published numbers; empty: as given
+  std::string size;  // a preset of the published numbers; empty: the other options
   std::vector<int64_t> patch_size{1, 2, 2};
   int64_t num_attention_heads = 40, attention_head_dim = 128;
   int64_t in_channels = 16, out_channels = 16;
@@ -27,7 +27,7 @@ struct Config {
 };
 
 void describe(Describe<Config>& d);
-// The preset applied. Throws kinora::Error for what the ranges of single options cannot say.
+// Applies the preset. Throws kinora::Error for combinations that the ranges of single options do not exclude.
 Config checked(Config c);
 std::vector<Signal> signals_of(const Config& c);
 

@@ -22,7 +22,7 @@ Linear Declare::linear(const std::string& name, int64_t out, int64_t in, Role ro
   return linear(name, out, in, Init::uniform(std::sqrt(6.0 / static_cast<double>(in + out))), role, quantum);
 }
 
-// A ROW linear's bias is added once, to the sum of the parts.
+// The bias of a ROW linear is added once, to the sum of the parts.
 Linear Declare::linear(const std::string& name, int64_t out, int64_t in, Init weight, Role role,
                        int64_t quantum) const {
   const bool split = role == Role::column;

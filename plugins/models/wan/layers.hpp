@@ -1,4 +1,4 @@
-// What Wan's blocks are made of: linear layers and norms.
+// Linear layers and norms of Wan's blocks.
 //
 // B batch, S local tokens, D width.
 #pragma once
@@ -14,19 +14,19 @@ using Ctx = Context<at::Tensor>;
 
 struct Linear {
   kinora_param weight = 0, bias = 0;
-  // seq: x's, 0 where x is shared by all ranks.
+  // seq: x's, 0 if all ranks share x.
   at::Tensor operator()(const Ctx& ctx, const at::Tensor& x, kinora_seq seq) const {
     return ctx.linear(x, weight, bias, seq);
   }
 };
 
-// LayerNorm with weights.
+// LayerNorm with learnt weights.
 struct Norm {
   kinora_param weight = 0, bias = 0;
   at::Tensor operator()(const Ctx& ctx, const at::Tensor& x, double eps) const;
 };
 
-// Names a parameter and says how it may be split.
+// Names a parameter and declares how it may be split.
 class Declare {
  public:
   Declare(const Ctx& ctx, std::string prefix, int64_t block)

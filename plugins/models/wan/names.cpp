@@ -27,7 +27,7 @@ constexpr Rename outside[] = {
     {"head.head.", "proj_out."},
 };
 
-// Wan numbers a block's norms by their place in the code, diffusers by their turn in the block.
+// Wan numbers a block's norms by their order in the code, diffusers by their order in the block.
 constexpr Rename in_block[] = {
     {"modulation", "scale_shift_table"},
     {"self_attn.", "attn1."},
@@ -48,7 +48,7 @@ constexpr Rename in_attention[] = {
     {"norm_k_img.", "norm_added_k."},
 };
 
-// Renames what stands at `at`, in one direction or the other; true if something did.
+// Renames the part at `at`, in either direction; returns whether it changed.
 template <size_t n>
 bool rename(std::string& name, size_t at, const Rename (&table)[n], bool back) {
   for (const auto& row : table) {

@@ -4,15 +4,15 @@
 
 namespace kinora::wan {
 
-// What diffusers, and model/wan, call the parameter that Wan's own checkpoints name `original`. What is
-// called the same on both sides, or is no name of Wan's, comes back as it is. Not for names that are
-// diffusers' already: "blocks.N.norm2" is another norm there.
+// The name in diffusers, and in model/wan, of the parameter that Wan's own checkpoints name `original`. A name
+// that is equal on both sides, or that is not one of Wan's, is returned unchanged. Not for names that are
+// already diffusers': "blocks.N.norm2" is another norm there.
 std::string diffusers_name(std::string original);
-// The way back.
+// The inverse.
 std::string original_name(std::string diffusers);
 
-// The same behind "model.diffusion_model.", as ComfyUI keeps a model beside others in one file; what is not
-// behind it is none of the model's: "".
+// The same with the prefix "model.diffusion_model.", as in ComfyUI's files with several models; names without
+// the prefix do not belong to the model: "".
 std::string name_of_comfyui(std::string wrapped);
 std::string comfyui_name(std::string diffusers);
 

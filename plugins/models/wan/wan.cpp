@@ -18,7 +18,7 @@ Tensor sinusoid(const Tensor& t, int64_t size) {
   return at::cat({angle.cos(), angle.sin()}, -1);
 }
 
-// Of the image embedder's norms, whatever `eps` is.
+// Epsilon of the image embedder's norms, whatever `eps` is.
 constexpr double image_eps = 1e-5;
 
 }  // namespace
@@ -81,7 +81,7 @@ Tensor Wan::video(const Tensor& x, int64_t F, int64_t h, int64_t w) const {
       .reshape({x.size(0), -1, F * p[0], h * p[1], w * p[2]});
 }
 
-// A convolution whose stride is its kernel is a linear layer over patches.
+// A convolution whose stride equals its kernel is a linear layer over patches.
 Tensor Wan::embed(const Ctx& ctx, const Tensor& patches) const {
   const auto type = patches.scalar_type();
   return at::linear(patches, ctx.value(patch_.weight).flatten(1).to(type), ctx.value(patch_.bias).to(type));
@@ -96,7 +96,7 @@ Tensor Wan::time(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos, 
   return signals_.add(ctx, in, videos, wide(x), videos.rows(level));
 }
 
-// No text and a text of zeros, of whatever length, are one and the same.
+// No text and a text of zeros, of any length, give the same result.
 void Wan::read_text(const Ctx& ctx, const Named<Tensor>& in, const Tensor& x, int64_t B, Shared& s) const {
   const auto size = options_.text_dim;
   const Tensor text = in.has("text") ? in["text"].to(x.scalar_type()) : at::zeros({B, 1, size}, x.options());

@@ -1,9 +1,9 @@
 // model/wan: the video diffusion transformer of Wan 2.1 and 2.2 (arXiv 2503.20314, section 4.2). Layout and
-// names are those of diffusers' WanTransformer3DModel; angles and conditioning are kept as wide as Wan's own
-// code keeps them.
+// names are those of diffusers' WanTransformer3DModel; angles and conditioning have the precision of Wan's own
+// code.
 //
 // B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; D width;
-// R rows of conditioning (1, F or N). Of a packed row of n videos, see kinora/videos.hpp.
+// R rows of conditioning (1, F or N). For a packed row of n videos, see kinora/videos.hpp.
 #pragma once
 #include <vector>
 
@@ -22,14 +22,14 @@ class Wan final : public Model<at::Tensor> {
   int64_t blocks() const override { return options_.num_layers + 2; }
 
  private:
-  // The latent with condition's channels, checked.
+  // The latent with condition's channels, validated.
   at::Tensor input(const Named<at::Tensor>& in) const;
   // [B, C, T, H, W] -> [B, N, C * patch], channel outermost, as the kernel of the patches' convolution.
   at::Tensor patches(const at::Tensor& latent) const;
   // [B, N, patch * C], channel innermost -> [B, C, T, H, W].
   at::Tensor video(const at::Tensor& x, int64_t F, int64_t h, int64_t w) const;
   at::Tensor embed(const Ctx& ctx, const at::Tensor& patches) const;
-  // [B, R, D] of the noise level and the signals. x: the local tokens, for their dtype and device.
+  // [B, R, D] for the noise level and the signals. x: the local tokens, for their dtype and device.
   at::Tensor time(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos,
                   const at::Tensor& x) const;
   // text, text_mask and image of each video, [count, ...].

@@ -1,5 +1,5 @@
-// model/wan against diffusers' WanTransformer3DModel, the published sizes, and what must hold of a model
-// behind any chain.
+// model/wan against diffusers' WanTransformer3DModel, the published sizes, and invariants of a model
+// in any chain.
 #include <cinttypes>
 #include <fstream>
 #include <unistd.h>
@@ -94,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, WanModel,
                                   c10::toString(std::get<1>(info.param));
                          });
 
-// A chain that is not ready(): declared, not stored.
+// A chain before ready(): parameters are declared, not stored.
 struct Declared {
   explicit Declared(const core::json& options)
       : chain((test::plugins(), core::ChainOptions{})), model("model/wan", options, chain.head()) {}
@@ -202,7 +202,7 @@ TEST(WanText, ThatIsAbsentIsATextOfZeros) {
   EXPECT_LT(test::difference(wan(absent), wan(zero)), 1e-14);
 }
 
-// Later frames of a stream: conditioning goes by the frame's place in this forward, RoPE by its time.
+// Later frames of a stream: conditioning depends on the frame's index in this forward, RoPE on its time.
 TEST(WanTimestep, GoesByThePlaceInThisForward) {
   Wan wan(kSmall);
   auto in = small();
@@ -220,7 +220,7 @@ TEST(WanPositions, GoBeyondTheTableOfDiffusers) {
   EXPECT_EQ(test::difference(Wan(options)(small()), Wan(kSmall)(small())), 0);
 }
 
-// Counts what tensor parallelism would have to sum.
+// Counts sums that tensor parallelism would have to make.
 class Totals final : public Link<Tensor> {
  public:
   Totals() : Link(KINORA_LEVEL_TENSOR) {}

@@ -18,7 +18,7 @@ void BalancedLink::know(const at::Tensor& table) {
       known_.splice(known_.begin(), known_, it);
       return;
     }
-  constexpr size_t most = 64;  // as many geometries as the root remembers
+  constexpr size_t most = 64;  // as many geometries as the root caches
   if (known_.size() == most) known_.pop_back();
   known_.push_front({table, naive_ ? own_runs(table, group_.size(), multiple_)
                                    : own_pairs(table, group_.size(), multiple_)});
@@ -28,7 +28,7 @@ void BalancedLink::know(const at::Tensor& table) {
 
 void BalancedLink::tell(const at::Tensor& table) {
   if (!table.select(2, KINORA_TOKEN_STREAM).any().item<bool>()) {
-    const char* vain = "there is no clean and noisy copy of a frame to balance: it does what cp-ulysses does";
+    const char* vain = "no frame has a clean and a noisy copy to balance: it does what cp-ulysses does";
     if (told_.insert(vain).second) log(Log::warn, std::string("balanced-sp: ") + vain);
     return;
   }

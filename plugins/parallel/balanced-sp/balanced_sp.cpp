@@ -14,16 +14,17 @@ class BalancedSp final : public Strategy<at::Tensor> {
   static void describe(Describe<Options>& d) {
     d.name("balanced-sp")
         .help(
-            "sequence parallelism of teacher forcing: the clean and the noisy tokens of one stretch of time "
-            "on one "
+            "sequence parallelism for teacher forcing: the clean and the noisy tokens of one time span on one "
             "rank, heads exchanged for attention");
     d.option("size", &Options::size)
         .range(0, 65536)
         .unit("ranks")
-        .help("that share a sequence; 0: those that are left");
+        .help("number of ranks that share a sequence; 0: all remaining ranks");
     d.option("layout", &Options::layout)
         .choices({"balanced", "naive"})
-        .help("naive: the clean and then the noisy sequence in equal runs, which leaves ranks without loss");
+        .help(
+            "split of the tokens; naive: the clean and then the noisy sequence in equal runs, so that some "
+            "ranks have no loss");
   }
   BalancedSp(const Options& o, const Mesh<at::Tensor>& mesh) {
     if (const auto group = mesh.group("cp"); group.size() > 1)

@@ -91,7 +91,7 @@ TEST(BalancedSp, GivesEveryRankTheLossAndTheFramesOfItsStretchOfTime) {
   }
 }
 
-// The same of the ranks' links: rank r has the r-th stretch of 8 frames, clean and behind it noisy.
+// The same for the ranks' links: rank r has the r-th span of 8 frames, clean followed by noisy.
 TEST(BalancedSp, TheLinkSplitsByTheLayoutThatIsAskedFor) {
   for (const int size : {2, 4})
     test::on_ranks(size, [](const Rank& me) {
@@ -106,8 +106,8 @@ TEST(BalancedSp, TheLinkSplitsByTheLayoutThatIsAskedFor) {
     });
 }
 
-// Any sizes: every token once, both copies of a pair on one rank, and no rank with a pair more than another
-// but for the padding at the end.
+// Any sizes: every token once, both copies of a pair on one rank, and the ranks' pairs differ only by
+// the padding at the end.
 TEST(BalancedSp, NeverPartsAPair) {
   const std::vector<std::vector<core::VideoSize>> rows = {
       {{2, 1, 1}}, {{10, 3, 7}}, {{14, 2, 2}}, {{6, 3, 5}, {2, 7, 1}, {8, 2, 3}}};
@@ -121,7 +121,7 @@ TEST(BalancedSp, NeverPartsAPair) {
         EXPECT_EQ(each % multiple, 0);
         EXPECT_TRUE(std::get<0>(owners.order.sort()).equal(at::arange(all, at::kLong)));
         std::map<std::vector<int64_t>, std::pair<int64_t, int64_t>>
-            copies;  // rank and number of a place's copies
+            copies;  // rank and number of the copies of a position
         for (int64_t i = 0; i < all; ++i) {
           const int64_t token = owners.order[i].item<int64_t>();
           if (token >= table.size(1)) continue;

@@ -1,4 +1,4 @@
-// A rank's stretch of a video, encoded and decoded from what it depends on only.
+// Encodes and decodes a rank's span of a video from only the frames that it depends on.
 #include <algorithm>
 #include <utility>
 
@@ -17,7 +17,7 @@ namespace {
 
 using at::Tensor;
 
-// Counts how often a parameter is read: once a latent frame, of a layer that every frame goes through once.
+// Counts how often a parameter is read: once per latent frame, for a layer that every frame passes once.
 class Reads final : public Link<Tensor> {
  public:
   explicit Reads(std::string name) : Link(KINORA_LEVEL_METER), name_(std::move(name)) {
@@ -42,7 +42,7 @@ class Reads final : public Link<Tensor> {
 
 std::unique_ptr<core::Network> tokenizer(const std::string& id, const core::json& options,
                                          const std::vector<const kinora_link*>& links = {}) {
-  static std::vector<std::unique_ptr<core::Options>> kept;  // a network's outlive it
+  static std::vector<std::unique_ptr<core::Options>> kept;  // options must outlive the network
   const auto component = core::or_throw(test::runtime().registry().open(id));
   kept.push_back(
       std::make_unique<core::Options>(core::or_throw(core::Options::make(*component.spec, options))));
@@ -64,7 +64,7 @@ std::unique_ptr<core::Network> wan(const std::vector<int>& halves,
   return tokenizer("tokenizer/wan", options, links);
 }
 
-// Encodes stretches of a video on P ranks and returns the frames that each looked at.
+// Encodes spans of a video on P ranks and returns the number of frames that each rank read.
 std::vector<int64_t> encoded_by(int64_t P, core::Network& net, const Tensor& video, const Tensor& whole) {
   std::vector<int64_t> looked;
   const int64_t n = whole.size(2), frames = video.size(2);
@@ -98,7 +98,7 @@ TEST(LocalEncoding, IsTheWholeBitForBitFromItsOwnFramesAndAHalo) {
   }
 }
 
-// Cosmos' encoder attends to every frame before.
+// Cosmos' encoder attends to every earlier frame.
 TEST(LocalEncoding, LooksAtEveryFrameBeforeWhereTheTokenizerDoes) {
   const at::NoGradGuard off;
   const auto net = tokenizer("tokenizer/cosmos", {{"latent_channels", 2},

@@ -27,7 +27,7 @@ Owners own_pairs(const at::Tensor& table, int64_t P, int64_t multiple) {
                    noisy = (there & (stream == 1)).nonzero().flatten(), rest = (~there).nonzero().flatten();
   if (clean.size(0) == 0 || clean.size(0) != noisy.size(0)) return own_runs(table, P, multiple);
   const int64_t tokens = rows.size(0);
-  int64_t each = (clean.size(0) + P - 1) / P;  // pairs of a rank
+  int64_t each = (clean.size(0) + P - 1) / P;  // pairs per rank
   while (2 * each % multiple || 2 * each * P < tokens) ++each;
   Owners out;
   out.padding = 2 * each * P - tokens;

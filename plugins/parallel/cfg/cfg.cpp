@@ -1,5 +1,5 @@
-// The two predictions of classifier-free guidance on two ranks: an axis of the mesh and nothing else. Ranks
-// along it hold the same latent; the generator has each compute its branch, and they exchange the
+// Computes the two predictions of classifier-free guidance on two ranks. The strategy is only an axis of the mesh: ranks
+// along it hold the same latent; the generator lets each compute its branch, and they exchange the
 // predictions.
 #include "kinora/plugin.hpp"
 #include "kinora/strategy.hpp"
@@ -12,8 +12,9 @@ class Cfg final : public Strategy<Tensor> {
     int64_t size = 2;
   };
   static void describe(Describe<Options>& d) {
-    d.name("cfg").help("generate: the prediction with the condition and the one without on a rank each");
-    d.option("size", &Options::size).range(1, 2).unit("ranks").help("1: both on one");
+    d.name("cfg").help("generate: one rank predicts with the condition, the other without");
+    d.option("size", &Options::size).range(1, 2).unit("ranks").help(
+        "number of ranks; 1: both predictions on one rank");
   }
   Cfg(const Options&, const Mesh<Tensor>&) {}
   const char* axis() const override { return "cfg"; }

@@ -1,4 +1,4 @@
-// Generation by several ranks, whatever shares the work: the same seed gives the same videos.
+// Generation by several ranks with any strategy: the same seed gives the same videos.
 #include <algorithm>
 
 #include <ATen/ATen.h>
@@ -25,7 +25,7 @@ constexpr int kVideos = 3;
 const std::string kPrompts = "prompts = ['red sea', 'blue', 'sea blue']\n",
                   kUnequal = "prompts_file = 'FOLDER/wishes.jsonl'\n";
 
-// A run up to a trained model, of 15 latent frames, so that ranks decode them with what lies before.
+// A run up to a trained model, of 15 latent frames, so that ranks decode them with the preceding frames.
 std::unique_ptr<ScratchRun> trained(const std::string& parallel, const std::string& more) {
   auto run = std::make_unique<ScratchRun>(std::map<std::string, std::string>{
       {"tokenizer",
@@ -80,7 +80,7 @@ std::vector<Video> videos_in(const fs::path& folder) {
   return out;
 }
 
-// Writes the job's videos into one folder of all ranks, which many file systems share.
+// Writes the job's videos into one folder of all ranks, like a shared file system.
 void generate(const ScratchRun& run, const Rank& me, const fs::path& shared) {
   me.launched();
   fs::create_directories(shared);
@@ -91,7 +91,7 @@ void generate(const ScratchRun& run, const Rank& me, const fs::path& shared) {
   Rank::alone();
 }
 
-// exact: the pictures too.
+// exact: compares the pictures too.
 void makes_the_same(const Rank& me, const std::string& parallel, bool exact, const std::string& more = "") {
   static int trial = 0;
   const fs::path together = fs::path(me.folder) / ("together" + std::to_string(trial)),
@@ -132,18 +132,18 @@ TEST(Generating, MakesTheSameVideosOnAnyRanks) {
       [](const Rank& me) {
         makes_the_same(me, "'ddp', 'cfg'", true);
         makes_the_same(me, "'cfg', 'stdit-hybrid'", false);
-        makes_the_same(me, "'ddp'", true);  // a rank more than videos
+        makes_the_same(me, "'ddp'", true);  // one more rank than videos
       },
       120);
 }
 
-// fsdp computes what one process does, number by number; tp and a pipeline's stages too, but for the order of
-// sums. The text encoder's parameters are cut with the model's under fsdp.
+// fsdp gives the same numbers as one process; tp and a pipeline's stages differ only by the order of
+// sums. The text encoder's parameters are split with the model's under fsdp.
 TEST(Generating, MakesTheSameVideosWithAModelThatFitsNoRank) {
   test::on_ranks(
       2,
       [](const Rank& me) {
-        makes_the_same(me, "'fsdp'", true);  // an odd number of videos: a rank computes for the other at last
+        makes_the_same(me, "'fsdp'", true);  // an odd number of videos: at the end one rank computes for the other
         makes_the_same(me, "{use = 'fsdp', stage = 2}", true);
         makes_the_same(me, "'tp'", false);
         makes_the_same(me, "'pp'", true);
@@ -160,13 +160,13 @@ TEST(Generating, MakesTheSameVideosWithAModelThatFitsNoRank) {
       120);
 }
 
-// One of three videos has no negative prompt, and so a call of the text encoder less.
+// One of three videos has no negative prompt, and so one call of the text encoder less.
 TEST(Generating, KeepsRanksInStepThatShareParameters) {
   test::on_ranks(
       2, [](const Rank& me) { makes_the_same(me, "'fsdp'", true, kUnequal); }, 120);
 }
 
-// As training would, and nothing else.
+// The same error as in training, and only that.
 TEST(Generating, SaysWhichSizesATensorGroupCanHave) {
   test::on_ranks(3, [](const Rank& me) {
     const auto run = trained("'tp'", "");

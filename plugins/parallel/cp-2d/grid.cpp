@@ -1,7 +1,7 @@
 // Context parallelism in two dimensions (LongVILA's 2D attention, Chen et al. 2024, arXiv 2408.10188; USP,
-// Fang and Zhao 2024, arXiv 2405.07719): neighbours, inside a node, exchange heads for tokens, and keys of
-// the heads that a rank then has go round a ring across nodes. head_exchange.hpp and ring_attention.hpp have
-// the bytes, of `ulysses` and size / ulysses ranks.
+// Fang and Zhao 2024, arXiv 2405.07719): neighbours inside a node exchange heads for tokens, and the keys of
+// a rank's heads travel around a ring across nodes. For the bytes see head_exchange.hpp and ring_attention.hpp,
+// with `ulysses` and size / ulysses ranks.
 #include <optional>
 #include <set>
 
@@ -46,16 +46,16 @@ class Grid final : public Strategy<at::Tensor> {
   };
   static void describe(Describe<Options>& d) {
     d.name("cp-2d").help(
-        "context parallelism in two dimensions: heads are exchanged among neighbours (cp-ulysses), and keys "
-        "go round among their groups (cp-ring)");
+        "context parallelism in two dimensions: neighbours exchange heads (cp-ulysses), and their groups "
+        "exchange keys in a ring (cp-ring)");
     d.option("size", &Options::size)
         .range(0, 65536)
         .unit("ranks")
-        .help("that share a sequence; 0: those that are left");
+        .help("number of ranks that share a sequence; 0: all remaining ranks");
     d.option("ulysses", &Options::ulysses)
         .range(1, 65536)
         .unit("ranks")
-        .help("neighbours that exchange heads, a divisor of size: best a node's");
+        .help("number of neighbours that exchange heads, a divisor of size; best the ranks of a node");
     RingSplit::describe(d);
   }
   Grid(const Options& o, const Mesh<at::Tensor>& mesh) {

@@ -1,4 +1,4 @@
-// cp-2d against one process: every model, rule and odd size, and the places of the tokens.
+// cp-2d against one process: every model, rule and odd size, and the positions of the tokens.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -34,7 +34,7 @@ TEST(Grid, EqualsOneProcessOnEightRanksWithAnyHeads) {
   });
 }
 
-// LongVILA's zigzag gives rank r of a ring of `ring` chunks that a second one owns too, and loses others,
+// LongVILA's zigzag assigns some chunks to two ranks and loses others
 // unless size is ring or 2 ring: 8 ranks with rings of 2 lose two chunks of 16.
 TEST(Grid, EveryTokenHasOneOwnerAtAnySizes) {
   for (const auto& [size, ring] : {std::pair{8, 2}, std::pair{16, 4}, std::pair{8, 4}, std::pair{4, 2},

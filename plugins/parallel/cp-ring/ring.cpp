@@ -1,5 +1,5 @@
-// Ring attention (Liu et al. 2023, arXiv 2310.01889): tokens are split over the ranks and keys go round from
-// neighbour to neighbour; ring_attention.hpp has the bytes. Any number of heads. Shared keys (text) stay.
+// Ring attention (Liu et al. 2023, arXiv 2310.01889): tokens are split over the ranks and keys travel from
+// neighbour to neighbour; for the bytes see ring_attention.hpp. Any number of heads. Shared keys (text) stay.
 #include <optional>
 
 #include "kernels/torch/attention_block.hpp"
@@ -32,12 +32,12 @@ class Ring final : public Strategy<at::Tensor> {
   };
   static void describe(Describe<Options>& d) {
     d.name("cp-ring").help(
-        "context parallelism by a ring: some tokens of a sequence on each rank, keys go round while "
-        "others are attended to; one block of keys a rank, any number of heads");
+        "context parallelism by a ring: each rank has some tokens of a sequence, and keys travel around the "
+        "ring during attention; one block of keys per rank, any number of heads");
     d.option("size", &Options::size)
         .range(0, 65536)
         .unit("ranks")
-        .help("that share a sequence; 0: those that are left");
+        .help("number of ranks that share a sequence; 0: all remaining ranks");
     RingSplit::describe(d);
   }
   Ring(const Options& o, const Mesh<at::Tensor>& mesh) {

@@ -1,4 +1,4 @@
-// Ring attention by itself: shared keys beside those that go round, and what it keeps.
+// Ring attention by itself: shared keys in addition to those of the ring, and its memory.
 #include "kinora/ring_attention.hpp"
 
 #include <ATen/ATen.h>
@@ -60,7 +60,7 @@ TEST(RingAttention, KeysThatAllRanksHaveAreSeenBesideThoseThatGoRound) {
   });
 }
 
-// Bytes of this thread's CPU tensors that are alive at once, above those at the start.
+// Peak bytes of this thread's CPU tensors, above those at the start.
 class Peak final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
@@ -74,7 +74,7 @@ class Peak final : public c10::MemoryReportingInfoBase {
   int64_t now_ = 0, most_ = 0;
 };
 
-// Of one forward and backward; every rank has as many queries and keys, whatever their number.
+// For one forward and backward; every rank has the same number of queries and keys, in any ring.
 int64_t peak(const Group<Tensor>& group) {
   at::manual_seed(5);
   const int64_t N = 256, H = 2, d = 16;
@@ -93,7 +93,7 @@ TEST(RingAttention, MemoryDoesNotGrowWithTheRing) {
     const int64_t two = peak(world.group("cp/2")), four = peak(world.group("cp"));
     const int64_t keys = 2 * 256 * 2 * 16 * 8;  // bytes of a block of keys and values
     EXPECT_GT(two, 2 * keys) << "what is here and what arrives";
-    // A ring of two has no keys on their way in its backward's last step; one of four has one block more.
+    // A ring of two transfers no keys in its backward's last step; a ring of four has one block more.
     EXPECT_LE(four, two + keys) << "a block that stays alive is two more in a ring of four";
   });
 }

@@ -56,7 +56,7 @@ TEST(Ring, RefusesAVideoThatIsContinuedAndNamesWhatTakesIt) {
   });
 }
 
-// What each of R ranks multiplies of all pairs, for an order of the tokens.
+// Pairs that each of R ranks multiplies, of all pairs, for a token order.
 std::vector<int64_t> loads(const at::Tensor& table, const core::Frames& rule, const at::Tensor& order,
                            int64_t R) {
   const at::Tensor all = table.index_select(1, order);
@@ -82,7 +82,7 @@ TEST(Ring, ZigzagBalancesACausalRuleAndARowDoesNot) {
     EXPECT_GT(row.back(), (R == 2 ? 2 : 3) * row.front()) << R << " ranks";
     int64_t visible = 0;
     for (int64_t f = 1; f <= frames; ++f) visible += f * area * area;
-    EXPECT_EQ(std::accumulate(even.begin(), even.end(), int64_t{0}), visible) << "and none that nobody sees";
+    EXPECT_EQ(std::accumulate(even.begin(), even.end(), int64_t{0}), visible) << "and no invisible pair";
   }
 }
 
@@ -103,7 +103,7 @@ TEST(Ring, ZigzagOwnsEveryTokenOnce) {
     EXPECT_TRUE(std::get<0>(zigzag_order(6 * R, R).sort()).equal(at::arange(6 * R))) << R;
 }
 
-// Tiles are the rule, whatever its blocks are.
+// Tiles equal the rule, whatever its blocks are.
 TEST(Ring, TilesShowExactlyWhatTheRuleDoes) {
   for (const auto& rule :
        {core::Frames{}, core::Frames{.causal = true}, core::Frames{.streams = 2},

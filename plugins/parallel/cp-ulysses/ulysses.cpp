@@ -1,6 +1,6 @@
-// DeepSpeed-Ulysses (Jacobs et al. 2023, arXiv 2309.14509): tokens are split over the ranks, and around each
-// attention heads are, by an all-to-all of q, k and v together and one of the result (head_exchange.hpp has
-// the bytes). Who sees whom is in the tables of all ranks' tokens, so every rule and every `over` works, and
+// DeepSpeed-Ulysses (Jacobs et al. 2023, arXiv 2309.14509): tokens are split over the ranks, and in each
+// attention heads are, by an all-to-all of q, k and v together and one of the result (for the bytes see
+// head_exchange.hpp). Visibility follows from the tables of all ranks' tokens, so every rule and every `over` works, and
 // kernels and caches below see whole sequences. Shared keys (text) are not exchanged.
 #include <set>
 
@@ -44,13 +44,13 @@ class Ulysses final : public Strategy<at::Tensor> {
   static void describe(Describe<Options>& d) {
     d.name("cp-ulysses")
         .help(
-            "context parallelism by all-to-alls: some tokens of a sequence on each rank, and some heads in "
-            "its attentions; any number of heads (of keys that are too few each is copied, and heads of "
-            "zeros fill up what does not divide)");
+            "context parallelism by all-to-alls: each rank has some tokens of a sequence, and some heads in "
+            "attention; any number of heads (too few heads of keys are copied, and heads of zeros are added "
+            "if the number does not divide)");
     d.option("size", &Options::size)
         .range(0, 65536)
         .unit("ranks")
-        .help("that share a sequence; 0: those that are left");
+        .help("number of ranks that share a sequence; 0: all remaining ranks");
   }
   Ulysses(const Options&, const Mesh<at::Tensor>& mesh) {
     if (mesh.group("cp").size() > 1) link_.emplace(mesh);

@@ -90,7 +90,7 @@ TEST(Ulysses, SharedKeysAreSeenBesideThoseThatAreExchanged) {
   });
 }
 
-// No rank gets more heads than ceil(H / P), and no head of keys is copied without need.
+// No rank gets more heads than ceil(H / P), and heads of keys are copied only if necessary.
 TEST(Ulysses, HeadsAreCopiedAndFilledUpOnlyAsFarAsNeeded) {
   struct Case {
     int64_t ranks, heads, kv, copies, here, kv_here, zeros;

@@ -1,8 +1,8 @@
-// Data parallelism: an axis of the mesh and nothing else. Ranks along it read different samples; their
-// gradients are summed by the trainer's rule (every gradient over the ranks that hold no other piece of the
+// Data parallelism, which is only an axis of the mesh. Ranks along it read different samples; their
+// gradients are summed by the trainer's rule (every gradient over the ranks that do not hold another piece of the
 // parameter), and the loss divides by the global number of samples, so no gradient is ever averaged.
 //
-// Bytes that each of P ranks sends a step, for gradients of G bytes in all: 2 G (P - 1) / P.
+// Bytes that each of P ranks sends per step, for gradients of G bytes in total: 2 G (P - 1) / P.
 #include "kinora/plugin.hpp"
 #include "kinora/strategy.hpp"
 
@@ -12,7 +12,7 @@ class Ddp final : public Strategy<Tensor> {
  public:
   struct Options {};
   static void describe(Describe<Options>& d) {
-    d.name("ddp").help("data parallelism: other samples on other ranks");
+    d.name("ddp").help("data parallelism: different samples on each rank");
   }
   Ddp(const Options&, const Mesh<Tensor>&) {}
   const char* axis() const override { return "dp"; }

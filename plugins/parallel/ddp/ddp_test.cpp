@@ -28,7 +28,7 @@ double worst(const Tensor& a, const Tensor& b) {
   return ((a - b).abs().max() / b.abs().max()).item<double>();
 }
 
-// Gradients of samples [first, first + count) of a batch, by a loss that divides by the whole batch.
+// Gradients of samples [first, first + count) of a batch, for a loss that divides by the whole batch.
 void backward(core::Network& network, int64_t first, int64_t count) {
   const Tensor latent = core::sample_noise(at::empty({count, 2, 2, 2, 4}, at::kDouble), 5, first, "latent"),
                text = core::sample_noise(at::empty({count, 3, 12}, at::kDouble), 5, first, "text"),
@@ -62,7 +62,7 @@ TEST(Ddp, SumsTheGradientOfEveryParameterOverTheRanks) {
         const Tensor want = whole->chain().leaves()[i].tensor.grad();
         if (me.size > 1) {
           EXPECT_GT(worst(leaves[i].tensor.grad(), want), 1e-3)
-              << leaves[i].name << ": a sum that changes nothing shows nothing";
+              << leaves[i].name << ": a sum without effect proves nothing";
         }
         vectors += want.dim() == 1;
       }

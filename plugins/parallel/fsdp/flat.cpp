@@ -28,7 +28,7 @@ void Flat::take(std::vector<Declared> parameters, Group<Tensor> group, const Con
   for (size_t i = 0; i < count(); ++i) {
     const int64_t from = std::max(begin, offsets_[i]),
                   to = std::min(end, offsets_[i] + parameters_[i].numel());
-    if (from >= to && (i > 0 || shard_.defined())) continue;  // of the first one dtype and device are needed
+    if (from >= to && (i > 0 || shard_.defined())) continue;  // the first one is needed for dtype and device
     const Tensor value = next.value(parameters_[i].id).detach();
     if (!shard_.defined()) shard_ = at::zeros({part_}, value.options());
     if (from < to)

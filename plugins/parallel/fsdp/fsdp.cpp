@@ -8,28 +8,26 @@ class Fsdp final : public Strategy<at::Tensor> {
   using Options = fsdp::FsdpLink::Options;
   static void describe(Describe<Options>& d) {
     d.name("fsdp").help(
-        "Sharded data parallelism (ZeRO): other samples on other ranks, each of which keeps a part of the "
-        "optimizer's state, "
-        "gradients and parameters; with ddp beside it (HSDP) the parts are copied along dp");
-    d.option("size", &Options::size).at_least(0).help("ranks along the axis fsdp; 0: those that are left");
+        "Sharded data parallelism (ZeRO): different samples on each rank, which stores a part of the "
+        "optimizer's state, gradients and parameters; combined with ddp (HSDP) the parts are copied along dp");
+    d.option("size", &Options::size).at_least(0).help("number of ranks along the axis fsdp; 0: all remaining ranks");
     d.option("stage", &Options::stage)
         .range(1, 3)
         .help(
-            "1: optimizer state is cut, 2: and gradients, 3: and parameters, gathered for a block and let go "
-            "after it");
+            "what is split; 1: optimizer state, 2: also gradients, 3: also parameters, gathered for a block "
+            "and freed after it");
     d.option("prefetch", &Options::prefetch)
         .at_least(0)
         .unit("blocks")
-        .help("how many blocks ahead parameters are gathered, while another computes");
+        .help("number of blocks whose parameters are gathered ahead, while another block computes");
     d.option("gather_dtype", &Options::gather_dtype)
         .choices({"auto", "bfloat16"})
         .help(
-            "of gathered parameters; auto: as the parameters. bfloat16 halves their bytes, also for a model "
-            "in bfloat16 "
-            "without recompute, which would keep copies in bfloat16 for the backward");
+            "dtype of gathered parameters; auto: that of the parameters. bfloat16 halves their bytes, also "
+            "for a model in bfloat16 without recompute, which would keep copies in bfloat16 for the backward");
     d.option("reduce_dtype", &Options::reduce_dtype)
         .choices({"auto", "float32"})
-        .help("of gradients' sums over ranks and microbatches; auto: float64 for float64, else float32");
+        .help("dtype of the gradients' sums over ranks and microbatches; auto: float64 for float64, else float32");
   }
   Fsdp(const Options& o, const Mesh<at::Tensor>& mesh)
       : link_(o, mesh), alone_(mesh.group("fsdp").size() == 1) {}

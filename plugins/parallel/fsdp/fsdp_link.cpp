@@ -11,7 +11,7 @@ using at::Tensor;
 
 namespace {
 
-// The values of a unit, for as long as a block runs.
+// The values of a unit, while a block runs.
 class Reading {
  public:
   explicit Reading(std::vector<Tensor>& values) : values_(values) {}
@@ -66,8 +66,8 @@ bool FsdpLink::piece(int64_t i, Piece& out) {
   return true;
 }
 
-// Between passes without gradient and others anything may have written to the leaves (averages that change
-// places with the weights, for one).
+// Between passes without gradient and others the leaves may have been written to (for example by averages that are swapped
+// with the weights).
 void FsdpLink::begin(const kinora_pass& pass) {
   const bool no_grad = pass.no_grad != 0;
   if (no_grad || no_grad_) ++step_;
@@ -76,7 +76,7 @@ void FsdpLink::begin(const kinora_pass& pass) {
   if (const auto outside = units_.find(-1); outside != units_.end()) outside->second.values.clear();
 }
 
-// What nobody came for: its leaf may change before the next who does.
+// Drops gathers that were not used: their leaves may change before the next use.
 void FsdpLink::drop_gathers() {
   for (auto& [block, unit] : units_) unit.coming = {};
 }
@@ -133,7 +133,7 @@ FsdpLink::Tensors FsdpLink::values_of(const Unit& unit, const Both<Whole>& whole
 
 Tensor FsdpLink::value(kinora_param p) {
   const auto found = places_.find(p);
-  if (found == places_.end()) return next.value(p);  // says why there is none
+  if (found == places_.end()) return next.value(p);  // its error says why the parameter has no value
   const auto [block, index] = found->second;
   Unit& unit = units_.at(block);
   const bool graph = at::GradMode::is_enabled();
@@ -148,7 +148,7 @@ Tensor FsdpLink::value(kinora_param p) {
   return unit.values[index];
 }
 
-// Its backward has all gradients of the block: nothing of it reads the parameters any more.
+// Its backward has all gradients of the block, since nothing else in the block reads the parameters.
 FsdpLink::Tensors FsdpLink::enter(int64_t block, const std::shared_ptr<Both<Whole>>& whole,
                                   const Tensors& in) {
   Unit& unit = units_.at(block);
@@ -176,7 +176,7 @@ FsdpLink::Tensors FsdpLink::enter(int64_t block, const std::shared_ptr<Both<Whol
         const auto first = grads.begin() + static_cast<int64_t>(inputs);
         if (values > 0) add_gradient(unit, {first, grads.end()});
         Tensors back(grads.begin(), first);
-        if (values > 0) back.emplace_back();  // the leaf's: reduce() gives it
+        if (values > 0) back.emplace_back();  // the leaf's gradient comes from reduce()
         return back;
       });
   size_t k = 0;

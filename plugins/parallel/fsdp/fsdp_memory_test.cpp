@@ -1,4 +1,4 @@
-// What a rank holds under stage 3, in bytes of libtorch's allocator: its shards, and the units that are in
+// Memory of a rank at stage 3, in bytes of libtorch's allocator: its shards, and the units in
 // use.
 #include <algorithm>
 
@@ -23,7 +23,7 @@ struct Bytes {
   int64_t start, no_grad, forward, after_forward, backward, after;
 };
 
-// Of a model whose blocks are a matrix each, and whose data are next to nothing.
+// For a model whose blocks are one matrix each, and whose data is negligible.
 Bytes bytes(const Rank& me, const std::string& parallel, int64_t blocks) {
   test::Metered::begin();
   test::StrategyChain model(me, parallel);
@@ -64,12 +64,12 @@ TEST(FsdpMemory, ARankHoldsItsShardsAndTheUnitsInUse) {
       for (const int64_t prefetch : {0, 1, 2}) {
         const std::string use = "[{ use = 'fsdp', prefetch = " + std::to_string(prefetch) + " }]";
         const Bytes b = bytes(me, use, kBlocks);
-        // Gloo keeps a copy of each gather that is under way.
+        // Gloo keeps a copy of each running gather.
         const int64_t units = (1 + prefetch + std::max<int64_t>(prefetch, 1)) * kUnit;
         EXPECT_LE(b.start, shards + kUnit + kLittle) << "drawn one parameter at a time";
         for (const int64_t peak : {b.no_grad, b.forward}) {
           EXPECT_LE(peak, shards + units + kLittle) << prefetch;
-          EXPECT_GE(peak, shards + (1 + prefetch) * kUnit) << "a bound that nothing comes near shows nothing";
+          EXPECT_GE(peak, shards + (1 + prefetch) * kUnit) << "a bound that is far away proves nothing";
         }
         EXPECT_LE(b.after_forward, shards + kLittle) << "a graph keeps no parameters";
         EXPECT_LE(b.after, 2 * shards + kLittle) << "shards and their gradients";
@@ -77,7 +77,7 @@ TEST(FsdpMemory, ARankHoldsItsShardsAndTheUnitsInUse) {
     });
 }
 
-// All parameters from the first forward on, and at stage 1 all gradients, at stage 2 their shards only.
+// All parameters from the first forward on, and at stage 1 all gradients, at stage 2 only their shards.
 TEST(FsdpMemory, TheFirstStagesKeepWhatTheyDoNotCut) {
   test::on_ranks(2, [](const Rank& me) {
     constexpr int64_t kBlocks = 16, all = kBlocks * kUnit;
@@ -95,7 +95,7 @@ TEST(FsdpMemory, TheFirstStagesKeepWhatTheyDoNotCut) {
 
 TEST(FsdpMemory, ABackwardHoldsNoMoreForMoreBlocks) {
   test::on_ranks(2, [](const Rank& me) {
-    // The unit in use, the one ahead and Gloo's copy of its gather; a gradient, Gloo's copy of it, and its part.
+    // The unit in use, the next one and Gloo's copy of its gather; a gradient, Gloo's copy of it, and its part.
     constexpr int64_t most = 5 * kUnit + kUnit / 2 + kLittle;
     for (const int64_t blocks : {8, 16, 32})
       EXPECT_LE(bytes(me, "['fsdp']", blocks).backward - 2 * blocks * kUnit / me.size, most) << blocks;

@@ -68,7 +68,7 @@ TEST(Fsdp, EqualsOneProcessInFloat32) {
           {.parallel = fsdp("stage = 1"), .rows = 2, .cols = 2, .precision = "fp32", .steps = 1}});
 }
 
-// Blocks whose own parameters are all frozen, and whose data need no gradient, among them.
+// Includes blocks whose own parameters are all frozen, and whose data needs no gradient.
 TEST(Fsdp, EqualsOneProcessForAdaptersOfAFrozenModel) {
   const core::LoraOptions some{.rank = 2, .targets = {"linear_q", "linear_fc1", "linear_proj"}};
   all(2, {{.parallel = fsdp(), .micro = 2, .rows = 2, .cols = 2, .lora = some},

@@ -7,17 +7,17 @@ namespace kinora::fsdp {
 
 class FlatGradient {
  public:
-  // at_once: each microbatch's gradient is scattered when it is known (stages 2 and 3); else the whole
+  // at_once: each microbatch's gradient is scattered when it is known (stages 2 and 3); otherwise the whole
   // gradient is kept and scattered at the end of the step (stage 1).
   FlatGradient(Group<at::Tensor> group, bool at_once) : group_(group), at_once_(at_once) {}
 
-  // whole: of one microbatch and this rank's samples, in the dtype of sums.
+  // whole: the gradient of one microbatch and this rank's samples, in the dtype of sums.
   void add(at::Tensor whole);
-  // Ends the transfer that is under way, if any.
+  // Finishes the running transfer, if any.
   void settle();
-  // The step is over: starts what was put off.
+  // The step is over: starts the postponed transfer.
   void start();
-  // After start(): what the step left, and nothing is kept. like: of the shape and device of a gradient that
+  // After start(): returns the step's gradient and keeps nothing. like: has the shape and device of a gradient that
   // is zero.
   at::Tensor take(const at::Tensor& like, at::ScalarType dtype);
 

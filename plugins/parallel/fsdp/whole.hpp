@@ -1,6 +1,6 @@
-// The gathered parameters of a block during one run of it. The graph of the block keeps tensors that share
-// their memory: emptied after the forward and filled again before the backward, it stays theirs, and no
-// version counter sees it.
+// The gathered parameters of a block during one run of it. The block's graph keeps tensors that share
+// their memory. It is freed after the forward and filled again before the backward, without the graph's version
+// counters noticing.
 #pragma once
 #include <vector>
 
@@ -11,11 +11,11 @@ namespace kinora::fsdp {
 
 class Whole {
  public:
-  // Of a vector's numbers; undefined: of none. Takes the memory over.
+  // Takes over the memory of a vector's numbers; undefined: of none.
   explicit Whole(at::Tensor gathered) : numbers_(std::move(gathered)) {}
   const at::Tensor& numbers() const { return numbers_; }
   void empty();
-  // With a vector of the same size and dtype, whose memory is taken over.
+  // Takes over the memory of a vector of the same size and dtype.
   void fill(const at::Tensor& gathered);
 
  private:

@@ -22,7 +22,7 @@ using at::Tensor;
 using test::Rank;
 constexpr int64_t kWidth = 16, kPixels = 6, kHeads = 4, kWords = 11;
 
-// A world of these ranks, in a job that nothing runs.
+// A world of these ranks, in a job that is never run.
 class World {
  public:
   explicit World(const Rank& me) {
@@ -44,7 +44,7 @@ class World {
   std::unique_ptr<core::Parallelism> parallel_;
 };
 
-// One rank, which hands nothing to anybody.
+// One rank, which transfers nothing.
 class Alone {
  public:
   Group<Tensor> group() { return Group<Tensor>(mesh_.group("world")); }
@@ -53,7 +53,7 @@ class Alone {
   core::MeshOwner mesh_;
 };
 
-// A batch: what stands where, the pixels of the images' tokens, and the words.
+// A batch: the layout of the sequence, the pixels of the images' tokens, and the words.
 struct Batch {
   std::vector<MmSegment> sequence;
   std::vector<Tensor> images;  // [tokens, kPixels] each
@@ -95,7 +95,7 @@ Tensor encode(const Tensor& image, const Weights& w) {
   return x + at::gelu(at::linear(x.mean(0, true), w.at("mix")));
 }
 
-// Causal attention over the joined sequence, Ulysses' way: all positions and some heads on a rank. positions:
+// Causal attention over the joined sequence, as in Ulysses: all positions and some heads on a rank. positions:
 // of this rank's rows, -1 for padding.
 Tensor language(const Group<Tensor>& group, const Tensor& x, const Tensor& positions, const Weights& w) {
   const auto heads = [&](const char* name) {
@@ -109,7 +109,7 @@ Tensor language(const Group<Tensor>& group, const Tensor& x, const Tensor& posit
   return x + at::linear(seen.reshape({-1, kWidth}), w.at("out"));
 }
 
-// A number for each place and channel; it and the count are of the whole sequence.
+// A number for each position and channel; the number and the count are those of the whole sequence.
 Tensor loss_of(const Tensor& x, const Tensor& positions, int64_t tokens) {
   const Tensor weight =
       (at::arange(kWidth, at::kDouble).unsqueeze(0) + positions.to(at::kDouble).unsqueeze(1)).cos();
@@ -133,7 +133,7 @@ Tensor sharded(const Group<Tensor>& group, const Batch& b, const Weights& w,
   return loss_of(language(group, x, shard.positions(), w), shard.positions(), length(b));
 }
 
-// The joined sequence as it is, without any of the operations under test.
+// The joined sequence in one process, without any of the operations under test.
 Tensor one_process(const Batch& b, const Weights& w) {
   static Alone alone;
   std::vector<Tensor> rows;
@@ -174,7 +174,7 @@ TEST(MmShard, EqualsOneProcessInTheGradientsOfBothModels) {
       const World world(me);
       equals_one_process(world, {{3}, {5, 1}, {2}, {7, 0}, {1, 2}, {4}, {6, 3}, {5, 4}});
       equals_one_process(world, {{9, 0}, {4}});          // ranks without an image
-      equals_one_process(world, {{1}, {1, 0}, {1, 1}});  // and without a token
+      equals_one_process(world, {{1}, {1, 0}, {1, 1}});  // and without tokens
       equals_one_process(world, {{8, 0}, {8, 1}, {2}, {8, 2}, {8, 3}}, {9, 1, 1, 1});  // given costs
     });
 }
@@ -191,11 +191,11 @@ TEST(MmShard, SharesImagesByCostAndTheSequenceByTokens) {
       made += std::vector<int64_t>{40, 20, 20, 10, 30}[static_cast<size_t>(i)];
     EXPECT_GE(made, 20);
     EXPECT_LE(made, 40);
-    world.group().barrier();  // nobody leaves before all have met
+    world.group().barrier();  // no rank leaves before all have met
   });
 }
 
-// Bytes of tensors that are alive, by what the allocator reports.
+// Peak bytes of tensors, from the allocator's reports.
 class Metered final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {

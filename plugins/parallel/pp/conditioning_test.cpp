@@ -1,4 +1,4 @@
-// Conditioning that is sent from stage to stage: results are those of one process, and only the first stage
+// Conditioning that is sent from stage to stage: results equal those of one process, and only the first stage
 // computes it.
 #include <set>
 
@@ -65,7 +65,7 @@ TEST(Pipeline, EqualsOneProcessWhenConditioningOfEveryModelIsSent) {
            .steps = 2}});
 }
 
-// Products of weights that are read outside blocks, below the pipeline.
+// Counts products with weights that are read outside blocks, below the pipeline.
 class Conditioning final : public Link<Tensor> {
  public:
   explicit Conditioning(int64_t& products) : Link(KINORA_LEVEL_RECOMPUTE), products_(products) {
@@ -89,7 +89,7 @@ class Conditioning final : public Link<Tensor> {
 TEST(Pipeline, ComputesConditioningOnceWhenItIsSent) {
   struct Case {
     std::string how, model;
-    std::vector<int64_t> times;  // that a microbatch's conditioning is computed, by rank
+    std::vector<int64_t> times;  // how often a microbatch's conditioning is computed, by rank
   };
   const std::string dit = models::dit(4), send = "conditioning = 'send'";
   test::on_ranks(2, [&](const Rank& me) {
@@ -99,7 +99,7 @@ TEST(Pipeline, ComputesConditioningOnceWhenItIsSent) {
                           {pp("1f1b", send), models::kCosmos, {1, 0}},
                           {pp("interleaved"), models::kDeep, {2, 2}},
                           {pp("interleaved", send), models::kDeep, {1, 0}}}) {
-      std::vector<int64_t> products;  // of the pipeline, and of one process
+      std::vector<int64_t> products;  // in the pipeline, and in one process
       products.reserve(2);
       test::equals_one_process(
           me,

@@ -19,9 +19,9 @@ Tensor Geometry::encoded(at::Device device) const {
   for (const auto& t : tensors) {
     const auto dims = static_cast<int64_t>(t.shape.size());
     if (static_cast<int64_t>(tensors.size()) > kTensors || dims > kDims)
-      throw Error(KINORA_UNSUPPORTED, "pp: a block hands on " + std::to_string(tensors.size()) +
+      throw Error(KINORA_UNSUPPORTED, "pp: a block returns " + std::to_string(tensors.size()) +
                                           " tensors of up to " + std::to_string(dims) +
-                                          " dimensions; 8 of 8 is the most");
+                                          " dimensions; at most 8 tensors of 8 dimensions are possible");
     numbers.push_back(static_cast<int64_t>(t.dtype));
     numbers.push_back(dims);
     numbers.insert(numbers.end(), t.shape.begin(), t.shape.end());

@@ -1,4 +1,4 @@
-// Shapes and dtypes of the tensors that pass from one stage to the next, as numbers that can be sent ahead of
+// Shapes and dtypes of the tensors between two stages, as numbers that can be sent before
 // them.
 #pragma once
 #include <vector>

@@ -8,7 +8,7 @@ using at::Tensor;
 
 namespace {
 
-constexpr int64_t kMicro = int64_t{1} << 16, kBoundaries = 511;  // times 2 ways times 32 tensors: below 2^31
+constexpr int64_t kMicro = int64_t{1} << 16, kBoundaries = 511;  // times 2 directions times 32 tensors: below 2^31
 constexpr int64_t kHeader = Messages::kTensors - 1;
 
 }  // namespace
@@ -17,7 +17,7 @@ int64_t Messages::tag(int64_t boundary, int64_t micro, Way way, int64_t number) 
   if (boundary >= kBoundaries || micro >= kMicro || number >= kTensors)
     throw Error(KINORA_UNSUPPORTED, "pp: boundary " + std::to_string(boundary) + ", microbatch " +
                                         std::to_string(micro) + ", tensor " + std::to_string(number) +
-                                        " is beyond what a message can name: 511, 65536, 32");
+                                        " exceeds the limits of a message: 511, 65536, 32");
   return ((boundary * 2 + (way == Way::back)) * kMicro + micro) * kTensors + number;
 }
 
@@ -39,9 +39,9 @@ void Messages::tell(const std::vector<Tensor>& flow, int64_t boundary, const Key
   if (fresh) told_.push_back(send(now.encoded(flow.at(0).device()), boundary, 0, Way::forward, kHeader));
   if (known->second == now) return;
   throw Error(KINORA_INVALID,
-              "pp: what passes boundary " + std::to_string(boundary) +
+              "pp: a tensor at boundary " + std::to_string(boundary) +
                   " has another shape or dtype than in an earlier pass over a sequence of the same shape; a "
-                  "model's flow may depend on its sequences only");
+                  "model's flow may depend only on its sequences");
 }
 
 Geometry Messages::ask(int64_t boundary, const Key& key, at::Device device) {

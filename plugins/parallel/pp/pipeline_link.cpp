@@ -16,7 +16,7 @@ using at::Tensor;
 
 namespace {
 
-constexpr int64_t kShared = Geometry::kTensors;  // number of the first shared tensor; the flow's come before
+constexpr int64_t kShared = Geometry::kTensors;  // number of the first shared tensor, after those of the flow
 
 // With some of a list's sizes: "3 + 2 + 4".
 std::string sum_of(const std::vector<int64_t>& sizes) {
@@ -25,7 +25,7 @@ std::string sum_of(const std::vector<int64_t>& sizes) {
   return out;
 }
 
-// Instead of more stages than blocks.
+// Advice if there are more stages than blocks.
 std::string fewer_stages(const Pipe& pipe, int64_t blocks) {
   const int64_t each = blocks / pipe.ranks;
   if (each > 1) return "virtual = " + std::to_string(each) + " would do";
@@ -41,7 +41,7 @@ PipelineLink::PipelineLink(Group<Tensor> group, const Pipe& pipe, How how)
   skip_inherited<PipelineLink>();
 }
 
-// A matrix costs as many products a token as it has numbers; tables, norms and biases next to nothing.
+// A matrix costs as many products per token as it has numbers; tables, norms and biases cost almost nothing.
 kinora_param PipelineLink::parameter(const kinora_param_spec& s) {
   if (s.block >= static_cast<int64_t>(cost_.size())) cost_.resize(static_cast<size_t>(s.block) + 1, 0);
   if (s.block >= 0 && s.ndim > 1 && s.role != KINORA_TABLE)
@@ -69,7 +69,7 @@ void PipelineLink::declared() {
     if (!fits || *std::min_element(how_.blocks.begin(), how_.blocks.end()) < 1)
       throw Error(KINORA_INVALID, "pp: blocks = " + sum_of(how_.blocks) + " must be " +
                                       std::to_string(pipe_.stages()) +
-                                      " numbers above 0, one a stage, that sum to the model's " +
+                                      " numbers above 0, one per stage, that sum to the model's " +
                                       std::to_string(blocks) + " blocks (embedding and head among them)");
     int64_t first = 0;
     for (const int64_t n : how_.blocks) first_.push_back(std::exchange(first, first + n));
@@ -118,8 +118,8 @@ Tensor PipelineLink::linear(const Tensor& x, kinora_param w, kinora_param b, kin
   return at::full(shape, std::numeric_limits<double>::quiet_NaN(), x.options()).set_requires_grad(true);
 }
 
-// At this level x is as on the other stages of this rank's place: both sides of a boundary know each other's
-// shapes by it.
+// At this level x has the same shape on the other stages of this rank's position, so both sides of a boundary know each other's
+// shapes.
 Tensor PipelineLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   key_.insert(key_.end(), {static_cast<int64_t>(x.scalar_type()), x.dim()});
   key_.insert(key_.end(), x.sizes().begin(), x.sizes().end());
@@ -167,12 +167,12 @@ PipelineLink::Tensors PipelineLink::run_stage(const kinora_block& b, const Tenso
     messages_.tell(out, now, key_);
     for (size_t i = 0; i < out.size(); ++i) send_on(out[i], static_cast<int64_t>(i));
   }
-  // Later blocks are called only to see what they share.
+  // Later blocks are called only to see which tensors they share.
   if (!how_.sends_conditioning || b.index == end_of(pipe_.stages() - 1)) throw Stop{};
   return Tensors(b.n_out);
 }
 
-// Both sides see the later blocks in the same order, so the n-th new tensor of one is the n-th of the other.
+// Both sides see the later blocks in the same order, so the n-th new tensor is the same on both.
 void PipelineLink::take_shared(const kinora_block& b, Tensors& in) {
   const int64_t now = pass_.stage;
   for (size_t i = b.n_flow; i < in.size(); ++i) {
@@ -194,7 +194,7 @@ PipelineLink::Tensors PipelineLink::received_flow(int64_t stage) {
   return out;
 }
 
-// A leaf. Its gradient is on its way back as soon as it is known, while the backward of the rest goes on.
+// A leaf. Its gradient is sent back as soon as it is known, while the rest of the backward continues.
 Tensor PipelineLink::received(const Tensor& like, int64_t stage, int64_t number) {
   const Tensor out = messages_.receive(like.detach(), stage - 1, pass_.micro, Way::forward, number).finish();
   if (pass_.no_grad || !out.is_floating_point()) return out;
@@ -222,7 +222,7 @@ void PipelineLink::send_on(const Tensor& x, int64_t number) {
 }
 
 void PipelineLink::backward(const Step& step, int64_t stage, int64_t micro) {
-  answers_.clear();  // of the backward before: whoever takes them has asked for them
+  answers_.clear();  // of the previous backward: the receivers have already requested them
   Kept& kept = kept_[{stage, micro}];
   if (is_last(stage)) {
     step.backward(stage, micro);

@@ -16,25 +16,24 @@ class Pp final : public Strategy<at::Tensor> {
     d.name("pp").help(
         "Pipeline parallelism: some of the blocks on each rank; microbatches (accumulate) follow each other "
         "through them");
-    d.option("size", &Options::size).at_least(0).help("ranks along the axis pp; 0: those that are left");
+    d.option("size", &Options::size).at_least(0).help("number of ranks along the axis pp; 0: all remaining ranks");
     d.option("schedule", &Options::schedule)
         .choices({"gpipe", "1f1b", "interleaved"})
         .help(
-            "gpipe: all forwards, then all backwards; 1f1b: in turn, with fewer microbatches in memory; "
-            "interleaved: in "
-            "turn, over several stages a rank, with less waiting");
+            "gpipe: all forwards, then all backwards; 1f1b: alternating, with fewer microbatches in memory; "
+            "interleaved: alternating, over several stages per rank, with less waiting");
     d.option("virtual", &Options::stages_a_rank)
         .at_least(0)
         .unit("stages")
-        .help("of a rank, for the interleaved schedule; 0: 2 there, else 1");
+        .help("number of stages per rank, for the interleaved schedule; 0: 2 for interleaved, else 1");
     d.option("conditioning", &Options::conditioning)
         .choices({"recompute", "send"})
-        .help("what is computed outside blocks: on every stage, or sent along from the first one");
+        .help("results computed outside blocks: recomputed on every stage, or sent from the first one");
     d.option("balance", &Options::balance)
         .choices({"cost", "count"})
-        .help("stages of equal cost by the numbers of the blocks' matrices, or of equal numbers of blocks");
+        .help("stages of equal cost, by the size of the blocks' matrices, or of equal numbers of blocks");
     d.option("blocks", &Options::blocks)
-        .help("how many blocks each stage has, embedding and head counted as blocks; empty: by balance");
+        .help("number of blocks of each stage, including embedding and head; empty: by balance");
   }
   Pp(const Options& o, const Mesh<at::Tensor>& mesh) : schedule_(o.schedule) {
     const bool interleaved = o.schedule == "interleaved";
@@ -61,7 +60,7 @@ class Pp final : public Strategy<at::Tensor> {
       } else if (step.forward(a.stage, a.micro) != (a.stage + 1 == pipe_.stages())) {
         throw Error(KINORA_FAILED,
                     "pp: stage " + std::to_string(a.stage) + " of " + std::to_string(pipe_.stages()) +
-                        " ended where it should not: does the model call every block in order?");
+                        " ended at the wrong block: does the model call every block in order?");
       }
     }
     if (link_) link_->reset();

@@ -1,5 +1,5 @@
-// What a rank of a pipeline holds during a step, in bytes of libtorch's allocator: the graphs of as many
-// microbatches as schedule.hpp says.
+// Memory of a pipeline's rank during a step, in bytes of libtorch's allocator: the graphs of as many
+// microbatches as schedule.hpp states.
 #include <algorithm>
 
 #include <ATen/ATen.h>
@@ -17,8 +17,8 @@ using test::Rank;
 
 constexpr int64_t kBlocks = 32, kTokens = 1024, kSize = 32;
 
-// The most that lives at a time in a step, in flow tensors, of a model whose blocks are a product and a tanh
-// and whose weights are next to nothing.
+// Peak memory of a step, in flow tensors, for a model whose blocks are a product and a tanh
+// and whose weights are negligible.
 double most(const Rank& me, const std::string& schedule, int64_t micro) {
   test::StrategyChain model(me, "[{ use = 'pp', schedule = '" + schedule + "' }]");
   const auto weights = model.matrices({kBlocks, {kSize, kSize}});
@@ -41,15 +41,15 @@ double most(const Rank& me, const std::string& schedule, int64_t micro) {
   };
   const auto backward = [&](const kinora_pass& pass) { losses.extract(pass.micro).mapped().backward(); };
   const auto step = [&](int64_t count) { model.strategies.step({count, forward, backward}, nullptr); };
-  step(me.size);  // gradients of the weights are there from here on
+  step(me.size);  // gradients of the weights exist from here on
   test::Metered::begin();
   step(micro);
   return static_cast<double>(test::Metered::most()) /
          static_cast<double>(kTokens * kSize * static_cast<int64_t>(sizeof(float)));
 }
 
-// A graph of n blocks keeps what goes in and what each of them makes, and, but for the last stage's, room for
-// the gradient of what was sent on. Beside the graphs there are what a block computes now, and a message.
+// A graph of n blocks keeps its input and each block's output, and, except in the last stage, room for
+// the gradient of the sent result. In addition to the graphs there are a block's current computation, and a message.
 constexpr double kBeside = 6, kLittle = 0.1;
 
 struct Schedule {

@@ -99,7 +99,7 @@ TEST(Pipeline, EqualsOneProcessOnEightRanks) {
   all(8, {{.parallel = pp("1f1b"), .model = models::kDeep, .micro = 5, .rows = 2, .cols = 2, .steps = 1}});
 }
 
-// Validation and generation: one call of the model, of whatever size, and its output everywhere.
+// Validation and generation: one call of the model, with any batch size, and its output on every rank.
 TEST(Pipeline, WithoutGradientEveryRankHasTheOutput) {
   for (const int size : {2, 4})
     test::on_ranks(size, [](const Rank& me) {
@@ -188,7 +188,7 @@ TEST(Pipeline, RefusesWhatItCannotCut) {
     says(refusal(pp("interleaved", "virtual = 3"), 6), "virtual = 2 would do");
     says(refusal(pp("interleaved"), 4), "schedule = \"1f1b\" would do");
     says(refusal(pp("1f1b", "blocks = [1, 1, 1]"), 2),
-         "must be 4 numbers above 0, one a stage, that sum to the model's 4");
+         "must be 4 numbers above 0, one per stage, that sum to the model's 4");
   });
 }
 

@@ -1,4 +1,4 @@
-// What tests of pipelines share.
+// Common parts of the tests of pipelines.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,7 +7,7 @@
 
 namespace kinora::test {
 
-// As in a job: a pipeline, and the strategies after it.
+// As in a job: a pipeline, followed by other strategies.
 inline std::string pp(const std::string& schedule, const std::string& more = "",
                       const std::string& beside = "") {
   return "[{ use = 'pp', schedule = '" + schedule + "'" + (more.empty() ? "" : ", " + more) + " }" + beside +

@@ -8,7 +8,7 @@ namespace kinora::pp {
 
 namespace {
 
-// Forward (or backward) number k of the rank: P microbatches of its first stage (its last), the same of the
+// Forward (or backward) number k of the rank: P microbatches of its first stage (its last), then P of the
 // next, and so on.
 Action number(int64_t k, bool forward, const Pipe& p) {
   const int64_t round = p.ranks * p.per_rank, turn = k % round / p.ranks,

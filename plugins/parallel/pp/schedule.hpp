@@ -1,7 +1,7 @@
 // The order in which a rank of a pipeline runs forwards and backwards.
 //
-// P ranks, V stages a rank, m microbatches. Stage s is on rank s % P, so P V stages follow each other around
-// the ranks. Time that a rank waits, by that it works, of equal stages: (P - 1) / (V m). Microbatches whose
+// P ranks, V stages per rank, m microbatches. Stage s is on rank s % P, so P V stages follow each other around
+// the ranks. Idle time of a rank divided by its working time, for equal stages: (P - 1) / (V m). Microbatches whose
 // graphs rank r holds at once:
 //   gpipe        m (Huang et al. 2019, arXiv 1811.06965)
 //   1f1b         min(m, P - r) (Narayanan et al. 2019, PipeDream, arXiv 1806.03377)
@@ -26,7 +26,7 @@ struct Pipe {
 };
 
 // Every forward and backward of the rank's stages, once. Throws kinora::Error(KINORA_INVALID) for a number of
-// microbatches that the schedule cannot have.
+// microbatches that the schedule does not allow.
 std::vector<Action> schedule(const std::string& name, const Pipe& pipe, int64_t n_micro);
 
 }  // namespace kinora::pp

@@ -14,18 +14,18 @@ namespace kinora::pp {
 namespace {
 
 struct Outcome {
-  int64_t rounds = 0;              // until all ranks are done, of forwards and backwards of length 1
-  std::vector<int64_t> in_flight;  // of each rank: most graphs at once
+  int64_t rounds = 0;              // until all ranks have finished, for forwards and backwards of length 1
+  std::vector<int64_t> in_flight;  // for each rank: most graphs at once
 };
 
-// Ranks that wait for what they receive and never for what they send. Throws if none can go on.
+// Ranks wait for what they receive and never for what they send. Throws on a deadlock.
 Outcome played(const std::string& name, int64_t P, int64_t V, int64_t m) {
   std::vector<std::vector<Action>> all;
   for (int64_t r = 0; r < P; ++r) all.push_back(schedule(name, {P, r, V}, m));
   std::vector<size_t> at(all.size());
   std::vector<int64_t> alive(all.size());
   Outcome out{0, std::vector<int64_t>(all.size())};
-  std::set<std::pair<int64_t, int64_t>> forwards, backwards;  // done: stage, microbatch
+  std::set<std::pair<int64_t, int64_t>> forwards, backwards;  // finished: stage, microbatch
   const auto can = [&](const Action& a) {
     if (a.forward) return a.stage == 0 || forwards.count({a.stage - 1, a.micro}) > 0;
     return forwards.count({a.stage, a.micro}) > 0 &&
@@ -107,7 +107,7 @@ double worst(const std::vector<double>& cost, const std::vector<int64_t>& first)
   return out;
 }
 
-// All ways to cut, tried.
+// Compares with all possible splits.
 double least(const std::vector<double>& cost, size_t stages, std::vector<int64_t> first = {0}) {
   if (first.size() == stages) return worst(cost, first);
   double out = 1e30;

@@ -15,13 +15,17 @@ class Recompute final : public Strategy<Tensor> {
         .help("activation checkpointing: blocks, or attention alone, run again in the backward");
     d.option("mode", &Options::mode)
         .choices({"block", "selective"})
-        .help("block: keep each block's inputs only; selective: all but what attention makes of its heads");
+        .help(
+            "block: keep only each block's inputs; selective: keep everything except the intermediate results "
+            "of attention");
     d.option("every", &Options::every)
         .range(1, 1e6)
         .unit("blocks")
-        .help("1: all of them; 2: every other, for half of the memory and half of the time that it costs");
-    d.option("first", &Options::first).at_least(0).help("block that runs again first; 0 is the embedding");
-    d.option("last", &Options::last).at_least(-1).help("block that runs again last; -1: the head");
+        .help(
+            "distance between blocks that run again; 1: all blocks; 2: every other block, for half of the "
+            "savings at half of the cost");
+    d.option("first", &Options::first).at_least(0).help("first block that runs again; 0: the embedding");
+    d.option("last", &Options::last).at_least(-1).help("last block that runs again; -1: the head");
   }
   Recompute(const Options& o, const Mesh<Tensor>&)
       : link_({o.every, o.first, o.last}, o.mode == "selective") {}

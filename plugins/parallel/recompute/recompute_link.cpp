@@ -9,7 +9,7 @@ namespace kinora {
 
 namespace {
 
-// The pass of a forward, in force again until the end of the scope.
+// Restores the pass of a forward until the end of the scope.
 class PassAgain {
  public:
   PassAgain(const Link<Tensor>& link, kinora_pass pass) : link_(link), before_(link.pass()) {
@@ -29,11 +29,11 @@ class PassAgain {
 
 }  // namespace
 
-// What the node keeps from the forward for the backward. The block is retained as long.
+// State of the node between the forward and the backward. The block is retained for that time.
 struct RecomputeLink::Call {
   kinora_block block;
   kinora_pass pass;
-  Tensors in;  // detached: the node must not hold the graph before it
+  Tensors in;  // detached: the node must not hold the graph of its inputs
   std::vector<bool> needs;
   Tensors leaves;  // of the parameters
 
@@ -65,13 +65,13 @@ RecomputeLink::Tensors RecomputeLink::block(const kinora_block& b, const Tensors
       [this, call](const Tensors& grad_out) { return rerun(*call, grad_out); });
 }
 
-// What an attention is given, alive until its second run. Nothing here holds the graph before it.
+// The arguments of an attention, alive until its second run. Nothing here holds the graph of its inputs.
 struct RecomputeLink::AttentionCall {
   kinora_pass pass;
   kinora_attention how;
   std::string name;
   Tensor kv_valid, q_table, k_table;
-  Tensors in;  // q, k, v, then k_shared, v_shared and bias, undefined where there is none
+  Tensors in;  // q, k, v, then k_shared, v_shared and bias, undefined if absent
   std::vector<bool> needs;
 
   AttentionCall(const kinora_pass& p, const kinora_attention& h, const Tensors& given)
@@ -86,7 +86,7 @@ struct RecomputeLink::AttentionCall {
       needs.push_back(t.defined() && t.requires_grad());
     }
   }
-  // Of these inputs instead of the first ones.
+  // Replaces the original inputs by these.
   kinora_attention with(const Tensors& inputs) const {
     kinora_attention out = how;
     out.name = name.c_str();
@@ -118,7 +118,7 @@ Tensor RecomputeLink::attention(const Tensor& q, const Tensor& k, const Tensor& 
       [this, call](const Tensors& grad_out) { return rerun(*call, grad_out); })[0];
 }
 
-// One gradient for each defined one of call.in.
+// One gradient for each defined tensor of call.in.
 RecomputeLink::Tensors RecomputeLink::rerun(const AttentionCall& call, const Tensors& grad_out) {
   const GradMode on(true);
   const PassAgain again(*this, call.pass);
@@ -138,12 +138,12 @@ RecomputeLink::Tensors RecomputeLink::rerun(const AttentionCall& call, const Ten
   return result;
 }
 
-// One gradient for each of call.in and call.leaves, undefined where there is none.
+// One gradient for each of call.in and call.leaves, undefined if absent.
 RecomputeLink::Tensors RecomputeLink::rerun(const Call& call, const Tensors& grad_out) {
   const GradMode on(true);
   const PassAgain again(*this, call.pass);
   Tensors in, wanted;
-  std::vector<size_t> place;  // of each wanted tensor among the node's inputs
+  std::vector<size_t> place;  // position of each requested tensor among the node's inputs
   for (size_t i = 0; i < call.in.size(); ++i) {
     in.push_back(call.in[i].detach());
     if (!call.needs[i]) continue;

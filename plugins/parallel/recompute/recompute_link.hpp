@@ -1,14 +1,14 @@
-// Runs each block without a graph in the forward and once more, with one, in the backward: activations inside
-// a block are never kept. Chen et al. 2016 (arXiv 1604.06174), with a segment a block.
+// Runs each block without a graph in the forward and again with one in the backward, so activations inside
+// a block are never kept. Chen et al. 2016 (arXiv 1604.06174), with one segment per block.
 //
-// One autograd node a block. Its inputs are the block's and the leaves of the parameters that the block
-// reads: a first block, whose data need no gradient, would otherwise be cut off from the graph, and its
-// parameters with it. What was true for the forward (the pass: sample numbers, seed, microbatch) is put back
-// for the second run, or its noise would be another's.
+// One autograd node per block. Its inputs are the block's inputs and the leaves of the parameters that the block
+// reads: otherwise a first block, whose data needs no gradient, would be cut off from the graph, together with its
+// parameters. The pass of the forward (sample numbers, seed, microbatch) is restored
+// for the second run, since its noise depends on it.
 //
-// Selective (Korthikanti et al. 2022, arXiv 2205.05198, section 5): attention alone runs again, from its
+// Selective (Korthikanti et al. 2022, arXiv 2205.05198, section 5): only attention runs again, from its
 // queries, keys and values. Scores, probabilities and masks grow with the square of the tokens and are cheap
-// to make again; all else is kept.
+// to recompute; everything else is kept.
 #pragma once
 #include "kinora/link.hpp"
 
@@ -16,8 +16,8 @@ namespace kinora {
 
 class RecomputeLink final : public Link<Tensor> {
  public:
-  // Which blocks run again: of those from `first` to `last` (-1: the last there is) every `every`-th, first
-  // included.
+  // The blocks that run again: from `first` to `last` (-1: the last block) every `every`-th, including
+  // `first`.
   struct Which {
     int64_t every = 1, first = 0, last = -1;
     bool has(int64_t block) const {

@@ -1,5 +1,5 @@
-// Recompute against a plain chain on a model of three blocks, in float64: every number equal, and half of
-// them never kept.
+// Recompute against a plain chain on a model of three blocks, in float64: all numbers are equal, and half of
+// the activations are never kept.
 #include <algorithm>
 #include <cmath>
 #include <map>
@@ -25,14 +25,14 @@ using at::Tensor;
 using Tensors = std::vector<Tensor>;
 constexpr int64_t kBatch = 2, kTokens = 6, kChannels = 3, kWidth = 5;
 
-// What the blocks of Toy do besides their mathematics.
+// Observes the blocks of Toy.
 struct Watch {
   int runs = 0;
   c10::weak_intrusive_ptr<c10::TensorImpl> inside{
       c10::intrusive_ptr<c10::TensorImpl>()};  // an activation of block 1
-  std::weak_ptr<int> held;                     // alive as long as block 1's function
+  std::weak_ptr<int> held;                     // lives as long as block 1's function
   int fails_at_run = -1;
-  bool captures = false;  // block 1 reads the condition by capture: the mistake that context.h forbids
+  bool captures = false;  // block 1 captures the condition: the error that context.h forbids
 };
 
 // Embedding, one block with noise and a condition, head. The head's scale is read outside blocks, one
@@ -69,7 +69,7 @@ struct Toy {
       const Tensor& c = captured.defined() ? captured : t[1];
       const Tensor before = ctx.linear(t[0], up, bias, seq) * c.unsqueeze(1) + ctx.noise(t[0], seq, "toy");
       w->inside = c10::weak_intrusive_ptr<c10::TensorImpl>(before.getIntrusivePtr());
-      const Tensor a = at::silu(before);  // which needs `before` in the backward
+      const Tensor a = at::silu(before);  // its backward needs `before`
       return Tensors{t[0] + ctx.linear(a * ctx.value(fixed), down, 0, seq)};
     });
     h = ctx.block(2, h, {}, 1,
@@ -130,7 +130,7 @@ double worst(const Tensor& a, const Tensor& b) {
   return std::isnan(apart) ? INFINITY : apart;
 }
 
-// Worst relative difference of the output, of every parameter gradient and of every input gradient.
+// Worst relative difference of the output, every parameter gradient and every input gradient.
 double difference(bool inputs_need_gradient, bool captures = false) {
   std::map<std::string, Tensor> found[2];
   for (const bool again : {false, true}) {
@@ -156,13 +156,13 @@ double difference(bool inputs_need_gradient, bool captures = false) {
 
 TEST(Recompute, EqualsPlain) { EXPECT_LE(difference(true), 1e-15); }
 
-// Raw data need no gradient: nothing but its parameters ties the first block to the graph.
+// Raw data needs no gradient: only its parameters connect the first block to the graph.
 TEST(Recompute, FirstBlockKeepsTheGradientsOfItsParameters) { EXPECT_LE(difference(false), 1e-15); }
 
 TEST(Recompute, ACapturedTensorLosesItsGradient) { EXPECT_GT(difference(true, true), 1e-2); }
 
-// Two microbatches in flight: each second run draws the noise of its own samples, not of the pass that is in
-// force.
+// Two microbatches in flight: each second run draws the noise of its own samples, not of the current
+// pass.
 TEST(Recompute, RandomNumbersAreThoseOfTheFirstRun) {
   std::map<std::string, Tensor> found[2];
   for (const bool again : {false, true}) {
@@ -198,7 +198,7 @@ TEST(Recompute, KeepsNoActivationAndLetsTheBlockGo) {
     Data d = data();
     Tensor y = s.forward(d.x.set_requires_grad(true), d.condition);
     EXPECT_EQ(s.watch.inside.expired(), again);
-    EXPECT_EQ(s.watch.held.expired(), !again);  // the graph holds the function, and only as long as it lives
+    EXPECT_EQ(s.watch.held.expired(), !again);  // the graph keeps the function exactly as long as it exists
     y.sum().backward();
     y = Tensor();
     EXPECT_TRUE(s.watch.held.expired());
@@ -211,7 +211,7 @@ TEST(Recompute, RunsOnlyTheBlocksThatItIsToldTo) {
     Chained s(true, given);
     Data d = data();
     s.forward(d.x.set_requires_grad(true), d.condition).sum().backward();
-    return s.watch.runs == 2;  // of block 1
+    return s.watch.runs == 2;  // runs of block 1
   };
   EXPECT_TRUE(again({{"every", 1}}));
   EXPECT_FALSE(again({{"every", 2}})) << "blocks 0 and 2";
@@ -221,7 +221,7 @@ TEST(Recompute, RunsOnlyTheBlocksThatItIsToldTo) {
   EXPECT_TRUE(again({{"first", 1}, {"last", 1}}));
 }
 
-// Bytes that libtorch's allocator gave out and did not get back yet, at most.
+// Peak bytes of libtorch's allocator that are in use.
 class Peak final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t size, size_t, size_t, c10::Device) override {
@@ -273,7 +273,7 @@ TEST(Recompute, LowersThePeakOfActivationsByWhatItRunsAgain) {
   EXPECT_NEAR(static_cast<double>(half) / (static_cast<double>(none + all) / 2), 1, 0.1);
 }
 
-// Eight attentions of 256 tokens, some of which none may see: each keeps its probabilities, 512 KiB.
+// Eight attentions of 256 tokens, some of which see no key: each keeps its probabilities, 512 KiB.
 int64_t peak_bytes_of_attention(const char* mode) {
   core::MeshOwner mesh;
   test::Instance<kinora_strategy> strategy("parallel/recompute", {{"mode", mode}}, mesh.abi());

@@ -1,4 +1,4 @@
-// One process: no axis, no link. What every other strategy must equal.
+// One process: no axis, no link. The reference for every other strategy.
 #include "kinora/plugin.hpp"
 #include "kinora/strategy.hpp"
 
@@ -7,7 +7,7 @@ namespace kinora {
 class Single final : public Strategy<Tensor> {
  public:
   struct Options {};
-  static void describe(Describe<Options>& d) { d.name("single").help("one process, nothing is split"); }
+  static void describe(Describe<Options>& d) { d.name("single").help("one process without splitting"); }
   Single(const Options&, const Mesh<Tensor>&) {}
 };
 KINORA_COMPONENT(Single)

@@ -22,7 +22,7 @@ const HybridLink::Known& HybridLink::known(const at::Tensor& table) {
       known_.splice(known_.begin(), known_, it);
       return known_.front();
     }
-  constexpr size_t most = 64;  // as many geometries as the root remembers
+  constexpr size_t most = 64;  // as many geometries as the root caches
   if (known_.size() == most) known_.pop_back();
   Known made{table, {}, make_switches(table, group_.rank(), group_.size(), part_, multiple_)};
   made.by_places = padded_table(table, made.switches.padding).index_select(1, made.switches.by_places);
@@ -30,12 +30,12 @@ const HybridLink::Known& HybridLink::known(const at::Tensor& table) {
   return known_.front();
 }
 
-// The split by places is a sequence of its own, which the links below are told of as of any.
+// The split by positions is a separate sequence, announced to the links below like any other.
 at::Tensor HybridLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   if (layout_ != StLayout::hybrid) return TokenSplit::sequence(x, spec, seq);
   const Known& k = known(borrow<at::Tensor>(spec.table));
   const at::Tensor out = TokenSplit::sequence(x, spec, seq), mine = of_rank(k.by_places, 1);
-  // -1: where a rank holds the same of both splits, they are told apart by it.
+  // -1: if a rank holds the same tokens in both splits, this distinguishes them.
   kinora_seq_spec by_places = spec;
   by_places.frames = -1;
   by_places.table = handle(mine);
@@ -59,7 +59,7 @@ int64_t HybridLink::padding_of(int64_t tokens) const {
 at::Tensor HybridLink::leave(const at::Tensor& x, kinora_seq seq) {
   if (!resharded_ && group_.rank() == 0 && !std::exchange(told_, true))
     log(Log::warn,
-        "stdit-hybrid: the model has no attention over space or time alone, which it is for: cp-ring and "
+        "stdit-hybrid: the model has no attention over only space or time, so nothing is gained: cp-ring and "
         "cp-ulysses do as well");
   return TokenSplit::leave(x, seq);
 }
@@ -78,7 +78,7 @@ at::Tensor HybridLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, k
                    enter = there ? s.enter_places : s.enter_frames,
                    leave_back = there ? s.leave_places : s.leave_frames,
                    enter_back = there ? s.enter_frames : s.enter_places;
-  if (x.size(2) == 0) return x;  // only the layout is asked for
+  if (x.size(2) == 0) return x;  // only the layout is requested
   const auto carry = [](const Group<at::Tensor>& g, const at::Tensor& t, const at::Tensor& first,
                         const at::Tensor& last) {
     return g.exchange(t.index_select(1, first), 1, 1).index_select(1, last);

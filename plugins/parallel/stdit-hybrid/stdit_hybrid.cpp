@@ -14,13 +14,15 @@ class StDitHybrid final : public Strategy<at::Tensor> {
   static void describe(Describe<Options>& d) {
     d.name("stdit-hybrid")
         .help(
-            "spatial-temporal models: frames split for spatial attention, places for temporal attention, "
-            "keys "
-            "go round for full attention; two all-to-alls a layer");
-    d.option("size", &Options::size).range(0, 4096).unit("ranks").help("0: those that are left");
+            "spatial-temporal models: frames are split for spatial attention, positions for temporal "
+            "attention, and keys travel around a ring for full attention; two all-to-alls per layer");
+    d.option("size", &Options::size).range(0, 4096).unit("ranks").help(
+        "number of ranks that share a sequence; 0: all remaining ranks");
     d.option("layout", &Options::layout)
         .choices({"hybrid", "cp", "ulysses"})
-        .help("cp: keys go round for every attention; ulysses: heads exchanged for every attention");
+        .help(
+            "hybrid: as described; cp: a ring of keys for every attention; ulysses: exchanged heads for every "
+            "attention");
   }
   StDitHybrid(const Options& o, const Mesh<at::Tensor>& mesh) {
     const auto cp = mesh.group("cp"), tp = mesh.group("tp");

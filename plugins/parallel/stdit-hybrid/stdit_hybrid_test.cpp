@@ -66,13 +66,13 @@ TEST(StDitHybrid, EqualsOneProcessWhateverTokensSee) {
       one.steps = 1;
       test::equals_one_process(me, one);
     }
-    // Without text: the gradient of a query that sees one text token is zero but for rounding.
+    // Without text: the gradient of a query that sees one text token is zero up to rounding.
     test::equals_one_process(me, {.parallel = "['stdit-hybrid']",
                                   .model = stdit("heads = 4, head_size = 12, cross_attention = false"),
                                   .text = 0,
                                   .precision = "fp32",
                                   .steps = 1});
-    // A model of full attention only: its keys go round in the split by frames.
+    // A model with only full attention: its keys travel around the ring in the split by frames.
     test::equals_one_process(me, {.parallel = "['stdit-hybrid']", .frames = 3, .steps = 1});
     test::equals_one_process(me, {.parallel = "[{ use = 'stdit-hybrid', size = 2 }, 'ddp', 'recompute']",
                                   .model = stdit(),
@@ -90,7 +90,7 @@ TEST(StDitHybrid, EqualsOneProcessInTheLayoutsThatItBeats) {
   });
 }
 
-// Keys that go round are not cached; those of one frame or one place are on their rank.
+// Keys that travel around the ring are not cached; those of one frame or one position are on their rank.
 TEST(StDitHybrid, TakesAVideoThatIsContinuedOnlyWithoutFullAttention) {
   test::on_ranks(2, [](const Rank& me) {
     core::Frames later = rule(1, true);
@@ -111,7 +111,7 @@ TEST(StDitHybrid, TakesAVideoThatIsContinuedOnlyWithoutFullAttention) {
   });
 }
 
-// The tokens that a rank of either split has are cut again, and no part divides.
+// The tokens of a rank in either split are split again, and no part divides evenly.
 TEST(StDitHybrid, EqualsOneProcessAboveTensorParallelism) {
   test::on_ranks(4, [](const Rank& me) {
     for (const char* which : {"hybrid", "cp", "ulysses"})
@@ -128,7 +128,7 @@ TEST(StDitHybrid, EqualsOneProcessAboveTensorParallelism) {
   });
 }
 
-// Whatever else a mesh has room for beside them.
+// With every other strategy that fits into the mesh.
 TEST(StDitHybrid, EqualsOneProcessInThrees) {
   test::on_ranks(
       8,
@@ -146,7 +146,7 @@ TEST(StDitHybrid, EqualsOneProcessInThrees) {
       120);
 }
 
-// What goes through a group: all-to-alls by number, and the bytes that a rank sends.
+// Traffic of a group: number of all-to-alls, and the bytes that a rank sends.
 struct Sent {
   int64_t exchanges = 0;
   double bytes = 0;
@@ -214,7 +214,7 @@ TEST(StDitHybrid, TakesTwoAllToAllsALayerAndTheBytesOfItsFormula) {
   });
 }
 
-// Every token once in either split, whole frames and whole places on one rank, and a way that loses none.
+// Every token is on one rank in either split, with whole frames or whole positions, and the transfer loses none.
 TEST(StDitHybrid, SwitchesAreWaysThereAndBackForVideosAndPackedRowsOfAnySize) {
   const std::vector<std::vector<core::VideoSize>> rows = {
       {{8, 4, 4}}, {{5, 3, 7}}, {{1, 1, 1}}, {{1, 5, 3}}, {{7, 1, 1}}, {{3, 2, 5}, {4, 3, 3}, {1, 7, 2}}};

@@ -14,8 +14,8 @@ namespace {
 
 using Key = std::array<int64_t, 3>;
 
-// Which run each token is in, of P runs of whole groups of tokens with one key. `apart`: every sample is cut
-// into P runs of its own, else all tokens together are.
+// The run of each token, of P runs of whole groups of tokens with one key. `apart`: every sample is split
+// into its own P runs, otherwise all tokens together are.
 template <class KeyOf>
 std::vector<int64_t> runs_of(const int64_t* t, int64_t tokens, int64_t P, bool apart, KeyOf key_of) {
   std::map<Key, int64_t> sizes;
@@ -29,7 +29,7 @@ std::vector<int64_t> runs_of(const int64_t* t, int64_t tokens, int64_t P, bool a
   }
   std::map<Key, int64_t> runs;
   std::map<int64_t, int64_t> before;
-  for (const auto& [key, size] : sizes) {  // by where the middle of the group is
+  for (const auto& [key, size] : sizes) {  // by the position of the group's middle
     int64_t& first = before[whole(key)];
     runs[key] = P * (2 * first + size) / (2 * totals[whole(key)]);
     first += size;

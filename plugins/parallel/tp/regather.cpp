@@ -26,7 +26,7 @@ void Regather::start() {
 void Regather::finish() {
   start();
   if (!arriving_.pending()) return;
-  const at::Tensor again = arriving_.finish();  // lies in memory as the first gather's result
+  const at::Tensor again = arriving_.finish();  // has the same memory layout as the first gather's result
   own_.reset();
   const auto all = all_.lock();
   if (!all) return;

@@ -1,4 +1,4 @@
-// What a backward finds where all ranks' tokens were.
+// The tokens of all ranks as the backward finds them.
 #include "plugins/parallel/tp/regather.hpp"
 
 #include <ATen/ATen.h>
@@ -13,7 +13,7 @@ namespace {
 using at::Tensor;
 using test::Rank;
 
-// A product of all ranks' tokens with one weight, of which the graph keeps all tokens.
+// A product of all ranks' tokens with one weight, whose graph keeps all tokens.
 struct Product {
   Tensor own, weight, out;
   std::shared_ptr<Regather> kept;

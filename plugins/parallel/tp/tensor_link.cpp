@@ -12,7 +12,7 @@ namespace kinora {
 
 namespace {
 
-// Whole units of each fused part: a number of ranks that divides all of them can hold the parameter.
+// Whole units of each fused part: a number of ranks must divide all of them to split the parameter.
 int64_t units_of(const kinora_param_spec& s) {
   const int64_t size = s.shape[s.role == KINORA_ROW ? 1 : 0], quantum = std::max<int64_t>(s.quantum, 1),
                 parts = std::max<int64_t>(s.n_parts, 1);
@@ -39,7 +39,7 @@ kinora_param TensorLink::parameter(const kinora_param_spec& given) {
   if (units % group_.size() == 0) {
     spec.shard = group_.rank();
     spec.shards = group_.size();
-  } else if (scarcest_.empty() || units < fewest_) {  // declared() refuses, when it knows what would do
+  } else if (scarcest_.empty() || units < fewest_) {  // declared() reports it, once the possible sizes are known
     fewest_ = units;
     scarcest_ = given.name;
   }
@@ -86,8 +86,8 @@ at::Tensor TensorLink::column(const at::Tensor& x, kinora_param w, kinora_param 
 
 at::Tensor TensorLink::row(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
   const Kept read = let_go();
-  const at::Tensor part = next.linear(x, w, 0, seq);  // perhaps wider than x: summed first, converted after
-  // What the COLUMN linears before it read travels while its own product is differentiated.
+  const at::Tensor part = next.linear(x, w, 0, seq);  // may be wider than x: summed first, converted after
+  // The input of the preceding COLUMN linears is gathered while this product is differentiated.
   if (part.requires_grad())
     part.register_hook([read](const at::Tensor&) {
       for (const auto& kept : read) kept->start();
@@ -113,7 +113,7 @@ at::Tensor TensorLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec
   kinora_seq_spec local = spec;
   local.table = handle(mine);
   const at::Tensor out = next.sequence(tokens, local, seq);
-  constexpr size_t most = 256;  // as many geometries as the base remembers
+  constexpr size_t most = 256;  // as many geometries as the base caches
   if (tables_.size() == most && !tables_.count(seq)) tables_.erase(tables_.begin());
   tables_[seq] = table;
   return out;

@@ -18,7 +18,7 @@ class TensorParallel final : public Strategy<at::Tensor> {
     d.option("size", &Options::size)
         .range(0, 65536)
         .unit("ranks")
-        .help("that share a layer, best inside a node; 0: those that are left");
+        .help("number of ranks that share a layer, best inside a node; 0: all remaining ranks");
   }
   TensorParallel(const Options&, const Mesh<at::Tensor>& mesh) {
     const auto group = mesh.group("tp");

@@ -1,4 +1,4 @@
-// tp against one process: every model, rule and odd size, LoRA, precisions, and what it refuses.
+// tp against one process: every model, rule and odd size, LoRA, precisions, and invalid options.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
@@ -40,7 +40,7 @@ TEST(Tp, CutsHeadsOfKeysThatSeveralHeadsOfQueriesShare) {
   });
 }
 
-// The tokens that a context rank has are cut again, and its attentions see all of them.
+// The tokens of a context rank are split again, and its attentions see all of them.
 TEST(Tp, EqualsOneProcessBelowContextParallelism) {
   test::on_ranks(4, [](const Rank& me) {
     for (const char* cp : {"cp-ulysses", "cp-ring"}) {

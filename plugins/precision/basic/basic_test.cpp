@@ -1,5 +1,5 @@
-// bfloat16 has 8 bits of significand: an operand's rounding error is at most 2^-8 of it, and that is all
-// there may be.
+// bfloat16 has 8 bits of significand: an operand's rounding error is at most 2^-8 of it, and no other error is
+// allowed.
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -33,7 +33,7 @@ struct End : Link<Tensor> {
   at::ScalarType seen = at::kDouble;
 };
 
-// A chain of two: the precision's link over End. `above` stands for links that serve another weight than the
+// A chain of two: the precision's link over End. `above` represents links that provide another weight than the
 // base has.
 struct Bf16 : test::Instance<kinora_precision> {
   End end, above;
@@ -77,7 +77,7 @@ TEST(Bf16, LinearRoundsTheOperandsAndNothingElse) {
   EXPECT_EQ(y.scalar_type(), at::kFloat);
   const Tensor want = at::linear(rounded(x), rounded(p.end.weight), p.end.bias.to(at::kDouble));
   EXPECT_LT(worst(y, want), 2e-6);
-  // and so differs from float32 by no more than both operands' rounding can: at most 2 * 2^-8 of |x| |w|
+  // so it differs from float32 by at most the rounding of both operands: 2 * 2^-8 of |x| |w|
   const Tensor bound = at::matmul(x.abs(), p.end.weight.abs().t()) * std::pow(2.0, -7) * 1.01 + 1e-6;
   EXPECT_TRUE(((y - at::linear(x, p.end.weight, p.end.bias)).abs() <= bound).all().item<bool>());
   EXPECT_GT(worst(y, at::linear(x, p.end.weight, p.end.bias)), 1e-4);
@@ -102,7 +102,7 @@ TEST(Bf16, TakesTheWeightThatTheHeadServes) {
             4e-6);
 }
 
-// Partial sums of a cut ROW weight: rounded to bfloat16 before their sum they would differ by up to 2^-8.
+// Partial sums of a split ROW weight: rounded to bfloat16 before their sum they would differ by up to 2^-8.
 TEST(Bf16, PartialSumsStayFloat32) {
   const Bf16 whole, cut;
   whole.declare(KINORA_ROW, 1);

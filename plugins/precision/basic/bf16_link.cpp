@@ -9,15 +9,15 @@ Tensor transpose(const Tensor& t) { return op("aten::t", "", {t}); }
 Tensor rows(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 
 // a [M, K] times b [K, N], both bfloat16 -> float32. A product of two bfloat16 numbers is exact in float32,
-// so converting the operands first changes no bit of the sum; CPUs without bfloat16 units are also faster
-// that way.
+// so converting the operands first changes no bit of the sum; on CPUs without bfloat16 units it is also
+// faster.
 Tensor product(const Tensor& a, const Tensor& b) {
   if (a.info().device_type == KINORA_DL_CUDA) return op("aten::mm", "dtype", {a, b, KINORA_FLOAT32});
   return op("aten::mm", "", {a.to(KINORA_FLOAT32), b.to(KINORA_FLOAT32)});
 }
 
-// x [..., K], w [N, K] -> [..., N] float32. Keeps x in bfloat16 for the backward, or as_is: the reference
-// that it is, as w.
+// x [..., K], w [N, K] -> [..., N] float32. Keeps x in bfloat16 for the backward or, with as_is, the reference
+// itself, as for w.
 Tensor linear_bf16(const Tensor& x, const Tensor& w, bool as_is) {
   auto shape = x.sizes();
   shape.back() = w.size(0);

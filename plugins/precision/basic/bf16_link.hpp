@@ -1,5 +1,5 @@
 // Products of bfloat16 operands, summed and returned in float32: for the output of a linear layer, for the
-// gradient of its input, and for that of its weight. So nothing that ranks still have to sum was rounded to 8
+// gradient of its input, and for that of its weight. So no value that ranks still have to sum is rounded to 8
 // bits before.
 #pragma once
 #include <set>
@@ -14,15 +14,15 @@ class Bf16Link final : public Link<Tensor> {
   Bf16Link() : Link(KINORA_LEVEL_PRECISION) {}
 
   kinora_param parameter(const kinora_param_spec& spec) override;
-  // The weight is head's (a link above may serve it); the bias is added in float32. The result has x's dtype,
-  // but that of a ROW weight that is cut is at least float32, because the tensor link has yet to sum it.
+  // The weight is head's (a link above may provide it); the bias is added in float32. The result has x's dtype,
+  // except that of a split ROW weight, which is at least float32, because the tensor link has yet to sum it.
   Tensor linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override;
 
  private:
   std::set<kinora_param> partial_;  // ROW weights of which this rank holds a piece
-  // COLUMN weights: of the tokens that they read the tensor link keeps this rank's only, a copy would be of
-  // all ranks'.
+  // COLUMN weights. The tensor link keeps only this rank's part of the tokens that they read; a copy would keep those of
+  // all ranks.
   std::set<kinora_param> gathering_;
 };
 

@@ -1,4 +1,4 @@
-// Float32 throughout: the chain stays as it is.
+// Float32 throughout: the chain is unchanged.
 #include "kinora/plugin.hpp"
 #include "kinora/precision.hpp"
 

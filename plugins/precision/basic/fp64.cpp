@@ -1,4 +1,4 @@
-// Float64 throughout, parameters too: for comparing runs digit by digit, not for speed.
+// Float64 throughout, parameters included: for comparing runs digit by digit, not for speed.
 #include "kinora/plugin.hpp"
 #include "kinora/precision.hpp"
 

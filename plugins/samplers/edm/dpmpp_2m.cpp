@@ -1,6 +1,6 @@
-// DPM-Solver++(2M): a multistep solver of second order in h = ln(sigma / next), the predicted data being
-// interpolated. Lu et al. 2022 (arXiv 2211.01095), Algorithm 2, in EDM's variables (alpha = 1). One denoiser
-// call a step. The first step, without a history, and the last, to zero (h is infinite), are of first order.
+// DPM-Solver++(2M): a multistep solver of second order in h = ln(sigma / next), which interpolates the predicted
+// data. Lu et al. 2022 (arXiv 2211.01095), Algorithm 2, in EDM's variables (alpha = 1). One denoiser
+// call per step. The first step, without a history, and the last, to zero (h is infinite), are of first order.
 #include <cmath>
 
 #include "kinora/plugin.hpp"
@@ -15,11 +15,11 @@ class Dpmpp2m final : public Sampler {
     std::string solver_type = "midpoint";
   };
   static void describe(Describe<Options>& d) {
-    d.name("dpmpp-2m").help("DPM-Solver++ 2M on EDM's grid, order 2, one denoiser call a step");
+    d.name("dpmpp-2m").help("DPM-Solver++ 2M on EDM's grid, order 2, one denoiser call per step");
     describe_grid(d);
     d.option("solver_type", &Options::solver_type)
         .choices({"midpoint", "heun"})
-        .help("how the slope of the prediction is integrated: halfway, or exactly");
+        .help("integration of the prediction's slope: by the midpoint, or exactly");
   }
   explicit Dpmpp2m(const Options& o) : o_(o), t_(karras_grid(o)) {}
 
@@ -33,7 +33,7 @@ class Dpmpp2m final : public Sampler {
       const double ratio = t_[i + 1] / t_[i];
       Tensor next = x * ratio + x0 * (1 - ratio);
       if (before.defined() && t_[i + 1] > 0) {
-        // Half of it over the whole step (the paper), or the integral of the line through both predictions.
+        // Half of the slope over the whole step (the paper), or the integral of the line through both predictions.
         const double h = -std::log(ratio), r = std::log(t_[i - 1] / t_[i]) / h;
         const double of_slope = o_.solver_type == "heun" ? 1 + std::expm1(-h) / h : -0.5 * std::expm1(-h);
         next = next + (x0 - before) * (of_slope / r);

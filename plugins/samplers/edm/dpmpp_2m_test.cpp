@@ -13,7 +13,7 @@ TEST(Dpmpp2m, EqualsDiffusers) {
     const test::Oracle o("samplers.safetensors", name);
     const double d = test::oracle_difference(kId, o), d32 = test::oracle_difference(kId, o, "sample32");
     EXPECT_LT(d, 1e-12) << name;
-    EXPECT_LT(d32, 1e-5) << name;  // diffusers' levels are float32, the first of them 80
+    EXPECT_LT(d32, 1e-5) << name;  // diffusers' levels are float32, starting at 80
     worst = test::worse(worst, d), worst32 = test::worse(worst32, d32);
   }
   RecordProperty("worst", std::to_string(worst * 1e12) + "e-12");

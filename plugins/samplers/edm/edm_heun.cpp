@@ -21,15 +21,15 @@ class EdmHeun final : public Sampler {
     describe_grid(d);
     d.option("s_churn", &Options::s_churn)
         .at_least(0)
-        .help("noise added over the whole run, in steps' worth; 0: none");
-    d.option("s_min", &Options::s_min).at_least(0).help("churn only at noise levels from here");
-    d.option("s_max", &Options::s_max).at_least(0).help("... to here");
+        .help("noise added over the whole run, in units of steps; 0: none");
+    d.option("s_min", &Options::s_min).at_least(0).help("lowest noise level with churn");
+    d.option("s_max", &Options::s_max).at_least(0).help("highest noise level with churn");
     d.option("s_noise", &Options::s_noise).at_least(0).help("standard deviation of the added noise");
     d.option("compat", &Options::compat)
         .choices({"none", "nemo"})
         .help(
-            "nemo: the corrector asks at the step's start, a defect of NeMo, DFM and Cosmos that leaves "
-            "order 1");
+            "nemo: the corrector calls the denoiser at the step's start, a defect of NeMo, DFM and Cosmos "
+            "that reduces the order to 1");
   }
   explicit EdmHeun(const Options& o) : o_(o), t_(karras_grid(o)) {}
 
@@ -43,8 +43,8 @@ class EdmHeun final : public Sampler {
       const Tensor slope = (x - x0) / t;
       const Tensor euler = x + slope * (next - t);
       if (next > 0) {
-        // With the denoiser of the step's start, euler - x0 is slope * next: the "corrected" slope is the
-        // slope again.
+        // With the denoiser of the step's start, euler - x0 is slope * next: the "corrected" slope equals the
+        // slope.
         x0 = o_.compat == "nemo" ? denoise(x, t) : denoise(euler, next);
         x = x + (slope + (euler - x0) / next) * (0.5 * (next - t));
       } else {
@@ -56,7 +56,7 @@ class EdmHeun final : public Sampler {
   }
 
  private:
-  // Raises x from noise level t_[i] to (1 + gamma) t_[i], the level it returns. Algorithm 2, lines 4 to 6.
+  // Raises x from noise level t_[i] to (1 + gamma) t_[i], which it returns. Algorithm 2, lines 4 to 6.
   double add_noise(Tensor& x, int64_t i, const Run& run) const {
     const double t = t_[static_cast<size_t>(i)];
     if (o_.s_churn <= 0 || t < o_.s_min || t > o_.s_max) return t;

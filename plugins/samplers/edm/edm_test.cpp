@@ -59,8 +59,8 @@ TEST(EdmSamplers, EqualAnIndependentImplementation) {
             1e-12);
 }
 
-// As diffusers' EDMEulerScheduler with final_sigmas_type = "sigma_min", but for a last step that changes
-// nothing.
+// As diffusers' EDMEulerScheduler with final_sigmas_type = "sigma_min", except for a last step without
+// effect.
 TEST(EdmSamplers, EulerMayStayAtTheLastLevelBeforeZero) {
   const auto all = run("sampler/euler", {{"steps", 6}}),
              short_of = run("sampler/euler", {{"steps", 6}, {"final", "sigma_min"}});
@@ -79,11 +79,11 @@ TEST(EdmSamplers, ChurnFollowsAlgorithm2) {
   EXPECT_LT(difference(run("sampler/edm-heun", o).x,
                        {.steps = 16, .churn = 9, .from = 0.05, .to = 20, .scale = 1.007, .draw = draw}),
             1e-12);
-  const json capped = {{"steps", 16}, {"s_churn", 400.0}};  // more than sqrt(2) - 1 a step is not added
+  const json capped = {{"steps", 16}, {"s_churn", 400.0}};  // at most sqrt(2) - 1 is added per step
   EXPECT_LT(difference(run("sampler/edm-heun", capped).x, {.steps = 16, .churn = 400, .draw = draw}), 1e-12);
 }
 
-// Its interval is closed: the first level is sigma_max to the bit.
+// The interval of churn is closed: the first level equals sigma_max to the bit.
 TEST(EdmSamplers, ChurnAtBothEndsOfItsInterval) {
   const auto with = [](json more) {
     more.update({{"steps", 16}, {"s_churn", 9.0}});
@@ -100,8 +100,8 @@ TEST(EdmSamplers, HeunIsSecondOrderEulerFirst) {
   EXPECT_NEAR(test::measured_order("sampler/euler", 320, kFine), 1.0, 0.1);
 }
 
-// The corrector that asks at the step's start gives the slope it had: Heun at first order, that is Euler at
-// twice the price.
+// The corrector that calls the denoiser at the step's start returns the same slope: Heun at first order, that is Euler at
+// twice the cost.
 TEST(EdmSamplers, NemoCompatibilityIsEulerInDisguise) {
   const test::Sampled nemo = run("sampler/edm-heun", {{"steps", 12}, {"compat", "nemo"}});
   EXPECT_LT(difference(nemo.x, {.heun = false}), 1e-12);
@@ -161,7 +161,7 @@ TEST(Mixture, EqualsThePlainPosteriorMean) {
   EXPECT_THROW(core::Mixture(at::zeros({2, 3}), at::ones({3}), at::ones({2})), Error);
 }
 
-// Of pure noise, s = 1, nothing of x0 is left: the mean of all.
+// Pure noise, s = 1, contains nothing of x0: the result is the mean of all.
 TEST(Mixture, DenoisesABlendAsTheSameInTheOtherUnitAndPureNoiseToItsMean) {
   auto m = mixture();
   const at::Tensor x = matrix(kNoise);

@@ -1,5 +1,5 @@
-// First order on EDM's grid: each step follows the slope at its start. One denoiser call a step; what DDIM
-// does, in EDM's variables (Karras et al. 2022, arXiv 2206.00364, section 3).
+// First order on EDM's grid: each step follows the slope at its start. One denoiser call per step; equal to DDIM
+// in EDM's variables (Karras et al. 2022, arXiv 2206.00364, section 3).
 #include <string>
 
 #include "kinora/plugin.hpp"
@@ -19,8 +19,7 @@ class Euler final : public Sampler {
     d.option("final", &Options::final)
         .choices({"zero", "sigma_min"})
         .help(
-            "where the samples are left; at sigma_min, as diffusers' Cosmos pipelines do, a step is not "
-            "made");
+            "last noise level; sigma_min, as in diffusers' Cosmos pipelines, saves a step");
   }
   explicit Euler(const Options& o) : t_(karras_grid(o)) {
     if (o.final == "zero") return;

@@ -20,8 +20,8 @@ void describe_grid(Describe<Options>& d) {
   d.option("rho", &Options::rho).above(0).help("curvature of the grid: larger is denser at low noise");
 }
 
-// t [steps + 1], descending: from sigma_max to sigma_min in `steps` values, then 0. One step visits sigma_max
-// and 0 only. Throws Error(KINORA_INVALID) unless sigma_min < sigma_max.
+// t [steps + 1], descending: `steps` values from sigma_max to sigma_min, then 0. One step visits only sigma_max
+// and 0. Throws Error(KINORA_INVALID) unless sigma_min < sigma_max.
 std::vector<double> karras_grid(const GridOptions& options);
 
 }  // namespace kinora

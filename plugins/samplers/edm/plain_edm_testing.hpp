@@ -48,7 +48,7 @@ inline double level(int64_t i, int64_t n, double low, double high, double rho) {
   return n == 1 ? high : std::pow(a + double(i) / double(n - 1) * (b - a), rho);
 }
 
-// Fresh noise that the run hands out at each call: the same numbers for the plugin and for the reference.
+// Fresh noise that the run provides at each call: the same numbers for the plugin and for the reference.
 using Draw = double (*)(int64_t call, size_t row, size_t d);
 
 struct Plain {

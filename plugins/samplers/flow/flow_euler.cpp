@@ -1,10 +1,10 @@
 // Euler's method along the line x = (1 - s) x0 + s n: each step follows the velocity (x - x0) / s at its
-// start. One denoiser call a step.
+// start. One denoiser call per step.
 //
-// The grid "diffusers" is FlowMatchEulerDiscreteScheduler's as its `shift` is meant. Left to itself, that
-// class takes its range from levels that are shifted already and shifts them again, so that its last level
-// moves from 0.005 to 0.024 at shift 5; given the levels, as pipelines do, it shifts once, as here.
-// "diffusers-alone" is the class left to itself, as Wan's pipelines use it.
+// The grid "diffusers" is FlowMatchEulerDiscreteScheduler's with the intended meaning of `shift`. Without explicit levels, that
+// class takes its range from levels that are already shifted and shifts them again, so that its last level
+// moves from 0.005 to 0.024 at shift 5; with explicit levels, as in pipelines, it shifts once, as here.
+// "diffusers-alone" is the class without explicit levels, as Wan's pipelines use it.
 #include "kinora/plugin.hpp"
 #include "kinora/sampler.hpp"
 #include "plugins/samplers/flow/schedule.hpp"
@@ -21,13 +21,14 @@ class FlowEuler final : public Sampler {
   };
   static void describe(Describe<Options>& d) {
     d.name("flow-euler").help("Euler's method for flow matching, order 1");
-    d.option("steps", &Options::steps).range(1, 100000).help("steps, one denoiser call each");
-    d.option("shift", &Options::shift).above(0).help("above 1: more of the steps at high noise; Wan 5 or 3");
+    d.option("steps", &Options::steps).range(1, 100000).help("number of steps, one denoiser call each");
+    d.option("shift", &Options::shift).above(0).help(
+        "shift of the levels; above 1: more steps at high noise; Wan 5 or 3");
     d.option("convention", &Options::convention)
         .choices({"diffusers", "uniform", "diffusers-alone"})
         .help(
-            "before the shift: `steps` levels from 1 to 0.001, then 0; or 1, 1 - 1 / steps, ..., 0; or "
-            "diffusers' class without levels given, which shifts the 0.001 twice");
+            "levels before the shift: `steps` levels from 1 to 0.001, then 0; or 1, 1 - 1 / steps, ..., 0; or "
+            "those of diffusers' class without explicit levels, which shifts the 0.001 twice");
   }
   explicit FlowEuler(const Options& o)
       : s_(o.convention == "uniform" ? flow_levels(o.steps, o.shift, 1, 0, o.steps + 1)

@@ -7,8 +7,8 @@ namespace {
 
 using core::json;
 
-// bound32: for diffusers as it is, whose levels are float32: of the first, 1 - 1e-6, one digit of 1 - s is
-// left.
+// bound32: for diffusers unmodified, whose levels are float32: at the first level, 1 - 1e-6, one digit of 1 - s
+// remains.
 void expect_oracle(const std::string& id, const std::string& prefix, double bound32) {
   double worst = 0, worst32 = 0, levels = 0;
   for (const auto& name : test::cases(prefix)) {
@@ -29,7 +29,7 @@ void expect_oracle(const std::string& id, const std::string& prefix, double boun
 TEST(FlowSamplers, UnipcEqualsDiffusers) { expect_oracle("sampler/unipc", "unipc", 1e-3); }
 TEST(FlowSamplers, EulerEqualsDiffusers) { expect_oracle("sampler/flow-euler", "flow_euler", 1e-6); }
 
-// A corrected step is one order above the predictor; what bounds the whole is the last step, to zero, from a
+// A corrected step is one order above the predictor. The total error is bounded by the last step, to zero, from a
 // level of about 1 / steps with an error of its square.
 TEST(FlowSamplers, HaveTheirOrder) {
   EXPECT_NEAR(test::measured_order("sampler/flow-euler", 160, {{"convention", "uniform"}}), 1.0, 0.1);
@@ -47,7 +47,7 @@ std::vector<double> levels(const std::string& id, const json& options) {
   return test::levels_of(test::Instance<kinora_sampler>(id, options));
 }
 
-// The numbers that Wan's pipelines print: whole timesteps of 1000.
+// The numbers that Wan's pipelines print: timesteps rounded to whole numbers of 1000.
 TEST(FlowSamplers, UnipcHasBothPublishedSchedules) {
   const auto timesteps = [](const json& options) {
     std::vector<int> out;

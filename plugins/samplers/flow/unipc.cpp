@@ -1,8 +1,8 @@
 // UniPC for flow matching (Zhao et al. 2023, arXiv 2302.04867): a multistep predictor, and a corrector that
-// uses the next call's prediction once more, so that a step costs one denoiser call. `steps` calls.
+// reuses the next call's prediction, so that a step costs one denoiser call. `steps` calls.
 //
-// The first step has no history. The last, to zero, is of first order, and nothing corrects it; diffusers'
-// bh1 multiplies infinity by 0 there, this one gives x0 as bh2 does.
+// The first step has no history. The last step, to zero, is of first order and is not corrected; diffusers'
+// bh1 multiplies infinity by 0 there, this one returns x0 as bh2 does.
 #include <algorithm>
 
 #include "kinora/plugin.hpp"
@@ -22,15 +22,16 @@ class Unipc final : public Sampler {
     bool lower_order_final = true;
   };
   static void describe(Describe<Options>& d) {
-    d.name("unipc").help("UniPC for flow matching, order 1 to 3 and one more by its corrector");
-    d.option("steps", &Options::steps).range(1, 100000).help("steps, one denoiser call each");
-    d.option("shift", &Options::shift).above(0).help("above 1: more of the steps at high noise; Wan 5 or 3");
-    d.option("order", &Options::order).range(1, 3).help("of the predictor: how many predictions it uses");
+    d.name("unipc").help("UniPC for flow matching, order 1 to 3, plus 1 by its corrector");
+    d.option("steps", &Options::steps).range(1, 100000).help("number of steps, one denoiser call each");
+    d.option("shift", &Options::shift).above(0).help(
+        "shift of the levels; above 1: more steps at high noise; Wan 5 or 3");
+    d.option("order", &Options::order).range(1, 3).help("order of the predictor: number of predictions it uses");
     d.option("solver_type", &Options::solver_type)
         .choices({"bh1", "bh2"})
         .help("B(h) of the paper: h, or e^h - 1");
     d.option("lower_order_final", &Options::lower_order_final)
-        .help("the last steps are of order 2 and 1; else only the step to zero is of order 1");
+        .help("order 2 and 1 for the last steps; else only the step to zero has order 1");
     d.option("convention", &Options::convention)
         .choices({"wan", "diffusers"})
         .help(
@@ -48,7 +49,7 @@ class Unipc final : public Sampler {
   std::vector<double> levels() const override { return s_; }
 
   Tensor sample(const Denoiser& denoise, const Tensor& noise, const Run& run) override {
-    Tensor x = denoise.begin(noise, 1), start;  // start: x where the last predictor began, corrected
+    Tensor x = denoise.begin(noise, 1), start;  // start: corrected x where the last predictor began
     std::deque<Prediction> history;
     const bool bh1 = o_.solver_type == "bh1";
     int64_t order = 0;

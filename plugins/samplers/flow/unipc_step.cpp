@@ -9,7 +9,7 @@ namespace {
 
 double lambda(double s) { return std::log1p(-s) - std::log(s); }
 
-// a with sum_k r_k^i a_k = b_i, i = 0 .. n - 1, for distinct r: Gauss with rows swapped for the largest
+// Solves sum_k r_k^i a_k = b_i, i = 0 .. n - 1, for distinct r: Gaussian elimination with row pivoting for the largest
 // pivot.
 std::vector<double> vandermonde(const std::vector<double>& r, std::vector<double> b) {
   const size_t n = r.size();
@@ -33,7 +33,7 @@ std::vector<double> vandermonde(const std::vector<double>& r, std::vector<double
   return b;
 }
 
-// The right side of the paper's equations for the weights: z i! phi_{i+1}(z) / B, i = 1 .. n.
+// The right-hand side of the paper's equations for the weights: z i! phi_{i+1}(z) / B, i = 1 .. n.
 std::vector<double> moments(double z, double B, size_t n) {
   std::vector<double> out;
   double phi = std::expm1(z) / z - 1, factorial = 1;
@@ -51,17 +51,17 @@ Tensor unipc_step(const Tensor& x, double to, const std::deque<Prediction>& hist
                   const Tensor& at_end) {
   const double s = history[0].s;
   const Tensor& x0 = history[0].x0;
-  if (to == 0) return x0;  // h is infinite: what stays of the step is x0
+  if (to == 0) return x0;  // h is infinite: the result of the step is x0
   const double h = lambda(to) - lambda(s), grown = std::expm1(-h), B = bh1 ? -h : grown;
   Tensor next = x * (to / s) - x0 * ((1 - to) * grown);
-  // Differences of predictions, each over its distance r in units of h; the corrector's own has r = 1.
+  // Differences of predictions, each divided by its distance r in units of h; the corrector's own has r = 1.
   std::vector<double> r;
   for (int64_t k = 1; k < order; ++k)
     r.push_back((lambda(history[static_cast<size_t>(k)].s) - lambda(s)) / h);
   if (at_end.defined()) r.push_back(1);
   std::vector<double> weight;
   if (r.size() == 1) {
-    weight = {0.5};  // a degree of freedom that the paper sets so
+    weight = {0.5};  // a degree of freedom; the paper's choice
   } else if (r.size() > 1) {
     weight = vandermonde(r, moments(-h, B, r.size()));
   }

@@ -12,8 +12,8 @@ struct Prediction {
   Tensor x0;
 };
 
-// x at history[0].s -> x at `to`. history: the newest first, `order` of them at least. Without `at_end` the
-// predictor UniP, else the corrector UniC, which also knows the prediction at `to`. bh1: B(h) is h, else
+// x at history[0].s -> x at `to`. history: newest first, at least `order` entries. Without `at_end` this is the
+// predictor UniP, otherwise the corrector UniC, which also uses the prediction at `to`. bh1: B(h) is h, else
 // e^h - 1.
 Tensor unipc_step(const Tensor& x, double to, const std::deque<Prediction>& history, int64_t order, bool bh1,
                   const Tensor& at_end = {});

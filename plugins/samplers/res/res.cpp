@@ -1,8 +1,8 @@
 // The samplers of Cosmos Predict 1: the refined exponential solver's multistep rule "2ab" (Zhang et al. 2023,
-// arXiv 2308.02157, in the form of Adams and Bashforth) and single-step rules, on EDM's curve of noise
+// arXiv 2308.02157, in the form of Adams and Bashforth) and single-step rules, on EDM's grid of noise
 // levels down to sigma_min, where one more call gives the clean sample.
 //
-// Calls of the denoiser, with order the digit of the solver's name (1 for 2ab): steps / order, rounded down,
+// Calls of the denoiser, where order is the digit of the solver's name (1 for 2ab): steps / order, rounded down,
 // intervals of `order` calls each, and 1 for final_denoise.
 #include <algorithm>
 #include <cmath>
@@ -32,18 +32,18 @@ class Res final : public Sampler {
             "published)");
     d.option("steps", &Options::steps)
         .range(1, 100000)
-        .help("denoiser calls before the last: a single-step solver makes steps / order intervals of them");
+        .help("denoiser calls before the last; a single-step solver divides them into steps / order intervals");
     d.option("sigma_min", &Options::sigma_min).above(0).help("last noise level");
     d.option("sigma_max", &Options::sigma_max).above(0).help("first noise level");
     d.option("rho", &Options::rho).above(0).help("curvature of the grid: larger is denser at low noise");
     d.option("s_churn", &Options::s_churn)
         .at_least(0)
-        .help("noise added over the whole run, in steps' worth; 0: none");
-    d.option("s_min", &Options::s_min).at_least(0).help("churn only at noise levels above");
-    d.option("s_max", &Options::s_max).at_least(0).help("... and below");
+        .help("noise added over the whole run, in units of steps; 0: none");
+    d.option("s_min", &Options::s_min).at_least(0).help("lower bound of noise levels with churn");
+    d.option("s_max", &Options::s_max).at_least(0).help("upper bound of noise levels with churn");
     d.option("s_noise", &Options::s_noise).at_least(0).help("standard deviation of the added noise");
     d.option("final_denoise", &Options::final_denoise)
-        .help("the sample is the denoiser's answer at sigma_min, else x there");
+        .help("last denoiser call at sigma_min, whose result is the sample; else the sample is x at sigma_min");
   }
   explicit Res(const Options& o) : o_(o), order_(o.solver == "2ab" ? 1 : o.solver[0] - '0') {
     if (o.sigma_min >= o.sigma_max)
@@ -85,7 +85,7 @@ class Res final : public Sampler {
   }
 
  private:
-  // Raises x from noise level t_[i] to (1 + eta) t_[i], the level it returns (Karras et al. 2022, Algorithm
+  // Raises x from noise level t_[i] to (1 + eta) t_[i], which it returns (Karras et al. 2022, Algorithm
   // 2), with Cosmos' divisor, the number of levels, and its limit sqrt(1.2) - 1.
   double add_noise(Tensor& x, int64_t i, const Run& run) const {
     const double t = t_[static_cast<size_t>(i)];

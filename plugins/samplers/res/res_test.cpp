@@ -8,7 +8,7 @@ namespace {
 const char* const kId = "sampler/res";
 struct Named {
   const char* solver;
-  int64_t calls;  // a step
+  int64_t calls;  // per step
   double order;
 };
 const std::vector<Named> kSolvers = {{"2ab", 1, 2},         {"1euler", 1, 1},    {"2mid", 2, 2},
@@ -25,7 +25,7 @@ TEST(Res, EqualsCosmos) {
   RecordProperty("worst", std::to_string(worst * 1e12) + "e-12");
 }
 
-// 2heun_naive is of first order, as published: the slope at its step's start is wrong by the step's length.
+// 2heun_naive is of first order, as published: the error of the slope at its step's start is of the order of the step.
 TEST(Res, HasTheOrderOfItsSolver) {
   for (const auto& s : kSolvers) {
     const core::json options = {

@@ -33,7 +33,7 @@ Tensor mid(const Tensor& x, double s, double t, const Ask& ask) {
   return exponential(x, s, t, x0_s, m, ask(along(x, s, m, x0_s), m));
 }
 
-// All of the step along the prediction of its middle: no weight is negative.
+// The whole step uses the prediction of its middle: no weight is negative.
 Tensor mid_stable(const Tensor& x, double s, double t, const Ask& ask) {
   const double m = std::sqrt(s * t);
   return along(x, s, t, ask(euler(x, s, m, ask), m));
@@ -45,7 +45,7 @@ Tensor heun_edm(const Tensor& x, double s, double t, const Ask& ask) {
   return along(x, s, t, (x0_s + x0_t) / 2);
 }
 
-// Heun as published, whose slope at the start takes x from the step's end, that is t / s of the slope: the
+// Heun as published, whose slope at the start uses x from the step's end, that is t / s of the slope: the
 // rule is then of first order.
 Tensor heun_naive(const Tensor& x, double s, double t, const Ask& ask) {
   const Tensor x0_s = ask(x, s), x_t = along(x, s, t, x0_s);

@@ -15,14 +15,14 @@ using Ask = std::function<Tensor(const Tensor& x, double sigma)>;  // the denois
 using Solver = Tensor (*)(const Tensor& x, double s, double t, const Ask& ask);
 
 // A single-step solver: "1euler", "2mid", "2mid_stable", "2heun_edm", "2heun_naive" (of first order: see
-// there), "3kutta_naive". The name's digit is how many calls a step takes.
+// its definition), "3kutta_naive". The name's digit is the number of calls per step.
 Solver single_step(const std::string& name);
 
-// To t along the line through x and the prediction x0: the exact step if x0 were constant.
+// Steps to t along the line through x and the prediction x0: exact if x0 is constant.
 Tensor along(const Tensor& x, double s, double t, const Tensor& x0);
 
 // Second-order exponential step from the predictions x0_s at s and x0_m at another level m, earlier or
-// between (arXiv 2308.02157: b_2 = phi_2 / c_2, b_1 = phi_1 - b_2). Throws Error(KINORA_INVALID) where two of
+// between (arXiv 2308.02157: b_2 = phi_2 / c_2, b_1 = phi_1 - b_2). Throws Error(KINORA_INVALID) if two of
 // the levels nearly coincide.
 Tensor exponential(const Tensor& x, double s, double t, const Tensor& x0_s, double m, const Tensor& x0_m);
 

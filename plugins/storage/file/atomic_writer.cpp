@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* kDoing = "cannot be written";
 
-// Makes the names in a folder survive a power cut. Where a file system cannot (EINVAL), there is nothing more
-// to do.
+// Makes the names in a folder survive a power failure. If a file system cannot do it (EINVAL), it is
+// skipped.
 void flush_folder(const std::string& folder) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0) throw system_error(folder + "/", kDoing, errno);
@@ -51,7 +51,7 @@ AtomicWriter::AtomicWriter(const std::string& path) : path_(path) {
   const std::string folder = folder_of(path);
   if (path.ends_with('/')) throw system_error(path, kDoing, EISDIR);
   make_folders(folder);
-  do {  // a name that is taken was left by a process that had this one's id
+  do {  // a name that exists was left by an earlier process with the same id
     temporary_ = temporary_in(folder);
     descriptor_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
   } while (descriptor_ < 0 && (errno == EEXIST || errno == EINTR));
@@ -78,7 +78,7 @@ void AtomicWriter::commit() {
   if (::fsync(descriptor_) != 0) throw system_error(path_, kDoing, errno);
   const int closed = ::close(std::exchange(descriptor_, -1));
   if (closed != 0 && errno != EINTR)
-    throw system_error(path_, kDoing, errno);  // a network file system says it here
+    throw system_error(path_, kDoing, errno);  // a network file system reports errors here
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw system_error(path_, kDoing, errno);
   temporary_.clear();
   flush_folder(folder_of(path_));

@@ -1,4 +1,4 @@
-// A new file that appears under its name whole and flushed to the device, or never.
+// A new file that appears under its name complete and flushed to the device, or never.
 #pragma once
 #include <string>
 
@@ -6,13 +6,13 @@
 
 namespace kinora::file {
 
-// Temporaries lie beside the final file, so that the last step is a rename on one device:
+// Temporary files are in the folder of the final file, so that the last step is a rename on one device:
 // ".kinora-tmp-PID-N". One that a killed process left behind can be removed at any time.
 inline constexpr std::string_view kTemporary = ".kinora-tmp-";
 
 class AtomicWriter final : public StorageWriter {
  public:
-  explicit AtomicWriter(const std::string& path);  // makes missing folders
+  explicit AtomicWriter(const std::string& path);  // creates missing folders
   AtomicWriter(const AtomicWriter&) = delete;
   AtomicWriter& operator=(const AtomicWriter&) = delete;
   ~AtomicWriter() override;

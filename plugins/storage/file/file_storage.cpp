@@ -38,7 +38,7 @@ class FileReader final : public StorageReader {
   uint64_t size() const override { return size_; }
 
   uint64_t read(uint64_t offset, void* to, uint64_t size) override {
-    constexpr uint64_t kMost = uint64_t{1} << 30;  // one call reads at most 2 GiB less a page
+    constexpr uint64_t kMost = uint64_t{1} << 30;  // one call reads at most 2 GiB minus a page
     uint64_t got = 0;
     while (got < size && offset + got <= INT64_MAX) {
       const ssize_t n = ::pread(descriptor_, static_cast<char*>(to) + got, std::min(size - got, kMost),
@@ -66,8 +66,8 @@ bool is_hidden_from_lists(std::string_view name) {
   return name == "." || name == ".." || name.starts_with(kTemporary);
 }
 
-// Whether it has vanished since its name was read. A link to nothing, and what a disk or a right that is missing hides, is
-// there and cannot be looked at now.
+// Whether it has vanished since its name was read. A broken link, and an entry hidden by an unavailable disk or a missing
+// permission, exists but cannot be examined now.
 bool is_gone(int folder, const char* name) {
   struct stat info {};
   return ::fstatat(folder, name, &info, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;

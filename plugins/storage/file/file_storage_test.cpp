@@ -86,7 +86,7 @@ TEST_F(FileStorageTest, ShowsAFileOnlyWhenItIsWhole) {
     w->append("new", 3);
     EXPECT_EQ(read("a"), "old");
     EXPECT_EQ(listing(), (std::map<std::string, uint64_t>{{"a", 3}}));
-    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2) << "the temporary lies beside it";
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2) << "the temporary file is in the same folder";
   }
   EXPECT_EQ(read("a"), "old");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << "an aborted writer leaves nothing";
@@ -94,7 +94,7 @@ TEST_F(FileStorageTest, ShowsAFileOnlyWhenItIsWhole) {
   EXPECT_EQ(read("a"), "newer");
 }
 
-// A process killed at any point of writing leaves the old file or the new one, never a part.
+// A process killed at any point of writing leaves the old file or the new one, never a partial file.
 TEST_F(FileStorageTest, SurvivesAKilledWriter) {
   const std::string old_bytes(1 << 20, 'o'), new_bytes(1 << 20, 'n');
   for (int round = 0; round < 25; ++round) {
@@ -138,7 +138,7 @@ TEST_F(FileStorageTest, ListsFilesAndFoldersAndStopsWhenTold) {
   EXPECT_EQ(seen, 2);
 }
 
-// Who takes it for gone would remove what was made of it.
+// A caller that took it for deleted would remove everything made of it.
 TEST_F(FileStorageTest, ListsWhatCannotBeLookedAtNow) {
   write("real/a.mp4", "xyz");
   fs::create_symlink(path("real/a.mp4"), path("seen.mp4"));
@@ -186,7 +186,7 @@ TEST_F(FileStorageTest, SaysWhatIsWrongAndWhatToDo) {
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
 }
 
-// Limits on file sizes stand for a full disk where no small device can be mounted: both cut a write short.
+// Limits on file sizes replace a full disk where no small device can be mounted: both cut a write short.
 TEST_F(FileStorageTest, AFullDeviceIsNamedAndLeavesNothing) {
   const pid_t child = ::fork();
   if (child == 0) {

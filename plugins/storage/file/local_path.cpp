@@ -47,7 +47,7 @@ std::string local_path(std::string_view path) {
   }
   if (out.empty()) throw Error(KINORA_INVALID, "the path of a file is empty");
   if (out.find('\0') != std::string::npos)
-    throw Error(KINORA_INVALID, "the path of a file holds a NUL character");
+    throw Error(KINORA_INVALID, "the path of a file contains a NUL character");
   return out;
 }
 

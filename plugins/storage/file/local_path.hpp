@@ -1,11 +1,11 @@
-// From what the user wrote to a path of this machine.
+// Converts the user's text to a path of this machine.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace kinora::file {
 
-// "/data/a b" and "a b" as they are; "file:///data/a%20b" and "file://localhost/data/a%20b" as "/data/a b".
+// "/data/a b" and "a b" are unchanged; "file:///data/a%20b" and "file://localhost/data/a%20b" become "/data/a b".
 // Throws Error.
 std::string local_path(std::string_view path);
 

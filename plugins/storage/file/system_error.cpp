@@ -36,7 +36,7 @@ Remedy remedy(const std::string& path, int error) {
     case ENAMETOOLONG:
       return {KINORA_INVALID, "the name is too long for this file system; shorten it"};
     case ELOOP:
-      return {KINORA_INVALID, "its symbolic links go in a circle; mend them"};
+      return {KINORA_INVALID, "its symbolic links form a loop; fix them"};
     case EFBIG:
       return {KINORA_INVALID,
               "it is larger than this file system or the limit on file sizes (ulimit -f) allows"};

@@ -14,7 +14,7 @@ namespace kinora::s3 {
 namespace {
 
 Error no_answer(const std::string& why) {
-  return {KINORA_DATA, "the server's answer is not what S3 says (" + why +
+  return {KINORA_DATA, "the server's answer is not a valid S3 answer (" + why +
                            "); is the endpoint an S3 server, and not a web page of one?"};
 }
 
@@ -39,7 +39,7 @@ uint64_t number(const char* text) {
   const std::string_view all(text);
   const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), out);
   if (error != std::errc() || end != all.data() + all.size() || out > INT64_MAX)
-    throw no_answer("'" + std::string(all.substr(0, 64)) + "' is no size");
+    throw no_answer("'" + std::string(all.substr(0, 64)) + "' is not a size");
   return out;
 }
 
@@ -71,12 +71,12 @@ Listing read_listing(std::string_view xml) {
     out.prefixes.push_back(name(node.child_value("Prefix")));
   if (std::string_view(list.child_value("IsTruncated")) != "true") return out;
   out.next = list.child_value("NextContinuationToken");
-  if (out.next.empty()) throw no_answer("a list that goes on without a NextContinuationToken");
+  if (out.next.empty()) throw no_answer("a truncated list without a NextContinuationToken");
   return out;
 }
 
 std::string read_upload_id(std::string_view xml) {
-  // The name of the root differs by server.
+  // The name of the root depends on the server.
   const auto document = parsed(xml);
   std::string id = document.document_element().child_value("UploadId");
   if (id.empty()) throw no_answer("no UploadId");

@@ -1,5 +1,5 @@
-// The XML that an S3 server answers with, see docs.aws.amazon.com/AmazonS3/latest/API. It comes from outside:
-// what it lacks or gets wrong is an Error, never a crash.
+// The XML of an S3 server's answers, see docs.aws.amazon.com/AmazonS3/latest/API. It is untrusted:
+// missing or wrong parts are an Error, never a crash.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,7 +9,7 @@
 namespace kinora::s3 {
 
 struct ServerError {
-  std::string code, message, region;  // code empty: the answer is no <Error>
+  std::string code, message, region;  // code empty: the answer is not an <Error>
 };
 ServerError read_error(std::string_view xml);
 
@@ -20,17 +20,17 @@ struct Listing {
     int64_t modified = 0;  // nanoseconds since 1970
   };
   std::vector<Object> objects;
-  std::vector<std::string> prefixes;  // with the delimiter at their end
-  std::string next;                   // token of the page that follows; empty: this was the last
+  std::vector<std::string> prefixes;  // including the delimiter at their end
+  std::string next;                   // token of the next page; empty: this was the last
 };
 // A page of ListObjectsV2. Throws Error(KINORA_DATA).
 Listing read_listing(std::string_view xml);
 
-// Of CreateMultipartUpload. Throws Error(KINORA_DATA).
+// Parses CreateMultipartUpload. Throws Error(KINORA_DATA).
 std::string read_upload_id(std::string_view xml);
-// The object's ETag by CompleteMultipartUpload, without quotes. Throws Error(KINORA_DATA).
+// The object's ETag from CompleteMultipartUpload, without quotes. Throws Error(KINORA_DATA).
 std::string read_completed(std::string_view xml);
-// The body of CompleteMultipartUpload; etags of part 1, 2, ... as the server gave them.
+// The body of CompleteMultipartUpload; etags of part 1, 2, ... as received from the server.
 std::string completion_body(const std::vector<std::string>& etags);
 
 // "2026-11-22T12:25:20.14Z" to nanoseconds since 1970; 0 for anything else.

@@ -13,7 +13,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-// As docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html has it, cut down.
+// As in docs.aws.amazon.com/AmazonS3/latest/API/API_ListObjectsV2.html, shortened.
 constexpr const char* kPage = R"(<?xml version="1.0" encoding="UTF-8"?>
 <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">
   <Name>bucket</Name><Prefix>films/</Prefix><KeyCount>3</KeyCount><MaxKeys>1000</MaxKeys><Delimiter>/</Delimiter>
@@ -56,7 +56,7 @@ TEST(Answers, WhatIsNotOneIsAnError) {
   EXPECT_EQ(read_error("<a/>").code, "");
 }
 
-// No entity of its own is expanded: neither a file of this machine nor a billion laughs.
+// Custom entities are not expanded: neither a file of this machine nor a "billion laughs".
 TEST(Answers, EntitiesOfADocumentAreNothing) {
   const auto said = read_error(
       R"(<?xml version="1.0"?><!DOCTYPE e [<!ENTITY x SYSTEM "file:///etc/passwd"><!ENTITY y "&x;&x;">]>)"

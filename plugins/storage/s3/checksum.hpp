@@ -1,4 +1,4 @@
-// What a server checks an upload with.
+// Checksums by which a server verifies an upload.
 #pragma once
 #include <string>
 #include <string_view>

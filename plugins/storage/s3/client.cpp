@@ -101,7 +101,7 @@ Listing Client::list(const ObjectPath& folder, const std::string& token) {
 }
 
 void Client::remove(const ObjectPath& at) {
-  head(at);  // for DELETE succeeds where there is nothing
+  head(at);  // since DELETE also succeeds if there is no object
   send({"DELETE", at, "cannot be removed"});
 }
 

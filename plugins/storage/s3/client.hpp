@@ -1,4 +1,4 @@
-// The requests of S3's interface that a storage needs, each repeated until it succeeds or there is no hope.
+// The requests of S3's interface that a storage needs, each repeated until it succeeds or cannot succeed.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -16,46 +16,46 @@ namespace kinora::s3 {
 
 struct Opened {
   uint64_t size = 0;
-  std::string etag;      // with its quotes, as the server gave it; may be empty
+  std::string etag;      // with its quotes, as received from the server; may be empty
   std::string first;     // the first bytes
-  int64_t modified = 0;  // by the server's clock, seconds since 1970; 0: it does not say
+  int64_t modified = 0;  // by the server's clock, seconds since 1970; 0: unknown
 };
 
 struct Upload {
-  std::string id;     // empty: none has begun
-  int64_t begun = 0;  // by the server's clock; 0: it does not say
+  std::string id;     // empty: no upload has begun
+  int64_t begun = 0;  // by the server's clock; 0: unknown
 };
 
-// Of a Date or Last-Modified header, in seconds since 1970; 0 for anything else.
+// Parses a Date or Last-Modified header to seconds since 1970; 0 for anything else.
 int64_t server_time(const std::string& text);
 
 // [any-thread] All functions; they throw Error, which names the object, the cause and the remedy.
 class Client {
  public:
-  // No request is made. Throws Error for options that contradict each other.
+  // Makes no request. Throws Error for options that contradict each other.
   explicit Client(const Options& options);
-  ~Client();  // says how many requests were repeated, if any were
+  ~Client();  // logs how many requests were repeated, if any
   const Options& options() const { return options_; }
   int64_t requests() const { return requests_; }
   int64_t repeated() const { return repeated_; }
 
-  // Size and the first bytes, `first` at most, in one request.
+  // Size and the first bytes, at most `first`, in one request.
   Opened open(const ObjectPath& at, uint64_t first);
-  // Bytes [offset, offset + size), which the object has. A connection that is cut goes on where it broke.
-  // etag: what the object was at open(); another one now is an error.
+  // Bytes [offset, offset + size), which must exist. After a broken connection the read continues where it broke.
+  // etag: the object's at open(); a different one is an error.
   void read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to, const std::string& etag,
             const std::atomic<bool>* stop = nullptr);
   Opened head(const ObjectPath& at);
   void put(const ObjectPath& at, std::string_view bytes);
   void remove(const ObjectPath& at);
-  // One page; token: of the page before.
+  // One page; token: from the previous page.
   Listing list(const ObjectPath& folder, const std::string& token);
 
   Upload begin_upload(const ObjectPath& at);
-  // The part's ETag as the server gave it. number: from 1.
+  // Returns the part's ETag as received from the server. number: from 1.
   std::string put_part(const ObjectPath& at, const Upload& upload, int64_t number, std::string_view bytes,
                        const std::atomic<bool>* stop);
-  // size: of all parts. The object is there, whole, when this returns.
+  // size: of all parts. The complete object exists when this returns.
   void complete_upload(const ObjectPath& at, const Upload& upload, const std::vector<std::string>& etags,
                        uint64_t size);
   void abort_upload(const ObjectPath& at, const Upload& upload);
@@ -72,12 +72,12 @@ class Client {
     char* to = nullptr;
     uint64_t room = 0;
     const std::atomic<bool>* stop = nullptr;
-    // Of a success: whether the answer is what was asked for. Else the request is repeated.
+    // For a successful answer: whether it is valid. If not, the request is repeated.
     std::function<bool(const HttpAnswer&)> accept = {};
   };
-  // One request with the credentials of now; these are left in `used` (none: anonymous).
+  // One request with the current credentials, which are stored in `used` (none: anonymous).
   HttpAnswer once(const Call& call, std::shared_ptr<const Credentials>& used);
-  // After a failure: waits and returns if another try makes sense, throws if not.
+  // After a failure: waits and returns if another try makes sense, otherwise throws.
   void retry_or_throw(const Call& call, const HttpAnswer& answer, const Credentials* used, Tries& tries);
   HttpAnswer send(const Call& call, Tries& tries);
   HttpAnswer send(const Call& call);
@@ -88,7 +88,7 @@ class Client {
   std::unique_ptr<Http> http_;
   std::atomic<int64_t> requests_{0}, repeated_{0};
   std::atomic<bool> told_{
-      false};  // that no server is found; once, for every request of the time says the same
+      false};  // the warning that no server answers was logged; once, since all requests would repeat it
 };
 
 }  // namespace kinora::s3

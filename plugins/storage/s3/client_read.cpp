@@ -1,4 +1,4 @@
-// Reading: ranged GETs that go on where a connection broke.
+// Reading: ranged GETs that continue where a connection broke.
 #include <algorithm>
 #include <charconv>
 #include <optional>
@@ -10,7 +10,7 @@ namespace kinora::s3 {
 namespace {
 
 constexpr const char* kReading = "cannot be read";
-constexpr uint64_t kProgress = 64 << 10;  // bytes of a try that make it count as no failure
+constexpr uint64_t kProgress = 64 << 10;  // a try that received this many bytes does not count as a failure
 
 std::optional<uint64_t> number(std::string_view text) {
   uint64_t out = 0;
@@ -20,7 +20,7 @@ std::optional<uint64_t> number(std::string_view text) {
   return out;
 }
 
-// What part of the object an answer is. Some servers give the range with status 200.
+// The part of the object that an answer contains. Some servers return the range with status 200.
 struct Span {
   uint64_t begin = 0, total = 0;
 };
@@ -101,13 +101,13 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
                                    "a run reads");
     const auto span = span_of(a);
     if (is_success(a) && span && span->begin == offset + done) {
-      done += a.got;  // also of a connection that was cut
+      done += a.got;  // also when the connection broke
       if (a.got >= kProgress) tries.restart();
       if (done == size || (a.is_ok() && a.got > 0)) continue;
     } else if (a.is_ok() && a.status == 200 && a.header("content-range").empty()) {
       throw Error(KINORA_UNSUPPORTED,
                   at.uri() +
-                      ": cannot be read: the server gives whole objects only, no ranges of them; is the "
+                      ": cannot be read: the server returns only whole objects, not ranges of them; is the "
                       "endpoint an S3 server?");
     }
     retry_or_throw(call, a, used.get(), tries);

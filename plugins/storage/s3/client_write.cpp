@@ -1,5 +1,5 @@
-// Writing: one PUT, or a multipart upload. Content-MD5 and the SHA-256 that is signed let the server check
-// every byte; what it finds damaged is sent again.
+// Writing: one PUT, or a multipart upload. Content-MD5 and the signed SHA-256 let the server check
+// every byte; damaged data is sent again.
 #include <exception>
 
 #include "checksum.hpp"
@@ -46,8 +46,8 @@ std::string Client::put_part(const ObjectPath& at, const Upload& upload, int64_t
 }
 
 // The answer to a completion may be lost, and the next try, which libcurl may have made by itself, finds no
-// such upload: an object of this size that is not older than the upload is the one that was completed. A
-// server may also say 200 and an error below it.
+// such upload. An object of this size that is not older than the upload is then the completed one. A
+// server may also answer 200 with an error in the body.
 void Client::complete_upload(const ObjectPath& at, const Upload& upload,
                              const std::vector<std::string>& etags, uint64_t size) {
   const std::string body = completion_body(etags);
@@ -70,7 +70,7 @@ void Client::complete_upload(const ObjectPath& at, const Upload& upload,
   const bool is_older = found.modified != 0 && found.modified < upload.begun;
   if (no_upload && (found.size != size || is_older)) std::rethrow_exception(no_upload);
   if (found.size != size)
-    throw Error(KINORA_IO, at.uri() + ": " + kWriting + ": the server made " + std::to_string(found.size) +
+    throw Error(KINORA_IO, at.uri() + ": " + kWriting + ": the server stored " + std::to_string(found.size) +
                                " of " + std::to_string(size) + " bytes of its parts; write it again");
 }
 

@@ -10,7 +10,7 @@
 
 namespace kinora::s3 {
 
-// What the command says on stderr goes to the user; what it says on stdout never does.
+// The command's stderr is shown to the user, its stdout never.
 Credentials run_credential_process(const std::string& command) {
   const std::string what = "credential_process: the command '" + command.substr(0, command.find(' ')) + "' ";
   struct Close {

@@ -11,7 +11,7 @@
 namespace kinora::s3 {
 namespace {
 
-constexpr int64_t kMargin = 300;  // seconds before their end when temporary credentials are asked for anew
+constexpr int64_t kMargin = 300;  // seconds before they expire when temporary credentials are renewed
 
 std::string trimmed(const std::string& text) {
   const size_t begin = text.find_first_not_of(" \t\r"), end = text.find_last_not_of(" \t\r");
@@ -35,7 +35,7 @@ std::string environment(const char* name) {
   return found ? found : "";
 }
 
-// Not a library's INI reader: they take the indented lines of AWS's nested settings for keys of the section.
+// A library's INI reader would take the indented lines of AWS's nested settings for keys of the section.
 Sections read_profile_file(const std::string& path) {
   Sections out;
   std::ifstream in(path);
@@ -109,7 +109,7 @@ Credentials CredentialSource::read() const {
   }
   if (!other.empty())
     throw Error(KINORA_INVALID, "profile '" + profile_ + "' signs in by " + other +
-                                    ", which is left to AWS's own program: give another profile the line "
+                                    ", which needs AWS's own program: give another profile the line "
                                     "credential_process = aws configure export-credentials --profile " +
                                     profile_ + " --format process, and name that profile");
   throw Error(KINORA_INVALID,
@@ -143,7 +143,7 @@ Credentials CredentialSource::get() {
 bool CredentialSource::renewed_since(const Credentials& refused) {
   {
     const std::lock_guard lock(mutex_);
-    if (last_.same_keys(refused)) read_at_.clear();  // another thread may have read them anew already
+    if (last_.same_keys(refused)) read_at_.clear();  // another thread may have read new ones already
   }
   return !get().same_keys(refused);
 }

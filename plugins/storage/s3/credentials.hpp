@@ -1,4 +1,4 @@
-// Whose requests these are: from the environment and AWS's usual files.
+// Credentials for requests: from the environment and AWS's usual files.
 //
 //   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN   unless a profile is named by the option
 //   AWS_SHARED_CREDENTIALS_FILE, else ~/.aws/credentials          [profile]: aws_access_key_id, ...
@@ -6,7 +6,7 @@
 //   credential_process,
 //                                                                 region, endpoint_url, ca_bundle
 //
-// Neither keys nor tokens are ever written anywhere; an error names only where they are from.
+// Keys and tokens are never written anywhere; an error names only their source.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -21,27 +21,27 @@ namespace kinora::s3 {
 struct Credentials {
   std::string key, secret, token;
   std::string source;   // for messages: "the environment", "profile 'default' of /home/me/.aws/credentials"
-  int64_t expires = 0;  // seconds since 1970; 0: not known
+  int64_t expires = 0;  // seconds since 1970; 0: unknown
   bool same_keys(const Credentials& o) const {
     return key == o.key && secret == o.secret && token == o.token;
   }
 };
 
 // The sections of such a file, by name; a "[profile x]" is "x". Lines that are indented below a key without a
-// value belong to that key and are left out.
+// value belong to that key and are ignored.
 using Sections = std::map<std::string, std::map<std::string, std::string>>;
-Sections read_profile_file(const std::string& path);  // empty if there is none
+Sections read_profile_file(const std::string& path);  // empty if the file does not exist
 
 // [any-thread]
 class CredentialSource {
  public:
   explicit CredentialSource(const std::string& profile);
-  // Read anew when a file has changed or the time of the last ones is up. Throws Error(KINORA_INVALID) that
-  // says where was looked.
+  // Reads again if a file has changed or the last credentials have expired. Throws Error(KINORA_INVALID) that
+  // names the places searched.
   Credentials get();
-  // After the server refused these: read anew. False if they are still the same.
+  // After the server rejected these: reads again. Returns false if they are still the same.
   bool renewed_since(const Credentials& refused);
-  // "region", "endpoint_url" or "ca_bundle" of the profile; empty: not there.
+  // "region", "endpoint_url" or "ca_bundle" of the profile; empty if absent.
   std::string setting(const std::string& name) const;
 
  private:
@@ -55,11 +55,11 @@ class CredentialSource {
   std::vector<int64_t> read_at_;  // stamp() when they were read; empty: never
 };
 
-// What the command of `credential_process` prints, as AWS's tools run it: {"Version": 1, "AccessKeyId", ...}.
+// Runs the command of `credential_process` as AWS's tools do, and parses its output: {"Version": 1, "AccessKeyId", ...}.
 // Throws Error(KINORA_INVALID).
 Credentials run_credential_process(const std::string& command);
 
-// The environment's value; empty if it is not set.
+// The variable's value; empty if it is not set.
 std::string environment(const char* name);
 
 }  // namespace kinora::s3

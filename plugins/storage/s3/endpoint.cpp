@@ -23,7 +23,7 @@ Endpoint endpoint_of(const Options& options) {
   Endpoint out{"https", "s3." + options.region + ".amazonaws.com", "", options.path_style};
   if (options.region.starts_with("cn-")) out.host += ".cn";
   if (out.path_style == "auto" && !options.endpoint.empty())
-    out.path_style = "on";  // what other servers want
+    out.path_style = "on";  // required by other servers
   if (options.endpoint.empty()) return out;
   const bool has_scheme = options.endpoint.find("://") != std::string::npos;
   const std::unique_ptr<CURLU, void (*)(CURLU*)> url(curl_url(), curl_url_cleanup);
@@ -33,7 +33,7 @@ Endpoint endpoint_of(const Options& options) {
   out.host = part(url.get(), CURLUPART_HOST);
   if (!part(url.get(), CURLUPART_USER).empty())
     throw Error(KINORA_INVALID,
-                "endpoint: a name and password do not belong there; set AWS_ACCESS_KEY_ID and "
+                "endpoint: it must not contain a name and password; set AWS_ACCESS_KEY_ID and "
                 "AWS_SECRET_ACCESS_KEY");
   if (status != CURLUE_OK || out.host.empty() || (out.scheme != "http" && out.scheme != "https") ||
       !part(url.get(), CURLUPART_QUERY).empty())
@@ -47,7 +47,7 @@ Endpoint endpoint_of(const Options& options) {
 }
 
 std::string Endpoint::url(const ObjectPath& at, const Query& query) const {
-  // A dot in a bucket's name is no part of what a certificate for *.HOST covers.
+  // A certificate for *.HOST does not cover a bucket name with a dot.
   const bool by_path =
       path_style == "on" || (path_style == "auto" && at.bucket.find('.') != std::string::npos);
   std::string out = scheme + "://" + (by_path ? host : at.bucket + "." + host) + folder;

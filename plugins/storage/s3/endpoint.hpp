@@ -1,4 +1,4 @@
-// Where requests go: https://BUCKET.HOST/KEY, or with path style https://HOST/BUCKET/KEY.
+// Addresses of requests: https://BUCKET.HOST/KEY, or with path style https://HOST/BUCKET/KEY.
 #pragma once
 #include <string>
 
@@ -8,13 +8,13 @@
 namespace kinora::s3 {
 
 struct Endpoint {
-  std::string scheme, host;  // the host with its port
-  std::string folder;        // of an endpoint with a path, "/s3"; else empty
+  std::string scheme, host;  // the host includes its port
+  std::string folder;        // path of the endpoint, "/s3"; else empty
   std::string path_style;    // auto, on, off
   std::string url(const ObjectPath& at, const Query& query) const;
 };
 
-// An empty endpoint is AWS's own of the region. Throws Error(KINORA_INVALID).
+// An empty endpoint is AWS's endpoint of the region. Throws Error(KINORA_INVALID).
 Endpoint endpoint_of(const Options& options);
 
 }  // namespace kinora::s3

@@ -12,14 +12,14 @@ bool is_one_of(std::string_view word, const std::array<std::string_view, N>& wor
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// Of libcurl: what a moment later may be well.
+// Errors of libcurl that may pass by themselves.
 bool may_pass(CURLcode code) {
   switch (code) {
     case CURLE_COULDNT_CONNECT:
     case CURLE_COULDNT_RESOLVE_HOST:
     case CURLE_COULDNT_RESOLVE_PROXY:
     case CURLE_WEIRD_SERVER_REPLY:
-    case CURLE_UNSUPPORTED_PROTOCOL:  // of an answer; the endpoint's was checked
+    case CURLE_UNSUPPORTED_PROTOCOL:  // for a redirected answer; the endpoint's protocol was checked
     case CURLE_HTTP2:
     case CURLE_PARTIAL_FILE:
     case CURLE_OPERATION_TIMEDOUT:
@@ -35,7 +35,7 @@ bool may_pass(CURLcode code) {
   }
 }
 
-// The code that the server gave, else a word for its status.
+// The server's error code, else a word for its status.
 std::string code_of(const HttpAnswer& a, const ServerError& said) {
   if (!said.code.empty()) return said.code;
   return a.status == 403 ? "AccessDenied" : a.status == 404 ? "NotFound" : "";
@@ -50,12 +50,12 @@ Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& s
               const std::string& region) {
   const std::string code = code_of(a, said);
   if (code == "NoSuchBucket")
-    return {KINORA_NOT_FOUND, "there is no such bucket; check its name and the endpoint"};
+    return {KINORA_NOT_FOUND, "no such bucket; check its name and the endpoint"};
   if (code == "NoSuchUpload")
     return {KINORA_NOT_FOUND,
             "its upload was aborted meanwhile, by a lifecycle rule or another program; run it again"};
   if (code == "NoSuchKey" || code == "NotFound")
-    return {KINORA_NOT_FOUND, "there is no such object; check the name"};
+    return {KINORA_NOT_FOUND, "no such object; check the name"};
   if (code == "RequestTimeTooSkewed")
     return {KINORA_INVALID, "this machine's clock and the server's differ too much; set the clock (NTP)"};
   if (code == "SignatureDoesNotMatch")
@@ -64,13 +64,13 @@ Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& s
   if (code == "InvalidAccessKeyId" || code == "InvalidClientTokenId")
     return {KINORA_INVALID, "the server does not know the access key; check " + source};
   if (code == "ExpiredToken" || code == "TokenRefreshRequired" || code == "InvalidToken")
-    return {KINORA_INVALID, "the session's token is not valid any more; sign in again to renew " + source};
+    return {KINORA_INVALID, "the session's token is no longer valid; sign in again to renew " + source};
   if (code == "AccessDenied" || code == "AllAccessDisabled" || a.status == 401 || a.status == 403)
-    return {KINORA_INVALID, "access is denied to " + source + "; ask the bucket's owner for the right"};
+    return {KINORA_INVALID, "access is denied to " + source + "; ask the bucket's owner for permission"};
   if (a.status == 412 || code == "InvalidRange")
     return {KINORA_DATA, "it was changed while it was read; do not write to what a run reads"};
   if (code == "EntityTooLarge")
-    return {KINORA_INVALID, "it is larger than the server takes; raise part_size"};
+    return {KINORA_INVALID, "it is larger than the server accepts; raise part_size"};
   if (a.status == 507 || code == "QuotaExceeded" || code.find("StorageFull") != code.npos)
     return {KINORA_NO_MEMORY, "the server has no room left; free some there"};
   const std::string theirs = !said.region.empty() ? said.region : a.header("x-amz-bucket-region");

@@ -11,7 +11,7 @@ namespace kinora::s3 {
 namespace {
 
 constexpr size_t kMostText =
-    16 << 20;  // of an answer that is kept as text: a page of a list has at most 4 MB
+    16 << 20;  // limit of an answer that is kept as text: a page of a list has at most 4 MB
 constexpr size_t kMostHeaders = 256;
 constexpr size_t kMostIdle = 64;
 
@@ -19,10 +19,10 @@ struct Exchange {
   CURL* handle;
   const HttpRequest& request;
   HttpAnswer answer;
-  bool is_full = false;  // more came than there was room for
+  bool is_full = false;  // more bytes arrived than fit
 };
 
-// Called through curl's C frames, which no exception may pass: what cannot be kept ends the transfer.
+// Called through curl's C frames, which exceptions must not cross: a failure ends the transfer.
 size_t take_body(char* data, size_t, size_t size, void* user) noexcept try {
   auto& x = *static_cast<Exchange*>(user);
   long status = 0;
@@ -62,8 +62,8 @@ int is_stopped(void* user, curl_off_t, curl_off_t, curl_off_t, curl_off_t) noexc
   return stop && *stop ? 1 : 0;
 }
 
-// Whether the length of an answer is that of the range it says it has. If not, the rest may still be on its
-// way, and the next request of the connection would take it for its answer.
+// Whether the length of an answer matches the range in its header. If not, the rest may still arrive,
+// and the next request on the connection would take it for its own answer.
 bool ends_where_it_says(const HttpAnswer& a) {
   const std::string range = a.header("content-range"), length = a.header("content-length");
   unsigned long long first = 0, last = 0, size = 0;
@@ -87,21 +87,21 @@ void set_method(CURL* h, const HttpRequest& r) {
 void set_limits(CURL* h, const Options& o, const HttpRequest& r) {
   curl_easy_setopt(h, CURLOPT_CONNECTTIMEOUT_MS, static_cast<long>(o.connect_timeout * 1000));
   curl_easy_setopt(h, CURLOPT_LOW_SPEED_LIMIT,
-                   1L);  // bytes/s: a server that says nothing for so long is gone
+                   1L);  // bytes/s: a server that sends nothing for this long is considered dead
   curl_easy_setopt(h, CURLOPT_LOW_SPEED_TIME, std::max(1L, static_cast<long>(o.timeout)));
   curl_easy_setopt(h, CURLOPT_NOPROGRESS, 0L);
   curl_easy_setopt(h, CURLOPT_XFERINFODATA, const_cast<HttpRequest*>(&r));
   curl_easy_setopt(h, CURLOPT_XFERINFOFUNCTION, is_stopped);
   curl_easy_setopt(h, CURLOPT_NOSIGNAL, 1L);
   curl_easy_setopt(h, CURLOPT_PROTOCOLS_STR, "http,https");
-  curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);  // a signature is for one address
+  curl_easy_setopt(h, CURLOPT_FOLLOWLOCATION, 0L);  // a signature is valid for one address only
   if (!o.ca_file.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, o.ca_file.c_str());
 }
 
 }  // namespace
 
 Http::Http(const Options& options) : options_(options), signature_("aws:amz:" + options.region + ":s3") {
-  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);  // once, and never ended
+  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);  // initialised once, and never cleaned up
   if (started != CURLE_OK)
     throw Error(KINORA_FAILED, std::string("libcurl cannot start: ") + curl_easy_strerror(started));
 }
@@ -125,7 +125,7 @@ CURL* Http::take() {
 }
 
 void Http::give(CURL* handle) {
-  curl_easy_reset(handle);  // forgets keys and addresses, keeps the connection
+  curl_easy_reset(handle);  // clears keys and addresses, keeps the connection
   const std::lock_guard lock(mutex_);
   if (idle_.size() < kMostIdle) return idle_.push_back(handle);
   curl_easy_cleanup(handle);
@@ -140,7 +140,7 @@ HttpAnswer Http::perform(const HttpRequest& r, const Credentials* credentials) {
   };
   for (const auto& line : r.headers) add(line);
   curl_easy_setopt(h, CURLOPT_URL, r.url.c_str());
-  curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);  // "..", "//": names like any other
+  curl_easy_setopt(h, CURLOPT_PATH_AS_IS, 1L);  // "..", "//" are ordinary names
   curl_easy_setopt(h, CURLOPT_HTTP_VERSION, static_cast<long>(CURL_HTTP_VERSION_1_1));
   curl_easy_setopt(h, CURLOPT_BUFFERSIZE, 512L * 1024);
   curl_easy_setopt(h, CURLOPT_UPLOAD_BUFFERSIZE, 1024L * 1024);

@@ -18,7 +18,7 @@
 namespace kinora::s3 {
 namespace {
 
-// Takes one request, remembers its head, says 200.
+// Accepts one request, stores its head, answers 200.
 class OneRequest {
  public:
   OneRequest() : socket_(::socket(AF_INET, SOCK_STREAM, 0)) {

@@ -7,9 +7,9 @@
 namespace kinora::s3 {
 namespace {
 
-constexpr size_t kLongestKey = 1024;  // bytes of UTF-8, by S3's rules
+constexpr size_t kLongestKey = 1024;  // bytes of UTF-8, limit of S3
 
-// Not std::isalnum, which asks the locale.
+// Not std::isalnum, which depends on the locale.
 bool is_letter_or_digit(char c) {
   return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
@@ -40,7 +40,7 @@ ObjectPath object_path(std::string_view path) {
   const size_t slash = path.find('/');
   ObjectPath out{std::string(path.substr(0, slash)),
                  slash == path.npos ? std::string() : std::string(path.substr(slash + 1))};
-  // The bucket may become a part of the host's name, so nothing but S3's own letters may get there.
+  // The bucket may become a part of the host name, so only S3's own letters are allowed.
   const auto ok = [](char c) { return is_letter_or_digit(c) || c == '-' || c == '.' || c == '_'; };
   if (out.bucket.size() < 3 || out.bucket.size() > 63 || !is_letter_or_digit(out.bucket[0]) ||
       !std::all_of(out.bucket.begin(), out.bucket.end(), ok))
@@ -48,17 +48,17 @@ ObjectPath object_path(std::string_view path) {
                                     "' is no name of a bucket (3 to 63 letters, digits, '-' and '.'); write "
                                     "s3://BUCKET/KEY");
   if (out.key.find('\0') != std::string::npos)
-    throw Error(KINORA_INVALID, out.bucket + ": a key with a NUL character in it");
+    throw Error(KINORA_INVALID, out.bucket + ": the key contains a NUL character");
   if (out.key.size() > kLongestKey)
     throw Error(KINORA_INVALID, out.uri() + ": the key has " + std::to_string(out.key.size()) +
-                                    " bytes, and S3 takes 1,024; shorten it");
+                                    " bytes, and S3 allows 1,024; shorten it");
   return out;
 }
 
 ObjectPath object_named(std::string_view path) {
   auto out = object_path(path);
   if (out.key.empty())
-    throw Error(KINORA_INVALID, out.uri() + ": names a bucket and no object; write s3://BUCKET/KEY");
+    throw Error(KINORA_INVALID, out.uri() + ": names a bucket but no object; write s3://BUCKET/KEY");
   return out;
 }
 

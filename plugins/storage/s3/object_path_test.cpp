@@ -28,7 +28,7 @@ TEST(ObjectPath, IsEncodedAsSigV4Says) {
   EXPECT_EQ(decoded_name("a+b%2Bc%zz%"), "a b+c%zz%");
 }
 
-// What is encoded comes back, for every byte.
+// Decoding reverses encoding, for every byte.
 TEST(ObjectPath, EveryNameComesBack) {
   std::string all;
   for (int c = 1; c < 256; ++c) all += static_cast<char>(c);

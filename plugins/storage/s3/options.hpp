@@ -1,4 +1,4 @@
-// What a user says of an S3 server, see plugin.toml.
+// The user's options of an S3 server, see plugin.toml.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -28,7 +28,7 @@ S3Reader::S3Reader(std::shared_ptr<Client> client, ObjectPath at)
   streams_[0].windows.push_back(std::move(first));
 }
 
-// All at once: each is then waited for.
+// Starts all requests at once, then waits for each.
 S3Reader::~S3Reader() {
   for (auto& s : streams_)
     for (auto& w : s.windows) w->stop = true;
@@ -69,7 +69,7 @@ std::shared_ptr<S3Reader::Window> S3Reader::fetch(uint64_t begin, uint64_t size)
   auto out = std::make_shared<Window>();
   out->begin = begin;
   out->end = std::min(size_, begin + size);
-  // By its address: the window waits for its request before it ends.
+  // By address: the window waits for its request before it ends.
   out->ready = std::async(std::launch::async, [this, w = out.get()] {
                  w->bytes.resize(w->end - w->begin);
                  client_->read(at_, w->begin, w->bytes.size(), w->bytes.data(), etag_, &w->stop);
@@ -99,7 +99,7 @@ std::shared_ptr<S3Reader::Window> S3Reader::go_on(Stream& s, uint64_t offset, ui
   s.run = is_forward ? s.run + got : got;
   s.next = offset + got;
   s.last_use = ++uses_;
-  // The window before stays, for who steps back a little.
+  // The previous window stays, for small steps back.
   while (s.windows.size() > 2 && s.windows[1]->end <= offset) {
     dropped.push_back(std::move(s.windows.front()));
     s.windows.pop_front();
@@ -120,7 +120,7 @@ std::shared_ptr<S3Reader::Window> S3Reader::jump(uint64_t offset, uint64_t size,
   return s.windows.back();
 }
 
-// Only for who reads on and on: the first windows of a run are fetched when they are needed.
+// Only for long forward runs: the first windows of a run are fetched when they are needed.
 void S3Reader::fetch_ahead(Stream& s) {
   if (s.run < 3 * kSmallest) return;
   const uint64_t target = std::min(size_, s.next + std::min(ahead_, s.run));
@@ -140,7 +140,7 @@ void S3Reader::straight(uint64_t offset, char* to, uint64_t size) {
   const uint64_t piece = std::max<uint64_t>(largest_, 1 << 20);
   const uint64_t pieces = (size + piece - 1) / piece;
   std::atomic<uint64_t> next{0};
-  std::atomic<bool> stop{false};  // of this call: one request failed, the others are in vain
+  std::atomic<bool> stop{false};  // for this call: if one request failed, the others are useless
   const auto work = [&] {
     try {
       for (uint64_t i; !stop && (i = next++) < pieces;)

@@ -1,12 +1,12 @@
 // An object, open for random access.
 //
-// A reader that goes forward gets its bytes from windows that are fetched before it comes to them. The longer
-// it has gone forward without a jump, the more is fetched ahead: as many bytes as it has read so far, up to a
-// quarter of `read_ahead`, in windows of up to a sixteenth, each a request on a connection of its own. A jump
-// fetches what was asked for (at least 64 KiB) and nothing ahead. Two places are followed at once, since the
-// sound and the pictures of a film may lie apart. So a reader holds at most `read_ahead` bytes (default
-// 32 MiB: 2 MiB a request, 8 MiB ahead), and reads of twice a window or more go straight to the caller's
-// memory, by `parallel` requests at a time.
+// A reader that moves forward gets its bytes from windows that are fetched before they are needed. The longer
+// it has moved forward without a jump, the more is fetched ahead: as many bytes as it has read so far, up to a
+// quarter of `read_ahead`, in windows of up to a sixteenth, each a request on its own connection. A jump
+// fetches the requested bytes (at least 64 KiB) and nothing ahead. Two positions are followed at once, since the
+// audio and video of a file may be stored apart. So a reader holds at most `read_ahead` bytes (default
+// 32 MiB: 2 MiB a request, 8 MiB ahead), and reads of at least twice a window go directly to the caller's
+// memory, in `parallel` requests at a time.
 #pragma once
 #include <array>
 #include <atomic>
@@ -31,7 +31,7 @@ class S3Reader final : public StorageReader {
   uint64_t read(uint64_t offset, void* to, uint64_t size) override;
 
  private:
-  // Whoever drops the last reference ends the request and waits for it, so never under the lock.
+  // Dropping the last reference ends the request and waits for it, so never do it under the lock.
   struct Window {
     uint64_t begin = 0, end = 0;
     std::vector<char> bytes;
@@ -40,14 +40,14 @@ class S3Reader final : public StorageReader {
     ~Window() { stop = true; }
   };
   using Windows = std::deque<std::shared_ptr<Window>>;
-  // A place where someone reads.
+  // A position that is being read.
   struct Stream {
-    Windows windows;    // neighbours, in order
+    Windows windows;    // adjacent, in order
     uint64_t next = 0;  // where the last read ended
     uint64_t run = 0;   // bytes read without a jump
     uint64_t last_use = 0;
   };
-  // Under the lock; what is no longer needed goes to `dropped`.
+  // Called under the lock; windows that are no longer needed go to `dropped`.
   std::shared_ptr<Window> window_at(uint64_t offset, uint64_t size, Windows& dropped);
   std::shared_ptr<Window> go_on(Stream& stream, uint64_t offset, uint64_t size, Windows& dropped);
   std::shared_ptr<Window> jump(uint64_t offset, uint64_t size, Windows& dropped);

@@ -6,7 +6,7 @@
 namespace kinora::s3 {
 namespace {
 
-// The part of a name behind the folder's, or an Error: a server does not choose what is listed.
+// The part of a name after the folder's, or an Error: a server must not list names outside the folder.
 std::string inside(const ObjectPath& folder, const std::string& name) {
   if (!name.starts_with(folder.key))
     throw Error(KINORA_DATA, folder.uri() + ": cannot be listed: the server gave '" + name.substr(0, 256) +
@@ -14,18 +14,18 @@ std::string inside(const ObjectPath& folder, const std::string& name) {
   return name.substr(folder.key.size());
 }
 
-// One page to `each`; what it returned if that ended the listing.
+// Passes one page to `each`; returns its status if that ended the listing.
 int32_t give(const ObjectPath& folder, const Listing& page, const Storage::Each& each) {
   for (const auto& object : page.objects) {
     const std::string name = inside(folder, object.key);
-    if (name.empty()) continue;  // an empty object that some programs make for a folder
+    if (name.empty()) continue;  // an empty object that some programs create for a folder
     const kinora_entry entry{sizeof(kinora_entry), 0, str(name), object.size, object.modified};
     if (const int32_t status = each(entry); status != KINORA_OK) return status;
   }
   for (const auto& prefix : page.prefixes) {
     std::string name = inside(folder, prefix);
     if (name.empty()) continue;
-    if (name.size() > 1) name.pop_back();  // "/": the empty name in "a//b" can be said by its slash alone
+    if (name.size() > 1) name.pop_back();  // "/": the empty name in "a//b" can only be written as its slash
     const kinora_entry entry{sizeof(kinora_entry), 1, str(name), 0, 0};
     if (const int32_t status = each(entry); status != KINORA_OK) return status;
   }
@@ -38,36 +38,36 @@ void S3Storage::describe(Describe<Options>& d) {
   d.name("s3").help("Objects of Amazon S3 and servers like it, s3://BUCKET/KEY");
   d.option("endpoint", &Options::endpoint)
       .help("the server's address, as https://s3.example.org; empty: AWS_ENDPOINT_URL_S3, else AWS itself");
-  d.option("region", &Options::region).help("empty: AWS_REGION, the profile's, else us-east-1");
+  d.option("region", &Options::region).help("the bucket's region; empty: AWS_REGION, the profile's, else us-east-1");
   d.option("path_style", &Options::path_style)
       .choices({"auto", "on", "off"})
       .help("the bucket in the path, not in the host's name; auto: on for any endpoint but AWS");
   d.option("profile", &Options::profile)
-      .help("of ~/.aws/credentials and ~/.aws/config; empty: the keys of the environment, else AWS_PROFILE");
+      .help("profile in ~/.aws/credentials and ~/.aws/config; empty: the keys of the environment, else AWS_PROFILE");
   d.option("anonymous", &Options::anonymous).help("no credentials, for public buckets");
   d.option("ca_file", &Options::ca_file).path().help("certificates to trust instead of the system's");
   d.option("connect_timeout", &Options::connect_timeout)
       .range(0.1, 3600)
       .unit("s")
-      .help("for a connection to be made");
+      .help("longest time to connect");
   d.option("timeout", &Options::timeout)
       .range(1, 86400)
       .unit("s")
-      .help("without a byte from or to the server, after which a request is repeated");
+      .help("time without a byte from or to the server after which a request is repeated");
   d.option("retries", &Options::retries)
       .range(0, 100)
-      .help("of a request in a row, with growing random pauses between them");
+      .help("successive retries of a request, with growing random pauses between them");
   d.option("part_size", &Options::part_size)
       .bytes()
       .range(5 << 20, int64_t{5} << 30)
-      .help("of an upload in parts; what is not larger is sent at once");
+      .help("size of the parts of an upload; an object that is not larger is sent at once");
   d.option("parallel", &Options::parallel)
       .range(1, 64)
-      .help("requests of one upload or large read at a time");
+      .help("simultaneous requests of one upload or large read");
   d.option("read_ahead", &Options::read_ahead)
       .bytes()
       .range(1 << 20, 1 << 30)
-      .help("bytes that one reader may hold; a quarter of it is fetched ahead of who reads on and on");
+      .help("bytes that one reader may hold; a quarter of it is fetched ahead during sequential reads");
 }
 
 std::unique_ptr<StorageReader> S3Storage::open(std::string_view path) {
@@ -89,11 +89,11 @@ int32_t S3Storage::list(std::string_view path, const Each& each) {
     if (const int32_t status = give(folder, page, each); status != KINORA_OK) return status;
     if (!page.next.empty() && page.next == token)
       throw Error(KINORA_DATA,
-                  folder.uri() + ": cannot be listed: the server gives one page again and again");
+                  folder.uri() + ": cannot be listed: the server repeats one page");
     token = std::move(page.next);
   } while (!token.empty());
   if (is_empty && !folder.key.empty())
-    throw Error(KINORA_NOT_FOUND, folder.uri() + ": no object's name begins so; check the path");
+    throw Error(KINORA_NOT_FOUND, folder.uri() + ": no object's name begins with it; check the path");
   return KINORA_OK;
 }
 

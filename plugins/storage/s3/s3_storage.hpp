@@ -1,4 +1,4 @@
-// storage/s3: objects of Amazon S3 and what speaks like it (MinIO, Ceph, R2, rclone serve s3).
+// storage/s3: objects of Amazon S3 and compatible servers (MinIO, Ceph, R2, rclone serve s3).
 #pragma once
 #include "client.hpp"
 #include "kinora/storage.hpp"
@@ -12,7 +12,7 @@ class S3Storage final : public Storage {
   explicit S3Storage(const Options& options) : client_(std::make_shared<Client>(options)) {}
   std::unique_ptr<StorageReader> open(std::string_view path) override;
   std::unique_ptr<StorageWriter> begin(std::string_view path) override;
-  // A folder is what keys have before a slash: "a/" of "a/b". One is there as long as a key begins with it.
+  // A folder is the part of a key before a slash: "a/" of "a/b". It exists as long as a key begins with it.
   int32_t list(std::string_view path, const Each& each) override;
   void remove(std::string_view path) override;
   const Client& client() const { return *client_; }

@@ -1,11 +1,12 @@
-// Drives the storage by lines on stdin for tests and benchmarks against a server
+// Runs commands from stdin on the storage, for tests and benchmarks against a server
 // (tests/faults/s3_storage.py):
 //
-//   s3_trial '{"endpoint": "...", ...}'       options; credentials as for everybody
-//   put PATH SIZE SEED                        writes bytes that follow from the seed, in pieces of 1 MiB less
-//   7 drop PATH SIZE SEED                       the same without commit get PATH SIZE SEED HOW [CHUNK] reads
-//   and compares; HOW: forward, random, threads, whole time PATH CHUNK                           reads from
-//   begin to end; says seconds list PATH | remove PATH
+//   s3_trial '{"endpoint": "...", ...}'       options; credentials as usual
+//   put PATH SIZE SEED                        writes bytes that follow from the seed, in pieces of 1 MiB minus 7
+//   drop PATH SIZE SEED                       the same without commit
+//   get PATH SIZE SEED HOW [CHUNK]            reads and compares; HOW: forward, random, threads, whole
+//   time PATH CHUNK                           reads from begin to end; prints seconds
+//   list PATH | remove PATH
 //
 // Each line is answered by one: "ok ..." or "error STATUS MESSAGE", then " | requests repeated".
 #include <chrono>
@@ -22,7 +23,7 @@
 namespace kinora::s3 {
 namespace {
 
-// SplitMix64 (Steele, Lea, Flood 2014) of the place, so that any part can be made alone.
+// SplitMix64 (Steele, Lea, Flood 2014) of the position, so that any part can be generated alone.
 uint64_t word(uint64_t seed, uint64_t i) {
   uint64_t z = seed * 0x9E3779B97F4A7C15u + (i + 1) * 0xD1B54A32D192ED03u;
   z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;

@@ -10,12 +10,12 @@
 namespace kinora::s3 {
 
 bool Tries::another(const HttpAnswer& answer, const std::atomic<bool>* stop) {
-  // A name that cannot be found is most often a wrong one.
+  // A name that cannot be resolved is most often wrong.
   const int64_t most = answer.code == CURLE_COULDNT_RESOLVE_HOST ? std::min<int64_t>(most_, 2) : most_;
   if (failed_in_a_row_ >= most) return false;
   const double bound =
       std::min(20.0, 0.1 * std::exp2(std::min<double>(20, static_cast<double>(failed_in_a_row_))));
-  // Of time only, never of results: this randomness needs no seed that can be repeated.
+  // Affects only time, never results: this randomness needs no reproducible seed.
   thread_local std::minstd_rand random(std::random_device{}());
   double pause = std::uniform_real_distribution<double>(0, bound)(random);
   pause = std::max(pause, std::clamp(std::atof(answer.header("retry-after").c_str()), 0.0, 60.0));

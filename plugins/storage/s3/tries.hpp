@@ -1,5 +1,5 @@
-// How often and after what pause a request is repeated: pauses grow twofold from 0.1 s to 20 s, each drawn
-// evenly between nothing and that ("full jitter"), so that clients that failed together do not return
+// How often and after which pause a request is repeated: pauses double from 0.1 s to 20 s, each drawn
+// uniformly between 0 and that ("full jitter"), so that clients that failed together do not return
 // together. A server's Retry-After is obeyed up to a minute.
 #pragma once
 #include <atomic>
@@ -12,9 +12,9 @@ namespace kinora::s3 {
 class Tries {
  public:
   explicit Tries(int64_t most) : most_(most) {}
-  // Before another try: sleeps. False if there is none left, or *stop becomes true.
+  // Sleeps before another try. Returns false if none is left, or if *stop becomes true.
   bool another(const HttpAnswer& answer, const std::atomic<bool>* stop = nullptr);
-  // There was progress since the last failure: the count starts over.
+  // There was progress since the last failure: the count restarts.
   void restart() { failed_in_a_row_ = 0; }
   int64_t count() const { return all_; }
 

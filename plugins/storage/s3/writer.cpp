@@ -5,7 +5,7 @@
 namespace kinora::s3 {
 namespace {
 
-constexpr size_t kMostParts = 10'000;  // by S3's rules
+constexpr size_t kMostParts = 10'000;  // limit of S3
 constexpr size_t kSmall = 1 << 20;
 
 }  // namespace
@@ -15,7 +15,7 @@ S3Writer::S3Writer(std::shared_ptr<Client> client, ObjectPath at)
       at_(std::move(at)),
       part_size_(static_cast<uint64_t>(client_->options().part_size)) {
   if (at_.key.ends_with('/'))
-    throw Error(KINORA_INVALID, at_.uri() + ": cannot be written: it is a folder's name; give an object's");
+    throw Error(KINORA_INVALID, at_.uri() + ": cannot be written: it is the name of a folder; give that of an object");
 }
 
 S3Writer::~S3Writer() {
@@ -35,7 +35,7 @@ void S3Writer::append(const void* data, uint64_t size) {
   while (size > 0) {
     if (part_.size() == part_size_) send_part();
     const uint64_t n = std::min(size, part_size_ - part_.size());
-    if (part_.size() + n > kSmall) part_.reserve(part_size_);  // doubling could take twice as much
+    if (part_.size() + n > kSmall) part_.reserve(part_size_);  // growth by doubling could take twice the memory
     part_.append(from, n);
     from += n, size -= n, size_ += n;
   }
@@ -53,7 +53,7 @@ void S3Writer::send_part() {
   const size_t number = etags_.size() + sending_.size() + 1;
   if (number > kMostParts)
     throw Error(KINORA_INVALID, at_.uri() +
-                                    ": cannot be written: S3 takes 10,000 parts and this is larger; raise "
+                                    ": cannot be written: S3 allows 10,000 parts and this is larger; raise "
                                     "part_size in [storage.s3]");
   sending_.push_back(std::async(std::launch::async, [this, number, bytes = std::exchange(part_, {})] {
     return client_->put_part(at_, upload_, static_cast<int64_t>(number), bytes, &stop_);

@@ -1,6 +1,6 @@
-// A new object. What fits into one part is one PUT; more is a multipart upload, `parallel` parts at a time,
-// so a writer holds at most (parallel + 1) parts. The object appears whole when it is completed: S3 has no
-// half-written objects. A process that is killed leaves no object, but the parts it had sent stay on the
+// A new object. If it fits into one part, it is one PUT; otherwise a multipart upload, `parallel` parts at a time,
+// so a writer holds at most (parallel + 1) parts. The object appears complete at the end: S3 has no
+// partially written objects. A process that is killed leaves no object, but its uploaded parts stay on the
 // server until they are removed there (a lifecycle rule, see README).
 #pragma once
 #include <atomic>
@@ -31,7 +31,7 @@ class S3Writer final : public StorageWriter {
   std::shared_ptr<Client> client_;
   ObjectPath at_;
   uint64_t part_size_, size_ = 0;
-  std::string part_;  // that is being filled
+  std::string part_;  // the part that is being filled
   Upload upload_;
   std::atomic<bool> stop_{false};
   std::deque<std::future<std::string>> sending_;

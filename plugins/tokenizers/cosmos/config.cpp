@@ -15,7 +15,7 @@ int64_t log2_of(const char* name, int64_t v) {
   return std::countr_zero(static_cast<uint64_t>(v));
 }
 
-// Halvings in space and time that are left after patching.
+// Halvings in space and time that remain after patching.
 struct Halvings {
   int64_t space, time;
 };
@@ -37,7 +37,7 @@ void check_channels(const char* name, const std::vector<int64_t>& channels) {
                 "tokenizer/cosmos: " + std::string(name) + " needs at least two positive numbers");
 }
 
-// Groups of an image's norms.
+// Number of groups of an image's norms.
 void check_groups(const char* name, const Config& c, const std::vector<int64_t>& channels) {
   if (c.image && std::any_of(channels.begin(), channels.end(), [](int64_t n) { return n % 32 != 0; }))
     throw Error(KINORA_INVALID,
@@ -48,7 +48,7 @@ bool contains(const std::vector<int64_t>& list, int64_t v) {
   return std::find(list.begin(), list.end(), v) != list.end();
 }
 
-// without: entries of the list that halve nothing.
+// without: number of entries of the list that halve nothing.
 void check_reached(const char* name, const std::vector<Level>& levels, const Halvings& want,
                    int64_t without) {
   const auto space = std::count_if(levels.begin(), levels.end(), [](const Level& l) { return l.space; });
@@ -93,7 +93,7 @@ Config resolved(Config c) {
     p.latent_channels = p.image && p.discrete() ? 256 : 16;
     p.encoder_block_out_channels = {128, 256, 512, 512};
     p.decode_block_out_channels = {256, 512, 512, 512};
-    // The published decoder of this one has a level less (networks/continuous_video.py).
+    // The published decoder of this layout has one level less (networks/continuous_video.py).
     if (c.size == "CV4x8x8") p.decode_block_out_channels = {256, 512, 512};
     p.num_layers = 2;
     p.spatial_compression_ratio = c.size.ends_with("16") ? 16 : 8;
@@ -130,8 +130,8 @@ std::vector<Level> encoder_levels(const Config& c) {
   return levels;
 }
 
-// The deepest block comes first. Time grows from the second block on, and space with it; space grows in the
-// first ones too where it is compressed more than time.
+// The deepest block comes first. Time grows from the second block on, together with space; space also grows in the
+// first blocks if it is compressed more than time.
 std::vector<Level> decoder_levels(const Config& c) {
   auto channels = c.decode_block_out_channels;
   check_channels("decode_block_out_channels", channels);
@@ -150,7 +150,7 @@ std::vector<Level> decoder_levels(const Config& c) {
         {channels[k], channels[k + 1], contains(c.attention_resolutions, resolution), resample, space, time});
     if (resample) resolution *= 2;
   }
-  // Time skips the first block, so that it needs one more if it is compressed as much as space.
+  // Time skips the first block, so it needs one more if it is compressed as much as space.
   const int64_t skipped = !c.image && h.time > 0 && h.time >= h.space ? 1 : 0;
   check_reached("decode_block_out_channels", levels, h, (c.image ? 1 : 2) + skipped);
   return levels;

@@ -24,18 +24,18 @@ struct Config {
   std::string patch_type = "haar";
   int64_t spatial_compression_ratio = 8;
   int64_t temporal_compression_ratio = 4;
-  // Latents are (z - mean) / std, of each channel, or of each channel in each latent frame; empty: z.
+  // Latents are (z - mean) / std, per channel, or per channel and latent frame; empty: z.
   std::vector<double> latents_mean, latents_std;
 
   bool discrete() const { return formulation == "FSQ"; }
-  // Channels between the two 1x1x1 convolutions: what the latent, or a code's vector, has.
+  // Channels between the two 1x1x1 convolutions: those of the latent, or the size of a code's vector.
   int64_t code_channels() const { return discrete() ? embedding_dim : latent_channels; }
 };
 
 // The names of the published layouts: continuous and discrete, video and image, by their compression.
 const std::vector<std::string>& published_sizes();
-// c itself, or the layout that c.size names (NVIDIA's Cosmos-Tokenizer, networks/configs.py). An image has no
-// time: its temporal ratio is 1. Throws kinora::Error for what contradicts itself.
+// c itself, or the layout called c.size (NVIDIA's Cosmos-Tokenizer, networks/configs.py). For an image
+// the temporal ratio is 1. Throws kinora::Error for contradictory options.
 Config resolved(Config c);
 
 // One down (encoder) or up (decoder) block: residual blocks from `in` to `out` channels, then a change of
@@ -43,7 +43,7 @@ Config resolved(Config c);
 struct Level {
   int64_t in, out;
   bool attention;
-  bool resample;  // the block ends in a resampler, which may still change nothing
+  bool resample;  // the block ends in a resampler, which may leave the resolution unchanged
   bool space, time;
 };
 

@@ -24,59 +24,59 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
       "convolutions");
   d.input("video", "[B, 3, T, H, W]", "float", "in [-1, 1]; T is 1 + n * temporal_compression_ratio");
   d.output("latent", "[B, latent_channels, t, h, w]", "float",
-           "of formulation FSQ: codes [B, t, h, w], int32");
-  d.output("posterior", "[B, embedding_dim, t, h, w]", "float", "of formulation FSQ: the codes' vectors");
-  // NVIDIA's names count the decoder's blocks from the other end, and a name does not say how many there are.
+           "formulation FSQ: codes [B, t, h, w], int32");
+  d.output("posterior", "[B, embedding_dim, t, h, w]", "float", "formulation FSQ: the codes' vectors");
+  // NVIDIA's names count the decoder's blocks from the other end, and a name does not contain their number.
   for (const int64_t up_blocks : {3, 2, 4, 1})
     d.layout(up_blocks == 3 ? "nvidia" : "nvidia-" + std::to_string(up_blocks),
-             "of Cosmos-Tokenizer, whose decoder has " + std::to_string(up_blocks) + " up blocks",
+             "Cosmos-Tokenizer with a decoder of " + std::to_string(up_blocks) + " up blocks",
              [up_blocks](const std::string& name) { return diffusers_name(name, up_blocks); });
   std::vector<std::string> sizes = published_sizes();
   sizes.insert(sizes.begin(), "");
   d.option("size", &Options::size)
       .choices(sizes)
-      .help("a published layout, such as CV8x8x8: it stands for all other options; empty: theirs");
-  d.option("image", &Options::image).help("the image tokenizers' layers: every frame by itself");
+      .help("a published layout, such as CV8x8x8, which replaces all other options; empty: the other options");
+  d.option("image", &Options::image).help("layers of the image tokenizers: every frame on its own");
   d.option("formulation", &Options::formulation)
       .choices({"AE", "FSQ"})
       .help("continuous latents, or codes by finite scalar quantisation");
-  d.option("levels", &Options::levels).help("of FSQ: values of each number of a code's vector");
+  d.option("levels", &Options::levels).help("FSQ: number of values of each component of a code's vector");
   d.option("embedding_dim", &Options::embedding_dim)
       .range(1, 64)
-      .help("of FSQ: numbers of a code's vector, as many as levels");
+      .help("FSQ: size of a code's vector, the number of levels");
   d.option("latent_channels", &Options::latent_channels)
       .range(1, 1024)
       .help("channels of the latent; FSQ: before quantisation");
   d.option("encoder_block_out_channels", &Options::encoder_block_out_channels)
       .help("channels after the first convolution, then after each down block");
   d.option("decode_block_out_channels", &Options::decode_block_out_channels)
-      .help("the decoder's, in the encoder's order: the deepest last");
+      .help("channels of the decoder in the encoder's order: the deepest last");
   d.option("attention_resolutions", &Options::attention_resolutions)
       .help("blocks at these resolutions attend over space and time; the middle block always does");
   d.option("resolution", &Options::resolution)
       .range(1, 65536)
       .unit("px")
-      .help("what attention_resolutions counts from");
+      .help("image size to which attention_resolutions refers");
   d.option("num_layers", &Options::num_layers)
       .range(1, 64)
-      .help("residual blocks a level; the decoder has one more");
+      .help("residual blocks per level; the decoder has one more");
   d.option("patch_size", &Options::patch_size)
       .range(1, 16)
       .help("edge of a patch in time and space, a power of two");
   d.option("patch_type", &Options::patch_type)
       .choices({"haar", "rearrange"})
-      .help("how a patch becomes channels");
+      .help("transformation of a patch into channels");
   d.option("spatial_compression_ratio", &Options::spatial_compression_ratio)
       .range(1, 256)
-      .help("pixels a latent row, patch included; a power of two");
+      .help("pixels per latent row, patch included; a power of two");
   d.option("temporal_compression_ratio", &Options::temporal_compression_ratio)
       .range(1, 256)
-      .help("frames a latent frame after the first, patch included; a power of two");
+      .help("frames per latent frame after the first, patch included; a power of two");
   d.option("latents_mean", &Options::latents_mean)
       .help(
-          "latents are (z - latents_mean) / latents_std: a number a channel, or one a latent frame for each "
-          "channel (published: 16 frames of 16 channels); empty: z");
-  d.option("latents_std", &Options::latents_std).help("as many");
+          "means in latents (z - latents_mean) / latents_std: one per channel, or one per channel and latent "
+          "frame (published: 16 frames of 16 channels); empty: latents are z");
+  d.option("latents_std", &Options::latents_std).help("standard deviations, as many as in latents_mean");
 }
 
 CosmosTokenizer::CosmosTokenizer(const Options& o, const Ctx& ctx)
@@ -97,7 +97,7 @@ kinora_tokenizer_info CosmosTokenizer::info() const {
   i.codes = fsq_ ? fsq_->size() : 0;
   i.time = options_.temporal_compression_ratio;
   i.height = i.width = options_.spatial_compression_ratio;
-  i.halo = options_.image ? 0 : -1;  // a video's middle block attends to every frame before
+  i.halo = options_.image ? 0 : -1;  // a video's middle block attends to every earlier frame
   i.encode_span = options_.image ? 1 : 0;
   return i;
 }
@@ -117,7 +117,7 @@ Tensor CosmosTokenizer::patches(const Tensor& video, bool first) const {
     throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::to_string(T) + " frames; " +
                                     (head ? "1 + n * " : "n * ") + std::to_string(time) + " are needed" +
                                     (head ? "" : " in a stream's later pieces"));
-  // The first frame fills a patch by itself.
+  // The first frame fills a patch alone.
   return patcher_.patch(
       head && filler ? at::cat({video.narrow(2, 0, 1).expand({-1, -1, filler, -1, -1}), video}, 2) : video);
 }
@@ -177,7 +177,7 @@ class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
   Stream(const CosmosTokenizer& of, const Ctx& ctx, bool decoding)
       : of_(of), ctx_(ctx), decoding_(decoding) {}
   Tensor push(const Tensor& piece) override {
-    History history = history_;  // a piece that fails leaves the stream as it was
+    History history = history_;  // a piece that fails leaves the stream unchanged
     history.next = 0;
     const Pass run{ctx_, &history};
     Tensor out = decoding_ ? of_.decode(run, piece, latents_) : of_.encode(run, piece, latents_).latent;
@@ -191,7 +191,7 @@ class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
   const CosmosTokenizer& of_;
   Ctx ctx_;
   bool decoding_;
-  int64_t latents_ = 0;  // frames of the latent before the next piece
+  int64_t latents_ = 0;  // latent frames before the next piece
   History history_;
 };
 

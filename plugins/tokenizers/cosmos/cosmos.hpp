@@ -1,8 +1,8 @@
 // tokenizer/cosmos: the causal tokenizers of Cosmos (arXiv 2501.03575, section 4). A Haar wavelet turns
 // patches into channels; factorised causal convolutions and attention compress further. The latent is
-// continuous (a plain autoencoder, no sampling) or discrete (finite scalar quantisation). Layout, names and
+// continuous (a plain autoencoder, without sampling) or discrete (finite scalar quantisation). Layout, names and
 // numbers are those of diffusers' AutoencoderKLCosmos, and for codes and images those of NVIDIA's
-// Cosmos-Tokenizer. An image tokenizer takes every frame of a video by itself.
+// Cosmos-Tokenizer. An image tokenizer processes every frame of a video on its own.
 #pragma once
 #include <memory>
 #include <optional>
@@ -36,16 +36,16 @@ class CosmosTokenizer final : public Tokenizer<at::Tensor> {
  private:
   class Stream;
   at::Tensor patches(const at::Tensor& video, bool first) const;
-  // at: latent frames before, in a stream.
+  // at: number of earlier latent frames, in a stream.
   Encoded<at::Tensor> encode(const Pass& run, const at::Tensor& video, int64_t at = 0) const;
   at::Tensor decode(const Pass& run, const at::Tensor& latent, int64_t at = 0) const;
-  // A list of the options, [1, C, 1 or t, 1, 1], for the latent frames of z from `at` on.
+  // A list of the options as [1, C, 1 or t, 1, 1], for the latent frames of z from `at` on.
   at::Tensor scale(const std::vector<double>& list, const at::Tensor& z, int64_t at) const;
 
   Options options_;
   std::optional<Fsq> fsq_;
   Patcher patcher_;
-  int64_t blocks_ = 0;  // of the context, counted as they are made
+  int64_t blocks_ = 0;  // blocks of the context, counted as they are made
   Encoder encoder_;
   Decoder decoder_;
   Conv quant_, post_quant_;

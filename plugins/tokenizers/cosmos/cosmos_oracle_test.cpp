@@ -28,8 +28,8 @@ void expect_gradients(Cosmos& cosmos, const test::Oracle& oracle, at::ScalarType
   for (const auto& [name, want] : expected) scale = test::worse(scale, want.abs().max().item<double>());
   for (const auto& [name, want] : expected) {
     const Tensor got = gradients.at(diffusers_name(name, up_blocks)).to(at::kDouble);
-    // Relative to its own size, unless nothing is left of it: a key's bias has no gradient, since softmax
-    // does not see it. In float32 to the largest of all, whose rounding the sums over all positions carry.
+    // Relative to the gradient's own size, unless it is zero: a key's bias has no gradient, since softmax
+    // does not depend on it. In float32 relative to the largest of all, whose rounding is in the sums over all positions.
     const double own = want.abs().max().item<double>();
     const double off =
         (got - want).abs().max().item<double>() / (dtype == at::kDouble && own > 1e-12 * scale ? own : scale);
@@ -81,7 +81,7 @@ int64_t up_blocks_of(const core::json& options) {
   return static_cast<int64_t>(options["decode_block_out_channels"].size()) - 1;
 }
 
-// NVIDIA's models compute resamplers that change nothing, too: their numbers are left over.
+// NVIDIA's models also have resamplers without effect: their parameters remain unused.
 void load(Cosmos& cosmos, const core::json& options, const core::NamedTensors& originals) {
   core::NamedTensors weights;
   for (const auto& [name, t] : originals) weights[diffusers_name(name, up_blocks_of(options))] = t;
@@ -123,7 +123,7 @@ TEST_P(Nvidia, EncodesDecodesAndHasTheGradients) {
   EXPECT_LT(test::difference(decoded, frames_of_images(oracle.exact("decoded"), image)), bound(dtype));
   const Tensor weight = test::numbers("grad.decoded", oracle.exact("decoded").sizes()).to(dtype);
   (decoded * frames_of_images(weight, image)).sum().backward();
-  // libtorch's AVX-512 kernels are 1.26e-5 off in float32 here, its AVX2 and plain ones less than 1e-5.
+  // libtorch's AVX-512 kernels have an error of 1.26e-5 in float32 here, its AVX2 and plain ones less than 1e-5.
   EXPECT_LT(test::difference(leaf.grad(), oracle.exact("grad.video")), dtype == at::kDouble ? 1e-10 : 2e-5);
   expect_gradients(cosmos, oracle, dtype, up_blocks_of(options));
 }
@@ -165,7 +165,7 @@ TEST(JitWeights, OfWhatIsNoneAreRefused) {
             std::string::npos);
 }
 
-// Names and shapes of NVIDIA's ten published models, and nothing else but resamplers that change nothing.
+// Names and shapes of NVIDIA's ten published models, complete except for resamplers without effect.
 TEST(Published, LayoutsHaveTheParametersOfNvidias) {
   test::plugins();
   std::ifstream file(std::filesystem::path(KINORA_TEST_DATA) / "oracle" / "cosmos_tokenizer_keys.json");

@@ -1,4 +1,4 @@
-// What must hold of tokenizer/cosmos: causal, a stream is the whole, blocks run again, a deeper one fits.
+// Invariants of tokenizer/cosmos: it is causal, a stream equals the whole, blocks can run again, a deeper one fits.
 #include <gmock/gmock.h>
 
 #include "core/torch/weights/partial_init.hpp"
@@ -12,7 +12,7 @@ namespace {
 constexpr const char* kFile = "cosmos_tokenizer.safetensors";
 constexpr const char* kNvidia = "cosmos_tokenizer_nvidia.safetensors";
 
-// What a link sees: each block once a pass, numbered from 0, and each parameter under the block that reads
+// The calls that a link sees: each block once per pass, numbered from 0, and each parameter within the block that reads
 // it.
 struct Blocks final : Link<Tensor> {
   Blocks() : Link(KINORA_LEVEL_METER) { skip_inherited<Blocks>(); }
@@ -59,7 +59,7 @@ TEST(CosmosBlocks, RunAgainInTheBackwardGiveTheSameGradients) {
 
 class CosmosStream : public ::testing::TestWithParam<std::tuple<const char*, const char*, at::ScalarType>> {};
 
-// The number is the count of latent frames of each piece; five in all.
+// The numbers of latent frames of the pieces, five in total.
 TEST_P(CosmosStream, EncodesAndDecodesAsTheWhole) {
   const auto [file, name, dtype] = GetParam();
   const core::json options = test::Oracle(file, name).options;
@@ -139,7 +139,7 @@ TEST(CosmosDefaults, SayWhatTheyCompress) {
   EXPECT_EQ(cosmos.encode(noise({2, 3, 9, 16, 24})).sizes(), (std::vector<int64_t>{2, 8, 3, 2, 3}));
 }
 
-// Every frame by itself, so any cut is the whole.
+// Every frame is processed on its own, so any split equals the whole.
 TEST(CosmosImages, AreFramesOfAStream) {
   for (const char* name : {"ci", "di"})
     for (const auto dtype : {at::kDouble, at::kFloat}) {
@@ -176,7 +176,7 @@ TEST(CosmosImages, AreNormalisedFarFromZero) {
   EXPECT_LT(test::difference(far, y), 1e-10);  // x + 100 itself is rounded by 1e-14 of 1e-3
 }
 
-// arXiv 2501.03575's tokenizers are fitted to more compression by another block: everything else is kept.
+// arXiv 2501.03575's tokenizers are extended to more compression by another block; everything else is kept.
 TEST(CosmosDefaults, WithOneMoreBlockCompressTwiceAndKeepEveryNumber) {
   Cosmos from;
   from.randomise();
@@ -186,7 +186,7 @@ TEST(CosmosDefaults, WithOneMoreBlockCompressTwiceAndKeepEveryNumber) {
                              {"spatial_compression_ratio", 16},
                              {"temporal_compression_ratio", 8}};
   Cosmos to(deeper);
-  // The decoder's blocks are counted from the deepest.
+  // The decoder's blocks are numbered from the deepest.
   const auto report = core::load_partially(to.chain().parameters(), to.chain().leaves(), weights,
                                            {.name_in_file = core::shifted("decoder.up_blocks.", -1)});
   EXPECT_EQ(report.count(core::PartialRow::taken), weights.size());
@@ -204,7 +204,7 @@ TEST(CosmosDefaults, WithOneMoreBlockCompressTwiceAndKeepEveryNumber) {
   EXPECT_EQ(to.decode(latent).sizes(), (std::vector<int64_t>{1, 3, 17, 32, 48}));
 }
 
-// Published latents have a mean and a deviation for each channel in each latent frame, in a stream too.
+// Published latents have a mean and a deviation for each channel in each latent frame, also in a stream.
 TEST(CosmosScale, IsOfEachChannelInEachLatentFrame) {
   const int64_t C = 3, frames = 3;
   core::json options = {{"latent_channels", C},

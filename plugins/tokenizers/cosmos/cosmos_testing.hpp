@@ -1,4 +1,4 @@
-// tokenizer/cosmos on a chain of its own, for its tests.
+// tokenizer/cosmos on a chain, for its tests.
 #pragma once
 #include <functional>
 #include <string>

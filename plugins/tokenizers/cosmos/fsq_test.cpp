@@ -1,4 +1,4 @@
-// Finite scalar quantisation: what must hold of every list of levels.
+// Finite scalar quantisation: invariants for every list of levels.
 #include "plugins/tokenizers/cosmos/fsq.hpp"
 
 #include "plugins/tokenizers/cosmos/cosmos_testing.hpp"

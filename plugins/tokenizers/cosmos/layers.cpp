@@ -65,8 +65,8 @@ FrameNorm::FrameNorm(const Scope& at, const std::string& name, int64_t channels)
       bias_(declare(at, name + (at.image ? ".bias" : ".norm.bias"), {channels}, Init::zeros())) {}
 
 Tensor FrameNorm::operator()(const Pass& run, const Tensor& x) const {
-  // Of channels-last images libtorch takes the variance as E[x^2] - E[x]^2, which a small group far from zero
-  // cancels to nothing; of contiguous ones as the mean squared deviation.
+  // For channels-last images libtorch computes the variance as E[x^2] - E[x]^2, which cancels for a small group far from
+  // zero; for contiguous ones as the mean squared deviation.
   const Tensor images = groups_ > 1 ? frames(x).contiguous() : frames(x);
   return clip(at::group_norm(images, groups_, run.value(weight_, x), run.value(bias_, x), 1e-6), x.size(0));
 }
@@ -146,8 +146,8 @@ Tensor Downsample::operator()(const Pass& run, const Tensor& in) const {
     if (!out_.empty()) x = x + clip(at::avg_pool2d(frames(in), {2, 2}), in.size(0));
   }
   if (!time_.empty()) {
-    // Output j sees frames 2j - 2, 2j - 1, 2j and averages the last two; what lies before the clip is its
-    // first frame.
+    // Output j sees frames 2j - 2, 2j - 1, 2j and averages the last two; before the clip its first frame is
+    // repeated.
     const Tensor longer = extend(run, x, 2, 1);
     const auto pairs = (longer.size(1) - 1) / 2;
     x = time_[0].in_time(run, longer, 2) + longer.narrow(1, 1, 2 * pairs).unflatten(1, {pairs, 2}).mean(2);

@@ -1,4 +1,4 @@
-// The layers of the Cosmos tokenizer. Every one is causal in time: frame t depends on frames 0..t only.
+// The layers of the Cosmos tokenizer. All are causal in time: frame t depends only on frames 0..t.
 //
 // Tensors between layers are [B, T, H, W, C], contiguous: the same memory is an NHWC image batch [B * T, C,
 // H, W] for the kernels that work in space and an NHWC image [B, C, T, H * W] for those that work in time. So
@@ -17,10 +17,10 @@ namespace kinora::cosmos {
 
 using Ctx = Context<at::Tensor>;
 
-// What a stream of consecutive pieces carries from one to the next: a slot a causal layer, in the order of
+// State of a stream between consecutive pieces: one slot per causal layer, in the order of
 // the calls.
 struct History {
-  bool first = true;  // no piece has been through yet
+  bool first = true;  // no piece has been processed yet
   size_t next = 0;
   std::deque<at::Tensor> slots;
   at::Tensor& slot() {
@@ -29,8 +29,8 @@ struct History {
   }
 };
 
-// Where parameters are declared: the context, the block that reads them (-1: none), and whether the layers
-// are those of the image tokenizers, which look at every frame by itself.
+// Declares parameters: the context, the block that reads them (-1: none), and whether the layers
+// are those of the image tokenizers, which process every frame on its own.
 struct Scope {
   Ctx ctx;
   bool image = false;
@@ -57,12 +57,12 @@ struct Pass {
   }
 };
 
-// How a convolution's numbers begin. Zeros end the branches that add to a residual stream, and the decoder: a
-// fresh network is nearly linear and learns faster for it (15.0 dB against 14.3 after 150 clips of a test
-// film). `present`: a convolution in time begins by handing on the present frame.
+// Initial values of a convolution. Zeros end the branches that add to a residual stream, and the decoder: a
+// fresh network is nearly linear and therefore learns faster (15.0 dB against 14.3 after 150 clips of a test
+// video). `present`: a convolution in time initially returns the current frame.
 enum class Start { random, zeros, present };
 
-// A convolution with bias; its kernel is (time, space, space), an image's (space, space).
+// A convolution with bias; its kernel is (time, space, space), for images (space, space).
 class Conv {
  public:
   Conv(const Scope& at, const std::string& name, int64_t in, int64_t out, int64_t time, int64_t space,
@@ -77,11 +77,11 @@ class Conv {
   kinora_param weight_, bias_;
 };
 
-// x with frames in front: the last ones of the piece before, or `copies` of the first frame. Keeps the last
+// x with frames in front: the last ones of the previous piece, or `copies` of the first frame. Keeps the last
 // `keep`.
 at::Tensor extend(const Pass& run, const at::Tensor& x, int64_t copies, int64_t keep);
 
-// Normalises each frame over its pixels and channels, an image in 32 groups of channels; affine by channel.
+// Normalises each frame over its pixels and channels, an image in 32 groups of channels; affine per channel.
 class FrameNorm {
  public:
   FrameNorm(const Scope& at, const std::string& name, int64_t channels);
@@ -92,7 +92,7 @@ class FrameNorm {
   kinora_param weight_, bias_;
 };
 
-// 3x3 in space, then 3 in time; of an image the first only.
+// 3x3 in space, then 3 in time; for images only the first.
 class FactorisedConv {
  public:
   FactorisedConv(const Scope& at, const std::string& name, int64_t in, int64_t out,
@@ -116,7 +116,7 @@ class ResnetBlock {
 };
 
 // One head over the pixels of a frame, or over a pixel's frames up to its own. Attention over time sees all
-// frames so far: a stream keeps their keys and values.
+// earlier frames: a stream keeps their keys and values.
 class Attend {
  public:
   Attend(const Scope& at, const std::string& name, int64_t channels);
@@ -128,26 +128,26 @@ class Attend {
   Conv q_, k_, v_, out_;
 };
 
-// Strided convolution plus average pooling, in space and then in time (each where asked for), then 1x1x1. An
-// image's: the convolution alone.
+// Strided convolution plus average pooling, in space and then in time (each if requested), then 1x1x1. For
+// images only the convolution.
 class Downsample {
  public:
   Downsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
-  std::vector<Conv> space_, time_, out_;  // out_ is empty in an image's
+  std::vector<Conv> space_, time_, out_;  // out_ is empty for images
 };
 
-// Repetition plus a convolution of it, in time and then in space, then 1x1x1. n frames become 2 n - 1. An
-// image's: the convolution of the repetition alone.
+// Repetition plus a convolution of it, in time and then in space, then 1x1x1. n frames become 2 n - 1. For
+// images only the convolution of the repetition.
 class Upsample {
  public:
   Upsample(const Scope& at, const std::string& name, int64_t channels, bool space, bool time);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
 
  private:
-  std::vector<Conv> time_, space_, out_;  // out_ is empty in an image's
+  std::vector<Conv> time_, space_, out_;  // out_ is empty for images
 };
 
 }  // namespace kinora::cosmos

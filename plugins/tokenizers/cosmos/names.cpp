@@ -29,10 +29,10 @@ bool is_number(const Words& w, size_t i) {
          std::isdigit(static_cast<unsigned char>(w[i][0])) != 0;
 }
 
-// In front of the layer: "down.2.block.0" -> "down_blocks.2.resnets.0". Returns how many words it took.
+// The part before the layer: "down.2.block.0" -> "down_blocks.2.resnets.0". Returns how many words it consumed.
 size_t place(const Words& w, size_t i, int64_t up_blocks, Words& out) {
   const auto attention = [&](size_t at, const std::string& index) {
-    // A video's is a pair: over space, over time.
+    // A video layer is a pair: over space, over time.
     const bool pair = is_number(w, at);
     out.insert(out.end(), {pair && w[at] == "1" ? "temp_attentions" : "attentions", index});
     return size_t{pair};

@@ -5,8 +5,8 @@
 
 namespace kinora::cosmos {
 
-// The name in diffusers' layout, which is ours, of a parameter of Cosmos-Tokenizer. up_blocks: of the
-// decoder; it counts them from the other end. A name that is not of that layout comes back as it is.
+// The name in diffusers' layout, which is ours, of a parameter of Cosmos-Tokenizer. up_blocks: number in the
+// decoder, which counts them from the other end. A name that is not of that layout is returned unchanged.
 //   encoder.down.0.block.1.conv1.0.conv3d.weight -> encoder.down_blocks.0.resnets.1.conv1.conv_s.weight
 std::string diffusers_name(const std::string& original, int64_t up_blocks);
 

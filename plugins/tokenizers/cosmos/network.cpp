@@ -5,7 +5,7 @@ namespace {
 
 std::string numbered(const std::string& name, size_t i) { return name + "." + std::to_string(i); }
 
-// Over space and, of a video, over time.
+// Over space and, for a video, over time.
 std::vector<Attend> attention(const Scope& at, const std::string& name, size_t i, int64_t channels) {
   std::vector<Attend> out;
   out.emplace_back(at, numbered(name + ".attentions", i), channels);

@@ -8,11 +8,11 @@
 
 namespace kinora::cosmos {
 
-// Residual blocks, each followed by attention over space and over time (an image: over space) at the
+// Residual blocks, each followed by attention over space and over time (for images: over space) at the
 // configured resolutions.
 class Stack {
  public:
-  // block: the context's next free number; counts up.
+  // block: the context's next free number, which is incremented.
   Stack(const Scope& outside, const std::string& name, int64_t in, int64_t out, int64_t n, bool attend,
         int64_t& block);
   at::Tensor operator()(const Pass& run, at::Tensor x) const;
@@ -23,11 +23,11 @@ class Stack {
     std::vector<Attend> attend;  // over space, then over time; or none
     at::Tensor operator()(const Pass& run, const at::Tensor& x) const;
   };
-  int64_t block_;  // of the first layer
+  int64_t block_;  // number of the first layer
   std::vector<Layer> layers_;
 };
 
-// Residual block, attention over space, attention over time (not of an image), residual block.
+// Residual block, attention over space, attention over time (not for images), residual block.
 class Middle {
  public:
   Middle(const Scope& at, const std::string& name, int64_t channels);

@@ -11,11 +11,11 @@ Patcher::Patcher(int64_t size, const std::string& type, bool image)
       levels_(type == "haar" ? std::countr_zero(static_cast<uint64_t>(size)) : 0),
       image_(image) {}
 
-// Row: band, column: pixel of the patch. A level halves each axis into sums (low) and differences (high); the
-// first level works on neighbouring pixels, the next on its averages. A band's number has a bit an axis in
-// each level, T H W (of an image W H), the coarsest level first; a pixel's has T's bits, then H's, then W's.
-// A wavelet coefficient is signs . pixels / pixels of the patch: 1/sqrt(2) an axis, and as much again a level
-// on top. Made where `like` is, so that no device waits for a copy.
+// Row: band, column: pixel of the patch. A level splits each axis into sums (low) and differences (high); the
+// first level works on neighbouring pixels, the next on its averages. A band's index has one bit per axis and
+// level, T H W (for an image W H), the coarsest level first; a pixel's index has T's bits, then H's, then W's.
+// A wavelet coefficient is signs . pixels / pixels of the patch: 1/sqrt(2) per axis, and the same again per
+// level. Made on the device of `like`, so that no device waits for a copy.
 at::Tensor Patcher::signs(const at::Tensor& like) const {
   const at::Tensor bit = at::arange(2, like.options());
   const at::Tensor one = 1 - 2 * at::outer(bit, bit);  // [[1, 1], [1, -1]]

@@ -1,7 +1,7 @@
-// Patches of p x p x p pixels (an image's: p x p) as channels, and back: a Haar wavelet of log2(p) levels, or
+// Converts patches of p x p x p pixels (of an image: p x p) to channels and back: a Haar wavelet of log2(p) levels, or
 // a plain rearrangement.
 //
-// The Haar transform of a patch is one orthogonal matrix (up to its scale), so both ways are one matrix
+// The Haar transform of a patch is an orthogonal matrix (up to its scale), so both directions are one matrix
 // product.
 #pragma once
 #include <string>
@@ -16,7 +16,7 @@ class Patcher {
   Patcher(int64_t size, const std::string& type, bool image = false);
 
   int64_t frames() const { return time_; }
-  // Channels of a patch of an RGB video.
+  // Number of channels of a patch of an RGB video.
   int64_t channels() const { return 3 * pixels(); }
   // video [B, C, frames * t, p * h, p * w] -> [B, t, h, w, C * pixels]
   at::Tensor patch(const at::Tensor& video) const;
@@ -28,7 +28,7 @@ class Patcher {
   int64_t pixels() const { return time_ * p_ * p_; }
 
   int64_t p_, time_;
-  int64_t levels_;  // of the wavelet; 0: rearrange
+  int64_t levels_;  // levels of the wavelet; 0: rearrange
   bool image_;
 };
 

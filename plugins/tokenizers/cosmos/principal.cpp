@@ -11,7 +11,7 @@ namespace {
 using at::Tensor;
 using Values = std::vector<std::pair<std::string, Tensor>>;
 
-// Of the constant's power to that of all numbers beside it: a frame of twice the usual power is then off by
+// Ratio of the constant's power to that of all other numbers: a frame of twice the usual power then has an error of
 // 1 / (2 * kAnchor).
 constexpr double kAnchor = 100;
 
@@ -35,7 +35,7 @@ void check(const Config& c) {
     }
 }
 
-// A factorised convolution that is x -> m x + b at every pixel. m [out, in], b [out].
+// A factorised convolution that computes x -> m x + b at every pixel. m [out, in], b [out].
 void set_pointwise(Values& to, const std::string& name, const Tensor& m, const Tensor& b) {
   const int64_t out = m.size(0);
   Tensor space = at::zeros({out, m.size(1), 1, 3, 3}, m.options()),
@@ -62,7 +62,7 @@ void set_in(Values& to, const std::string& name, const Tensor& m, const Tensor& 
   set_pointwise(to, name, both(m, 0), both(b, anchor));
 }
 
-// The way back of n numbers of mean power 1 from `width` channels, behind norm and silu: m u + b.
+// The inverse: n numbers of mean power 1 from `width` channels, after norm and silu: m u + b.
 void set_out(Values& to, const std::string& name, const Tensor& m, const Tensor& b, int64_t width) {
   const auto n = static_cast<double>(m.size(1));
   const double deviation = std::sqrt(2 * n * (kAnchor + 1) / static_cast<double>(width));
@@ -96,10 +96,10 @@ Values principal_start(const Config& c, const Tensor& patches) {
   const auto [variance, vectors] =
       at::linalg_eigh(at::matmul(centred.t(), centred) / static_cast<double>(x.size(0)));
   Tensor axes = vectors.narrow(1, D - n, n).flip(1);  // [D, n], the largest variance first
-  // An eigenvector has no sign of its own: its largest entry is positive.
+  // The sign of an eigenvector is arbitrary: make its largest entry positive.
   axes = axes * axes.gather(0, axes.abs().argmax(0, true)).sign();
   const double power =
-      std::max(variance.narrow(0, D - n, n).mean().item<double>(), 1e-12);  // a still grey film's is zero
+      std::max(variance.narrow(0, D - n, n).mean().item<double>(), 1e-12);  // zero for a still grey video
   const Tensor in = axes.t() / std::sqrt(power), out = axes * std::sqrt(power), eye = at::eye(n, x.options()),
                none = at::zeros({n}, x.options());
 

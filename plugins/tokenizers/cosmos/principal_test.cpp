@@ -27,7 +27,7 @@ void fit(Cosmos& cosmos, const Tensor& video) {
                     {.allow_missing = true, .may_miss = {}});
 }
 
-// Smooth in space and time, and a little noise, so that few components hold most of it.
+// Smooth in space and time, with a little noise, so that few components contain most of it.
 Tensor film() {
   const Tensor coarse = noise({2, 3, 3, 3, 4}), smooth = at::upsample_trilinear3d(coarse, {9, 16, 24}, true);
   return smooth + 0.1 * noise({2, 3, 9, 16, 24});
@@ -55,8 +55,8 @@ TEST_P(Principal, StartIsTheBestLinearTokenizerOfTheVideo) {
   const Tensor video = film();
   fit(cosmos, video);
   const Tensor latent = cosmos.encode(video), made = cosmos.decode(latent), want = best_linear(video, 4);
-  // The constant beside the numbers is 100 times their power, so a frame of another brightness is off by a
-  // share.
+  // The constant has 100 times the power of the other numbers, so a frame of another brightness has a relative
+  // error.
   EXPECT_LT(test::difference(made, want), 0.01);
   const auto error = [&](const Tensor& y) { return (y - video).square().mean().item<double>(); };
   EXPECT_LT(error(made), 1.02 * error(want));

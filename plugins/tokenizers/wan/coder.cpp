@@ -26,8 +26,8 @@ Tensor pixels(const Tensor& x, int64_t p) {
   return x.view({B, T, h, w, C, p, p}).permute({0, 4, 1, 2, 6, 3, 5}).reshape({B, C, T, h * p, w * p});
 }
 
-// Parts of one tensor, in order along its third dimension. Without a graph they are written where they
-// belong: a concatenation would need the memory twice.
+// Joins parts of one tensor along its third dimension, in order. Without a graph they are written in place,
+// since a concatenation would need twice the memory.
 class Joined {
  public:
   explicit Joined(int64_t frames) : frames_(frames) {}
@@ -65,8 +65,8 @@ Tensor blended(const Tensor& a, const Tensor& b, int64_t dim, int64_t extent, in
   return at::cat({mixed, b.narrow(dim, size, b.size(dim) - size)}, dim);
 }
 
-// Tiles of `in` places every `step`; of their results the first `out` count, and `fade` units are blended
-// into the tile before. As diffusers has it, the encoder's tiles are counted in patches and the decoder's in
+// Tiles of `in` positions, one every `step`; of their results the first `out` are used, and `fade` units are blended
+// into the previous tile. As in diffusers, the encoder's tiles are counted in patches and the decoder's in
 // pixels.
 struct Coder::Axis {
   int64_t in = 0, step = 0, out = 0, fade = 0, unit = 1;
@@ -159,7 +159,7 @@ Tensor Coder::push(const Ctx& ctx, const Tensor& x, bool last) {
     above = std::move(row);
   }
   Tensor out = bands.size() == 1 ? bands[0] : at::cat(bands, 3);
-  for (auto& h : kept)  // what comes later has no gradient for what was
+  for (auto& h : kept)  // later pieces send no gradient to earlier ones
     for (auto& slot : h.slots) slot = slot.detach();
   histories_ = std::move(kept);
   shape_ = {x.size(0), x.size(3), x.size(4)};

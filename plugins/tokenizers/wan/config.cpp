@@ -33,7 +33,7 @@ Config wan22() {
   return c;
 }
 
-// Takes the preset's value; one that was given and is another is not dropped in silence.
+// Takes the preset's value. An explicit different value is an error, not silently dropped.
 class Preset {
  public:
   Preset(Config& c, const Config& from) : c_(c), from_(from) {}
@@ -122,11 +122,11 @@ Config resolved(Config c) {
   return c;
 }
 
-// From a late frame back through the decoder. A convolution reaches 2 frames back; where time is doubled,
-// frame j comes from frame ceil(j / 2) of the coarser clock.
+// Follows dependencies from a late frame back through the decoder. A convolution reaches 2 frames back; where time is doubled,
+// frame j comes from frame ceil(j / 2) of the coarser sequence.
 int64_t decoder_halo(const Config& c) {
   constexpr int64_t late = int64_t{1} << 40;
-  int64_t frame = 1 + c.time() * (late - 1);  // the first that latent frame `late` decodes to
+  int64_t frame = 1 + c.time() * (late - 1);  // the first frame that latent frame `late` decodes to
   const int64_t stack = 2 * 2 * (c.num_res_blocks + 1);
   frame -= 2;  // conv_out
   for (int64_t level = 0; level < c.levels(); ++level) {
@@ -136,8 +136,8 @@ int64_t decoder_halo(const Config& c) {
   return late - (frame - 2 * 2 * 2 - 2);  // the middle's two residual blocks, conv_in
 }
 
-// From a late latent frame back through the encoder. Where time is halved, frame j comes from frames 2 j - 2
-// to 2 j of the finer clock.
+// Follows dependencies from a late latent frame back through the encoder. Where time is halved, frame j comes from frames 2 j - 2
+// to 2 j of the finer sequence.
 int64_t encoder_span(const Config& c) {
   constexpr int64_t late = int64_t{1} << 40;
   const int64_t stack = 2 * 2 * c.num_res_blocks;

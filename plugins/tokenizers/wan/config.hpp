@@ -1,4 +1,4 @@
-// Options of tokenizer/wan in the keys of diffusers' AutoencoderKLWan, and what follows from them.
+// Options of tokenizer/wan with the keys of diffusers' AutoencoderKLWan, and derived values.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -6,10 +6,10 @@
 
 namespace kinora::wan {
 
-// Throws Error(KINORA_INVALID) of this tokenizer.
+// Throws Error(KINORA_INVALID) in the name of this tokenizer.
 [[noreturn]] void refuse(const std::string& why);
 
-// The defaults are the published 2.1, as they are diffusers'.
+// The defaults are the published 2.1, as in diffusers.
 struct Config {
   std::string size;
   int64_t base_dim = 96;
@@ -35,7 +35,7 @@ struct Config {
   int64_t tile_frames = 0, tile_stride_frames = 0;
 
   int64_t levels() const { return static_cast<int64_t>(dim_mult.size()); }
-  // Pixels a latent row or column, frames a latent frame: what the levels do, whatever scale_factor_* says.
+  // Pixels per latent row or column, frames per latent frame, computed from the levels; scale_factor_* is ignored.
   int64_t space() const { return patch_size << (levels() - 1); }
   int64_t time() const;
   bool time_at(int64_t level) const { return temperal_downsample[static_cast<size_t>(level)] != 0; }
@@ -43,12 +43,12 @@ struct Config {
   bool tiles_space() const { return tile_height > 0; }
 };
 
-// With `size` and decoder_base_dim filled in. Throws kinora::Error if the options contradict each other.
+// Fills in `size` and decoder_base_dim. Throws kinora::Error if the options contradict each other.
 Config resolved(Config c);
 
-// Latent frames before its own that a decoded frame depends on, at most.
+// Largest number of earlier latent frames that a decoded frame depends on.
 int64_t decoder_halo(const Config& c);
-// Latent frames that an encoded one depends on, its own among them, at most.
+// Largest number of latent frames that an encoded one depends on, itself included.
 int64_t encoder_span(const Config& c);
 
 }  // namespace kinora::wan

@@ -30,8 +30,8 @@ kinora_param declare(const Scope& at, std::string name, std::vector<int64_t> sha
   return at.ctx.parameter(p);
 }
 
-// Both halves of a 3-tap kernel on a repeated axis: repetition makes neighbours equal, so that an even output
-// sees (w0, w1 + w2) of two source pixels, and an odd one (w0 + w1, w2).
+// Both halves of a 3-tap kernel on a repeated axis: repetition makes neighbours equal, so an even output
+// uses (w0, w1 + w2) of two source pixels, and an odd one (w0 + w1, w2).
 std::pair<Tensor, Tensor> folded(const Tensor& w, int64_t axis) {
   const Tensor a = w.narrow(axis, 0, 1), b = w.narrow(axis, 1, 1), c = w.narrow(axis, 2, 1);
   return {at::cat({a, b + c}, axis), at::cat({a + b, c}, axis)};
@@ -63,7 +63,7 @@ Tensor CausalConv::operator()(const Pass& run, const Tensor& x) const {
   const int64_t kept = std::min<int64_t>(2, y.size(1));
   run.keep(y.narrow(1, y.size(1) - kept, kept).clone());
   if (x.size(1) == 1)
-    w = w.narrow(2, zeros, 3 - zeros);  // taps that would meet zeros only
+    w = w.narrow(2, zeros, 3 - zeros);  // drops taps that only multiply zeros
   else if (zeros)
     y = at::constant_pad_nd(y, {0, 0, 0, 0, 0, 0, zeros, 0});
   return conv3d(y, w, run.value(kernel_.bias, x), 1, padding_);
@@ -126,7 +126,7 @@ Tensor Downsample::operator()(const Pass& run, const Tensor& x) const {
   if (time_.empty()) return y;
   const Tensor past = run.past();
   run.keep(y.narrow(1, y.size(1) - 1, 1).clone());
-  if (run.first()) return y;  // a frame by itself
+  if (run.first()) return y;  // a single frame
   return conv3d(at::cat({past, y}, 1), run.value(time_[0].weight, x), run.value(time_[0].bias, x), 2, 0);
 }
 
@@ -137,7 +137,7 @@ Upsample::Upsample(const Scope& at, const std::string& name, int64_t in, int64_t
 
 Tensor Upsample::operator()(const Pass& run, const Tensor& x) const {
   if (time_.empty()) return in_space(run, x);
-  if (run.first()) {  // a frame by itself, which the convolution over time never sees
+  if (run.first()) {  // a single frame, which the convolution over time does not process
     run.keep(at::empty({x.size(0), 0, x.size(2), x.size(3), x.size(4)}, x.options()));
     return in_space(run, x);
   }
@@ -156,7 +156,7 @@ Tensor Upsample::in_space(const Pass& run, const Tensor& x) const {
     phases.insert(phases.end(), {columns.first, columns.second});
   }
   const Tensor kernel = at::cat(phases, 0).to(x.scalar_type()), bias = run.value(space_.bias, x).repeat(4);
-  // [N, H + 1, W + 1, 4 * out]: place (i, j) of phase (a, b) is pixel (2 (i - a) + a, 2 (j - b) + b)
+  // [N, H + 1, W + 1, 4 * out]: position (i, j) of phase (a, b) is pixel (2 (i - a) + a, 2 (j - b) + b)
   const Tensor y = at::conv2d(images(x), kernel, bias, 1, 1).permute({0, 2, 3, 1});
   const auto N = y.size(0), H = x.size(2), W = x.size(3), out = w.size(0);
   const Tensor z = at::empty({N, H, 2, W, 2, out}, y.options().memory_format(at::MemoryFormat::Contiguous));

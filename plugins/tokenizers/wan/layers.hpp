@@ -1,8 +1,8 @@
-// The layers of the Wan VAE, every one causal in time. Tensors between layers are [B, T, H, W, C],
-// contiguous: the channels-last form that convolutions are fastest in on a CPU, and a batch of NHWC images
-// for those in space.
+// The layers of the Wan VAE, all causal in time. Tensors between layers are [B, T, H, W, C],
+// contiguous: the channels-last form in which convolutions are fastest on a CPU, and a batch of NHWC images
+// for the spatial ones.
 //
-// A clip goes through in pieces, the first of one frame; a layer keeps what its next piece needs.
+// A clip passes in pieces, the first of one frame; a layer keeps the state that its next piece needs.
 #pragma once
 #include <memory>
 #include <string>
@@ -17,14 +17,14 @@ namespace kinora::wan {
 
 using Ctx = Context<at::Tensor>;
 
-// What the layers keep between two pieces: a slot each, in the order of the calls.
+// State of the layers between two pieces: one slot each, in the order of the calls.
 struct History {
-  bool first = true;  // nothing has been through yet
+  bool first = true;  // no piece has been processed yet
   size_t next = 0;
   std::vector<at::Tensor> slots;
 };
 
-// Where parameters are declared: the context, and the block that reads them (-1: none).
+// Declares parameters: the context, and the block that reads them (-1: none).
 struct Scope {
   Scope(const Ctx& c, int64_t b = -1)
       : ctx(c), block(b) {}  // NOLINT(google-explicit-constructor): outside blocks
@@ -32,14 +32,14 @@ struct Scope {
   int64_t block;
 };
 
-// One piece on its way through the network.
+// One piece in its pass through the network.
 struct Pass {
   Ctx ctx;
   History* history;
   bool first() const { return history->first; }
-  // Of the layer whose turn it is; undefined in the first piece.
+  // State of the current layer; undefined in the first piece.
   at::Tensor past() const { return first() ? at::Tensor() : history->slots[history->next]; }
-  // Ends the layer's turn.
+  // Ends the current layer.
   void keep(at::Tensor t) const {
     if (history->next == history->slots.size()) history->slots.emplace_back();
     history->slots[history->next++] = std::move(t);
@@ -65,7 +65,7 @@ struct Kernel {
   kinora_param weight, bias;
 };
 
-// kernel: 3 x space x space; before the clip lie zeros. Keeps the last two frames it saw.
+// kernel: 3 x space x space; padded with zeros before the clip. Keeps the last two frames of its input.
 class CausalConv final : public Layer {
  public:
   CausalConv(const Scope& at, const std::string& name, int64_t in, int64_t out, int64_t space = 3);
@@ -77,7 +77,7 @@ class CausalConv final : public Layer {
   int64_t padding_;
 };
 
-// x / |x| sqrt(C) gamma over the channels (RMSNorm without an epsilon in the root); silu of it if asked.
+// x / |x| sqrt(C) gamma over the channels (RMSNorm without an epsilon in the root); followed by silu if requested.
 class RmsNorm {
  public:
   RmsNorm(const Scope& at, const std::string& name, int64_t channels, int64_t dims);
@@ -136,7 +136,7 @@ class Upsample final : public Layer {
 };
 
 // Shortcuts of the residual family. Down: cells of time x space x space pixels, all their channels averaged
-// in groups to `out`. Up: channels repeated and laid out as such cells; the first frame makes one.
+// in groups to `out`. Up: channels repeated and arranged as such cells; the first frame makes one.
 at::Tensor average_down(const at::Tensor& x, int64_t out, int64_t time, int64_t space);
 at::Tensor repeat_up(const at::Tensor& x, int64_t out, int64_t time, int64_t space, bool first);
 

@@ -12,7 +12,7 @@ struct Rename {
   std::string_view from, to;
 };
 
-// Whole beginnings of a name.
+// Prefixes of complete names.
 constexpr std::array<Rename, 12> kPrefixes{{
     {"conv1.", "quant_conv."},
     {"conv2.", "post_quant_conv."},
@@ -28,7 +28,7 @@ constexpr std::array<Rename, 12> kPrefixes{{
     {"decoder.upsamples.", "decoder.up_blocks."},
 }};
 
-// Inside a residual block.
+// Names inside a residual block.
 constexpr std::array<Rename, 5> kResidual{{
     {"residual.0.", "norm1."},
     {"residual.2.", "conv1."},
@@ -49,7 +49,7 @@ std::string residual(std::string_view name) {
   return r ? std::string(r->to).append(name.substr(r->from.size())) : std::string(name);
 }
 
-// Takes "12." from the front.
+// Removes "12." from the front.
 std::optional<int64_t> number(std::string_view& name) {
   int64_t n = 0;
   const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), n);
@@ -64,8 +64,8 @@ bool take(std::string_view& name, std::string_view front) {
   return true;
 }
 
-// What follows encoder.downsamples. / decoder.upsamples.: 2.2 lists the layers of a level inside it, 2.1 all
-// in one list, which diffusers keeps in the encoder and breaks into levels in the decoder. Empty: no such
+// The part after encoder.downsamples. / decoder.upsamples.: 2.2 lists the layers of a level inside it, 2.1 all
+// in one list, which diffusers keeps in the encoder and splits into levels in the decoder. Empty: not such a
 // name.
 std::string level(std::string_view rest, bool up, int64_t resnets) {
   const auto n = number(rest);

@@ -25,7 +25,7 @@ Stage middle(const Declaring& d, const std::string& name, int64_t channels) {
   return s;
 }
 
-// How channels go through the shortcut of a level of the residual family.
+// Channels of the shortcut of a level in the residual family.
 void check_shortcut(int64_t from, int64_t to, const char* base) {
   if (from % to)
     throw Error(KINORA_INVALID, std::string("tokenizer/wan: ") + base + " and dim_mult take a level from " +
@@ -104,8 +104,8 @@ Tensor Stage::inside(const Pass& run, const Tensor& x) const {
   return shortcut ? y + shortcut(x, run.first()) : y;
 }
 
-// The block's history goes in and out as tensors, so that a link may run it again, and gradients flow through
-// what one piece leaves to the next.
+// The block's history is passed in and out as tensors, so that a link may run it again, and gradients flow through
+// the state between pieces.
 Tensor Stage::operator()(const Pass& run, const Tensor& x) const {
   History& all = *run.history;
   const bool first = all.first;

@@ -1,4 +1,4 @@
-// Encoder and decoder of the Wan VAE over [B, T, H, W, C], a piece of the clip at a time; parameter names are
+// Encoder and decoder of the Wan VAE over [B, T, H, W, C], one piece of the clip at a time; parameter names are
 // diffusers'.
 #pragma once
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace kinora::wan {
 
-// Layers that are one block of the context, with a shortcut around all of them or none.
+// Layers that form one block of the context, with or without a shortcut around all of them.
 struct Stage {
   int64_t block = 0;
   Layers layers;

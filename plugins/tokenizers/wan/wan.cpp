@@ -17,7 +17,7 @@ Tensor by_channel(const std::vector<double>& values, const Tensor& like) {
 void describe_network(Describe<Config>& d) {
   d.option("size", &Config::size)
       .choices({"", "2.1", "2.2"})
-      .help("a published VAE: sets every option down to latents_std; empty: they count as they are");
+      .help("a published VAE, which sets all options from base_dim to latents_std; empty: the other options");
   d.option("base_dim", &Config::base_dim).range(1, 65536).help("channels of the encoder's first level");
   d.option("decoder_base_dim", &Config::decoder_base_dim)
       .range(0, 65536)
@@ -25,52 +25,53 @@ void describe_network(Describe<Config>& d) {
   d.option("z_dim", &Config::z_dim).range(1, 65536).help("channels of the latent");
   d.option("dim_mult", &Config::dim_mult)
       .range(1, 1024)
-      .help("channels of each level by the base; rows and columns halve between levels");
+      .help("channels of each level divided by base_dim; rows and columns are halved between levels");
   d.option("num_res_blocks", &Config::num_res_blocks)
       .range(1, 64)
-      .help("residual blocks a level; the decoder has one more");
+      .help("residual blocks per level; the decoder has one more");
   d.option("attn_scales", &Config::attn_scales)
-      .help("scales (1, 0.5, ...) at which the encoder attends within a frame, besides the middle");
+      .help("scales (1, 0.5, ...) at which the encoder attends within a frame, in addition to the middle");
   d.option("temperal_downsample", &Config::temperal_downsample)
       .range(0, 1)
-      .help("whether frames halve too, after each level but the last");
+      .help("for each level but the last: whether frames are halved too");
   d.option("is_residual", &Config::is_residual).help("2.2: every level has a shortcut");
-  d.option("in_channels", &Config::in_channels).range(1, 65536).help("of the video, times patch_size^2");
-  d.option("out_channels", &Config::out_channels).range(1, 65536).help("of the video, times patch_size^2");
+  d.option("in_channels", &Config::in_channels).range(1, 65536).help("channels of the video, times patch_size^2");
+  d.option("out_channels", &Config::out_channels).range(1, 65536).help("channels of the video, times patch_size^2");
   d.option("patch_size", &Config::patch_size)
       .range(1, 64)
-      .help("edge of the patch of pixels that becomes channels; 1: none");
+      .help("edge of the pixel patch that becomes channels; 1: no patches");
   d.option("scale_factor_spatial", &Config::scale_factor_spatial)
       .range(1, 65536)
-      .help("as published; what counts is dim_mult and patch_size");
+      .help("published value, ignored: dim_mult and patch_size decide");
   d.option("scale_factor_temporal", &Config::scale_factor_temporal)
       .range(1, 65536)
-      .help("as published; what counts is temperal_downsample");
-  d.option("latents_mean", &Config::latents_mean).help("of each channel of the latent; empty: 0");
-  d.option("latents_std", &Config::latents_std).above(0).help("of each channel of the latent; empty: 1");
+      .help("published value, ignored: temperal_downsample decides");
+  d.option("latents_mean", &Config::latents_mean).help("mean of each channel of the latent; empty: 0");
+  d.option("latents_std", &Config::latents_std).above(0).help(
+      "standard deviation of each channel of the latent; empty: 1");
 }
 
 void describe_use(Describe<Config>& d) {
   d.option("normalise", &Config::normalise)
-      .help("latents are (z - latents_mean) / latents_std, as diffusion models take them");
-  d.option("clamp", &Config::clamp).help("limits decoded pixels to [-1, 1], as diffusers does");
+      .help("latents are normalised, (z - latents_mean) / latents_std, as diffusion models expect them");
+  d.option("clamp", &Config::clamp).help("limit decoded pixels to [-1, 1], as in diffusers");
   const auto tile = [&](const char* name, int64_t Config::*field) -> OptionLine& {
     return d.option(name, field).range(0, 65536).unit("px");
   };
   tile("tile_height", &Config::tile_height)
-      .help("rows of a tile if the image has more; 0: no tiles. The encoder counts patches, as diffusers");
+      .help("rows of a tile, if the image has more; 0: no tiles. The encoder counts patches, as in diffusers");
   tile("tile_width", &Config::tile_width).help("columns of a tile");
   tile("tile_stride_height", &Config::tile_stride_height)
-      .help("rows from tile to tile, the others fade into each other; 0: tile_height");
-  tile("tile_stride_width", &Config::tile_stride_width).help("columns from tile to tile; 0: tile_width");
+      .help("distance of tiles in rows; overlapping rows are blended; 0: tile_height");
+  tile("tile_stride_width", &Config::tile_stride_width).help("distance of tiles in columns; 0: tile_width");
   d.option("tile_frames", &Config::tile_frames)
       .range(0, 1 << 30)
       .unit("frames")
-      .help("frames of a tile in time, one more in the first; each starts like a clip. 0: no such tiles");
+      .help("frames of a tile in time, one more in the first; each tile starts like a clip. 0: no tiles in time");
   d.option("tile_stride_frames", &Config::tile_stride_frames)
       .range(0, 1 << 30)
       .unit("frames")
-      .help("frames from tile to tile, the others fade into each other; 0: tile_frames");
+      .help("distance of tiles in frames; overlapping frames are blended; 0: tile_frames");
 }
 
 }  // namespace
@@ -80,7 +81,7 @@ void WanTokenizer::describe(Describe<Options>& d) {
   d.input("video", "[B, 3, T, H, W]", "float",
           "in [-1, 1]; T is 1 + 4 n, rows and columns multiples of 8 or 16");
   d.output("latent", "[B, z_dim, t, h, w]", "float");
-  d.layout("original", "of the authors' checkpoints, 2.1 and 2.2",
+  d.layout("original", "the authors' checkpoints, 2.1 and 2.2",
            [](const std::string& name) { return diffusers_name(name); });
   describe_network(d);
   describe_use(d);
@@ -105,8 +106,8 @@ kinora_tokenizer_info WanTokenizer::info() const {
   return i;
 }
 
-// Tiles in time: tile k is the clip from frame k * stride on, its first frame (coded as an image) left out
-// but in tile 0, and its beginning fades in over the end of the tile before.
+// Tiles in time: tile k is the clip from frame k * stride on. Its first frame (coded as an image) is dropped
+// except in tile 0, and its beginning is blended into the end of the previous tile.
 Tensor WanTokenizer::whole(const Ctx& ctx, const Tensor& x, bool decoding) const {
   const Config& c = networks_.config;
   const auto in = decoding ? c.time() : 1, out = decoding ? 1 : c.time();

@@ -17,7 +17,7 @@ class WanTokenizer final : public Tokenizer<at::Tensor> {
 
   kinora_tokenizer_info info() const override;
   // video [B, 3, 1 + n * time, H, W] -> the mode, and mean and log variance [B, 2 z, t, h, w] of the same
-  // posterior: both of (z - latents_mean) / latents_std if options.normalise.
+  // posterior: both for (z - latents_mean) / latents_std if options.normalise.
   Encoded<at::Tensor> encode(const Ctx& ctx, const at::Tensor& video) override;
   at::Tensor decode(const Ctx& ctx, const at::Tensor& latent) override;
   // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent
@@ -31,7 +31,7 @@ class WanTokenizer final : public Tokenizer<at::Tensor> {
   at::Tensor raw_latent(const at::Tensor& latent) const;
   at::Tensor video(const at::Tensor& decoded) const;
 
-  int64_t blocks_ = 0;  // of the context, counted as they are made
+  int64_t blocks_ = 0;  // blocks of the context, counted as they are made
   Networks networks_;
 };
 

@@ -1,4 +1,4 @@
-// What the tests of tokenizer/wan share: an instance, a stream, the numbers of tests/oracle.
+// Common parts of the tests of tokenizer/wan: an instance, a stream, the numbers of tests/oracle.
 #pragma once
 #include <functional>
 #include <string>
@@ -58,14 +58,14 @@ class WanStream {
 
 inline const std::vector<const char*> kWanCases{"plain", "residual", "attention", "image", "ends"};
 
-// One case of tests/oracle/make_wan_vae_fixtures.py: `options` are the tokenizer's, `tiles` those to add.
+// One case of tests/oracle/make_wan_vae_fixtures.py: `options` of the tokenizer, and additional options `tiles`.
 struct WanCase : Oracle {
   explicit WanCase(const std::string& name) : Oracle("wan_vae.safetensors", name) {
     shape = options["shape"].get<std::vector<int64_t>>();
     options.erase("shape");
     if (options.contains("tiles")) tiles = options["tiles"];
     options.erase("tiles");
-    options.erase("float32");  // how far diffusers' own float32 is from its float64
+    options.erase("float32");  // difference of diffusers' own float32 from its float64
   }
   std::vector<int64_t> shape;  // B T H W
   core::json tiles = core::json::object();

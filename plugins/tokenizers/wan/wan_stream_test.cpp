@@ -1,4 +1,4 @@
-// Streams of tokenizer/wan: the whole clip's numbers, bit for bit, and memory that does not grow.
+// Streams of tokenizer/wan: bit-identical to the whole clip, with memory that does not grow.
 #include <c10/core/GradMode.h>
 
 #include "plugins/tokenizers/wan/wan_fixture.hpp"
@@ -15,7 +15,7 @@ using test::WanStream;
 
 class WanStreams : public ::testing::TestWithParam<std::tuple<const char*, at::ScalarType>> {};
 
-// Cuts are counts of latent frames.
+// Pieces are given as numbers of latent frames.
 TEST_P(WanStreams, EqualTheWholeBitForBit) {
   const auto [name, dtype] = GetParam();
   const WanCase c(name);

@@ -1,4 +1,4 @@
-// tokenizer/wan against diffusers' AutoencoderKLWan: encode, decode, tiles, gradients; what is published.
+// tokenizer/wan against diffusers' AutoencoderKLWan: encode, decode, tiles, gradients; the published options.
 #include <algorithm>
 
 #include "kinora/link.hpp"
@@ -37,7 +37,7 @@ TEST_P(WanTokenizer, EncodesAndDecodesAsDiffusers) {
   const Tensor latent = normalised.encode(video, &moments);
   record("normalised", difference(latent, c.exact("normalised")));
   EXPECT_TRUE(latent.equal(moments.narrow(1, 0, latent.size(1))));
-  // Mode and standard deviation are of one distribution: both are divided by latents_std.
+  // Mode and standard deviation belong to one distribution: both are divided by latents_std.
   const Tensor std = at::tensor(c.options["latents_std"].get<std::vector<double>>(), at::kDouble);
   const auto z = latent.size(1);
   record("log variance", difference(moments.narrow(1, z, z),
@@ -116,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, WanTokenizer,
 INSTANTIATE_TEST_SUITE_P(Cases, WanTiled, ::testing::Combine(::testing::Values("plain", "residual"), kDtypes),
                          named);
 
-// What a link sees: the first blocks of a pass in order from 0, and again for every later latent frame.
+// The blocks that a link sees: the first ones of a pass in order from 0, and again for every later latent frame.
 struct Blocks final : Link<Tensor> {
   Blocks() : Link(KINORA_LEVEL_METER) { skip_inherited<Blocks>(); }
   Tensors block(const kinora_block& b, const Tensors& in) override {
@@ -154,7 +154,7 @@ TEST(WanTiles, InTimeEqualTheWholeButForTheirBeginnings) {
   const auto differs = [&](int64_t first, int64_t last) {  // frames first..last
     return difference(b.narrow(2, first, last - first + 1), a.narrow(2, first, last - first + 1));
   };
-  // The second tile begins with frame 22, not shown; it fades in over the eight frames of tile one's end.
+  // The second tile begins with frame 22, which is not shown; it is blended into the last eight frames of tile one.
   EXPECT_LT(differs(0, 23), 1e-12);
   EXPECT_GT(differs(24, 30), 1e-6);
   EXPECT_LT(differs(24, 22 + halo), 0.5);
@@ -173,7 +173,7 @@ TEST(WanTiles, InTimeTakeMultiplesOfALatentFrame) {
   EXPECT_LT(difference(tiled.decode(latent).narrow(2, 0, 5), whole.decode(latent).narrow(2, 0, 5)), 1e-12);
 }
 
-// Reads the published file's own words, booleans and all.
+// Reads the published file unmodified, including booleans.
 TEST(WanOptions, TakePublishedValuesAndSayWhatTheyCompress) {
   const WanCase c("residual");
   Wan wan(c.options);

@@ -1,6 +1,6 @@
 // A host for unit tests of plugins: samples, local files and a run, without Kinora itself. In tests only.
 //
-// kinora::testing::start();                                   // once, before any code of the plugin runs
+//   kinora::testing::start();                                   // once, before any code of the plugin runs
 //   kinora::testing::Collector out;
 //   MyStage({.threshold = 0.5}).process(sample, out.emit(), kinora::testing::Run("/tmp/x"));
 //   EXPECT_EQ(out.emitted.size(), 1u);

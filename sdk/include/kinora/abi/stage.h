@@ -69,8 +69,8 @@ typedef struct kinora_emit {
   /* [worker-thread] In process(), before the input was emitted or dropped: holds the input, for a batch that is not full or a shard
    * that is not closed. The same instance must end it in a later process() or in finish(): emit(), drop() or fail() of a sample with
    * its key, or stored(). Otherwise it fails.
-   * A new sample that is emitted while inputs are held (or were ended in this call) is attributed to the inputs it was made of. The
-   * engine reports the outcome of an input only after the outcomes of all samples made of it. It looks, in this order, at
+   * The engine reports the outcome of an input only after the outcomes of all samples made of it. If a new sample is emitted while
+   * inputs are held (or were ended in this call), the engine finds the inputs that it was made of by, in this order,
    *  1. the string "film" in the sample's field json: the key of one of these inputs, or of the pipeline input that they come from
    *     (steps 2 and 3 then consider only those);
    *  2. the sample's key: the key of one of these inputs, followed by '-', '.' or '@' and anything;

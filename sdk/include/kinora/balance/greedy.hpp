@@ -7,7 +7,7 @@ namespace kinora::balance::detail {
 
 using Order = std::vector<size_t>;
 
-// Workers that are hard to place go first: whole nodes, whole GPUs, large workers. Those that divide evenly then fill
+// Workers that are hard to place go first: whole nodes, whole GPUs, large workers. Evenly dividing ones then fill
 // the rest.
 inline std::vector<Order> orders(const std::vector<Stage>& stages, const std::vector<Node>& nodes) {
   Order all(stages.size());
