@@ -16,28 +16,27 @@ std::span<const float> numbers(const at::Tensor& t) {
 
 void EmbedModel::describe(Describe<Options>& d) {
   d.name("embed.model")
-      .help("Embeds pictures with any exported model: TorchScript or an AOTInductor .pt2 package");
+      .help("Embeds frames with any exported model: TorchScript or an AOTInductor .pt2 package");
   d.input("frames", "[T, H, W, 3]", "uint8",
-          "beside the sample; of a film with shots.json, fact frames_at too");
+          "sampled RGB frames, upright; for a video with shots.json, fact frames_at is required too");
   d.option("model", &Options::model)
       .path()
       .required()
-      .help("TorchScript (.pt) or AOTInductor package (.pt2)");
+      .help("model file: TorchScript (.pt) or AOTInductor package (.pt2)");
   d.option("name", &Options::name)
-      .help("field NAME.npy; of a film with shots.json shots.NAME.npy, one row a shot");
+      .help("output field NAME.npy; for a video with shots.json shots.NAME.npy, one row per shot");
   InputOptions::describe(d);
   d.option("output", &Options::output)
       .range(0, 64)
-      .help("which of the model's outputs, of one row a clip or picture");
+      .help("index of the model's output to use; one row per clip or frame");
   d.option("batch", &Options::batch)
       .range(1, 4096)
       .help(
-          "clips in one call, always as many: a .pt2 of fixed shape is exported with batch (BCHW: batch x "
-          "frames)");
-  d.option("device", &Options::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+          "clips per call, always this many: export a .pt2 of fixed shape with batch (BCHW: batch x frames)");
+  d.option("device", &Options::device).help("device: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
   d.option("threads", &Options::threads)
       .range(1, 1024)
-      .help("of tensor operations; the last bits depend on it");
+      .help("number of threads of tensor operations; the last bits of the result depend on it");
 }
 
 EmbedModel::EmbedModel(const Options& o)

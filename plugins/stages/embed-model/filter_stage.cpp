@@ -12,30 +12,32 @@ namespace kinora::exported {
 void FilterModel::describe(Describe<Options>& d) {
   d.name("filter.model")
       .help(
-          "Scores clips with any exported model, for example of aesthetics, and drops those below a "
+          "Scores clips with any exported model, for example an aesthetic score, and drops those below a "
           "threshold");
-  d.input("frames", "[T, H, W, 3]", "uint8", "sampled frames", {.when = "from == frames"});
+  d.input("frames", "[T, H, W, 3]", "uint8", "sampled RGB frames, upright", {.when = "from == frames"});
   d.option("model", &Options::model)
       .path()
       .required()
-      .help("TorchScript (.pt) or AOTInductor package (.pt2); one number a row");
-  d.option("name", &Options::name).help("of the score and the rule: filter.NAME");
+      .help("model file: TorchScript (.pt) or AOTInductor package (.pt2); its output is one number per row");
+  d.option("name", &Options::name).help("name of the score and of the rule: filter.NAME");
   d.option("from", &Options::from)
-      .help("what the model reads: frames, or a field such as clip.npy, which it gets as [B, D]");
+      .help("what the model reads: frames, or a field such as clip.npy, passed as [B, D]");
   InputOptions::describe(d);
-  d.option("output", &Options::output).range(0, 64).help("which of the model's outputs");
+  d.option("output", &Options::output).range(0, 64).help("index of the model's output to use");
   d.option("reduction", &Options::reduction)
       .choices({"min", "mean", "max"})
-      .help("of the scores of a clip's pictures, with layout BCHW");
+      .help("how the scores of a clip's frames are combined, with layout BCHW");
   d.option("threshold", &Options::threshold)
       .required()
-      .help("a score below it is filtered, 3.5 of an aesthetic score for example; NaN is below everything");
-  d.option("mode", &Options::mode).choices({"on", "score"}).help("score: notes the score and drops nothing");
-  d.option("batch", &Options::batch).range(1, 4096).help("clips in one call, always as many");
-  d.option("device", &Options::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+      .help("smallest score that passes, for example 3.5 for an aesthetic score; NaN is below everything");
+  d.option("mode", &Options::mode)
+      .choices({"on", "score"})
+      .help("score: records the score and drops nothing");
+  d.option("batch", &Options::batch).range(1, 4096).help("clips per call, always this many");
+  d.option("device", &Options::device).help("device: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
   d.option("threads", &Options::threads)
       .range(1, 1024)
-      .help("of tensor operations; the last bits depend on it");
+      .help("number of threads of tensor operations; the last bits of the result depend on it");
 }
 
 FilterModel::FilterModel(const Options& o)

@@ -21,21 +21,25 @@ struct InputOptions {
   static void describe(Describe<Options>& d) {
     d.option("layout", &Options::layout)
         .choices({"BCHW", "BTCHW", "BCTHW"})
-        .help("of the model's input; BCHW: a model of pictures, whose outputs of a clip are averaged");
+        .help("layout of the model's input; BCHW: an image model, whose outputs are averaged over a clip");
     d.option("frames", &Options::frames)
         .range(1, 4096)
-        .help("of a clip, evenly spaced; a shorter one repeats some");
-    d.option("height", &Options::height).range(1, 16384).unit("pixels").help("of the model's input");
-    d.option("width", &Options::width).range(1, 16384).unit("pixels").help("of the model's input");
-    d.option("fit", &Options::fit).choices({"crop", "stretch"}).help("when the aspect differs");
+        .help("number of frames per clip, evenly spaced; a shorter clip repeats some");
+    d.option("height", &Options::height).range(1, 16384).unit("pixels").help("height of the model's input");
+    d.option("width", &Options::width).range(1, 16384).unit("pixels").help("width of the model's input");
+    d.option("fit", &Options::fit)
+        .choices({"crop", "stretch"})
+        .help("how to handle a different aspect ratio");
     d.option("resample", &Options::resample)
         .choices({"bicubic", "bilinear"})
-        .help("with antialiasing, as torchvision has it");
-    d.option("mean", &Options::mean).help("taken from colours in 0..1; the default is CLIP's");
-    d.option("std", &Options::deviation).help("that they are then divided by; the default is CLIP's");
+        .help("interpolation, with antialiasing, as in torchvision");
+    d.option("mean", &Options::mean)
+        .help("mean per channel, subtracted from colours in 0..1; default: CLIP's");
+    d.option("std", &Options::deviation)
+        .help("standard deviation per channel, a divisor applied after the mean; default: CLIP's");
     d.option("dtype", &Options::dtype)
         .choices({"float32", "float16", "bfloat16", "float64"})
-        .help("of the model's input");
+        .help("data type of the model's input");
   }
   // Error(KINORA_INVALID) that names the option.
   void check(const char* stage) const;

@@ -25,24 +25,27 @@ class CaptionEndpoint final : public AskingStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("caption.endpoint")
-        .help("Captions by a vision model behind an OpenAI-compatible server: frames as JPEG, answer as txt");
-    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample; fact frames_at says when they are");
-    d.option("prompt", &Options::prompt).help("what is asked about the pictures");
+        .help(
+            "Captions clips with a vision model behind an OpenAI-compatible server: frames as JPEG, "
+            "answer as field txt");
+    d.input("frames", "[T, H, W, 3]", "uint8",
+            "sampled RGB frames, upright; fact frames_at has their seconds");
+    d.option("prompt", &Options::prompt).help("instruction sent with the frames");
     d.option("window", &Options::window)
         .range(4, 1 << 20)
         .unit("frames")
-        .help("of the video, for which one caption is asked");
+        .help("number of the video's frames per caption request");
     d.option("remainder", &Options::remainder)
         .range(1, 1 << 20)
         .unit("frames")
-        .help("a last window of fewer is joined to the one before");
+        .help("smallest last window; a shorter one is joined to the window before");
     d.option("fps", &Options::fps)
         .range(0, 1000)
-        .help("pictures a second of the video, where frames_at says when they are; 0: all frames");
-    d.option("join", &Options::join).help("between the captions of several windows");
+        .help("frames sent per second of video, if fact frames_at has their times; 0: all frames");
+    d.option("join", &Options::join).help("separator between the captions of several windows");
     d.option("response_format", &Options::response_format)
-        .help("a JSON object that asks for a form of the answer; empty: none");
-    d.option("replace_user", &Options::replace_user).help("also where the user wrote a caption");
+        .help("JSON object that requests a form of the answer; empty: none");
+    d.option("replace_user", &Options::replace_user).help("also replace captions that the user wrote");
     describe_pictures(d);
     describe_chat(d);
   }

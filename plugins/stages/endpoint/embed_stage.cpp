@@ -15,13 +15,13 @@ class EmbedEndpoint final : public AskingStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("embed.endpoint")
-        .help("Captions into vectors of length 1 by an OpenAI-compatible server, as field NAME.npy");
-    d.option("name", &Options::name).help("of the field, without .npy");
+        .help("Embeds captions with an OpenAI-compatible server: vectors of norm 1, as field NAME.npy");
+    d.option("name", &Options::name).help("name of the output field, without .npy");
     d.option("prefix", &Options::prefix)
-        .help("before the caption, where a model asks for one (\"passage: \")");
+        .help("text before the caption, if the model expects one (\"passage: \")");
     d.option("dimensions", &Options::dimensions)
         .range(0, 1 << 20)
-        .help("what the server is asked for; 0: the model's own");
+        .help("vector size requested from the server; 0: the model's own");
     describe_server(d);
   }
   explicit EmbedEndpoint(const Options& o) : AskingStage("embed.endpoint", o, "/embeddings"), options_(o) {

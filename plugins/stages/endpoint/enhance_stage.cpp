@@ -18,11 +18,13 @@ class CaptionEnhance final : public AskingStage {
   static void describe(Describe<Options>& d) {
     d.name("caption.enhance")
         .help(
-            "Captions rewritten by a language model behind an OpenAI-compatible server; the original stays "
-            "in the facts");
+            "Rewrites captions with a language model behind an OpenAI-compatible server; the original "
+            "stays in the facts");
     d.option("prompt", &Options::prompt)
-        .help("{caption} stands for the caption, {duration_s} or {bin.aspect} for facts, {{ for a brace");
-    d.option("replace_user", &Options::replace_user).help("also the user's own captions");
+        .help(
+            "instruction; {caption} is replaced by the caption, {duration_s} or {bin.aspect} by facts, "
+            "{{ by a brace");
+    d.option("replace_user", &Options::replace_user).help("also rewrite the user's own captions");
     describe_chat(d);
   }
   explicit CaptionEnhance(const Options& o)

@@ -14,12 +14,14 @@ class FilterBlack final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.black")
-        .help("Drops what is black too long: share of black frames, as ffmpeg's blackdetect says it");
+        .help(
+            "Drops samples that are black too long: share of black frames, as measured by ffmpeg's "
+            "blackdetect");
     describe_mode(d);
-    d.option("pixel", &Options::pixel).range(0, 1).help("a pixel is black up to this luma");
+    d.option("pixel", &Options::pixel).range(0, 1).help("largest luma of a black pixel");
     d.option("picture", &Options::picture)
         .range(0, 1)
-        .help("a frame is black from this share of black pixels on");
+        .help("smallest share of black pixels in a black frame");
     d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share of black frames that passes");
     describe_frames(d);
   }

@@ -19,13 +19,16 @@ class FilterBlur final : public Stage {
     double at_least = 3;
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.blur").help("Drops what is out of focus: variance of the Laplacian of the luma, 0..255");
+    d.name("filter.blur")
+        .help("Drops samples that are out of focus: variance of the Laplacian of the luma, 0..255");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least)
         .at_least(0)
         .bound()
-        .help("smallest score that passes; the score grows with the frames' size, the default is for a height of 360");
+        .help(
+            "smallest score that passes; the score grows with the frames' size, and the default is for a "
+            "height of 360");
     describe_frames(d);
   }
   explicit FilterBlur(const Options& o) : options_(o) {}

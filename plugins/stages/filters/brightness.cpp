@@ -14,7 +14,8 @@ class FilterBrightness final : public Stage {
     double at_least = 0.04, at_most = 0.95;
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.brightness").help("Drops what is too dark or too bright: mean luma, 0 black to 1 white");
+    d.name("filter.brightness")
+        .help("Drops samples that are too dark or too bright: mean luma, 0 black to 1 white");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least).range(0, 1).bound().help("smallest score that passes");

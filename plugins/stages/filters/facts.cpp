@@ -77,18 +77,18 @@ class FilterFacts final : public Stage {
     double at_least = -1e300, at_most = 1e300;  // finite, so that JSON can hold them
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.facts").help("Drops by a number among the facts; the rule is filter.facts.FACT");
+    d.name("filter.facts").help("Drops samples by a number in the facts; the rule is filter.facts.FACT");
     describe_mode(d);
     d.option("fact", &Options::fact)
         .required()
         .help(
-            "its name, such as height, fps or duration_s; dots go into objects: scores.filter.blur, user.rating; a "
-            "text that is a number counts as one");
-    d.option("at_least", &Options::at_least).bound().help("smallest value that passes; the default is no bound");
-    d.option("at_most", &Options::at_most).bound().help("largest value that passes; the default is no bound");
+            "name of the fact, such as height, fps or duration_s; dots lead into objects: "
+            "scores.filter.blur, user.rating; a text that is a number counts as one");
+    d.option("at_least", &Options::at_least).bound().help("smallest value that passes; default: no limit");
+    d.option("at_most", &Options::at_most).bound().help("largest value that passes; default: no limit");
     d.option("missing", &Options::missing)
         .choices({"fail", "keep"})
-        .help("what becomes of a sample without this number");
+        .help("what to do with a sample without this number");
   }
   explicit FilterFacts(const Options& o) : options_(o), rule_("filter.facts." + o.fact) {
     if (!(o.at_least <= o.at_most))

@@ -15,7 +15,7 @@ template <class Options>
 void describe_mode(Describe<Options>& d) {
   d.option("mode", &ModeOption::mode)
       .choices({"on", "score"})
-      .help("score: writes the score and drops nothing");
+      .help("score: records the score and drops nothing");
 }
 
 struct ReduceOption {
@@ -25,11 +25,11 @@ template <class Options>
 void describe_reduce(Describe<Options>& d) {
   d.option("reduce", &ReduceOption::reduce)
       .choices({"mean", "min", "max"})
-      .help("how the frames' values become the sample's score");
+      .help("how the frames' values are combined into the sample's score");
 }
 template <class Options>
 void describe_frames(Describe<Options>& d) {
-  d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample, RGB, upright");
+  d.input("frames", "[T, H, W, 3]", "uint8", "sampled RGB frames, upright");
 }
 
 // One number of several, which must not be empty; `how` is a choice of ReduceOption.

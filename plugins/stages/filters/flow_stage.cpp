@@ -23,25 +23,27 @@ class FilterFlow final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.flow")
-        .help("Drops what hardly moves: optical flow, in fractions of the diagonal a second");
+        .help("Drops samples with hardly any motion: optical flow, in fractions of the diagonal per second");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least).at_least(0).bound().help("smallest mean over the picture that passes");
     d.option("at_most", &Options::at_most)
         .at_least(0)
         .bound()
-        .help("largest mean over the picture that passes; the default is no bound");
+        .help("largest mean over the picture that passes; default: no limit");
     d.option("p10_at_least", &Options::p10_at_least)
         .at_least(0)
         .bound()
-        .help("smallest 10th percentile that passes, rule filter.flow.p10; above 0 drops a locked camera");
+        .help(
+            "smallest 10th percentile that passes, rule filter.flow.p10; a value above 0 drops a locked "
+            "camera");
     d.option("height", &Options::height)
         .range(FlowMeter::kSmallest, 16384)
         .unit("pixels")
-        .help("taller frames are scaled down to this first");
+        .help("largest height at which flow is measured; taller frames are scaled down first");
     d.option("fps", &Options::fps)
         .at_least(0)
-        .help("of the frames where no fact frames_at gives their times; 0: an error");
+        .help("rate of the frames if no fact frames_at gives their times; 0: an error");
     describe_frames(d);
   }
   explicit FilterFlow(const Options& o) : options_(o) {}

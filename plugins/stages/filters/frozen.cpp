@@ -14,11 +14,13 @@ class FilterFrozen final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.frozen")
-        .help("Drops stills: share of frames equal to the last other one, as ffmpeg's freezedetect says it");
+        .help(
+            "Drops stills: share of frames equal to the last differing one, as measured by ffmpeg's "
+            "freezedetect");
     describe_mode(d);
     d.option("noise", &Options::noise)
         .range(0, 1)
-        .help("mean absolute difference up to which two frames are equal");
+        .help("largest mean absolute difference between equal frames");
     d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share of frozen frames that passes");
     describe_frames(d);
   }

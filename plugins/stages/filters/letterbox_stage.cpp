@@ -15,16 +15,17 @@ class FilterLetterbox final : public Stage {
     double at_most = 0.02;  // of the height: 7 lines of 360, more than the ragged edge of an old transfer
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.letterbox").help("Finds black bars around the picture; the score is their share of it");
+    d.name("filter.letterbox")
+        .help("Finds black bars around the picture; the score is the share of it that they cover");
     d.option("mode", &Options::mode)
         .choices({"crop", "on", "filter", "score"})
         .help(
-            "crop, or on: writes the fact crop, in pixels of the upright video; filter: drops; score: only "
-            "the score");
+            "what to do with bars: crop (or on) writes the fact crop, in pixels of the upright video; "
+            "filter drops the sample; score only records the score");
     d.option("at_most", &Options::at_most)
         .range(0, 1)
         .bound()
-        .help("largest share that passes; a larger one is dropped by filter, cropped by crop");
+        .help("largest share that passes; above it, mode filter drops the sample and mode crop crops it");
     describe_frames(d);
   }
   explicit FilterLetterbox(const Options& o) : options_(o) {

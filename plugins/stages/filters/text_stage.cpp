@@ -18,7 +18,7 @@ class FilterText final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.text")
-        .help("Drops what has text laid over it: share of the picture that lines of letters cover");
+        .help("Drops samples with overlaid text: share of the picture that lines of letters cover");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share that passes");
@@ -26,11 +26,11 @@ class FilterText final : public Stage {
         .range(1, 100)
         .unit("frames")
         .help(
-            "letters count that stay in place over so many frames; 1: each frame by itself, which takes "
-            "windows for text");
+            "number of frames over which letters must stay in place; 1: each frame by itself, which "
+            "mistakes windows for text");
     d.option("contrast", &Options::contrast)
         .range(1, 254)
-        .help("of letters against what is behind them, in levels of 255");
+        .help("smallest contrast of letters with their background, in levels of 255");
     describe_frames(d);
   }
   explicit FilterText(const Options& o) : options_(o) {}

@@ -59,18 +59,20 @@ bool exists(const std::string& uri) {
 
 void WebDatasetStage::describe(Describe<Options>& d) {
   d.name("shard.webdataset").help("Packs samples into WebDataset tar shards with Energon's index");
-  d.option("prefix", &Options::prefix).help("shards are called PREFIX-000000.tar and so on");
-  d.option("max_count", &Options::max_count).range(1, 1'000'000'000).help("samples of a shard at most");
+  d.option("prefix", &Options::prefix).help("start of the shards' names: PREFIX-000000.tar and so on");
+  d.option("max_count", &Options::max_count).range(1, 1'000'000'000).help("most samples per shard");
   d.option("max_size", &Options::max_size)
       .bytes()
       .at_least(1024)
-      .help("size of a shard at most, unless one sample is larger");
-  d.option("val", &Options::val).range(0, 1).help("share of the shards that split.yaml gives to validation");
+      .help("largest size of a shard, unless a single sample is larger");
+  d.option("val", &Options::val)
+      .range(0, 1)
+      .help("share of the shards that split.yaml assigns to validation");
   d.option("skip", &Options::skip).help("fields that are not stored");
   d.option("part", &Options::part)
       .range(0, 1'000'000)
       .unit("shards")
-      .help("shards lie in folders part_000000 and so on of at most so many; 0: in none");
+      .help("most shards per folder part_000000, part_000001 and so on; 0: no such folders");
 }
 
 WebDatasetStage::WebDatasetStage(const Options& options) : options_(options) {

@@ -77,29 +77,31 @@ std::unique_ptr<Tokenizer> open_folder(TokenizerStage::Options o) {
 
 void TokenizerStage::describe(Describe<Options>& d) {
   d.name("text.tokenizer")
-      .help("ids of a caption by a published tokenizer: tokenizer.json or a sentencepiece .model");
+      .help("Tokenizes a caption with a published tokenizer: tokenizer.json or a sentencepiece .model");
   d.option("file", &Options::file)
       .path()
       .required()
       .help(
-          "tokenizer.json (BPE, Unigram, WordPiece), a sentencepiece model (Unigram, BPE), or a folder that "
-          "transformers saved");
-  d.option("from", &Options::from).help("the field that holds the text");
+          "tokenizer.json (BPE, Unigram, WordPiece), a sentencepiece model (Unigram, BPE), or a folder "
+          "saved by transformers");
+  d.option("from", &Options::from).help("field that holds the text");
   d.option("max_length", &Options::max_length)
       .range(1, 1 << 20)
       .help(
-          "ids at most, special ones included; of a longer text the end is left out. The file's own limit is "
+          "most ids, including special ones; the end of a longer text is cut off. The file's own limit is "
           "not used");
   d.option("pad", &Options::pad)
       .choices({"none", "max_length"})
-      .help("max_length: fills every text up to that, with 0 in attention_mask");
-  d.option("pad_id", &Options::pad_id).range(-1, 1 << 24).help("what fills up; -1: the file's padding token");
+      .help("padding; max_length: fills every text up to that length, with 0 in attention_mask");
+  d.option("pad_id", &Options::pad_id)
+      .range(-1, 1 << 24)
+      .help("id used as padding; -1: the file's padding token");
   d.option("clean", &Options::clean)
-      .help("resolves HTML references twice and collapses white space first, as Wan's captions are");
-  d.option("add_begin", &Options::add_begin).help("a .model's <s> before every text");
-  d.option("add_end", &Options::add_end).help("a .model's </s> after every text, as T5 and UMT5 need");
-  d.output("input_ids", "[L]", "int64", "beside the sample");
-  d.output("attention_mask", "[L]", "int64", "beside the sample");
+      .help("resolve HTML references twice and collapse white space first, as for Wan's captions");
+  d.option("add_begin", &Options::add_begin).help("put a .model's <s> before every text");
+  d.option("add_end", &Options::add_end).help("put a .model's </s> after every text, as T5 and UMT5 require");
+  d.output("input_ids", "[L]", "int64", "token ids of the caption");
+  d.output("attention_mask", "[L]", "int64", "1 for each token of the caption, 0 for padding");
 }
 
 TokenizerStage::TokenizerStage(const Options& options)

@@ -63,20 +63,20 @@ class ShotsTransNetV2 final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("shots.transnetv2").help("Finds cuts and gradual changes with TransNet V2");
     d.input("thumbnails", "[T, 27, 48, 3]", "uint8",
-            "beside the sample; option thumbnails of shots and shots.* makes it");
-    d.input("times_us", "[T]", "int64", "of every frame, made with them");
+            "every frame at 48 x 27, written by shots and shots.* with option thumbnails");
+    d.input("times_us", "[T]", "int64", "time of every frame, written together with thumbnails");
     d.option("weights", &Options::weights)
         .path()
-        .help("safetensors, with the names of the published network");
+        .help("weights as safetensors, with the published network's names");
     d.option("threshold", &Options::threshold)
         .range(0, 1)
-        .help("a probability above it is a change; Cosmos uses 0.4");
-    d.option("batch", &Options::batch).range(1, 64).help("windows of 100 frames at a time");
+        .help("probability above which a frame is a change; Cosmos uses 0.4");
+    d.option("batch", &Options::batch).range(1, 64).help("number of windows of 100 frames per call");
     d.option("threads", &Options::threads)
         .range(1, 64)
-        .help("of tensor operations; the last bits depend on it");
+        .help("number of threads of tensor operations; the last bits of the result depend on it");
     d.option("decide", &Options::decide)
-        .help("its cuts are the film's; else they only stand among the detectors");
+        .help("make its cuts the cuts of the video; else they are only listed among the detectors");
   }
   explicit ShotsTransNetV2(const Options& o) : options_(o) {}
   kinora_resources resources() const override {

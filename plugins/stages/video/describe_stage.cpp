@@ -194,9 +194,10 @@ class CaptionDescribe final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("caption.describe")
-        .help("Captions from measured length, light, colours and motion; it recognises no objects");
-    d.option("keep", &Options::keep).help("leave a caption that is already there");
-    d.option("replace_user", &Options::replace_user).help("without keep: the user's own caption too");
+        .help("Captions a clip from its measured length, light, colours and motion; recognises no objects");
+    d.option("keep", &Options::keep).help("keep a caption that is already there");
+    d.option("replace_user", &Options::replace_user)
+        .help("without keep: also replace the user's own caption");
   }
   explicit CaptionDescribe(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }

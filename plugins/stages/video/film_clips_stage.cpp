@@ -20,9 +20,11 @@ class FilmClips final : public Stage {
 
   static void describe(Describe<Options>& d) {
     d.name("film.clips")
-        .help("Finds the shots of a film and cuts it into clips from one decode; equals shots followed by clip.transcode");
+        .help(
+            "Finds the shots of a video and cuts it into clips in one decode; equals shots followed by "
+            "clip.transcode");
     describe_detectors(d, "shot_min_length");
-    d.option("downscale", &Options::downscale).range(0, 1024).help("see shots");
+    d.option("downscale", &Options::downscale).range(0, 1024).help("downscale of shots");
     describe_clip_options(d);
   }
   explicit FilmClips(const Options& o) : options_(o), shots_(plan_of(o)) {

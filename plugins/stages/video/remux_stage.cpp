@@ -15,9 +15,11 @@ class FilmRemux final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("film.remux")
-        .help("Rewrites transport streams, AVI, FLV and others without an index as MP4 or Matroska, nothing decoded, for the job's time");
+        .help(
+            "Rewrites transport streams, AVI, FLV and other containers without an index as MP4 or "
+            "Matroska for the duration of the job, without decoding");
     d.option("require", &Options::require)
-        .help("a film that cannot be rewritten fails; else it goes on as it is, with fact remux_failed");
+        .help("fail a video that cannot be rewritten; else it is emitted unchanged, with fact remux_failed");
   }
   explicit FilmRemux(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }

@@ -9,7 +9,9 @@ class Shots final : public ShotsStage {
   struct Options : ShotsOptions, DetectorSet {};
 
   static void describe(Describe<Options>& d) {
-    d.name("shots").help("Finds cuts by several detectors in one decode; each equals its own stage, shots.NAME");
+    d.name("shots").help(
+        "Finds cuts by several detectors in one decode; each gives the same cuts as its own stage, "
+        "shots.NAME");
     describe_detectors(d, "min_length");
     describe_shots(d);
   }

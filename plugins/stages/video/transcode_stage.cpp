@@ -13,8 +13,8 @@ class ClipTranscode final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("clip.transcode")
         .help(
-            "Cuts a film at its shots (without any, it is one shot) into H.264 clips, frame-exact, sound "
-            "kept");
+            "Cuts a video at its shots into H.264 clips, frame-exact and with sound; without shots the "
+            "video is one shot");
     describe_clip_options(d);
   }
   explicit ClipTranscode(const Options& o) : options_(video::checked(o)) {}

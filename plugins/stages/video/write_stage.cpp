@@ -21,12 +21,16 @@ class VideoWrite final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("video.write").help("Encodes the tensor frames: a video, or one picture with the frames side by side");
-    d.option("format", &Options::format).choices({"mp4", "webp", "png", "jpeg"}).help("sets field mp4, webp, png or jpg");
-    d.option("fps", &Options::fps).above(0).help("of a video");
+    d.option("format", &Options::format)
+        .choices({"mp4", "webp", "png", "jpeg"})
+        .help("format of the result, in field mp4, webp, png or jpg");
+    d.option("fps", &Options::fps).above(0).help("frames per second of a video");
     d.option("crf", &Options::crf).range(0, 51).help("H.264 quality, lower is better");
-    d.option("preset", &Options::preset).choices(preset_names()).help("x264's");
-    d.option("quality", &Options::quality).range(1, 100).help("of jpeg and webp");
-    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample; field comment goes into the metadata of mp4, webp and png");
+    d.option("preset", &Options::preset).choices(preset_names()).help("x264's speed preset");
+    d.option("quality", &Options::quality).range(1, 100).help("quality of jpeg and webp");
+    d.input("frames", "[T, H, W, 3]", "uint8",
+            "RGB frames, upright; field comment becomes metadata of "
+            "mp4, webp and png");
   }
   explicit VideoWrite(const Options& o) : options_(o) {}
 
