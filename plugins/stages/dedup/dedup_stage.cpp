@@ -71,7 +71,7 @@ void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {
   emit.hold();
 }
 
-// An embedding is there once more in the matrix of all, and k-means takes a part of that for its training.
+// Besides its field, each embedding occupies a row of the matrix of all clips and part of k-means' training set.
 void DedupSemantic::count(const Sample& sample, size_t numbers) {
   bytes_ += sizeof(Clip) + sample.key().size() + 2 * numbers * sizeof(float);
   for (const auto& field : sample.fields()) bytes_ += field.name.size() + field.bytes.size();
@@ -79,7 +79,7 @@ void DedupSemantic::count(const Sample& sample, size_t numbers) {
   throw Error(KINORA_NO_MEMORY, "dedup.semantic: " + std::to_string(clips_.size() + 1) + " clips take " +
                                     std::to_string(bytes_) +
                                     " bytes, more than memory = " + std::to_string(options_.memory) +
-                                    "; all are compared at once, so give the job more memory or fewer clips");
+                                    "; all clips are compared at once, so give the job more memory or fewer clips");
 }
 
 void DedupSemantic::find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const {
@@ -114,7 +114,7 @@ void DedupSemantic::find_near(const std::vector<size_t>& order, std::vector<Verd
   }
 }
 
-// A clip goes for one that is before it in the order of keeping, which may have gone for another.
+// A clip is dropped because of a clip ranked before it, which may itself be dropped because of a third.
 void DedupSemantic::follow(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) {
   for (const size_t i : order) verdicts[i].stays = verdicts[i].rule ? verdicts[verdicts[i].of].stays : i;
 }

@@ -61,7 +61,7 @@ kinora_resources FilterModel::resources() const {
           options_.memory(options_.batch) + std::filesystem::file_size(options_.model)};
 }
 
-// [F, 3, H, W], or the embedding [D].
+// Returns [F, 3, H, W], or the embedding [D].
 at::Tensor FilterModel::input_of(const Sample& sample) const {
   if (of_pictures()) {
     const Pictures pictures = pictures_of(sample);
@@ -71,13 +71,13 @@ at::Tensor FilterModel::input_of(const Sample& sample) const {
   const auto bytes = sample.text(options_.from.c_str());
   if (!bytes)
     throw Error(KINORA_NOT_FOUND,
-                file + " is not there; put a stage embed.* of this name before filter.model");
+                file + " is missing; put a stage embed.* with this name before filter.model");
   const FloatArray read = read_npy(*bytes, file);
   if (read.shape.size() != 1) throw Error(KINORA_DATA, file + ": it must have one dimension");
   return at::tensor(read.values, at::kFloat);
 }
 
-// One number an input: [inputs].
+// Returns one number per input: [inputs].
 at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   use_threads(options_.threads);
   at::Tensor x;
@@ -86,7 +86,7 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   } else {
     for (const auto& one : inputs)
       if (one.sizes() != inputs.front().sizes())
-        throw Error(KINORA_DATA, options_.from + " is of several sizes; embed all clips with one model");
+        throw Error(KINORA_DATA, options_.from + " has different sizes; embed all clips with one model");
     auto all = inputs;
     while (static_cast<int64_t>(all.size()) < options_.batch) all.push_back(all.back());
     x = at::stack(all).to(options_.type());
@@ -94,8 +94,8 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   const auto per_clip = of_pictures() && options_.layout == "BCHW" ? options_.frames : 1;
   at::Tensor out = (*model_)(x.to(device_), options_.output);
   if (out.numel() != options_.batch * per_clip)
-    throw Error(KINORA_DATA, "filter.model: the model must return one number for each of " +
-                                 std::to_string(options_.batch * per_clip) + " inputs, and returned " +
+    throw Error(KINORA_DATA, "filter.model: expected one number for each of " +
+                                 std::to_string(options_.batch * per_clip) + " inputs, got " +
                                  c10::str(out.sizes()));
   out = out.to(at::kDouble).view({options_.batch, per_clip});
   out = options_.reduction == "min" ? out.amin(1) : options_.reduction == "max" ? out.amax(1) : out.mean(1);

@@ -1,4 +1,4 @@
-// Pictures as a vision model wants them.
+// Frames as input tensors of a vision model.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace kinora::exported {
 
-// How pictures become an input. B clips, F frames of each.
+// How frames become an input: B clips of F frames each.
 struct InputOptions {
   std::string layout = "BCHW";  // BTCHW [B, F, 3, H, W], BCTHW [B, 3, F, H, W], BCHW [B * F, 3, H, W]
   int64_t frames = 8, height = 224, width = 224;
@@ -41,21 +41,21 @@ struct InputOptions {
         .choices({"float32", "float16", "bfloat16", "float64"})
         .help("data type of the model's input");
   }
-  // Error(KINORA_INVALID) that names the option.
+  // Checks the options; Error(KINORA_INVALID) names the bad one.
   void check(const char* stage) const;
   at::ScalarType type() const;
-  // Bytes of a batch: its input twice, and the samples that are kept back, a guess at their frames.
+  // Estimated bytes of a batch: its input twice, and the frames of the samples that wait.
   uint64_t memory(int64_t batch) const;
 };
 
-// Indices of `frames` of `count` pictures: the middles of as many equal stretches.
+// Indices of `frames` frames out of `count`: the centres of equal parts.
 std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames);
 
-// The pictures of these indices: [F, 3, H, W], scaled, normalised, float32.
+// Returns the frames at these indices: [F, 3, H, W], scaled, normalised, float32.
 at::Tensor prepared(const Pictures& pictures, const std::vector<int64_t>& indices, const InputOptions& how);
 
-// Clips [F, 3, H, W] as one input of the model, filled up to `batch` by repeating the last one: a model
-// always sees one shape, so a clip's result does not depend on how many are left.
+// Stacks clips [F, 3, H, W] into one input, padded to `batch` by repeating the last one: the model always
+// receives the same shape, so a clip's result does not depend on the batch.
 at::Tensor laid_out(const std::vector<at::Tensor>& clips, int64_t batch, const InputOptions& how);
 
 }  // namespace kinora::exported

@@ -30,7 +30,7 @@ EmbedClassic::EmbedClassic(const Options& o) : options_(o), shares_{o.colour, o.
     throw Error(KINORA_INVALID, "embed.classic: one of colour, gradient and motion must be above 0");
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
     throw Error(KINORA_INVALID,
-                "embed.classic: name must be a word without dots and slashes, as \"classic\"");
+                "embed.classic: name must be a word without dots and slashes, such as \"classic\"");
 }
 
 void EmbedClassic::process(Sample in, const Emit& emit, const Run& run) {

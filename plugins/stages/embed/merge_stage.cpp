@@ -76,7 +76,7 @@ void ShotsMerge::process(Sample in, const Emit& emit, const Run&) {
     throw fail(field + " has " + std::to_string(rows.rows()) + " rows for " + std::to_string(cuts + 1) +
                " shots; embed after the last stage that changes shots.json");
   if (shots.contains("times_us") && (!shots["times_us"].is_array() || shots["times_us"].size() != cuts))
-    throw fail("shots.json has not one of times_us for each cut");
+    throw fail("shots.json must have one entry of times_us per cut; detect the shots again");
   const auto rule = options_.rule == "running" ? MergeRule::running : MergeRule::consecutive;
   const Merged merged = merge(rows, rule, options_.threshold);
   const bool joins = options_.mode == "on";
