@@ -7,8 +7,8 @@ namespace kinora::filters {
 
 class FilterBlack final : public Stage {
  public:
-  // pixel and picture are blackdetect's pixel_black_th and picture_black_ratio_th. A clip may begin or end in
-  // a fade; one that is black for a third of its time shows too little.
+  // pixel and picture are blackdetect's pixel_black_th and picture_black_ratio_th. A clip may begin or end with
+  // a fade, but one that is black for a third of its length shows too little.
   struct Options : ModeOption {
     double pixel = 0.1, picture = 0.98, at_most = 0.33;
   };
@@ -29,7 +29,7 @@ class FilterBlack final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Frames frames(in);
-    const double highest = static_cast<int>(options_.pixel * 255);  // blackdetect's, of full range
+    const double highest = static_cast<int>(options_.pixel * 255);  // blackdetect's limit, in full range
     int64_t black = 0;
     for (int64_t i = 0; i < frames.count(); ++i) {
       run.check_cancelled();

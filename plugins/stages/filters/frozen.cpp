@@ -1,4 +1,4 @@
-// stage/filter.frozen: the share of frames that stand still, by the definition of ffmpeg's freezedetect.
+// stage/filter.frozen: the share of frames without motion, by the definition of ffmpeg's freezedetect.
 #include "filter.hpp"
 #include "frames.hpp"
 #include "kinora/plugin.hpp"
@@ -7,8 +7,8 @@ namespace kinora::filters {
 
 class FilterFrozen final : public Stage {
  public:
-  // noise is freezedetect's (-60 dB). Drawings are often animated on threes, where two of three frames
-  // repeat: the bound lets them pass at any rate of sampling.
+  // noise is freezedetect's (-60 dB). Drawings are often animated on threes, so two of three frames repeat; the
+  // bound lets them pass at any sampling rate.
   struct Options : ModeOption {
     double noise = 0.001, at_most = 0.8;
   };
@@ -33,7 +33,7 @@ class FilterFrozen final : public Stage {
     for (int64_t i = 1; i < frames.count(); ++i) {
       run.check_cancelled();
       const double difference = cv::norm(frames.rgb(i), frames.rgb(reference), cv::NORM_L1) / samples / 256;
-      // Against where the freeze began, not the frame before: a slow drift is motion.
+      // Compares with the frame where the freeze began, not the previous one: a slow drift is motion.
       if (difference <= options_.noise)
         ++frozen;
       else

@@ -1,4 +1,4 @@
-// stage/filter.letterbox: finds black bars; notes the picture inside them, or drops what has them.
+// stage/filter.letterbox: finds black bars; records the picture inside them, or drops samples that have them.
 #include "bars.hpp"
 #include "filter.hpp"
 #include "frames.hpp"
@@ -12,7 +12,7 @@ class FilterLetterbox final : public Stage {
  public:
   struct Options {
     std::string mode = "crop";
-    double at_most = 0.02;  // of the height: 7 lines of 360, more than the ragged edge of an old transfer
+    double at_most = 0.02;  // share of the height: 7 lines of 360, more than the ragged edge of an old transfer
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.letterbox")
@@ -53,7 +53,7 @@ class FilterLetterbox final : public Stage {
   }
 
  private:
-  // The upright video's size: the facts hold it as it is stored.
+  // Size of the upright video; the facts hold the stored size.
   static cv::Size size_of(const Sample& in, const json& facts) {
     const auto number = [&](const char* name) {
       const auto at = facts.find(name);

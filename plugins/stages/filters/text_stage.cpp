@@ -1,4 +1,4 @@
-// stage/filter.text: how much of the picture is covered by text laid over it.
+// stage/filter.text: share of the picture covered by overlaid text.
 #include <algorithm>
 
 #include "filter.hpp"
@@ -10,8 +10,8 @@ namespace kinora::filters {
 
 class FilterText final : public Stage {
  public:
-  // One line of 22 letters, a thirteenth of the height tall, covers 0.045. At 2 frames a second the project's
-  // media score 0 to 0.025 as they are and 0.043 to 0.075 with such a line drawn into them.
+  // A line of 22 letters, one thirteenth of the height tall, covers 0.045. At 2 frames per second the project's
+  // media score 0 to 0.025 unchanged and 0.043 to 0.075 with such a line drawn into them.
   struct Options : ModeOption, ReduceOption {
     double at_most = 0.035;
     int64_t lasting = 3, contrast = 80;

@@ -1,5 +1,4 @@
-// stage/shots.transnetv2: where the shots of a film begin, as TransNet V2 sees it in thumbnails of all its
-// frames.
+// stage/shots.transnetv2: finds the starts of a video's shots with TransNet V2, from thumbnails of all frames.
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -30,7 +29,7 @@ const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t 
   if (t->code != code || t->bits != bits || t->ndim != dimensions || t->strides != nullptr ||
       t->device_type != KINORA_DL_CPU)
     throw Error(KINORA_DATA, "tensor '" + std::string(name) + "' of sample '" + std::string(film.key()) +
-                                 "' is not as stage/shots makes it; " + kSet);
+                                 "' is not in the form that stage/shots writes; " + kSet);
   return *t;
 }
 
@@ -85,14 +84,14 @@ class ShotsTransNetV2 final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const c10::InferenceMode inference;
-    // Else as many as whatever stage came before in this thread had, or as there are cores.
+    // Otherwise this thread keeps the previous stage's number of threads, or one per core.
     if (at::get_num_threads() != options_.threads) at::set_num_threads(static_cast<int>(options_.threads));
     json shots = shots_of(in);
     const at::Tensor thumbnails = thumbnails_of(in);
     const auto& clock = tensor_of(in, "times_us", KINORA_DL_INT, 64, 1);
     if (clock.shape[0] != thumbnails.size(0))
       throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
-                                   "' has another number of times than of thumbnails; " + kSet);
+                                   "' has different numbers of times and thumbnails; " + kSet);
     const auto found =
         predict(std::cref(network()), thumbnails, options_.batch, [&] { run.check_cancelled(); });
     write(shots, found,
@@ -104,7 +103,7 @@ class ShotsTransNetV2 final : public Stage {
   }
 
  private:
-  // Read when first needed; the stage serves several threads.
+  // Loads the network on first use; the stage serves several threads.
   const Network& network() {
     std::call_once(once_, [&] {
       network_ = std::make_unique<Network>(read_safetensors(options_.weights), options_.weights);
