@@ -1,4 +1,4 @@
-// stage/caption.endpoint: captions by a vision model behind an OpenAI-compatible server.
+// stage/caption.endpoint: captions clips with a vision model behind an OpenAI-compatible server.
 #include "answers.hpp"
 #include "asking_stage.hpp"
 #include "kinora/plugin.hpp"
@@ -10,7 +10,7 @@ namespace kinora::endpoint {
 class CaptionEndpoint final : public AskingStage {
  public:
   struct Options : ChatOptions, PictureOptions {
-    // Windows, sampling rate and length of answers as Cosmos-Curate has them.
+    // Windows, sampling rate and answer length as in Cosmos-Curate.
     Options() { max_tokens = 8192; }
     std::string prompt =
         "These are frames of one video in their order. Describe what the video shows: who and what is there, "
@@ -66,7 +66,7 @@ class CaptionEndpoint final : public AskingStage {
     const auto parts = windows(timeline.video_frames(), options_.window, options_.remainder);
     if (parts.empty())
       throw Error(KINORA_DATA, "a video of " + std::to_string(timeline.video_frames()) +
-                                   " frames is too short for a caption; it takes 4");
+                                   " frames is too short for a caption, which needs at least 4");
     const std::string key(in.key());
     const auto answers = ask_all(
         parts.size(), [&](size_t i) { return question(key, frames, timeline, parts, i); }, facts, run);
@@ -84,7 +84,7 @@ class CaptionEndpoint final : public AskingStage {
       throw Error(
           KINORA_DATA,
           key + part +
-              ": none of the sampled frames lies there; sample more densely (sample_fps of film.clips or clip.transcode)");
+              ": no sampled frame is in this window; sample more densely (sample_fps of film.clips or clip.transcode)");
     return {key, [this, &frames, picked] { return body(frames, picked); },
             guess_tokens(options_, options_.prompt, picked.size()), part};
   }
@@ -106,7 +106,7 @@ class CaptionEndpoint final : public AskingStage {
       const Chat chat = chat_of(answers[i].json);
       if (chat.cut && options_.cut == "fail")
         throw Error(KINORA_DATA,
-                    "the caption ended at max_tokens; raise max_tokens, or take it with cut = \"keep\"");
+                    "the caption ended at max_tokens; raise max_tokens, or accept it with cut = \"keep\"");
       text += (text.empty() ? "" : options_.join) + chat.text;
       Json window{{"first_frame", parts[i].begin}, {"end_frame", parts[i].end}, {"text", chat.text}};
       if (timeline.fps > 0) {

@@ -1,4 +1,4 @@
-// stage/embed.endpoint: captions into vectors by an OpenAI-compatible server.
+// stage/embed.endpoint: embeds captions with an OpenAI-compatible server.
 #include "answers.hpp"
 #include "asking_stage.hpp"
 #include "kinora/npy.hpp"
@@ -27,7 +27,7 @@ class EmbedEndpoint final : public AskingStage {
   explicit EmbedEndpoint(const Options& o) : AskingStage("embed.endpoint", o, "/embeddings"), options_(o) {
     if (o.name.empty() || o.name.find_first_of("/. ") != std::string::npos)
       throw Error(KINORA_INVALID,
-                  "embed.endpoint: name '" + o.name + "' is empty or has a slash, a dot or a space in it");
+                  "embed.endpoint: name '" + o.name + "' must not be empty or contain a slash, a dot or a space");
   }
 
  private:
@@ -41,9 +41,9 @@ class EmbedEndpoint final : public AskingStage {
                             static_cast<int64_t>(text.size() / 4 + 1)};
     const auto vector = embedding_of(ask(question, facts, run).json);
     if (options_.dimensions > 0 && static_cast<int64_t>(vector.size()) != options_.dimensions)
-      throw Error(KINORA_DATA, "asked for " + std::to_string(options_.dimensions) +
-                                   " dimensions, the server gave " + std::to_string(vector.size()) +
-                                   "; set dimensions = 0 if the model has one size only");
+      throw Error(KINORA_DATA, "requested " + std::to_string(options_.dimensions) +
+                                   " dimensions, the server returned " + std::to_string(vector.size()) +
+                                   "; set dimensions = 0 if the model has a fixed size");
     in.set((options_.name + ".npy").c_str(), to_npy(vector, {static_cast<int64_t>(vector.size())}));
     note_embedding(facts, options_.name, options_.model, static_cast<int64_t>(vector.size()));
     return std::nullopt;

@@ -1,4 +1,4 @@
-// stage/caption.enhance: captions rewritten by a language model, the second pass.
+// stage/caption.enhance: rewrites captions with a language model as a second pass.
 #include "answers.hpp"
 #include "asking_stage.hpp"
 #include "kinora/plugin.hpp"
@@ -45,7 +45,7 @@ class CaptionEnhance final : public AskingStage {
     if (chat.cut && options_.cut == "fail")
       throw Error(
           KINORA_DATA,
-          "the rewritten caption ended at max_tokens; raise max_tokens, or take it with cut = \"keep\"");
+          "the rewritten caption ended at max_tokens; raise max_tokens, or accept it with cut = \"keep\"");
     Json original =
         facts.contains("caption") && facts["caption"].is_object() ? facts["caption"] : Json::object();
     original["text"] = *caption;

@@ -1,4 +1,4 @@
-// stage/filter.endpoint: a vision model answers questions about a clip and decides whether it stays.
+// stage/filter.endpoint: a vision model answers questions about a clip and decides whether to keep it.
 #include <algorithm>
 
 #include "answers.hpp"
@@ -88,7 +88,7 @@ class FilterEndpoint final : public AskingStage {
     return Drop{score};
   }
 
-  // The lists overrule the model: first what is blocked, then what is not allowed.
+  // The lists overrule the model: first blocked labels, then labels that are not allowed.
   void decide(Verdict& verdict) const {
     const auto in_list = [&](const std::vector<std::string>& list) {
       return std::find_first_of(verdict.labels.begin(), verdict.labels.end(), list.begin(), list.end());

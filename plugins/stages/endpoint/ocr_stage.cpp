@@ -1,4 +1,4 @@
-// stage/filter.ocr: how much of the picture text covers, by a model that reads it.
+// stage/filter.ocr: share of the picture covered by text, read by a vision model.
 #include <algorithm>
 #include <numeric>
 

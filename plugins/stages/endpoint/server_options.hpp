@@ -1,4 +1,4 @@
-// What every stage of this plugin says about its server in the TOML.
+// Options of this plugin's stages for their server, requests and frames.
 #pragma once
 #include <cstdint>
 #include <string>
