@@ -1,4 +1,4 @@
-// stage/filter.motion: drops clips in which little moves, by their codec's motion vectors.
+// stage/filter.motion: drops clips with little motion, by their codec's motion vectors.
 #include <limits>
 
 #include "kinora/curation.hpp"
@@ -53,10 +53,10 @@ class FilterMotion final : public Stage {
       facts["scores"]["filter.motion"] = motion.global_mean;
       facts["scores"]["filter.motion.patch_min"] = motion.patch_min;
     } else {
-      facts["filter.motion"] = "not measured: no frame that it looks at has motion vectors; a greater fps looks at more";
+      facts["filter.motion"] = "not measured: none of the examined frames has motion vectors; a higher fps examines more";
     }
     const bool still = motion.global_mean < options_.global_mean, patch_still = motion.patch_min < options_.patch_min;
-    // What was not measured is not still.
+    // A clip that was not measured does not count as still.
     const bool is_dropped = options_.mode != "score" && measured && (still || patch_still);
     const double score = still ? motion.global_mean : motion.patch_min;
     if (is_dropped)

@@ -1,4 +1,4 @@
-// stage/video.probe: what a film is, from its headers; optionally how many frames it really has.
+// stage/video.probe: reads a video's properties from its headers; optionally counts its frames by decoding.
 #include "media/decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"

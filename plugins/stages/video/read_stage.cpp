@@ -1,4 +1,4 @@
-// stage/video.read: decoded frames beside the sample, as the tensor "frames".
+// stage/video.read: decodes frames into the tensor "frames".
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -61,8 +61,8 @@ class VideoRead final : public Stage {
     int64_t out = -1;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), out);
     if (error != std::errc() || end != text->data() + text->size() || out < 0)
-      throw Error(KINORA_DATA, std::string(in.key()) + ": its field `first` is no index of a frame; give a whole "
-                                                       "number from 0 on, or leave it out");
+      throw Error(KINORA_DATA, std::string(in.key()) + ": its field `first` is not a frame index; give a whole "
+                                                       "number from 0 on, or omit the field");
     return out;
   }
 

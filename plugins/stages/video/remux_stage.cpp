@@ -1,4 +1,4 @@
-// stage/film.remux: films whose containers cannot be searched, rewritten before other stages search them.
+// stage/film.remux: rewrites videos whose containers cannot be seeked before other stages seek in them.
 #include <fmt/format.h>
 
 #include "kinora/plugin.hpp"
@@ -26,8 +26,8 @@ class FilmRemux final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     if (run.out().empty())
-      throw Error(KINORA_INVALID, "film.remux writes files and has no folder; name one, with --out for kinora apply");
-    // The job that owns the folder removes what is here: a film's file with the film, all of it at the end.
+      throw Error(KINORA_INVALID, "film.remux writes files but has no output folder; set one, with --out for kinora apply");
+    // The job that owns the folder removes the files: each with its video, and all of them at the end.
     const std::filesystem::path folder = std::filesystem::path(run.out()) / "work";
     std::filesystem::create_directories(folder);
     const Media media = open_media(in);

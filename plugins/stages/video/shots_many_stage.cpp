@@ -1,4 +1,4 @@
-// stage/shots: any set of the detectors in one decode.
+// stage/shots: finds shots with any set of detectors in one decode.
 #include "shots/detector_set.hpp"
 #include "shots/shots_options.hpp"
 

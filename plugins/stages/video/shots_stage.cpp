@@ -1,10 +1,10 @@
-// stage/shots.*: where the shots of a film begin, one detector a stage, as PySceneDetect's detector of that name says it.
+// stage/shots.*: find the starts of a video's shots, one detector per stage, each equal to PySceneDetect's of that name.
 #include "shots/shots_options.hpp"
 
 namespace kinora::video {
 namespace {
 
-// Weights of the content score and how its edges are drawn.
+// Weights of the content score and the dilation of its edges.
 struct ContentOptions : ShotsOptions {
   double hue = 1.0, saturation = 1.0, value = 1.0, edges = 0.0;
   bool luma_only = false;
@@ -34,7 +34,7 @@ void describe_min_length(Describe<Options>& d, const char* help) {
 
 void check_weights(const ContentWeights& w, int64_t kernel) {
   if (w.hue + w.saturation + w.value + w.edges <= 0)
-    throw Error(KINORA_INVALID, "all weights of the content score are 0; give one of hue, saturation, value and edges more");
+    throw Error(KINORA_INVALID, "all weights of the content score are 0; raise hue, saturation, value or edges");
   if (kernel != 0 && (kernel < 3 || kernel % 2 == 0))
     throw Error(KINORA_INVALID, "kernel_size = " + std::to_string(kernel) + "; give an odd number from 3 on, or 0");
 }

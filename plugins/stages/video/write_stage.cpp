@@ -1,4 +1,4 @@
-// stage/video.write: the tensor "frames" as a video or a picture.
+// stage/video.write: encodes the tensor "frames" as a video or a picture.
 #include <cmath>
 
 #include "media/comment.hpp"
@@ -37,7 +37,7 @@ class VideoWrite final : public Stage {
   void process(Sample in, const Emit& emit, const Run& run) override {
     const kinora_dl_tensor* frames = in.tensor("frames");
     if (!frames || frames->ndim != 4 || frames->shape[3] != 3 || frames->code != KINORA_DL_UINT || frames->bits != 8 || frames->strides)
-      throw Error(KINORA_INVALID, "sample '" + std::string(in.key()) + "' needs a row-major uint8 tensor frames [T, H, W, 3]; stage/video.read makes one");
+      throw Error(KINORA_INVALID, "sample '" + std::string(in.key()) + "' needs a row-major uint8 tensor frames [T, H, W, 3]; stage/video.read writes one");
     media_call([&] {
       if (options_.format == "mp4") {
         in.set("mp4", video(in, *frames, run));
@@ -82,7 +82,7 @@ class VideoWrite final : public Stage {
     return comment ? webp_with_comment(writer.finish(), *comment, width, height) : writer.finish();
   }
 
-  // The frames from left to right in one row.
+  // Places the frames from left to right in one row.
   std::vector<uint8_t> picture(const Sample& in, const kinora_dl_tensor& t) const {
     const int64_t n = t.shape[0], h = t.shape[1], row = t.shape[2] * 3;
     std::vector<uint8_t> sheet(static_cast<size_t>(n * h * row));

@@ -137,7 +137,7 @@ TEST(FilmCutter, OnlyLongShotsInEqualPartsAreDecodedAgain) {
 }
 
 TEST(FilmCutter, SaysWhatIsWrongWithAFilmWithoutPictures) {
-  EXPECT_EQ(no_frame("a.mp4", ""), "a.mp4: no frame could be decoded; its video stream has no picture that is shown; fetch or re-encode the file");
+  EXPECT_EQ(no_frame("a.mp4", ""), "a.mp4: no frame could be decoded; its video stream has no visible frame; fetch or re-encode the file");
   EXPECT_EQ(no_frame("a.mp4", "a.mp4: cut off"), "a.mp4: no frame could be decoded; cut off");
 }
 

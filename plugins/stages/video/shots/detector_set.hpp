@@ -1,4 +1,4 @@
-// The options of stages that run a set of detectors in one decode.
+// Options of stages that run a set of detectors in one decode.
 #pragma once
 
 #include <algorithm>
@@ -20,7 +20,7 @@ struct DetectorSet {
   bool threshold_final_cut = false;
 };
 
-// min_length: what the option of the shortest shot is called.
+// min_length: name of the option for the shortest shot.
 template <class Options>
 void describe_detectors(Describe<Options>& d, const char* min_length) {
   d.option("detectors", &DetectorSet::detectors)
@@ -92,7 +92,7 @@ inline DetectorOptions detector_of(const DetectorSet& o, const std::string& name
   return out;
 }
 
-// Error(KINORA_INVALID) for a set that makes no sense.
+// Builds a plan. Error(KINORA_INVALID) for an invalid set.
 inline ShotsPlan plan_of(const DetectorSet& o) {
   const auto known = [&](const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -103,7 +103,7 @@ inline ShotsPlan plan_of(const DetectorSet& o) {
   for (const auto& name : o.detectors) {
     if (!known(detector_names(), name))
       refuse("detectors: there is no '" + name + "'; the names are content, adaptive, histogram, hash, threshold, fixed");
-    if (std::count(o.detectors.begin(), o.detectors.end(), name) > 1) refuse("detectors: '" + name + "' is there twice");
+    if (std::count(o.detectors.begin(), o.detectors.end(), name) > 1) refuse("detectors: '" + name + "' is listed twice; remove one");
     out.detectors.push_back(detector_of(o, name));
   }
   if (o.decide != "any" && o.decide != "all" && !known(o.detectors, o.decide))

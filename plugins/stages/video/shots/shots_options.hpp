@@ -1,4 +1,4 @@
-// What the stages that look for shots have in common.
+// Common options and base class of the stages that find shots.
 #pragma once
 
 #include <string>
@@ -47,7 +47,7 @@ void describe_shots(Describe<Options>& d) {
   d.output("times_us", "[T]", "int64", "time of every frame since the first one", {.when = "thumbnails"});
 }
 
-// A stage that looks for the shots of one film a call.
+// A stage that finds the shots of one video per call.
 class ShotsStage : public Stage {
  public:
   kinora_resources resources() const override { return reads_media(plan_.threads); }
