@@ -1,4 +1,4 @@
-// The options of a stage that cuts clips.
+// Options of stages that cut clips.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -88,7 +88,7 @@ void describe_clip_options(Describe<Options>& d) {
       .help("memory for decoded frames that wait, and for sampled frames of a clip");
 }
 
-// Error(KINORA_INVALID) for lengths that no clip can have.
+// Checks the options; Error(KINORA_INVALID) for lengths that no clip can have.
 inline const ClipOptions& checked(const ClipOptions& o) {
   if (o.min_length > o.max_length)
     throw Error(KINORA_INVALID, fmt::format("min_length = {} is above max_length = {}, so every clip would be filtered as too short; "
@@ -102,11 +102,11 @@ inline int64_t parallel_clips(const ClipOptions& o) {
   return o.parallel > 0 ? o.parallel : std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, kMost);
 }
 
-// A film has rarely as many clips under way as it may encode at once, so it asks for half the cores that these would take:
-// two films then share what one would leave idle.
+// A video rarely has as many clips in progress as it may encode at once, so it requests half the cores that these would
+// need; two videos can then share the cores that one would leave idle.
 constexpr int64_t kClipsACore = 2;
 
-// nvenc: the clips go to the card's encoder. The cores then are the decoder's.
+// nvenc: the card encodes the clips, so the cores are only for the decoder.
 inline kinora_resources clip_resources(const ClipOptions& o, bool nvenc) {
   kinora_resources out = reads_media(o.threads);
   if (!nvenc) out.cores = static_cast<double>(std::max<int64_t>(1, parallel_clips(o) * o.threads / kClipsACore));
