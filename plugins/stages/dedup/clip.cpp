@@ -50,7 +50,8 @@ std::vector<float> unit_embedding(const Sample& sample, const std::string& name,
                                  "; embed all with the same model");
   double square = 0;
   for (const float v : read.values) square += double{v} * v;
-  if (!std::isfinite(square) || square <= 0) throw Error(KINORA_DATA, file + ": the vector must be finite and not all zeros; embed the clip again");
+  if (!std::isfinite(square) || square <= 0)
+    throw Error(KINORA_DATA, file + ": the vector must be finite and not all zeros; embed the clip again");
   for (float& v : read.values) v = static_cast<float>(v / std::sqrt(square));
   return std::move(read.values);
 }

@@ -224,10 +224,10 @@ std::string Client::sums() const {
   const Usage all = account_->take(stage_);
   if (all.answered + all.again + all.known == 0) return "";
   std::string out =
-      fmt::format("{}, this run: {} requests answered, {} asked again; {} prompt and {} completion tokens", stage_,
+      fmt::format("{}, this run: {} requests answered, {} retried; {} prompt and {} completion tokens", stage_,
                   all.answered, all.again, all.prompt, all.completion);
   if (priced()) out += fmt::format(", cost {:.6g} in the currency of its prices", cost(all));
-  if (all.known > 0) out += fmt::format("; {} answers were known from before, and not asked for", all.known);
+  if (all.known > 0) out += fmt::format("; {} kept answers were reused", all.known);
   return out;
 }
 

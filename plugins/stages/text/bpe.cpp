@@ -27,7 +27,7 @@ Vocabulary read_vocabulary(const Json& vocab, const Fields& model) {
   Vocabulary out;
   for (const auto& [piece, id] : vocab.items()) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0)
-      model.refuse("the id of '" + piece + "' is not a number from 0");
+      model.refuse("the id of '" + piece + "' must be a number from 0 on");
     out.emplace(piece, id.get<int64_t>());
   }
   return out;

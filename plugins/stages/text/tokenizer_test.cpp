@@ -97,7 +97,7 @@ TEST(TokenizerJson, RefusesWhatItDoesNotKnowByItsName) {
       {"/model/unk_token", R"("nowhere")", "the unk_token 'nowhere' is not in 'vocab'"},
       {"/model/merges/0", R"(["zz", "yy"])", "the merge 'zz yy' has pieces that are not in 'vocab'"},
       {"/model/merges/0", R"("zz")", "a merge must be"},
-      {"/model/vocab/a", "-3", "the id of 'a' is not a number from 0"},
+      {"/model/vocab/a", "-3", "the id of 'a' must be a number from 0 on"},
       {"/model/vocab", "[1, 2]", "'vocab' is not an object"},
       {"/added_tokens/0/id", R"("3")", "added_tokens: 'id' is of the wrong type, string"},
       {"/future", "1", "/x/tokenizer.json: 'future' is not known"},

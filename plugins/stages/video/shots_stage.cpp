@@ -233,7 +233,7 @@ class ShotsFixed final : public ShotsStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("shots.fixed")
-        .help("Cuts at a fixed interval, at the frame shown at that time; does not look at the frames");
+        .help("Cuts at a fixed interval, at the first frame at or after each multiple; ignores the pictures");
     d.option("stride", &Options::stride)
         .above(0)
         .unit("s")

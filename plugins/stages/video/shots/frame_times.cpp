@@ -69,7 +69,7 @@ void write_frame_times(nlohmann::json& shots, const FilmClock& clock, double fps
 
 FrameTimes read_frame_times(const nlohmann::json& shots) {
   const int64_t frames = shots.at("frames");
-  if (frames <= 0 || frames > kMostFrames) throw std::invalid_argument("frames must be a number of frames");
+  if (frames <= 0 || frames > kMostFrames) throw std::invalid_argument("frames is out of range");
   const auto given = shots.find("frame_times_us"), end = shots.find("end_us");
   const bool ends = end != shots.end() && end->is_number_integer();
   if (given == shots.end()) {

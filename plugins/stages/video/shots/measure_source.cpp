@@ -39,7 +39,8 @@ SwsContext* open_converter(const AVFrame& f, FrameSize to) {
   if (full_range(f)) set("src_range", 1);
   if (sws_init_context(sws, nullptr, nullptr) < 0) {
     sws_freeContext(sws);
-    throw MediaError(std::string("pixel format ") + (format ? format->name : "?") + " cannot be converted to BGR; transcode the video first");
+    throw MediaError(std::string("pixel format ") + (format ? format->name : "?") +
+                     " cannot be converted to BGR; transcode the video first");
   }
   if (f.colorspace != AVCOL_SPC_RGB)
     sws_setColorspaceDetails(sws, sws_getCoefficients(f.colorspace), full_range(f), sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
