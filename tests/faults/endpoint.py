@@ -97,7 +97,7 @@ def check_captions():
             assert facts["caption"]["by"] == "caption.endpoint" and facts["caption"]["model"] == "m" and len(facts["caption"]["windows"]) == 1
             assert facts["usage"]["caption.endpoint"] == {"requests": 1, "prompt_tokens": 100, "completion_tokens": 20, "cost": 0.0004}, facts["usage"]
         n = len(captions)
-        assert f"this run: {n} requests answered, 0 asked again; {100 * n} prompt and {20 * n} completion tokens, cost {0.0004 * n:.6g} in the currency of its prices" in r.said, r.said
+        assert f"this run: {n} requests answered, 0 retried; {100 * n} prompt and {20 * n} completion tokens, cost {0.0004 * n:.6g} in the currency of its prices" in r.said, r.said
     one, two = ({p.name: p.read_bytes() for p in (r.folder / "data").iterdir()} for r in made)
     assert one == two
 
@@ -143,7 +143,7 @@ def check_faults():
     assert set(seen.values()) == {2}, seen
     assert sorted(r.text(k) for k in r.clips) == sorted("caption " + f[:12] for f in server.answered)
     # If a reused connection breaks before the first byte, libcurl itself repeats the request.
-    n, again = len(r.clips), int(re.search(r"(\d+) asked again", r.said)[1])
+    n, again = len(r.clips), int(re.search(r"(\d+) retried", r.said)[1])
     assert f"{n} requests answered" in r.said and n - -(-n // len(faults)) <= again <= n, r.said
     pauses = [q.paused for q in server.requests if hasattr(q, "paused")]
     assert pauses
@@ -253,7 +253,7 @@ def check_changed():
         for n, (before, now) in enumerate((("at_least = 0.001", "at_least = 0.002"), ("at_least = 0.002", "at_least = 0.003"))):
             changed(out, before, now)
             r = again("changed")
-            assert "starts again" in r.said and f"0 requests answered, 0 asked again" in r.said and f"{len(r.clips)} answers were known from before" in r.said, r.said
+            assert "starts again" in r.said and f"0 requests answered, 0 retried" in r.said and f"{len(r.clips)} kept answers were reused" in r.said, r.said
             assert set(server.answered.values()) == {1} and all(r.text(k) for k in r.clips) and r.summary["usage"]["caption.endpoint"]["requests"] == len(r.clips)
         count = len(server.answered)
         changed(out, "concurrency = 1", 'concurrency = 1, prompt = "What is it?"')

@@ -41,16 +41,17 @@ bool before(const Clip& a, const Clip& b) {
 std::vector<float> unit_embedding(const Sample& sample, const std::string& name, int64_t size) {
   const std::string field = name + ".npy", file = std::string(sample.key()) + "." + field;
   const auto bytes = sample.text(field.c_str());
-  if (!bytes) throw Error(KINORA_NOT_FOUND, file + " is not there; let a stage embed.* of this name make it");
+  if (!bytes) throw Error(KINORA_NOT_FOUND, file + " is missing; add a stage embed.* with this name before dedup.semantic");
   FloatArray read = read_npy(*bytes, file);
   if (read.shape.size() != 1) throw Error(KINORA_DATA, file + ": it must have one dimension");
   if (size && read.columns() != size)
     throw Error(KINORA_DATA, file + ": it has " + std::to_string(read.columns()) +
-                                 " numbers, the clips before it " + std::to_string(size) +
+                                 " numbers, the earlier clips " + std::to_string(size) +
                                  "; embed all with the same model");
   double square = 0;
   for (const float v : read.values) square += double{v} * v;
-  if (!std::isfinite(square) || square <= 0) throw Error(KINORA_DATA, file + ": it has no direction");
+  if (!std::isfinite(square) || square <= 0)
+    throw Error(KINORA_DATA, file + ": the vector must be finite and not all zeros; embed the clip again");
   for (float& v : read.values) v = static_cast<float>(v / std::sqrt(square));
   return std::move(read.values);
 }

@@ -22,7 +22,7 @@ std::vector<int64_t> clusters_of(std::span<const float> vectors, int64_t size, c
   parameters.niter = static_cast<int>(how.iterations);
   parameters.seed = static_cast<int>(how.seed);
   parameters.spherical = true;
-  parameters.min_points_per_centroid = 1;  // few points are no reason for a warning
+  parameters.min_points_per_centroid = 1;  // do not warn about few points
   faiss::Clustering clustering(static_cast<int>(size), static_cast<int>(k), parameters);
   faiss::IndexFlatIP index(size);
   clustering.train(count, vectors.data(), index);

@@ -15,36 +15,40 @@ namespace kinora::dedup {
 void DedupSemantic::describe(Describe<Options>& d) {
   d.name("dedup.semantic")
       .help(
-          "Drops clips whose bytes, or nearly whose embedding, another clip has: k-means, then cosines in "
-          "each cluster");
-  d.option("name", &Options::name).help("of the embedding: field NAME.npy");
+          "Drops duplicate clips: equal bytes, or nearly equal embeddings (k-means, then cosines within "
+          "each cluster)");
+  d.option("name", &Options::name).help("name of the embedding: field NAME.npy");
   d.option("exact", &Options::exact)
-      .help("clips of the same content: field sha256, which a dedup job sets; rule dedup.exact");
-  d.option("semantic", &Options::semantic).help("clips of nearly the same embedding; rule dedup.semantic");
+      .help("drop clips of the same content: field sha256, which a dedup job sets; rule dedup.exact");
+  d.option("semantic", &Options::semantic)
+      .help("drop clips of nearly the same embedding; rule dedup.semantic");
   d.option("mode", &Options::mode)
       .choices({"on", "score"})
-      .help("score: notes of what a clip is a copy, and keeps it");
+      .help("score: records of which clip a clip is a copy, and keeps it");
   d.option("eps", &Options::eps)
       .range(-1, 2)
       .help(
-          "a clip goes if its cosine with one that is rather kept is at least 1 - eps; below 0: 0.002 of the "
-          "embedding classic, which is a histogram, 0.01 of others, as Cosmos-Curate has it; NeMo Curator has 0.1");
+          "largest cosine distance of duplicates: a clip is dropped if its cosine with one preferred by "
+          "keep is at least 1 - eps; below 0: 0.002 for the embedding classic, which is a histogram, "
+          "0.01 for others, as in Cosmos-Curate; NeMo Curator uses 0.1");
   d.option("keep", &Options::keep)
       .choices({"largest", "longest", "best", "first"})
-      .help("which is rather kept: of more pixels, longer, of the greater `score`, of the lesser key");
+      .help(
+          "which clip of a pair to keep: the one with more pixels, the longer one, the one with the "
+          "higher `score`, or the one with the lower key");
   d.option("score", &Options::score)
-      .help("for keep = \"best\": a name in the facts' scores, for example filter.blur");
+      .help("score to compare for keep = \"best\": a name in the facts' scores, for example filter.blur");
   d.option("clusters", &Options::clusters)
       .range(0, 1 << 24)
-      .help("of k-means; 0: one for every 1,024 clips, so up to 1,024 are compared each with each");
-  d.option("iterations", &Options::iterations).range(1, 1000).help("of k-means");
-  d.option("seed", &Options::seed).range(0, 2147483647).help("of k-means' first centres");
+      .help("number of k-means clusters; 0: one per 1,024 clips, so about 1,024 clips are compared pairwise");
+  d.option("iterations", &Options::iterations).range(1, 1000).help("number of k-means iterations");
+  d.option("seed", &Options::seed).range(0, 2147483647).help("seed of k-means' initial centres");
   d.option("memory", &Options::memory)
       .bytes()
       .at_least(0)
       .help(
-          "bound on what it keeps of all clips until the last has come: their fields and twice their "
-          "embeddings; 0: a dedup job's memory, elsewhere none");
+          "limit for what is held of all clips until the last one arrives: their fields and twice their "
+          "embeddings; 0: a dedup job's memory, no limit elsewhere");
 }
 
 DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
@@ -67,7 +71,7 @@ void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {
   emit.hold();
 }
 
-// An embedding is there once more in the matrix of all, and k-means takes a part of that for its training.
+// Besides its field, each embedding occupies a row of the matrix of all clips and part of k-means' training set.
 void DedupSemantic::count(const Sample& sample, size_t numbers) {
   bytes_ += sizeof(Clip) + sample.key().size() + 2 * numbers * sizeof(float);
   for (const auto& field : sample.fields()) bytes_ += field.name.size() + field.bytes.size();
@@ -75,7 +79,7 @@ void DedupSemantic::count(const Sample& sample, size_t numbers) {
   throw Error(KINORA_NO_MEMORY, "dedup.semantic: " + std::to_string(clips_.size() + 1) + " clips take " +
                                     std::to_string(bytes_) +
                                     " bytes, more than memory = " + std::to_string(options_.memory) +
-                                    "; all are compared at once, so give the job more memory or fewer clips");
+                                    "; all clips are compared at once, so give the job more memory or fewer clips");
 }
 
 void DedupSemantic::find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const {
@@ -110,7 +114,7 @@ void DedupSemantic::find_near(const std::vector<size_t>& order, std::vector<Verd
   }
 }
 
-// A clip goes for one that is before it in the order of keeping, which may have gone for another.
+// A clip is dropped because of a clip ranked before it, which may itself be dropped because of a third.
 void DedupSemantic::follow(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) {
   for (const size_t i : order) verdicts[i].stays = verdicts[i].rule ? verdicts[verdicts[i].of].stays : i;
 }

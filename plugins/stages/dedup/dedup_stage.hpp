@@ -1,4 +1,4 @@
-// stage/dedup.semantic: of clips that are the same, or nearly, one goes on.
+// stage/dedup.semantic: keeps one clip of each set of equal or nearly equal clips.
 #pragma once
 #include <vector>
 
@@ -18,31 +18,31 @@ class DedupSemantic final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit DedupSemantic(const Options& o);
-  // Keeps every clip back until finish(), which drops those that a rule names: "dedup.exact" (score 1) and
-  // "dedup.semantic" (score: the cosine). json["duplicate"] = {"of": KEY, "similarity": s} of those: `of` is the
-  // clip that stays for it; where the similarity is with another one, which went for the same, "nearest" is that.
-  // json["dedup"] = {"cluster"} of all that were compared. With mode = "score" they stay, and json["scores"]
-  // has the score by its rule's name. Error(KINORA_NO_MEMORY), which ends the run: the clips so far take more
-  // than `memory`.
+  // Holds every clip until finish(), which drops duplicates by rule "dedup.exact" (score 1) or "dedup.semantic"
+  // (score: the cosine). A duplicate gets json["duplicate"] = {"of": KEY, "similarity": s}, where `of` is the
+  // clip kept in its place; if the similarity is with another clip, itself a duplicate of `of`, "nearest" names
+  // that clip. Every compared clip gets json["dedup"] = {"cluster"}. With mode = "score" duplicates are kept,
+  // and json["scores"] has the score under the rule's name. Error(KINORA_NO_MEMORY), which ends the run, if the
+  // clips so far take more than `memory`.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
-  // One instance sees all, in the order of the source.
+  // One instance receives all clips, in the order of the source.
   kinora_resources resources() const override { return {sizeof(kinora_resources), 1, 1.0, 0.0, 0}; }
 
  private:
   struct Verdict {
-    const char* rule = nullptr;  // null: it stays
-    size_t of = 0;               // the most similar one before it
+    const char* rule = nullptr;  // null: the clip is kept
+    size_t of = 0;               // index of the most similar clip ranked before it
     double similarity = 0;
     int64_t cluster = -1;
-    size_t stays = 0;  // what `of` leads to that no rule drops
+    size_t stays = 0;  // index of the kept clip that following `of` leads to
   };
-  // Counts what is kept of a clip beside those before it.
+  // Adds the bytes held for a clip to those of earlier clips.
   void count(const Sample& sample, size_t numbers);
   void find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const;
   void find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts);
   static void follow(const std::vector<size_t>& order, std::vector<Verdict>& verdicts);
-  Options options_;  // with the eps of its embedding
+  Options options_;  // eps is resolved for the embedding's name
   std::vector<Clip> clips_;
   std::vector<std::vector<float>> vectors_;  // [clips_][size_]
   int64_t size_ = 0;

@@ -1,4 +1,4 @@
-// stage/dedup.semantic against a plain comparison of everything with everything, and its order of keeping.
+// stage/dedup.semantic against a plain comparison of all pairs, and its keep order.
 #include <cmath>
 #include <map>
 #include <random>
@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using Vectors = std::vector<std::vector<float>>;
 
-// Random directions; each third one is near an earlier one, at a cosine that is spread around 0.99.
+// Random directions; every third one is close to an earlier one, with cosines spread around 0.99.
 Vectors planted(size_t count, size_t size, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<double> normal;
@@ -52,14 +52,14 @@ Sample sample_of(size_t i, const std::vector<float>& vector, const json& facts =
 
 struct Ends {
   std::map<std::string, double> dropped;  // key -> score
-  std::map<std::string, json> facts;      // of all, by key
+  std::map<std::string, json> facts;      // of all clips, by key
   std::vector<std::string> kept;
 };
 
 Ends run(const std::vector<Sample>& samples, const DedupSemantic::Options& options, int threads = 1) {
   testing::Collector out;
   DedupSemantic stage(options);
-  std::vector<Sample> all;  // a dropped sample is known by its key only
+  std::vector<Sample> all;  // dropped samples are known only by key
   for (const auto& s : samples) {
     all.push_back(s);
     stage.process(s, out.emit(), testing::Run("", threads));
@@ -88,8 +88,8 @@ double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return sum;
 }
 
-// In the order of keys: a clip goes if any before it in its cluster is at least 1 - eps near. What it is a copy of is
-// the nearest one, or what that went for.
+// In the order of keys: a clip is dropped if its cosine with any earlier clip of its cluster is at least 1 - eps. It
+// is a copy of the nearest one, or of the clip that one is a copy of.
 void expect_plain(const Ends& ends, const Vectors& vectors, double eps, bool clustered) {
   const auto cluster = [&](size_t i) {
     return clustered ? ends.facts.at(key_of(i)).at("dedup").at("cluster").get<int64_t>() : 0;
@@ -101,7 +101,7 @@ void expect_plain(const Ends& ends, const Vectors& vectors, double eps, bool clu
     for (size_t j = 0; j < i; ++j)
       if (const double c = cosine(vectors[i], vectors[j]); cluster(i) == cluster(j) && c > best)
         best = c, of = j;
-    if (std::abs(best - (1 - eps)) < 1e-6) continue;  // float32 may see it on either side
+    if (std::abs(best - (1 - eps)) < 1e-6) continue;  // float32 may place it on either side
     ASSERT_EQ(ends.dropped.contains(key_of(i)), best > 1 - eps) << i << " " << best;
     if (best < 1 - eps) continue;
     ++dropped;
@@ -125,7 +125,7 @@ TEST(Dedup, InOneClusterEqualsEverythingWithEverything) {
     const Ends ends = run(samples_of(vectors), {.eps = eps, .clusters = 1});
     if (eps > 0.005) expect_plain(ends, vectors, eps, false);
   }
-  expect_plain(run(samples_of(vectors), {.eps = 0.01}), vectors, 0.01, false);  // up to 1,024 are one cluster
+  expect_plain(run(samples_of(vectors), {.eps = 0.01}), vectors, 0.01, false);  // up to 1,024 clips form one cluster
 }
 
 TEST(Dedup, InClustersEqualsEverythingWithEverythingOfTheCluster) {
@@ -135,7 +135,7 @@ TEST(Dedup, InClustersEqualsEverythingWithEverythingOfTheCluster) {
   for (const auto& [key, facts] : ends.facts) ++sizes[facts.at("dedup").at("cluster").get<int64_t>()];
   EXPECT_EQ(sizes.size(), 12u);
   expect_plain(ends, vectors, 0.01, true);
-  // What clusters cost: copies at a border between two.
+  // The cost of clustering: copies on either side of a border are missed.
   const Ends whole = run(samples_of(vectors), {.eps = 0.01, .clusters = 1});
   EXPECT_GT(static_cast<double>(ends.dropped.size()), 0.9 * static_cast<double>(whole.dropped.size()));
 }
@@ -153,7 +153,7 @@ TEST(Dedup, ScoreKeepsWhatOnDropsAndNotesTheSame) {
   }
 }
 
-// Two shots of one dark stage have a cosine of 0.995 by embed.classic; by a network's embedding such clips are copies.
+// Two shots of one dark stage have a cosine of 0.995 by embed.classic; with a network's embedding this means a copy.
 TEST(Dedup, HowNearACopyIsDependsOnTheEmbeddingUnlessItIsSaid) {
   testing::start();
   const auto dropped = [](float cosine, const std::string& name, double eps) {
@@ -184,7 +184,7 @@ TEST(Dedup, ThreadsAndRunsDecideTheSame) {
   }
 }
 
-// The best k-means of well separated groups is the groups.
+// The best k-means clustering of well separated groups is the groups.
 TEST(Dedup, ClustersAreTheGroups) {
   std::mt19937 random(5);
   std::normal_distribution<float> normal(0, 0.01F);
@@ -222,7 +222,7 @@ TEST(Dedup, KeepsByItsRule) {
   EXPECT_THAT(kept(clips, {.keep = "best", .score = "filter.blur"}), ElementsAre(key_of(2)));
   EXPECT_THAT(kept(clips, {.keep = "first"}), ElementsAre(key_of(0)));
   EXPECT_THAT(kept({clips[3], clips[0]}, {.keep = "largest"}),
-              ElementsAre(key_of(1)));  // a missing number is the least
+              ElementsAre(key_of(1)));  // a missing number ranks last
 }
 
 TEST(Dedup, ExactIsOfTheContentWhateverTheEmbedding) {
@@ -252,10 +252,10 @@ TEST(Dedup, OneBadEmbeddingIsOneFailure) {
     }
     return std::string("taken");
   };
-  EXPECT_THAT(why(sample_of(1, {1, 0, 0})), HasSubstr("it has 3 numbers, the clips before it 2"));
-  EXPECT_THAT(why(sample_of(2, {0, 0})), HasSubstr("no direction"));
-  EXPECT_THAT(why(sample_of(3, {NAN, 0})), HasSubstr("no direction"));
-  EXPECT_THAT(why(Sample("x")), HasSubstr("x.classic.npy is not there"));
+  EXPECT_THAT(why(sample_of(1, {1, 0, 0})), HasSubstr("it has 3 numbers, the earlier clips 2"));
+  EXPECT_THAT(why(sample_of(2, {0, 0})), HasSubstr("finite and not all zeros"));
+  EXPECT_THAT(why(sample_of(3, {NAN, 0})), HasSubstr("finite and not all zeros"));
+  EXPECT_THAT(why(Sample("x")), HasSubstr("x.classic.npy is missing"));
   Sample broken = sample_of(4, {1, 0});
   broken.set("json", "7");
   EXPECT_THAT(why(broken), HasSubstr("not a JSON object"));
@@ -266,7 +266,7 @@ TEST(Dedup, OneBadEmbeddingIsOneFailure) {
 
 TEST(Dedup, MoreThanItsMemoryIsRefusedWithTheRemedy) {
   testing::start();
-  // 1,000 numbers are 4,000 bytes in the field, and twice as many outside of it.
+  // 1,000 numbers take 4,000 bytes in the field and twice as many outside it.
   const auto fits = [](int64_t memory) {
     testing::Collector out;
     DedupSemantic stage({.memory = memory});

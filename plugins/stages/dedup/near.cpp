@@ -9,7 +9,7 @@ namespace kinora::dedup {
 
 std::vector<Near> nearest_before(std::span<const float> vectors, int64_t size,
                                  std::span<const int64_t> cluster) {
-  std::map<int64_t, std::vector<size_t>> members;  // in the order of keeping
+  std::map<int64_t, std::vector<size_t>> members;  // in keep order
   for (size_t i = 0; i < cluster.size(); ++i) members[cluster[i]].push_back(i);
   std::vector<Near> out(cluster.size());
   const auto width = static_cast<size_t>(size);

@@ -1,6 +1,6 @@
-// SemDeDup's rule (arXiv 2303.09540, and what Cosmos-Curate and NeMo Curator do): inside a cluster, in the
-// order of keeping, a clip goes if its cosine with any clip before it is at least 1 - eps, whether that one
-// stays or not.
+// SemDeDup's rule (arXiv 2303.09540; Cosmos-Curate and NeMo Curator use it): within a cluster, in keep order, a
+// clip is dropped if its cosine with any earlier clip is at least 1 - eps, whether or not the earlier clip is
+// kept.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -9,12 +9,12 @@
 namespace kinora::dedup {
 
 struct Near {
-  int64_t of = -1;        // row of the most similar one before it; -1: it is the first of its cluster
-  float similarity = -1;  // with that one
+  int64_t of = -1;        // row of the most similar earlier clip; -1: first of its cluster
+  float similarity = -1;  // cosine with that clip
 };
 
-// vectors [count, size] of length 1, in the order of keeping; cluster [count]. One entry a row. Memory: the
-// largest cluster once.
+// vectors [count, size], rows of norm 1, in keep order; cluster [count]. Returns one entry per row. Needs memory
+// for one copy of the largest cluster.
 std::vector<Near> nearest_before(std::span<const float> vectors, int64_t size,
                                  std::span<const int64_t> cluster);
 

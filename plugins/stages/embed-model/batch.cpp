@@ -20,8 +20,8 @@ void Batch::flush(const Emit& emit) {
     out = call_(inputs_);
   } catch (const Error& e) {
     if (!std::exchange(said_, true))
-      log(Log::warn, "a batch of " + std::to_string(inputs_.size()) + " fails (" + e.what() +
-                         "); each of it is tried alone, as of every batch that fails: where all do, lower batch");
+      log(Log::warn, "a batch of " + std::to_string(inputs_.size()) + " failed (" + e.what() +
+                         "); its samples are tried one by one, as after every failed batch; if all fail, lower batch");
     return one_by_one(emit);
   }
   inputs_.clear();

@@ -1,4 +1,4 @@
-// Samples that wait until there are enough of them for one call of a model.
+// Collects samples until there are enough for one call of a model.
 #pragma once
 #include <functional>
 #include <string>
@@ -12,17 +12,17 @@ namespace kinora::exported {
 
 class Batch {
  public:
-  // One input a clip -> one output [B, ...] a clip, of the same order.
+  // Maps one input per clip to one output [B, ...], rows in the same order.
   using Call = std::function<at::Tensor(const std::vector<at::Tensor>&)>;
-  // The sample with its row of the output goes on, or is dropped.
+  // Emits or drops the sample, given its row of the output.
   using Done = std::function<void(Sample, const at::Tensor& row, const Emit&)>;
   Batch(int64_t size, Call call, Done done)
       : size_(static_cast<size_t>(size)), call_(std::move(call)), done_(std::move(done)) {}
 
-  // In process(): keeps the sample back, or with it fills the batch and ends all of it. A call that fails is
-  // made again for each alone, and those that fail alone end as failed.
+  // Called in process(): holds the sample, or runs the batch if this sample fills it. If the call fails, it is
+  // repeated for each sample alone, and the samples that fail alone are failed.
   void add(Sample sample, at::Tensor input, const Emit& emit);
-  // In finish().
+  // Called in finish(): runs the last, incomplete batch.
   void flush(const Emit& emit);
 
  private:
@@ -32,7 +32,7 @@ class Batch {
   Done done_;
   std::vector<Sample> samples_;
   std::vector<at::Tensor> inputs_;
-  bool said_ = false;  // in the log, that a batch failed as a whole
+  bool said_ = false;  // whether a failed batch has been logged
 };
 
 }  // namespace kinora::exported

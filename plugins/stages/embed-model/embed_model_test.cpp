@@ -34,11 +34,11 @@ const test::Oracle& oracle() {
   return all;
 }
 
-// A stage with all that it makes of samples, in order.
+// A stage's results for samples, in order.
 struct Made {
   core::StageResults results;
   std::vector<std::string> errors;
-  double cores = 0;  // that it says it keeps busy
+  double cores = 0;  // that the stage asks for
   Made(const std::string& id, const json& options, const std::vector<Sample>& samples) {
     json all{{"frames", 3}, {"height", 24}, {"width", 32}, {"device", "cpu"}};
     all.update(options);
@@ -78,7 +78,7 @@ Tensor vector_of(const Sample& sample, const char* field) {
 
 double difference(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
 
-// Three clips in batches of two: the last batch is filled up.
+// Three clips in batches of two: the last batch is padded.
 TEST(EmbedModel, EqualsPythonWithTorchScriptAndAotInductor) {
   for (const char* model : {"tower.pt", "tower.pt2"}) {
     const Made run("stage/embed.model", {{"model", file(model)}, {"name", "clip"}, {"batch", 2}}, clips());
@@ -110,7 +110,7 @@ TEST(EmbedModel, TakesVideosStretchesAndOtherOutputs) {
   }
 }
 
-// tower.pt holds numbers of float32: it computes with an input of no other type.
+// tower.pt has float32 weights, so it accepts only float32 inputs.
 TEST(EmbedModel, GivesTheModelItsInputInTheTypeThatIsNamed) {
   for (const char* dtype : {"float64", "float16", "bfloat16"}) {
     const Made run("stage/embed.model", {{"model", file("tower.pt")}, {"dtype", dtype}}, clips());
@@ -119,7 +119,7 @@ TEST(EmbedModel, GivesTheModelItsInputInTheTypeThatIsNamed) {
   }
 }
 
-// What else is in a batch does not change a clip.
+// A clip's result does not depend on the rest of its batch.
 TEST(EmbedModel, AClipIsTheSameInEveryBatch) {
   const json options{{"model", file("tower.pt")}, {"batch", 3}};
   const Made together("stage/embed.model", options, clips());
@@ -148,7 +148,7 @@ TEST(EmbedModel, GivesAFilmARowAShot) {
   };
   EXPECT_LT(difference(rows[0], alone(0, 4)), 1e-6);
   EXPECT_LT(difference(rows[1], alone(4, 8)), 1e-6);
-  EXPECT_EQ(rows[2].abs().max().item<double>(), 0);  // from 7.5 to 7.6 s there is no frame
+  EXPECT_EQ(rows[2].abs().max().item<double>(), 0);  // there is no frame from 7.5 to 7.6 s
   EXPECT_LT(difference(rows[3], alone(8, 10)), 1e-6);
   EXPECT_EQ(rows[4].abs().max().item<double>(), 0);
 }
@@ -197,7 +197,7 @@ TEST(FilterModel, DropsBelowTheThresholdOfAnEmbeddingsScore) {
     EXPECT_NEAR(json_field(samples[i], "json")["scores"]["filter.aesthetic"], scores[i], 1e-6);
 }
 
-// A model of pictures made here, whose score is known: the mean of a picture's red, as it is normalised.
+// An image model made here with a known score: the mean of a frame's normalised red channel.
 TEST(FilterModel, ReducesTheScoresOfPictures) {
   torch::jit::Module script("mean_of_red");
   script.define("def forward(self, x):\n  return x[:, 0].mean(dim=[1, 2])\n");
@@ -252,7 +252,7 @@ TEST(ModelStages, TakeTheThreadsThatTheySayTheyTake) {
   at::set_num_threads(before);
 }
 
-// One input that the model refuses ends one sample of its batch.
+// One input that the model rejects fails only that sample of its batch.
 TEST(EmbedModel, OneBadSampleIsOneFailure) {
   torch::jit::Module script("refuses_white");
   script.define(
@@ -272,23 +272,23 @@ TEST(EmbedModel, OneBadSampleIsOneFailure) {
       {grey("x", 100), none, grey("white", 255), grey("y", 200), grey("z", 50), grey("late", 255)});
   ASSERT_EQ(run.errors.size(), 1u);
   EXPECT_THAT(run.errors[0], HasSubstr("'none' has no frames"));
-  // The four together have a mean below 0.9, so their call is made once; the last one is alone.
+  // The four together have a mean below 0.9, so one call serves them; the last sample has a call of its own.
   EXPECT_EQ(run.results.emitted.size(), 4u);
   ASSERT_EQ(run.results.failed.size(), 1u);
   EXPECT_EQ(run.results.failed[0].key, "late");
-  EXPECT_THAT(run.results.failed[0].reason, HasSubstr("refuses.pt fails on an input [12, 3, 24, 32]"));
+  EXPECT_THAT(run.results.failed[0].reason, HasSubstr("refuses.pt failed on an input [12, 3, 24, 32]"));
   const std::string log = ::testing::TempDir() + "/refused.log";
   std::filesystem::remove(log);
   std::optional<core::LogFile> lines(core::or_throw(core::LogFile::open(log)));
   const Made whole("stage/embed.model",
                    {{"model", path}, {"batch", 2}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
                    {grey("white", 255), grey("whiter", 255), grey("x", 255), grey("y", 220)});
-  lines.reset();  // the last line is there when it is closed
+  lines.reset();  // closing writes the last line
   std::ifstream in(log);
   const std::string said{std::istreambuf_iterator<char>(in), {}};
-  const size_t at = said.find("a batch of 2 fails (");
-  EXPECT_NE(at, std::string::npos) << "a batch that fell apart is not in the log: " << said;
-  EXPECT_EQ(said.find("a batch of", at + 1), std::string::npos) << "of two batches one is told";
+  const size_t at = said.find("a batch of 2 failed (");
+  EXPECT_NE(at, std::string::npos) << "the failed batch is not in the log: " << said;
+  EXPECT_EQ(said.find("a batch of", at + 1), std::string::npos) << "only the first of two failed batches is logged";
   EXPECT_EQ(whole.results.failed.size(), 3u);
   ASSERT_EQ(whole.results.emitted.size(), 1u);
   EXPECT_EQ(whole.results.emitted[0].key(), "y");
@@ -303,7 +303,7 @@ TEST(EmbedModel, RefusesAFileThatIsNoModel) {
     }
     return std::string("taken");
   };
-  EXPECT_THAT(why({{"model", file("results.safetensors")}}), HasSubstr("is no model that libtorch reads"));
+  EXPECT_THAT(why({{"model", file("results.safetensors")}}), HasSubstr("is not a model that libtorch can read"));
   EXPECT_THAT(why({{"model", file("none.pt")}}), HasSubstr("there is no such file"));
   EXPECT_THAT(why({{"model", file("tower.pt")}, {"mean", {1, 2}}}), HasSubstr("three numbers"));
   EXPECT_THAT(why({{"model", file("tower.pt")}, {"device", "tpu"}}), HasSubstr("device"));

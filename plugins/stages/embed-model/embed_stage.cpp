@@ -16,28 +16,27 @@ std::span<const float> numbers(const at::Tensor& t) {
 
 void EmbedModel::describe(Describe<Options>& d) {
   d.name("embed.model")
-      .help("Embeds pictures with any exported model: TorchScript or an AOTInductor .pt2 package");
+      .help("Embeds frames with any exported model: TorchScript or an AOTInductor .pt2 package");
   d.input("frames", "[T, H, W, 3]", "uint8",
-          "beside the sample; of a film with shots.json, fact frames_at too");
+          "sampled RGB frames, upright; for a video with shots.json, fact frames_at is required too");
   d.option("model", &Options::model)
       .path()
       .required()
-      .help("TorchScript (.pt) or AOTInductor package (.pt2)");
+      .help("model file: TorchScript (.pt) or AOTInductor package (.pt2)");
   d.option("name", &Options::name)
-      .help("field NAME.npy; of a film with shots.json shots.NAME.npy, one row a shot");
+      .help("output field NAME.npy; for a video with shots.json shots.NAME.npy, one row per shot");
   InputOptions::describe(d);
   d.option("output", &Options::output)
       .range(0, 64)
-      .help("which of the model's outputs, of one row a clip or picture");
+      .help("index of the model's output to use; one row per clip or frame");
   d.option("batch", &Options::batch)
       .range(1, 4096)
       .help(
-          "clips in one call, always as many: a .pt2 of fixed shape is exported with batch (BCHW: batch x "
-          "frames)");
-  d.option("device", &Options::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+          "clips per call, always this many: export a .pt2 of fixed shape with batch (BCHW: batch x frames)");
+  d.option("device", &Options::device).help("device: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
   d.option("threads", &Options::threads)
       .range(1, 1024)
-      .help("of tensor operations; the last bits depend on it");
+      .help("number of threads of tensor operations; the last bits of the result depend on it");
 }
 
 EmbedModel::EmbedModel(const Options& o)
@@ -55,7 +54,7 @@ EmbedModel::EmbedModel(const Options& o)
           }) {
   o.check("embed.model");
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
-    throw Error(KINORA_INVALID, "embed.model: name must be a word without dots and slashes, as \"clip\"");
+    throw Error(KINORA_INVALID, "embed.model: name must be a word without dots and slashes, such as \"clip\"");
   model_ = Model::open(o.model, device_);
 }
 
@@ -64,23 +63,23 @@ kinora_resources EmbedModel::resources() const {
           options_.memory(options_.batch) + std::filesystem::file_size(options_.model)};
 }
 
-// [F, 3, H, W] a clip -> [clips, D], rows of length 1.
+// Maps [F, 3, H, W] per clip to [clips, D], rows of norm 1.
 at::Tensor EmbedModel::embed(const std::vector<at::Tensor>& clips) {
   use_threads(options_.threads);
   at::Tensor out = (*model_)(laid_out(clips, options_.batch, options_).to(device_), options_.output);
   const auto per_clip = options_.layout == "BCHW" ? options_.frames : 1;
   if (out.dim() < 2 || out.size(0) != options_.batch * per_clip)
-    throw Error(KINORA_DATA, "embed.model: the model must return a row for each of " +
-                                 std::to_string(options_.batch * per_clip) + " inputs, and returned " +
+    throw Error(KINORA_DATA, "embed.model: expected one row for each of " +
+                                 std::to_string(options_.batch * per_clip) + " inputs, got " +
                                  c10::str(out.sizes()));
   out = out.flatten(1);
-  if (per_clip > 1) {  // a picture's embedding has a direction, so each counts the same
+  if (per_clip > 1) {  // normalise each frame's embedding, so that all frames count equally
     out = out / out.norm(2, {1}, true).clamp_min(1e-12);
     out = out.view({options_.batch, per_clip, -1}).mean(1);
   }
   out = out.narrow(0, 0, static_cast<int64_t>(clips.size()));
   if (!at::isfinite(out).all().item<bool>())
-    throw Error(KINORA_DATA, "embed.model: the model returned numbers that are not finite");
+    throw Error(KINORA_DATA, "embed.model: the model returned numbers that are not finite; try dtype = \"float32\"");
   return (out / out.norm(2, {1}, true).clamp_min(1e-12)).contiguous();
 }
 

@@ -1,4 +1,4 @@
-// stage/embed.model: embeddings by any exported model of pictures or videos.
+// stage/embed.model: embeds clips with any exported image or video model.
 #pragma once
 #include "batch.hpp"
 #include "exported.hpp"
@@ -14,11 +14,11 @@ class EmbedModel final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit EmbedModel(const Options& o);
-  // Field NAME.npy [D] of length 1; of a film with shots.json shots.NAME.npy [shots, D], a shot without a
-  // frame a row of zeros.
+  // Sets field NAME.npy [D], of norm 1; for a video with shots.json, shots.NAME.npy [shots, D], where a shot
+  // without frames has a row of zeros.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
-  // One instance, in the order of the source: batches are of the same clips in every run.
+  // One instance, in the order of the source: every run forms the same batches.
   kinora_resources resources() const override;
 
  private:

@@ -26,8 +26,8 @@ std::string text_of(const std::exception& e) {
 Error unreadable(const std::filesystem::path& file, const std::exception& e) {
   return Error(
       KINORA_INVALID,
-      file.string() + " is no model that libtorch reads (" + text_of(e) +
-          "); write it with torch.jit.save, or as .pt2 with aoti_compile_and_package of the same release");
+      file.string() + " is not a model that libtorch can read (" + text_of(e) +
+          "); write it with torch.jit.save, or as .pt2 with aoti_compile_and_package of the same PyTorch release");
 }
 
 class Script final : public Model {
@@ -77,7 +77,7 @@ void require_own(const std::filesystem::path& file) {
   using std::filesystem::perms;
   if ((std::filesystem::status(file).permissions() & perms::others_write) != perms::none)
     throw Error(KINORA_INVALID,
-                file.string() + " is machine code that any user may change; chmod o-w it first");
+                file.string() + " is machine code that any user may change; run chmod o-w on it first");
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ void require_own(const std::filesystem::path& file) {
 std::unique_ptr<Model> Model::open(const std::filesystem::path& file, at::Device device) {
   if (!std::filesystem::is_regular_file(file))
     throw Error(KINORA_NOT_FOUND,
-                file.string() + ": there is no such file; export a model to it, as the README shows");
+                file.string() + ": there is no such file; export a model to it as the README shows");
   std::unique_ptr<Model> out;
   if (file.extension() == ".pt2") {
     require_own(file);
@@ -105,20 +105,20 @@ at::Tensor Model::operator()(const at::Tensor& input, int64_t output) {
     if (output < static_cast<int64_t>(all.size()))
       return all[static_cast<size_t>(output)].to(at::kCPU, at::kFloat).contiguous();
   } catch (const std::exception& e) {
-    throw Error(KINORA_DATA, file_ + " fails on an input " + c10::str(input.sizes()) + ": " + text_of(e));
+    throw Error(KINORA_DATA, file_ + " failed on an input " + c10::str(input.sizes()) + ": " + text_of(e));
   }
   throw Error(KINORA_DATA, file_ + " returned " + std::to_string(all.size()) +
-                               " tensors, and output = " + std::to_string(output) + " was asked for");
+                               " tensors, so output = " + std::to_string(output) + " does not exist");
 }
 
-// libtorch asks once whether there is CUDA, so its library comes first.
+// libtorch checks for CUDA only once, so the CUDA library must be loaded first.
 at::Device device_of(const std::string& name) {
   if (name == "cpu") return at::kCPU;
   const bool there = dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) && at::hasCUDA() &&
                      at::detail::getCUDAHooks().deviceCount() > 0;
   if (name == "auto") return there ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   if (!there)
-    throw Error(KINORA_UNSUPPORTED, "device = \"" + name + "\": libtorch finds no GPU here; take \"cpu\"");
+    throw Error(KINORA_UNSUPPORTED, "device = \"" + name + "\": libtorch finds no GPU here; use \"cpu\"");
   try {
     const at::Device device(name);
     return device.has_index() ? device : at::Device(device.type(), 0);

@@ -12,30 +12,32 @@ namespace kinora::exported {
 void FilterModel::describe(Describe<Options>& d) {
   d.name("filter.model")
       .help(
-          "Scores clips with any exported model, for example of aesthetics, and drops those below a "
+          "Scores clips with any exported model, for example an aesthetic score, and drops those below a "
           "threshold");
-  d.input("frames", "[T, H, W, 3]", "uint8", "sampled frames", {.when = "from == frames"});
+  d.input("frames", "[T, H, W, 3]", "uint8", "sampled RGB frames, upright", {.when = "from == frames"});
   d.option("model", &Options::model)
       .path()
       .required()
-      .help("TorchScript (.pt) or AOTInductor package (.pt2); one number a row");
-  d.option("name", &Options::name).help("of the score and the rule: filter.NAME");
+      .help("model file: TorchScript (.pt) or AOTInductor package (.pt2); its output is one number per row");
+  d.option("name", &Options::name).help("name of the score and of the rule: filter.NAME");
   d.option("from", &Options::from)
-      .help("what the model reads: frames, or a field such as clip.npy, which it gets as [B, D]");
+      .help("what the model reads: frames, or a field such as clip.npy, passed as [B, D]");
   InputOptions::describe(d);
-  d.option("output", &Options::output).range(0, 64).help("which of the model's outputs");
+  d.option("output", &Options::output).range(0, 64).help("index of the model's output to use");
   d.option("reduction", &Options::reduction)
       .choices({"min", "mean", "max"})
-      .help("of the scores of a clip's pictures, with layout BCHW");
+      .help("how the scores of a clip's frames are combined, with layout BCHW");
   d.option("threshold", &Options::threshold)
       .required()
-      .help("a score below it is filtered, 3.5 of an aesthetic score for example; NaN is below everything");
-  d.option("mode", &Options::mode).choices({"on", "score"}).help("score: notes the score and drops nothing");
-  d.option("batch", &Options::batch).range(1, 4096).help("clips in one call, always as many");
-  d.option("device", &Options::device).help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+      .help("smallest score that passes, for example 3.5 for an aesthetic score; NaN is below everything");
+  d.option("mode", &Options::mode)
+      .choices({"on", "score"})
+      .help("score: records the score and drops nothing");
+  d.option("batch", &Options::batch).range(1, 4096).help("clips per call, always this many");
+  d.option("device", &Options::device).help("device: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
   d.option("threads", &Options::threads)
       .range(1, 1024)
-      .help("of tensor operations; the last bits depend on it");
+      .help("number of threads of tensor operations; the last bits of the result depend on it");
 }
 
 FilterModel::FilterModel(const Options& o)
@@ -59,7 +61,7 @@ kinora_resources FilterModel::resources() const {
           options_.memory(options_.batch) + std::filesystem::file_size(options_.model)};
 }
 
-// [F, 3, H, W], or the embedding [D].
+// Returns [F, 3, H, W], or the embedding [D].
 at::Tensor FilterModel::input_of(const Sample& sample) const {
   if (of_pictures()) {
     const Pictures pictures = pictures_of(sample);
@@ -69,13 +71,13 @@ at::Tensor FilterModel::input_of(const Sample& sample) const {
   const auto bytes = sample.text(options_.from.c_str());
   if (!bytes)
     throw Error(KINORA_NOT_FOUND,
-                file + " is not there; put a stage embed.* of this name before filter.model");
+                file + " is missing; put a stage embed.* with this name before filter.model");
   const FloatArray read = read_npy(*bytes, file);
   if (read.shape.size() != 1) throw Error(KINORA_DATA, file + ": it must have one dimension");
   return at::tensor(read.values, at::kFloat);
 }
 
-// One number an input: [inputs].
+// Returns one number per input: [inputs].
 at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   use_threads(options_.threads);
   at::Tensor x;
@@ -84,7 +86,7 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   } else {
     for (const auto& one : inputs)
       if (one.sizes() != inputs.front().sizes())
-        throw Error(KINORA_DATA, options_.from + " is of several sizes; embed all clips with one model");
+        throw Error(KINORA_DATA, options_.from + " has different sizes; embed all clips with one model");
     auto all = inputs;
     while (static_cast<int64_t>(all.size()) < options_.batch) all.push_back(all.back());
     x = at::stack(all).to(options_.type());
@@ -92,8 +94,8 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   const auto per_clip = of_pictures() && options_.layout == "BCHW" ? options_.frames : 1;
   at::Tensor out = (*model_)(x.to(device_), options_.output);
   if (out.numel() != options_.batch * per_clip)
-    throw Error(KINORA_DATA, "filter.model: the model must return one number for each of " +
-                                 std::to_string(options_.batch * per_clip) + " inputs, and returned " +
+    throw Error(KINORA_DATA, "filter.model: expected one number for each of " +
+                                 std::to_string(options_.batch * per_clip) + " inputs, got " +
                                  c10::str(out.sizes()));
   out = out.to(at::kDouble).view({options_.batch, per_clip});
   out = options_.reduction == "min" ? out.amin(1) : options_.reduction == "max" ? out.amax(1) : out.mean(1);

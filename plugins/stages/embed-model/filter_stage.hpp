@@ -1,4 +1,4 @@
-// stage/filter.model: a score by any exported model, of pictures or of an embedding.
+// stage/filter.model: scores clips with any exported model, from frames or an embedding.
 #pragma once
 #include "batch.hpp"
 #include "exported.hpp"
@@ -15,7 +15,7 @@ class FilterModel final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit FilterModel(const Options& o);
-  // json["scores"]["filter.NAME"]; below the threshold, with mode on, rule filter.NAME drops the sample.
+  // Sets json["scores"]["filter.NAME"]; with mode on, rule filter.NAME drops a sample below the threshold.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
   kinora_resources resources() const override;

@@ -8,8 +8,7 @@
 namespace kinora::exported {
 namespace {
 
-// Scaled so that it covers the input, then cut in the middle, rounding as torchvision does; or stretched. x
-// [F, 3, h, w].
+// Scales x [F, 3, h, w] to cover the input and crops its centre, rounding as torchvision does; or stretches it.
 at::Tensor fitted(const at::Tensor& x, const InputOptions& how) {
   const int64_t h = x.size(2), w = x.size(3);
   int64_t height = how.height, width = how.width;
@@ -41,9 +40,9 @@ void InputOptions::check(const char* stage) const {
     throw Error(KINORA_INVALID, std::string(stage) + ": " + what);
   };
   if (mean.size() != 3 || deviation.size() != 3)
-    refuse("mean and std have three numbers each, of red, green and blue");
+    refuse("mean and std must have three numbers each, for red, green and blue");
   if (std::any_of(deviation.begin(), deviation.end(), [](double v) { return !(v > 0); }))
-    refuse("std must be above 0");
+    refuse("all numbers of std must be above 0");
 }
 
 at::ScalarType InputOptions::type() const {

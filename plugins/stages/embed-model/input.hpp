@@ -1,4 +1,4 @@
-// Pictures as a vision model wants them.
+// Frames as input tensors of a vision model.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,7 +10,7 @@
 
 namespace kinora::exported {
 
-// How pictures become an input. B clips, F frames of each.
+// How frames become an input: B clips of F frames each.
 struct InputOptions {
   std::string layout = "BCHW";  // BTCHW [B, F, 3, H, W], BCTHW [B, 3, F, H, W], BCHW [B * F, 3, H, W]
   int64_t frames = 8, height = 224, width = 224;
@@ -21,37 +21,41 @@ struct InputOptions {
   static void describe(Describe<Options>& d) {
     d.option("layout", &Options::layout)
         .choices({"BCHW", "BTCHW", "BCTHW"})
-        .help("of the model's input; BCHW: a model of pictures, whose outputs of a clip are averaged");
+        .help("layout of the model's input; BCHW: an image model, whose outputs are averaged over a clip");
     d.option("frames", &Options::frames)
         .range(1, 4096)
-        .help("of a clip, evenly spaced; a shorter one repeats some");
-    d.option("height", &Options::height).range(1, 16384).unit("pixels").help("of the model's input");
-    d.option("width", &Options::width).range(1, 16384).unit("pixels").help("of the model's input");
-    d.option("fit", &Options::fit).choices({"crop", "stretch"}).help("when the aspect differs");
+        .help("number of frames per clip, evenly spaced; a shorter clip repeats some");
+    d.option("height", &Options::height).range(1, 16384).unit("pixels").help("height of the model's input");
+    d.option("width", &Options::width).range(1, 16384).unit("pixels").help("width of the model's input");
+    d.option("fit", &Options::fit)
+        .choices({"crop", "stretch"})
+        .help("how to handle a different aspect ratio");
     d.option("resample", &Options::resample)
         .choices({"bicubic", "bilinear"})
-        .help("with antialiasing, as torchvision has it");
-    d.option("mean", &Options::mean).help("taken from colours in 0..1; the default is CLIP's");
-    d.option("std", &Options::deviation).help("that they are then divided by; the default is CLIP's");
+        .help("interpolation, with antialiasing, as in torchvision");
+    d.option("mean", &Options::mean)
+        .help("mean per channel, subtracted from colours in 0..1; default: CLIP's");
+    d.option("std", &Options::deviation)
+        .help("standard deviation per channel, a divisor applied after the mean; default: CLIP's");
     d.option("dtype", &Options::dtype)
         .choices({"float32", "float16", "bfloat16", "float64"})
-        .help("of the model's input");
+        .help("data type of the model's input");
   }
-  // Error(KINORA_INVALID) that names the option.
+  // Checks the options; Error(KINORA_INVALID) names the bad one.
   void check(const char* stage) const;
   at::ScalarType type() const;
-  // Bytes of a batch: its input twice, and the samples that are kept back, a guess at their frames.
+  // Estimated bytes of a batch: its input twice, and the frames of the samples that wait.
   uint64_t memory(int64_t batch) const;
 };
 
-// Indices of `frames` of `count` pictures: the middles of as many equal stretches.
+// Indices of `frames` frames out of `count`: the centres of equal parts.
 std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames);
 
-// The pictures of these indices: [F, 3, H, W], scaled, normalised, float32.
+// Returns the frames at these indices: [F, 3, H, W], scaled, normalised, float32.
 at::Tensor prepared(const Pictures& pictures, const std::vector<int64_t>& indices, const InputOptions& how);
 
-// Clips [F, 3, H, W] as one input of the model, filled up to `batch` by repeating the last one: a model
-// always sees one shape, so a clip's result does not depend on how many are left.
+// Stacks clips [F, 3, H, W] into one input, padded to `batch` by repeating the last one: the model always
+// receives the same shape, so a clip's result does not depend on the batch.
 at::Tensor laid_out(const std::vector<at::Tensor>& clips, int64_t batch, const InputOptions& how);
 
 }  // namespace kinora::exported

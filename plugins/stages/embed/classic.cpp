@@ -9,10 +9,10 @@
 namespace kinora::embed {
 namespace {
 
-// The part of one axis that a cell of the small picture covers.
+// Interval of one axis that a cell of the reduced frame covers.
 struct Span {
   int64_t first = 0;
-  std::vector<double> weights;  // of the pixels from `first` on; their sum is 1
+  std::vector<double> weights;  // of the pixels from `first` on; they sum to 1
 };
 
 std::vector<Span> spans(int64_t size) {
@@ -29,7 +29,7 @@ std::vector<Span> spans(int64_t size) {
   return out;
 }
 
-// Averages over areas: [kSide, kSide, 3], 0..255.
+// Area averages: [kSide, kSide, 3], 0..255.
 std::vector<double> shrink(const uint8_t* rgb, int64_t height, int64_t width) {
   const auto rows = spans(height), columns = spans(width);
   std::vector<double> out(size_t{kSide} * kSide * 3), line(static_cast<size_t>(width) * 3);
@@ -48,7 +48,7 @@ std::vector<double> shrink(const uint8_t* rgb, int64_t height, int64_t width) {
   return out;
 }
 
-// A place between two bins.
+// A position between two bins.
 struct Between {
   size_t low;
   double above;  // share of the bin after `low`
@@ -100,7 +100,7 @@ void Classic::add_colours(const std::vector<double>& rgb) {
   }
 }
 
-// Central differences, the border repeated.
+// Central differences with a replicated border.
 void Classic::add_gradients() {
   const auto light = [&](size_t y, size_t x) { return light_[y * kSide + x]; };
   for (size_t y = 0; y < kSide; ++y)
@@ -112,7 +112,7 @@ void Classic::add_gradients() {
       bins[kOrientations] += kFlatLevels;
       const double magnitude = std::sqrt(dx * dx + dy * dy);
       if (magnitude == 0) continue;
-      double turn = std::atan2(dy, dx) / std::numbers::pi * kOrientations;  // half a turn: kOrientations
+      double turn = std::atan2(dy, dx) / std::numbers::pi * kOrientations;  // half a turn is kOrientations
       if (turn < 0) turn += kOrientations;
       const double low = std::floor(turn);
       const size_t bin = static_cast<size_t>(low) % kOrientations;

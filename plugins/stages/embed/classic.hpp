@@ -1,16 +1,15 @@
-// A descriptor of moving pictures without weights: three histograms whose cosine is a share of what two clips
-// have in common.
+// A descriptor of clips without weights: three histograms whose cosine measures how much two clips share.
 //
-// Every picture is averaged down to 64 x 64, whatever its size and shape. Then
-//   colour    216 bins: RGB, 6 x 6 x 6, a pixel shared by the eight nearest bins
+// Every frame is averaged down to 64 x 64, whatever its size and shape. Then
+//   colour    216 bins: RGB, 6 x 6 x 6, each pixel split among the eight nearest bins
 //   gradient  16 cells x (8 orientations without sign, by magnitude, and one bin "flat" that every pixel adds
 //   4 levels to, so
-//             that noise on an even wall is not taken for texture)
-//   motion    16 cells x 8 bins of log2(1 + |change of brightness| from the picture before)
-// Each histogram is averaged over the pictures, sums to 1, and enters as sqrt(share * histogram) (Hellinger's
-// map), so the vector has length 1 and
+//             that noise on a plain wall is not taken for texture)
+//   motion    16 cells x 8 bins of log2(1 + |change of brightness| from the previous frame)
+// Each histogram is averaged over the frames, sums to 1, and enters as sqrt(share * histogram) (Hellinger's
+// map), so the vector has norm 1 and
 //   cosine(a, b) = sum over the three of share * BC,   BC = sum_i sqrt(p_i q_i), Bhattacharyya's coefficient:
-// 1 for equal distributions, 0 for such that share no bin. It is never negative.
+// 1 for equal distributions, 0 for those that share no bin. It is never negative.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -25,7 +24,7 @@ constexpr int kMotionBins = kCells * kCells * kChanges;
 constexpr int kClassicSize = kColourBins + kGradientBins + kMotionBins;
 constexpr double kFlatLevels = 4;
 
-// How much each histogram counts; not negative, one of them positive. Only their proportions matter.
+// Weight of each histogram; none is negative and at least one is positive. Only their proportions matter.
 struct Shares {
   double colour = 0.4, gradient = 0.4, motion = 0.2;
 };
@@ -33,9 +32,9 @@ struct Shares {
 class Classic {
  public:
   explicit Classic(const Shares& shares) : shares_(shares) {}
-  // RGB [height, width, 3], the next one in time.
+  // Adds the next frame in time: RGB [height, width, 3].
   void add(const uint8_t* rgb, int64_t height, int64_t width);
-  // [kClassicSize], of length 1; zeros if there was no picture. A single picture does not move.
+  // Returns [kClassicSize], of norm 1; zeros if there was no frame. A single frame has no motion.
   std::vector<float> vector() const;
 
  private:

@@ -1,4 +1,4 @@
-// The descriptor against numpy (tests/oracle/make_classic_fixtures.py) and against what its cosine promises.
+// The descriptor against numpy (tests/oracle/make_classic_fixtures.py), and the properties of its cosine.
 #include "classic.hpp"
 
 #include <cmath>
@@ -57,7 +57,7 @@ TEST(Classic, HasLengthOneAndRepeatsItsBits) {
   EXPECT_EQ(a.size(), static_cast<size_t>(kClassicSize));
 }
 
-// Pictures of one colour at bins' centres share all but the colour: the cosine is what the other shares give.
+// Plain frames with colours at bin centres share all but the colour: the cosine is the sum of the other shares.
 TEST(Classic, ItsCosineIsTheShareInCommon) {
   const auto red = embedding({filled(64, 255, 0, 0)}, 64), blue = embedding({filled(64, 0, 0, 255)}, 64),
              half = embedding(
@@ -75,7 +75,7 @@ TEST(Classic, SharesAreProportions) {
   for (int i = kClassicSize - kMotionBins; i < kClassicSize; ++i) EXPECT_EQ(still[static_cast<size_t>(i)], 0);
 }
 
-// Vertical stripes have horizontal gradients: orientation 0; a single picture does not move.
+// Vertical stripes have horizontal gradients, orientation 0; a single frame has no motion.
 TEST(Classic, PutsAnEdgeIntoItsOrientation) {
   Picture stripes;
   for (int y = 0; y < 64; ++y)

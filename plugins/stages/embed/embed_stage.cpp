@@ -9,18 +9,20 @@ namespace kinora::embed {
 void EmbedClassic::describe(Describe<Options>& d) {
   d.name("embed.classic")
       .help(
-          "Embeds pictures without weights: histograms of colour, gradients and motion, 488 numbers of "
-          "length 1");
+          "Embeds frames without weights: histograms of colour, gradients and motion, 488 numbers of norm 1");
   d.input("frames", "[T, H, W, 3]", "uint8",
-          "beside the sample; of a film with shots.json, fact frames_at too");
+          "sampled RGB frames, upright; for a video with shots.json, fact frames_at is required too");
   d.option("name", &Options::name)
-      .help("field NAME.npy; of a film with shots.json shots.NAME.npy, one row a shot");
+      .help("output field NAME.npy; for a video with shots.json shots.NAME.npy, one row per shot");
   d.option("colour", &Options::colour).at_least(0).help("share of the cosine that colours decide");
-  d.option("gradient", &Options::gradient).at_least(0).help("share that edges and textures decide");
+  d.option("gradient", &Options::gradient)
+      .at_least(0)
+      .help("share of the cosine that edges and textures decide");
   d.option("motion", &Options::motion)
       .at_least(0)
       .help(
-          "share that changes from frame to frame decide; 0 compares pictures only, as shots.merge wants it");
+          "share of the cosine that changes between frames decide; 0 compares single frames only, as "
+          "shots.merge requires");
 }
 
 EmbedClassic::EmbedClassic(const Options& o) : options_(o), shares_{o.colour, o.gradient, o.motion} {
@@ -28,7 +30,7 @@ EmbedClassic::EmbedClassic(const Options& o) : options_(o), shares_{o.colour, o.
     throw Error(KINORA_INVALID, "embed.classic: one of colour, gradient and motion must be above 0");
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
     throw Error(KINORA_INVALID,
-                "embed.classic: name must be a word without dots and slashes, as \"classic\"");
+                "embed.classic: name must be a word without dots and slashes, such as \"classic\"");
 }
 
 void EmbedClassic::process(Sample in, const Emit& emit, const Run& run) {

@@ -1,4 +1,4 @@
-// stage/embed.classic: see classic.hpp for what the vector means.
+// stage/embed.classic: embeds clips with the descriptor of classic.hpp.
 #pragma once
 #include "classic.hpp"
 #include "kinora/stage.hpp"
@@ -13,8 +13,8 @@ class EmbedClassic final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit EmbedClassic(const Options& o);
-  // A sample with shots.json gets field shots.NAME.npy [shots, D], a shot without any frame a row of zeros;
-  // any other NAME.npy [D].
+  // A sample with shots.json gets field shots.NAME.npy [shots, D], where a shot without frames has a row of
+  // zeros; any other sample gets NAME.npy [D].
   void process(Sample in, const Emit& emit, const Run& run) override;
 
  private:

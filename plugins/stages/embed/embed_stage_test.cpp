@@ -1,4 +1,4 @@
-// stage/embed.classic on samples: fields, facts, which frame is of which shot, and what is refused.
+// stage/embed.classic on samples: fields, facts, the assignment of frames to shots, and errors.
 #include "embed_stage.hpp"
 
 #include <gmock/gmock.h>
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr int kHeight = 12, kWidth = 20;
 
-// Frames of one grey each.
+// A sample whose frames have one grey level each.
 Sample sample_of(const std::vector<int>& greys, const json& facts = json::object()) {
   testing::start();
   Sample sample("clip");
@@ -54,7 +54,7 @@ TEST(EmbedClassic, SetsTheFieldAndItsFact) {
   EXPECT_EQ(facts["film"], "f");
 }
 
-// A frame at the time of a cut is of the new shot; times_us counts before fps.
+// A frame at the time of a cut belongs to the new shot; times_us takes precedence over fps.
 TEST(EmbedClassic, GivesAFilmARowAShot) {
   for (const bool times : {true, false}) {
     Sample film = sample_of({0, 0, 90, 90, 250}, {{"frames_at", {0, 1, 2, 3, 4}}});

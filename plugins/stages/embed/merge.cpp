@@ -11,7 +11,7 @@ double dot(const std::vector<double>& a, const std::vector<double>& b) {
   return sum;
 }
 
-// Of length 1, but for zeros.
+// Normalises to norm 1; zeros stay zeros.
 std::vector<double> unit(std::span<const float> row) {
   std::vector<double> out(row.begin(), row.end());
   const double length = std::sqrt(dot(out, out));
@@ -29,7 +29,7 @@ double cosine(const std::vector<double>& a, const std::vector<double>& b) {
 
 Merged merge(const FloatArray& rows, MergeRule rule, double threshold) {
   Merged out;
-  std::vector<double> before = unit(rows.row(0));  // of a run: the sum, whose direction is the mean's
+  std::vector<double> before = unit(rows.row(0));  // sum over the run, whose direction is that of the mean
   for (int64_t i = 1; i < rows.rows(); ++i) {
     auto now = unit(rows.row(i));
     const double similarity = cosine(before, now);

@@ -1,5 +1,4 @@
-// Which neighbouring shots are one: the smoothing of a detector that cuts too often (arXiv 2503.12964,
-// section 2).
+// Joins neighbouring shots that look alike: smooths a detector that cuts too often (arXiv 2503.12964, section 2).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -10,19 +9,19 @@
 namespace kinora::embed {
 
 enum class MergeRule {
-  consecutive,  // a shot with the one before it
-  running,      // a shot with the mean of those that were joined before it
+  consecutive,  // compares a shot with the previous one
+  running,      // compares a shot with the mean of the shots joined before it
 };
 
-// Decisions about the cuts between rows.rows() shots: one entry a cut.
+// Decisions about the cuts between rows.rows() shots: one entry per cut.
 struct Merged {
-  std::vector<double> similarity;  // cosine; 0 where a shot has no picture
+  std::vector<double> similarity;  // cosine; 0 if a shot has no frame
   std::vector<bool> joined;
 };
-// rows [shots, D]; a row of zeros is a shot without a picture, which is joined to none.
+// rows [shots, D]; a row of zeros is a shot without frames, which is never joined.
 Merged merge(const FloatArray& rows, MergeRule rule, double threshold);
 
-// The normalised mean of each run of joined shots: [shots that are left, D].
+// Returns the normalised mean of each run of joined shots: [remaining shots, D].
 FloatArray joined_rows(const FloatArray& rows, const std::vector<bool>& joined);
 
 }  // namespace kinora::embed

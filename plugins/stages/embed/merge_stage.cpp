@@ -9,16 +9,23 @@ using nlohmann::json;
 
 void ShotsMerge::describe(Describe<Options>& d) {
   d.name("shots.merge")
-      .help("Joins neighbouring shots whose embeddings are alike; shots.json says which cuts went, and why");
+      .help(
+          "Joins neighbouring shots whose embeddings are alike; shots.json records which cuts were "
+          "removed, and why");
   d.option("name", &Options::name)
-      .help("of the embedding: field shots.NAME.npy, which embed.classic and embed.model make of films");
+      .help(
+          "name of the embedding: field shots.NAME.npy, which embed.classic and embed.model write for "
+          "whole videos");
   d.option("rule", &Options::rule)
       .choices({"consecutive", "running"})
-      .help("a shot is compared with the one before it, or with the mean of those joined before it");
-  d.option("threshold", &Options::threshold).range(-1, 1).help("joined from this cosine on");
+      .help(
+          "what a shot is compared with: the previous shot, or the mean of the shots already joined before "
+          "it");
+  d.option("threshold", &Options::threshold).range(-1, 1).help("smallest cosine at which shots are joined");
   d.option("mode", &Options::mode)
       .choices({"on", "score"})
-      .help("score: shots.json says how alike the shots are and which would be joined, and keeps its cuts");
+      .help(
+          "score: shots.json records how alike the shots are and which would be joined, and keeps its cuts");
 }
 
 ShotsMerge::ShotsMerge(const Options& o) : options_(o) {}
@@ -69,7 +76,7 @@ void ShotsMerge::process(Sample in, const Emit& emit, const Run&) {
     throw fail(field + " has " + std::to_string(rows.rows()) + " rows for " + std::to_string(cuts + 1) +
                " shots; embed after the last stage that changes shots.json");
   if (shots.contains("times_us") && (!shots["times_us"].is_array() || shots["times_us"].size() != cuts))
-    throw fail("shots.json has not one of times_us for each cut");
+    throw fail("shots.json must have one entry of times_us per cut; detect the shots again");
   const auto rule = options_.rule == "running" ? MergeRule::running : MergeRule::consecutive;
   const Merged merged = merge(rows, rule, options_.threshold);
   const bool joins = options_.mode == "on";

@@ -1,4 +1,4 @@
-// stage/shots.merge: takes away the cuts between shots that look alike.
+// stage/shots.merge: removes cuts between shots that look alike.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -15,19 +15,19 @@ class ShotsMerge final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit ShotsMerge(const Options& o);
-  // Changes shots.json (see describe) and shots.NAME.npy, whose rows stay those of the shots.
+  // Changes shots.json and shots.NAME.npy, which keeps one row per shot.
   void process(Sample in, const Emit& emit, const Run& run) override;
 
  private:
   Options options_;
 };
 
-// shots.json without the joined cuts: cuts, times_us where it is there, and "similarities" of what is left;
-// "merged" is longer by what went, "merge" says how. scores, one a frame, and detectors stay as they are.
+// Returns shots.json without the joined cuts: cuts, times_us if present, and "similarities" of the remaining
+// cuts; the removed cuts are appended to "merged", and "merge" describes the rule. scores, one per frame, and
+// detectors are unchanged.
 nlohmann::json without_joined(nlohmann::json shots, const Merged& merged);
 
-// shots.json with "similarities" of all its cuts, and in "merge" the cuts that would be joined; the cuts
-// stay.
+// Returns shots.json with all its cuts, their "similarities", and in "merge" the cuts that would be joined.
 nlohmann::json with_similarities(nlohmann::json shots, const Merged& merged);
 
 }  // namespace kinora::embed

@@ -1,4 +1,4 @@
-// stage/shots.merge on embeddings whose angles are known.
+// stage/shots.merge on embeddings with known angles.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -14,7 +14,7 @@ using nlohmann::json;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// Unit vectors in a plane, by degrees; a NaN is a shot without a picture.
+// Unit vectors in a plane, by degrees; a NaN is a shot without frames.
 FloatArray at_degrees(const std::vector<double>& degrees) {
   FloatArray out{{static_cast<int64_t>(degrees.size()), 2}, {}};
   for (const double d : degrees) {
@@ -78,7 +78,7 @@ TEST(ShotsMerge, ScoreKeepsEveryCutAndSaysWhichWouldGo) {
   EXPECT_EQ(read_npy(*film.out.emitted.at(0).text("shots.classic.npy"), "rows").rows(), 5);
 }
 
-// The mean of 0 and 10 degrees is 5: 20 is 15 away from it.
+// The mean of 0 and 10 degrees is 5, and 20 is 15 away from it.
 TEST(ShotsMerge, RunningComparesWithTheMeanOfTheRun) {
   const Film film(at_degrees({0, 10, 20, 30, 80}), {.rule = "running", .threshold = cosine_of(12)});
   const json shots = film.shots();

@@ -1,5 +1,4 @@
-// kinora/npy.hpp: what numpy writes and reads (the exact bytes of numpy.save, version 2.4), and what is
-// refused.
+// kinora/npy.hpp: reads and writes the exact bytes of numpy.save (version 2.4) and refuses other files.
 #include "kinora/npy.hpp"
 
 #include <gmock/gmock.h>
@@ -11,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// numpy.save of an array of float32.
+// The bytes of numpy.save for a float32 array.
 std::string numpys(const std::string& shape, std::string_view data, const std::string& descr = "<f4",
                    const std::string& order = "False") {
   std::string header = "{'descr': '" + descr + "', 'fortran_order': " + order + ", 'shape': " + shape + ", }";

@@ -1,7 +1,7 @@
-// What the workers of a process share for one server: its limits, open connections, and what was used.
+// State that all workers of a process share for one server: limits, open connections and usage.
 //
-// The one thing here that instances of a stage share: a server counts what an account asks for, not what one
-// worker of it does. Engines that use several processes have the limits once in each.
+// Instances of a stage share nothing else. They share this because a server limits the account, not one worker.
+// With an engine of several processes, the limits apply to each process separately.
 #pragma once
 #include <map>
 #include <memory>
@@ -17,9 +17,9 @@
 namespace kinora::endpoint {
 
 struct Usage {
-  int64_t answered = 0, again = 0;     // requests: answered, and asked again after a failure
+  int64_t answered = 0, again = 0;     // requests: answered, and repeated after a failure
   int64_t prompt = 0, completion = 0;  // tokens
-  int64_t known = 0;                   // answers of before that were asked for again, and not paid
+  int64_t known = 0;                   // kept answers that were used again at no cost
   Usage& operator+=(const Usage& o) {
     answered += o.answered;
     again += o.again;
@@ -34,30 +34,30 @@ struct Usage {
 class Account {
  public:
   explicit Account(const Limits& limits) : gate(limits) {}
-  // The one of this server, model and limits, as long as somebody has it.
+  // Returns the account of this server, model and limits; it lives as long as it is referenced.
   static std::shared_ptr<Account> shared(const std::string& base_url, const std::string& model,
                                          const Limits& limits);
 
   Gate gate;
 
-  // An idle connection, or a new one.
+  // Returns an idle connection, or a new one.
   std::unique_ptr<Connection> borrow();
   void give_back(std::unique_ptr<Connection>);
 
-  // Tokens of a request: the mean of the past ones, `guess` before the first.
+  // Expected tokens of a request: the mean of past requests, or `guess` before the first answer.
   int64_t expected(int64_t guess) const;
   void add(const std::string& stage, const Usage&);
-  // What the stage used since this was last asked.
+  // Returns the stage's usage since the previous call.
   Usage take(const std::string& stage);
 
-  // The server refuses the key or the model, or nobody is there: nobody needs to ask again.
+  // Records that the server refuses the key or the model, or cannot be reached, so that no more requests are sent.
   void refuse(const std::string& why);
   std::string refused() const;
 
-  // A server has answered, be it with an error.
+  // Records that a server has answered, possibly with an error.
   void reached();
-  // No server was there for the sample of this key. Of how many samples that is so; 0: one has answered
-  // before.
+  // Records that no server was reached for the sample with this key. Returns the number of such samples; 0 if a
+  // server has answered before.
   size_t missed(const std::string& key);
 
  private:

@@ -14,7 +14,7 @@ constexpr std::string_view kSpace = " \t\r\n";
 
 [[noreturn]] void refuse(const std::string& why) { throw Error(KINORA_DATA, why); }
 
-// A member by its path, or null.
+// Returns a member by its path, or null.
 const Json& at(const Json& json, std::initializer_list<const char*> path) {
   static const Json none;
   const Json* here = &json;
@@ -35,7 +35,7 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(begin, text.find_last_not_of(kSpace) - begin + 1));
 }
 
-// A string, or a list of parts whose texts follow each other.
+// Returns a string, or the joined texts of a list of parts.
 std::string content_text(const Json& content) {
   if (!content.is_array()) return text_of(content);
   std::string out;
@@ -51,7 +51,7 @@ std::string without_thoughts(const std::string& text) {
 }
 
 int64_t count_of(const Json& json) {
-  // Beyond what any model reads or writes, so that sums cannot overflow.
+  // More than any model reads or writes; prevents overflow of totals.
   constexpr uint64_t kMost = uint64_t{1} << 40;
   return json.is_number_unsigned() ? static_cast<int64_t>(std::min(json.get<uint64_t>(), kMost)) : 0;
 }
@@ -84,7 +84,7 @@ Chat chat_of(const Json& answer) {
   out.cut = reason == "length";
   if (out.text.empty())
     refuse(out.cut ? "the answer ended at max_tokens before it had any text; raise max_tokens"
-                   : "the answer is empty; another prompt or model may give one");
+                   : "the answer is empty; try another prompt or model");
   return out;
 }
 
@@ -94,10 +94,10 @@ std::vector<float> embedding_of(const Json& answer) {
     refuse("the answer does not have one embedding: " + shown(dump(answer), ""));
   const Json& values = at(data.front(), {"embedding"});
   if (!values.is_array() || values.empty())
-    refuse("the embedding is no list of numbers; the server must know encoding_format float");
+    refuse("the embedding is not a list of numbers; the server must support encoding_format float");
   double square = 0;
   for (const auto& v : values) {
-    if (!v.is_number()) refuse("the embedding is no list of numbers");
+    if (!v.is_number()) refuse("the embedding is not a list of numbers");
     square += v.get<double>() * v.get<double>();
   }
   if (!(square > 0) || !std::isfinite(square)) refuse("the embedding is zero or not finite");
@@ -111,7 +111,7 @@ bool says_no_model(long status, std::string_view body, const std::string& model)
   if (status != 400 && status != 404 && status != 422) return false;
   const std::string text = lower_case(std::string(body));
   const auto has = [&](const std::string& words) { return text.find(words) != std::string::npos; };
-  // OpenAI, DeepSeek, OpenRouter, Mistral; then vLLM and Ollama, which name the model.
+  // First OpenAI, DeepSeek, OpenRouter and Mistral; then vLLM and Ollama, which name the model.
   for (const char* words : {"model_not_found", "model not exist", "not a valid model", "invalid model:"})
     if (has(words)) return true;
   return has(lower_case(model)) && (has("does not exist") || has("not found"));
@@ -128,7 +128,7 @@ Json object_in(std::string_view text) {
     Json out = parsed(text.substr(begin, end - begin + 1));
     if (out.is_object()) return out;
   }
-  refuse("the answer holds no JSON object: " + shown(text, ""));
+  refuse("there is no JSON object in the answer: " + shown(text, ""));
 }
 
 }  // namespace kinora::endpoint

@@ -1,4 +1,4 @@
-// What servers answer, as OpenAI's API reference has it and as servers that follow it loosely do.
+// Parses servers' answers, as OpenAI's API reference defines them and as servers that follow it loosely write them.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,31 +8,30 @@
 
 namespace kinora::endpoint {
 
-// Foreign JSON; discarded (is_discarded) if it is none, or nested deeper than any answer is: what walks such
-// a value by recursion would run out of stack.
+// Parses untrusted JSON; the result is discarded (is_discarded) if the text is not JSON or is nested deeper than any
+// answer, because code that walks such a value recursively would run out of stack.
 Json parsed(std::string_view text);
 
 struct Chat {
   std::string text;
-  bool cut = false;  // it ended at max_tokens
+  bool cut = false;  // the answer ended at max_tokens
 };
 
-// The first choice's text; what a reasoning model thought aloud (<think>...</think> at its beginning) is left
-// out. Throws Error(KINORA_DATA) for a refusal, an empty text and an answer of another shape.
+// Returns the first choice's text without a reasoning model's leading <think>...</think>. Throws
+// Error(KINORA_DATA) for a refusal, an empty text and an answer of another shape.
 Chat chat_of(const Json& answer);
 
-// Of /embeddings with one input, scaled to length 1. Throws Error(KINORA_DATA) if it is none, is zero or not
-// finite.
+// Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws Error(KINORA_DATA) if there is
+// none, or if it is zero or not finite.
 std::vector<float> embedding_of(const Json& answer);
 
-// Whether an answer of this status says that the server has no model of this name, in the words of those that are known.
+// Whether an answer with this status says, in the wording of a known server, that it has no such model.
 bool says_no_model(long status, std::string_view body, const std::string& model);
 
-// Tokens as the answer counts them; 0 where it does not. `answered` is 1.
+// Returns the answer's token counts, 0 where it has none. `answered` is 1.
 Usage usage_of(const Json& answer);
 
-// The JSON object that a text is, or that stands in it: models put fences and words around it. Throws
-// Error(KINORA_DATA).
+// Finds the JSON object in a text, since models put fences and words around it. Throws Error(KINORA_DATA).
 Json object_in(std::string_view text);
 
 }  // namespace kinora::endpoint

@@ -133,7 +133,7 @@ TEST(ErrorText, HidesTheKeyHoweverMuchOfItIsRepeated) {
     EXPECT_THAT(shown(body, key), Not(HasSubstr("sk-pro"))) << body;
     EXPECT_THAT(shown(body, key), Not(HasSubstr("6789"))) << body;
   }
-  // Where the text is cut off, no piece of it stays.
+  // No part of the key remains where the text is cut off.
   for (size_t n = 150; n < 230; ++n)
     EXPECT_THAT(shown(std::string(n, ' ') + "x " + std::string(n, 'y') + " " + key, key),
                 Not(HasSubstr("sk-")))

@@ -17,7 +17,7 @@ void AskingStage::process(Sample in, const Emit& emit, const Run& run) {
   } catch (const Error& e) {
     if (e.code() != KINORA_DATA) throw;
     KeptAnswers(run.out(), name_, in.key()).forget();
-    // Of what the attempt left only what it cost is true.
+    // Only the usage of the failed attempt is still valid.
     const Json paid = object_in(facts, "usage");
     facts = json_field(in, "json");
     if (!paid.empty()) facts["usage"] = paid;
@@ -26,7 +26,7 @@ void AskingStage::process(Sample in, const Emit& emit, const Run& run) {
       return emit.fail(std::move(in), e.what());
     }
     object_in(facts, "errors")[name_] = e.what();
-    log(Log::warn, name_ + ": " + e.what() + "; the sample goes on without an answer");
+    log(Log::warn, name_ + ": " + e.what() + "; the sample is emitted without an answer");
   }
   if (!facts.empty()) in.set("json", dump(facts));
   if (drop) return emit.drop(std::move(in), name_.c_str(), drop->score);
@@ -71,7 +71,7 @@ std::vector<Answered> AskingStage::ask_all(size_t n, const std::function<Questio
   };
   {
     std::vector<std::jthread> threads;
-    // Where the account is busy with other samples, threads would only wait.
+    // If the account is busy with other samples, more threads would only wait.
     const auto useful = static_cast<size_t>(std::max<int64_t>(1, client_.free()));
     for (size_t t = 1; t < std::min(n, useful); ++t) threads.emplace_back(work);
     work();

@@ -1,4 +1,4 @@
-// stage/caption.endpoint: captions by a vision model behind an OpenAI-compatible server.
+// stage/caption.endpoint: captions clips with a vision model behind an OpenAI-compatible server.
 #include "answers.hpp"
 #include "asking_stage.hpp"
 #include "kinora/plugin.hpp"
@@ -10,7 +10,7 @@ namespace kinora::endpoint {
 class CaptionEndpoint final : public AskingStage {
  public:
   struct Options : ChatOptions, PictureOptions {
-    // Windows, sampling rate and length of answers as Cosmos-Curate has them.
+    // Windows, sampling rate and answer length as in Cosmos-Curate.
     Options() { max_tokens = 8192; }
     std::string prompt =
         "These are frames of one video in their order. Describe what the video shows: who and what is there, "
@@ -25,24 +25,27 @@ class CaptionEndpoint final : public AskingStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("caption.endpoint")
-        .help("Captions by a vision model behind an OpenAI-compatible server: frames as JPEG, answer as txt");
-    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample; fact frames_at says when they are");
-    d.option("prompt", &Options::prompt).help("what is asked about the pictures");
+        .help(
+            "Captions clips with a vision model behind an OpenAI-compatible server: frames as JPEG, "
+            "answer as field txt");
+    d.input("frames", "[T, H, W, 3]", "uint8",
+            "sampled RGB frames, upright; fact frames_at has their seconds");
+    d.option("prompt", &Options::prompt).help("instruction sent with the frames");
     d.option("window", &Options::window)
         .range(4, 1 << 20)
         .unit("frames")
-        .help("of the video, for which one caption is asked");
+        .help("number of the video's frames per caption request");
     d.option("remainder", &Options::remainder)
         .range(1, 1 << 20)
         .unit("frames")
-        .help("a last window of fewer is joined to the one before");
+        .help("smallest last window; a shorter one is joined to the window before");
     d.option("fps", &Options::fps)
         .range(0, 1000)
-        .help("pictures a second of the video, where frames_at says when they are; 0: all frames");
-    d.option("join", &Options::join).help("between the captions of several windows");
+        .help("frames sent per second of video, if fact frames_at has their times; 0: all frames");
+    d.option("join", &Options::join).help("separator between the captions of several windows");
     d.option("response_format", &Options::response_format)
-        .help("a JSON object that asks for a form of the answer; empty: none");
-    d.option("replace_user", &Options::replace_user).help("also where the user wrote a caption");
+        .help("JSON object that requests a form of the answer; empty: none");
+    d.option("replace_user", &Options::replace_user).help("also replace captions that the user wrote");
     describe_pictures(d);
     describe_chat(d);
   }
@@ -63,7 +66,7 @@ class CaptionEndpoint final : public AskingStage {
     const auto parts = windows(timeline.video_frames(), options_.window, options_.remainder);
     if (parts.empty())
       throw Error(KINORA_DATA, "a video of " + std::to_string(timeline.video_frames()) +
-                                   " frames is too short for a caption; it takes 4");
+                                   " frames is too short for a caption, which needs at least 4");
     const std::string key(in.key());
     const auto answers = ask_all(
         parts.size(), [&](size_t i) { return question(key, frames, timeline, parts, i); }, facts, run);
@@ -81,7 +84,7 @@ class CaptionEndpoint final : public AskingStage {
       throw Error(
           KINORA_DATA,
           key + part +
-              ": none of the sampled frames lies there; sample more densely (sample_fps of film.clips or clip.transcode)");
+              ": no sampled frame is in this window; sample more densely (sample_fps of film.clips or clip.transcode)");
     return {key, [this, &frames, picked] { return body(frames, picked); },
             guess_tokens(options_, options_.prompt, picked.size()), part};
   }
@@ -103,7 +106,7 @@ class CaptionEndpoint final : public AskingStage {
       const Chat chat = chat_of(answers[i].json);
       if (chat.cut && options_.cut == "fail")
         throw Error(KINORA_DATA,
-                    "the caption ended at max_tokens; raise max_tokens, or take it with cut = \"keep\"");
+                    "the caption ended at max_tokens; raise max_tokens, or accept it with cut = \"keep\"");
       text += (text.empty() ? "" : options_.join) + chat.text;
       Json window{{"first_frame", parts[i].begin}, {"end_frame", parts[i].end}, {"text", chat.text}};
       if (timeline.fps > 0) {

@@ -20,11 +20,11 @@ std::string key_of(const std::string& stage, const std::string& variable) {
   const char* value = std::getenv(variable.c_str());
   if (!value || !*value)
     throw Error(KINORA_INVALID, stage + ": the environment variable " + variable +
-                                    " that api_key_env names is not set; export the server's key in it");
+                                    ", named by api_key_env, is not set; export the server's key in it");
   const std::string key(value);
   for (const char c : key)
     if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f)
-      throw Error(KINORA_INVALID, stage + ": the key in " + variable + " has a space or a line break in it");
+      throw Error(KINORA_INVALID, stage + ": the key in " + variable + " contains a space or a line break; remove it");
   return key;
 }
 
@@ -44,14 +44,14 @@ Json parse_extra(const std::string& stage, const std::string& text) {
   return out;
 }
 
-// Statuses after which the same request may succeed (RFC 9110, RFC 6585, RFC 8470).
+// Whether the same request may succeed after this status (RFC 9110, RFC 6585, RFC 8470).
 bool passing(long status) {
   return status == 408 || status == 409 || status == 425 || status == 429 || status >= 500;
 }
 
 }  // namespace
 
-// What came of asking once.
+// Result of one attempt.
 struct Client::Attempt {
   std::optional<Json> answer;
   std::string problem;
@@ -73,7 +73,7 @@ Client::Client(std::string stage, const ServerOptions& options, const std::strin
   account_ = Account::shared(options.base_url, options.model,
                              {options.concurrency, options.requests_per_minute, options.tokens_per_minute});
   if (!key_.empty() && goes_in_clear(url_))
-    log(Log::warn, stage_ + ": the key goes to " + url_ + " unencrypted; use https");
+    log(Log::warn, stage_ + ": the key is sent to " + url_ + " unencrypted; use https");
 }
 
 std::string Client::body(Json request) const {
@@ -83,7 +83,7 @@ std::string Client::body(Json request) const {
 
 Answered Client::ask(const Question& question, const Run& run) const {
   const Stop stop = [&] { run.check_cancelled(); };
-  // Kept while it waits to ask again: a server in trouble gets fewer requests, and few bodies are in memory.
+  // The place is kept during a wait before a retry, so a failing server gets fewer requests and few bodies are in memory.
   const Gate::Place place = account_->gate.enter(stop);
   check_accepted();
   const std::string body = question.body();
@@ -113,12 +113,12 @@ Answered Client::ask(const Question& question, const Run& run) const {
       give_up(question, told);
     }
     if (made.retry_after > options_.longest_wait)
-      give_up(question, fmt::format("{}; the server asks to wait {:.0f} s, longer than longest_wait",
+      give_up(question, fmt::format("{}; the server asks for a wait of {:.0f} s, longer than longest_wait",
                                     made.problem, made.retry_after));
     const double wait = std::max(made.retry_after, backoff(n, question.about(), run));
     if (made.retry_after > 0) account_->gate.pause(made.retry_after);
     log(Log::info,
-        fmt::format("{}: {}: {}; asking again in {:.1f} s", stage_, question.about(), made.problem, wait));
+        fmt::format("{}: {}: {}; retrying in {:.1f} s", stage_, question.about(), made.problem, wait));
     account_->add(stage_, {0, 1, 0, 0});
     account_->gate.sleep(wait, [&] {
       stop();
@@ -127,16 +127,16 @@ Answered Client::ask(const Question& question, const Run& run) const {
   }
 }
 
-// A server that was there and went away costs the samples of that time. One that was never there is a mistake
-// in the run file or a server that is yet to start: going on would tell every clip as failed.
+// If a server that has answered becomes unreachable, only the samples of that time fail. If it was never reachable,
+// the run file is wrong or the server has not started yet; the run stops, because every further clip would fail.
 void Client::miss(const Question& question, const std::string& why) const {
   constexpr size_t kEnough = 8;  // samples
   const std::string start =
       "; start the server or set base_url of " + stage_ + ", then run again with --retry-failed";
   if (account_->missed(question.key) >= kEnough)
     account_->refuse(
-        fmt::format("{}; so it was for the first {} samples, and no request was ever answered{}: what is "
-                    "done is kept",
+        fmt::format("{}; this happened for the first {} samples, and no request was ever answered{}: finished "
+                    "samples are kept",
                     why, kEnough, start));
   check_accepted();
   give_up(question, why + start);
@@ -160,7 +160,7 @@ Client::Attempt Client::attempt(const std::string& body, const Stop& stop) const
   }
 }
 
-// Why no sample will be answered, if that is so: what the run file says of the server is wrong.
+// Returns why no request can succeed with the run file's settings of the server; empty if one may.
 std::string Client::refusal(const Response& response) const {
   if (response.status == 401 || response.status == 403)
     return key_.empty() ? "no key was sent: name the environment variable that holds it in api_key_env"
@@ -168,7 +168,7 @@ std::string Client::refusal(const Response& response) const {
   if (says_no_model(response.status, response.body, options_.model))
     return fmt::format("the server has no model '{}': set model of {} to one that it has", options_.model, stage_);
   if (response.status == 404)
-    return fmt::format("nothing is at this address: set base_url of {} to the server's, with its version", stage_);
+    return fmt::format("this address does not exist on the server: set base_url of {} to the server's, with its version", stage_);
   return "";
 }
 
@@ -178,10 +178,10 @@ Client::Attempt Client::judge(const Response& response) const {
   const std::string told = shown(response.body, key_);
   if (response.status != 200) {
     out.problem = fmt::format("{}: status {}{}{}", url_, response.status, told.empty() ? "" : ": ", told);
-    // OpenAI also says 429 where the account has no money left, which no waiting mends.
+    // OpenAI also sends 429 if the account is out of money, which waiting does not fix.
     out.again = passing(response.status) && response.body.find("insufficient_quota") == std::string::npos;
     if (const auto why = refusal(response); !why.empty())
-      account_->refuse(fmt::format("{}; {}. Mend it and run again: what was answered is kept", out.problem, why));
+      account_->refuse(fmt::format("{}; {}. Fix it and run again: answered requests are kept", out.problem, why));
     return out;
   }
   Json answer = parsed(response.body);
@@ -191,7 +191,7 @@ Client::Attempt Client::judge(const Response& response) const {
     return out;
   }
   out.problem = answer.is_object()
-                    ? fmt::format("{}: the answer has no {}: {}; base_url of {} must be that of a server that speaks "
+                    ? fmt::format("{}: the answer has no {}: {}; base_url of {} must name a server that speaks "
                                   "OpenAI's protocol",
                                   url_, needed_, told, stage_)
                     : fmt::format("{}: the answer is not a JSON object: {}", url_, told);
@@ -205,8 +205,7 @@ double Client::backoff(int64_t attempt, const std::string& about, const Run& run
   return full * (1 - 0.5 * Random(run.seed(), about).uniform(static_cast<uint64_t>(attempt))[0]);
 }
 
-// A key or a model that is refused is refused for every sample, none of which is at fault, and so it is where nobody is
-// there: the run ends.
+// A refused key or model, or an unreachable server, affects every sample and is the fault of none, so the run ends.
 void Client::check_accepted() const {
   if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_STOP, why);
 }
@@ -225,10 +224,10 @@ std::string Client::sums() const {
   const Usage all = account_->take(stage_);
   if (all.answered + all.again + all.known == 0) return "";
   std::string out =
-      fmt::format("{}, this run: {} requests answered, {} asked again; {} prompt and {} completion tokens", stage_,
+      fmt::format("{}, this run: {} requests answered, {} retried; {} prompt and {} completion tokens", stage_,
                   all.answered, all.again, all.prompt, all.completion);
   if (priced()) out += fmt::format(", cost {:.6g} in the currency of its prices", cost(all));
-  if (all.known > 0) out += fmt::format("; {} answers were known from before, and not asked for", all.known);
+  if (all.known > 0) out += fmt::format("; {} kept answers were reused", all.known);
   return out;
 }
 

@@ -1,4 +1,4 @@
-// Asks an OpenAI-compatible server, again where that can help, within the account's limits.
+// Sends requests to an OpenAI-compatible server within the account's limits, with retries where they can help.
 #pragma once
 #include <functional>
 #include <memory>
@@ -14,46 +14,45 @@ namespace kinora::endpoint {
 
 using Json = nlohmann::json;
 
-// JSON of anything: bytes that are not UTF-8 become U+FFFD.
+// Serializes JSON; bytes that are not UTF-8 become U+FFFD.
 inline std::string dump(const Json& json) {
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 struct Question {
   std::string key;                    // of the sample
-  std::function<std::string()> body;  // made when it is this question's turn: pictures are large
-  int64_t tokens = 0;                 // guess of what it takes, until answers tell
-  std::string part{};                 // ", frames 0 to 255": of what of the sample, for messages
-  // Seeds the jitter too.
+  std::function<std::string()> body;  // built when the request is sent, because pictures are large
+  int64_t tokens = 0;                 // estimated usage until answers give a mean
+  std::string part{};                 // the part of the sample, such as ", frames 0 to 255", for messages
+  // Also seeds the jitter.
   std::string about() const { return key + part; }
 };
 
-// The answer, a JSON object, and what it took.
+// The answer, a JSON object, and its usage.
 struct Answered {
   Json json;
   Usage usage;
 };
 
-// [any-thread] Every failure that ends a question is Error(KINORA_DATA), of the sample: an engine that tried
-// the whole sample again (KINORA_IO) would ask once more what has been answered and paid for. A key that is
-// refused is Error(KINORA_STOP), which ends the run, and so is a server that was not there for the first
-// samples and has answered nobody yet, or has no such model.
+// [any-thread] A question that fails throws Error(KINORA_DATA), which fails the sample. KINORA_IO would make the
+// engine retry the whole sample and pay again for its other answers. A refused key or model, or a server that was
+// unreachable for all of the first samples, throws Error(KINORA_STOP), which ends the run.
 class Client {
  public:
-  // `stage` names it in messages and sums; `path` is below base_url, "/chat/completions". Throws Error for
-  // options that cannot be, a key that the environment lacks among them.
+  // stage: name in messages and totals. path: below base_url, such as "/chat/completions". Throws Error for invalid
+  // options, including a key that is missing in the environment.
   Client(std::string stage, const ServerOptions&, const std::string& path);
-  // An answer that was kept costs nothing; a new one is kept.
+  // Returns a kept answer at no cost, or asks the server and keeps the answer.
   Answered ask(const Question&, const Run&) const;
-  // Throws KINORA_STOP once the server has refused the key, or was there for nobody.
+  // Throws KINORA_STOP once the server has refused the key or proved unreachable.
   void check_accepted() const;
-  // How many more questions could be asked at once now.
+  // Number of further questions that could be asked at once now.
   int64_t free() const { return account_->gate.free(); }
-  // One line about what this stage used, once for all its instances; empty if nothing.
+  // Returns one line on this stage's usage, once for all its instances; empty if there was none.
   std::string sums() const;
   double cost(const Usage&) const;
   bool priced() const { return options_.price_prompt > 0 || options_.price_completion > 0; }
-  // A request's members with those of `extra`.
+  // Serializes a request with the members of `extra` added.
   std::string body(Json request) const;
 
  private:
@@ -66,7 +65,7 @@ class Client {
   [[noreturn]] void give_up(const Question&, const std::string& why) const;
 
   std::string stage_, url_, key_;
-  const char* needed_;  // the list that an answer has
+  const char* needed_;  // name of the list that an answer must have
   ServerOptions options_;
   Json extra_;
   std::shared_ptr<Account> account_;

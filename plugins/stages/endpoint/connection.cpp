@@ -10,7 +10,7 @@
 namespace kinora::endpoint {
 namespace {
 
-constexpr int kPollMs = 100;  // how long a cancellation can go unnoticed
+constexpr int kPollMs = 100;  // longest time until a cancellation is noticed
 
 void start_library() {
   static std::once_flag once;
@@ -23,7 +23,7 @@ struct Received {
   bool too_large = false;
 };
 
-// Called through curl's C frames, which no exception may pass: what cannot be kept ends the transfer.
+// Called through curl's C frames, which exceptions must not cross: an error ends the transfer.
 size_t receive(char* data, size_t, size_t n, void* to) noexcept try {
   auto& received = *static_cast<Received*>(to);
   received.too_large = received.body.size() + n > received.largest;
@@ -34,7 +34,7 @@ size_t receive(char* data, size_t, size_t n, void* to) noexcept try {
   return 0;
 }
 
-// Errors that come from how the request is set up rather than from the moment.
+// Whether an error comes from the request's setup, so that a retry cannot help.
 bool permanent(CURLcode code) {
   switch (code) {
     case CURLE_UNSUPPORTED_PROTOCOL:
@@ -55,7 +55,7 @@ using Headers = std::unique_ptr<curl_slist, decltype(&curl_slist_free_all)>;
 Headers headers_of(const Request& request) {
   curl_slist* list = curl_slist_append(nullptr, "Content-Type: application/json");
   list = curl_slist_append(list, "Accept: application/json");
-  list = curl_slist_append(list, "Expect:");  // without it curl asks first whether it may send a large body
+  list = curl_slist_append(list, "Expect:");  // otherwise curl first asks whether it may send a large body
   if (!request.key.empty()) list = curl_slist_append(list, ("Authorization: Bearer " + request.key).c_str());
   return {list, curl_slist_free_all};
 }
@@ -81,7 +81,7 @@ void set_up(CURL* easy, const Request& request, const curl_slist* headers, Recei
   if (!request.ca_file.empty()) curl_easy_setopt(easy, CURLOPT_CAINFO, request.ca_file.c_str());
 }
 
-// Takes part in a multi handle for one request.
+// Adds an easy handle to a multi handle for the duration of one request.
 class Transfer {
  public:
   Transfer(CURLM* multi, CURL* easy) : multi_(multi), easy_(easy) { curl_multi_add_handle(multi_, easy_); }
@@ -133,7 +133,7 @@ Response Connection::post(const Request& request, const Stop& stop) {
   const CURLcode code = Transfer(multi_, easy_).run(stop);
   if (received.too_large || code == CURLE_FILESIZE_EXCEEDED)
     throw Unanswered("the answer is larger than " + std::to_string(request.largest) +
-                         " bytes; raise answer_size if it should be",
+                         " bytes; raise answer_size if this is expected",
                      false);
   const bool nobody = code == CURLE_COULDNT_CONNECT || code == CURLE_COULDNT_RESOLVE_HOST;
   if (code != CURLE_OK) throw Unanswered(curl_easy_strerror(code), !permanent(code), nobody);
@@ -164,15 +164,15 @@ std::string wrong_url(const std::string& text) {
   start_library();
   const Url url(curl_url(), curl_url_cleanup);
   if (curl_url_set(url.get(), CURLUPART_URL, text.c_str(), CURLU_NON_SUPPORT_SCHEME) != CURLUE_OK)
-    return "is no address; give one such as http://127.0.0.1:8000/v1";
+    return "is not an address; give one such as http://127.0.0.1:8000/v1";
   const std::string scheme = part_of(url.get(), CURLUPART_SCHEME);
   if (scheme != "http" && scheme != "https")
     return "begins with " + scheme + "; give an http or https address";
   if (!part_of(url.get(), CURLUPART_USER).empty() || !part_of(url.get(), CURLUPART_PASSWORD).empty())
-    return "holds a user or a password; put the key into the environment and name the variable in "
+    return "contains a user or a password; put the key into the environment and name the variable in "
            "api_key_env";
   if (!part_of(url.get(), CURLUPART_QUERY).empty() || !part_of(url.get(), CURLUPART_FRAGMENT).empty())
-    return "has something behind its path; end it with the version, as in https://api.openai.com/v1";
+    return "has a query or fragment after its path; end it with the version, as in https://api.openai.com/v1";
   return "";
 }
 

@@ -1,4 +1,4 @@
-// stage/embed.endpoint: captions into vectors by an OpenAI-compatible server.
+// stage/embed.endpoint: embeds captions with an OpenAI-compatible server.
 #include "answers.hpp"
 #include "asking_stage.hpp"
 #include "kinora/npy.hpp"
@@ -15,19 +15,19 @@ class EmbedEndpoint final : public AskingStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("embed.endpoint")
-        .help("Captions into vectors of length 1 by an OpenAI-compatible server, as field NAME.npy");
-    d.option("name", &Options::name).help("of the field, without .npy");
+        .help("Embeds captions with an OpenAI-compatible server: vectors of norm 1, as field NAME.npy");
+    d.option("name", &Options::name).help("name of the output field, without .npy");
     d.option("prefix", &Options::prefix)
-        .help("before the caption, where a model asks for one (\"passage: \")");
+        .help("text before the caption, if the model expects one (\"passage: \")");
     d.option("dimensions", &Options::dimensions)
         .range(0, 1 << 20)
-        .help("what the server is asked for; 0: the model's own");
+        .help("vector size requested from the server; 0: the model's own");
     describe_server(d);
   }
   explicit EmbedEndpoint(const Options& o) : AskingStage("embed.endpoint", o, "/embeddings"), options_(o) {
     if (o.name.empty() || o.name.find_first_of("/. ") != std::string::npos)
       throw Error(KINORA_INVALID,
-                  "embed.endpoint: name '" + o.name + "' is empty or has a slash, a dot or a space in it");
+                  "embed.endpoint: name '" + o.name + "' must not be empty or contain a slash, a dot or a space");
   }
 
  private:
@@ -41,9 +41,9 @@ class EmbedEndpoint final : public AskingStage {
                             static_cast<int64_t>(text.size() / 4 + 1)};
     const auto vector = embedding_of(ask(question, facts, run).json);
     if (options_.dimensions > 0 && static_cast<int64_t>(vector.size()) != options_.dimensions)
-      throw Error(KINORA_DATA, "asked for " + std::to_string(options_.dimensions) +
-                                   " dimensions, the server gave " + std::to_string(vector.size()) +
-                                   "; set dimensions = 0 if the model has one size only");
+      throw Error(KINORA_DATA, "requested " + std::to_string(options_.dimensions) +
+                                   " dimensions, the server returned " + std::to_string(vector.size()) +
+                                   "; set dimensions = 0 if the model has a fixed size");
     in.set((options_.name + ".npy").c_str(), to_npy(vector, {static_cast<int64_t>(vector.size())}));
     note_embedding(facts, options_.name, options_.model, static_cast<int64_t>(vector.size()));
     return std::nullopt;

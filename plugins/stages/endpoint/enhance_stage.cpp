@@ -1,4 +1,4 @@
-// stage/caption.enhance: captions rewritten by a language model, the second pass.
+// stage/caption.enhance: rewrites captions with a language model as a second pass.
 #include "answers.hpp"
 #include "asking_stage.hpp"
 #include "kinora/plugin.hpp"
@@ -18,11 +18,13 @@ class CaptionEnhance final : public AskingStage {
   static void describe(Describe<Options>& d) {
     d.name("caption.enhance")
         .help(
-            "Captions rewritten by a language model behind an OpenAI-compatible server; the original stays "
-            "in the facts");
+            "Rewrites captions with a language model behind an OpenAI-compatible server; the original "
+            "stays in the facts");
     d.option("prompt", &Options::prompt)
-        .help("{caption} stands for the caption, {duration_s} or {bin.aspect} for facts, {{ for a brace");
-    d.option("replace_user", &Options::replace_user).help("also the user's own captions");
+        .help(
+            "instruction; {caption} is replaced by the caption, {duration_s} or {bin.aspect} by facts, "
+            "{{ by a brace");
+    d.option("replace_user", &Options::replace_user).help("also rewrite the user's own captions");
     describe_chat(d);
   }
   explicit CaptionEnhance(const Options& o)
@@ -43,7 +45,7 @@ class CaptionEnhance final : public AskingStage {
     if (chat.cut && options_.cut == "fail")
       throw Error(
           KINORA_DATA,
-          "the rewritten caption ended at max_tokens; raise max_tokens, or take it with cut = \"keep\"");
+          "the rewritten caption ended at max_tokens; raise max_tokens, or accept it with cut = \"keep\"");
     Json original =
         facts.contains("caption") && facts["caption"].is_object() ? facts["caption"] : Json::object();
     original["text"] = *caption;

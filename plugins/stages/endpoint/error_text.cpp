@@ -9,14 +9,14 @@ namespace kinora::endpoint {
 namespace {
 
 constexpr size_t kShown = 200;  // characters
-constexpr size_t kTelling = 6;  // so many characters of a key identify it
+constexpr size_t kTelling = 6;  // characters of a key that identify it
 
 bool part_of_word(char c) {
   return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '*' || c == '.' ||
          c == '+' || c == '/' || c == '=';
 }
 
-// Every word in which `piece` stands, hidden.
+// Hides every word that contains `piece`.
 std::string hide(std::string text, std::string_view piece) {
   for (size_t at = text.find(piece); at != std::string::npos; at = text.find(piece, at)) {
     size_t begin = at, end = at + piece.size();
@@ -28,7 +28,7 @@ std::string hide(std::string text, std::string_view piece) {
   return text;
 }
 
-// Bytes that are not UTF-8 become U+FFFD.
+// Replaces bytes that are not UTF-8 by U+FFFD.
 std::string valid(std::string_view text) {
   const std::string quoted =
       nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -38,7 +38,7 @@ std::string valid(std::string_view text) {
 }  // namespace
 
 std::string shown(std::string_view body, std::string_view key) {
-  // More than is shown, so that a key at the cut is still whole.
+  // Longer than the shown text, so that a key at its end is still complete.
   std::string text = valid(body.substr(0, 8 * kShown + key.size()));
   if (!key.empty()) text = hide(std::move(text), key.substr(0, std::min(kTelling, key.size())));
   std::string line;

@@ -1,12 +1,12 @@
-// What an error may show of a server's answer.
+// Excerpts of servers' answers that are safe to show in errors.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace kinora::endpoint {
 
-// The first 200 characters of `body` in one line of valid UTF-8, the key in it hidden: whole, or the
-// beginning that servers repeat when they refuse it ("sk-abcd****").
+// Returns the first 200 characters of `body` as one line of valid UTF-8. Hides the key, both whole and in the
+// shortened form in which servers repeat a refused key ("sk-abcd****").
 std::string shown(std::string_view body, std::string_view key);
 
 }  // namespace kinora::endpoint

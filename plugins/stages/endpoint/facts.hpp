@@ -1,4 +1,4 @@
-// The field json of a sample, and what the stages here agree on about it.
+// Reads facts that this plugin's stages share from a sample's field json.
 #pragma once
 #include <string>
 #include <vector>
@@ -9,11 +9,11 @@
 
 namespace kinora::endpoint {
 
-// Whether the caption is the user's own: its facts say so, or nobody says who wrote it.
+// Whether the caption is the user's own: its facts say so, or name no author.
 bool captioned_by_user(const Sample& sample, const Json& facts);
 
-// When the sampled frames are, by the facts frames_at, fps and frames. Without frames_at each of the `count`
-// frames stands for itself. Throws Error(KINORA_DATA) if frames_at is not one rising number a frame.
+// Returns the times of the sampled frames from the facts frames_at, fps and frames. Without frames_at the `count`
+// frames are the whole video. Throws Error(KINORA_DATA) if frames_at is not one rising number per frame.
 Timeline timeline_of(const Json& facts, int64_t count);
 
 }  // namespace kinora::endpoint

@@ -1,4 +1,4 @@
-// stage/filter.endpoint: a vision model answers questions about a clip and decides whether it stays.
+// stage/filter.endpoint: a vision model answers questions about a clip and decides whether to keep it.
 #include <algorithm>
 
 #include "answers.hpp"
@@ -46,19 +46,19 @@ class FilterEndpoint final : public AskingStage {
   static void describe(Describe<Options>& d) {
     d.name("filter.endpoint")
         .help(
-            "Asks a vision model whether a clip stays; it answers {keep, reason, labels}, and labels may be "
-            "allowed or blocked");
-    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample");
-    d.option("prompt", &Options::prompt).help("the questions; the form of the answer is added to them");
+            "Asks a vision model whether to keep a clip; it answers {keep, reason, labels}, and labels "
+            "may be allowed or blocked");
+    d.input("frames", "[T, H, W, 3]", "uint8", "sampled RGB frames, upright");
+    d.option("prompt", &Options::prompt).help("questions about the clip; the form of the answer is appended");
     d.option("allow", &Options::allow)
-        .help("a clip without any of these labels is filtered; empty: all are allowed");
-    d.option("block", &Options::block).help("a clip with one of these labels is filtered");
+        .help("allowed labels; a clip with none of them is filtered; empty: all are allowed");
+    d.option("block", &Options::block).help("blocked labels; a clip with one of them is filtered");
     d.option("mode", &Options::mode)
         .choices({"on", "score"})
-        .help("score: nothing is filtered, the facts tell");
+        .help("score: filters nothing and records the answer in the facts");
     d.option("form", &Options::form)
         .choices({"json_schema", "json_object", "none"})
-        .help("the response_format that the server knows");
+        .help("response_format that the server supports");
     describe_pictures(d);
     describe_chat(d);
   }
@@ -88,7 +88,7 @@ class FilterEndpoint final : public AskingStage {
     return Drop{score};
   }
 
-  // The lists overrule the model: first what is blocked, then what is not allowed.
+  // The lists overrule the model: first blocked labels, then labels that are not allowed.
   void decide(Verdict& verdict) const {
     const auto in_list = [&](const std::vector<std::string>& list) {
       return std::find_first_of(verdict.labels.begin(), verdict.labels.end(), list.begin(), list.end());

@@ -5,7 +5,7 @@
 namespace kinora::endpoint {
 namespace {
 
-constexpr auto kAsk = std::chrono::milliseconds(100);  // how long a cancellation can go unnoticed
+constexpr auto kAsk = std::chrono::milliseconds(100);  // longest time until a cancellation is noticed
 
 std::chrono::steady_clock::duration in_clock(double seconds) {
   return std::chrono::duration_cast<std::chrono::steady_clock::duration>(

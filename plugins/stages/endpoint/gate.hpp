@@ -1,5 +1,4 @@
-// What may be asked of one account at one server: so many requests at once, so many requests and tokens a
-// minute.
+// Limits for one account on one server: requests at once, and requests and tokens per minute.
 #pragma once
 #include <chrono>
 #include <compare>
@@ -11,24 +10,24 @@
 
 namespace kinora::endpoint {
 
-// Asked about ten times a second while somebody waits; throws to break the waiting off.
+// Called about ten times per second during a wait; throws to end the wait.
 using Stop = std::function<void()>;
 
 struct Limits {
   int64_t at_once = 1;
-  int64_t requests_per_minute = 0;  // 0: no bound
-  int64_t tokens_per_minute = 0;    // prompt and completion together; 0: no bound
+  int64_t requests_per_minute = 0;  // 0: no limit
+  int64_t tokens_per_minute = 0;    // prompt and completion together; 0: no limit
   auto operator<=>(const Limits&) const = default;
 };
 
-// Requests start evenly spaced, not in bursts (the generic cell rate algorithm with a burst of one): so no
-// minute, wherever it begins, has more of them than the limit, and a server that counts by the second is
-// content too. [any-thread]
+// Spaces requests evenly, without bursts (the generic cell rate algorithm with a burst of one). So no minute,
+// wherever it begins, has more requests than the limit, and servers that count per second accept them too.
+// [any-thread]
 class Gate {
  public:
   explicit Gate(const Limits& limits) : limits_(limits) {}
 
-  // One of the requests at once; given back when it ends.
+  // One of the concurrent requests; the destructor returns the place.
   class Place {
    public:
     explicit Place(Gate& gate) : gate_(&gate) {}
@@ -42,13 +41,13 @@ class Gate {
     Gate* gate_;
   };
   Place enter(const Stop& stop);
-  // Places that nobody has at the moment.
+  // Number of places that are free at the moment.
   int64_t free() const;
-  // Waits until a request may start that is expected to take so many tokens.
+  // Waits until a request that is expected to take this many tokens may start.
   void start(int64_t tokens, const Stop& stop);
-  // It took `more` tokens than was expected; less is negative.
+  // Corrects the estimate: the request took `more` tokens than expected; negative if fewer.
   void correct(int64_t more);
-  // The server asks everybody to wait.
+  // Delays all requests, as the server demands.
   void pause(double seconds);
   void sleep(double seconds, const Stop& stop);
 
@@ -57,7 +56,7 @@ class Gate {
   using Lock = std::unique_lock<std::mutex>;
   static Clock::duration spacing(int64_t amount, int64_t per_minute);
   void leave();
-  // Until `then`, a change of the gate, or the moment to ask whether to stop.
+  // Waits until `then`, a change of the gate, or the next call of `stop`.
   void wait(Lock& lock, Clock::time_point then, const Stop& stop);
 
   const Limits limits_;

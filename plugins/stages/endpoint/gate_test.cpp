@@ -28,7 +28,7 @@ TEST(Gate, NeverLetsMoreInThanAtOnceAndAllOfThem) {
       const int now = ++inside;
       for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
       }
-      // The first wait for the others, however slowly threads start; then a fourth would have time to be seen.
+      // The first ones wait for the others, however slowly threads start; a fourth would then have time to enter.
       while (most < 3 && Clock::now() < late) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       --inside;
@@ -39,7 +39,7 @@ TEST(Gate, NeverLetsMoreInThanAtOnceAndAllOfThem) {
 
 // Of starts at t[0] <= t[1] <= ..., those within any window of w seconds number at most 1 + w x rate.
 TEST(Gate, SpacesRequestsEvenlyWhoeverAsks) {
-  Gate gate({8, 1200});  // 20 a second
+  Gate gate({8, 1200});  // 20 per second
   std::mutex mutex;
   std::vector<double> at;
   const auto begin = Clock::now();
@@ -62,13 +62,13 @@ TEST(Gate, SpacesRequestsEvenlyWhoeverAsks) {
 }
 
 TEST(Gate, CountsTokensAndCorrectsAGuess) {
-  Gate gate({1, 0, 60000});  // 1000 a second
+  Gate gate({1, 0, 60000});  // 1000 per second
   const auto begin = Clock::now();
   gate.start(100, kNever);
   gate.correct(200);  // it took 300: the next may start at 0.3 s
   gate.start(100, kNever);
   EXPECT_GE(seconds(begin), 0.299);
-  gate.correct(-100);  // nothing came of it
+  gate.correct(-100);  // the request failed
   gate.start(1, kNever);
   EXPECT_LT(seconds(begin), 0.39);
 }

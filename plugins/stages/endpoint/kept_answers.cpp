@@ -43,7 +43,7 @@ KeptAnswers::KeptAnswers(std::string_view out, const std::string& stage, std::st
   const std::string name = sha256_hex(key).substr(0, 32);
   const fs::path below = fs::path(stage) / name.substr(0, 2) / name.substr(2);
   folder_ = answers / below;
-  const fs::path job = (fs::path(out) / "").parent_path();  // without a slash at its end
+  const fs::path job = (fs::path(out) / "").parent_path();  // without a trailing slash
   for (const char* aside : {".before", ".unfinished"})
     for (const char* kept : {".answers", "answers"})
       of_before_.push_back(job.parent_path() / ("." + job.filename().string() + aside) / kept / below);
@@ -55,7 +55,7 @@ std::optional<Json> KeptAnswers::find(const std::string& body) const {
   if (auto own = read(folder_ / name)) return own;
   for (const auto& folder : of_before_)
     if (auto answer = read(folder / name)) {
-      keep(body, *answer);  // the folder goes when the job is done
+      keep(body, *answer);  // the old folder is removed when the job is done
       return answer;
     }
   return std::nullopt;
@@ -69,7 +69,7 @@ void KeptAnswers::keep(const std::string& body, const Json& answer) const {
     writer.commit();
   } catch (const Error& e) {
     log(Log::warn,
-        fmt::format("an answer cannot be kept: {}; if this run is killed it is asked for again", e.what()));
+        fmt::format("cannot keep an answer: {}; if this run is killed, the request is sent again", e.what()));
   }
 }
 

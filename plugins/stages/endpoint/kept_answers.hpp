@@ -1,13 +1,12 @@
-// Answers that have been paid for: a run that was killed while samples wait behind this stage, or between the
-// windows of one, asks for none of them again, and neither does a job that starts over with other options.
+// Stores answers that have been paid for. A run that was killed while samples wait after this stage, or between the
+// windows of a sample, does not request them again; nor does a job that starts over with other options.
 //
-// A job that has a folder `answers` in its own wants that, and calls it `.answers` when it is done:
-//   answers/STAGE/ab/cdef..01/2345..67.json     of the sample's key by its SHA-256, of the request's body by
-//   its; the key of
-//                                               the server is in neither
+// A job enables this with a folder `answers` in its own folder, which it renames to `.answers` when it is done:
+//   answers/STAGE/ab/cdef..01/2345..67.json     SHA-256 of the sample's key, then of the request's body; the
+//                                               server's key is in neither
 //
-// A job that starts over has its folder of before beside its own, as .NAME.before or .NAME.unfinished: an
-// answer to the same request is taken from there.
+// A job that starts over has its previous folder next to its own, as .NAME.before or .NAME.unfinished; answers to
+// the same requests are taken from there.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -19,22 +18,21 @@
 
 namespace kinora::endpoint {
 
-// [any-thread] Of what one stage asks about one sample.
+// [any-thread] Kept answers of one stage for one sample.
 class KeptAnswers {
  public:
-  // out: the folder of the run; where it has no folder `answers` nothing is kept.
+  // out: the job's folder; without a folder `answers` in it nothing is kept.
   KeptAnswers(std::string_view out, const std::string& stage, std::string_view key);
-  // The answer to a request of this body.
+  // Returns the answer to a request with this body.
   std::optional<Json> find(const std::string& body) const;
-  // Returns when it is on the disk. One that cannot be written is a line in the log: the run does not need
-  // it.
+  // Returns when the answer is on disk. A failed write is only logged, because the run does not need the file.
   void keep(const std::string& body, const Json& answer) const;
-  // The sample has failed: it is asked about anew.
+  // Removes the answers of a failed sample, so that a rerun asks again.
   void forget() const;
 
  private:
   std::filesystem::path folder_;                  // empty: nothing is kept
-  std::vector<std::filesystem::path> of_before_;  // the same in the folders that were set aside
+  std::vector<std::filesystem::path> of_before_;  // the corresponding folders of previous runs
 };
 
 }  // namespace kinora::endpoint

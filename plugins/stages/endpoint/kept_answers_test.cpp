@@ -47,7 +47,7 @@ TEST_F(KeptAnswersTest, AreFoundBySampleAndBodyWhereverTheJobOfBeforeLies) {
       EXPECT_EQ(KeptAnswers(job_.string() + "/", "caption.endpoint", "a").find("body"), Json({{"n", 1}}))
           << aside << called;
       fs::remove_all(run_ / aside);
-      EXPECT_TRUE(of("a").find("body")) << "it is kept here as well by now";
+      EXPECT_TRUE(of("a").find("body")) << "the answer is now kept here too";
       fs::remove_all(job_);
     }
 }

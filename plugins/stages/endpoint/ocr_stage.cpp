@@ -1,4 +1,4 @@
-// stage/filter.ocr: how much of the picture text covers, by a model that reads it.
+// stage/filter.ocr: share of the picture covered by text, read by a vision model.
 #include <algorithm>
 #include <numeric>
 
@@ -47,25 +47,27 @@ class FilterOcr final : public AskingStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.ocr")
-        .help("Share of the picture that text covers, read by a vision model, and drops what has too much");
-    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample");
+        .help(
+            "Measures the share of the picture that text covers, read by a vision model, and drops clips "
+            "with too much");
+    d.input("frames", "[T, H, W, 3]", "uint8", "sampled RGB frames, upright");
     d.option("every", &Options::every)
         .range(1, 1 << 20)
         .unit("frames")
-        .help("one request for each n-th frame of the tensor");
-    d.option("max_area", &Options::max_area).range(0, 1).help("a larger share is filtered");
+        .help("step between frames of the tensor that are sent, one request each");
+    d.option("max_area", &Options::max_area).range(0, 1).help("largest share that passes");
     d.option("reduce", &Options::reduce)
         .choices({"max", "mean", "min"})
-        .help("of the frames' shares to the score");
+        .help("how the frames' shares are combined into the score");
     d.option("scale", &Options::scale)
         .range(1, 1 << 20)
-        .help("the coordinate of the right and lower edge that the model is asked for");
+        .help("coordinate of the right and bottom edge in the model's answers");
     d.option("mode", &Options::mode)
         .choices({"on", "score"})
-        .help("score: nothing is filtered, the facts tell");
+        .help("score: filters nothing and records the answer in the facts");
     d.option("form", &Options::form)
         .choices({"json_schema", "json_object", "none"})
-        .help("the response_format that the server knows");
+        .help("response_format that the server supports");
     describe_pictures(d);
     describe_chat(d);
   }

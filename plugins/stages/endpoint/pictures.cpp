@@ -10,9 +10,9 @@
 namespace kinora::endpoint {
 namespace {
 
-constexpr int64_t kMostSide = 65500;  // of JPEG
+constexpr int64_t kMostSide = 65500;  // JPEG's limit
 
-// What a row or column of the result takes from the source: shares of pixels first, first + 1, ...
+// Shares of source pixels first, first + 1, ... in a row or column of the result.
 struct Span {
   int64_t first = 0;
   std::vector<float> share;  // sums to 1
@@ -80,13 +80,13 @@ std::string jpeg(const uint8_t* rgb, Size size, int quality) {
                              : -1;
   const std::unique_ptr<unsigned char, void (*)(unsigned char*)> owned(bytes, tjFree);
   if (failed != 0)
-    throw Error(KINORA_DATA, std::string("a frame could not be encoded as JPEG: ") +
+    throw Error(KINORA_DATA, std::string("cannot encode a frame as JPEG: ") +
                                  (encoder ? tjGetErrorStr2(encoder.get()) : "out of memory"));
   return std::string(reinterpret_cast<const char*>(bytes), n);
 }
 
 std::string base64(const std::string& bytes) {
-  std::string out((bytes.size() + 2) / 3 * 4 + 1, '\0');  // EVP_EncodeBlock ends it with a zero
+  std::string out((bytes.size() + 2) / 3 * 4 + 1, '\0');  // EVP_EncodeBlock appends a zero
   const int n =
       EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
                       reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));

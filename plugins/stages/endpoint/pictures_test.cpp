@@ -55,7 +55,7 @@ TEST(Pictures, ShrinkingTakesTheMeanOfEachArea) {
   // 3 x 2 to 2 x 1: areas of 1.5 x 2 pixels.
   const std::vector<uint8_t> rgb{0, 0, 0, 60, 10, 0, 120, 20, 0, 0, 0, 0, 60, 10, 0, 120, 20, 200};
   EXPECT_EQ(shrunk(rgb.data(), {2, 3}, {1, 2}), (std::vector<uint8_t>{20, 3, 0, 100, 17, 67}));
-  // A plane stays one, at any ratio: a pixel's value is the plane's at the middle of its area.
+  // A plane stays a plane at any ratio: a pixel has the plane's value at the centre of its area.
   const Size from{101, 67}, to{40, 23};
   const auto big = slopes(from), small = shrunk(big.data(), from, to);
   for (int64_t y = 0; y < to.height; ++y)

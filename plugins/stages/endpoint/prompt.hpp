@@ -1,4 +1,4 @@
-// Prompts: templates, and the body of a request to /chat/completions.
+// Prompt templates and request bodies for /chat/completions.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,13 +9,13 @@
 
 namespace kinora::endpoint {
 
-// A text with places for a caption and facts: "{caption}", "{duration_s}", "{caption_info.model}" (a member
-// of a member); "{{" and "}}" stand for braces.
+// A text with placeholders for a caption and facts: "{caption}", "{duration_s}", "{caption_info.model}" (a nested
+// member); "{{" and "}}" are braces.
 class Template {
  public:
-  // Throws Error(KINORA_INVALID) that names the place of a brace without a partner.
+  // Throws Error(KINORA_INVALID) with the position of an unmatched brace.
   explicit Template(std::string_view text);
-  // Throws Error(KINORA_DATA) that names a fact which is not there.
+  // Throws Error(KINORA_DATA) that names a missing fact.
   std::string fill(std::string_view caption, const Json& facts) const;
 
  private:
@@ -26,13 +26,13 @@ class Template {
   std::vector<Piece> pieces_;
 };
 
-// Members of a request but the pictures, which data_urls() gives when it is sent.
+// Builds a request; data_urls() supplies the pictures when it is sent.
 Json chat_request(const ChatOptions& options, const std::string& prompt,
                   const std::vector<std::string>& data_urls = {}, const std::string& detail = "auto");
-// What a text takes in tokens, roughly: a guess for the rate limit until the first answer tells.
+// Rough number of tokens of a request: an estimate for the rate limit until the first answer.
 int64_t guess_tokens(const ChatOptions& options, const std::string& prompt, size_t pictures);
 
-// A response_format that makes the answer follow `schema`, as OpenAI's structured outputs and vLLM take it.
+// Returns a response_format that makes the answer follow `schema`, as in OpenAI's structured outputs and vLLM.
 Json schema_format(const char* name, Json schema);
 
 }  // namespace kinora::endpoint

@@ -46,7 +46,7 @@ TEST(Regions, CountWhatOverlapsOnceAndWhatIsOutsideNotAtAll) {
   EXPECT_DOUBLE_EQ(covered({{0, 0, 1, 1}, {0.2, 0.2, 0.4, 0.4}}), 1);
 }
 
-// Against counting the cells of a grid on which all edges lie.
+// Compared with counting the cells of a grid that contains all edges.
 TEST(Regions, EqualCountedCells) {
   std::mt19937 random(3);
   constexpr int kGrid = 24;

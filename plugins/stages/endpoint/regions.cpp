@@ -8,10 +8,9 @@
 namespace kinora::endpoint {
 namespace {
 
-constexpr size_t kMostRegions = 1024;  // the area takes time with the square of it
+constexpr size_t kMostRegions = 1024;  // computing the area takes quadratic time
 
-// Length of the union of the boxes' vertical extents among those that span [left, right]. Boxes are sorted by
-// top.
+// Length of the union of vertical extents of the boxes that span [left, right]. Boxes are sorted by top.
 double height_between(const std::vector<Box>& boxes, double left, double right) {
   double sum = 0, reached = 0;
   for (const Box& b : boxes) {
@@ -43,7 +42,7 @@ double covered(std::vector<Box> boxes) {
 
 TextRegions text_regions(const Json& json, double scale) {
   const auto wrong = [&] {
-    return Error(KINORA_DATA, "the answer is no list of regions with a text and a box of four numbers: " +
+    return Error(KINORA_DATA, "the answer must be a list of regions, each with a text and a box of four numbers: " +
                                   shown(dump(json), ""));
   };
   if (!json.contains("regions") || !json["regions"].is_array() || json["regions"].size() > kMostRegions)

@@ -1,4 +1,4 @@
-// What every stage of this plugin says about its server in the TOML.
+// Options of this plugin's stages for their server, requests and frames.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -22,49 +22,54 @@ struct ServerOptions {
 template <class Options>
 void describe_server(Describe<Options>& d) {
   d.option("base_url", &Options::base_url)
-      .help("of an OpenAI-compatible server, with its version: https://api.openai.com/v1");
-  d.option("model", &Options::model).required().help("as the server calls it");
+      .help("URL of an OpenAI-compatible server, with its version: https://api.openai.com/v1");
+  d.option("model", &Options::model).required().help("name of the model on the server");
   d.option("api_key_env", &Options::api_key_env)
-      .help("environment variable that holds the key, as OPENAI_API_KEY; empty: none is sent");
+      .help("environment variable that holds the key, such as OPENAI_API_KEY; empty: none is sent");
   d.option("ca_file", &Options::ca_file).path().help("certificates to trust; empty: the system's");
   d.option("extra", &Options::extra)
-      .help("a JSON object whose members are added to each request, as {\"top_p\": 0.9}");
+      .help("JSON object whose members are added to each request, such as {\"top_p\": 0.9}");
   d.option("concurrency", &Options::concurrency)
       .range(1, 1024)
-      .help("requests at once, of all stages with this server, model and limits");
+      .help("most requests at once, over all stages with this server, model and limits");
   d.option("requests_per_minute", &Options::requests_per_minute)
       .range(0, 1e6)
-      .help("evenly spaced; 0: no bound");
+      .help("most requests per minute, evenly spaced; 0: no limit");
   d.option("tokens_per_minute", &Options::tokens_per_minute)
       .range(0, 1e9)
-      .help("of prompt and completion together; 0: no bound");
+      .help("most tokens per minute, prompt and completion together; 0: no limit");
   d.option("retries", &Options::retries)
       .range(0, 100)
       .help("further attempts after a lost connection, a timeout, 408, 409, 425, 429 or 5xx");
   d.option("backoff", &Options::backoff)
       .range(0, 3600)
       .unit("s")
-      .help("wait before the first further attempt, then twice as long each; up to a half less by chance");
+      .help("wait before the first further attempt, doubled each time; shortened at random by up to half");
   d.option("longest_wait", &Options::longest_wait)
       .range(0, 86400)
       .unit("s")
-      .help("of one backoff; a server that asks to wait longer is an error");
+      .help("longest wait between attempts; a server that asks for a longer one is an error");
   d.option("timeout", &Options::timeout)
       .range(0.01, 86400)
       .unit("s")
-      .help("of one request, its answer included");
+      .help("time limit of one request, including its answer");
   d.option("connect_timeout", &Options::connect_timeout)
       .range(0.01, 3600)
       .unit("s")
-      .help("until the connection stands");
-  d.option("answer_size", &Options::answer_size).bytes().at_least(1024).help("a larger answer is an error");
+      .help("time limit for connecting");
+  d.option("answer_size", &Options::answer_size)
+      .bytes()
+      .at_least(1024)
+      .help("largest answer; a larger one is an error");
   d.option("price_prompt", &Options::price_prompt)
       .at_least(0)
-      .help("of a million prompt tokens, for the sums of cost");
-  d.option("price_completion", &Options::price_completion).at_least(0).help("of a million completion tokens");
+      .help("price of a million prompt tokens, for the cost totals");
+  d.option("price_completion", &Options::price_completion)
+      .at_least(0)
+      .help("price of a million completion tokens, for the cost totals");
   d.option("on_error", &Options::on_error)
       .choices({"fail", "keep"})
-      .help("what becomes of a sample without a usable answer; keep: it goes on, its facts say why");
+      .help("what to do with a sample without a usable answer; keep: emit it, with the reason in its facts");
 }
 
 struct ChatOptions : ServerOptions {
@@ -79,15 +84,21 @@ struct ChatOptions : ServerOptions {
 template <class Options>
 void describe_chat(Describe<Options>& d) {
   d.option("system", &Options::system).help("system prompt; empty: none");
-  d.option("max_tokens", &Options::max_tokens).range(1, 1 << 20).help("of an answer");
+  d.option("max_tokens", &Options::max_tokens)
+      .range(1, 1 << 20)
+      .help("largest number of tokens in an answer");
   d.option("max_tokens_name", &Options::max_tokens_name)
       .choices({"max_tokens", "max_completion_tokens"})
-      .help("what the server calls that; OpenAI's newer models take only the second");
-  d.option("temperature", &Options::temperature).range(-1, 2).help("-1: the server's own");
-  d.option("seed", &Options::seed).range(-1, 2147483647).help("of the server's sampling; -1: none is sent");
+      .help("name of max_tokens in the request; OpenAI's newer models accept only the second");
+  d.option("temperature", &Options::temperature)
+      .range(-1, 2)
+      .help("sampling temperature; -1: the server's own");
+  d.option("seed", &Options::seed)
+      .range(-1, 2147483647)
+      .help("seed of the server's sampling; -1: none is sent");
   d.option("cut", &Options::cut)
       .choices({"fail", "keep"})
-      .help("an answer that ended at max_tokens is an error, or taken as it is");
+      .help("what to do with an answer that ended at max_tokens: treat it as an error, or use it as it is");
   describe_server(d);
 }
 
@@ -98,17 +109,17 @@ struct PictureOptions {
 
 template <class Options>
 void describe_pictures(Describe<Options>& d) {
-  d.option("quality", &Options::quality).range(1, 100).help("of the JPEG pictures that are sent");
+  d.option("quality", &Options::quality).range(1, 100).help("quality of the JPEG frames that are sent");
   d.option("max_side", &Options::max_side)
       .range(16, 16384)
       .unit("pixels")
-      .help("larger frames are scaled down");
+      .help("longest side of the frames that are sent; larger ones are scaled down");
   d.option("max_frames", &Options::max_frames)
       .range(1, 4096)
-      .help("pictures in one request; of more, so many evenly spread ones");
+      .help("most frames in one request; more are thinned out evenly");
   d.option("detail", &Options::detail)
       .choices({"auto", "low", "high"})
-      .help("how closely the server looks at a picture; auto sends nothing");
+      .help("how closely the server looks at a frame; auto sends nothing");
 }
 
 }  // namespace kinora::endpoint

@@ -1,4 +1,4 @@
-// What the stages decide before any server is asked; tests/faults/endpoint.py has the servers.
+// Decisions that the stages make before any request; tests/faults/endpoint.py tests them against servers.
 #include <chrono>
 
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Nobody listens there, and one attempt tells.
+// No server listens at this address, and one attempt suffices.
 template <class Stage>
 typename Stage::Options nobody() {
   typename Stage::Options o;
@@ -98,7 +98,7 @@ TEST(EndpointStages, AServerThatIsNeverThereEndsTheRunAfterEightSamples) {
     const auto process = [&](const std::string& key) {
       stage.process(clip(8, R"({"fps":24})", nullptr, key), out.emit(), run);
     };
-    for (int n = 0; n < 20; ++n) process("again");  // one sample is one, however often it is tried
+    for (int n = 0; n < 20; ++n) process("again");  // a sample counts once, however often it is tried
     for (int n = 1; n < 7; ++n) process("clip" + std::to_string(n));
     EXPECT_EQ(out.failed.size() + out.emitted.size(), 26u);
     std::string why;
@@ -112,7 +112,7 @@ TEST(EndpointStages, AServerThatIsNeverThereEndsTheRunAfterEightSamples) {
     EXPECT_THAT(
         why, HasSubstr(
                  "the first 8 samples, and no request was ever answered; start the server or set base_url of "
-                 "caption.endpoint, then run again with --retry-failed: what is done is kept"));
+                 "caption.endpoint, then run again with --retry-failed: finished samples are kept"));
     EXPECT_THAT(why, HasSubstr("http://127.0.0.1:9/v1/chat/completions"));
   }
 }
@@ -167,8 +167,8 @@ TEST(EndpointStages, RefuseOptionsThatCannotBe) {
   EXPECT_THAT(with_url("https://user:secret@example.org/v1"), ::testing::Not(HasSubstr("secret@")));
   EXPECT_THAT(with_url("ftp://example.org/v1"), HasSubstr("http or https"));
   EXPECT_THAT(with_url("file:///etc/passwd"), HasSubstr("http or https"));
-  EXPECT_THAT(with_url("https://example.org/v1?key=1"), HasSubstr("behind its path"));
-  EXPECT_THAT(with_url("not a url"), HasSubstr("no address"));
+  EXPECT_THAT(with_url("https://example.org/v1?key=1"), HasSubstr("after its path"));
+  EXPECT_THAT(with_url("not a url"), HasSubstr("not an address"));
   o = nobody<CaptionEndpoint>();
   o.api_key_env = "KINORA_TEST_UNSET_KEY";
   EXPECT_THAT(refusal<CaptionEndpoint>(o), HasSubstr("KINORA_TEST_UNSET_KEY"));

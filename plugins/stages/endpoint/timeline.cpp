@@ -7,7 +7,7 @@ namespace kinora::endpoint {
 namespace {
 
 constexpr int64_t kFewest = 4;
-constexpr double kRounding = 1e-6;  // seconds: times are sums of fractions
+constexpr double kRounding = 1e-6;  // seconds; times are sums of fractions
 
 }  // namespace
 

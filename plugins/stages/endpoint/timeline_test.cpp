@@ -50,7 +50,7 @@ TEST(Timeline, PicksAtTheRateWithinTheWindow) {
   Timeline t;
   t.fps = 24;
   t.frames = 480;
-  for (int i = 0; i < 80; ++i) t.at.push_back(i / 4.0);  // four a second
+  for (int i = 0; i < 80; ++i) t.at.push_back(i / 4.0);  // four per second
   const auto picked = t.pick({0, 240}, 2, 1000);
   ASSERT_EQ(picked.size(), 20u);
   for (size_t i = 0; i < picked.size(); ++i) EXPECT_EQ(picked[i], 2 * i);

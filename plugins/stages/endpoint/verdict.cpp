@@ -21,7 +21,7 @@ Verdict verdict_of(const Json& json) {
   out.keep = json["keep"].get<bool>();
   if (json.contains("reason") && json["reason"].is_string()) out.reason = json["reason"].get<std::string>();
   if (!json.contains("labels")) return out;
-  if (!json["labels"].is_array()) throw wrong("labels are no list");
+  if (!json["labels"].is_array()) throw wrong("labels are not a list");
   for (const auto& label : json["labels"]) {
     if (!label.is_string()) throw wrong("labels are not all words");
     out.labels.push_back(lower_case(label.get<std::string>()));

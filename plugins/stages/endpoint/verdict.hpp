@@ -1,4 +1,4 @@
-// What a model says about whether a clip stays.
+// A model's verdict on whether to keep a clip.
 #pragma once
 #include <string>
 #include <vector>
@@ -13,10 +13,10 @@ struct Verdict {
   std::vector<std::string> labels;  // in lower case
 };
 
-// {"keep": bool, "reason": str, "labels": [str]}; the last two may be absent. Throws Error(KINORA_DATA).
+// Parses {"keep": bool, "reason": str, "labels": [str]}; the last two may be absent. Throws Error(KINORA_DATA).
 Verdict verdict_of(const Json& json);
 
-// ASCII letters only.
+// Lower-cases ASCII letters only.
 std::string lower_case(std::string text);
 
 }  // namespace kinora::endpoint

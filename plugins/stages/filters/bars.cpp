@@ -8,12 +8,12 @@ namespace kinora::filters {
 namespace {
 
 constexpr int kBlack = 24;    // ffmpeg cropdetect's limit
-constexpr int kClearly = 40;  // of full range, like it
+constexpr int kClearly = 40;  // in full range, as kBlack
 constexpr double kClearShare = 0.3;
-constexpr int kEdge = 3;  // lines that an edge may take, after scaling and coding
+constexpr int kEdge = 3;  // lines that a scaled and coded edge may cover
 constexpr double kMixed = 0.75;
 
-// What the frames say of each line along one axis, over all of them.
+// Measures of each line along one axis, over all frames.
 struct Lines {
   std::vector<double> lit, clear, mean;  // largest share above kBlack, above kClearly; largest mean luma
   explicit Lines(int n = 0) : lit(static_cast<size_t>(n)), clear(lit), mean(lit) {}
@@ -36,7 +36,7 @@ struct Side {
   bool mixed = false;
 };
 
-// From line `first` in steps of `step`; no bar if nothing is lit or the edge is not one.
+// Finds the bar from line `first` in steps of `step`; none if no line is lit or the bar has no straight edge.
 Side side_of(const Lines& lines, int first, int step) {
   const int n = static_cast<int>(lines.lit.size());
   const auto at = [&](const std::vector<double>& v, int i) {
@@ -51,7 +51,7 @@ Side side_of(const Lines& lines, int first, int step) {
   return {bar, bar + 1 < n && at(lines.mean, bar) < kMixed * at(lines.mean, bar + 1)};
 }
 
-// Bars of the part `inside` of the frames.
+// Finds the bars of the part `inside` of the frames.
 Bars look(int64_t frames, const std::function<cv::Mat(int64_t)>& luma, const cv::Rect& inside) {
   Lines rows(inside.height), columns(inside.width);
   for (int64_t i = 0; i < frames; ++i) {
@@ -65,7 +65,7 @@ Bars look(int64_t frames, const std::function<cv::Mat(int64_t)>& luma, const cv:
   return {top.bar, bottom.bar, left.bar, right.bar, top.mixed, bottom.mixed, left.mixed, right.mixed};
 }
 
-// First and last + 1 even pixel of a side of `video` pixels, `frame` of which were looked at.
+// First even pixel and one past the last, along a side of `video` pixels that was examined at `frame` pixels.
 std::pair<int, int> extent(int before, bool before_mixed, int after, bool after_mixed, int frame, int video) {
   const double scale = static_cast<double>(video) / frame;
   const auto pixels = [&](int bar, bool mixed) {
@@ -82,7 +82,7 @@ std::pair<int, int> extent(int before, bool before_mixed, int after, bool after_
 Bars find_bars(int64_t frames, const std::function<cv::Mat(int64_t)>& luma) {
   const cv::Size size = luma(0).size();
   Bars all;
-  // A narrow picture lights no whole row before its side bars are gone, and the other way round.
+  // A narrow picture does not light half a row until its side bars are removed, and vice versa.
   for (int round = 0; round < 3; ++round) {
     const cv::Rect inside(all.left, all.top, size.width - all.left - all.right,
                           size.height - all.top - all.bottom);

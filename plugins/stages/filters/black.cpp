@@ -7,19 +7,21 @@ namespace kinora::filters {
 
 class FilterBlack final : public Stage {
  public:
-  // pixel and picture are blackdetect's pixel_black_th and picture_black_ratio_th. A clip may begin or end in
-  // a fade; one that is black for a third of its time shows too little.
+  // pixel and picture are blackdetect's pixel_black_th and picture_black_ratio_th. A clip may begin or end with
+  // a fade, but one that is black for a third of its length shows too little.
   struct Options : ModeOption {
     double pixel = 0.1, picture = 0.98, at_most = 0.33;
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.black")
-        .help("Drops what is black too long: share of black frames, as ffmpeg's blackdetect says it");
+        .help(
+            "Drops samples that are black too long: share of black frames, as measured by ffmpeg's "
+            "blackdetect");
     describe_mode(d);
-    d.option("pixel", &Options::pixel).range(0, 1).help("a pixel is black up to this luma");
+    d.option("pixel", &Options::pixel).range(0, 1).help("largest luma of a black pixel");
     d.option("picture", &Options::picture)
         .range(0, 1)
-        .help("a frame is black from this share of black pixels on");
+        .help("smallest share of black pixels in a black frame");
     d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share of black frames that passes");
     describe_frames(d);
   }
@@ -27,7 +29,7 @@ class FilterBlack final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Frames frames(in);
-    const double highest = static_cast<int>(options_.pixel * 255);  // blackdetect's, of full range
+    const double highest = static_cast<int>(options_.pixel * 255);  // blackdetect's limit, in full range
     int64_t black = 0;
     for (int64_t i = 0; i < frames.count(); ++i) {
       run.check_cancelled();

@@ -1,4 +1,4 @@
-// stage/filter.blur: the variance of the Laplacian, low where nothing in the picture is sharp.
+// stage/filter.blur: the variance of the Laplacian, low if nothing in the picture is sharp.
 //
 // J. L. Pech-Pacheco et al., "Diatom autofocusing in brightfield microscopy: a comparative study", ICPR 2000.
 #include <limits>
@@ -13,19 +13,22 @@ namespace kinora::filters {
 
 class FilterBlur final : public Stage {
  public:
-  // At a height of 360 the project's media score 4 (a soft rendering) and 14 (a film of 1906) to 1,800 (a
-  // city at night); a Gaussian of 8 pixels takes sharp ones below 1.
+  // At a height of 360 the project's media score from 4 (a soft rendering) and 14 (footage of 1906) to 1,800 (a
+  // city at night); a Gaussian blur of 8 pixels brings sharp ones below 1.
   struct Options : ModeOption, ReduceOption {
     double at_least = 3;
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.blur").help("Drops what is out of focus: variance of the Laplacian of the luma, 0..255");
+    d.name("filter.blur")
+        .help("Drops samples that are out of focus: variance of the Laplacian of the luma, 0..255");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least)
         .at_least(0)
         .bound()
-        .help("smallest score that passes; the score grows with the frames' size, the default is for a height of 360");
+        .help(
+            "smallest score that passes; the score grows with the frames' size, and the default is for a "
+            "height of 360");
     describe_frames(d);
   }
   explicit FilterBlur(const Options& o) : options_(o) {}

@@ -8,13 +8,14 @@ namespace kinora::filters {
 
 class FilterBrightness final : public Stage {
  public:
-  // Night scenes lie above 0.05 and snow below 0.9: the bounds take what shows next to nothing, black with a
-  // title and a washed-out picture, and leave taste to the user.
+  // Night scenes score above 0.05 and snow below 0.9. The bounds drop only samples that show almost nothing, such
+  // as a title on black or a washed-out picture; taste is left to the user.
   struct Options : ModeOption, ReduceOption {
     double at_least = 0.04, at_most = 0.95;
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.brightness").help("Drops what is too dark or too bright: mean luma, 0 black to 1 white");
+    d.name("filter.brightness")
+        .help("Drops samples that are too dark or too bright: mean luma, 0 black to 1 white");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least).range(0, 1).bound().help("smallest score that passes");

@@ -1,4 +1,4 @@
-// stage/filter.facts: bounds on any number among a sample's facts.
+// stage/filter.facts: bounds on any number in a sample's facts.
 #include <charconv>
 #include <cmath>
 #include <optional>
@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-// The fact called `name`, or null. Dots go into objects, and names may hold dots themselves:
+// Returns the fact called `name`, or null. Dots lead into objects, and names may contain dots themselves:
 // "scores.filter.blur".
 const json* find(const json& facts, const std::string& name) {
   if (!facts.is_object()) return nullptr;
@@ -22,7 +22,7 @@ const json* find(const json& facts, const std::string& name) {
   return nullptr;
 }
 
-// A number, or a text that is one: every value of a CSV is text.
+// Returns a number, or the value of a text that is a number, since every value of a CSV is text.
 std::optional<double> number_of(const json* fact) {
   if (fact && fact->is_number()) return fact->get<double>();
   if (!fact || !fact->is_string()) return std::nullopt;
@@ -36,7 +36,8 @@ std::optional<double> number_of(const json* fact) {
   return whole ? std::optional(value) : std::nullopt;
 }
 
-// Names of all that number_of() takes, as option `fact` wants them: "height", "scores.filter.blur", "user.rating"; of many the first ones.
+// Appends names of facts that number_of() accepts, in the form of option `fact`: "height", "scores.filter.blur",
+// "user.rating"; only the first ones if there are many.
 void add_numbers(const json& facts, const std::string& before, int depth, std::vector<std::string>& out) {
   constexpr size_t kMost = 32;
   constexpr int kDeepest = 4;
@@ -55,17 +56,17 @@ std::string numbers_of(const json& facts) {
   return out.empty() ? "none" : out;
 }
 
-// Why there is no number, and what to do.
+// Says why there is no number, and what to do.
 std::string why_no_number(const json& facts, const std::string& name) {
   const json* fact = find(facts, name);
   if (!fact || fact->is_null())
-    return "has no number '" + name + "' among its facts (numbers there: " + numbers_of(facts) +
+    return "has no number '" + name + "' in its facts (its numbers are " + numbers_of(facts) +
            "); put the stage that sets it before this one, such as video.probe, or set missing = \"keep\"";
   constexpr size_t kShown = 60;
   std::string found = json_text(*fact);
   if (found.size() > kShown) found = found.substr(0, kShown) + "...";
   return "has no number '" + name + "': that fact is " + found +
-         "; write a number there, with a point and no unit, as 7.5, or set missing = \"keep\"";
+         "; write a number with a point and no unit, such as 7.5, or set missing = \"keep\"";
 }
 
 }  // namespace
@@ -77,24 +78,24 @@ class FilterFacts final : public Stage {
     double at_least = -1e300, at_most = 1e300;  // finite, so that JSON can hold them
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.facts").help("Drops by a number among the facts; the rule is filter.facts.FACT");
+    d.name("filter.facts").help("Drops samples by a number in the facts; the rule is filter.facts.FACT");
     describe_mode(d);
     d.option("fact", &Options::fact)
         .required()
         .help(
-            "its name, such as height, fps or duration_s; dots go into objects: scores.filter.blur, user.rating; a "
-            "text that is a number counts as one");
-    d.option("at_least", &Options::at_least).bound().help("smallest value that passes; the default is no bound");
-    d.option("at_most", &Options::at_most).bound().help("largest value that passes; the default is no bound");
+            "name of the fact, such as height, fps or duration_s; dots lead into objects: "
+            "scores.filter.blur, user.rating; a text that is a number counts as one");
+    d.option("at_least", &Options::at_least).bound().help("smallest value that passes; default: no limit");
+    d.option("at_most", &Options::at_most).bound().help("largest value that passes; default: no limit");
     d.option("missing", &Options::missing)
         .choices({"fail", "keep"})
-        .help("what becomes of a sample without this number");
+        .help("what to do with a sample without this number");
   }
   explicit FilterFacts(const Options& o) : options_(o), rule_("filter.facts." + o.fact) {
     if (!(o.at_least <= o.at_most))
       throw Error(KINORA_INVALID, "filter.facts of " + o.fact + ": at_least " + std::to_string(o.at_least) +
                                       " is above at_most " + std::to_string(o.at_most) +
-                                      ", nothing would be kept");
+                                      ", so nothing would be kept; swap or change them");
   }
 
   void process(Sample in, const Emit& emit, const Run&) override {

@@ -1,4 +1,4 @@
-// What the filters share: the options of each, the facts of a sample, and how a sample leaves a filter.
+// Common parts of the filters: shared options, a sample's facts, and the decision to emit or drop a sample.
 #pragma once
 #include <string>
 #include <vector>
@@ -15,7 +15,7 @@ template <class Options>
 void describe_mode(Describe<Options>& d) {
   d.option("mode", &ModeOption::mode)
       .choices({"on", "score"})
-      .help("score: writes the score and drops nothing");
+      .help("score: records the score and drops nothing");
 }
 
 struct ReduceOption {
@@ -25,22 +25,22 @@ template <class Options>
 void describe_reduce(Describe<Options>& d) {
   d.option("reduce", &ReduceOption::reduce)
       .choices({"mean", "min", "max"})
-      .help("how the frames' values become the sample's score");
+      .help("how the frames' values are combined into the sample's score");
 }
 template <class Options>
 void describe_frames(Describe<Options>& d) {
-  d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample, RGB, upright");
+  d.input("frames", "[T, H, W, 3]", "uint8", "sampled RGB frames, upright");
 }
 
-// One number of several, which must not be empty; `how` is a choice of ReduceOption.
+// Reduces values, which must not be empty, to one number; `how` is a choice of ReduceOption.
 double reduce(const std::vector<double>& values, const std::string& how);
 
-// The end of every filter: `facts` become the sample's, and it is dropped by `rule` if its score is outside [low, high],
-// unless it is `always_kept`.
+// Ends every filter: sets the sample's facts and drops it by `rule` if its score is outside [low, high], unless
+// `always_kept` is set.
 void leave(Sample in, nlohmann::json facts, const Emit& emit, const std::string& rule, double score, double low,
            double high, bool always_kept);
 
-// The same where the score is all that was found: always kept in mode "score".
+// The same for a filter whose only result is the score; the sample is always kept in mode "score".
 void judge(Sample in, const Emit& emit, const std::string& rule, double score, double low, double high,
            const std::string& mode);
 

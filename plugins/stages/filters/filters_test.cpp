@@ -1,4 +1,4 @@
-// The filters of the built plugin, through the C ABI, on pictures whose scores can be said beforehand.
+// The filters of the built plugin, through the C ABI, on frames whose scores are known in advance.
 #include <cmath>
 #include <random>
 
@@ -29,7 +29,7 @@ struct Started : ::testing::Environment {
 };
 [[maybe_unused]] const auto* const started = ::testing::AddGlobalTestEnvironment(new Started);
 
-// Lumas as a sample of grey frames, one a second.
+// A sample of grey frames from lumas, one per second.
 Sample film(const std::vector<cv::Mat>& lumas, json facts = json::object()) {
   std::vector<uint8_t> pixels;
   std::vector<double> times;
@@ -48,10 +48,10 @@ Sample film(const std::vector<cv::Mat>& lumas, json facts = json::object()) {
 
 cv::Mat grey(int level, int width = 64, int height = 48) { return {height, width, CV_8U, cv::Scalar(level)}; }
 
-// What became of a sample.
+// A filter's decision on a sample.
 struct Judged {
   std::string rule;  // empty: kept
-  double score = 0;  // of the drop
+  double score = 0;  // given with the drop
   json facts;
   double noted(const std::string& rule_of) const { return facts.at("scores").at(rule_of).get<double>(); }
 };
@@ -89,7 +89,7 @@ double score(const std::string& id, const std::vector<cv::Mat>& lumas, json opti
   return judge(id, film(lumas), options).noted(id);
 }
 
-// Smooth noise: something to follow at every place, `shift` pixels along x.
+// Smooth noise, trackable everywhere, shifted by `shift` pixels along x.
 cv::Mat texture(double shift, int width = 320, int height = 180) {
   cv::Mat big(height + 40, width + 80, CV_8U), out;
   cv::RNG random(3);
@@ -138,7 +138,7 @@ TEST(Blur, IsTheVarianceOfTheLaplacian) {
 }
 
 TEST(Black, CountsFramesWithEnoughBlackPixels) {
-  cv::Mat nearly = grey(25);  // 64 x 48: 0.02 of it is 61.44 pixels
+  cv::Mat nearly = grey(25);  // 0.02 of 64 x 48 is 61.44 pixels
   nearly.rowRange(0, 1).colRange(0, 61) = 255;
   cv::Mat not_enough = nearly.clone();
   not_enough.at<uint8_t>(1, 0) = 255;
@@ -160,7 +160,7 @@ TEST(Black, AFrameIsBlackFromItsShareOfBlackPixelsOn) {
   EXPECT_EQ(score("filter.black", {half, grey(200)}, {{"picture", 0.5}}), 0.5);
 }
 
-// 0.001 of 256 levels is 0.256: a level on a quarter of the pixels is no motion, on a third it is.
+// 0.001 of 256 levels is 0.256: one level on a quarter of the pixels is below it, on a third above it.
 TEST(Frozen, ComparesWithWhereTheFreezeBegan) {
   cv::Mat quarter = grey(100), third = grey(100), half = grey(100);
   quarter.rowRange(0, 12) += 1;
@@ -174,7 +174,7 @@ TEST(Frozen, ComparesWithWhereTheFreezeBegan) {
   EXPECT_EQ(judge("filter.frozen", film({grey(100), grey(100)})).rule, "filter.frozen");
 }
 
-// A textured picture inside bars of black.
+// A textured picture inside black bars.
 cv::Mat boxed(const cv::Rect& inside, double shift = 0, double gain = 1) {
   cv::Mat out = grey(0, 320, 180);
   cv::Mat(texture(shift) * gain + 10)(inside).copyTo(out(inside));
@@ -233,7 +233,7 @@ TEST(Letterbox, CropIsInTheVideosPixelsAndEven) {
   EXPECT_THAT(error_of("filter.letterbox", film(frames)), HasSubstr("video.probe"));
 }
 
-// A bar that ends inside a line of the smaller frames: that line goes, so that no bar is left.
+// A bar ends inside a line of the smaller frames: that line is removed, so that no bar remains.
 TEST(Letterbox, AScaledDownEdgeLosesALineOfPictureNotOfBar) {
   cv::Mat big = grey(0, 960, 540), small;
   big.rowRange(68, 540) = 180;
@@ -264,7 +264,7 @@ TEST(Flow, IsASecondWhereverTheTimesComeFrom) {
   EXPECT_THAT(error_of("filter.flow", film(frames, {{"frames_at", nullptr}})), HasSubstr("set fps"));
 }
 
-// Half the picture moves: a locked camera, which only the 10th percentile sees.
+// Half the picture moves: a locked camera, which only the 10th percentile detects.
 TEST(Flow, TenthPercentileTellsALockedCamera) {
   std::vector<cv::Mat> frames{texture(0), texture(4)};
   frames[0].colRange(0, 160).copyTo(frames[1].colRange(0, 160));
@@ -322,7 +322,7 @@ TEST(Facts, BoundsAnyNumberByItsName) {
                                      {"nan", false},
                                      {"1e999", false},
                                      {"0x8", false}}) {
-    const auto rated = film({grey(0)}, {{"user", {{"rating", text}}}});  // of a CSV
+    const auto rated = film({grey(0)}, {{"user", {{"rating", text}}}});  // as from a CSV
     const json options{{"fact", "user.rating"}, {"at_most", 7.5}, {"at_least", 6.5}};
     if (number) {
       EXPECT_EQ(judge("filter.facts", rated, options).rule, text[0] == '-' ? "filter.facts.user.rating" : "")
@@ -378,7 +378,7 @@ TEST(Hostile, SmallAndNarrowPicturesHaveFiniteScores) {
     }
 }
 
-// Nearly flat ground, where searches by the inverse of a gradient's square run away.
+// Nearly flat frames, on which searches that divide by the squared gradient diverge.
 TEST(Hostile, FlatPicturesHaveNoFlow) {
   std::vector<cv::Mat> frames;
   cv::RNG random(5);

@@ -8,11 +8,11 @@
 
 namespace kinora::filters {
 
-// The engine runs samples side by side; threads inside one would only disturb them.
+// The engine processes samples in parallel; threads within one sample would only compete with them.
 FlowMeter::FlowMeter() { cv::setNumThreads(1); }
 
 Flow FlowMeter::between(const cv::Mat& before, const cv::Mat& after) {
-  // Halved five times at most, by OpenCV down to 32 pixels; windows of 15 pixels, two iterations, its usual
+  // At most five halvings, which OpenCV stops at 32 pixels; windows of 15 pixels, two iterations, its usual
   // expansion.
   cv::calcOpticalFlowFarneback(before, after, vectors_, 0.5, 5, 15, 2, 5, 1.1, 0);
   std::vector<double> lengths;
@@ -21,7 +21,7 @@ Flow FlowMeter::between(const cv::Mat& before, const cv::Mat& after) {
   double sum = 0;
   for (const auto& v : cv::Mat_<cv::Vec2f>(vectors_)) {
     const double length = std::hypot(v[0], v[1]);
-    // A vector out of the picture has followed nothing.
+    // A vector longer than the diagonal is not a match.
     lengths.push_back(length <= diagonal ? length : 0);
     sum += lengths.back();
   }

@@ -1,4 +1,4 @@
-// Optical flow between two frames, as lengths that depend on neither size nor shape of the picture.
+// Optical flow between two frames, as lengths that depend on neither the size nor the shape of the picture.
 #pragma once
 #include <opencv2/core.hpp>
 
@@ -7,16 +7,17 @@ namespace kinora::filters {
 // In fractions of the picture's diagonal.
 struct Flow {
   double mean = 0;
-  double p10 = 0;  // a tenth of the pixels move less: above 0 only where the camera moves
+  double p10 = 0;  // 10th percentile: above 0 only if the camera moves
 };
 
-// G. Farneback, "Two-Frame Motion Estimation Based on Polynomial Expansion", SCIA 2003, by OpenCV. (Its dense
-// inverse search is faster, and reads outside the picture on flat ground, which hostile input may be.)
+// G. Farneback, "Two-Frame Motion Estimation Based on Polynomial Expansion", SCIA 2003, as implemented by OpenCV.
+// (OpenCV's dense inverse search is faster, but reads outside the picture on flat frames, which hostile input may
+// contain.)
 //
 // [owner-thread]
 class FlowMeter {
  public:
-  // Smallest side of a picture that the search takes.
+  // Smallest side of a picture that the search accepts.
   static constexpr int kSmallest = 32;
 
   FlowMeter();

@@ -1,4 +1,4 @@
-// stage/filter.flow: how much moves, by optical flow between neighbouring frames.
+// stage/filter.flow: amount of motion, by optical flow between neighbouring frames.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -16,32 +16,35 @@ using nlohmann::json;
 
 class FilterFlow final : public Stage {
  public:
-  // The project's media score 0.003 (a toy turned by hand before a still ground) to 0.03 and more, a still 0.
+  // The project's media score 0.003 (a toy turned by hand in front of a still background) to 0.03 and more; a still
+  // scores 0.
   struct Options : ModeOption, ReduceOption {
     double at_least = 0.002, p10_at_least = 0, at_most = 1e300, fps = 0;
     int64_t height = 144;
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.flow")
-        .help("Drops what hardly moves: optical flow, in fractions of the diagonal a second");
+        .help("Drops samples with hardly any motion: optical flow, in fractions of the diagonal per second");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_least", &Options::at_least).at_least(0).bound().help("smallest mean over the picture that passes");
     d.option("at_most", &Options::at_most)
         .at_least(0)
         .bound()
-        .help("largest mean over the picture that passes; the default is no bound");
+        .help("largest mean over the picture that passes; default: no limit");
     d.option("p10_at_least", &Options::p10_at_least)
         .at_least(0)
         .bound()
-        .help("smallest 10th percentile that passes, rule filter.flow.p10; above 0 drops a locked camera");
+        .help(
+            "smallest 10th percentile that passes, rule filter.flow.p10; a value above 0 drops a locked "
+            "camera");
     d.option("height", &Options::height)
         .range(FlowMeter::kSmallest, 16384)
         .unit("pixels")
-        .help("taller frames are scaled down to this first");
+        .help("largest height at which flow is measured; taller frames are scaled down first");
     d.option("fps", &Options::fps)
         .at_least(0)
-        .help("of the frames where no fact frames_at gives their times; 0: an error");
+        .help("rate of the frames if no fact frames_at gives their times; 0: an error");
     describe_frames(d);
   }
   explicit FilterFlow(const Options& o) : options_(o) {}
@@ -51,7 +54,7 @@ class FilterFlow final : public Stage {
     json facts = json_field(in, "json");
     std::vector<double> means{}, p10s{};
     measure(frames, times_of(in, facts, frames.count()), run, means, p10s);
-    const bool still = means.empty();  // one frame, which moves nowhere
+    const bool still = means.empty();  // a single frame has no motion
     const double mean = still ? 0 : reduce(means, options_.reduce),
                  p10 = still ? 0 : reduce(p10s, options_.reduce);
     note_score(facts, "filter.flow", mean);
@@ -87,14 +90,14 @@ class FilterFlow final : public Stage {
                                    std::to_string(frames.height()) +
                                    " pixels are too small for filter.flow, which needs " +
                                    std::to_string(FlowMeter::kSmallest) +
-                                   " a side; set a larger sample_height, or height "
+                                   " per side; set a larger sample_height, or height "
                                    "of stage/video.read or of this stage");
     cv::Mat out = frames.luma(i);
     if (size != out.size()) cv::resize(out, out, size, 0, 0, cv::INTER_AREA);
     return out;
   }
 
-  // Seconds of each frame, rising.
+  // Rising times of the frames in seconds.
   std::vector<double> times_of(const Sample& in, const json& facts, int64_t count) const {
     std::vector<double> out;
     const auto at = facts.find("frames_at");
@@ -106,13 +109,13 @@ class FilterFlow final : public Stage {
     else
       throw Error(KINORA_DATA,
                   "sample '" + std::string(in.key()) +
-                      "' has no fact frames_at, so its frames have no times; set fps of filter.flow to how "
-                      "many frames a second were read");
+                      "' has no fact frames_at, so its frames have no times; set fps of filter.flow to the "
+                      "number of frames read per second");
     bool rising = static_cast<int64_t>(out.size()) == count;
     for (size_t i = 1; i < out.size(); ++i) rising &= out[i] - out[i - 1] > 1e-6;
     if (!rising)
       throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "': its fact frames_at must hold " +
-                                   std::to_string(count) + " rising times in seconds, one a frame");
+                                   std::to_string(count) + " rising times in seconds, one per frame");
     return out;
   }
 

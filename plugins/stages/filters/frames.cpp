@@ -5,7 +5,7 @@
 namespace kinora::filters {
 namespace {
 
-// OpenCV counts rows, columns and the bytes of a row in ints.
+// OpenCV stores rows, columns and the bytes of a row as int.
 constexpr int64_t kLongestSide = 32768;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// The pictures of a sample: its tensor `frames`, seen through OpenCV without a copy.
+// A sample's tensor `frames`, viewed through OpenCV without a copy.
 #pragma once
 #include <vector>
 
@@ -8,17 +8,17 @@
 
 namespace kinora::filters {
 
-// T pictures of height x width, RGB of 8 bits, borrowed from the sample.
+// T frames of height x width, RGB of 8 bits, borrowed from the sample.
 class Frames {
  public:
-  // Throws as pictures_of(); OpenCV takes sides of up to 32768 pixels.
+  // Throws like pictures_of(), and for sides above 32768 pixels, OpenCV's limit.
   explicit Frames(const Sample& sample);
 
   int64_t count() const { return pictures_.count; }
   int height() const { return static_cast<int>(pictures_.height); }
   int width() const { return static_cast<int>(pictures_.width); }
   double pixels() const { return static_cast<double>(pictures_.height * pictures_.width); }
-  // [H, W] of three channels; valid as long as the sample.
+  // [H, W] with three channels; valid as long as the sample.
   cv::Mat rgb(int64_t i) const;
   // [H, W] full-range luma by BT.601, as OpenCV's COLOR_RGB2GRAY rounds it.
   cv::Mat luma(int64_t i) const;

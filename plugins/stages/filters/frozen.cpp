@@ -1,4 +1,4 @@
-// stage/filter.frozen: the share of frames that stand still, by the definition of ffmpeg's freezedetect.
+// stage/filter.frozen: the share of frames without motion, by the definition of ffmpeg's freezedetect.
 #include "filter.hpp"
 #include "frames.hpp"
 #include "kinora/plugin.hpp"
@@ -7,18 +7,20 @@ namespace kinora::filters {
 
 class FilterFrozen final : public Stage {
  public:
-  // noise is freezedetect's (-60 dB). Drawings are often animated on threes, where two of three frames
-  // repeat: the bound lets them pass at any rate of sampling.
+  // noise is freezedetect's (-60 dB). Drawings are often animated on threes, so two of three frames repeat; the
+  // bound lets them pass at any sampling rate.
   struct Options : ModeOption {
     double noise = 0.001, at_most = 0.8;
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.frozen")
-        .help("Drops stills: share of frames equal to the last other one, as ffmpeg's freezedetect says it");
+        .help(
+            "Drops stills: share of frames equal to the last differing one, as measured by ffmpeg's "
+            "freezedetect");
     describe_mode(d);
     d.option("noise", &Options::noise)
         .range(0, 1)
-        .help("mean absolute difference up to which two frames are equal");
+        .help("largest mean absolute difference between equal frames");
     d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share of frozen frames that passes");
     describe_frames(d);
   }
@@ -31,7 +33,7 @@ class FilterFrozen final : public Stage {
     for (int64_t i = 1; i < frames.count(); ++i) {
       run.check_cancelled();
       const double difference = cv::norm(frames.rgb(i), frames.rgb(reference), cv::NORM_L1) / samples / 256;
-      // Against where the freeze began, not the frame before: a slow drift is motion.
+      // Compares with the frame where the freeze began, not the previous one: a slow drift is motion.
       if (difference <= options_.noise)
         ++frozen;
       else

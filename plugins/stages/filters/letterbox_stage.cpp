@@ -1,4 +1,4 @@
-// stage/filter.letterbox: finds black bars; notes the picture inside them, or drops what has them.
+// stage/filter.letterbox: finds black bars; records the picture inside them, or drops samples that have them.
 #include "bars.hpp"
 #include "filter.hpp"
 #include "frames.hpp"
@@ -12,19 +12,20 @@ class FilterLetterbox final : public Stage {
  public:
   struct Options {
     std::string mode = "crop";
-    double at_most = 0.02;  // of the height: 7 lines of 360, more than the ragged edge of an old transfer
+    double at_most = 0.02;  // share of the height: 7 lines of 360, more than the ragged edge of an old transfer
   };
   static void describe(Describe<Options>& d) {
-    d.name("filter.letterbox").help("Finds black bars around the picture; the score is their share of it");
+    d.name("filter.letterbox")
+        .help("Finds black bars around the picture; the score is the share of it that they cover");
     d.option("mode", &Options::mode)
         .choices({"crop", "on", "filter", "score"})
         .help(
-            "crop, or on: writes the fact crop, in pixels of the upright video; filter: drops; score: only "
-            "the score");
+            "what to do with bars: crop (or on) writes the fact crop, in pixels of the upright video; "
+            "filter drops the sample; score only records the score");
     d.option("at_most", &Options::at_most)
         .range(0, 1)
         .bound()
-        .help("largest share that passes; a larger one is dropped by filter, cropped by crop");
+        .help("largest share that passes; above it, mode filter drops the sample and mode crop crops it");
     describe_frames(d);
   }
   explicit FilterLetterbox(const Options& o) : options_(o) {
@@ -52,7 +53,7 @@ class FilterLetterbox final : public Stage {
   }
 
  private:
-  // The upright video's size: the facts hold it as it is stored.
+  // Size of the upright video; the facts hold the stored size.
   static cv::Size size_of(const Sample& in, const json& facts) {
     const auto number = [&](const char* name) {
       const auto at = facts.find(name);

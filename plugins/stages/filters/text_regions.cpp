@@ -5,12 +5,12 @@
 namespace kinora::filters {
 namespace {
 
-// Of a block at the scale where its letters are 6 to 24 pixels high.
+// Height in pixels of a block of letters, at the scale where it is measured.
 constexpr int kLowest = 6, kHighest = 24;
-constexpr double kLongerThanHigh = 2.5;              // three letters and more
-constexpr double kFilled = 0.6;                      // of its rectangle: a line of text is straight
-constexpr double kSparsest = 0.25, kDensest = 0.95;  // edges in it: strokes and gaps
-constexpr int kSmallestPicture = 90;  // height of the smallest scale: a line of 24 is a quarter of it
+constexpr double kLongerThanHigh = 2.5;              // three letters or more
+constexpr double kFilled = 0.6;                      // share of its rectangle: a line of text is straight
+constexpr double kSparsest = 0.25, kDensest = 0.95;  // share of edges in it: strokes and gaps
+constexpr int kSmallestPicture = 90;  // height of the smallest scale: a line of 24 pixels is a quarter of it
 
 bool like_a_line(const cv::Mat& edges, const cv::Rect& box, int area) {
   if (box.height < kLowest || box.height > kHighest || box.width < kLongerThanHigh * box.height) return false;
@@ -19,7 +19,7 @@ bool like_a_line(const cv::Mat& edges, const cv::Rect& box, int area) {
   return density >= kSparsest && density <= kDensest;
 }
 
-// The rectangles of the lines among these edges.
+// Returns the rectangles of lines of text in these edges.
 std::vector<cv::Rect> lines_of(const cv::Mat& edges) {
   cv::Mat blocks, labels, stats, centres;
   cv::morphologyEx(edges, blocks, cv::MORPH_CLOSE, cv::Mat::ones(1, 15, CV_8U));
@@ -62,7 +62,7 @@ double text_share(const cv::Mat& edges) {
       thick = edges;
     else {
       cv::resize(edges, small, {edges.cols / scale, edges.rows / scale}, 0, 0, cv::INTER_AREA);
-      thick = small > 63;  // a quarter of the pixels it stands for
+      thick = small > 63;  // a quarter of the pixels it represents
     }
     for (const auto& box : lines_of(thick)) {
       const cv::Rect whole(box.x * scale, box.y * scale, box.width * scale, box.height * scale);

@@ -1,4 +1,4 @@
-// stage/filter.text: how much of the picture is covered by text laid over it.
+// stage/filter.text: share of the picture covered by overlaid text.
 #include <algorithm>
 
 #include "filter.hpp"
@@ -10,15 +10,15 @@ namespace kinora::filters {
 
 class FilterText final : public Stage {
  public:
-  // One line of 22 letters, a thirteenth of the height tall, covers 0.045. At 2 frames a second the project's
-  // media score 0 to 0.025 as they are and 0.043 to 0.075 with such a line drawn into them.
+  // A line of 22 letters, one thirteenth of the height tall, covers 0.045. At 2 frames per second the project's
+  // media score 0 to 0.025 unchanged and 0.043 to 0.075 with such a line drawn into them.
   struct Options : ModeOption, ReduceOption {
     double at_most = 0.035;
     int64_t lasting = 3, contrast = 80;
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.text")
-        .help("Drops what has text laid over it: share of the picture that lines of letters cover");
+        .help("Drops samples with overlaid text: share of the picture that lines of letters cover");
     describe_mode(d);
     describe_reduce(d);
     d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share that passes");
@@ -26,11 +26,11 @@ class FilterText final : public Stage {
         .range(1, 100)
         .unit("frames")
         .help(
-            "letters count that stay in place over so many frames; 1: each frame by itself, which takes "
-            "windows for text");
+            "number of frames over which letters must stay in place; 1: each frame by itself, which "
+            "mistakes windows for text");
     d.option("contrast", &Options::contrast)
         .range(1, 254)
-        .help("of letters against what is behind them, in levels of 255");
+        .help("smallest contrast of letters with their background, in levels of 255");
     describe_frames(d);
   }
   explicit FilterText(const Options& o) : options_(o) {}

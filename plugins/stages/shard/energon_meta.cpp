@@ -9,7 +9,7 @@
 namespace kinora::shard {
 namespace {
 
-// A name around its last number: "shard-" "000041" ".tar".
+// A name split at its last number: "shard-" "000041" ".tar".
 struct Numbered {
   std::string before, digits, after;
 };
@@ -64,7 +64,7 @@ std::vector<std::string> brace_list(const std::vector<std::string>& names) {
 
 std::string info_json(const std::vector<ShardInfo>& shards) {
   nlohmann::ordered_json out;
-  out["energon_version"] = "7.4.1+kinora";  // the version whose layout this is
+  out["energon_version"] = "7.4.1+kinora";  // the version that defined this layout
   out["shard_counts"] = nlohmann::ordered_json::object();
   for (const auto& shard : shards) out["shard_counts"][shard.name] = shard.samples;
   return out.dump(2) + "\n";
@@ -86,7 +86,7 @@ std::string split_yaml(const std::vector<ShardInfo>& shards, double val) {
 std::string dataset_yaml() { return "__module__: megatron.energon\n__class__: CrudeWebdataset\n"; }
 
 std::string index_uuid(uint64_t high, uint64_t low) {
-  high = (high & ~uint64_t{0xf000}) | 0x8000;                // version 8: made its own way
+  high = (high & ~uint64_t{0xf000}) | 0x8000;                // version 8: custom content
   low = (low & ~(uint64_t{3} << 62)) | (uint64_t{2} << 62);  // the variant of RFC 9562
   char text[37];
   std::snprintf(text, sizeof text, "%08x-%04x-%04x-%04x-%012llx", static_cast<unsigned>(high >> 32),
@@ -98,7 +98,7 @@ std::string index_uuid(uint64_t high, uint64_t low) {
 void IndexHash::add(std::string_view text) {
   constexpr Wide kPrime = (Wide{1} << 88) | 0x13b;
   for (const unsigned char c : text) state_ = (state_ ^ c) * kPrime;
-  state_ = (state_ ^ 0x100) * kPrime;  // so that "ab","c" is not "a","bc"
+  state_ = (state_ ^ 0x100) * kPrime;  // separator: "ab","c" differs from "a","bc"
 }
 
 void IndexHash::add(uint64_t number) {

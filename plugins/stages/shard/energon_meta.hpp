@@ -1,4 +1,4 @@
-// The small files that make a folder of shards a dataset for Megatron-Energon.
+// The small files that turn a folder of shards into a dataset for Megatron-Energon.
 #pragma once
 #include <string>
 #include <vector>
@@ -12,23 +12,23 @@ struct ShardInfo {
   uint64_t samples;
 };
 
-// SHARD.tar.idx: little-endian uint64 offsets of each sample's first header, then of the end of the last
+// Content of SHARD.tar.idx: little-endian uint64 offsets of each sample's first header and of the end of the last
 // sample.
 std::string tar_index(const std::vector<StoredSample>& samples, uint64_t end);
 
-// Runs of names that differ in their last number only, shortened: shard-{000000..000041}.tar.
+// Shortens runs of names that differ only in their last number: shard-{000000..000041}.tar.
 std::vector<std::string> brace_list(const std::vector<std::string>& names);
 
-// .nv-meta/.info.json. The order of its names is that of the numbers in index.sqlite.
+// Content of .nv-meta/.info.json. Its names are in the order of the shard numbers in index.sqlite.
 std::string info_json(const std::vector<ShardInfo>& shards);
-// .nv-meta/split.yaml: `val` of the shards, spread evenly over all, for validation; the others for training.
+// Content of .nv-meta/split.yaml: a share `val` of the shards, evenly spread, is for validation, the rest for training.
 std::string split_yaml(const std::vector<ShardInfo>& shards, double val);
-// .nv-meta/dataset.yaml: samples as they are stored, to be decoded by the training code.
+// Content of .nv-meta/dataset.yaml: samples as stored, which the training code decodes.
 std::string dataset_yaml();
-// .nv-meta/index.uuid: changes when the index does, and only then.
+// Content of .nv-meta/index.uuid: changes exactly when the index changes.
 std::string index_uuid(uint64_t high, uint64_t low);
 
-// What index_uuid is made of: FNV-1a over everything that the index says.
+// Hash for index_uuid: FNV-1a over the content of the index.
 class IndexHash {
  public:
   void add(std::string_view text);

@@ -16,7 +16,7 @@ bool has_control(std::string_view text) {
   return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 32 || c == 127; });
 }
 
-// "__x__", which readers take for notes and skip.
+// Whether a part is "__x__", which readers treat as a comment and skip.
 bool is_note(std::string_view part) {
   return part.size() >= 4 && part.starts_with("__") && part.ends_with("__");
 }
@@ -25,7 +25,7 @@ bool is_note(std::string_view part) {
 
 void check_key(std::string_view key) {
   if (key.empty()) refuse(key, "its key is empty; give every sample a key");
-  if (has_control(key)) refuse(key, "its key holds a control character; use letters, digits, '-' and '_'");
+  if (has_control(key)) refuse(key, "its key contains a control character; use letters, digits, '-' and '_'");
   for (size_t at = 0; at <= key.size();) {
     const size_t end = std::min(key.find('/', at), key.size());
     const std::string_view part = key.substr(at, end - at);

@@ -1,4 +1,4 @@
-// Which sample lies where: Energon's index.sqlite, and the answer to "is this key stored already?".
+// Positions of samples: Energon's index.sqlite, also used to find keys that are already stored.
 #pragma once
 #include <optional>
 #include <string>
@@ -13,31 +13,30 @@ namespace kinora::shard {
 
 struct StoredSample {
   std::string key;
-  uint64_t offset = 0, size = 0;  // in the archive, headers included
+  uint64_t offset = 0, size = 0;  // in the archive, including headers
   struct Part {
     std::string name;
-    uint64_t offset, size;  // of the bytes alone
+    uint64_t offset, size;  // of the content, without headers
   };
   std::vector<Part> parts;
 };
 
-// Members, in the order of the archive, as samples; `end` as in TarContents. Neighbours with one key are one
-// sample.
+// Groups members, in the order of the archive, into samples: neighbours with the same key. `end` as in TarContents.
 std::vector<StoredSample> group(const std::vector<Member>& members, uint64_t end);
 
-// A database in a temporary file without a name, because SQLite needs a local one and the shards may be
-// anywhere. The same shards give the same bytes.
+// A database in an unnamed temporary file, because SQLite needs a local file and the shards may be anywhere. The
+// same shards give the same bytes.
 class ShardIndex {
  public:
   ShardIndex();
   ShardIndex(const ShardIndex&) = delete;
   ShardIndex& operator=(const ShardIndex&) = delete;
   ~ShardIndex();
-  // Throws Error (KINORA_DATA) if a key is there already.
+  // Throws Error (KINORA_DATA) if a key is already stored.
   void add(int64_t shard, const std::vector<StoredSample>& samples);
-  // The shard that holds the sample.
+  // Returns the number of the shard that holds the sample.
   std::optional<int64_t> find(std::string_view key) const;
-  // Makes the look-up indexes and copies the database to `uri`. Nothing can be added after it.
+  // Builds the look-up indexes and copies the database to `uri`. Nothing can be added afterwards.
   void publish(const std::string& uri);
 
  private:

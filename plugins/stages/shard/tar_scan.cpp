@@ -10,7 +10,7 @@
 namespace kinora::shard {
 namespace {
 
-// libarchive's view of a Reader: blocks for the headers, skips over the contents.
+// Gives libarchive access to a Reader: reads the headers and skips the contents.
 struct Source {
   explicit Source(const std::string& uri) : reader(uri) {}
   Reader reader;
@@ -61,7 +61,7 @@ TarContents scan_tar(const std::string& uri) {
   if (status != ARCHIVE_EOF || out.end > static_cast<uint64_t>(source.reader.size())) {
     const char* text = archive_error_string(a.get());
     throw Error(KINORA_DATA, uri + ": entry " + std::to_string(out.members.size()) + " cannot be read (" +
-                                 (text ? text : "cut off") + "); remove the shard to have it written again");
+                                 (text ? text : "cut off") + "); remove the shard and run again to write it anew");
   }
   return out;
 }

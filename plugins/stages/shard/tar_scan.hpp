@@ -1,4 +1,4 @@
-// The members of an archive that is already there, without their contents.
+// Lists the members of an existing archive without their contents.
 #pragma once
 #include <vector>
 
@@ -8,10 +8,10 @@ namespace kinora::shard {
 
 struct TarContents {
   std::vector<Member> members;
-  uint64_t end = 0;  // of the last member: where the end-of-archive blocks begin
+  uint64_t end = 0;  // end of the last member, where the end-of-archive blocks begin
 };
 
-// Throws Error: KINORA_NOT_FOUND if there is no such file, KINORA_DATA if it is damaged.
+// Throws Error: KINORA_NOT_FOUND if the file does not exist, KINORA_DATA if it is damaged.
 TarContents scan_tar(const std::string& uri);
 
 }  // namespace kinora::shard

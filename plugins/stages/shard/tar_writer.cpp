@@ -24,7 +24,7 @@ TarWriter::TarWriter(std::string_view uri) : uri_(uri), out_(uri), archive_(arch
   try {
     check(archive_write_set_format_pax_restricted(archive_));
     check(archive_write_set_bytes_per_block(archive_,
-                                            0));  // unbuffered, so that size_ is the place of the next header
+                                            0));  // unbuffered, so that size_ is the position of the next header
     check(archive_write_set_bytes_in_last_block(archive_, 1));
     check(archive_write_open(archive_, this, nullptr, write, nullptr));
   } catch (...) {
@@ -34,7 +34,7 @@ TarWriter::TarWriter(std::string_view uri) : uri_(uri), out_(uri), archive_(arch
 }
 
 TarWriter::~TarWriter() {
-  abandoned_ = true;  // libarchive finishes what is not closed, and leaks if it cannot
+  abandoned_ = true;  // libarchive finishes an archive that is not closed, and leaks if it cannot
   archive_write_free(archive_);
 }
 
@@ -43,7 +43,7 @@ void TarWriter::check(int64_t status) {
   if (status >= ARCHIVE_OK) return;
   const char* text = archive_error_string(archive_);
   throw Error(KINORA_FAILED,
-              uri_ + ": cannot be written as tar: " + (text ? text : "unknown error of libarchive"));
+              uri_ + ": cannot write the tar archive: " + (text ? text : "unknown error of libarchive"));
 }
 
 Member TarWriter::append(const std::string& name, const void* data, uint64_t size) {

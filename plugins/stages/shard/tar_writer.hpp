@@ -1,4 +1,4 @@
-// A tar archive on its way into a file of any storage.
+// Writes a tar archive to a file on any storage.
 #pragma once
 #include <exception>
 #include <memory>
@@ -10,16 +10,16 @@ struct archive;
 
 namespace kinora::shard {
 
-// Where a member lies in the archive, in bytes.
+// Position of a member in the archive, in bytes.
 struct Member {
   std::string name;
-  uint64_t header;   // of its first header block
-  uint64_t content;  // of its bytes
+  uint64_t header;   // offset of its first header block
+  uint64_t content;  // offset of its content
   uint64_t size;
 };
 
-// The same members give the same bytes: headers are ustar with mode 0644, time and owner 0; a name that is
-// too long for ustar, or not ASCII, gets a pax header, as POSIX has it. The file appears on commit().
+// The same members give the same bytes: headers are ustar with mode 0644, time and owner 0. A name that is too long
+// for ustar, or not ASCII, gets a pax header as in POSIX. The file appears on commit().
 class TarWriter {
  public:
   explicit TarWriter(std::string_view uri);
@@ -27,7 +27,7 @@ class TarWriter {
   TarWriter& operator=(const TarWriter&) = delete;
   ~TarWriter();
   Member append(const std::string& name, const void* data, uint64_t size);
-  // Bytes so far: where the next header goes.
+  // Bytes written so far, which is the offset of the next header.
   uint64_t size() const { return size_; }
   void commit();
 
@@ -38,10 +38,10 @@ class TarWriter {
   struct archive* archive_;
   uint64_t size_ = 0;
   bool abandoned_ = false;
-  std::exception_ptr error_;  // of out_, carried through libarchive
+  std::exception_ptr error_;  // error of out_, carried through libarchive
 };
 
-// Bytes that a member adds, but for pax headers.
+// Bytes that a member adds, without pax headers.
 constexpr uint64_t padded(uint64_t size) { return 512 + (size + 511) / 512 * 512; }
 
 }  // namespace kinora::shard

@@ -1,5 +1,5 @@
-// While it lives, libarchive takes the names of members on this thread for UTF-8, whatever the locale of the
-// process: the same names then give the same bytes everywhere.
+// During its lifetime libarchive treats names of members on this thread as UTF-8, whatever the process's locale, so
+// the same names give the same bytes everywhere.
 #pragma once
 #include <locale.h>
 

@@ -8,8 +8,7 @@
 namespace kinora::shard {
 namespace {
 
-// What goes wrong with a shard or its index is not one sample's fault: the engine ends the run on these two
-// codes.
+// An error of a shard or its index is not the fault of one sample: the engine ends the run on these two codes.
 template <class F>
 void as_storage_error(F&& f) {
   try {
@@ -28,7 +27,7 @@ void write_file(const std::string& uri, std::string_view text) {
 
 constexpr const char* kFolder = "shard.folder";
 
-// Where a sample goes: below the dataset, and without dots, at which readers end a shard's name.
+// Returns the folder of a sample: below the dataset and without dots, because readers end a shard's name at a dot.
 std::string folder_of(const Sample& in) {
   const std::string folder(in.text(kFolder).value_or(""));
   const bool is_name = std::all_of(folder.begin(), folder.end(), [](unsigned char c) {
@@ -37,7 +36,7 @@ std::string folder_of(const Sample& in) {
   const bool is_below = !folder.starts_with('/') && !folder.ends_with('/') && folder.find("//") == std::string::npos;
   if (is_name && is_below) return folder;
   throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " + kFolder + " is '" + folder +
-                               "'; a folder is made of letters, digits, '_', '-' and '/' between names");
+                               "'; use letters, digits, '_' and '-', with '/' between names");
 }
 
 std::string six_digits(size_t number) {
@@ -59,18 +58,20 @@ bool exists(const std::string& uri) {
 
 void WebDatasetStage::describe(Describe<Options>& d) {
   d.name("shard.webdataset").help("Packs samples into WebDataset tar shards with Energon's index");
-  d.option("prefix", &Options::prefix).help("shards are called PREFIX-000000.tar and so on");
-  d.option("max_count", &Options::max_count).range(1, 1'000'000'000).help("samples of a shard at most");
+  d.option("prefix", &Options::prefix).help("start of the shards' names: PREFIX-000000.tar and so on");
+  d.option("max_count", &Options::max_count).range(1, 1'000'000'000).help("most samples per shard");
   d.option("max_size", &Options::max_size)
       .bytes()
       .at_least(1024)
-      .help("size of a shard at most, unless one sample is larger");
-  d.option("val", &Options::val).range(0, 1).help("share of the shards that split.yaml gives to validation");
+      .help("largest size of a shard, unless a single sample is larger");
+  d.option("val", &Options::val)
+      .range(0, 1)
+      .help("share of the shards that split.yaml assigns to validation");
   d.option("skip", &Options::skip).help("fields that are not stored");
   d.option("part", &Options::part)
       .range(0, 1'000'000)
       .unit("shards")
-      .help("shards lie in folders part_000000 and so on of at most so many; 0: in none");
+      .help("most shards per folder part_000000, part_000001 and so on; 0: no such folders");
 }
 
 WebDatasetStage::WebDatasetStage(const Options& options) : options_(options) {
@@ -87,7 +88,7 @@ std::string WebDatasetStage::shard_name(size_t number) const {
   return name + options_.prefix + "-" + six_digits(part > 0 ? number % part : number) + ".tar";
 }
 
-// The shards that follow are those of this folder.
+// Directs the following shards to this folder.
 void WebDatasetStage::enter(const std::string& folder, const Emit& emit, const Run& run) {
   if (index_ && folder == place_) return;
   if (open_) close(emit);
@@ -95,7 +96,7 @@ void WebDatasetStage::enter(const std::string& folder, const Emit& emit, const R
   find_written_shards(run);
 }
 
-// Shards of a run that broke off: they are whole, since they appear whole.
+// Finds the shards of an interrupted run. They are complete, because a shard appears only when it is.
 void WebDatasetStage::find_written_shards(const Run& run) {
   if (!index_) {
     folder_ = run.out();
@@ -135,7 +136,7 @@ std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) con
     throw Error(
         KINORA_DATA,
         "sample '" + std::string(in.key()) +
-            "' cannot be stored: it has no byte fields to store; put a stage before this one that sets some");
+            "' cannot be stored: it has no byte fields; put a stage that sets one before this stage");
   return out;
 }
 
@@ -144,7 +145,7 @@ bool WebDatasetStage::is_stored(const Sample& in) const {
   if (shard && was_there_[static_cast<size_t>(*shard)]) return true;
   if (shard || (open_ && open_->known.contains(std::string(in.key()))))
     throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
-                                 "' cannot be stored: this run has stored another of that key" +
+                                 "' cannot be stored: this run has already stored a sample with that key" +
                                  (shard ? " in " + shards_[static_cast<size_t>(*shard)].name : "") +
                                  "; make the keys differ");
   return false;
@@ -157,7 +158,7 @@ void WebDatasetStage::process(Sample in, const Emit& emit, const Run& run) {
   if (is_stored(in)) return;
   emit.hold();
   as_storage_error([&] {
-    uint64_t size = 1024;  // the end of the archive
+    uint64_t size = 1024;  // end-of-archive blocks
     for (const auto& field : fields) size += padded(field.bytes.size());
     if (open_ && open_->tar.size() + size > static_cast<uint64_t>(options_.max_size)) close(emit);
     write(in, fields);
@@ -165,8 +166,7 @@ void WebDatasetStage::process(Sample in, const Emit& emit, const Run& run) {
   });
 }
 
-// A write that fails leaves open_ broken; it is not touched again, and its destructor removes what there is
-// of the file.
+// A failed write leaves open_ unusable; it is not used again, and its destructor removes the partial file.
 void WebDatasetStage::write(const Sample& in, const std::vector<Sample::Field>& fields) {
   if (!open_) open_ = std::make_unique<OpenShard>(uri(next_name()));
   const std::string key(in.key());
@@ -196,7 +196,7 @@ void WebDatasetStage::finish(const Emit& emit, const Run& run) {
   write_file(meta + "index.uuid", index_uuid(hash_.high(), hash_.low()));
   write_file(meta + "split.yaml", split_yaml(shards_, options_.val));
   write_file(meta + "dataset.yaml", dataset_yaml());
-  write_file(meta + ".info.json", info_json(shards_));  // last: with it, the folder is a dataset
+  write_file(meta + ".info.json", info_json(shards_));  // written last: it makes the folder a dataset
 }
 
 }  // namespace kinora::shard

@@ -9,13 +9,13 @@
 
 namespace kinora::shard {
 
-// Samples arrive in the order of the source and a shard ends at a count or a size, so the same input gives
-// the same bytes. A shard appears whole. Its samples are told as stored only then: a run that was killed
-// gives the others again, and continues after the shards that are there. So the result is that of an
+// Samples arrive in the order of the source and a shard ends at a count or a size, so the same input gives the same
+// bytes. A shard appears only when complete, and only then are its samples reported as stored. After a kill, the
+// run continues after the existing shards and receives the remaining samples again, so the result equals that of an
 // uninterrupted run.
 //
-// A sample's field shard.folder, which is not stored, says in which folder of the dataset it goes; whoever gives
-// samples folder by folder gets full shards. A run that goes on after another must then give all samples again.
+// A sample's field shard.folder, which is not stored, names its folder in the dataset; a source that gives samples
+// folder by folder gets full shards. A run that continues another must then give all samples again.
 class WebDatasetStage final : public Stage {
  public:
   struct Options {
@@ -49,14 +49,14 @@ class WebDatasetStage final : public Stage {
   std::optional<ShardIndex> index_;
   IndexHash hash_;
   std::vector<ShardInfo> shards_;
-  std::vector<char> was_there_;           // of shards_: those of an earlier run
-  std::map<std::string, size_t> numbers_;  // of the next shard of each folder
-  std::string place_;                      // the folder that is written now
+  std::vector<char> was_there_;           // one flag per shard: written by an earlier run
+  std::map<std::string, size_t> numbers_;  // number of the next shard in each folder
+  std::string place_;                      // folder that is being written
   struct OpenShard {
     explicit OpenShard(std::string_view uri) : tar(uri) {}
     TarWriter tar;
     std::vector<Member> members;
-    std::vector<std::string> keys;  // in order
+    std::vector<std::string> keys;  // in the order of the shard
     std::unordered_set<std::string> known;
   };
   std::unique_ptr<OpenShard> open_;

@@ -42,8 +42,7 @@ class Shards : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(root); }
 
-  // Sample n: sizes that are not multiples of a block, fields in an order that is not sorted, a url that is
-  // not stored.
+  // Sample n: sizes that are not multiples of a block, fields in unsorted order, and a url that is not stored.
   static Sample sample(int n) {
     Sample s("film-" + std::to_string(n));
     s.set("url", "/films/x.mp4");
@@ -90,8 +89,7 @@ TEST_F(Shards, ListsMembersInTheOrderOfTheSource) {
   EXPECT_EQ(out.stored.size(), 10u);
 }
 
-// Python's webdataset, tarfile and sqlite3, and megatron-energon where it is installed, read the same
-// samples.
+// Python's webdataset, tarfile and sqlite3, and megatron-energon if installed, read the same samples.
 TEST_F(Shards, AreWhatOtherReadersExpect) {
   const fs::path project = fs::path(KINORA_TEST_DATA) / ".." / "..",
                  python = project / ".deps" / "venv" / "bin" / "python3";
@@ -153,7 +151,7 @@ TEST_F(Shards, AreTheSameBytesFromTheSameInput) {
   }
 }
 
-// A run that is cut off anywhere and given its samples again ends with the bytes of one that was not.
+// A run that is interrupted anywhere and given its samples again ends with the bytes of an uninterrupted run.
 TEST_F(Shards, AfterARestartAreThoseOfAnUninterruptedRun) {
   const WebDatasetStage::Options o{.max_count = 5, .max_size = 9000};
   pack("whole", o, 0, 23);
@@ -162,8 +160,8 @@ TEST_F(Shards, AfterARestartAreThoseOfAnUninterruptedRun) {
     out.stored.clear();
     pack(folder, o, 0, cut, false);
     const auto stored = static_cast<int>(out.stored.size());
-    if (cut % 3 == 0) fs::remove(path(folder + "/shard-000001.tar.idx"));  // killed between the two files
-    // What was stored may or may not come again.
+    if (cut % 3 == 0) fs::remove(path(folder + "/shard-000001.tar.idx"));  // as if killed between the two files
+    // Stored samples may or may not be given again.
     pack(folder, o, cut % 2 ? stored : 0, 23);
     EXPECT_EQ(tree(path(folder)), tree(path("whole"))) << "cut after " << cut;
   }
@@ -332,8 +330,8 @@ TEST_F(Shards, RefuseASecondSampleOfAKey) {
       FAIL();
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), KINORA_DATA);
-      EXPECT_THAT(e.what(), HasSubstr(n == 0 ? "another of that key in shard-000000.tar"
-                                             : "another of that key; make"));
+      EXPECT_THAT(e.what(), HasSubstr(n == 0 ? "a sample with that key in shard-000000.tar"
+                                             : "a sample with that key; make"));
     }
   }
 }

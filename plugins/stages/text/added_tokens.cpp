@@ -39,7 +39,7 @@ size_t blanks_at_start(std::string_view text) {
 }  // namespace
 
 AddedTokens::AddedTokens(const Json& array, const Normalizer& normalizer, const std::string& where) {
-  if (!array.is_array()) throw Error(KINORA_INVALID, where + ": an array is expected");
+  if (!array.is_array()) throw Error(KINORA_INVALID, where + ": expected an array");
   for (const auto& entry : array) {
     Fields f(entry, where);
     Token t{f.get<std::string>("content"), f.get<int64_t>("id"), f.get("single_word", false),
@@ -67,7 +67,7 @@ std::optional<int64_t> AddedTokens::id_of(std::string_view content) const {
 std::vector<Section> AddedTokens::cut(const Section& whole, const Index& tokens) {
   const std::string& text = whole.text;
   std::vector<Section> out;
-  size_t from = 0;  // what comes before is in `out`
+  size_t from = 0;  // everything before is already in `out`
   const auto add_text = [&](size_t end) {
     if (from < end) out.push_back({text.substr(from, end - from), -1, whole.first && from == 0});
   };

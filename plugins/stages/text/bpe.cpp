@@ -7,7 +7,7 @@
 namespace kinora::text {
 namespace {
 
-// "a b", or ["a", "b"] since the library's version 0.20.
+// Parses "a b", or ["a", "b"] as written since version 0.20 of the library.
 std::pair<std::string, std::string> pair_of(const Json& merge, const Fields& model) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string())
     return {merge[0].get<std::string>(), merge[1].get<std::string>()};
@@ -17,7 +17,7 @@ std::pair<std::string, std::string> pair_of(const Json& merge, const Fields& mod
     if (blank != text.npos && text.find(' ', blank + 1) == text.npos)
       return {text.substr(0, blank), text.substr(blank + 1)};
   }
-  model.refuse("a merge is neither \"a b\" nor [\"a\", \"b\"]: " + merge.dump());
+  model.refuse("a merge must be \"a b\" or [\"a\", \"b\"], got " + merge.dump());
 }
 
 }  // namespace
@@ -27,7 +27,7 @@ Vocabulary read_vocabulary(const Json& vocab, const Fields& model) {
   Vocabulary out;
   for (const auto& [piece, id] : vocab.items()) {
     if (!id.is_number_integer() || id.get<int64_t>() < 0)
-      model.refuse("the id of '" + piece + "' is not a number from 0");
+      model.refuse("the id of '" + piece + "' must be a number from 0 on");
     out.emplace(piece, id.get<int64_t>());
   }
   return out;
@@ -40,7 +40,7 @@ BpeModel::BpeModel(Fields& f)
       fuse_unknown_(f.get("fuse_unk", false)),
       whole_first_(f.get("ignore_merges", false)) {
   if (const Json* dropout = f.find("dropout"); dropout && *dropout != 0)
-    f.refuse("'dropout' is not known: ids are fixed");
+    f.refuse("'dropout' is not supported, because ids must not vary");
   if (f.find("unk_token")) {
     const auto name = f.get<std::string>("unk_token");
     unknown_ = id_of(name);
@@ -58,7 +58,7 @@ void BpeModel::read_merges(const Json& merges, const Fields& f) {
       f.refuse("the merge '" + left + " " + right + "' has no prefix '" + prefix_ + "'");
     const auto a = id_of(left), b = id_of(right), made = id_of(left + right.substr(prefix_.size()));
     if (!a || !b || !made)
-      f.refuse("the merge '" + left + " " + right + "' is of pieces that are not in 'vocab'");
+      f.refuse("the merge '" + left + " " + right + "' has pieces that are not in 'vocab'");
     merges_.insert_or_assign({*a, *b}, Merge{rank, *made});
   }
 }
@@ -75,7 +75,7 @@ const BpeModel::Merge* BpeModel::merge_of(int64_t left, int64_t right) const {
 
 std::vector<int64_t> BpeModel::characters(std::string_view word) const {
   std::vector<int64_t> out;
-  bool unknown = false;  // the last character was, and is not written yet
+  bool unknown = false;  // the last character is unknown and its id not yet written
   for (auto rest = word; !rest.empty();) {
     const bool first = rest.size() == word.size();
     const size_t length = length_of_first(rest);
@@ -91,7 +91,7 @@ std::vector<int64_t> BpeModel::characters(std::string_view word) const {
     if (id) {
       out.push_back(*id);
     } else {
-      unknown = unknown_.has_value();  // without an unknown piece, what is not known vanishes
+      unknown = unknown_.has_value();  // without an unknown piece, unknown characters are dropped
     }
   }
   if (unknown) out.push_back(*unknown_);

@@ -1,5 +1,4 @@
-// Byte-pair encoding (Sennrich et al. 2015, arXiv 1508.07909): neighbours that a rule merges, best rule
-// first.
+// Byte-pair encoding (Sennrich et al. 2015, arXiv 1508.07909): merges neighbours by rules, best rule first.
 #pragma once
 #include <unordered_map>
 

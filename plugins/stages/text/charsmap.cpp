@@ -19,8 +19,8 @@ uint32_t offset(uint32_t unit) { return (unit >> 10) << ((unit & 0x200U) >> 6); 
 Charsmap::Charsmap(std::string_view bytes, const std::string& name) {
   const uint64_t size = bytes.size() < 4 ? 0 : read(bytes, 0);
   if (bytes.size() < 4 || size == 0 || size % 4 || size > bytes.size() - 4)
-    throw Error(KINORA_INVALID, name + ": the charsmap says " + std::to_string(size) + " bytes of trie in " +
-                                    std::to_string(bytes.size()) + "; the file is damaged");
+    throw Error(KINORA_INVALID, name + ": the charsmap declares " + std::to_string(size) + " bytes of trie in " +
+                                    std::to_string(bytes.size()) + "; the file is damaged, download it again");
   for (size_t i = 0; i < size; i += 4) trie_.push_back(read(bytes, 4 + i));
   replacements_ = bytes.substr(4 + size);
 }
@@ -65,10 +65,10 @@ std::optional<Charsmap::Match> Charsmap::longest(std::string_view text) const {
   return out;
 }
 
-// The whole grapheme is replaced by what its shortest matching beginning becomes: so the library's, and so
-// the published models', ids are.
+// Replaces the whole grapheme by the replacement of its shortest matching prefix, as the library does: the
+// published models' ids depend on it.
 std::string Charsmap::apply(std::string_view text) const {
-  constexpr size_t kLongest = 5;  // bytes of a grapheme that is looked up as one
+  constexpr size_t kLongest = 5;  // bytes of a grapheme that is looked up as a whole
   std::string out;
   while (!text.empty()) {
     std::string_view grapheme = text.substr(0, length_of_grapheme(text));

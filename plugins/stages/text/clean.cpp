@@ -9,7 +9,7 @@ namespace kinora::text {
 namespace {
 
 struct Entity {
-  std::string_view name, text;  // the name with its semicolon, where it has one
+  std::string_view name, text;  // the name includes its semicolon, if any
 };
 // Sorted by name; written by tests/oracle/make_text_fixtures.py entities.
 constexpr Entity kEntities[] = {
@@ -22,7 +22,7 @@ const Entity* entity(std::string_view name) {
   return at != std::end(kEntities) && at->name == name ? at : nullptr;
 }
 
-// What windows-1252 has at 0x80 to 0x9F, which pages mean by these numbers.
+// Characters of windows-1252 at 0x80 to 0x9F, which pages mean by these numbers.
 constexpr std::array<char32_t, 32> kWindows{0x20AC, 0x81,   0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021,
                                             0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0x8D,   0x017D, 0x8F,
                                             0x90,   0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
@@ -43,7 +43,7 @@ int digit(char c, bool hex) {
   return -1;
 }
 
-// `text` begins behind "&#". Bytes that were read; 0: no number.
+// Reads a number; `text` begins after "&#". Returns the bytes read; 0: not a number.
 size_t read_number(std::string_view text, std::string& out) {
   const bool hex = !text.empty() && (text[0] == 'x' || text[0] == 'X');
   const size_t begin = hex ? 1 : 0;
@@ -56,7 +56,7 @@ size_t read_number(std::string_view text, std::string& out) {
   return end + (end < text.size() && text[end] == ';');
 }
 
-// `text` begins behind "&". Bytes of the longest name there; 0: none.
+// Reads a name; `text` begins after "&". Returns the bytes of the longest name; 0: none.
 size_t read_name(std::string_view text, std::string& out) {
   constexpr size_t kLongest = 33;
   for (size_t n = std::min(text.size(), kLongest); n > 1; --n)
@@ -67,7 +67,7 @@ size_t read_name(std::string_view text, std::string& out) {
   return 0;
 }
 
-// Python's idea of it, which has four control characters more than Unicode's.
+// Python's definition, which has four more control characters than Unicode's.
 bool is_blank(char32_t c) { return is_white_space(c) || (c >= 0x1C && c <= 0x1F); }
 
 }  // namespace

@@ -1,14 +1,14 @@
-// Captions as Wan reads them: HTML's character references resolved, twice, and white space collapsed.
+// Cleans captions as Wan does: resolves HTML's character references twice and collapses white space.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace kinora::text {
 
-// As HTML 5 resolves "&amp;", "&#233;" and "&notit;" in text (html.spec.whatwg.org, 13.2.5.72), and Python's
-// html.unescape.
+// Resolves "&amp;", "&#233;" and "&notit;" in text as HTML 5 (html.spec.whatwg.org, 13.2.5.72) and Python's
+// html.unescape do.
 std::string unescaped(std::string_view text);
-// Runs of white space are one blank, at the ends none.
+// Replaces runs of white space by one blank and removes them at the ends.
 std::string collapsed(std::string_view text);
 std::string cleaned(std::string_view text);
 

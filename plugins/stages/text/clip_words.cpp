@@ -22,7 +22,7 @@ Json merges_in(std::string_view text) {
   return out;
 }
 
-// One of the special tokens: a string, or an AddedToken.
+// The special tokens: each is a string or an AddedToken.
 class Specials {
  public:
   Specials(const ClipFiles& files, const Json& vocab, const std::string& name)
@@ -55,7 +55,7 @@ class Specials {
 
 std::unique_ptr<Tokenizer> read_clip_words(const ClipFiles& files, const std::string& name) {
   const Json vocab = Json::parse(files.vocab, nullptr, false);
-  if (!vocab.is_object()) throw Error(KINORA_INVALID, name + "/vocab.json: no JSON object");
+  if (!vocab.is_object()) throw Error(KINORA_INVALID, name + "/vocab.json: not a JSON object");
   Specials specials(files, vocab, name);
   const Json begin = specials.take("bos_token", kStart), end = specials.take("eos_token", kEnd),
              unknown = specials.take("unk_token", kEnd), pad = specials.take("pad_token", kEnd);

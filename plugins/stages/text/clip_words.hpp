@@ -1,4 +1,4 @@
-// CLIP's tokenizer from its vocab.json and merges.txt, as published before there was a tokenizer.json.
+// CLIP's tokenizer from vocab.json and merges.txt, its form before tokenizer.json existed.
 #pragma once
 #include "tokenizer.hpp"
 
@@ -6,13 +6,13 @@ namespace kinora::text {
 
 struct ClipFiles {
   std::string vocab;   // {"piece": id}
-  std::string merges;  // a merge a line, under a line "#version"
+  std::string merges;  // one merge per line, after a line "#version"
   Json config;         // tokenizer_config.json
-  Json special;        // special_tokens_map.json, for what the configuration does not say
+  Json special;        // special_tokens_map.json, for tokens that the configuration omits
 };
 
-// What transformers' CLIPTokenizer makes of them; bos_token, eos_token, unk_token and pad_token are found in
-// a text too. `name` is the folder, for errors. Throws Error.
+// Equals transformers' CLIPTokenizer for these files; bos_token, eos_token, unk_token and pad_token are also
+// matched in a text. `name` is the folder, for errors. Throws Error.
 std::unique_ptr<Tokenizer> read_clip_words(const ClipFiles& files, const std::string& name);
 
 }  // namespace kinora::text

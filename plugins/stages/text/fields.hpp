@@ -1,4 +1,4 @@
-// Reads one object of a tokenizer.json and refuses what it does not know.
+// Reads one object of a tokenizer.json and refuses unknown members.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -21,13 +21,13 @@ struct Hash {
 };
 using Vocabulary = std::unordered_map<std::string, int64_t, Hash, std::equal_to<>>;
 
-// Every getter throws Error with the place: "tokenizer.json: model: 'unk_id' is a string; ...".
+// Every getter throws an Error that names the place: "tokenizer.json: model: 'unk_id' is a string; ...".
 class Fields {
  public:
   Fields(const Json& object, std::string where) : object_(object), where_(std::move(where)) {
-    if (!object.is_object()) refuse(std::string("an object is expected, and this is ") + object.type_name());
+    if (!object.is_object()) refuse(std::string("expected an object, got ") + object.type_name());
   }
-  // Null: not there, or null.
+  // Null if the member is absent or null.
   const Json* find(const char* key) {
     read_.insert(key);
     const auto it = object_.find(key);
@@ -48,9 +48,9 @@ class Fields {
   T get(const char* key, T otherwise) {
     return find(key) ? get<T>(key) : otherwise;
   }
-  // Known, and of no effect on ids.
+  // Accepts members that have no effect on ids.
   void skip(std::initializer_list<const char*> keys) { read_.insert(keys.begin(), keys.end()); }
-  // Whatever nobody asked for would be ignored in silence.
+  // Refuses members that were not read; they would be ignored silently.
   void done() const {
     for (const auto& [key, value] : object_.items())
       if (!read_.count(key) && !value.is_null()) refuse("'" + key + "' is not known");
@@ -73,7 +73,7 @@ class Fields {
   std::set<std::string, std::less<>> read_;
 };
 
-// {"type": ...} by its name; "Sequence" is its members in order. `depth` bounds how deep they nest.
+// Reads {"type": ...} by name; "Sequence" applies its members in order. `depth` limits nesting.
 constexpr int kDeepest = 8;
 
 }  // namespace kinora::text

@@ -1,4 +1,4 @@
-// What the stages of this plugin share: files into memory, ids onto samples.
+// Helpers of this plugin's stages: read files, set ids on samples.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace kinora::text {
 
-// The whole file. Throws Error if it is larger than any tokenizer is; `meant` says what should be given.
+// Reads the whole file. Throws Error if it is larger than any tokenizer; `meant` names the expected file.
 std::string read_file(const std::string& path, const std::string& meant);
-// Sets the tensor, int64 [L].
+// Sets tensor `name`, int64 [L].
 void set_ids(Sample& sample, const char* name, const std::vector<int64_t>& values);
 
 }  // namespace kinora::text

@@ -49,13 +49,13 @@ std::unique_ptr<PieceModel> read_unigram(Fields& f) {
 
 std::unique_ptr<PieceModel> read_model(const Json& json, const std::string& where) {
   Fields f(json, where);
-  // Files of before 2020 name no type.
+  // Files written before 2020 name no type.
   const auto type = f.get<std::string>("type", json.contains("merges") ? "BPE" : "");
   std::unique_ptr<PieceModel> out;
   if (type == "BPE") out = std::make_unique<BpeModel>(f);
   if (type == "WordPiece") out = read_word_piece(f);
   if (type == "Unigram") out = read_unigram(f);
-  if (!out) f.refuse("the model '" + type + "' is not known; BPE, Unigram and WordPiece are");
+  if (!out) f.refuse("the model '" + type + "' is not known; the known models are BPE, Unigram and WordPiece");
   f.done();
   return out;
 }
@@ -107,7 +107,7 @@ UnigramModel::UnigramModel(const std::vector<Piece>& pieces, std::optional<int64
 
 std::optional<int64_t> UnigramModel::id_of(std::string_view piece) const { return found(ids_, piece); }
 
-// Unknown neighbours are looked up together by the `tokenizers` library.
+// Looks up a run of unknown neighbours as one piece, as the `tokenizers` library does.
 std::optional<int64_t> UnigramModel::joined(std::string_view unknown) const {
   return rules_.sentencepiece ? std::nullopt : found(in_text_, unknown);
 }
@@ -115,11 +115,11 @@ std::optional<int64_t> UnigramModel::joined(std::string_view unknown) const {
 int64_t UnigramModel::need_unknown() const {
   if (!unknown_)
     throw Error(KINORA_DATA,
-                "the text has a character that no piece covers, and no piece is the unknown one");
+                "the text has a character that no piece covers, and the model has no unknown piece");
   return *unknown_;
 }
 
-// Tries every piece that begins at `at`, and the unknown one if none is a single character.
+// Tries every piece that begins at `at`, and the unknown piece if none of them is a single character.
 void UnigramModel::extend(std::string_view word, size_t at, std::vector<Node>& nodes) const {
   const double here = nodes[at].score;
   const size_t one = length_of_first(word.substr(at)), most = std::min(longest_, word.size() - at);
@@ -149,7 +149,7 @@ void UnigramModel::extend(std::string_view word, size_t at, std::vector<Node>& n
 void UnigramModel::encode(std::string_view word, std::vector<int64_t>& ids) const {
   std::vector<Node> nodes(word.size() + 1);
   for (size_t at = 0; at < word.size(); at += length_of_first(word.substr(at))) extend(word, at, nodes);
-  // From the end: neighbours that are unknown are one piece.
+  // Collected from the end; neighbouring unknown characters form one piece.
   std::vector<Span> spans;
   std::vector<int64_t> found_ids;
   for (size_t end = word.size(); end > 0; end = nodes[end].begin) {

@@ -1,4 +1,4 @@
-// The models of tokenizers: a word into ids of pieces. Each follows the `tokenizers` library to the id.
+// Tokenizer models: map a word to ids of pieces. Each gives exactly the ids of the `tokenizers` library.
 #pragma once
 #include <limits>
 #include <memory>
@@ -16,15 +16,15 @@ namespace kinora::text {
 class PieceModel {
  public:
   virtual ~PieceModel() = default;
-  // `word` is valid UTF-8. Throws Error where it needs an unknown piece and there is none.
+  // Appends the ids of `word`, valid UTF-8. Throws Error if an unknown piece is needed and there is none.
   virtual void encode(std::string_view word, std::vector<int64_t>& ids) const = 0;
   virtual std::optional<int64_t> id_of(std::string_view piece) const = 0;
 };
 
-// Of a tokenizer.json. Throws Error that names what is not known.
+// Reads the model of a tokenizer.json. Throws an Error that names anything unknown.
 std::unique_ptr<PieceModel> read_model(const Json& json, const std::string& where);
 
-// Ids of "<0x00>" to "<0xFF>", which stand for the bytes of what no piece covers.
+// Ids of "<0x00>" to "<0xFF>", the fallback for the bytes of text that no piece covers.
 class BytePieces {
  public:
   BytePieces() = default;
@@ -34,7 +34,7 @@ class BytePieces {
     for (int b = 0; b < 256; ++b)
       ids_.push_back(find(std::string("<0x") + kHex[b / 16] + kHex[b % 16] + ">"));
   }
-  // Whether every byte of `text` has an id; these are then added.
+  // Adds the ids of the bytes of `text` if every byte has one; returns whether it did.
   bool add(std::string_view text, std::vector<int64_t>& ids) const;
 
  private:
@@ -42,7 +42,7 @@ class BytePieces {
 };
 
 // Greedy longest match from the left (Wu et al. 2016, arXiv 1609.08144, as BERT has it): "unhappily" -> "un"
-// "##happi" "##ly". A word of which some part matches nothing, or that is too long, is unknown.
+// "##happi" "##ly". A word is unknown if some part of it matches nothing or if it is too long.
 class WordPieceModel final : public PieceModel {
  public:
   WordPieceModel(Vocabulary ids, int64_t unknown, std::string prefix = "##", size_t longest = 100)
@@ -57,17 +57,17 @@ class WordPieceModel final : public PieceModel {
   size_t longest_;  // characters
 };
 
-// The most probable segmentation, pieces being independent (Kudo 2018, arXiv 1804.10959), by Viterbi.
+// The most probable segmentation into independent pieces (Kudo 2018, arXiv 1804.10959), by Viterbi.
 class UnigramModel final : public PieceModel {
  public:
   struct Piece {
     std::string text;
     double score = 0;
-    bool in_text = true;        // may be met in a text
-    bool user_defined = false;  // sentencepiece's: always taken
+    bool in_text = true;        // may be matched in a text
+    bool user_defined = false;  // sentencepiece: always matched
   };
-  // The scores that count for the unknown piece's, and whether to follow sentencepiece where it differs: sums
-  // in float32.
+  // Which scores set the unknown piece's score, and whether to follow sentencepiece where it differs: sums in
+  // float32.
   struct Rules {
     double lowest = 0, highest = 0;
     bool sentencepiece = false;
@@ -88,7 +88,7 @@ class UnigramModel final : public PieceModel {
   int64_t need_unknown() const;
 
   Vocabulary ids_;      // of all pieces
-  Vocabulary in_text_;  // of those that may be met
+  Vocabulary in_text_;  // of the pieces that may be matched
   std::vector<double> scores_;
   std::vector<bool> user_defined_;
   std::optional<int64_t> unknown_;

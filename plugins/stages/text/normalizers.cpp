@@ -31,7 +31,7 @@ std::string stripped(std::string_view text, bool left, bool right) {
   return std::string(text.substr(begin, end > begin ? end - begin : 0));
 }
 
-// sentencepiece's old rules for translation: no control characters, blanks for the rest that cannot be seen.
+// sentencepiece's old rules for translation: removes control characters and replaces other invisible ones by blanks.
 std::string nmt(std::string_view text) {
   std::string out;
   while (!text.empty()) {
@@ -150,7 +150,7 @@ std::string bert_normalised(std::string_view text, const BertRules& rules) {
 Normalizer read_normalizer(const Json& json, const std::string& where, int depth) {
   Fields f(json, where);
   const auto type = f.get<std::string>("type");
-  if (depth > kDeepest) f.refuse("sequences nest too deep");
+  if (depth > kDeepest) f.refuse("sequences are nested too deeply");
   if (type != "Sequence") {
     auto one = read_one(type, f);
     f.done();

@@ -1,4 +1,4 @@
-// Normalizers of tokenizer.json: text to text.
+// Normalizers of tokenizer.json: map text to text.
 #pragma once
 #include <functional>
 #include <string>
@@ -9,10 +9,10 @@ namespace kinora::text {
 
 using Normalizer = std::function<std::string(std::string)>;
 
-// Throws Error that names what is not known. `where` begins its message.
+// Throws an Error that names anything unknown; its message begins with `where`.
 Normalizer read_normalizer(const Json& json, const std::string& where, int depth = 0);
 
-// BERT's: which steps it takes, in this order.
+// Steps of BERT's normalizer, in this order.
 struct BertRules {
   bool clean = true, ideographs = true, strip_accents = true, lower = true;
 };

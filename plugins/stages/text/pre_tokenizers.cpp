@@ -73,7 +73,7 @@ Delimiter read_behaviour(Fields& f, const char* otherwise) {
   return static_cast<Delimiter>(at - names.begin());
 }
 
-// GPT-2's: every byte a visible character, those of Latin-1 that are visible as themselves.
+// GPT-2's map of every byte to a visible character; visible characters of Latin-1 map to themselves.
 const std::array<std::string, 256>& byte_letters() {
   static const auto table = [] {
     std::array<std::string, 256> out;
@@ -85,11 +85,10 @@ const std::array<std::string, 256>& byte_letters() {
   return table;
 }
 
-// Words of GPT-2 (Radford et al. 2019): contractions, letters, numbers and the rest, each with the blank
-// before it.
+// GPT-2's words (Radford et al. 2019): contractions, letters, numbers and the rest, each with the preceding blank.
 constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-// Here, unlike in a pattern of the file's, joiners belong to words.
+// Joiners belong to words here, unlike in patterns given by the file.
 constexpr const char* kWordsAndMarks = R"([\w\x{200C}\x{200D}]+|[^\w\s\x{200C}\x{200D}]+)";
 
 PreTokenizer read_byte_level(Fields& f) {
@@ -187,7 +186,7 @@ std::vector<Span> contiguous(const std::vector<Part>& parts) {
   return out;
 }
 
-// A match joins the part before it, or after it, unless that is a match too.
+// Joins each match to the part before it, or after it, unless that part is a match too.
 std::vector<Span> merged(std::vector<Part> parts, bool with_next) {
   if (with_next) std::reverse(parts.begin(), parts.end());
   std::vector<Span> out;
@@ -220,7 +219,7 @@ std::vector<Span> split(std::string_view text, const std::vector<Span>& matches,
 PreTokenizer read_pre_tokenizer(const Json& json, const std::string& where, int depth) {
   Fields f(json, where);
   const auto type = f.get<std::string>("type");
-  if (depth > kDeepest) f.refuse("sequences nest too deep");
+  if (depth > kDeepest) f.refuse("sequences are nested too deeply");
   if (type != "Sequence") {
     auto one = read_words(type, f);
     f.done();

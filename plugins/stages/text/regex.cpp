@@ -9,10 +9,10 @@
 namespace kinora::text {
 namespace {
 
-// PCRE2's own \s has U+180E, and its \w no marks.
+// PCRE2's own \s includes U+180E, and its \w excludes marks.
 std::string with_unicode_classes(const std::string& pattern) {
   std::string out;
-  int depth = 0;  // of brackets
+  int depth = 0;  // nesting of brackets
   for (size_t i = 0; i < pattern.size(); ++i) {
     const char c = pattern[i];
     if (c != '\\' || i + 1 == pattern.size()) {
@@ -62,12 +62,12 @@ Regex::Regex(const std::string& pattern) : pattern_(pattern) {
   const std::string text = with_unicode_classes(pattern);
   auto* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
-  if (!code) throw Error(KINORA_INVALID, "the pattern '" + pattern + "' is none: " + message_of(error));
+  if (!code) throw Error(KINORA_INVALID, "the pattern '" + pattern + "' is not valid: " + message_of(error));
   code_.reset(code, pcre2_code_free);
 }
 
 std::vector<Span> Regex::find_all(std::string_view text) const {
-  // Enough for any tokenizer's pattern; a hostile one ends here, and not after hours.
+  // Enough for any tokenizer's pattern; a hostile pattern stops here instead of running for hours.
   constexpr uint32_t kSteps = 1U << 20, kKiB = 16U << 10;
   const Owned<pcre2_match_data, pcre2_match_data_free> found(
       pcre2_match_data_create_from_pattern(code_.get(), nullptr));
@@ -79,11 +79,11 @@ std::vector<Span> Regex::find_all(std::string_view text) const {
     const int n = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                               PCRE2_NO_UTF_CHECK, found.get(), limits.get());
     if (n == PCRE2_ERROR_NOMATCH) break;
-    if (n < 0) throw Error(KINORA_DATA, "the pattern '" + pattern_ + "' fails on a text: " + message_of(n));
+    if (n < 0) throw Error(KINORA_DATA, "the pattern '" + pattern_ + "' failed on a text: " + message_of(n));
     const PCRE2_SIZE* at = pcre2_get_ovector_pointer(found.get());
-    if (at[1] > at[0] && at[0] >= from) out.push_back({at[0], at[1]});  // an empty piece would be left out
+    if (at[1] > at[0] && at[0] >= from) out.push_back({at[0], at[1]});  // an empty piece would be dropped
     from = std::max(at[1], from);
-    if (at[1] <= at[0])  // an empty match: on to the next character
+    if (at[1] <= at[0])  // empty match: advance one character
       do ++from;
       while (from < text.size() && (static_cast<unsigned char>(text[from]) & 0xC0) == 0x80);
   }

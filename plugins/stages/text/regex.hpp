@@ -1,4 +1,4 @@
-// Regular expressions of tokenizer.json, by PCRE2.
+// Regular expressions of tokenizer.json, with PCRE2.
 #pragma once
 #include <memory>
 #include <string>
@@ -16,9 +16,10 @@ struct Span {
 // [any-thread] after construction.
 class Regex {
  public:
-  // As Oniguruma reads it: \s, \w and \d are Unicode's. Throws Error that names the pattern and the place.
+  // Compiles the pattern as Oniguruma reads it: \s, \w and \d are Unicode's. Throws an Error that names the
+  // pattern and the position.
   explicit Regex(const std::string& pattern);
-  // The matches in valid UTF-8, from left to right, none over another. Throws Error where one takes too long.
+  // Returns the non-overlapping matches in valid UTF-8, left to right. Throws Error if a match takes too long.
   std::vector<Span> find_all(std::string_view text) const;
 
  private:

@@ -53,7 +53,7 @@ void ScoredBpe::encode(std::string_view text, const UserDefined& whole, std::vec
 }
 
 void ScoredBpe::add(const std::vector<Symbol>& symbols, std::vector<int64_t>& out) const {
-  bool unknown = false;  // neighbours that are unknown are one piece
+  bool unknown = false;  // neighbouring unknown characters form one piece
   for (const Symbol& s : symbols) {
     if (s.text.empty()) continue;
     const auto it = all_.find(s.text);

@@ -1,12 +1,11 @@
-// sentencepiece's BPE: of neighbours that make a piece, the ones whose piece scores highest, the leftmost of
-// equals.
+// sentencepiece's BPE: merges the neighbours whose joint piece scores highest, the leftmost of equals first.
 #pragma once
 #include "models.hpp"
 #include "sentencepiece_spec.hpp"
 
 namespace kinora::text {
 
-// Words that a normalizer leaves alone and a model never cuts.
+// Words that normalizers leave unchanged and models never split.
 class UserDefined {
  public:
   void add(const std::string& text) {
@@ -14,7 +13,7 @@ class UserDefined {
     texts_.emplace(text, 0);
     longest_ = std::max(longest_, text.size());
   }
-  // Bytes of the longest that `text` begins with; 0: none.
+  // Bytes of the longest word that is a prefix of `text`; 0: none.
   size_t match(std::string_view text) const {
     for (size_t n = std::min(longest_, text.size()); n > 0; --n)
       if (texts_.contains(text.substr(0, n))) return n;

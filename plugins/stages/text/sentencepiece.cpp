@@ -1,4 +1,4 @@
-// sentencepiece's .model as a tokenizer: its own normalisation, then a unigram or a BPE model.
+// sentencepiece's .model as a tokenizer: its own normalisation, then a unigram or BPE model.
 #include <algorithm>
 #include <limits>
 
@@ -23,7 +23,7 @@ class SentencePiece final : public Tokenizer {
     if (spec_.model_type == 2) bpe_ = std::make_unique<ScoredBpe>(spec_, unknown);
     if (!unigram_ && !bpe_)
       throw Error(KINORA_UNSUPPORTED,
-                  name + ": neither a unigram nor a BPE model; words and characters are not read");
+                  name + ": expected a unigram or a BPE model; word and character models are not supported");
     padding_ = id_of(spec_.pad);
     if (ends.begin) before_.push_back(need(spec_.bos, name));
     if (ends.end) after_.push_back(need(spec_.eos, name));
@@ -54,17 +54,17 @@ class SentencePiece final : public Tokenizer {
                     name + ": the piece '" + p.text + "' has the unknown type " + std::to_string(p.type));
       if (p.type == kUnused)
         throw Error(KINORA_UNSUPPORTED,
-                    name + ": the piece '" + p.text + "' is of type UNUSED, which is not read");
+                    name + ": the piece '" + p.text + "' is of type UNUSED, which is not supported");
       ids_.emplace(p.text, static_cast<int64_t>(i));
       if (p.type == kUserDefined) user_.add(p.text);
       if (p.type == kUnknown) unknown_id = static_cast<int64_t>(i);
     }
-    if (!unknown_id) throw Error(KINORA_INVALID, name + ": no piece is the unknown one");
+    if (!unknown_id) throw Error(KINORA_INVALID, name + ": the model has no unknown piece");
     return *unknown_id;
   }
   int64_t need(const std::string& piece, const std::string& name) const {
     if (const auto id = id_of(piece)) return *id;
-    throw Error(KINORA_INVALID, name + ": no piece '" + piece + "' to put around a text");
+    throw Error(KINORA_INVALID, name + ": the vocabulary has no piece '" + piece + "'; unset add_begin and add_end");
   }
   void make_unigram(int64_t unknown) {
     std::vector<UnigramModel::Piece> pieces;
@@ -79,7 +79,7 @@ class SentencePiece final : public Tokenizer {
     unigram_ = std::make_unique<UnigramModel>(pieces, unknown, spec_.byte_fallback,
                                               UnigramModel::Rules{lowest, highest, true});
   }
-  // The replacement of what `text` begins with, which is taken from it.
+  // Removes the first unit of `text` and returns its replacement.
   std::string first_of(std::string_view& text) const {
     const auto match = charsmap_.longest(text);
     const size_t whole = user_.match(text);

@@ -9,7 +9,7 @@ namespace {
 
 using Spec = SentencePieceSpec;
 
-// One message of protobuf's wire format: field by field.
+// Reads one message of protobuf's wire format field by field.
 class Message {
  public:
   Message(std::string_view bytes, const std::string& name) : bytes_(bytes), name_(name) {}
@@ -45,7 +45,7 @@ class Message {
     return true;
   }
   [[noreturn]] void damaged() const {
-    throw Error(KINORA_INVALID, name_ + ": no sentencepiece model, or a damaged one");
+    throw Error(KINORA_INVALID, name_ + ": not a sentencepiece model, or damaged");
   }
 
  private:

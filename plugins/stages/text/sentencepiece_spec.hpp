@@ -1,8 +1,8 @@
-// What a sentencepiece .model says: a protobuf of pieces, how they were trained, and how text is normalised
+// Contents of a sentencepiece .model: a protobuf of the pieces, their training and the normalisation of text
 // (github.com/google/sentencepiece, sentencepiece_model.proto).
 //
-// Read here and not by libsentencepiece: charsmap and unigram model are needed for tokenizer.json anyway, so
-// this message is all that the library would save.
+// libsentencepiece is not used: tokenizer.json needs the charsmap and the unigram model anyway, so the library
+// would only save the parsing of this message.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ namespace kinora::text {
 // Types of pieces.
 enum PieceType : uint64_t { kNormal = 1, kUnknown, kControl, kUserDefined, kUnused, kByte };
 
-// The message, its absent fields by default; the names are the format's.
+// The message, with defaults for absent fields; the names are the format's.
 struct SentencePieceSpec {
   struct Piece {
     std::string text;
@@ -29,7 +29,7 @@ struct SentencePieceSpec {
   bool dummy_prefix = true, remove_extra = true, escape = true;
 };
 
-// Throws Error, calling the bytes `name`.
+// Throws Error, which calls the bytes `name`.
 SentencePieceSpec read_sentencepiece_spec(std::string_view bytes, const std::string& name);
 
 }  // namespace kinora::text

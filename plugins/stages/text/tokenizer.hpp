@@ -1,4 +1,4 @@
-// A tokenizer as published: tokenizer.json of the `tokenizers` library, or a sentencepiece .model.
+// A published tokenizer: tokenizer.json of the `tokenizers` library, or a sentencepiece .model.
 #pragma once
 #include <memory>
 #include <optional>
@@ -14,12 +14,12 @@ namespace kinora::text {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  // Ids of a text without the special tokens around it. Bytes that are not UTF-8 count as U+FFFD.
+  // Returns the ids of a text without the special tokens around it. Bytes that are not UTF-8 count as U+FFFD.
   virtual std::vector<int64_t> pieces(std::string_view text) const = 0;
   virtual std::optional<int64_t> id_of(std::string_view piece) const = 0;
-  // With them, at most max_length: of a longer text the end is left out.
+  // Returns at most max_length ids, with special tokens; the end of a longer text is cut off.
   std::vector<int64_t> encode(std::string_view text, size_t max_length) const;
-  // What fills up a text; none if the file does not tell.
+  // Id of the padding token; none if the file does not name one.
   std::optional<int64_t> padding() const { return padding_; }
 
  protected:
@@ -27,11 +27,12 @@ class Tokenizer {
   std::optional<int64_t> padding_;
 };
 
-// All throw Error, calling the file `name`, for whatever they do not know: ids would be silently wrong.
-// tokenizer.json. Its own truncation and padding are left to the caller.
+// All readers throw Error, which calls the file `name`, for anything unknown, because ids would be silently wrong.
+// Reads a tokenizer.json. The caller handles truncation and padding.
 std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& name);
 std::unique_ptr<Tokenizer> make_tokenizer(const Json& json, const std::string& name);
-// A .model, Unigram or BPE. It says no special tokens around a text, so these do: begin "<s>", end "</s>".
+// Reads a .model, Unigram or BPE. The file does not say which special tokens surround a text; `Ends` does: begin
+// "<s>", end "</s>".
 struct Ends {
   bool begin = false, end = false;
 };

@@ -56,7 +56,7 @@ class JsonTokenizer final : public Tokenizer {
   void read_post_processor(const Json& json, const std::string& where, int depth) {
     Fields f(json, where);
     const auto type = f.get<std::string>("type");
-    if (depth > kDeepest) f.refuse("sequences nest too deep");
+    if (depth > kDeepest) f.refuse("sequences are nested too deeply");
     if (type == "Sequence") {
       for (const auto& one : f.need("processors")) read_post_processor(one, where, depth + 1);
     } else if (type == "TemplateProcessing") {
@@ -87,7 +87,7 @@ class JsonTokenizer final : public Tokenizer {
     for (const auto& part : f.need("single")) {
       Fields piece(part, f.where() + ": single");
       if (piece.find("Sequence")) {
-        if (text) piece.refuse("the text comes twice");
+        if (text) piece.refuse("the text occurs twice");
         text = true;
         continue;
       }
@@ -115,13 +115,13 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& json, const std::string& n
   try {
     return std::make_unique<JsonTokenizer>(json, name);
   } catch (const Json::exception& e) {
-    throw Error(KINORA_INVALID, name + ": no tokenizer.json: " + e.what());
+    throw Error(KINORA_INVALID, name + ": not a tokenizer.json: " + e.what());
   }
 }
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& name) {
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw Error(KINORA_INVALID, name + ": this is no JSON; give a tokenizer.json");
+  if (json.is_discarded()) throw Error(KINORA_INVALID, name + ": not valid JSON; give a tokenizer.json");
   return make_tokenizer(json, name);
 }
 

@@ -18,29 +18,29 @@ std::unique_ptr<Tokenizer> open(const TokenizerStage::Options& o) {
   if (o.add_begin || o.add_end)
     throw Error(KINORA_INVALID,
                 o.file +
-                    ": add_begin and add_end are for a .model; a tokenizer.json says itself what "
-                    "comes around a text");
+                    ": add_begin and add_end are for a .model; a tokenizer.json itself names the "
+                    "special tokens");
   return read_tokenizer_json(bytes, o.file);
 }
 
-// A file that a folder may lack.
+// Reads a file that the folder may lack.
 Json object_in(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return Json::object();
   Json out = Json::parse(read_file(file.string(), kMeant), nullptr, false);
-  if (!out.is_object()) throw Error(KINORA_INVALID, file.string() + ": no JSON object");
+  if (!out.is_object()) throw Error(KINORA_INVALID, file.string() + ": not a JSON object");
   return out;
 }
 
-// Of the classes with vocab.json and merges.txt only CLIP's is known: others cut a text into other words.
+// Only CLIP's class of vocab.json and merges.txt is known; other classes split a text into different words.
 std::unique_ptr<Tokenizer> open_clip(const std::filesystem::path& folder, const Json& config) {
   const Json name = config.value("tokenizer_class", Json("CLIPTokenizer"));
   if (!name.is_string() || !name.get<std::string>().starts_with("CLIPTokenizer"))
-    throw Error(KINORA_UNSUPPORTED, folder.string() + ": how a " + name.dump() +
+    throw Error(KINORA_UNSUPPORTED, folder.string() + ": how " + name.dump() +
                                         " reads vocab.json and merges.txt is not known here; give its "
                                         "tokenizer.json, which transformers' save_pretrained writes");
   if (std::filesystem::exists(folder / "added_tokens.json"))
     throw Error(KINORA_UNSUPPORTED, folder.string() +
-                                        ": the tokens of added_tokens.json are not known here; give a "
+                                        ": the tokens of added_tokens.json are not supported; give a "
                                         "tokenizer.json, which transformers' save_pretrained writes");
   const auto text = [&](const char* file) { return read_file((folder / file).string(), kMeant); };
   return read_clip_words(
@@ -67,8 +67,8 @@ std::unique_ptr<Tokenizer> open_folder(TokenizerStage::Options o) {
   const Json name = config.value("tokenizer_class", Json("T5Tokenizer"));
   const bool ends = name.is_string() && name.get<std::string>().find("T5Tokenizer") != std::string::npos;
   if (!ends && !o.add_begin && !o.add_end)
-    throw Error(KINORA_UNSUPPORTED, o.file + ": what stands around a text of a " + name.dump() +
-                                        " is not known here; name spiece.model, with add_begin and add_end");
+    throw Error(KINORA_UNSUPPORTED, o.file + ": the special tokens of " + name.dump() +
+                                        " are not known here; name spiece.model, with add_begin and add_end");
   o.add_end |= ends;
   return use("spiece.model"), open(o);
 }
@@ -77,29 +77,31 @@ std::unique_ptr<Tokenizer> open_folder(TokenizerStage::Options o) {
 
 void TokenizerStage::describe(Describe<Options>& d) {
   d.name("text.tokenizer")
-      .help("ids of a caption by a published tokenizer: tokenizer.json or a sentencepiece .model");
+      .help("Tokenizes a caption with a published tokenizer: tokenizer.json or a sentencepiece .model");
   d.option("file", &Options::file)
       .path()
       .required()
       .help(
-          "tokenizer.json (BPE, Unigram, WordPiece), a sentencepiece model (Unigram, BPE), or a folder that "
-          "transformers saved");
-  d.option("from", &Options::from).help("the field that holds the text");
+          "tokenizer.json (BPE, Unigram, WordPiece), a sentencepiece model (Unigram, BPE), or a folder "
+          "saved by transformers");
+  d.option("from", &Options::from).help("field that holds the text");
   d.option("max_length", &Options::max_length)
       .range(1, 1 << 20)
       .help(
-          "ids at most, special ones included; of a longer text the end is left out. The file's own limit is "
+          "most ids, including special ones; the end of a longer text is cut off. The file's own limit is "
           "not used");
   d.option("pad", &Options::pad)
       .choices({"none", "max_length"})
-      .help("max_length: fills every text up to that, with 0 in attention_mask");
-  d.option("pad_id", &Options::pad_id).range(-1, 1 << 24).help("what fills up; -1: the file's padding token");
+      .help("padding; max_length: fills every text up to that length, with 0 in attention_mask");
+  d.option("pad_id", &Options::pad_id)
+      .range(-1, 1 << 24)
+      .help("id used as padding; -1: the file's padding token");
   d.option("clean", &Options::clean)
-      .help("resolves HTML references twice and collapses white space first, as Wan's captions are");
-  d.option("add_begin", &Options::add_begin).help("a .model's <s> before every text");
-  d.option("add_end", &Options::add_end).help("a .model's </s> after every text, as T5 and UMT5 need");
-  d.output("input_ids", "[L]", "int64", "beside the sample");
-  d.output("attention_mask", "[L]", "int64", "beside the sample");
+      .help("resolve HTML references twice and collapse white space first, as for Wan's captions");
+  d.option("add_begin", &Options::add_begin).help("put a .model's <s> before every text");
+  d.option("add_end", &Options::add_end).help("put a .model's </s> after every text, as T5 and UMT5 require");
+  d.output("input_ids", "[L]", "int64", "token ids of the caption");
+  d.output("attention_mask", "[L]", "int64", "1 for each token of the caption, 0 for padding");
 }
 
 TokenizerStage::TokenizerStage(const Options& options)
@@ -107,7 +109,7 @@ TokenizerStage::TokenizerStage(const Options& options)
       tokenizer_(std::filesystem::is_directory(options.file) ? open_folder(options) : open(options)) {
   if (options_.pad_id < 0) options_.pad_id = tokenizer_->padding().value_or(-1);
   if (options_.pad != "none" && options_.pad_id < 0)
-    throw Error(KINORA_INVALID, options_.file + ": names no padding token; set pad_id");
+    throw Error(KINORA_INVALID, options_.file + ": the file names no padding token; set pad_id");
 }
 
 void TokenizerStage::process(Sample in, const Emit& emit, const Run&) {

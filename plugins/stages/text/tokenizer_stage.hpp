@@ -1,11 +1,11 @@
-// stage/text.tokenizer: captions into the ids that text encoders read.
+// stage/text.tokenizer: tokenizes captions into the ids that text encoders read.
 #pragma once
 #include "kinora/stage.hpp"
 #include "tokenizer.hpp"
 
 namespace kinora::text {
 
-// Sets the tensors input_ids and attention_mask, int64 [L], beside the fields.
+// Sets the tensors input_ids and attention_mask, int64 [L].
 class TokenizerStage final : public Stage {
  public:
   struct Options {

@@ -1,4 +1,4 @@
-// Tokenizers against the `tokenizers` library and sentencepiece, and files that are not what they should be.
+// Tokenizers against the `tokenizers` library and sentencepiece, and errors for malformed files.
 #include <filesystem>
 #include <fstream>
 
@@ -82,22 +82,22 @@ TEST(TokenizerJson, RefusesWhatItDoesNotKnowByItsName) {
       {"/normalizer", R"({"type": "Rot13"})",
        "/x/tokenizer.json: normalizer: the normalizer 'Rot13' is not known"},
       {"/normalizer", R"({"type": "NFC", "twice": true})", "normalizer: 'twice' is not known"},
-      {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "AAAA"})", "the charsmap says"},
+      {"/normalizer", R"({"type": "Precompiled", "precompiled_charsmap": "AAAA"})", "the charsmap declares"},
       {"/normalizer", R"({"type": "Replace", "pattern": {"Regex": "(a"}, "content": ""})",
-       "the pattern '(a' is none"},
-      {"/normalizer", R"([])", "normalizer: an object is expected, and this is array"},
+       "the pattern '(a' is not valid"},
+      {"/normalizer", R"([])", "normalizer: expected an object, got array"},
       {"/pre_tokenizer", R"({"type": "UnicodeScripts"})", "the pre-tokenizer 'UnicodeScripts' is not known"},
       {"/pre_tokenizer/pretokenizers/0/behavior", R"("Shuffled")", "the behavior 'Shuffled' is not known"},
       {"/pre_tokenizer/pretokenizers", R"({"a": {"type": 3}})", "'type' is of the wrong type, number"},
       {"/post_processor", R"({"type": "Rot13"})", "the post-processor 'Rot13' is not known"},
       {"/post_processor/cls", R"(["a"])", "'cls' is not [\"token\", id]"},
       {"/model/type", R"("WordLevel")",
-       "model: the model 'WordLevel' is not known; BPE, Unigram and WordPiece are"},
-      {"/model/dropout", "0.1", "model: 'dropout' is not known"},
+       "model: the model 'WordLevel' is not known; the known models are BPE, Unigram and WordPiece"},
+      {"/model/dropout", "0.1", "model: 'dropout' is not supported"},
       {"/model/unk_token", R"("nowhere")", "the unk_token 'nowhere' is not in 'vocab'"},
-      {"/model/merges/0", R"(["zz", "yy"])", "the merge 'zz yy' is of pieces that are not in 'vocab'"},
-      {"/model/merges/0", R"("zz")", "a merge is neither"},
-      {"/model/vocab/a", "-3", "the id of 'a' is not a number from 0"},
+      {"/model/merges/0", R"(["zz", "yy"])", "the merge 'zz yy' has pieces that are not in 'vocab'"},
+      {"/model/merges/0", R"("zz")", "a merge must be"},
+      {"/model/vocab/a", "-3", "the id of 'a' must be a number from 0 on"},
       {"/model/vocab", "[1, 2]", "'vocab' is not an object"},
       {"/added_tokens/0/id", R"("3")", "added_tokens: 'id' is of the wrong type, string"},
       {"/future", "1", "/x/tokenizer.json: 'future' is not known"},
@@ -108,7 +108,7 @@ TEST(TokenizerJson, RefusesWhatItDoesNotKnowByItsName) {
     EXPECT_THAT(refusal_of(bad), HasSubstr(c.message)) << c.at;
   }
   EXPECT_THAT(test::refusal([] { read_tokenizer_json(std::string_view("{\"a\": "), "t.json"); }),
-              HasSubstr("t.json: this is no JSON"));
+              HasSubstr("t.json: not valid JSON"));
 }
 
 TEST(TokenizerJson, BoundsHowDeepSequencesNest) {
@@ -116,7 +116,7 @@ TEST(TokenizerJson, BoundsHowDeepSequencesNest) {
   for (int i = 0; i < 2000; ++i) deep = {{"type", "Sequence"}, {"normalizers", {std::move(deep)}}};
   Json json = fixture("clip")["tokenizer"];
   json["normalizer"] = std::move(deep);
-  EXPECT_THAT(refusal_of(json), HasSubstr("sequences nest too deep"));
+  EXPECT_THAT(refusal_of(json), HasSubstr("sequences are nested too deeply"));
 }
 
 TEST(SentencePieceModel, RefusesWhatIsDamaged) {
@@ -127,7 +127,7 @@ TEST(SentencePieceModel, RefusesWhatIsDamaged) {
         HasSubstr("x.model: "))
         << size;
   EXPECT_THAT(test::refusal([&] { read_sentencepiece(model, "x.model", {.begin = true}); }),
-              HasSubstr("x.model: no piece '<s>' to put around a text"));
+              HasSubstr("x.model: the vocabulary has no piece '<s>'"));
 }
 
 struct Files {
@@ -170,7 +170,7 @@ TEST(TokenizerStage, CutsFillsAndCleans) {
 
   const auto [cut, some] = run({.file = files.json(), .max_length = 4}, "A red ball");
   EXPECT_EQ(cut.size(), 4u);
-  EXPECT_EQ(cut.back(), all.back()) << "the end of the text is kept";
+  EXPECT_EQ(cut.back(), all.back()) << "the closing special token is kept";
   EXPECT_EQ(cut[2], all[2]);
 
   const auto [filled, mask] =
@@ -201,7 +201,7 @@ TEST(TokenizerStage, ReadsAModelAndSaysWhereOptionsDoNotFit) {
   EXPECT_THAT(test::refusal([&] { run({.file = files.folder / "none.json"}, ""); }), HasSubstr("none.json"));
 }
 
-// What save_pretrained leaves of the tokenizers of several times.
+// Folders that several versions of save_pretrained wrote.
 TEST(TokenizerStage, ReadsAFolderAsItsFile) {
   kinora::testing::start();
   const Files files;
@@ -220,7 +220,7 @@ TEST(TokenizerStage, ReadsAFolderAsItsFile) {
   for (const auto& to : {fast, slow, other}) std::filesystem::copy_file(std::string(files.model()), to + "/spiece.model");
   EXPECT_EQ(said(fast), said(files.json()));
   EXPECT_EQ(said(slow), run({.file = files.model(), .add_end = true}, text).first);
-  EXPECT_THAT(test::refusal([&] { said(other); }), HasSubstr("a \"XLNetTokenizer\" is not known here; name spiece.model"));
+  EXPECT_THAT(test::refusal([&] { said(other); }), HasSubstr("\"XLNetTokenizer\" are not known here; name spiece.model"));
   const std::map<std::string, std::string> words{{"vocab.txt", "[UNK]\n[CLS]\n[SEP]\nA\na\nred\nball\n"}};
   EXPECT_EQ(said(folder("uncased", words)), (Ids{1, 4, 5, 6, 2}));
   auto cased = words;
@@ -230,7 +230,7 @@ TEST(TokenizerStage, ReadsAFolderAsItsFile) {
               HasSubstr("no tokenizer.json, spiece.model, vocab.txt or vocab.json with merges.txt"));
 }
 
-// A folder of CLIP's tokenizer with the vocabulary and the merges of fixture "clip", and what else is given.
+// A folder of CLIP's tokenizer with the vocabulary and merges of fixture "clip", and the given other files.
 struct ClipFolder {
   std::filesystem::path path =
       std::filesystem::temp_directory_path() / ("kinora-clip-" + std::to_string(::getpid()));
@@ -266,7 +266,7 @@ TEST(ClipWords, AreThoseOfTransformers) {
   ASSERT_GE(f["texts"].size(), 60u);
   expect(f["texts"], f["ids"]);
   EXPECT_EQ(run({.file = folder.path, .max_length = 9, .pad = "max_length"}, "a").first.back(), f["pad_id"]);
-  // The same said in the other file.
+  // The same settings in the other file.
   std::filesystem::remove(folder.path / "tokenizer_config.json");
   folder.write("special_tokens_map.json", f["tokenizer_config"].dump());
   expect(f["texts"], f["ids"]);
@@ -276,11 +276,11 @@ TEST(ClipWords, AreNoOtherTokenizers) {
   kinora::testing::start();
   const ClipFolder folder;
   EXPECT_THAT(folder.refusal("tokenizer_config.json", R"({"tokenizer_class": "GPT2Tokenizer"})"),
-              HasSubstr("how a \"GPT2Tokenizer\" reads vocab.json and merges.txt is not known here"));
+              HasSubstr("how \"GPT2Tokenizer\" reads vocab.json and merges.txt is not known here"));
   EXPECT_THAT(folder.refusal("tokenizer_config.json", R"({"pad_token": "<pad>"})"),
               HasSubstr("the pad_token \"<pad>\" is not in vocab.json"));
   EXPECT_THAT(folder.refusal("added_tokens.json", R"({"<cat>": 620})"), HasSubstr("added_tokens.json"));
-  EXPECT_THAT(folder.refusal("vocab.json", "[]"), HasSubstr("vocab.json: no JSON object"));
+  EXPECT_THAT(folder.refusal("vocab.json", "[]"), HasSubstr("vocab.json: not a JSON object"));
 }
 
 }  // namespace

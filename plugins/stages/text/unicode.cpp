@@ -49,7 +49,7 @@ bool is_white_space(char32_t c) {
          c == 0x3000;
 }
 
-// Unassigned code points are none: which they are changes with every version of Unicode.
+// Unassigned code points are not control characters, because they differ between versions of Unicode.
 bool is_control(char32_t c) {
   if (c == '\t' || c == '\n' || c == '\r') return false;
   const auto k = category(c);
@@ -101,7 +101,7 @@ std::string normal_form(std::string_view text, Form form) {
 }
 
 std::string lower_case(std::string_view text) {
-  constexpr char32_t kDottedI = 0x130;  // the one letter whose small form is two characters
+  constexpr char32_t kDottedI = 0x130;  // the only letter whose lower case is two characters
   std::string out;
   while (!text.empty()) {
     const char32_t c = take(text);

@@ -11,7 +11,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
     const size_t end = std::min(vocabulary.find('\n', at), vocabulary.size());
     std::string_view piece = vocabulary.substr(at, end - at);
     if (piece.ends_with('\r')) piece.remove_suffix(1);
-    ids[std::string(piece)] = line;  // of a piece that comes twice, the last counts
+    ids[std::string(piece)] = line;  // the last line of a repeated piece counts
     at = end + 1;
   }
   Json added = Json::array();
@@ -20,7 +20,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
       added.push_back({{"id", ids[special]}, {"content", special}, {"normalized", false}});
   for (const char* needed : {"[UNK]", "[CLS]", "[SEP]"})
     if (!ids.contains(needed))
-      throw Error(KINORA_INVALID, name + ": no line " + needed + " among " + std::to_string(ids.size()) +
+      throw Error(KINORA_INVALID, name + ": none of its " + std::to_string(ids.size()) + " lines is " + needed +
                                       "; give the vocab.txt of a BERT tokenizer");
   const Json sep = {"[SEP]", ids["[SEP]"]}, cls = {"[CLS]", ids["[CLS]"]};
   return make_tokenizer(Json{{"model", {{"type", "WordPiece"}, {"vocab", ids}}},

@@ -4,14 +4,12 @@
 
 namespace kinora::text {
 void WordPieceStage::describe(Describe<Options>& d) {
-  d.name("text.wordpiece").help("BERT's uncased WordPiece ids of a caption");
-  d.option("vocab", &Options::vocab).path().required().help("a BERT vocabulary, one piece a line");
-  d.option("from", &Options::from).help("the field that holds the text");
-  d.option("max_length", &Options::max_length)
-      .range(2, 1 << 20)
-      .help("ids at most, [CLS] and [SEP] included");
-  d.output("input_ids", "[L]", "int64", "beside the sample");
-  d.output("attention_mask", "[L]", "int64", "beside the sample");
+  d.name("text.wordpiece").help("Tokenizes a caption with BERT's uncased WordPiece");
+  d.option("vocab", &Options::vocab).path().required().help("a BERT vocabulary, one piece per line");
+  d.option("from", &Options::from).help("field that holds the text");
+  d.option("max_length", &Options::max_length).range(2, 1 << 20).help("most ids, including [CLS] and [SEP]");
+  d.output("input_ids", "[L]", "int64", "token ids of the caption");
+  d.output("attention_mask", "[L]", "int64", "1 for each token of the caption, 0 for padding");
 }
 
 WordPieceStage::WordPieceStage(const Options& options)

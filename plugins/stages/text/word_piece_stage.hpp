@@ -1,11 +1,11 @@
-// stage/text.wordpiece: captions into the ids that BERT's text encoders read.
+// stage/text.wordpiece: tokenizes captions into the ids that BERT's text encoders read.
 #pragma once
 #include "kinora/stage.hpp"
 #include "word_piece.hpp"
 
 namespace kinora::text {
 
-// Sets the tensors input_ids and attention_mask, int64 [L], beside the fields.
+// Sets the tensors input_ids and attention_mask, int64 [L].
 class WordPieceStage final : public Stage {
  public:
   struct Options {

@@ -63,8 +63,8 @@ Network::Network(Weights weights, const std::string& source) : weights_(std::mov
     if (found == weights_.end())
       throw Error(KINORA_DATA, source + ": no float32 tensor '" + name + "'; give the weights of TransNetV2");
     if (found->second.sizes() != at::IntArrayRef(shape))
-      throw Error(KINORA_DATA, source + ": '" + name + "' is " + shape_text(found->second.sizes()) +
-                                   " instead of " + shape_text(shape) + "; give the weights of TransNetV2");
+      throw Error(KINORA_DATA, source + ": '" + name + "' has shape " + shape_text(found->second.sizes()) +
+                                   ", expected " + shape_text(shape) + "; use the weights of TransNetV2");
   }
 }
 
@@ -72,7 +72,7 @@ Tensor Network::linear(const std::string& name, const Tensor& x) const {
   return at::linear(x, weight(name + ".weight"), weight(name + ".bias"));
 }
 
-// Four pairs of a convolution over the picture and one over time, at four dilations, side by side.
+// Four parallel pairs of a spatial and a temporal convolution, at four dilations.
 Tensor Network::cell(const std::string& name, const Tensor& x) const {
   std::vector<Tensor> parts;
   for (const int64_t dilation : kDilations) {
@@ -86,7 +86,7 @@ Tensor Network::cell(const std::string& name, const Tensor& x) const {
                         false);
 }
 
-// x: [B, C, T, H, W]; half as wide and high after it.
+// x: [B, C, T, H, W]; the result has half the width and height.
 Tensor Network::block(const std::string& name, const Tensor& x) const {
   const Tensor first = at::relu(cell(name + ".DDCNN.0", x));
   const Tensor second = at::relu(cell(name + ".DDCNN.1", first));
@@ -115,7 +115,7 @@ Network::Predictions Network::operator()(const Tensor& frames) const {
 Tensor likeness_around(const Tensor& x) {
   const int64_t B = x.size(0), T = x.size(1), reach = kWindow / 2, row = T + 2 * reach;
   const Tensor padded = at::constant_pad_nd(at::bmm(x, x.transpose(1, 2)), {reach, reach}).contiguous();
-  // Row t begins at column t: a view whose rows are one longer than they lie apart.
+  // Row t begins at column t: a view whose row stride exceeds the row length by one.
   return padded.as_strided({B, T, kWindow}, {T * row, row + 1, 1});
 }
 

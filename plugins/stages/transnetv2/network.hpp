@@ -1,6 +1,6 @@
-// TransNet V2 (Soucek and Lokoc, 2020, arXiv 2008.04838): where the shots of a film change, from windows of
-// 100 frames of 48 x 27 pixels. Three blocks of dilated (2+1)D convolutions, beside them how alike each frame
-// is to the 50 before and after it, by learnt features and by colour histograms.
+// TransNet V2 (Soucek and Lokoc, 2020, arXiv 2008.04838): finds shot changes of a video in windows of 100 frames of
+// 48 x 27 pixels. Three blocks of dilated (2+1)D convolutions, combined with each frame's similarity to the 50
+// frames before and after it, by learnt features and by colour histograms.
 //
 // Shapes: B windows, T frames, H = 27, W = 48.
 #pragma once
@@ -16,19 +16,19 @@ namespace kinora::transnetv2 {
 
 using Weights = std::map<std::string, at::Tensor>;
 
-// The names of the published weights and their shapes.
+// Names and shapes of the published weights.
 const std::map<std::string, std::vector<int64_t>>& expected_weights();
 
 class Network {
  public:
-  // Error(KINORA_DATA), beginning with `source`, names a tensor that is missing or has another shape.
+  // Error(KINORA_DATA), which begins with `source` and names a tensor that is missing or has another shape.
   Network(Weights weights, const std::string& source);
 
   struct Predictions {
-    at::Tensor change;  // [B, T] float32: that the shot changes after this frame
-    at::Tensor part;    // [B, T] float32: that this frame is part of a change, hard or gradual
+    at::Tensor change;  // [B, T] float32: probability that the shot changes after this frame
+    at::Tensor part;    // [B, T] float32: probability that this frame is part of a change, hard or gradual
   };
-  // frames: [B, T, 27, 48, 3] uint8, RGB, contiguous. Probabilities.
+  // frames: [B, T, 27, 48, 3] uint8, RGB, contiguous.
   Predictions operator()(const at::Tensor& frames) const;
 
  private:
@@ -40,11 +40,11 @@ class Network {
   Weights weights_;
 };
 
-// [B, T, 101]: of each frame to those from 50 before to 50 after it, 0 beyond the ends. x: [B, T, D] of unit
-// length.
+// Returns [B, T, 101]: similarity of each frame to those from 50 before to 50 after it, 0 beyond the ends. x:
+// [B, T, D] of norm 1.
 at::Tensor likeness_around(const at::Tensor& x);
 
-// [B, T, 512]: colours of each frame, 8 levels a channel, of unit length. frames: [B, T, 27, 48, 3] uint8.
+// Returns [B, T, 512]: colours of each frame, 8 levels per channel, norm 1. frames: [B, T, 27, 48, 3] uint8.
 at::Tensor colour_histograms(const at::Tensor& frames);
 
 }  // namespace kinora::transnetv2

@@ -15,7 +15,7 @@ constexpr uint64_t kLargestFile = uint64_t{1} << 30, kLargestHeader = uint64_t{1
 
 [[noreturn]] void refuse(const std::string& uri, const std::string& what) {
   throw Error(KINORA_DATA,
-              uri + ": " + what + "; packaging/dev.sh setup makes the weights of TransNetV2 anew");
+              uri + ": " + what + "; run packaging/dev.sh setup to create the weights of TransNetV2 again");
 }
 
 std::vector<uint8_t> read_file(const std::string& uri) {

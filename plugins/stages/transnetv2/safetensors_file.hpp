@@ -1,5 +1,5 @@
-// A safetensors file (huggingface/safetensors: 8 bytes of length, a JSON header, the tensors) as ATen
-// tensors. For the float32 weights of one small network; the file is read whole.
+// Reads a safetensors file (huggingface/safetensors: 8 bytes of length, a JSON header, the tensors) into ATen
+// tensors. Meant for the float32 weights of one small network; the file is read whole.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace kinora::transnetv2 {
 
-// Its float32 tensors by name; those of other types are left out. Error(KINORA_DATA) names the file and what
-// is wrong.
+// Returns the float32 tensors by name and ignores other types. Error(KINORA_DATA) names the file and what is
+// wrong.
 std::map<std::string, at::Tensor> read_safetensors(const std::string& uri);
 
 }  // namespace kinora::transnetv2

@@ -1,5 +1,4 @@
-// stage/shots.transnetv2: where the shots of a film begin, as TransNet V2 sees it in thumbnails of all its
-// frames.
+// stage/shots.transnetv2: finds the starts of a video's shots with TransNet V2, from thumbnails of all frames.
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -30,7 +29,7 @@ const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t 
   if (t->code != code || t->bits != bits || t->ndim != dimensions || t->strides != nullptr ||
       t->device_type != KINORA_DL_CPU)
     throw Error(KINORA_DATA, "tensor '" + std::string(name) + "' of sample '" + std::string(film.key()) +
-                                 "' is not as stage/shots makes it; " + kSet);
+                                 "' is not in the form that stage/shots writes; " + kSet);
   return *t;
 }
 
@@ -63,20 +62,20 @@ class ShotsTransNetV2 final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("shots.transnetv2").help("Finds cuts and gradual changes with TransNet V2");
     d.input("thumbnails", "[T, 27, 48, 3]", "uint8",
-            "beside the sample; option thumbnails of shots and shots.* makes it");
-    d.input("times_us", "[T]", "int64", "of every frame, made with them");
+            "every frame at 48 x 27, written by shots and shots.* with option thumbnails");
+    d.input("times_us", "[T]", "int64", "time of every frame, written together with thumbnails");
     d.option("weights", &Options::weights)
         .path()
-        .help("safetensors, with the names of the published network");
+        .help("weights as safetensors, with the published network's names");
     d.option("threshold", &Options::threshold)
         .range(0, 1)
-        .help("a probability above it is a change; Cosmos uses 0.4");
-    d.option("batch", &Options::batch).range(1, 64).help("windows of 100 frames at a time");
+        .help("probability above which a frame is a change; Cosmos uses 0.4");
+    d.option("batch", &Options::batch).range(1, 64).help("number of windows of 100 frames per call");
     d.option("threads", &Options::threads)
         .range(1, 64)
-        .help("of tensor operations; the last bits depend on it");
+        .help("number of threads of tensor operations; the last bits of the result depend on it");
     d.option("decide", &Options::decide)
-        .help("its cuts are the film's; else they only stand among the detectors");
+        .help("make its cuts the cuts of the video; else they are only listed among the detectors");
   }
   explicit ShotsTransNetV2(const Options& o) : options_(o) {}
   kinora_resources resources() const override {
@@ -85,14 +84,14 @@ class ShotsTransNetV2 final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const c10::InferenceMode inference;
-    // Else as many as whatever stage came before in this thread had, or as there are cores.
+    // Otherwise this thread keeps the previous stage's number of threads, or one per core.
     if (at::get_num_threads() != options_.threads) at::set_num_threads(static_cast<int>(options_.threads));
     json shots = shots_of(in);
     const at::Tensor thumbnails = thumbnails_of(in);
     const auto& clock = tensor_of(in, "times_us", KINORA_DL_INT, 64, 1);
     if (clock.shape[0] != thumbnails.size(0))
       throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
-                                   "' has another number of times than of thumbnails; " + kSet);
+                                   "' has different numbers of times and thumbnails; " + kSet);
     const auto found =
         predict(std::cref(network()), thumbnails, options_.batch, [&] { run.check_cancelled(); });
     write(shots, found,
@@ -104,7 +103,7 @@ class ShotsTransNetV2 final : public Stage {
   }
 
  private:
-  // Read when first needed; the stage serves several threads.
+  // Loads the network on first use; the stage serves several threads.
   const Network& network() {
     std::call_once(once_, [&] {
       network_ = std::make_unique<Network>(read_safetensors(options_.weights), options_.weights);

@@ -1,5 +1,5 @@
 // TransNet V2 against the published PyTorch implementation with the real weights
-// (tests/oracle/make_transnetv2_fixtures.py), and how a film passes through its windows.
+// (tests/oracle/make_transnetv2_fixtures.py), and the division of a video into windows.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -44,7 +44,7 @@ std::filesystem::path published_weights() {
 TEST(TransNetV2, EqualsThePublishedNetworkOnAWholeFilm) {
   const auto path = published_weights();
   if (!std::filesystem::exists(path))
-    GTEST_SKIP() << path << " is not there; packaging/dev.sh setup makes it";
+    GTEST_SKIP() << path << " is missing; run packaging/dev.sh setup to create it";
   const c10::InferenceMode inference;
   const test::Oracle oracle("transnetv2.safetensors", "");
   const Network network(core::read_tensors(path), path.string());
@@ -56,10 +56,10 @@ TEST(TransNetV2, EqualsThePublishedNetworkOnAWholeFilm) {
     EXPECT_LT(largest_gap(found.change, values(change)), 1e-4) << part;
     EXPECT_LT(largest_gap(found.part, values(all)), 1e-4) << part;
   }
-  EXPECT_GT(oracle.exact("whole_change").max().item<double>(), 0.9) << "the fixture holds no cut";
+  EXPECT_GT(oracle.exact("whole_change").max().item<double>(), 0.9) << "the fixture has no cut";
 }
 
-// The built plugins as a run has them; libtorch is in this process already.
+// The built plugins as in a run; libtorch is already in this process.
 core::Runtime& runtime() {
   static const auto started = [] {
     core::set_torch_loader([] { return core::Status(); });
@@ -69,10 +69,10 @@ core::Runtime& runtime() {
   return *started;
 }
 
-// A film of known pieces: both stages as a run has them, and the first frame of every shot.
+// A video of known pieces through both stages as in a run: the first frame of every shot is found.
 TEST(TransNetV2, FindsTheCutsOfAFilmThatWasPutTogether) {
   if (!std::filesystem::exists(published_weights()))
-    GTEST_SKIP() << "no weights; packaging/dev.sh setup makes them";
+    GTEST_SKIP() << "no weights; run packaging/dev.sh setup to create them";
   const auto data = std::filesystem::path(KINORA_TEST_DATA);
   core::Runtime& started = runtime();  // before the first sample
   Sample film("film");
@@ -86,13 +86,13 @@ TEST(TransNetV2, FindsTheCutsOfAFilmThatWasPutTogether) {
   for (size_t i = 0; i < shots.at("cuts").size(); ++i)
     EXPECT_NEAR(shots.at("times_us")[i].get<double>(),
                 shots.at("cuts")[i].get<double>() / truth.at("fps").get<double>() * 1e6, 1);
-  EXPECT_EQ(shots.at("detectors").at("fixed").at("cuts").size(), 3u) << "what stood there stays";
+  EXPECT_EQ(shots.at("detectors").at("fixed").at("cuts").size(), 3u) << "existing detectors are kept";
   EXPECT_EQ(out.tensor("thumbnails"), nullptr);
 }
 
 TEST(TransNetV2, SaysWhatMustStandBefore) {
   if (!std::filesystem::exists(published_weights()))
-    GTEST_SKIP() << "no weights; packaging/dev.sh setup makes them";
+    GTEST_SKIP() << "no weights; run packaging/dev.sh setup to create them";
   core::Runtime& started = runtime();
   Sample film("film");
   film.set("shots.json", "{}");
@@ -105,8 +105,8 @@ TEST(TransNetV2, SaysWhatMustStandBefore) {
   }
 }
 
-// A network that answers each frame with its first byte, and sees nothing but the film and copies of its
-// ends.
+// A network that answers each frame with its first byte, and expects only frames of the video and copies of its
+// first and last frame.
 TEST(Windows, EveryFrameIsAnsweredOnceInItsOrder) {
   for (const int64_t frames : {1, 2, 49, 50, 51, 99, 100, 101, 149, 150, 230}) {
     Tensor film = at::zeros({frames, 27, 48, 3}, at::kByte);
@@ -137,7 +137,7 @@ TEST(Cuts, AreTheFirstFramesAfterARunAboveTheThreshold) {
   EXPECT_THAT(cuts_of({0, 0, 0.9F, 0, 0}, 0.5), ElementsAre(3));
   EXPECT_THAT(cuts_of({0, 0.6F, 0.9F, 0.7F, 0, 0.8F, 0.1F}, 0.5), ElementsAre(4, 6));
   EXPECT_THAT(cuts_of({0.9F, 0, 0}, 0.5), ElementsAre(1));
-  EXPECT_THAT(cuts_of({0, 0, 0.9F}, 0.5), IsEmpty()) << "nothing comes after the film";
+  EXPECT_THAT(cuts_of({0, 0, 0.9F}, 0.5), IsEmpty()) << "no frame follows the last one";
   EXPECT_THAT(cuts_of({0.9F, 0.9F}, 0.5), IsEmpty());
   EXPECT_THAT(cuts_of({0, 0.5F, 0}, 0.5), IsEmpty()) << "not above";
   EXPECT_THAT(cuts_of({}, 0.5), IsEmpty());
@@ -183,7 +183,7 @@ TEST(Weights, AWrongFileIsNamed) {
     return std::string();
   };
   EXPECT_THAT(error_of(turned),
-              ::testing::HasSubstr("some.safetensors: 'fc1.weight' is [4864, 1024] instead of [1024, 4864]"));
+              ::testing::HasSubstr("some.safetensors: 'fc1.weight' has shape [4864, 1024], expected [1024, 4864]"));
   EXPECT_THAT(error_of(lacking), ::testing::HasSubstr("no float32 tensor 'cls_layer2.bias'"));
 }
 

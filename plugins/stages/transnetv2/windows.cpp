@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kFrames = 100, kStep = 50, kEdge = 25;
 
-// `count` windows from number `first` on. [count, 100, 27, 48, 3]
+// Returns `count` windows from number `first` on: [count, 100, 27, 48, 3].
 at::Tensor windows(const at::Tensor& thumbnails, int64_t first, int64_t count) {
   std::vector<int64_t> frames;
   for (int64_t w = first; w < first + count; ++w)

@@ -21,7 +21,7 @@ using testing::runtime;
 
 constexpr int kClipWidth = 96, kClipHeight = 64;
 
-// 240 frames at 24 a second, a key frame every 24.
+// 240 frames at 24 per second, with a key frame every 24.
 Sample film() {
   EncoderOptions options = testing::small_film(kClipWidth, kClipHeight);
   options.key_interval = 24;
@@ -34,7 +34,7 @@ void set_shots(Sample& film, const std::vector<int64_t>& cuts) {
   film.set("shots.json", json{{"fps", 24.0}, {"frames", 240}, {"cuts", cuts}}.dump());
 }
 
-// Every shot from its first frame to its last is a clip, unless `given` says otherwise.
+// Every shot becomes a clip from its first frame to its last, unless `given` changes options.
 Applied cut(const json& given, const Sample& film) {
   json options{{"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}};
   options.update(given);
@@ -55,11 +55,11 @@ TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
   EXPECT_EQ(out.error, "");
   EXPECT_THAT(keys_of(out.results.emitted), ElementsAre("film-0002", "film-0003"));
   ASSERT_EQ(out.results.dropped.size(), 2u);
-  EXPECT_EQ(out.results.dropped[1].key, "film-0001");  // 48 frames: two seconds, two frames too few
+  EXPECT_EQ(out.results.dropped[1].key, "film-0001");  // 48 frames: two seconds, but two frames too few
   EXPECT_EQ(out.results.dropped[1].rule, "clip.too-short");
   EXPECT_DOUBLE_EQ(out.results.dropped[1].score, 2.0);
   EXPECT_EQ(facts_in(out.results.dropped[0].sample).at("bounds"), json::parse(R"({"clip.too-short": {"at_least": 2.0}})"));
-  EXPECT_FALSE(facts_in(out.results.dropped[1].sample).contains("bounds")) << "its score keeps the bound of seconds";
+  EXPECT_FALSE(facts_in(out.results.dropped[1].sample).contains("bounds")) << "the bound in seconds applies to its score";
 }
 
 TEST(ClipTranscode, AClipOfOneFrameIsSaid) {
@@ -81,7 +81,7 @@ TEST(ClipTranscode, HalfASecondGoesOffBothEndsOfAShot) {
   ASSERT_EQ(out.results.emitted.size(), 1u);
   EXPECT_EQ(facts_in(out.results.emitted[0]).at("first_frame"), 152);
   EXPECT_EQ(facts_in(out.results.emitted[0]).at("end_frame"), 228);
-  EXPECT_EQ(out.results.dropped.size(), 2u);  // 46 frames are left of 70
+  EXPECT_EQ(out.results.dropped.size(), 2u);  // 46 of 70 frames remain
 }
 
 TEST(ClipTranscode, WhatAnEarlierRunHasEndedIsLeftOut) {
@@ -143,7 +143,7 @@ TEST(ClipTranscode, CopiesWhatNeedsNoEncoder) {
   const Applied unsure = cut({{"copy", "auto"}, {"preset", "ultrafast"}}, in);
   EXPECT_EQ(unsure.error, "something");
   for (const Sample& clip : unsure.results.emitted)
-    EXPECT_EQ(facts_in(clip).at("copied"), 0) << "nothing unseen is copied of a damaged film";
+    EXPECT_EQ(facts_in(clip).at("copied"), 0) << "packets of a damaged video are not copied without decoding";
 }
 
 TEST(ClipTranscode, FramesTravelBesideTheClip) {
@@ -172,10 +172,10 @@ TEST(ClipTranscode, CropsToTheFact) {
   const json facts = facts_in(
       cut({{"preset", "ultrafast"}, {"crop", true}}, in).results.emitted.at(0));
   EXPECT_EQ(facts.at("height"), 48);
-  EXPECT_FALSE(facts.contains("crop")) << "it has been done";
+  EXPECT_FALSE(facts.contains("crop")) << "the crop has been applied";
   EXPECT_EQ(facts.at("cropped").at("y"), 8);
   in.set("json", R"({"crop": [1, 2]})");
-  EXPECT_THAT(cut({{"crop", true}}, in).error, HasSubstr("the fact crop is not"));
+  EXPECT_THAT(cut({{"crop", true}}, in).error, HasSubstr("the fact crop must be"));
 }
 
 TEST(ClipTranscode, SaysWhatIsWrongWithShots) {
@@ -204,7 +204,7 @@ TEST(ClipTranscode, WhoEncodesOnTheCardNeedsItsEncoderAndFewerCores) {
     const kinora_resources nvenc = declared(id, {{"parallel", 8}, {"threads", 1}, {"encoder", "h264_nvenc"}});
     EXPECT_EQ(nvenc.nvenc, 1u);
     EXPECT_EQ(nvenc.cores, 1.0);
-    EXPECT_EQ(nvenc.nvdec, 0u) << "films are decoded on the processor";
+    EXPECT_EQ(nvenc.nvdec, 0u) << "videos are decoded on the CPU";
     EXPECT_EQ(nvenc.isolated, x264.isolated);
     EXPECT_EQ(nvenc.memory, x264.memory);
     const kinora_resources either = declared(id, {{"parallel", 8}, {"encoder", "auto"}});
@@ -228,11 +228,11 @@ TEST(ClipPreview, OneFrameASecondInBothFormats) {
   size_t frames = 0;
   for (size_t at = animation.find("ANMF"); at != std::string_view::npos; at = animation.find("ANMF", at + 4))
     ++frames;
-  EXPECT_GE(frames, 9u);  // libwebp joins neighbours that look alike
+  EXPECT_GE(frames, 9u);  // libwebp merges similar neighbouring frames
   EXPECT_LE(frames, 10u);
 }
 
-// Twenty pictures at two a second beside bytes that nobody can decode.
+// Twenty frames at two per second, with video bytes that cannot be decoded.
 Sample beside_nonsense(double every, int64_t count) {
   Sample out("clip");
   Bytes pixels;
@@ -271,7 +271,7 @@ TEST(ClipPreview, IsMadeOfFramesThatAreThere) {
 TEST(ClipPreview, DecodesWhereTheFramesWillNotDo) {
   const json options{{"height", kClipHeight}, {"format", "mp4"}};
   EXPECT_NE(applied("clip.preview", options, beside_nonsense(1.5, 7)).error, "") << "too few";
-  EXPECT_NE(applied("clip.preview", options, beside_nonsense(0.5, 10)).error, "") << "they end early";
+  EXPECT_NE(applied("clip.preview", options, beside_nonsense(0.5, 10)).error, "") << "the frames end too early";
   EXPECT_NE(applied("clip.preview", {{"height", kClipHeight + 2}}, beside_nonsense(0.5, 20)).error, "") << "too low";
   Sample whole = film();
   const Applied plain = applied("clip.preview", options, whole);
@@ -323,7 +323,7 @@ TEST(FilterMotion, EachOptionOfItsMeasurementChangesTheScore) {
   EXPECT_EQ(scores.size(), 3u) << json(scores);
 }
 
-// Half a second has one frame that is looked at, the first, and it is an intra frame.
+// In half a second only the first frame is examined, and it is an intra frame.
 TEST(FilterMotion, KeepsWhatItCannotMeasureAndSaysSo) {
   Sample shorter("short");
   shorter.set("mp4", testing::make_film(testing::small_film(), 12));
@@ -345,7 +345,7 @@ std::string refusal(const char* id, const json& options) {
   return "none";
 }
 
-// What would fail, or filter, each clip of each film is said before the first of them.
+// Options that would fail or filter every clip are refused before the first video.
 TEST(ClipOptions, ThatNoClipCanHaveAreRefused) {
   for (const char* id : {"clip.transcode", "film.clips"}) {
     const auto lengths = refusal(id, {{"min_length", 30.0}, {"max_length", 10.0}});

@@ -1,5 +1,4 @@
-// stage/caption.describe: a plain sentence from what can be measured. It knows no objects and does not
-// pretend to.
+// stage/caption.describe: writes a plain sentence from measured properties. It recognises no objects.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -24,12 +23,12 @@ using Picture = std::vector<uint8_t>;  // [kHeight, kWidth, 3]
 struct Measured {
   double brightness = 0;  // mean of the largest channel, 0..1
   double contrast = 0;    // standard deviation of the mean channel, 0..1
-  double motion = 0;      // mean absolute change of a frame a second, in levels of 0..255
+  double motion = 0;      // mean absolute change per second, in levels of 0..255
   double seconds = 0;
   std::vector<std::string> colours;  // most frequent first
 };
 
-// The everyday name of a colour, by hue in degrees, saturation and value in 0..1.
+// Everyday name of a colour, from hue in degrees, saturation and value in 0..1.
 const char* colour_name(double hue, double saturation, double value) {
   if (value < 0.15) return "black";
   if (saturation < 0.15) return value > 0.85 ? "white" : "grey";
@@ -53,7 +52,7 @@ const char* colour_of(const uint8_t* rgb) {
   return colour_name(std::fmod(hue * 60 + 360, 360), high > 0 ? range / high : 0, high);
 }
 
-// Colours that cover at least an eighth of the pixels, at most two, else the most frequent one.
+// At most two colours that each cover at least an eighth of the pixels, else the most frequent one.
 std::vector<std::string> dominant(const std::map<std::string, int64_t>& counts, int64_t pixels) {
   std::vector<std::pair<int64_t, std::string>> order;
   for (const auto& [name, n] : counts) order.emplace_back(-n, name);
@@ -64,7 +63,7 @@ std::vector<std::string> dominant(const std::map<std::string, int64_t>& counts, 
   return out;
 }
 
-// Takes the pictures of a video in their order.
+// Measures a video's frames, given in order.
 class Measuring {
  public:
   void add(const Picture& now, double seconds) {
@@ -82,7 +81,7 @@ class Measuring {
     before_ = now;
   }
 
-  // The last picture lasts as long as those before it do on the average.
+  // The last frame is assumed to last as long as the average of the others.
   Measured result() const {
     if (frames_ == 0) throw MediaError("no frame could be decoded");
     Measured m = out_;
@@ -119,8 +118,8 @@ Measured measure(Decoder& decoder, const Run& run) {
   return measuring.result();
 }
 
-// The frames that an earlier stage sampled, and when they are. Their motion is what changes from one to the
-// next: of movement to and fro in between they show nothing.
+// Frames and times sampled by an earlier stage. Motion is measured between neighbouring samples, so movement to
+// and fro between them is missed.
 struct Sampled {
   const kinora_dl_tensor* frames = nullptr;  // uint8 [T, H, W, 3]
   std::vector<double> at;                    // seconds
@@ -194,9 +193,10 @@ class CaptionDescribe final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("caption.describe")
-        .help("Captions from measured length, light, colours and motion; it recognises no objects");
-    d.option("keep", &Options::keep).help("leave a caption that is already there");
-    d.option("replace_user", &Options::replace_user).help("without keep: the user's own caption too");
+        .help("Captions a clip from its measured length, light, colours and motion; recognises no objects");
+    d.option("keep", &Options::keep).help("keep a caption that is already there");
+    d.option("replace_user", &Options::replace_user)
+        .help("without keep: also replace the user's own caption");
   }
   explicit CaptionDescribe(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }
@@ -217,7 +217,7 @@ class CaptionDescribe final : public Stage {
   }
 
  private:
-  // A caption of which no fact says who wrote it is the user's.
+  // A caption without a fact that names its author is the user's.
   bool replaces(const Sample& in, const nlohmann::json& facts) const {
     if (!in.text("txt")) return true;
     if (options_.keep) return false;

@@ -1,8 +1,7 @@
-// stage/film.clips: stage/shots and stage/clip.transcode from one decode of the film.
+// stage/film.clips: stage/shots and stage/clip.transcode in one decode of the video.
 //
-// The film ends here, as it does in clip.transcode: no stage behind could look at its own frames, so there are none of the
-// options that give a film frames. Who wants to change the shots in between (shots.merge, shots.transnetv2) takes the two
-// stages.
+// The source video is not emitted, as in clip.transcode: no later stage could read its frames, so the options that sample
+// them do not exist here. To change the shots before cutting (shots.merge, shots.transnetv2), use the two stages.
 #include "clips/copied_clip.hpp"
 #include "clips/cutting.hpp"
 #include "shots/detector_set.hpp"
@@ -20,9 +19,11 @@ class FilmClips final : public Stage {
 
   static void describe(Describe<Options>& d) {
     d.name("film.clips")
-        .help("Finds the shots of a film and cuts it into clips from one decode; equals shots followed by clip.transcode");
+        .help(
+            "Finds the shots of a video and cuts it into clips in one decode; equals shots followed by "
+            "clip.transcode");
     describe_detectors(d, "shot_min_length");
-    d.option("downscale", &Options::downscale).range(0, 1024).help("see shots");
+    d.option("downscale", &Options::downscale).range(0, 1024).help("downscale of shots");
     describe_clip_options(d);
   }
   explicit FilmClips(const Options& o) : options_(o), shots_(plan_of(o)) {
@@ -38,12 +39,12 @@ class FilmClips final : public Stage {
     std::string damage = could_copy(header, transcode_options(options_)) ? look_then_cut(film, media, emit, run)
                                                                          : cut_at_once(film, media, header, emit, run);
     if (damage.empty()) damage = damage_before_remux(film);
-    // Its whole clips have gone on; the film itself is not what it says it is.
+    // Its intact clips have been emitted; the video itself is damaged, so it fails.
     if (!damage.empty()) throw Error(KINORA_DATA, damage);
   }
 
  private:
-  // Which packets can be copied is only certain of a film that is sound to its end. Then they need no decoding.
+  // Packets may be copied only if the video is intact to its end, so find the shots first; copied packets need no decoding.
   std::string look_then_cut(Sample& film, const Media& media, const Emit& emit, const Run& run) const {
     media_call([&] { find_shots(film, media, shots_, run); });
     const auto shots = nlohmann::json::parse(film.need("shots.json"));

@@ -18,11 +18,11 @@ using ::testing::HasSubstr;
 
 constexpr int kFilmWidth = 96, kFilmHeight = 64;
 
-// Scenes of these lengths at 24 a second, each in colours of its own; a negative length is that many dark frames.
+// Scenes of these lengths at 24 frames per second, each with its own colours; a negative length is that many dark frames.
 struct Made {
   std::vector<int> scenes;
   bool sound = false;
-  std::vector<int64_t> times{};  // of every frame in ms; none: 24 a second
+  std::vector<int64_t> times{};  // of every frame in ms; none: 24 per second
   int width = kFilmWidth, height = kFilmHeight;
 };
 
@@ -74,7 +74,7 @@ bool looks_for_shots(const std::string& option) {
          begins("threshold_") || begins("fixed_");
 }
 
-// The two stages; the film with what they have set on it is `film`.
+// Applies the two stages; `film` receives the sample with the fields they set.
 Applied one_after_the_other(const json& options, Sample& film) {
   json shots = json::object(), clips = json::object();
   for (const auto& [name, value] : options.items())
@@ -115,7 +115,7 @@ std::vector<std::string> failed(const Applied& a) {
   return out;
 }
 
-// How many clips there were.
+// Returns the number of clips.
 size_t expect_equal(const json& options, const Sample& given) {
   SCOPED_TRACE(options.dump());
   Sample two = given.clone("film"), one = given.clone("film");
@@ -128,7 +128,7 @@ size_t expect_equal(const json& options, const Sample& given) {
   return found.results.emitted.size();
 }
 
-// Of films of a few seconds nothing is left by the stages' own defaults.
+// Options for videos of a few seconds, of which the stages' defaults would leave nothing.
 json with(const json& given, const json& more = json::object()) {
   json out{{"preset", "ultrafast"}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}, {"long_shots", "equal"}};
   out.update(given);
@@ -153,7 +153,7 @@ TEST(FilmClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
   expect_equal(with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}), film);
 }
 
-// Each option of a set of detectors is the detector's own of the same name, and does something: another cut, another score.
+// Each option of a set of detectors equals the detector's own option of that name and has an effect: another cut or score.
 TEST(FilmClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
   static const Bytes dark = make({.scenes = {30, 25, 9, 47, -20, 30, 18, 3, 3, 28, -22}});
   const json cases = json::parse(R"([
@@ -239,7 +239,7 @@ TEST(FilmClips, EqualsTheTwoStagesOnDamagedFilms) {
 }
 
 TEST(FilmClips, EqualsTheTwoStagesWhereMemoryIsShort) {
-  // 12 frames of this film are 1 MiB.
+  // 12 frames of this video take 1 MiB.
   const Sample film = film_of(make({.scenes = {45, 25, -30, 40, 30}, .sound = true, .width = 320, .height = 180}));
   for (const char* decide : {"content", "any"})
     for (const char* rule : {"equal", "stride"})

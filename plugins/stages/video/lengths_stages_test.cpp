@@ -1,5 +1,5 @@
-// Which clips a film is cut into: against the presentation times that ffprobe reads and the rules in plain
-// loops, with the stages' own defaults and at a variable rate.
+// Checks the clips of a video against presentation times from ffprobe and the rules in plain loops, with the stages'
+// defaults and at a variable rate.
 #include <filesystem>
 #include <sstream>
 
@@ -27,7 +27,7 @@ std::vector<std::string> lines_of(const std::string& command) {
   return out;
 }
 
-// Seconds of every frame from the first and, last, when the last one ends. Empty where there is no ffprobe.
+// Seconds of every frame from the first, followed by the end of the last. Empty if ffprobe is missing.
 std::vector<double> times_by_ffprobe(const std::filesystem::path& film) {
   const std::string probe =
       "ffprobe -v error -select_streams v:0 -of csv=p=0 '" + film.string() + "' -show_entries ";
@@ -44,7 +44,7 @@ std::vector<double> times_by_ffprobe(const std::filesystem::path& film) {
   return times;
 }
 
-// As in the stages' options; their defaults.
+// The stages' options with their defaults.
 struct Rules {
   std::string long_shots = "stride";
   double edge = 0.5, longest = 60, stride = 0, shortest = 2;
@@ -56,7 +56,7 @@ struct Piece {
   bool kept;
 };
 
-// The pieces of one shot [a, b), frame by frame.
+// Computes the pieces of one shot [a, b) frame by frame.
 class Pieces {
  public:
   Pieces(const std::vector<double>& t, const Rules& rules, int64_t a, int64_t b) : t_(t), r_(rules) {
@@ -86,7 +86,7 @@ class Pieces {
     return to;
   }
 
-  // One part more until each keeps to the longest.
+  // Adds parts until none exceeds the longest.
   void equal(int64_t first, int64_t end) {
     for (int parts = 1;; ++parts) {
       std::vector<int64_t> bounds{first};
@@ -127,7 +127,7 @@ std::vector<Piece> expected(const std::vector<double>& times, const std::vector<
   return out;
 }
 
-// Every clip of the film is one of the pieces, in frames and in time, and so is every one that was dropped.
+// Every emitted or dropped clip is one of the pieces, in frames and in time.
 void expect_pieces(const Applied& found, const std::vector<double>& times, const std::vector<Piece>& pieces) {
   EXPECT_EQ(found.error, "");
   size_t made = 0, dropped = 0;
@@ -179,8 +179,7 @@ TEST(ClipLengths, OfTheStagesOwnDefaults) {
   EXPECT_EQ(two.results.emitted.size(), 8u) << "four of the twelve shots have less than 72 frames";
 }
 
-// Four scenes in 20 s: 30 frames a second, then one in seven of them and a hole of a second, then one in
-// three.
+// Four scenes in 20 s: 30 frames per second, then every seventh of them with a gap of a second, then every third.
 std::filesystem::path variable_film() {
   const auto path =
       std::filesystem::path(::testing::TempDir()) / ("variable-" + std::to_string(getpid()) + ".mp4");
@@ -219,7 +218,7 @@ TEST(ClipLengths, AtAVariableRateAreThoseOfThePictures) {
     options["detectors"] = {"content"};
     expect_pieces(applied("film.clips", options, film.clone("film")), times, pieces);
   }
-  // Without shots it is one shot, by its own times too.
+  // Without shots the whole video is one shot, also measured by its own times.
   const Rules whole{"stride", 0.5, 3, 0, 0, 1};
   expect_pieces(applied("clip.transcode", options_of(whole), film), times, expected(times, {}, whole));
   std::filesystem::remove(path);

@@ -5,7 +5,7 @@
 namespace kinora::video {
 namespace {
 
-// A file of any storage.
+// A file on any storage.
 class StoredSource final : public ByteSource {
  public:
   explicit StoredSource(std::string_view uri) : reader_(uri) {}
@@ -29,7 +29,7 @@ Media open_media(const Sample& sample) {
   if (const auto url = sample.text("url"))
     return {std::make_unique<StoredSource>(*url), std::string(url->substr(url->rfind('/') + 1))};
   throw Error(KINORA_NOT_FOUND,
-              "sample '" + key + "' holds no video: neither a media field such as mp4 nor a url");
+              "sample '" + key + "' holds no video; it needs a media field such as mp4, or a url");
 }
 
 nlohmann::json facts_of(const Probe& p) {

@@ -1,4 +1,4 @@
-// The media of a sample, wherever its bytes are, and its facts.
+// Access to a sample's media, wherever its bytes are, and to its facts.
 #pragma once
 #include <memory>
 #include <string>
@@ -18,23 +18,23 @@ struct Media {
   std::string name;  // for messages
 };
 
-// The bytes of field mp4 (or webm, mkv, mov, avi, ogv, mpg), borrowed from the sample, else the file that
+// Opens field mp4 (or webm, mkv, mov, avi, ogv, mpg), whose bytes are borrowed from the sample, else the file that
 // field url names. Error(KINORA_NOT_FOUND) if the sample has neither.
 Media open_media(const Sample& sample);
 
-// Of a stage that decodes with so many threads: as many cores, and a process of its own where the engine has one, for the
-// media is anybody's.
+// Resources of a stage that decodes with this many threads: as many cores, and a process of its own if the engine
+// supports it, because the media is untrusted.
 inline kinora_resources reads_media(int64_t threads = 1) {
   return {sizeof(kinora_resources), 0, static_cast<double>(threads), 0.0, 0, 1, 0, 0, 0};
 }
 
-// What video.probe adds to a sample: times in seconds, sizes in pixels as stored, rotation in degrees.
+// The facts that video.probe adds to a sample: times in seconds, sizes in pixels as stored, rotation in degrees.
 nlohmann::json facts_of(const Probe& probe);
 
-// The sample's json field, an empty object if it has none. Error(KINORA_DATA) if it is not a JSON object.
+// Returns the sample's json field, an empty object if it has none. Error(KINORA_DATA) if it is not a JSON object.
 nlohmann::json facts_of(const Sample& sample);
 
-// Runs f; a MediaError of it is the sample's fault: Error(KINORA_DATA).
+// Runs f and turns its MediaError into Error(KINORA_DATA), which fails the sample.
 template <class F>
 auto media_call(F&& f) {
   try {

@@ -1,4 +1,4 @@
-// stage/filter.motion: drops clips in which little moves, by their codec's motion vectors.
+// stage/filter.motion: drops clips with little motion, by their codec's motion vectors.
 #include <limits>
 
 #include "kinora/curation.hpp"
@@ -18,19 +18,23 @@ class FilterMotion final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.motion")
-        .help("Drops clips in which little moves, by their motion vectors; the scores equal Cosmos-Curate's. Clips too short to be measured stay");
-    d.option("mode", &Options::mode).choices({"on", "score"}).help("score: measure and keep");
+        .help(
+            "Drops clips with little motion, by their motion vectors; the scores equal Cosmos-Curate's. "
+            "Clips too short to measure are kept");
+    d.option("mode", &Options::mode)
+        .choices({"on", "score"})
+        .help("score: records the scores and keeps every clip");
     d.option("global_mean", &Options::global_mean)
         .at_least(0)
-        .help("least mean length of the vectors, in fractions of width + height");
+        .help("smallest mean length of the vectors, in fractions of width + height");
     d.option("patch_min", &Options::patch_min)
         .at_least(0)
-        .help("least of that in the stillest of the patches of 256 x 256 pixels");
-    d.option("fps", &Options::fps).above(0).help("frames a second that are looked at");
+        .help("smallest mean length in the stillest patch of 256 x 256 pixels");
+    d.option("fps", &Options::fps).above(0).help("frames per second that are measured");
     d.option("duration", &Options::duration)
         .above(0)
-        .help("share of the clip from its start that is looked at");
-    d.option("threads", &Options::threads).range(1, 64).help("of the decoder");
+        .help("share of the clip, from its start, that is measured");
+    d.option("threads", &Options::threads).range(1, 64).help("number of decoder threads");
   }
   explicit FilterMotion(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(options_.threads); }
@@ -49,10 +53,10 @@ class FilterMotion final : public Stage {
       facts["scores"]["filter.motion"] = motion.global_mean;
       facts["scores"]["filter.motion.patch_min"] = motion.patch_min;
     } else {
-      facts["filter.motion"] = "not measured: no frame that it looks at has motion vectors; a greater fps looks at more";
+      facts["filter.motion"] = "not measured: none of the examined frames has motion vectors; a higher fps examines more";
     }
     const bool still = motion.global_mean < options_.global_mean, patch_still = motion.patch_min < options_.patch_min;
-    // What was not measured is not still.
+    // A clip that was not measured does not count as still.
     const bool is_dropped = options_.mode != "score" && measured && (still || patch_still);
     const double score = still ? motion.global_mean : motion.patch_min;
     if (is_dropped)

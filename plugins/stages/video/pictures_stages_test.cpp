@@ -1,5 +1,4 @@
-// What becomes of pictures that clips do not hold as they are: more bits, more chroma, HDR, odd sides; and of
-// films without any.
+// Sources that clips cannot store unchanged: more bits, more chroma, HDR, odd sides; and files without pictures.
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -15,7 +14,7 @@ using testing::applied;
 using testing::Bytes;
 using ::testing::HasSubstr;
 
-// 24 frames by ffmpeg, which `options` end; empty where there is none.
+// 24 frames by ffmpeg with these options; empty if ffmpeg is missing.
 Bytes made_by_ffmpeg(const std::string& options) {
   const auto path =
       std::filesystem::path(::testing::TempDir()) / ("pictures-" + std::to_string(getpid()) + ".mp4");
@@ -32,7 +31,7 @@ Bytes made_by_ffmpeg(const std::string& options) {
   return out;
 }
 
-// Their luma in 8 bits of limited range, as ffmpeg says it: [T][height * width].
+// Luma in 8 bits of limited range, as computed by ffmpeg: [T][height * width].
 std::vector<Bytes> luma_by_ffmpeg(const Bytes& film, int width, int height) {
   const auto path =
       std::filesystem::path(::testing::TempDir()) / ("luma-" + std::to_string(getpid()) + ".mp4");

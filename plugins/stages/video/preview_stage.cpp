@@ -20,14 +20,24 @@ class ClipPreview final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("clip.preview")
-        .help("Adds a small moving picture of the clip, of its tensor frames where these will do: field preview.webp or preview.mp4");
-    d.option("format", &Options::format).choices({"webp", "mp4"}).help("webp is animated and repeats");
-    d.option("fps", &Options::fps).above(0).help("frames a second, taken and shown");
-    d.option("height", &Options::height).range(2, 16383).unit("pixels").help("the width follows");
-    d.option("quality", &Options::quality).range(1, 100).help("of webp");
-    d.option("crf", &Options::crf).range(0, 51).help("of mp4");
-    d.option("threads", &Options::threads).range(1, 64).help("of the decoder");
-    d.option("memory", &Options::memory).bytes().at_least(1 << 20).help("more frames than fit are an error");
+        .help(
+            "Adds a small moving picture of the clip, made from its tensor frames if these suffice: "
+            "field preview.webp or preview.mp4");
+    d.option("format", &Options::format)
+        .choices({"webp", "mp4"})
+        .help("format of the preview; webp is animated and repeats");
+    d.option("fps", &Options::fps).above(0).help("frames per second, as sampled and as shown");
+    d.option("height", &Options::height)
+        .range(2, 16383)
+        .unit("pixels")
+        .help("height of the preview; the width follows");
+    d.option("quality", &Options::quality).range(1, 100).help("quality of webp");
+    d.option("crf", &Options::crf).range(0, 51).help("H.264 quality of mp4, lower is better");
+    d.option("threads", &Options::threads).range(1, 64).help("number of decoder threads");
+    d.option("memory", &Options::memory)
+        .bytes()
+        .at_least(1 << 20)
+        .help("largest size of the frames; more is an error");
   }
   explicit ClipPreview(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(options_.threads); }

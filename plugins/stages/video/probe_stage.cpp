@@ -1,4 +1,4 @@
-// stage/video.probe: what a film is, from its headers; optionally how many frames it really has.
+// stage/video.probe: reads a video's properties from its headers; optionally counts its frames by decoding.
 #include "media/decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
@@ -13,9 +13,9 @@ class VideoProbe final : public Stage {
     int64_t threads = 1;
   };
   static void describe(Describe<Options>& d) {
-    d.name("video.probe").help("Adds what a film's headers say: size, rate, length, codecs, rotation");
-    d.option("count", &Options::count).help("decode the whole film and count its frames exactly");
-    d.option("threads", &Options::threads).range(1, 64).help("of the decoder, for count");
+    d.name("video.probe").help("Adds what a video's headers say: size, rate, length, codecs, rotation");
+    d.option("count", &Options::count).help("decode the whole video and count its frames exactly");
+    d.option("threads", &Options::threads).range(1, 64).help("number of decoder threads, for count");
   }
   explicit VideoProbe(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(options_.count ? options_.threads : 1); }

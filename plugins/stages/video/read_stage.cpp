@@ -1,4 +1,4 @@
-// stage/video.read: decoded frames beside the sample, as the tensor "frames".
+// stage/video.read: decodes frames into the tensor "frames".
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -18,26 +18,32 @@ class VideoRead final : public Stage {
     std::string fit = "crop";
   };
   static void describe(Describe<Options>& d) {
-    d.name("video.read").help("Decodes to the tensor frames: uint8 [T, H, W, 3], RGB, upright");
-    d.option("first", &Options::first).at_least(0).help("index of the first frame; a sample's field `first` goes before it");
+    d.name("video.read").help("Decodes a video to the tensor frames: uint8 [T, H, W, 3], RGB, upright");
+    d.option("first", &Options::first)
+        .at_least(0)
+        .help("index of the first frame; a sample's field `first` takes precedence");
     d.option("frames", &Options::frames)
         .at_least(0)
-        .help("how many; 0: to the end. A shorter video gives what it has");
-    d.option("stride", &Options::stride).range(1, 1e6).help("every n-th frame");
+        .help("number of frames; 0: to the end. A shorter video gives as many as it has");
+    d.option("stride", &Options::stride).range(1, 1e6).help("step between the frames that are taken");
     d.option("height", &Options::height)
         .range(0, 16384)
         .unit("pixels")
-        .help("0: from the width, or as it is");
-    d.option("width", &Options::width).range(0, 16384).unit("pixels").help("0: from the height, or as it is");
+        .help("height of the frames; 0: from the width, or unchanged");
+    d.option("width", &Options::width)
+        .range(0, 16384)
+        .unit("pixels")
+        .help("width of the frames; 0: from the height, or unchanged");
     d.option("fit", &Options::fit)
         .choices({"crop", "stretch"})
-        .help("when both are given and the aspect differs");
-    d.option("threads", &Options::threads).range(1, 64).help("of the decoder");
+        .help("how to handle a different aspect ratio when both height and width are given");
+    d.option("threads", &Options::threads).range(1, 64).help("number of decoder threads");
     d.option("memory", &Options::memory)
         .bytes()
         .at_least(1 << 20)
-        .help("a longer result is an error that says so");
-    d.output("frames", "[T, H, W, 3]", "uint8", "beside the sample; fact frames_at has their seconds");
+        .help("largest size of the result; a larger one is an error that says so");
+    d.output("frames", "[T, H, W, 3]", "uint8",
+             "decoded RGB frames, upright; fact frames_at has their seconds");
   }
   explicit VideoRead(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(options_.threads); }
@@ -55,8 +61,8 @@ class VideoRead final : public Stage {
     int64_t out = -1;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), out);
     if (error != std::errc() || end != text->data() + text->size() || out < 0)
-      throw Error(KINORA_DATA, std::string(in.key()) + ": its field `first` is no index of a frame; give a whole "
-                                                       "number from 0 on, or leave it out");
+      throw Error(KINORA_DATA, std::string(in.key()) + ": its field `first` is not a frame index; give a whole "
+                                                       "number from 0 on, or omit the field");
     return out;
   }
 

@@ -1,4 +1,4 @@
-// stage/film.remux: films whose containers cannot be searched, rewritten before other stages search them.
+// stage/film.remux: rewrites videos whose containers cannot be seeked before other stages seek in them.
 #include <fmt/format.h>
 
 #include "kinora/plugin.hpp"
@@ -15,17 +15,19 @@ class FilmRemux final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("film.remux")
-        .help("Rewrites transport streams, AVI, FLV and others without an index as MP4 or Matroska, nothing decoded, for the job's time");
+        .help(
+            "Rewrites transport streams, AVI, FLV and other containers without an index as MP4 or "
+            "Matroska for the duration of the job, without decoding");
     d.option("require", &Options::require)
-        .help("a film that cannot be rewritten fails; else it goes on as it is, with fact remux_failed");
+        .help("fail a video that cannot be rewritten; else it is emitted unchanged, with fact remux_failed");
   }
   explicit FilmRemux(const Options& o) : options_(o) {}
   kinora_resources resources() const override { return reads_media(); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     if (run.out().empty())
-      throw Error(KINORA_INVALID, "film.remux writes files and has no folder; name one, with --out for kinora apply");
-    // The job that owns the folder removes what is here: a film's file with the film, all of it at the end.
+      throw Error(KINORA_INVALID, "film.remux writes files but has no output folder; set one, with --out for kinora apply");
+    // The job that owns the folder removes the files: each with its video, and all of them at the end.
     const std::filesystem::path folder = std::filesystem::path(run.out()) / "work";
     std::filesystem::create_directories(folder);
     const Media media = open_media(in);

@@ -1,4 +1,4 @@
-// stage/shots: any set of the detectors in one decode.
+// stage/shots: finds shots with any set of detectors in one decode.
 #include "shots/detector_set.hpp"
 #include "shots/shots_options.hpp"
 
@@ -9,7 +9,9 @@ class Shots final : public ShotsStage {
   struct Options : ShotsOptions, DetectorSet {};
 
   static void describe(Describe<Options>& d) {
-    d.name("shots").help("Finds cuts by several detectors in one decode; each equals its own stage, shots.NAME");
+    d.name("shots").help(
+        "Finds cuts by several detectors in one decode; each gives the same cuts as its own stage, "
+        "shots.NAME");
     describe_detectors(d, "min_length");
     describe_shots(d);
   }

@@ -1,10 +1,10 @@
-// stage/shots.*: where the shots of a film begin, one detector a stage, as PySceneDetect's detector of that name says it.
+// stage/shots.*: find the starts of a video's shots, one detector per stage, each equal to PySceneDetect's of that name.
 #include "shots/shots_options.hpp"
 
 namespace kinora::video {
 namespace {
 
-// Weights of the content score and how its edges are drawn.
+// Weights of the content score and the dilation of its edges.
 struct ContentOptions : ShotsOptions {
   double hue = 1.0, saturation = 1.0, value = 1.0, edges = 0.0;
   bool luma_only = false;
@@ -13,15 +13,18 @@ struct ContentOptions : ShotsOptions {
 
 template <class Options>
 void describe_weights(Describe<Options>& d) {
-  d.option("hue", &ContentOptions::hue).at_least(0).help("weight in the score");
-  d.option("saturation", &ContentOptions::saturation).at_least(0).help("weight in the score");
-  d.option("value", &ContentOptions::value).at_least(0).help("weight in the score");
-  d.option("edges", &ContentOptions::edges).at_least(0).help("weight in the score; 0: none are looked for");
-  d.option("luma_only", &ContentOptions::luma_only).help("the score is that of the value alone, whatever the weights");
+  d.option("hue", &ContentOptions::hue).at_least(0).help("weight of hue in the score");
+  d.option("saturation", &ContentOptions::saturation).at_least(0).help("weight of saturation in the score");
+  d.option("value", &ContentOptions::value).at_least(0).help("weight of value in the score");
+  d.option("edges", &ContentOptions::edges)
+      .at_least(0)
+      .help("weight of edges in the score; 0: edges are not computed");
+  d.option("luma_only", &ContentOptions::luma_only)
+      .help("use the value alone as the score, whatever the weights");
   d.option("kernel_size", &ContentOptions::kernel_size)
       .range(0, 255)
       .unit("pixels")
-      .help("edges are widened to this, an odd number from 3 on; 0: by the frame's size");
+      .help("width to which edges are dilated, an odd number from 3 on; 0: chosen by the frame's size");
 }
 
 template <class Options>
@@ -31,7 +34,7 @@ void describe_min_length(Describe<Options>& d, const char* help) {
 
 void check_weights(const ContentWeights& w, int64_t kernel) {
   if (w.hue + w.saturation + w.value + w.edges <= 0)
-    throw Error(KINORA_INVALID, "all weights of the content score are 0; give one of hue, saturation, value and edges more");
+    throw Error(KINORA_INVALID, "all weights of the content score are 0; raise hue, saturation, value or edges");
   if (kernel != 0 && (kernel < 3 || kernel % 2 == 0))
     throw Error(KINORA_INVALID, "kernel_size = " + std::to_string(kernel) + "; give an odd number from 3 on, or 0");
 }
@@ -62,11 +65,11 @@ class ShotsContent final : public ShotsStage {
   static void describe(Describe<Options>& d) {
     d.name("shots.content")
         .help("Finds cuts by the change of hue, saturation and value; equals PySceneDetect's ContentDetector");
-    d.option("threshold", &Options::threshold).range(0, 255).help("a score from here on may be a cut");
+    d.option("threshold", &Options::threshold).range(0, 255).help("smallest score of a cut");
     describe_min_length(d, "shortest shot; cuts that follow sooner are merged or suppressed");
     d.option("filter", &Options::filter)
         .choices({"merge", "suppress"})
-        .help("cuts too near each other: the last of them, or the first");
+        .help("which of several cuts that are too close remains: the last (merge) or the first (suppress)");
     describe_weights(d);
     describe_shots(d);
   }
@@ -93,11 +96,16 @@ class ShotsAdaptive final : public ShotsStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("shots.adaptive")
-        .help("Finds cuts by the content score against the scores around it; equals PySceneDetect's AdaptiveDetector");
-    d.option("threshold", &Options::threshold).range(0, 255).help("a ratio from here on may be a cut");
+        .help(
+            "Finds cuts by the content score relative to the scores around it; equals PySceneDetect's "
+            "AdaptiveDetector");
+    d.option("threshold", &Options::threshold).range(0, 255).help("smallest ratio of a cut");
     describe_min_length(d, "shortest shot");
-    d.option("window", &Options::window).range(1, 1000).unit("frames").help("before and after, that the score is held against");
-    d.option("min_content", &Options::min_content).range(0, 255).help("content score that a cut must have");
+    d.option("window", &Options::window)
+        .range(1, 1000)
+        .unit("frames")
+        .help("number of frames before and after that the score is compared with");
+    d.option("min_content", &Options::min_content).range(0, 255).help("smallest content score of a cut");
     describe_weights(d);
     describe_shots(d);
   }
@@ -127,9 +135,11 @@ class ShotsHistogram final : public ShotsStage {
   static void describe(Describe<Options>& d) {
     d.name("shots.histogram")
         .help("Finds cuts by the correlation of luma histograms; equals PySceneDetect's HistogramDetector");
-    d.option("threshold", &Options::threshold).range(0, 1).help("a correlation this far below 1 or further may be a cut");
+    d.option("threshold", &Options::threshold)
+        .range(0, 1)
+        .help("smallest drop of the correlation below 1 at a cut");
     describe_min_length(d, "shortest shot");
-    d.option("bins", &Options::bins).range(2, 256).help("of the histogram");
+    d.option("bins", &Options::bins).range(2, 256).help("number of histogram bins");
     describe_shots(d);
   }
   explicit ShotsHistogram(const Options& o) : ShotsStage(o, plan(o)) {}
@@ -153,10 +163,12 @@ class ShotsHash final : public ShotsStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("shots.hash").help("Finds cuts by the change of a perceptual hash; equals PySceneDetect's HashDetector");
-    d.option("threshold", &Options::threshold).range(0, 1).help("a share of changed bits from here on may be a cut");
+    d.option("threshold", &Options::threshold).range(0, 1).help("smallest share of changed bits at a cut");
     describe_min_length(d, "shortest shot");
-    d.option("size", &Options::size).range(2, 64).help("bits a side");
-    d.option("lowpass", &Options::lowpass).range(1, 8).help("the frame is made this many times as large; with size an even number");
+    d.option("size", &Options::size).range(2, 64).help("bits per side of the hash");
+    d.option("lowpass", &Options::lowpass)
+        .range(1, 8)
+        .help("side of the scaled frame divided by size; size times lowpass must be even");
     describe_shots(d);
   }
   explicit ShotsHash(const Options& o) : ShotsStage(o, plan(o)) {}
@@ -186,13 +198,17 @@ class ShotsThreshold final : public ShotsStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("shots.threshold").help("Finds fades to and from black; equals PySceneDetect's ThresholdDetector");
-    d.option("threshold", &Options::threshold).range(0, 255).help("mean brightness; its whole part counts");
+    d.option("threshold", &Options::threshold)
+        .range(0, 255)
+        .help("mean brightness; only its whole part counts");
     describe_min_length(d, "shortest shot");
     d.option("fade_bias", &Options::fade_bias)
         .range(-1, 1)
-        .help("where in the dark the cut lies: -1 where it begins, 0 in the middle, 1 where it ends");
-    d.option("final_cut", &Options::final_cut).help("a fade out at the end is a cut");
-    d.option("fade", &Options::fade).choices({"floor", "ceiling"}).help("fades go below the threshold, or above it");
+        .help("position of the cut within the dark part: -1 at its start, 0 in the middle, 1 at its end");
+    d.option("final_cut", &Options::final_cut).help("treat a fade out at the end as a cut");
+    d.option("fade", &Options::fade)
+        .choices({"floor", "ceiling"})
+        .help("direction of fades: below the threshold, or above it");
     describe_shots(d);
   }
   explicit ShotsThreshold(const Options& o) : ShotsStage(o, plan(o)) {}
@@ -216,8 +232,12 @@ class ShotsFixed final : public ShotsStage {
     double stride = 10.0;
   };
   static void describe(Describe<Options>& d) {
-    d.name("shots.fixed").help("Cuts every so many seconds, at the first frame that is shown then; looks at no picture");
-    d.option("stride", &Options::stride).above(0).unit("s").help("length of a shot; what is left at the end is one too");
+    d.name("shots.fixed")
+        .help("Cuts at a fixed interval, at the first frame at or after each multiple; ignores the pictures");
+    d.option("stride", &Options::stride)
+        .above(0)
+        .unit("s")
+        .help("length of a shot; the rest at the end is a shot too");
     describe_shots(d);
   }
   explicit ShotsFixed(const Options& o) : ShotsStage(o, plan(o)) {}

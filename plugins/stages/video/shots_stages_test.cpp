@@ -1,4 +1,4 @@
-// The stages that look for shots, as the built plugin has them.
+// The stages that find shots, from the built plugin.
 #include <set>
 
 #include "media/scaler.hpp"
@@ -64,7 +64,7 @@ TEST(Shots, EachOptionOfTheContentScoreChangesIt) {
   }
 }
 
-// The pipeline of the published TransNet V2 asks ffmpeg for these.
+// The published pipeline of TransNet V2 reads these from ffmpeg.
 Bytes thumbnails_by_ffmpeg(const std::filesystem::path& path) {
   return testing::output_of("ffmpeg -v error -i '" + path.string() + "' -fps_mode passthrough -f rawvideo -pix_fmt rgb24 -s 48x27 -");
 }

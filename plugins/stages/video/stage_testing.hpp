@@ -1,6 +1,6 @@
 #pragma once
 
-// The stages of the built plugin, for tests that go through the C ABI.
+// Runs stages of the built plugin through the C ABI, for tests.
 
 #include <cstdio>
 #include <memory>
@@ -22,13 +22,13 @@ inline core::Runtime& runtime() {
   return *started;
 }
 
-// Samples need a host, and the first one is made before the first stage.
+// Starts the host before the first test, because samples need it.
 struct Started : ::testing::Environment {
   void SetUp() override { runtime(); }
 };
 [[maybe_unused]] inline const auto* const started = ::testing::AddGlobalTestEnvironment(new Started);
 
-// What a stage makes of a sample, and the error that it ends with.
+// A stage's results for a sample, and its error, if any.
 struct Applied {
   core::StageResults results;
   std::string error;
@@ -53,7 +53,7 @@ inline Applied applied(const char* id, const json& given, const Sample& in) {
   return out;
 }
 
-// The film of that name among the test data, called "film".
+// A sample with key "film" for the video of this name in the test data.
 inline Sample film_at(const std::string& name) {
   Sample out("film");
   out.set("url", data(name).string());
@@ -62,7 +62,7 @@ inline Sample film_at(const std::string& name) {
 
 inline json facts_in(const Sample& s) { return json::parse(s.need("json")); }
 
-// What a shell command writes to its standard output; nothing if it fails.
+// Returns a shell command's standard output; empty if it fails.
 inline Bytes output_of(const std::string& command) {
   Bytes out;
   FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");

@@ -1,4 +1,4 @@
-// The stages of the built plugin, through the C ABI, on films made on the spot whose content is known.
+// The stages of the built plugin, through the C ABI, on generated videos with known content.
 #include "media/scaler.hpp"
 #include "stage_testing.hpp"
 
@@ -125,7 +125,7 @@ TEST(Caption, TellsTheLength) {
   EXPECT_THAT(caption(plain(2, 60, grey(128))), HasSubstr(" of less than 0.1 seconds,"));
 }
 
-// Grey that goes up and down by `step` levels twice a second moves by 2 x step levels a second.
+// Grey that rises and falls by `step` levels twice per second changes by 2 x step levels per second.
 TEST(Caption, TellsTheMotion) {
   for (const auto& [step, words] : {std::pair{0, "almost no motion"},
                                     {4, "slow motion"},
@@ -202,7 +202,7 @@ TEST(Caption, TheUsersOwnWins) {
   EXPECT_THAT(after(user, {{"keep", false}, {"replace_user", true}}), HasSubstr("evenly lit"));
 }
 
-// Eight frames [96, 64] beside a sample.
+// A sample with eight frames [96, 64].
 constexpr int kFrames = 8, kWidth = 96, kHeight = 64;
 Sample with_frames() {
   Bytes pixels;
@@ -315,7 +315,7 @@ TEST(ClipTranscode, AFilmWithoutShotsIsOneShot) {
   EXPECT_EQ(frames_of(whole.results.emitted[0]), 48);
 }
 
-// What is said of a clip is true of the clip's own file, not of the film that it is cut from.
+// A clip's facts describe its own file, not the source video.
 TEST(ClipTranscode, AClipsFactsAreItsOwn) {
   const core::OneStage probe(runtime(), "video.probe", json::object());
   const Sample in = probe(film(20, 10, [](int i, int, int) { return Rgb{i * 10.0, 100, 50}; }));
@@ -336,7 +336,7 @@ json all_of_small() {
   return {{"preset", "ultrafast"}, {"max_height", 64}, {"audio", false}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}};
 }
 
-// The whole clips go on, the damaged ones fail with their reason, and so does the film.
+// Intact clips are emitted; damaged clips and the video fail with a reason.
 TEST(ClipTranscode, DamageCostsWhatItHits) {
   Bytes bytes = testing::load("film.mp4");
   for (size_t i = 150'000; i < 150'400; ++i) bytes[i] ^= 0x5a;  // in the first shot

@@ -1,4 +1,4 @@
-// stage/clip.transcode: one clip a shot, from one pass over the film.
+// stage/clip.transcode: cuts a video into clips at its shots in one pass.
 #include "clips/clip_samples.hpp"
 #include "clips/cutting.hpp"
 #include "kinora/plugin.hpp"
@@ -13,8 +13,8 @@ class ClipTranscode final : public Stage {
   static void describe(Describe<Options>& d) {
     d.name("clip.transcode")
         .help(
-            "Cuts a film at its shots (without any, it is one shot) into H.264 clips, frame-exact, sound "
-            "kept");
+            "Cuts a video at its shots into H.264 clips, frame-exact and with sound; without shots the "
+            "video is one shot");
     describe_clip_options(d);
   }
   explicit ClipTranscode(const Options& o) : options_(video::checked(o)) {}
@@ -27,12 +27,12 @@ class ClipTranscode final : public Stage {
     if (damage.empty()) damage = damage_before_remux(film);
     const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
     if (damage.empty()) damage = found;
-    // Its whole clips have gone on; the film itself is not what it says it is.
+    // Its intact clips have been emitted; the video itself is damaged, so it fails.
     if (!damage.empty()) throw Error(KINORA_DATA, damage);
   }
 
  private:
-  // What a shots stage found; without it, the film as one shot, its frames counted by decoding them.
+  // Returns the result of a shots stage; without one, the video as a single shot, whose frames are counted by decoding.
   nlohmann::json shots_of(const Sample& film, const Media& media, const Run& run) const {
     if (const auto text = film.text("shots.json"))
       return checked(film, nlohmann::json::parse(*text, nullptr, false));
@@ -64,7 +64,7 @@ class ClipTranscode final : public Stage {
     if (whole) return shots;
     throw Error(KINORA_DATA,
                 "sample '" + std::string(film.key()) +
-                    "': its field shots.json lacks fps, frames or cuts; run a stage shots.* before");
+                    "': its field shots.json lacks fps, frames or cuts; put a stage shots.* before clip.transcode");
   }
 
   Options options_;

@@ -1,4 +1,4 @@
-// stage/video.write: the tensor "frames" as a video or a picture.
+// stage/video.write: encodes the tensor "frames" as a video or a picture.
 #include <cmath>
 
 #include "media/comment.hpp"
@@ -21,19 +21,23 @@ class VideoWrite final : public Stage {
   };
   static void describe(Describe<Options>& d) {
     d.name("video.write").help("Encodes the tensor frames: a video, or one picture with the frames side by side");
-    d.option("format", &Options::format).choices({"mp4", "webp", "png", "jpeg"}).help("sets field mp4, webp, png or jpg");
-    d.option("fps", &Options::fps).above(0).help("of a video");
+    d.option("format", &Options::format)
+        .choices({"mp4", "webp", "png", "jpeg"})
+        .help("format of the result, in field mp4, webp, png or jpg");
+    d.option("fps", &Options::fps).above(0).help("frames per second of a video");
     d.option("crf", &Options::crf).range(0, 51).help("H.264 quality, lower is better");
-    d.option("preset", &Options::preset).choices(preset_names()).help("x264's");
-    d.option("quality", &Options::quality).range(1, 100).help("of jpeg and webp");
-    d.input("frames", "[T, H, W, 3]", "uint8", "beside the sample; field comment goes into the metadata of mp4, webp and png");
+    d.option("preset", &Options::preset).choices(preset_names()).help("x264's speed preset");
+    d.option("quality", &Options::quality).range(1, 100).help("quality of jpeg and webp");
+    d.input("frames", "[T, H, W, 3]", "uint8",
+            "RGB frames, upright; field comment becomes metadata of "
+            "mp4, webp and png");
   }
   explicit VideoWrite(const Options& o) : options_(o) {}
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const kinora_dl_tensor* frames = in.tensor("frames");
     if (!frames || frames->ndim != 4 || frames->shape[3] != 3 || frames->code != KINORA_DL_UINT || frames->bits != 8 || frames->strides)
-      throw Error(KINORA_INVALID, "sample '" + std::string(in.key()) + "' needs a row-major uint8 tensor frames [T, H, W, 3]; stage/video.read makes one");
+      throw Error(KINORA_INVALID, "sample '" + std::string(in.key()) + "' needs a row-major uint8 tensor frames [T, H, W, 3]; stage/video.read writes one");
     media_call([&] {
       if (options_.format == "mp4") {
         in.set("mp4", video(in, *frames, run));
@@ -78,7 +82,7 @@ class VideoWrite final : public Stage {
     return comment ? webp_with_comment(writer.finish(), *comment, width, height) : writer.finish();
   }
 
-  // The frames from left to right in one row.
+  // Places the frames from left to right in one row.
   std::vector<uint8_t> picture(const Sample& in, const kinora_dl_tensor& t) const {
     const int64_t n = t.shape[0], h = t.shape[1], row = t.shape[2] * 3;
     std::vector<uint8_t> sheet(static_cast<size_t>(n * h * row));

@@ -10,7 +10,7 @@ namespace {
 
 using Task = ClipWorks::Task;
 
-// What is still fed, and the clip's end.
+// Consumes the remaining feeds and ends the clip.
 Clip finish_fed(GrowingClip& clip, ClipWorks& works, ClipWorks::Id id) {
   while (const auto feed = works.next(id)) clip.take(*feed);
   const auto end = works.end_of(id);
@@ -22,7 +22,7 @@ Clip make_fed(const MakerContext& context, ClipWorks& works, const Task& task) {
   return finish_fed(clip, works, task.id);
 }
 
-// before(frame) is called ahead of each.
+// before(frame) is called before each frame.
 template <class Before>
 void decode_into(GrowingClip& clip, Decoder& decoder, ClipWorks& works, const Task& task,
                  const Before& before) {

@@ -7,7 +7,7 @@
 
 namespace kinora::video {
 
-// What all makers of one film's clips share. Borrowed by them.
+// State shared by all makers of one video's clips, which borrow it.
 struct MakerContext {
   ByteSource& film;
   const std::string& name;
@@ -16,10 +16,10 @@ struct MakerContext {
   AudioFormat sound;  // rate 0: none
 };
 
-// "film.mp4: clip [100, 180)".
+// Returns, for example, "a.mp4: clip [100, 180)".
 std::string clip_title(const std::string& name, const Range& range);
 
-// Takes clips from the works and makes them, until everybody stops. Runs in a thread of its own.
+// Takes clips from the works and makes them until stop() is called. Runs in its own thread.
 void make_clips(const MakerContext& context, ClipWorks& works);
 
 }  // namespace kinora::video

@@ -7,8 +7,8 @@
 namespace kinora::video {
 namespace {
 
-constexpr int64_t kRounding = 1;   // microseconds that a difference of two times may be off
-constexpr int64_t kMoreParts = 8;  // tried, where equal ones do not keep to the longest
+constexpr int64_t kRounding = 1;   // rounding error of a difference of two times, microseconds
+constexpr int64_t kMoreParts = 8;  // further parts to try if equal ones exceed the longest
 
 int64_t microseconds(double seconds) {
   constexpr double kLatest = 4e18;
@@ -30,7 +30,7 @@ class ShotPlan {
   }
 
   std::vector<Range> equal() const {
-    auto greedy = strides(limits_.longest);  // no fewer parts keep to the longest
+    auto greedy = strides(limits_.longest);  // the fewest parts that respect the longest
     const auto fewest = static_cast<int64_t>(greedy.size());
     for (int64_t parts = fewest; parts <= fewest + kMoreParts; ++parts)
       if (auto out = equal(parts)) return std::move(*out);
@@ -44,7 +44,7 @@ class ShotPlan {
     return std::max(first + 1, times_.last_within(first, shot_.end, length));
   }
 
-  // Nothing where one of them is too long.
+  // Empty if one of the parts is too long.
   std::optional<std::vector<Range>> equal(int64_t parts) const {
     const int64_t length = times_.at(shot_.end) - times_.at(shot_.first);
     std::vector<Range> out;

@@ -26,7 +26,7 @@ TEST(ClipPlan, LongShotsBecomeEqualPartsStridesOrTheirBeginning) {
   o.long_shots = "stride";
   EXPECT_EQ(kept(plan_clips({100}, 352, 10, o)),
             (std::vector<Range>{{0, 100}, {100, 200}, {200, 300}, {300, 352}}));
-  o.stride_seconds = 5;  // the clip that reaches the shot's end is the last
+  o.stride_seconds = 5;  // the last clip is the one that reaches the shot's end
   EXPECT_EQ(kept(plan_clips({}, 225, 10, o)),
             (std::vector<Range>{{0, 100}, {50, 150}, {100, 200}, {150, 225}}));
   o.stride_seconds = 12;
@@ -43,13 +43,13 @@ TEST(ClipPlan, EdgesAndMinimaOfBothKinds) {
   // At 24 frames/s: 60 - 24 = 36 frames are too few; 70 - 24 = 46 are 1.9 s; 72 - 24 = 48 are enough of both.
   const auto plan = plan_clips({60, 130, 202, 220}, 400, 24, o);
   ASSERT_EQ(plan.size(), 5u);
-  EXPECT_EQ(plan[3].range, (Range{202, 220})) << "a shot that its edges use up ends as a whole";
+  EXPECT_EQ(plan[3].range, (Range{202, 220})) << "a shot that consists only of its edges is one clip";
   EXPECT_EQ(kept(plan), (std::vector<Range>{{142, 190}, {232, 388}}));
   o.min_frames = 49;
   EXPECT_EQ(kept(plan_clips({60, 130, 202, 220}, 400, 24, o)), (std::vector<Range>{{232, 388}}));
 }
 
-// Whatever the options: the clips of equal parts without edges cover the film, each frame once.
+// For any options, clips of equal parts without edges cover each frame of the video once.
 TEST(ClipPlan, EqualPartsCoverEveryFrameOnce) {
   for (const double most : {0.01, 0.3, 1.7, 50.0}) {
     PlanOptions o;

@@ -6,7 +6,7 @@
 namespace kinora::video {
 namespace {
 
-constexpr double kTimeRounding = 1e-6;  // seconds: what a time base may be off
+constexpr double kTimeRounding = 1e-6;  // seconds; rounding error of a time base
 
 ScalerOptions scaling(const ShownSize& size, int rotation) {
   ScalerOptions o;

@@ -14,30 +14,30 @@ namespace kinora::video {
 struct SampledFrames {
   std::vector<uint8_t> pixels;
   int64_t height = 0, width = 0;
-  std::vector<double> at;  // seconds of each from the start
+  std::vector<double> at;  // seconds of each frame from the start
   int64_t count() const { return static_cast<int64_t>(at.size()); }
 };
 
-// The size of a picture as it is shown (rotated, square pixels), `height` pixels high; 0: as high as it is.
+// Size of a frame as shown (rotated, square pixels), `height` pixels high; 0 keeps its height.
 struct ShownSize {
   int width = 0, height = 0;
 };
 ShownSize shown_size(const VideoInfo& video, const Crop& stored, int64_t height);
 
-// offer() has gone over its limit.
+// Thrown when offer() exceeds its limit.
 class TooManySamples : public MediaError {
  public:
   using MediaError::MediaError;
 };
 
-// Takes some of the frames that pass: for every multiple of 1 / fps seconds the first one at or after it.
+// Samples offered frames: for every multiple of 1 / fps seconds the first frame at or after it.
 // [owner-thread]
 class ClipSampler {
  public:
-  // most: bytes of pixels; more makes offer() throw TooManySamples.
+  // most: largest number of bytes of pixels; beyond it offer() throws TooManySamples.
   ClipSampler(const VideoInfo& video, const Crop& stored, double fps, int64_t height, int64_t most);
 
-  // seconds: from the start of what is sampled, ascending.
+  // seconds: time of the frame since the start of the sampled range, ascending.
   void offer(const AVFrame& frame, double seconds);
   SampledFrames take() { return std::move(out_); }
 

@@ -12,14 +12,14 @@ using nlohmann::json;
 
 namespace {
 
-// Times have whole microseconds; where these are what the rate says, it says it to the last digit.
+// Times are whole microseconds. If the rate gives the same time up to rounding, the rate's exact value is used.
 double seconds_at(int64_t frames, int64_t microseconds, double fps) {
-  constexpr double kRounding = 1.001e-6;  // of a difference of two
+  constexpr double kRounding = 1.001e-6;  // error of a difference of two times
   const double by_rate = static_cast<double>(frames) / fps, shown = static_cast<double>(microseconds) / 1e6;
   return std::abs(shown - by_rate) < kRounding ? by_rate : shown;
 }
 
-// What stages measured, asked or wrote of the whole film goes below film_facts: sums over clips would count it once a clip.
+// Moves results of earlier stages for the whole video below film_facts; totals over clips would count them once per clip.
 void set_apart(json& facts) {
   json of_film = json::object();
   const auto take = [&](const char* name) {
@@ -45,8 +45,8 @@ double seconds_of(const Range& range, const ClipSpan& span, double fps) {
 Sample clip_sample(const Sample& film, int64_t number, const Range& range, double fps, const ClipSpan& span) {
   Sample clip(clip_key(film, number));
   auto facts = facts_of(film);
-  facts.erase("damaged");    // the film is, not the clip
-  facts.erase("frames_at");  // of the film's frames
+  facts.erase("damaged");    // concerns the video, not the clip
+  facts.erase("frames_at");  // times of the video's frames
   set_apart(facts);
   facts.update({{"film", film.key()},
                 {"first_frame", range.first},
@@ -59,7 +59,7 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
                 {"container", "mp4"},
                 {"codec", "h264"}});
   clip.set("json", facts.dump());
-  // What the user says of a film holds for its clips.
+  // A caption by the user applies to the clips too.
   const auto caption = facts.find("caption");
   if (caption != facts.end() && caption->is_object())
     if (const auto text = film.text("txt")) clip.set("txt", *text);
@@ -75,7 +75,7 @@ json bin_facts(const Bin& bin) {
 void fill_clip(Sample& sample, Clip clip) {
   MemorySource source{std::span<const uint8_t>(clip.bytes)};
   auto own = facts_of(probe(source, std::string(sample.key())));
-  own.erase("frames");  // counted, not from headers
+  own.erase("frames");  // set from the range, not from headers
   own.erase("frames_estimated");
   auto facts = facts_of(sample);
   if (!own.contains("audio")) facts.erase("audio");
@@ -125,7 +125,7 @@ Crop crop_of(const Sample& film) {
   for (const char* name : {"x", "y", "width", "height"})
     if (!c.is_object() || !c.contains(name) || !c[name].is_number_integer())
       throw Error(KINORA_DATA, "sample '" + std::string(film.key()) +
-                                   "': the fact crop is not {x, y, width, height} in whole pixels; run "
+                                   "': the fact crop must be {x, y, width, height} in whole pixels; run "
                                    "filter.letterbox, or set crop = false");
   return {c["x"], c["y"], c["width"], c["height"]};
 }

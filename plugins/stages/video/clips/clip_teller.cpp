@@ -9,7 +9,7 @@
 namespace kinora::video {
 namespace {
 
-// The crop is of the film, and done.
+// Renames the fact crop to cropped, because the clip's file is already cropped.
 void say_cropped(Sample& clip) {
   auto facts = facts_of(clip);
   facts["cropped"] = facts["crop"];
@@ -17,7 +17,8 @@ void say_cropped(Sample& clip) {
   clip.set("json", facts.dump());
 }
 
-// One of enough seconds has too few frames, which the score does not tell.
+// Notes the bound in seconds that dropped the clip. If the clip is long enough it has too few frames, and this bound does
+// not apply.
 void say_bound(Sample& clip, double seconds, double min_length) {
   constexpr double kRounding = 1e-6;
   if (seconds >= min_length - kRounding) return;
@@ -53,7 +54,7 @@ void ClipTeller::tell(const FilmClip& which, Clip clip, const Emit& emit) {
   if (!clip.error.empty()) return emit.fail(std::move(sample), clip.error);
   if (range.end - range.first == 1)
     log(Log::warn, std::string(sample.key()) +
-                       " is a clip of one frame, of a picture perhaps; min_frames = 2 leaves such clips out");
+                       " is a clip of one frame, perhaps of a picture; min_frames = 2 leaves such clips out");
   fill_clip(sample, std::move(clip));
   if (!crop_.empty()) say_cropped(sample);
   emit(std::move(sample));

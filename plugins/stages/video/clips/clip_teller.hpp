@@ -1,4 +1,4 @@
-// What a stage that cuts films says of each clip that is planned: made, dropped, or left to an earlier run.
+// Reports each planned clip of a stage that cuts videos: made, dropped, or left out because an earlier run finished it.
 #pragma once
 #include <optional>
 #include <set>
@@ -15,17 +15,16 @@
 namespace kinora::video {
 
 
-// [owner-thread] Film, media and options are borrowed. Error(KINORA_DATA) for a fact crop or a field ended.json that is not
-// what it should be.
+// [owner-thread] film, media and options are borrowed. Error(KINORA_DATA) for an invalid fact crop or field ended.json.
 class ClipTeller {
  public:
-  // fps: nominal, of the plan.
+  // fps: the plan's nominal rate.
   ClipTeller(const Sample& film, const Media& media, const ClipOptions& options, double fps);
 
   Fate fate(int64_t number, double seconds, bool too_short);
-  // Emits or drops the clip, or says that it failed. Its `clip` is not looked at unless its fate is to be made.
+  // Emits, drops or fails the clip. `clip` is ignored unless its fate is `made`.
   void tell(const FilmClip& which, Clip clip, const Emit& emit);
-  // How clips are made, but for the film's packets.
+  // Options for making clips, without the video's packets.
   TranscodeOptions how(const Run& run) const;
 
  private:
@@ -36,7 +35,7 @@ class ClipTeller {
   const ClipOptions& options_;
   double fps_;
   Crop crop_;
-  std::optional<Size> size_;  // of a clip's picture
+  std::optional<Size> size_;  // size of the clips' picture
   std::set<std::string> ended_;
 };
 

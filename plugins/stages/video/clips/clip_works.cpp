@@ -6,7 +6,7 @@
 namespace kinora::video {
 namespace {
 
-constexpr int64_t kAhead = 8;  // clips a maker that may be made before an earlier one is told
+constexpr int64_t kAhead = 8;  // clips per maker that may be finished ahead of an unreported earlier one
 
 }  // namespace
 
@@ -25,7 +25,7 @@ void ClipWorks::begin(Id id) {
 void ClipWorks::feed(Id id, Feed feed) {
   const Lock lock(mutex_);
   State& s = work_.at(id);
-  if (s.gone || s.done) return;  // done before its end: it has failed
+  if (s.gone || s.done) return;  // done before its end means failed
   waiting_ += feed.bytes;
   figures_.peak = std::max(figures_.peak, waiting_ + held_);
   s.feeds.push_back(std::move(feed));
@@ -42,7 +42,7 @@ bool ClipWorks::end(Id id, const Ended& how) {
   return true;
 }
 
-// The state stays until its maker is done with it.
+// The state remains until its maker has finished with it.
 void ClipWorks::let_go(Id id) {
   const Lock lock(mutex_);
   const auto at = work_.find(id);
@@ -93,7 +93,7 @@ bool ClipWorks::hungry() {
   return at_work_ < makers_ && claimable(true, id) == nullptr;
 }
 
-// Whether what waits becomes less by itself: a maker is at something, or can take something.
+// Whether waiting data shrinks without the feeder: a maker is working, or can take a clip.
 bool ClipWorks::moves() {
   Id id = 0;
   if (at_work_ < makers_ && claimable(true, id)) return true;
@@ -103,7 +103,7 @@ bool ClipWorks::moves() {
   });
 }
 
-// Begins with a clip before it is sure that there is one.
+// Begins a clip before it is certain to exist.
 bool ClipWorks::press() {
   Id id = 0;
   if (at_work_ == makers_) return false;
@@ -114,7 +114,7 @@ bool ClipWorks::press() {
   return true;
 }
 
-// Throws away the frames of the last clip that has some and no maker.
+// Discards the frames of the last clip that has frames but no maker.
 bool ClipWorks::lose() {
   State* last = nullptr;
   for (auto& [id, s] : work_)
@@ -175,7 +175,7 @@ ClipWorks::Figures ClipWorks::figures() const {
   return figures_;
 }
 
-// The first clip that nobody has, of those that have begun or have not; in the order of their numbers.
+// Returns the unclaimed clip with the lowest number, among those that have begun or those that have not.
 ClipWorks::State* ClipWorks::claimable(bool begun, Id& id) {
   State* first = nullptr;
   for (auto& [at, s] : work_) {
@@ -206,7 +206,7 @@ std::optional<Feed> ClipWorks::next(Id id) {
   Lock lock(mutex_);
   State& s = work_.at(id);
   s.busy = false;
-  if (s.feeds.empty() && !s.ended) feeder_wakes_.notify_one();  // it may be waiting for this one alone
+  if (s.feeds.empty() && !s.ended) feeder_wakes_.notify_one();  // the feeder may be waiting for this clip only
   makers_wake_.wait(lock, [&] { return stopped_ || s.gone || s.ended || !s.feeds.empty(); });
   s.busy = true;
   if (stopped_ || s.gone || s.feeds.empty()) return std::nullopt;

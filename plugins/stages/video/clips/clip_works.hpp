@@ -15,25 +15,24 @@
 
 namespace kinora::video {
 
-// Where a clip's pictures and sound come from.
+// Source of a clip's pictures and sound.
 enum class Way {
-  fed,      // the feeder gives both, frame after frame
-  decoded,  // the maker decodes the pictures, the feeder gives the sound
-  copied,   // as decoded, but whole groups of pictures are the film's own packets
+  fed,      // the feeder supplies both, frame by frame
+  decoded,  // the maker decodes the pictures, the feeder supplies the sound
+  copied,   // as decoded, but whole groups of pictures are copied packets
   alone     // the maker decodes both
 };
 
-// Where one feeder leaves frames and sound for the clips of a film, several makers take them, and the results
-// wait for their turn. A clip's number is its place among all clips of the film; a piece of work has an id.
+// Work queue between one feeder, which supplies frames and sound for a video's clips, and several makers. Results wait
+// here until they are due. A clip's number is its position among all clips of the video; each piece of work has an id.
 //
-// A fed clip is added when its first frame comes; its end may not be known yet. Makers take it once it has
-// begun; until then its frames wait. It ends, or it is let go: what was done for it is thrown away, and if it
-// turns out to be a clip all the same, a maker makes it alone. A clip whose range is known can be left to a
-// maker from the start.
+// A fed clip is added when its first frame arrives; its end may still be unknown. Its frames wait until it has begun,
+// then a maker takes it. It either ends or is let go: then its work is discarded, and if it turns out to be a clip
+// after all, a maker makes it alone. A clip whose range is known can be given to a maker from the start.
 //
-// Bounded in bytes by make_room(): what waits here and what the feeder holds.
+// make_room() limits the bytes that wait here and that the feeder holds.
 //
-// [any-thread] One feeder; makers number as said.
+// [any-thread] One feeder and `makers` makers.
 class ClipWorks {
  public:
   using Id = size_t;
@@ -46,35 +45,34 @@ class ClipWorks {
 
   // --- the feeder ---
   Id add(int64_t number);
-  // Clip `number` is this range. Unless it is made alone, it is to be fed its sound, and then ended.
+  // Adds clip `number` of a known range. Unless it is made alone, feed its sound and then end it.
   Id add_apart(int64_t number, const Ended& how, Way way);
-  // It is likely enough to come to be: makers may take it.
+  // The clip is likely enough to exist that makers may take it.
   void begin(Id id);
   void feed(Id id, Feed feed);
-  // It is this range. False: its frames were thrown away for want of memory; let it go, and add it alone.
+  // Sets the clip's range. False if its frames were discarded because memory was short; then let it go and add it alone.
   bool end(Id id, const Ended& how);
-  // There is no such clip, or its frames are gone.
+  // Call if the clip does not exist or its frames are gone.
   void let_go(Id id);
-  // The film's frames so far: leads makers to what they decode.
+  // Index of the video's frames so far, by which makers seek.
   void set_index(std::shared_ptr<const FrameIndex> index);
-  // Waits until `bytes` more fit beside what waits here and what the feeder holds, or nothing waits. `idle`
-  // is called meanwhile, without the lock.
+  // Waits until `bytes` more fit in addition to waiting and held bytes, or nothing waits. Calls `idle` meanwhile,
+  // without the lock.
   void make_room(int64_t bytes, const std::function<void()>& idle);
-  void hold(int64_t bytes);  // the feeder holds so many more, or fewer
-  // Whether a maker is free and finds nothing to do.
+  void hold(int64_t bytes);  // the feeder holds this many more bytes; negative: fewer
+  // Whether a maker is idle without work.
   bool hungry();
 
-  // Every clip before this number has been told. Bounds how many results wait.
+  // Every clip before this number has been reported. Limits the number of waiting results.
   void turn(int64_t number);
-  // The result of a clip that has ended, if it is there yet; it is gone from here. Rethrows what its maker
-  // threw.
+  // Removes and returns the result of an ended clip, if it is finished. Rethrows its maker's exception.
   std::optional<Clip> result(Id id);
   void wait_for_result(Id id, std::chrono::milliseconds most);
-  // Everybody stops; makers that wait return at once.
+  // Stops the feeder and all makers; waiting makers return at once.
   void stop();
 
   struct Figures {
-    int64_t peak = 0;           // most bytes that waited here and were held at once
+    int64_t peak = 0;           // most bytes waiting and held at the same time
     int64_t decoded_alone = 0;  // frames
     int64_t made_alone = 0;     // clips
   };
@@ -84,16 +82,16 @@ class ClipWorks {
   struct Task {
     Id id = 0;
     Way way = Way::fed;
-    Ended how;  // unless it is fed
+    Ended how;  // not for fed clips
     std::shared_ptr<const FrameIndex> index;
   };
-  // Waits for one; nothing when everybody stops.
+  // Waits for a task; empty after stop().
   std::optional<Task> claim();
-  // The next feed of the clip; nothing at its end.
+  // Returns the clip's next feed; empty at its end.
   std::optional<Feed> next(Id id);
-  // After next() gave nothing: nothing when it was let go or everybody stops.
+  // Call after next() returned empty. Empty if the clip was let go or after stop().
   std::optional<Ended> end_of(Id id) const;
-  // Whether to leave what one is doing for it.
+  // Whether the maker should abandon the clip.
   bool gone(Id id) const;
   void done(Id id, Clip result, std::exception_ptr error);
   void count_decoded(int64_t frames);
@@ -103,9 +101,9 @@ class ClipWorks {
     int64_t number = 0;
     Way way = Way::fed;
     bool begun = false, claimed = false, busy = false, done = false;
-    bool gone = false;  // let go, or its frames thrown away
+    bool gone = false;  // let go, or its frames discarded
     std::deque<Feed> feeds;
-    Ended how;  // of one that is not fed
+    Ended how;  // for clips that are not fed
     std::optional<Ended> ended;
     Clip result;
     std::exception_ptr error;
@@ -127,7 +125,7 @@ class ClipWorks {
   std::map<Id, State> work_;
   std::shared_ptr<const FrameIndex> index_;
   Id next_id_ = 0;
-  size_t at_work_ = 0;  // makers
+  size_t at_work_ = 0;  // number of makers at work
   int64_t waiting_ = 0, held_ = 0, turn_ = 0;
   Figures figures_;
   bool stopped_ = false;

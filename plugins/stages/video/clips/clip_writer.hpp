@@ -1,7 +1,6 @@
 #pragma once
 
-// One clip of a film on its way into an MP4: the frames with their own timing, and the sound that belongs to
-// them.
+// Writes one clip of a video into an MP4: the frames with their own timing, and their sound.
 
 #include <algorithm>
 #include <cmath>
@@ -21,7 +20,7 @@ struct Size {
   int width, height;
 };
 
-// Upright, at most max_height lines, the aspect kept.
+// Size of the clip: upright, at most max_height lines, same aspect.
 inline Size clip_size(int width, int height, int rotation, int max_height) {
   Size size{width, height};
   if (rotation % 180 != 0) std::swap(size.width, size.height);
@@ -30,8 +29,8 @@ inline Size clip_size(int width, int height, int rotation, int max_height) {
   return {std::max(2, 2 * static_cast<int>(std::lround(size.width * ratio / 2))), max_height};
 }
 
-// Primaries and transfer pass; an untagged matrix is written as what it was taken for, because the clip's
-// size may make readers guess otherwise.
+// Keeps primaries and transfer. Writes the assumed matrix of untagged frames, because readers may assume another one
+// for the clip's size.
 inline Colour clip_colour(const AVFrame& picture) {
   Colour colour = Colour::of(picture);
   colour.matrix = matrix_of(picture);
@@ -41,7 +40,7 @@ inline Colour clip_colour(const AVFrame& picture) {
   return colour;
 }
 
-// picture: a frame of the film, of which `crop` is kept.
+// picture: a frame of the video, cropped to `crop`.
 inline EncoderOptions encoder_options(const AVFrame& picture, const Crop& crop, const Probe& film,
                                       const AudioFormat& sound, const TranscodeOptions& options) {
   const Size size = crop.empty()
@@ -70,7 +69,7 @@ inline Crop film_crop(const TranscodeOptions& options, const Probe& film) {
   return options.crop.empty() ? Crop{} : stored_crop(options.crop, v.width, v.height, v.rotation);
 }
 
-// The clip's frame sampler, if the options ask for one.
+// Returns the clip's frame sampler, if the options request one.
 inline std::unique_ptr<ClipSampler> new_sampler(const TranscodeOptions& o, const Probe& film) {
   if (o.sample_fps <= 0) return nullptr;
   return std::make_unique<ClipSampler>(film.video, film_crop(o, film), o.sample_fps, o.sample_height,
@@ -83,8 +82,8 @@ inline std::vector<const float*> pointers(const Planes& planes) {
   return out;
 }
 
-// What a broken timestamp could ask for in silence has a bound: false when a clip that starts at `start`
-// ticks would span over an hour by `pts`, or starts years from zero.
+// Limits the silence that a broken timestamp could require: false if a clip that starts at `start` ticks would span over
+// an hour up to `pts`, or starts years from zero.
 inline bool credible(int64_t start, int64_t pts, Rational time_base) {
   constexpr double kLatestClip = 1e8;  // seconds
   const double at = static_cast<double>(pts) * time_base.value(),
@@ -92,7 +91,7 @@ inline bool credible(int64_t start, int64_t pts, Rational time_base) {
   return at - from <= kLongestClip && std::abs(from) <= kLatestClip;
 }
 
-// [owner-thread] sound: rate 0 for none.
+// [owner-thread] sound: a rate of 0 means none.
 class ClipWriter {
  public:
   ClipWriter(const AVFrame& first, int64_t first_pts, const Probe& film, const AudioFormat& sound,

@@ -9,7 +9,7 @@
 namespace kinora::video {
 namespace {
 
-// The film's packets are not what its index and headers say, or nobody wants the clip any more.
+// Thrown if the video's packets differ from its index and headers, or if the clip was abandoned.
 struct NotThisWay {};
 
 class CopiedClip {
@@ -45,7 +45,7 @@ class CopiedClip {
     return false;
   }
 
-  // For the frames around what is copied: as the film says of itself, for no frame has been seen yet.
+  // Encoder options for the frames around the copied ones, from the video's headers, since no frame has been decoded yet.
   EncoderOptions ends() const {
     const VideoInfo& video = c_.probe.video;
     auto like = ff::new_frame();
@@ -62,7 +62,7 @@ class CopiedClip {
     return options;
   }
 
-  // Gives the frames of the part to `take`; false where that ends before they do, and clip_ says why.
+  // Passes the frames of the part to `take`; false if `take` stops early, with the reason in clip_.
   template <class Take>
   bool decode(const Range& part, const Take& take) {
     Decoder decoder = own_decoder(c_, task_.index);
@@ -122,7 +122,7 @@ class CopiedClip {
     return true;
   }
 
-  // Null: to nowhere.
+  // Null discards the sound.
   void take_sound(SplicedWriter* writer) {
     while (const auto feed = works_.next(task_.id))
       if (writer != nullptr && feed->sound)
@@ -134,7 +134,7 @@ class CopiedClip {
   const ClipWorks::Task& task_;
   const PacketIndex& index_;
   const Range range_, copied_;
-  const int64_t start_, end_;  // ticks of the film
+  const int64_t start_, end_;  // ticks of the video
   Clip clip_;
 };
 

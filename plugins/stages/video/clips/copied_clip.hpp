@@ -6,13 +6,13 @@
 
 namespace kinora::video {
 
-// Whether clips of a film of these headers could be made of its own packets, and whether they may when these
-// are known.
+// could_copy: whether the headers allow making clips from the video's own packets. may_copy: whether its packet index
+// allows it too.
 bool could_copy(const Probe& film, const TranscodeOptions& options);
 bool may_copy(const Probe& film, const TranscodeOptions& options);
 
-// A clip of whole groups of pictures as they are, ragged ends from a decoder of the maker's own, and sound as
-// it is fed. Nothing: it cannot be made this way; no sound has been taken.
+// Makes a clip from copied whole groups of pictures, ragged ends that the maker decodes, and the fed sound. Empty if it
+// cannot be made this way; no sound has been taken then.
 std::optional<Clip> make_copied(const MakerContext& context, ClipWorks& works, const ClipWorks::Task& task);
 
 }  // namespace kinora::video

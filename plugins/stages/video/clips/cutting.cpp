@@ -5,13 +5,13 @@
 namespace kinora::video {
 namespace {
 
-// Of every frame of the film. Error(KINORA_DATA) where shots.json cannot be of one.
+// Returns the times of the video's frames. Error(KINORA_DATA) if shots.json is inconsistent.
 FrameTimes times_of(const Sample& film, const nlohmann::json& shots) {
   try {
     return read_frame_times(shots);
   } catch (const std::invalid_argument& e) {
     throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "': its field shots.json is wrong: " +
-                                 e.what() + "; run a stage shots.* before");
+                                 e.what() + "; put a stage shots.* before this one");
   }
 }
 
@@ -22,7 +22,7 @@ std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, in
     if (!ascends)
       throw Error(KINORA_DATA, "sample '" + std::string(film.key()) +
                                    "': its field shots.json has cuts that do not ascend within its " +
-                                   std::to_string(frames) + " frames; run a stage shots.* before");
+                                   std::to_string(frames) + " frames; put a stage shots.* before this one");
     cuts.push_back(cut);
   }
   return cuts;

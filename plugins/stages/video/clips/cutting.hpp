@@ -1,4 +1,4 @@
-// The cutting of one film whose shots are known into clips, as a stage does it.
+// Cuts one video with known shots into clips, for a stage.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,15 +10,14 @@
 
 namespace kinora::video {
 
-// Which clips there are, which are wanted, and their making. [owner-thread] Film, media and options are
-// borrowed.
+// Plans the clips, selects those to make, and makes them. [owner-thread] film, media and options are borrowed.
 class Cutting {
  public:
-  // shots: fps, frames and cuts.
+  // shots: must have fps, frames and cuts.
   Cutting(const Sample& film, const Media& media, const nlohmann::json& shots, const ClipOptions& options);
 
-  // Makes what is wanted and tells of every clip: first those that are dropped. sound: nothing of the film was found
-  // damaged so far. Returns what is.
+  // Makes the selected clips and reports every clip, dropped ones first. sound: no damage has been found in the video so
+  // far. Returns the damage found.
   std::string cut(const Emit& emit, const Run& run, bool sound);
 
  private:

@@ -17,7 +17,7 @@ double number(const nlohmann::json& facts, const char* name) {
   return at != facts.end() && at->is_number() ? at->get<double>() : 0;
 }
 
-// Which of them: each shown within a frame of its place in time.
+// Selects the indices: each selected frame is shown within one frame of its due time.
 std::optional<std::vector<int64_t>> picked(const Sample& sample, int64_t count, double fps) {
   const auto facts = json_field(sample, "json");
   const double rate = number(facts, "fps"), length = number(facts, "duration_s");
@@ -47,7 +47,7 @@ std::optional<SampledFrames> earlier_frames(const Sample& sample, double fps, in
   try {
     given = pictures_of(sample, Limits{}.max_side);
     places = picked(sample, given.count, fps);
-  } catch (const Error&) {  // they are of another kind, or their times are
+  } catch (const Error&) {  // frames or times of another kind
     return std::nullopt;
   }
   if (!places || given.height < height) return std::nullopt;

@@ -8,9 +8,9 @@
 
 namespace kinora::video {
 
-// The frames that ClipSampler would take of a sample's video, `fps` a second, out of the tensor `frames` that
-// an earlier stage has left, scaled to `height` pixels. Nothing where these are too few, lower or without
-// times, or the result would be more than `most` bytes.
+// Returns the frames that ClipSampler would take from a sample's video at `fps` per second, scaled to `height` pixels, from
+// the tensor `frames` of an earlier stage. Empty if those frames are too few, too low or without times, or if the result
+// would exceed `most` bytes.
 std::optional<SampledFrames> earlier_frames(const Sample& sample, double fps, int64_t height, int64_t most);
 
 }  // namespace kinora::video

@@ -1,4 +1,4 @@
-// What happens to a clip, in the order of its frames.
+// The data that a clip receives, in the order of its frames.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace kinora::video {
 
-constexpr double kLongestClip = 3600;  // seconds; what spans more does so by broken timestamps
+constexpr double kLongestClip = 3600;  // seconds; a longer span comes from broken timestamps
 
 // Samples of every channel, [channel][i].
 using Planes = std::vector<std::vector<float>>;
@@ -19,11 +19,11 @@ using Planes = std::vector<std::vector<float>>;
 struct Feed {
   std::shared_ptr<const Planes> sound;
   ff::Owned<AVFrame> picture;
-  int64_t index = 0, pts = 0;  // of the picture, or of the one that the sound goes up to
+  int64_t index = 0, pts = 0;  // of the picture, or of the picture at which the sound ends
   bool damaged = false;
   int64_t bytes = 0;
 
-  // A reference to the picture.
+  // Holds a reference to the picture.
   static Feed of_picture(const AVFrame& picture, int64_t index, int64_t pts, bool damaged) {
     Feed feed;
     feed.picture = cropped(picture, {});

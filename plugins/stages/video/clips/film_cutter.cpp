@@ -11,8 +11,8 @@
 namespace kinora::video {
 namespace {
 
-// One pass over a film. Three places move through it: decoded frames, those before `settled` of which it is known whether
-// a cut is there, and, `edge` frames behind, those before at_ that have gone to the clips of the open shot.
+// One pass over a video. Three positions advance: the decoded frames; `settled`, before which all cuts are known; and,
+// `edge` frames behind, at_, before which frames have been passed to the clips of the open shot.
 class FilmCutter {
  public:
   FilmCutter(ByteSource& film, const std::string& name, const FilmOptions& options)
@@ -50,16 +50,16 @@ class FilmCutter {
   }
 
  private:
-  // A clip of the open shot whose end has not come.
+  // A clip of the open shot that has not ended.
   struct Open {
     int64_t number = 0;
     int64_t first = 0;
-    std::optional<ClipWorks::Id> id;  // none: nobody wants it, or its frames are gone
+    std::optional<ClipWorks::Id> id;  // none: it is not to be made, or its frames are gone
     bool begun = false, heard = false;
   };
   struct Planned {
     FilmClip clip;
-    std::optional<ClipWorks::Id> id;  // of one that is made
+    std::optional<ClipWorks::Id> id;  // only if it is made
   };
 
   static DecoderOptions decoding(const FilmOptions& options) {
@@ -98,14 +98,14 @@ class FilmCutter {
     return shots;
   }
 
-  // Where the open shot's part without its edges ends at the earliest, if the shot goes on at least to `settled`; of
-  // frames before it the next one's time is known.
+  // Earliest end of the open shot's part without edges, given that the shot continues at least to `settled`. For frames
+  // before it, the next frame's time is known.
   int64_t sure_before(int64_t settled) const {
     const int64_t newest = times_.known() - 1, end = std::max(shot_, std::min(settled, newest));
     return times_.first_within(shot_, end, limits_.edge);
   }
 
-  // Frames before `end` belong to the open shot without its edges, whatever comes.
+  // Passes frames before `end` to the clips: they belong to the open shot without its edges in any case.
   void pass(int64_t end) {
     const int64_t first = times_.last_within(shot_, times_.known() - 1, limits_.edge);
     for (at_ = std::max(at_, first); at_ < end; ++at_) {
@@ -118,7 +118,7 @@ class FilmCutter {
     window_.drop_before(at_);
   }
 
-  // Whether what began at `first` would be longer than `length` with frame at_.
+  // Whether a clip that began at `first` would exceed `length` with frame at_.
   bool is_over(int64_t first, int64_t length) const {
     return at_ > first && times_.at(at_ + 1) - times_.at(first) > length;
   }
@@ -137,7 +137,7 @@ class FilmCutter {
     open_.push_back(clip);
   }
 
-  // The picture at_, for all open clips.
+  // Feeds picture at_ to all open clips.
   void see() {
     const Feed* frame = window_.at(at_);
     for (Open& clip : open_) {
@@ -154,7 +154,7 @@ class FilmCutter {
     }
   }
 
-  // It is long enough and, of clips that overlap, the one before it has not reached the shot's end.
+  // Whether the clip is long enough and, with overlapping clips, the previous one has not reached the shot's end.
   bool is_likely(const Open& clip) const {
     if (&clip != &open_.front()) return false;
     const Range range{clip.first, at_ + 1};
@@ -165,7 +165,7 @@ class FilmCutter {
     return options_.fate(number, static_cast<double>(times_.at(range.end) - times_.at(range.first)) / 1e6, short_);
   }
 
-  // The sound up to `pts`, for all open clips.
+  // Feeds the sound up to `pts` to all open clips.
   void hear(int64_t pts) {
     if (open_.empty()) return;
     sound_.until(pts, [&](const std::shared_ptr<const Planes>& planes, bool over) {
@@ -183,7 +183,7 @@ class FilmCutter {
     open_.clear();
   }
 
-  // The first open clip is as long as a clip may be, and its shot goes on.
+  // Ends the first open clip, which has the maximum length while its shot continues.
   void end_first(int64_t pts) {
     if (options_.plan.long_shots == "equal") return let_go_open();
     const Open clip = open_.front();
@@ -192,7 +192,7 @@ class FilmCutter {
     plan({range, {times_.at(clip.first), times_.at(at_)}, too_short(range, times_, options_.plan)}, clip.id, pts);
   }
 
-  // The open shot ends at `end`: now it is known which clips it has.
+  // Ends the open shot at `end`; its clips are now known.
   void close(int64_t end) {
     pass(sure_before(end));
     if (!open_.empty()) hear(pts_[static_cast<size_t>(at_)]);
@@ -205,7 +205,7 @@ class FilmCutter {
     opened_ = planned_of_shot_ = 0;
   }
 
-  // The next clip of the shot that has ended, by what has gone to it so far if that is all of it.
+  // Finishes the next clip of the ended shot, from the data fed so far if that is complete.
   void finish(const PlannedClip& clip) {
     std::optional<ClipWorks::Id> id;
     if (!open_.empty() && open_.front().number == numbered_ + planned_of_shot_) {
@@ -238,7 +238,7 @@ class FilmCutter {
     return works_.add_apart(number, how, Way::alone);
   }
 
-  // Clips whose turn it is.
+  // Reports the clips that are due.
   void tell() {
     if (options_.transcode.check) options_.transcode.check();
     while (!planned_.empty()) {
@@ -266,17 +266,17 @@ class FilmCutter {
   ClipWorks works_;
   FrameWindow window_;
   std::vector<std::thread> makers_;
-  std::vector<int64_t> pts_;  // of every frame; at the end, when the last one ends
+  std::vector<int64_t> pts_;  // of every frame; in the end also the end of the last frame
   FrameTimes times_;          // the same in microseconds from the first
   int64_t film_end_ = 0;
   std::shared_ptr<const FrameIndex> index_;
-  size_t cuts_ = 0;           // those that have closed a shot
+  size_t cuts_ = 0;           // number of cuts that have closed a shot
   int64_t shot_ = 0, at_ = 0;
-  int64_t numbered_ = 0;      // clips of the shots before
+  int64_t numbered_ = 0;      // clips of earlier shots
   int64_t opened_ = 0, planned_of_shot_ = 0;  // clips of the open shot
-  int64_t last_opened_ = 0;   // first frame of the last one that has opened
-  std::deque<Open> open_;     // those that have opened and have no end, ascending
-  std::deque<Planned> planned_;  // those that are not told
+  int64_t last_opened_ = 0;   // first frame of the clip opened last
+  std::deque<Open> open_;     // clips that have opened and not ended, ascending
+  std::deque<Planned> planned_;  // clips not yet reported
 };
 
 }  // namespace

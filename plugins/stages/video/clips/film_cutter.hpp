@@ -11,15 +11,15 @@
 
 namespace kinora::video {
 
-// What becomes of a clip that is planned.
+// Outcome of a planned clip.
 enum class Fate {
   made,
-  dropped,  // too short, or of no bin
-  left_out  // an earlier run has ended it
+  dropped,  // too short, or without a bin
+  left_out  // an earlier run has finished it
 };
 
 struct FilmClip {
-  int64_t number = 0;  // among all clips of the film
+  int64_t number = 0;  // among all clips of the video
   PlannedClip planned;
   Fate fate = Fate::made;
 };
@@ -27,32 +27,31 @@ struct FilmClip {
 struct FilmOptions {
   ShotsPlan shots;
   PlanOptions plan;
-  TranscodeOptions transcode;  // copy and packets are no matter here
-  // Of clip `number`, if it lasts so long; `too_short` as plan_clips says. One that is made stays so when it grows.
+  TranscodeOptions transcode;  // copy and packets are ignored
+  // Returns the fate of clip `number` at this length; `too_short` as in plan_clips. A clip that is made stays so as it grows.
   std::function<Fate(int64_t number, double seconds, bool too_short)> fate;
-  // Every planned clip in the order of their numbers, by the caller's thread; what it throws ends everything. `clip` is
-  // empty unless its fate was to be made.
+  // Receives every planned clip in order, on the caller's thread; an exception from it ends the call. `clip` is empty
+  // unless its fate is `made`.
   std::function<void(const FilmClip& which, Clip clip)> tell;
 };
 
 struct FilmCut {
-  nlohmann::json shots;  // as a stage shots.* says
+  nlohmann::json shots;  // as written by a stage shots.*
   std::string damaged;   // Decoder::damaged()
   int64_t frames = 0;
-  int64_t decoded_again = 0;   // frames, for clips that were made alone
+  int64_t decoded_again = 0;   // frames decoded for clips that were made alone
   int64_t made_alone = 0;      // clips
-  int64_t most_waiting = 0;    // bytes of frames and sound
+  int64_t most_waiting = 0;    // largest number of waiting bytes, frames and sound
 };
 
-// Finds a film's shots and cuts it into clips from one decode: the shots are those of ShotFinder on all frames, the clips
-// those of plan_clips and transcode_clips on these shots, byte for byte.
+// Finds a video's shots and cuts it into clips in one decode. The shots equal those of ShotFinder on all frames; the clips
+// equal those of plan_clips and transcode_clips on these shots, byte for byte.
 //
-// Frames wait until it is settled that no cut takes them away, up to options.transcode.memory bytes with those that wait
-// for an encoder. Where a clip's end is not known yet it is encoded on the likely course of things: its shot goes on. A
-// clip is decoded again, alone, where that was wrong (a shot over max_seconds that is cut into equal parts) or memory was
-// short (a fade of minutes).
+// Frames wait until it is certain that no cut excludes them, up to options.transcode.memory bytes together with frames that
+// wait for an encoder. A clip whose end is unknown is encoded on the assumption that its shot continues. If this was wrong (a
+// shot over max_seconds that is cut into equal parts) or memory was short (a fade of minutes), the clip is decoded again, alone.
 //
-// [owner-thread] MediaError: no frame can be decoded, bad options.
+// [owner-thread] MediaError if no frame can be decoded, or for bad options.
 FilmCut cut_film(ByteSource& film, const std::string& name, const FilmOptions& options);
 
 }  // namespace kinora::video

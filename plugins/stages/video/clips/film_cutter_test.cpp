@@ -11,7 +11,7 @@ namespace {
 
 using testing::Bytes;
 
-// Counts what is read of the film: a second decode reads it again.
+// Counts the bytes read: a second decode reads them again.
 class CountingSource final : public ByteSource {
  public:
   explicit CountingSource(const Bytes& bytes) : bytes_(std::span(bytes)) {}
@@ -76,7 +76,7 @@ TEST(FilmCutter, DecodesAFilmOnce) {
     EXPECT_EQ(told.ranges.size(), 12u);
     EXPECT_EQ(told.cut.frames, 880);
     EXPECT_EQ(told.cut.decoded_again, 0);
-    EXPECT_LT(film.read, film.size() * 5 / 4) << "but for headers, every byte is read once";
+    EXPECT_LT(film.read, film.size() * 5 / 4) << "apart from headers, every byte is read once";
   }
   FilmOptions all = content();
   all.transcode.parallel = 2;
@@ -93,7 +93,7 @@ TEST(FilmCutter, DecodesAFilmOnce) {
   film.read = 0;
   const Told told = cut(film, all);
   EXPECT_GT(told.ranges.size(), 12u);
-  EXPECT_EQ(told.cut.decoded_again, 0) << "with every detector, and edges taken off";
+  EXPECT_EQ(told.cut.decoded_again, 0) << "with every detector, and with edges removed";
   EXPECT_LT(film.read, film.size() * 5 / 4);
 }
 
@@ -116,7 +116,7 @@ TEST(FilmCutter, WaitingFramesKeepWithinMemory) {
   }
 }
 
-// A shot over max_seconds is cut into equal parts, which are only known at its end.
+// The equal parts of a shot over max_seconds are known only at its end.
 TEST(FilmCutter, OnlyLongShotsInEqualPartsAreDecodedAgain) {
   const Bytes bytes = testing::load("film.mp4");
   CountingSource film(bytes);
@@ -137,7 +137,7 @@ TEST(FilmCutter, OnlyLongShotsInEqualPartsAreDecodedAgain) {
 }
 
 TEST(FilmCutter, SaysWhatIsWrongWithAFilmWithoutPictures) {
-  EXPECT_EQ(no_frame("a.mp4", ""), "a.mp4: no frame could be decoded; its video stream has no picture that is shown; fetch or re-encode the file");
+  EXPECT_EQ(no_frame("a.mp4", ""), "a.mp4: no frame could be decoded; its video stream has no visible frame; fetch or re-encode the file");
   EXPECT_EQ(no_frame("a.mp4", "a.mp4: cut off"), "a.mp4: no frame could be decoded; cut off");
 }
 

@@ -24,7 +24,7 @@ bool FrameEncoder::fits(const AVFrame& f) const {
          (f.width & ~1) == width_ && (f.height & ~1) == height_ && matrix_of(f) == options_.colour.matrix;
 }
 
-// The frame as the file holds it, in held_.
+// Stores the frame in the file's form in held_.
 void FrameEncoder::hold(const AVFrame& frame, int64_t pts) {
   held_ = ff::new_frame();
   if (fits(frame)) {
@@ -64,7 +64,7 @@ void FrameEncoder::hold_converted(const AVFrame& frame) {
   }
 }
 
-// A frame is sent when its end is known, because its packet carries its duration.
+// A frame is sent once its end is known, because its packet carries its duration.
 void FrameEncoder::send_held(int64_t end_pts) {
   if (end_pts <= held_->pts) {
     throw MediaError("encoding h264: frame " + std::to_string(frames_) + " ends at tick " +
@@ -103,7 +103,7 @@ void FrameEncoder::write(const AVFrame& frame, int64_t pts) {
 }
 
 void FrameEncoder::finish(int64_t end_pts) {
-  if (!held_) throw MediaError("encoding h264: no frame was given; write at least one");
+  if (!held_) throw MediaError("encoding h264: there are no frames; write at least one");
   const AVRational frame{options_.fps.den, options_.fps.num};
   const int64_t nominal = std::max<int64_t>(1, av_rescale_q(1, frame, time_base_));
   send_held(end_pts >= 0 ? end_pts : held_->pts + nominal);

@@ -9,27 +9,27 @@
 
 namespace kinora::video {
 
-// Frames in, coded H.264 packets out: what Encoder and SplicedWriter put into their files.
+// Encodes frames to H.264 packets for the files of Encoder and SplicedWriter.
 //
 // [owner-thread] Memory: the encoder's look-ahead. After an exception only destruction is allowed.
 class FrameEncoder {
  public:
-  // Gets every packet in decoding order, its times in ticks of time_base() and its duration set; the packet
-  // is its to spend.
+  // Receives every packet in decoding order, with times in ticks of time_base() and its duration set; it may consume
+  // the packet.
   using Sink = std::function<void(AVPacket&)>;
 
-  // The audio and metadata of the options are not looked at. MediaError as Encoder.
+  // Ignores the options' audio and metadata. MediaError as in Encoder.
   FrameEncoder(EncoderOptions options, Sink sink);
 
   const AVCodecContext& context() const { return *encoder_; }
   const EncoderOptions& options() const { return options_; }
   AVRational time_base() const { return time_base_; }
 
-  // As Encoder's.
+  // As in Encoder.
   void write_rgb(const uint8_t* rgb);
   void write(const AVFrame& frame, int64_t pts);
 
-  // Ends the last frame at `end_pts` ticks (-1: one 1/fps after its start) and gives the last packets.
+  // Ends the last frame at `end_pts` ticks (-1: 1/fps after its start) and delivers the last packets.
   void finish(int64_t end_pts);
 
  private:

@@ -1,4 +1,4 @@
-// Decoded frames of a film that wait for what becomes of them.
+// Buffers decoded frames of a video until it is known which clips they belong to.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 
 namespace kinora::video {
 
-// [owner-thread] A run of frames without a gap; its bytes count as held by the feeder of `works`.
+// [owner-thread] Holds consecutive frames; their bytes count as held by the feeder of `works`.
 class FrameWindow {
  public:
   explicit FrameWindow(ClipWorks& works) : works_(works) {}
@@ -21,11 +21,11 @@ class FrameWindow {
   void drop_before(int64_t frame) {
     while (!frames_.empty() && first_ < frame) drop_first();
   }
-  // The oldest go until no more than this is left, or two frames: one, and the one whose time says when it ends.
+  // Drops the oldest frames until at most this many bytes remain, or two frames: one, and the next, which gives its end.
   void shrink(int64_t most) {
     while (bytes_ > most && frames_.size() > 2) drop_first();
   }
-  // Null: it is gone.
+  // Null if the frame was dropped.
   const Feed* at(int64_t frame) const {
     const int64_t place = frame - first_;
     return place < 0 || place >= static_cast<int64_t>(frames_.size()) ? nullptr : &frames_[static_cast<size_t>(place)];

@@ -8,12 +8,12 @@
 
 namespace kinora::video {
 
-// Why there is no clip, to follow its title.
+// Reason why there is no clip, appended to its title.
 inline std::string damaged_from(int64_t frame) {
-  return " is damaged from frame " + std::to_string(frame) + " on; fetch or re-encode the film";
+  return " is damaged from frame " + std::to_string(frame) + " on; fetch or re-encode the video";
 }
 
-// A clip from what happens to it, frame after frame. [owner-thread]
+// Builds a clip from its feeds, frame by frame. [owner-thread]
 class GrowingClip {
  public:
   explicit GrowingClip(const MakerContext& context) : c_(context) {}
@@ -21,7 +21,7 @@ class GrowingClip {
   bool in_trouble() const { return !trouble_.empty(); }
   void is_damaged_from(int64_t frame) { trouble_ = damaged_from(frame); }
 
-  // Nothing more is done of a clip that is in trouble.
+  // Ignores feeds after an error.
   void take(const Feed& feed) {
     if (in_trouble()) return;
     if (feed.damaged) is_damaged_from(feed.index);
@@ -44,7 +44,7 @@ class GrowingClip {
 
  private:
   static constexpr const char* kIncredible =
-      " spans over an hour or starts years from zero by its timestamps; remux the film";
+      " spans over an hour or starts years from zero by its timestamps; remux the video";
 
   void write(const Feed& feed) {
     if (feed.sound) writer_->add_sound(*feed.sound);

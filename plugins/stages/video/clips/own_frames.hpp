@@ -1,4 +1,4 @@
-// Frames of a film by a decoder that a maker has to itself.
+// Decodes frames of a video with a maker's own decoder.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,7 @@ inline Decoder own_decoder(const MakerContext& context, const std::shared_ptr<co
   return Decoder(context.film, context.name, options);
 }
 
-// Gives the frames of the range to `take` in turn, until it returns false. Returns the first that the film
-// lacks.
+// Passes the frames of the range to `take` in order until it returns false. Returns the first frame that the video lacks.
 template <class Take>
 std::optional<int64_t> pass(Decoder& decoder, const Range& range, const Take& take) {
   decoder.skip_to(range.first);

@@ -1,4 +1,4 @@
-// The sound of a film, frame by frame, for the clips that it belongs to.
+// Delivers the sound of a video, frame by frame, to its clips.
 #pragma once
 
 #include <algorithm>
@@ -14,20 +14,20 @@ namespace kinora::video {
 // [owner-thread] Forward only.
 class SoundFeed {
  public:
-  // wanted: false gives a film without sound.
+  // wanted: false treats the video as having no sound.
   SoundFeed(ByteSource& film, const std::string& name, bool wanted, Rational time_base) : base_(time_base) {
     if (wanted) audio_ = AudioReader::open(film, name);
   }
 
   AudioFormat format() const { return audio_ ? AudioFormat{audio_->rate(), audio_->channels(), 0} : AudioFormat{}; }
 
-  // What follows begins at `pts`; not before the end of what was given.
+  // Continues at `pts`, which must not be before the end of the sound delivered so far.
   void start(int64_t pts) {
     if (audio_) at_ = sample_at(pts);
   }
-  // give(planes, over), in pieces, up to `pts`. over: the film's own sound has ended before; this is silence, which only
-  // clips need that have heard nothing yet. Where the film's clock leaps by more than a clip may last (see credible()), only
-  // what lies just before `pts` is given: no clip that is open then comes to be.
+  // Calls give(planes, over) in pieces up to `pts`. over: the video's sound has ended, and this is silence, which only clips
+  // without any sound so far need. If the video's clock leaps by more than a clip may last (see credible()), only the sound
+  // just before `pts` is delivered, because every clip that is open then fails.
   template <class Give>
   void until(int64_t pts, const Give& give) {
     if (!audio_) return;
@@ -50,7 +50,7 @@ class SoundFeed {
 
   Rational base_;
   std::unique_ptr<AudioReader> audio_;
-  int64_t at_ = 0;  // the next sample, on the film's clock
+  int64_t at_ = 0;  // the next sample, on the video's clock
 };
 
 }  // namespace kinora::video

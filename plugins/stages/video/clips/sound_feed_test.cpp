@@ -26,7 +26,7 @@ TEST(SoundFeed, GivesEverySampleOnceUpToEachFrame) {
   EXPECT_EQ(samples, 12000);
 }
 
-// The sound of 30,000 years is 43 million pieces of silence.
+// 30,000 years of sound would be 43 million pieces of silence.
 TEST(SoundFeed, LeapsWithTheFilmsClock) {
   const Bytes film = film_with_sound();
   MemorySource source{std::span(film)};
@@ -41,7 +41,7 @@ TEST(SoundFeed, LeapsWithTheFilmsClock) {
   }
 }
 
-// Frame 20 lies five hours behind frame 19.
+// Frame 20 is shown five hours after frame 19.
 TEST(SoundFeed, AClipOverALeapFailsAndTheNextIsWhole) {
   EncoderOptions options = testing::small_film();
   options.audio = {12000, 1, 0};

@@ -1,4 +1,4 @@
-// Clips that are copied, encoded side by side, cropped and sampled.
+// Clips that are copied, encoded in parallel, cropped and sampled.
 #include <cstdlib>
 #include <filesystem>
 #include <unistd.h>
@@ -19,7 +19,7 @@ using testing::ffmpeg_has_nvenc;
 
 constexpr int64_t kFrames = 150;
 
-// A key frame every 20 frames, B-frames between, sound if `rate`.
+// A key frame every 20 frames with B-frames between, and sound if `rate` is not 0.
 Bytes film_of_groups(int rate = 0, const char* preset = "medium") {
   EncoderOptions options = testing::small_film();
   options.preset = preset;
@@ -50,8 +50,8 @@ std::vector<Clip> cut(ByteSource& film, const std::vector<Range>& ranges, const 
   return clips;
 }
 
-// Every frame of the clip against the film's at its place: equal where copied, near where encoded, and on
-// time.
+// Compares every frame of the clip with the video's frame at its position: equal where copied, close where encoded, and
+// on time.
 void expect_frames(const Clip& clip, const Decoded& film, const Range& range, const Range& copied) {
   const Decoded found = testing::decode(clip.bytes);
   EXPECT_EQ(found.damage, "");
@@ -93,11 +93,11 @@ TEST(PacketIndex, KnowsWhereFramesAndGroupsLie) {
     const Range none = whole_gops(*index, {21, 59});
     EXPECT_EQ(none.first, none.end);
     EXPECT_EQ(index_packets(source, "film", kFrames - 1), nullptr)
-        << "another number of frames is another film";
+        << "a different number of frames means another video";
   }
 }
 
-// Open groups: frames before a key frame need what precedes it, so it begins nothing that can be copied.
+// Open groups: frames shown before a key frame depend on earlier frames, so copying cannot start there.
 TEST(PacketIndex, RealFilmsAgreeWithTheirDecoding) {
   for (const char* name : {"film.mp4", "bbb_A.mp4", "city_cc0.mp4", "cockatoo.mp4", "film_excerpt.webm"}) {
     FileSource film(testing::data(name));
@@ -178,7 +178,7 @@ TEST(Copy, IsLeftWhereSomethingChanges) {
   EXPECT_EQ(cut(source, {{0, 40}, {20, 60}}, options)[0].copied, 0) << "clips that overlap";
 }
 
-// Bytes do not depend on how many clips are encoded at once, nor on how much may wait, nor on who decodes.
+// Bytes do not depend on the number of clips encoded at once, on the waiting memory, or on which thread decodes.
 TEST(Parallel, SameBytesForEveryDegreeAndMemory) {
   const Bytes film = film_of_groups(16000);
   MemorySource source{std::span(film)};
@@ -226,7 +226,7 @@ TEST(Parallel, OverlappingClipsAreThoseCutAlone) {
   }
 }
 
-// What the callback throws ends everything, at once and without a thread left behind.
+// An exception from the callback ends the call at once and leaves no thread behind.
 TEST(Parallel, TheCallersErrorEndsIt) {
   const Bytes film = film_of_groups();
   MemorySource source{std::span(film)};
@@ -280,12 +280,12 @@ TEST(Crop, RefusesWhatDoesNotLieInThePicture) {
     options.crop = crop;
     EXPECT_NE(testing::error_of([&] {
                 cut(source, {{0, 5}}, options);
-              }).find("does not lie in a picture of 96 x 64"),
+              }).find("is not within a picture of 96 x 64"),
               std::string::npos);
   }
 }
 
-// The frames on show at 0, 0.5 s, 1 s ...: those of a decoder and a scaler, whoever makes the clip.
+// The frames shown at 0, 0.5 s, 1 s ... equal those of a decoder and a scaler, however the clip is made.
 TEST(Samples, AreTheFilmsFramesAtTheirTimes) {
   const Bytes film = film_of_groups();
   MemorySource source{std::span(film)};
@@ -298,7 +298,7 @@ TEST(Samples, AreTheFilmsFramesAtTheirTimes) {
     const SampledFrames found = cut(source, {range}, options)[0].samples;
     ASSERT_EQ(found.height, 32);
     ASSERT_EQ(found.width, 48);
-    ASSERT_EQ(found.count(), 14);  // 134 frames at 24 a second are 5.58 s
+    ASSERT_EQ(found.count(), 14);  // 134 frames at 24 per second last 5.58 s
     Decoder decoder(source, "film");
     Scaler scaler({.width = 48, .height = 32});
     Bytes rgb(48 * 32 * 3);

@@ -12,8 +12,8 @@
 namespace kinora::video {
 namespace {
 
-constexpr int64_t kWorthSeeking = 48;  // frames that decode faster than a seek
-constexpr int64_t kWorthCopying = 24;  // frames; fewer are not worth another IDR and parameter set
+constexpr int64_t kWorthSeeking = 48;  // number of frames that decode faster than a seek
+constexpr int64_t kWorthCopying = 24;  // frames; fewer do not justify another IDR and parameter set
 
 void validate(const std::vector<Range>& ranges, const std::string& name) {
   Range last{0, 0};
@@ -31,7 +31,7 @@ bool overlap(const std::vector<Range>& ranges) {
   return false;
 }
 
-// The film's frames and sound, handed to the clips that they belong to, in one pass.
+// Passes the video's frames and sound to their clips in one pass.
 class Feeder {
  public:
   Feeder(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
@@ -76,10 +76,10 @@ class Feeder {
  private:
   struct Fed {
     Way way = Way::fed;
-    std::optional<ClipWorks::Id> id;  // once it is added
+    std::optional<ClipWorks::Id> id;  // set once the clip is added
     ClipSpan span;
     bool heard = false;
-    std::string error;  // of one whose end the film lacks
+    std::string error;  // set if the video lacks the clip's end
   };
 
   static DecoderOptions decoding(const TranscodeOptions& options) {
@@ -97,7 +97,7 @@ class Feeder {
     return range.end <= static_cast<int64_t>(options_.packets->frames->pts.size());
   }
 
-  // Clips that are copied are left to the makers as soon as those before them are.
+  // Gives copied clips to the makers as soon as all earlier clips have been given.
   void add_copied() {
     while (added_ < clips_.size() && clips_[added_].way == Way::copied) add_apart(Way::copied);
   }
@@ -110,7 +110,7 @@ class Feeder {
     ++added_;
   }
 
-  // While there is no room for frames, a maker without work decodes the next clip by itself.
+  // While there is no room for frames, an idle maker decodes the next clip itself.
   void wait() {
     if (apart_ && works_.hungry() && added_ < clips_.size() && inside_index(ranges_[added_])) {
       add_apart(Way::decoded);
@@ -119,7 +119,7 @@ class Feeder {
     tell();
   }
 
-  // Results that are there, and whether to go on.
+  // Reports finished results and calls the caller's check.
   void tell() {
     if (options_.check) options_.check();
     while (told_ < clips_.size()) {
@@ -137,8 +137,8 @@ class Feeder {
     }
   }
 
-  // One frame further: it ends clips, then begins some, and belongs to those that are open. False at the end
-  // of the film.
+  // Advances by one frame: ends clips, begins clips, and feeds the frame to the open ones. False at the end of the
+  // video.
   bool step() {
     if (done_ == open_end_) at_ = std::max(at_, ranges_[done_].first);
     if (indexed_ && !needs_picture()) return step_by_index();
@@ -152,7 +152,7 @@ class Feeder {
     return true;
   }
 
-  // Where no open clip wants the picture, its place in time is all that matters.
+  // Advances by the index alone, if no open clip needs the picture.
   bool step_by_index() {
     const PacketIndex& index = *options_.packets;
     const auto frames = static_cast<int64_t>(index.frames->pts.size());
@@ -212,7 +212,7 @@ class Feeder {
     works_.feed(*clips_[clip].id, std::move(feed));
   }
 
-  // The sound up to `pts`, for the clips that are open.
+  // Feeds the sound up to `pts` to the open clips.
   void hear(int64_t pts) {
     if (done_ == open_end_) return;
     sound_.until(pts, [&](const std::shared_ptr<const Planes>& planes, bool over) {
@@ -224,7 +224,7 @@ class Feeder {
     });
   }
 
-  // The clips that end with the film are whole.
+  // Completes the clips that end with the video.
   bool end_of_film(int64_t frames, int64_t end_pts) {
     film_frames_ = frames;
     hear(end_pts);
@@ -235,7 +235,7 @@ class Feeder {
   void break_off(size_t clip) {
     const std::string damage = decoder_.damaged();
     if (clips_[clip].id) works_.let_go(*clips_[clip].id);
-    clips_[clip].error = clip_title(name_, ranges_[clip]) + " reaches past the film's end at frame " +
+    clips_[clip].error = clip_title(name_, ranges_[clip]) + " reaches past the video's end at frame " +
                          std::to_string(film_frames_) +
                          (damage.empty() ? "; shorten the range" : " (" + damage + ")");
   }
@@ -245,7 +245,7 @@ class Feeder {
   const TranscodeOptions& options_;
   const ClipCallback& callback_;
   const bool indexed_,
-      apart_;  // apart_: makers may decode and copy clips, for none shares frames with another
+      apart_;  // apart_: makers may decode and copy clips, because no clips share frames
   Decoder decoder_;
   SoundFeed sound_;
   MakerContext context_;
@@ -254,10 +254,10 @@ class Feeder {
   std::vector<Fed> clips_;
   std::vector<std::thread> makers_;
   int64_t at_ = 0;                  // index of the next frame
-  int64_t film_frames_ = 0;         // known at its end
+  int64_t film_frames_ = 0;         // known at the end of the video
   size_t done_ = 0, open_end_ = 0;  // clips before done_ have ended, those before open_end_ have begun
-  size_t added_ = 0, told_ = 0;     // clips before these have been given to the makers, and told
-  int64_t last_end_ = 0;            // ticks: end of the last frame seen
+  size_t added_ = 0, told_ = 0;     // clips before these have been given to the makers, and reported
+  int64_t last_end_ = 0;            // end of the last frame seen, ticks
 };
 
 }  // namespace

@@ -21,59 +21,57 @@ struct TranscodeOptions {
   int crf = 18;
   std::string preset = "medium";
   std::string encoder = "libx264";  // or "h264_nvenc" or "auto": see EncoderOptions::codec
-  int max_height = 0;  // lines of the upright picture; taller ones are scaled down, aspect kept. 0: as it is
-  Crop crop;           // of the upright picture; empty: all of it
-  int threads = 1;     // of one clip's encoder and of the decoder; the clips' bytes depend on the former
-  bool audio = true;   // keep the film's sound, if it has any
+  int max_height = 0;  // lines of the upright picture; taller ones are scaled down, aspect kept. 0: unchanged
+  Crop crop;           // in the upright picture; empty: the whole picture
+  int threads = 1;     // threads of each clip's encoder and of the decoder; the clips' bytes depend on the former
+  bool audio = true;   // keep the video's sound, if any
   std::vector<std::pair<std::string, std::string>> metadata;  // written into every clip: see Mp4Writer
-  DecoderOptions decoder;  // limits and the film's index; its threads are `threads`
+  DecoderOptions decoder;  // limits and the video's index; its threads are `threads`
 
-  int parallel = 1;  // clips encoded at once; the bytes do not depend on it
+  int parallel = 1;  // clips encoded at once; does not change the bytes
   int64_t memory =
-      int64_t{256} << 20;  // bytes of decoded frames and sound that may wait; and of sampled frames
-  // Of the film, or null. Lets clips be copied, and decoded apart from the others where memory is short.
+      int64_t{256} << 20;  // bytes of decoded frames and sound that may wait; also limits sampled frames
+  // The video's packets, or null. Allows copying clips, and decoding clips separately if memory is short.
   std::shared_ptr<const PacketIndex> packets;
-  bool copy = false;  // whole groups of pictures are copied where nothing about them is to change
+  bool copy = false;  // copy whole groups of pictures where nothing about them changes
 
-  double sample_fps = 0;      // frames a second for Clip::samples; 0: none
-  int64_t sample_height = 0;  // pixels; 0: as they are
+  double sample_fps = 0;      // frames per second for Clip::samples; 0: none
+  int64_t sample_height = 0;  // pixels; 0: unchanged
 
-  std::function<void()> check;  // called now and then by the caller's thread; what it throws ends everything
+  std::function<void()> check;  // called regularly on the caller's thread; an exception from it ends the call
 };
 
 // The outcome for one range: bytes, or an error and no bytes.
 struct Clip {
   std::vector<uint8_t> bytes;  // MP4, H.264 and AAC
   int64_t frames = 0;          // end - first
-  int64_t copied = 0;          // of them, that are the film's own packets
+  int64_t copied = 0;          // number of these copied from the video's packets
   SampledFrames samples;
-  std::optional<ClipSpan> span;  // where the film got as far as the clip's end
-  std::string error;  // "film.mp4: clip [100, 180) ...": why there are no bytes
+  std::optional<ClipSpan> span;  // set if the video reaches the clip's end
+  std::string error;  // "a.mp4: clip [100, 180) ...": why there are no bytes
 };
 
-// Called once a range, in order, by the caller's thread. What it throws ends the transcoding and reaches the
+// Called once per range, in order, on the caller's thread. An exception from it ends the transcoding and reaches the
 // caller.
 using ClipCallback = std::function<void(size_t clip_index, Clip clip)>;
 
-// Cuts clips out of a film, frame-exact. The film is decoded once whatever the number of clips: frames wait,
-// up to options.memory bytes of them, for the clip that is encoded next to the one before; where they are
-// more, an encoder without work decodes its clip by itself, if there is an index of packets.
+// Cuts clips out of a video, frame-exact. The video is decoded once for all clips: up to options.memory bytes of frames
+// wait for clips that are encoded in parallel. If they need more, an idle encoder decodes its clip itself, provided there
+// is a packet index.
 //
-// Picture: exactly end - first frames, each with its own distance in time from the first, which shows at 0: a
-// variable rate stays one. 8-bit 4:2:0 in limited range with the film's matrix, primaries and transfer in its
-// tags. Rotation is baked in. Sound: the samples from the first frame's time to the end of the last one, to
-// the sample, decoded and coded anew as AAC-LC with its priming declared. A range that reaches past the
-// film's end, that holds a damaged frame, or whose frames span more than an hour, gives an error for that
-// clip only. The same input and options give the same bytes.
+// Picture: exactly end - first frames, each at its own time after the first, which is shown at 0, so a variable rate is
+// kept. 8-bit 4:2:0 in limited range with the video's matrix, primaries and transfer in its tags. Rotation is applied.
+// Sound: the samples from the first frame's time to the end of the last frame, sample-exact, decoded and encoded again as
+// AAC-LC with its priming declared. A range that reaches past the video's end, contains a damaged frame, or spans more than
+// an hour gives an error for that clip only. The same input and options give the same bytes.
 //
-// Copying: a clip of an H.264 film that stays as it is (8-bit 4:2:0 of limited range, progressive, upright,
-// not cropped or scaled) takes over whole groups of pictures as they are; what lies before and behind them is
-// encoded. Copied frames are not decoded, so damage in them is not seen here: look for it before.
+// Copying: a clip of an H.264 video that needs no change (8-bit 4:2:0 of limited range, progressive, upright, not cropped
+// or scaled) copies whole groups of pictures; the frames before and after them are encoded. Copied frames are not decoded,
+// so their damage goes unnoticed here; check for it before.
 //
-// Ranges must be non-empty and ascending by their first frames and by their ends; they may overlap, and then
-// nothing is copied. [owner-thread] The film is borrowed for the call. MediaError: bad ranges or options, or
-// the film cannot be opened. Returns what was found damaged in the film, as Decoder::damaged(): clips that
-// lie beside it are whole all the same.
+// Ranges must be non-empty and ascending by their first frames and by their ends; they may overlap, and then nothing is
+// copied. [owner-thread] The video is borrowed for the call. MediaError for bad ranges or options, or if the video cannot
+// be opened. Returns the damage found in the video, as Decoder::damaged(); clips without damaged frames are intact.
 std::string transcode_clips(ByteSource& film, const std::string& name, const std::vector<Range>& ranges,
                             const TranscodeOptions& options, const ClipCallback& callback);
 

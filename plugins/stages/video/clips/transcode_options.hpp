@@ -1,4 +1,4 @@
-// The options of a stage that cuts clips.
+// Options of stages that cut clips.
 #pragma once
 #include <algorithm>
 #include <string>
@@ -30,57 +30,65 @@ void describe_clip_options(Describe<Options>& d) {
   d.option("min_length", &O::min_length)
       .at_least(0)
       .unit("s")
-      .help("shorter clips are filtered: rule clip.too-short");
-  d.option("min_frames", &O::min_frames).at_least(1).unit("frames").help("so are clips of fewer frames");
-  d.option("max_length", &O::max_length).above(0).unit("s").help("longer shots are cut as long_shots says");
+      .help("shortest clip; shorter ones are filtered by rule clip.too-short");
+  d.option("min_frames", &O::min_frames)
+      .at_least(1)
+      .unit("frames")
+      .help("fewest frames of a clip; clips with fewer are filtered by rule clip.too-short");
+  d.option("max_length", &O::max_length)
+      .above(0)
+      .unit("s")
+      .help("longest clip; longer shots are cut as long_shots says");
   d.option("long_shots", &O::long_shots)
       .choices({"equal", "stride", "truncate"})
-      .help("equal parts; a clip of max_length every stride; or the first max_length only");
+      .help(
+          "how longer shots are cut: into equal parts, into a clip of max_length every stride, or to the "
+          "first max_length only");
   d.option("stride", &O::stride)
       .at_least(0)
       .unit("s")
-      .help("of long_shots = stride, from start to start; below max_length clips overlap; 0: max_length");
-  d.option("edge_crop", &O::edge_crop).at_least(0).unit("s").help("taken off both ends of every shot");
+      .help("time from start to start of long_shots = stride; below max_length clips overlap; 0: max_length");
+  d.option("edge_crop", &O::edge_crop).at_least(0).unit("s").help("time removed at both ends of every shot");
   d.option("crop", &O::crop)
-      .help("keep only the fact crop of the film's picture, such as filter.letterbox finds");
+      .help("keep only the part of the picture given by the fact crop, which filter.letterbox writes");
   d.option("bins", &O::bins)
       .choices({"record", "drop"})
       .help(
-          "the fact bin: resolution, aspect, duration; drop: clips without one are filtered: rule "
-          "clip.no-bin");
+          "use of the fact bin (resolution, aspect, duration); drop: clips without one are filtered by "
+          "rule clip.no-bin");
   d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
-  d.option("preset", &O::preset).choices(preset_names()).help("x264's");
+  d.option("preset", &O::preset).choices(preset_names()).help("x264's speed preset");
   d.option("encoder", &O::encoder)
       .choices({"libx264", "h264_nvenc", "auto"})
-      .help("auto: NVIDIA's where there is one");
+      .help("video encoder; auto: NVIDIA's if available");
   d.option("max_height", &O::max_height)
       .range(0, 16384)
       .unit("pixels")
-      .help("taller films are scaled down; 0: as they are");
+      .help("largest height; taller videos are scaled down; 0: unchanged");
   d.option("audio", &O::audio).help("keep the sound");
   d.option("copy", &O::copy)
       .choices({"off", "auto"})
-      .help("auto: whole groups of pictures of an H.264 film are copied where nothing about them changes");
+      .help("auto: copies whole groups of pictures of an H.264 video where nothing about them changes");
   d.option("sample_fps", &O::sample_fps)
       .at_least(0)
-      .help("frames a second for the tensor frames of each clip; 0: none");
+      .help("frames per second in the tensor frames of each clip; 0: none");
   d.option("sample_height", &O::sample_height)
       .range(0, 16384)
       .unit("pixels")
-      .help("of those; 0: as they are");
+      .help("height of these frames; 0: unchanged");
   d.option("threads", &O::threads)
       .range(1, 64)
-      .help("of decoder and of each encoder; the clips' bytes depend on it");
+      .help("number of threads of the decoder and of each encoder; the clips' bytes depend on it");
   d.option("parallel", &O::parallel)
       .range(0, 256)
-      .help("clips of a film encoded at once; 0: one a core, at most 8");
+      .help("number of clips of a video encoded at once; 0: one per core, at most 8");
   d.option("memory", &O::memory)
       .bytes()
       .at_least(1 << 20)
-      .help("decoded frames that may wait, and sampled frames of a clip");
+      .help("memory for decoded frames that wait, and for sampled frames of a clip");
 }
 
-// Error(KINORA_INVALID) for lengths that no clip can have.
+// Checks the options; Error(KINORA_INVALID) for lengths that no clip can have.
 inline const ClipOptions& checked(const ClipOptions& o) {
   if (o.min_length > o.max_length)
     throw Error(KINORA_INVALID, fmt::format("min_length = {} is above max_length = {}, so every clip would be filtered as too short; "
@@ -94,11 +102,11 @@ inline int64_t parallel_clips(const ClipOptions& o) {
   return o.parallel > 0 ? o.parallel : std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, kMost);
 }
 
-// A film has rarely as many clips under way as it may encode at once, so it asks for half the cores that these would take:
-// two films then share what one would leave idle.
+// A video rarely has as many clips in progress as it may encode at once, so it requests half the cores that these would
+// need; two videos can then share the cores that one would leave idle.
 constexpr int64_t kClipsACore = 2;
 
-// nvenc: the clips go to the card's encoder. The cores then are the decoder's.
+// nvenc: the card encodes the clips, so the cores are only for the decoder.
 inline kinora_resources clip_resources(const ClipOptions& o, bool nvenc) {
   kinora_resources out = reads_media(o.threads);
   if (!nvenc) out.cores = static_cast<double>(std::max<int64_t>(1, parallel_clips(o) * o.threads / kClipsACore));

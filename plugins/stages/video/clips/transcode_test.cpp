@@ -31,7 +31,7 @@ std::vector<Clip> cut_clips(ByteSource& film, const std::vector<Range>& ranges,
   return clips;
 }
 
-// One clip's bytes; MediaError of what its error says.
+// Returns one clip's bytes; throws its error as MediaError.
 Bytes one_clip(ByteSource& film, const std::string& name, int64_t first, int64_t end,
                const TranscodeOptions& options) {
   Clip made;
@@ -40,7 +40,7 @@ Bytes one_clip(ByteSource& film, const std::string& name, int64_t first, int64_t
   return std::move(made.bytes);
 }
 
-// The shots of film.mp4 (film.json); the last entry ends the film.
+// The shots of film.mp4 (film.json); the last entry is the end.
 const std::vector<int64_t> kCuts{0, 84, 180, 252, 332, 404, 460, 544, 610, 674, 750, 830, 880};
 
 std::vector<Range> shots() {
@@ -49,8 +49,8 @@ std::vector<Range> shots() {
   return ranges;
 }
 
-// Each frame of each clip is the film's frame at its place and not a neighbour: its PSNR is high, never below
-// that against the frames around it, and decibels above it where the picture moves.
+// Each frame of each clip is the video's frame at its position and not a neighbour: its PSNR is high, never below the PSNR
+// against the surrounding frames, and several decibels above it where the picture moves.
 TEST(Transcode, ShotsOfTheFilmAreFrameExact) {
   FileSource film(testing::data("film.mp4"));
   TranscodeOptions options = quick();
@@ -88,7 +88,7 @@ TEST(Transcode, ShotsOfTheFilmAreFrameExact) {
 
 struct SoundMatch {
   double correlation;
-  int lag;  // samples by which the clip's sound is late
+  int lag;  // delay of the clip's sound in samples
 };
 
 SoundMatch compare(const std::vector<float>& film, const std::vector<float>& clip) {
@@ -106,7 +106,7 @@ SoundMatch compare(const std::vector<float>& film, const std::vector<float>& cli
   return best;
 }
 
-// The clip's sound is the film's between its first frame's start and its last one's end, to the sample.
+// The clip's sound equals the video's from the start of its first frame to the end of its last, sample-exact.
 TEST(Transcode, SoundIsTheFilmsOwnSpan) {
   const std::pair<const char*, std::vector<Range>> films[] = {
       {"film.mp4", {{84, 180}, {404, 460}, {830, 880}}},
@@ -136,15 +136,14 @@ TEST(Transcode, SoundIsTheFilmsOwnSpan) {
       const SoundMatch match = compare(expected[0], found[0]);
       EXPECT_EQ(match.lag, 0);
       EXPECT_GT(match.correlation, 0.98);
-      std::vector<std::vector<float>> after;  // nothing but the coder's last frame lies behind the end
+      std::vector<std::vector<float>> after;  // only the encoder's last frame follows the end
       sound->read(count + 1024 + 64, 4096, after);
       EXPECT_EQ(after[0], std::vector<float>(4096, 0.0F));
     }
   }
 }
 
-// One pass over the film gives the bytes that one call a clip gives, again and again, with and without
-// seeking.
+// One pass over the video gives the same bytes as one call per clip, repeatedly, with and without seeking.
 TEST(Transcode, BytesDoNotDependOnTheWayThere) {
   FileSource film(testing::data("film_excerpt.webm"));
   const std::vector<Range> ranges{{5, 30}, {30, 50}, {140, 150}};
@@ -162,8 +161,8 @@ TEST(Transcode, BytesDoNotDependOnTheWayThere) {
 }
 
 #if defined(__GLIBC__)
-// The same clip from fresh memory and from memory full of other things: nothing that was never written is
-// read. (x264's AVX-512 code does so; the encoder keeps away from it.)
+// The same clip results from fresh and from used memory: no uninitialised memory is read. (x264's AVX-512 code does; the
+// encoder avoids it.)
 TEST(Transcode, BytesDoNotDependOnWhatMemoryHeld) {
   FileSource film(testing::data("film_excerpt.webm"));
   TranscodeOptions options = quick();
@@ -179,7 +178,7 @@ TEST(Transcode, BytesDoNotDependOnWhatMemoryHeld) {
 }
 #endif
 
-// Grey pictures with a bright column at 4 * i, at the given times (ticks of 1/1000 s).
+// Grey frames with a bright column at 4 * i, at the given times (ticks of 1/1000 s).
 Bytes timed_film(const std::vector<int64_t>& times, int64_t end, EncoderOptions options) {
   options.time_base = {1, 1000};
   Encoder encoder(options);
@@ -239,7 +238,7 @@ TEST(Transcode, ScalesDownAndNeverUp) {
   EXPECT_EQ(small.probe.video.height, 180);
   EXPECT_EQ(small.probe.video.pixel_format, "yuv420p");
   EXPECT_EQ(small.probe.video.colour.matrix_name(),
-            "bt709");  // what the untagged 720-line film was taken for
+            "bt709");  // the matrix assumed for the untagged 720-line video
   options.max_height = 9999;
   const Decoded same = testing::decode(one_clip(film, "film", 0, 2, options));
   EXPECT_EQ(same.probe.video.height, 720);
@@ -261,7 +260,7 @@ TEST(Transcode, EveryRangeHasOneOutcome) {
   EXPECT_EQ(clips[1].frames, 8);
   for (const size_t c : {2, 3}) {
     EXPECT_TRUE(clips[c].bytes.empty());
-    EXPECT_NE(clips[c].error.find("past the film's end at frame 48"), std::string::npos) << clips[c].error;
+    EXPECT_NE(clips[c].error.find("past the video's end at frame 48"), std::string::npos) << clips[c].error;
   }
   EXPECT_NE(error_of([&] { one_clip(film, "film", 40, 49, quick()); }).find("[40, 49)"), std::string::npos);
 }

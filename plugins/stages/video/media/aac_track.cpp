@@ -9,7 +9,7 @@ namespace {
 
 constexpr int kFallbackRate = 48'000;
 constexpr int64_t kBitsPerChannel = 96'000;
-constexpr int kChunk = 1 << 16;  // samples taken at a time
+constexpr int kChunk = 1 << 16;  // samples processed at a time
 
 bool supports(const AVCodec& codec, int rate) {
   for (const int* known = codec.supported_samplerates; known != nullptr && *known != 0; ++known) {
@@ -21,7 +21,7 @@ bool supports(const AVCodec& codec, int rate) {
 void check(int code, const char* what) {
   if (code < 0) {
     throw MediaError(std::string("audio track: ") + what + " failed (" + ff::error_text(code) +
-                     "); use 1 to 6 or 8 channels, or leave the audio out");
+                     "); use 1 to 6 or 8 channels, or drop the audio");
   }
 }
 
@@ -46,7 +46,7 @@ void AacTrack::open_encoder(const AudioFormat& format) {
   encoder_->bit_rate = format.bit_rate > 0 ? format.bit_rate : kBitsPerChannel * format.channels;
   encoder_->thread_count = 1;
   encoder_->flags |= AV_CODEC_FLAG_BITEXACT | AV_CODEC_FLAG_GLOBAL_HEADER;
-  // No perceptual noise substitution: the waveform is kept, and decoders make no random numbers.
+  // No perceptual noise substitution: it keeps the waveform and avoids random numbers in decoders.
   check(av_opt_set_int(encoder_->priv_data, "aac_pns", 0, 0), "opening AAC");
   check(avcodec_open2(encoder_.get(), codec, nullptr), "opening AAC");
 }

@@ -12,12 +12,12 @@ namespace kinora::video {
 // is declared in the edit list, so players start at the first real sample. [owner-thread]
 class AacTrack {
  public:
-  // Adds its stream to the writer (borrowed, not yet started). MediaError for formats AAC cannot hold.
+  // Adds its stream to the writer (borrowed, not yet started). MediaError for formats that AAC does not support.
   AacTrack(const AudioFormat& format, Mp4Writer& writer);
 
   int rate() const { return encoder_->sample_rate; }
 
-  // Samples that follow those before: planes[channel][0..count).
+  // Appends samples: planes[channel][0..count).
   void write(const float* const* planes, int64_t count);
 
   // Flushes the resampler and the encoder.
@@ -33,7 +33,7 @@ class AacTrack {
   Mp4Writer& writer_;
   AVStream* stream_ = nullptr;
   ff::Owned<AVCodecContext> encoder_;
-  ff::Owned<SwrContext> resampler_;  // null when the rate is one of AAC's
+  ff::Owned<SwrContext> resampler_;  // null if AAC supports the rate
   ff::Owned<AVAudioFifo> fifo_;
   ff::Owned<AVFrame> converted_;
   int64_t sent_ = 0;  // samples given to the encoder

@@ -9,10 +9,10 @@
 namespace kinora::video {
 namespace {
 
-constexpr int kMaxErrors = 64;         // undecodable packets in a row; the rest of the film is then silent
-constexpr int kDriftsPerSecond = 100;  // a clock off by more than 1/100 s is followed
+constexpr int kMaxErrors = 64;         // undecodable packets in a row; after that the rest is silent
+constexpr int kDriftsPerSecond = 100;  // the clock is followed if it is off by more than 1/100 s
 constexpr int64_t kLargest = int64_t{1} << 60;
-constexpr int kMaxRate = 768'000;  // samples a second; a header that says more is damaged
+constexpr int kMaxRate = 768'000;  // samples per second; a header with a higher rate is damaged
 
 int kept_channels(int channels) { return (channels >= 1 && channels <= 6) || channels == 8 ? channels : 2; }
 
@@ -29,7 +29,7 @@ struct AudioReader::State {
     chunk.resize(static_cast<size_t>(layout.nb_channels));
   }
 
-  // Decodes the next stretch of samples into `chunk`; false at the end of the sound.
+  // Decodes the next samples into `chunk`; false at the end of the sound.
   bool next_chunk() {
     while (!ended) {
       const int code = avcodec_receive_frame(codec.get(), frame.get());
@@ -58,7 +58,7 @@ struct AudioReader::State {
     if (sent < 0 && ++errors >= kMaxErrors) ended = true;
   }
 
-  // The decoded frame as float planes in `chunk`, placed on the clock. False when it holds no samples.
+  // Converts the decoded frame to float planes in `chunk`, placed on the clock. False if it has no samples.
   bool take() {
     if (frame->nb_samples <= 0 || frame->sample_rate <= 0 || !prepare_converter()) return false;
     const int room = swr_get_out_samples(converter.get(), frame->nb_samples);
@@ -88,7 +88,7 @@ struct AudioReader::State {
     next_start += chunk_count;
   }
 
-  // From the frame's sample format, layout and rate (which damaged or joined streams change) to ours.
+  // Prepares conversion from the frame's sample format, layout and rate, which may change in damaged or joined streams.
   bool prepare_converter() {
     if (converter && frame->format == from_format && frame->sample_rate == from_rate &&
         frame->ch_layout.nb_channels == from_channels) {
@@ -124,7 +124,7 @@ struct AudioReader::State {
   AVChannelLayout layout{};
   int rate = 0;
   int from_format = -1, from_rate = 0, from_channels = 0;
-  std::vector<std::vector<float>> chunk;  // decoded and not yet passed
+  std::vector<std::vector<float>> chunk;  // decoded but not yet delivered
   int64_t chunk_start = 0, next_start = 0;
   int chunk_count = 0, errors = 0;
   bool placed = false, draining = false, ended = false;

@@ -42,7 +42,7 @@ TEST(AudioReader, FilmWithoutSoundHasNoReader) {
   EXPECT_EQ(AudioReader::open(source, "bbb_A.mp4"), nullptr);
 }
 
-// The sound of a made film starts at its frames: AAC's priming is neither heard nor does it shift anything.
+// Encoded sound starts with its frames: AAC's priming is not heard and shifts nothing.
 TEST(AudioReader, EncodedSoundStaysInPlace) {
   for (const AudioFormat format :
        {AudioFormat{44100, 1, 0}, {48000, 2, 0}, {16000, 1, 0}, {96000, 2, 0}, {22000, 1, 0}}) {
@@ -58,7 +58,7 @@ TEST(AudioReader, EncodedSoundStaysInPlace) {
     EXPECT_EQ(reader->channels(), format.channels);
     Planes planes;
     reader->read(0, rate, planes);
-    // Each click begins at its frame's start: quiet 5 ms before, loud in the 2.5 ms after.
+    // Each click begins at its frame's start: quiet in the 5 ms before, loud in the 2.5 ms after.
     const int short_time = rate / 400;
     for (int64_t frame = 1; frame < 24; ++frame) {
       double before = 0, after = 0;

@@ -25,7 +25,7 @@ FileSource::FileSource(const std::filesystem::path& path) : path_(path) {
   if (descriptor_ < 0 || ::fstat(descriptor_, &info) != 0 || !S_ISREG(info.st_mode)) {
     const std::string reason = descriptor_ < 0 ? std::strerror(errno) : "not a regular file";
     if (descriptor_ >= 0) ::close(descriptor_);
-    throw MediaError(path.string() + ": cannot be opened (" + reason +
+    throw MediaError(path.string() + ": cannot open the file (" + reason +
                      "); check the path and its permissions");
   }
   size_ = info.st_size;
@@ -41,7 +41,7 @@ int64_t FileSource::read_at(int64_t offset, void* buffer, int64_t n) {
         ::pread(descriptor_, static_cast<char*>(buffer) + done, static_cast<size_t>(n - done), offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      throw MediaError(path_.string() + ": reading failed (" + std::strerror(errno) + "); check the disk");
+      throw MediaError(path_.string() + ": cannot read the file (" + std::strerror(errno) + "); check the disk");
     if (got == 0) break;
     done += got;
   }

@@ -7,25 +7,22 @@
 
 namespace kinora::video {
 
-// Random-access bytes: what every film and clip is read from, so that a local file, an object store and a
-// block of memory are the same to the demuxer. All reading of media goes through this interface; no URL is
-// ever opened.
+// Random-access bytes, from which every video and clip is read, so that the demuxer treats a local file, an object
+// store and a block of memory alike. All media is read through this interface; no URL is ever opened.
 //
 // [any-thread] One source may serve several decoders at once.
 struct ByteSource {
   virtual ~ByteSource() = default;
 
-  // Total length in bytes; the same value at every call.
+  // Total length in bytes; every call returns the same value.
   virtual int64_t size() = 0;
 
-  // Copies up to n bytes at `offset` into `buffer` (caller's memory, at least n bytes) and returns how many:
-  // fewer than n only at the end, 0 at or past it. May throw; the exception reaches the caller of the decoder
-  // unchanged.
+  // Copies up to n bytes at `offset` into `buffer` (the caller's, at least n bytes) and returns their number: fewer
+  // than n only at the end, 0 at or past it. May throw; the decoder's caller receives the exception unchanged.
   virtual int64_t read_at(int64_t offset, void* buffer, int64_t n) = 0;
 };
 
-// Bytes in memory: borrowed (they must outlive the source) from an lvalue or span, owned when a vector is
-// moved in.
+// Bytes in memory: borrowed from an lvalue or span (they must outlive the source), or owned if a vector is moved in.
 class MemorySource final : public ByteSource {
  public:
   explicit MemorySource(std::span<const uint8_t> borrowed) : bytes_(borrowed) {}
@@ -41,7 +38,7 @@ class MemorySource final : public ByteSource {
   std::span<const uint8_t> bytes_;
 };
 
-// A local file, opened read-only for the life of the source. MediaError when it cannot be opened or read.
+// A local file, opened read-only for the lifetime of the source. MediaError if it cannot be opened or read.
 class FileSource final : public ByteSource {
  public:
   explicit FileSource(const std::filesystem::path& path);

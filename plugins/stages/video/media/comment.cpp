@@ -41,10 +41,10 @@ std::string xmp_of(std::string_view text) {
 
 Bytes png_with_comment(Bytes png, std::string_view text) {
   constexpr size_t kHeader = 8 + 25;  // the signature and IHDR
-  if (png.size() < kHeader) throw MediaError("a PNG that is too short for a comment");
+  if (png.size() < kHeader) throw MediaError("the PNG is too short to hold a comment");
   Bytes chunk;
   add(chunk, "iTXt");
-  add(chunk, std::string_view("Comment\0\0\0\0\0", 12));  // not compressed, of no language
+  add(chunk, std::string_view("Comment\0\0\0\0\0", 12));  // uncompressed, without a language
   add(chunk, text);
   Bytes whole;
   add_big(whole, static_cast<uint32_t>(chunk.size() - 4));
@@ -57,7 +57,7 @@ Bytes png_with_comment(Bytes png, std::string_view text) {
 Bytes webp_with_comment(Bytes webp, std::string_view text, int width, int height) {
   constexpr size_t kRiff = 12, kFlags = kRiff + 8;
   constexpr uint8_t kHasXmp = 4;
-  if (webp.size() < kFlags + 1) throw MediaError("a WebP that is too short for a comment");
+  if (webp.size() < kFlags + 1) throw MediaError("the WebP is too short to hold a comment");
   if (std::memcmp(webp.data() + kRiff, "VP8X", 4) == 0) {
     webp[kFlags] |= kHasXmp;
   } else {

@@ -1,4 +1,4 @@
-// A text that a picture or an animation says of itself, put into the encoded file.
+// Adds a comment to an encoded picture or animation.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -6,10 +6,10 @@
 
 namespace kinora::video {
 
-// An iTXt chunk "Comment" behind the header (PNG, third edition, section 11.3.3.4); text: UTF-8.
+// Inserts an iTXt chunk "Comment" after the header (PNG, third edition, section 11.3.3.4); text: UTF-8.
 std::vector<uint8_t> png_with_comment(std::vector<uint8_t> png, std::string_view text);
 
-// XMP with the text as dc:description (RFC 9649, section 2.7.1.5; XMP, ISO 16684-1); an image without the
+// Adds XMP with the text as dc:description (RFC 9649, section 2.7.1.5; XMP, ISO 16684-1). An image without the
 // extended header gets one.
 std::vector<uint8_t> webp_with_comment(std::vector<uint8_t> webp, std::string_view text, int width,
                                        int height);

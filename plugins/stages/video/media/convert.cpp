@@ -14,7 +14,7 @@ bool is_rgb(AVPixelFormat format) {
   return description != nullptr && (description->flags & AV_PIX_FMT_FLAG_RGB) != 0;
 }
 
-// The J formats are the plain ones in full range under an old name.
+// The J formats are old names of the plain formats in full range.
 AVPixelFormat plain(AVPixelFormat format) {
   switch (format) {
     case AV_PIX_FMT_YUVJ420P:
@@ -81,13 +81,13 @@ void PixelConverter::prepare(const AVFrame& from, const AVFrame& to, Filter filt
                                plain(format_of(to)), flags_for(from, to, filter), nullptr, nullptr, nullptr));
   if (!tables_) {
     const char* name = av_get_pix_fmt_name(format_of(from));
-    throw MediaError("pictures of format " + std::string(name != nullptr ? name : "unknown") + ", " +
+    throw MediaError("frames of format " + std::string(name != nullptr ? name : "unknown") + ", " +
                      std::to_string(from.width) + " x " + std::to_string(from.height) +
-                     ", cannot be converted by this FFmpeg; convert the film to yuv420p");
+                     ", cannot be converted by this FFmpeg; convert the video to yuv420p");
   }
   kind_ = kind;
-  constexpr int kOne = 1 << 16;  // contrast and saturation as they are
-  // Fails for formats without a matrix (grey to RGB, palettes): there is none to set.
+  constexpr int kOne = 1 << 16;  // contrast and saturation unchanged
+  // Fails for formats without a matrix (grey to RGB, palettes), which need none.
   sws_setColorspaceDetails(tables_.get(), coefficients(from_matrix), from_range == AVCOL_RANGE_JPEG,
                            coefficients(to_matrix), to_range == AVCOL_RANGE_JPEG, 0, kOne, kOne);
 }
@@ -96,7 +96,7 @@ void PixelConverter::convert(const AVFrame& from, AVFrame& to, Filter filter) {
   prepare(from, to, filter);
   const int rows = sws_scale(tables_.get(), from.data, from.linesize, 0, from.height, to.data, to.linesize);
   if (rows < 0)
-    throw MediaError("converting a picture failed (" + ff::error_text(rows) + "); the frame is damaged");
+    throw MediaError("converting a frame failed (" + ff::error_text(rows) + "); the frame is damaged");
 }
 
 ff::Owned<AVFrame> allocate_picture(int width, int height, AVPixelFormat format) {

@@ -53,7 +53,7 @@ struct Decoder::State {
     clock = TimestampRepair(nominal, std::clamp(av_rescale_q(1, {1, 1}, base), int64_t{1}, kLongestFrame));
   }
 
-  // Fills `frame` from the queue's next picture; false at the end.
+  // Fills `frame` with the queue's next picture; false at the end.
   bool advance() {
     if (finished) return false;
     if (position >= options.max_frames) {
@@ -70,8 +70,8 @@ struct Decoder::State {
     return true;
   }
 
-  // A seek led to a key frame behind which pictures need what lies before it: the film itself, which the index says is
-  // sound, would not be damaged here.
+  // Whether a seek led to a key frame whose following pictures need data from before it. The index says that the video is
+  // intact, so damage here comes from the seek.
   bool was_misled(bool pulled) const {
     if (linear) return false;
     if (!pulled) return position < static_cast<int64_t>(options.index->pts.size());
@@ -97,8 +97,8 @@ struct Decoder::State {
     frame.seconds = static_cast<double>(frame.pts) * probe.video.time_base.value();
     frame.key = ff::is_key(picture);
     frame.concealed = is_concealed(picture);
-    // A key frame mends a loss if it was sent after it: while a codec reorders, one sent before may come out
-    // later.
+    // A key frame repairs a loss only if its packet came after the loss: with reordering, a key frame that was sent
+    // earlier may come out later.
     const int64_t problems = queue->problems();
     if (frame.key && problems == problems_seen &&
         (lost_at == AV_NOPTS_VALUE || raw == AV_NOPTS_VALUE || raw > lost_at))
@@ -127,7 +127,7 @@ struct Decoder::State {
     index.exact = index.exact && damage.empty() && !cut_off;
   }
 
-  // The map to seek by when `target` lies ahead within it.
+  // Returns the index to seek by if it covers `target`, which must be ahead.
   const FrameIndex* map_for(int64_t target) const {
     const auto covers = [target](const FrameIndex& map) {
       return map.exact && target < static_cast<int64_t>(map.pts.size());
@@ -135,8 +135,8 @@ struct Decoder::State {
     return options.index && trusts_keys && covers(*options.index) ? options.index.get() : nullptr;
   }
 
-  // Seeks to a key frame ahead of the position and decodes up to `target`, which becomes pending. False:
-  // nothing was gained or the container's seek cannot be trusted; the position may be lost.
+  // Seeks to a key frame ahead of the position and decodes up to `target`, which becomes pending. False if nothing was
+  // gained or the container's seek cannot be trusted; the position may then be lost.
   bool seek_towards(int64_t target, const FrameIndex& map) {
     auto key = std::upper_bound(map.keys.begin(), map.keys.end(), target);
     for (int attempt = 0; attempt < kSeekAttempts && trusts_keys && key != map.keys.begin(); ++attempt) {
@@ -150,8 +150,8 @@ struct Decoder::State {
     return false;
   }
 
-  // Decodes until the picture of `target`; false when it is not met, as after a seek that landed behind it, or when one from
-  // the key frame on is damaged by the seek.
+  // Decodes up to the picture of `target`. False if it does not come, as after a seek that landed past it, or if a picture
+  // since the key frame is damaged by the seek.
   bool arrive(int64_t key, int64_t target, const FrameIndex& map) {
     while (queue->pull()) {
       const int64_t at = map.find(queue->picture().best_effort_timestamp);
@@ -162,7 +162,7 @@ struct Decoder::State {
       reset_clock();
       problems_seen = queue->problems();
       lost = strayed = false;
-      queue->forget_problem();  // of pictures before the target, whose references the seek left out
+      queue->forget_problem();  // concerns pictures before the target whose references the seek skipped
       take(queue->picture());
       return pending = true;
     }
@@ -178,13 +178,13 @@ struct Decoder::State {
   FrameIndex index;
   Frame frame;
   int64_t nominal = 1;   // ticks
-  int64_t position = 0;  // index of the next frame that the queue gives
-  bool pending = false;  // `frame` is decoded and not yet delivered
-  bool linear = true;    // every frame since the start has been seen
+  int64_t position = 0;  // index of the next frame from the queue
+  bool pending = false;  // `frame` is decoded but not yet delivered
+  bool linear = true;    // every frame since the start has been decoded
   bool strayed = false;  // a seek has lost the position
-  bool trusts_keys = true;  // no picture has shown that its key frame is none that can be begun at
+  bool trusts_keys = true;  // no picture has shown that decoding cannot start at its key frame
   bool finished = false;
-  bool lost = false;  // since the last key frame
+  bool lost = false;  // data was lost since the last key frame
   int64_t lost_at = AV_NOPTS_VALUE, problems_seen = 0;
   bool cut_off = false, limit_reached = false;
   std::string damage;
@@ -229,7 +229,7 @@ std::string Decoder::damaged() const {
   }
   if (s.limit_reached) {
     return s.name + ": longer than max_frames = " + std::to_string(s.options.max_frames) + "; " + delivered +
-           "raise the limit or split the film";
+           "raise the limit or split the video";
   }
   return "";
 }

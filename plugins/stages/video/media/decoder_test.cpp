@@ -15,8 +15,8 @@ namespace {
 using testing::Bytes;
 using testing::Decoded;
 
-// frames: `ffprobe -count_frames`; md5: `ffmpeg -i FILE -map 0:v:0 -vsync passthrough -f md5 -`, all pictures
-// of the film as raw planes; both by Debian 12's FFmpeg 5.1.
+// frames: `ffprobe -count_frames`; md5: `ffmpeg -i FILE -map 0:v:0 -vsync passthrough -f md5 -`, all pictures as raw
+// planes; both by Debian 12's FFmpeg 5.1.
 struct Known {
   const char* file;
   int64_t frames;
@@ -80,7 +80,7 @@ TEST(Decoder, EveryPictureEqualsTheFfmpegCommands) {
     EXPECT_EQ(frames, known.frames);
     EXPECT_EQ(sum.hex(), known.md5);
     EXPECT_EQ(decoder.damaged(), "");
-    EXPECT_EQ(decoder.next(), nullptr);  // the end stays the end
+    EXPECT_EQ(decoder.next(), nullptr);  // a call after the end returns null again
     EXPECT_TRUE(decoder.index().exact);
   }
 }
@@ -100,9 +100,8 @@ std::shared_ptr<const FrameIndex> learn(ByteSource& source) {
   return std::make_shared<FrameIndex>(decoder.index());
 }
 
-// Skipping gives the very pictures of decoding from the start, with and without the index, forwards and
-// backwards.
-// Behind key frames of cockatoo.mp4 there are pictures that need what lies before them.
+// Skipping gives exactly the pictures of decoding from the start, with and without the index, forwards and backwards.
+// Some pictures after key frames of cockatoo.mp4 depend on frames before the key frame.
 TEST(Decoder, SkippingIsFrameExact) {
   for (const char* name : {"film.mp4", "film_excerpt.webm", "calais_1906.ogv", "cockatoo.mp4"}) {
     SCOPED_TRACE(name);
@@ -188,7 +187,7 @@ size_t find_box(const Bytes& film, const char* type) {
   return static_cast<size_t>(at - film.begin());
 }
 
-// Moves the start of the first track's edit list five frames into the media, as a lossless cutter does.
+// Moves the start of the first track's edit list five frames into the media, as lossless cutting tools do.
 TEST(Decoder, AnEditListHidesFramesAndTheirIndices) {
   Bytes film = testing::make_film(testing::small_film(), 30);
   const Decoded whole = testing::decode(film);

@@ -62,7 +62,7 @@ void Encoder::write_rgb(const uint8_t* rgb) { state_->frames.write_rgb(rgb); }
 void Encoder::write(const AVFrame& frame, int64_t pts) { state_->frames.write(frame, pts); }
 
 void Encoder::write_audio(const float* const* planes, int64_t count) {
-  if (!state_->audio) throw MediaError("encoding aac: no audio was announced; set EncoderOptions::audio");
+  if (!state_->audio) throw MediaError("encoding aac: the encoder has no audio track; set EncoderOptions::audio");
   state_->audio->write(planes, count);
 }
 

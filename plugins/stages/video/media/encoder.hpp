@@ -13,62 +13,59 @@ struct AVFrame;
 
 namespace kinora::video {
 
-// Audio given as samples, encoded to AAC-LC.
+// Format of audio that is given as samples and encoded to AAC-LC.
 struct AudioFormat {
-  int rate = 0;          // samples a second; 0: no audio. A rate AAC lacks is resampled to 48 kHz
+  int rate = 0;          // samples per second; 0: no audio. A rate that AAC lacks is resampled to 48 kHz
   int channels = 0;      // 1..6 or 8, in FFmpeg's default layout for that number
-  int64_t bit_rate = 0;  // bits a second; 0: 96,000 a channel
+  int64_t bit_rate = 0;  // bits per second; 0: 96,000 per channel
 };
 
 struct EncoderOptions {
-  int width = 0;  // pixels of the file; an odd last column or row is cut off, as 4:2:0 needs even sides
+  int width = 0;  // pixels; an odd last column or row is cut off, because 4:2:0 needs even sides
   int height = 0;
   Rational fps{24, 1};       // nominal rate, and the clock of write_rgb()
-  Rational time_base{0, 1};  // seconds in a tick of write()'s pts; 0/1 means 1/fps
+  Rational time_base{0, 1};  // seconds per tick of write()'s pts; 0/1 means 1/fps
   int crf = 18;              // x264's quality, 0 (lossless) to 51
   std::string preset = "medium";
-  int threads = 1;            // the bytes depend on it; x264 is reproducible for a given number
-  int key_interval = 0;       // frames at most between key frames; 0: x264's own (250)
-  std::string codec = "libx264";  // or "h264_nvenc", or "auto": that where FFmpeg can open it, else x264
+  int threads = 1;            // the bytes depend on it; for a given number x264 is reproducible
+  int key_interval = 0;       // most frames between key frames; 0: x264's default (250)
+  std::string codec = "libx264";  // or "h264_nvenc", or "auto": nvenc if FFmpeg can open it, else x264
   int parameter_set = 0;          // id of x264's sequence and picture parameter sets, 0 to 31
-  bool length_prefixed = false;   // x264's packets and headers are in MP4's form, without start codes
-  Colour colour{1, 1, 1, 1};  // written tags: BT.709 limited range. The range of the file is always limited
+  bool length_prefixed = false;   // x264 writes packets and headers in MP4's form, without start codes
+  Colour colour{1, 1, 1, 1};  // tags to write: BT.709, limited range. The file's range is always limited
   Rational sample_aspect{1, 1};
-  int turn = 0;  // degrees clockwise by which write() turns the frames; width and height are those after it
-  int rotation_tag = 0;  // degrees clockwise that players are asked to turn by (display matrix)
+  int turn = 0;  // degrees clockwise by which write() turns the frames; width and height apply after the turn
+  int rotation_tag = 0;  // degrees clockwise by which players should turn (display matrix)
   AudioFormat audio;
   std::vector<std::pair<std::string, std::string>> metadata;  // title, comment, ...: see Mp4Writer
 };
 
-// Whether FFmpeg can open NVIDIA's encoder on this machine: what codec "auto" takes. Found out once. [any-thread]
+// Whether FFmpeg can open NVIDIA's encoder on this machine, which codec "auto" then uses. Checked once. [any-thread]
 bool nvenc_opens();
 
-// H.264 (x264, yuv420p) in an MP4 in memory, index in front, the same bytes from run to run on one machine.
+// Encodes H.264 (x264, yuv420p) into an MP4 in memory, index in front; the bytes are reproducible on one machine.
 //
-// [owner-thread] Memory: the file so far plus x264's look-ahead. After an exception only destruction is
-// allowed.
+// [owner-thread] Memory: the file so far plus x264's look-ahead. After an exception only destruction is allowed.
 class Encoder {
  public:
-  // MediaError: libx264 missing from this FFmpeg, a bad size, preset, crf or metadata key.
+  // MediaError if this FFmpeg lacks libx264, or for a bad size, preset, crf or metadata key.
   explicit Encoder(EncoderOptions options);
   ~Encoder();
   Encoder(Encoder&&) noexcept;
   Encoder& operator=(Encoder&&) noexcept;
 
-  // [H, W, 3] uint8 of the options' size (with its odd column or row), shown one 1/fps after the frame
-  // before.
+  // Writes [H, W, 3] uint8 of the options' size (with its odd column or row), shown 1/fps after the previous frame.
   void write_rgb(const uint8_t* rgb);
 
-  // A frame of any size and format, turned, converted and scaled to the file's; shown at `pts` ticks, which
-  // must increase. A frame that already is what the file holds is passed on untouched.
+  // Writes a frame of any size and format, turned, converted and scaled to the file's, shown at `pts` ticks, which
+  // must increase. A frame that already has the file's form is encoded unchanged.
   void write(const AVFrame& frame, int64_t pts);
 
-  // `count` samples a channel (planes[channel][i], in [-1, 1]) that follow those before; the first one sounds
-  // at pts 0.
+  // Appends `count` samples per channel (planes[channel][i], in [-1, 1]); the first sample sounds at pts 0.
   void write_audio(const float* const* planes, int64_t count);
 
-  // Ends the last frame at `end_pts` ticks (-1: one 1/fps after its start) and returns the file. The encoder
-  // is spent.
+  // Ends the last frame at `end_pts` ticks (-1: 1/fps after its start) and returns the file. The encoder must not be
+  // used afterwards.
   std::vector<uint8_t> finish(int64_t end_pts = -1);
 
  private:

@@ -25,8 +25,7 @@ bool is_box_type(const uint8_t* type) {
   return std::all_of(type, type + 4, [](uint8_t c) { return c >= 0x20 && c <= 0x7E; });
 }
 
-// Walks the outermost boxes; a box of size 0 runs to the end of the file, and what is no box is somebody's
-// padding.
+// Walks the outermost boxes. A box of size 0 extends to the end of the file; bytes that form no box are padding.
 int64_t iso_extent(ByteSource& source) {
   std::array<uint8_t, 16> head;
   int64_t offset = 0;
@@ -45,7 +44,7 @@ int64_t iso_extent(ByteSource& source) {
 
 struct Vint {
   uint64_t value = 0;
-  int length = 0;  // bytes; 0 when malformed
+  int length = 0;  // bytes; 0 if malformed
   bool unknown = false;
 };
 
@@ -68,7 +67,7 @@ int64_t matroska_extent(ByteSource& source) {
   return segment + 4 + body.length + static_cast<int64_t>(body.value);
 }
 
-// RIFF chunks follow each other (OpenDML); anything else behind them is not theirs.
+// RIFF chunks follow each other (OpenDML); any other bytes after them do not belong to the container.
 int64_t riff_extent(ByteSource& source) {
   std::array<uint8_t, 8> head;
   int64_t offset = 0;

@@ -1,7 +1,7 @@
 #pragma once
 
-// Ownership and error text for FFmpeg's C objects. Included by .cpp files of this folder only; the public
-// headers forward-declare what they need.
+// Ownership and error text for FFmpeg's C objects. Only .cpp files of this folder include it; the public headers
+// forward-declare the types they need.
 
 extern "C" {
 #include <libavcodec/avcodec.h>
@@ -32,7 +32,7 @@ struct Release {
   void operator()(SwrContext* resampler) const { swr_free(&resampler); }
   void operator()(AVAudioFifo* fifo) const { av_audio_fifo_free(fifo); }
   void operator()(AVIOContext* io) const {
-    av_freep(&io->buffer);  // FFmpeg may have replaced the buffer it was given
+    av_freep(&io->buffer);  // FFmpeg may have replaced the buffer
     avio_context_free(&io);
   }
 };
@@ -49,9 +49,8 @@ Owned<T> own(T* object) {
 inline Owned<AVFrame> new_frame() { return own(av_frame_alloc()); }
 inline Owned<AVPacket> new_packet() { return own(av_packet_alloc()); }
 
-// An enumeration that FFmpeg filled from the file, as a number: a damaged file puts values there that the
-// enumeration does not have, and reading those as the enumeration is undefined in C++. They become
-// `unspecified`.
+// Reads an enumeration that FFmpeg filled from the file as a number: a damaged file may give values outside the
+// enumeration, and reading them as the enumeration is undefined in C++. Such values become `unspecified`.
 template <class Enum>
 Enum tag(const Enum& field, Enum count, Enum unspecified) {
   int value = 0;
@@ -66,14 +65,13 @@ inline std::string error_text(int code) {
   return text;
 }
 
-// The libraries write warnings to stderr of the host process; what matters of them reaches the caller as
-// errors.
+// Stops the libraries from writing warnings to the host's stderr; relevant ones reach the caller as errors.
 inline void silence_library_log() {
   static std::once_flag once;
   std::call_once(once, [] { av_log_set_level(AV_LOG_QUIET); });
 }
 
-// Fields that FFmpeg renamed between the releases that Kinora builds with.
+// Access to fields that FFmpeg renamed between the releases that Kinora supports.
 inline bool is_key(const AVFrame& frame) {
 #if LIBAVUTIL_VERSION_INT >= AV_VERSION_INT(58, 29, 100)
   return (frame.flags & AV_FRAME_FLAG_KEY) != 0;

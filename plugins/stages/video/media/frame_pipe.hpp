@@ -1,5 +1,5 @@
-// Decoded frames on their way from the thread that decodes to the one that measures: at most a few at a time, so that
-// the memory of a film is that of its decoder.
+// Passes decoded frames from the decoding thread to the measuring thread. It holds only a few, so a video needs little
+// more memory than its decoder.
 #pragma once
 
 #include <condition_variable>
@@ -22,7 +22,7 @@ class FramePipe {
  public:
   explicit FramePipe(size_t capacity) : capacity_(capacity) {}
 
-  // Waits for room. False once the pipe is closed: the frame is dropped.
+  // Waits for room. False if the pipe is closed; the frame is then dropped.
   bool push(const AVFrame& picture, const Moment& when) {
     TimedFrame frame{ff::new_frame(), when};
     if (av_frame_ref(frame.picture.get(), &picture) < 0) throw std::bad_alloc();
@@ -34,7 +34,7 @@ class FramePipe {
     return true;
   }
 
-  // Waits for a frame; nothing once the pipe is closed and empty.
+  // Waits for a frame; empty once the pipe is closed and drained.
   std::optional<TimedFrame> pull() {
     std::unique_lock lock(mutex_);
     filled_.wait(lock, [&] { return closed_ || !frames_.empty(); });
@@ -45,7 +45,7 @@ class FramePipe {
     return frame;
   }
 
-  // Either side: no more frames come, or none are wanted.
+  // Called by either side: no more frames follow, or no more are needed.
   void close() {
     const std::lock_guard lock(mutex_);
     closed_ = true;

@@ -8,7 +8,7 @@
 
 namespace kinora::video {
 
-// The film's packets go in, its pictures come out in presentation order; the errors on the way are counted.
+// Decodes a video's packets into pictures in presentation order and counts errors.
 //
 // [owner-thread] The source is borrowed.
 class FrameQueue {
@@ -23,11 +23,10 @@ class FrameQueue {
   const Input& input() const { return input_; }
   const AVFrame& picture() const { return *picture_; }
 
-  // The first error since the film was opened, or empty.
+  // The first error since the video was opened, or empty.
   const std::string& problem() const { return problem_; }
   void forget_problem() { problem_.clear(); }
-  // How many there were, and the timestamp of the packet that the last one was about (AV_NOPTS_VALUE: not
-  // known).
+  // The number of errors, and the timestamp of the packet of the last one (AV_NOPTS_VALUE: unknown).
   int64_t problems() const { return problems_; }
   int64_t problem_pts() const { return problem_pts_; }
 
@@ -53,8 +52,8 @@ class FrameQueue {
   }
 
  private:
-  // Packets in a row that may vanish without a frame or an error: longer than any codec's delay and than the
-  // wait for the first key frame of a stream that was joined in the middle.
+  // Consecutive packets that may give neither a frame nor an error: more than any codec's delay and than the wait for
+  // the first key frame of a stream that starts in the middle.
   static constexpr int kMaxSilentPackets = 4096;
 
   bool feed() {

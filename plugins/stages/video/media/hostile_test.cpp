@@ -1,6 +1,5 @@
-// Broken and malicious input: whatever the bytes, the decoder, the probe and the transcoder end, with frames,
-// an error, or both, and never crash. Run under the address sanitizer this also proves that they stay inside
-// their memory.
+// Broken and malicious input: for any bytes, the decoder, the probe and the transcoder end with frames, an error, or both,
+// and never crash. Under the address sanitizer this also shows that they stay within their memory.
 
 #include <random>
 
@@ -62,7 +61,7 @@ TEST(Hostile, TruncationIsNoticedAndWhatDecodesIsDelivered) {
   }
 }
 
-// Ogg declares no length: a cut at a page's end is a shorter film.
+// Ogg declares no length: a file cut at the end of a page is a valid shorter video.
 TEST(Hostile, TruncatedOggEnds) {
   const Bytes whole = testing::load("calais_1906.ogv");
   for (size_t i = 1; i < 8; ++i) {
@@ -89,7 +88,7 @@ TEST(Hostile, FlippedBitsInARealFilm) {
   }
 }
 
-// A film so small that most flips hit its headers, its index or its edit lists.
+// A video so small that most flips hit its headers, index or edit lists.
 TEST(Hostile, FlippedBitsInHeaders) {
   EncoderOptions options = testing::small_film(32, 32);
   options.audio = {16000, 1, 0};

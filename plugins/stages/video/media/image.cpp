@@ -37,7 +37,7 @@ std::vector<uint8_t> encode(const char* encoder_name, AVFrame& frame, int quanti
   encoder->width = frame.width;
   encoder->height = frame.height;
   encoder->pix_fmt = static_cast<AVPixelFormat>(frame.format);
-  encoder->time_base = {1, 25};  // demanded, and without meaning for one image
+  encoder->time_base = {1, 25};  // required, but without effect on a single image
   encoder->color_range = frame.color_range;
   encoder->colorspace = frame.colorspace;
   encoder->thread_count = 1;

@@ -6,7 +6,7 @@
 
 namespace kinora::video {
 
-// A picture [height, width, 3] uint8 RGB as the bytes of an image file, the same from run to run.
+// Encodes a picture [height, width, 3] uint8 RGB as an image file; the bytes are reproducible.
 //   "png"   lossless; `quality` is ignored
 //   "jpeg"  quality 1 to 100; from 90 on with full chroma (4:4:4), below with 4:2:0
 // [any-thread] MediaError for another format, a quality out of range, or sides outside 1..16384.

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int kReadBytes = 64 * 1024;
 
-// Self-contained media only. FFmpeg names a demuxer by all its aliases; the first one identifies it.
+// Only self-contained media. FFmpeg names a demuxer by all its aliases; the first one identifies it.
 constexpr std::array<std::string_view, 33> kContainers = {
     "mov",          "matroska", "ogg",  "avi",       "flv",       "live_flv", "mpegts", "mpeg", "asf",
     "mxf",          "gxf",      "nut",  "rm",        "dv",        "ivf",      "gif",    "apng", "h264",
@@ -151,13 +151,12 @@ void Input::check_size(const AVStream& stream, const Limits& limits) const {
   const int64_t width = stream.codecpar->width, height = stream.codecpar->height;
   if (width <= limits.max_side && height <= limits.max_side && width * height <= limits.max_pixels) return;
   throw MediaError(name_ + ": the picture is " + std::to_string(width) + " x " + std::to_string(height) +
-                   " pixels, over the limit of " + std::to_string(limits.max_side) + " a side and " +
-                   std::to_string(limits.max_pixels) + " in all; scale it down or raise the limit");
+                   " pixels, over the limit of " + std::to_string(limits.max_side) + " per side and " +
+                   std::to_string(limits.max_pixels) + " in total; scale it down or raise the limit");
 }
 
 void Input::find_streams(const Limits& limits) {
-  // One dictionary a stream known by now; the decoders that FFmpeg opens to learn parameters obey the limit
-  // too.
+  // One dictionary per stream known so far, so that decoders that FFmpeg opens to find parameters obey the limit too.
   std::vector<AVDictionary*> options(format_->nb_streams, nullptr);
   for (AVDictionary*& option : options) {
     av_dict_set_int(&option, "max_pixels", limits.max_pixels, 0);
@@ -195,7 +194,7 @@ int Input::seek(const AVStream* stream, int64_t timestamp) {
 
 namespace {
 
-// Whether the decoder fills what damage has left open of a picture.
+// Whether the decoder fills parts of a picture that damage left empty.
 bool conceals(AVCodecID codec) {
   switch (codec) {
     case AV_CODEC_ID_H264:
@@ -212,7 +211,7 @@ bool conceals(AVCodecID codec) {
   }
 }
 
-// What a decoder leaves open is nothing, and not what an earlier picture had there: the same file gives the same pictures.
+// Clears buffers, so that parts a decoder leaves empty do not show an earlier picture: the same file gives the same pictures.
 int cleared_buffer(AVCodecContext* decoder, AVFrame* frame, int flags) {
   const int code = avcodec_default_get_buffer2(decoder, frame, flags);
   for (int i = 0; code >= 0 && i < AV_NUM_DATA_POINTERS && frame->buf[i] != nullptr; ++i)
@@ -241,7 +240,7 @@ ff::Owned<AVCodecContext> open_decoder(const AVStream& stream, const std::string
     code = avcodec_open2(decoder.get(), codec, nullptr);
   }
   if (code < 0) {
-    throw MediaError(name + ": the " + codec_name + " decoder refuses the stream (" + ff::error_text(code) +
+    throw MediaError(name + ": the " + codec_name + " decoder rejects the stream (" + ff::error_text(code) +
                      "); the file is damaged or uses a profile this FFmpeg lacks");
   }
   return decoder;

@@ -10,33 +10,32 @@ namespace kinora::video {
 
 struct Limits;
 
-// A container opened over a ByteSource: what the probe, the decoder and the audio reader stand on.
+// A container opened over a ByteSource; the base of the probe, the decoder and the audio reader.
 //
-// Security: bytes come from the source alone. FFmpeg gets no protocol and no way to open a second file, and
-// only demuxers of self-contained media are admitted, so a playlist (hls, dash, concat) that names other
-// files or URLs is refused before any of its lines is acted on.
+// Security: all bytes come from the source. FFmpeg gets no protocol and no way to open a second file, and only demuxers
+// of self-contained media are allowed, so a playlist (hls, dash, concat) that names other files or URLs is refused
+// before any of its lines is acted on.
 //
 // [owner-thread] The source is borrowed and must outlive the input.
 class Input {
  public:
-  // MediaError when the bytes are empty, are no media, are cut off before the index, or exceed the limits.
+  // MediaError if the bytes are empty, are not media, are cut off before the index, or exceed the limits.
   Input(ByteSource& source, const std::string& name, const Limits& limits);
   ~Input();
   Input(const Input&) = delete;
   Input& operator=(const Input&) = delete;
 
   AVFormatContext* format() const { return format_; }
-  AVStream* video() const { return video_; }  // null when there is none; cover pictures do not count
-  AVStream* audio() const { return audio_; }  // null when there is none
+  AVStream* video() const { return video_; }  // null if there is none; cover pictures do not count
+  AVStream* audio() const { return audio_; }  // null if there is none
 
-  // Only packets of this stream are wanted from now on; demuxers with an index then skip the bytes of the
-  // others.
+  // From now on reads only packets of this stream; demuxers with an index then skip the bytes of other streams.
   void select(const AVStream* wanted);
 
-  // The next packet: 0, AVERROR_EOF, or another negative FFmpeg code. Rethrows what the source threw.
+  // Reads the next packet; returns 0, AVERROR_EOF, or another negative FFmpeg code. Rethrows the source's exceptions.
   int read(AVPacket& packet);
 
-  // To the last key frame at or before `timestamp` (ticks of the stream). Rethrows what the source threw.
+  // Seeks to the last key frame at or before `timestamp` (ticks of the stream). Rethrows the source's exceptions.
   int seek(const AVStream* stream, int64_t timestamp);
 
  private:
@@ -51,15 +50,14 @@ class Input {
   ByteSource& source_;
   std::string name_;
   int64_t position_ = 0;
-  std::exception_ptr failure_;  // thrown by the source inside FFmpeg, which knows no exceptions
+  std::exception_ptr failure_;  // thrown by the source and carried through FFmpeg's C code
   ff::Owned<AVIOContext> io_;
   AVFormatContext* format_ = nullptr;
   AVStream* video_ = nullptr;
   AVStream* audio_ = nullptr;
 };
 
-// A decoder for the stream, opened with `threads` threads and the pixel limit. MediaError when FFmpeg has
-// none for it.
+// Opens a decoder for the stream with `threads` threads and the pixel limit. MediaError if FFmpeg has none for it.
 ff::Owned<AVCodecContext> open_decoder(const AVStream& stream, const std::string& name, int threads,
                                        const Limits& limits, bool motion_vectors = false);
 

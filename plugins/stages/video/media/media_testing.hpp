@@ -1,7 +1,6 @@
 #pragma once
 
-// What the tests of this folder share: the real clips in KINORA_TEST_DATA, films made on the spot, and
-// measures.
+// Shared by the tests of this folder: the real clips in KINORA_TEST_DATA, generated videos, and measures.
 
 #include <cmath>
 #include <cstdint>
@@ -35,7 +34,7 @@ inline Bytes load(const std::string& name) {
 
 inline Bytes text(const std::string& content) { return {content.begin(), content.end()}; }
 
-// [H, W, 3] of a soft blob that moves three pixels a frame over a textured ground: every frame differs from
+// [H, W, 3] with a soft blob that moves three pixels per frame over a textured background: every frame differs from
 // its neighbours.
 inline Bytes picture(int width, int height, int64_t frame) {
   Bytes rgb(static_cast<size_t>(width) * height * 3);
@@ -61,8 +60,8 @@ inline EncoderOptions small_film(int width = 96, int height = 64) {
   return options;
 }
 
-// `frames` pictures at the options' rate. With audio announced: a second-long ramp of clicks, one at each
-// frame's start.
+// `frames` pictures at the options' rate. With audio in the options: a second-long ramp of clicks, one at each frame's
+// start.
 inline Bytes make_film(const EncoderOptions& options, int64_t frames) {
   Encoder encoder(options);
   for (int64_t i = 0; i < frames; ++i) {
@@ -81,7 +80,7 @@ inline Bytes make_film(const EncoderOptions& options, int64_t frames) {
   return encoder.finish();
 }
 
-// The frame's luma (or first plane) as packed rows.
+// Returns the frame's luma (or first plane) as packed rows.
 inline Bytes luma(const AVFrame& frame) {
   Bytes rows;
   for (int y = 0; y < frame.height; ++y) {
@@ -138,7 +137,7 @@ std::string error_of(Call call) {
   return "";
 }
 
-// Whether the ffmpeg program can do what is asked of ours.
+// Whether the ffmpeg program can encode with NVENC.
 inline bool ffmpeg_has_nvenc() {
   return std::system("ffmpeg -nostdin -v quiet -f lavfi -i testsrc2=size=256x256:duration=0.2 -c:v h264_nvenc -f null - >/dev/null 2>&1") == 0;
 }

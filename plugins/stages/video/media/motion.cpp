@@ -45,8 +45,8 @@ Schedule schedule(const Input& input, const MotionOptions& o) {
           std::max(kFewestFrames, static_cast<int64_t>(half_even(o.fps * seconds * o.duration)))};
 }
 
-// Where along a side of `pixels` the patches' values are taken, as OpenCV's bilinear resize by 1 / 256 does:
-// halfway between two pixels in the middle of each patch; of a shorter side, in its middle.
+// Sampling positions of the patches along a side of `pixels`, as in OpenCV's bilinear resize by 1 / 256: halfway
+// between the two middle pixels of each patch; on a shorter side, at its middle.
 struct Tap {
   int low, high;
   double weight;  // of high
@@ -127,7 +127,7 @@ Motion measure_motion(ByteSource& video, const std::string& name, const MotionOp
   if (!gives_vectors(codec))
     throw MediaError(
         name + ": " + avcodec_get_name(codec) +
-        " gives no motion vectors; let clip.transcode make H.264 of it before, or use filter.flow");
+        " gives no motion vectors; convert it to H.264 with clip.transcode first, or use filter.flow");
   const Schedule plan = schedule(queue.input(), options);
   std::unique_ptr<MotionField> field;
   int width = 0, height = 0;

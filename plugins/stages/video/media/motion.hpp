@@ -12,29 +12,29 @@ struct AVMotionVector;
 
 namespace kinora::video {
 
-// How much moves in a video by its own motion vectors, as Cosmos-Curate measures it
+// Measures motion in a video by its own motion vectors, as Cosmos-Curate does
 // (pipelines/video/filtering/motion/motion_vector_backend.py).
 
 struct MotionOptions {
-  double fps = 2;         // of the frames looked at
+  double fps = 2;         // rate of the examined frames
   double duration = 0.5;  // share of the video's length from its start
-  int threads = 1;        // of the decoder
+  int threads = 1;        // decoder threads
 };
 
 struct Motion {
-  // Mean over frames and pixels of the vector's length as a fraction of width + height; -1 when no frame that
-  // was looked at has vectors.
+  // Mean over frames and pixels of the vector's length as a fraction of width + height; -1 if no examined frame has
+  // vectors.
   double global_mean = -1;
-  // The least of the mean vector lengths at the centres of a grid of 256 x 256 pixels.
+  // Smallest of the mean vector lengths at the centres of a grid of 256 x 256 pixels.
   double patch_min = -1;
-  int64_t frames = 0;  // that had vectors
+  int64_t frames = 0;  // number with vectors
 };
 
-// One picture's vectors after another, added up. H, W: pixels.
+// Accumulates the vectors of successive pictures. H, W: pixels.
 //
-// Every vector of an 8x8, 16x16, 16x8 or 8x16 block paints the block, in this order of sizes and within a
-// size in the decoder's, the later over the earlier; what reaches out of the picture paints its border.
-// Memory: two numbers a pixel, whatever the length of the video.
+// Every vector of an 8x8, 16x16, 16x8 or 8x16 block paints the block, in this order of sizes and within a size in the
+// decoder's order, later ones over earlier ones; parts outside the picture paint its border. Memory: two numbers per
+// pixel, whatever the length of the video.
 class MotionField {
  public:
   MotionField(int width, int height);
@@ -51,10 +51,10 @@ class MotionField {
   int64_t frames_ = 0;
 };
 
-// Looks at every round(rate / fps)-th frame until max(10, round(fps * seconds * duration)) of them had
-// vectors; intra frames have none. seconds: the container's length in whole seconds, 30 when that is 0.
-// Rounding is half to even, as Python's. MediaError: the video cannot be read, or its codec gives no vectors
-// (H.264, MPEG-4 and their ancestors do). check: called now and then; what it throws ends the call.
+// Examines every round(rate / fps)-th frame until max(10, round(fps * seconds * duration)) of them had vectors; intra
+// frames have none. seconds: the container's length in whole seconds, 30 if that is 0. Rounding is half to even, as in
+// Python. MediaError if the video cannot be read, or if its codec gives no vectors (H.264, MPEG-4 and their ancestors
+// do). check: called regularly; an exception from it ends the call.
 Motion measure_motion(ByteSource& video, const std::string& name, const MotionOptions& options,
                       const std::function<void()>& check = {});
 

@@ -39,7 +39,7 @@ TEST(Motion, ATranslationIsItsLength) {
   }
 }
 
-// Blocks count by their area, over all frames; what is not painted is still; other sizes are not looked at.
+// Blocks count by their area over all frames; unpainted pixels are still; other block sizes are ignored.
 TEST(Motion, MeansOverPixelsAndFrames) {
   MotionField field(512, 256);
   const AVMotionVector some[] = {vector(16, 8, 16, 16, 6, 8), vector(8, 8, 100, 100, 0, 10),
@@ -52,7 +52,7 @@ TEST(Motion, MeansOverPixelsAndFrames) {
 
 TEST(Motion, TheLaterPaintsOverTheEarlierAndTheOutsideOverTheBorder) {
   MotionField field(64, 64);
-  // By sizes first: the 16 x 16 block comes after the 8 x 8 one though it is listed before.
+  // Sizes come first: the 16 x 16 block is painted after the 8 x 8 one, although it is listed before.
   const AVMotionVector some[] = {vector(16, 16, 16, 16, 0, 2), vector(8, 8, 16, 16, 0, 100)};
   field.add(some, 2);
   EXPECT_NEAR(field.result().global_mean, 2.0 / 128 * 256 / 4096, 1e-9);
@@ -62,7 +62,7 @@ TEST(Motion, TheLaterPaintsOverTheEarlierAndTheOutsideOverTheBorder) {
   EXPECT_NEAR(border.result().global_mean, 8.0 / 128 * 16 / 4096, 1e-9);
 }
 
-// The patches' values are taken between the four pixels in their middle.
+// A patch's value is interpolated between its four middle pixels.
 TEST(Motion, APatchIsSeenInItsMiddle) {
   MotionField field(768, 256);
   std::vector<AVMotionVector> all;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kBufferBytes = 64 * 1024;
 
-// What FFmpeg's MP4 muxer writes into the `ilst` box; every other key would vanish without a word.
+// Keys that FFmpeg's MP4 muxer writes into the `ilst` box; it drops all others silently.
 constexpr std::array<std::string_view, 15> kKeys = {
     "title",     "artist",   "album_artist", "composer",    "album",    "date", "comment", "genre",
     "copyright", "grouping", "lyrics",       "description", "synopsis", "show", "network"};
@@ -37,7 +37,7 @@ Mp4Writer::Mp4Writer(const Metadata& metadata) {
   check(avformat_alloc_output_context2(&format_, nullptr, "mp4", "memory.mp4"), "creating the muxer");
   for (const auto& [key, value] : metadata) av_dict_set(&format_->metadata, key.c_str(), value.c_str(), 0);
   format_->flags |= AVFMT_FLAG_BITEXACT | AVFMT_FLAG_CUSTOM_IO;
-  format_->max_interleave_delta = 0;  // the order of packets is that of their times, whoever comes first
+  format_->max_interleave_delta = 0;  // orders packets by time, not by arrival
   format_->opaque = this;
   format_->io_open = &Mp4Writer::reopen;
   format_->io_close2 = &Mp4Writer::close;
@@ -107,7 +107,7 @@ int64_t Mp4Writer::seek_bytes(void* opaque, int64_t offset, int whence) noexcept
   return cursor.position = base + offset;
 }
 
-// The muxer reopens "its file" to read while it moves the media data behind the index.
+// The muxer reopens "its file" for reading while it moves the media data after the index.
 int Mp4Writer::reopen(AVFormatContext* format, AVIOContext** io, const char*, int flags, AVDictionary**) {
   *io = new_io(static_cast<Mp4Writer*>(format->opaque)->file_, (flags & AVIO_FLAG_WRITE) != 0);
   return *io != nullptr ? 0 : AVERROR(ENOMEM);
@@ -127,7 +127,7 @@ AVStream* Mp4Writer::add(const AVCodecParameters& parameters, AVRational time_ba
   AVStream* stream = avformat_new_stream(format_, nullptr);
   if (stream == nullptr) throw std::bad_alloc();
   check(avcodec_parameters_copy(stream->codecpar, &parameters), "describing a stream");
-  stream->codecpar->codec_tag = 0;  // the source container's tag may mean something else here
+  stream->codecpar->codec_tag = 0;  // the source container's tag may have another meaning in MP4
   stream->time_base = time_base;
   return stream;
 }

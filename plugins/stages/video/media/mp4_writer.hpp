@@ -9,41 +9,40 @@
 
 namespace kinora::video {
 
-// An MP4 file written to memory, its index in front (faststart) and nothing in it that changes from run to
-// run: no creation time, no library version.
+// Writes an MP4 file to memory, with its index in front (faststart) and nothing that changes from run to run: no
+// creation time, no library version.
 //
-// [owner-thread] add() the streams, start(), write() packets, finish(). MediaError when the muxer refuses
-// something.
+// [owner-thread] add() the streams, start(), write() packets, finish(). MediaError if the muxer refuses something.
 class Mp4Writer {
  public:
   using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-  // Metadata keys are those an MP4 can hold: title, artist, album, comment, description, synopsis, genre,
-  // date, copyright, encoder... MediaError names a key that would be lost.
+  // Metadata keys are those that MP4 supports: title, artist, album, comment, description, synopsis, genre, date,
+  // copyright, encoder... MediaError names a key that would be lost.
   explicit Mp4Writer(const Metadata& metadata);
   ~Mp4Writer();
   Mp4Writer(const Mp4Writer&) = delete;
   Mp4Writer& operator=(const Mp4Writer&) = delete;
 
-  // A stream of an opened encoder, or of packets copied from elsewhere (their time base given). Returns its
-  // stream, owned by the writer.
+  // Adds a stream for an opened encoder, or for packets copied from elsewhere (with their time base). Returns the
+  // stream, which the writer owns.
   AVStream* add(const AVCodecContext& encoder);
   AVStream* add(const AVCodecParameters& parameters, AVRational time_base);
 
-  // timescale: ticks a second of the movie clock in which edit lists are written, so the finest that matters.
+  // timescale: ticks per second of the movie clock, in which edit lists are written; give the finest one needed.
   void start(int timescale);
 
-  // Takes the packet's content (the packet is blank afterwards); its times are in `time_base`.
+  // Moves the packet's content into the file and leaves the packet blank; its times are in `time_base`.
   void write(AVPacket& packet, const AVStream& stream, AVRational time_base);
 
-  // The whole file. The writer is spent.
+  // Returns the whole file. The writer must not be used afterwards.
   std::vector<uint8_t> finish();
 
  private:
   struct File {
     std::vector<uint8_t> bytes;
   };
-  // One position in the file: the muxer's own, or the second reader that moves the index to the front.
+  // A position in the file: the muxer's, or that of the second reader that moves the index to the front.
   struct Cursor {
     File* file;
     int64_t position = 0;

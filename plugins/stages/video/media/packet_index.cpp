@@ -13,7 +13,7 @@ struct PictureGroup {
   bool plain = true;
 };
 
-// Reads packet after packet; what it collects is in the order of decoding.
+// Reads packet by packet and collects data in decoding order.
 class Scan {
  public:
   Scan(ByteSource& film, const std::string& name) : input_(film, name, Limits{}) {
@@ -24,7 +24,7 @@ class Scan {
             read_avcc({p.extradata, static_cast<size_t>(p.extradata_size)}, sets);
   }
 
-  // False when a frame cannot be told by its packet.
+  // False if a frame cannot be identified by its packet.
   bool run(size_t most, const std::function<void()>& each) {
     auto packet = ff::new_packet();
     int code = 0;
@@ -39,9 +39,9 @@ class Scan {
   }
 
   ParameterSets sets;
-  std::vector<int64_t> pts, keys;  // of what is shown; of key packets
+  std::vector<int64_t> pts, keys;  // of shown packets; of key packets
   std::vector<PictureGroup> groups;
-  int64_t last_duration = 0;  // ticks, of what is shown last; 0: not known
+  int64_t last_duration = 0;  // of the frame shown last, ticks; 0: unknown
 
   int64_t nominal_duration() const {
     AVStream* video = input_.video();

@@ -12,20 +12,20 @@
 
 namespace kinora::video {
 
-// Pictures that can be decoded without any other, and need no other's bytes: from one IDR to the next.
+// A group of pictures that can be decoded on its own: from one IDR to the next.
 struct Gop {
   int64_t first = 0, end = 0;  // frames, by Decoder's indices
   int64_t packets = 0;
-  int64_t dts = 0;        // of the first packet, ticks
-  bool copyable = false;  // all of it is shown, and it brings no parameter sets of its own
+  int64_t dts = 0;        // of the first packet, in ticks
+  bool copyable = false;  // all pictures are shown, and the group has no parameter sets of its own
 };
 
-// Where a film's frames and groups of pictures lie, learnt by reading its packets and decoding none.
+// Positions of a video's frames and groups of pictures, known from its packets without decoding.
 struct PacketIndex {
   std::shared_ptr<const FrameIndex> frames;
-  std::vector<Gop> gops;     // of H.264 with its parameter sets in avcC, else empty; ascending
-  ParameterSets parameters;  // of that H.264
-  int64_t film_end = 0;      // ticks: when the last frame ends
+  std::vector<Gop> gops;     // only for H.264 with its parameter sets in avcC, else empty; ascending
+  ParameterSets parameters;  // of that H.264 stream
+  int64_t film_end = 0;      // end of the last frame, in ticks
 
   int64_t end_of(const Range& range) const {
     const auto at = static_cast<size_t>(range.end);
@@ -33,13 +33,13 @@ struct PacketIndex {
   }
 };
 
-// Reads the whole film once, keeping about 40 bytes a frame. Null when indices could not be told from
-// packets: a timestamp is missing or repeated, a packet is damaged, or there are not exactly `frames` shown
-// ones. MediaError as Decoder. each: called once a packet; what it throws ends the reading.
+// Reads the whole video once, with about 40 bytes of memory per frame. Null if packets do not determine the indices: a
+// timestamp is missing or repeated, a packet is damaged, or the number of shown frames is not `frames`. MediaError as in
+// Decoder. each: called once per packet; an exception from it ends the reading.
 std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames,
                                                  const std::function<void()>& each = {});
 
-// The longest run of copyable groups inside the range; empty (first == end) if there is none.
+// Returns the longest run of copyable groups within the range; empty (first == end) if there is none.
 Range whole_gops(const PacketIndex& index, const Range& range);
 
 }  // namespace kinora::video

@@ -1,4 +1,4 @@
-// x264's presets, quickest first.
+// x264's presets, fastest first.
 #pragma once
 
 #include <array>
@@ -12,7 +12,7 @@ inline constexpr std::array<std::string_view, 10> kPresets = {"ultrafast", "supe
                                                               "fast",      "medium",    "slow",     "slower",
                                                               "veryslow",  "placebo"};
 
-// The same, for the choices of an option.
+// The same as choices of an option.
 inline std::vector<std::string> preset_names() { return {kPresets.begin(), kPresets.end()}; }
 
 }  // namespace kinora::video

@@ -14,8 +14,7 @@ Rational rational(AVRational r) { return {r.num, r.den == 0 ? 1 : r.den}; }
 
 std::string text(const char* name) { return name != nullptr ? name : "unknown"; }
 
-// The display matrix says how to turn counter-clockwise; we report the clockwise turn that makes the picture
-// upright.
+// The display matrix gives a counter-clockwise turn; returns the clockwise turn that makes the picture upright.
 int rotation_of(const AVStream& stream) {
 #if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 102)
   const AVPacketSideData* side = av_packet_side_data_get(
@@ -64,8 +63,8 @@ double duration_of(const AVFormatContext& format, const AVStream& video) {
   return 0;
 }
 
-// Frames that a player shows as the container counts them, 0 when it does not: an MP4's index after its edit
-// list has been applied, else the number stated in the header.
+// Number of shown frames according to the container, 0 if unknown: from an MP4's index after its edit list has been
+// applied, else from the header.
 int64_t counted_frames(const AVFormatContext& format, AVStream* stream) {
   const bool indexed = std::string_view(format.iformat->name).starts_with("mov");
   const int entries = avformat_index_get_entries_count(stream);
@@ -133,7 +132,7 @@ Probe describe(const Input& input, ByteSource& source, const std::string& name) 
   probe.video = video_info(input.format(), input.video());
   if (probe.video.width <= 0 || probe.video.height <= 0) {
     const std::string cut = missing_bytes(source);
-    throw MediaError(name + ": its " + probe.video.codec + " stream states no picture size; " +
+    throw MediaError(name + ": the headers of its " + probe.video.codec + " stream have no picture size; " +
                      (cut.empty() ? "the file is damaged or cut off" : cut));
   }
   probe.duration_s = duration_of(*input.format(), *input.video());

@@ -19,9 +19,9 @@ struct Rational {
   friend bool operator==(const Rational&, const Rational&) = default;
 };
 
-// What a film may ask for before it is refused, so that a hostile header cannot exhaust memory.
+// Limits above which a video is refused, so that a hostile header cannot exhaust memory.
 struct Limits {
-  int max_side = 16384;                   // pixels, width and height each
+  int max_side = 16384;                   // pixels, for width and height each
   int64_t max_pixels = int64_t{1} << 26;  // width * height; 8192 x 8192
 };
 
@@ -41,12 +41,12 @@ struct Colour {
 struct VideoInfo {
   std::string codec;         // FFmpeg's name: "h264", "vp9", "theora"
   std::string pixel_format;  // "yuv420p", "yuv444p10le", ...
-  int width = 0;             // pixels as stored: before rotation and without the sample aspect ratio
+  int width = 0;             // pixels as stored, before rotation and sample aspect ratio
   int height = 0;
-  Rational fps;        // nominal; 0/1 when the container gives no clue
-  Rational average_fps;  // frames over the whole length; fps where the container gives no clue
-  Rational time_base;  // seconds in one tick of a timestamp
-  int64_t frames = 0;  // counted by the container or, when frames_estimated, duration * fps
+  Rational fps;        // nominal; 0/1 if the container does not indicate it
+  Rational average_fps;  // frames over the whole length; fps if the container does not indicate it
+  Rational time_base;  // seconds per tick of a timestamp
+  int64_t frames = 0;  // counted by the container or, if frames_estimated, duration * fps
   bool frames_estimated = true;
   int rotation = 0;  // degrees clockwise that turn the stored picture upright: 0, 90, 180 or 270
   Rational sample_aspect{1, 1};
@@ -56,31 +56,31 @@ struct VideoInfo {
 
 struct AudioInfo {
   std::string codec;
-  int rate = 0;  // samples a second
+  int rate = 0;  // samples per second
   int channels = 0;
 };
 
 struct Probe {
   std::string container;  // FFmpeg's name: "mov,mp4,m4a,3gp,3g2,mj2", "matroska,webm"
-  double duration_s = 0;  // 0 when the container does not say
+  double duration_s = 0;  // 0 if the container does not say
   VideoInfo video;
   std::optional<AudioInfo> audio;
   std::vector<std::pair<std::string, std::string>> metadata;  // of the container: title, comment, ...
-  // Not empty: bytes are missing ("cut off: its container declares ..."); the headers above are still right.
+  // Not empty if bytes are missing ("cut off: its container declares ..."); the headers above are still valid.
   std::string damage;
 };
 
-// Reads the headers of a film (and as many packets as the codec parameters need), decoding nothing for the
-// caller. `name` is for messages. MediaError: empty, not media, a playlist, no video stream, cut off before
-// the headers end, or larger than the limits. The source is borrowed for the call.
+// Reads the headers of a video, and as many packets as the codec parameters need. `name` is for messages. MediaError if
+// the source is empty, not media, a playlist, without a video stream, cut off before the headers end, or larger than the
+// limits. The source is borrowed for the call.
 Probe probe(ByteSource& source, const std::string& name, const Limits& limits = {});
 
 class Input;
 
-// The same of an input that is already open.
+// The same for an input that is already open.
 Probe describe(const Input& input, ByteSource& source, const std::string& name);
 
-// Text for a source that is shorter than its container declares; empty when it is whole or cannot be told.
+// Message for a source that is shorter than its container declares; empty if it is complete or the size is unknown.
 std::string missing_bytes(ByteSource& source);
 
 }  // namespace kinora::video

@@ -74,7 +74,7 @@ TEST(Probe, RoundTripsWhatTheEncoderWrote) {
   }
 }
 
-// A phone held upright writes the matrix (0 1; -1 0) and players turn its pictures clockwise by 90 degrees.
+// A phone held upright writes the matrix (0 1; -1 0), and players turn the picture clockwise by 90 degrees.
 TEST(Probe, RotationIsClockwise) {
   EncoderOptions options = testing::small_film();
   options.rotation_tag = 90;
@@ -142,7 +142,7 @@ TEST(Probe, TellsThatBytesAreMissingBehindIntactHeaders) {
   }
 }
 
-// A source that fails is not a damaged film: its own exception arrives.
+// A failing source is not a damaged video: the caller receives the source's own exception.
 TEST(Probe, ExceptionsOfTheSourcePassThrough) {
   struct Failing final : ByteSource {
     int64_t size() override { return 1000; }
@@ -153,7 +153,7 @@ TEST(Probe, ExceptionsOfTheSourcePassThrough) {
         try {
           probe(source, "film");
         } catch (const MediaError&) {
-          FAIL() << "blamed the film";
+          FAIL() << "the error blames the video";
         }
       },
       std::runtime_error);

@@ -26,14 +26,14 @@ std::string container_of(const Input& input) {
 }
 
 void check(int code, const std::string& name, const char* what) {
-  if (code < 0) throw MediaError(name + ": rewriting it: " + what + " failed (" + ff::error_text(code) + ")");
+  if (code < 0) throw MediaError(name + ": cannot rewrite it: " + what + " failed (" + ff::error_text(code) + ")");
 }
 
 struct FreeFilter {
   void operator()(AVBSFContext* filter) const { av_bsf_free(&filter); }
 };
 
-// MPEG-4 in AVI may hold two pictures in a packet, which no other container takes.
+// MPEG-4 in AVI may have two pictures in a packet, which no other container supports.
 std::unique_ptr<AVBSFContext, FreeFilter> filter_for(const AVStream& stream, const std::string& name) {
   const bool packed = stream.codecpar->codec_id == AV_CODEC_ID_MPEG4;
   AVBSFContext* filter = nullptr;
@@ -45,14 +45,14 @@ std::unique_ptr<AVBSFContext, FreeFilter> filter_for(const AVStream& stream, con
   return owned;
 }
 
-// As a decoder of the film says it: the new file's headers and packets are whole.
+// Describes the damage as a decoder of the original would, because the new file's headers and packets are intact.
 std::string damage_of(const std::string& broken, ByteSource& film, const std::string& name) {
   const std::string cut = missing_bytes(film);
   if (broken.empty() && cut.empty()) return "";
   return name + ": " + broken + (broken.empty() ? "" : "; ") + (cut.empty() ? "fetch it again" : cut);
 }
 
-// The new file. Without finish() it is removed.
+// The new file; removed unless finish() is called.
 class Copy {
  public:
   Copy(const Input& input, const std::string& name, const std::filesystem::path& stem) : input_(input), name_(name) {
@@ -106,7 +106,7 @@ class Copy {
       track.out = avformat_new_stream(format_, nullptr);
       if (track.out == nullptr) throw std::bad_alloc();
       check(avcodec_parameters_copy(track.out->codecpar, track.filter->par_out), name_, "describing a stream");
-      track.out->codecpar->codec_tag = 0;  // the old container's tag may mean something else here
+      track.out->codecpar->codec_tag = 0;  // the old container's tag may have another meaning in the new one
       track.out->time_base = track.filter->time_base_out;
       track.out->avg_frame_rate = track.in->avg_frame_rate;
       track.out->sample_aspect_ratio = track.in->sample_aspect_ratio;
@@ -116,7 +116,7 @@ class Copy {
     check(avformat_write_header(format_, nullptr), name_, "the header");
   }
 
-  // Null: no more packets come. Takes the packet's content.
+  // Writes a packet and takes its content; null: no more packets follow.
   void pass(Track& track, AVPacket* packet) {
     check(av_bsf_send_packet(track.filter.get(), packet), name_, "a packet");
     const auto out = ff::new_packet();
@@ -129,8 +129,8 @@ class Copy {
     }
   }
 
-  // On a clock that begins with the film, always forwards: what comes late by a slip of the old container's clock is moved a tick
-  // behind what went before, as the decoder does.
+  // Moves the packet's times to a clock that begins with the video and always increases: a packet that is late because the old
+  // container's clock slipped is moved one tick after the previous one, as the decoder does.
   void place(Track& track, AVPacket& packet) {
     const AVRational base = track.filter->time_base_out;
     const int64_t start = input_.format()->start_time;
@@ -159,7 +159,7 @@ class Copy {
   const Input& input_;
   const std::string name_;
   std::vector<Track> tracks_;
-  std::array<int64_t, 2> last_{AV_NOPTS_VALUE, AV_NOPTS_VALUE};  // decoding time of a track's last packet
+  std::array<int64_t, 2> last_{AV_NOPTS_VALUE, AV_NOPTS_VALUE};  // decoding time of each track's last packet
   std::string to_;
   std::filesystem::path file_;
   AVFormatContext* format_ = nullptr;
@@ -174,7 +174,7 @@ std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const st
   const std::string container = container_of(input);
   const bool wanted = std::find(kWithoutIndex.begin(), kWithoutIndex.end(), container) != kWithoutIndex.end();
   if (!wanted || input.video() == nullptr) return std::nullopt;
-  input.format()->flags |= AVFMT_FLAG_GENPTS;  // AVI has decoding times only
+  input.format()->flags |= AVFMT_FLAG_GENPTS;  // AVI has only decoding times
   Copy copy(input, name, stem);
   const auto packet = ff::new_packet();
   std::string broken;

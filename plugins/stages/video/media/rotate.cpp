@@ -7,7 +7,7 @@ namespace {
 
 template <int kBytes>
 void rotate(Plane from, int width, int height, int degrees, Plane to) {
-  // Where the source's top left pixel goes, and the steps in `to` for one pixel right and one down in the
+  // Position of the source's top left pixel in `to`, and the steps in `to` for one pixel right and one down in the
   // source.
   ptrdiff_t origin = 0, right = kBytes, down = to.stride;
   if (degrees == 90) {

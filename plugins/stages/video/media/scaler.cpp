@@ -17,7 +17,7 @@ namespace {
 constexpr int kMaxSide = Limits{}.max_side;
 constexpr int kChannels = 3;
 
-// Cuts the frame to its largest centred part of shape width : height as displayed.
+// Crops the frame to its largest centred part with the displayed aspect width : height.
 void crop_to_aspect(AVFrame& frame, int width, int height) {
   const AVRational sar = frame.sample_aspect_ratio;
   const double pixel_aspect = sar.num > 0 && sar.den > 0 ? av_q2d(sar) : 1.0;
@@ -28,13 +28,13 @@ void crop_to_aspect(AVFrame& frame, int width, int height) {
   const int keep_width = kept(frame.height * wanted, frame.width);
   const int keep_height = kept(frame.width / wanted, frame.height);
   const int extra_x = frame.width - keep_width, extra_y = frame.height - keep_height;
-  // Even offsets, so that subsampled chroma is cut where luma is.
+  // Even offsets, so that subsampled chroma is cropped where luma is.
   frame.crop_left = static_cast<size_t>(extra_x / 2 & ~1);
   frame.crop_top = static_cast<size_t>(extra_y / 2 & ~1);
   frame.crop_right = static_cast<size_t>(extra_x) - frame.crop_left;
   frame.crop_bottom = static_cast<size_t>(extra_y) - frame.crop_top;
   if (av_frame_apply_cropping(&frame, AV_FRAME_CROP_UNALIGNED) < 0) {
-    throw MediaError("a picture cannot be cropped to the target's aspect; use fit = stretch");
+    throw MediaError("cannot crop a frame to the target's aspect; use fit = stretch");
   }
 }
 
@@ -48,13 +48,13 @@ struct Scaler::State {
                          options.order == ChannelOrder::rgb ? AV_PIX_FMT_RGB24 : AV_PIX_FMT_BGR24);
   }
 
-  // The frame in the wanted size, before rotation, in result.
+  // Scales the frame to the target size, before rotation, into result.
   void scale(const AVFrame& frame) {
     view = ff::new_frame();
     if (av_frame_ref(view.get(), &frame) < 0) throw std::bad_alloc();
     if (options.matrix == Matrix::bt601) view->colorspace = AVCOL_SPC_SMPTE170M;
     if (options.matrix == Matrix::bt709) view->colorspace = AVCOL_SPC_BT709;
-    view->colorspace = matrix_of(*view);  // decided by the whole picture's height, not the crop's
+    view->colorspace = matrix_of(*view);  // chosen by the height of the whole picture, not of the crop
     if (options.fit == Fit::crop) crop_to_aspect(*view, result->width, result->height);
     converter.convert(*view, *result, options.filter);
     view.reset();
@@ -70,7 +70,7 @@ Scaler::Scaler(const ScalerOptions& options) {
   const auto sane = [](int side) { return side >= 1 && side <= kMaxSide; };
   if (!sane(options.width) || !sane(options.height)) {
     throw MediaError("scaler: " + std::to_string(options.width) + " x " + std::to_string(options.height) +
-                     " pixels asked for; give sides from 1 to " + std::to_string(kMaxSide));
+                     " pixels; give sides from 1 to " + std::to_string(kMaxSide));
   }
   if (options.rotation % 90 != 0 || options.rotation < 0 || options.rotation > 270) {
     throw MediaError("scaler: rotation " + std::to_string(options.rotation) +
@@ -85,7 +85,7 @@ Scaler& Scaler::operator=(Scaler&&) noexcept = default;
 
 void Scaler::bytes(const AVFrame& frame, uint8_t* out) {
   state_->scale(frame);
-  // swscale writes whole vectors past the end of a row, so it never writes into the caller's packed rows.
+  // swscale writes whole vectors past the end of a row, so it must not write into the caller's packed rows.
   const AVFrame& result = *state_->result;
   rotate_plane({result.data[0], result.linesize[0]}, result.width, result.height, kChannels,
                state_->options.rotation, {out, ptrdiff_t{kChannels} * state_->options.width});

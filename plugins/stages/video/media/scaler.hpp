@@ -10,20 +10,20 @@ namespace kinora::video {
 enum class ChannelOrder { rgb, bgr };
 
 enum class Fit {
-  stretch,  // the whole picture, its aspect given up
-  crop,     // the largest centred part with the target's aspect (sample aspect ratio accounted for)
+  stretch,  // the whole picture, ignoring its aspect
+  crop,     // the largest centred part with the target's aspect, respecting the sample aspect ratio
 };
 
 enum class Filter {
-  automatic,  // area when either side shrinks, else bicubic
+  automatic,  // area if either side shrinks, else bicubic
   area,
   bicubic,
   bilinear,
 };
 
 enum class Matrix {
-  automatic,  // the frame's tag; untagged: BT.709 for pictures of 720 lines and more, else BT.601
-  bt601,      // whatever the tag says, as OpenCV's reader does
+  automatic,  // the frame's tag; untagged: BT.709 for pictures of 720 lines or more, else BT.601
+  bt601,      // ignores the tag, as OpenCV's reader does
   bt709,
 };
 
@@ -37,24 +37,22 @@ struct ScalerOptions {
   int rotation = 0;  // degrees clockwise applied to the picture: VideoInfo::rotation makes it upright
 };
 
-// Decoded frames to 8-bit or float colour pictures of one size. Range (limited or full) follows the frame's
-// tag, limited when untagged. The arithmetic is swscale's bit-exact one, so a frame gives the same bytes on
-// every CPU.
+// Converts decoded frames to 8-bit or float colour pictures of one size. The range (limited or full) follows the frame's
+// tag; untagged is limited. Uses swscale's bit-exact arithmetic, so a frame gives the same bytes on every CPU.
 //
-// [owner-thread] Frames may change size and format from call to call; the conversion tables of the last kind
-// are kept.
+// [owner-thread] Frames may change size and format from call to call; the last conversion tables are cached.
 class Scaler {
  public:
-  // MediaError for a size outside 1..16384 or a rotation that is no quarter turn.
+  // MediaError for a size outside 1..16384 or a rotation that is not a quarter turn.
   explicit Scaler(const ScalerOptions& options);
   ~Scaler();
   Scaler(Scaler&&) noexcept;
   Scaler& operator=(Scaler&&) noexcept;
 
-  // out: [height, width, 3] uint8, rows packed, caller's.
+  // out: [height, width, 3] uint8, packed rows, owned by the caller.
   void bytes(const AVFrame& frame, uint8_t* out);
 
-  // out: [3, height, width] float32 planes in [-1, 1] (byte / 127.5 - 1), caller's.
+  // out: [3, height, width] float32 planes in [-1, 1] (byte / 127.5 - 1), owned by the caller.
   void floats(const AVFrame& frame, float* out);
 
  private:

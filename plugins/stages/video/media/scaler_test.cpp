@@ -73,7 +73,7 @@ ff::Owned<AVFrame> halves() {
 
 TEST(Scaler, CropKeepsTheCentreAndStretchTheWhole) {
   auto frame = halves();
-  std::fill_n(frame->data[0], 16, uint8_t{235});  // top left corner white: stretched in, cropped away
+  std::fill_n(frame->data[0], 16, uint8_t{235});  // white top left corner: kept by stretch, removed by crop
   const ScalerOptions crop{.width = 16, .height = 16, .fit = Fit::crop};
   const Bytes centre = scale(*frame, crop);
   EXPECT_LT(centre[0], 10);
@@ -82,7 +82,7 @@ TEST(Scaler, CropKeepsTheCentreAndStretchTheWhole) {
   EXPECT_GT(whole[0], 245);
 }
 
-// Pixels twice as high as wide: 128 x 32 stored is shown as 2 : 1, so a 2 : 1 target crops nothing.
+// Pixels are twice as high as wide: 128 x 32 stored is shown as 2 : 1, so a 2 : 1 target crops nothing.
 TEST(Scaler, CropAccountsForTheSampleAspect) {
   auto frame = halves();
   for (int y = 0; y < 32; ++y)

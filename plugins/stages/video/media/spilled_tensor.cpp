@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kBuffer = size_t{1} << 20;
 
 [[noreturn]] void fail(const char* what) {
-  throw Error(KINORA_IO, std::string("frames kept for later stages: ") + what + ": " + std::strerror(errno) +
+  throw Error(KINORA_IO, std::string("frames for later stages: ") + what + ": " + std::strerror(errno) +
                              "; set TMPDIR to a folder with room");
 }
 
@@ -27,7 +27,7 @@ int unnamed_file() {
   auto folder = std::filesystem::temp_directory_path(error);
   std::string name = ((error ? std::filesystem::path("/tmp") : folder) / "kinora-frames-XXXXXX").string();
   const int file = mkostemp(name.data(), O_CLOEXEC);
-  if (file < 0) fail("no temporary file can be made");
+  if (file < 0) fail("cannot create a temporary file");
   unlink(name.c_str());
   return file;
 }
@@ -36,7 +36,7 @@ struct Mapped {
   kinora_dl_managed managed{};
   void* data = nullptr;
   size_t size = 0;
-  int file = -1;  // open as long as the tensor lives: the host hands it to another process instead of a copy
+  int file = -1;  // open as long as the tensor lives: the host passes it to another process instead of a copy
   std::vector<int64_t> shape;
   ~Mapped() {
     if (size > 0) munmap(data, size);
@@ -60,7 +60,7 @@ void SpilledTensor::flush() {
   if (file_ < 0) file_ = unnamed_file();
   for (size_t done = 0; done < pending_.size();) {
     const ssize_t n = write(file_, pending_.data() + done, pending_.size() - done);
-    if (n < 0 && errno != EINTR) fail("writing the temporary file failed");
+    if (n < 0 && errno != EINTR) fail("cannot write the temporary file");
     if (n > 0) done += static_cast<size_t>(n);
   }
   written_ += pending_.size();
@@ -76,7 +76,7 @@ void SpilledTensor::give(Sample& to, const char* name, std::vector<int64_t> shap
   kept->shape = std::move(shape);
   if (written_ > 0) {
     kept->data = mmap(nullptr, written_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
-    if (kept->data == MAP_FAILED) fail("mapping the temporary file failed");
+    if (kept->data == MAP_FAILED) fail("cannot map the temporary file");
     kept->size = written_;
   }
   kept->file = std::exchange(file_, -1);

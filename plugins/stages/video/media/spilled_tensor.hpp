@@ -1,5 +1,5 @@
-// A uint8 tensor of unknown length that grows in an unlinked temporary file and then is memory mapped from it: a long
-// film's frames lie in the page cache, which the kernel writes back and gives away, instead of in the process.
+// A uint8 tensor of unknown length that grows in an unlinked temporary file and is then memory-mapped. So a long video's
+// frames occupy the page cache, which the kernel can write back and reclaim, instead of the process's memory.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ class SpilledTensor {
   SpilledTensor(const SpilledTensor&) = delete;
   SpilledTensor& operator=(const SpilledTensor&) = delete;
 
-  // Room for the next `n` bytes, to be filled before the next call.
-  // Error(KINORA_IO) when the folder for temporary files (TMPDIR) cannot be written or is full.
+  // Returns room for the next `n` bytes, which the caller fills before the next call.
+  // Error(KINORA_IO) if the folder for temporary files (TMPDIR) cannot be written or is full.
   uint8_t* append(size_t n);
 
-  // Gives the sample what was appended as the tensor `name`, [rows, ...shape]. Nothing can be appended after.
+  // Sets the appended bytes as the sample's tensor `name`, [rows, ...shape]. Nothing can be appended afterwards.
   void give(Sample& to, const char* name, std::vector<int64_t> shape);
 
  private:

@@ -4,12 +4,12 @@
 
 namespace kinora::video {
 
-// Turns a film's timestamps, as they come, into a strictly increasing clock; a sound one passes unchanged.
+// Turns a video's timestamps into a strictly increasing clock, one at a time; valid ones are unchanged.
 //   missing            -> previous + one nominal frame (0 for the first frame)
 //   not increasing     -> previous + 1 tick
 //   a second or more back (a joined stream whose clock restarts) -> previous + one nominal frame, and
-//                         what follows keeps its distance from here
-// All in ticks; values beyond 2^60 count as missing, so no sum here overflows.
+//                         later timestamps are shifted by the same amount
+// All values are ticks; values beyond 2^60 count as missing, so sums cannot overflow.
 class TimestampRepair {
  public:
   static constexpr int64_t kMissing = INT64_MIN;
@@ -25,7 +25,7 @@ class TimestampRepair {
     return pts;
   }
 
-  bool repaired() const { return repaired_; }  // some timestamp did not pass unchanged
+  bool repaired() const { return repaired_; }  // whether any timestamp was changed
 
  private:
   static constexpr int64_t kLargest = int64_t{1} << 60;

@@ -14,9 +14,9 @@ struct Case {
 
 constexpr int64_t kNone = TimestampRepair::kMissing;
 
-// A nominal frame of 40 ticks, a second of 1000.
+// A nominal frame lasts 40 ticks, a second 1000.
 const Case kCases[] = {
-    {"a sound clock passes", {-80, 0, 40, 1000, 1001}, {-80, 0, 40, 1000, 1001}},
+    {"a valid clock is unchanged", {-80, 0, 40, 1000, 1001}, {-80, 0, 40, 1000, 1001}},
     {"missing from the start", {kNone, kNone, kNone}, {0, 40, 80}},
     {"missing in the middle", {0, 40, kNone, 120}, {0, 40, 80, 120}},
     {"repeated", {0, 40, 40, 80}, {0, 40, 41, 80}},

@@ -23,7 +23,7 @@ struct WebpWriter::State {
 
 WebpWriter::WebpWriter(int width, int height, Rational fps, int quality) : state_(nullptr) {
   ff::silence_library_log();
-  constexpr int kMaxSide = 16383;  // of the format
+  constexpr int kMaxSide = 16383;  // the format's limit
   if (width < 1 || height < 1 || width > kMaxSide || height > kMaxSide)
     throw MediaError("a WebP of " + std::to_string(width) + " x " + std::to_string(height) +
                      " pixels; give sides from 1 to " + std::to_string(kMaxSide));
@@ -46,14 +46,14 @@ WebpWriter::~WebpWriter() { delete state_; }
 void WebpWriter::write_rgb(const uint8_t* rgb) {
   const auto picture = picture_of_rgb(rgb, state_->width, state_->height);
   auto frame = allocate_picture(state_->width, state_->height, AV_PIX_FMT_YUV420P);
-  frame->colorspace = AVCOL_SPC_BT470BG;  // what WebP's VP8 frames are read as
+  frame->colorspace = AVCOL_SPC_BT470BG;  // readers assume this matrix for WebP's VP8 frames
   frame->color_range = AVCOL_RANGE_MPEG;
   state_->converter.convert(*picture, *frame, Filter::automatic);
   frame->pts = state_->next++;
   check(avcodec_send_frame(state_->encoder.get(), frame.get()));
 }
 
-// libwebp's animation encoder gives the whole file as its one packet.
+// libwebp's animation encoder returns the whole file as a single packet.
 std::vector<uint8_t> WebpWriter::finish() {
   check(avcodec_send_frame(state_->encoder.get(), nullptr));
   const auto packet = ff::new_packet();

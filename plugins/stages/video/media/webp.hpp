@@ -7,8 +7,8 @@
 
 namespace kinora::video {
 
-// An animated WebP of RGB frames, each [height, width, 3] uint8, that repeats for ever. quality 1 to 100.
-// [owner-thread] Keeps the encoded frames. MediaError: libwebp missing from this FFmpeg, or a bad size.
+// Writes an endlessly repeating animated WebP of RGB frames, each [height, width, 3] uint8. quality: 1 to 100.
+// [owner-thread] Holds the encoded frames. MediaError if this FFmpeg lacks libwebp, or for a bad size.
 class WebpWriter {
  public:
   WebpWriter(int width, int height, Rational fps, int quality);
@@ -17,7 +17,7 @@ class WebpWriter {
   WebpWriter& operator=(const WebpWriter&) = delete;
 
   void write_rgb(const uint8_t* rgb);
-  // The whole file. The writer is spent.
+  // Returns the whole file. The writer must not be used afterwards.
   std::vector<uint8_t> finish();
 
  private:

@@ -21,7 +21,7 @@ uint32_t little(const uint8_t* at, int bytes) {
   return out;
 }
 
-// The chunks of RIFF content, by the container's specification.
+// Splits RIFF content into chunks, as the container's specification defines them.
 std::vector<Chunk> chunks(const uint8_t* at, const uint8_t* end) {
   std::vector<Chunk> out;
   while (end - at >= 8) {
@@ -43,14 +43,14 @@ TEST(Webp, HoldsEveryFrameForItsTimeAndLooksLikeIt) {
   int shown = 0, looked_at = 0;
   for (const auto& chunk : chunks(file.data() + 12, file.data() + file.size())) {
     if (chunk.name == "ANIM") {
-      EXPECT_EQ(little(chunk.content.data() + 4, 2), 0U) << "repeats for ever";
+      EXPECT_EQ(little(chunk.content.data() + 4, 2), 0U) << "repeats endlessly";
     }
     if (chunk.name != "ANMF") continue;
     ++shown;
     EXPECT_EQ(little(chunk.content.data() + 12, 3), 40U) << "milliseconds";
     const auto inner = chunks(chunk.content.data() + 16, chunk.content.data() + chunk.content.size());
     if (shown > 1 || inner.at(0).name != "VP8 ") continue;
-    // A frame by itself is a still WebP, which FFmpeg decodes.
+    // A single frame is a still WebP, which FFmpeg decodes.
     Bytes still = testing::text("RIFF....WEBPVP8 ....");
     still.insert(still.end(), inner[0].content.begin(), inner[0].content.end());
     const auto put = [&](size_t at, size_t n) {

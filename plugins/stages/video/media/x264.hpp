@@ -1,6 +1,6 @@
 #pragma once
 
-// The H.264 encoders behind FrameEncoder: their options checked, an instance opened.
+// The H.264 encoders used by FrameEncoder: checks options and opens an instance.
 
 #include <algorithm>
 #include <string>
@@ -16,7 +16,7 @@ inline void check_h264(int code, const std::string& what) {
   if (code < 0) throw MediaError("encoding h264: " + what + " failed (" + ff::error_text(code) + ")");
 }
 
-// MediaError for options that x264 would refuse in other words or bend in silence.
+// MediaError for options that x264 would refuse with another message or change silently.
 inline void validate_h264(const EncoderOptions& o) {
   constexpr int kMaxSide = Limits{}.max_side;
   if (o.width < 1 || o.height < 1 || o.width > kMaxSide || o.height > kMaxSide) {
@@ -39,8 +39,8 @@ inline void validate_h264(const EncoderOptions& o) {
   }
 }
 
-// x264 164 reads memory that it never wrote in its AVX-512 code, so that for most picture sizes the bytes
-// change with what the heap held before. Its AVX2 code does not, and is as fast.
+// The AVX-512 code of x264 164 reads uninitialised memory, so for most picture sizes the bytes depend on earlier heap
+// contents. Its AVX2 code does not, and is as fast.
 inline const char* reproducible_instructions() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) return "asm=AVX2";
@@ -57,7 +57,7 @@ inline std::string x264_params(const EncoderOptions& o) {
   return all;
 }
 
-// What both encoders are told: width x height (even) with the given clock.
+// Common settings of both encoders: width x height (even) with the given clock.
 inline ff::Owned<AVCodecContext> new_h264(const AVCodec& codec, const EncoderOptions& o, int width,
                                           int height, AVRational time_base) {
   auto encoder = ff::own(avcodec_alloc_context3(&codec));
@@ -91,8 +91,8 @@ inline ff::Owned<AVCodecContext> open_x264(const EncoderOptions& o, int width, i
   return encoder;
 }
 
-// NVIDIA's encoder at constant quality: crf is its cq, the preset its middle one. Null, and why, where FFmpeg
-// lacks it or cannot open it: no driver, no card, or a card without an encoder such as the H100.
+// Opens NVIDIA's encoder at constant quality: crf is its cq, the preset its middle one. Null, with the reason in `why`, if
+// FFmpeg lacks it or cannot open it: no driver, no card, or a card without an encoder such as the H100.
 inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, int height,
                                             AVRational time_base, std::string& why) {
   const AVCodec* codec = avcodec_find_encoder_by_name("h264_nvenc");
@@ -108,7 +108,7 @@ inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, 
   return nullptr;
 }
 
-// x264 where the options need what only it has. MediaError when the encoder that they name cannot be had.
+// Opens x264 if the options need features that only it has. MediaError if the encoder they name is unavailable.
 inline ff::Owned<AVCodecContext> open_h264(const EncoderOptions& o, int width, int height,
                                            AVRational time_base) {
   if (o.codec == "libx264" || o.parameter_set != 0 || o.length_prefixed)

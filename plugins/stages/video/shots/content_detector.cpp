@@ -1,4 +1,4 @@
-// The detectors of the content score: content, against a threshold; adaptive, against the scores around it.
+// The detectors by content score: content compares it with a threshold, adaptive with the scores around it.
 #include <algorithm>
 #include <cmath>
 #include <deque>
@@ -14,8 +14,8 @@ void require_content(const ContentWeights& weights, MeterOptions& needs) {
   needs.edges = needs.edges || weights.edges > 0;
 }
 
-// PySceneDetect counts edges only where their weight is above 0; an edge difference measured for another detector then
-// adds 0 times itself.
+// PySceneDetect uses edges only if their weight is above 0; an edge difference measured for another detector is
+// multiplied by 0 here.
 double score_of(const FrameMeasures& measures, const ContentWeights& weights) {
   return content_score(measures.hsv, weights);
 }
@@ -40,7 +40,8 @@ class ContentDetector final : public ShotDetector {
   FlashFilter filter_;
 };
 
-// Decides about a frame once `window` more have come: the ratio of its content score to the mean of the window's others.
+// Decides about a frame once `window` more have arrived, by the ratio of its content score to the mean of the window's
+// other scores.
 class AdaptiveDetector final : public ShotDetector {
  public:
   AdaptiveDetector(const DetectorOptions& options, double rate)

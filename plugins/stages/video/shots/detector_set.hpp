@@ -1,4 +1,4 @@
-// The options of stages that run a set of detectors in one decode.
+// Options of stages that run a set of detectors in one decode.
 #pragma once
 
 #include <algorithm>
@@ -20,31 +20,54 @@ struct DetectorSet {
   bool threshold_final_cut = false;
 };
 
-// min_length: what the option of the shortest shot is called.
+// min_length: name of the option for the shortest shot.
 template <class Options>
 void describe_detectors(Describe<Options>& d, const char* min_length) {
-  d.option("detectors", &DetectorSet::detectors).help("of content, adaptive, histogram, hash, threshold, fixed");
-  d.option("decide", &DetectorSet::decide).help("whose cuts count: any, all, or one of the detectors");
+  d.option("detectors", &DetectorSet::detectors)
+      .help("names of detectors: content, adaptive, histogram, hash, threshold, fixed");
+  d.option("decide", &DetectorSet::decide)
+      .help("rule that selects cuts: any, all, or the name of one detector");
   d.option("tolerance", &DetectorSet::tolerance)
       .range(0, 1000)
       .unit("frames")
-      .help("of any and all: cuts this near are one, where the detector that is listed first has it");
+      .help(
+          "distance up to which any and all treat cuts as one, placed where the detector listed first puts "
+          "it");
   d.option(min_length, &DetectorSet::shot_min_length).at_least(0).unit("frames").help("shortest shot of every detector");
-  d.option("content_threshold", &DetectorSet::content_threshold).range(0, 255).help("see shots.content");
-  d.option("content_filter", &DetectorSet::content_filter).choices({"merge", "suppress"}).help("see shots.content");
-  d.option("adaptive_threshold", &DetectorSet::adaptive_threshold).range(0, 255).help("see shots.adaptive");
-  d.option("adaptive_window", &DetectorSet::adaptive_window).range(1, 1000).unit("frames").help("see shots.adaptive");
-  d.option("adaptive_min_content", &DetectorSet::adaptive_min_content).range(0, 255).help("see shots.adaptive");
-  d.option("histogram_threshold", &DetectorSet::histogram_threshold).range(0, 1).help("see shots.histogram");
-  d.option("histogram_bins", &DetectorSet::histogram_bins).range(2, 256).help("see shots.histogram");
-  d.option("hash_threshold", &DetectorSet::hash_threshold).range(0, 1).help("see shots.hash");
-  d.option("hash_size", &DetectorSet::hash_size).range(2, 64).help("see shots.hash");
-  d.option("hash_lowpass", &DetectorSet::hash_lowpass).range(1, 8).help("see shots.hash");
-  d.option("threshold_threshold", &DetectorSet::threshold_threshold).range(0, 255).help("see shots.threshold");
-  d.option("threshold_fade_bias", &DetectorSet::threshold_fade_bias).range(-1, 1).help("see shots.threshold");
-  d.option("threshold_final_cut", &DetectorSet::threshold_final_cut).help("see shots.threshold");
-  d.option("threshold_fade", &DetectorSet::threshold_fade).choices({"floor", "ceiling"}).help("see shots.threshold");
-  d.option("fixed_stride", &DetectorSet::fixed_stride).above(0).unit("s").help("see shots.fixed");
+  d.option("content_threshold", &DetectorSet::content_threshold)
+      .range(0, 255)
+      .help("threshold of shots.content");
+  d.option("content_filter", &DetectorSet::content_filter)
+      .choices({"merge", "suppress"})
+      .help("filter of shots.content");
+  d.option("adaptive_threshold", &DetectorSet::adaptive_threshold)
+      .range(0, 255)
+      .help("threshold of shots.adaptive");
+  d.option("adaptive_window", &DetectorSet::adaptive_window)
+      .range(1, 1000)
+      .unit("frames")
+      .help("window of shots.adaptive");
+  d.option("adaptive_min_content", &DetectorSet::adaptive_min_content)
+      .range(0, 255)
+      .help("min_content of shots.adaptive");
+  d.option("histogram_threshold", &DetectorSet::histogram_threshold)
+      .range(0, 1)
+      .help("threshold of shots.histogram");
+  d.option("histogram_bins", &DetectorSet::histogram_bins).range(2, 256).help("bins of shots.histogram");
+  d.option("hash_threshold", &DetectorSet::hash_threshold).range(0, 1).help("threshold of shots.hash");
+  d.option("hash_size", &DetectorSet::hash_size).range(2, 64).help("size of shots.hash");
+  d.option("hash_lowpass", &DetectorSet::hash_lowpass).range(1, 8).help("lowpass of shots.hash");
+  d.option("threshold_threshold", &DetectorSet::threshold_threshold)
+      .range(0, 255)
+      .help("threshold of shots.threshold");
+  d.option("threshold_fade_bias", &DetectorSet::threshold_fade_bias)
+      .range(-1, 1)
+      .help("fade_bias of shots.threshold");
+  d.option("threshold_final_cut", &DetectorSet::threshold_final_cut).help("final_cut of shots.threshold");
+  d.option("threshold_fade", &DetectorSet::threshold_fade)
+      .choices({"floor", "ceiling"})
+      .help("fade of shots.threshold");
+  d.option("fixed_stride", &DetectorSet::fixed_stride).above(0).unit("s").help("stride of shots.fixed");
 }
 
 inline DetectorOptions detector_of(const DetectorSet& o, const std::string& name) {
@@ -69,7 +92,7 @@ inline DetectorOptions detector_of(const DetectorSet& o, const std::string& name
   return out;
 }
 
-// Error(KINORA_INVALID) for a set that makes no sense.
+// Builds a plan. Error(KINORA_INVALID) for an invalid set.
 inline ShotsPlan plan_of(const DetectorSet& o) {
   const auto known = [&](const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
@@ -80,7 +103,7 @@ inline ShotsPlan plan_of(const DetectorSet& o) {
   for (const auto& name : o.detectors) {
     if (!known(detector_names(), name))
       refuse("detectors: there is no '" + name + "'; the names are content, adaptive, histogram, hash, threshold, fixed");
-    if (std::count(o.detectors.begin(), o.detectors.end(), name) > 1) refuse("detectors: '" + name + "' is there twice");
+    if (std::count(o.detectors.begin(), o.detectors.end(), name) > 1) refuse("detectors: '" + name + "' is listed twice; remove one");
     out.detectors.push_back(detector_of(o, name));
   }
   if (o.decide != "any" && o.decide != "all" && !known(o.detectors, o.decide))

@@ -1,8 +1,8 @@
-// The detector of fades: a film that falls below the threshold (floor) or rises above it (ceiling) has faded out; where
-// it comes back, the cut lies between the two, at the share of the way that fade_bias says.
+// Detects fades: a video fades out when it falls below the threshold (floor) or rises above it (ceiling), and fades in when
+// it comes back. The cut is placed between the two, at the fraction that fade_bias gives.
 //
-// PySceneDetect counts that way in frames of the nominal rate. In a film of variable rate the cut here is the first frame
-// that is presented at or after the point it finds; at a constant rate both are the same frame.
+// PySceneDetect measures this interval in frames of the nominal rate. At a variable rate the cut here is the first frame
+// presented at or after its point; at a constant rate both are the same frame.
 #include <cmath>
 #include <vector>
 
@@ -59,7 +59,7 @@ class FadeDetector final : public ShotDetector {
   double threshold_, rate_;
   bool out_ = false;
   Moment last_cut_, faded_;
-  std::vector<Moment> since_out_;  // the frames of the fade that is open; the film's length bounds it
+  std::vector<Moment> since_out_;  // frames of the open fade; at most the whole video
 };
 
 }  // namespace

@@ -15,14 +15,14 @@ namespace {
 struct FlashCase {
   const char* says;
   int64_t min_length;
-  const char* frames;  // '#' above the threshold, '.' below; ten frames a second
+  const char* frames;  // '#' above the threshold, '.' below; ten frames per second
   std::vector<int64_t> cuts;
 };
 
 // The cuts are those of PySceneDetect 0.7.2's FlashFilter in merge mode.
 const FlashCase kFlashCases[] = {
     {"nothing happens", 3, "........", {}},
-    {"an empty film", 3, "", {}},
+    {"an empty video", 3, "", {}},
     {"the first frame begins no new shot", 3, "#.......", {}},
     {"too near the first frame", 3, "..#.....", {}},
     {"a minimum length after the first frame", 3, "...#....", {3}},
@@ -78,8 +78,8 @@ TEST(FlashFilter, DecidesLikeTheFlashFilter) {
   }
 }
 
-// Matroska keeps milliseconds: 15 frames at 24000/1001 last 625.625 ms, and 625 or 626 by its clock. Half a
-// frame less is fewer frames, whatever their number.
+// Matroska stores milliseconds: 15 frames at 24000/1001 last 625.625 ms, or 625 or 626 by its clock. A length shorter by
+// half a frame counts as fewer frames.
 TEST(FlashFilter, MeasuresTheMinimumLengthInFramesOfTheNominalRate) {
   const std::string frames = "...............#..";
   std::vector<int64_t> times(frames.size());
@@ -122,7 +122,7 @@ TEST(FlashFilter, CutsAscendAtFramesAboveAndDoNotDependOnTheClocksOrigin) {
   }
 }
 
-// suppress: the first frame above, and then the first one a minimum length after each cut.
+// suppress: the first frame above the threshold, then the first one a minimum length after each cut.
 TEST(FlashFilter, SuppressTakesTheFirstOfABurst) {
   const struct {
     const char* frames;

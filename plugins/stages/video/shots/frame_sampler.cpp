@@ -44,7 +44,7 @@ std::vector<double> FrameSampler::give(Sample& to) {
 
 Thumbnailer::~Thumbnailer() { sws_freeContext(scale_); }
 
-// As FFmpeg's scale filter sets swscale up.
+// Configures swscale as FFmpeg's scale filter does.
 void Thumbnailer::prepare(const AVFrame& frame) {
   const int kind[5] = {frame.width, frame.height, frame.format, frame.colorspace, full_range(frame)};
   if (scale_ != nullptr && std::equal(kind, kind + 5, from_)) return;
@@ -63,8 +63,8 @@ void Thumbnailer::prepare(const AVFrame& frame) {
   set("src_range", full_range(frame));
   if (sws_init_context(scale_, nullptr, nullptr) < 0) {
     const char* name = av_get_pix_fmt_name(static_cast<AVPixelFormat>(frame.format));
-    throw MediaError(std::string("pictures of format ") + (name != nullptr ? name : "?") +
-                     " cannot be scaled to thumbnails; convert the film to yuv420p");
+    throw MediaError(std::string("frames of format ") + (name != nullptr ? name : "?") +
+                     " cannot be scaled to thumbnails; convert the video to yuv420p");
   }
   sws_setColorspaceDetails(scale_, sws_getCoefficients(frame.colorspace), full_range(frame),
                            sws_getCoefficients(frame.colorspace), 1, 0, 1 << 16, 1 << 16);

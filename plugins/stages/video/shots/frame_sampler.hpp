@@ -1,5 +1,5 @@
-// Frames that stages beside the detectors look at, taken from the same decode: pictures at even times, and the thumbnails
-// of TransNetV2.
+// Samples frames for other stages from the same decode as the detectors: frames at even intervals, and thumbnails for
+// TransNetV2.
 #pragma once
 
 #include <vector>
@@ -15,14 +15,14 @@ struct SwsContext;
 
 namespace kinora::video {
 
-// The first frame at or after every multiple of `every` seconds, upright, RGB.
+// Samples the first frame at or after every multiple of `every` seconds, upright, RGB.
 class FrameSampler {
  public:
-  // height: pixels, 0 leaves the size; the width follows from the displayed aspect.
+  // height: pixels; 0 keeps the size. The width follows from the displayed aspect.
   FrameSampler(const VideoInfo& video, double every, int64_t height);
 
   void push(const AVFrame& frame, const Moment& now);
-  // The tensor `frames`, uint8 [T, H, W, 3], on the sample; seconds of each frame from the start of the film.
+  // Sets the tensor `frames`, uint8 [T, H, W, 3]; returns each frame's seconds from the start of the video.
   std::vector<double> give(Sample& to);
 
  private:
@@ -33,7 +33,7 @@ class FrameSampler {
   SpilledTensor pixels_;
 };
 
-// Every frame at 48 x 27 as `ffmpeg -s 48x27 -pix_fmt rgb24` scales it (bicubic; the frame's matrix and range), upright.
+// Scales every frame to 48 x 27, upright, as `ffmpeg -s 48x27 -pix_fmt rgb24` does (bicubic; the frame's matrix and range).
 class Thumbnailer {
  public:
   static constexpr int kWidth = 48, kHeight = 27;
@@ -44,7 +44,7 @@ class Thumbnailer {
   Thumbnailer& operator=(const Thumbnailer&) = delete;
 
   void push(const AVFrame& frame);
-  // The tensor `thumbnails`, uint8 [T, 27, 48, 3], RGB.
+  // Sets the tensor `thumbnails`, uint8 [T, 27, 48, 3], RGB.
   void give(Sample& to) { pixels_.give(to, "thumbnails", {kHeight, kWidth, 3}); }
 
  private:

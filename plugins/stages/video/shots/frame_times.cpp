@@ -69,7 +69,7 @@ void write_frame_times(nlohmann::json& shots, const FilmClock& clock, double fps
 
 FrameTimes read_frame_times(const nlohmann::json& shots) {
   const int64_t frames = shots.at("frames");
-  if (frames <= 0 || frames > kMostFrames) throw std::invalid_argument("frames is not a number of frames");
+  if (frames <= 0 || frames > kMostFrames) throw std::invalid_argument("frames is out of range");
   const auto given = shots.find("frame_times_us"), end = shots.find("end_us");
   const bool ends = end != shots.end() && end->is_number_integer();
   if (given == shots.end()) {
@@ -80,12 +80,12 @@ FrameTimes read_frame_times(const nlohmann::json& shots) {
   FrameTimes out;
   if (!ends || !given->is_array() || static_cast<int64_t>(given->size()) != frames)
     throw std::invalid_argument(
-        "frame_times_us is not one time for each of its frames, with end_us behind them");
+        "frame_times_us must have one time per frame, followed by end_us");
   const auto push = [&](const nlohmann::json& time) {
     const bool ascends =
         time.is_number_integer() && (out.known() == 0 || time.get<int64_t>() >= out.at(out.known() - 1));
     if (!ascends || std::abs(time.get<double>()) > kLatest)
-      throw std::invalid_argument("frame_times_us and end_us do not ascend");
+      throw std::invalid_argument("frame_times_us and end_us must ascend");
     out.push(time);
   };
   for (const auto& time : *given) push(time);

@@ -19,8 +19,8 @@ YuvMatrix matrix(const AVFrame& f) {
   return {k[0], k[1], k[2], k[3], full_range(f)};
 }
 
-// libswscale's converter to BGR with the settings of OpenCV's reader: bicubic chroma, the frame's own chroma position,
-// matrix and range, output of full range.
+// Opens libswscale's converter to BGR with the settings of OpenCV's reader: bicubic chroma; the frame's own chroma
+// position, matrix and range; full-range output.
 SwsContext* open_converter(const AVFrame& f, FrameSize to) {
   SwsContext* sws = sws_alloc_context();
   const auto set = [&](const char* name, int64_t value) { av_opt_set_int(sws, name, value, 0); };
@@ -39,7 +39,8 @@ SwsContext* open_converter(const AVFrame& f, FrameSize to) {
   if (full_range(f)) set("src_range", 1);
   if (sws_init_context(sws, nullptr, nullptr) < 0) {
     sws_freeContext(sws);
-    throw MediaError(std::string("pixel format ") + (format ? format->name : "?") + " cannot be converted to BGR; transcode the film first");
+    throw MediaError(std::string("pixel format ") + (format ? format->name : "?") +
+                     " cannot be converted to BGR; transcode the video first");
   }
   if (f.colorspace != AVCOL_SPC_RGB)
     sws_setColorspaceDetails(sws, sws_getCoefficients(f.colorspace), full_range(f), sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
@@ -74,7 +75,7 @@ MeasureSource::~MeasureSource() { sws_freeContext(convert_); }
 
 FrameMeasures MeasureSource::push(const AVFrame& frame) {
   const bool planar = frame.format == AV_PIX_FMT_YUV420P || frame.format == AV_PIX_FMT_YUVJ420P;
-  // Turned planes stay 4:2:0 only where both sides are even.
+  // Turned planes stay 4:2:0 only if both sides are even.
   const bool even = frame.height % 2 == 0 && (rotation_ == 0 || frame.width % 2 == 0);
   if (planar && even && FrameSize{frame.width, frame.height} == size_) return push_planes(turned(frame));
   last_.reset();
@@ -92,8 +93,8 @@ FrameMeasures MeasureSource::push_planes(const AVFrame& frame) {
   return out;
 }
 
-// OpenCV turns the picture in BGR; the conversion takes a pixel and its block's chroma, so turning the planes first
-// gives the same.
+// OpenCV turns the frame in BGR. The conversion uses a pixel and its block's chroma, so turning the planes first gives
+// the same result.
 const AVFrame& MeasureSource::turned(const AVFrame& frame) {
   if (rotation_ == 0) return frame;
   auto& to = turned_[turn_ ^= 1];
@@ -109,7 +110,7 @@ const AVFrame& MeasureSource::turned(const AVFrame& frame) {
   return *to;
 }
 
-// The whole frame in BGR, in the container's size, upright.
+// Returns the whole frame in BGR, in the container's size, upright.
 BgrView MeasureSource::whole(const AVFrame& frame) {
   const int stride = (size_.width * 3 + 63) / 64 * 64 + 64;
   const FrameSize from{frame.width, frame.height};

@@ -1,22 +1,22 @@
-// Up to which frame a detector has made up its mind: what lets a film be cut while its shots are still being looked for.
+// Tells up to which frame a detector's decisions are final, so that a video can be cut while its shots are being found.
 #pragma once
 #include "shots/flash_filter.hpp"
 #include "shots/shot_detector.hpp"
 
 namespace kinora::video {
 
-// [owner-thread] Beside one detector; follows it by its scores.
+// [owner-thread] Follows one detector by its scores.
 //
-//   content           at once, but for a burst that is open (see FlashFilter): its last frame above the threshold
+//   content           at once, except for the last frame above the threshold of an open burst (see FlashFilter)
 //   adaptive          `window` frames late
-//   threshold         a fade is open until the film comes back; the cut may lie anywhere in it
+//   threshold         at once, except within an open fade: the cut may be anywhere in it
 //   histogram, hash, fixed   at once
 class SettledFrames {
  public:
-  // rate: nominal_frame_rate() of the film.
+  // rate: nominal_frame_rate() of the video.
   SettledFrames(const DetectorOptions& options, double rate);
 
-  // After detector.push(.., now): every cut before the returned frame is among detector.cuts(), never one more.
+  // Call after detector.push(.., now): detector.cuts() has all cuts before the returned frame, and will get no more.
   int64_t after(const ShotDetector& detector, const Moment& now);
 
  private:
@@ -24,8 +24,8 @@ class SettledFrames {
 
   DetectorOptions options_;
   FlashFilter filter_;
-  bool out_ = false, first_ = true;  // of threshold: dark (or, for a ceiling, bright)
-  int64_t faded_ = 0;                // since this frame
+  bool out_ = false, first_ = true;  // threshold: dark (for a ceiling, bright)
+  int64_t faded_ = 0;                // the frame at which the fade began
 };
 
 }  // namespace kinora::video

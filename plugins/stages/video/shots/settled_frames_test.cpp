@@ -9,7 +9,7 @@
 namespace kinora::video {
 namespace {
 
-// A film of measures that jump about, with quiet stretches and fades.
+// A video of erratic measures, with quiet stretches and fades.
 struct Measured {
   FrameMeasures measures;
   Moment when;
@@ -67,7 +67,7 @@ TEST(SettledFrames, NoCutComesLaterThanSaid) {
           detector->push(f.measures, f.when);
           for (; known < detector->cuts().size(); ++known) ASSERT_GE(detector->cuts()[known], before);
           const int64_t now = settled.after(*detector, f.when);
-          ASSERT_GE(now, before) << "what is settled stays so";
+          ASSERT_GE(now, before) << "a settled frame stays settled";
           ASSERT_LE(now, f.when.frame + 1);
           before = now;
         }
@@ -117,7 +117,7 @@ TEST(CutDecision, IsThatOfAllCutsHoweverTheyCome) {
     size_t known = 0;
     for (int64_t before = 0; *std::min_element(settled.begin(), settled.end()) < 80;) {
       for (auto& s : settled) s += up_to(5);
-      // A detector may also have found cuts that lie behind what it has settled.
+      // A detector may also have found cuts after its settled frame.
       std::vector<std::vector<int64_t>> so_far(3);
       for (size_t i = 0; i < 3; ++i)
         for (const int64_t cut : found[i].cuts)

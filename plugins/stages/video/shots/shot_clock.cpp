@@ -10,7 +10,7 @@ namespace {
 __extension__ using Wide = __int128;
 
 constexpr double kSmallestRate = 1e-9;
-constexpr double kLargestRate = 1e12;  // keeps the fractions below within 128 bits; no video comes near
+constexpr double kLargestRate = 1e12;  // keeps the fractions below within 128 bits; far above any video
 constexpr double kNtscTolerance = 1e-3;
 constexpr int64_t kLargestDenominator = 10000;
 constexpr double kFarthestTime = 4e18;  // microseconds; twice it still fits 64 bits
@@ -20,14 +20,14 @@ struct Fraction {
   Wide denominator;
 };
 
-// Correctly rounded while both fit a double.
+// Correctly rounded while both numbers fit a double.
 double ratio(const Fraction& fraction) {
   return static_cast<double>(fraction.numerator) / static_cast<double>(fraction.denominator);
 }
 
 Wide magnitude(Wide value) { return value < 0 ? -value : value; }
 
-// The double as it is, a ratio of integers in lowest terms. Rates above 1e-9 keep both well within 128 bits.
+// The exact value of a double as a ratio of integers in lowest terms. Rates above 1e-9 keep both well within 128 bits.
 Fraction exact(double value) {
   int exponent = 0;
   const double mantissa = std::frexp(value, &exponent);
@@ -42,8 +42,8 @@ Fraction exact(double value) {
   return fraction;
 }
 
-// Nearest fraction with a denominator up to `limit`: the last convergent of the continued fraction within it,
-// or the semiconvergent after it, whichever is nearer; the convergent on a tie.
+// Nearest fraction with a denominator up to `limit`: the last convergent of the continued fraction within the limit, or
+// the semiconvergent after it, whichever is nearer; on a tie the convergent.
 double nearest_fraction(const Fraction& target, int64_t limit) {
   if (target.denominator <= limit) return ratio(target);
   Fraction before{0, 1};
@@ -61,7 +61,7 @@ double nearest_fraction(const Fraction& target, int64_t limit) {
   const Wide steps = (limit - before.denominator) / convergent.denominator;
   const Fraction semiconvergent{before.numerator + steps * convergent.numerator,
                                 before.denominator + steps * convergent.denominator};
-  // |a/b - n/d| compared over the common denominator d, which drops out: |a*d - n*b| / b.
+  // |a/b - n/d| is compared without the common denominator d: |a*d - n*b| / b.
   const auto error = [&target](const Fraction& f) {
     return magnitude(f.numerator * target.denominator - target.numerator * f.denominator);
   };

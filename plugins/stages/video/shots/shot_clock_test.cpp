@@ -13,7 +13,7 @@ TEST(NominalFrameRate, SnapsToTheRatesOfTelevision) {
   } cases[] = {
       {24.0, 24.0},
       {23.976, 24000.0 / 1001.0},
-      {23.98, 23.98},  // 4e-3 away: not taken for 24000/1001
+      {23.98, 23.98},  // 4e-3 away, so it does not snap to 24000/1001
       {29.97, 30000.0 / 1001.0},
       {19001.0 / 317.0, 60000.0 / 1001.0},
       {59.94, 60000.0 / 1001.0},
@@ -21,8 +21,8 @@ TEST(NominalFrameRate, SnapsToTheRatesOfTelevision) {
       {852.0 / 61.0, 852.0 / 61.0},
       {12.5, 12.5},
       {1.0 / 3.0, 1.0 / 3.0},
-      {3.14159265358979, 355.0 / 113.0},  // 355/113 is nearer than any other up to 10000ths
-      {0.00005, 0.0001},                  // 1/10000 is a little nearer than 0
+      {3.14159265358979, 355.0 / 113.0},  // the nearest fraction with a denominator up to 10000
+      {0.00005, 0.0001},                  // 1/10000 is slightly nearer than 0
       {0.0, 0.0},
       {-1.0, 0.0},
   };

@@ -1,5 +1,5 @@
-// Detectors that compare a frame with the one before and then wait for a minimum length: histogram and hash; and the one
-// that looks at the clock alone.
+// The histogram and hash detectors, which compare neighbouring frames and apply a minimum length, and the fixed detector,
+// which uses only the clock.
 #include "shots/shot_detector.hpp"
 
 #include <algorithm>
@@ -87,7 +87,7 @@ std::unique_ptr<ShotDetector> make_detector(const DetectorOptions& options, doub
   if (options.name == "hash") return std::make_unique<HashDetector>(options, rate);
   if (options.name == "threshold") return make_fade_detector(options, rate);
   if (options.name == "fixed") return std::make_unique<FixedDetector>(options);
-  throw std::invalid_argument("no detector is called '" + options.name + "'");
+  throw std::invalid_argument("unknown detector '" + options.name + "'");
 }
 
 }  // namespace kinora::video

@@ -1,10 +1,10 @@
-// The shot detectors: from what is measured of each frame (kernels/cpu/frame_meter.hpp) to where shots begin. Each is
-// PySceneDetect 0.7.2's of the same name with its defaults, score for score and cut for cut. Decoding and measuring
-// happen elsewhere.
+// The shot detectors: derive the starts of shots from measures of each frame (kernels/cpu/frame_meter.hpp). Each equals the
+// detector of the same name in PySceneDetect 0.7.2, score for score and cut for cut, with the same defaults. Decoding and
+// measuring happen elsewhere.
 //
-// Scores, one a frame: content, the weighted mean difference to the frame before (0 to 255; 0 for the first); adaptive,
+// Scores, one per frame: content, the weighted mean difference to the previous frame (0 to 255; 0 for the first); adaptive,
 // the ratio of the content score to the mean of its neighbours (0 where the window does not fit); histogram, the
-// correlation with the frame before (1 for the first); hash, the share of bits that differ (0 for the first);
+// correlation with the previous frame (1 for the first); hash, the share of bits that differ (0 for the first);
 // threshold, the mean of B, G and R; fixed, none.
 #pragma once
 
@@ -18,15 +18,15 @@
 
 namespace kinora::video {
 
-// A detector's name and all options of all of them; each reads its own.
+// A detector's name and the options of all detectors; each reads its own.
 struct DetectorOptions {
   std::string name = "content";  // content, adaptive, histogram, hash, threshold, fixed
-  int64_t min_length = 15;       // of a shot, in frames at the nominal rate; 0: none
+  int64_t min_length = 15;       // shortest shot, in frames at the nominal rate; 0: no limit
   double threshold = 27.0;
   ContentWeights weights;      // content, adaptive
   std::string filter = "merge";  // content: merge, suppress
   int64_t window = 2;            // adaptive: frames before and after
-  double min_content = 15.0;     // adaptive: content score that a cut must have
+  double min_content = 15.0;     // adaptive: smallest content score of a cut
   int64_t bins = 128;            // histogram
   int64_t size = 8, lowpass = 2;  // hash
   double fade_bias = 0.0;          // threshold: -1 cuts where a fade to black ends, 1 where the next begins
@@ -39,15 +39,15 @@ class ShotDetector {
  public:
   virtual ~ShotDetector() = default;
 
-  // The next frame.
+  // Takes the next frame.
   virtual void push(const FrameMeasures& measures, const Moment& now) = 0;
-  // No more frames; `last` is the last one.
+  // Ends the video; `last` is its last frame.
   virtual void finish(const Moment& last) { static_cast<void>(last); }
-  // Adds what it needs measured.
+  // Adds the measures that the detector needs.
   virtual void require(MeterOptions& needs) const = 0;
 
   const std::string& name() const { return name_; }
-  // First frames of shots but the first, ascending, each once.
+  // First frames of all shots but the first, ascending and unique.
   const std::vector<int64_t>& cuts() const { return cuts_; }
   const std::vector<double>& scores() const { return scores_; }
 
@@ -60,7 +60,7 @@ class ShotDetector {
   std::string name_;
 };
 
-// rate: nominal_frame_rate() of the film. std::invalid_argument for an unknown name.
+// rate: nominal_frame_rate() of the video. std::invalid_argument for an unknown name.
 std::unique_ptr<ShotDetector> make_detector(const DetectorOptions& options, double rate);
 std::unique_ptr<ShotDetector> make_content_detector(const DetectorOptions& options, double rate);
 std::unique_ptr<ShotDetector> make_fade_detector(const DetectorOptions& options, double rate);

@@ -23,7 +23,7 @@ DetectorOptions named(const std::string& name) {
   return options;
 }
 
-// Ten frames a second, measured as `make` says of each number.
+// Runs a detector on ten frames per second; `make` turns each number into measures.
 template <class F>
 std::unique_ptr<ShotDetector> run(const DetectorOptions& options, const std::vector<double>& numbers, F&& make) {
   auto detector = make_detector(options, kRate);
@@ -36,7 +36,7 @@ std::unique_ptr<ShotDetector> run(const DetectorOptions& options, const std::vec
   return detector;
 }
 
-// A content score of `score`, in value alone.
+// Measures with a content score of `score`, in the value channel only.
 FrameMeasures content(double score) {
   FrameMeasures out;
   out.hsv.value = static_cast<uint64_t>(std::lround(score * 3000));
@@ -53,7 +53,7 @@ TEST(ContentDetector, TakesAScoreAtTheThreshold) {
 TEST(AdaptiveDetector, HoldsAScoreAgainstTheFramesAround) {
   auto options = named("adaptive");
   options.threshold = 3.0;
-  // Around frame 3: 2, 4, 6, 8, mean 5; the 20 is 4 times as much. Around frame 8 there is nothing at all.
+  // Around frame 3: 2, 4, 6, 8, mean 5; the 20 is 4 times as much. Around frame 8 all scores are 0.
   const auto found = run(options, {0, 2, 4, 20, 6, 8, 0, 0, 16, 0, 0, 0, 0}, content);
   EXPECT_THAT(found->cuts(), ElementsAre(3, 8));
   EXPECT_DOUBLE_EQ(found->scores()[3], 4.0);
@@ -67,7 +67,7 @@ TEST(AdaptiveDetector, HoldsAScoreAgainstTheFramesAround) {
   EXPECT_THAT(run(options, {0, 1, 1, 1, 20, 1, 1, 1}, content)->cuts(), ElementsAre(4));
 }
 
-// The newest frame is `window` ahead of the one that is decided about: it is not what a shot is as long as.
+// The newest frame is `window` ahead of the frame being decided; the shot's length must not be measured to it.
 TEST(AdaptiveDetector, NoShotIsShorterThanTheShortest) {
   auto options = named("adaptive");
   options.threshold = 3.0, options.window = 3, options.min_length = 5;
@@ -99,7 +99,7 @@ TEST(HashDetector, CutsWhereBitsChange) {
     out.hash_distance = distance;
     return out;
   };
-  EXPECT_THAT(run(options, {0.9, 0.395, 0.39, 1}, measured)->cuts(), ElementsAre(1, 3)) << "the first has none before";
+  EXPECT_THAT(run(options, {0.9, 0.395, 0.39, 1}, measured)->cuts(), ElementsAre(1, 3)) << "the first frame has no previous one";
 }
 
 FrameMeasures bright(double mean) {
@@ -132,10 +132,10 @@ TEST(FadeDetector, AFilmMayBeginAndEndInTheDark) {
   options.min_length = 2;
   EXPECT_THAT(run(options, {20, 20, 90, 90, 90, 90, 20}, bright)->cuts(), ElementsAre(4));
   EXPECT_THAT(run(options, {90, 90, 90, 90, 20}, bright)->cuts(), ElementsAre(2))
-      << "it begins above a ceiling";
+      << "the video begins above the ceiling";
 }
 
-// Frames 4 to 7 are shown twice as long: the middle of the dark is a time, not a count.
+// Frames 4 to 7 are shown twice as long: the middle of the dark part is measured in time, not in frames.
 TEST(FadeDetector, TheMiddleIsAPointInTime) {
   auto options = named("threshold");
   options.threshold = 12;
@@ -166,7 +166,7 @@ TEST(DecidedCuts, AnyAllOrOne) {
   EXPECT_THAT(decided_cuts(found, "b", 0), ElementsAre(11, 50, 70));
   EXPECT_THAT(decided_cuts(found, "any", 0), ElementsAre(9, 10, 11, 50, 70, 71, 90));
   EXPECT_THAT(decided_cuts(found, "all", 0), ElementsAre(50));
-  EXPECT_THAT(decided_cuts(found, "any", 1), ElementsAre(10, 50, 70, 90)) << "where the first named has it";
+  EXPECT_THAT(decided_cuts(found, "any", 1), ElementsAre(10, 50, 70, 90)) << "the first named detector gives the position";
   EXPECT_THAT(decided_cuts(found, "all", 1), ElementsAre(10, 50));
   EXPECT_THAT(decided_cuts({{"a", {}}}, "any", 3), IsEmpty());
   EXPECT_THAT(decided_cuts({{"a", {0, 4}}}, "a", 0), ElementsAre(4));

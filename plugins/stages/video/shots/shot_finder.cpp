@@ -73,7 +73,7 @@ std::string no_frame(const std::string& name, const std::string& damaged) {
   const std::string prefix = name + ": ";
   const std::string why = damaged.starts_with(prefix) ? damaged.substr(prefix.size()) : damaged;
   return prefix + "no frame could be decoded; " +
-         (why.empty() ? "its video stream has no picture that is shown; fetch or re-encode the file" : why);
+         (why.empty() ? "its video stream has no visible frame; fetch or re-encode the file" : why);
 }
 
 }  // namespace kinora::video

@@ -1,4 +1,4 @@
-// The shots of a film from its frames, as they are decoded: any set of detectors, and whose cuts count.
+// Finds the shots of a video from its frames as they are decoded, with any set of detectors and a rule that combines them.
 #pragma once
 
 #include <memory>
@@ -19,11 +19,11 @@ namespace kinora::video {
 
 struct ShotsPlan {
   std::vector<DetectorOptions> detectors;
-  std::string decide = "any";  // any, all, or a detector's name: whose cuts are the film's
-  int64_t tolerance = 0;       // of any and all: frames within which cuts count as one
-  int64_t edge_kernel = 0;     // pixels; 0: by the size
+  std::string decide = "any";  // any, all, or a detector's name: the rule that selects cuts
+  int64_t tolerance = 0;       // with any and all: frames within which cuts count as one
+  int64_t edge_kernel = 0;     // pixels; 0: chosen by the size
   int64_t downscale = 0;       // see measured_size()
-  int64_t threads = 1;         // of the decoder; from 2 on, another one measures
+  int64_t threads = 1;         // decoder threads; from 2 on, another thread measures
   double sample_every = 0;     // seconds; 0: no frames
   int64_t sample_height = 0;
   bool thumbnails = false;
@@ -32,17 +32,17 @@ struct ShotsPlan {
 // [owner-thread]
 class ShotFinder {
  public:
-  // The plan is borrowed. Frames for other stages are no matter of this class.
+  // The plan is borrowed. Its frames for other stages are ignored here.
   ShotFinder(const VideoInfo& video, const ShotsPlan& plan);
 
-  // The next frame.
+  // Takes the next frame.
   void push(const AVFrame& picture, const Moment& now);
-  // What is decided for good of the frames so far: see CutDecision.
+  // Returns the final decisions on the frames so far; see CutDecision.
   const CutDecision& settle(const Moment& now);
   void finish(const Moment& last);
 
   double rate() const { return rate_; }
-  // After finish(): the field shots.json of a film whose frames have these times.
+  // Call after finish(): returns the field shots.json, given the frames' times.
   nlohmann::json shots(const FilmClock& clock) const;
 
  private:
@@ -55,7 +55,7 @@ class ShotFinder {
   std::optional<MeasureSource> source_;
 };
 
-// What to say of a film of which no frame came out; damaged: Decoder::damaged().
+// Message for a video that gave no frame; damaged: Decoder::damaged().
 std::string no_frame(const std::string& name, const std::string& damaged);
 
 }  // namespace kinora::video

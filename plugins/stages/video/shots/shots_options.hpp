@@ -1,4 +1,4 @@
-// What the stages that look for shots have in common.
+// Common options and base class of the stages that find shots.
 #pragma once
 
 #include <string>
@@ -20,26 +20,34 @@ template <class Options>
 void describe_shots(Describe<Options>& d) {
   d.option("downscale", &ShotsOptions::downscale)
       .range(0, 1024)
-      .help("each side by this; 1: full size; 0: the longer side to 256 pixels, as PySceneDetect does");
+      .help(
+          "factor by which each side is reduced; 1: full size; 0: the longer side becomes 256 pixels, as "
+          "in PySceneDetect");
   d.option("threads", &ShotsOptions::threads)
       .range(1, 64)
-      .help("of the decoder; from 2 on, frames are compared in one more. The result is the same");
+      .help(
+          "number of decoder threads; from 2 on, another thread compares the frames. The result is the same");
   d.option("sample_every", &ShotsOptions::sample_every)
       .at_least(0)
       .unit("s")
-      .help("frames for other stages from the same decode, as tensor frames; 0: none");
+      .help(
+          "interval of sampled frames, written as tensor frames for other stages from the same decode; 0: "
+          "none");
   d.option("sample_height", &ShotsOptions::sample_height)
       .range(0, 16384)
       .unit("pixels")
-      .help("of these frames; 0: as they are, 6 MB each of a film of 1920 x 1080. Models of pictures look at 224 to 448");
-  d.option("thumbnails", &ShotsOptions::thumbnails).help("every frame at 48 x 27 as tensor thumbnails, for TransNetV2");
+      .help(
+          "height of the sampled frames; 0: unchanged, 6 MB each for a video of 1920 x 1080. Image "
+          "models take 224 to 448");
+  d.option("thumbnails", &ShotsOptions::thumbnails)
+      .help("write every frame at 48 x 27 as tensor thumbnails, for TransNetV2");
   d.output("frames", "[T, H, W, 3]", "uint8", "sampled frames; fact frames_at has their seconds",
            {.when = "sample_every"});
   d.output("thumbnails", "[T, 27, 48, 3]", "uint8", "every frame at 48 x 27", {.when = "thumbnails"});
-  d.output("times_us", "[T]", "int64", "time of every frame from the first", {.when = "thumbnails"});
+  d.output("times_us", "[T]", "int64", "time of every frame since the first one", {.when = "thumbnails"});
 }
 
-// A stage that looks for the shots of one film a call.
+// A stage that finds the shots of one video per call.
 class ShotsStage : public Stage {
  public:
   kinora_resources resources() const override { return reads_media(plan_.threads); }

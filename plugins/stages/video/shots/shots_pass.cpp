@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t kFramesAhead = 4;
 
-// Everything that takes a frame.
+// Everything that consumes decoded frames.
 class Takers {
  public:
   Takers(const VideoInfo& video, const ShotsPlan& plan, ShotFinder& finder) : finder_(finder) {
@@ -53,7 +53,7 @@ void take_all(Decoder& decoder, FilmClock& clock, Takers& takers, const Run& run
   }
 }
 
-// The same with the taking in a thread of its own.
+// The same, with the frames consumed in another thread.
 void take_all_beside(Decoder& decoder, FilmClock& clock, Takers& takers, const Run& run) {
   FramePipe pipe(kFramesAhead);
   std::exception_ptr failed;

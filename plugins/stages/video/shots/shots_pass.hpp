@@ -1,5 +1,5 @@
-// One decode of a film for everything that looks for its shots: any set of detectors, the frames that other stages will
-// look at, the thumbnails of TransNetV2.
+// Decodes a video once to find its shots with any set of detectors, and to sample frames for other stages and thumbnails
+// for TransNetV2.
 #pragma once
 
 #include "kinora/run.hpp"
@@ -9,7 +9,7 @@
 
 namespace kinora::video {
 
-// Sets shots.json and what else the plan asks for. MediaError when nothing can be decoded.
+// Sets shots.json and the other outputs that the plan requests. MediaError if nothing can be decoded.
 void find_shots(Sample& film, const Media& media, const ShotsPlan& plan, const Run& run);
 
 }  // namespace kinora::video
