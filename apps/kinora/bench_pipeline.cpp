@@ -151,7 +151,7 @@ json bench_curate_pipeline(core::Runtime& runtime, const BenchOptions& options) 
   for (int round = 0; round < options.repeat; ++round) {
     const double alone = cost_alone(runtime, paths) / cores;
     const PipelineRun run = curate(films, (films.folder() / "films").string(),
-                           "[{ use = 'film.clips', preset = 'veryfast', audio = false, edge_crop = 0.0 }]");
+                           "[{ use = 'video.clips', preset = 'veryfast', audio = false, edge_crop = 0.0 }]");
     busy.push_back(run.processor_seconds / run.seconds / cores);
     share.push_back(alone / run.seconds);
     last = run.summary;

@@ -100,6 +100,7 @@ struct Slot {
 
 struct ComponentSpec {
   std::string id, kind, name, help;  // id = kind/name
+  std::vector<std::string> formerly;  // names that it had before
   std::vector<OptionSpec> options;   // in the manifest's order, as inputs and outputs
   std::vector<TensorSpec> inputs, outputs;
   std::vector<LayoutSpec> layouts;  // of a model or tokenizer

@@ -44,6 +44,7 @@ class ComponentReader {
                        name_rule);
       check_kind(t, out);
     }
+    out.formerly = t.texts("formerly");
     Places conditions;
     out.inputs = tensors(t, "input", out.id, conditions);
     out.outputs = tensors(t, "output", out.id, conditions);

@@ -147,7 +147,7 @@ TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
             "p:1:1: [plugin] has no 'abi'\np:1:1: [plugin] has no 'tier'\np:2:8: 'name' of [plugin] must be "
             "a string\n"
             "p:3:11: 'version' of [plugin] must be a string\n"
-            "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, input, output, layout, option");
+            "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, formerly, input, output, layout, option");
 }
 
 TEST(Manifest, EmptyTextIsNoManifest) {

@@ -38,6 +38,19 @@ std::vector<std::string> Registry::ids(std::string_view kind) const {
   return out;
 }
 
+// "; it is called 'video.clips' now": of a component that had this name before.
+std::string Registry::new_name(std::string_view kind, std::string_view name) const {
+  const auto slash = name.find('/');
+  const std::string_view of_kind = slash == name.npos ? kind : name.substr(0, slash);
+  const std::string_view bare = slash == name.npos ? name : name.substr(slash + 1);
+  for (const auto& [id, place] : by_id_) {
+    const auto& former = place.spec->formerly;
+    if ((of_kind.empty() || place.spec->kind == of_kind) && std::find(former.begin(), former.end(), bare) != former.end())
+      return fmt::format("; it is called '{}' now", slash == name.npos ? place.spec->name : id);
+  }
+  return "";
+}
+
 Failure Registry::not_found(std::string_view kind, std::string_view name) const {
   // With a kind people write bare names, so bare names are what is suggested.
   const bool bare = name.find('/') == name.npos;
@@ -46,7 +59,8 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
     names.push_back(id.substr(id.find('/') + 1));
     candidates.push_back(bare && !kind.empty() ? names.back() : id);
   }
-  std::string rest = did_you_mean(name, candidates);
+  std::string rest = new_name(kind, name);
+  if (rest.empty()) rest = did_you_mean(name, candidates);
   if (rest.empty() && bare && kind.empty()) {
     const auto at = std::find(names.begin(), names.end(), suggest(name, names));
     if (at != names.end())

@@ -130,6 +130,7 @@ class Registry {
   void offer(Entry& entry);
   Result<Place> locate(std::string_view kind, std::string_view name) const;
   Failure not_found(std::string_view kind, std::string_view name) const;
+  std::string new_name(std::string_view kind, std::string_view name) const;
   Status load(Entry& entry);
 
   HostFacts host_;

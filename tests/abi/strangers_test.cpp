@@ -34,7 +34,7 @@ class Strangers : public testing::Test {
     add("b", "engine/local", "");
     add("c", "tokenizer/cosmos", "");
     add("d", "storage/file", "");
-    add("e", "stage/film.clips",
+    add("e", "stage/video.clips",
         "option.model = { type = \"path\", default = \"\", help = \"a program\" }\n");
     add("f", "stage/words", kTokens);
     add("g", "model/text", "");
@@ -136,7 +136,7 @@ TEST_F(Strangers, CommentsThatKinoraDoesNotWriteAreRefused) {
       {{{"sampler", "engine/local"}}, "'engine/local' is of kind engine; kind sampler is needed here"},
       {{{"sampler", "tokenizer/cosmos"}}, "kind sampler is needed here"},
       {{{"sampler", "storage/file"}}, "kind sampler is needed here"},
-      {{{"sampler", "stage/film.clips"}}, "kind sampler is needed here"},
+      {{{"sampler", "stage/video.clips"}}, "kind sampler is needed here"},
       {{{"sampler", "sampler/\x1b[2J"}}, "\"sampler\" must be a short text"},
       {{{"sampler", 3}}, "\"sampler\" must be a short text"},
       {{{"sampler_options", nullptr}}, "belong together"},
@@ -195,7 +195,7 @@ TEST_F(StrangersText, AnEncoderIsAStageThatMakesTokensAModelAndSafetensors) {
     std::string says;
   } rows[] = {
       {{{"words", "engine/local"}}, "kind stage is needed here"},
-      {{{"words", "stage/film.clips"}, {"words_options", {{"model", "/evil.pt2"}}}},
+      {{{"words", "stage/video.clips"}, {"words_options", {{"model", "/evil.pt2"}}}},
        "names no output input_ids"},
       {{{"words", 3}}, "cannot be used"},
       {{{"words_options", {{"steps", 3}}}}, "unknown option 'steps'"},

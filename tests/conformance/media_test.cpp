@@ -136,7 +136,7 @@ TEST(Conformance, AStageThatOpensMediaSaysSo) {
   core::serve_io(nullptr);
   // The detection above must find the stages that are known to open media.
   for (const char* known :
-       {"stage/video.probe", "stage/video.read", "stage/film.remux", "stage/shots.content",
+       {"stage/video.probe", "stage/video.read", "stage/video.remux", "stage/shots.content",
         "stage/clip.transcode", "stage/clip.preview", "stage/filter.motion", "stage/caption.describe"})
     EXPECT_TRUE(openers.contains(known)) << known;
 }

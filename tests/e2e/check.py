@@ -323,8 +323,8 @@ FLOWS = [
     (f'{SHOTS}, "filter.letterbox", {SAMPLED}', "set sample_every of shots.content, or put stage/video.read before it"),
     ('"video.read", "shots.content", "filter.black"', ""),
     (f'{SHOTS}, "shots.transnetv2", {CUT}', "shots.transnetv2 looks at thumbnails and times_us of its samples, and no stage before it makes them; set thumbnails of shots.content"),
-    ('"film.clips", "filter.text"', "set sample_fps of film.clips"),
-    ('"filter.blur", "film.clips"', "no stage before it makes them; put it after film.clips, and set sample_fps there, or put stage/video.read before it"),
+    ('"video.clips", "filter.text"', "set sample_fps of video.clips"),
+    ('"filter.blur", "video.clips"', "no stage before it makes them; put it after video.clips, and set sample_fps there, or put stage/video.read before it"),
     (f'"filter.blur", {SAMPLED}', "no stage before it makes them; put it after clip.transcode, or put stage/video.read before it"),
     ('{ use = "video.probe", name = "look" }, { name = "a", from = "look", use = "clip.transcode", sample_fps = 2.0 }, '
      '{ name = "b", from = "look", use = "clip.transcode" }, { use = "filter.blur", from = ["a", "b"] }',
@@ -352,7 +352,7 @@ def check_copies():
     """The curate job must provide the facts that a dedup job compares and decides by; options must be written in the right job."""
     base = f'input = "{ROOT}/tests/data/bbb_A.mp4"\nstages = ["video.probe", {SAMPLED}, "filter.blur", "filter.flow", "embed.classic"]\n[[job]]\nkind = "dedup"\ninput = "clips"\n'
     code, said = curation(base.replace(', "embed.classic"', ""))
-    assert code == 2 and "no stage makes the embedding 'classic'; there is none; put embed.classic, with sample_fps of film.clips or clip.transcode, into the stages in job 'clips'" in said[0], said
+    assert code == 2 and "no stage makes the embedding 'classic'; there is none; put embed.classic, with sample_fps of video.clips or clip.transcode, into the stages in job 'clips'" in said[0], said
     for line, words in (("", ""), ('dedup = { use = "dedup.semantic", name = "clasic" }', "no stage makes the embedding 'clasic', did you mean 'classic'? in job 'clips'"),
                         ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.blr" }', "no stage makes the score 'filter.blr', did you mean 'filter.blur'? in job 'clips'"),
                         ('dedup = { use = "dedup.semantic", keep = "best", score = "aesthetics" }', "no stage makes the score 'aesthetics'; there are: filter.blur, filter.flow in job"),
@@ -372,16 +372,16 @@ def check_jobs_are_no_stages():
                          ('{ use = "shard.webdataset" }', "stage 'shard.webdataset' works on what a whole job has made; make it a job of its own: [[job]] kind = \"shard\""),
                          ('"dedup"', "'dedup' is no stage; make it a job of its own: [[job]] kind = \"dedup\""),
                          ('{ use = "shard" }', "'shard' is no stage; make it a job of its own: [[job]] kind = \"shard\"")):
-        code, said = curation(f'input = "{film}"\nstages = ["film.clips", {stage}]')
+        code, said = curation(f'input = "{film}"\nstages = ["video.clips", {stage}]')
         assert code == 2 and len(said) == 2 and said[0].startswith("7:") and words in said[0] and "did you mean" not in said[0], (stage, said)
 
 
 def check_isolate():
     """Words that exclude others, together with others."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    for names, words in (('["none", "film.clips"]', "isolate has 'none' and other names beside it"), ('["all", "auto"]', "isolate has 'all' and other names beside it"),
-                         ('["auto", "film.clips"]', ""), ('["film.clips"]', ""), ('["none"]', "")):
-        code, said = curation(f'input = "{film}"\nstages = ["film.clips"]\nengine = {{ use = "local", isolate = {names} }}')
+    for names, words in (('["none", "video.clips"]', "isolate has 'none' and other names beside it"), ('["all", "auto"]', "isolate has 'all' and other names beside it"),
+                         ('["auto", "video.clips"]', ""), ('["video.clips"]', ""), ('["none"]', "")):
+        code, said = curation(f'input = "{film}"\nstages = ["video.clips"]\nengine = {{ use = "local", isolate = {names} }}')
         assert (code, len(said)) == ((2, 2) if words else (0, 0)), (names, said)
         assert not words or (said[0].startswith("8:") and words in said[0]), (names, said)
 
@@ -416,7 +416,7 @@ shard = {{ use = "shard.webdataset", prefix = "a.b" }}""")
 
 def check_words_left_out():
     """A component that no line names and that lacks something: the message says where to write it."""
-    code, said = curation(f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["film.clips"]\n[[job]]\nkind = "embed-text"\ninput = "clips"')
+    code, said = curation(f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["video.clips"]\n[[job]]\nkind = "embed-text"\ninput = "clips"')
     assert code == 2 and len(said) == 2 and said[0].startswith("8:"), said
     assert 'job \'embed-text\' leaves words out: text to tokens, such as words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }' in said[0], said
 
@@ -452,11 +452,11 @@ def check_order():
     for stages, code_wanted, words in (
             (f'{SHOTS}, "shots.merge", {CUT}', 2, "shots.merge compares the embeddings 'classic' of shots, and no stage before it makes them; put embed.classic before it"),
             (f'{SAMPLING}, "embed.classic", {{ use = "shots.merge", name = "looks" }}, {CUT}', 2, 'put embed.classic before it, with name = "looks"'),
-            (f'{SAMPLING}, {merged}, {CUT}', 0, ""), ('"film.clips", "film.clips"', 0, "film.clips cuts the clips of film.clips once more; leave one of them out"),
+            (f'{SAMPLING}, {merged}, {CUT}', 0, ""), ('"video.clips", "video.clips"', 0, "video.clips cuts the clips of video.clips once more; leave one of them out"),
             (f'{SHOTS}, {CUT}, {{ use = "shots.hash", name = "late" }}', 0, "late finds shots in the clips that clip.transcode has cut; put it before clip.transcode"),
-            ('"caption.describe", "film.clips"', 0, "caption.describe describes whole films, which film.clips cuts afterwards; put it behind film.clips"),
-            ('{ use = "filter.facts", fact = "fps" }, "film.clips"', 0, 'filter.facts has no bound and drops nothing; set at_least or at_most, or mode = "score"'),
-            ('{ use = "filter.facts", fact = "fps", at_most = 60.0 }, { use = "filter.facts", name = "b", fact = "fps", mode = "score" }, "film.clips", "caption.describe"', 0, ""),
+            ('"caption.describe", "video.clips"', 0, "caption.describe describes whole films, which video.clips cuts afterwards; put it behind video.clips"),
+            ('{ use = "filter.facts", fact = "fps" }, "video.clips"', 0, 'filter.facts has no bound and drops nothing; set at_least or at_most, or mode = "score"'),
+            ('{ use = "filter.facts", fact = "fps", at_most = 60.0 }, { use = "filter.facts", name = "b", fact = "fps", mode = "score" }, "video.clips", "caption.describe"', 0, ""),
             (f'{{ use = "shots.content", thumbnails = true }}, {{ use = "shots.transnetv2", weights = "none.safetensors" }}, {CUT}', 2, f"there is no file or folder {SCRATCH}/none.safetensors; mend the path")):
         code, said = curation(f'input = "{film}"\nstages = [{stages}]')
         assert code == code_wanted and (len(said) == (2 if code else 1) and words in said[0] and "job 'clips': " in said[0] if words else not said), (stages, said)
@@ -485,6 +485,14 @@ def check_other_helps():
     finally:
         KINORA = before[0]
         os.environ.update({"KINORA_PLUGIN_PATH": before[1]} if before[1] else {})
+
+
+def check_former_names():
+    """A run file with a name from before is told the new one."""
+    film = ROOT / "tests/data/bbb_A.mp4"
+    for stage, words in (("film.clips", "unknown stage 'film.clips'; it is called 'video.clips' now"), ("stage/film.remux", "unknown stage 'stage/film.remux'; it is called 'stage/video.remux' now")):
+        code, said = curation(f'input = "{film}"\nstages = ["{stage}"]')
+        assert code == 2 and words in said[0], said
 
 
 def check_kinds_of_jobs_are_no_commands():
@@ -532,7 +540,7 @@ def check_generate_by_hand():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 (SCRATCH / "empty").mkdir(parents=True)
 failures = check_cases()
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_other_helps, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_generate_by_hand):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_other_helps, check_former_names, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_generate_by_hand):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

@@ -403,13 +403,13 @@ def check_remux():
     make("d.mpg", "-c:v", "mpeg2video", "-b:v", "2M", "-c:a", "mp2", "-t", "8")
     make("e.mkv", "-c", "copy", "-t", "8")
     for film, new in (("a.ts", "a.remux.mp4"), ("b.flv", "b.remux.mp4"), ("c.avi", "c.remux.mp4"), ("d.mpg", "d.remux.mp4")):
-        done = subprocess.run([KINORA, "apply", "stage/film.remux", str(films / film), "--out", str(SCRATCH / "remuxed"), "--json"], capture_output=True, text=True)
+        done = subprocess.run([KINORA, "apply", "stage/video.remux", str(films / film), "--out", str(SCRATCH / "remuxed"), "--json"], capture_output=True, text=True)
         assert done.returncode == 0, done
         ours, theirs = frames_of(SCRATCH / "remuxed/work" / new), frames_of(films / film)
         assert [h for _, h in ours] == [h for _, h in theirs] and len(ours) > 150, (film, len(ours), len(theirs))
         late = [(a[0], b[0]) for a, b in zip(ours, theirs) if not abs(a[0] - b[0]) <= 0.011]
         assert not late, (film, late[:5])
-    stages = '["film.remux", "video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120 }]'
+    stages = '["video.remux", "video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120 }]'
     run("remux_job", [films], stages)
     found = items("remux_job")
     assert not (SCRATCH / "remux_job/clips/work").exists()
@@ -429,7 +429,7 @@ def check_remux_of_damaged():
         (films / name).write_bytes(data[:int(len(data) * (0.55 + 0.07 * n))])
     rest = '"video.probe", "shots.content", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120 }]'
     run("cut_off_as_they_are", [films], "[" + rest)
-    run("cut_off_rewritten", [films], '["film.remux", ' + rest)
+    run("cut_off_rewritten", [films], '["video.remux", ' + rest)
     plain, rewritten = items("cut_off_as_they_are"), items("cut_off_rewritten")
     for key in "abcd":
         assert "remuxed" in rewritten[key]["facts"], rewritten[key]
@@ -440,7 +440,7 @@ def check_remux_of_damaged():
 
 
 def check_one_decode():
-    """film.clips equals shots followed by clip.transcode: the same files, and the same record of videos (shots, damage) and clips."""
+    """video.clips equals shots followed by clip.transcode: the same files, and the same record of videos (shots, damage) and clips."""
     films = SCRATCH / "once"
     films.mkdir()
     for name in ("bbb_A.mp4", "calais_1906.ogv", "film_excerpt.webm"):
@@ -448,7 +448,7 @@ def check_one_decode():
     (films / "cut_off.mp4").write_bytes((DATA / "film.mp4").read_bytes()[:500_000])
     shots, clips = 'detectors = ["content", "threshold"], tolerance = 2', 'min_length = 0.5, min_frames = 1, edge_crop = 0.0, max_length = 1.5, preset = "ultrafast", max_height = 120'
     run("two_stages", [films], f'["video.probe", {{ use = "shots", {shots} }}, {{ use = "clip.transcode", {clips} }}, "caption.describe"]')
-    run("one_stage", [films], f'["video.probe", {{ use = "film.clips", {shots}, {clips} }}, "caption.describe"]')
+    run("one_stage", [films], f'["video.probe", {{ use = "video.clips", {shots}, {clips} }}, "caption.describe"]')
     read = lambda name: {n: p.read_bytes() for n, p in stored(name).items()}
     assert len(read("two_stages")) > 10 and read("one_stage") == read("two_stages")
     one, two = items("one_stage"), items("two_stages")
@@ -456,7 +456,7 @@ def check_one_decode():
     assert one["cut_off"]["end"] == "failed" and "cut off" in one["cut_off"]["damaged"], one["cut_off"]
     for key, item in one.items():
         other = two[key]
-        assert (item.pop("stage", ""), other.pop("stage", "")) in (("film.clips", "clip.transcode"), ("", "")), (item, other)
+        assert (item.pop("stage", ""), other.pop("stage", "")) in (("video.clips", "clip.transcode"), ("", "")), (item, other)
         assert item == other, (item, other)
 
 

@@ -202,10 +202,10 @@ def folders():
     check("unwritable output folder", kinora("run", toml("ro", curate([FILM])), "--out", "/proc/kinora"), 1, "/proc/kinora")
     flv = SCRATCH / "damaged.flv"
     flv.write_bytes(b"FLV\x01\x05\0\0\0\x09" + bytes(100))
-    goes_on = kinora("apply", "stage/film.remux", flv, "--out", SCRATCH / "remuxed", "--json")
+    goes_on = kinora("apply", "stage/video.remux", flv, "--out", SCRATCH / "remuxed", "--json")
     check("a video that cannot be rewritten continues", goes_on, 0, "")
     holds("and says why", "remux_failed" in goes_on.stdout, goes_on.stdout)
-    check("or fails, if it is required", kinora("apply", "stage/film.remux", flv, "--out", SCRATCH / "remuxed", "--set", "require=true"), 1, "damaged.flv")
+    check("or fails, if it is required", kinora("apply", "stage/video.remux", flv, "--out", SCRATCH / "remuxed", "--set", "require=true"), 1, "damaged.flv")
     check("weights that are not safetensors", kinora("apply", "model/minilm", "--inputs", FILM), 1, "film.mp4")
     nowhere = kinora("--plugins", SCRATCH / "no-plugins", "plugins", "list")
     check("plugin folder that does not exist", nowhere, 0, "no-plugins")

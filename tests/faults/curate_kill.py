@@ -38,7 +38,7 @@ GRAPH = '''{ use = "video.probe", name = "look" }, { use = "shots.content", name
   { use = "clip.transcode", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 180 }, "caption.describe",
   { use = "clip.transcode", name = "small", from = ["shots"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 60 }'''
 # Shots and clips from a single decoding pass.
-ONE = '''"video.probe", { use = "film.clips", detectors = ["content"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 180 },
+ONE = '''"video.probe", { use = "video.clips", detectors = ["content"], min_length = 1.0, min_frames = 1, edge_crop = 0.0, max_length = 3.0, long_shots = "equal", preset = "ultrafast", max_height = 180 },
   "caption.describe"'''
 stages = CHAIN
 

@@ -20,7 +20,7 @@ STAGES = ('"video.probe", "shots.content", { use = "clip.transcode", min_length 
           '{ use = "video.read", height = 64, memory = "64 MiB" }, "filter.brightness", "filter.letterbox", { use = "filter.text", mode = "score" }')
 # Other readers of such files: the rewriting of containers, the copying of whole groups of pictures, motion vectors, sampled frames of
 # videos and clips, previews.
-OTHER_STAGES = ('"film.remux", { use = "shots", detectors = ["content", "hash", "threshold"], sample_every = 0.5, sample_height = 48, thumbnails = true }, '
+OTHER_STAGES = ('"video.remux", { use = "shots", detectors = ["content", "hash", "threshold"], sample_every = 0.5, sample_height = 48, thumbnails = true }, '
                 '{ use = "clip.transcode", min_length = 0.1, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", copy = "auto", sample_fps = 4.0, sample_height = 48 }, '
                 '{ use = "filter.motion", mode = "score" }, { use = "clip.preview", height = 32 }')
 MAGICS = (b"\0\0\0\x18ftypisom", b"\x1aE\xdf\xa3", b"OggS\0\2", b"RIFF\xff\xff\xff\x7fAVI LIST", b"FLV\x01\x05\0\0\0\x09", b"GIF89a\xff\xff\xff\xff",

@@ -203,7 +203,7 @@ function remedy({ reason, stage }) {
   return `loosen ${stage || reason} or set its mode to "score"`;
 }
 
-/** "filter.black: 1, at most 0.33 is kept."; for a rule without a bound "film.clips filtered it by rule clip.too-short with score 0.5." */
+/** "filter.black: 1, at most 0.33 is kept."; for a rule without a bound "video.clips filtered it by rule clip.too-short with score 0.5." */
 function filtered({ reason, stage, score, facts }) {
   const [[name, bound] = []] = Object.entries(facts?.bounds?.[reason] ?? {});
   if (name) return `${reason}${!stage || stage === reason ? "" : ` of ${stage}`}: ${number(score)}, ${name.replace("_", " ")} ${number(bound)} is kept.`;

@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 constexpr uint32_t kKeepsState = 1;  // kinora_resources.ordered
 
-// Files that stages put beside the results while they work on a film (film.remux), and that go with it.
+// Files that stages put beside the results while they work on a film (video.remux), and that go with it.
 fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
 
 // Stages keep there what has been paid for (plugins/stages/endpoint/kept_answers.hpp),

@@ -66,7 +66,7 @@ std::vector<std::string> missing_for(const ComponentUse& use, const ComponentSpe
   return out;
 }
 
-// "put it after film.clips, and set sample_fps there": of stages behind this one that make samples which have the tensor.
+// "put it after video.clips, and set sample_fps there": of stages behind this one that make samples which have the tensor.
 std::vector<std::string> makers_behind(const Registry& registry, const std::vector<const ComponentUse*>& behind,
                                        const std::string& tensor) {
   std::vector<std::string> out;

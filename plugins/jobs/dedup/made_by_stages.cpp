@@ -31,7 +31,7 @@ std::string MadeByStages::lacks_embedding(const std::string& name) const {
   const std::string stage = name == "classic" ? "embed.classic" : "an embed stage of that name";
   return lacks("embedding", name, embeddings_) +
          (embeddings_.empty()
-              ? "; put " + stage + ", with sample_fps of film.clips or clip.transcode, into the stages"
+              ? "; put " + stage + ", with sample_fps of video.clips or clip.transcode, into the stages"
               : "");
 }
 

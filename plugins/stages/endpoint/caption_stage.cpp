@@ -84,7 +84,7 @@ class CaptionEndpoint final : public AskingStage {
       throw Error(
           KINORA_DATA,
           key + part +
-              ": no sampled frame is in this window; sample more densely (sample_fps of film.clips or clip.transcode)");
+              ": no sampled frame is in this window; sample more densely (sample_fps of video.clips or clip.transcode)");
     return {key, [this, &frames, picked] { return body(frames, picked); },
             guess_tokens(options_, options_.prompt, picked.size()), part};
   }

@@ -134,7 +134,7 @@ TEST(EndpointStages, SayWhatIsMissingAndHowToGetIt) {
   kinora::testing::start();
   std::string error;
   processed<CaptionEndpoint>(nobody<CaptionEndpoint>(), clip(0), &error);
-  EXPECT_THAT(error, HasSubstr("set sample_fps of film.clips or clip.transcode for clips"));
+  EXPECT_THAT(error, HasSubstr("set sample_fps of video.clips or clip.transcode for clips"));
   processed<CaptionEndpoint>(nobody<CaptionEndpoint>(), clip(3), &error);
   EXPECT_THAT(error, HasSubstr("3 frames is too short"));
   processed<CaptionEndpoint>(nobody<CaptionEndpoint>(), clip(8, R"({"frames_at":[0,1]})"), &error);

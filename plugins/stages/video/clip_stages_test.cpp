@@ -197,7 +197,7 @@ kinora_resources declared(const char* id, const json& given) {
 }
 
 TEST(ClipTranscode, WhoEncodesOnTheCardNeedsItsEncoderAndFewerCores) {
-  for (const char* id : {"clip.transcode", "film.clips"}) {
+  for (const char* id : {"clip.transcode", "video.clips"}) {
     const kinora_resources x264 = declared(id, {{"parallel", 8}, {"threads", 1}});
     EXPECT_EQ(x264.nvenc, 0u);
     EXPECT_EQ(x264.cores, 4.0);
@@ -347,7 +347,7 @@ std::string refusal(const char* id, const json& options) {
 
 // Options that would fail or filter every clip are refused before the first video.
 TEST(ClipOptions, ThatNoClipCanHaveAreRefused) {
-  for (const char* id : {"clip.transcode", "film.clips"}) {
+  for (const char* id : {"clip.transcode", "video.clips"}) {
     const auto lengths = refusal(id, {{"min_length", 30.0}, {"max_length", 10.0}});
     EXPECT_THAT(lengths, HasSubstr("min_length = 30 is above max_length = 10")) << id;
     EXPECT_THAT(lengths, HasSubstr("lower min_length or raise max_length")) << id;
@@ -356,7 +356,7 @@ TEST(ClipOptions, ThatNoClipCanHaveAreRefused) {
 }
 
 TEST(ClipOptions, PresetIsOneOfX264) {
-  for (const char* id : {"clip.transcode", "film.clips", "video.write"}) {
+  for (const char* id : {"clip.transcode", "video.clips", "video.write"}) {
     const auto wrong = refusal(id, {{"preset", "veryfst"}});
     EXPECT_THAT(wrong, HasSubstr("preset")) << id;
     EXPECT_THAT(wrong, HasSubstr("veryfast")) << id;

@@ -172,7 +172,7 @@ TEST(ClipLengths, OfTheStagesOwnDefaults) {
   const auto cuts = json::parse(text.begin(), text.end()).at("cuts").get<std::vector<int64_t>>();
   const auto pieces = expected(times, cuts, Rules{});
   const Sample film = testing::film_at("film.mp4");
-  expect_pieces(applied("film.clips", json::object(), film), times, pieces);
+  expect_pieces(applied("video.clips", json::object(), film), times, pieces);
   const Sample with_shots = core::OneStage(testing::runtime(), "shots", json::object())(film);
   const Applied two = applied("clip.transcode", json::object(), with_shots);
   expect_pieces(two, times, pieces);
@@ -216,7 +216,7 @@ TEST(ClipLengths, AtAVariableRateAreThoseOfThePictures) {
     json options = options_of(rules);
     expect_pieces(applied("clip.transcode", options, with_shots), times, pieces);
     options["detectors"] = {"content"};
-    expect_pieces(applied("film.clips", options, film.clone("film")), times, pieces);
+    expect_pieces(applied("video.clips", options, film.clone("film")), times, pieces);
   }
   // Without shots the whole video is one shot, also measured by its own times.
   const Rules whole{"stride", 0.5, 3, 0, 0, 1};

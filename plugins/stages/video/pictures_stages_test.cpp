@@ -66,7 +66,7 @@ TEST(ClipPictures, HdrOfTenBitsKeepsItsTagsAndItsCurve) {
     film.set("mp4", Bytes(bytes));
     const auto expected = luma_by_ffmpeg(bytes, c.width, c.height);
     ASSERT_EQ(expected.size(), 24u);
-    for (const char* id : {"clip.transcode", "film.clips"}) {
+    for (const char* id : {"clip.transcode", "video.clips"}) {
       const Applied out = applied(
           id, {{"crf", 6}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}}, film.clone("film"));
       ASSERT_EQ(out.error, "");
@@ -90,7 +90,7 @@ TEST(ClipPictures, AFilmOfSoundAloneFailsAndSaysSo) {
   if (bytes.empty()) GTEST_SKIP() << "no ffmpeg";
   Sample film("film");
   film.set("mp4", Bytes(bytes));
-  for (const char* id : {"shots", "clip.transcode", "film.clips", "clip.preview", "filter.motion"})
+  for (const char* id : {"shots", "clip.transcode", "video.clips", "clip.preview", "filter.motion"})
     EXPECT_THAT(applied(id, json::object(), film.clone("film")).error, HasSubstr("no video stream")) << id;
 }
 

@@ -1,4 +1,4 @@
 #include "kinora/plugin.hpp"
 
 KINORA_PLUGIN(VideoProbe, FilmRemux, VideoRead, VideoWrite, Shots, ShotsContent, ShotsAdaptive, ShotsHistogram, ShotsHash, ShotsThreshold,
-              ShotsFixed, ClipTranscode, FilmClips, ClipPreview, FilterMotion, CaptionDescribe)
+              ShotsFixed, ClipTranscode, VideoClips, ClipPreview, FilterMotion, CaptionDescribe)

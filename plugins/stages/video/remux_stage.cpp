@@ -1,4 +1,4 @@
-// stage/film.remux: rewrites videos whose containers cannot be seeked before other stages seek in them.
+// stage/video.remux: rewrites videos whose containers cannot be seeked before other stages seek in them.
 #include <fmt/format.h>
 
 #include "kinora/plugin.hpp"
@@ -14,7 +14,8 @@ class FilmRemux final : public Stage {
     bool require = false;
   };
   static void describe(Describe<Options>& d) {
-    d.name("film.remux")
+    d.name("video.remux")
+        .formerly("film.remux")
         .help(
             "Rewrites transport streams, AVI, FLV and other containers without an index as MP4 or "
             "Matroska for the duration of the job, without decoding");
@@ -26,7 +27,7 @@ class FilmRemux final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     if (run.out().empty())
-      throw Error(KINORA_INVALID, "film.remux writes files but has no output folder; set one, with --out for kinora apply");
+      throw Error(KINORA_INVALID, "video.remux writes files but has no output folder; set one, with --out for kinora apply");
     // The job that owns the folder removes the files: each with its video, and all of them at the end.
     const std::filesystem::path folder = std::filesystem::path(run.out()) / "work";
     std::filesystem::create_directories(folder);

@@ -39,7 +39,7 @@ inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX)
   const std::string key(sample.key());
   if (!t)
     throw Error(KINORA_NOT_FOUND, "sample '" + key +
-                                      "' has no frames; set sample_fps of film.clips or clip.transcode for clips, or "
+                                      "' has no frames; set sample_fps of video.clips or clip.transcode for clips, or "
                                       "sample_every of shots.* for whole videos, or put "
                                       "stage/video.read before");
   if (t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 || t->lanes != 1 ||

@@ -186,6 +186,11 @@ class Describe {
  public:
   Describe& name(std::string_view n) { return set(name_, n); }
   Describe& help(std::string_view h) { return set(help_, h); }
+  // A name that the component had before: a run file that still uses it is told the new one.
+  Describe& formerly(std::string_view n) {
+    former_.emplace_back(n);
+    return *this;
+  }
   // A tensor of the interface, as `kinora apply` and `plugins inspect` name it; shape as "[B, C, T, H, W]".
   Describe& input(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "",
                   const Presence& presence = {}) {
@@ -214,6 +219,7 @@ class Describe {
   std::string id(const char* kind) const { return std::string(kind) + "/" + name_; }
   std::string toml(const char* kind) const {
     std::string out = "[[component]]\nid = " + detail::toml_string(id(kind)) + "\nhelp = " + detail::toml_string(help_) + "\n";
+    if (!former_.empty()) out += "formerly = " + detail::OptionType<std::vector<std::string>>::toml(former_) + "\n";
     for (const auto& t : tensors_) out += t;
     for (const auto& l : layouts_) out += "layout." + l.name + " = { help = " + detail::toml_string(l.help) + " }\n";
     for (const auto& o : options_) out += o.line.toml();
@@ -250,7 +256,7 @@ class Describe {
   }
   Options defaults_{};
   std::string name_, help_;
-  std::vector<std::string> tensors_;
+  std::vector<std::string> former_, tensors_;
   std::vector<Layout> layouts_;
   std::deque<Entry> options_;  // a deque: option() returns references
 };

@@ -1,4 +1,4 @@
-// Builds the samples of clips that clip.transcode and film.clips emit.
+// Builds the samples of clips that clip.transcode and video.clips emit.
 #pragma once
 #include <set>
 #include <string>
@@ -28,7 +28,7 @@ void fill_clip(Sample& sample, Clip clip);
 // array of strings.
 std::set<std::string> ended_clips(const Sample& film);
 
-// Returns the damage that film.remux found in the original file and that its intact copy does not show; empty if none.
+// Returns the damage that video.remux found in the original file and that its intact copy does not show; empty if none.
 std::string damage_before_remux(const Sample& film);
 
 // Sets the sample's tensor "frames" and the fact frames_at.

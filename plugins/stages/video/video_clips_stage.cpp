@@ -1,4 +1,4 @@
-// stage/film.clips: stage/shots and stage/clip.transcode in one decode of the video.
+// stage/video.clips: stage/shots and stage/clip.transcode in one decode of the video.
 //
 // The source video is not emitted, as in clip.transcode: no later stage could read its frames, so the options that sample
 // them do not exist here. To change the shots before cutting (shots.merge, shots.transnetv2), use the two stages.
@@ -11,14 +11,15 @@
 
 namespace kinora::video {
 
-class FilmClips final : public Stage {
+class VideoClips final : public Stage {
  public:
   struct Options : DetectorSet, ClipOptions {
     int64_t downscale = 0;
   };
 
   static void describe(Describe<Options>& d) {
-    d.name("film.clips")
+    d.name("video.clips")
+        .formerly("film.clips")
         .help(
             "Finds the shots of a video and cuts it into clips in one decode; equals shots followed by "
             "clip.transcode");
@@ -26,7 +27,7 @@ class FilmClips final : public Stage {
     d.option("downscale", &Options::downscale).range(0, 1024).help("downscale of shots");
     describe_clip_options(d);
   }
-  explicit FilmClips(const Options& o) : options_(o), shots_(plan_of(o)) {
+  explicit VideoClips(const Options& o) : options_(o), shots_(plan_of(o)) {
     checked(o);
     shots_.downscale = o.downscale;
     shots_.threads = o.threads;
@@ -76,5 +77,5 @@ class FilmClips final : public Stage {
 
 }  // namespace kinora::video
 
-using kinora::video::FilmClips;
-KINORA_COMPONENT(FilmClips)
+using kinora::video::VideoClips;
+KINORA_COMPONENT(VideoClips)

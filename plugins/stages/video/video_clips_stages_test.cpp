@@ -1,4 +1,4 @@
-// stage/film.clips of the built plugin emits what stage/shots and then stage/clip.transcode emit.
+// stage/video.clips of the built plugin emits what stage/shots and then stage/clip.transcode emit.
 #include <gmock/gmock.h>
 
 #include <algorithm>
@@ -119,7 +119,7 @@ std::vector<std::string> failed(const Applied& a) {
 size_t expect_equal(const json& options, const Sample& given) {
   SCOPED_TRACE(options.dump());
   Sample two = given.clone("film"), one = given.clone("film");
-  const Applied expected = one_after_the_other(options, two), found = applied("film.clips", options, one);
+  const Applied expected = one_after_the_other(options, two), found = applied("video.clips", options, one);
   EXPECT_EQ(found.error, expected.error);
   EXPECT_EQ(emitted(found), emitted(expected));
   EXPECT_EQ(dropped(found), dropped(expected));
@@ -141,7 +141,7 @@ const Bytes& scenes() {
   return made;
 }
 
-TEST(FilmClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
+TEST(VideoClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
   const Sample film = film_of(scenes());
   for (const char* name : {"content", "adaptive", "histogram", "hash", "threshold", "fixed"})
     EXPECT_GT(expect_equal(with({{"detectors", {name}}, {"fixed_stride", 1.7}}), film), 1u);
@@ -154,7 +154,7 @@ TEST(FilmClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
 }
 
 // Each option of a set of detectors equals the detector's own option of that name and has an effect: another cut or score.
-TEST(FilmClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
+TEST(VideoClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
   static const Bytes dark = make({.scenes = {30, 25, 9, 47, -20, 30, 18, 3, 3, 28, -22}});
   const json cases = json::parse(R"([
     ["content", {"threshold": 250}], ["content", {"threshold": 5, "filter": "suppress"}],
@@ -180,7 +180,7 @@ TEST(FilmClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
   expect_equal(with(all), film_of(dark));
 }
 
-TEST(FilmClips, EqualsTheTwoStagesWithEveryRuleForClips) {
+TEST(VideoClips, EqualsTheTwoStagesWithEveryRuleForClips) {
   const Sample film = film_of(scenes(), {{"crop", {{"x", 8}, {"y", 4}, {"width", 80}, {"height", 56}}}, {"caption", {{"by", "user"}}}});
   const json cases = json::parse(R"([
     {"min_length": 0}, {"min_length": 1.5}, {"min_frames": 45}, {"max_length": 0.7}, {"max_length": 1.0, "min_length": 0.45},
@@ -195,16 +195,16 @@ TEST(FilmClips, EqualsTheTwoStagesWithEveryRuleForClips) {
   for (const int parallel : {1, 2, 3, 4}) expect_equal(with({{"detectors", {"content"}}, {"parallel", parallel}}, cases[3]), film);
 }
 
-TEST(FilmClips, LeavesOutWhatHasEnded) {
+TEST(VideoClips, LeavesOutWhatHasEnded) {
   Sample film = film_of(scenes());
   film.set("ended.json", json{"film-0000", "film-0002", "film-0005"}.dump());
   for (const char* rule : {"equal", "stride"})
     expect_equal(with({{"detectors", {"content"}}, {"max_length", 0.9}, {"long_shots", rule}}), film);
   film.set("ended.json", "7");
-  EXPECT_THAT(applied("film.clips", json::object(), film).error, HasSubstr("ended.json is not an array of keys"));
+  EXPECT_THAT(applied("video.clips", json::object(), film).error, HasSubstr("ended.json is not an array of keys"));
 }
 
-TEST(FilmClips, EqualsTheTwoStagesOnOtherFilms) {
+TEST(VideoClips, EqualsTheTwoStagesOnOtherFilms) {
   EXPECT_EQ(expect_equal(with({{"min_length", 0}}), film_of(make({.scenes = {70}}))), 1u);
   EXPECT_EQ(expect_equal(with({{"min_length", 0}}), film_of(make({.scenes = {1}}))), 1u);
   EXPECT_GT(expect_equal(with({{"detectors", {"fixed"}}, {"fixed_stride", 0.05}, {"min_length", 0}}), film_of(scenes())), 100u);
@@ -218,7 +218,7 @@ TEST(FilmClips, EqualsTheTwoStagesOnOtherFilms) {
   }
 }
 
-TEST(FilmClips, EqualsTheTwoStagesOnDamagedFilms) {
+TEST(VideoClips, EqualsTheTwoStagesOnDamagedFilms) {
   for (const size_t part : {0, 1, 3, 6}) {
     Bytes cut = scenes();
     cut.resize(cut.size() * part / 8);
@@ -238,7 +238,7 @@ TEST(FilmClips, EqualsTheTwoStagesOnDamagedFilms) {
   }
 }
 
-TEST(FilmClips, EqualsTheTwoStagesWhereMemoryIsShort) {
+TEST(VideoClips, EqualsTheTwoStagesWhereMemoryIsShort) {
   // 12 frames of this video take 1 MiB.
   const Sample film = film_of(make({.scenes = {45, 25, -30, 40, 30}, .sound = true, .width = 320, .height = 180}));
   for (const char* decide : {"content", "any"})
@@ -249,10 +249,10 @@ TEST(FilmClips, EqualsTheTwoStagesWhereMemoryIsShort) {
                      film);
 }
 
-TEST(FilmClips, TimesOfAVariableRateAreThoseOfThePictures) {
+TEST(VideoClips, TimesOfAVariableRateAreThoseOfThePictures) {
   std::vector<int64_t> times;
   for (int64_t i = 0, t = 0; i < 90; ++i, t += i < 45 ? 20 : 200) times.push_back(t);
-  const Applied out = applied("film.clips", with({{"detectors", {"content"}}}), film_of(make({.scenes = {50, 40}, .times = times})));
+  const Applied out = applied("video.clips", with({{"detectors", {"content"}}}), film_of(make({.scenes = {50, 40}, .times = times})));
   ASSERT_EQ(out.results.emitted.size(), 2u);
   const json facts = testing::facts_in(out.results.emitted[1]);
   EXPECT_EQ(facts.at("first_frame"), 50);
@@ -262,8 +262,8 @@ TEST(FilmClips, TimesOfAVariableRateAreThoseOfThePictures) {
   EXPECT_NEAR(before.at("end_s").get<double>(), static_cast<double>(times[50]) / 1000, 1e-6);
 }
 
-TEST(FilmClips, OptionsThatMakeNoSenseAreRefused) {
-  EXPECT_THROW(core::OneStage(testing::runtime(), "film.clips", {{"decide", "hash"}}), Error);
+TEST(VideoClips, OptionsThatMakeNoSenseAreRefused) {
+  EXPECT_THROW(core::OneStage(testing::runtime(), "video.clips", {{"decide", "hash"}}), Error);
 }
 
 }  // namespace
