@@ -41,6 +41,7 @@ std::vector<Door> doors() {
           {"parallel", table_of<kinora_strategy>},
           {"precision", table_of<kinora_precision>},
           {"collective", table_of<kinora_collective>},
+          {"job", table_of<kinora_job>},
           {"stage", [](const Component& c) { OneStage(plugins(), c.spec->id, Options()); }},
           {"loss", [](const Component& c) { LossInstance(c, Options()); }},
           {"sampler", [](const Component& c) { SamplerInstance(c, Options()).levels(); }}};
