@@ -428,7 +428,7 @@ def check_inputs():
     film = ROOT / "tests/data/bbb_A.mp4"
     for given, place, words in ((f'["{film}",\n"none/*.mp4"]', "7:1", f"input: no file matches 'none/*.mp4' in {os.getcwd()} or in {SCRATCH}; mend the pattern, or give a folder, a list or an s3:// prefix"),
                                 ('"none/*.mp4"', "6:9", "input: no file matches"), ('"none.mp4"', "6:9", "no such file, folder or earlier job: 'none.mp4'"),
-                                (f'"{SCRATCH}/texts"', "6:9", "but 1 that are no films by their endings (all_files = true takes them); name films, or a folder that has them")):
+                                (f'"{SCRATCH}/texts"', "6:9", "but 1 whose endings are not those of videos (all_files = true takes them); name videos or a folder that contains some")):
         code, said = curation(f'input = {given}\nstages = ["video.probe"]')
         assert code == 2 and said[0].startswith(place) and words in said[0], (given, said)
     assert curation(f'input = "{SCRATCH}/texts"\nall_files = true\nstages = ["video.probe"]')[0] == 0

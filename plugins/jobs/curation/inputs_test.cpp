@@ -60,7 +60,7 @@ TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
   const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
   EXPECT_EQ(error_of(nested(60)), "");
   EXPECT_EQ(error_of("\"" + nested(400) + "\\\"" + nested(400) + "\""), "") << "brackets in text are text";
-  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is no JSON object"));
+  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is not a JSON object"));
 }
 
 // A record that cannot be read is {"broken", its number}.
@@ -143,7 +143,7 @@ TEST_F(Inputs, OfAFolderAreTheFoldersBelowThatAreNotReadCounted) {
   EXPECT_EQ(out.folders, 0);
   const auto none = find({folder_ / "only/"});
   ASSERT_EQ(none.size(), 1u);
-  EXPECT_THAT(none[0].error, HasSubstr("holds no file; 1 folder below is not read; recursive = true reads it; mend"));
+  EXPECT_THAT(none[0].error, HasSubstr("contains no files; 1 folder below is not read; recursive = true reads it; fix"));
 }
 
 // What is no film by its ending is passed over and counted, but where a pattern or a list names it.
@@ -158,7 +158,7 @@ TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
   EXPECT_THAT(keys(find({put("lists/l.txt", "../c.jpg\n../*.part\n")})), ElementsAre("c", "d-mp4"));
   const auto none = find({(folder_ / "sub").string() + "/"});
   ASSERT_EQ(none.size(), 1u);
-  EXPECT_THAT(none[0].error, HasSubstr("holds no film by its ending; all_files = true takes every file"));
+  EXPECT_THAT(none[0].error, HasSubstr("contains no file with the ending of a video; all_files = true takes every file"));
 }
 
 TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
@@ -169,7 +169,7 @@ TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
   ASSERT_THAT(keys(found), ElementsAre("a", "b", "a-2", "*", "empty", "c", "gone"));
   EXPECT_EQ(found[2].url, folder_ / "a.mp4");
   EXPECT_THAT(found[3].error, testing::AllOf(HasSubstr("none/*.mkv"), HasSubstr("line 6 of")));
-  EXPECT_THAT(found[4].error, testing::AllOf(HasSubstr("holds no file"), HasSubstr("line 7 of")));
+  EXPECT_THAT(found[4].error, testing::AllOf(HasSubstr("contains no files"), HasSubstr("line 7 of")));
   EXPECT_EQ(found[5].url, "s3://bucket/c.mp4");
   EXPECT_THAT(found[6].error, HasSubstr("line 9 of"));
 }
@@ -211,7 +211,7 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_EQ(found[1].key, "my-film");
   EXPECT_EQ(found[1].caption, std::nullopt);
   EXPECT_EQ(found[1].user, json::object());
-  for (const auto& [at, words] : {std::pair{2, "line 4: it is no JSON object"},
+  for (const auto& [at, words] : {std::pair{2, "line 4: it is not a JSON object"},
                                   {3, "line 5: it names no film"},
                                   {4, "line 6: 'url' must be text, found 7"}})
     EXPECT_THAT(found[at].error, HasSubstr(words));
@@ -237,7 +237,7 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_THAT(open[1].error, HasSubstr("open.csv: record 3: a quote is not closed; a field with quotes"));
   const auto quoted = find({put("q.csv", "path,caption\nb.mp4,a \"boat\"\na.mp4,x\n")});
   ASSERT_EQ(quoted.size(), 2u);
-  EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: a quote is not closed, or stands within a field; "));
+  EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: a quote is not closed, or is inside a field; "));
   EXPECT_EQ(quoted[1].caption, "x");
 }
 
@@ -257,8 +257,8 @@ TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {
   LeftOut out;
   EXPECT_THAT(keys(find_inputs(runtime_->io(), {one, folder_ / "two.csv", three}, {}, &out)),
               ElementsAre("hero", "hero-2", "a-b-c", "d", "fine", "d-2", "x-y"));
-  EXPECT_THAT(out.renamed, ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is 'hero-2' now")),
-                                       testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is 'x-y' now"))));
+  EXPECT_THAT(out.renamed, ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is now 'hero-2'")),
+                                       testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is now 'x-y'"))));
 }
 
 TEST_F(Inputs, OfAManifestAreNamedAsItSaysBeforeTheOthersAre) {
@@ -285,7 +285,7 @@ TEST_F(Inputs, OfAManifestArePatternsNone) {
   put("films/a.mov"), put("odd[1].mp4");
   const auto found = find({put("m.jsonl", "{\"path\": \"films/*.mov\"}\n{\"path\": \"odd[1].mp4\"}\n")});
   ASSERT_EQ(found.size(), 2u);
-  EXPECT_THAT(found[0].error, HasSubstr("films/*.mov: there is no such file; patterns stand in lists (.txt) and in `input`, not in manifests"));
+  EXPECT_THAT(found[0].error, HasSubstr("films/*.mov: file not found; patterns work in lists (.txt) and in `input`, not in manifests"));
   EXPECT_EQ(found[1].error, "");
 }
 

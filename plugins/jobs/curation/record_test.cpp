@@ -251,7 +251,7 @@ TEST_F(RecordTest, OfAFolderThatCannotBeListedNothingIsGone) {
     keep(record, "b-0000", "b");
     record.end(ended, false, {});
   }
-  inputs_[0] = {.key = "sub", .url = "/films/su", .error = "/films/su: holds no file"};
+  inputs_[0] = {.key = "sub", .url = "/films/su", .error = "/films/su: contains no files"};
   EXPECT_EQ(Record(folder_, inputs_, {.base = "x", .looks = true}).gone().films, 1);
   inputs_[0] = {.key = "sub", .url = "/films/sub", .error = "/films/sub: cannot be listed"};
   for (const bool looks : {true, false}) try {
