@@ -49,7 +49,7 @@ po::options_description generate_flags() {
       "from", po::value<std::string>()->value_name("VIDEO"),
       "take every setting from this MP4; a warning names weights and plugins that are others here")(
       "prompt", po::value<Strings>()->composing()->value_name("TEXT"), "what to show; several: a video each")(
-      "image", po::value<std::string>()->value_name("FILE"), "a picture that is the first frame")(
+      "image", po::value<std::string>()->value_name("FILE"), "picture to use as the first frame")(
       "video", po::value<std::string>()->value_name("FILE"), "a video to continue or to change")(
       "seed", po::value<int64_t>()->value_name("N"), "another seed, another video")(
       "set", po::value<Strings>()->composing()->value_name("a.b=v"),

@@ -418,7 +418,7 @@ def check_words_left_out():
     """A component that nobody wrote and that lacks something: where it is to be written."""
     code, said = curation(f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["film.clips"]\n[[job]]\nkind = "embed-text"\ninput = "clips"')
     assert code == 2 and len(said) == 2 and said[0].startswith("8:"), said
-    assert 'job \'embed-text\' leaves words out: text to tokens, such as words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }' in said[0], said
+    assert 'job \'embed-text\' leaves words out: stage that turns text into tokens, such as words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }' in said[0], said
 
 
 def check_inputs():

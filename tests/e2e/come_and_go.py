@@ -59,7 +59,7 @@ def check_unseen():
     dry = run("unseen", "--dry-run")
     now = run("unseen")
     for text in (dry, now):
-        assert f"1 film cannot be looked at now, {folder}/b.mp4 the first; what is done of it stays ({folder}/b.mp4 links to what is not there)" in said(text, "warning"), text
+        assert f"1 video is unavailable now, {folder}/b.mp4 the first; the results of it are kept ({folder}/b.mp4 links to what is not there)" in said(text, "warning"), text
     assert stored("unseen") == whole and items("unseen")["b"]["end"] == "kept", stored("unseen")
     write("never", str(folder))
     run("never")
@@ -84,8 +84,8 @@ def check_disks():
         (folder / "disk").rename(folder.parent / "away")
         (folder / "disk").mkdir()
         text = run(f"disk_{name}")
-        assert f"2 films cannot be looked at now, {folder}/disk/b.mp4 the first; what is done of them stays ({folder}/disk is empty; " \
-               'unseen = "drop" lets them go for good)' in said(text, "warning"), text
+        assert f"2 videos are unavailable now, {folder}/disk/b.mp4 the first; the results of them are kept ({folder}/disk is empty; " \
+               'unseen = "drop" discards them for good)' in said(text, "warning"), text
         assert text.count("already done") == 2 and stored(f"disk_{name}") == whole, text
         shutil.copy2(DATA / "bbb_D.mp4", folder / "d.mp4")
         text = run(f"disk_{name}")
@@ -129,10 +129,10 @@ def check_unlisted():
         for options in (["--dry-run"], []):
             text = run("unlisted", *options)
             why = f"{folder}/disk is {'empty' if empty else 'not there'}"
-            assert any(s.startswith(f"1 film cannot be looked at now, {folder}/disk/b.mp4 the first; what is done of it stays ({why}; ") for s in said(text, "warning")), text
+            assert any(s.startswith(f"1 video is unavailable now, {folder}/disk/b.mp4 the first; the results of it are kept ({why}; ") for s in said(text, "warning")), text
             assert "already done" in text and stored("unlisted") == whole, text
     text = run("unlisted", "--set", "clips.unseen=drop", code=1)
-    assert "1 film of before is below it, so nothing is done and what is there stays" in text and stored("unlisted") == whole, text
+    assert "1 earlier video is below it, so the job does not run and the results are kept" in text and stored("unlisted") == whole, text
     (folder / "disk").rmdir()
     (folder / "away").rename(folder / "disk")
     assert "resuming: 2 of 2 inputs have ended" in run("unlisted") and stored("unlisted") == whole, "after the run that failed"
@@ -224,7 +224,7 @@ def check_names():
     text = run("names")
     assert re.search(r"scene-2 \(y/scene.mp4\): failed in video.probe: ", text), text
     assert "pipe.mp4: not a regular file but a pipe; give the path of a file" in text, text
-    assert text.count("column 'captions' is carried along as your own; if it is meant as 'caption', write it so") == 1, text
+    assert text.count("column 'captions' is kept as a column of your own; if you mean 'caption', rename it") == 1, text
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)

@@ -359,7 +359,7 @@ def check_why_nothing():
     (folder / "all.jsonl").write_text('{"film": "a.mp4"}\n[]\n')
     (folder / "head.csv").write_text("Path,caption\na.mp4,x\n")
     said = run("why_lines", [folder / "all.jsonl"], code=2)
-    assert "line 1: it names no film; give it a 'url' or 'path'" in said and "there is no file in" not in said, said
+    assert "line 1: it names no video; add a 'url' or 'path'" in said and "there is no file in" not in said, said
     assert "it has 'Path', 'caption': write 'Path' as 'path'" in run("why_head", [folder / "head.csv"], code=1)
     said = run("why_folders", [folder / "films"], code=2)
     assert "there is no file in" in said and "(1 folder below is not read; recursive = true reads it)" in said, said

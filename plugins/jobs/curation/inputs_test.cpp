@@ -1,4 +1,4 @@
-// What a curate job reads: patterns, lists, manifests, and the keys of it all.
+// Tests what a curate job reads: patterns, lists, manifests, and the keys of all inputs.
 #include "plugins/jobs/curation/inputs.hpp"
 
 #include <fstream>
@@ -49,7 +49,7 @@ TEST(Wildcard, OfManyStarsEndsSoon) {
   EXPECT_FALSE(matches(pattern + "b", path + "c"));
 }
 
-// What writes JSON calls itself once a level: such a line would end the process.
+// JSON writers recurse once per level: such a line would overflow the stack.
 TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
   const auto error_of = [](const std::string& user) {
     std::string error = "no row";
@@ -146,7 +146,7 @@ TEST_F(Inputs, OfAFolderAreTheFoldersBelowThatAreNotReadCounted) {
   EXPECT_THAT(none[0].error, HasSubstr("contains no files; 1 folder below is not read; recursive = true reads it; fix"));
 }
 
-// What is no film by its ending is passed over and counted, but where a pattern or a list names it.
+// Files whose ending is not a video's are skipped and counted, unless a pattern or list names them.
 TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
   put("a.mp4"), put("b"), put("c.dat"), put("a.txt"), put("b.JPG"), put("c.jpg"), put("d.mp4.part"), put("sub/e.srt");
   LeftOut out;
@@ -174,7 +174,7 @@ TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
   EXPECT_THAT(found[6].error, HasSubstr("line 9 of"));
 }
 
-// Root reads everything: for this one test it is nobody.
+// Root can read everything: this test runs as an unprivileged user.
 TEST_F(Inputs, OfAFolderThatCannotBeReadAreItselfWithWhy) {
   put("a.mp4"), put("sub/b.mp4");
   const auto list = put("lists/l.txt", "../**/*.mp4\n");
@@ -212,7 +212,7 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_EQ(found[1].caption, std::nullopt);
   EXPECT_EQ(found[1].user, json::object());
   for (const auto& [at, words] : {std::pair{2, "line 4: it is not a JSON object"},
-                                  {3, "line 5: it names no film"},
+                                  {3, "line 5: it names no video"},
                                   {4, "line 6: 'url' must be text, found 7"}})
     EXPECT_THAT(found[at].error, HasSubstr(words));
   const auto csv = find({put("m.csv", "path,caption,licence\nb.mp4,\"A \"\"boat\"\", two\",\nb.mp4,x\n")});
@@ -230,7 +230,7 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   const auto nameless = find({put("nameless.csv", "path,,\na.mp4,,\nb.mp4,x,y\n")});  // as spreadsheets end their lines
   ASSERT_EQ(nameless.size(), 2u);
   EXPECT_EQ(nameless[0].error, "");
-  EXPECT_THAT(nameless[1].error, HasSubstr("nameless.csv: record 3: two columns without a name have a value, and column 3 is the second"));
+  EXPECT_THAT(nameless[1].error, HasSubstr("nameless.csv: record 3: two nameless columns have a value, the second is column 3"));
   EXPECT_THROW(find({put("bad.csv", "path,\"caption\nb.mp4,x\n")}), Error);
   const auto open = find({put("open.csv", "path,caption\na.mp4,x\nb.mp4,\"a boat\n")});
   ASSERT_EQ(open.size(), 2u);
@@ -275,9 +275,9 @@ TEST_F(Inputs, OfAManifestWhoseColumnIsALetterAwayFromAKnownOneSayIt) {
     return out.columns;
   };
   EXPECT_THAT(said("a.csv", "url,captions,licence\na.mp4,A boat.,CC0\n"),
-              ElementsAre(HasSubstr("a.csv: column 'captions' is carried along as your own; if it is meant as 'caption', write it so")));
+              ElementsAre(HasSubstr("a.csv: column 'captions' is kept as a column of your own; if you mean 'caption', rename it")));
   EXPECT_THAT(said("b.jsonl", "{\"url\": \"a.mp4\", \"Caption\": \"A boat.\"}\n{\"url\": \"b.mp4\", \"ky\": \"b\", \"Caption\": \"\"}\n"),
-              ElementsAre(HasSubstr("'Caption'"), HasSubstr("if it is meant as 'key'")));
+              ElementsAre(HasSubstr("'Caption'"), HasSubstr("if you mean 'key'")));
   EXPECT_THAT(said("c.csv", "url,caption,captions,author,id\na.mp4,A,B,C,D\n"), testing::IsEmpty());
 }
 
@@ -289,7 +289,7 @@ TEST_F(Inputs, OfAManifestArePatternsNone) {
   EXPECT_EQ(found[1].error, "");
 }
 
-// A disk that is not there: the film is an input whose file nobody can look at, in a folder as behind a pattern.
+// A missing disk: the video is an input whose file is unavailable, in a folder as behind a pattern.
 TEST_F(Inputs, ThatAreLinksToNothingAreThereAndUnseen) {
   put("a.mp4"), put("sub/c.mp4");
   fs::create_symlink("unmounted/b.mp4", folder_ / "b.mp4");
@@ -333,9 +333,9 @@ TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
   const std::vector<KnownFilm> known{{"f", url("x/f.mp4"), "", true, 0}, {"f-2", url("y/f.mp4"), "", true, 0}};
   EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", {}), ElementsAre("f", "f-2", "f-2-2", "f-3"));
   EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", known), ElementsAre("f-3", "f", "f-2-2", "f-2"));
-  EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2")) << "who is gone leaves its name";
-  EXPECT_THAT(keys_of("y/f.mp4\ny/f.mp4\nx/f.mp4\n", known), ElementsAre("f-2", "f-3", "f")) << "one film has a key once";
-  // Names that people give go first.
+  EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2")) << "the key of a removed video is free";
+  EXPECT_THAT(keys_of("y/f.mp4\ny/f.mp4\nx/f.mp4\n", known), ElementsAre("f-2", "f-3", "f")) << "each key is used once";
+  // Keys that people give come first.
   EXPECT_THAT(keys_of("url,key\nw/f.mp4,\nx/f.mp4,\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f-2", "f-3", "f"));
   EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\nx/f.mp4,f\n", known, "l.csv"), ElementsAre("f-3", "f-2", "f"));
   EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f", "f-2"));

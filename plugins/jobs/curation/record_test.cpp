@@ -100,7 +100,7 @@ TEST_F(JournalTest, SaysWhereItWasChangedWhileItWasInUse) {
     return "";
   };
   const auto cut_to = [&](size_t size) { return [&, size](const std::string&) { fs::resize_file(file, size); }; };
-  const std::string remedy = "was cut off or overwritten while the job ran; let nobody else write to this folder, and run the "
+  const std::string remedy = "was cut off or overwritten while the job ran; make sure that no other process writes to this folder, and run the "
                              "same command again";
   for (const auto& text : {said(cut_to(0), 2), said([&](const std::string& whole) {
          std::ofstream(file) << std::string(whole.size(), '\0');
@@ -258,7 +258,7 @@ TEST_F(RecordTest, OfAFolderThatCannotBeListedNothingIsGone) {
       Record(folder_, inputs_, {.base = "x", .looks = looks});
       FAIL();
     } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr("/films/sub: cannot be listed; 1 film of before is below it, so nothing is done"));
+      EXPECT_THAT(e.what(), HasSubstr("/films/sub: cannot be listed; 1 earlier video is below it, so the job does not run"));
     }
   EXPECT_THAT(stored(), ElementsAre("b-0000.mp4"));
 }
@@ -385,7 +385,7 @@ TEST_F(RecordTest, WhatComesAfterItsFilmHasFailed) {
     EXPECT_EQ(record.too_late(clip("b", "")), "") << "is called after a film, and names none";
     record.end(film("b"), 0, {});
     for (const char* parent : {"b", "b-0000"})
-      EXPECT_THAT(record.too_late(clip("b-0000-report", parent)), HasSubstr("'b-0000-report' was told after that of 'b'")) << parent;
+      EXPECT_THAT(record.too_late(clip("b-0000-report", parent)), HasSubstr("'b-0000-report' came after that of 'b'")) << parent;
     record.end(clip("b-0000-report", "b", "failed"), 2, {});
     EXPECT_EQ(record.too_late(clip("a-0000", "a")), "");
   };

@@ -151,9 +151,9 @@ std::string unseen_line(const LeftOut& out) {
   for (const auto& [why, count] : out.unseen) films += count;
   const char* them = films == 1 ? "it" : "them";
   const std::string more = out.unseen.size() > 1 ? fmt::format(", and {} more", out.unseen.size() - 1) : "";
-  const std::string remedy = out.is_any_unnamed ? fmt::format("; unseen = \"drop\" lets {} go for good", them) : "";
-  return fmt::format("{} be looked at now, {} the first; what is done of {} stays ({}{}{})",
-                     counted(films, "film cannot", "films cannot"), out.first_unseen, them, out.unseen.begin()->first, more, remedy);
+  const std::string remedy = out.is_any_unnamed ? fmt::format("; unseen = \"drop\" discards {} for good", them) : "";
+  return fmt::format("{} unavailable now, {} the first; the results of {} are kept ({}{}{})",
+                     counted(films, "video is", "videos are"), out.first_unseen, them, out.unseen.begin()->first, more, remedy);
 }
 
 }  // namespace kinora::core

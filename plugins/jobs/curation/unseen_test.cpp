@@ -103,8 +103,8 @@ TEST_F(UnseenFilms, OfADiskWhoseMountPointIsEmptyStay) {
   fs::create_directories(folder_ / "lib/disk2/lost+found");
   expect_all_stays({"lib/"}, "lib/disk2 is empty", 2);
   const std::string disk = (folder_ / "lib/disk2").string();
-  EXPECT_EQ(unseen_line(left_out_), "2 films cannot be looked at now, " + disk + "/b.mp4 the first; what is done of them stays (" +
-                                        disk + " is empty; unseen = \"drop\" lets them go for good)");
+  EXPECT_EQ(unseen_line(left_out_), "2 videos are unavailable now, " + disk + "/b.mp4 the first; the results of them are kept (" +
+                                        disk + " is empty; unseen = \"drop\" discards them for good)");
   put("lib/more.mp4");
   EXPECT_THAT(run({"lib/"}), ElementsAre("more"));
   EXPECT_EQ(stored().size(), 10u);

@@ -90,7 +90,7 @@ std::string text_of(const JobSpec& job, const char* option) {
 JobParts Dedup::parts() {
   return {.slots = {kEngineSlot,
                     {.name = "dedup", .kind = "stage", .use = "dedup.semantic", .required = true,
-                     .help = "decides which clips are copies"}},
+                     .help = "stage that decides which clips are copies"}},
           .reads = {"curate"}};
 }
 

@@ -13,13 +13,12 @@ struct DedupOptions {
   int64_t threads = 0;
   static void describe(Describe<DedupOptions>& d) {
     d.name("dedup").help(
-        "Finds clips of a curate job that are copies of another; a shard job that reads this leaves them "
-        "out");
+        "Finds clips of a curate job that are copies of other clips; a shard job that reads this job leaves them out");
     d.option("memory", &DedupOptions::memory).how_only()
         .bytes()
         .at_least(1 << 20)
-        .help("bound on what is kept of the clips, all of which are compared at once");
-    d.option("threads", &DedupOptions::threads).how_only().range(0, 4096).help("worker threads; 0: one a core");
+        .help("most memory for the data of the clips, which are all compared at once");
+    d.option("threads", &DedupOptions::threads).how_only().range(0, 4096).help("number of worker threads; 0: one per core");
   }
 };
 

@@ -13,16 +13,16 @@ struct EmbedTextOptions {
   std::string device = "auto";
   WeightsPaths text_weights{"asset:minilm/model.safetensors"};
   static void describe(Describe<EmbedTextOptions>& d) {
-    d.name("embed-text").help("Embeds the captions of a curate job, one vector a clip, for kinora search");
+    d.name("embed-text").help("Embeds the captions of a curate job as one vector per clip, for kinora search");
     d.option("text_weights", &EmbedTextOptions::text_weights).help("safetensors of the text encoder");
     d.option("max_tokens", &EmbedTextOptions::max_tokens)
         .range(2, 4096)
-        .help("of a caption; longer ones are cut");
+        .help("longest caption in tokens; longer ones are cut");
     d.option("device", &EmbedTextOptions::device).how_only()
-        .help("auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
+        .help("device for tensor operations: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
     d.option("threads", &EmbedTextOptions::threads).how_only()
         .range(0, 4096)
-        .help("of tensor operations; 0: one a core");
+        .help("number of threads for tensor operations; 0: one per core");
   }
 };
 

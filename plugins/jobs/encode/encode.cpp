@@ -241,10 +241,11 @@ JobParts Encode::parts() {
                     kTextSlot,
                     kWordsSlot,
                     {.name = "image_encoder", .kind = "model",
-                     .help = "caches embeddings of a window's first frame as `image`: clip-vision",
+                     .help = "encoder that embeds each window's first frame, cached as `image`: clip-vision",
                      .weights = "image_encoder_weights"},
                     {.name = "parallel", .kind = "parallel", .use = "ddp", .required = true, .list = true,
-                     .help = "strategies, composed; ddp divides the clips, those along cp the time of each",
+                     .help = "parallel strategies, composed; ddp divides the clips, strategies along cp divide the "
+                             "time of each clip",
                      .how_only = true},
                     kCollectiveSlot},
           .reads = {"shard", "path", "train-tokenizer"},

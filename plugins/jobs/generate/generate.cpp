@@ -267,17 +267,18 @@ class Generate final : public TensorJob {
 };
 
 JobParts Generate::parts() {
-  return {.slots = {{.name = "sampler", .kind = "sampler", .use = "edm-heun", .required = true, .help = "noise to sample"},
-                    {.name = "model", .kind = "model", .help = "a published one, instead of a train job's", .weights = "weights"},
-                    {.name = "loss", .kind = "loss", .help = "what that model was trained on"},
+  return {.slots = {{.name = "sampler", .kind = "sampler", .use = "edm-heun", .required = true, .help = "sampler that turns noise into a sample"},
+                    {.name = "model", .kind = "model", .help = "published model to use instead of a train job's", .weights = "weights"},
+                    {.name = "loss", .kind = "loss", .help = "loss that the published model was trained on"},
                     kPublishedTokenizerSlot,
-                    {.name = "text", .kind = "model", .help = "text encoder, instead of the encode job's", .weights = "text_weights"},
-                    {.name = "words", .kind = "stage", .help = "text to tokens, for `text`"},
+                    {.name = "text", .kind = "model", .help = "text encoder to use instead of the encode job's", .weights = "text_weights"},
+                    {.name = "words", .kind = "stage", .help = "stage that turns text into tokens for `text`"},
                     {.name = "image_encoder", .kind = "model",
-                     .help = "encoder of the picture that a video begins with, instead of the encode job's: clip-vision",
+                     .help = "encoder of the picture that a video starts with, instead of the encode job's: "
+                             "clip-vision",
                      .weights = "image_encoder_weights"},
                     {.name = "parallel", .kind = "parallel", .use = "ddp", .required = true, .list = true,
-                     .help = "strategies, composed; ddp makes other videos on other ranks", .how_only = true},
+                     .help = "parallel strategies, composed; ddp distributes the videos over the ranks", .how_only = true},
                     kPrecisionSlot,
                     kCollectiveSlot},
           .reads = {"train", "train-tokenizer"},

@@ -191,11 +191,12 @@ class TrainTokenizer final : public TensorJob {
 };
 
 JobParts TrainTokenizer::parts() {
-  return {.slots = {{.name = "tokenizer", .kind = "tokenizer", .required = true, .help = "what is trained", .weights = "weights"},
-                    {.name = "perceptual", .kind = "loss", .help = "distance of two videos, such as lpips"},
-                    {.name = "critic", .kind = "model", .help = "discriminator of an adversarial loss: patch-discriminator"},
+  return {.slots = {{.name = "tokenizer", .kind = "tokenizer", .required = true, .help = "network to train", .weights = "weights"},
+                    {.name = "perceptual", .kind = "loss", .help = "distance between two videos, such as lpips"},
+                    {.name = "critic", .kind = "model", .help = "discriminator for an adversarial loss: "
+                                                                "patch-discriminator"},
                     {.name = "features", .kind = "model",
-                     .help = "encoder of videos or images for the frechet_distance of judged clips: clip-vision",
+                     .help = "encoder of videos or images for the frechet_distance of evaluated clips: clip-vision",
                      .weights = "features_weights"},
                     kParallelSlot,
                     kCollectiveSlot},

@@ -200,10 +200,11 @@ class Train final : public TensorJob {
 };
 
 JobParts Train::parts() {
-  return {.slots = {{.name = "model", .kind = "model", .required = true, .help = "what is trained", .weights = "weights"},
-                    {.name = "loss", .kind = "loss", .use = "edm", .required = true, .help = "what it is trained on"},
+  return {.slots = {{.name = "model", .kind = "model", .required = true, .help = "network to train", .weights = "weights"},
+                    {.name = "loss", .kind = "loss", .use = "edm", .required = true, .help = "loss to train on"},
                     {.name = "sampler", .kind = "sampler",
-                     .help = "draws the samples that sample_every asks for; by default edm-heun or flow-euler, after the loss",
+                     .help = "sampler that draws the samples of sample_every; by default edm-heun or flow-euler, "
+                             "depending on the loss",
                      .how_only = true},
                     kParallelSlot,
                     kPrecisionSlot,

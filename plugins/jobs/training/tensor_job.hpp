@@ -24,10 +24,11 @@ class TensorJob : public JobType {
 
 // Slots that several kinds have.
 inline const Slot kPrecisionSlot{.name = "precision", .kind = "precision", .use = "fp32", .required = true, .help = "number format of linear layers and attention"};
-inline const Slot kPublishedTokenizerSlot{.name = "tokenizer", .kind = "tokenizer", .help = "a published one, instead of a train-tokenizer job's", .weights = "tokenizer_weights"};
+inline const Slot kPublishedTokenizerSlot{.name = "tokenizer", .kind = "tokenizer", .help = "published tokenizer to use instead of a train-tokenizer job's", .weights = "tokenizer_weights"};
 inline const Slot kTextSlot{.name = "text", .kind = "model", .use = "minilm", .required = true, .help = "text encoder", .weights = "text_weights"};
 // Its vocabulary has no default, so a job has to give it.
 inline const Slot kWordsSlot{.name = "words", .kind = "stage", .use = "text.wordpiece", .required = true,
-                             .help = "text to tokens, such as words = { use = \"text.wordpiece\", vocab = \"asset:minilm/vocab.txt\" }"};
+                             .help = "stage that turns text into tokens, such as words = { use = \"text.wordpiece\", "
+                                     "vocab = \"asset:minilm/vocab.txt\" }"};
 
 }  // namespace kinora::core
