@@ -229,7 +229,7 @@ TEST_F(StrangersText, KeysAndClipsStayInTheRun) {
         json{{"keys", {3, "c"}}}, json{{"keys", {"a"}}}, json{{"keys", "ab"}}, json{{"clips", "/etc"}},
         json{{"clips", "../../clips/data"}}, json{{"clips", "../../data"}}, json{{"clips", 3}},
         json{{"encoder", nullptr}}})
-    EXPECT_THAT(said(change), HasSubstr("text.json is not as an embed-text job wrote it")) << change;
+    EXPECT_THAT(said(change), HasSubstr("text.json was not written by an embed-text job")) << change;
 }
 
 }  // namespace

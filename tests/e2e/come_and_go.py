@@ -59,7 +59,7 @@ def check_unseen():
     dry = run("unseen", "--dry-run")
     now = run("unseen")
     for text in (dry, now):
-        assert f"1 video is unavailable now, {folder}/b.mp4 the first; the results of it are kept ({folder}/b.mp4 links to what is not there)" in said(text, "warning"), text
+        assert f"1 video is unavailable now, {folder}/b.mp4 the first; the results of it are kept ({folder}/b.mp4 is a link to a missing file)" in said(text, "warning"), text
     assert stored("unseen") == whole and items("unseen")["b"]["end"] == "kept", stored("unseen")
     write("never", str(folder))
     run("never")

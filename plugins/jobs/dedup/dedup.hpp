@@ -1,7 +1,7 @@
-// kind = "dedup": which clips of a curate job are copies of another. Writes decisions.jsonl; moves and
-// removes nothing. Each decision says which footage it is about ("clip", as subject_of has it), so that nobody takes it for one
-// about what has the key later. What people rejected in the studio goes first, by rule studio.reject: it is compared with
-// nothing, so a copy of it may stay; such a copy's decision says "instead_of", and shard jobs say it again.
+// kind = "dedup": finds clips of a curate job that are copies of others. Writes decisions.jsonl; moves and removes nothing.
+// Each decision identifies its footage ("clip", as in subject_of), so that it is not applied to other footage that has the key
+// later. Clips that people rejected in the studio are removed first, by rule studio.reject: they are compared with nothing, so
+// a copy of one may be kept. Such a copy's decision has "instead_of", and shard jobs report it.
 #pragma once
 
 #include "core/run/job_plugin.hpp"

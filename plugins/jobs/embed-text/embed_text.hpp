@@ -1,13 +1,14 @@
-// kind = "embed-text": one vector a caption, for `kinora search`.
+// kind = "embed-text": one vector per caption, for `kinora search`.
 #pragma once
 #include "plugins/jobs/training/options/paths_option.hpp"
 #include "core/run/job_check.hpp"
 
 namespace kinora::core {
 
-// text.npy [clips, D], rows of length 1, and text.json: {"clips": folder of the curate job's data, from this
-// folder; "keys": one a row; "texts": the SHA-256 of each row's text; "rows_sha256": of text.npy; "encoder": what
-// kinora search encodes a question with}. A text that was embedded before keeps its vector.
+// Writes text.npy [clips, D], rows of length 1, and text.json: {"clips": folder of the curate job's data,
+// relative to this folder; "keys": one per row; "texts": the SHA-256 of each row's text; "rows_sha256": of
+// text.npy; "encoder": the encoder that kinora search uses for queries}. A text that was embedded before keeps
+// its vector.
 struct EmbedTextOptions {
   int64_t max_tokens = 256, threads = 0;
   std::string device = "auto";

@@ -24,7 +24,7 @@ const char* duration_of(double seconds) {
   return seconds < 5 ? "0_5" : seconds <= 10 ? "5_10" : seconds <= 30 ? "10_30" : "30_inf";
 }
 
-// Of the fact, whose text becomes a folder's name; else what is measured.
+// The name from the fact, whose text becomes a folder's name; else the measured value.
 std::string name_of(const nlohmann::json& bin, const char* what, const char* measured) {
   const std::string said = text_in(bin, what);
   const bool is_name = std::all_of(said.begin(), said.end(), [](char c) {

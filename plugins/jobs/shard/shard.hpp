@@ -1,4 +1,5 @@
-// kind = "shard": clips of a curate job in, WebDataset shards out. What people decided in the studio counts.
+// kind = "shard": packs clips of a curate job into WebDataset shards, following people's decisions in the
+// studio.
 #pragma once
 #include "core/run/job_plugin.hpp"
 
