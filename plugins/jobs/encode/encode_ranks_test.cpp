@@ -208,7 +208,7 @@ TEST(EncodeOnRanks, RefusesStrategiesThatCutWhatIsWhole) {
         << strategy;
   EXPECT_THAT(
       said("balanced-sp", false),
-      testing::HasSubstr("tokenizer/cosmos encodes a frame with all that come before, so the time of a clip "
+      testing::HasSubstr("tokenizer/cosmos encodes a frame together with all earlier ones, so the time of a clip "
                          "cannot be divided along cp; give ddp"));
 }
 

@@ -255,7 +255,7 @@ TEST_F(PipelineFolder, WhoseNoiseDoesNotFitIsRefusedByName) {
 }
 
 TEST_F(PipelineFolder, WithoutOneStepsSayWhereTheyBelong) {
-  EXPECT_THAT(refusal("prompts = ['x']\nsteps = 4\n"), HasSubstr("steps stands beside pipeline"));
+  EXPECT_THAT(refusal("prompts = ['x']\nsteps = 4\n"), HasSubstr("steps is for jobs with pipeline"));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How train-tokenizer starts, what it minimises and how it resumes, and encode with a tokenizer of its own:
+// Tests how train-tokenizer starts, what it minimises and how it resumes, and encode with its own tokenizer:
 // on real clips, against the mathematics written out here.
 #include <cmath>
 #include <fstream>
@@ -51,7 +51,7 @@ std::string tokenizer_failure(const ScratchRun& run) {
   return test::refusal([&] { trained_tokenizer(run); });
 }
 
-// Sample n of the training: of clips a and c, `length` frames.
+// Sample n of the training: `length` frames of clips a and c.
 Tensor crop(int64_t n, int64_t length = kFrames) {
   const double u = sample_uniform({1}, kSeed, n, "tokenizer.start").item<double>();
   const auto first = static_cast<int64_t>(std::floor(u * static_cast<double>(16 - length + 1)));
@@ -121,7 +121,7 @@ TEST(TokenizerTuning, WeighsTheCriticByTheGradientsAtTheLastLayer) {
   expect_near(line, "adversarial_weight", adaptive, 1e-3);
   expect_near(line, "loss", rebuilt(y).item<double>() + 0.6 * adaptive * adversarial, 1e-3);
 
-  // The quality that it states is that of the weights that it wrote, on the first window of each clip.
+  // The reported quality is that of the written weights, on the first window of each clip.
   network->load(run->of("tokenizer") / "weights.safetensors");
   const at::NoGradGuard off;
   double similarity = 0, distance = 0;
@@ -167,7 +167,7 @@ TEST(TokenizerTuning, ResumedWithItsCriticEqualsUninterruptedBitForBit) {
       worst(half.at("critic.weight.layers.0.conv.weight"), full.at("critic.weight.layers.0.conv.weight")), 0);
 }
 
-// The critic's first step is as long as its rate.
+// The critic's first step is as long as its learning rate.
 TEST(TokenizerTuning, TheCriticLearnsAtItsOwnRate) {
   const auto weight = [](const std::string& rate) {
     const auto run = prepared(
@@ -183,10 +183,10 @@ TEST(TokenizerTuning, TheCriticLearnsAtItsOwnRate) {
   const Tensor slow = weight(""), fast = weight("critic_learning_rate = 1e-3\n"),
                faster = weight("critic_learning_rate = 2e-3\n");
   EXPECT_GT((fast - slow).abs().max().item<double>(), 0);
-  EXPECT_LT(worst((faster - fast) * 0.9, fast - slow), 1e-6) << "of steps of 1e-3; the default is 1e-4";
+  EXPECT_LT(worst((faster - fast) * 0.9, fast - slow), 1e-6) << "with steps of 1e-3; the default is 1e-4";
 }
 
-// Each microbatch is of videos or of single frames.
+// Each microbatch consists of videos or of single frames.
 TEST(TokenizerTuning, MixesImagesAndVideos) {
   const auto longer =
       prepared({{"tokenizer",
@@ -247,7 +247,7 @@ TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
   for (const auto& [name, t] : before) EXPECT_GT(worst(t, after.at(name)), 0) << name;
 }
 
-// Of two vectors each the covariances have rank one, u u^T and v v^T, and tr (S1^1/2 S2 S1^1/2)^1/2 is |u .
+// For two vectors each, the covariances have rank one, u u^T and v v^T, and tr (S1^1/2 S2 S1^1/2)^1/2 is |u .
 // v|.
 double distance_of_pairs(const std::vector<Tensor>& seen, const std::vector<Tensor>& made) {
   const Tensor u = (seen[0] - seen[1]) / std::sqrt(2.), v = (made[0] - made[1]) / std::sqrt(2.),
@@ -412,7 +412,7 @@ TEST(TokenizerStart, OfNvidiasArchivesFindsTheNamesByItself) {
   fs::remove_all(folder);
 }
 
-// A tokenizer of the encode job's own, not the one of the job above it.
+// The encode job's own tokenizer is used, not that of the earlier job.
 std::unique_ptr<ScratchRun> encoding(const std::string& tokenizer) {
   auto run = prepared({{"latents", tokenizer + "tokenizer_weights = 'FOLDER/own.safetensors'\n"}});
   ScratchRun::save(*run->network("latents", "tokenizer"), run->folder() / "own.safetensors");
@@ -438,10 +438,10 @@ TEST(EncodeJob, OfADiscreteTokenizerOfItsOwnCachesCodes) {
     EXPECT_EQ(data.facts().shape, codes.sizes().vec());
     for (int64_t j = 0; j < codes.numel(); ++j) seen.insert(codes.flatten()[j].item<int64_t>());
   }
-  EXPECT_GT(seen.size(), 1U) << "codes that are all equal would show nothing";
+  EXPECT_GT(seen.size(), 1U) << "codes that are all equal would prove nothing";
 }
 
-// Wan normalises by published numbers; what the job measures comes on top.
+// Wan normalises by published numbers; the job's measured scale is applied on top.
 TEST(EncodeJob, MeasuresLatentsThatTheTokenizerNormalises) {
   const auto run = encoding(kWan);
   const auto network = run->network("latents", "tokenizer");

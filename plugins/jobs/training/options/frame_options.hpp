@@ -1,4 +1,4 @@
-// Which frames of a video see which: what a train job's and a generate job's options say of it.
+// Options of train and generate jobs that decide which frames of a video attend to which.
 #pragma once
 #include "core/run/job.hpp"
 

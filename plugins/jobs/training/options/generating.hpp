@@ -1,5 +1,5 @@
-// Options of the job that makes videos; here, as training.hpp's, so that a run file is checked without
-// libtorch.
+// Options of generate jobs. They are here, like those of training.hpp, so that a run file can be checked
+// without libtorch.
 #pragma once
 #include "plugins/jobs/training/options/frame_options.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
@@ -109,7 +109,7 @@ struct GenerateOptions : FrameOptions {
         .range(0, 1)
         .help("share of the sampler's steps that change `video`; 1: all steps, only condition_frames are kept");
   }
-  // Of a model of the job's own; else the train job's hold.
+  // Applies to a model of the job's own; for a train job's model, that job's options apply.
   static void describe_rule(Describe<O>& d) {
     describe_frames(d);
     d.option("teacher_forcing", &O::teacher_forcing)

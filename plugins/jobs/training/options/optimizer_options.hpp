@@ -1,4 +1,4 @@
-// What every training job says of its optimizer, its checkpoints and what it logs.
+// Options of every training job for its optimizer, its checkpoints and its logs.
 #pragma once
 #include <string>
 #include <vector>

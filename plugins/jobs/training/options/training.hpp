@@ -1,5 +1,5 @@
-// Options of the jobs that hold tensors. Their code is in core/torch/jobs; these are here so that a run file
-// is checked without libtorch.
+// Options of the jobs that use tensors, apart from their code, so that a run file can be checked without
+// libtorch.
 #pragma once
 #include "plugins/jobs/training/options/frame_options.hpp"
 #include "plugins/jobs/training/options/optimizer_options.hpp"
