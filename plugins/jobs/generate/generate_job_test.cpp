@@ -239,7 +239,7 @@ TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
     EXPECT_GT(worst(strip(film(*run, 1, "blue", Film{2, ""})), picture(video(*run, 1, ".png"))), 3);
   }
   EXPECT_THAT(generate_message("video = '" + file + "'\ncondition_frames = 9"),
-              testing::HasSubstr("ask for a longer video"));
+              testing::HasSubstr("make a longer video"));
 }
 
 // Each chunk starts from its own noise after the finished ones: by a train job's rule, and by the job's own.
@@ -401,9 +401,9 @@ TEST(GenerateJob, WorksWithNetworksOfItsOwn) {
     EXPECT_LT(worst(got, scaled), 2e-3) << "an earlier encode job still decides how latents are scaled";
   }
   EXPECT_THAT(generate_message("model = " + dit + "\nloss = 'edm'"),
-              testing::HasSubstr("say where its weights are: weights"));
+              testing::HasSubstr("set its weights: weights"));
   EXPECT_THAT(generate_message("model = " + dit + "\nweights = 'x'"),
-              testing::HasSubstr("say what it was trained on"));
+              testing::HasSubstr("set the loss it was trained on"));
 }
 
 TEST(GenerateJob, TakesOtherWeightsForATrainedModel) {
@@ -439,7 +439,7 @@ TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
   EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
   EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));
   EXPECT_THAT(said("strength = 0.5"), testing::HasSubstr("give one in video"));
-  EXPECT_THAT(said("guidance_interval = [5.0, 1.0]"), testing::HasSubstr("[5, 1] holds nowhere"));
+  EXPECT_THAT(said("guidance_interval = [5.0, 1.0]"), testing::HasSubstr("[5, 1] is empty"));
 }
 
 }  // namespace

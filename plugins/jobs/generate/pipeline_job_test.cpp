@@ -242,16 +242,16 @@ TEST_F(PipelineFolder, IsWhatFineTuningBeginsWith) {
 TEST_F(PipelineFolder, WhoseNoiseDoesNotFitIsRefusedByName) {
   const auto folder = assembled({"wan_t2v"});
   EXPECT_THAT(refusal(job_of(folder, "t2v", "", "001")),
-              HasSubstr("tensor '000', the noise of video 0, is missing; of its 1 tensors the first is '001'"));
+              HasSubstr("tensor '000', the noise of video 0, is missing; the file has 1 tensors, the first is '001'"));
   frames_ = 13;
   EXPECT_THAT(refusal(job_of(folder, "t2v", "")),
-              HasSubstr("noise '000' is [2, 3, 4, 6], and the latent is [2, 4, 4, 6]"));
+              HasSubstr("noise '000' is [2, 3, 4, 6], but the latent is [2, 4, 4, 6]"));
   frames_ = 9;
   const std::string job = job_of(folder, "t2v", "");
   at::Tensor noise = test::Oracle("pipeline_noise.safetensors", "t2v").exact("noise").clone();
   noise[0][0][0][0] = std::numeric_limits<double>::quiet_NaN();
   write_tensors(scratch_ / "noise.safetensors", {{"000", noise}});
-  EXPECT_THAT(refusal(job), HasSubstr("numbers that are not finite"));
+  EXPECT_THAT(refusal(job), HasSubstr("values that are not finite"));
 }
 
 TEST_F(PipelineFolder, WithoutOneStepsSayWhereTheyBelong) {

@@ -159,7 +159,7 @@ TEST_F(PublishedWan, SaysWhatASecondExpertLacks) {
     }
     return "no error";
   };
-  EXPECT_THAT(said("guidance_2 = 4.0\n"), testing::HasSubstr("give its weights_2"));
+  EXPECT_THAT(said("guidance_2 = 4.0\n"), testing::HasSubstr("set its weights_2"));
   const std::string low = (published("wan_a14b_t2v") / "transformer_2").string();
   EXPECT_THAT(said("weights_2 = '" + low + "'\n"), testing::HasSubstr("set boundary, Wan 2.2 has 0.875"));
 }

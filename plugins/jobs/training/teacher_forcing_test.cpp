@@ -226,7 +226,7 @@ TEST(TeacherForced, SaysWhatDoesNotFit) {
     return test::refusal([&] { LevelDraw::require(o, loss); });
   };
   EXPECT_THAT(said([](auto& o) { o.chunk = 2; }, *flow), HasSubstr("chunk is of causal frames; add causal"));
-  EXPECT_THAT(said([](auto& o) { o.causal = true, o.sink = 1; }, *flow), HasSubstr("give one: window = 4"));
+  EXPECT_THAT(said([](auto& o) { o.causal = true, o.sink = 1; }, *flow), HasSubstr("set window, such as window = 4"));
   EXPECT_THAT(said([](auto& o) { o.levels = "chunk"; }, *flow), HasSubstr("or choose \"frame\""));
   EXPECT_THAT(said([](auto& o) { o.teacher_forcing = true; }, *codes),
               HasSubstr("teacher_forcing: loss/next-token draws no noise"));

@@ -82,7 +82,7 @@ TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
     EXPECT_EQ(worst(got.at("text"), encoder(kCaptions.at(key.substr(0, 1)))), 0) << key;
     latents.push_back(want.to(at::kDouble));
   }
-  EXPECT_GT(worst(latents[0], latents[1]), 1e-2) << "windows that are equal would show nothing";
+  EXPECT_GT(worst(latents[0], latents[1]), 1e-2) << "windows that are equal would prove nothing";
   const at::Tensor all = at::cat(latents, 1).flatten(1);
   const LatentData data(run->of("latents"));
   EXPECT_EQ(data.facts().shape, latents[0].sizes().vec());
