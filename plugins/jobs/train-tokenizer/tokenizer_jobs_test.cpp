@@ -230,7 +230,7 @@ TEST(TokenizerTuning, DrawsLatentsAndCountsTheirDivergence) {
   expect_near(line, "kl", kl);
   expect_near(line, "l1", l1);
   expect_near(line, "loss", l1 + mse + 0.01 * kl);
-  EXPECT_THAT(tokenizer_failure(*tokenizer_training("kl = 0.01\n")), HasSubstr("kl needs the moments of latents"));
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training("kl = 0.01\n")), HasSubstr("kl requires the moments of latents"));
 }
 
 TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
@@ -281,7 +281,7 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
   const double want = distance_of_pairs(seen, made);
   EXPECT_GT(want, 1e-3);
   expect_near(summary, "frechet_distance", want, 1e-3);
-  EXPECT_THAT(tokenizer_failure(*tokenizer_training(features)), HasSubstr("say where its weights are: features_weights"));
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training(features)), HasSubstr("set its weights: features_weights"));
   EXPECT_THAT(tokenizer_failure(*tokenizer_training("features = 'minilm'\nfeatures_weights = 'x'\n")),
               HasSubstr("reads neither 'video' nor an 'image'"));
 }
@@ -328,14 +328,14 @@ TEST(TokenizerTuning, SaysWhatAFeatureScriptLacks) {
     }
     return tokenizer_failure(*run);
   };
-  EXPECT_THAT(with(""), HasSubstr("is no TorchScript that libtorch reads"));
+  EXPECT_THAT(with(""), HasSubstr("is not a TorchScript file that libtorch can read"));
   EXPECT_THAT(with("def forward(self, x: Tensor):\n    return x\n"),
               HasSubstr("must return a tensor [B, D]"));
   EXPECT_THAT(with("def forward(self, x: Tensor):\n    return x.view([2])\n"),
               HasSubstr("its forward fails on a video [1, 3, 9, 16, 32]"));
-  EXPECT_THAT(with(kScript, "features = { use = 'clip-vision' }\n"), HasSubstr("take `features` away"));
+  EXPECT_THAT(with(kScript, "features = { use = 'clip-vision' }\n"), HasSubstr("remove `features`"));
   EXPECT_THAT(tokenizer_failure(*tokenizer_training("features_weights = 'FOLDER/x.safetensors'\n")),
-              HasSubstr("are of no model"));
+              HasSubstr("belong to no model"));
 }
 
 TEST(TokenizerTuning, OfCodesRefusesADivergence) {
@@ -390,7 +390,7 @@ TEST(TokenizerStart, ByPrincipalComponentsIsThatOfTheTrainingClips) {
   EXPECT_GT(summary.at("psnr").get<double>(), 30);
 
   const auto both = prepared({{"tokenizer", principal + "weights = 'some.safetensors'\n"}});
-  EXPECT_THAT(tokenizer_failure(*both), HasSubstr("are two beginnings; take one away"));
+  EXPECT_THAT(tokenizer_failure(*both), HasSubstr("both set the initial weights; remove one"));
 }
 
 TEST(TokenizerStart, OfNvidiasArchivesFindsTheNamesByItself) {

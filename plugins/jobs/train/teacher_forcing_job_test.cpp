@@ -115,7 +115,7 @@ TEST(TeacherForcingJob, DrawsSamplesChunkAfterChunk) {
 TEST(TeacherForcingJob, RefusesWhatItCannotLearn) {
   const auto said = [](const std::string& lines) { return failure(*training(Knobs(), lines)); };
   EXPECT_THAT(said("teacher_forcing = true\nchunk = 2\n"), HasSubstr("2 latent frames are one chunk of 2"));
-  EXPECT_THAT(said("chunk = 2\n"), HasSubstr("chunk is of causal frames"));
+  EXPECT_THAT(said("chunk = 2\n"), HasSubstr("chunk applies to causal frames"));
   EXPECT_THAT(said("teacher_forcing = true\ncondition_frames = [1]\n"),
               HasSubstr("leave condition_frames empty"));
   EXPECT_THAT(said("teacher_forcing = true\nmodel = { use = 'dit', in_channels = 2, out_channels = 2, "
