@@ -211,7 +211,7 @@ TEST(Options, AssetsAreFoundOrTheMessageSaysWhatToDo) {
   setenv("KINORA_ASSETS", ("/nowhere:" + folder).c_str(), 1);
   EXPECT_EQ(path_of("asset:minilm/vocab.txt"), folder + "/minilm/vocab.txt");
   EXPECT_THAT(path_of("asset:minilm/none"),
-              HasSubstr("set KINORA_ASSETS to the folder that has minilm/none"));
+              HasSubstr("set KINORA_ASSETS to the folder that contains minilm/none"));
   EXPECT_THAT(path_of("asset:../etc/passwd"), HasSubstr("without '..'"));
   EXPECT_THAT(path_of("asset:/etc/passwd"), HasSubstr("a relative path"));
   before ? setenv("KINORA_ASSETS", kept.c_str(), 1) : unsetenv("KINORA_ASSETS");

@@ -132,13 +132,13 @@ TEST(Needed, RunPathLeadsToNothingThatOthersMayChange) {
   EXPECT_EQ(said(), "") << "nobody else can make it";
   fs::create_directory(shared);
   as_is(shared, 01777);
-  EXPECT_THAT(said(), HasSubstr("shared/libs is not there, and every user may put it there"));
+  EXPECT_THAT(said(), HasSubstr("shared/libs does not exist, and every user may create it"));
   fs::create_directory(libs);
   EXPECT_EQ(said(), "") << "nobody else can change it";
   as_is(libs, 0777);
   EXPECT_THAT(said(), HasSubstr("libs is writable by every user"));
   as_is(libs, 01777);
-  EXPECT_THAT(said(), HasSubstr("is not there, and every user may put it there"));
+  EXPECT_THAT(said(), HasSubstr("does not exist, and every user may create it"));
   as_is(libs, 0755);
   fs::rename(plugin / library, libs / library);
   EXPECT_EQ(said(), "");

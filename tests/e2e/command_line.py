@@ -319,7 +319,7 @@ def check_published():
     assert "1 missing: 'proj_out.weight', did you mean 'proj_uot.weight'?" in said and "1 unexpected" in said, said
     shard.unlink()
     said = subprocess.run([KINORA, "apply", "model/cosmos", "--inputs", str(given), "--set", f"weights={pipeline}"], capture_output=True, text=True)
-    assert said.returncode == 1 and "shards are not there: " + shard.name in said.stderr, said
+    assert said.returncode == 1 and "shards are missing: " + shard.name in said.stderr, said
 
 
 def same_but_for_the_order_of_metadata(first, second):

@@ -151,9 +151,9 @@ TEST(Weights, OfAFileThatBecameShorterAreRefused) {
   EXPECT_EQ(find_in(opened)("a").sum().item<float>(), 10000);
   std::filesystem::resize_file(file, 8192);
   EXPECT_THAT(test::refusal([&] { find_in(opened)("a"); }),
-              HasSubstr(file.string() + ": became shorter while it was in use"));
+              HasSubstr(file.string() + ": the file shrank while it was in use"));
   write_tensors(file, {{"a", at::ones({1})}});
-  EXPECT_THAT(test::refusal([&] { tensors_of(opened); }), HasSubstr("became shorter")) << "a replaced file";
+  EXPECT_THAT(test::refusal([&] { tensors_of(opened); }), HasSubstr("shrank")) << "a replaced file";
   std::filesystem::remove(file);
 }
 
