@@ -35,11 +35,11 @@ TEST(Needed, LibraryThatIsRemovedDisablesThePluginBeforeItIsOpened) {
   const auto info = registry.plugins()[0];
   EXPECT_EQ(info.state, PluginState::disabled);
   EXPECT_THAT(info.reason,
-              testing::StartsWith("needs libkinora_absent.so.3, which is not installed; install"));
+              testing::StartsWith("requires libkinora_absent.so.3, which is not installed; install"));
   const auto found = registry.find("stage/minimal");
   ASSERT_FALSE(found);
   EXPECT_THAT(found.failure().message,
-              HasSubstr("its plugin 'missing_library' is disabled: needs libkinora_absent.so.3"));
+              HasSubstr("its plugin 'missing_library' is disabled: requires libkinora_absent.so.3"));
 }
 
 // In a process of its own: what was opened stays, and would be found by every later test.

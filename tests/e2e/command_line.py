@@ -102,7 +102,7 @@ def check_missing_library():
     shutil.copy(pathlib.Path(KINORA).parents[1] / "tests/abi/libmissing_library.so", folder)
     (folder / "plugin.toml").write_text('[plugin]\nname = "missing_library"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\n'
                                         '[[component]]\nid = "stage/minimal"\nhelp = "of a test"\n')
-    why = "needs libkinora_absent.so.3, which is not installed; install"
+    why = "requires libkinora_absent.so.3, which is not installed; install"
     listed = {c["id"]: c for c in json.loads(kinora("--plugins", folder.parent, "plugins", "list", "--json"))}
     assert listed["stage/minimal"]["state"] == "disabled" and why in listed["stage/minimal"]["reason"], listed["stage/minimal"]
     assert all(c["state"] == "ready" for id, c in listed.items() if id != "stage/minimal")
