@@ -11,8 +11,8 @@ namespace {
 
 std::atomic<bool> asked{false}, save_asked{false};
 
-// Who stops a service or a job sends SIGTERM to the launcher and to its ranks, and the launcher passes it on:
-// that is asked once.
+// Stopping a service or a job sends SIGTERM to the launcher and to its ranks, and the launcher forwards it:
+// both signals count as one request.
 constexpr int64_t kOnce = 2;  // seconds
 std::atomic<int64_t> terminated{std::numeric_limits<int64_t>::min() / 2};
 

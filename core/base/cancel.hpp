@@ -3,15 +3,15 @@
 
 namespace kinora::core {
 
-// Installs the handlers for SIGINT, SIGTERM and SIGUSR1. Once, in main().
+// Installs the handlers for SIGINT, SIGTERM and SIGUSR1. Call once, in main().
 void watch_signals();
 // [any-thread] Whether the run was asked to stop.
 bool cancelled();
-// [any-thread] As if a signal had come (tests, servers).
+// [any-thread] Acts as if a signal had arrived (for tests and servers).
 void cancel(bool on = true);
-// [any-thread] Whether SIGUSR1 asked for a checkpoint since this was last called.
+// [any-thread] Whether SIGUSR1 has requested a checkpoint since the last call.
 bool take_save_request();
-// [any-thread] As if that signal had come.
+// [any-thread] Acts as if that signal had arrived.
 void request_save();
 
 }  // namespace kinora::core

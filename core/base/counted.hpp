@@ -1,4 +1,4 @@
-// Numbers of things in sentences.
+// Counts of things for use in sentences.
 #pragma once
 #include <cstdint>
 #include <string>

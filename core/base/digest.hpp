@@ -1,4 +1,4 @@
-// SHA-256, as the identity of a job's options and inputs.
+// SHA-256, used as the identity of a job's options and inputs.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace kinora::core {
 
-// Of bytes that come piece by piece.
+// Digest of bytes that arrive piece by piece.
 class Sha256 {
  public:
   Sha256();
@@ -14,7 +14,7 @@ class Sha256 {
   Sha256& operator=(const Sha256&) = delete;
   ~Sha256();
   void add(const void* data, size_t size);
-  // 64 hexadecimal digits. Once.
+  // 64 hexadecimal digits. Call once.
   std::string hex();
 
  private:
@@ -24,10 +24,10 @@ class Sha256 {
 // 64 hexadecimal digits.
 std::string sha256(std::string_view bytes);
 
-// Of a file, read piece by piece. Throws Error; KINORA_CANCELLED if the job is cancelled meanwhile.
+// Digest of a file, read piece by piece. Throws Error; KINORA_CANCELLED if the job is cancelled meanwhile.
 std::string sha256_of_file(const std::filesystem::path&);
 
-// Identity of a file or folder without reading it: relative names, sizes and times of change, in order.
+// Identity of a file or folder without reading it: relative names, sizes and modification times, in order.
 std::string stat_digest(const std::filesystem::path&);
 
 }  // namespace kinora::core

@@ -1,4 +1,5 @@
-// Members of JSON objects that stages and users have written: of another type they are as good as missing.
+// Reads members of JSON objects that stages and users have written: a member of another type counts as
+// missing.
 #pragma once
 #include <filesystem>
 #include <fstream>
@@ -23,7 +24,7 @@ inline std::string text_in(const nlohmann::json& object, const char* key) {
   return at != object.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-// 0 if there is none.
+// 0 if missing.
 inline double number_in(const nlohmann::json& object, const char* key) {
   if (!object.is_object()) return 0;
   const auto at = object.find(key);
@@ -36,8 +37,8 @@ inline bool flag_in(const nlohmann::json& object, const char* key) {
   return at != object.end() && at->is_boolean() && at->get<bool>();
 }
 
-// JSON text that anybody may have written; discarded if it is none, or nested deeper than facts are: what
-// writes such a value calls itself once a level, and a stack has an end.
+// JSON text from an untrusted source; discarded if it is invalid, or nested more deeply than facts are:
+// writing such a value recurses once per level and could overflow the stack.
 inline nlohmann::json parse_facts(std::string_view text) {
   constexpr int kDeepest = 64;
   int depth = 0;
@@ -56,7 +57,7 @@ inline nlohmann::json parse_facts(std::string_view text) {
   return nlohmann::json::parse(text, nullptr, false);
 }
 
-// The object in a file that anybody may have written; an empty one if it is missing, or is none.
+// The object in a file from an untrusted source; an empty one if it is missing or not an object.
 inline nlohmann::json object_in_file(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   auto value = parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));

@@ -15,7 +15,7 @@
 namespace kinora::core {
 namespace {
 
-// All lines pass here; its list of sinks may change while other threads log.
+// All log lines pass through here; its list of sinks may change while other threads log.
 std::shared_ptr<spdlog::sinks::dist_sink_mt> outputs() {
   static const auto sink = std::make_shared<spdlog::sinks::dist_sink_mt>();
   return sink;
@@ -23,7 +23,7 @@ std::shared_ptr<spdlog::sinks::dist_sink_mt> outputs() {
 
 std::atomic<bool> started = false;
 
-// Never destroyed: threads may log until the last instruction of the process.
+// Never destroyed: threads may log until the very end of the process.
 std::function<void(int32_t, std::string_view)>& diverted() {
   static auto* to = new std::function<void(int32_t, std::string_view)>;
   return *to;
@@ -60,11 +60,11 @@ std::string one_line(std::string_view message) {
   return out;
 }
 
-// A full disk: said once, and what is logged goes on to where it can.
+// A full disk: reported once, and logging continues to the other sinks.
 void on_log_error(const std::string& what) {
   static std::atomic<bool> said = false;
   if (!said.exchange(true))
-    std::fprintf(stderr, "kinora: a log misses lines: %s; make room on its disk\n", what.c_str());
+    std::fprintf(stderr, "kinora: a log is missing lines: %s; free space on its disk\n", what.c_str());
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ Status set_log_level(std::string_view level) {
 Status start_log(std::string_view level) {
   if (auto status = check_log_level(level); !status) return status;
   auto out = std::make_shared<spdlog::sinks::stderr_color_sink_mt>();
-  // On a terminal a line takes the place of the progress bar, which is drawn again below it.
+  // On a terminal a line replaces the progress bar, which is then redrawn below it.
   out->set_pattern(isatty(STDERR_FILENO) != 0 ? "\r\033[J%T %^%l%$ %v" : "%T %^%l%$ %v");
   outputs()->set_sinks({std::move(out)});
   auto logger = std::make_shared<spdlog::logger>("kinora", outputs());
@@ -138,7 +138,7 @@ LogFile& LogFile::operator=(LogFile&& other) noexcept {
 LogFile::~LogFile() { close(); }
 
 void log_line(int32_t level, std::string_view message) {
-  // Whoever logs before a program started the log (a test) must not write to stdout, where results go.
+  // Code that logs before a program started the log (a test) must not write to stdout, which is for results.
   if (!started.load(std::memory_order_acquire)) static_cast<void>(start_log("info"));
   if (diverted()) {
     if (spdlog::default_logger_raw()->should_log(spdlog_level(level))) diverted()(level, message);

@@ -1,4 +1,4 @@
-// Where log lines go: stderr, and the files of the runs that are under way.
+// Log output: to stderr, and to the files of the current runs.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -13,20 +13,20 @@ namespace kinora::core {
 // [main thread, once] Lines of `level` (trace, debug, info, warn, error, off) and above go to stderr as
 // "12:34:56 warning text".
 Status start_log(std::string_view level);
-// [main thread] Another level from here on; refused like start_log's.
+// [main thread] Changes the level; rejects the same levels as start_log().
 Status set_log_level(std::string_view level);
 // Whether it is a level, or how it is misspelt.
 Status check_log_level(std::string_view level);
-// [any-thread] The present level.
+// [any-thread] The current level.
 std::string log_level();
 
-// [main thread] Only warnings and errors go to stderr from here on; files still get every line.
+// [main thread] Restricts stderr to warnings and errors; files still get every line.
 void quiet_terminal();
 
-// [any-thread] Writes one line to the open log files alone, whatever the level. Returns false if there is none.
+// [any-thread] Writes one line only to the open log files, whatever the level. Returns false if there is none.
 bool log_to_files(std::string_view message);
 
-// [any-thread] Appends the same lines, with their date, to a file too, until the object dies.
+// [any-thread] Also appends the same lines, with their date, to a file, during the lifetime of the object.
 class LogFile {
  public:
   static Result<LogFile> open(const std::filesystem::path& path);
@@ -40,12 +40,12 @@ class LogFile {
   std::shared_ptr<void> sink_;
 };
 
-// [main thread, before anybody logs] Lines of the level that is set go there from here on, and nowhere else: a worker's
-// go to the process that started it.
+// [main thread, before any logging] Sends lines of the current level only to this function: a worker's lines go to the
+// process that started it.
 void divert_log(std::function<void(int32_t level, std::string_view message)> to);
 
-// [any-thread] level: KINORA_LOG_*. Control characters in `message` are shown escaped, so that hostile input
-// cannot forge lines or steer a terminal.
+// [any-thread] level: KINORA_LOG_*. Control characters in `message` are escaped, so that hostile input cannot
+// forge lines or control a terminal.
 void log_line(int32_t level, std::string_view message);
 
 template <class... Args>

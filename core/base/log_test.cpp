@@ -49,7 +49,7 @@ TEST(Log, AFullDiskIsSaidOnceAndStopsNothing) {
   const std::string errors = testing::internal::GetCapturedStderr();
   EXPECT_THAT(errors, testing::HasSubstr("the second line"));
   EXPECT_THAT(errors, testing::Not(testing::HasSubstr("LOG ERROR")));
-  const std::string said = "kinora: a log misses lines: ";
+  const std::string said = "kinora: a log is missing lines: ";
   const size_t at = errors.find(said);
   ASSERT_NE(at, std::string::npos) << errors;
   EXPECT_EQ(errors.find(said, at + 1), std::string::npos) << errors;

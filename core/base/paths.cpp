@@ -35,7 +35,7 @@ std::vector<fs::path> split_paths(std::string_view list) {
 
 namespace {
 
-// Root, this user, and whoever owns the program that is running: it could be anything anyway.
+// Trusts root, this user, and the owner of the running program, which could do anything anyway.
 bool is_trusted_owner(uid_t owner) {
   static const uid_t program = [] {
     struct stat self {};
@@ -44,7 +44,7 @@ bool is_trusted_owner(uid_t owner) {
   return owner == 0 || owner == geteuid() || owner == program;
 }
 
-// Whether the group is its owner's alone, as systems make one for every user, with the same name.
+// Whether the group contains only its owner, as systems create one for every user, with the same name.
 bool is_private_group(const struct stat& s) {
   char users[4096], groups[4096];
   struct passwd user {}, *known_user = nullptr;
@@ -54,22 +54,22 @@ bool is_private_group(const struct stat& s) {
          std::string_view(user.pw_name) == own.gr_name;
 }
 
-// What is not there is made by whoever may write the folder, sticky or not. Without others it is only missing, which the
-// reader of it will say.
+// A missing file can be created by anyone who may write to the folder, sticky or not. If only trusted users may, it is
+// just missing, which its reader will report.
 std::string why_open(const fs::path& folder, const fs::path& missing) {
   struct stat s {};
   if (lstat(folder.c_str(), &s) != 0) return "";
   const bool every = s.st_mode & S_IWOTH;
   if (!every && (!(s.st_mode & S_IWGRP) || is_private_group(s))) return "";
-  return fmt::format("{} is not there, and {} may put it there; make it, or use a folder of yours", missing.string(),
+  return fmt::format("{} does not exist, and {} may create it; create it, or use a folder of your own", missing.string(),
                      every ? "every user" : "a group");
 }
 
-// In a sticky folder (/tmp) anybody may put things, but nobody can change those of others.
+// In a sticky folder (/tmp) everyone may create files, but only the owner of a file may change it.
 std::string why_changeable(const fs::path& path, const struct stat& s) {
   const std::string name = path.string();
   if (!is_trusted_owner(s.st_uid))
-    return fmt::format("{} belongs to another user; move it to a folder of yours, or run: chown {} {}", name,
+    return fmt::format("{} belongs to another user; move it to a folder of your own, or run: chown {} {}", name,
                        geteuid(), name);
   if (S_ISLNK(s.st_mode) || (S_ISDIR(s.st_mode) && (s.st_mode & S_ISVTX))) return "";
   if (s.st_mode & S_IWOTH) return fmt::format("{} is writable by every user; run: chmod o-w {}", name, name);
@@ -119,7 +119,7 @@ Result<fs::path> find_asset(std::string_view name) {
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
   return fail(KINORA_NOT_FOUND,
-              "asset:{}: not found in {}; set KINORA_ASSETS to the folder that has {}, or give a path", name,
+              "asset:{}: not found in {}; set KINORA_ASSETS to the folder that contains {}, or give a path", name,
               searched, name);
 }
 

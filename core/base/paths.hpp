@@ -1,4 +1,4 @@
-// Where this program and its files are.
+// Finds this program and its files.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -18,13 +18,13 @@ std::string environment(const char* name);
 // "a:b::c" -> {a, b, c}.
 std::vector<std::filesystem::path> split_paths(std::string_view list);
 
-// Why a file or folder must not be trusted with code, or "". It, every folder above it and every link on the way must
-// belong to root, to this user or to the program's owner, and nobody else may write it, but for sticky folders (/tmp), where
-// what is not there yet is not trusted: anybody may make it.
+// Why a file or folder must not be trusted with code, or "". It, every folder above it and every link on the way must belong
+// to root, to this user or to the program's owner, and no one else may write to it. Sticky folders (/tmp) are an exception,
+// but what does not exist yet in one is not trusted, since anyone may create it.
 std::string why_untrusted(const std::filesystem::path& path);
 
-// "asset:minilm/model.safetensors": the first of the folders of KINORA_ASSETS, then ../share/kinora/assets
-// beside the executable, that has it. `name` is what follows "asset:".
+// "asset:minilm/model.safetensors": found in the first folder of KINORA_ASSETS that has it, else in
+// ../share/kinora/assets next to the executable. `name` is the part after "asset:".
 Result<std::filesystem::path> find_asset(std::string_view name);
 
 }  // namespace kinora::core

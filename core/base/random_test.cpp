@@ -37,7 +37,7 @@ TEST(Random, UniformIsOpenAndEven) {
     }
   double chi2 = 0;
   for (const int n : bins) chi2 += (n - 1e4) * (n - 1e4) / 1e4;
-  EXPECT_LT(chi2, 160);  // 99 degrees of freedom: beyond it once in 10,000
+  EXPECT_LT(chi2, 160);  // 99 degrees of freedom: exceeded once in 10,000
 }
 
 TEST(Random, NormalHasTheMomentsAndTailsOfANormal) {

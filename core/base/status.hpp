@@ -1,5 +1,5 @@
-// Errors of core: values that carry a code of the ABI (KINORA_INVALID ...) and one line that says what to do
-// about it.
+// Errors of core: values with a code of the ABI (KINORA_INVALID ...) and one line that says what to do about
+// it.
 #pragma once
 #include <cstdint>
 #include <new>
@@ -63,15 +63,15 @@ class [[nodiscard]] Result<void> {
 
 using Status = Result<void>;
 
-// Inside a job, where exceptions are the way: the value, or kinora::Error with the failure's code and
-// message.
+// For code inside a job, which uses exceptions: returns the value, or throws kinora::Error with the failure's
+// code and message.
 template <class T>
 T or_throw(Result<T> result) {
   if (!result) throw Error(result.failure().code, result.failure().message);
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
-// The way back: what f throws becomes a Failure.
+// The reverse: turns what f throws into a Failure.
 template <class F>
 auto catching(F&& f) -> Result<decltype(f())> {
   try {

@@ -37,8 +37,7 @@ size_t edit_distance(std::string_view left, std::string_view right) {
 
 namespace {
 
-// "integer" means "int", "sigma" means "sigma_min": who writes the beginning or goes on after the end is
-// near.
+// "integer" means "int", "sigma" means "sigma_min": a word that is the start of the other is a near match.
 size_t nearness(std::string_view word, const std::string& candidate) {
   const size_t d = edit_distance(word, candidate);
   const bool begins = word.size() >= 3 && candidate.size() >= 3 &&
@@ -50,11 +49,11 @@ size_t nearness(std::string_view word, const std::string& candidate) {
 
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates) {
   size_t best = std::max<size_t>(1, std::min<size_t>(word.size(), 64) / 3) + 1;
-  size_t letters = best;  // of two that are equally near, the one that looks more alike
+  size_t letters = best;  // breaks ties: the distance by letters
   std::string found;
   for (const auto& candidate : candidates) {
     const size_t d = nearness(word, candidate), other = edit_distance(word, candidate);
-    // A distance as long as the word shares no letter with it.
+    // If the words share no letter, the distance is their length.
     if (d >= std::max<size_t>(1, word.size())) continue;
     if (d < best || (d == best && !found.empty() && other < letters)) best = d, letters = other, found = candidate;
   }

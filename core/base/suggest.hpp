@@ -1,4 +1,4 @@
-// The word that was probably meant.
+// Suggests the word that was probably meant.
 #pragma once
 #include <string>
 #include <string_view>
@@ -6,17 +6,16 @@
 
 namespace kinora::core {
 
-// Edits (insert, delete, replace, swap of neighbours) that lead from a to b, without regard to case or to
-// '-', '_', '.'.
+// Number of edits (insert, delete, replace, swap of neighbours) from a to b, ignoring case and '-', '_', '.'.
 size_t edit_distance(std::string_view a, std::string_view b);
 
-// The nearest candidate, or "" if none is near: at most one edit in three letters.
+// The nearest candidate, or "" if none is near: at most one edit per three letters.
 std::string suggest(std::string_view word, const std::vector<std::string>& candidates);
 
 // ", did you mean 'steps'?" or "": the end of an error message.
 std::string did_you_mean(std::string_view word, const std::vector<std::string>& candidates);
 
-// The same, or "; kinds: stage, loss" when nothing is near.
+// The same, or "; kinds: stage, loss" if nothing is near.
 std::string did_you_mean_or_list(std::string_view word, const std::vector<std::string>& candidates,
                                  std::string_view what);
 

@@ -1,11 +1,11 @@
-// Text that goes into JSON has to be UTF-8.
+// Makes text valid UTF-8, as JSON requires.
 #pragma once
 #include <string>
 #include <string_view>
 
 namespace kinora::core {
 
-// Bytes that are no UTF-8 become U+FFFD each.
+// Replaces each byte that is not UTF-8 by U+FFFD.
 std::string valid_utf8(std::string_view text);
 
 }  // namespace kinora::core

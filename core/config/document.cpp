@@ -24,12 +24,12 @@ json scalar(const toml::node& node) {
   if (const auto* v = node.as_floating_point()) return v->get();
   if (const auto* v = node.as_boolean()) return v->get();
   if (const auto* v = node.as_string()) return v->get();
-  std::ostringstream text;  // dates and times: kept as their text
+  std::ostringstream text;  // dates and times: stored as their text
   text << toml::node_view<const toml::node>(node);
   return text.str();
 }
 
-// Walks the TOML tree into JSON, telling `place` where each key and value stands.
+// Converts the TOML tree to JSON, reporting the position of each key and value to `place`.
 template <class F>
 json convert(const toml::node& node, const std::string& pointer, const F& place) {
   if (const auto* table = node.as_table()) {
@@ -53,7 +53,7 @@ json convert(const toml::node& node, const std::string& pointer, const F& place)
   return scalar(node);
 }
 
-// toml++ tells what it met, and not that an inline table is on one line.
+// toml++ reports what it found, but not that an inline table must be on one line.
 const char* syntax_remedy(std::string_view said) {
   if (said.find("inline table") == said.npos) return "";
   for (const char* met : {"saw '\\n'", "saw '\\r'", "saw '#'"})
@@ -79,12 +79,12 @@ json* job_by_name(json& root, const std::string& name) {
   return nullptr;
 }
 
-// The first of them, with dots.
+// The first keys, joined by dots.
 std::string join(const std::vector<std::string>& parts, size_t count) {
   return fmt::format("{}", fmt::join(parts.begin(), parts.begin() + static_cast<std::ptrdiff_t>(count), "."));
 }
 
-// A value in one line, as --set reads it.
+// A value on one line, as --set reads it.
 std::string inline_toml(const json& value) {
   if (!value.is_structured()) return value.dump();
   std::string out;
@@ -112,7 +112,7 @@ Result<Document> Document::read(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored))
-    return Failure{KINORA_INVALID, file.string() + ": is a folder; give the path of a file in it"};
+    return Failure{KINORA_INVALID, file.string() + ": this is a folder; give the path of a file in it"};
   if (!in) return Failure{KINORA_NOT_FOUND, file.string() + ": no such file, or it cannot be read"};
   std::ostringstream text;
   text << in.rdbuf();
@@ -165,11 +165,11 @@ Status Document::set(std::string_view assignment) {
                 did_you_mean_or_list(parts.front(), names, "there are"));
   }
   if (parts.size() < 2)
-    return fail(KINORA_INVALID, "--set {}: which option of it? give {}.OPTION=VALUE", path, path);
+    return fail(KINORA_INVALID, "--set {}: expected an option; write {}.OPTION=VALUE", path, path);
   const Location here{"--set " + std::string(assignment), 0, 0};
   for (size_t i = 1; i + 1 < parts.size(); ++i) {
     pointer = child(pointer, parts[i]);
-    // A component given by its name alone becomes a table as soon as one of its options is set.
+    // A component given by its name alone becomes a table when one of its options is set.
     if (at->contains(parts[i]) && (*at)[parts[i]].is_string())
       (*at)[parts[i]] = json{{"use", (*at)[parts[i]]}};
     at = &(*at)[parts[i]];
@@ -184,7 +184,7 @@ Status Document::set(std::string_view assignment) {
       return Failure{KINORA_INVALID, "--set " + path + ": '" + parts[i] + "' is not a table"};
   }
   (*at)[parts.back()] = value;
-  const std::string inside = child(pointer, parts.back()) + "/";  // of what the value replaces
+  const std::string inside = child(pointer, parts.back()) + "/";  // places inside the replaced value
   std::erase_if(places_, [&](const auto& place) { return place.first.starts_with(inside); });
   places_[child(pointer, parts.back())] = {here, here};
   return {};
@@ -193,7 +193,7 @@ Status Document::set(std::string_view assignment) {
 Location Document::key(const std::string& pointer) const { return find(pointer, &Place::key); }
 Location Document::value(const std::string& pointer) const { return find(pointer, &Place::value); }
 
-// The nearest enclosing place that is known: a default that is missing is reported at its table.
+// The nearest enclosing known place: a missing default is reported at its table.
 Location Document::find(const std::string& pointer, Location Place::*which) const {
   for (std::string at = pointer;; at.resize(at.rfind('/'))) {
     const auto it = places_.find(at);

@@ -1,4 +1,5 @@
-// A TOML file as JSON plus the place of every key and value, so that any later error can name FILE:LINE:COL.
+// A TOML file as JSON plus the position of every key and value, so that any later error can name
+// FILE:LINE:COL.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -16,28 +17,30 @@ struct Location {
   int line = 0, column = 0;  // from 1; 0: the file as a whole
 };
 
-// One thing that is wrong with a configuration.
+// One error in a configuration.
 struct Diagnostic {
   Location at;
   std::string message;
 };
 
-// "quickstart.toml:31:1: message"; a place without a line is only the file.
+// "quickstart.toml:31:1: message"; without a line, only the file.
 std::string format(const Diagnostic&);
 
 class Document {
  public:
-  // A syntax error ends at once: TOML cannot be read past it. KINORA_NOT_FOUND if there is no such file.
+  // Fails at the first syntax error, since TOML cannot be read past it. KINORA_NOT_FOUND if there is no such
+  // file.
   static Result<Document> read(const std::filesystem::path& file);
   static Result<Document> parse(std::string_view text, const std::string& name);
 
-  // Sets "a.b.c" as the command line's --set does: the value is TOML, or else a plain string. Items of [[job]] are
-  // addressed by their name: "dit.steps". Failure if a job or table on the way does not exist.
+  // Sets "a.b.c" like --set on the command line: the value is TOML, or else a plain string. Items of [[job]] are
+  // addressed by their name: "dit.steps". Fails if a job or table on the way does not exist.
   Status set(std::string_view assignment);
 
   const nlohmann::json& root() const { return root_; }
   const std::string& name() const { return name_; }
-  // Place of the key (for a wrong name) or of the value (for a wrong value) at a JSON pointer such as "/job/3/steps".
+  // Position of the key (for a wrong name) or of the value (for a wrong value) at a JSON pointer such as
+  // "/job/3/steps".
   Location key(const std::string& pointer) const;
   Location value(const std::string& pointer) const;
 

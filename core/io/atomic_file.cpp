@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the system said, and what the reader of the message can do about it.
+// The system's error, and what the reader of the message can do about it.
 Failure system_failure(int error, const char* doing, const fs::path& path) {
   const char* why = std::strerror(error);
   switch (error) {
@@ -55,7 +55,7 @@ Status put_in_place(const fs::path& from, const fs::path& to, bool replace) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) == 0) return {};
   if (errno == ENOENT) return rename_new(from, to);
   if (errno != EINVAL && errno != ENOSYS) return system_failure(errno, "replacing it", to);
-  // A file system that cannot exchange names: for a moment, the name is gone.
+  // A file system that cannot exchange names: the name is missing for a moment.
   const fs::path aside = temporary_name(to);
   if (rename(to.c_str(), aside.c_str()) != 0) return system_failure(errno, "replacing it", to);
   if (auto status = rename_new(from, to); !status) return status;
@@ -176,7 +176,7 @@ Status AtomicFolder::commit(bool replace) {
   if (auto status = flush_folder(temporary_); !status) return status;
   if (auto status = put_in_place(temporary_, final_, replace); !status) return status;
   std::error_code ignored;
-  fs::remove_all(std::exchange(temporary_, {}), ignored);  // what was replaced
+  fs::remove_all(std::exchange(temporary_, {}), ignored);  // the replaced contents
   return flush_folder(folder_of(final_));
 }
 

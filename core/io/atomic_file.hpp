@@ -1,7 +1,7 @@
-// Files and folders that appear under their name whole and flushed to the device, or not at all.
+// Files and folders that appear under their name complete and flushed to the device, or not at all.
 //
-// Written under a hidden temporary name beside the final one, then flushed, renamed, and the folder flushed. A process that
-// dies leaves at most the temporary (".NAME.tmp-..."), which no reader looks at.
+// They are written under a hidden temporary name next to the final one, flushed and renamed, and then the folder is
+// flushed. A process that dies leaves at most the temporary (".NAME.tmp-..."), which readers ignore.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -13,7 +13,7 @@ namespace kinora::core {
 
 class AtomicFile {
  public:
-  // Creates the temporary; the folder must exist. Failures say which file, what the system said and what to do.
+  // Creates the temporary; the folder must exist. Failures name the file, the system's error and what to do.
   static Result<AtomicFile> create(const std::filesystem::path& final_name);
   AtomicFile(AtomicFile&&) noexcept;
   AtomicFile& operator=(AtomicFile&&) noexcept;
@@ -22,7 +22,7 @@ class AtomicFile {
 
   Status write(const void* data, uint64_t size);
   Status write(std::string_view text) { return write(text.data(), text.size()); }
-  // Gives the file its final name, replacing what was there. Once.
+  // Gives the file its final name, replacing an existing one. Call once.
   Status commit();
   // For libraries that write by name.
   const std::filesystem::path& temporary() const { return temporary_; }
@@ -33,7 +33,7 @@ class AtomicFile {
   int fd_ = -1;
 };
 
-// Whole contents at once.
+// Writes the whole contents at once.
 Status write_file_atomically(const std::filesystem::path& name, std::string_view contents);
 
 class AtomicFolder {
@@ -41,13 +41,13 @@ class AtomicFolder {
   static Result<AtomicFolder> create(const std::filesystem::path& final_name);
   AtomicFolder(AtomicFolder&&) noexcept;
   AtomicFolder& operator=(AtomicFolder&&) noexcept;
-  // Without commit() the temporary is removed with all in it.
+  // Without commit() the temporary is removed with its contents.
   ~AtomicFolder();
 
-  // Write here; each file by its own means, flushed (AtomicFile does).
+  // Folder to write to; each file must be flushed (as AtomicFile does).
   const std::filesystem::path& temporary() const { return temporary_; }
-  // Once. Without `replace`, fails if the final name exists by then; with it, both change places in one step and the older
-  // contents go.
+  // Call once. Without `replace`, fails if the final name exists by then; with it, both are exchanged in one step and the
+  // older contents are removed.
   Status commit(bool replace = false);
 
  private:
@@ -55,7 +55,7 @@ class AtomicFolder {
   std::filesystem::path final_, temporary_;
 };
 
-// A new hidden name beside the final one, of this machine and process.
+// A new hidden name next to the final one, unique to this machine and process.
 std::filesystem::path temporary_name(const std::filesystem::path& final_name);
 // Whether a file name is a temporary of this machine whose process is gone.
 bool is_abandoned(const std::string& file_name);

@@ -91,7 +91,7 @@ TEST_F(AtomicIn, AMissingFolderIsNamed) {
   EXPECT_THAT(file.failure().message, HasSubstr("folder does not exist"));
 }
 
-// In a child process: root writes everywhere, so it becomes nobody.
+// In a child process as an unprivileged user, since root can write everywhere.
 void write_unprivileged(const fs::path& file) {
   if (geteuid() == 0 && setuid(65534) != 0) _exit(1);
   const auto status = write_file_atomically(file, "x");

@@ -95,7 +95,7 @@ const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a pipe";
   if (S_ISSOCK(mode)) return "a socket";
-  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "no file of a known kind";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "a file of an unknown kind";
 }
 
 Status no_regular_file(const std::string& path, mode_t mode) {
@@ -114,9 +114,9 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri) {
   if (uri.find("://") != std::string_view::npos)
     return catching([&]() -> std::shared_ptr<const ByteSource> { return std::make_shared<Remote>(uri); });
   std::string path(uri);
-  // Nobody may ever write into a pipe: its opening must not wait.
+  // A pipe may never get a writer: opening it must not wait.
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0 && errno == ENXIO)  // a socket, or a pipe's like without its other side
+  if (descriptor < 0 && errno == ENXIO)  // a socket, or a device like a pipe without its other side
     if (const auto regular = check_regular_file(path); !regular) return regular.failure();
   if (descriptor < 0)
     return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_INVALID,

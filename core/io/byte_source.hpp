@@ -1,4 +1,4 @@
-// Bytes with random access: a file of any storage, memory, or a part of either.
+// Bytes with random access: a file on any storage, memory, or a part of either.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -14,25 +14,24 @@ namespace kinora::core {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // What errors call it.
+  // Its name in errors.
   virtual const std::string& name() const = 0;
   virtual uint64_t size() const = 0;
-  // Fewer than `size` bytes only at the end.
+  // Returns fewer than `size` bytes only at the end.
   virtual Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const = 0;
 };
 
-// A path of this machine, or "scheme://..." through kinora.io/1. Pipes, sockets, devices and folders are refused, without
-// waiting for anybody.
+// A local path, or "scheme://..." through kinora.io/1. Pipes, sockets, devices and folders are refused without blocking.
 Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri);
-// A failure that says what stands at this path of this machine if that is no regular file; nothing of one that cannot be
-// looked at.
+// A failure that names the kind of file at this local path if it is not a regular file; nothing if it cannot be
+// accessed.
 Status check_regular_file(const std::string& path);
 // Borrows the bytes.
 std::shared_ptr<const ByteSource> bytes_in_memory(std::string name, std::span<const uint8_t> bytes);
 // The bytes from `offset` on, at most `size`.
 std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset,
                                           uint64_t size);
-// All of a small file; fails if it is larger than `limit`.
+// All bytes of a small file; fails if it is larger than `limit`.
 Result<std::string> read_text(std::string_view uri, uint64_t limit);
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// A path that is not a regular file is refused without waiting for it.
+// A path that is not a regular file is refused without blocking.
 #include "core/io/byte_source.hpp"
 
 #include <filesystem>
@@ -22,7 +22,7 @@ class ByteSourceTest : public testing::Test {
  protected:
   ByteSourceTest() : folder_(fs::path(testing::TempDir()) / ("bytes-" + std::to_string(getpid()))) {
     fs::create_directories(folder_);
-    ::alarm(60);  // a plain open() of a pipe waits for ever
+    ::alarm(60);  // a plain open() of a pipe would block forever
   }
   ~ByteSourceTest() override {
     ::alarm(0);

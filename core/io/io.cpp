@@ -8,7 +8,7 @@
 namespace kinora::core {
 namespace {
 
-// A reader or writer of a storage, closed whatever happens.
+// A reader or writer of a storage, closed in any case.
 struct Handle {
   std::shared_ptr<Store> store;
   void* it = nullptr;
@@ -41,7 +41,8 @@ json Io::configured() {
   return options_;
 }
 
-// The lock is for the maps only: create() is a plugin's and may itself read a file of another storage.
+// The lock protects only the maps: create() belongs to a plugin and may itself read a file of another
+// storage.
 Result<std::shared_ptr<Store>> Io::store(const std::string& scheme) {
   json given;
   {
@@ -74,7 +75,7 @@ Result<std::vector<Listed>> Io::list(std::string_view text) {
   return out;
 }
 
-// A file by its folder's entry, which has what opening it does not tell: when it was changed.
+// A file from its folder's listing, which has the modification time that opening it does not give.
 Result<std::vector<Listed>> Io::list_one(std::string_view text) {
   const size_t slash = text.rfind('/');
   const auto around = list(text.substr(0, slash + 1));
@@ -147,7 +148,7 @@ Result<std::string> Io::read_all(std::string_view text, uint64_t at_most) {
         from_abi(table.read((*where)->self, reader.it, done, out.data() + done, size - done, &got), text);
     if (!s) return s.failure();
     if (got == 0)
-      return fail(KINORA_DATA, "{}: became shorter while it was read ({} of {} bytes)", text, done, size);
+      return fail(KINORA_DATA, "{}: the file shrank while it was read ({} of {} bytes)", text, done, size);
   }
   return out;
 }

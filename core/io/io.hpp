@@ -1,8 +1,8 @@
-// Files by URI over storage components (kinora.io/1 for plugins; the class for core).
+// Files by URI through storage components (kinora.io/1 for plugins; the class for core).
 //
 //   "clips/a.mp4", "/data/a.mp4", "file:///data/a%20b.mp4"   storage/file, the path
-//   "s3://bucket/key"                                        storage/s3, "bucket/key": what follows the "://"
-//   "asset:minilm/vocab.txt"                                 storage/file, where paths.hpp finds it
+//   "s3://bucket/key"                                        storage/s3, "bucket/key": the part after "://"
+//   "asset:minilm/vocab.txt"                                 storage/file, found by paths.hpp
 #pragma once
 #include <map>
 #include <memory>
@@ -17,7 +17,7 @@ namespace kinora::core {
 
 struct Uri {
   std::string scheme;  // "file" if the text has none
-  std::string path;    // what the storage component is given
+  std::string path;    // the argument of the storage component
 };
 Result<Uri> parse_uri(std::string_view text);
 
@@ -39,20 +39,20 @@ struct Listed {
 class Io {
  public:
   explicit Io(Registry& registry) : registry_(registry) {}
-  // Options for a scheme's storage; before its first use.
+  // Sets options for a scheme's storage; call before its first use.
   void configure(const std::string& scheme, json options);
-  // Those options, by scheme: what another process needs to read the same.
+  // Those options, by scheme: what another process needs to read the same files.
   json configured();
   Result<std::shared_ptr<Store>> store(const std::string& scheme);
-  // What a folder directly holds, by name.
+  // The direct contents of a folder, by name.
   Result<std::vector<Listed>> list(std::string_view uri);
-  // All files below a folder, however deep, by name; of a file, itself under the name "".
+  // All files below a folder at any depth, by name; for a file, itself under the name "".
   Result<std::vector<Listed>> list_all(std::string_view uri);
-  // A line a file of list_all(): name, size, time. Asking is slow, so what was found first holds as long as
-  // this object lives.
+  // One line per file of list_all(): name, size, time. Listing is slow, so the first result is kept for the
+  // lifetime of this object.
   Result<std::string> contents(const std::string& uri);
   Status remove(std::string_view uri);
-  // Whole small files; bounded, so that a hostile size cannot exhaust memory.
+  // Reads whole small files; bounded, so that a hostile size cannot exhaust memory.
   Result<std::string> read_all(std::string_view uri, uint64_t at_most = uint64_t{1} << 30);
   Status write_all(std::string_view uri, std::string_view bytes);
 
@@ -65,9 +65,9 @@ class Io {
   std::map<std::string, std::string> contents_;
 };
 
-// Offers kinora.io/1 over `io` (null: every call fails). One at a time in a process.
+// Offers kinora.io/1 over `io` (null: every call fails). One at a time per process.
 void serve_io(Io* io);
-// What is served; null: nothing.
+// The object that is offered; null: none.
 Io* served_io();
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// kinora.io/1: what a plugin sees of Io.
+// kinora.io/1: the view of Io that plugins get.
 #include <atomic>
 
 #include "core/io/io.hpp"
@@ -27,7 +27,7 @@ struct Target {
 
 Target target(kinora_str text) {
   Io* io = served;
-  if (!io) throw Error(KINORA_UNSUPPORTED, "this program reads no files through kinora.io/1");
+  if (!io) throw Error(KINORA_UNSUPPORTED, "this program does not offer files through kinora.io/1");
   Target out;
   out.uri = or_throw(parse_uri(view(text)));
   out.store = or_throw(io->store(out.uri.scheme));

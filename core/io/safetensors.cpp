@@ -20,14 +20,14 @@ const SafeTensor* find_sorted(const std::vector<SafeTensor>& in, std::string_vie
   return it != in.end() && it->name == name ? &*it : nullptr;
 }
 
-// Names what a file that is not safetensors is, by its first bytes, with the remedy; "" if they tell nothing.
+// Recognises by its first bytes what a file that is not safetensors is, with the remedy; "" if unknown.
 std::string known_as(std::span<const std::byte> file) {
   const std::string_view begin(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 64));
   if (begin.starts_with("version https://git-lfs")) return "a Git LFS pointer; fetch the file itself: git lfs pull";
   if (begin.starts_with("PK") || begin.starts_with("\x80"))
-    return "what torch.save or torch.jit.save writes; save its tensors with safetensors.torch.save_file";
+    return "a file of torch.save or torch.jit.save; save its tensors with safetensors.torch.save_file";
   if (begin.starts_with("<")) return "a page of HTML; download the file again";
-  if (begin.starts_with("{")) return "JSON; give the file of weights beside it, *.safetensors";
+  if (begin.starts_with("{")) return "JSON; give the weights file next to it, *.safetensors";
   return "";
 }
 

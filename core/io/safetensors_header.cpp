@@ -28,7 +28,7 @@ constexpr std::array<DtypeName, 10> kDtypes{{{"BOOL", 1},
 
 constexpr size_t kMostDims = 32;
 
-// Where the parser is: {top, "name": {fields}, "__metadata__": {pairs}}.
+// Position of the parser: {top, "name": {fields}, "__metadata__": {pairs}}.
 enum class At { start, top, tensor, metadata, shape, offsets, finished };
 
 class Reader final : public nlohmann::json_sax<json> {
@@ -160,7 +160,7 @@ Result<SafeHeader> parse_safe_header(std::string_view text, std::string_view ori
   const auto twice = std::adjacent_find(entries.begin(), entries.end(),
                                         [](auto& a, auto& b) { return a.tensor.name == b.tensor.name; });
   if (twice != entries.end())
-    return fail(KINORA_DATA, "{}: tensor '{}' is there twice", origin, twice->tensor.name);
+    return fail(KINORA_DATA, "{}: tensor '{}' appears twice", origin, twice->tensor.name);
   return std::move(reader.header);
 }
 

@@ -1,5 +1,5 @@
-// The JSON header of a safetensors file, read event by event: a hostile header cannot make us build anything
-// but tensors.
+// The JSON header of a safetensors file, read event by event, so that a hostile header can make us build
+// nothing but tensors.
 #pragma once
 #include <optional>
 #include <string>
@@ -20,18 +20,18 @@ struct SafeHeader {
   SafeMetadata metadata;
 };
 
-// Checks the header by itself: known keys and dtypes, no name twice, end - begin equal to the size of shape
-// and dtype.
+// Checks the header by itself: known keys and dtypes, no duplicate names, end - begin equal to the size of
+// shape and dtype.
 Result<SafeHeader> parse_safe_header(std::string_view json, std::string_view origin);
 
-// The header of these tensors (their bytes are not looked at) in this order, data offsets from 0 on, padded
-// with spaces to a multiple of 8.
+// The header of these tensors (without their bytes) in this order, data offsets from 0 on, padded with spaces
+// to a multiple of 8.
 std::string make_safe_header(const std::vector<SafeTensor>& tensors, const SafeMetadata& metadata);
 
 // Dtype descending, then name.
 void sort_as_written(std::vector<SafeTensor>& tensors);
 
-// Elements times size, or nothing if that has no 63 bits.
+// Elements times size, or nothing if the product exceeds 63 bits.
 std::optional<uint64_t> byte_size(const std::vector<int64_t>& shape, SafeDtype dtype);
 
 // "[2, 3]"

@@ -1,4 +1,4 @@
-// Safetensors::open: one file, the shards of an index, or whichever of them a folder holds.
+// Safetensors::open: one file, the shards of an index, or either of them in a folder.
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 struct Mapping {
   fs::path path;
-  int file = -1;  // of the same bytes, whatever has the name now
+  int file = -1;  // keeps these bytes open, whatever file has the name now
   void* data = nullptr;
   size_t size = 0;
   Mapping(fs::path of, int descriptor) : path(std::move(of)), file(descriptor) {}
@@ -36,11 +36,11 @@ struct Mapping {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data), size}; }
 };
 
-// What Safetensors::keep() points to.
+// The owner behind Safetensors::keep().
 using Mappings = std::vector<std::shared_ptr<const Mapping>>;
 
 Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
-  // Nobody may ever write into a pipe: its opening must not wait.
+  // A pipe may never get a writer: opening it must not wait.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 && errno == ENXIO)
     if (const auto regular = check_regular_file(path.string()); !regular) return regular.failure();
@@ -50,7 +50,7 @@ Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
   struct stat info {};
   auto made = std::make_shared<Mapping>(path, fd);
   if (fstat(fd, &info) == 0 && !S_ISREG(info.st_mode))
-    return fail(KINORA_INVALID, "{}: is not a regular file; give a safetensors file or its folder", path.string());
+    return fail(KINORA_INVALID, "{}: not a regular file; give a safetensors file or its folder", path.string());
   if (info.st_size > 0) {
     void* at = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
     if (at != MAP_FAILED) {
@@ -84,11 +84,11 @@ bool is_file_name(const std::string& s) {
   return !s.empty() && s == fs::path(s).filename() && s != "." && s != ".." && s.find('\0') == s.npos;
 }
 
-// Strict where the library is not: no deep nesting (a value within weight_map is at depth 3; a deeper one is
-// hostile and would only cost memory), and no name twice, of which one would silently win.
+// Stricter than the library: rejects deep nesting (a value within weight_map is at depth 3; a deeper one is
+// hostile and would only cost memory), and duplicate names, of which one would silently win.
 nlohmann::json parse_index(std::string_view text) {
   using Event = nlohmann::json::parse_event_t;
-  std::map<int, std::set<std::string>> seen;  // names of the object that is open at a depth
+  std::map<int, std::set<std::string>> seen;  // names of the open object at each depth
   const auto strict = [&](int depth, Event event, nlohmann::json& value) {
     if (depth > 3) throw std::runtime_error("nested too deep");
     if (event == Event::object_start) seen[depth + 1].clear();
@@ -128,7 +128,7 @@ Result<Shards> open_shards(const fs::path& index_file, const Index& index) {
   for (const auto& file : files)
     if (std::error_code ignored; !fs::exists(index_file.parent_path() / file, ignored)) absent.insert(file);
   if (!absent.empty())
-    return fail(KINORA_DATA, "{}: {} of {} shards are not there: {}; copy them beside the index",
+    return fail(KINORA_DATA, "{}: {} of {} shards are missing: {}; copy them next to the index",
                 index_file.string(), absent.size(), files.size(), fmt::join(absent, ", "));
   Shards out;
   std::map<std::string_view, std::string_view> holder;
@@ -148,7 +148,7 @@ bool is_index(const std::string& name) {
   return name.ends_with(".index.json") || name.ends_with(".index.fp16.json");
 }
 
-// The one file that a folder stands for.
+// The one file to open in a folder.
 Result<fs::path> in_folder(const fs::path& folder) {
   std::set<fs::path> indices, files;
   std::error_code error;
@@ -231,7 +231,7 @@ Status check_whole(const Safetensors& file) {
     struct stat now {};
     if (fstat(one->file, &now) == 0 && static_cast<size_t>(now.st_size) < one->size)
       return fail(KINORA_DATA,
-                  "{}: became shorter while it was in use ({} bytes, now {}); write new weights under another name "
+                  "{}: the file shrank while it was in use ({} bytes, now {}); write new weights under another name "
                   "and rename them",
                   one->path.string(), one->size, now.st_size);
   }

@@ -46,8 +46,8 @@ class SafetensorsFile : public testing::Test {
 TEST(Safetensors, AnotherKindOfFileIsNamed) {
   for (const auto& [begin, said] : std::map<std::string, std::string>{
            {"version https://git-lfs.github.com/spec/v1\noid sha256:0", "a Git LFS pointer; fetch the file itself"},
-           {"PK\x03\x04model/data.pkl", "what torch.save or torch.jit.save writes"},
-           {"\x80\x02}q\x01(X\x01\x02\x03", "what torch.save or torch.jit.save writes"},
+           {"PK\x03\x04model/data.pkl", "a file of torch.save or torch.jit.save"},
+           {"\x80\x02}q\x01(X\x01\x02\x03", "a file of torch.save or torch.jit.save"},
            {"<!DOCTYPE html>", "a page of HTML"},
            {"{\"_class_name\": 1}", "JSON"},
            {"anything else", "its header would have"}})
@@ -60,7 +60,7 @@ TEST_F(SafetensorsFile, APipeIsRefusedWithoutWaitingForItsWriter) {
   ASSERT_EQ(mkfifo((folder_ / "pipe.safetensors").c_str(), 0600), 0);
   const auto opened = Safetensors::open(folder_ / "pipe.safetensors");
   ASSERT_FALSE(opened);
-  EXPECT_THAT(opened.failure().message, HasSubstr("pipe.safetensors: is not a regular file"));
+  EXPECT_THAT(opened.failure().message, HasSubstr("pipe.safetensors: not a regular file"));
 }
 
 // The bytes that safetensors 0.6 (Rust, through its Python package) writes for these tensors.
@@ -107,7 +107,7 @@ TEST_F(SafetensorsFile, GivesBackWhatWasWritten) {
   EXPECT_EQ(std::memcmp(read->find("w")->bytes.data(), floats_.data(), 16), 0);
   EXPECT_EQ(read->find("v"), nullptr);
   for (const auto& entry : fs::directory_iterator(folder_))
-    EXPECT_EQ(entry.path(), file) << "a temporary was left";
+    EXPECT_EQ(entry.path(), file) << "a temporary file was left";
 }
 
 TEST_F(SafetensorsFile, RefusesToWriteWhatCannotBeRead) {
@@ -158,7 +158,7 @@ TEST_F(SafetensorsFile, RefusesHostileIndices) {
       {R"({"weight_map":{"a":"m-1.safetensors","b":"m-2.safetensors"}})",
        "tensor 'a' is in m-1.safetensors and in m-2.safetensors"},
       {R"({"weight_map":{"a":"m-1.safetensors","b":"m-7.safetensors","c":"m-8.safetensors"}})",
-       "2 of 3 shards are not there: m-7.safetensors, m-8.safetensors"},
+       "2 of 3 shards are missing: m-7.safetensors, m-8.safetensors"},
       {R"({"weight_map":{"a":["m-1.safetensors"]}})", "not an index"},
       {R"({"weight_map":[]})", "not an index"},
       {R"([])", "not an index"},
@@ -170,7 +170,7 @@ TEST_F(SafetensorsFile, RefusesHostileIndices) {
     EXPECT_EQ(read.failure().code, KINORA_DATA) << c.index;
     EXPECT_THAT(read.failure().message, HasSubstr(c.message)) << c.index;
   }
-  // One name in metadata and in the map is not twice.
+  // The same name in metadata and in the map is not a duplicate.
   put("model.safetensors.index.json", R"({"metadata":{"a":"1"},"weight_map":{"a":"m-1.safetensors"}})");
   EXPECT_TRUE(Safetensors::open(folder_ / "model.safetensors.index.json"));
 }
@@ -197,7 +197,7 @@ TEST_F(SafetensorsFile, AFolderStandsForItsUsualNameBeforeVariants) {
   EXPECT_EQ(Safetensors::open(folder_)->names(), std::vector<std::string>{"variant"});
   file("model.safetensors", "other");
   EXPECT_EQ(Safetensors::open(folder_)->names(), std::vector<std::string>{"variant"})
-      << "an index counts before a file";
+      << "an index takes precedence over a file";
 }
 
 TEST_F(SafetensorsFile, IsCutIntoShardsAndJoinedToTheSameBytes) {
@@ -302,7 +302,7 @@ TEST(Safetensors, BoundsTheHeaderByTheFileAndByTheLimit) {
   EXPECT_THAT(parse_safetensors({}, "in").failure().message, HasSubstr("too few"));
 }
 
-// Either a message, or tensors that lie within the file.
+// Either a message, or tensors that are within the file.
 TEST(Safetensors, SurvivesEveryMutationOfAGoodFile) {
   std::string good;
   for (const char* c = kReference; *c; c += 2)
@@ -315,7 +315,7 @@ TEST(Safetensors, SurvivesEveryMutationOfAGoodFile) {
       bytes[random() % bytes.size()] = static_cast<char>(random());
     if (random() % 4 == 0) bytes.resize(random() % bytes.size());
     const std::vector<char> exact(bytes.begin(),
-                                  bytes.end());  // its own allocation: a sanitizer sees every byte past it
+                                  bytes.end());  // a separate allocation: a sanitizer sees every access past it
     const auto parsed = parse_safetensors(std::as_bytes(std::span(exact)), "in");
     if (!parsed) {
       ASSERT_FALSE(parsed.failure().message.empty());

@@ -12,11 +12,11 @@ struct TarReader::State {
   bool need_end = true;
   std::unique_ptr<struct archive, int (*)(struct archive*)> archive{archive_read_new(), archive_read_free};
   struct archive_entry* entry = nullptr;
-  uint64_t at = 0;  // of the next block that libarchive gets
+  uint64_t at = 0;  // offset of the next block for libarchive
   std::vector<uint8_t> block = std::vector<uint8_t>(64 * 1024);
   std::optional<Failure> read_failure;
   uint64_t count = 0;  // entries so far
-  uint64_t end = 0;    // of the last entry
+  uint64_t end = 0;    // end offset of the last entry
   bool finished = false;
 
   static la_ssize_t read(struct archive* a, void* self, const void** data) {
@@ -45,7 +45,7 @@ struct TarReader::State {
   TarMember member() const;
 };
 
-// What libarchive says, or what the storage said.
+// The message of libarchive or of the storage.
 Failure TarReader::State::damaged() const {
   if (read_failure) return *read_failure;
   const char* text = archive_error_string(archive.get());
@@ -63,7 +63,7 @@ Failure TarReader::State::truncated(uint64_t found) const {
               source->name(), count, archive_entry_size(entry), found);
 }
 
-// A file cut between two entries looks whole, but for the block of zeros that ends an archive.
+// A file cut between two entries looks complete, except for the missing block of zeros that ends an archive.
 std::optional<Failure> TarReader::State::check_end() const {
   if (!need_end || compressed() || end + 512 <= source->size()) return std::nullopt;
   return fail(KINORA_DATA,
@@ -110,7 +110,7 @@ Result<std::optional<TarMember>> TarReader::next() {
       if (auto cut = s.check_end()) return *std::move(cut);
       break;
     }
-    // A warning is a name that the locale cannot show; its bytes are right.
+    // A warning means a name that the locale cannot show; its bytes are right.
     if (status != ARCHIVE_OK && status != ARCHIVE_WARN) {
       s.finished = true;
       return s.damaged();
@@ -143,7 +143,7 @@ Result<std::vector<uint8_t>> TarReader::content(uint64_t limit) {
                 "{}: entry {} has {} bytes where at most {} may come; raise the limit if that is right",
                 s.source->name(), s.count, size, limit);
   std::vector<uint8_t> out;
-  out.reserve(std::min(size, s.source->size()));  // a hostile size does not allocate
+  out.reserve(std::min(size, s.source->size()));  // a hostile size must not allocate memory
   const void* data = nullptr;
   size_t n = 0;
   la_int64_t offset = 0;

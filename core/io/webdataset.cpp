@@ -6,7 +6,7 @@
 namespace kinora::core {
 namespace {
 
-constexpr size_t kMostFields = 1000;  // of a sample; a hostile archive could have millions
+constexpr size_t kMostFields = 1000;  // per sample; a hostile archive could have millions
 
 // A first part "__x__" (to a slash or the end) marks notes that are not samples.
 bool is_note(std::string_view name) {
@@ -15,7 +15,7 @@ bool is_note(std::string_view name) {
   return part.size() >= 4 && part.ends_with("__");
 }
 
-// The sample that lies in bytes [offset, offset + size) of a shard.
+// The sample in bytes [offset, offset + size) of a shard.
 Result<WebDatasetSample> read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset,
                                   uint64_t size, const WebDatasetLimits& limits) {
   WebDatasetLimits inside = limits;
@@ -26,7 +26,7 @@ Result<WebDatasetSample> read_one(const std::shared_ptr<const ByteSource>& sourc
   if (!sample) return sample.failure();
   if (!*sample)
     return fail(KINORA_DATA,
-                "{}: no sample at byte {}; the index does not belong to this shard, write it anew",
+                "{}: no sample at byte {}; the index does not belong to this shard; write it again",
                 source->name(), offset);
   (*sample)->where.offset += offset;
   return std::move(**sample);
@@ -150,7 +150,7 @@ Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const Web
   if (!source) return source.failure();
   auto sample = read_one(*source, entry.offset, entry.size, limits);
   if (sample && sample->key() != entry.key)
-    return fail(KINORA_DATA, "{}: '{}' lies where '{}' was; the shard has changed, start again", entry.shard,
+    return fail(KINORA_DATA, "{}: '{}' is at the position of '{}'; the shard has changed, start again", entry.shard,
                 sample->key(), entry.key);
   return sample;
 }

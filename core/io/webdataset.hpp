@@ -1,4 +1,4 @@
-// WebDataset: shards are tar archives, and neighbours with one key are the fields of one sample.
+// WebDataset: shards are tar archives, and neighbouring files with the same key are the fields of one sample.
 //
 //   shard-000000.tar: film-1.mp4 film-1.json film-2.mp4 film-2.json ...   key "film-1" has the fields mp4 and
 //   json shard-000000.tar.idx                                                  Energon: where each sample
@@ -6,8 +6,8 @@
 //   shards and how many samples each has
 //
 // A name is split at the first dot of its last part: "a.b/clip.shots.json" is the key "a.b/clip" and the
-// field "shots.json". Names without one, and those with a part __x__ at the front, are not samples and are
-// passed over.
+// field "shots.json". Names without a dot, and those with a part __x__ at the front, are not samples and are
+// skipped.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -20,11 +20,11 @@
 namespace kinora::core {
 
 struct WebDatasetLimits {
-  uint64_t sample_bytes = uint64_t{1} << 32;  // of all fields of a sample: the bound on memory
-  bool need_end = true;                       // an archive that lacks its end-of-archive block is cut off
+  uint64_t sample_bytes = uint64_t{1} << 32;  // of all fields of a sample: bounds the memory
+  bool need_end = true;                       // an archive without its end-of-archive block counts as cut off
 };
 
-// A sample's place: bytes [offset, offset + size) of the shard, headers included.
+// A sample's position: bytes [offset, offset + size) of the shard, headers included.
 struct WebDatasetEntry {
   std::string key;
   std::string shard;  // path or URI
@@ -46,7 +46,7 @@ struct WebDatasetSample {
 // For stages and engines; keeps the memory instead of copying it.
 Sample to_sample(WebDatasetSample&& from);
 
-// Key and field of a member, or nothing if it is no part of a sample.
+// Key and field of a member, or nothing if it is not part of a sample.
 struct WebDatasetName {
   std::string_view key, field;
 };
@@ -58,12 +58,12 @@ class WebDatasetReader {
   static Result<WebDatasetReader> open(std::string_view uri, const WebDatasetLimits& limits = {});
   static Result<WebDatasetReader> over(std::shared_ptr<const ByteSource> source,
                                        const WebDatasetLimits& limits = {});
-  // The next sample, or nothing at the end. After a failure there is nothing more; a sample of which the end
-  // was not seen is not given.
+  // The next sample, or nothing at the end. After a failure there is nothing more; a sample whose end was not
+  // seen is not returned.
   Result<std::optional<WebDatasetSample>> next();
-  // The same without the bytes: fields have names only. One or the other for a reader.
+  // The same without the bytes: fields have only names. Use one or the other per reader.
   Result<std::optional<WebDatasetSample>> next_names();
-  // Whether `where` of the samples can be read again.
+  // Whether `where` of the samples can be used to read them again.
   bool seekable() const { return tar_.seekable(); }
 
  private:
@@ -95,14 +95,14 @@ class WebDatasetShard {
 };
 
 // The shards of a folder: those that .nv-meta/.info.json names, in its order, else the *.tar files by name.
-// Of the path of a .tar file, itself. A folder may be one of another storage, "s3://bucket/shards".
+// For the path of a .tar file, itself. A folder may be on another storage, "s3://bucket/shards".
 Result<std::vector<std::string>> webdataset_shards(std::string_view folder);
 
-// Every sample of a folder or .tar file, by its headers alone; a key that comes twice is a failure.
+// Every sample of a folder or .tar file, read from its headers alone; a duplicate key is a failure.
 Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder,
                                                       const WebDatasetLimits& limits = {});
 
-// One of them. [any-thread]
+// Loads one of them. [any-thread]
 Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const WebDatasetLimits& limits = {});
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// The shards of a folder, and all their samples.
+// Lists the shards of a folder and all their samples.
 #include <algorithm>
 #include <unordered_set>
 
@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 bool has_scheme(std::string_view uri) { return uri.find("://") != std::string_view::npos; }
 
-// Names in .info.json lead to files below the folder, never out of it.
+// Names in .info.json must lead to files below the folder, never out of it.
 bool stays_inside(std::string_view name) {
   const fs::path path(name);
   return !name.empty() && !path.is_absolute() && std::find(path.begin(), path.end(), "..") == path.end();
@@ -55,7 +55,7 @@ Result<std::vector<std::string>> shards_of_list(std::string_view folder) {
 }  // namespace
 
 Result<std::vector<std::string>> webdataset_shards(std::string_view folder) {
-  constexpr uint64_t kInfo = uint64_t{1} << 28;  // some millions of shards
+  constexpr uint64_t kInfo = uint64_t{1} << 28;  // enough for some millions of shards
   std::error_code error;
   if (!has_scheme(folder) ? fs::is_regular_file(folder, error) : folder.ends_with(".tar"))
     return std::vector{std::string(folder)};
@@ -86,7 +86,7 @@ Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder,
     auto reader = WebDatasetReader::open(shard, limits);
     if (!reader) return reader.failure();
     if (!reader->seekable())
-      return fail(KINORA_UNSUPPORTED, "{}: compressed, so its samples cannot be found again; unpack it",
+      return fail(KINORA_UNSUPPORTED, "{}: the shard is compressed, so its samples cannot be read at random; unpack it",
                   shard);
     for (;;) {
       auto sample = reader->next_names();

@@ -104,7 +104,7 @@ TEST(WebDataset, SaysWhichEntryIsTruncatedAndByHowMuch) {
   EXPECT_THAT(read_all(whole.substr(0, 1024 + 512 + 1024)),
               ElementsAre("error: shard-000012.tar: entry 2 is truncated (expected 8192 bytes, found 1024); "
                           "copy it again, or run the job that made it again"))
-      << "of what comes before, nobody knows whether it was whole";
+      << "it is unknown whether the sample before it was complete";
 }
 
 TEST(WebDataset, NoticesEveryPlaceWhereAShardCanBeCut) {
@@ -254,7 +254,7 @@ TEST(WebDataset, SurvivesHostileBytes) {
       if (what == 2) bytes[at / 512 * 512 + random() % 512] ^= static_cast<char>(1u << random() % 8);
       if (what == 3) bytes.resize(at + 1);
       if (what == 4) bytes.insert(at / 512 * 512, bytes.substr(random() % bytes.size() / 512 * 512, 512));
-      if (what == 5) {  // a header that is right but for one field
+      if (what == 5) {  // a header that is right except for one field
         std::string& b = bytes;
         const size_t h = at / 512 * 512;
         if (h + 512 > b.size()) continue;

@@ -19,8 +19,8 @@ std::vector<std::string> names_in(std::string_view path) {
   return out;
 }
 
-// reached[j]: the names so far are matched by the first j of the pattern. So a hostile pattern costs the
-// product of the two lengths and never more.
+// reached[j]: the names so far match the first j of the pattern. So a hostile pattern costs at most the
+// product of the two lengths.
 bool names_match(const std::vector<std::string>& pattern, const std::vector<std::string>& names) {
   std::vector<char> reached(pattern.size() + 1, 0);
   reached[0] = 1;
@@ -76,7 +76,7 @@ std::vector<std::string> local_files_matching(const std::string& pattern,
     for (const fs::directory_iterator end; !error && at != end; at.increment(error)) {
       const fs::path path = at->path();
       const fs::file_type type = at->status(ignored).type();
-      // A link to nothing, or on a disk that is not there: it is no input that is gone.
+      // A dangling link, or one to a missing disk: the input is unavailable, not gone.
       const bool is_unseen = (type == fs::file_type::not_found || type == fs::file_type::none) &&
                              fs::symlink_status(path, ignored).type() != fs::file_type::not_found;
       if (type == fs::file_type::directory) {

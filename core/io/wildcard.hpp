@@ -1,5 +1,5 @@
-// File names by pattern: "*", "?" and "[..]" within a name, as the shell has them, and "**" for any number of
-// folders. Names that begin with a dot match only patterns that say the dot.
+// Matches file names by pattern: "*", "?" and "[..]" within a name, as in the shell, and "**" for any number
+// of folders. Names that begin with a dot match only patterns that contain the dot.
 #pragma once
 #include <string>
 #include <string_view>
@@ -12,15 +12,15 @@ bool is_pattern(std::string_view text);
 // Both are '/'-separated and relative to the same folder.
 bool matches(std::string_view pattern, std::string_view path);
 
-// A pattern in two: the folder before its first wildcard ("films/" of "films/**/*.mp4", with its slash; empty
+// Splits a pattern: the folder before its first wildcard ("films/" of "films/**/*.mp4", with its slash; empty
 // if there is none), and the rest.
 struct SplitPattern {
   std::string folder, rest;
 };
 SplitPattern split_pattern(std::string_view pattern);
 
-// The regular files of this machine that an absolute pattern matches, sorted; `unreadable` gets the folders
-// on the way that cannot be read. "**" follows no links to folders, which may lead in circles.
+// The regular local files that an absolute pattern matches, sorted; `unreadable` receives the folders on the
+// way that cannot be read. "**" does not follow links to folders, which may form cycles.
 std::vector<std::string> local_files_matching(const std::string& pattern,
                                               std::vector<std::string>& unreadable);
 

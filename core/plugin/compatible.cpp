@@ -1,4 +1,4 @@
-// Whether a plugin and this host fit: by the manifest before the library is opened, by its tables after.
+// Checks whether a plugin fits this host: by the manifest before the library is opened, by its tables after.
 #include <cstring>
 #include <set>
 #include <sstream>
@@ -12,7 +12,7 @@
 namespace kinora::core {
 namespace {
 
-// Sizes that ABI 1.0 fixed: the least that a plugin may write in struct_size.
+// Sizes that ABI 1.0 fixed: the minimum that a plugin may write in struct_size.
 constexpr uint32_t plugin_size = 40, component_size = 40;
 constexpr uint32_t max_components = 4096;
 
@@ -23,7 +23,7 @@ Failure differs(const kinora_plugin& p, std::string_view field, std::string_view
               p.name ? p.name : "", field, expected, found);
 }
 
-// Functions that the interface does not call optional are there.
+// Whether all functions that the interface does not call optional exist.
 Status check_slots(const kinora_plugin& p, const kinora_component& c, const Kind& kind) {
   std::istringstream names(kind.slots);
   const auto* slot = static_cast<const std::byte*>(c.api) + 8;

@@ -104,7 +104,7 @@ Status ElfFile::check_header() const {
                 machine_name(h.e_machine), machine_name(machine));
   }
   if (h.e_type != ET_DYN)
-    return fail(KINORA_DATA, "{}: no shared library (ELF type {}, expected {})", name_, h.e_type, ET_DYN);
+    return fail(KINORA_DATA, "{}: not a shared library (ELF type {}, expected {})", name_, h.e_type, ET_DYN);
   return {};
 }
 
@@ -112,7 +112,7 @@ Status ElfFile::read_header() {
   unsigned char magic[SELFMAG] = {};
   const auto begin = read(0, magic, sizeof magic, "the ELF magic");
   if (!begin || std::memcmp(magic, ELFMAG, SELFMAG) != 0)
-    return fail(KINORA_DATA, "{}: no ELF file, so no library", name_);
+    return fail(KINORA_DATA, "{}: not an ELF file, so not a library", name_);
   const auto header = value<Elf64_Ehdr>(0, "the ELF header");
   if (!header) return header.failure();
   header_ = *header;
@@ -144,7 +144,8 @@ Result<std::string> ElfFile::contents(const Elf64_Shdr& s, uint64_t at_most, con
     return fail(KINORA_DATA, "{}: damaged library: {} of {} bytes, at most {} expected; build it again",
                 name_, what, s.sh_size, at_most);
   }
-  // Before memory is taken for it: a short file with a large number must not cost more than its own size.
+  // Checked before memory is allocated for it: a short file with a large number must not cost more than its
+  // own size.
   char last = 0;
   if (s.sh_size > 0) {
     if (s.sh_offset > UINT64_MAX - s.sh_size)

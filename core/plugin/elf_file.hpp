@@ -16,17 +16,17 @@ class ElfFile {
   ElfFile& operator=(const ElfFile&) = delete;
   ~ElfFile();
 
-  // Reads the header and the table of sections. KINORA_DATA, in words, if it is no shared library for this
-  // machine.
+  // Reads the header and the section table. KINORA_DATA with the reason if it is not a shared library for
+  // this machine.
   Status open();
 
-  // After open(). No sections: the table was stripped.
+  // Valid after open(). Empty: the table was stripped.
   const Elf64_Ehdr& header() const { return header_; }
   const std::vector<Elf64_Shdr>& sections() const { return sections_; }
 
-  // KINORA_DATA if the section is not all inside the file, or larger than `at_most` bytes.
+  // KINORA_DATA if the section is not entirely inside the file, or larger than `at_most` bytes.
   Result<std::string> contents(const Elf64_Shdr& section, uint64_t at_most, const char* what) const;
-  // The NUL-terminated text at `at` of a section of strings, of at most 4,095 bytes.
+  // The NUL-terminated text at `at` in a section of strings, at most 4,095 bytes.
   Result<std::string> text(const Elf64_Shdr& strings, uint64_t at, const char* what) const;
 
   const std::string& name() const { return name_; }

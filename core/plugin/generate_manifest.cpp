@@ -5,7 +5,7 @@
 namespace kinora::core {
 
 Result<std::string> generate_manifest(const kinora_plugin* plugin, const TierFields& tier) {
-  // The SDK's own quoting, so that every line of the file is written by one rule.
+  // Quotes like the SDK, so that every line of the file follows one rule.
   const auto quoted = [](const char* s) { return detail::toml_string(s); };
   std::string out = "[plugin]\n";
   const auto line = [&](const char* key, const std::string& value) {

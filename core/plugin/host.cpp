@@ -32,7 +32,7 @@ struct Offers {
   std::map<std::string, Offer, std::less<>> by_id;
 };
 
-// Never destroyed: plugins may ask until the last instruction of the process.
+// Never destroyed: plugins may call it until the very end of the process.
 Offers& offers() {
   static auto* all = [] {
     auto* made = new Offers;
@@ -43,7 +43,7 @@ Offers& offers() {
 }
 
 struct Torch {
-  std::recursive_mutex mutex;  // what the loader opens may ask for kinora.tensors/1 itself
+  std::recursive_mutex mutex;  // code opened by the loader may itself ask for kinora.tensors/1
   std::function<Status()> load;
   std::optional<Status> answer;
 };
@@ -59,12 +59,12 @@ const void* offered(std::string_view id, uint32_t minor) {
   return it != all.by_id.end() && it->second.minor >= minor ? it->second.table : nullptr;
 }
 
-// Called by plugins: nothing may escape. A message that cannot be kept for lack of memory is lost, its code
-// is not.
+// Called by plugins: no exception may escape. If memory for a message runs out, the message is lost but its
+// code is kept.
 void set_error(const kinora_host*, int32_t code, const char* message) {
   last().code = code;
   try {
-    // A pinned plugin's libtorch errors bring their stack trace along.
+    // libtorch errors of a pinned plugin contain a stack trace.
     last().message = message ? message : "";
     if (const auto trace = last().message.find("\nException raised from "); trace != std::string::npos)
       last().message.resize(trace);
@@ -96,7 +96,7 @@ void log_message(const kinora_host*, int32_t level, const char* message) {
   guard([&] { log_line(level, message ? message : ""); });
 }
 
-// Plugins may begin with their id or leave it to the host.
+// Plugins may start the message with their id or leave that to the host.
 std::string named(std::string_view id, const std::string& message) {
   return message.starts_with(id) ? message : fmt::format("{}: {}", id, message);
 }
@@ -106,7 +106,7 @@ std::string named(std::string_view id, const std::string& message) {
 const kinora_host& core_host() {
   static const kinora_host host{sizeof(kinora_host), KINORA_ABI_MAJOR, KINORA_ABI_MINOR, 0,
                                 set_error,           last_error,       get_interface,    log_message};
-  // The core's own wrappers may be used as soon as anybody has the host.
+  // The core's own wrappers may be used as soon as the host has been handed out.
   static const bool adopted = (g_host = &host, true);
   static_cast<void>(adopted);
   return host;
@@ -129,7 +129,7 @@ Status ensure_torch() {
   const std::lock_guard lock(t.mutex);
   if (t.answer) return *t.answer;
   if (!t.load) return fail(KINORA_UNSUPPORTED, "this program offers no libtorch; use the program kinora");
-  t.answer = Status();  // while it loads: a question from inside is answered by what is registered so far
+  t.answer = Status();  // calls from inside the loader see what is registered so far
   try {
     t.answer = t.load();
   } catch (const std::exception& e) {

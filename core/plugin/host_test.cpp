@@ -31,7 +31,7 @@ TEST(Host, EachThreadHasItsOwnError) {
   std::thread([] { kinora::set_error(KINORA_DATA, "the other's"); }).join();
   const auto status = from_abi(KINORA_IO, "call");
   EXPECT_EQ(status.failure().message, "mine");
-  // It is told once; a status without a message of its own must not repeat it.
+  // The message is reported once; a status without its own message must not repeat it.
   EXPECT_EQ(from_abi(KINORA_IO, "call").failure().message, "call: failed with status -5 and no message");
 }
 
@@ -51,7 +51,7 @@ TEST(Host, AFailedCallNamesTheComponentOnce) {
   EXPECT_EQ(said(KINORA_DATA, "loss/mine: no"), "loss/mine: no");
   EXPECT_EQ(said(KINORA_IO, nullptr), "loss/mine: failed with status -5 and no message");
   EXPECT_EQ(said(KINORA_STOP, nullptr), "loss/mine returned KINORA_STOP, which only calls of a context may");
-  EXPECT_THROW(check(KINORA_STOP), Error) << "not Stop, which nobody catches outside a context";
+  EXPECT_THROW(check(KINORA_STOP), Error) << "not Stop, which is caught only in a context";
 }
 
 TEST(Host, LibtorchIsLoadedOnceAndFromInsideItsOwnLoading) {

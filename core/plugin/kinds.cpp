@@ -15,7 +15,7 @@
 namespace kinora::core {
 namespace {
 
-// table_size is what ABI 1.0 fixed: never raise it when slots are appended.
+// table_size is fixed by ABI 1.0: never raise it when slots are appended.
 constexpr std::array<Kind, 11> all{
     {{"stage", KINORA_STAGE, 48, "create destroy resources process finish?"},
      {"storage", KINORA_STORAGE, 96, "create destroy open read close begin append commit abort list remove"},

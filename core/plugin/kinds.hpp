@@ -9,7 +9,7 @@ namespace kinora::core {
 struct Kind {
   const char* name;       // "sampler": the part of an id before the slash
   const char* interface;  // "kinora.sampler/1"
-  uint32_t table_size;    // bytes of the interface's table in ABI 1.0, the least that a plugin may have
+  uint32_t table_size;    // bytes of the interface's table in ABI 1.0, the minimum for a plugin
   const char* slots;      // names of its functions, in order, from byte 8 on; "?" after one that may be null
 };
 

@@ -15,12 +15,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// dlerror's text, kept, and what to do about it.
+// A copy of dlerror's text, and what to do about it.
 std::string explain(const fs::path& library, const std::string& text) {
   const auto missing = text.find(": cannot open shared object file");
   if (missing != text.npos && !text.starts_with(library.string())) {
     const auto name = text.substr(0, missing);
-    return fmt::format("needs {}, which is not here ({}); {}", name, text, remedy_for(name));
+    return fmt::format("requires {}, which is not installed ({}); {}", name, text, remedy_for(name));
   }
   if (text.find("undefined symbol") != text.npos)
     return text +
@@ -44,7 +44,7 @@ Result<const kinora_plugin*> enter(boost::dll::shared_library& library, const fs
     const kinora_plugin* plugin = library.get<Entry>(KINORA_PLUGIN_ENTRY)(&core_host());
     if (plugin) return plugin;
     const Failure why = take_error("its entry");
-    return fail(why.code, "{}: cannot work here: {}", path.string(), why.message);
+    return fail(why.code, "{}: cannot be used here: {}", path.string(), why.message);
   } catch (const std::exception& e) {
     return fail(KINORA_FAILED, "{}: its entry threw: {}", path.string(), e.what());
   }

@@ -1,4 +1,4 @@
-// A plugin's shared library. Opened by absolute path with RTLD_NOW | RTLD_LOCAL, once in a process, and never
+// A plugin's shared library. Opened by absolute path with RTLD_NOW | RTLD_LOCAL, once per process, and never
 // closed: static destructors and thread-local state of plugins do not survive a dlclose.
 #pragma once
 #include <filesystem>
@@ -7,32 +7,32 @@
 
 namespace kinora::core {
 
-// What this build of the host offers to a plugin; a test may pretend to be another.
+// The versions that this build of the host offers to a plugin; a test may pretend to be another build.
 struct HostFacts {
   uint32_t abi_major = KINORA_ABI_MAJOR, abi_minor = KINORA_ABI_MINOR;
   std::string kinora;   // version of this Kinora
-  std::string torch;    // version of libtorch, empty: built without
+  std::string torch;    // version of libtorch; empty: built without it
   std::string cxx_abi;  // "0" or "1": _GLIBCXX_USE_CXX11_ABI
   std::string cuda;     // empty: a build without CUDA
-  std::filesystem::path torch_library;  // libkinora_torch: its run path leads to libtorch; empty: none
+  std::filesystem::path torch_library;  // libkinora_torch, whose run path leads to libtorch; empty: none
 };
 const HostFacts& host_facts();
 
-// Before the library is opened: does the manifest fit this host? The message names the field, what was
-// expected, what was found, and the remedy.
+// Checks before the library is opened that the manifest fits this host. The message has the field, the
+// expected and the found value, and the remedy.
 Status check_compatible(const PluginSpec& plugin, const HostFacts& host);
 
-// [any-thread] Opens the library and calls its entry, or returns what the first call returned.
+// [any-thread] Opens the library and calls its entry, or returns the result of the first call.
 Result<const kinora_plugin*> open_library(const std::filesystem::path& library);
 
-// After it was opened: can its tables be read at all, by this host's ABI?
+// Checks after opening that its tables can be read by this host's ABI.
 Status check_shape(const kinora_plugin& opened, const std::string& name);
 
-// And is the library what its manifest says? Table sizes, names, versions, ids, interfaces.
+// Checks that the library matches its manifest: table sizes, names, versions, ids, interfaces.
 Status check_opened(const kinora_plugin& opened, const PluginSpec& manifest);
 
-// The i-th component. A plugin of a later minor may have larger entries, so its own struct_size is the
-// stride.
+// The i-th component. A plugin of a later minor version may have larger entries, so its own struct_size is
+// the stride.
 const kinora_component& component_at(const kinora_plugin& plugin, uint32_t i);
 
 }  // namespace kinora::core

@@ -22,7 +22,7 @@ class Parser {
  public:
   explicit Parser(std::string_view file) : errors_(file) {}
 
-  // has_plugin: a whole manifest; without it only components, of any kind.
+  // has_plugin: a whole manifest; otherwise only components, of any kind.
   Result<PluginSpec> parse(std::string_view text, std::string_view file, bool has_plugin) {
     PluginSpec out;
     has_plugin_ = has_plugin;
@@ -61,7 +61,7 @@ class Parser {
     TomlTable t(table, "[plugin]", errors_);
     out.name = t.text("name", true);
     if (has_text(table, "name") && !is_name(out.name))
-      errors_.add(t.place("name"), "'{}' is no name of a plugin; {}", out.name, name_rule);
+      errors_.add(t.place("name"), "'{}' is not a valid plugin name; {}", out.name, name_rule);
     out.version = t.text("version", true);
     const std::string abi = t.text("abi", true);
     if (has_text(table, "abi") && !parse_version(abi, out.abi_major, out.abi_minor))
@@ -87,7 +87,7 @@ class Parser {
       errors_.add(t.place("tier"), "torch, cxx_abi and cuda belong to tier \"pinned\"");
   }
 
-  // "==2.11.0" without its "==".
+  // "==2.11.0" without the "==".
   std::string exact(TomlTable& t, const char* key, bool must) {
     const std::string text = t.text(key, must);
     if (!text.empty() && (!text.starts_with("==") || text.size() < 3))
@@ -96,7 +96,7 @@ class Parser {
   }
 
   TomlErrors errors_;
-  // A manifest for a newer host may say what this one does not know; the version check refuses it with a
+  // A manifest for a newer host may contain what this one does not know; the version check rejects it with a
   // better message.
   bool newer_ = false;
   bool has_plugin_ = true;

@@ -1,5 +1,5 @@
-// plugin.toml: what a plugin says of itself before it is opened. sdk/include/kinora/options.hpp (Describe)
-// writes the [[component]] entries, generate_manifest() the whole.
+// plugin.toml: the declaration of a plugin, read before it is opened. sdk/include/kinora/options.hpp
+// (Describe) writes the [[component]] entries, generate_manifest() the whole.
 //
 //   [plugin]
 //   name = "samplers-edm"
@@ -51,16 +51,16 @@ const char* type_name(OptionType type);
 struct OptionSpec {
   std::string name;
   OptionType type = OptionType::string;
-  json default_value;                            // of the type; for a required option only an example
+  json default_value;                            // has the type; for a required option only an example
   std::optional<double> min, max, above, below;  // of each item; above and below are exclusive
   std::string unit, help;
   std::vector<std::string> choices;  // of each item; empty: any
   bool required = false;
   bool how_only = false;  // results do not depend on it
   bool is_bound = false;  // a sample outside of it is dropped; see no_bound()
-  // Where a published config.json says the option, if not under its own name; the first line that finds
-  // something counts. A line is a key, "vision_config.sizes[0]" for one further in; "key ?? 768", which is
-  // 768 where the object that holds the key lacks it; or "key == word", which is true or false.
+  // Where a published config.json has the option, if not under its own name; the first line that finds a
+  // value counts. A line is a key, with "vision_config.sizes[0]" for a nested one; or "key ?? 768", which is
+  // 768 if the object that would hold the key lacks it; or "key == word", which is true or false.
   std::vector<std::string> config;
 };
 
@@ -72,7 +72,7 @@ struct TensorSpec {
   // "clip": the stage cuts its sample into clips and each of them gets this tensor. Empty: the sample itself.
   std::string per;
   // An option of the component. The tensor is made or read only while the option has the value; an empty value
-  // means any but 0, false and "". No option: always.
+  // means any except 0, false and "". No option: always.
   std::string when, when_value;
   bool is_optional = false;  // of an input: the component works without it
 
@@ -93,23 +93,23 @@ struct Slot {
   bool required = false;  // the TOML or the default must name one
   bool list = false;      // stages = [ ... ]
   std::string help{};
-  bool how_only = false;  // what comes of the job is the same with another one
-  // The job's option that says where its weights are; a config.json there completes the component's options.
+  bool how_only = false;  // the job's results do not depend on it
+  // The job's option that names its weights; a config.json there completes the component's options.
   std::string weights{};
 };
 
 struct ComponentSpec {
   std::string id, kind, name, help;  // id = kind/name
   std::vector<std::string> formerly;  // names that it had before
-  std::vector<OptionSpec> options;   // in the manifest's order, as inputs and outputs
+  std::vector<OptionSpec> options;    // in the manifest's order, like inputs and outputs
   std::vector<TensorSpec> inputs, outputs;
   std::vector<LayoutSpec> layouts;  // of a model or tokenizer
-  // Of a job.
+  // For a job.
   std::vector<Slot> slots;
   std::vector<std::string> reads;  // kinds of jobs whose output it reads; "path": files
   bool needs_input = true;
-  bool has_tensors = false;  // its library needs libtorch
-  // Whether all ranks of a launch work on the job; any other job runs on rank 0 alone.
+  bool has_tensors = false;  // its library requires libtorch
+  // Whether all ranks of a launch work on the job; any other job runs only on rank 0.
   bool is_spread() const;
 
   const OptionSpec* option(std::string_view name) const;  // null: there is none
@@ -123,25 +123,26 @@ struct PluginSpec {
   uint32_t abi_major = 1, abi_minor = 0;
   Tier tier = Tier::stable;
   std::string torch, cxx_abi, cuda;  // pinned: "2.11.0", "1", and "13.0" or empty
-  std::string kinora;                // host: the one version of Kinora that it works with
+  std::string kinora;                // host: the only version of Kinora that it works with
   std::vector<ComponentSpec> components;
 
   const ComponentSpec* component(std::string_view id) const;  // null: there is none
 };
 
-// Every error of the text, one a line, each FILE:LINE:COL: what is wrong and what is right.
+// Every error of the text, one per line, each FILE:LINE:COL: what is wrong and what is right.
 Result<PluginSpec> parse_manifest(std::string_view text, std::string_view file);
 
-// The one [[component]] of a text that has nothing else, of any kind. For tests of what describes itself.
+// The single [[component]] of a text without anything else, of any kind. For tests of components that
+// describe themselves.
 Result<ComponentSpec> parse_component(std::string_view text, std::string_view file);
 
-// What the [plugin] table says beyond what the library knows of itself.
+// The members of [plugin] that the library itself does not know.
 struct TierFields {
   Tier tier = Tier::stable;
   std::string torch, cxx_abi, cuda, kinora;
 };
 
-// The current plugin.toml of an open plugin: [plugin], then each component's describe().
+// The up-to-date plugin.toml of an open plugin: [plugin], then each component's describe().
 Result<std::string> generate_manifest(const kinora_plugin* plugin, const TierFields& tier);
 
 }  // namespace kinora::core

@@ -40,7 +40,7 @@ class ComponentReader {
     out.name = out.id.substr(std::min(slash + 1, out.id.size()));
     if (has_text(table, "id")) {
       if (!is_name(out.name))
-        to_.errors.add(t.place("id"), "'{}' is no id of a component; write KIND/NAME and in it {}", out.id,
+        to_.errors.add(t.place("id"), "'{}' is not a valid component id; write KIND/NAME, and in both {}", out.id,
                        name_rule);
       check_kind(t, out);
     }
@@ -62,7 +62,7 @@ class ComponentReader {
  private:
   using Places = std::map<std::string, toml::source_region>;  // of each tensor's `when`, by the tensor's name
 
-  // What only a job says of itself.
+  // The declarations that only a job has.
   void job(TomlTable& t, ComponentSpec& to) {
     to.reads = t.texts("reads");
     if (t.node("needs_input")) to.needs_input = t.truth("needs_input");
@@ -91,7 +91,7 @@ class ComponentReader {
     to.slots.push_back(std::move(out));
   }
 
-  // The option that `when` names exists and can have the value.
+  // Checks that the option of `when` exists and can have the value.
   void check_condition(const TensorSpec& tensor, const ComponentSpec& of, const Places& places) {
     if (tensor.when.empty()) return;
     const auto& place = places.at(tensor.name);
@@ -163,9 +163,9 @@ class ComponentReader {
     const std::string name(key.str()), what = fmt::format("layout '{}' of {}", name, to.id);
     const auto* table = node.as_table();
     if (!table) return to_.errors.add(node.source(), "{} must be a table {{ help }}", what);
-    if (!is_name(name)) to_.errors.add(key.source(), "'{}' is no name of a layout; {}", name, name_rule);
+    if (!is_name(name)) to_.errors.add(key.source(), "'{}' is not a valid layout name; {}", name, name_rule);
     if (name == "kinora")
-      to_.errors.add(key.source(), "{}: 'kinora' is what the component's own names are called", what);
+      to_.errors.add(key.source(), "{}: 'kinora' is reserved for the component's own names", what);
     TomlTable t(*table, what, to_.errors);
     to.layouts.push_back({name, t.text("help")});
     if (to_.known_keys) t.finish();
@@ -178,7 +178,7 @@ class ComponentReader {
     const auto* table = node.as_table();
     if (!table) return to_.errors.add(node.source(), "{} must be a table {{ type, default, ... }}", what);
     if (!is_name(out.name))
-      to_.errors.add(key.source(), "'{}' is no name of an option; {}", out.name, name_rule);
+      to_.errors.add(key.source(), "'{}' is not a valid option name; {}", out.name, name_rule);
     TomlTable t(*table, what, to_.errors);
     const bool typed = option_type(t, out);
     out.min = number(t, "min");

@@ -7,9 +7,9 @@ namespace kinora::core {
 
 struct Reading {
   TomlErrors& errors;
-  bool known_keys;   // a key that is not known is an error
-  bool known_kinds;  // a kind that is not known is an error
-  Tier tier;         // of the plugin: jobs are of tier host alone, and nothing else is
+  bool known_keys;   // an unknown key is an error
+  bool known_kinds;  // an unknown kind is an error
+  Tier tier;         // tier of the plugin: jobs, and only jobs, belong to tier host
 };
 
 ComponentSpec read_component(const toml::table& table, Reading reading);
@@ -18,7 +18,7 @@ ComponentSpec read_component(const toml::table& table, Reading reading);
 bool is_name(std::string_view name);
 inline constexpr const char* name_rule = "use a-z, 0-9, '-', '_' and '.'";
 
-// A key that is there and is a string.
+// A key that exists and is a string.
 bool has_text(const toml::table& table, const char* key);
 
 }  // namespace kinora::core

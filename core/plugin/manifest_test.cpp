@@ -80,7 +80,7 @@ TEST(Manifest, ATensorIsInUseWhileItsOptionHasTheValue) {
   EXPECT_FALSE(tensor.is_in_use({{"fps", "y"}}));
 }
 
-// One change of the good manifest, and the error that it must give.
+// One change of the valid manifest, and the error that it must give.
 struct Case {
   const char *replace, *by, *says;
 };
@@ -98,7 +98,7 @@ const Case cases[] = {
     {"cxx_abi = \"1\"\n", "", "[plugin] has no 'cxx_abi'"},
     {"sampler/edm-heun", "samplr/edm-heun",
      "plugin.toml:11:6: unknown kind 'samplr' of component 'samplr/edm-heun', did you mean 'sampler'?"},
-    {"sampler/edm-heun", "edm-heun", "'edm-heun' is no id of a component; write KIND/NAME"},
+    {"sampler/edm-heun", "edm-heun", "'edm-heun' is not a valid component id; write KIND/NAME"},
     {"sampler/edm-heun", "sampler/edm-euler",
      "plugin.toml:24:1: component 'sampler/edm-euler' is listed twice"},
     {"shape = \"[N]\", dtype = \"int64\"", "shape = \"[N]\"",
@@ -155,7 +155,7 @@ TEST(Manifest, EmptyTextIsNoManifest) {
             "p:1:1: the manifest has no 'plugin'\np:1:1: the manifest has no 'component'");
 }
 
-// Hostile text: an error or a manifest, never a crash, and every error has a place.
+// Hostile text: an error or a manifest, never a crash, and every error has a position.
 TEST(Manifest, DamagedTextIsAnErrorOrAManifest) {
   std::mt19937_64 random(7);
   for (int i = 0; i < 3000; ++i) {

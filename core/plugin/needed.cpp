@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Which package of Debian 12, or which wheel, has a library that a plugin may need.
+// The Debian 12 package or the wheel that contains a library that a plugin may need.
 struct Package {
   std::string_view library, package;
 };
@@ -41,7 +41,7 @@ constexpr Package packages[] = {
     {"libnccl", "NCCL (pip install nvidia-nccl-cu13)"},
 };
 
-// The dynamic linker's own, without /etc/ld.so.conf: that is left to itself.
+// The dynamic linker's default folders, without /etc/ld.so.conf, which only the linker itself reads.
 constexpr const char* system_folders[] = {
 #if defined(__x86_64__)
     "/lib/x86_64-linux-gnu",
@@ -67,7 +67,8 @@ struct Places {
     if (std::find(folders.begin(), folders.end(), folder) == folders.end())
       folders.push_back(std::move(folder));
   }
-  // An empty entry is the current folder, as for the dynamic linker; one with $LIB or $PLATFORM is left to it.
+  // An empty entry is the current folder, as for the dynamic linker; one with $LIB or $PLATFORM is left to the
+  // linker.
   void add_list(std::string_view list, const fs::path& origin, std::string_view separators) {
     if (list.empty()) return;
     for (size_t begin = 0; begin <= list.size();) {
@@ -90,8 +91,8 @@ struct Places {
   }
 };
 
-// Whoever may put a library into a folder of the run path, or change one there, has it opened with the plugin. One that is
-// absent tells whether others may put it there.
+// Whoever may add or change a library in a folder of the run path gets it opened with the plugin. For a missing folder it
+// checks whether others may create it.
 Status check_run_path(const Places& own, const std::vector<std::string>& names) {
   for (const auto& folder : own.folders)
     for (bool told = false; const auto& name : names) {
@@ -121,8 +122,8 @@ std::string dynamic_linker() {
   return out;
 }
 
-// What it finds of everything that a library needs, a line each: "\tlibfoo.so.3 => not found". It says so in a process of its
-// own, where it runs nothing of them (ld.so(8), LD_TRACE_LOADED_OBJECTS); "" if it cannot be asked.
+// The linker's report on everything that a library needs, one line each: "\tlibfoo.so.3 => not found". Runs in a separate
+// process that executes none of the code (ld.so(8), LD_TRACE_LOADED_OBJECTS); "" if it fails.
 std::string linker_says(const fs::path& library) {
   std::string linker = dynamic_linker(), file = fs::absolute(library).string(), said;
   std::string trace = "LD_TRACE_LOADED_OBJECTS=1";
@@ -153,7 +154,7 @@ std::string remedy_for(std::string_view library) {
   for (const auto& p : packages)
     if (library.starts_with(p.library)) return fmt::format("install {}", p.package);
   return fmt::format(
-      "install the package that has it (apt-file search {}), or add its folder to LD_LIBRARY_PATH", library);
+      "install the package that contains it (apt-file search {}), or add its folder to LD_LIBRARY_PATH", library);
 }
 
 Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
@@ -174,7 +175,7 @@ Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
   std::string missing;
   for (const std::string said = linker_says(library); const auto& name : unseen)
     if (said.find(fmt::format("\t{} => not found", name)) != said.npos)
-      missing += fmt::format("{}needs {}, which is not installed; {}", missing.empty() ? "" : "; ", name,
+      missing += fmt::format("{}requires {}, which is not installed; {}", missing.empty() ? "" : "; ", name,
                              remedy_for(name));
   if (!missing.empty()) return fail(KINORA_UNSUPPORTED, "{}", missing);
   return {};

@@ -37,7 +37,7 @@ bool in_bounds(const OptionSpec& s, double v) {
          (!s.below || v < *s.below);
 }
 
-// One item; nothing if it is of the wrong type. Sizes with a bad text report it themselves.
+// One item; nothing if it has the wrong type. Invalid sizes report their own error.
 std::optional<json> item_of(OptionType type, const json& v) {
   switch (type) {
     case OptionType::integer:
@@ -64,7 +64,7 @@ std::optional<json> item_of(OptionType type, const json& v) {
   }
 }
 
-// What stands in for an item that is wrong, so that the options still have the manifest's types.
+// Replaces an invalid item, so that the options still have the manifest's types.
 json zero_of(OptionType type) {
   switch (type) {
     case OptionType::integer:
@@ -184,7 +184,7 @@ json checked_value(const OptionSpec& spec, const json& given, std::string_view o
   if (!is_list(spec.type)) return check.item(given, spec.name);
   if (spec.type == OptionType::reals && given.is_number())  // a lone float is a list of one
     return json::array({check.item(given, spec.name)});
-  if (spec.type == OptionType::paths && given.is_string())  // and so is a lone path, an empty one none
+  if (spec.type == OptionType::paths && given.is_string())  // and so is a lone path; an empty one is an empty list
     return given == "" ? json::array() : json::array({given});
   if (!given.is_array()) {
     check.problem(spec.name, found_text(given) + "; write it in [ ]");

@@ -1,5 +1,5 @@
-// A component's options: what was given, checked against the manifest and completed by its defaults. What
-// plugins read through kinora.options/1.
+// A component's options: the given values, checked against the manifest and completed with its defaults.
+// Plugins read them through kinora.options/1.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -14,18 +14,18 @@ namespace kinora::core {
 
 class Options {
  public:
-  // Adds every problem there is; the options are fit for use only if there was none. `given` is an object (or
-  // null). Paths become absolute against `base`; "asset:NAME" is looked up (paths.hpp); "scheme://..." stays.
+  // Adds all problems; the options may be used only if there was none. `given` is an object (or null). Paths
+  // become absolute against `base`; "asset:NAME" is resolved (paths.hpp); "scheme://..." is unchanged.
   static Options make(const ComponentSpec& spec, const json& given, std::vector<Problem>& problems,
                       const std::filesystem::path& base = {});
   // The same with all problems in one failure.
   static Result<Options> make(const ComponentSpec& spec, const json& given,
                               const std::filesystem::path& base = {});
 
-  // For create(). Lives as long as this object stays where it is.
+  // For create(). Valid while this object lives and is not moved.
   const kinora_options* abi() const { return reinterpret_cast<const kinora_options*>(this); }
-  // All of them; make() of it gives the same options again. Numbers that JSON lacks are the strings "inf",
-  // "-inf", "nan".
+  // All of them; make() turns them into the same options again. Numbers that JSON lacks are the strings
+  // "inf", "-inf", "nan".
   const json& values() const { return values_; }
   // values() with sorted keys and numbers that read back exactly.
   const std::string& canonical() const { return canonical_; }

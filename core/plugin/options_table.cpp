@@ -1,4 +1,4 @@
-// kinora.options/1: what a plugin sees of Options.
+// kinora.options/1: the view of Options that plugins get.
 #include "core/plugin/options.hpp"
 
 namespace kinora::core {
@@ -20,7 +20,7 @@ const E& item(const kinora_options* o, const char* name, int64_t index, const ch
   const auto& value = need(o, name);
   const auto* items = std::get_if<std::vector<E>>(&value.items);
   if (!items)
-    throw Error(KINORA_INVALID, fmt::format("option '{}' is no {} in the manifest; plugin.toml is not "
+    throw Error(KINORA_INVALID, fmt::format("option '{}' is not a {} in the manifest; plugin.toml is not "
                                             "current: build the target NAME.manifest, then build again",
                                             name, type));
   if (index < 0 || static_cast<uint64_t>(index) >= items->size())

@@ -136,7 +136,7 @@ TEST(Options, PluginsReadThemByType) {
   EXPECT_THAT(from_abi(KINORA_NOT_FOUND, "count").failure().message, HasSubstr("no option 'nothing'"));
 }
 
-// The description of the SDK, through the manifest, back into the members.
+// The SDK's description, through the manifest, back into the members.
 TEST(Options, DescribedMembersComeBack) {
   struct Member {
     int64_t steps = 3;
@@ -173,7 +173,7 @@ std::string path_of(const json& given) {
   return problems.empty() ? made.values()["weights"].get<std::string>() : problems[0].message;
 }
 
-// A list of paths may be one path; an empty one is none.
+// A list of paths may be given as one path; an empty path is an empty list.
 TEST(Options, ListsOfPathsBecomeAbsolute) {
   const auto files_of = [](const json& given) {
     const auto made = or_throw(Options::make(sampler(), {{"files", given}}, "/runs/base"));
@@ -211,7 +211,7 @@ TEST(Options, AssetsAreFoundOrTheMessageSaysWhatToDo) {
   setenv("KINORA_ASSETS", ("/nowhere:" + folder).c_str(), 1);
   EXPECT_EQ(path_of("asset:minilm/vocab.txt"), folder + "/minilm/vocab.txt");
   EXPECT_THAT(path_of("asset:minilm/none"),
-              HasSubstr("set KINORA_ASSETS to the folder that has minilm/none"));
+              HasSubstr("set KINORA_ASSETS to the folder that contains minilm/none"));
   EXPECT_THAT(path_of("asset:../etc/passwd"), HasSubstr("without '..'"));
   EXPECT_THAT(path_of("asset:/etc/passwd"), HasSubstr("a relative path"));
   before ? setenv("KINORA_ASSETS", kept.c_str(), 1) : unsetenv("KINORA_ASSETS");

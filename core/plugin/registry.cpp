@@ -16,7 +16,7 @@ const char* state_name(PluginState state) {
 
 void Component::require_kind(std::string_view kind) const {
   if (spec->kind != kind)
-    throw Error(KINORA_INVALID, fmt::format("'{}' is of kind {}; kind {} is needed here", spec->id, spec->kind, kind));
+    throw Error(KINORA_INVALID, fmt::format("'{}' is of kind {}; kind {} is required here", spec->id, spec->kind, kind));
 }
 
 Registry::Registry(HostFacts host) : host_(std::move(host)), locks_(std::make_unique<Locks>()) {}
@@ -52,7 +52,7 @@ std::string Registry::new_name(std::string_view kind, std::string_view name) con
 }
 
 Failure Registry::not_found(std::string_view kind, std::string_view name) const {
-  // With a kind people write bare names, so bare names are what is suggested.
+  // Where the kind is known people write bare names, so bare names are suggested.
   const bool bare = name.find('/') == name.npos;
   std::vector<std::string> candidates, names;
   for (const auto& id : ids(kind)) {
@@ -69,8 +69,8 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
   if (rest.empty() && !kind.empty())
     rest = candidates.empty() ? "; there is none" : did_you_mean_or_list(name, candidates, "there are");
   if (name == "nccl" || name == "collective/nccl")
-    rest += "; nccl comes with the build for CUDA (KINORA_PRESET=cuda packaging/dev.sh build)";
-  if (rest.empty()) rest = "; `kinora plugins` lists what there is";
+    rest += "; nccl requires a CUDA build (KINORA_PRESET=cuda packaging/dev.sh build)";
+  if (rest.empty()) rest = "; `kinora plugins` lists all";
   const std::lock_guard lock(locks_->state);
   size_t unreadable = 0;
   for (const auto& entry : entries_)
@@ -89,7 +89,7 @@ Result<Registry::Place> Registry::locate(std::string_view kind, std::string_view
   if (it == by_id_.end()) return not_found(kind, name);
   const Place& place = it->second;
   if (!kind.empty() && place.spec->kind != kind)
-    return fail(KINORA_INVALID, "'{}' is of kind {}; kind {} is needed here", name, place.spec->kind, kind);
+    return fail(KINORA_INVALID, "'{}' is of kind {}; kind {} is required here", name, place.spec->kind, kind);
   const std::lock_guard lock(locks_->state);
   const auto& info = place.entry->info;
   if (info.state == PluginState::disabled)

@@ -1,5 +1,5 @@
 // The plugins that this host found. Built once by scan(); after that only states change: a plugin is opened
-// on the first use of one of its components, and one that cannot be opened disables only itself.
+// on the first use of one of its components, and if it cannot be opened, only that plugin is disabled.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -55,34 +55,34 @@ inline constexpr const char* kTableKind<kinora_job> = "job";
 struct SearchFolder {
   std::filesystem::path path;
   std::string origin;      // "--plugins", "KINORA_PLUGIN_PATH", "user folder", "built-in folder"
-  bool must_exist = true;  // a message if it does not
+  bool must_exist = true;  // report it if it does not
 };
 
-// In the order of search: the flag's folders, KINORA_PLUGIN_PATH, the user's folder (XDG_DATA_HOME),
-// ../lib/kinora/plugins beside the executable. Each holds folders NAME/{plugin.toml, libNAME.so}, or is such
-// a folder itself.
+// In search order: the flag's folders, KINORA_PLUGIN_PATH, the user's folder (XDG_DATA_HOME),
+// ../lib/kinora/plugins next to the executable. Each contains folders NAME/{plugin.toml, libNAME.so}, or is
+// such a folder itself.
 std::vector<SearchFolder> search_folders(const std::vector<std::filesystem::path>& flag);
 
 enum class PluginState { ready, disabled, loaded, shadowed };
 const char* state_name(PluginState state);
 
 struct PluginInfo {
-  PluginSpec spec;  // with an unreadable manifest only the name, that of the folder
+  PluginSpec spec;  // if its manifest is unreadable, only the name, taken from the folder
   std::filesystem::path folder, library;
   PluginState state = PluginState::ready;
-  std::string reason;  // of disabled and shadowed
+  std::string reason;  // why it is disabled or shadowed
   std::map<std::string, std::string>
-      shadowed;  // components of this plugin that another plugin offers first: id -> plugin
+      shadowed;  // components of this plugin that an earlier plugin offers: id -> plugin
 };
 
-// A component ready for use. The pointers live as long as the registry; `api` is a const kinora_sampler* or
-// its like.
+// A component ready for use. The pointers are valid while the registry lives; `api` is a const
+// kinora_sampler* or the table of another kind.
 struct Component {
   const ComponentSpec* spec = nullptr;
   const PluginSpec* plugin = nullptr;
   const void* api = nullptr;
 
-  // Throws Error(KINORA_INVALID) if the component is of another kind than the table.
+  // Throws Error(KINORA_INVALID) if the component's kind does not match the table.
   template <class Table>
   const Table& table() const {
     static_assert(kTableKind<Table> != nullptr);
@@ -106,9 +106,9 @@ class Registry {
   // Every id that find() accepts, of one kind or ("") of all.
   std::vector<std::string> ids(std::string_view kind = {}) const;
 
-  // [any-thread] By full id "stage/video.read", or by kind and either the bare name or the full id. The
-  // plugin stays closed. KINORA_NOT_FOUND with a suggestion; KINORA_UNSUPPORTED with the reason if its plugin
-  // is disabled.
+  // [any-thread] By full id "stage/video.read", or by kind and either the bare name or the full id. Does not
+  // open the plugin. KINORA_NOT_FOUND with a suggestion; KINORA_UNSUPPORTED with the reason if its plugin is
+  // disabled.
   Result<const ComponentSpec*> find(std::string_view id) const { return find({}, id); }
   Result<const ComponentSpec*> find(std::string_view kind, std::string_view name) const;
 

@@ -1,4 +1,4 @@
-// What the registry keeps of a plugin. Private to scan.cpp and registry.cpp.
+// The registry's data about a plugin. Private to scan.cpp and registry.cpp.
 #pragma once
 #include <atomic>
 #include <map>
@@ -9,7 +9,7 @@
 namespace kinora::core {
 
 struct Registry::Entry {
-  PluginInfo info;  // state and reason under Locks::state, the rest constant after scan()
+  PluginInfo info;  // state and reason are guarded by Locks::state, the rest is constant after scan()
   std::map<const ComponentSpec*, const void*> apis;  // written before `loaded`
   std::atomic<bool> loaded = false;
 };

@@ -1,4 +1,4 @@
-// Finding plugins: the folders in their order, and what makes a plugin unfit before it is opened.
+// Finds plugins in the folders in their order, and disables those that are unfit before they are opened.
 #include <algorithm>
 #include <fstream>
 #include <sstream>
@@ -24,7 +24,7 @@ Result<std::string> read_text(const fs::path& path) {
     return fail(KINORA_IO, "{}: cannot be read; check its permissions", path.string());
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > max_manifest)
-    return fail(KINORA_DATA, "{}: larger than 1 MiB, so no manifest", path.string());
+    return fail(KINORA_DATA, "{}: larger than 1 MiB, so not a manifest", path.string());
   return text;
 }
 
@@ -36,7 +36,7 @@ std::vector<fs::path> libraries_in(const fs::path& folder) {
   return found;
 }
 
-// Without a plugin.toml: whether a library of the folder says that it is a plugin.
+// Whether a library of a folder without a plugin.toml declares that it is a plugin.
 bool holds_stray_plugin(const fs::path& folder) {
   const auto all = libraries_in(folder);
   return std::any_of(all.begin(), all.end(), [](const fs::path& library) {
@@ -50,7 +50,7 @@ size_t first_different_line(const std::string& a, const std::string& b) {
   return 1 + static_cast<size_t>(std::count(a.begin(), at, '\n'));
 }
 
-// Library and manifest of a plugin folder, as far as they can be read.
+// Library and manifest of a plugin folder, if they can be read.
 Status read_plugin(PluginInfo& info) {
   std::error_code error;
   const fs::path file = info.folder / "plugin.toml";
@@ -64,7 +64,7 @@ Status read_plugin(PluginInfo& info) {
     const auto libraries = libraries_in(info.folder);
     if (libraries.size() != 1)
       return fail(KINORA_NOT_FOUND,
-                  "{}: {} libraries and no plugin.toml; give each plugin a folder of its own, with the "
+                  "{}: {} libraries and no plugin.toml; put each plugin in its own folder, with the "
                   "plugin.toml that "
                   "kinora plugins manifest writes",
                   info.folder.string(), libraries.size());
@@ -74,7 +74,7 @@ Status read_plugin(PluginInfo& info) {
     place = info.library.string() + "(.kinora.manifest)";
     if (!*embedded)
       return fail(KINORA_NOT_FOUND,
-                  "{}: no plugin.toml beside it and none inside; build it with kinora_add_plugin",
+                  "{}: no plugin.toml next to it and none inside; build it with kinora_add_plugin",
                   info.library.string());
     text = **embedded;
   }
@@ -87,7 +87,7 @@ Status read_plugin(PluginInfo& info) {
   if (!embedded) return embedded.failure();
   if (*embedded && **embedded != text) {
     return fail(KINORA_INVALID,
-                "{}:{}:1: differs from the manifest inside {}; build the library again, or restore the file",
+                "{}:{}:1: it differs from the manifest inside {}; build the library again, or restore the file",
                 place, first_different_line(text, **embedded), info.library.filename().string());
   }
   return {};
@@ -177,7 +177,7 @@ void Registry::add(const fs::path& folder) {
   }
   if (info.spec.name.empty()) info.spec.name = folder.filename().string();
   for (const auto& other : entries_) {
-    // One that cannot be used hides nothing.
+    // A plugin that cannot be used shadows nothing.
     const bool hides = other->info.state == PluginState::ready || other->info.state == PluginState::loaded;
     if (other->info.spec.name != info.spec.name || !hides) continue;
     info.state = PluginState::shadowed;

@@ -1,4 +1,4 @@
-// Reading a TOML table whose every key is known: order, types and places of errors. Used by the manifest's
+// Reads a TOML table with a fixed set of keys: order, types and positions of errors. Used by the manifest's
 // parser.
 #pragma once
 #include <string>
@@ -20,7 +20,7 @@ class TomlErrors {
   }
   void add_text(const toml::source_position& place, std::string_view message);
   bool empty() const { return lines_.empty(); }
-  // In the order of the file, one a line.
+  // In the order of the file, one per line.
   std::string text();
 
  private:
@@ -37,24 +37,24 @@ struct TomlEntry {
   const toml::node* node;
 };
 
-// A table's entries as the file has them; toml++ sorts them by name.
+// A table's entries in the order of the file; toml++ sorts them by name.
 std::vector<TomlEntry> in_file_order(const toml::table& table);
 
-// Takes the keys it knows out of one table; finish() reports the rest.
+// Takes the known keys out of one table; finish() reports the rest.
 class TomlTable {
  public:
   // `what` names the table in messages: "[plugin]", "option 'steps'".
   TomlTable(const toml::table& table, std::string what, TomlErrors& errors)
       : table_(table), what_(std::move(what)), errors_(errors) {}
 
-  // A string, or "" (with an error if it is required and absent, or of another type).
+  // A string, or "" (with an error if it is required and missing, or of another type).
   std::string text(const char* key, bool required = false);
   bool truth(const char* key);
   std::vector<std::string> texts(const char* key);
-  // Null: absent.
+  // Null: missing.
   const toml::node* node(const char* key);
   const toml::table* table(const char* key);
-  // Place of a key's value, or of the table.
+  // Position of a key's value, or of the table.
   const toml::source_region& place(const char* key) const;
   void missing(const char* key);
   void finish();

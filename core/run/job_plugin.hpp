@@ -71,8 +71,8 @@ kinora_component job_component() {
 }
 
 // Slots that several kinds have.
-inline const Slot kEngineSlot{.name = "engine", .kind = "engine", .use = "local", .required = true, .help = "runs the stages", .how_only = true};
-inline const Slot kParallelSlot{.name = "parallel", .kind = "parallel", .use = "single", .required = true, .list = true, .help = "strategies, composed", .how_only = true};
+inline const Slot kEngineSlot{.name = "engine", .kind = "engine", .use = "local", .required = true, .help = "engine that runs the stages", .how_only = true};
+inline const Slot kParallelSlot{.name = "parallel", .kind = "parallel", .use = "single", .required = true, .list = true, .help = "parallel strategies, composed", .how_only = true};
 inline const Slot kCollectiveSlot{.name = "collective", .kind = "collective", .use = "gloo", .required = true, .help = "communication between ranks", .how_only = true};
 
 }  // namespace kinora::core

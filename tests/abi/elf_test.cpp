@@ -115,11 +115,11 @@ TEST_F(Elf, SaysInWordsWhatItIsInstead) {
   EXPECT_THAT(says(big), HasSubstr("a big-endian library"));
   EXPECT_THAT(says(with(&Elf64_Ehdr::e_machine, Elf64_Half{EM_RISCV})),
               HasSubstr("a library for RISC-V, this machine is"));
-  EXPECT_THAT(says(with(&Elf64_Ehdr::e_type, Elf64_Half{ET_REL})), HasSubstr("no shared library"));
+  EXPECT_THAT(says(with(&Elf64_Ehdr::e_type, Elf64_Half{ET_REL})), HasSubstr("not a shared library"));
   EXPECT_THAT(says(with(&Elf64_Ehdr::e_shoff, Elf64_Off{UINT64_MAX - 8})), HasSubstr("ends after the file"));
   EXPECT_THAT(says(with(&Elf64_Ehdr::e_shstrndx, Elf64_Half{60000})), HasSubstr("section 60000"));
   EXPECT_THAT(says(with(&Elf64_Ehdr::e_shentsize, Elf64_Half{3})), HasSubstr("section headers of 3 bytes"));
-  EXPECT_THAT(says(""), HasSubstr("no ELF file"));
+  EXPECT_THAT(says(""), HasSubstr("not an ELF file"));
   EXPECT_THAT(read_embedded_manifest(KINORA_ABI_PLUGINS).failure().message, HasSubstr("not a regular file"));
 }
 

@@ -35,11 +35,11 @@ TEST(Needed, LibraryThatIsRemovedDisablesThePluginBeforeItIsOpened) {
   const auto info = registry.plugins()[0];
   EXPECT_EQ(info.state, PluginState::disabled);
   EXPECT_THAT(info.reason,
-              testing::StartsWith("needs libkinora_absent.so.3, which is not installed; install"));
+              testing::StartsWith("requires libkinora_absent.so.3, which is not installed; install"));
   const auto found = registry.find("stage/minimal");
   ASSERT_FALSE(found);
   EXPECT_THAT(found.failure().message,
-              HasSubstr("its plugin 'missing_library' is disabled: needs libkinora_absent.so.3"));
+              HasSubstr("its plugin 'missing_library' is disabled: requires libkinora_absent.so.3"));
 }
 
 // Runs in a separate process: an opened library stays loaded, and later tests would find it.
@@ -132,13 +132,13 @@ TEST(Needed, RunPathLeadsToNothingThatOthersMayChange) {
   EXPECT_EQ(said(), "") << "no other user can create it";
   fs::create_directory(shared);
   as_is(shared, 01777);
-  EXPECT_THAT(said(), HasSubstr("shared/libs is not there, and every user may put it there"));
+  EXPECT_THAT(said(), HasSubstr("shared/libs does not exist, and every user may create it"));
   fs::create_directory(libs);
   EXPECT_EQ(said(), "") << "no other user can change it";
   as_is(libs, 0777);
   EXPECT_THAT(said(), HasSubstr("libs is writable by every user"));
   as_is(libs, 01777);
-  EXPECT_THAT(said(), HasSubstr("is not there, and every user may put it there"));
+  EXPECT_THAT(said(), HasSubstr("does not exist, and every user may create it"));
   as_is(libs, 0755);
   fs::rename(plugin / library, libs / library);
   EXPECT_EQ(said(), "");

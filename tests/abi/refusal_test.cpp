@@ -46,7 +46,7 @@ const Case before[] = {
      {"plugin.toml:6:1: unknown key 'colour' in [plugin]"}},
     {"a missing library",
      {.name = "missing_library"},
-     {"needs libkinora_absent.so.3, which is not installed; install", "LD_LIBRARY_PATH"},
+     {"requires libkinora_absent.so.3, which is not installed; install", "LD_LIBRARY_PATH"},
      "missing_library"},
 };
 
@@ -70,7 +70,7 @@ const Case after[] = {
     {"an undefined symbol", {.name = "undefined_symbol"}, {"kinora_tests_defined_nowhere", "build it again"}},
     {"an entry that declines",
      {.name = "cannot_work"},
-     {"cannot work here: no machine with a flux capacitor; install one"}},
+     {"cannot be used here: no machine with a flux capacitor; install one"}},
     {"another name", {.name = "renamed"}, {"name: expected renamed, found minimal"}, "minimal"},
     {"another version", {.name = "minimal", .version = "0.2.0"}, {"version: expected 0.2.0, found 0.1.0"}},
 };

@@ -72,7 +72,7 @@ TEST(Registry, NamesALibraryWithoutItsManifest) {
     ASSERT_EQ(plugins.size(), 1U);
     EXPECT_EQ(plugins[0].state, PluginState::disabled);
     EXPECT_THAT(plugins[0].reason,
-                HasSubstr("2 libraries and no plugin.toml; give each plugin a folder of its own"));
+                HasSubstr("2 libraries and no plugin.toml; put each plugin in its own folder"));
   };
   several(folder.scan());
   fs::create_directory(folder.path() / "both");
@@ -80,7 +80,7 @@ TEST(Registry, NamesALibraryWithoutItsManifest) {
     fs::rename(folder.path() / name, folder.path() / "both" / name);
   several(folder.scan());
   fs::remove(folder.path() / "both/libpure_c_stage.so");
-  EXPECT_THAT(folder.scan().plugins().at(0).reason, HasSubstr("no plugin.toml beside it and none inside"));
+  EXPECT_THAT(folder.scan().plugins().at(0).reason, HasSubstr("no plugin.toml next to it and none inside"));
 }
 
 TEST(Registry, FindsByIdAndByKindAndSuggests) {
@@ -99,7 +99,7 @@ TEST(Registry, FindsByIdAndByKindAndSuggests) {
   EXPECT_THAT(says("", "edm-heun"), HasSubstr("did you mean 'sampler/edm-heun'?"));
   EXPECT_THAT(says("sampler", "zzzzzz"), HasSubstr("there are: edm-heun"));
   EXPECT_THAT(says("loss", "edm"), HasSubstr("there is none"));
-  EXPECT_THAT(says("loss", "stage/minimal"), HasSubstr("is of kind stage; kind loss is needed here"));
+  EXPECT_THAT(says("loss", "stage/minimal"), HasSubstr("is of kind stage; kind loss is required here"));
 }
 
 TEST(Registry, SaysWhichNamedFolderIsMissing) {
@@ -197,7 +197,7 @@ TEST(Registry, ManifestThatIsNotTheLibrarysIsRefused) {
   const auto plugins = folder.scan().plugins();
   EXPECT_EQ(plugins[0].state, PluginState::disabled);
   EXPECT_THAT(plugins[0].reason,
-              HasSubstr("plugin.toml:9:1: differs from the manifest inside libpure_c_stage.so"));
+              HasSubstr("plugin.toml:9:1: it differs from the manifest inside libpure_c_stage.so"));
 }
 
 TEST(Registry, MissingOrForeignLibraryIsSaidInWords) {
@@ -206,7 +206,7 @@ TEST(Registry, MissingOrForeignLibraryIsSaidInWords) {
   fs::remove(plugin / "libminimal.so");
   EXPECT_THAT(folder.scan().plugins()[0].reason, HasSubstr("libminimal.so: No such file"));
   std::ofstream(plugin / "libminimal.so") << "#!/bin/sh\n";
-  EXPECT_THAT(folder.scan().plugins()[0].reason, HasSubstr("no ELF file"));
+  EXPECT_THAT(folder.scan().plugins()[0].reason, HasSubstr("not an ELF file"));
 }
 
 TEST(Registry, ManyThreadsOpenOnePluginOnce) {

@@ -82,8 +82,8 @@ TEST_F(Strangers, ATableIsGivenToItsOwnKindOnly) {
   const Component component = or_throw(registry.open("stage/minimal"));
   EXPECT_EQ(component.table<kinora_stage>().struct_size, sizeof(kinora_stage));
   EXPECT_THAT(refusal([&] { component.table<kinora_sampler>(); }),
-              HasSubstr("'stage/minimal' is of kind stage; kind sampler is needed here"));
-  EXPECT_THAT(refusal([&] { component.table<kinora_engine>(); }), HasSubstr("kind engine is needed here"));
+              HasSubstr("'stage/minimal' is of kind stage; kind sampler is required here"));
+  EXPECT_THAT(refusal([&] { component.table<kinora_engine>(); }), HasSubstr("kind engine is required here"));
 }
 
 TEST_F(Strangers, SettingsOfTheSamplingAreTaken) {
@@ -133,10 +133,10 @@ TEST_F(Strangers, CommentsThatKinoraDoesNotWriteAreRefused) {
     json change;
     std::string says;
   } rows[] = {
-      {{{"sampler", "engine/local"}}, "'engine/local' is of kind engine; kind sampler is needed here"},
-      {{{"sampler", "tokenizer/cosmos"}}, "kind sampler is needed here"},
-      {{{"sampler", "storage/file"}}, "kind sampler is needed here"},
-      {{{"sampler", "stage/video.clips"}}, "kind sampler is needed here"},
+      {{{"sampler", "engine/local"}}, "'engine/local' is of kind engine; kind sampler is required here"},
+      {{{"sampler", "tokenizer/cosmos"}}, "kind sampler is required here"},
+      {{{"sampler", "storage/file"}}, "kind sampler is required here"},
+      {{{"sampler", "stage/video.clips"}}, "kind sampler is required here"},
       {{{"sampler", "sampler/\x1b[2J"}}, "\"sampler\" must be a short text"},
       {{{"sampler", 3}}, "\"sampler\" must be a short text"},
       {{{"sampler_options", nullptr}}, "belong together"},
@@ -194,12 +194,12 @@ TEST_F(StrangersText, AnEncoderIsAStageThatMakesTokensAModelAndSafetensors) {
     json change;
     std::string says;
   } rows[] = {
-      {{{"words", "engine/local"}}, "kind stage is needed here"},
+      {{{"words", "engine/local"}}, "kind stage is required here"},
       {{{"words", "stage/video.clips"}, {"words_options", {{"model", "/evil.pt2"}}}},
        "names no output input_ids"},
       {{{"words", 3}}, "cannot be used"},
       {{{"words_options", {{"steps", 3}}}}, "unknown option 'steps'"},
-      {{{"text", "sampler/euler"}}, "kind model is needed here"},
+      {{{"text", "sampler/euler"}}, "kind model is required here"},
       {{{"text", nullptr}}, "cannot be used"},
       {{{"weights", {"/w/encoder.jit"}}}, "reads safetensors of this machine only"},
       {{{"weights", {"/w/model.pt2"}}}, "reads safetensors of this machine only"},
@@ -229,7 +229,7 @@ TEST_F(StrangersText, KeysAndClipsStayInTheRun) {
         json{{"keys", {3, "c"}}}, json{{"keys", {"a"}}}, json{{"keys", "ab"}}, json{{"clips", "/etc"}},
         json{{"clips", "../../clips/data"}}, json{{"clips", "../../data"}}, json{{"clips", 3}},
         json{{"encoder", nullptr}}})
-    EXPECT_THAT(said(change), HasSubstr("text.json is not as an embed-text job wrote it")) << change;
+    EXPECT_THAT(said(change), HasSubstr("text.json was not written by an embed-text job")) << change;
 }
 
 }  // namespace

@@ -36,31 +36,31 @@ CASES = [
     (Q, after("film", 'device = "gpu"'), "film", "device 'gpu' is unknown"),
     (Q, after("dit", 'lora = "rnak=4"', WEIGHTS), "dit", "rnak"),
     (Q, after("dit", 'lora = "rank=0"', WEIGHTS), "dit", "lora: rank=0: expected a number above 0"),
-    (Q, after("dit", 'lora = "rank=4 targets=linear_qkv"'), "dit", "give them: weights = "),
-    (Q, after("dit", 'condition_noise = [-3.0, 2.0]'), "dit", "condition_noise is of given frames"),
-    (Q, after("dit", 'condition_frames = [0, 1]', 'condition_noise = [-3]'), "dit", "condition_noise needs a mean and a deviation"),
-    (Q, after("dit", 'condition_frames = [0, 3]'), "dit", "3 latent frames are given of 3, and none is left to learn"),
-    (Q, after("dit", 'condition_sigma = 0.3'), "dit", "condition_sigma is of given frames"),
-    (Q, after("dit", 'chunk = 2'), "dit", "chunk is of causal frames; add causal = true or teacher_forcing = true"),
+    (Q, after("dit", 'lora = "rank=4 targets=linear_qkv"'), "dit", "set weights = "),
+    (Q, after("dit", 'condition_noise = [-3.0, 2.0]'), "dit", "condition_noise applies to given frames"),
+    (Q, after("dit", 'condition_frames = [0, 1]', 'condition_noise = [-3]'), "dit", "condition_noise requires a mean and a deviation"),
+    (Q, after("dit", 'condition_frames = [0, 3]'), "dit", "3 of 3 latent frames are given, so none is left to learn"),
+    (Q, after("dit", 'condition_sigma = 0.3'), "dit", "condition_sigma applies to given frames"),
+    (Q, after("dit", 'chunk = 2'), "dit", "chunk applies to causal frames; add causal = true or teacher_forcing = true"),
     (Q, after("dit", 'teacher_forcing = true', 'chunk = 3'), "dit", "3 latent frames are one chunk of 3; lower chunk"),
-    (Q, after("dit", 'causal = true', 'sink = 1'), "dit", "sink keeps chunks in sight that a window would hide"),
+    (Q, after("dit", 'causal = true', 'sink = 1'), "dit", "sink keeps chunks visible that a window would hide"),
     (A, after("ar", 'teacher_forcing = true'), "ar", "teacher_forcing: loss/next-token draws no noise"),
     (Q, after("film", 'causal = true'), "film", "causal is the train job's; leave it out"),
-    (Q, after("dit", 'validation_sigmas = [3.0]'), "dit", "3 is no noise level of this loss"),
+    (Q, after("dit", 'validation_sigmas = [3.0]'), "dit", "3 is not a noise level of this loss"),
     (Q, after("dit", 'sampler = { use = "edm-heun", sigma_min = 100.0 }', 'sample_every = 2'), "dit", "sigma_min = 100.0 must be below sigma_max"),
-    (Q, after("dit", 'samples = 20', 'sample_every = 2'), "dit", "samples = 20 are of the first validation_samples = 16; raise that one"),
+    (Q, after("dit", 'samples = 20', 'sample_every = 2'), "dit", "samples = 20 is more than validation_samples = 16, from which they are taken; raise that option"),
     (A, after("ar", 'condition_frames = [0, 1]'), "ar", "loss/next-token draws no noise"),
-    (A, after("codes", 'first_frame = true'), "codes", "first_frame is of latents, and tokenizer/cosmos makes codes"),
-    (A, after("ar", 'sample_every = 5'), "ar", "loss/next-token is no denoiser's loss"),
+    (A, after("codes", 'first_frame = true'), "codes", "first_frame applies to latents, but tokenizer/cosmos makes codes"),
+    (A, after("ar", 'sample_every = 5'), "ar", "loss/next-token is not the loss of a denoiser"),
     (Q, after("dit", 'weights = "asset:minilm/model.safetensors"'), "dit", "does not fit model/dit"),
     (Q, after("film", 'weights = "asset:minilm/model.safetensors"'), "film", "does not fit model/dit"),
     (Q, after("film", 'weights = "none.safetensors"'), "film", "weights: there is no file or folder"),
     (Q, after("film", 'tokenizer_weights = "asset:minilm/model.safetensors"'), "film", "does not fit tokenizer/cosmos"),
-    (Q, after("film", 'text_weights = "asset:minilm/model.safetensors"'), "film", "text_weights is of an encoder of this job"),
+    (Q, after("film", 'text_weights = "asset:minilm/model.safetensors"'), "film", "text_weights is for an encoder of this job"),
     (Q, after("film", 'sigma_data = 9.0'), "film", "sigma_data is the encode job's; leave it out"),
-    (Q, after("film", 'condition_frames = 5'), "film", "condition_frames is of a video that is continued"),
+    (Q, after("film", 'condition_frames = 5'), "film", "condition_frames applies to a video to continue"),
     (Q, after("film", 'condition_frames = 3', f'video = "{ROOT}/tests/data/bbb_A.mp4"'), "film", "condition_frames = 3 must be 1 + n * 4 for tokenizer/cosmos; 1 or 5 would do"),
-    (Q, after("film", 'condition_frames = 9', f'video = "{ROOT}/tests/data/bbb_A.mp4"'), "film", "3 latent frames of 3, and none is left to generate"),
+    (Q, after("film", 'condition_frames = 9', f'video = "{ROOT}/tests/data/bbb_A.mp4"'), "film", "3 of 3 latent frames, so none is left to generate"),
     (Q, after("dit", 'lora = "rank=4 targets=linear_porj"', WEIGHTS), "dit", "did you mean"),
     (Q, after("dit", f'adapter = "{SCRATCH}/none"', WEIGHTS), "dit", f"adapter: there is no file or folder {SCRATCH}/none, and no earlier job"),
     (Q, after("dit", f'weights = "{SCRATCH}/none.safetensors"'), "dit", "weights: there is no file or folder"),
@@ -74,9 +74,9 @@ CASES = [
     (Q, instead("patch_space = 1", "patch_space = 5"), "dit", "a latent of 3 x 12 x 16 does not divide into patches of 1 x 5 x 5"),
     (Q, instead("head_size = 32", "head_size = 31"), "dit", "head_size = 31 is odd"),
     (Q, instead("heads = 4", "heads = 4, kv_heads = 3"), "dit", "heads = 4 are not divided evenly over kv_heads = 3"),
-    (Q, changed("dit", "loss", '"next-token"'), "dit", "loss/next-token reads no 'latent', and the data are latents; choose a loss for them, such as edm or flow"),
+    (Q, changed("dit", "loss", '"next-token"'), "dit", "loss/next-token reads no 'latent', but the data are latents; choose a loss for them, such as edm or flow"),
     (Q, changed("dit", "model", '{ use = "ar" }'), "dit", "model/ar works on codes and tokenizer/cosmos makes latents; choose the other kind"),
-    (A, changed("ar", "loss", '"edm"'), "ar", "loss/edm adds noise to latents, and the data are codes; choose a loss for codes, such as next-token"),
+    (A, changed("ar", "loss", '"edm"'), "ar", "loss/edm adds noise to latents, but the data are codes; choose a loss for codes, such as next-token"),
     (A, changed("ar", "model", '{ use = "dit" }'), "ar", "model/dit works on latents and tokenizer/cosmos makes codes; choose the other kind", None, 3),
     (A, instead("vocab_size = 1000", "vocab_size = 500"), "ar", "vocab_size = 500, and tokenizer/cosmos makes 1000 codes; raise it"),
     (A, instead("context_dim = 384", "context_dim = 100"), "ar", "text has shape [1, 4, 384], needed is [1, L, 100]"),
@@ -88,7 +88,7 @@ CASES = [
     (Q, changed("tokenizer", "tokenizer", '"wan"'), "tokenizer", "tokenizer/wan begins at random only", 'start = "principal"', 1),
     (Q, after("tokenizer", 'perceptual = "edm"'), "tokenizer", "perceptual = 'loss/edm' does not compare two videos"),
     (Q, after("tokenizer", 'features = "clip-vision"'), "tokenizer", 'features_weights = "FILE or FOLDER"'),
-    (Q, after("tokenizer", 'last_layer = "none"', 'critic = "patch-discriminator"'), "tokenizer", "last_layer 'none' is no parameter"),
+    (Q, after("tokenizer", 'last_layer = "none"', 'critic = "patch-discriminator"'), "tokenizer", "last_layer 'none' is not a parameter"),
     (A, after("tokenizer", "kl = 0.1"), "tokenizer", "kl = 0.1: tokenizer/cosmos makes codes"),
     (Q, after("latents", 'tokenizer = "cosmos"'), "latents", 'tokenizer_weights = "FILE or FOLDER"'),
     (Q, after("latents", f'tokenizer_weights = "{SCRATCH}/none"', 'tokenizer = "cosmos"'), "latents", "tokenizer_weights: there is no file or folder", None, 1),
@@ -97,13 +97,13 @@ CASES = [
     (Q, after("latents", 'image_encoder = "clip-vision"'), "latents", 'image_encoder_weights = "FILE or FOLDER"'),
     (Q, instead('vocab = "asset:minilm/vocab.txt"', f'vocab = "{SCRATCH}/none.txt"'), "latents", "none.txt"),
     (Q, after("film", 'format = ["gif"]'), "film", "format 'gif' is unknown; give mp4, webp, png or latents"),
-    (Q, after("film", "guidance_interval = [5.0, 1.0]"), "film", "guidance_interval = [5, 1] holds nowhere"),
+    (Q, after("film", "guidance_interval = [5.0, 1.0]"), "film", "guidance_interval = [5, 1] is empty"),
     (Q, after("film", "temperature = 0.5"), "film", "temperature is for models that draw codes one by one"),
     (A, after("continued", "strength = 0.5"), "continued", "strength is for models that denoise"),
     (Q, after("film", "strength = 0.5"), "film", "strength is the share of steps that change a video; give one in video"),
     (Q, after("film", f'image = "{SCRATCH}/none.png"'), "film", "image: there is no file or folder"),
     (Q, after("film", f'prompts_file = "{SCRATCH}/none.txt"'), "film", "none.txt"),
-    (Q, changed("film", "prompts", "[]"), "film", "there is no prompt; give one text a video"),
+    (Q, changed("film", "prompts", "[]"), "film", "no prompts; set prompts, one text per video"),
     (Q, after("film", 'signals = ["pose=1"]'), "film", "model/dit takes no 'pose'"),
     (Q, changed("film", "sampler", '{ use = "edm-heun", sigma_min = 90.0 }'), "film", "sigma_min = 90.0 must be below sigma_max = 80.0"),
     (Q, after("film", 'tokenizer = "cosmos"'), "film", 'tokenizer_weights = "FILE or FOLDER"'),
@@ -201,7 +201,7 @@ LAYOUTS = [
     (Q, "dit", 4, '[{ use = "cp-2d", ulysses = 3 }]', '[{ use = "cp-2d", ulysses = 2 }]', "ulysses = 3 does not divide the 4 ranks of a sequence; use ulysses = 2"),
     (Q, "dit", 2, PP, PP + "\naccumulate = 2", "pp: the interleaved schedule takes a multiple of its 2 ranks as microbatches (accumulate), not 1; 2 would do"),
     (Q, "dit", 2, '["recompute", "ddp", "recompute"]', '["recompute", "ddp"]', "parallel/recompute is there twice; a strategy composes with others only"),
-    (Q, "tokenizer", 2, '["cp-ulysses"]', '["fsdp"]', "tokenizer/cosmos has no sequence that ranks along cp could share; ddp and fsdp give them other videos"),
+    (Q, "tokenizer", 2, '["cp-ulysses"]', '["fsdp"]', "tokenizer/cosmos has no sequence that ranks along cp could share; use ddp or fsdp, which give them different videos"),
     (Q, "film", 3, '["tp"]', '["cp-ulysses"]', "tp: size = 3 must divide the heads"),
     (A, "film", 2, '["cp-ring"]', '["ddp"]', "model/ar draws codes one after the other on one rank; give ddp"),
 ]
@@ -274,7 +274,7 @@ def check_any_ranks():
     two = written("sizes", Q, changed("dit", "parallel", '["tp", "ddp"]')[0])
     assert "tp and ddp both would; give tp a size" in check(two).stderr, check(two)
     nccl = written("nccl", Q, after("dit", 'collective = "nccl"')[0])
-    assert "unknown collective 'nccl'; there are: gloo; nccl comes with the build for CUDA" in check(nccl).stderr, check(nccl)
+    assert "unknown collective 'nccl'; there are: gloo; nccl requires a CUDA build" in check(nccl).stderr, check(nccl)
 
 
 def launched(*arguments):
@@ -418,7 +418,7 @@ def check_words_left_out():
     """A component that no line names and that lacks something: the message says where to write it."""
     code, said = curation(f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["video.clips"]\n[[job]]\nkind = "embed-text"\ninput = "clips"')
     assert code == 2 and len(said) == 2 and said[0].startswith("8:"), said
-    assert 'job \'embed-text\' leaves words out: text to tokens, such as words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }' in said[0], said
+    assert 'job \'embed-text\' leaves words out: stage that turns text into tokens, such as words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }' in said[0], said
 
 
 def check_inputs():
@@ -428,7 +428,7 @@ def check_inputs():
     film = ROOT / "tests/data/bbb_A.mp4"
     for given, place, words in ((f'["{film}",\n"none/*.mp4"]', "7:1", f"input: no file matches 'none/*.mp4' in {os.getcwd()} or in {SCRATCH}; mend the pattern, or give a folder, a list or an s3:// prefix"),
                                 ('"none/*.mp4"', "6:9", "input: no file matches"), ('"none.mp4"', "6:9", "no such file, folder or earlier job: 'none.mp4'"),
-                                (f'"{SCRATCH}/texts"', "6:9", "but 1 that are no films by their endings (all_files = true takes them); name films, or a folder that has them")):
+                                (f'"{SCRATCH}/texts"', "6:9", "but 1 whose endings are not those of videos (all_files = true takes them); name videos or a folder that contains some")):
         code, said = curation(f'input = {given}\nstages = ["video.probe"]')
         assert code == 2 and said[0].startswith(place) and words in said[0], (given, said)
     assert curation(f'input = "{SCRATCH}/texts"\nall_files = true\nstages = ["video.probe"]')[0] == 0
@@ -530,8 +530,8 @@ def check_generate_by_hand():
     named = generate("--prompt", "a boat", "--name", "../x")
     assert named.returncode == 2 and "--name: a job's name is its folder: letters, digits" in named.stderr, named
     video = SCRATCH / "stranger.mp4"
-    for comment, words in (('{"job":"film","options":{},"sampler":"engine/local","sampler_options":{}}', "'engine/local' is of kind engine; kind sampler is needed here"),
-                           ('{"job":"film","options":{},"sampler":"tokenizer/cosmos","sampler_options":{}}', "kind sampler is needed here"),
+    for comment, words in (('{"job":"film","options":{},"sampler":"engine/local","sampler_options":{}}', "'engine/local' is of kind engine; kind sampler is required here"),
+                           ('{"job":"film","options":{},"sampler":"tokenizer/cosmos","sampler_options":{}}', "kind sampler is required here"),
                            ('{"job":"film","options":{},"sampler":"sampler/euler"}', "belong together"),
                            ('{"job":3,"options":{}}', '"job" must be a short text'),
                            ('{"job":"film","options":{"prompts_file":"/etc/passwd"}}', 'made with prompts_file "/etc/passwd"')):

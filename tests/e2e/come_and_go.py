@@ -59,7 +59,7 @@ def check_unseen():
     dry = run("unseen", "--dry-run")
     now = run("unseen")
     for text in (dry, now):
-        assert f"1 film cannot be looked at now, {folder}/b.mp4 the first; what is done of it stays ({folder}/b.mp4 links to what is not there)" in said(text, "warning"), text
+        assert f"1 video is unavailable now, {folder}/b.mp4 the first; the results of it are kept ({folder}/b.mp4 is a link to a missing file)" in said(text, "warning"), text
     assert stored("unseen") == whole and items("unseen")["b"]["end"] == "kept", stored("unseen")
     write("never", str(folder))
     run("never")
@@ -84,17 +84,17 @@ def check_disks():
         (folder / "disk").rename(folder.parent / "away")
         (folder / "disk").mkdir()
         text = run(f"disk_{name}")
-        assert f"2 films cannot be looked at now, {folder}/disk/b.mp4 the first; what is done of them stays ({folder}/disk is empty; " \
-               'unseen = "drop" lets them go for good)' in said(text, "warning"), text
+        assert f"2 videos are unavailable now, {folder}/disk/b.mp4 the first; the results of them are kept ({folder}/disk is empty; " \
+               'unseen = "drop" discards them for good)' in said(text, "warning"), text
         assert text.count("already done") == 2 and stored(f"disk_{name}") == whole, text
         shutil.copy2(DATA / "bbb_D.mp4", folder / "d.mp4")
         text = run(f"disk_{name}")
-        assert "going on: 3 of 4 inputs have ended" in text and set(stored(f"disk_{name}")) > set(whole), text
+        assert "resuming: 3 of 4 inputs have ended" in text and set(stored(f"disk_{name}")) > set(whole), text
         shutil.rmtree(folder.parent / "away")
         if name == "inputs":  # it is named explicitly, so it was not meant to be empty: see check_unlisted()
             continue
         dropped = run(f"disk_{name}", "--set", "clips.unseen=drop")
-        assert "2 films are gone from the input: their " in dropped and not [n for n in stored(f"disk_{name}") if n[0] in "bc"], dropped
+        assert "2 videos are gone from the input: their " in dropped and not [n for n in stored(f"disk_{name}") if n[0] in "bc"], dropped
     # The run was interrupted there: without the video's own end and its last clip, as a kill leaves it.
     journal = SCRATCH / "disk_cut/clips/journal.jsonl"
     folder = films("disk_cut", **{"a": "bbb_A", "disk/b": "city_cc0"})
@@ -111,7 +111,7 @@ def check_disks():
     assert items("disk_cut")["b"]["end"] == "failed" and len([n for n in stored("disk_cut") if n.startswith("b-") and n.endswith(".mp4")]) == len(clips) - 1, text
     (folder.parent / "away").rename(folder / "disk")
     text = run("disk_cut")
-    assert "going on: 1 of 2 inputs have ended" in text, text
+    assert "resuming: 1 of 2 inputs have ended" in text, text
     assert {n: (SCRATCH / "disk_cut/clips/data" / n).read_bytes() for n in stored("disk_cut")} == whole
 
 
@@ -129,13 +129,13 @@ def check_unlisted():
         for options in (["--dry-run"], []):
             text = run("unlisted", *options)
             why = f"{folder}/disk is {'empty' if empty else 'not there'}"
-            assert any(s.startswith(f"1 film cannot be looked at now, {folder}/disk/b.mp4 the first; what is done of it stays ({why}; ") for s in said(text, "warning")), text
+            assert any(s.startswith(f"1 video is unavailable now, {folder}/disk/b.mp4 the first; the results of it are kept ({why}; ") for s in said(text, "warning")), text
             assert "already done" in text and stored("unlisted") == whole, text
     text = run("unlisted", "--set", "clips.unseen=drop", code=1)
-    assert "1 film of before is below it, so nothing is done and what is there stays" in text and stored("unlisted") == whole, text
+    assert "1 earlier video is below it, so the job does not run and the results are kept" in text and stored("unlisted") == whole, text
     (folder / "disk").rmdir()
     (folder / "away").rename(folder / "disk")
-    assert "going on: 2 of 2 inputs have ended" in run("unlisted") and stored("unlisted") == whole, "after the failed run"
+    assert "resuming: 2 of 2 inputs have ended" in run("unlisted") and stored("unlisted") == whole, "after the failed run"
 
 
 def check_gone():
@@ -152,11 +152,11 @@ def check_gone():
     now = run("gone")
     many = lambda n, whose: f"{whose} {n} clip{'s are' if n > 1 else ' is'} removed"
     expected = ["its inputs have changed; what is done of those that stay is kept",
-                f"1 film is gone from the input: {many(clips['a'], 'its')}", f"1 film has changed, and is done again: {many(clips['b'], 'its')}",
-                f"going on: 1 of 2 inputs have ended, and {clips['c']} clip{'s' if clips['c'] > 1 else ''}"]
+                f"1 video is gone from the input: {many(clips['a'], 'its')}", f"1 video has changed, and is redone: {many(clips['b'], 'its')}",
+                f"resuming: 1 of 2 inputs have ended, and {clips['c']} clip{'s' if clips['c'] > 1 else ''}"]
     assert [s for s in said(dry) if s in expected] == [s for s in said(now) if s in expected] == expected, (said(dry), said(now))
     assert "would run (" in said(dry)[0] and not any("replace" in s for s in said(dry)), said(dry)
-    assert f"1 film is gone from the input: {many(clips['a'], 'its')}" in said(now, "warning")
+    assert f"1 video is gone from the input: {many(clips['a'], 'its')}" in said(now, "warning")
     assert not [n for n in stored("gone") if n.startswith("a")]
 
 
@@ -167,14 +167,14 @@ def check_foretold():
     file = write("foretold", str(folder), jobs=SHARDS)
     run("foretold")
     dry = run("foretold", "--retry-failed", "--dry-run")
-    assert said(dry)[0] == "would try again 1 failure" and "1 failure of before is tried again" in said(dry), dry
+    assert said(dry)[0] == "would try again 1 failure" and "1 earlier failure is retried" in said(dry), dry
     assert "already done" not in said(dry) and "shards: would run again if clips keeps others then" in dry, dry
-    assert any(s.startswith("going on: 2 of 3 inputs have ended") for s in said(dry)), dry
+    assert any(s.startswith("resuming: 2 of 3 inputs have ended") for s in said(dry)), dry
     now = run("foretold", "--retry-failed")
     assert [s for s in said(now) if s in said(dry)] == said(dry)[1:], (said(dry), said(now))
     (SCRATCH / "foretold/clips/summary.json").unlink()  # as if the run had been killed
     dry, now = run("foretold", "--dry-run"), run("foretold")
-    going = [s for s in said(dry) if s.startswith("going on: 3 of 3 inputs have ended")]
+    going = [s for s in said(dry) if s.startswith("resuming: 3 of 3 inputs have ended")]
     assert going and going[0] in said(now), (dry, now)
     file.write_text(file.read_text().replace("max_height = 120", "max_height = 90"))
     dry, now = run("foretold", "--dry-run"), run("foretold")
@@ -189,11 +189,11 @@ def check_nothing_kept():
           '{ use = "filter.facts", fact = "first_frame", at_least = 1.0 }, { use = "filter.facts", fact = "none", at_least = 0.0 }]'
     write("nothing", str(DATA / "bbb_A.mp4"), cut, jobs=SHARDS)
     text = run("nothing", code=1)
-    assert re.search(r"job 'clips' failed: nothing was kept, and \d+ clips? failed; items.jsonl says why for each, of the first: ", text), text
+    assert re.search(r"job 'clips' failed: nothing was kept, and \d+ clips? failed; items.jsonl has the reason for each; the first is: ", text), text
     assert not (SCRATCH / "nothing/shards").exists(), "a job that reads the empty result must not start"
     failed = [k for k, i in items("nothing").items() if i["end"] == "failed"]
     again = run("nothing", code=1)
-    assert f"{len(failed)} failure{'s of before are' if len(failed) > 1 else ' of before is'} tried again" in said(again), again
+    assert f"{len(failed)} earlier failure{'s are' if len(failed) > 1 else ' is'} retried" in said(again), again
 
 
 def check_places():
@@ -224,7 +224,7 @@ def check_names():
     text = run("names")
     assert re.search(r"scene-2 \(y/scene.mp4\): failed in video.probe: ", text), text
     assert "pipe.mp4: not a regular file but a pipe; give the path of a file" in text, text
-    assert text.count("column 'captions' is carried along as your own; if it is meant as 'caption', write it so") == 1, text
+    assert text.count("column 'captions' is kept as a column of your own; if you mean 'caption', rename it") == 1, text
 
 
 shutil.rmtree(SCRATCH, ignore_errors=True)

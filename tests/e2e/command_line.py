@@ -102,7 +102,7 @@ def check_missing_library():
     shutil.copy(pathlib.Path(KINORA).parents[1] / "tests/abi/libmissing_library.so", folder)
     (folder / "plugin.toml").write_text('[plugin]\nname = "missing_library"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\n'
                                         '[[component]]\nid = "stage/minimal"\nhelp = "of a test"\n')
-    why = "needs libkinora_absent.so.3, which is not installed; install"
+    why = "requires libkinora_absent.so.3, which is not installed; install"
     listed = {c["id"]: c for c in json.loads(kinora("--plugins", folder.parent, "plugins", "list", "--json"))}
     assert listed["stage/minimal"]["state"] == "disabled" and why in listed["stage/minimal"]["reason"], listed["stage/minimal"]
     assert all(c["state"] == "ready" for id, c in listed.items() if id != "stage/minimal")
@@ -319,7 +319,7 @@ def check_published():
     assert "1 missing: 'proj_out.weight', did you mean 'proj_uot.weight'?" in said and "1 unexpected" in said, said
     shard.unlink()
     said = subprocess.run([KINORA, "apply", "model/cosmos", "--inputs", str(given), "--set", f"weights={pipeline}"], capture_output=True, text=True)
-    assert said.returncode == 1 and "shards are not there: " + shard.name in said.stderr, said
+    assert said.returncode == 1 and "shards are missing: " + shard.name in said.stderr, said
 
 
 def same_but_for_the_order_of_metadata(first, second):

@@ -56,7 +56,7 @@ def check_manifest():
     assert a["caption"] == "A rabbit…" and a["facts"]["user"] == {"licence": "CC-BY"} and a["facts"]["caption"] == {"by": "user"}, a
     assert a["facts"]["sha256"] == digest and a["end"] == "kept"
     assert found["missing"]["end"] == "failed" and "none.mp4" in found["missing"]["reason"], found["missing"]
-    broken = [i for i in found.values() if "line 4: it is no JSON object" in i.get("reason", "")]
+    broken = [i for i in found.values() if "line 4: it is not a JSON object" in i.get("reason", "")]
     assert len(broken) == 1 and broken[0]["stage"] == "ingest", found
     said = summary("manifest")
     assert (said["inputs"], said["kept"], said["failed"]) == (5, 2, 3), said
@@ -236,7 +236,7 @@ def check_nothing_kept():
     assert made and all(i["end"] == "failed" for i in made), made
     told = summary("nothing")
     assert (told["status"], told["kept"], told["clips"]) == ("failed", 1, {"kept": 0, "filtered": 0, "failed": len(made)}), told
-    assert f"all {len(made)} clips failed; items.jsonl says why for each, of the first: {made[0]['reason']}" in said, said
+    assert f"all {len(made)} clips failed; items.jsonl has the reason for each; the first is: {made[0]['reason']}" in said, said
     assert "already done" not in run("nothing", [DATA / "bbb_A.mp4"], cut, code=1)
     run("dropped", [DATA / "bbb_A.mp4"], STAGES.replace(', "caption.describe"', ', { use = "filter.facts", fact = "height", at_least = 9999.0 }'))
     assert summary("dropped")["clips"] == {"kept": 0, "filtered": len(made), "failed": 0}
@@ -257,7 +257,7 @@ def check_other_files():
         (films / name).write_text(name)
     (films / "sub").mkdir()
     said = run("mixed", [films], '["video.probe"]')
-    assert "clips: 1 folder below is not read; recursive = true reads it" in said and "begins with a dot is no input" in said and "links" not in said, said
+    assert "clips: 1 folder below is not read; recursive = true reads it" in said and "begins with a dot is skipped" in said and "links" not in said, said
     assert "clips: of 1 input 1 kept, 0 filtered, 0 failed; 0 clips kept, 0 filtered, 0 failed;" in said, said
     assert list(items("mixed")) == ["a"] and "(2 .jpg, 1 .jsonl, 1 .part, 1 .srt)" in said and "all_files = true takes them" in said, said
     assert summary("mixed")["skipped"] == {"hidden": 1, "links": 0, "folders": 1, "no_films": 5, "endings": {".jpg": 2, ".jsonl": 1, ".part": 1, ".srt": 1}}
@@ -359,7 +359,7 @@ def check_why_nothing():
     (folder / "all.jsonl").write_text('{"film": "a.mp4"}\n[]\n')
     (folder / "head.csv").write_text("Path,caption\na.mp4,x\n")
     said = run("why_lines", [folder / "all.jsonl"], code=2)
-    assert "line 1: it names no film; give it a 'url' or 'path'" in said and "there is no file in" not in said, said
+    assert "line 1: it names no video; add a 'url' or 'path'" in said and "there is no file in" not in said, said
     assert "it has 'Path', 'caption': write 'Path' as 'path'" in run("why_head", [folder / "head.csv"], code=1)
     said = run("why_folders", [folder / "films"], code=2)
     assert "there is no file in" in said and "(1 folder below is not read; recursive = true reads it)" in said, said

@@ -141,7 +141,7 @@ def twins():
         said = sorted((i["end"], i.get("reason", "")) for i in items if i["key"] == "same")
         holds(f"isolate {isolate}: each second one names a stage", {i.get("stage") for i in items if i["key"] == "same" and i["end"] == "failed"} == {"faulty"}, items)
         second = "stage 'faulty' emitted two samples called 'same', and this is the second; fix the stage: each sample needs its own key"
-        other = "a second sample called 'same' came out of stage 'faulty', and would overwrite the first; rename an input, or mend the stage that names it"
+        other = "a second sample called 'same' came out of stage 'faulty', and would overwrite the first; rename an input, or fix the stage that names it"
         holds(f"isolate {isolate}: of six samples with one key one is kept", done.returncode == 0 and said == sorted([("kept", "")] + [("failed", second)] * 3 + [("failed", other)] * 2), f"{said} {done.stderr}")
         holds(f"isolate {isolate}: the videos are kept", sorted(i["end"] for i in items if i["key"] != "same") == ["kept"] * 3 and "same.txt" in files, f"{items}")
         shutil.rmtree(SCRATCH / "twins", ignore_errors=True)
@@ -234,7 +234,7 @@ def copies():
     holds("a copy of a clip failed in each video", [i["key"] for i in first if i["end"] == "failed"] == ["bbb_A-0001-0", "bbb_B-0001-0"] and len(first) == 14, f"{first} {done.stderr}")
     done = kinora("run", file, "--retry-failed")
     items, files = results("copies")
-    holds("they are retried", done.returncode == 0 and "2 failures of before are tried again" in done.stderr and done.stderr.count("-0001-0: failed in late") == 2, done.stderr)
+    holds("they are retried", done.returncode == 0 and "2 earlier failures are retried" in done.stderr and done.stderr.count("-0001-0: failed in late") == 2, done.stderr)
     holds("and every sample exists once, with its files", items == first and list(files) == list(stored), f"{items} {list(files)}")
 
 
@@ -245,7 +245,7 @@ def anew():
     for i in range(3):
         shutil.copy(FILM, films / f"f{i}.mp4")
     counts = lambda name: {f.name: f.read_text() for f in (SCRATCH / name / "clips/data").glob("*.count")}
-    said = "stage 'faulty' keeps state over all samples (ordered = 1), so the job starts anew"
+    said = "stage 'faulty' keeps state over all samples (ordered = 1), so the job reruns from scratch"
     for isolate in ("none", "all"):
         def run(name, ordered=1):
             return kinora("run", toml(name, [films], f'{{ use = "faulty", how = "none", counts = true, ordered = {ordered} }}', f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
@@ -253,7 +253,7 @@ def anew():
         holds(f"isolate {isolate}: one instance sees all samples in order", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"} and said not in done.stderr, f"{counts('anew')} {done.stderr}")
         cut_journal("anew")
         done = run("anew")
-        holds(f"isolate {isolate}: a killed run starts from scratch, and logs it", done.returncode == 0 and done.stderr.count(said) == 1 and "going on" not in done.stderr, done.stderr)
+        holds(f"isolate {isolate}: a killed run starts from scratch, and logs it", done.returncode == 0 and done.stderr.count(said) == 1 and "resuming" not in done.stderr, done.stderr)
         holds(f"isolate {isolate}: and gives the same result", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"}, counts("anew"))
         shutil.copy(FILM, films / "a.mp4")
         done = run("anew")
@@ -266,7 +266,7 @@ def anew():
         run("held", 2)
         cut_journal("held")
         done = run("held", 2)
-        holds(f"isolate {isolate}: a stage that keeps only pending samples resumes", "going on: 1 of 3 inputs have ended" in done.stderr and said not in done.stderr, done.stderr)
+        holds(f"isolate {isolate}: a stage that keeps only pending samples resumes", "resuming: 1 of 3 inputs have ended" in done.stderr and said not in done.stderr, done.stderr)
         for name in ("anew", "held"):
             shutil.rmtree(SCRATCH / name)
 

@@ -47,7 +47,7 @@ const Row kRows[] = {
     {2, kDit, "[{ use = 'pp', virtual = 2 }]", "", "several stages a rank are for 'interleaved'"},
     {2, kDit, "['recompute', 'ddp', 'recompute']", "", "parallel/recompute is there twice"},
     {2, kDit, "['recompute']", "", "none of its strategies shares work among ranks"},
-    {2, kDit, "['cfg']", "", "which training has not"},
+    {2, kDit, "['cfg']", "", "which training does not have"},
     {2, kDit, "['cp-ring', 'cp-ulysses']", "", "both cut along cp"},
     {2, kDit, "['ddp', 'fsdp']", "", "give fsdp a size"},
     {2, kDit, "['ddp']", "accumulate = 4", "must be a multiple of accumulate (4)"},

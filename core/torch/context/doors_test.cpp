@@ -59,7 +59,7 @@ TEST(Doors, OfOtherKindsRefuseEveryComponent) {
       const auto& [kind, door] = all[i];
       if (kind == own && i >= kinds().size()) continue;
       EXPECT_THAT(refusal([&] { door(*component); }),
-                  HasSubstr(kind == own ? "nothing was refused" : "is needed"))
+                  HasSubstr(kind == own ? "nothing was refused" : "is required"))
           << id << " as " << kind;
     }
     for (const auto& kind : kinds())
@@ -67,7 +67,7 @@ TEST(Doors, OfOtherKindsRefuseEveryComponent) {
           << id << " as " << kind.name;
     if (own == "model" || own == "tokenizer") continue;
     EXPECT_THAT(refusal([&] { Network(*component, Options(), ChainOptions{.device = at::kMeta}); }),
-                HasSubstr("is needed"))
+                HasSubstr("is required"))
         << id;
   }
   EXPECT_GT(opened, 70U);

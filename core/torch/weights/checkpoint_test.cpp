@@ -139,7 +139,7 @@ TEST_F(CheckpointIn, NamesTheShardThatIsMissingOrDamagedAndWhatToDo) {
   EXPECT_THAT(message(), testing::AllOf(HasSubstr(shard.string() + ": truncated"), HasSubstr(remedy)));
   fs::remove(shard);
   EXPECT_THAT(message(),
-              testing::AllOf(HasSubstr("1 of 2 shards are not there: " + shard.filename().string()),
+              testing::AllOf(HasSubstr("1 of 2 shards are missing: " + shard.filename().string()),
                              HasSubstr(remedy)));
 }
 

@@ -32,12 +32,13 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 constexpr uint32_t kKeepsState = 1;  // kinora_resources.ordered
 
-// Files that stages put beside the results while they work on a film (video.remux), and that go with it.
+// Files that stages keep next to the results while they work on a video (video.remux); removed when its input
+// ends.
 fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
 
-// Stages keep there what has been paid for (plugins/stages/endpoint/kept_answers.hpp),
+// Answers that stages have paid for (plugins/stages/endpoint/kept_answers.hpp).
 fs::path answers_folder(const JobContext& context) { return context.folder() / "answers"; }
-// and there it lies when the job is done, for the job that starts over with other options.
+// Where the answers go when the job is done: a job that starts over with other options finds them here.
 fs::path old_answers_folder(const JobContext& context) { return context.folder() / ".answers"; }
 
 void remove_work(const JobContext& context, const Sample& film) {
@@ -47,7 +48,8 @@ void remove_work(const JobContext& context, const Sample& film) {
   if (url && url->starts_with(work) && url->find("..") == std::string_view::npos) fs::remove(fs::path(*url), ignored);
 }
 
-// Made for the stages that may ask servers, and gone with its owner where none of them has kept anything.
+// Holds the answers folder for stages that may query servers; its destructor removes the folder if it is
+// empty.
 class Answers {
  public:
   explicit Answers(const JobContext& context)
@@ -55,13 +57,13 @@ class Answers {
     if (fs::exists(old_) && !fs::exists(folder_)) fs::rename(old_, folder_);
     fs::create_directories(folder_);
   }
-  // Not of a run that failed, which goes on with them.
+  // Not called for a failed run, which reuses the answers when it resumes.
   void set_aside() const {
     fs::remove_all(old_);
     if (!fs::is_empty(folder_)) fs::rename(folder_, old_);
   }
   ~Answers() {
-    std::error_code ignored;  // there are some
+    std::error_code ignored;  // not empty: answers stay
     fs::remove(folder_, ignored);
   }
   Answers(const Answers&) = delete;
@@ -71,7 +73,7 @@ class Answers {
   const fs::path folder_, old_;
 };
 
-// Those whose output no other takes.
+// Stages whose output no other stage reads.
 std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& stages) {
   const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
   std::set<size_t> taken;
@@ -82,7 +84,7 @@ std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& sta
   return out;
 }
 
-// Stores what was kept and records every end.
+// Stores kept samples and records every outcome.
 class Keeper {
  public:
   Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs) : context_(context), record_(record) {
@@ -91,7 +93,7 @@ class Keeper {
   }
 
   void end(const Sample& sample, const kinora_outcome& outcome) {
-    const std::string key = valid_utf8(sample.key());  // as the record has it
+    const std::string key = valid_utf8(sample.key());  // as the record spells it
     const bool made = outcome.made != 0, stores = outcome.end == KINORA_KEPT && !outcome.consumed;
     if (!made) remove_work(context_, sample);
     if (record_.knows(key, made)) return;
@@ -112,7 +114,8 @@ class Keeper {
     record_.end(line, outcome.made, files);
   }
 
-  // [any-thread] The sample's key, with its film's folder where several films have one name: "scene-2 (b/scene.mp4)".
+  // [any-thread] The sample's key, with its video's folder if several videos have the same name: "scene-2
+  // (b/scene.mp4)".
   std::string called(const Sample& sample) const {
     const std::string key(sample.key());
     auto url = urls_.find(key);
@@ -121,7 +124,7 @@ class Keeper {
     return key + " (" + with_folder(url->second, 1) + ")";
   }
 
-  // [any-thread] Of what has ended in this run.
+  // [any-thread] Usage of the samples that ended in this run.
   json usage() const {
     const std::lock_guard lock(mutex_);
     return usage_.sums();
@@ -137,14 +140,16 @@ class Keeper {
     }
   }
 
-  // Of two kept samples of one key the first is stored, and the second costs itself; so does one of an input's key.
+  // Of two kept samples with one key the first is stored and the second fails, as does a sample with an input's
+  // key.
   void end_second(const Sample& sample, const kinora_outcome& outcome) {
     end_failed(sample, outcome, KINORA_DATA,
                fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the first; rename an input, "
-                           "or mend the stage that names it", sample.key(), last_));
+                           "or fix the stage that names it", sample.key(), last_));
   }
 
-  // What the engine told as kept or filtered costs itself alone where it cannot be that.
+  // Records as failed a sample that the engine reported as kept or filtered but that cannot be stored; the
+  // run continues.
   void end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status, const std::string& reason) {
     kinora_outcome failed = outcome;
     failed.end = KINORA_FAILED_AT;
@@ -155,7 +160,7 @@ class Keeper {
     record_.end(line_of(sample, failed), outcome.made, json::object());
   }
 
-  // A stage that failed after it had handed its input on is told as one more sample, of the input's own key.
+  // When a stage fails after it emitted its input, the failure is one more sample with the input's own key.
   json line_of(const Sample& sample, const kinora_outcome& outcome) const {
     const std::string key(sample.key());
     const auto input = urls_.find(key);
@@ -164,7 +169,7 @@ class Keeper {
     return line;
   }
 
-  // The last parts of a url: its name, and so many folders.
+  // The last parts of a url: the file name and this many folders.
   static std::string with_folder(const std::string& url, int folders) {
     size_t at = url.rfind('/');
     while (folders-- > 0 && at != std::string::npos && at > 0) at = url.rfind('/', at - 1);
@@ -176,18 +181,19 @@ class Keeper {
   mutable std::mutex mutex_;
   Usage usage_;
   std::unordered_map<std::string, std::string> urls_;
-  std::unordered_map<std::string, int64_t> named_;  // how many films have a name
-  std::string last_;  // names of the stages that samples leave the pipeline from
+  std::unordered_map<std::string, int64_t> named_;  // number of videos with each name
+  std::string last_;  // names of the stages whose samples leave the pipeline
 };
 
-// Such a stage knows what came before (abi/stage.h): with that gone, films cannot be done one by one. "" if there is none.
+// Name of a stage with state over all samples (abi/stage.h), "" if none. Without the earlier samples it cannot do single
+// videos.
 std::string keeps_state(const JobContext& context) {
   for (const auto* use : context.spec().list("stages"))
     if (resources_of(context, *use).ordered == kKeepsState) return use->called();
   return "";
 }
 
-// Goes on with what is there, if that can be gone on with.
+// Resumes from the folder's record if possible.
 std::unique_ptr<Record> open_record(JobContext& context, const std::vector<Input>& inputs) {
   const std::string& name = context.spec().name;
   const std::string base = job_base(context.run(), context.spec());
@@ -195,8 +201,8 @@ std::unique_ptr<Record> open_record(JobContext& context, const std::vector<Input
   auto record = std::make_unique<Record>(context.folder(), inputs, options);
   const bool goes_on = record->ended_before() + record->clips_before() > 0;
   if (const std::string stage = goes_on ? keeps_state(context) : ""; !stage.empty()) {
-    log_warn("{}: stage '{}' keeps state over all samples (ordered = 1), so the job starts anew: what was done of {} inputs, "
-             "and {} clips, is void", name, stage, record->ended_before(), record->clips_before());
+    log_warn("{}: stage '{}' keeps state over all samples (ordered = 1), so the job reruns from scratch: the results of {} inputs"
+             "and {} clips are discarded", name, stage, record->ended_before(), record->clips_before());
     record.reset();
     fs::remove(context.folder() / "journal.jsonl");
     return std::make_unique<Record>(context.folder(), inputs, options);
@@ -223,7 +229,7 @@ void Curate::check(JobCheck& check) const {
   if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
     const std::string others =
         left_out.no_films() > 0
-            ? fmt::format(" but {} that are no films by their endings (all_files = true takes them)", left_out.no_films())
+            ? fmt::format(" but {} whose endings are not those of videos (all_files = true takes them)", left_out.no_films())
             : "";
     const std::string below = left_out.folders > 0 ? " (" + folders_below(left_out.folders) + ")" : "";
     const auto of_list = std::find_if(inputs->begin(), inputs->end(), [&](const Input& input) {
@@ -232,9 +238,9 @@ void Curate::check(JobCheck& check) const {
       });
     });
     check.problem("input", of_list == inputs->end()
-                               ? fmt::format("input: there is no file in {}{}{}; name films, or a folder that has them",
+                               ? fmt::format("input: there is no file in {}{}{}; name videos or a folder that contains some",
                                              fmt::join(job.paths, ", "), others, below)
-                               : fmt::format("input: none of what {} names can be used, beginning with {}",
+                               : fmt::format("input: nothing that {} names can be used; the first problem: {}",
                                              fmt::join(job.paths, ", "), of_list->error));
   }
   if (check.ahead())
@@ -251,9 +257,9 @@ void Curate::check(JobCheck& check) const {
   check_order(check.runtime().registry(), job.list("stages"), problem, doubt);
 }
 
-// Identity of the films that the job's inputs lead to, each with what the user says of it: size and time of change of every
-// file, what lists and manifests say; of a film that is done and cannot be looked at now, what it was. Remote folders are
-// listed; throws kinora::Error if one cannot be. A line in the log says what cannot be looked at.
+// Identity of the videos that the job's inputs lead to, with their metadata: size and modification time of every file, and
+// the columns of lists and manifests. A finished video that is unavailable now keeps its recorded identity. Lists remote
+// folders; throws kinora::Error if one cannot be listed. Logs what is unavailable.
 std::string Curate::inputs_identity(const RunFile& run, const JobSpec& job) const {
   Io* io = served_io();
   if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
@@ -265,8 +271,8 @@ std::string Curate::inputs_identity(const RunFile& run, const JobSpec& job) cons
   });
   if (found && !left_out.unseen.empty()) log_warn("{}: {}", job.name, unseen_line(left_out));
   if (found) return *found;
-  throw Error(found.failure().code, fmt::format("job '{}': its inputs cannot be listed, so nothing is done and what is "
-                                                "there stays as it is: {}",
+  throw Error(found.failure().code, fmt::format("job '{}': its inputs cannot be listed, so the job does not run and the existing "
+                                                "results are kept: {}",
                                                 job.name, found.failure().message));
 }
 

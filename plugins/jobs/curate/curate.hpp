@@ -1,4 +1,4 @@
-// kind = "curate": films in, clips out, by stages on an engine.
+// kind = "curate": videos in, clips out, through stages on an engine.
 #pragma once
 #include "core/run/job_plugin.hpp"
 
@@ -10,24 +10,24 @@ struct CurateOptions {
   bool recursive = false, all_files = false, hash = true;
   std::string duplicates = "drop", unseen = "keep";
   static void describe(Describe<CurateOptions>& d) {
-    d.name("curate").help("Runs stages over films; what leaves the last stage is kept as files");
+    d.name("curate").help("Runs stages over videos and stores what leaves the last stage as files");
     d.option("memory", &CurateOptions::memory).how_only()
         .bytes()
         .at_least(1 << 20)
-        .help("bound on the samples between stages");
-    d.option("threads", &CurateOptions::threads).how_only().range(0, 4096).help("worker threads; 0: one a core");
-    d.option("recursive", &CurateOptions::recursive).help("folders and prefixes also give what lies in folders below");
+        .help("most memory of the samples between stages");
+    d.option("threads", &CurateOptions::threads).how_only().range(0, 4096).help("number of worker threads; 0: one per core");
+    d.option("recursive", &CurateOptions::recursive).help("read folders and prefixes with all their subfolders");
     d.option("all_files", &CurateOptions::all_files)
-        .help("folders and prefixes also give files that are no films by their endings, as .txt, .jpg, .csv, .part");
+        .help("read every file of folders and prefixes, also with endings that are not of videos, such as .txt, .jpg, .csv, .part");
     d.option("hash", &CurateOptions::hash)
-        .help("read every film once more for its SHA-256: fact sha256, and duplicates are known");
+        .help("read every video once more for its SHA-256: adds the fact sha256 and finds duplicates");
     d.option("duplicates", &CurateOptions::duplicates)
         .choices({"drop", "keep"})
-        .help("drop: of films with equal bytes the first is used, the others are filtered by ingest.duplicate");
+        .help("drop: of videos with equal bytes use the first and filter the others by ingest.duplicate");
     d.option("unseen", &CurateOptions::unseen).how_only()
         .choices({"keep", "drop"})
-        .help("films of earlier runs whose folder or disk is not there, empty or unreadable now: keep what is done of them, or "
-              "drop it for good");
+        .help("results of videos from earlier runs whose folder or disk is now missing, empty or unreadable: keep them, or drop "
+              "them for good");
   }
 };
 

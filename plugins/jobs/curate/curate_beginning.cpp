@@ -19,9 +19,9 @@ std::string their_clips(const Record::Void& what) {
 void say_void(const std::string& job, const Record& record) {
   const Record::Void gone = record.gone(), changed = record.changed();
   if (gone.films > 0)
-    log_warn("{}: {} gone from the input: {}", job, counted(gone.films, "film is", "films are"), their_clips(gone));
+    log_warn("{}: {} gone from the input: {}", job, counted(gone.films, "video is", "videos are"), their_clips(gone));
   if (changed.films > 0)
-    log_info("{}: {}, {} done again: {}", job, counted(changed.films, "film has changed", "films have changed"),
+    log_info("{}: {}, {} redone: {}", job, counted(changed.films, "video has changed", "videos have changed"),
              changed.films == 1 ? "and is" : "and are", their_clips(changed));
 }
 
@@ -30,10 +30,10 @@ void say_void(const std::string& job, const Record& record) {
 void say_beginning(const std::string& job, const Record& record, size_t inputs) {
   say_void(job, record);
   if (record.retried() > 0)
-    log_info("{}: {} tried again", job,
-             counted(static_cast<int64_t>(record.retried()), "failure of before is", "failures of before are"));
+    log_info("{}: {} retried", job,
+             counted(static_cast<int64_t>(record.retried()), "earlier failure is", "earlier failures are"));
   if (record.ended_before() > 0 || record.clips_before() > 0)
-    log_info("{}: going on: {} of {} ended, and {}", job, record.ended_before(),
+    log_info("{}: resuming: {} of {} ended, and {}", job, record.ended_before(),
              counted(static_cast<int64_t>(inputs), "input has", "inputs have"),
              counted(static_cast<int64_t>(record.clips_before()), "clip", "clips"));
 }
@@ -46,15 +46,15 @@ void say_left_out(const std::string& job, const LeftOut& out) {
   if (out.links > 0) named.push_back(counted(out.links, "link to a folder", "links to folders"));
   if (!named.empty()) {
     const bool one = out.hidden + out.links == 1;
-    log_warn("{}: {} {}; name {} to use {}", job, fmt::join(named, " and "), one ? "is no input" : "are no inputs",
+    log_warn("{}: {} {}; name {} to use {}", job, fmt::join(named, " and "), one ? "is skipped" : "are skipped",
              one ? "it" : "them", one ? "it" : "them");
   }
   std::vector<std::string> endings;
   for (const auto& [ending, count] : out.endings) endings.push_back(fmt::format("{} {}", count, ending));
   if (!endings.empty())
-    log_warn("{}: {} of folders {} ({}) and {} no input{}; all_files = true takes {}", job,
+    log_warn("{}: {} of folders {} ({}) and {} skipped{}; all_files = true takes {}", job,
              counted(out.no_films(), "file", "files"),
-             out.no_films() == 1 ? "is no film by its ending" : "are no films by their endings", fmt::join(endings, ", "),
+             out.no_films() == 1 ? "does not have the ending of a video" : "do not have endings of videos", fmt::join(endings, ", "),
              out.no_films() == 1 ? "is" : "are", out.no_films() == 1 ? "" : "s", out.no_films() == 1 ? "it" : "them");
   for (const auto& manifest : out.renamed) log_warn("{}: {}", job, manifest);
   if (out.folders > 0) log_warn("{}: {}", job, folders_below(out.folders));

@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What the job has kept, as one number: what other jobs read of it.
+// One digest of everything the job has kept: what other jobs read of it.
 class KeptDigest {
  public:
   void add(const json& line, const json& files) {
@@ -32,7 +32,8 @@ class KeptDigest {
   Sha256 hash_;
 };
 
-// Perhaps the place was at fault, so what failed is tried again; where all did, with all that was done of it.
+// The cause may be the environment (disk, network), so failed inputs are retried. If all failed, all their
+// results are redone.
 void require_any_use(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
   std::string none;
@@ -42,7 +43,7 @@ void require_any_use(JobContext& context, const Totals& totals) {
   else if (clips.failed > 0 && clips.failed == clips.sum() && fs::is_empty(context.folder() / "data"))
     none = fmt::format("all {} clips failed", clips.failed);
   const bool did_all_fail = !none.empty();
-  const bool is_of_films = clips.sum() == 0 && inputs.kept > 0;  // which a stage has taken in, and none has cut
+  const bool is_of_films = clips.sum() == 0 && inputs.kept > 0;  // inputs that a stage consumed without cutting clips
   if (none.empty() && inputs.failed + clips.failed > 0 && clips.kept == 0 && !is_of_films &&
       fs::is_empty(context.folder() / "data"))
     none = fmt::format("nothing was kept, and {} failed",
@@ -54,7 +55,7 @@ void require_any_use(JobContext& context, const Totals& totals) {
     count_retry(context.folder(), job_base(context.run(), context.spec()));
   context.summary.update({{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
   or_throw(write_file_atomically(context.folder() / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
-  throw Error(KINORA_DATA, none + "; items.jsonl says why for each, of the first: " + totals.first_failure(is_of_clips));
+  throw Error(KINORA_DATA, none + "; items.jsonl has the reason for each; the first is: " + totals.first_failure(is_of_clips));
 }
 
 }  // namespace
@@ -89,7 +90,7 @@ void summarise(JobContext& context, const Totals& totals, const std::vector<Inpu
   summary["bytes_in"] = bytes;
   summary["resumed"] = {{"inputs", record.ended_before()}, {"clips", record.clips_before()}};
   summary["peak_memory"] = {{"process", memory}, {"worker", most_held_by_a_worker()}};
-  // Of this run alone: what earlier ones had done took none of its time.
+  // Time of this run alone, without earlier runs.
   summary["pipeline_seconds"] = seconds;
   if (record.ended_before() == 0 && seconds > 0)
     summary["throughput"] = {{"film_seconds_per_second", summary["film_seconds"].get<double>() / seconds},
@@ -117,16 +118,16 @@ void say_how_it_went(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
   std::vector<std::string> rules;
   for (const auto& [rule, count] : totals.rules()) rules.push_back(fmt::format("{} {}", rule, count));
-  log_info("{}: of {} {} kept, {} filtered, {} failed; {} kept, {} filtered, {} failed{}; {} says why", context.spec().name,
+  log_info("{}: of {} {} kept, {} filtered, {} failed; {} kept, {} filtered, {} failed{}; {} has the reasons", context.spec().name,
            counted(inputs.sum(), "input", "inputs"), inputs.kept, inputs.filtered, inputs.failed,
            counted(clips.kept, "clip", "clips"), clips.filtered, clips.failed,
            rules.empty() ? "" : fmt::format(" ({})", fmt::join(rules, ", ")),
            (context.folder() / "items.jsonl").string());
   require_any_use(context, totals);
   if (inputs.failed + clips.failed > 0)
-    log_warn("{}: what failed stays so until it is tried again: the same command with --retry-failed", context.spec().name);
+    log_warn("{}: failures are kept until you retry them: run the same command with --retry-failed", context.spec().name);
   if (fs::is_empty(context.folder() / "data"))
-    log_warn("{}: nothing was kept; the jobs that read it will find no clip", context.spec().name);
+    log_warn("{}: nothing was kept; jobs that read it will find no clips", context.spec().name);
 }
 
 }  // namespace kinora::core

@@ -1,4 +1,5 @@
-// What a curate job leaves beside its clips: items.jsonl, the manifests, the counts of summary.json and the log's words.
+// Writes what a curate job leaves next to its clips: items.jsonl, the manifests, the counts of summary.json and log
+// lines.
 #pragma once
 #include "plugins/jobs/curation/record.hpp"
 #include "plugins/jobs/curation/totals.hpp"
@@ -6,22 +7,23 @@
 
 namespace kinora::core {
 
-// items.jsonl and the manifests, in one order whatever the order of the work; their sums. summary.json gets
-// kept_sha256, what the job has kept as one number: what other jobs read of it.
+// Writes items.jsonl and the manifests in an order that does not depend on the order of the work; returns
+// their sums. Adds kept_sha256, a digest of everything kept, to summary.json: what other jobs read of this
+// one.
 Totals write_results(JobContext&, const std::vector<Input>&, Record&);
 
-// Counts, memory and times for summary.json; seconds: of the pipeline; memory: the most bytes that this process held meanwhile.
+// Adds counts, memory and times to summary.json. seconds: time of the pipeline; memory: peak bytes of this process during it.
 void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Record&, double seconds, int64_t memory);
 
-// What the engine's last report says of this run: the memory of samples against its bound, and errors of stages over samples
-// that had been handed on or dropped, by stage.
+// Logs the engine's last report of this run: the memory of samples against its bound, and, by stage, errors over samples
+// that were already emitted or dropped.
 void say_of_engine(JobContext& context, const json& figures);
 
-// What was passed over, for summary.json.
+// Adds the counts of skipped inputs to summary.json.
 void count_left_out(JobContext&, const LeftOut&);
 
-// Throws Error(KINORA_DATA) if something failed and nothing is kept, of this run or of earlier ones: the counts are left with
-// status "failed", and the next run tries what failed again.
+// Throws Error(KINORA_DATA) if something failed and nothing was kept, in this run or earlier ones. The counts then have
+// status "failed", and the next run retries the failures.
 void say_how_it_went(JobContext&, const Totals&);
 
 }  // namespace kinora::core

@@ -7,11 +7,12 @@
 
 namespace kinora::core {
 
-// Field -> file, of one clip.
+// Field -> file of one clip.
 using ClipFields = std::map<std::string, std::filesystem::path>;
 
-// By key, in order; one with slashes is in folders. Hidden files are temporaries of a process that was killed.
-// Error(KINORA_IO) if the folder cannot be read.
+// Clips by key, in order; a key with slashes is in subfolders. Hidden files are temporaries of killed
+// processes and are skipped.
+// Throws Error(KINORA_IO) if the folder cannot be read.
 std::map<std::string, ClipFields> clips_in(const std::filesystem::path& data);
 
 }  // namespace kinora::core

@@ -17,7 +17,7 @@ std::string content_hash(const std::string& url) {
     if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
     const uint64_t got = or_throw(bytes->read(done, piece.data(), piece.size()));
     if (got == 0)
-      throw Error(KINORA_DATA, url + ": became shorter while it was read; is it still being written?");
+      throw Error(KINORA_DATA, url + ": the file shrank while it was read; is it still being written?");
     hash.add(piece.data(), got);
     done += got;
   }

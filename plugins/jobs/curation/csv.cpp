@@ -48,20 +48,20 @@ struct Parser {
   ~Parser() { csv_free(&it); }
 };
 
-// libcsv has one error for both quotes, and text that ended within quotes is only one at the end.
+// libcsv has one error code for both quote errors; text that ends within quotes fails only at the end.
 std::string csv_problem(csv_parser& parser, bool at_end) {
   const int error = csv_error(&parser);
   if (error != CSV_EPARSE) return csv_strerror(error);
-  return std::string(at_end ? "a quote is not closed" : "a quote is not closed, or stands within a field") +
-         "; a field with quotes, commas or line ends stands in quotes, and a quote in it is doubled";
+  return std::string(at_end ? "a quote is not closed" : "a quote is not closed, or is inside a field") +
+         "; put a field with quotes, commas or line ends in quotes, and double each quote in it";
 }
 
 bool is_blank(std::string_view lines) { return lines.find_first_not_of("\r\n") == std::string_view::npos; }
 
 }  // namespace
 
-// Line after line, so that it is known where the record that cannot be read began: what follows that line is
-// read on.
+// Feeds one line at a time, so that the first line of a broken record is known: reading resumes after that
+// line.
 void read_csv(std::string_view text, const std::function<void(size_t, std::vector<std::string>)>& row,
               const std::function<void(size_t, const std::string&)>& broken) {
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);

@@ -1,4 +1,4 @@
-// Comma-separated values as RFC 4180 has them, by libcsv.
+// Comma-separated values according to RFC 4180, by libcsv.
 #pragma once
 #include <functional>
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace kinora::core {
 
-// Calls `row` for every record that is not blank, with its number from 1 on. A record with a quote that is
-// never closed or stands inside a field counts and goes to `broken` with what is wrong; reading goes on with
-// the line after the one where it began.
+// Calls `row` for every record that is not blank, with its number, counted from 1. A record with a quote that
+// is never closed or that is inside a field counts too: it goes to `broken` with the reason, and reading
+// resumes with the line after its first line.
 void read_csv(std::string_view text,
               const std::function<void(size_t number, std::vector<std::string> fields)>& row,
               const std::function<void(size_t number, const std::string& why)>& broken);

@@ -25,7 +25,7 @@ namespace {
 template <class F>
 void each_decision(const std::filesystem::path& decisions, F&& f) {
   std::ifstream in(decisions, std::ios::binary);
-  if (!in) throw Error(KINORA_NOT_FOUND, decisions.string() + ": is not there; run the dedup job again");
+  if (!in) throw Error(KINORA_NOT_FOUND, decisions.string() + ": file not found; run the dedup job again");
   size_t number = 0;
   for (std::string text; std::getline(in, text);) {
     ++number;
@@ -38,14 +38,14 @@ void each_decision(const std::filesystem::path& decisions, F&& f) {
   }
 }
 
-// As far as `then` says.
+// Whether all fields of `then` have the same values in `now`.
 bool is_still(const nlohmann::json& then, const nlohmann::json& now) {
   return then.empty() || (now.is_object() && is_same_subject(then, now));
 }
 
 }  // namespace
 
-// Twice, since of the kept ones only those matter that others are copies of.
+// Reads the file twice: of the kept clips only those that others are copies of are needed.
 std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
   std::map<std::string, Drop> out;
   std::map<std::string, nlohmann::json> originals;

@@ -23,8 +23,8 @@ void EditHistory::add(Edit edit) {
   all_.push_back(std::move(edit));
 }
 
-// Where the line leaves its author's undo and redo. A line that only takes fields back is no step: nobody
-// knows what an undo of it should bring back but the lines before it.
+// Updates the author's undo and redo stacks. A line that only resets fields is not a step: only earlier lines
+// know what an undo of it would restore.
 void EditHistory::step(const Edit& edit, size_t place, Edited& now) {
   Steps& steps = steps_[edit.author];
   if (edit.kind == EditKind::edit && !edit.set.empty()) {
@@ -45,8 +45,8 @@ void EditHistory::step(const Edit& edit, size_t place, Edited& now) {
   }
 }
 
-// Gives the edit the key of the clip that it is about; false: its key's clip has other footage, and no other clip
-// has the edit's. An edit whose key nothing has keeps it unless its footage is found.
+// Gives the edit the key of the clip that it is about. False: that key's clip has other footage, and no other
+// clip has the edit's footage. An edit whose key no clip has keeps it unless its footage is found.
 bool EditHistory::find_clip(Edit& edit) {
   if (!clips_.of_key || edit.of.empty()) return true;
   auto known = subjects_.find(edit.key);
@@ -139,12 +139,12 @@ EditHistory read_edits(const std::filesystem::path& file, Footage clips) {
   std::string text{std::istreambuf_iterator<char>(in), {}};
   std::error_code error;
   if (in.bad() || (!in.is_open() && std::filesystem::exists(file, error)))
-    throw Error(KINORA_IO, file.string() + ": cannot be read");
-  // The last line of a writer that died is left out, one that was typed by hand is whole without its end.
+    throw Error(KINORA_IO, file.string() + ": the file cannot be read");
+  // Leaves out the last line of a writer that died; a line typed by hand is complete without its newline.
   if (parse_edit(std::string_view(text).substr(text.rfind('\n') + 1))) text += '\n';
   out.add_lines(text, [&](size_t line, const std::string& why) {
     throw Error(KINORA_DATA,
-                fmt::format("{}: line {}: {}; mend or remove the line", file.string(), line, why));
+                fmt::format("{}: line {}: {}; fix or remove the line", file.string(), line, why));
   });
   return out;
 }

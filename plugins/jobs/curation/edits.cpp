@@ -10,14 +10,14 @@ using nlohmann::json;
 constexpr size_t kLongest = 65536;  // bytes of a text that a user may set
 
 std::string text(const json& value, const std::string& name) {
-  if (!value.is_string()) throw Error(KINORA_INVALID, "set." + name + ": expected a text");
+  if (!value.is_string()) throw Error(KINORA_INVALID, "set." + name + ": expected text");
   auto out = value.get<std::string>();
   if (out.size() > kLongest)
-    throw Error(KINORA_INVALID, fmt::format("set.{}: {} bytes; at most {} fit", name, out.size(), kLongest));
+    throw Error(KINORA_INVALID, fmt::format("set.{}: the text has {} bytes; the maximum is {}", name, out.size(), kLongest));
   return out;
 }
 
-// Of a line's "set". What is wrong with it; empty: nothing.
+// Reads a line's "set" into the edit. Returns what is wrong with it; empty: nothing.
 std::string fill(const json& set, Edit& edit) {
   for (const auto& [name, value] : set.items()) {
     if (name != "keep" && name != "caption" && name != "reason") continue;
@@ -100,7 +100,7 @@ std::string line_of(const Edit& edit) {
 
 Result<Edit> parse_edit(std::string_view line) {
   const json value = parse_facts(line);
-  if (!value.is_object()) return fail(KINORA_DATA, "it is no JSON object");
+  if (!value.is_object()) return fail(KINORA_DATA, "it is not a JSON object");
   Edit out;
   out.key = text_in(value, "key");
   out.time = text_in(value, "time");

@@ -20,8 +20,8 @@ std::string edits_identity(const RunFile& run, const JobSpec& job, const std::fu
   const JobSpec* curate = curate_of(run, job);
   if (!curate) return "";
   const auto edits = catching([&] { return read_edits(run.out / curate->name / kEditsFile); });
-  if (!edits) return sha256(edits.failure().message);  // the job itself says what is wrong
-  EditHistory by_footage;  // whichever key that has by then
+  if (!edits) return sha256(edits.failure().message);  // the job itself reports what is wrong
+  EditHistory by_footage;  // under whatever key the footage has by then
   for (Edit edit : edits->all()) {
     if (!edit.of.empty()) edit.key += " " + edit.of.dump(-1, ' ', false, json::error_handler_t::replace);
     by_footage.add(std::move(edit));

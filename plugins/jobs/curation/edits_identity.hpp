@@ -1,4 +1,4 @@
-// What people changed in the studio is an input of the jobs that follow it.
+// Makes people's changes in the studio an input of the jobs that depend on them.
 #pragma once
 #include <functional>
 
@@ -7,8 +7,8 @@
 
 namespace kinora::core {
 
-// Identity of the edits of the curate job that `job` reads. followed: what the job follows of a clip's edit; null: nothing.
-// "" if there is nothing to follow; the same whenever the edits come to the same.
+// Identity of the edits of the curate job that `job` reads. followed: the part of a clip's edit that the job depends on;
+// null: nothing. "" if there are no such edits; equal whenever the edits have the same effect.
 std::string edits_identity(const RunFile&, const JobSpec& job, const std::function<json(const Edited&)>& followed);
 
 }  // namespace kinora::core

@@ -35,9 +35,9 @@ TEST(Edits, ALineGivesItselfBack) {
 }
 
 TEST(Edits, WhatIsWrongWithALineIsSaid) {
-  for (const auto& [line, why] : {std::pair{"", "no JSON object"},
-                                  {"{", "no JSON object"},
-                                  {"[]", "no JSON object"},
+  for (const auto& [line, why] : {std::pair{"", "not a JSON object"},
+                                  {"{", "not a JSON object"},
+                                  {"[]", "not a JSON object"},
                                   {R"({"key":1,"set":{}})", "no \"key\""},
                                   {R"({"key":"a"})", "no object \"set\""},
                                   {R"({"key":"a","set":{"keep":"no"}})", "\"keep\" must be"},
@@ -103,7 +103,7 @@ TEST(EditHistory, NullIsNoDecisionForWhatIsDroppedElsewhere) {
   EXPECT_EQ(drops().at("a").rule, "dedup.semantic");
   EXPECT_FALSE(drops().contains("b"));
   EXPECT_TRUE(h.edited().empty());
-  // An undo of before null was written for no decision: the same.
+  // The undo of a decision that followed no decision was written without null: it means the same.
   line(R"({"key":"a","author":"mia","set":{"keep":false}})");
   line(R"({"key":"a","author":"mia","set":{"keep":true},"undo":true})");
   EXPECT_EQ(drops().at("a").rule, "dedup.semantic");
@@ -134,7 +134,7 @@ TEST(EditHistory, LinesAreNumberedWhereverTheReaderStopped) {
 TEST(EditHistory, UndoLeavesNoTraceOfAFirstEditAndRedoBringsItBack) {
   EditHistory h;
   h.add(edit("a", {std::nullopt, "dark", false}));
-  // What a reader that knows no undo sees: the clip's own values.
+  // A reader without undo support sees the clip's own values.
   h.add(edit("a", {std::nullopt, "", true}, {}, EditKind::undo));
   EXPECT_EQ(h.now("a"), Change());
   EXPECT_EQ(h.undoable("mia"), nullptr);
@@ -180,12 +180,12 @@ class OfAJob : public testing::Test {
   fs::path folder_;
 };
 
-// b/001.mp4 was "001" until a/001.mp4 came: now it is "001-2".
+// b/001.mp4 was "001" until a/001.mp4 was added: now it is "001-2".
 TEST_F(OfAJob, AnEditFollowsItsFootageToItsNewKey) {
   line("001-0000", footage("b"), {{"keep", false}, {"caption", "of b"}});
   line("001-0001", footage("b", 50), {{"keep", false}});
-  line("001-0002", footage("b", 100), {{"keep", false}});  // its clip is not kept any more, and its key not taken
-  line("001-0003", footage("b", 150), {{"keep", false}});  // not kept any more, and its key taken
+  line("001-0002", footage("b", 100), {{"keep", false}});  // its clip is no longer kept, and its key is free
+  line("001-0003", footage("b", 150), {{"keep", false}});  // no longer kept, and its key is taken
   clip("001-0000", footage("a")), clip("001-0003", footage("a", 150));
   clip("001-2-0000", footage("b")), clip("001-2-0001", footage("b", 50));
   const auto h = read();
@@ -212,7 +212,7 @@ TEST_F(OfAJob, OfEditsByTheOldKeyAndByTheNewTheLaterOneCountsAndIsUndone) {
   EXPECT_TRUE(read().edited().empty()) << "the undo of an edit by the old key takes it back";
 }
 
-// hash = false: the film's url says which film it is.
+// hash = false: the video's url identifies it.
 TEST_F(OfAJob, AnEditStaysWithItsFilmWhereFilmsAreNotHashed) {
   const auto of = [](const char* url) { return json{{"url", url}, {"first_frame", 0}, {"end_frame", 50}}; };
   const json frames{{"first_frame", 0}, {"end_frame", 50}};
@@ -225,7 +225,7 @@ TEST_F(OfAJob, AnEditStaysWithItsFilmWhereFilmsAreNotHashed) {
   EXPECT_EQ(h.now("film-2-0000"), (Change{std::nullopt, std::nullopt, false}));
   ASSERT_EQ(h.of_others().size(), 1u);
   EXPECT_EQ(subject_of({{"sha256", "s"}, {"url", "u"}, {"first_frame", 1}}), (json{{"sha256", "s"}, {"first_frame", 1}}))
-      << "where it is hashed it may lie elsewhere";
+      << "a hashed video may be stored elsewhere";
 }
 
 TEST_F(OfAJob, NobodyKnowsWhichOfTwoWithTheSameFootageAnEditIsAbout) {

@@ -9,8 +9,8 @@
 namespace kinora::core {
 namespace {
 
-// Ends of one film that say nothing of which of its clips they were made of: a clip's copy has the clip's facts, and
-// these name the film.
+// Outcomes of one video that do not say which of its clips they were made from: a copy of a clip has the clip's
+// facts, and these name the video.
 class WithoutClip {
  public:
   explicit WithoutClip(const std::vector<End>& ends) {
@@ -19,7 +19,8 @@ class WithoutClip {
       if (end.made && !end.of_made) clips_.insert(end.key);
     }
   }
-  // A second sample of a clip's own key fails as one more, and journals have stages' errors over clips that had gone on.
+  // A second sample with a clip's own key fails as one more sample, and journals have stages' errors over clips already
+  // emitted.
   bool operator()(const End& end) const {
     return end.of_made && !clips_.count(end.key) && (end.parent == end.key || !made_.count(end.parent));
   }
@@ -55,8 +56,8 @@ void Ends::forget(const std::string& key) {
   films_.erase(at);
 }
 
-// The film that this is or was made of; empty: none that is known. A copy that a branch of the stages took is called
-// KEY@STAGE.
+// The key of the video that this is or was made from; empty: unknown. A copy made by a branch of the stages is
+// called KEY@STAGE.
 std::string Ends::owner(std::string name) const {
   for (size_t at = 0; at != std::string::npos; name.resize(std::min(at, name.size()))) {
     if (film(name)) return name;
@@ -71,7 +72,7 @@ std::string Ends::ended_before(const std::string& key, const std::string& parent
   return whose.empty() || names_nobody(key, parent, whose) || !film(whose)->ended ? "" : whose;
 }
 
-// What names nobody may be called after a film that it was not made of, and that has ended.
+// A sample that names no video may have the key of an ended video that it was not made from.
 bool Ends::names_nobody(const std::string& key, const std::string& parent, const std::string& whose) const {
   return (parent.empty() || parent == key) && whose == key && film(key)->ended;
 }
@@ -80,10 +81,10 @@ void Ends::add(End end, const std::string& parent) {
   const std::string key = end.key;
   end.parent = parent;
   if (!end.made) return put(key, std::move(end));
-  // What its facts name comes before its key: a stage may call a sample after another input than the one it made it of.
+  // What its facts name overrides its key: a stage may name a sample after another input than its source.
   if (const std::string whose = owner(parent.empty() ? key : parent); !whose.empty())
     return names_nobody(key, parent, whose) ? nameless_.push_back(std::move(end)) : put(whose, std::move(end));
-  // A failure may say nothing but its clip's key; the clip's own end is to come.
+  // A failure may carry only its clip's key; the clip's own outcome is still to come.
   if (!parent.empty() || end.failed) {
     waiting_.emplace(parent.empty() ? key : parent, std::move(end));
   } else {
@@ -94,8 +95,8 @@ void Ends::add(End end, const std::string& parent) {
 void Ends::put(const std::string& film_key, End end) {
   Film& film = films_[film_key];
   if (film.ended && !end.failed)
-    throw Error(KINORA_FAILED, "the engine told an end of '" + end.key + "' after that of '" + film_key +
-                                   "', which it was made of; report this as a defect of the engine");
+    throw Error(KINORA_FAILED, "the engine reported the outcome of '" + end.key + "' after the outcome of '" + film_key +
+                                   "', its source; please report this as a bug of the engine");
   film.ended = film.ended || !end.made;
   const bool made = end.made;
   const std::string key = end.key;
@@ -143,8 +144,8 @@ void Ends::open_again(const std::string& key, bool all) {
   if (Film* known = film(key)) reopen(key, *known, all);
 }
 
-// Without its own end and without what failed. A clip that a failed one was made of is made again too, since
-// nothing else makes the failed one; where nobody knows which that was, all are.
+// Voids the video's own outcome and its failures. A clip that a failed sample was made from is made again
+// too, since nothing else makes the failed one; where that clip is unknown, all are.
 void Ends::reopen(const std::string& key, Film& film, bool all) {
   std::unordered_set<std::string> again;
   for (const auto& end : film.ends) {

@@ -1,7 +1,7 @@
-// Whose ends are whose: which film each sample that a run told the end of was made of.
+// Maps each finished sample to its source video.
 //
-// A sample belongs to the film that its facts name, or to the film of the clip that they name. The end of
-// such a clip is told after the ends of what was made of it, so until then they wait.
+// A sample belongs to the video that its facts name, or to the video of the clip that they name. The outcome
+// of such a clip comes after the outcomes of the samples made from it, so these wait until then.
 #pragma once
 #include <map>
 #include <string>
@@ -16,13 +16,13 @@ namespace kinora::core {
 
 struct End {
   std::string key;
-  Journal::Place place;  // of its entry
-  bool made = false;     // by a stage: not an input
+  Journal::Place place;  // of its journal entry
+  bool made = false;     // made by a stage: not an input
   bool failed = false;
-  bool earlier = false;     // of a run before this one
-  bool of_made = false;     // of what a stage had made: which of its film's it was, only its facts can say
-  json files = {};          // those of a kept sample, by name with their sizes
-  std::string parent = {};  // what its facts name
+  bool earlier = false;     // from an earlier run
+  bool of_made = false;     // made from a sample that a stage had made; only its facts can name that one
+  json files = {};          // files of a kept sample, by name with their sizes
+  std::string parent = {};  // source that its facts name
 };
 
 // [owner-thread]
@@ -30,45 +30,48 @@ class Ends {
  public:
   struct Film {
     std::string identity;      // Input::identity
-    std::string content;       // SHA-256 of its bytes; empty: not known
-    std::string duplicate_of;  // the input that it is a copy of
+    std::string content;       // SHA-256 of its bytes; empty: unknown
+    std::string duplicate_of;  // key of the input that it is a copy of
     bool ended = false;
-    bool unseen = false;  // it ended since it could not be looked at
-    std::vector<End> ends;  // of what was made of it, and its own
+    bool unseen = false;  // it ended because it was unavailable
+    std::vector<End> ends;  // of the samples made from it, and its own
   };
 
   // Null: there is none.
   Film* film(const std::string& key);
   const Film* film(const std::string& key) const;
   std::unordered_map<std::string, Film>& films() { return films_; }
-  // A film of another identity takes the place of what was known.
+  // A video with another identity replaces what was known.
   Film& begin(const std::string& key, const std::string& identity);
   void forget(const std::string& key);
 
-  // parent: what its facts name, empty if nothing. Throws kinora::Error if its film has ended already, unless it failed.
+  // parent: the source that its facts name, empty if none. Throws kinora::Error if its video has ended already, unless
+  // it failed.
   void add(End end, const std::string& parent);
-  // The film of a made sample, if that has ended already: it comes too late to be relied on. Else empty.
+  // The key of a made sample's video if that has ended already: the sample comes too late to be relied on.
+  // Else empty.
   std::string ended_before(const std::string& key, const std::string& parent) const;
-  // Null: no end of a sample of this key is known, or it waits.
+  // Null: the outcome of a sample with this key is unknown, or waits.
   const End* made(const std::string& key) const;
-  // What names no film.
+  // Outcomes that name no video.
   const std::vector<End>& nameless() const { return nameless_; }
 
-  // A run broke off here. Of films that have not ended, `all` or failed ends are void, with those of the clips
-  // that these were made of; and so is what waits: the clip that it names had not ended, so its film had not.
+  // Marks the point where a run was interrupted. For videos that have not ended, the failures (with `all`: all
+  // outcomes) are void, with those of the clips they were made from. So are waiting outcomes: the clip they
+  // name had not ended, so its video had not.
   void break_off(bool all);
-  // Films of which something failed are open again, as if a run had broken off over them. How many failed
-  // ends that voids.
+  // Reopens videos of which something failed, as if a run had been interrupted over them. Returns how many
+  // failures that voids.
   size_t retry_failed(bool all);
-  // The film is open again, as if a run had broken off over it.
+  // Reopens the video, as if a run had been interrupted over it.
   void open_again(const std::string& key, bool all);
-  // No more ends will come: what still waits has no film.
+  // No more outcomes will come: those that still wait have no video.
   void stop_waiting();
 
  private:
   struct Made {
     std::string film;
-    size_t at;  // among its ends
+    size_t at;  // index into its ends
   };
   std::string owner(std::string name) const;
   bool names_nobody(const std::string& key, const std::string& parent, const std::string& whose) const;
@@ -77,7 +80,7 @@ class Ends {
   void index(const std::string& key);
   std::unordered_map<std::string, Film> films_;
   std::unordered_map<std::string, Made> made_;
-  std::multimap<std::string, End> waiting_;  // by what they name
+  std::multimap<std::string, End> waiting_;  // by the source that they name
   std::vector<End> nameless_;
 };
 

@@ -27,7 +27,7 @@ std::optional<Sample> Ingest::next() {
   return std::nullopt;
 }
 
-// False: the film has ended here, since it cannot be read.
+// False: the video has ended here because it cannot be read.
 bool Ingest::knows_content(const Input& input) {
   if (!record_.content(input).empty()) return true;
   if (record_.has_ended(input)) return false;
@@ -41,7 +41,7 @@ bool Ingest::knows_content(const Input& input) {
   }
 }
 
-// A pipe or a device of this machine, which may have a film's name: it has ended here, and no stage waits for what it gives.
+// A pipe or device may have a video's name. It ends here, so that no stage blocks on it.
 bool Ingest::is_no_file(const Input& input) {
   if (input.size > 0 || is_remote(input.url)) return false;
   const auto regular = check_regular_file(input.url);
@@ -49,7 +49,7 @@ bool Ingest::is_no_file(const Input& input) {
   return !regular;
 }
 
-// An interrupted download, most often: it has ended here, and is no copy of others of its kind.
+// Most often an interrupted download. It ends here, and is not a copy of other empty files.
 bool Ingest::is_empty(const Input& input) {
   static const std::string kOfNothing = sha256("");
   if (!input.is_empty() && record_.content(input) != kOfNothing) return false;
@@ -61,7 +61,8 @@ bool Ingest::is_empty(const Input& input) {
   return true;
 }
 
-// What an earlier run said holds only if it is still so: inputs before this one may have come or gone.
+// An earlier run's answer holds only if it is still true: inputs before this one may have been added or
+// removed.
 bool Ingest::is_duplicate(const Input& input) {
   if (!options_.drop_duplicates) return false;
   const std::string content = record_.content(input), said = record_.duplicate_of(input);
@@ -82,14 +83,14 @@ bool Ingest::is_duplicate(const Input& input) {
   return true;
 }
 
-// What the user says of a copy goes with it.
+// Warns about the copy's own manifest columns, which are lost with it.
 void Ingest::say_lost(const Input& copy, const Input& first) const {
   std::vector<std::string> lost;
   if (copy.caption && copy.caption != first.caption) lost.emplace_back("caption");
   for (const auto& [column, value] : copy.user.items())
     if (const auto at = first.user.find(column); at == first.user.end() || *at != value) lost.push_back(column);
   if (!lost.empty())
-    log_warn("{}: it is a copy of {} and is left out, and with it what only its own manifest line says: {}; write it in the "
+    log_warn("{}: it is a copy of {} and is left out with the columns that only its own manifest line has: {}; add them to the "
              "line of {}, or set duplicates = \"keep\"", copy.key, first.key, fmt::join(lost, ", "), first.key);
 }
 
@@ -103,7 +104,7 @@ Sample Ingest::film_of(const Input& input) const {
   Sample film(input.key);
   film.set("url", input.url);
   json facts = json::object();
-  // What a clip was made of: edits of it say so too (subject_of).
+  // The source of a clip; edits of it are identified by this too (subject_of).
   if (const auto content = record_.content(input); !content.empty()) facts["sha256"] = content;
   else facts["url"] = input.url;
   if (!input.user.empty()) facts["user"] = input.user;

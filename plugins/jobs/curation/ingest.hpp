@@ -1,8 +1,8 @@
-// The source of a curate job's pipeline: its inputs as film samples.
+// The source of a curate job's pipeline: emits its inputs as video samples.
 //
-// A film's sample has field `url`; `json` with its `sha256` and what the user's manifest says of it (`user`,
-// and a `caption` by the user, whose text is field `txt`); `ended.json` if an earlier run has ended some of
-// its clips. An input that cannot be read or is empty, and a copy of an earlier one, end here: stage "ingest".
+// A video's sample has field `url`; `json` with its `sha256` and the columns of the user's manifest (`user`,
+// and a `caption` by the user, whose text is field `txt`); `ended.json` if an earlier run finished some of its
+// clips. An input that cannot be read or is empty, and a copy of an earlier one, end here: stage "ingest".
 #pragma once
 #include <atomic>
 #include <optional>
@@ -15,17 +15,17 @@ namespace kinora::core {
 class Ingest {
  public:
   struct Options {
-    bool hash = true;             // the bytes of every film are hashed
-    bool drop_duplicates = true;  // of equal films the first is used: rule ingest.duplicate
+    bool hash = true;             // hash the bytes of every video
+    bool drop_duplicates = true;  // use the first of equal videos; rule ingest.duplicate
   };
   // Borrowed.
   Ingest(const std::vector<Input>& inputs, Record& record, const Options& options)
       : inputs_(inputs), record_(record), options_(options) {}
 
-  // The next film that has not ended yet. One call at a time.
+  // The next video that has not ended yet. One call at a time.
   std::optional<Sample> next();
 
-  // [any-thread] Inputs that ended here in this run, less those of earlier runs that are open again.
+  // [any-thread] Inputs that ended here in this run, minus those of earlier runs that were reopened.
   int64_t ended() const { return ended_; }
 
  private:
@@ -40,7 +40,7 @@ class Ingest {
   Record& record_;
   const Options options_;
   size_t at_ = 0;
-  std::unordered_map<std::string, const Input*> first_;  // the first film with these bytes
+  std::unordered_map<std::string, const Input*> first_;  // the first video with these bytes
   std::atomic<int64_t> ended_ = 0;
 };
 

@@ -1,4 +1,4 @@
-// Which inputs of a curate job end before any stage sees them.
+// Tests which inputs of a curate job end before any stage sees them.
 #include "plugins/jobs/curation/ingest.hpp"
 
 #include <fstream>
@@ -33,7 +33,7 @@ class IngestTest : public testing::Test {
     const FoundFile found = found_file(file);
     return inputs_.emplace_back(Input{.key = key, .url = file, .size = found.size, .modified = found.modified});
   }
-  // The keys of the films that go on, and the log's lines.
+  // The keys of the videos that were emitted, and the log lines.
   std::pair<std::vector<std::string>, std::string> run(Ingest::Options options = {}) {
     std::pair<std::vector<std::string>, std::string> out;
     {
@@ -59,7 +59,7 @@ class IngestTest : public testing::Test {
 
 TEST_F(IngestTest, AnEmptyFileHasFailedAndIsNoCopyOfAnother) {
   put("a", ""), put("b", ""), put("c", "film");
-  inputs_[1].modified = 0;  // as of a storage that does not say: its bytes tell
+  inputs_[1].modified = 0;  // a storage without modification times: the bytes decide
   for (const bool hash : {true, false}) {
     if (!hash) inputs_.erase(inputs_.begin() + 1), fs::remove(folder_ / "journal.jsonl");
     EXPECT_THAT(run({.hash = hash, .drop_duplicates = true}).first, ElementsAre("c"));
@@ -71,13 +71,13 @@ TEST_F(IngestTest, AnEmptyFileHasFailedAndIsNoCopyOfAnother) {
   }
 }
 
-// Opening it would wait for somebody who writes.
+// Opening it would wait for a writer.
 TEST_F(IngestTest, APipeThatIsNamedAsAFilmHasFailedAndNobodyWaitsForIt) {
   ::alarm(60);
   put("a", "film");
   const std::string pipe = folder_ / "pipe.mp4";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  for (const int64_t modified : {0, 5}) {  // as it is found where it is named, and as a folder lists it
+  for (const int64_t modified : {0, 5}) {  // as found when named directly, and as listed by a folder
     inputs_.push_back({.key = "pipe", .url = pipe, .modified = modified});
     for (const bool hash : {true, false}) {
       EXPECT_THAT(run({.hash = hash, .drop_duplicates = true}).first, ElementsAre("a"));

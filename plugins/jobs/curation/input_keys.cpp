@@ -10,7 +10,7 @@
 namespace kinora::core {
 namespace {
 
-// "f-0000" beside "f": what clip.transcode calls the first clip of f.
+// "f-0000" next to "f": what clip.transcode calls the first clip of f.
 bool is_clip_of_another(const std::string& key, const std::set<std::string>& films) {
   const size_t digits = key.size() - 1 - std::min(key.size() - 1, key.find_last_not_of("0123456789"));
   if (digits < 4 || key.size() <= digits || key[key.size() - digits - 1] != '-') return false;
@@ -24,13 +24,13 @@ std::string wanted_key(const Input& input) {
   return key_of_name(input.key.empty() ? std::filesystem::path(url).stem().string() : input.key);
 }
 
-// Whether take() or name_inputs() makes this key of that base where the base is taken: "f-2", "f-film".
+// Whether take() or name_inputs() turns a taken base into this key: "f-2", "f-film".
 bool is_made_of(const std::string& key, const std::string& base) {
   return key.starts_with(base + "-") && (key.find_first_not_of("0123456789", base.size() + 1) == key.npos ||
                                          key.compare(base.size(), key.npos, "-film") == 0);
 }
 
-// Names that are taken, and where to go on counting for each: a million films may have one name.
+// Names in use, and the next number to try for each: a million videos may have the same name.
 class Names {
  public:
   std::string take(const std::string& base) {
@@ -52,11 +52,11 @@ class Names {
 
 struct Wish {
   Input* input;
-  std::string key;       // by its manifest or its file's name
-  bool is_users = false;  // by its manifest
+  std::string key;       // from its manifest or its file name
+  bool is_users = false;  // from its manifest
 };
 
-// Those that get their name of before, of which `may` says so.
+// Gives inputs their earlier name if `may` allows it.
 template <typename May>
 void keep_names(std::vector<Wish>& wishes, Names& names, const May& may) {
   std::erase_if(wishes, [&](const Wish& wish) {
@@ -82,7 +82,7 @@ void name_inputs(const std::vector<Input*>& inputs) {
   std::vector<Wish> wishes;
   wishes.reserve(inputs.size());
   for (Input* input : inputs) wishes.push_back({input, wanted_key(*input), !input->key.empty()});
-  // What cannot be looked at cannot be made again under another name either.
+  // An unavailable input cannot be remade under another name, so its name comes first.
   keep_names(wishes, names, [](const Wish& wish) { return !wish.input->identity_before.empty(); });
   keep_names(wishes, names, [](const Wish& wish) { return wish.is_users && wish.input->key_before == wish.key; });
   keep_names(wishes, names, [&](const Wish& wish) {

@@ -27,7 +27,7 @@ class Finder {
  public:
   Finder(Io& io, Look look, bool asks_remote) : io_(io), look_(look), asks_(asks_remote) {}
 
-  // What the run file names.
+  // Adds one entry of the run file.
   void add(const std::string& path) {
     if (is_remote(path) && !asks_) return add_film({.url = path});
     if (ends_as(path, {".txt"})) return add_list(path);
@@ -44,12 +44,12 @@ class Finder {
   // The rows of a manifest, which may name their samples.
   struct Rows {
     std::string manifest;
-    size_t first, end;  // among the inputs
+    size_t first, end;  // index range of the inputs
   };
   const std::vector<Rows>& manifests() const { return manifests_; }
 
  private:
-  // A film, folder or pattern.
+  // Adds a video, folder or pattern.
   void add_named(const std::string& path) {
     if (is_remote(path) && !asks_) return add_film({.url = path});
     std::error_code error;
@@ -57,7 +57,7 @@ class Finder {
     if (path.ends_with('/') || (!remote && fs::is_directory(path, error)))
       return add_folder(path);
     if (is_pattern(path) && (remote || !fs::exists(path, error)))
-      return add_all(files_matching(io_, path, left_out_), path, "matches no file");
+      return add_all(files_matching(io_, path, left_out_), path, "matches no files");
     const FoundFile file = found_file(path);
     add_film({.url = path, .size = file.size, .modified = file.modified});
   }
@@ -66,20 +66,20 @@ class Finder {
     const LeftOut before = left_out_;
     const auto files = files_in(io_, path, look_, left_out_);
     const bool others = left_out_.no_films() > before.no_films();
-    std::string none = others ? "holds no film by its ending; all_files = true takes every file" : "holds no file";
+    std::string none = others ? "contains no file with the ending of a video; all_files = true takes every file" : "contains no files";
     if (const int64_t below = left_out_.folders - before.folders; below > 0) none += "; " + folders_below(below);
     add_all(files, path, none);
   }
 
   void add_all(const std::vector<FoundFile>& files, const std::string& path, const std::string& if_none) {
     if (files.empty())
-      add_film({.url = path, .error = path + ": " + if_none + "; mend the path" + listed_in_});
+      add_film({.url = path, .error = path + ": " + if_none + "; fix the path" + listed_in_});
     for (const auto& file : files)
       add_film({.url = file.url, .size = file.size, .modified = file.modified, .error = file.error});
   }
 
-  // Size and time of remote films that were named one by one, by one listing of each folder: else nobody
-  // would see that one has changed.
+  // Reads size and time of remote videos that were named one by one, with one listing per folder; without it
+  // a changed video would go unnoticed.
   void stat_remote() {
     std::map<std::string, std::map<std::string, std::vector<Input*>>> folders;
     for (auto& input : found_)
@@ -94,9 +94,9 @@ class Finder {
           for (Input* input : inputs.at(file.url.substr(folder.size())))
             input->size = file.size, input->modified = file.modified;
       } catch (const Error& e) {
-        // Who may not list may still read.
+        // Files in a folder that may not be listed may still be readable.
         if (e.code() == KINORA_CANCELLED || (is_unanswered(folder, e.code()) && e.code() != KINORA_INVALID)) throw;
-        log_warn("{}; whether films there have changed since an earlier run cannot be seen", e.what());
+        log_warn("{}; changes of the videos there since an earlier run cannot be detected", e.what());
       }
   }
 
@@ -134,7 +134,7 @@ class Finder {
         input.modified = found.modified;
         std::error_code error;
         if (is_pattern(input.url) && !is_remote(input.url) && !fs::exists(fs::symlink_status(input.url, error)))
-          input.error = input.url + ": there is no such file; patterns stand in lists (.txt) and in `input`, not in manifests";
+          input.error = input.url + ": file not found; patterns work in lists (.txt) and in `input`, not in manifests";
       }
       add_film(std::move(input));
     };
@@ -144,7 +144,7 @@ class Finder {
     manifests_.push_back({file, first, found_.size()});
   }
 
-  // A name that stands in a list, against the list's folder.
+  // Resolves a name of a list against the list's folder.
   static std::string resolved(const std::string& name, const std::string& list) {
     const auto uri = parse_uri(name);
     if (!uri || name.starts_with("asset:") || name.find("://") != std::string::npos)
@@ -165,7 +165,7 @@ class Finder {
   std::vector<Rows> manifests_;
 };
 
-// name_inputs(); of every manifest whose keys are others then, one line that says so.
+// Calls name_inputs(); returns one line for every manifest whose keys had to change.
 std::vector<std::string> name_all(std::vector<Input>& inputs, std::vector<Recalled::Film>& unseen,
                                   const std::vector<Finder::Rows>& manifests) {
   std::vector<std::string> wanted, out;
@@ -182,7 +182,7 @@ std::vector<std::string> name_all(std::vector<Input>& inputs, std::vector<Recall
     for (size_t i = rows.first; i < rows.end; ++i, ++key)
       if (!key->empty() && *key != inputs[i].key && changed++ == 0) first = i, was = *key;
     if (changed > 0)
-      out.push_back(fmt::format("{}: {} {} changed, so that all differ and are names of files: '{}' is '{}' now", rows.manifest,
+      out.push_back(fmt::format("{}: {} {} changed to be unique and valid as file names: '{}' is now '{}'", rows.manifest,
                                 changed, changed == 1 ? "key is" : "keys are", was, inputs[first].key));
   }
   return out;

@@ -1,13 +1,13 @@
-// What a curate job reads: every film that its inputs lead to, with what the user says of it.
+// Finds the inputs of a curate job: every video that its paths lead to, with the user's metadata.
 //
-//   film.mp4, s3://bucket/film.mp4     one film
-//   films/, s3://bucket/films/         a folder or prefix: its films, with `recursive` also those below; with
-//                                      `all_files` whatever their endings
-//   s3://bucket/films/**/*.mp4         a pattern (those of this machine are resolved with the run file)
-//   films.txt                          a list: a path, URI, folder or pattern a line; "#" begins a comment
+//   film.mp4, s3://bucket/film.mp4     one video
+//   films/, s3://bucket/films/         a folder or prefix: its videos, with `recursive` also of subfolders; with
+//                                      `all_files` files of any ending
+//   s3://bucket/films/**/*.mp4         a pattern (local ones are resolved with the run file)
+//   films.txt                          a list: one path, URI, folder or pattern per line; "#" begins a comment
 //   films.jsonl, films.csv             a manifest, see manifest_reader.hpp
 //
-// Paths in lists and manifests are relative to the file that they stand in.
+// Paths in lists and manifests are relative to the file that contains them.
 #pragma once
 #include <optional>
 #include <string>
@@ -26,50 +26,49 @@ struct Input {
   std::string key;  // of its sample, see name_inputs()
   std::string url;  // path or URI
   std::optional<std::string> caption;
-  json user = json::object();  // further columns of its manifest
-  uint64_t size = 0;           // bytes, as its folder's listing says
+  json user = json::object();  // other columns of its manifest
+  uint64_t size = 0;           // bytes, from its folder's listing
   int64_t modified = 0;
-  std::string error;  // why there is nothing to read: it ends as failed, with this
-  std::string key_before;  // what the job's journal calls it
-  // Of a film that cannot be looked at now, its identity in the job's journal, and whether all of it is done.
+  std::string error;  // why it cannot be read: it ends as failed with this reason
+  std::string key_before;  // its key in the job's journal
+  // For an unavailable video: its identity in the job's journal, and whether all of it is done.
   std::string identity_before;
   bool done_before = false;
 
-  // Equal as long as nothing says that the film or what the user says of it has changed. It begins with named().
+  // Equal as long as nothing shows that the video or its metadata changed. Begins with named().
   std::string identity() const;
-  // The part that is not about the film's file.
+  // The part that does not depend on the video's file.
   std::string named() const;
-  // The file cannot be looked at now: a disk that is not there, a bucket that denies it. Nothing says that it has changed.
+  // The file is unavailable now (a missing disk, a bucket that denies access), but nothing shows that it changed.
   bool is_unseen() const { return error.empty() && size == 0 && modified == 0; }
-  // As its listing says: there is no byte in it.
+  // Its listing says that it has no bytes.
   bool is_empty() const { return error.empty() && size == 0 && modified != 0; }
 };
 
-// In the order of the paths; in folders by name. What a list or manifest names and is not there stays an
-// input, and so does a line that cannot be used: its error says which. Throws kinora::Error if a list,
-// manifest, folder or prefix cannot be read at all, or the network fails; a folder below one is an input with
-// an error. left_out: what was passed over, unless null.
-// known: of the job's journal. Films keep the keys that they have there, whatever is added. What is done of films that
-// cannot be looked at now, since a disk or folder is not there, empty or unreadable (unseen.hpp), stays: they are inputs too,
-// in their old place, and what stands for their folder in vain is none. drop_unseen: they are not.
+// The inputs in the order of the paths; in folders by name. An entry of a list or manifest that is missing or unusable stays
+// an input whose `error` is the reason. Throws kinora::Error if a list, manifest, folder or prefix cannot be read at all, or
+// the network fails; a subfolder that cannot be read is an input with an error. left_out: receives what was skipped, unless
+// null.
+// known: the videos of the job's journal. Videos keep their keys from there, whatever is added. Videos that are unavailable
+// because a disk or folder is missing, empty or unreadable (unseen.hpp) keep their results: they stay inputs in their old
+// place, and the input that failed to list their folder is dropped. With drop_unseen they are not kept.
 std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look,
                                LeftOut* left_out = nullptr, const std::vector<KnownFilm>& known = {},
                                bool drop_unseen = false);
 
-// Whether it is a list or a manifest by its ending.
+// Whether the ending is that of a list or a manifest.
 bool is_listing(const std::string& path);
 
-// The same without any request to a remote storage: what stands behind URIs counts as one input each.
+// The same without any request to a remote storage: each URI counts as one input.
 std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
                                     LeftOut* left_out = nullptr);
 
-// Gives every input a key: the one that its manifest says, these first, else its name without the ending; without dots
-// (WebDataset: what follows the first dot is the field), slashes and control characters, told apart by a
-// number where two are the same, and by "-film" from the clips of another. Names that manifests say come first, then those
-// of before (key_before).
+// Gives every input a key: the one from its manifest, else its name without the ending. Dots (in WebDataset the field
+// starts at the first dot), slashes and control characters are replaced; equal keys get a number, and a key that equals a
+// clip of another video gets "-film". Manifest keys are assigned first, then earlier keys (key_before).
 void name_inputs(const std::vector<Input*>& inputs);
 
-// One number for all inputs in their order.
+// One digest of all inputs in their order.
 std::string identity_of(const std::vector<Input>& inputs);
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// What a curate job reads: patterns, lists, manifests, and the keys of it all.
+// Tests what a curate job reads: patterns, lists, manifests, and the keys of all inputs.
 #include "plugins/jobs/curation/inputs.hpp"
 
 #include <fstream>
@@ -49,7 +49,7 @@ TEST(Wildcard, OfManyStarsEndsSoon) {
   EXPECT_FALSE(matches(pattern + "b", path + "c"));
 }
 
-// What writes JSON calls itself once a level: such a line would end the process.
+// JSON writers recurse once per level: such a line would overflow the stack.
 TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
   const auto error_of = [](const std::string& user) {
     std::string error = "no row";
@@ -60,7 +60,7 @@ TEST(Manifest, ALineThatIsNestedWithoutEndIsNoInput) {
   const auto nested = [](size_t n) { return std::string(n, '[') + std::string(n, ']'); };
   EXPECT_EQ(error_of(nested(60)), "");
   EXPECT_EQ(error_of("\"" + nested(400) + "\\\"" + nested(400) + "\""), "") << "brackets in text are text";
-  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is no JSON object"));
+  EXPECT_THAT(error_of(nested(1000000)), HasSubstr("films.jsonl: line 1: it is not a JSON object"));
 }
 
 // A record that cannot be read is {"broken", its number}.
@@ -143,10 +143,10 @@ TEST_F(Inputs, OfAFolderAreTheFoldersBelowThatAreNotReadCounted) {
   EXPECT_EQ(out.folders, 0);
   const auto none = find({folder_ / "only/"});
   ASSERT_EQ(none.size(), 1u);
-  EXPECT_THAT(none[0].error, HasSubstr("holds no file; 1 folder below is not read; recursive = true reads it; mend"));
+  EXPECT_THAT(none[0].error, HasSubstr("contains no files; 1 folder below is not read; recursive = true reads it; fix"));
 }
 
-// What is no film by its ending is passed over and counted, but where a pattern or a list names it.
+// Files whose ending is not a video's are skipped and counted, unless a pattern or list names them.
 TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
   put("a.mp4"), put("b"), put("c.dat"), put("a.txt"), put("b.JPG"), put("c.jpg"), put("d.mp4.part"), put("sub/e.srt");
   LeftOut out;
@@ -158,7 +158,7 @@ TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
   EXPECT_THAT(keys(find({put("lists/l.txt", "../c.jpg\n../*.part\n")})), ElementsAre("c", "d-mp4"));
   const auto none = find({(folder_ / "sub").string() + "/"});
   ASSERT_EQ(none.size(), 1u);
-  EXPECT_THAT(none[0].error, HasSubstr("holds no film by its ending; all_files = true takes every file"));
+  EXPECT_THAT(none[0].error, HasSubstr("contains no file with the ending of a video; all_files = true takes every file"));
 }
 
 TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
@@ -169,12 +169,12 @@ TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
   ASSERT_THAT(keys(found), ElementsAre("a", "b", "a-2", "*", "empty", "c", "gone"));
   EXPECT_EQ(found[2].url, folder_ / "a.mp4");
   EXPECT_THAT(found[3].error, testing::AllOf(HasSubstr("none/*.mkv"), HasSubstr("line 6 of")));
-  EXPECT_THAT(found[4].error, testing::AllOf(HasSubstr("holds no file"), HasSubstr("line 7 of")));
+  EXPECT_THAT(found[4].error, testing::AllOf(HasSubstr("contains no files"), HasSubstr("line 7 of")));
   EXPECT_EQ(found[5].url, "s3://bucket/c.mp4");
   EXPECT_THAT(found[6].error, HasSubstr("line 9 of"));
 }
 
-// Root reads everything: for this one test it is nobody.
+// Root can read everything: this test runs as an unprivileged user.
 TEST_F(Inputs, OfAFolderThatCannotBeReadAreItselfWithWhy) {
   put("a.mp4"), put("sub/b.mp4");
   const auto list = put("lists/l.txt", "../**/*.mp4\n");
@@ -211,8 +211,8 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_EQ(found[1].key, "my-film");
   EXPECT_EQ(found[1].caption, std::nullopt);
   EXPECT_EQ(found[1].user, json::object());
-  for (const auto& [at, words] : {std::pair{2, "line 4: it is no JSON object"},
-                                  {3, "line 5: it names no film"},
+  for (const auto& [at, words] : {std::pair{2, "line 4: it is not a JSON object"},
+                                  {3, "line 5: it names no video"},
                                   {4, "line 6: 'url' must be text, found 7"}})
     EXPECT_THAT(found[at].error, HasSubstr(words));
   const auto csv = find({put("m.csv", "path,caption,licence\nb.mp4,\"A \"\"boat\"\", two\",\nb.mp4,x\n")});
@@ -230,14 +230,14 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   const auto nameless = find({put("nameless.csv", "path,,\na.mp4,,\nb.mp4,x,y\n")});  // as spreadsheets end their lines
   ASSERT_EQ(nameless.size(), 2u);
   EXPECT_EQ(nameless[0].error, "");
-  EXPECT_THAT(nameless[1].error, HasSubstr("nameless.csv: record 3: two columns without a name have a value, and column 3 is the second"));
+  EXPECT_THAT(nameless[1].error, HasSubstr("nameless.csv: record 3: two nameless columns have a value, the second is column 3"));
   EXPECT_THROW(find({put("bad.csv", "path,\"caption\nb.mp4,x\n")}), Error);
   const auto open = find({put("open.csv", "path,caption\na.mp4,x\nb.mp4,\"a boat\n")});
   ASSERT_EQ(open.size(), 2u);
   EXPECT_THAT(open[1].error, HasSubstr("open.csv: record 3: a quote is not closed; a field with quotes"));
   const auto quoted = find({put("q.csv", "path,caption\nb.mp4,a \"boat\"\na.mp4,x\n")});
   ASSERT_EQ(quoted.size(), 2u);
-  EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: a quote is not closed, or stands within a field; "));
+  EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: a quote is not closed, or is inside a field; "));
   EXPECT_EQ(quoted[1].caption, "x");
 }
 
@@ -257,8 +257,8 @@ TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {
   LeftOut out;
   EXPECT_THAT(keys(find_inputs(runtime_->io(), {one, folder_ / "two.csv", three}, {}, &out)),
               ElementsAre("hero", "hero-2", "a-b-c", "d", "fine", "d-2", "x-y"));
-  EXPECT_THAT(out.renamed, ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is 'hero-2' now")),
-                                       testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is 'x-y' now"))));
+  EXPECT_THAT(out.renamed, ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is now 'hero-2'")),
+                                       testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is now 'x-y'"))));
 }
 
 TEST_F(Inputs, OfAManifestAreNamedAsItSaysBeforeTheOthersAre) {
@@ -275,9 +275,9 @@ TEST_F(Inputs, OfAManifestWhoseColumnIsALetterAwayFromAKnownOneSayIt) {
     return out.columns;
   };
   EXPECT_THAT(said("a.csv", "url,captions,licence\na.mp4,A boat.,CC0\n"),
-              ElementsAre(HasSubstr("a.csv: column 'captions' is carried along as your own; if it is meant as 'caption', write it so")));
+              ElementsAre(HasSubstr("a.csv: column 'captions' is kept as a column of your own; if you mean 'caption', rename it")));
   EXPECT_THAT(said("b.jsonl", "{\"url\": \"a.mp4\", \"Caption\": \"A boat.\"}\n{\"url\": \"b.mp4\", \"ky\": \"b\", \"Caption\": \"\"}\n"),
-              ElementsAre(HasSubstr("'Caption'"), HasSubstr("if it is meant as 'key'")));
+              ElementsAre(HasSubstr("'Caption'"), HasSubstr("if you mean 'key'")));
   EXPECT_THAT(said("c.csv", "url,caption,captions,author,id\na.mp4,A,B,C,D\n"), testing::IsEmpty());
 }
 
@@ -285,11 +285,11 @@ TEST_F(Inputs, OfAManifestArePatternsNone) {
   put("films/a.mov"), put("odd[1].mp4");
   const auto found = find({put("m.jsonl", "{\"path\": \"films/*.mov\"}\n{\"path\": \"odd[1].mp4\"}\n")});
   ASSERT_EQ(found.size(), 2u);
-  EXPECT_THAT(found[0].error, HasSubstr("films/*.mov: there is no such file; patterns stand in lists (.txt) and in `input`, not in manifests"));
+  EXPECT_THAT(found[0].error, HasSubstr("films/*.mov: file not found; patterns work in lists (.txt) and in `input`, not in manifests"));
   EXPECT_EQ(found[1].error, "");
 }
 
-// A disk that is not there: the film is an input whose file nobody can look at, in a folder as behind a pattern.
+// A missing disk: the video is an input whose file is unavailable, in a folder as behind a pattern.
 TEST_F(Inputs, ThatAreLinksToNothingAreThereAndUnseen) {
   put("a.mp4"), put("sub/c.mp4");
   fs::create_symlink("unmounted/b.mp4", folder_ / "b.mp4");
@@ -333,9 +333,9 @@ TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
   const std::vector<KnownFilm> known{{"f", url("x/f.mp4"), "", true, 0}, {"f-2", url("y/f.mp4"), "", true, 0}};
   EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", {}), ElementsAre("f", "f-2", "f-2-2", "f-3"));
   EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", known), ElementsAre("f-3", "f", "f-2-2", "f-2"));
-  EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2")) << "who is gone leaves its name";
-  EXPECT_THAT(keys_of("y/f.mp4\ny/f.mp4\nx/f.mp4\n", known), ElementsAre("f-2", "f-3", "f")) << "one film has a key once";
-  // Names that people give go first.
+  EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2")) << "the key of a removed video is free";
+  EXPECT_THAT(keys_of("y/f.mp4\ny/f.mp4\nx/f.mp4\n", known), ElementsAre("f-2", "f-3", "f")) << "each key is used once";
+  // Keys that people give come first.
   EXPECT_THAT(keys_of("url,key\nw/f.mp4,\nx/f.mp4,\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f-2", "f-3", "f"));
   EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\nx/f.mp4,f\n", known, "l.csv"), ElementsAre("f-3", "f-2", "f"));
   EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f", "f-2"));

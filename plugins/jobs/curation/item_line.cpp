@@ -50,7 +50,7 @@ json item_line(const Sample& sample, const kinora_outcome& outcome, const std::s
   if (outcome.made && facts.is_object())
     if (const auto film = facts.find("film"); film != facts.end() && film->is_string() && *film != "")
       line["parent"] = *film;
-  // A branch's copy of a film is of that film.
+  // A branch's copy belongs to its video.
   if (const size_t at = sample.key().rfind('@');
       outcome.made && !line.contains("parent") && at != std::string_view::npos)
     line["parent"] = sample.key().substr(0, at);

@@ -1,4 +1,4 @@
-// The line of items.jsonl about one end.
+// The line of items.jsonl about one outcome.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -8,13 +8,14 @@
 
 namespace kinora::core {
 
-// key, end ("kept", "filtered", "failed"), consumed; stage, reason and score where it ended early, of a
-// failure its status
-// ("data", "io", ...: the ABI's codes in words); facts, shots, caption, what is damaged; of a made sample the
-// `parent` that its facts name, or its key as a branch's copy. url: of the input; empty for a made sample.
+// Members: key, end ("kept", "filtered", "failed"), consumed; stage, reason and score where it ended early,
+// and the status of a failure ("data", "io", ...: the ABI's codes in words); facts, shots, caption and
+// damage; for a made sample the `parent` that its facts name, or its key for a branch's copy. url: the
+// input's; empty for a made sample.
 json item_line(const Sample& sample, const kinora_outcome& outcome, const std::string& url);
 
-// Of an input that no stage has seen. rule: why it is filtered; empty: it failed with `reason`.
+// The line of an input that no stage has seen. rule: the rule that filtered it; empty: it failed with
+// `reason`.
 json unread_line(const Input& input, const std::string& rule, const std::string& reason,
                  int32_t status = KINORA_DATA);
 

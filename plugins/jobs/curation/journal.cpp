@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::string_view kHead = "{\"sum\":\"", kMiddle = "\",\"entry\":", kTail = "}\n";
 constexpr size_t kDigits = 16;
-constexpr size_t kBefore = kHead.size() + kDigits + kMiddle.size();  // the entry's text
+constexpr size_t kBefore = kHead.size() + kDigits + kMiddle.size();  // offset of the entry's text
 
 std::string line_of(const json& entry) {
   const std::string text = entry.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -27,7 +27,7 @@ std::string line_of(const json& entry) {
   return line.append(kHead).append(sha256(text), 0, kDigits).append(kMiddle).append(text).append(kTail);
 }
 
-// The entry of a line with its end; discarded if the line is not what line_of() makes.
+// The entry of a complete line; discarded if the line is not what line_of() writes.
 json entry_of(std::string_view line) {
   const json none = json::parse("", nullptr, false);
   if (line.size() < kBefore + kTail.size() || !line.starts_with(kHead) || !line.ends_with(kTail)) return none;
@@ -55,7 +55,7 @@ void Journal::fail(const char* doing, int error) const {
   const bool full = error == ENOSPC || error == EDQUOT;
   throw Error(full ? KINORA_NO_MEMORY : KINORA_IO,
               fmt::format("{}: {} failed: {}; {}", file_.string(), doing, std::strerror(error),
-                          full ? "free some space and run again, finished work is kept"
+                          full ? "free some space and run again; finished work is kept"
                                : "check the disk and the folder's permissions, and run again"));
 }
 
@@ -82,7 +82,7 @@ void Journal::replay(const std::function<void(const json&, Place)>& each, bool l
       const json entry = entry_of(line);
       ++line_number;
       if (!(sound = !entry.is_discarded())) {
-        log_warn("{}: line {} is damaged; it and what follows are done again", file_.string(), line_number);
+        log_warn("{}: line {} is damaged; it and all later lines are discarded and redone", file_.string(), line_number);
         break;
       }
       each(entry, {end_ + kBefore, line.size() - kBefore - kTail.size()});
@@ -128,15 +128,15 @@ json Journal::read(Place place) const {
   return entry;
 }
 
-// What this process wrote there is there no more. Lines are counted in what is left of the file.
+// The lines that this process wrote are gone. Counts the lines that are left in the file.
 void Journal::fail_at(Place place) const {
   std::ifstream in(file_, std::ios::binary);
   uint64_t left = place.offset;
   int64_t line = 1;
   for (char c; left > 0 && in.get(c); --left) line += c == '\n';
-  throw Error(KINORA_DATA, fmt::format("{}: {} {} was cut off or overwritten while the job ran; let nobody else write to this "
-                                       "folder, and run the same command again: what stands before it is kept, the rest is "
-                                       "done again",
+  throw Error(KINORA_DATA, fmt::format("{}: {} {} was cut off or overwritten while the job ran; make sure that no other process writes to this "
+                                       "folder, and run the same command again: the lines before it are kept, the rest is "
+                                       "redone",
                                        file_.string(), left > 0 ? "what came after line" : "line", line));
 }
 

@@ -1,9 +1,9 @@
-// A file of JSON lines that are only ever added at its end, each with a checksum:
+// An append-only file of JSON lines, each with a checksum:
 //
 //   {"sum":"0123456789abcdef","entry":{...}}      sum: the first 8 bytes of the SHA-256 of the entry's text
 //
-// What append() has returned for survives a kill at any moment; a line that was being written then is cut off
-// when the file is opened again, and so is all from a line on whose sum is wrong.
+// An entry survives a kill at any moment once append() has returned. Opening the file cuts off an unfinished
+// last line, and everything from the first line with a wrong checksum on.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -20,13 +20,13 @@ using nlohmann::json;
 // [owner-thread], as a whole.
 class Journal {
  public:
-  // Where an entry's text is.
+  // Position of an entry's text.
   struct Place {
     uint64_t offset = 0, size = 0;
   };
 
-  // Opens the file, or makes it, and gives its entries in order. looks: it is only read, and need not be there. Throws
-  // kinora::Error.
+  // Opens or creates the file and passes its entries to `each` in order. looks: opens read-only; the file may be
+  // missing. Throws kinora::Error.
   Journal(std::filesystem::path file, const std::function<void(const json& entry, Place)>& each, bool looks = false);
   ~Journal();
   Journal(const Journal&) = delete;
@@ -35,11 +35,11 @@ class Journal {
   // durable: it survives a power cut too. A write that fails (a full disk) leaves the file as it was, and
   // throws kinora::Error.
   Place append(const json& entry, bool durable);
-  // Throws Error(KINORA_DATA) where somebody else has changed the file meanwhile.
+  // Throws Error(KINORA_DATA) if another process has changed the file meanwhile.
   json read(Place) const;
   void clear();
-  // Replaces all entries by those that `fill` writes, at once: a kill leaves the old file or the new one.
-  // `fill` may still read(); afterwards places from before are void.
+  // Atomically replaces all entries by those that `fill` writes: a kill leaves the old file or the new one.
+  // `fill` may still read(); after that, earlier places are invalid.
   using Write = std::function<void(const json&)>;
   void rewrite(const std::function<void(const Write&)>& fill);
 

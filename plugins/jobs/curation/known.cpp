@@ -54,7 +54,7 @@ class Reader {
     end.failed = text_in(line, "end") == "failed";
     const std::string key = end.key;
     const bool made = end.made;
-    // One that comes too late stops the run; here it stands for nothing.
+    // A late outcome stops a run; here it is ignored.
     (void)catching([&] { ends_.add(std::move(end), text_in(line, "parent")); });
     auto* film = made ? nullptr : ends_.film(key);
     if (!film) return;

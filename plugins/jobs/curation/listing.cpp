@@ -13,7 +13,7 @@
 namespace kinora::core {
 namespace {
 
-// More than any path of this machine can have; a bucket's keys are bounded too.
+// Deeper than any local path can be; bucket keys are bounded too.
 constexpr int kDeepest = 2048;
 
 bool is_link(const std::string& url) {
@@ -66,7 +66,7 @@ class Walk {
   LeftOut& left_out_;
 };
 
-// What a listing gives, and of which names it is wanted.
+// Where a listing goes, and which names are wanted.
 struct Wanted {
   const std::string& folder;
   std::set<std::string> names;
@@ -133,14 +133,14 @@ std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOu
     std::vector<std::string> unreadable;
     for (const auto& file : local_files_matching(pattern, unreadable)) out.push_back(found_file(file));
     for (const auto& folder : unreadable)
-      out.push_back({folder, 0, 0, folder + ": cannot be read; mend its permissions"});
+      out.push_back({folder, 0, 0, folder + ": the folder cannot be read; fix its permissions"});
     return out;
   }
   const auto [folder, rest] = split_pattern(pattern);
   const bool deep = rest.find('/') != std::string::npos || rest.find("**") != std::string::npos;
   const int64_t folders = left_out.folders;
   const auto files = files_in(io, folder, {deep, true}, left_out);
-  left_out.folders = folders;  // the pattern does not ask for what is in them
+  left_out.folders = folders;  // the pattern does not cover their contents
   for (auto file : files) {
     if (file.url == pattern) return {file};
     if (!file.error.empty() || matches(rest, std::string_view(file.url).substr(folder.size())))

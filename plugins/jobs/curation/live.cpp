@@ -37,25 +37,25 @@ struct Family {
 };
 constexpr Family kStages[] = {
     {"kinora_stage_samples_in_total", "counter", "Samples that the stage has taken", "in"},
-    {"kinora_stage_samples_out_total", "counter", "Samples that the stage has handed on", "out"},
+    {"kinora_stage_samples_out_total", "counter", "Samples that the stage has emitted", "out"},
     {"kinora_stage_dropped_total", "counter", "Samples that the stage has filtered", "dropped"},
     {"kinora_stage_failed_total", "counter", "Samples that failed in the stage", "failed"},
-    {"kinora_stage_retried_total", "counter", "Further attempts at a sample", "retried"},
-    {"kinora_stage_errors_after_total", "counter", "Errors over samples that the stage had handed on or dropped", "errors_after"},
-    {"kinora_stage_processes_died_total", "counter", "Worker processes that ended before their time", "died"},
+    {"kinora_stage_retried_total", "counter", "Retries of samples", "retried"},
+    {"kinora_stage_errors_after_total", "counter", "Errors over samples that the stage had already emitted or dropped", "errors_after"},
+    {"kinora_stage_processes_died_total", "counter", "Worker processes that died", "died"},
     {"kinora_stage_seconds_total", "counter", "Seconds of work, all workers together", "seconds"},
-    {"kinora_stage_rate", "gauge", "Samples taken a second, since the last look", "rate"},
-    {"kinora_stage_busy", "gauge", "Workers at work, since the last look", "busy"},
-    {"kinora_stage_workers", "gauge", "Workers that there are", "workers"},
-    {"kinora_stage_workers_needed", "gauge", "Workers that the stage's share of the work needs", "wanted"},
-    {"kinora_stage_queue", "gauge", "Samples that wait for the stage", "queue"}};
+    {"kinora_stage_rate", "gauge", "Samples taken per second since the last report", "rate"},
+    {"kinora_stage_busy", "gauge", "Busy workers since the last report", "busy"},
+    {"kinora_stage_workers", "gauge", "Number of workers", "workers"},
+    {"kinora_stage_workers_needed", "gauge", "Number of workers that the stage's share of the work needs", "wanted"},
+    {"kinora_stage_queue", "gauge", "Samples waiting for the stage", "queue"}};
 
-// Of the stages that ask servers: live.json's member "usage", of this run alone.
+// Metrics of stages that query servers: member "usage" of live.json, for this run alone.
 constexpr Family kUsage[] = {
-    {"kinora_stage_requests_total", "counter", "Requests that a server has answered to the stage in this run", "requests"},
-    {"kinora_stage_prompt_tokens_total", "counter", "Tokens that the stage has sent in this run", "prompt_tokens"},
-    {"kinora_stage_completion_tokens_total", "counter", "Tokens that the stage was sent in this run", "completion_tokens"},
-    {"kinora_stage_cost_total", "counter", "What they cost, in the unit of the stage's prices", "cost"}};
+    {"kinora_stage_requests_total", "counter", "Requests of the stage that a server has answered in this run", "requests"},
+    {"kinora_stage_prompt_tokens_total", "counter", "Prompt tokens that the stage has sent in this run", "prompt_tokens"},
+    {"kinora_stage_completion_tokens_total", "counter", "Completion tokens that the stage has received in this run", "completion_tokens"},
+    {"kinora_stage_cost_total", "counter", "Cost of the tokens, in the currency of the stage's prices", "cost"}};
 
 void add_head(std::string& out, const char* name, const char* type, const char* help) {
   out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
@@ -94,15 +94,15 @@ std::string prometheus_text(const std::string& job, const json& live) {
   const json memory = live.value("memory", json::object());
   add_one(out, "kinora_job_inputs", "gauge", "Inputs of the job", job, number(live, "total"));
   add_one(out, "kinora_job_inputs_done_total", "counter", "Inputs that have ended", job, number(live, "done"));
-  add_one(out, "kinora_job_made_done_total", "counter", "Samples made of inputs that have ended", job,
+  add_one(out, "kinora_job_made_done_total", "counter", "Samples made from inputs that have ended", job,
           number(live, "made"));
-  add_one(out, "kinora_job_ended", "gauge", "1 when nothing is at work any more", job, live.value("ended", false) ? 1 : 0);
-  add_one(out, "kinora_job_updated_seconds", "gauge", "When these figures were written, in seconds since 1970", job,
+  add_one(out, "kinora_job_ended", "gauge", "1 when the job has ended", job, live.value("ended", false) ? 1 : 0);
+  add_one(out, "kinora_job_updated_seconds", "gauge", "Time when these figures were written, in seconds since 1970", job,
           number(live, "updated"));
   add_one(out, "kinora_job_seconds_total", "counter", "Seconds since the job began", job, number(live, "seconds"));
   add_one(out, "kinora_job_sample_bytes", "gauge", "Bytes of samples in the engine", job, number(memory, "used"));
-  add_one(out, "kinora_job_sample_bytes_peak", "gauge", "The most bytes of samples so far", job, number(memory, "peak"));
-  add_one(out, "kinora_job_rate_expected", "gauge", "Inputs a second that the stages' times allow; 0: not known yet", job,
+  add_one(out, "kinora_job_sample_bytes_peak", "gauge", "Peak bytes of samples in the engine so far", job, number(memory, "peak"));
+  add_one(out, "kinora_job_rate_expected", "gauge", "Inputs per second that the stages' times allow; 0: not known yet", job,
           number(live, "expected"));
   const json stages = live.value("stages", json::array());
   for (const Family& family : kStages) {
@@ -111,7 +111,7 @@ std::string prometheus_text(const std::string& job, const json& live) {
       out += fmt::format("{}{{job=\"{}\",stage=\"{}\"}} {:.17g}\n", family.name, label(job),
                          label(text_of(stage, "name")), number(stage, family.member));
   }
-  add_head(out, "kinora_stage_bound", "gauge", "1 for the stage that bounds the job");
+  add_head(out, "kinora_stage_bound", "gauge", "1 for the stage that limits the job");
   for (const json& stage : stages)
     out += fmt::format("kinora_stage_bound{{job=\"{}\",stage=\"{}\"}} {}\n", label(job), label(text_of(stage, "name")),
                        text_of(stage, "name") == text_of(live, "bound") ? 1 : 0);
@@ -140,7 +140,7 @@ std::vector<std::string> live_table(const json& live) {
   std::string last = fmt::format("  {:.0f} MiB of samples", held);
   if (of > 0) last += fmt::format(" of {:.0f}", of);
   if (number(live, "expected") > 0) last += fmt::format("; at best {:.3g} inputs/s", number(live, "expected"));
-  if (bound == "memory" || bound == "source") last += fmt::format("; bound by the {}", bound);
+  if (bound == "memory" || bound == "source") last += fmt::format("; limited by the {}", bound);
   out.push_back(std::move(last));
   return out;
 }
@@ -175,7 +175,7 @@ void Live::write(const char* name, const std::string& text) {
   const auto status = write_file_atomically(folder_ / name, text);
   if (status || said_) return;
   said_ = true;
-  log_warn("{}: {}; the job goes on without it", job_, status.failure().message);
+  log_warn("{}: {}; the job continues without it", job_, status.failure().message);
 }
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// metrics.prom and live.json of a job.
+// Tests metrics.prom and live.json of a job.
 #include "plugins/jobs/curation/live.hpp"
 
 #include <ctime>
@@ -26,7 +26,7 @@ TEST(Live, TellsWhatServersWereAskedAndWhenItWasWritten) {
                               "kinora_stage_requests_total{job=\"cl\\\"ips\",stage=\"caption.endpoint\"} 3\n"
                               "kinora_stage_requests_total{job=\"cl\\\"ips\",stage=\"filter.ocr\"} 2\n"));
   EXPECT_THAT(text, HasSubstr("kinora_stage_cost_total{job=\"cl\\\"ips\",stage=\"caption.endpoint\"} 0.25\n"));
-  EXPECT_THAT(text, Not(HasSubstr("kinora_stage_completion_tokens_total"))) << "nobody has said any";
+  EXPECT_THAT(text, Not(HasSubstr("kinora_stage_completion_tokens_total"))) << "no server has reported any";
   EXPECT_THAT(prometheus_text("a", json::object()), Not(HasSubstr("requests")));
 }
 

@@ -30,7 +30,7 @@ std::string folded(std::string text) {
   return text;
 }
 
-// What the head of a CSV has where it has neither url nor path, and what may be meant.
+// Describes a CSV header without url and path, and what may be meant.
 std::string found_instead(const std::vector<std::string>& head) {
   constexpr size_t kShown = 12;
   std::string out = fmt::format("; it has '{}'{}", fmt::join(head.begin(), head.begin() + std::min(head.size(), kShown), "', '"),
@@ -45,21 +45,20 @@ std::string found_instead(const std::vector<std::string>& head) {
 }
 
 constexpr std::array kKnown{"url", "path", "caption", "key"};
-constexpr size_t kMostColumns = 1000;  // lines may have others each
+constexpr size_t kMostColumns = 1000;  // fields may differ from line to line
 
-// Of columns that only a letter, a space or their case tells from one that Kinora knows.
+// Columns that differ from a known one by a letter, a space or case.
 std::vector<std::string> misspelt(const std::set<std::string>& columns, const std::string& name) {
   std::vector<std::string> out;
   for (const auto& column : columns)
     for (const auto* known : kKnown)
       if (column != known && !columns.contains(known) && edit_distance(folded(column), known) <= 1)
-        out.push_back(fmt::format("{}: column '{}' is carried along as your own; if it is meant as '{}', write it so", name,
+        out.push_back(fmt::format("{}: column '{}' is kept as a column of your own; if you mean '{}', rename it", name,
                                   column, known));
   return out;
 }
 
-// Of two columns of one name a reader of rows would see one. Columns without a name are those that a spreadsheet leaves at
-// the end.
+// Two columns with the same name would appear as one to a reader of rows. Spreadsheets leave nameless columns at the end.
 void refuse_twice(const std::vector<std::string>& head, const std::string& name) {
   for (size_t i = 0; i < head.size(); ++i)
     if (const auto first = std::find(head.begin(), head.begin() + static_cast<ptrdiff_t>(i), head[i]);
@@ -68,7 +67,7 @@ void refuse_twice(const std::vector<std::string>& head, const std::string& name)
                                            name, first - head.begin() + 1, i + 1, head[i]));
 }
 
-// The column's text; false if it is there and is no text.
+// Reads the column's text; false if it is present but not text.
 bool take_text(json& row, const char* column, std::string& out) {
   const auto at = row.find(column);
   if (at == row.end() || at->is_null()) return true;
@@ -86,7 +85,7 @@ Input input_of(json row, const std::string& name, const std::string& place) {
        {std::pair{has_url ? "url" : "path", &out.url}, {"caption", &caption}, {"key", &out.key}})
     if (!take_text(row, column, *to))
       return unusable(name, place, fmt::format("'{}' must be text, found {}", column, row[column].dump()));
-  if (out.url.empty()) return unusable(name, place, "it names no film; give it a 'url' or 'path'");
+  if (out.url.empty()) return unusable(name, place, "it names no video; add a 'url' or 'path'");
   if (!caption.empty()) out.caption = caption;
   for (const auto* column : kKnown)
     if (row.contains(column) && row[column].is_null()) row.erase(column);
@@ -111,7 +110,7 @@ std::vector<std::string> read_jsonl_manifest(const std::string& text, const std:
     if (object.is_object() && columns.size() < kMostColumns)
       for (const auto& [column, value] : object.items()) columns.insert(column);
     row(object.is_object() ? input_of(std::move(object), name, place)
-                           : unusable(name, place, "it is no JSON object; write {\"url\": \"film.mp4\"}"));
+                           : unusable(name, place, "it is not a JSON object; write {\"url\": \"film.mp4\"}"));
   }
   return misspelt(columns, name);
 }
@@ -137,7 +136,7 @@ std::vector<std::string> read_csv_manifest(const std::string& text, const std::s
     json object = json::object();
     for (size_t i = 0; i < head.size(); ++i)
       if (!fields[i].empty() && !object.emplace(head[i], fields[i]).second)
-        return row(unusable(name, place, fmt::format("two columns without a name have a value, and column {} is the second; name them in the first line", i + 1)));
+        return row(unusable(name, place, fmt::format("two nameless columns have a value, the second is column {}; name them in the first line", i + 1)));
     row(input_of(std::move(object), name, place));
   };
   read_csv(text, take, [&](size_t number, const std::string& why) {

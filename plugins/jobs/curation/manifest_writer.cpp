@@ -38,7 +38,7 @@ void ManifestWriter::add(const json& item, bool made) {
   if (!made)
     film_ = {
         {"key", text_in(item, "key")}, {"url", text_in(item, "url")}, {"sha256", text_in(facts, "sha256")}};
-  // Of a film, or of a clip of a film, or of a branch's copy of it (KEY@STAGE), whose line came before.
+  // A video, or a clip of one, or a branch's copy of it (KEY@STAGE), whose line came before.
   const std::string film = text_in(film_, "key"), parent = made ? text_in(item, "parent") : "";
   const bool known = made && (parent == film || parent.starts_with(film + "@"));
   json line{{"key", text_in(item, "key")},

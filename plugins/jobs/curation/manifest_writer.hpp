@@ -1,18 +1,18 @@
-// What a curate job says of its films and clips, one line each: manifest.jsonl and, with the same columns,
-// manifest.csv.
+// Writes what a curate job knows of its videos and clips, one line each: manifest.jsonl and, with the same
+// columns, manifest.csv.
 //
-//   key        of the sample; the files of a kept one are data/KEY.*
-//   film       key of the film that a clip was cut from; empty for a film
-//   url        of the film
-//   sha256     of the film's bytes
-//   start, end of a clip in its film, in seconds
+//   key        key of the sample; the files of a kept one are data/KEY.*
+//   film       key of the video that a clip was cut from; empty for a video
+//   url        url of the video
+//   sha256     SHA-256 of the video's bytes
+//   start, end times of a clip in its video, in seconds
 //   caption
-//   outcome    kept, filtered, failed
-//   stage      where it ended, unless it went through all
+//   outcome    "kept", "filtered" or "failed"
+//   stage      the stage where it ended, unless it passed all
 //   reason     the rule that filtered it, or why it failed
-//   score      of that rule
-//   scores     all that filters measured, by filter; a JSON object, in the CSV as text
-//   user.NAME  what the user's manifest says of the film in its column NAME
+//   score      score by that rule
+//   scores     all values that filters measured, by filter; a JSON object, in the CSV as text
+//   user.NAME  the video's value in column NAME of the user's manifest
 #pragma once
 #include <filesystem>
 #include <string>
@@ -26,17 +26,16 @@ namespace kinora::core {
 
 class ManifestWriter {
  public:
-  // The files appear at commit(). user: the user's columns of the CSV. Throws kinora::Error, as all
-  // functions.
+  // The files appear at commit(). user: the user's columns of the CSV. All functions throw kinora::Error.
   explicit ManifestWriter(const std::filesystem::path& folder, std::vector<std::string> user = {});
-  // A line of items.jsonl, each film before its clips.
+  // Adds a line of items.jsonl; each video before its clips.
   void add(const nlohmann::json& item, bool made);
   void commit();
 
  private:
   AtomicFile jsonl_, csv_;
   std::vector<std::string> user_;
-  nlohmann::json film_;  // the last one
+  nlohmann::json film_;  // the last video's line
 };
 
 }  // namespace kinora::core

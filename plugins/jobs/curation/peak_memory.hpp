@@ -1,17 +1,17 @@
-// The most memory that this process has held while one job of its run was at work.
+// Measures the peak memory of this process during one job of its run.
 #pragma once
 #include <atomic>
 #include <cstdint>
 
 namespace kinora::core {
 
-// Counts from its construction on.
+// Measures from its construction on.
 class PeakMemory {
  public:
   PeakMemory();
-  // [any-thread] Looks at what is held now.
+  // [any-thread] Samples the current memory.
   void look();
-  // Bytes. Exact where the process has never held as much before; else the most that look() has seen.
+  // Bytes. Exact if the process never held as much before; else the maximum that look() has seen.
   int64_t most();
 
  private:

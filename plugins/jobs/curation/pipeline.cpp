@@ -10,7 +10,7 @@
 namespace kinora::core {
 namespace {
 
-// What the engine calls back into while it runs.
+// The state of the engine's callbacks during a run.
 struct Books {
   const PipelineJob& job;
   Progress progress;
@@ -62,7 +62,7 @@ struct Books {
   }
 };
 
-// The stages of a job with all that a kinora_stage_spec points to.
+// The stages of a job with everything that a kinora_stage_spec points to.
 struct Specs {
   std::vector<std::string> names;
   std::vector<std::vector<uint32_t>> from;

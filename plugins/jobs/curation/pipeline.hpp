@@ -1,4 +1,5 @@
-// Runs the stages of a job on its engine and keeps the books: every item ends once, and the sums add up.
+// Runs the stages of a job on its engine and counts outcomes: every sample has exactly one, and the sums add
+// up.
 #pragma once
 #include <functional>
 #include <map>
@@ -10,7 +11,7 @@
 
 namespace kinora::core {
 
-// What became of the items of one kind.
+// Outcome counts of samples of one kind.
 struct Counts {
   int64_t kept = 0, filtered = 0, failed = 0;
   int64_t sum() const { return kept + filtered + failed; }
@@ -18,7 +19,7 @@ struct Counts {
 };
 
 struct PipelineResult {
-  Counts inputs, made;                  // of the source, and of what stages made of it
+  Counts inputs, made;                  // inputs of the source, and samples that stages made from them
   std::map<std::string, int64_t> rules;  // filtered, by rule
   nlohmann::json figures;                // the engine's last report (abi/engine.h)
 };
@@ -30,20 +31,20 @@ struct PipelineJob {
   std::string unit = "items";
   // The next input, or nothing at the end.
   std::function<std::optional<Sample>()> next;
-  int64_t made_before = 0;  // ends of what earlier runs had made
-  // [any-thread] Inputs of the total that have ended before any stage, or in an earlier run; empty: none.
+  int64_t made_before = 0;  // samples that earlier runs had made
+  // [any-thread] Inputs of the total that ended before any stage, or in an earlier run; empty: none.
   std::function<int64_t()> ended_before_stages;
-  // [any-thread] What stages have asked of servers in this run, as Usage has it; empty: nobody counts it.
+  // [any-thread] What stages have requested from servers in this run, as in Usage; empty: not counted.
   std::function<nlohmann::json()> usage;
-  // What the log calls a sample that failed; empty: by its key.
+  // What the log calls a failed sample; empty: its key.
   std::function<std::string(const Sample&)> called;
-  // [any-thread] Whether an earlier run has told this end too, and made_before counts it; empty: never.
+  // [any-thread] Whether an earlier run recorded this outcome and made_before counts it; empty: never.
   std::function<bool(const Sample&, const kinora_outcome&)> ended_before;
-  // Every end, before it is counted; for what is kept, what has to be stored.
+  // Receives every outcome before it is counted; stores kept samples.
   std::function<void(const Sample&, const kinora_outcome&)> ended;
 };
 
-// Throws kinora::Error if the run itself fails; failures of items are counted.
+// Throws kinora::Error if the run itself fails; failures of samples are counted.
 PipelineResult run_pipeline(JobContext&, const PipelineJob&);
 
 }  // namespace kinora::core

@@ -20,7 +20,7 @@ constexpr int kVersion = 1;
 json header(const std::string& base) {
   return {{"journal", "curate"}, {"version", kVersion}, {"base", base}};
 }
-// whole: films are done whole or again, for readers that do not know the job.
+// whole: videos are finished or redone as a whole; for readers that do not know the job.
 json broke_off(bool whole) { return {{"broke_off", true}, {"whole", whole}}; }
 json open_entry(const std::string& key, bool whole) { return {{"open_again", key}, {"whole", whole}}; }
 json retry_entry(int64_t number, bool whole) { return {{"retry_failed", number}, {"whole", whole}}; }
@@ -43,11 +43,11 @@ Record::Record(const fs::path& folder, const std::vector<Input>& inputs, const O
   }
   if (!options_.looks) remove_strangers();
   for (auto& [key, film] : ends_.films())
-    for (auto& end : film.ends) end.files = json();  // they were needed to begin with only
+    for (auto& end : film.ends) end.files = json();  // only the start of the run needs them
 }
 
 void Record::replay(const fs::path& file) {
-  const std::string other = "was made with other options";
+  const std::string other = "it was made with other options";
   bool is_ours = true;
   const auto each = [&](const json& entry, Journal::Place place) {
     if (entry.contains("journal")) {
@@ -60,7 +60,7 @@ void Record::replay(const fs::path& file) {
   if (header_base_.empty()) return start_over("");
   if (!is_ours) return start_over(other);
   if (!ends_.nameless().empty())
-    return start_over("has samples that do not name the film that they were made of (fact \"film\")");
+    return start_over("it has samples that do not name their source video (fact \"film\")");
   ends_.break_off(!options_.per_clip);
   note(broke_off(!options_.per_clip), false);
   keep_current();
@@ -88,7 +88,7 @@ void Record::take(const json& entry, Journal::Place place) {
   End end{text_in(line, "key"), place, flag_in(entry, "made"), text_in(line, "end") == "failed", true,
           flag_in(entry, "of_made"), object_in(entry, "files")};
   const std::string copied = text_in(line, "of"), key = end.key, parent = text_in(line, "parent");
-  // Too late to be relied on, so all of the film is made again.
+  // Too late to be relied on, so the whole video is redone.
   if (const std::string film = ends_.ended_before(key, parent); end.made && !end.failed && !film.empty()) return ends_.forget(film);
   const bool is_own = !end.made;
   ends_.add(std::move(end), parent);
@@ -98,14 +98,14 @@ void Record::take(const json& entry, Journal::Place place) {
 }
 
 void Record::start_over(const std::string& why) {
-  if (!why.empty()) log_warn("{}: what is there {}; the job starts over", data_.parent_path().string(), why);
+  if (!why.empty()) log_warn("{}: the existing results cannot be used: {}; the job reruns from scratch", data_.parent_path().string(), why);
   ends_ = {};
   if (!options_.looks) journal_->clear();
   note(header(options_.base), true);
   if (options_.retries > 0) note(retry_entry(options_.retries, !options_.per_clip), true);
 }
 
-// Films that are no inputs any more, that have changed, or whose files somebody has changed, are void.
+// Voids videos that are no longer inputs, that have changed, or whose stored files were modified.
 void Record::keep_current() {
   std::unordered_set<std::string> current, named;
   for (const auto& input : inputs_) {
@@ -113,7 +113,7 @@ void Record::keep_current() {
     const auto* known = ends_.film(input.key);
     if (!known || known->identity != identity_of(input) || !files_are_there(*known)) continue;
     current.insert(input.key);
-    if (known->ended && known->unseen && !input.is_unseen()) {  // it is back
+    if (known->ended && known->unseen && !input.is_unseen()) {  // it is available again
       ends_.open_again(input.key, !options_.per_clip);
       note(open_entry(input.key, !options_.per_clip), true);
     }
@@ -132,7 +132,7 @@ void Record::keep_current() {
   }
 }
 
-// Of such a folder (a disk that is not there, a right that is missing) nobody knows that films are gone from it.
+// If such a folder cannot be listed (a missing disk or permission), its videos are not known to be gone.
 void Record::require_listed(const std::vector<std::string>& gone) const {
   std::set<std::string> urls;
   for (const auto& key : gone)
@@ -145,8 +145,8 @@ void Record::require_listed(const std::vector<std::string>& gone) const {
     for (auto url = urls.lower_bound(folder); url != urls.end() && url->starts_with(folder); ++url) ++below;
     if (below > 0)
       throw Error(KINORA_INVALID,
-                  fmt::format("{}; {} below it, so nothing is done and what is there stays: mend it, or take it out of the input",
-                              input.error, counted(below, "film of before is", "films of before are")));
+                  fmt::format("{}; {} below it, so the job does not run and the results are kept: fix it, or remove it from the input",
+                              input.error, counted(below, "earlier video is", "earlier videos are")));
   }
 }
 
@@ -248,15 +248,15 @@ void Record::claim(const std::string& key) {
   const std::lock_guard lock(mutex_);
   if (!kept_.insert(key).second)
     throw Error(KINORA_DATA, "two kept samples are called '" + key +
-                                 "', and the second would overwrite the first; rename an input, or mend the "
+                                 "', and the second would overwrite the first; rename an input, or fix the "
                                  "stage that names it");
 }
 
 std::string Record::too_late(const json& line) const {
   const std::lock_guard lock(mutex_);
   const std::string key = text_in(line, "key"), film = ends_.ended_before(key, text_in(line, "parent"));
-  return film.empty() ? "" : fmt::format("the end of '{}' was told after that of '{}', which it was made of; a stage has to hand on "
-                                         "what it makes of a sample while it has that", key, film);
+  return film.empty() ? "" : fmt::format("the outcome of '{}' came after that of '{}', its source; a stage must emit "
+                                         "what it makes from a sample while it holds the sample", key, film);
 }
 
 void Record::end(const json& line, int32_t made, const json& files) {
@@ -279,13 +279,13 @@ void Record::check_all_ended() const {
   if (lost.empty()) return;
   const size_t shown = std::min<size_t>(lost.size(), 5);
   throw Error(KINORA_FAILED,
-              fmt::format("the engine lost {} of {} inputs ({}{}): they have no end; report this as a defect",
+              fmt::format("the engine lost {} of {} inputs ({}{}): they have no outcome; please report this as a bug",
                           lost.size(), inputs_.size(), fmt::join(lost.begin(), lost.begin() + shown, ", "),
                           lost.size() > shown ? ", ..." : ""));
 }
 
-// Entries of the ends of inputs or of made samples, by key; of one key, which several stages may have ended,
-// by text.
+// Entries of the outcomes of inputs or of made samples, by key; equal keys, which several stages may have
+// ended, by text.
 std::vector<json> Record::ordered(std::vector<End> ends, bool made) const {
   std::erase_if(ends, [&](const End& end) { return end.made != made; });
   std::stable_sort(ends.begin(), ends.end(), [](const End& a, const End& b) { return a.key < b.key; });
@@ -319,7 +319,7 @@ void Record::settle() {
     if (options_.retries > 0) write(retry_entry(options_.retries, !options_.per_clip));
     for (const auto& input : inputs_) {
       write(input_entry(input, film(input)));
-      for (const bool made : {true, false})  // the film's own end says that no more come
+      for (const bool made : {true, false})  // the video's own outcome says that no more follow
         for (const auto& entry : ordered(film(input).ends, made)) write(entry);
     }
     for (const auto& entry : ordered(ends_.nameless(), true)) write(entry);

@@ -1,4 +1,4 @@
-// What a run that was killed finds again, and what it must not.
+// Tests what a run finds again after an interruption, and what it must not.
 #include "plugins/jobs/curation/record.hpp"
 
 #include <fstream>
@@ -83,7 +83,8 @@ TEST_F(JournalTest, TrustsNothingFromAWrongByteOn) {
   }
 }
 
-// Somebody empties or overwrites the file under the process that writes it: the file, the line and the remedy.
+// Another process empties or overwrites the file while it is written: the error has the file, the line and the
+// remedy.
 TEST_F(JournalTest, SaysWhereItWasChangedWhileItWasInUse) {
   const fs::path file = folder_ / "j";
   const auto said = [&](const std::function<void(const std::string& whole)>& harm, size_t entry) -> std::string {
@@ -100,7 +101,7 @@ TEST_F(JournalTest, SaysWhereItWasChangedWhileItWasInUse) {
     return "";
   };
   const auto cut_to = [&](size_t size) { return [&, size](const std::string&) { fs::resize_file(file, size); }; };
-  const std::string remedy = "was cut off or overwritten while the job ran; let nobody else write to this folder, and run the "
+  const std::string remedy = "was cut off or overwritten while the job ran; make sure that no other process writes to this folder, and run the "
                              "same command again";
   for (const auto& text : {said(cut_to(0), 2), said([&](const std::string& whole) {
          std::ofstream(file) << std::string(whole.size(), '\0');
@@ -114,13 +115,13 @@ TEST_F(JournalTest, SaysWhereItWasChangedWhileItWasInUse) {
   EXPECT_EQ(said([](const std::string&) {}, 2), "");
 }
 
-// What a name of a file and a line of JSON can carry. Keys of folders keep their dots.
+// A key must be usable in a file name and in a line of JSON. Keys of folders keep their dots.
 TEST(StoredKeys, HaveNoDotInTheirLastPartAndAreText) {
   for (const char* good : {"film-0000", "a.b/c", "..a/b", "\xC3\xA9"}) EXPECT_EQ(problem_of_key(good), "") << good;
   for (const auto& [bad, word] : {std::pair{"film-0000.report", "has a dot in its last part"},
                                   {".a", "has a dot in its last part"},
-                                  {"a/b.c", "'-' or '_' in the dot's place"},
-                                  {"film-\xff\xfe", "'film-\xEF\xBF\xBD\xEF\xBF\xBD' is no UTF-8"}})
+                                  {"a/b.c", "'-' or '_' instead of the dot"},
+                                  {"film-\xff\xfe", "'film-\xEF\xBF\xBD\xEF\xBF\xBD' is not UTF-8"}})
     EXPECT_NE(problem_of_key(bad).find(word), std::string::npos) << problem_of_key(bad);
 }
 
@@ -177,12 +178,12 @@ TEST_F(RecordTest, AFilmThatCannotBeSeenKeepsWhatIsDoneOfIt) {
     EXPECT_EQ(unseen.changed().films + unseen.gone().films, 0);
   }
   EXPECT_THAT(stored(), ElementsAre("a-0000.mp4", "b-0000.mp4"));
-  EXPECT_TRUE(look(5, 7, "mine").has_ended(film_b)) << "it is back";
-  EXPECT_FALSE(look(0, 0, "another").has_ended(film_b)) << "what the user says of it has changed";
+  EXPECT_TRUE(look(5, 7, "mine").has_ended(film_b)) << "it is available again";
+  EXPECT_FALSE(look(0, 0, "another").has_ended(film_b)) << "its metadata has changed";
   EXPECT_THAT(stored(), ElementsAre("a-0000.mp4"));
 }
 
-// Killed in it, or its failures to be tried again, when its disk is not there.
+// The run was killed in it, or its failures are to be retried, while its disk is missing.
 TEST_F(RecordTest, AFilmThatCannotBeSeenGoesOnWhenItIsBack) {
   Input& film_b = inputs_[0];
   film_b.size = 5, film_b.modified = 7;
@@ -206,7 +207,7 @@ TEST_F(RecordTest, AFilmThatCannotBeSeenGoesOnWhenItIsBack) {
     film_b.size = 5, film_b.modified = 7;
     for (const bool killed : {true, false}) {
       Record record = open("x", true, retries);
-      EXPECT_FALSE(record.has_ended(film_b)) << "it is back, and was " << killed;
+      EXPECT_FALSE(record.has_ended(film_b)) << "it is available again, and was " << killed;
       EXPECT_THAT(record.ended_of(film_b), ElementsAre("b-0000", "b-0001"));
       if (killed) continue;
       record.end(clip("b-0002", "b", "failed"), true, {});
@@ -251,14 +252,14 @@ TEST_F(RecordTest, OfAFolderThatCannotBeListedNothingIsGone) {
     keep(record, "b-0000", "b");
     record.end(ended, false, {});
   }
-  inputs_[0] = {.key = "sub", .url = "/films/su", .error = "/films/su: holds no file"};
+  inputs_[0] = {.key = "sub", .url = "/films/su", .error = "/films/su: contains no files"};
   EXPECT_EQ(Record(folder_, inputs_, {.base = "x", .looks = true}).gone().films, 1);
   inputs_[0] = {.key = "sub", .url = "/films/sub", .error = "/films/sub: cannot be listed"};
   for (const bool looks : {true, false}) try {
       Record(folder_, inputs_, {.base = "x", .looks = looks});
       FAIL();
     } catch (const Error& e) {
-      EXPECT_THAT(e.what(), HasSubstr("/films/sub: cannot be listed; 1 film of before is below it, so nothing is done"));
+      EXPECT_THAT(e.what(), HasSubstr("/films/sub: cannot be listed; 1 earlier video is below it, so the job does not run"));
     }
   EXPECT_THAT(stored(), ElementsAre("b-0000.mp4"));
 }
@@ -271,13 +272,13 @@ TEST_F(RecordTest, GoesOnWhereItWasKilled) {
     record.end(clip("a-0001", "a", "filtered"), true, {});
     record.end(clip("a-0002", "a", "failed"), true, {});
     record.end(film("b"), false, {});
-    std::ofstream(folder_ / "data/a-0003.mp4") << "stored, and killed before the line";
+    std::ofstream(folder_ / "data/a-0003.mp4") << "stored, but killed before the line was written";
   }
   {
     Record record = open();
     EXPECT_EQ(record.ended_before(), 1u);
     EXPECT_TRUE(record.has_ended(inputs_[0]) && !record.has_ended(inputs_[1]));
-    EXPECT_THAT(record.ended_of(inputs_[1]), ElementsAre("a-0000", "a-0001"));  // what failed is tried again
+    EXPECT_THAT(record.ended_of(inputs_[1]), ElementsAre("a-0000", "a-0001"));  // what failed is retried
     EXPECT_TRUE(record.knows("a-0000", true) && !record.knows("a-0002", true));
     EXPECT_THAT(stored(), ElementsAre("a-0000.mp4", "b-0000.mp4", "b-0001.mp4"));
     EXPECT_THROW(record.each([](const json&, bool, const json&) {}), Error);
@@ -311,7 +312,7 @@ TEST_F(RecordTest, ForgetsWhatFailedWhenItIsToBeTriedAgain) {
     Record record = open("x", true, 1);
     EXPECT_EQ(record.retried(), killed ? 0u : 2u);
     EXPECT_TRUE(record.has_ended(inputs_[0]) && !record.has_ended(inputs_[1]));
-    // What the failed one was made of is made again, what was made of that and had not failed is known.
+    // The source of the failed sample is made again; other samples made from it that did not fail are known.
     EXPECT_THAT(record.ended_of(inputs_[1]), ElementsAre("a-0000", "a-0001-0", "a-0002"));
     EXPECT_TRUE(record.knows("a-0001-0", true));
     EXPECT_THAT(stored(), ElementsAre("a-0000.mp4", "a-0001-0.mp4", "b-0000.mp4"));
@@ -323,12 +324,12 @@ TEST_F(RecordTest, ForgetsWhatFailedWhenItIsToBeTriedAgain) {
     order(record);
     record.settle();
   }
-  EXPECT_EQ(open("x", true, 1).ended_before(), 2u) << "once a time that it is asked for";
+  EXPECT_EQ(open("x", true, 1).ended_before(), 2u) << "once per requested retry";
   EXPECT_EQ(open("x", true, 2).ended_before(), 1u);
 }
 
-// A stage behind the clips made more of one, and the copy's facts name the film: nobody knows which clip has to come
-// again, so all do, and no file of before is left.
+// A stage after the clips made copies of one whose facts name only the video: the source clip is unknown, so all
+// clips are made again, and no earlier file is left.
 TEST_F(RecordTest, MakesAFilmAgainOfWhichACopyOfAClipFailed) {
   const auto fill = [&](bool whole) {
     fs::remove(folder_ / "journal.jsonl");
@@ -336,7 +337,7 @@ TEST_F(RecordTest, MakesAFilmAgainOfWhichACopyOfAClipFailed) {
     record.begin(inputs_[0]), record.begin(inputs_[1]);
     keep(record, "b-0000-x", "b-0000", 2), record.end(clip("b-0000", "b", "failed"), 1, {});
     record.end(clip("b-0001-x", "b-0001", "failed"), 2, {}), keep(record, "b-0001", "b"), keep(record, "b-0002", "b");
-    record.end(clip("b-0002", "b", "failed"), 2, {});  // after it had been handed on
+    record.end(clip("b-0002", "b", "failed"), 2, {});  // after it had been emitted
     keep(record, "b-0003", "b");
     record.end(film("b"), 0, {});
     keep(record, "a-0000", "a"), record.end(clip("a-0001x", "a", "failed"), 2, {}), keep(record, "a-0001y", "a", 2);
@@ -357,12 +358,12 @@ TEST_F(RecordTest, MakesAFilmAgainOfWhichACopyOfAClipFailed) {
   for (const bool killed : {false, true}) {
     expect_a_again(open("x", true, 1));
     EXPECT_THAT(open("x", true, 1).ended_of(inputs_[0]), ElementsAre("b-0000-x", "b-0003")) << killed;
-    EXPECT_THAT(stored(), Contains("b-0000-x.mp4")) << "is recognised when its clip is made again";
+    EXPECT_THAT(stored(), Contains("b-0000-x.mp4")) << "recognised when its clip is made again";
     fill(true);
   }
 }
 
-// What is kept, though nobody knows of which clip, needs no clip again.
+// Kept copies whose source clip is unknown need no clip again.
 TEST_F(RecordTest, KeepsCopiesOfClipsWhereNothingFailed) {
   {
     Record record = open();
@@ -373,7 +374,8 @@ TEST_F(RecordTest, KeepsCopiesOfClipsWhereNothingFailed) {
   EXPECT_THAT(open().ended_of(inputs_[1]), ElementsAre("a-0000", "a-0000x"));
 }
 
-// A stage made it of a film that had ended: it costs itself, in this run and in those that read its journal.
+// A stage made it from a video that had ended: the sample fails, in this run and in those that read its
+// journal.
 TEST_F(RecordTest, WhatComesAfterItsFilmHasFailed) {
   const auto fill = [&] {
     fs::remove(folder_ / "journal.jsonl");
@@ -381,11 +383,11 @@ TEST_F(RecordTest, WhatComesAfterItsFilmHasFailed) {
     record.begin(inputs_[0]), record.begin(inputs_[1]);
     EXPECT_EQ(record.too_late(clip("b-0000", "b")), "");
     keep(record, "b-0000", "b");
-    EXPECT_EQ(record.too_late(clip("c-0000", "c")), "") << "of no film that is known";
-    EXPECT_EQ(record.too_late(clip("b", "")), "") << "is called after a film, and names none";
+    EXPECT_EQ(record.too_late(clip("c-0000", "c")), "") << "its video is unknown";
+    EXPECT_EQ(record.too_late(clip("b", "")), "") << "its key is that of a video, but it names none";
     record.end(film("b"), 0, {});
     for (const char* parent : {"b", "b-0000"})
-      EXPECT_THAT(record.too_late(clip("b-0000-report", parent)), HasSubstr("'b-0000-report' was told after that of 'b'")) << parent;
+      EXPECT_THAT(record.too_late(clip("b-0000-report", parent)), HasSubstr("'b-0000-report' came after that of 'b'")) << parent;
     record.end(clip("b-0000-report", "b", "failed"), 2, {});
     EXPECT_EQ(record.too_late(clip("a-0000", "a")), "");
   };
@@ -393,7 +395,7 @@ TEST_F(RecordTest, WhatComesAfterItsFilmHasFailed) {
   {
     Record record = open();
     EXPECT_TRUE(record.has_ended(inputs_[0]));
-    EXPECT_THROW(record.end(clip("b-0001", "b"), 1, {}), Error) << "and is in the journal";
+    EXPECT_THROW(record.end(clip("b-0001", "b"), 1, {}), Error) << "it is in the journal already";
   }
   EXPECT_FALSE(open().has_ended(inputs_[0]));
   fill();
@@ -407,7 +409,7 @@ TEST_F(RecordTest, WhatComesAfterItsFilmHasFailed) {
   EXPECT_FALSE(open("x", true, 1).has_ended(inputs_[0]));
 }
 
-// A number that no run has written is none: nobody asked for another try.
+// A number that no run can have written is ignored: it requests no retry.
 TEST_F(RecordTest, TakesNoAbsurdNumberForATryThatWasAskedFor) {
   const auto tries = [&] {
     int out = 0;
@@ -476,7 +478,7 @@ TEST_F(RecordTest, StartsOverWhereItCannotGoOn) {
   fill("b");
   EXPECT_THAT(open("other options").ended_of(inputs_[0]), IsEmpty());
   EXPECT_THAT(stored(), IsEmpty());
-  fill("");  // names no film
+  fill("");  // names no video
   EXPECT_THAT(open().ended_of(inputs_[0]), IsEmpty());
   EXPECT_THAT(stored(), IsEmpty());
   fill("b");
@@ -509,13 +511,14 @@ TEST_F(RecordTest, KeepsOtherFilmsWhenOneChangesGoesOrLosesAFile) {
   EXPECT_EQ(open().ended_before(), 0u);
 }
 
-// A stage may call what it makes after another input: it is of the film that it names, whether that other has ended or not.
+// A stage may name a sample after another input: it belongs to the video that it names, whether that other input has ended
+// or not.
 TEST_F(RecordTest, ASampleCalledLikeAnotherFilmIsOfTheOneThatItNames) {
   Record record = open();
   record.begin(inputs_[0]), record.begin(inputs_[1]);
   record.end(film("b"), false, {});
   record.end(clip("b", "a"), true, {});
-  record.end(clip("b", "", "failed"), true, {});  // names nobody
+  record.end(clip("b", "", "failed"), true, {});  // names no video
   record.end(film("a"), false, {});
   std::vector<std::string> told;
   record.each([&](const json& line, bool made, const json&) {
@@ -524,7 +527,7 @@ TEST_F(RecordTest, ASampleCalledLikeAnotherFilmIsOfTheOneThatItNames) {
   EXPECT_THAT(told, ElementsAre("b", "a", "b made of a", "b made"));
 }
 
-// A full device, for which stands a folder in the way of the second file.
+// A folder in the place of the second file acts as a full device.
 TEST_F(RecordTest, OfASampleThatCannotBeStoredNothingStays) {
   adopt_host();
   fs::create_directories(folder_ / "data/k.mp4");

@@ -1,4 +1,4 @@
-// What a curate job says of its work, and what people and later jobs say of its clips.
+// Tests what a curate job reports of its work, and what people and later jobs decide about its clips.
 #include <fstream>
 #include <unistd.h>
 
@@ -80,7 +80,7 @@ TEST_F(Results, AddUp) {
       s["outcomes"]["clips"],
       (json::array({{{"end", "filtered"}, {"stage", "filter.blur"}, {"rule", "filter.blur"}, {"count", 1}},
                     {{"end", "kept"}, {"count", 1}}})));
-  EXPECT_EQ(s["film_seconds"], 10.0);  // counted frames, not what the header says
+  EXPECT_EQ(s["film_seconds"], 10.0);  // counted frames, not the header's value
   EXPECT_EQ(s["clip_seconds"], 4.0);
   EXPECT_EQ(s["bytes_kept"], 105);
 }
@@ -140,8 +140,8 @@ TEST_F(Results, FollowTheLastEditAndAPersonBeforeARule) {
           "{\"key\":\"a\",\"author\":\"y\",\"set\":{\"caption\":\"two\"}}\n\n"
           "{\"key\":\"b\",\"set\":{\"keep\":false,\"reason\":\"logo\"}}\n{\"key\":\"b\",\"set\":{\"keep\":"
           "null,\"reason\":null}}\n"
-          "{\"key\":\"c\",\"set\":{\"keep\":true}}\n{\"key\":\"a\",\"set\":{\"cap"));  // killed here
-  ASSERT_EQ(edits.edited().size(), 2u);  // nothing is left of b's
+          "{\"key\":\"c\",\"set\":{\"keep\":true}}\n{\"key\":\"a\",\"set\":{\"cap"));  // the writer was killed here
+  ASSERT_EQ(edits.edited().size(), 2u);  // no edits of b are left
   EXPECT_EQ(edits.now("a").caption, "two");
   EXPECT_EQ(edits.now("a").author, "y");
   auto drops = drops_in(
@@ -182,7 +182,7 @@ TEST_F(Results, TakeNoEditOfOtherFootage) {
   EXPECT_EQ(read.now("a").keep, std::nullopt);
   EXPECT_EQ(read.now("a").reason, "mine");
   EXPECT_EQ(read.now("b").caption, "of anything");
-  EXPECT_EQ(read.now("gone").keep, true) << "nothing has the key: counted as unused, not as of another";
+  EXPECT_EQ(read.now("gone").keep, true) << "no clip has the key: counted as unused, not as another clip's";
   EXPECT_EQ(read_edits(file).now("a").caption, "other film");
 }
 
@@ -194,7 +194,7 @@ TEST(Bins, AreThoseOfCosmos) {
   EXPECT_EQ(bin(1080, 1920, 10.1), "resolution_1080/aspect_ratio_9_16/duration_10_30");
   EXPECT_EQ(bin(640, 480, 4.9), "resolution_lt_720/aspect_ratio_4_3/duration_0_5");
   EXPECT_EQ(bin(155, 100, 31),
-            "resolution_lt_720/aspect_ratio_4_3/duration_30_inf");  // the upper edge is inside
+            "resolution_lt_720/aspect_ratio_4_3/duration_30_inf");  // the upper edge is included
   EXPECT_EQ(bin(65, 100, 6), "resolution_lt_720/aspect_ratio_9_16/duration_5_10");
   EXPECT_EQ(bin(1100, 100, 6), "resolution_lt_720/aspect_ratio_other/duration_5_10");
   EXPECT_EQ(bin_of({{"width", 10}}), "");

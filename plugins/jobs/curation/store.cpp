@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What a film is, rather than what is kept of it.
+// Whether the field is a result rather than a reference to the source video.
 bool is_stored(std::string_view field) {
   constexpr std::array<std::string_view, 3> kLeftOut{"url", "shots.json", "ended.json"};
   return std::find(kLeftOut.begin(), kLeftOut.end(), field) == kLeftOut.end();
@@ -29,11 +29,11 @@ void remove_files(const fs::path& folder, const json& files) {
 std::string problem_of_key(std::string_view key) {
   const std::string shown = valid_utf8(key);
   if (shown != key)
-    return fmt::format("the key '{}' is no UTF-8; mend the stage that gives it, keys are names such as \"film-0003\"", shown);
+    return fmt::format("the key '{}' is not UTF-8; fix the stage that sets it, keys are names such as \"film-0003\"", shown);
   if (key.find('.', key.rfind('/') + 1) == key.npos) return "";
   return fmt::format(
-      "the key '{}' has a dot in its last part, where the names of fields begin; mend the stage that gives it, with '-' or '_' "
-      "in the dot's place", key);
+      "the key '{}' has a dot in its last part, where field names begin; fix the stage that sets it, with '-' or '_' "
+      "instead of the dot", key);
 }
 
 json store_sample(const fs::path& folder, const Sample& sample) {

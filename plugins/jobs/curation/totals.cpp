@@ -8,7 +8,7 @@ using nlohmann::json;
 
 double seconds_of(const json& line) {
   const json& shots = object_in(line, "shots");
-  if (const double end = number_in(shots, "end_us"); end > 0) return end / 1e6;  // of a variable rate too
+  if (const double end = number_in(shots, "end_us"); end > 0) return end / 1e6;  // also correct for a variable frame rate
   if (const double fps = number_in(shots, "fps"); fps > 0) return number_in(shots, "frames") / fps;
   return number_in(object_in(line, "facts"), "duration_s");
 }

@@ -1,4 +1,4 @@
-// The sums of a curate job, from the lines of items.jsonl.
+// The sums of a curate job, computed from the lines of items.jsonl.
 #pragma once
 #include <map>
 #include <string>
@@ -19,16 +19,16 @@ class Totals {
   const Counts& clips() const { return clips_; }
   const std::map<std::string, int64_t>& rules() const { return rules_; }
   int64_t damaged() const { return damaged_; }
-  // Why the first input, or the first made, that failed did; empty if none has.
+  // The failure reason of the first input (made = false) or made sample that failed; empty if none has.
   std::string first_failure(bool made) const;
 
-  // For summary.json: inputs, kept, filtered, failed, damaged; clips; rules; outcomes by stage; what was
-  // kept; usage: what stages have asked of servers, for failed samples too, by stage.
+  // For summary.json: inputs, kept, filtered, failed, damaged; clips; rules; outcomes by stage; kept files;
+  // usage: requests of stages to servers by stage, including those for failed samples.
   nlohmann::json summary() const;
 
  private:
-  // (kind, end, stage, rule) -> how many. Failures of a stage count together: their reasons differ from film
-  // to film.
+  // (kind, end, stage, rule) -> count. All failures of a stage count together, since their reasons differ
+  // from video to video.
   std::map<std::tuple<std::string, std::string, std::string, std::string>, int64_t> outcomes_;
   std::map<std::string, int64_t> rules_;
   Usage usage_;
@@ -39,7 +39,7 @@ class Totals {
   double film_seconds_ = 0, clip_seconds_ = 0;
 };
 
-// Length of what the line is about, as far as its facts say: 0 if they do not.
+// Duration of the video or clip of this line, from its facts; 0 if unknown.
 double seconds_of(const nlohmann::json& line);
 
 }  // namespace kinora::core

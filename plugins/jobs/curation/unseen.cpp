@@ -20,10 +20,10 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kNotThere = " is not there", kEmpty = " is empty", kUnreadable = " cannot be read: ";
 
-// What stays of a folder whose films are elsewhere: hidden files, and what file systems put into their roots.
+// Whether an entry is contents: hidden files, and what file systems put into their roots, are not.
 bool is_something(std::string_view name) { return !name.starts_with('.') && name != "lost+found"; }
 
-// What is in the way of looking into it; empty: it holds something.
+// Why the folder cannot be used; empty: it has contents.
 std::string look_into(const std::string& folder) {
   DIR* open = ::opendir(folder.c_str());
   if (!open && (errno == ENOENT || errno == ENOTDIR)) return folder + std::string(kNotThere);
@@ -53,7 +53,7 @@ Unseen::Unseen(const std::vector<Input>& found) {
     if (!input.error.empty() && !input.url.empty()) (is_pattern(input.url) ? patterns_ : in_error_).push_back(&input);
 }
 
-// A missing one below a mount point without its disk is the mount's.
+// A missing folder below a mount point without its disk is reported as the mount point's problem.
 std::string Unseen::of_folder(const std::string& folder) {
   if (const auto at = folders_.find(folder); at != folders_.end()) return at->second;
   std::string why = look_into(folder);
@@ -79,7 +79,7 @@ std::string Unseen::because(const std::string& url) {
   const auto in_error = stand_for(url);
   std::string why;
   if (!is_remote(url)) why = of_this_machine(url, in_error);
-  else if (!in_error.empty()) why = (*in_error.begin())->url + " has no film or cannot be listed";
+  else if (!in_error.empty()) why = (*in_error.begin())->url + " has no video or cannot be listed";
   if (!why.empty()) in_vain_.insert(in_error.begin(), in_error.end());
   return why;
 }
@@ -87,19 +87,19 @@ std::string Unseen::because(const std::string& url) {
 std::string Unseen::of_this_machine(const std::string& url, const std::set<const Input*>& in_error) {
   const auto uri = parse_uri(url);
   const std::string path = uri ? uri->path : url, folder = fs::path(path).parent_path().string();
-  for (const Input* input : in_error)  // it may be passed all the same
+  for (const Input* input : in_error)  // it may be usable all the same
     if (const std::string why = of_folder(input->url); why.find(kUnreadable) != why.npos) return why;
   const std::string why = of_folder(folder.empty() ? "." : folder);
   if (!why.empty() && !why.ends_with(kEmpty)) return why;
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) return "";
-  if (errno != ENOENT) return fmt::format("{} cannot be looked at: {}", path, std::strerror(errno));
-  return ::lstat(path.c_str(), &info) == 0 ? path + " links to what is not there" : why;
+  if (errno != ENOENT) return fmt::format("{} cannot be accessed: {}", path, std::strerror(errno));
+  return ::lstat(path.c_str(), &info) == 0 ? path + " is a link to a missing file" : why;
 }
 
 Recalled recall(std::vector<Input>& inputs, const std::vector<KnownFilm>& known, bool drop_unseen) {
   Recalled out;
-  std::unordered_map<std::string, std::vector<size_t>> of_url;  // the first last
+  std::unordered_map<std::string, std::vector<size_t>> of_url;  // index of the first input last
   if (!known.empty())
     for (size_t i = inputs.size(); i-- > 0;) of_url[inputs[i].url].push_back(i);
   Unseen unseen(inputs);
@@ -151,9 +151,9 @@ std::string unseen_line(const LeftOut& out) {
   for (const auto& [why, count] : out.unseen) films += count;
   const char* them = films == 1 ? "it" : "them";
   const std::string more = out.unseen.size() > 1 ? fmt::format(", and {} more", out.unseen.size() - 1) : "";
-  const std::string remedy = out.is_any_unnamed ? fmt::format("; unseen = \"drop\" lets {} go for good", them) : "";
-  return fmt::format("{} be looked at now, {} the first; what is done of {} stays ({}{}{})",
-                     counted(films, "film cannot", "films cannot"), out.first_unseen, them, out.unseen.begin()->first, more, remedy);
+  const std::string remedy = out.is_any_unnamed ? fmt::format("; unseen = \"drop\" discards {} for good", them) : "";
+  return fmt::format("{} unavailable now, {} the first; the results of {} are kept ({}{}{})",
+                     counted(films, "video is", "videos are"), out.first_unseen, them, out.unseen.begin()->first, more, remedy);
 }
 
 }  // namespace kinora::core

@@ -1,7 +1,7 @@
-// Films of a job's journal that cannot be looked at now: what is done of them stays.
+// Finds the videos of a job's journal that are unavailable now, so that their results are kept.
 //
-// A film that is no input any more may have been deleted, or its disk is not there. It counts as deleted only where its
-// folder is there, can be read and holds something; a mount point without its disk is empty.
+// A video that is no longer an input may have been deleted, or its disk may be missing. It counts as deleted only if
+// its folder exists, can be read and has contents; a mount point without its disk is empty.
 #pragma once
 #include <map>
 #include <set>
@@ -12,14 +12,14 @@
 
 namespace kinora::core {
 
-// What is in the way of a film that is no input now: "/disk/films is empty", "... is not there", "... cannot be read"; empty
-// if nothing is. Folders are looked at once.
+// Why a video that is no longer an input is unavailable: "/disk/films is empty", "... is not there", "... cannot be read";
+// empty if it is not. Each folder is checked once.
 class Unseen {
  public:
-  // found: those with an error may stand for folders and patterns that gave nothing. Borrowed.
+  // found: inputs with an error may represent folders and patterns that yielded nothing. Borrowed.
   explicit Unseen(const std::vector<Input>& found);
   std::string because(const std::string& url);
-  // Those that stand for what because() gave a reason for.
+  // The inputs that represent folders for which because() gave a reason.
   const std::set<const Input*>& in_vain() const { return in_vain_; }
 
  private:
@@ -27,28 +27,28 @@ class Unseen {
   std::string of_this_machine(const std::string& url, const std::set<const Input*>& in_error);
   std::set<const Input*> stand_for(const std::string& url);
   std::vector<const Input*> in_error_, patterns_;
-  std::map<std::string, std::string> folders_;             // what is in the way of them
-  std::map<std::string, std::set<const Input*>> errors_;  // of in_error_, those that stand for a folder
+  std::map<std::string, std::string> folders_;             // why they cannot be used
+  std::map<std::string, std::set<const Input*>> errors_;  // those of in_error_ that represent a folder
   std::set<const Input*> in_vain_;
 };
 
 struct Recalled {
   struct Film {
     Input input;
-    std::optional<size_t> after;  // the input that it follows; none: it is the first
+    std::optional<size_t> after;  // the input before it; none: it is the first
   };
-  std::vector<Film> unseen;  // films that are no inputs, in their order
-  std::vector<bool> in_vain;  // inputs that stand for their folders
-  std::map<std::string, int64_t> because;  // how many films cannot be looked at, named ones too
-  std::string first;                       // of these
+  std::vector<Film> unseen;  // videos that are no longer inputs, in order
+  std::vector<bool> in_vain;  // inputs that represent their folders
+  std::map<std::string, int64_t> because;  // number of unavailable videos by reason, including named ones
+  std::string first;                       // first unavailable video
 };
 
-// Tells the inputs what the journal knows of them, and finds those that it alone knows.
+// Adds the journal's knowledge to the inputs, and finds videos that only the journal knows.
 Recalled recall(std::vector<Input>& inputs, const std::vector<KnownFilm>& known, bool drop_unseen);
-// The inputs with those that were recalled.
+// The inputs together with the recalled ones.
 std::vector<Input> put_in(std::vector<Input> inputs, const Recalled&);
 
-// "3 films cannot be looked at now, /disk/a.mp4 the first; what is done of them stays (/disk is empty; ...)"
+// "3 videos are unavailable now, /disk/a.mp4 the first; the results of them are kept (/disk is empty; ...)"
 std::string unseen_line(const LeftOut&);
 
 }  // namespace kinora::core

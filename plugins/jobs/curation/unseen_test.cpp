@@ -1,4 +1,4 @@
-// Disks and folders that are not there: what is done of their films stays, and what people delete goes.
+// Missing disks and folders: results of their videos are kept, and results of deleted videos are removed.
 #include "plugins/jobs/curation/unseen.hpp"
 
 #include <fstream>
@@ -41,8 +41,8 @@ class UnseenFilms : public testing::Test {
     for (const auto& path : paths) at.push_back(path.starts_with('/') ? path : (folder_ / path).string());
     return find_inputs(runtime_->io(), at, {.recursive = true}, &left_out_, known_films(job(), "x"), drop_);
   }
-  // A run of two clips a film, broken off in the film of this key after the first; the films that were worked on. What the
-  // job's identity says of its inputs is in identity_.
+  // Simulates a run with two clips per video, interrupted in the video with this key after its first clip. Returns the
+  // videos that were worked on. Sets identity_ to the identity of the job's inputs.
   std::vector<std::string> run(const std::vector<std::string>& paths, const std::string& killed_in = "") {
     const auto inputs = find(paths);
     identity_ = identity_of(inputs);
@@ -76,13 +76,13 @@ class UnseenFilms : public testing::Test {
     std::sort(out.begin(), out.end());
     return out;
   }
-  // Runs again and expects all of before to be there, and to be that job of before.
+  // Runs again and expects all earlier results to be there, and the job's identity to be the same.
   void expect_all_stays(const std::vector<std::string>& paths, const std::string& because, int64_t films) {
     const auto before = stored();
     const std::string identity = identity_;
     EXPECT_THAT(run(paths), IsEmpty());
     EXPECT_EQ(stored(), before);
-    EXPECT_EQ(identity_, identity) << "later jobs read what they read";
+    EXPECT_EQ(identity_, identity) << "later jobs read the same as before";
     ASSERT_EQ(left_out_.unseen.size(), 1u);
     EXPECT_THAT(left_out_.unseen.begin()->first, HasSubstr(because));
     EXPECT_EQ(left_out_.unseen.begin()->second, films);
@@ -103,14 +103,14 @@ TEST_F(UnseenFilms, OfADiskWhoseMountPointIsEmptyStay) {
   fs::create_directories(folder_ / "lib/disk2/lost+found");
   expect_all_stays({"lib/"}, "lib/disk2 is empty", 2);
   const std::string disk = (folder_ / "lib/disk2").string();
-  EXPECT_EQ(unseen_line(left_out_), "2 films cannot be looked at now, " + disk + "/b.mp4 the first; what is done of them stays (" +
-                                        disk + " is empty; unseen = \"drop\" lets them go for good)");
+  EXPECT_EQ(unseen_line(left_out_), "2 videos are unavailable now, " + disk + "/b.mp4 the first; the results of them are kept (" +
+                                        disk + " is empty; unseen = \"drop\" discards them for good)");
   put("lib/more.mp4");
   EXPECT_THAT(run({"lib/"}), ElementsAre("more"));
   EXPECT_EQ(stored().size(), 10u);
   fs::remove_all(folder_ / "lib/disk2");
   fs::rename(folder_ / "away", folder_ / "lib/disk2");
-  EXPECT_THAT(run({"lib/"}), IsEmpty()) << "it is back";
+  EXPECT_THAT(run({"lib/"}), IsEmpty()) << "it is available again";
   EXPECT_THAT(left_out_.unseen, IsEmpty());
   fs::rename(folder_ / "lib/disk2", folder_ / "away");
   expect_all_stays({"lib/"}, "lib/disk2 is not there", 2);
@@ -119,7 +119,7 @@ TEST_F(UnseenFilms, OfADiskWhoseMountPointIsEmptyStay) {
   EXPECT_THAT(stored(), ElementsAre("a-0000", "a-0001", "more-0000", "more-0001", "z-0000", "z-0001"));
 }
 
-// A pattern of this machine is a list of files by the time that a job has it.
+// A local pattern is already a list of files when a job receives it.
 TEST_F(UnseenFilms, OfAPatternStay) {
   const auto a = put("in/d1/a.mp4");
   put("in/d2/b.mp4"), put("in/d2/c.mp4");
@@ -146,7 +146,7 @@ TEST_F(UnseenFilms, OfAnInputThatIsEmptyStayAndItIsNoFailure) {
   EXPECT_EQ(stored().size(), 6u);
 }
 
-// Root reads everything: for this one test it is nobody.
+// Root can read everything: this test runs as an unprivileged user.
 TEST_F(UnseenFilms, OfAFolderThatCannotBeReadStay) {
   put("lib/a.mp4"), put("lib/locked/b.mp4"), put("lib/locked/below/c.mp4");
   run({"lib/"});
@@ -184,7 +184,7 @@ TEST_F(UnseenFilms, ThatSomebodyDeletedOrLeftOutGo) {
   EXPECT_THAT(left_out_.unseen, IsEmpty());
 }
 
-// In a folder's listing and named in a list.
+// The video is in a folder's listing and named in a list.
 TEST_F(UnseenFilms, OfAKilledRunGoOnFromTheirClipsWhenTheyAreBack) {
   for (const bool named : {false, true}) {
     put("in/a.mp4"), put("in/disk/b.mp4");
@@ -198,8 +198,8 @@ TEST_F(UnseenFilms, OfAKilledRunGoOnFromTheirClipsWhenTheyAreBack) {
     EXPECT_THAT(run(paths), IsEmpty()) << "once";
     fs::rename(folder_ / "away", folder_ / "in/disk");
     EXPECT_THAT(run(paths), ElementsAre("b")) << named;
-    EXPECT_NE(identity_, away) << "it is no job that is done already";
-    EXPECT_EQ(made_, 1) << "the clip that was not done";
+    EXPECT_NE(identity_, away) << "the job does not count as done";
+    EXPECT_EQ(made_, 1) << "the clip that was missing";
     EXPECT_THAT(run(paths), IsEmpty());
     EXPECT_EQ(stored().size(), 4u);
     fs::remove_all(job());

@@ -7,7 +7,7 @@
 namespace kinora::core {
 namespace {
 
-// A sum's last bits depend on the order of what it adds.
+// Floating-point sums depend on the order of their terms in the last bits.
 double rounded(double cost) { return std::round(cost * 1e12) / 1e12; }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// What stages have asked of servers, by stage: requests, tokens and, where prices are given, their cost.
+// What stages have requested from servers, by stage: requests, tokens and, where prices are given, their
+// cost.
 #pragma once
 #include <map>
 #include <string>
@@ -9,9 +10,11 @@ namespace kinora::core {
 
 class Usage {
  public:
-  // facts of one end: its member "usage", {stage: {"requests", "prompt_tokens", "completion_tokens", "cost"}}.
+  // facts of one outcome: its member "usage", {stage: {"requests", "prompt_tokens", "completion_tokens",
+  // "cost"}}.
   void add(const nlohmann::json& facts);
-  // The sums in the same form, whatever the order: tokens and requests are whole numbers, costs have 12 decimals.
+  // The sums in the same form, independent of the order: tokens and requests are integers, costs have 12
+  // decimals.
   nlohmann::json sums() const;
 
  private:

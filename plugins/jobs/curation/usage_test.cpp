@@ -18,7 +18,7 @@ TEST(Usage, SumsAreTheSameInAnyOrder) {
     there.add(facts(i)), forward += 0.0001 * i;
     back.add(facts(6 - i)), backward += 0.0001 * (6 - i);
   }
-  ASSERT_NE(forward, backward) << "nothing is shown";
+  ASSERT_NE(forward, backward) << "the test would prove nothing";
   EXPECT_EQ(there.sums(), back.sums());
   EXPECT_EQ(there.sums(), (json{{"ask", {{"requests", 5}, {"prompt_tokens", 15}, {"cost", 0.0015}}}}));
 }

@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 constexpr const char* kDecisions = "decisions.jsonl";
 
-// Hash of mp4 where another clip has as many bytes: only then can they be equal.
+// Hashes the mp4 of clips that have equal sizes: only those can be equal.
 std::map<std::string, std::string> clip_contents(const std::map<std::string, ClipFields>& clips) {
   std::map<uintmax_t, std::vector<std::string>> by_size;
   for (const auto& [key, fields] : clips)
@@ -30,7 +30,7 @@ std::map<std::string, std::string> clip_contents(const std::map<std::string, Cli
   return out;
 }
 
-// What the stage needs of a clip, and no media.
+// The fields of a clip that the stage needs, without media.
 Sample light(JobContext& context, const std::string& key, const ClipFields& fields,
              const std::string& content) {
   Sample sample(key);
@@ -41,8 +41,8 @@ Sample light(JobContext& context, const std::string& key, const ClipFields& fiel
   return sample;
 }
 
-// The stage keeps every clip back until the last has come, so the job's bound is its own, unless the file
-// gives it one.
+// The stage holds every clip until the last has come, so it gets the job's memory bound, unless the run file
+// sets one.
 ComponentUse bounded(JobContext& context, int64_t memory) {
   ComponentUse use = *context.spec().component("dedup");
   json values = use.options.values();
@@ -67,8 +67,8 @@ json decision(const Sample& sample, const kinora_outcome& outcome) {
   return line;
 }
 
-// Takes out what people rejected: their word goes before any rule's, so nothing is a copy of such a clip. What it
-// took, by key.
+// Removes clips that people rejected before any rule applies, so nothing becomes a copy of such a clip. Returns
+// the removed ones by key.
 std::map<std::string, Drop> take_rejected(const fs::path& curated, std::map<std::string, ClipFields>& clips) {
   std::map<std::string, Drop> rejected;
   apply_edits(read_edits(curated / kEditsFile, kept_in(curated)), rejected);
@@ -76,7 +76,7 @@ std::map<std::string, Drop> take_rejected(const fs::path& curated, std::map<std:
   return rejected;
 }
 
-// The reason is left out: the job follows decisions, and a reason may change without one.
+// Leaves out the reason: later jobs depend on decisions, and a reason may change without a decision.
 json rejection(const std::string& key, const Drop& drop) {
   return {{"key", key}, {"end", "filtered"}, {"rule", drop.rule}, {"score", drop.score}};
 }
@@ -90,7 +90,7 @@ std::string text_of(const JobSpec& job, const char* option) {
 JobParts Dedup::parts() {
   return {.slots = {kEngineSlot,
                     {.name = "dedup", .kind = "stage", .use = "dedup.semantic", .required = true,
-                     .help = "decides which clips are copies"}},
+                     .help = "stage that decides which clips are copies"}},
           .reads = {"curate"}};
 }
 
@@ -98,7 +98,7 @@ std::string Dedup::edits_identity(const RunFile& run, const JobSpec& job) const 
   return core::edits_identity(run, job, [](const Edited& edit) { return edit.keep == false ? json(false) : json(); });
 }
 
-// A stage of the curate job must make what is compared and what decides.
+// Checks that a stage of the curate job makes the fields that are compared and that decide.
 void Dedup::check(JobCheck& check) const {
   const ComponentUse& use = *check.spec().component("dedup");
   check.stage(use);
@@ -123,7 +123,7 @@ void Dedup::run(JobContext& context) const {
   const auto all = static_cast<int64_t>(clips.size());
   const auto content = clip_contents(clips);
   const ComponentUse dedup = bounded(context, options.memory);
-  // Compares the clips of `among` and tells how each ended.
+  // Compares the clips of `among` and reports the outcome of each.
   const auto compare = [&](const std::map<std::string, ClipFields>& among, auto ended) {
     auto at = among.begin();
     PipelineJob job;
@@ -164,17 +164,17 @@ void Dedup::run(JobContext& context) const {
   for (const auto& [key, drop] : rejected) write(rejection(key, drop));
   or_throw(decisions.commit());
   if (result.inputs.sum() != static_cast<int64_t>(clips.size()))
-    throw Error(KINORA_FAILED, "the engine lost a clip: " + std::to_string(clips.size()) + " went in, " +
-                                   std::to_string(result.inputs.sum()) + " ended; report this as a defect");
-  log_info("{}: {} of {} clips stay, {} are copies, {} were rejected by people, {} could not be compared",
+    throw Error(KINORA_FAILED, "the engine lost clips: " + std::to_string(clips.size()) + " went in, " +
+                                   std::to_string(result.inputs.sum()) + " ended; please report this as a bug");
+  log_info("{}: {} of {} clips kept, {} are copies, {} were rejected by people, {} could not be compared",
            context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(), result.inputs.failed);
   for (const auto& [key, drop] : rejected) ++result.inputs.filtered, ++result.rules[drop.rule];
-  context.summary["curated"] = curate.name;  // whose clips the decisions are about
+  context.summary["curated"] = curate.name;  // the job with these clips
   context.summary["inputs"] = result.inputs.sum();
   context.summary["clips"] = result.inputs.json();
   context.summary["rules"] = result.rules;
   if (result.inputs.failed > 0 && result.inputs.kept == 0)
-    throw Error(KINORA_DATA, std::string("no clip could be compared; ") + kDecisions + " says why for each");
+    throw Error(KINORA_DATA, std::string("no clip could be compared; ") + kDecisions + " has the reasons");
 }
 
 }  // namespace kinora::core

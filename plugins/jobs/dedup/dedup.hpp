@@ -1,7 +1,7 @@
-// kind = "dedup": which clips of a curate job are copies of another. Writes decisions.jsonl; moves and
-// removes nothing. Each decision says which footage it is about ("clip", as subject_of has it), so that nobody takes it for one
-// about what has the key later. What people rejected in the studio goes first, by rule studio.reject: it is compared with
-// nothing, so a copy of it may stay; such a copy's decision says "instead_of", and shard jobs say it again.
+// kind = "dedup": finds clips of a curate job that are copies of others. Writes decisions.jsonl; moves and removes nothing.
+// Each decision identifies its footage ("clip", as in subject_of), so that it is not applied to other footage that has the key
+// later. Clips that people rejected in the studio are removed first, by rule studio.reject: they are compared with nothing, so
+// a copy of one may be kept. Such a copy's decision has "instead_of", and shard jobs report it.
 #pragma once
 
 #include "core/run/job_plugin.hpp"
@@ -13,13 +13,12 @@ struct DedupOptions {
   int64_t threads = 0;
   static void describe(Describe<DedupOptions>& d) {
     d.name("dedup").help(
-        "Finds clips of a curate job that are copies of another; a shard job that reads this leaves them "
-        "out");
+        "Finds clips of a curate job that are copies of other clips; a shard job that reads this job leaves them out");
     d.option("memory", &DedupOptions::memory).how_only()
         .bytes()
         .at_least(1 << 20)
-        .help("bound on what is kept of the clips, all of which are compared at once");
-    d.option("threads", &DedupOptions::threads).how_only().range(0, 4096).help("worker threads; 0: one a core");
+        .help("most memory for the data of the clips, which are all compared at once");
+    d.option("threads", &DedupOptions::threads).how_only().range(0, 4096).help("number of worker threads; 0: one per core");
   }
 };
 

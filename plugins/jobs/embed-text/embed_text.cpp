@@ -22,7 +22,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The encoder of a job, as text.json keeps it.
+// The encoder of a job in the form that text.json stores.
 json encoder_of(const JobSpec& job) {
   const auto &words = *job.component("words"), &text = *job.component("text");
   return {{"words", words.id},
@@ -34,7 +34,8 @@ json encoder_of(const JobSpec& job) {
           {"device", job.options.at("device")}};
 }
 
-// Vectors of texts, each computed once; the encoder is opened for the first that nobody has embedded before.
+// Vectors of texts, each computed once; the encoder is opened for the first text that was not embedded
+// before.
 class Embedder {
  public:
   Embedder(JobContext& context, json encoder)
@@ -57,7 +58,7 @@ class Embedder {
   int64_t computed_ = 0;
 };
 
-// As people left it; nothing if the clip has none.
+// The caption with people's edits; nothing if the clip has none.
 std::optional<std::string> caption_of(Io& io, const EditHistory& edits, const std::string& key,
                                       const ClipFields& fields) {
   if (auto edited = edits.now(key).caption) return edited;
@@ -122,7 +123,7 @@ void EmbedText::work(JobContext& context) const {
       {{"clips", clips.size()}, {"captions", count}, {"embedded", embed.computed()}, {"size", width}});
   if (count == 0)
     log_warn("{}: {}", context.spec().name,
-             clips.empty() ? "no clip was kept, so there is none to search"
+             clips.empty() ? "no clip was kept, so there is nothing to search"
                            : "no clip has a caption; put a stage caption.* into the curate job");
 }
 

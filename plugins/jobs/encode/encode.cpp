@@ -28,10 +28,10 @@
 namespace kinora::core {
 namespace {
 
-// What stage/video.read decodes at most by itself.
+// The most that stage/video.read decodes at once by itself.
 constexpr int64_t kDecodedWhole = int64_t{1} << 30;
 
-// Ranks along dp have other clips, ranks along cp a stretch of time of each window of a clip.
+// Ranks along dp encode different clips, ranks along cp different stretches of time of each window.
 class Encoding {
  public:
   Encoding(JobContext& context, const EncodeOptions& o)
@@ -73,7 +73,7 @@ class Encoding {
  private:
   bool writes() const { return group_.rank == 0; }
 
-  // As the first rank finds them, on every rank.
+  // The missing parts as found by the first rank, on every rank.
   std::vector<int64_t> missing_parts() const {
     at::Tensor there = at::zeros({parts_.size()}, at::kDouble);
     if (parallel_.rank() == 0) {
@@ -85,7 +85,7 @@ class Encoding {
     for (int64_t part = 0; part < parts_.size(); ++part)
       if (there[part].item<double>() == 0) out.push_back(part);
     if (static_cast<int64_t>(out.size()) < parts_.size())
-      log_info("{}: {} of {} parts were encoded before", context_.spec().name,
+      log_info("{}: {} of {} parts were already encoded", context_.spec().name,
                parts_.size() - static_cast<int64_t>(out.size()), parts_.size());
     return out;
   }
@@ -112,12 +112,12 @@ class Encoding {
     }
   }
 
-  // Every window of a clip in the cache, or why there is none.
+  // Writes every window of a clip to the cache; returns the outcome with the reason if there is none.
   json outcome_of(int64_t i, const std::filesystem::path& file, std::optional<LatentCacheWriter>& cache) {
     json out = json::object();
     if (!options_.signals.empty()) {
       out["facts"] = named_facts(i);
-      std::string why;  // told when all clips are there
+      std::string why;  // logged once all clips are finished
       if (!Signals(options_.signals, options_.every).of(out["facts"], why)) {
         out["outcome"] = "without_signal";
         return out;
@@ -144,7 +144,7 @@ class Encoding {
     return out;
   }
 
-  // Of the clip's JSON, what `signals` names.
+  // The members of the clip's JSON that `signals` names.
   json named_facts(int64_t i) {
     const json all = clips_.facts(i);
     json out = json::object();
@@ -160,8 +160,8 @@ class Encoding {
     return least < 0 ? std::nullopt : std::optional(static_cast<int64_t>(least));
   }
 
-  // Its tensors, on the rank that writes; nothing on every rank of the group if one of them cannot read its
-  // stretch.
+  // The window's tensors, on the rank that writes; nothing on every rank of the group if one of them cannot
+  // read its stretch.
   std::optional<NamedTensors> window(int64_t i, int64_t first) {
     const auto info = tokenizer_->info();
     const int64_t pieces = 1 + (options_.frames - 1) / info.time;
@@ -178,7 +178,7 @@ class Encoding {
     NamedTensors out;
     out[codes_ ? "codes" : "latent"] = encoded(video);
     if (options_.first_frame) {
-      // Of a later stretch's picture nothing but the size is used.
+      // Of a later stretch's picture only the size is used.
       const at::Tensor latent = encoded(followed_by_grey(video_of(frames, 0, 1).to(device_)));
       if (writes()) out["condition"] = masked_picture(latent.unsqueeze(0), info.time)[0].contiguous();
     }
@@ -186,7 +186,7 @@ class Encoding {
     return out;
   }
 
-  // Undefined on every rank of the group where one cannot read.
+  // Undefined on every rank of the group if one of them cannot read.
   at::Tensor read(int64_t i, int64_t first, int64_t count) {
     const bool stop = group_.size == 1
                           ? cancelled()
@@ -195,7 +195,7 @@ class Encoding {
     std::string why;
     at::Tensor out;
     try {
-      // A rank without a stretch has a frame of the same size all the same.
+      // A rank without a stretch still needs a frame of the same size.
       out = clips_.frames(i, first, std::max<int64_t>(count, 1));
     } catch (const Error& e) {
       why = e.what();
@@ -241,10 +241,11 @@ JobParts Encode::parts() {
                     kTextSlot,
                     kWordsSlot,
                     {.name = "image_encoder", .kind = "model",
-                     .help = "caches embeddings of a window's first frame as `image`: clip-vision",
+                     .help = "encoder that embeds each window's first frame, cached as `image`: clip-vision",
                      .weights = "image_encoder_weights"},
                     {.name = "parallel", .kind = "parallel", .use = "ddp", .required = true, .list = true,
-                     .help = "strategies, composed; ddp divides the clips, those along cp the time of each",
+                     .help = "parallel strategies, composed; ddp divides the clips, strategies along cp divide the "
+                             "time of each clip",
                      .how_only = true},
                     kCollectiveSlot},
           .reads = {"shard", "path", "train-tokenizer"},

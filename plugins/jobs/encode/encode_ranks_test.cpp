@@ -1,5 +1,5 @@
-// The encode job on several ranks: the files of one process, byte for byte, from each rank's own clips or its
-// own stretch of time.
+// Tests the encode job on several ranks: the files are those of one process, byte for byte, although each
+// rank encodes its own clips or its own stretch of time.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -23,18 +23,18 @@ std::string text_of(const fs::path& file) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Wan's encoder sees a few frames back.
+// Wan's encoder depends on a few earlier frames.
 constexpr const char* kWan =
     "tokenizer = { use = 'wan', base_dim = 4, z_dim = 2, dim_mult = [1, 1, 1], temperal_downsample = [0, 1], "
     "num_res_blocks = 1, normalise = false }";
-// A run up to the encode job, which has these lines.
+// A run up to the encode job, which gets these lines.
 std::unique_ptr<ScratchRun> before_encoding(const std::string& lines, bool wan = false) {
   std::map<std::string, std::string> more{{"latents", "threads = 1\n" + lines}};
   if (wan) more["tokenizer"] = kWan;
   return prepared(more);
 }
 
-// The clips of these keys are no videos any more, in a shard of the same size.
+// Replaces the clips of these keys by bytes that are not videos, in a shard of the same size.
 void spoil(const ScratchRun& run, const std::string& keys) {
   for (const char key : keys) {
     const fs::path file = run.folder() / "fields" / (std::string(1, key) + ".mp4");
@@ -48,7 +48,8 @@ void spoil(const ScratchRun& run, const std::string& keys) {
             0);
 }
 
-// The job's folder is one for all ranks, as where a launch runs. Returns the summary, or what was thrown.
+// The job's folder is shared by all ranks, as in a launch. Returns the summary, or the message of what was
+// thrown.
 json encode_on(const Rank& me, const ScratchRun& run, const fs::path& shared) {
   me.launched();
   fs::create_directories(shared);
@@ -86,13 +87,13 @@ TEST(EncodeOnRanks, LeavesTheFilesOfOneProcess) {
       ASSERT_TRUE(summary.is_object()) << summary;
       if (me.rank > 0) return;
       EXPECT_EQ(summary.at("samples"), 4);
-      EXPECT_EQ(summary.at("failed"), 1) << "a damaged clip costs that clip";
+      EXPECT_EQ(summary.at("failed"), 1) << "a damaged clip fails alone";
       EXPECT_EQ(summary.at("too_short"), 1);
       expect_files_of_one_process(me, "first_frame = true\n", shared);
     });
 }
 
-// Each rank can read its own clips only: a and c the first, b (which nobody can) and d the second.
+// Each rank can read its own clips only: the first a and c, the second b (which no rank can read) and d.
 TEST(EncodeOnRanks, DividesTheClips) {
   test::on_ranks(2, [](const Rank& me) {
     const auto run = before_encoding("frames = 5\n");
@@ -109,7 +110,7 @@ TEST(EncodeOnRanks, DividesTheClips) {
 TEST(EncodeOnRanks, GoOnAfterARankHasFailed) {
   test::on_ranks(2, [](const Rank& me) {
     const fs::path shared = fs::path(me.folder) / "together", blocked = shared / ".parts" / "000003.h5";
-    fs::create_directories(blocked);  // a folder stands where the second rank's last part would
+    fs::create_directories(blocked);  // a folder blocks the path of the second rank's last part
     std::ofstream(blocked / "x") << "x";
     me.meet("blocked");
     const auto run = before_encoding("frames = 5\n");
@@ -122,7 +123,7 @@ TEST(EncodeOnRanks, GoOnAfterARankHasFailed) {
       fs::remove_all(blocked);
     }
     me.meet("mended");
-    // What was encoded is not read again; on one rank or the other, d alone is left, and b, which failed.
+    // Encoded clips are not read again; only d, on one rank or the other, is left, and b, which failed.
     spoil(*run, "ac");
     const json summary = encode_on(me, *run, shared);
     ASSERT_TRUE(summary.is_object()) << summary;
@@ -130,7 +131,7 @@ TEST(EncodeOnRanks, GoOnAfterARankHasFailed) {
   });
 }
 
-// 1 MiB does not hold a clip of 125 frames of 48 x 64 pixels: ranks read their stretches.
+// 1 MiB cannot hold a clip of 125 frames of 48 x 64 pixels: ranks read their stretches.
 constexpr const char* kLong =
     "height = 48\nwidth = 64\nevery = 1\nframes = 25\nstride = 50\nmemory = '1 MiB'\nfirst_frame = true\n";
 
@@ -165,7 +166,7 @@ TEST(EncodeOnRanks, LeavesOutAClipThatOneRankCannotRead) {
   });
 }
 
-// So a rank's memory falls with their number.
+// A rank's memory therefore falls with the number of ranks.
 TEST(EncodeOnRanks, LooksAtItsStretchAndTheHaloOnly) {
   test::on_ranks(3, [](const Rank& me) {
     const at::NoGradGuard off;
@@ -207,7 +208,7 @@ TEST(EncodeOnRanks, RefusesStrategiesThatCutWhatIsWhole) {
         << strategy;
   EXPECT_THAT(
       said("balanced-sp", false),
-      testing::HasSubstr("tokenizer/cosmos encodes a frame with all that come before, so the time of a clip "
+      testing::HasSubstr("tokenizer/cosmos encodes a frame together with all earlier ones, so the time of a clip "
                          "cannot be divided along cp; give ddp"));
 }
 
@@ -221,7 +222,7 @@ TEST(LongClips, AreCountedAndReadInParts) {
   small["memory"] = 1 << 20;
   Clips parts(context, run->of("shards"), small, 1 << 20);
   const at::Tensor all = whole.try_frames(0);
-  ASSERT_GT(all.numel(), 1 << 20) << "it would be held whole";
+  ASSERT_GT(all.numel(), 1 << 20) << "it would be held as a whole";
   EXPECT_EQ(parts.try_length(0), all.size(0));
   for (const auto& [first, count] :
        {std::pair<int64_t, int64_t>{3, 10}, {20, 70}, {0, 1}, {all.size(0) - 2, 2}}) {
@@ -229,7 +230,7 @@ TEST(LongClips, AreCountedAndReadInParts) {
     EXPECT_TRUE(got.equal(all.narrow(0, first, count))) << first << " + " << count;
     EXPECT_LE(static_cast<int64_t>(got.storage().nbytes()), std::max<int64_t>(1 << 20, count * frame));
   }
-  EXPECT_EQ(parts.try_length(1), std::nullopt) << "b is no video";
+  EXPECT_EQ(parts.try_length(1), std::nullopt) << "b is not a video";
   EXPECT_EQ(parts.failed(), 1);
 }
 

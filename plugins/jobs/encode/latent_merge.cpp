@@ -35,7 +35,7 @@ struct Statistics {
   static std::vector<double> numbers(const at::Tensor& t) {
     return {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()};
   }
-  // Of all channels together: the root of their mean variance, for each.
+  // One deviation per channel, or for all channels the root of their mean variance.
   std::vector<double> deviations(bool together) const {
     at::Tensor variance = square / count;
     if (together) variance = variance.mean().expand_as(variance);
@@ -78,7 +78,7 @@ class Merge {
     std::optional<LatentCache> cache;
     for (int64_t i = parts_.first_clip(part); i < parts_.last_clip(part); ++i) {
       const json& clip = outcomes.at(static_cast<size_t>(i - parts_.first_clip(part)));
-      // In order, since a list's length is that of the first clip's.
+      // In order, since the first clip decides the length of a list.
       const auto given = signals_.of(clip.value("facts", json()), why_);
       if (!given) {
         ++counts_["without_signal"];
@@ -107,7 +107,7 @@ class Merge {
     if (counts_["windows"] > 0) return;
     parts_.remove();
     if (counts_["without_signal"] > 0)
-      raise(KINORA_DATA, "no clip is of use, and of {} {} lack a signal, the last one because {}",
+      raise(KINORA_DATA, "no clip can be used; of {} clips {} lack a signal, the last one because {}",
             clips_.size(), counts_["without_signal"], why_);
     throw clips_.none_usable(counts_["too_short"], counts_["failed"], options_.frames);
   }
@@ -137,7 +137,7 @@ class Merge {
   Statistics statistics_;
   LatentFacts facts_;
   std::map<std::string, int64_t> counts_;
-  std::string why_;  // the last clip lacks a signal
+  std::string why_;  // why the last clip lacks a signal
 };
 
 }  // namespace

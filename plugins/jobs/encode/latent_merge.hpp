@@ -1,5 +1,5 @@
-// An encode job's parts as its results: every window in the order of the clips, whoever encoded it, with the
-// statistics of all; so the files are the same, byte for byte, however many ranks there were.
+// Merges an encode job's parts into its results: every window in the order of the clips, whichever rank
+// encoded it, with the statistics of all. The files are the same, byte for byte, for any number of ranks.
 #pragma once
 #include <nlohmann/json.hpp>
 
@@ -9,8 +9,8 @@
 
 namespace kinora::core {
 
-// Writes latents.h5 and latents.json into the folder and returns what the job's summary says. Throws
-// Error(KINORA_DATA) if there is no window; the parts are gone then too, and after success.
+// Writes latents.h5 and latents.json into the folder and returns the job's summary. Throws Error(KINORA_DATA)
+// if there are no windows; removes the parts then, and after success.
 nlohmann::json merge_latents(const std::filesystem::path& folder, const std::string& job,
                              const LatentParts& parts, Clips& clips, const EncodeOptions& options);
 

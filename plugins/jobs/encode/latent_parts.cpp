@@ -20,7 +20,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// As many as share the work evenly among some hundreds of ranks, and as one folder holds with ease.
+// Enough parts to divide the work evenly among hundreds of ranks, and few enough for one folder.
 constexpr int64_t kParts = 4096;
 
 json read_json(const fs::path& file) {
@@ -42,7 +42,7 @@ fs::path LatentParts::file(int64_t part, const char* end) const {
 json LatentParts::outcomes(int64_t part) const {
   const json out = read_json(file(part, ".json"));
   if (!out.is_array() || static_cast<int64_t>(out.size()) != last_clip(part) - first_clip(part))
-    throw Error(KINORA_DATA, file(part, ".json").string() + ": is damaged; remove it and run again");
+    throw Error(KINORA_DATA, file(part, ".json").string() + ": the file is damaged; remove it and run again");
   return out;
 }
 
@@ -81,7 +81,7 @@ void LatentParts::wait_for(const std::vector<int64_t>& parts, const std::string&
         throw Error(KINORA_FAILED, why.str());
       }
       if (++tenths % 600 == 0)
-        log_info("{}: waiting for other ranks, {} of {} of their parts are left", job, parts.size() - i,
+        log_info("{}: waiting for other ranks: {} of {} of their parts are left", job, parts.size() - i,
                  parts.size());
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
     }

@@ -37,12 +37,12 @@ class GenerateJob {
     warn_of_untrained_condition();
     const auto differs = differences(context.spec().made_with, made_with_);
     if (!differs.empty())
-      log_warn("{}: the video that is made again may differ, since it was made with others: {}",
+      log_warn("{}: the repeated video may differ, since the original was made with other versions: {}",
                context.spec().name, differs);
     fs::create_directories(context.folder() / "videos");
   }
 
-  // Those that are not complete from before an interruption; as the first rank finds it, on every rank.
+  // The videos that an earlier, interrupted run left incomplete, as found by the first rank, on every rank.
   std::vector<Wish> missing(const std::vector<Wish>& all) const {
     at::Tensor complete = at::zeros({static_cast<int64_t>(all.size())}, at::kDouble);
     if (parallel().rank() == 0)
@@ -54,7 +54,8 @@ class GenerateJob {
     return out;
   }
 
-  // Each by the ranks of one sample, as many at a time as there are such ranks.
+  // Each video is made by the ranks of one sample; as many are made at a time as there are such groups of
+  // ranks.
   void make(const std::vector<Wish>& all) {
     if (parallel().group("fsdp").size > 1)
       for (const auto& alike : of_equal_calls(all)) make_in_turns(alike, true);
@@ -63,10 +64,10 @@ class GenerateJob {
     parallel().any(false);  // no rank leaves before the last video is written
   }
 
-  // Whether other ranks make videos too, of which this one does not hear.
+  // Whether other ranks make videos too, whose progress this rank does not see.
   bool spread() const { return parallel().data_size() > 1; }
 
-  // The lines of the metrics, in order.
+  // Writes the lines of the metrics, in order.
   void tell(const std::vector<Wish>& all) {
     if (parallel().rank() != 0) return;
     context_.metrics().clear();
@@ -78,7 +79,8 @@ class GenerateJob {
   const Parallelism& parallel() const { return generator_.parallel(); }
   bool writes() const { return !echo_ && parallel().of_sample().rank == 0; }
 
-  // in_step: ranks meet in every call of a model, so one without a video makes the last one too, for nobody.
+  // in_step: ranks meet in every call of a model, so a rank without a video makes the last one again and
+  // discards it.
   void make_in_turns(const std::vector<Wish>& all, bool in_step) {
     const auto at_once = static_cast<size_t>(parallel().data_size());
     for (size_t first = 0; first < all.size(); first += at_once) {
@@ -90,7 +92,7 @@ class GenerateJob {
     echo_ = false;
   }
 
-  // Wishes whose videos take the same calls of all networks, together: what is given decides them.
+  // Groups wishes whose videos need the same calls of all networks, which their given frames decide.
   static std::vector<std::vector<Wish>> of_equal_calls(const std::vector<Wish>& all) {
     std::map<std::array<bool, 3>, std::vector<Wish>> out;
     for (const auto& wish : all)
@@ -100,7 +102,7 @@ class GenerateJob {
     return groups;
   }
 
-  // What was written last of a complete video; null if it is not complete.
+  // The file written last for a complete video; null if it is not complete.
   json about(const Wish& wish) const {
     std::ifstream in(base_of(wish).string() + ".json");
     const auto about = json::parse(in, nullptr, false);
@@ -110,7 +112,7 @@ class GenerateJob {
     return about;
   }
 
-  // A video that fails leaves nothing.
+  // A video that fails leaves no files.
   void make(const Wish& wish) {
     try {
       make_whole(wish);
@@ -153,7 +155,7 @@ class GenerateJob {
     return context_.folder() / "videos" / fmt::format("{:03}", wish.number - options_.first);
   }
 
-  // All that makes this video again: `kinora generate --from` reads it.
+  // Everything needed to make this video again: `kinora generate --from` reads it.
   json describe(const Wish& wish, const Generator::Made& made) const {
     json options = context_.spec().options;
     options["prompts"] = {wish.prompt};
@@ -185,7 +187,7 @@ class GenerateJob {
     return about;
   }
 
-  // A denoiser makes something of given frames also if it never saw any; not much.
+  // A denoiser that never saw given frames still makes something of them, but not much.
   void warn_of_untrained_condition() const {
     const JobSpec* train = context_.spec().component("model") ? nullptr : context_.upstream("train");
     if (!train || generator_.of_codes() || (options_.image.empty() && options_.video.empty())) return;
@@ -199,7 +201,7 @@ class GenerateJob {
           context_.spec().name, train->name);
   }
 
-  // How latents came about.
+  // How the latents were made.
   json way(const Generator::Made& made) const {
     if (generator_.of_codes())
       return {{"temperature", options_.temperature},
@@ -251,7 +253,7 @@ class GenerateJob {
   GenerateOptions options_;
   Generator generator_;
   json made_with_;
-  bool echo_ = false;  // what is made is another rank's video
+  bool echo_ = false;  // the result is another rank's video
 };
 
 }  // namespace
@@ -267,17 +269,18 @@ class Generate final : public TensorJob {
 };
 
 JobParts Generate::parts() {
-  return {.slots = {{.name = "sampler", .kind = "sampler", .use = "edm-heun", .required = true, .help = "noise to sample"},
-                    {.name = "model", .kind = "model", .help = "a published one, instead of a train job's", .weights = "weights"},
-                    {.name = "loss", .kind = "loss", .help = "what that model was trained on"},
+  return {.slots = {{.name = "sampler", .kind = "sampler", .use = "edm-heun", .required = true, .help = "sampler that turns noise into a sample"},
+                    {.name = "model", .kind = "model", .help = "published model to use instead of a train job's", .weights = "weights"},
+                    {.name = "loss", .kind = "loss", .help = "loss that the published model was trained on"},
                     kPublishedTokenizerSlot,
-                    {.name = "text", .kind = "model", .help = "text encoder, instead of the encode job's", .weights = "text_weights"},
-                    {.name = "words", .kind = "stage", .help = "text to tokens, for `text`"},
+                    {.name = "text", .kind = "model", .help = "text encoder to use instead of the encode job's", .weights = "text_weights"},
+                    {.name = "words", .kind = "stage", .help = "stage that turns text into tokens for `text`"},
                     {.name = "image_encoder", .kind = "model",
-                     .help = "encoder of the picture that a video begins with, instead of the encode job's: clip-vision",
+                     .help = "encoder of the picture that a video starts with, instead of the encode job's: "
+                             "clip-vision",
                      .weights = "image_encoder_weights"},
                     {.name = "parallel", .kind = "parallel", .use = "ddp", .required = true, .list = true,
-                     .help = "strategies, composed; ddp makes other videos on other ranks", .how_only = true},
+                     .help = "parallel strategies, composed; ddp distributes the videos over the ranks", .how_only = true},
                     kPrecisionSlot,
                     kCollectiveSlot},
           .reads = {"train", "train-tokenizer"},
@@ -294,7 +297,7 @@ void Generate::work(JobContext& context) const {
   const auto missing = job.missing(all);
   job.tell(all);
   if (missing.size() < all.size())
-    log_info("{}: {} of {} videos were complete", context.spec().name, all.size() - missing.size(),
+    log_info("{}: {} of {} videos are already complete", context.spec().name, all.size() - missing.size(),
              all.size());
   job.make(missing);
   if (job.spread() || missing.size() < all.size()) job.tell(all);

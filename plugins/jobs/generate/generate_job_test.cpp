@@ -1,4 +1,4 @@
-// What generate computes, against the mathematics written out here.
+// Tests what generate computes against the mathematics written out here.
 #include <cmath>
 #include <limits>
 #include <set>
@@ -23,18 +23,18 @@
 namespace kinora::core {
 namespace {
 
-constexpr int kSteps = 3;  // of ScratchRun's sampler
+constexpr int kSteps = 3;  // steps of ScratchRun's sampler
 const std::vector<std::string> kPrompts = {"red sea", "blue"};
 
 struct Film {
   double guidance = 1.5;
   std::string negative;
-  double from = 0, to = std::numeric_limits<double>::infinity();  // levels where guidance holds
+  double from = 0, to = std::numeric_limits<double>::infinity();  // noise levels between which guidance applies
   at::Tensor given;    // [1, C, K, h, w], normalised: the first latents
-  at::Tensor changed;  // [1, C, T, h, w]: what sampling begins with
-  size_t first = 0;    // ... at this step
+  at::Tensor changed;  // [1, C, T, h, w]: initial latents of the sampling
+  size_t first = 0;    // the step at which `changed` enters
   uint64_t seed = kSeed;
-  int64_t causal = 0;  // so many frames, of which none sees those behind; 0: all, which see each other
+  int64_t causal = 0;  // number of frames per chunk; a frame does not attend to later chunks; 0: all frames attend to each other
 };
 
 std::vector<double> levels() {
@@ -96,7 +96,7 @@ at::Tensor latent_of(const ScratchRun& run, int64_t n, const std::string& prompt
   return x;
 }
 
-// uint8 [T, H, W, 3].
+// The video as uint8 [T, H, W, 3].
 at::Tensor film(const ScratchRun& run, int64_t n, const std::string& prompt, const Film& how,
                 bool blind = false) {
   const auto tokenizer = run.network("tokenizer", "tokenizer");
@@ -107,7 +107,7 @@ at::Tensor film(const ScratchRun& run, int64_t n, const std::string& prompt, con
   return ((video.to(at::kDouble).clamp(-1, 1) + 1) / 2 * 255).round().to(at::kByte).permute({1, 2, 3, 0});
 }
 
-// Six of the frames, side by side, as the lossless picture holds them.
+// Six of the frames, side by side, as in the lossless picture.
 at::Tensor strip(const at::Tensor& frames) {
   const at::Tensor at = at::linspace(0, static_cast<double>(frames.size(0) - 1), 6).round().to(at::kLong);
   return at::cat(frames.index_select(0, at).unbind(0), 1);
@@ -123,7 +123,7 @@ json generated_json(const ScratchRun& run) {
   return context.summary;
 }
 
-// A run with these lines for its generate job, up to the cached latents.
+// A run up to the cached latents, with these lines for its generate job.
 std::unique_ptr<ScratchRun> ready(const std::string& lines = "") {
   auto run = prepared({{"film", lines}});
   encoded(*run);
@@ -135,9 +135,9 @@ void expect_film(const ScratchRun& run, int64_t n, const std::string& prompt, co
   const at::Tensor want = strip(film(run, n, prompt, how)), got = picture(video(run, n, ".png"));
   ASSERT_EQ(got.sizes(), want.sizes());
   EXPECT_LE(worst(got, want), 1) << what << ", video " << n;
-  EXPECT_GT(want.to(at::kDouble).std().item<double>(), 5) << "a grey picture would show nothing";
+  EXPECT_GT(want.to(at::kDouble).std().item<double>(), 5) << "a grey picture would prove nothing";
   EXPECT_GT(worst(strip(film(run, n, prompt, how, true)), want), 3)
-      << "a prompt without effect would show nothing";
+      << "a prompt without effect would prove nothing";
 }
 
 std::string generate_message(const std::string& lines) {
@@ -162,7 +162,7 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
   }
 }
 
-// The latents of a film by the weights that are in the train job's folder.
+// The latents of a video by the weights in the train job's folder.
 at::Tensor latents_of(const ScratchRun& run) {
   fs::remove_all(run.of("film"));
   generated_json(run);
@@ -187,7 +187,7 @@ TEST(GenerateJob, UsesTheAdapterThatWasTrained) {
       {{"in", base.string()}, {"out", weights.string()}, {"merge", (run->of("dit") / "adapter").string()}});
   EXPECT_TRUE(at::equal(latents_of(*run), adapted));
   fs::copy_file(base, weights, fs::copy_options::overwrite_existing);
-  EXPECT_GT(worst(latents_of(*run), adapted), 1e-3) << "an adapter without effect would show nothing";
+  EXPECT_GT(worst(latents_of(*run), adapted), 1e-3) << "an adapter without effect would prove nothing";
 }
 
 TEST(GenerateJob, OnTheCpuByNameIsTheSameAsByItself) {
@@ -211,8 +211,8 @@ TEST(GenerateJob, CountsTheCallsOfTheModelThatGuidanceCosts) {
   EXPECT_EQ(calls("guidance = 2.0"), 10);
   EXPECT_EQ(calls("guidance = 2.0\nbatch_guidance = true"), 5);
   EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [0.1, 10.0]"), 7) << "of 80, 3.6 twice, 0.002 twice";
-  EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [0.1, 80.0]"), 8) << "its upper end is in it";
-  EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [80.0, 100.0]"), 5) << "its lower end is not";
+  EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [0.1, 80.0]"), 8) << "the upper end is included";
+  EXPECT_EQ(calls("guidance = 2.0\nguidance_interval = [80.0, 100.0]"), 5) << "the lower end is excluded";
 }
 
 // Normalised latents of the first `frames` frames of a clip, scaled as the job scales it.
@@ -239,10 +239,10 @@ TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
     EXPECT_GT(worst(strip(film(*run, 1, "blue", Film{2, ""})), picture(video(*run, 1, ".png"))), 3);
   }
   EXPECT_THAT(generate_message("video = '" + file + "'\ncondition_frames = 9"),
-              testing::HasSubstr("ask for a longer video"));
+              testing::HasSubstr("make a longer video"));
 }
 
-// Each frame from its own noise behind those that are done: by a train job's rule, and by a rule of its own.
+// Each chunk starts from its own noise after the finished ones: by a train job's rule, and by the job's own.
 TEST(GenerateJob, MakesChunkAfterChunkWithAModelThatLearntSo) {
   const at::NoGradGuard off;
   const std::string
@@ -319,7 +319,7 @@ TEST(GenerateJob, WritesEveryFormatOfTheSameVideo) {
   EXPECT_EQ(decoded(bytes_of(video(*run, 0, ".mp4")), json::object()).sizes(), frames.sizes());
   const auto webp = bytes_of(video(*run, 0, ".webp"));
   EXPECT_EQ(std::string(webp.begin() + 8, webp.begin() + 12), "WEBP");
-  // The last estimate of a sampler that ends with an Euler step to zero is its result.
+  // A sampler that ends with an Euler step to zero returns its last estimate.
   const fs::path previews = run->of("film") / "previews" / "000";
   EXPECT_EQ(std::distance(fs::directory_iterator(previews), {}), kSteps);
   EXPECT_LE(worst(picture(previews / "step_0003.png"), frames[0]), 1);
@@ -349,7 +349,7 @@ TEST(GenerateJob, SaysWhatItWasMadeWith) {
   }
 }
 
-// The latents are written before the video, whose place is taken.
+// Latents are written before the video, whose path is blocked.
 TEST(GenerateJob, LeavesNothingOfAVideoThatFails) {
   const auto run = ready("format = ['latents', 'png', 'webp']\npreview_every = 1");
   fs::create_directories(video(*run, 1, ".webp"));
@@ -357,7 +357,7 @@ TEST(GenerateJob, LeavesNothingOfAVideoThatFails) {
   for (const auto& entry : fs::directory_iterator(run->of("film") / "videos"))
     EXPECT_FALSE(entry.path().filename().string().starts_with("001")) << entry.path();
   EXPECT_FALSE(fs::exists(run->of("film") / "previews" / "001"));
-  EXPECT_TRUE(fs::exists(video(*run, 0, ".webp"))) << "those before it stay";
+  EXPECT_TRUE(fs::exists(video(*run, 0, ".webp"))) << "earlier videos are kept";
 }
 
 // Killed between the second video's picture and its last file.
@@ -377,7 +377,7 @@ TEST(GenerateJob, KeepsVideosThatAreCompleteAndWritesEachLineOnce) {
   for (size_t n = 0; n < 2; ++n) EXPECT_EQ(lines[n].at("number"), n);
 }
 
-// A job with networks of its own, as for published weights: latents are as the tokenizer gives them.
+// A job with its own networks, as for published weights: latents are scaled as the tokenizer returns them.
 TEST(GenerateJob, WorksWithNetworksOfItsOwn) {
   const at::NoGradGuard off;
   const std::string dit =
@@ -398,12 +398,12 @@ TEST(GenerateJob, WorksWithNetworksOfItsOwn) {
     const at::Tensor got = read_tensors(video(*run, n, ".latents.safetensors")).at("latent");
     const at::Tensor scaled =
         want / 0.5 * by_channel(data.facts().scale.std) + by_channel(data.facts().scale.mean);
-    EXPECT_LT(worst(got, scaled), 2e-3) << "an encode job above it still says how latents are scaled";
+    EXPECT_LT(worst(got, scaled), 2e-3) << "an earlier encode job still decides how latents are scaled";
   }
   EXPECT_THAT(generate_message("model = " + dit + "\nloss = 'edm'"),
-              testing::HasSubstr("say where its weights are: weights"));
+              testing::HasSubstr("set its weights: weights"));
   EXPECT_THAT(generate_message("model = " + dit + "\nweights = 'x'"),
-              testing::HasSubstr("say what it was trained on"));
+              testing::HasSubstr("set the loss it was trained on"));
 }
 
 TEST(GenerateJob, TakesOtherWeightsForATrainedModel) {
@@ -425,7 +425,7 @@ TEST(GenerateJob, ReadsTheShardsOfATraining) {
   const auto file = run->of("dit") / "weights.safetensors";
   write_files(run->of("dit"), {{.name = "weights.safetensors", .holdings = {held(read_tensors(file))}}}, {},
               3000);
-  ASSERT_FALSE(fs::exists(file)) << "but an index";
+  ASSERT_FALSE(fs::exists(file)) << "the folder must have only an index";
   EXPECT_TRUE(at::equal(latents_of(*run), want));
 }
 
@@ -439,7 +439,7 @@ TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
   EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
   EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));
   EXPECT_THAT(said("strength = 0.5"), testing::HasSubstr("give one in video"));
-  EXPECT_THAT(said("guidance_interval = [5.0, 1.0]"), testing::HasSubstr("[5, 1] holds nowhere"));
+  EXPECT_THAT(said("guidance_interval = [5.0, 1.0]"), testing::HasSubstr("[5, 1] is empty"));
 }
 
 }  // namespace

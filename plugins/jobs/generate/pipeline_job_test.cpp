@@ -1,5 +1,5 @@
-// pipeline = "FOLDER" and noise = "FILE" in a generate job: what diffusers' pipelines make of the same
-// folders from the same noise (tests/oracle/make_pipeline_noise_fixtures.py).
+// pipeline = "FOLDER" and noise = "FILE" in a generate job: latents equal those of diffusers' pipelines on
+// the same folders and noise (tests/oracle/make_pipeline_noise_fixtures.py).
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ class PipelineFolder : public test::OracleFolders {
     return json::parse(in);
   }
 
-  // A folder that is put together of published ones; the later ones count.
+  // A folder assembled from published ones; later ones override earlier ones.
   fs::path assembled(const std::vector<std::string>& layers) {
     const fs::path folder = scratch_ / "published";
     fs::remove_all(folder);
@@ -122,7 +122,7 @@ TEST_F(PipelineFolder, OfWansTwoExpertsMakesTheLatentsOfDiffusers) {
   expect_equal(assembled({"wan_t2v", "wan_a14b_i2v"}), "a14b_i2v", picture("wan_i2v/first.png"));
 }
 
-// TI2V's folder is a text pipeline's that tells frames apart.
+// TI2V's folder is a text pipeline's that reads a timestep per frame.
 TEST_F(PipelineFolder, OfWanTextOrImageToVideoMakesTheLatentsOfDiffusers) {
   const auto folder = assembled({"wan_t2v"});
   EXPECT_THAT(refusal(job_of(folder, "ti2v", picture("wan_i2v/first.png"))), HasSubstr("of a text alone"));
@@ -133,7 +133,7 @@ TEST_F(PipelineFolder, OfWanTextOrImageToVideoMakesTheLatentsOfDiffusers) {
   expect_equal(folder, "t2v");
 }
 
-// With the autoencoder of Wan 2.2's own form.
+// With the autoencoder form of Wan 2.2.
 TEST_F(PipelineFolder, OfWan22TextOrImageToVideoMakesTheLatentsOfDiffusers) {
   const auto folder = assembled({"wan_t2v", "wan_ti2v"});
   json index = object_of(folder / "model_index.json");
@@ -175,7 +175,7 @@ TEST_F(PipelineFolder, OfCosmosPredict2MakesTheLatentsOfDiffusers) {
   expect_equal(assembled({"cosmos2_t2i"}), "cosmos2_t2i_plain", "guidance = 1.0\n");
 }
 
-// As versions before wrote it: fewer keys, the tokenizer's old class, weights in shards.
+// As written by earlier diffusers versions: fewer keys, the tokenizer's old class, weights in shards.
 TEST_F(PipelineFolder, OfAnOlderWriterInShardsMakesTheSame) {
   const auto folder = assembled({"wan_t2v"});
   const auto rewritten = [&](const char* file, const std::vector<const char*>& without,
@@ -202,8 +202,8 @@ TEST_F(PipelineFolder, OfAnOlderWriterInShardsMakesTheSame) {
   expect_equal(folder, "t2v");
 }
 
-// An adapter that has learnt nothing yet is the published model; the encode job's latents and texts are those
-// that it knows.
+// An adapter that has not learned anything equals the published model; the encode job's latents and texts are
+// in the form that the model expects.
 TEST_F(PipelineFolder, IsWhatFineTuningBeginsWith) {
   const test::ScratchRun shard;
   write_shard(shard);
@@ -241,20 +241,20 @@ TEST_F(PipelineFolder, IsWhatFineTuningBeginsWith) {
 TEST_F(PipelineFolder, WhoseNoiseDoesNotFitIsRefusedByName) {
   const auto folder = assembled({"wan_t2v"});
   EXPECT_THAT(refusal(job_of(folder, "t2v", "", "001")),
-              HasSubstr("tensor '000', the noise of video 0, is missing; of its 1 tensors the first is '001'"));
+              HasSubstr("tensor '000', the noise of video 0, is missing; the file has 1 tensors, the first is '001'"));
   frames_ = 13;
   EXPECT_THAT(refusal(job_of(folder, "t2v", "")),
-              HasSubstr("noise '000' is [2, 3, 4, 6], and the latent is [2, 4, 4, 6]"));
+              HasSubstr("noise '000' is [2, 3, 4, 6], but the latent is [2, 4, 4, 6]"));
   frames_ = 9;
   const std::string job = job_of(folder, "t2v", "");
   at::Tensor noise = test::Oracle("pipeline_noise.safetensors", "t2v").exact("noise").clone();
   noise[0][0][0][0] = std::numeric_limits<double>::quiet_NaN();
   write_tensors(scratch_ / "noise.safetensors", {{"000", noise}});
-  EXPECT_THAT(refusal(job), HasSubstr("numbers that are not finite"));
+  EXPECT_THAT(refusal(job), HasSubstr("values that are not finite"));
 }
 
 TEST_F(PipelineFolder, WithoutOneStepsSayWhereTheyBelong) {
-  EXPECT_THAT(refusal("prompts = ['x']\nsteps = 4\n"), HasSubstr("steps stands beside pipeline"));
+  EXPECT_THAT(refusal("prompts = ['x']\nsteps = 4\n"), HasSubstr("steps is for jobs with pipeline"));
 }
 
 }  // namespace

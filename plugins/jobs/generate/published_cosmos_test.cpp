@@ -1,4 +1,4 @@
-// kind = "generate" on the folders of published Cosmos pipelines: what diffusers makes of the same weights,
+// kind = "generate" on the folders of published Cosmos pipelines: equals diffusers on the same weights,
 // prompts and noise (tests/oracle/make_cosmos_pipeline_fixtures.py).
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -10,9 +10,9 @@
 namespace kinora::core {
 namespace {
 
-// The folders' configurations are the components' options; the rest is what the pipelines stand for: their
-// guidance counts from the prompt on, the last of their steps changes nothing, and the text is padded with
-// zeros that are seen.
+// The folders' configurations are the components' options; the rest are the pipelines' conventions: guidance
+// counts from the prompt on, the last step changes nothing, and the text is padded with zeros that the model
+// attends to.
 constexpr const char* kJob = R"(
 [run]
 out = '{1}'
@@ -58,7 +58,7 @@ class PublishedCosmos : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   static fs::path published(const std::string& name) { return fs::path(KINORA_TEST_DATA) / "oracle" / name; }
-  // given: latent frames that the video begins with. diffusers leaves noise of sigma_min, 0.002, on them.
+  // given: latent frames that the video starts with. diffusers leaves noise of sigma_min, 0.002, on them.
   void expect_equal(const std::string& name, const std::string& more, const std::string& of_oracle,
                     int64_t given = 0) {
     const auto document =

@@ -1,5 +1,5 @@
-// kind = "generate" on the folder of a published pipeline: what diffusers' pipelines make of the same
-// weights, prompts, picture and noise (tests/oracle/make_wan_pipeline_fixtures.py).
+// kind = "generate" on the folder of a published pipeline: equals diffusers' pipelines on the same weights,
+// prompts, picture and noise (tests/oracle/make_wan_pipeline_fixtures.py).
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
@@ -13,7 +13,7 @@
 namespace kinora::core {
 namespace {
 
-// The folders' configurations are the components' options; the rest is what Wan's pipelines stand for.
+// The folders' configurations are the components' options; the rest are the conventions of Wan's pipelines.
 constexpr const char* kWanJob = R"(
 [run]
 out = '{1}'
@@ -61,7 +61,7 @@ class PublishedWan : public testing::Test {
     for (const auto& p : problems) ADD_FAILURE() << format(p);
     return run;
   }
-  // How far the latents are from the pipeline's; `about` gets what the video says of itself.
+  // Distance of the latents from the pipeline's; `about` receives the video's JSON.
   double apart(const RunFile& run, const std::string& name, json* about = nullptr) {
     fs::remove_all(folder_ / "film");
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
@@ -104,7 +104,7 @@ TEST_F(PublishedWan, MakesTheVideoOfDiffusersFromAPicture) {
   expect_equal(run, "i2v");
 }
 
-// Timesteps are 999, 900, 750 and 500. The boundary is the folder's, 0.875: two for each expert.
+// Timesteps are 999, 900, 750 and 500. The boundary is the folder's, 0.875: two steps for each expert.
 TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPrompt) {
   const auto run_with = [&](const std::string& more) { return read("wan_t2v", more, 8, "wan_a14b_t2v"); };
   for (const char* resident : {"resident_experts = 2\n", "resident_experts = 1\n"}) {
@@ -120,7 +120,7 @@ TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPrompt) {
   EXPECT_GT(apart(run_with("guidance_2 = 4.5\nboundary = 0.95\n"), "a14b_t2v"), 1e-3);
 }
 
-// Each of two networks in memory computes with its own numbers, also behind a link, which bfloat16 has.
+// Each of two networks in memory computes with its own weights, also through a link, with bfloat16 too.
 TEST_F(PublishedWan, TwoResidentExpertsAreThoseThatTakeTurns) {
   const auto latent = [&](const std::string& resident) {
     apart(read("wan_t2v", "guidance_2 = 4.5\nprecision = 'bf16'\n" + resident, 8, "wan_a14b_t2v"),
@@ -130,7 +130,7 @@ TEST_F(PublishedWan, TwoResidentExpertsAreThoseThatTakeTurns) {
   EXPECT_TRUE(latent("resident_experts = 2\n").equal(latent("resident_experts = 1\n")));
 }
 
-// Without CLIP. The boundary, 0.9, is a timestep: it is the first expert's.
+// Without CLIP. The boundary, 0.9, is a timestep: it belongs to the first expert.
 TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPicture) {
   const auto run_with = [&](const std::string& more) {
     return read("wan_t2v",
@@ -141,7 +141,7 @@ TEST_F(PublishedWan, MakesTheVideoOfTwoExpertsFromAPicture) {
   EXPECT_GT(apart(run_with("boundary = 0.901\n"), "a14b_i2v"), 1e-3);
 }
 
-// Wan 2.2's 5B: a timestep for each frame, the picture's 0 (expand_timesteps).
+// Wan 2.2's 5B: a timestep for each frame, 0 for the picture (expand_timesteps).
 TEST_F(PublishedWan, MakesTheVideoOfFramesThatAreGiven) {
   expect_equal(
       read("wan_t2v", fmt::format("image = '{}'\n", (published("wan_i2v") / "first.png").string()), 512),
@@ -159,7 +159,7 @@ TEST_F(PublishedWan, SaysWhatASecondExpertLacks) {
     }
     return "no error";
   };
-  EXPECT_THAT(said("guidance_2 = 4.0\n"), testing::HasSubstr("give its weights_2"));
+  EXPECT_THAT(said("guidance_2 = 4.0\n"), testing::HasSubstr("set its weights_2"));
   const std::string low = (published("wan_a14b_t2v") / "transformer_2").string();
   EXPECT_THAT(said("weights_2 = '" + low + "'\n"), testing::HasSubstr("set boundary, Wan 2.2 has 0.875"));
 }

@@ -24,7 +24,7 @@ void linear_ticks(Axis& axis, int wanted, bool rounded) {
   }
   const auto first = static_cast<int64_t>(std::ceil(axis.low / step - 1e-9));
   const auto last = static_cast<int64_t>(std::floor(axis.high / step + 1e-9));
-  // As many digits as tell neighbours apart.
+  // As many digits as neighbouring ticks need to differ.
   const double widest = std::max(std::abs(axis.low), std::abs(axis.high));
   const int digits = std::clamp(static_cast<int>(std::ceil(std::log10(widest / step) - 1e-9)) + 1, 1, 12);
   for (int64_t i = first; i <= last; ++i)
@@ -32,7 +32,7 @@ void linear_ticks(Axis& axis, int wanted, bool rounded) {
         {axis.at(static_cast<double>(i) * step), number(static_cast<double>(i) * step, digits)});
 }
 
-// The values m * 10^e, e a multiple of `every`, that lie on the axis.
+// The values m * 10^e, with e a multiple of `every`, that are on the axis.
 std::vector<double> log_values(const Axis& axis, const std::vector<double>& mantissas, int every) {
   std::vector<double> out;
   const int last = static_cast<int>(std::ceil(std::log10(axis.high)));
@@ -75,7 +75,7 @@ Axis make_axis(double low, double high, Scale scale, int wanted, bool rounded) {
   const bool zero = scale == Scale::from_zero || (scale == Scale::automatic && low < 0.5 * high);
   if (!axis.log && low > 0 && zero) low = 0;
   if (!axis.log && high < 0 && scale == Scale::from_zero) high = 0;
-  if (!(high - low > 1e-9 * std::max(std::abs(low), std::abs(high)))) {  // one value: it lies in the middle
+  if (!(high - low > 1e-9 * std::max(std::abs(low), std::abs(high)))) {  // a single value is drawn in the middle
     const double room = low == 0 ? 1 : std::abs(low) * 0.5;
     low -= room;
     high += room;

@@ -1,4 +1,4 @@
-// Where values lie along an axis, and the round values that it names.
+// Maps values to positions along an axis, and chooses the round values of its ticks.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,19 +14,19 @@ struct Axis {
   bool log = false;
   std::vector<Tick> ticks;
 
-  // Share of the axis, cut to 0..1.
+  // Share of the axis, clamped to 0..1.
   double at(double value) const;
 };
 
 enum class Scale {
   linear,
-  from_zero,  // linear, and zero is on it
+  from_zero,  // linear, including zero
   automatic,  // logarithmic if all values are positive and span a decade; else linear, from zero if that
               // costs little
 };
 
-// Values low..high with about `wanted` ticks. `rounded`: the ends move out, to ticks or a little, so that
-// no value touches the frame.
+// Values low..high with about `wanted` ticks. `rounded`: the ends move outwards, to ticks or a little, so
+// that no value touches the frame.
 Axis make_axis(double low, double high, Scale scale, int wanted, bool rounded);
 
 }  // namespace kinora::core::report

@@ -55,7 +55,7 @@ void read_shots(Film& film, const json& shots) {
   }
 }
 
-// The shot that shares most frames with the clip.
+// The shot that shares the most frames with the clip.
 Shot* shot_of(Film& film, const Item& clip) {
   Shot* best = nullptr;
   int64_t most = 0;
@@ -69,7 +69,7 @@ Shot* shot_of(Film& film, const Item& clip) {
   return best;
 }
 
-// Clips of clips belong to the film at the end of the chain of parents.
+// Clips of clips belong to the video at the end of the chain of parents.
 Film& film_of(Curation& curation, const std::map<std::string, Film*>& films,
               const std::map<std::string, std::string>& parents, const Item& clip) {
   std::string key = clip.parent;
@@ -124,7 +124,7 @@ Curation read_curation(const JobRecord& job) {
     Film& film = film_of(out, films, parents, clip);
     film.clips.push_back(std::move(clip));
   }
-  // Films end in any order; the page has them in one.
+  // Videos end in any order; the page sorts them.
   std::stable_sort(out.films.begin(), out.films.end(),
                    [](const Film& a, const Film& b) { return a.item.key < b.item.key; });
   for (auto& film : out.films) {

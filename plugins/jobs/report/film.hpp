@@ -1,4 +1,4 @@
-// The films of a curate job, their shots, and the clips that came of each, put together from items.jsonl.
+// The videos of a curate job, their shots, and the clips made from each, read from items.jsonl.
 #pragma once
 #include <cstdint>
 #include <deque>
@@ -7,20 +7,20 @@
 
 namespace kinora::core::report {
 
-// How an input or a clip ended.
+// An input or a clip with its outcome.
 struct Item {
   std::string key, parent, end, stage, reason, caption, url;
-  std::string damaged;            // what is broken in an input's media, whatever its end
-  bool consumed = false;          // turned into clips
-  std::optional<double> score;    // of what was filtered
-  std::string bound;              // that it broke: "at most 0.33"; empty: none is known
-  int64_t first = -1, last = -1;  // frames [first, last) of the film; -1: not known
+  std::string damaged;            // what is broken in an input's media, whatever its outcome
+  bool consumed = false;          // cut into clips
+  std::optional<double> score;    // score of a filtered sample
+  std::string bound;              // the bound that it violated: "at most 0.33"; empty: unknown
+  int64_t first = -1, last = -1;  // frames [first, last) of the video; -1: unknown
   int width = 0, height = 0;
 };
 
 struct Shot {
   int64_t first = 0, last = 0;  // frames [first, last)
-  std::optional<double> score;  // at its first frame; nothing for the film's start
+  std::optional<double> score;  // at its first frame; nothing for the start of the video
   std::vector<const Item*> clips;
 };
 
@@ -28,9 +28,9 @@ struct Film {
   Item item;
   double fps = 0;
   int64_t frames = 0;
-  std::vector<double> scores;  // a frame each
+  std::vector<double> scores;  // one per frame
   std::vector<Shot> shots;
-  std::vector<const Item*> loose;  // clips that lie in no known shot
+  std::vector<const Item*> loose;  // clips that are in no known shot
   std::deque<Item> clips;
 
   double seconds(int64_t frame) const { return fps > 0 ? static_cast<double>(frame) / fps : 0; }
@@ -39,8 +39,8 @@ struct Film {
 
 struct Curation {
   std::deque<Film> films;
-  bool found = false;               // items.jsonl is there
-  int64_t broken = 0;               // its lines that could not be read
+  bool found = false;               // items.jsonl exists
+  int64_t broken = 0;               // number of its lines that could not be read
   std::optional<double> threshold;  // of the shot detector
 };
 

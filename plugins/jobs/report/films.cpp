@@ -1,4 +1,4 @@
-// The contact sheet: every shot of every film, and what became of it.
+// The contact sheet: every shot of every video, and its outcome.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -31,15 +31,15 @@ void write_ending(Html& out, const Film& film, const Item& clip) {
   }
 }
 
-// What became of the tile's frames, in words.
+// Writes the outcomes of the tile's clips in words.
 void write_endings(Html& out, const Film& film, const Tile& tile) {
   if (tile.clips.empty()) {
     const bool cut = film.item.consumed || film.item.end == "kept";
     out.leaf("span", {{"class", "why dim"}},
-             cut ? "No clip came of it" : "No clip: the film itself was " + film.item.end);
+             cut ? "No clip was made from it" : "No clip: the video itself was " + film.item.end);
     return;
   }
-  // Parts of a long shot often end alike; each way is told once.
+  // Parts of a long shot often have the same outcome; each distinct one is written once.
   std::vector<const Item*> told;
   for (const Item* clip : tile.clips) {
     const auto same = [&](const Item* t) {
@@ -75,7 +75,7 @@ void write_tile(Page& page, const JobRecord& job, const Film& film, const Tile& 
             tile.number > 0 ? fmt::format("Shot {}", tile.number) : tile.clips[0]->key;
         out.leaf("span", {{"class", "dim"}},
                  tile.score         ? fmt::format("{} · cut at score {:.1f}", number_text, *tile.score)
-                 : tile.number == 1 ? number_text + " · the film’s start"
+                 : tile.number == 1 ? number_text + " · start of the video"
                                     : number_text);
       });
     });
@@ -100,12 +100,12 @@ void write_film(Page& page, const JobRecord& job, const Film& film, std::optiona
     out.leaf("p", {{"class", "dim"}}, film_facts(film));
     if (film.item.end == "failed")
       out.leaf("p", {{"class", "note failed"}},
-               "The film failed in " + film.item.stage + ": " + film.item.reason);
+               "The video failed in " + film.item.stage + ": " + film.item.reason);
     if (film.item.end == "filtered")
       out.leaf("p", {{"class", "note filtered"}},
-               "The film was filtered by " + rule_text(film.item));
+               "The video was filtered by " + rule_text(film.item));
     if (!film.item.damaged.empty() && film.item.end != "failed")
-      out.leaf("p", {{"class", "note failed"}}, "The film is damaged: " + film.item.damaged);
+      out.leaf("p", {{"class", "note failed"}}, "The video is damaged: " + film.item.damaged);
     write_timeline(out, film, threshold);
     const auto tiles = tiles_of(film);
     if (tiles.empty()) return;
@@ -114,11 +114,11 @@ void write_film(Page& page, const JobRecord& job, const Film& film, std::optiona
     });
     if (tiles.size() > kMostShots)
       note(out, counted(static_cast<int64_t>(tiles.size() - kMostShots), "more shot") +
-                    " of this film: items.jsonl has them all.");
+                    " of this video: items.jsonl has all of them.");
   });
 }
 
-// Films with something to see first.
+// Videos with shots or clips come first.
 void write_sheet(Page& page, const JobRecord& job, const Curation& curation) {
   std::vector<const Film*> films;
   for (const auto& film : curation.films) films.push_back(&film);
@@ -127,15 +127,15 @@ void write_sheet(Page& page, const JobRecord& job, const Curation& curation) {
   for (size_t i = 0; i < std::min(films.size(), kMostFilms); ++i)
     write_film(page, job, *films[i], curation.threshold);
   if (films.size() > kMostFilms)
-    note(page.out, counted(static_cast<int64_t>(films.size() - kMostFilms), "more film") +
-                       ": they are counted below, and items.jsonl has them all.");
+    note(page.out, counted(static_cast<int64_t>(films.size() - kMostFilms), "more video") +
+                       ": they are counted below, and items.jsonl has all of them.");
 }
 
 }  // namespace
 
 void write_films(Page& page) {
   if (page.run.of_kind("curate").empty()) return;
-  section(page, "films", "Films and their shots", [&] {
+  section(page, "films", "Source videos and their shots", [&] {
     for (const JobRecord* job : page.run.of_kind("curate")) {
       if (!job_heading(page, *job)) continue;
       const Curation& curation = page.curations[job];

@@ -25,7 +25,7 @@ size_t utf8_length(std::string_view s) {
   return 0;
 }
 
-// C0 and C1 controls but tab and line feed, and U+202A..202E, U+2066..2069.
+// C0 and C1 controls except tab and line feed, and U+202A..202E, U+2066..2069.
 bool unwanted(std::string_view c) {
   const auto first = static_cast<uint8_t>(c[0]);
   if (c.size() == 1) return (first < 0x20 && first != '\t' && first != '\n') || first == 0x7F;
@@ -98,7 +98,7 @@ void Html::open(std::string_view tag, Attributes attributes) {
 
 void Html::close(std::string_view tag) {
   out_.append("</").append(tag).append(">");
-  // A line break is a space between words: only where elements are blocks.
+  // Breaks lines only between block elements: elsewhere a line break is a visible space.
   if (tag.size() > 1 && tag != "span") out_ += '\n';
 }
 

@@ -1,5 +1,5 @@
-// HTML that is well-formed by construction: elements close themselves, and every text and attribute value is
-// escaped, so that nothing a film, a caption or a log says can become markup.
+// Writes HTML that is well-formed by construction: elements close themselves, and all text and attribute
+// values are escaped, so that nothing in a video's name, a caption or a log can become markup.
 #pragma once
 #include <initializer_list>
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace kinora::core::report {
 
-// The text for an element or a quoted attribute. Bytes that are not UTF-8, control characters and those that
-// turn the reading direction of what follows become U+FFFD.
+// Escapes text for an element or a quoted attribute. Invalid UTF-8, control characters and characters that
+// change the reading direction become U+FFFD.
 std::string escaped(std::string_view text);
 
 // "data:image/png;base64,..."
@@ -19,7 +19,8 @@ class Html {
  public:
   using Attributes = std::initializer_list<std::pair<std::string_view, std::string_view>>;
 
-  // <tag ...>, what `inside` writes, </tag>. Tags and attribute names are this program's own words.
+  // Writes <tag ...>, what `inside` writes, </tag>. Tags and attribute names must be constants of this
+  // program.
   template <class F>
   void in(std::string_view tag, Attributes attributes, F&& inside) {
     open(tag, attributes);
@@ -29,10 +30,10 @@ class Html {
   void leaf(std::string_view tag, Attributes attributes, std::string_view text = {}) {
     in(tag, attributes, [&] { this->text(text); });
   }
-  // Elements without an end, such as img and meta.
+  // Writes elements without an end tag, such as img and meta.
   void single(std::string_view tag, Attributes attributes) { open(tag, attributes); }
   void text(std::string_view text) { out_ += escaped(text); }
-  // Markup of this program: never anything from a file.
+  // Writes constant markup of this program: never anything from a file.
   void constant(const char* markup) { out_ += markup; }
 
   const std::string& str() const { return out_; }

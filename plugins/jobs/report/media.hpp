@@ -1,5 +1,5 @@
-// Files that become part of the page. Each is looked at before it is trusted to be what its name says, and
-// all together are bounded, so that a page of a large run still opens.
+// Embeds files in the page. Each is checked to be of the type that its name says, and their total size is
+// bounded, so that the page of a large run still opens.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -9,7 +9,7 @@
 namespace kinora::core::report {
 
 struct Embedded {
-  std::string uri;  // empty: it is not there, because of
+  std::string uri;  // empty: missing, for `reason`
   std::string reason;
   int width = 0, height = 0;  // of a PNG
 };

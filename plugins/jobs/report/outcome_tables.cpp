@@ -50,7 +50,7 @@ void write_inputs(Html& out, const Curation& curation) {
 
 struct Rule {
   std::string stage;
-  std::vector<std::pair<double, std::string>> scores;  // and whose
+  std::vector<std::pair<double, std::string>> scores;  // scores and their keys
   std::set<std::string> bounds;
   int64_t count = 0;
 };

@@ -1,4 +1,4 @@
-// Where every input and every clip ended, from items.jsonl, held against the counts of summary.json.
+// Outcomes of all inputs and clips from items.jsonl, compared with the counts of summary.json.
 #include <fmt/format.h>
 
 #include "plugins/jobs/report/sections.hpp"
@@ -29,7 +29,7 @@ void write_bar(Html& out, const Sums& s) {
   });
 }
 
-// "12 clips = 9 kept + 2 filtered + 1 failed", and whether it is so.
+// Writes "12 clips = 9 kept + 2 filtered + 1 failed", and whether it is true.
 void write_equation(Html& out, std::string_view one, int64_t all, const Sums& said, const Sums& found,
                     bool whole) {
   out.in("div", {{"class", "sum"}}, [&] {
@@ -84,7 +84,7 @@ void write_job(Page& page, const JobRecord& job) {
 void write_outcomes(Page& page) {
   const auto curations = page.run.of_kind("curate"), shards = page.run.of_kind("shard");
   if (curations.empty() && shards.empty()) return;
-  section(page, "outcomes", "Where everything ended", [&] {
+  section(page, "outcomes", "Outcomes", [&] {
     for (const JobRecord* job : curations)
       if (job_heading(page, *job)) write_job(page, *job);
     if (!shards.empty()) page.out.leaf("h3", {}, "Shards");

@@ -12,7 +12,7 @@ namespace {
 void write_head(Html& out, const RunRecord& run, const std::string& line) {
   out.in("head", {}, [&] {
     out.single("meta", {{"charset", "utf-8"}});
-    // Even if markup of others came into the page, a browser would load nothing and run nothing for it.
+    // Even if foreign markup came into the page, a browser would load and run nothing for it.
     out.single("meta", {{"http-equiv", "Content-Security-Policy"},
                         {"content",
                          "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; "

@@ -1,4 +1,4 @@
-// The report: one HTML file that needs nothing else, no network and no script.
+// Builds the report: one HTML file that needs no other file, no network and no script.
 #pragma once
 #include <string>
 
@@ -9,10 +9,10 @@ namespace kinora::core::report {
 
 struct Made {
   std::string page;
-  std::string line;  // what the run amounts to, in plain text: "1 film, 12 shots, ..."
+  std::string line;  // summary of the run in plain text: "1 source video, 12 shots, ..."
 };
 
-// `still` is asked for a picture of every shot that is shown.
+// Calls `still` for a picture of every displayed shot.
 Made make_page(const RunRecord& run, StillSource still);
 
 // The style sheet of the page.

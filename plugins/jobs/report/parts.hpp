@@ -1,4 +1,4 @@
-// Pieces that several sections of the page are made of.
+// Building blocks that several sections of the page share.
 #pragma once
 #include <map>
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace kinora::core::report {
 
-// What the sections write to and read from.
+// The output and the inputs of the sections.
 struct Page {
   Html out;
   const RunRecord& run;
@@ -29,8 +29,8 @@ void section(Page& page, std::string_view id, std::string_view title, F&& inside
   });
 }
 
-// A job's name where the run has several of its kind, and what is missing if it did not finish. False:
-// nothing of it.
+// Writes a job's name if the run has several of its kind, and what is missing if it did not finish. False:
+// the job left nothing to show.
 bool job_heading(Page& page, const JobRecord& job);
 
 void note(Html& out, std::string_view text);
@@ -39,7 +39,7 @@ struct Fact {
   std::string name, value;
 };
 void fact_list(Html& out, const std::vector<Fact>& facts);
-// The counts and figures of a summary, but those that every summary has.
+// The counts and figures of a summary, except those that every summary has.
 std::vector<Fact> summary_facts(const JobRecord& job);
 
 struct Column {
@@ -54,7 +54,7 @@ struct Cell {
 void table(Html& out, std::string_view caption, const std::vector<Column>& columns,
            const std::vector<std::vector<Cell>>& rows);
 
-// A picture, or a blank of its shape that says why there is none.
+// A picture, or a blank of the same shape with the reason why it is missing.
 struct Picture {
   std::string alt;
   int width = 0, height = 0;

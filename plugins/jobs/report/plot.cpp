@@ -17,14 +17,14 @@ constexpr size_t kColumns = 300, kReadings = 72;
 
 struct Drawing {
   Axis x, y;
-  std::vector<Point> points, line;  // measured, and as it is drawn
+  std::vector<Point> points, line;  // measured points, and the drawn line
 
   std::string place(const Point& p) const {
     return fmt::format("{:.1f} {:.1f}", kUnits * x.at(p.x), kUnits * (1 - y.at(p.y)));
   }
 };
 
-// Points about which the smoothed line is a mean; 0: too few to smooth.
+// Width in points of the Gaussian that smooths the line; 0: too few points to smooth.
 double sigma_of(size_t points) {
   return points < 12 ? 0 : std::max(1.0, std::round(static_cast<double>(points) / 60));
 }
@@ -51,7 +51,7 @@ void draw(Html& out, const Drawing& d, bool dots) {
            std::string grid, raw, line;
            for (const auto& tick : d.y.ticks) grid += fmt::format("M0 {0:.1f}H1000", kUnits * (1 - tick.at));
            out.leaf("path", {{"class", "grid"}, {"d", grid}});
-           // A stroke of no length with round ends is a round dot, however the drawing is stretched.
+           // A stroke of length 0 with round ends stays a round dot, however the drawing is stretched.
            if (dots)
              for (const auto& p : thinned(d.points, kColumns)) raw += "M" + d.place(p) + "h0";
            if (dots) out.leaf("path", {{"class", "dots"}, {"d", raw}});
@@ -72,7 +72,7 @@ void labels(Html& out, const Drawing& d, const std::string& x_name) {
   }
 }
 
-// Upright bands over the drawing; the one under the pointer shows its reading.
+// Upright bands over the drawing; the band under the pointer shows its reading.
 void readings(Html& out, const Drawing& d, const PlotOptions& options) {
   const size_t n = std::min(d.line.size(), kReadings);
   if (n < 2) return;
@@ -87,7 +87,7 @@ void readings(Html& out, const Drawing& d, const PlotOptions& options) {
   }
 }
 
-// What the caption says behind the title.
+// The text after the title in the caption.
 std::string explanation(const Drawing& d, const PlotOptions& options, bool dots) {
   if (options.from_zero) {
     const auto higher = [](const Point& a, const Point& b) { return a.y < b.y; };

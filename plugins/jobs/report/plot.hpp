@@ -1,4 +1,4 @@
-// A measured curve as a figure. The drawing is an SVG that stretches to whatever room there is; labels are
+// Draws a measured curve as a figure. The drawing is an SVG that stretches to the available space; labels are
 // HTML laid over it, so that letters keep their size at every width. Pointing at the curve shows the values
 // there, without a script.
 #pragma once
@@ -13,11 +13,11 @@ struct PlotOptions {
   std::string title;  // "Loss"
   std::string x = "step";
   bool small = false;      // one of several in a row
-  bool smooth = true;      // points light, and a line through their local means
-  bool from_zero = false;  // a schedule: its peak is what a reader asks for
+  bool smooth = true;      // light points, and a line through their local means
+  bool from_zero = false;  // for a schedule, whose peak the reader looks for
 };
 
-// Values by x. Nothing is drawn for none.
+// Plots values by x. Draws nothing if there are none.
 void plot(Html& out, const std::map<double, double>& values, const PlotOptions& options);
 
 }  // namespace kinora::core::report

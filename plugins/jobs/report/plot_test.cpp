@@ -33,8 +33,8 @@ TEST(Axis, NamesRoundValues) {
   EXPECT_THAT(labels(5, 5, Scale::linear, 2, true), ElementsAre("0", "5", "10"));
 }
 
-// Over random ranges of any size: some ticks, not too many, in order, all different, and every value has its
-// place.
+// Over random ranges of any size: some ticks but not too many, in order, all different, and every value is on
+// the axis.
 TEST(Axis, IsSoundForAnyRange) {
   std::mt19937 random(3);
   std::uniform_real_distribution<double> exponent(-30, 30), share(0, 1);
@@ -75,7 +75,7 @@ TEST(Series, ThinnedKeepsTheExtremes) {
   EXPECT_EQ(peaks({1, 9, 2, 3, 8, 1}, 2), (std::vector<double>{9, 8}));
 }
 
-// The mean of logarithms is what a log scale needs: a power law stays one, a constant stays itself.
+// Smoothing on a log scale averages logarithms: a power law stays one, a constant stays itself.
 TEST(Series, SmoothingKeepsStraightLinesStraight) {
   std::vector<Point> line, power;
   for (int i = 0; i < 400; ++i)

@@ -23,14 +23,14 @@ std::vector<const JobRecord*> RunRecord::of_kind(std::string_view kind) const {
 void read_summary(JobRecord& job) {
   const auto text = read_file(job.folder / "summary.json");
   if (!text) {
-    job.missing = "it has not finished: there is no summary.json in its folder";
+    job.missing = "it has not finished: its folder has no summary.json";
     return;
   }
   json summary = parse_facts(*text);
   if (summary.is_object()) {
     job.summary = std::move(summary);
   } else {
-    job.missing = "its summary.json is not whole; delete it and run again";
+    job.missing = "its summary.json is incomplete; delete it and run again";
   }
 }
 

@@ -1,5 +1,6 @@
-// What the jobs of a run left in their folders. Nothing in it is trusted: members may be missing or of
-// another type, lines broken, files cut off; readers give what there is and never throw for what they find.
+// Reads what the jobs of a run left in their folders. Nothing is trusted: members may be missing or of
+// another type, lines broken, files cut off; readers return what they can read and never throw for bad
+// contents.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -32,21 +33,21 @@ struct JobRecord {
 
 struct RunRecord {
   std::string title, version;  // of Kinora
-  std::string file, toml;      // the run file's name and text
+  std::string file, toml;      // name and text of the run file
   int64_t seed = 0;
   std::vector<JobRecord> jobs;
 
   std::vector<const JobRecord*> of_kind(std::string_view kind) const;
 };
 
-// Sets `summary` and `missing` from the folder.
+// Reads `summary` from the folder, or sets `missing`.
 void read_summary(JobRecord&);
 
-// Members of an object, if it is one and they are of the type.
+// Members of an object, if it is an object and they have the expected type.
 std::optional<double> number_at(const json& object, const char* key);
-int64_t count_at(const json& object, const char* key);  // 0 if there is none
+int64_t count_at(const json& object, const char* key);  // 0 if missing
 std::string text_at(const json& object, const char* key);
-const json& object_at(const json& object, const char* key);  // an empty object if there is none
+const json& object_at(const json& object, const char* key);  // an empty object if missing
 std::vector<double> numbers_at(const json& object, const char* key);
 
 // A whole file; nothing if it cannot be read or is larger.
@@ -55,17 +56,17 @@ std::optional<std::string> read_file(const std::filesystem::path& file,
 
 struct Lines {
   std::vector<json> objects;
-  int64_t broken = 0;  // lines that are no JSON objects: a process died while it wrote
+  int64_t broken = 0;  // number of lines that are not JSON objects, as left by a process that died while writing
   bool found = false;
 };
 Lines read_lines(const std::filesystem::path& file);
 
-// metrics.jsonl: by name the values by step. A step that was done twice, because a run went on from a
-// checkpoint, counts as it was done last. What is not a finite number is left out.
+// metrics.jsonl: values by step, by name. If a step was repeated after a run resumed from a checkpoint, its
+// last value counts. Leaves out values that are not finite.
 using Metrics = std::map<std::string, std::map<double, double>>;
 Metrics read_metrics(const JobRecord&);
 
-// Files NAME_0.EXTENSION, or all with the extension, by name.
+// Files NAME_0.EXTENSION, or all with the extension, sorted by name.
 std::vector<std::filesystem::path> files_in(const std::filesystem::path& folder, std::string_view extension);
 
 }  // namespace kinora::core::report

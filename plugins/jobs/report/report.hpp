@@ -8,7 +8,7 @@ struct ReportOptions {
   std::string title;
   static void describe(Describe<ReportOptions>& d) {
     d.name("report").help("Writes report.html, one file that shows what every job did");
-    d.option("title", &ReportOptions::title).help("empty: the run's name");
+    d.option("title", &ReportOptions::title).help("title of the page; empty: the run's name");
   }
 };
 

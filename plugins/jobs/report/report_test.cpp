@@ -11,7 +11,7 @@
 namespace kinora::core::report {
 namespace {
 
-// The page holds every one of these. Says what is missing, without printing the page.
+// Checks that the page contains all of these; reports what is missing, without printing the page.
 void expect_says(const std::string& page, const std::vector<std::string>& texts) {
   for (const auto& text : texts) EXPECT_NE(page.find(text), std::string::npos) << "missing: " << text;
 }
@@ -19,7 +19,7 @@ void expect_lacks(const std::string& page, const std::vector<std::string>& texts
   for (const auto& text : texts) EXPECT_EQ(page.find(text), std::string::npos) << "found: " << text;
 }
 
-// What a film's name, a caption or an error may say.
+// A hostile video name, caption or error.
 const std::string kHostile =
     "\"'></style></title></pre><script>alert(1)</script><img src=http://a/b "
     "onerror=x>&lt;\xff\xC0\xAF\x01\xE2\x80\xAE]]>"
@@ -66,8 +66,8 @@ TEST_F(MadeUpRun, DamagedFilmsAreShownWhateverTheirEnd) {
         dump({{"inputs", 2}, {"kept", 1}, {"filtered", 0}, {"failed", 1}, {"damaged", 2}}));
   const std::string text = page("x");
   structure_of(text);
-  expect_says(text, {"The film failed in clip.transcode: cut.mp4: cut off",
-                     "The film is damaged: rot.mp4: incomplete pictures", "kept, damaged", "failed, damaged",
+  expect_says(text, {"The video failed in clip.transcode: cut.mp4: cut off",
+                     "The video is damaged: rot.mp4: incomplete pictures", "kept, damaged", "failed, damaged",
                      "2\u00A0inputs damaged"});
   expect_lacks(text, {"Does not add up"});
 }
@@ -86,7 +86,7 @@ TEST_F(MadeUpRun, NoTextBecomesMarkup) {
 
 TEST_F(MadeUpRun, RanksHaveATable) {
   write_rest("x");
-  expect_lacks(page("x"), {"What each rank handled"});
+  expect_lacks(page("x"), {"Work of each rank"});
   write("dit/summary.json", dump({{"steps", 2},
                                   {"transfers", json::array({{{"rank", 0}}})},
                                   {"ranks",
@@ -101,7 +101,7 @@ TEST_F(MadeUpRun, RanksHaveATable) {
   const std::string text = page("x");
   structure_of(text);
   expect_says(text,
-              {"What each rank handled", "4,321", "1,234", "777", "8\u00A0KiB", "1\u00A0min\u00A030\u00A0s"});
+              {"Work of each rank", "4,321", "1,234", "777", "8\u00A0KiB", "1\u00A0min\u00A030\u00A0s"});
   expect_lacks(text, {"transfers"});
 }
 
@@ -122,11 +122,11 @@ TEST_F(MadeUpRun, JobsThatDidNotRunAreSaidToBeMissing) {
   write_rest("x");
   std::filesystem::remove(folder_ / "dit/summary.json");
   write("shard/summary.json", "{\"shards\": 2");
-  expect_says(page("x"), {"3\u00A0jobs have not finished", "<b>Loss</b>", "its summary.json is not whole"});
+  expect_says(page("x"), {"3\u00A0jobs have not finished", "<b>Loss</b>", "its summary.json is incomplete"});
 }
 
-// Whatever stands in the files, the page is whole. 40 runs with files broken at random places, always the
-// same ones.
+// The page is well-formed whatever the files contain: 40 runs with files broken at random places, the same in
+// every run of the test.
 TEST_F(MadeUpRun, BrokenFilesBreakNothing) {
   std::mt19937 random(7);
   const std::vector<std::string> files{"curate/items.jsonl", "curate/summary.json", "dit/metrics.jsonl",
@@ -173,7 +173,7 @@ TEST_F(MadeUpRun, TheJobWritesThePageTwice) {
   EXPECT_EQ(*page, *own);
   expect_says(*page, {"<h1>made-up</h1>", "No picture: "});
   EXPECT_EQ(context.summary["line"],
-            "2\u00A0films (1\u00A0failed), 3\u00A0shots, 1\u00A0clip kept (1\u00A0filtered, 1\u00A0failed), "
+            "2\u00A0source videos (1\u00A0failed), 3\u00A0shots, 1\u00A0clip kept (1\u00A0filtered, 1\u00A0failed), "
             "12.5\u00A0s\u00A0total time");
 }
 

@@ -1,5 +1,5 @@
-// For tests: a made-up run in a temporary folder, with every text in it chosen by the test, and a reader of
-// markup that accepts only what the report may consist of.
+// For tests: a made-up run in a temporary folder, with every text in it chosen by the test, and a parser that
+// accepts only the markup that the report may contain.
 #pragma once
 #include <fstream>
 #include <unistd.h>
@@ -10,11 +10,11 @@
 
 namespace kinora::core::report {
 
-// Tags in order, "/" before those that end; every rule that is broken is a test failure.
+// Tags in order, with "/" before end tags; every broken rule is a test failure.
 inline std::vector<std::string> structure_of(const std::string& page) {
   static const std::string kWord = "abcdefghijklmnopqrstuvwxyz0123456789-";
   std::vector<std::string> tags, open;
-  size_t at = page.find('>') + 1;  // behind the doctype
+  size_t at = page.find('>') + 1;  // after the doctype
   while ((at = page.find('<', at)) != std::string::npos) {
     const bool ends = page[at + 1] == '/';
     const size_t name = at + (ends ? 2 : 1), behind = page.find_first_not_of(kWord, name);
@@ -60,8 +60,8 @@ class MadeUpRun : public testing::Test {
     return value.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
   }
 
-  // One film of three shots: a clip, one filtered, one failed; a film that fails. `text` is said wherever a
-  // text can be.
+  // One video of three shots: a kept clip, a filtered one, a failed one; and a video that fails. `text` is
+  // used wherever a text can be.
   void write_curation(const std::string& text) {
     const auto clip = [&](int first, int last, json more) {
       json line{{"key", text + std::to_string(first)},

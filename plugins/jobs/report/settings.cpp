@@ -1,4 +1,4 @@
-// How long each job took, what the run was told to do, and with what.
+// How long each job took, and the run's options and versions.
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -29,8 +29,8 @@ void write_time_row(Html& out, const JobRecord& job, double longest, double tota
   });
 }
 
-// The TOML with its comments and headings set apart. A line is judged alone, so text over several lines may
-// be judged wrong; nothing but its colour depends on it.
+// Highlights comments and headings of the TOML. Each line is parsed alone, so multi-line text may be coloured
+// wrongly; nothing else depends on it.
 void write_toml(Html& out, const std::string& toml) {
   out.in("pre", {{"tabindex", "0"}, {"aria-label", "The run file"}}, [&] {
     size_t at = 0;
@@ -55,7 +55,7 @@ void write_toml(Html& out, const std::string& toml) {
   });
 }
 
-// Every option, defaults included: what the command line changed shows here and not in the run file.
+// Every option, including defaults: values from the command line appear here and not in the run file.
 void write_options(Html& out, const JobRecord& job) {
   json all{{"options", job.options}};
   for (const auto& c : job.components)
@@ -74,7 +74,7 @@ void write_times(Page& page) {
     total += seconds;
     longest = std::max(longest, seconds);
   }
-  section(page, "time", "Where the time went", [&] {
+  section(page, "time", "Time per job", [&] {
     auto& out = page.out;
     out.in("div",
            {{"class", "scroll tabular"},
@@ -100,15 +100,15 @@ void write_settings(Page& page) {
   section(page, "settings", "Run file and versions", [&] {
     auto& out = page.out;
     if (page.run.toml.empty())
-      note(out, "The run file " + page.run.file + " could not be read any more.");
+      note(out, "The run file " + page.run.file + " can no longer be read.");
     else
       write_toml(out, page.run.toml);
     std::vector<std::vector<Cell>> rows{{{"Kinora"}, {""}, {""}, {page.run.version}}};
     for (const auto& job : page.run.jobs)
       for (const auto& c : job.components) rows.push_back({{job.name}, {c.slot, "dim"}, {c.id}, {c.version}});
-    table(out, "Versions: what each job was made of", {{"Job"}, {"Slot"}, {"Component"}, {"Version"}}, rows);
+    table(out, "Versions of the components of each job", {{"Job"}, {"Slot"}, {"Component"}, {"Version"}}, rows);
     out.in("details", {}, [&] {
-      out.leaf("summary", {}, "Every option as it was used, defaults included");
+      out.leaf("summary", {}, "All options as used, including defaults");
       for (const auto& job : page.run.jobs) write_options(out, job);
     });
   });

@@ -9,7 +9,7 @@ namespace kinora::core::report {
 Still Stills::operator()(const StillRequest& request) {
   if (request.media.empty()) return {"", "no file is named"};
   if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
-  if (request.frame > frames_left_) return {"", "too deep in a long film to decode for a picture"};
+  if (request.frame > frames_left_) return {"", "too far into a long video to decode for a picture"};
   frames_left_ -= request.frame;
   auto jpeg = catching([&] { return jpeg_of(request); });
   if (!jpeg) return {"", jpeg.failure().message};

@@ -28,7 +28,7 @@ a { color: var(--line); }
 .kept { color: var(--kept); } .filtered { color: var(--filtered); } .failed { color: var(--failed); }
 .note { margin: 1rem 0; padding: .625rem .875rem; background: var(--panel); border-left: 3px solid currentColor;
   overflow-wrap: anywhere; max-width: 48rem; font-size: .9375rem; }
-/* Shadows at the sides where there is more to scroll to. */
+/* Shadows at the sides where the content continues. */
 .scroll { overflow-x: auto; background: linear-gradient(90deg, var(--paper) 40%, transparent) 0 0 / 2rem 100% local,
   linear-gradient(270deg, var(--paper) 40%, transparent) 100% 0 / 2rem 100% local,
   linear-gradient(90deg, var(--rule), transparent) 0 0 / .75rem 100%, linear-gradient(270deg, var(--rule), transparent) 100% 0 / .75rem 100%;

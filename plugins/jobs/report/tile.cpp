@@ -37,7 +37,7 @@ Still still_of(Page& page, const JobRecord& job, const Film& film, const Tile& t
     const auto file = job.folder / "data" / (clip->key + ".mp4");
     const int64_t frame = std::clamp<int64_t>((clip->last - clip->first) / 2, 0, kDeepest);
     std::error_code error;
-    // A key is a file's name, and not a way out of the folder.
+    // The key must be a plain file name, so that it cannot lead out of the folder.
     if (clip->key.find('/') == std::string::npos && std::filesystem::exists(file, error))
       if (Still still = page.still({file.string(), frame, height, kStillWidth}); !still.jpeg.empty())
         return still;

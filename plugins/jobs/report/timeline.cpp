@@ -1,4 +1,4 @@
-// A film's length as a bar of its shots, under the curve of scores that decided where they begin.
+// A video's length as a bar of its shots, under the curve of scores that decided where they start.
 #include <algorithm>
 #include <cmath>
 
@@ -11,7 +11,7 @@
 namespace kinora::core::report {
 namespace {
 
-// The drawing is stretched sideways only: its upright unit is a pixel of the page.
+// The drawing is stretched only horizontally: its vertical unit is a pixel of the page.
 constexpr double kWidth = 1000, kCurve = 84, kHeight = 110;
 constexpr size_t kColumns = 600, kMostShots = 240;
 
@@ -19,7 +19,7 @@ struct Bar {
   const char* end;
   double height;
 };
-// Ends differ in height as well as in colour.
+// Outcomes differ in height as well as in colour.
 constexpr Bar kBars[] = {{"kept", 16}, {"filtered", 9}, {"failed", 5}, {"none", 2}};
 
 double bar_height(std::string_view end) {

@@ -54,7 +54,7 @@ std::vector<Figure> figures_of(const Totals& t) {
   const auto figure = [&](int64_t n, const char* one, std::string more = {}) {
     if (n >= 0) out.push_back({std::string(one) + (n == 1 ? "" : "s"), count(n), std::move(more)});
   };
-  figure(t.films, "film", losses(t.films_filtered, t.films_failed));
+  figure(t.films, "source video", losses(t.films_filtered, t.films_failed));
   figure(t.shots, "shot");
   if (t.kept >= 0)
     out.push_back({t.kept == 1 ? "clip kept" : "clips kept", count(t.kept), losses(t.filtered, t.failed)});

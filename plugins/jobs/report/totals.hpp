@@ -4,7 +4,7 @@
 
 namespace kinora::core::report {
 
-// -1: the run has no job of the kind.
+// -1: the run has no job of this kind.
 struct Totals {
   int64_t films = -1, films_filtered = 0, films_failed = 0, shots = -1, kept = -1, filtered = -1, failed = -1,
           shards = -1, tokenizer_steps = -1, steps = -1, videos = -1;
@@ -13,14 +13,14 @@ struct Totals {
 };
 
 Totals totals_of(const RunRecord&, const std::map<const JobRecord*, Curation>&);
-// Of every curate job.
+// The curations of all curate jobs.
 std::map<const JobRecord*, Curation> curations_of(const RunRecord&);
 
 struct Figure {
   std::string name, value, more;  // "clips kept", "12", "2 filtered, 1 failed"
 };
 std::vector<Figure> figures_of(const Totals&);
-// The figures in a line of text.
+// The figures as one line of text.
 std::string line_of(const Totals&);
 
 }  // namespace kinora::core::report

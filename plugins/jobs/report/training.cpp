@@ -1,4 +1,4 @@
-// What the two kinds of training did: curves, and for the tokenizer pictures.
+// Results of the two kinds of training: curves, and pictures for the tokenizer.
 #include <algorithm>
 
 #include "plugins/jobs/report/plot.hpp"
@@ -19,7 +19,7 @@ constexpr Curve kSmall[] = {{"learning_rate", "Learning rate", false, true},
                             {"gradient_norm", "Gradient norm", true, false},
                             {"weight_norm", "Weight norm", false, false},
                             {"validation_loss", "Validation loss", false, false},
-                            {"tokens_per_second", "Tokens a second", true, true},
+                            {"tokens_per_second", "Tokens per second", true, true},
                             {"mfu", "Model FLOPs utilisation", true, true},
                             {"l1", "L1", true, false},
                             {"mse", "MSE", true, false}};
@@ -38,7 +38,7 @@ void write_curves(Page& page, const JobRecord& job) {
   });
 }
 
-// One row of frames, with its name.
+// One row of frames with its name.
 void write_row(Html& out, const Embedded& image, const std::string& name, const std::string& alt) {
   out.in("div", {{"class", "row"}}, [&] {
     out.leaf("span", {{"class", "row-name"}}, name);
@@ -68,7 +68,7 @@ void write_pairs(Page& page, const JobRecord& job) {
           });
       page.out.leaf("figcaption", {{"class", "dim"}},
                     "Sample " + std::to_string(i + 1) +
-                        ": frames of a clip, above as they are, below through the tokenizer and back.");
+                        ": frames of a clip, above the originals, below their reconstructions by the tokenizer.");
     });
   }
 }
@@ -79,7 +79,7 @@ void write_facts_of(Page& page, const JobRecord& job) {
   fact_list(page.out, facts);
 }
 
-// What each rank of a launch handled.
+// The work of each rank of a launch.
 void write_ranks(Page& page, const JobRecord& job) {
   const json& ranks = object_at(job.summary, "ranks");
   const size_t all_ranks = numbers_at(ranks, "steps").size();
@@ -102,7 +102,7 @@ void write_ranks(Page& page, const JobRecord& job) {
                     {duration(value("computing_seconds"))},
                     {duration(value("waiting_seconds"))}});
   }
-  table(page.out, "What each rank handled",
+  table(page.out, "Work of each rank",
         {{"Rank", true},
          {"Tokens", true},
          {"Loss tokens", true},
@@ -126,7 +126,7 @@ void write_tokenizer(Page& page) {
         write_ranks(page, *job);
         write_pairs(page, *job);
       }
-      write_curves(page, *job);  // of an unfinished job too: they say how far it came
+      write_curves(page, *job);  // also for an unfinished job: they show its progress
     }
   });
 }
@@ -142,7 +142,7 @@ void write_training(Page& page) {
       }
       write_curves(page, *job);
     }
-    if (!caches.empty()) page.out.leaf("h3", {}, "What it was trained on: cached latents");
+    if (!caches.empty()) page.out.leaf("h3", {}, "Training data: cached latents");
     for (const JobRecord* job : caches)
       if (job_heading(page, *job)) write_facts_of(page, *job);
   });

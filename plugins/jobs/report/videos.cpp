@@ -1,4 +1,4 @@
-// The generated videos, each playing in the page, with its frames side by side.
+// The generated videos, each playable in the page, with its frames side by side.
 #include <algorithm>
 
 #include "plugins/jobs/report/sections.hpp"

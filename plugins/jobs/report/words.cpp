@@ -9,7 +9,7 @@ namespace kinora::core::report {
 namespace {
 
 #define NBSP "\u00A0"
-// Beyond this a double no longer fits an int64_t, and a duration is nonsense anyway.
+// Larger doubles do not fit an int64_t, and such a duration is nonsense anyway.
 constexpr double kHuge = 9e15;
 
 std::string fixed(double v, int decimals) {

@@ -1,4 +1,4 @@
-// Numbers as a reader wants them. A number and its unit are joined by a no-break space.
+// Formats numbers for readers. A number and its unit are joined by a no-break space.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -14,7 +14,7 @@ std::string duration(double seconds);                  // 0.08 s, 4.0 s, 3 min 2
 std::string timecode(double seconds);                  // 0:03.5, 1:02:03.5
 std::string byte_size(double bytes);                   // 1.2 MiB
 
-// "width:41.2%": styles take a point for a decimal, whatever the locale.
+// "width:41.2%": styles need a decimal point in any locale.
 std::string percent(double share);
 
 }  // namespace kinora::core::report

@@ -19,7 +19,7 @@ constexpr const char* kInfo = ".nv-meta/.info.json";
 constexpr const char* kJournal = ".copied";  // in the job's folder
 
 struct LocalFile {
-  std::string name;  // from the folder
+  std::string name;  // path relative to the folder
   uint64_t size = 0;
   int64_t changed = 0;
 };
@@ -38,14 +38,14 @@ std::vector<LocalFile> results(const fs::path& folder) {
   return out;
 }
 
-// The files that arrived, a line each, kept in the job's folder.
+// The files that were copied, one line each, stored in the job's folder.
 class CopyJournal {
  public:
   explicit CopyJournal(const fs::path& file) {
     std::ifstream before(file);
-    for (std::string line; std::getline(before, line) && !before.eof();) lines_.insert(line);  // not a torn one
+    for (std::string line; std::getline(before, line) && !before.eof();) lines_.insert(line);  // skips an incomplete last line
     out_.open(file, std::ios::app);
-    out_ << "\n";  // ends a torn one
+    out_ << "\n";  // ends an incomplete last line
   }
   bool has(const std::string& line) const { return lines_.contains(line); }
   void add(const std::string& line) { out_ << line << "\n" << std::flush; }
@@ -64,7 +64,7 @@ std::map<std::string, uint64_t> sizes_at(Io& io, const std::string& uri) {
   return out;
 }
 
-// Whether the job in this folder has copied anything there.
+// Whether the job in this folder has copied anything to `uri`.
 bool has_copied(const fs::path& folder, const std::string& uri) {
   std::ifstream journal(folder / kJournal);
   for (std::string line; std::getline(journal, line);)
@@ -72,7 +72,7 @@ bool has_copied(const fs::path& folder, const std::string& uri) {
   return false;
 }
 
-// Without the slashes at its end.
+// Without trailing slashes.
 std::string bare(const std::string& uri) { return uri.substr(0, uri.find_last_not_of('/') + 1); }
 
 void copy_file(const fs::path& from, const std::string& to) {
@@ -101,7 +101,8 @@ nlohmann::json copy_out(JobContext& context, const std::string& given) {
     const auto it = there.find(f.name);
     return it != there.end() && it->second == f.size && journal.has(line_of(f));
   };
-  // While shards are replaced, the folder is no dataset.
+  // Removes the dataset's index while its shards are replaced, so that no reader takes the folder for a
+  // dataset.
   if (there.contains(kInfo) && !std::all_of(files.begin(), files.end(), is_there))
     or_throw(io.remove(uri + "/" + kInfo));
   Progress progress{context.spec().name + ": copying", static_cast<int64_t>(files.size()), "files"};
@@ -115,10 +116,10 @@ nlohmann::json copy_out(JobContext& context, const std::string& given) {
   const auto now = sizes_at(io, uri);
   for (const auto& f : files)
     if (const auto it = now.find(f.name); it == now.end() || it->second != f.size)
-      throw Error(KINORA_IO, fmt::format("{}/{}: was written and is {} now; does another program write there?", uri,
-                                         f.name, it == now.end() ? "gone" : "of another size"));
+      throw Error(KINORA_IO, fmt::format("{}/{}: the file was written but is now {}; does another program write there?", uri,
+                                         f.name, it == now.end() ? "gone" : "of a different size"));
   if (now.size() > files.size())
-    log_warn("{}: {} there that this job did not make", uri, counted(static_cast<int64_t>(now.size() - files.size()), "file lies", "files lie"));
+    log_warn("{}: {} there that this job did not write", uri, counted(static_cast<int64_t>(now.size() - files.size()), "file is", "files are"));
   log_info("{}: {}, {} bytes copied to {}", context.spec().name, counted(static_cast<int64_t>(files.size()), "file", "files"), bytes, uri);
   return {{"uri", uri}, {"files", files.size()}, {"bytes", bytes}};
 }
@@ -131,7 +132,7 @@ void refuse_others(JobContext& context, const std::string& given) {
   if (std::any_of(own.begin(), own.end(), [&](const fs::path& folder) { return has_copied(folder, uri); }))
     return;
   throw Error(KINORA_INVALID,
-              fmt::format("out: {} holds a dataset that job '{}' in {} has not copied there; choose another "
+              fmt::format("out: {} holds a dataset that job '{}' in {} did not copy there; choose another "
                           "out, or remove that dataset first",
                           uri, context.spec().name, context.run().out.string()));
 }
@@ -139,7 +140,7 @@ void refuse_others(JobContext& context, const std::string& given) {
 void check_out(JobCheck& check, const std::string& uri) {
   if (uri.empty()) return;
   if (!is_uri(uri))
-    return check.problem("out", "out: '" + uri + "' is no URI; give one such as s3://bucket/shards (the job's own "
+    return check.problem("out", "out: '" + uri + "' is not a URI; give one such as s3://bucket/shards (the job's own "
                                                  "folder has the shards in any case)");
   if (const auto status = check_uri(check.runtime().registry(), uri); !status)
     check.problem("out", "out: " + status.failure().message);

@@ -26,7 +26,7 @@ struct Clip {
   ClipFields files;
 };
 
-// By folder, then by key, so that the writer has one shard open at a time.
+// Sorts by folder, then by key, so that the writer has only one shard open at a time.
 void sort_into_bins(Io& io, std::vector<Clip>& clips) {
   for (auto& clip : clips) {
     const auto facts = clip.files.find("json");
@@ -52,7 +52,8 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits) {
   return sample;
 }
 
-// Takes out what does not go on, and says so: dropped.jsonl has a line each after `lines`. How many, by rule.
+// Removes clips that are left out and records them: one line each in dropped.jsonl, followed by `lines`.
+// Returns counts by rule.
 std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Clip>& clips,
                                          const std::map<std::string, Drop>& drops, std::string lines) {
   std::map<std::string, int64_t> rules;
@@ -70,8 +71,8 @@ std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Cli
   return rules;
 }
 
-// Edits that change nothing, which their author should know: counted in `summary` as `count`, told in the log by their
-// first keys. Lines of dropped.jsonl.
+// Reports edits without effect to their author: counted in `summary` as `count`, logged with their first keys. Returns
+// lines of dropped.jsonl.
 std::string say_unused(JobContext& context, const std::vector<std::pair<std::string, json>>& edits, const char* count,
                        const std::function<std::string(bool is_one)>& why) {
   constexpr size_t kShown = 3;
@@ -104,7 +105,7 @@ std::string unused_edits(JobContext& context, const EditHistory& edits, const st
          });
 }
 
-// People reject a clip for what it shows as often as for how it was encoded: a copy that takes its place is said.
+// People reject a clip for its content as often as for its encoding, so copies that take its place are logged.
 void say_replacements(JobContext& context, const std::vector<Clip>& clips, const std::map<std::string, std::string>& of,
                       const std::map<std::string, Drop>& drops) {
   constexpr size_t kNamed = 3;
@@ -200,8 +201,8 @@ void Shard::run(JobContext& context) const {
                 std::to_string(result.inputs.failed) + " clips could not be packed; the log names them");
   const int64_t filtered = all - static_cast<int64_t>(clips.size());
   if (result.inputs.kept + filtered != all)
-    throw Error(KINORA_FAILED, fmt::format("the engine lost clips: of {} {} were left out and {} packed; report "
-                                           "this as a defect",
+    throw Error(KINORA_FAILED, fmt::format("the engine lost clips: of {} {} were left out and {} packed; please report "
+                                           "this as a bug",
                                            all, filtered, result.inputs.kept));
   context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules}});
   count_shards(context);

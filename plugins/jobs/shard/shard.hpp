@@ -1,4 +1,5 @@
-// kind = "shard": clips of a curate job in, WebDataset shards out. What people decided in the studio counts.
+// kind = "shard": packs clips of a curate job into WebDataset shards, following people's decisions in the
+// studio.
 #pragma once
 #include "core/run/job_plugin.hpp"
 
@@ -13,12 +14,13 @@ struct ShardOptions {
     d.option("memory", &ShardOptions::memory).how_only()
         .bytes()
         .at_least(1 << 20)
-        .help("bound on the samples between stages");
-    d.option("threads", &ShardOptions::threads).how_only().range(0, 4096).help("worker threads; 0: one a core");
+        .help("most memory of the samples between stages");
+    d.option("threads", &ShardOptions::threads).how_only().range(0, 4096).help("number of worker threads; 0: one per core");
     d.option("layout", &ShardOptions::layout)
         .choices({"flat", "cosmos"})
-        .help("cosmos: shards in folders resolution_R/aspect_ratio_W_H/duration_D");
-    d.option("out", &ShardOptions::out).help("URI of a folder that gets a copy of the shards, as s3://bucket/shards");
+        .help("folder layout of the shards; cosmos: folders resolution_R/aspect_ratio_W_H/duration_D");
+    d.option("out", &ShardOptions::out).help("URI of a folder that receives a copy of the shards, such as "
+                                             "s3://bucket/shards");
   }
 };
 

@@ -1,4 +1,4 @@
-// How train-tokenizer starts, what it minimises and how it resumes, and encode with a tokenizer of its own:
+// Tests how train-tokenizer starts, what it minimises and how it resumes, and encode with its own tokenizer:
 // on real clips, against the mathematics written out here.
 #include <cmath>
 #include <fstream>
@@ -51,7 +51,7 @@ std::string tokenizer_failure(const ScratchRun& run) {
   return test::refusal([&] { trained_tokenizer(run); });
 }
 
-// Sample n of the training: of clips a and c, `length` frames.
+// Sample n of the training: `length` frames of clips a and c.
 Tensor crop(int64_t n, int64_t length = kFrames) {
   const double u = sample_uniform({1}, kSeed, n, "tokenizer.start").item<double>();
   const auto first = static_cast<int64_t>(std::floor(u * static_cast<double>(16 - length + 1)));
@@ -121,7 +121,7 @@ TEST(TokenizerTuning, WeighsTheCriticByTheGradientsAtTheLastLayer) {
   expect_near(line, "adversarial_weight", adaptive, 1e-3);
   expect_near(line, "loss", rebuilt(y).item<double>() + 0.6 * adaptive * adversarial, 1e-3);
 
-  // The quality that it states is that of the weights that it wrote, on the first window of each clip.
+  // The reported quality is that of the written weights, on the first window of each clip.
   network->load(run->of("tokenizer") / "weights.safetensors");
   const at::NoGradGuard off;
   double similarity = 0, distance = 0;
@@ -167,7 +167,7 @@ TEST(TokenizerTuning, ResumedWithItsCriticEqualsUninterruptedBitForBit) {
       worst(half.at("critic.weight.layers.0.conv.weight"), full.at("critic.weight.layers.0.conv.weight")), 0);
 }
 
-// The critic's first step is as long as its rate.
+// The critic's first step is as long as its learning rate.
 TEST(TokenizerTuning, TheCriticLearnsAtItsOwnRate) {
   const auto weight = [](const std::string& rate) {
     const auto run = prepared(
@@ -183,10 +183,10 @@ TEST(TokenizerTuning, TheCriticLearnsAtItsOwnRate) {
   const Tensor slow = weight(""), fast = weight("critic_learning_rate = 1e-3\n"),
                faster = weight("critic_learning_rate = 2e-3\n");
   EXPECT_GT((fast - slow).abs().max().item<double>(), 0);
-  EXPECT_LT(worst((faster - fast) * 0.9, fast - slow), 1e-6) << "of steps of 1e-3; the default is 1e-4";
+  EXPECT_LT(worst((faster - fast) * 0.9, fast - slow), 1e-6) << "with steps of 1e-3; the default is 1e-4";
 }
 
-// Each microbatch is of videos or of single frames.
+// Each microbatch consists of videos or of single frames.
 TEST(TokenizerTuning, MixesImagesAndVideos) {
   const auto longer =
       prepared({{"tokenizer",
@@ -230,7 +230,7 @@ TEST(TokenizerTuning, DrawsLatentsAndCountsTheirDivergence) {
   expect_near(line, "kl", kl);
   expect_near(line, "l1", l1);
   expect_near(line, "loss", l1 + mse + 0.01 * kl);
-  EXPECT_THAT(tokenizer_failure(*tokenizer_training("kl = 0.01\n")), HasSubstr("kl needs the moments of latents"));
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training("kl = 0.01\n")), HasSubstr("kl requires the moments of latents"));
 }
 
 TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
@@ -247,7 +247,7 @@ TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
   for (const auto& [name, t] : before) EXPECT_GT(worst(t, after.at(name)), 0) << name;
 }
 
-// Of two vectors each the covariances have rank one, u u^T and v v^T, and tr (S1^1/2 S2 S1^1/2)^1/2 is |u .
+// For two vectors each, the covariances have rank one, u u^T and v v^T, and tr (S1^1/2 S2 S1^1/2)^1/2 is |u .
 // v|.
 double distance_of_pairs(const std::vector<Tensor>& seen, const std::vector<Tensor>& made) {
   const Tensor u = (seen[0] - seen[1]) / std::sqrt(2.), v = (made[0] - made[1]) / std::sqrt(2.),
@@ -281,7 +281,7 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
   const double want = distance_of_pairs(seen, made);
   EXPECT_GT(want, 1e-3);
   expect_near(summary, "frechet_distance", want, 1e-3);
-  EXPECT_THAT(tokenizer_failure(*tokenizer_training(features)), HasSubstr("say where its weights are: features_weights"));
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training(features)), HasSubstr("set its weights: features_weights"));
   EXPECT_THAT(tokenizer_failure(*tokenizer_training("features = 'minilm'\nfeatures_weights = 'x'\n")),
               HasSubstr("reads neither 'video' nor an 'image'"));
 }
@@ -328,14 +328,14 @@ TEST(TokenizerTuning, SaysWhatAFeatureScriptLacks) {
     }
     return tokenizer_failure(*run);
   };
-  EXPECT_THAT(with(""), HasSubstr("is no TorchScript that libtorch reads"));
+  EXPECT_THAT(with(""), HasSubstr("is not a TorchScript file that libtorch can read"));
   EXPECT_THAT(with("def forward(self, x: Tensor):\n    return x\n"),
               HasSubstr("must return a tensor [B, D]"));
   EXPECT_THAT(with("def forward(self, x: Tensor):\n    return x.view([2])\n"),
               HasSubstr("its forward fails on a video [1, 3, 9, 16, 32]"));
-  EXPECT_THAT(with(kScript, "features = { use = 'clip-vision' }\n"), HasSubstr("take `features` away"));
+  EXPECT_THAT(with(kScript, "features = { use = 'clip-vision' }\n"), HasSubstr("remove `features`"));
   EXPECT_THAT(tokenizer_failure(*tokenizer_training("features_weights = 'FOLDER/x.safetensors'\n")),
-              HasSubstr("are of no model"));
+              HasSubstr("belong to no model"));
 }
 
 TEST(TokenizerTuning, OfCodesRefusesADivergence) {
@@ -390,7 +390,7 @@ TEST(TokenizerStart, ByPrincipalComponentsIsThatOfTheTrainingClips) {
   EXPECT_GT(summary.at("psnr").get<double>(), 30);
 
   const auto both = prepared({{"tokenizer", principal + "weights = 'some.safetensors'\n"}});
-  EXPECT_THAT(tokenizer_failure(*both), HasSubstr("are two beginnings; take one away"));
+  EXPECT_THAT(tokenizer_failure(*both), HasSubstr("both set the initial weights; remove one"));
 }
 
 TEST(TokenizerStart, OfNvidiasArchivesFindsTheNamesByItself) {
@@ -412,7 +412,7 @@ TEST(TokenizerStart, OfNvidiasArchivesFindsTheNamesByItself) {
   fs::remove_all(folder);
 }
 
-// A tokenizer of the encode job's own, not the one of the job above it.
+// The encode job's own tokenizer is used, not that of the earlier job.
 std::unique_ptr<ScratchRun> encoding(const std::string& tokenizer) {
   auto run = prepared({{"latents", tokenizer + "tokenizer_weights = 'FOLDER/own.safetensors'\n"}});
   ScratchRun::save(*run->network("latents", "tokenizer"), run->folder() / "own.safetensors");
@@ -438,10 +438,10 @@ TEST(EncodeJob, OfADiscreteTokenizerOfItsOwnCachesCodes) {
     EXPECT_EQ(data.facts().shape, codes.sizes().vec());
     for (int64_t j = 0; j < codes.numel(); ++j) seen.insert(codes.flatten()[j].item<int64_t>());
   }
-  EXPECT_GT(seen.size(), 1U) << "codes that are all equal would show nothing";
+  EXPECT_GT(seen.size(), 1U) << "codes that are all equal would prove nothing";
 }
 
-// Wan normalises by published numbers; what the job measures comes on top.
+// Wan normalises by published numbers; the job's measured scale is applied on top.
 TEST(EncodeJob, MeasuresLatentsThatTheTokenizerNormalises) {
   const auto run = encoding(kWan);
   const auto network = run->network("latents", "tokenizer");

@@ -22,15 +22,15 @@
 namespace kinora::core {
 namespace {
 
-// A random crop in time: which frame it starts with depends on (seed, n) only.
+// A random crop in time: its first frame depends only on (seed, n).
 int64_t start_of(int64_t n, int64_t length, int64_t frames, uint64_t seed) {
   const double u = sample_uniform({1}, seed, n, "tokenizer.start").item<double>();
   return std::min<int64_t>(static_cast<int64_t>(u * static_cast<double>(length - frames + 1)),
                            length - frames);
 }
 
-// Microbatches are videos or, all of their samples, images: which depends on the seed and on the number of
-// the first sample of the microbatch over all ranks, never on who computes it.
+// The samples of a microbatch are all videos or all images, decided by the seed and the global number of the
+// microbatch's first sample, never by the rank that computes it.
 bool of_images(int64_t first, const TrainTokenizerOptions& o, uint64_t seed) {
   const int64_t size = o.batch / o.accumulate;
   return sample_uniform({1}, seed, first - first % size, "tokenizer.image").item<double>() < o.image_share;
@@ -106,7 +106,7 @@ class TokenizerTraining {
     return at::cat(crops);
   }
 
-  // The critic steps with the trainer and is kept in its checkpoints.
+  // The critic steps with the trainer and is stored in its checkpoints.
   void attend(Trainer& trainer) {
     if (!trainer.restored_job_state().empty()) critic_->restore(trainer.restored_job_state());
     trainer.job_state = [this] { return critic_->state(); };
@@ -136,8 +136,8 @@ class TokenizerTraining {
     return {terms.all, terms.figures, {}};
   }
 
-  // Reconstructs the start of a few clips, held-out ones if there are, with a feature model of all of them;
-  // leaves pictures of the first and returns the mean qualities.
+  // Reconstructs the start of a few clips, held-out ones if there are any, or all of them if there is a
+  // feature model; writes pictures of the first and returns the mean qualities.
   json evaluate() {
     const at::NoGradGuard off;
     std::filesystem::create_directories(context_.folder() / "samples");
@@ -174,7 +174,7 @@ class TokenizerTraining {
   TokenizerObjective objective_;
   std::optional<TokenizerCritic> critic_;
   std::optional<ReconstructionFeatures> features_;
-  std::vector<int64_t> usable_, held_out_;  // clips that are whole and long enough
+  std::vector<int64_t> usable_, held_out_;  // intact clips that are long enough
   int64_t too_short_ = 0, encoded_ = 0;
 };
 
@@ -191,11 +191,12 @@ class TrainTokenizer final : public TensorJob {
 };
 
 JobParts TrainTokenizer::parts() {
-  return {.slots = {{.name = "tokenizer", .kind = "tokenizer", .required = true, .help = "what is trained", .weights = "weights"},
-                    {.name = "perceptual", .kind = "loss", .help = "distance of two videos, such as lpips"},
-                    {.name = "critic", .kind = "model", .help = "discriminator of an adversarial loss: patch-discriminator"},
+  return {.slots = {{.name = "tokenizer", .kind = "tokenizer", .required = true, .help = "network to train", .weights = "weights"},
+                    {.name = "perceptual", .kind = "loss", .help = "distance between two videos, such as lpips"},
+                    {.name = "critic", .kind = "model", .help = "discriminator for an adversarial loss: "
+                                                                "patch-discriminator"},
                     {.name = "features", .kind = "model",
-                     .help = "encoder of videos or images for the frechet_distance of judged clips: clip-vision",
+                     .help = "encoder of videos or images for the frechet_distance of evaluated clips: clip-vision",
                      .weights = "features_weights"},
                     kParallelSlot,
                     kCollectiveSlot},

@@ -1,5 +1,5 @@
-// kind = "train" on codes: losses, norms and weights of every step against a loop in float64 that knows
-// nothing of Trainer, AdamW or loss/next-token.
+// kind = "train" on codes: losses, norms and weights of every step against a loop in float64 that shares no
+// code with Trainer, AdamW or loss/next-token.
 #include <cmath>
 #include <fstream>
 
@@ -23,7 +23,7 @@ constexpr double kRate = 0.02, kDecay = 0.1, kBeta1 = 0.8, kBeta2 = 0.9, kEps = 
                  kZ = 0.01;
 
 struct Coded {
-  at::Tensor codes, text;  // int32 [t, h, w] as a tokenizer gives them, [L, 12]
+  at::Tensor codes, text;  // int32 [t, h, w] as a tokenizer returns them, [L, 12]
 };
 
 std::vector<Coded> coded_samples() {
@@ -64,7 +64,7 @@ struct CodeReference {
   NamedTensors weights;
 };
 
-// decay_all: of the tables that are looked up too.
+// decay_all: also for lookup tables.
 CodeReference code_reference(Network& model, const std::vector<Coded>& samples, bool decay_all) {
   auto& leaves = model.chain().leaves();
   std::vector<at::Tensor> m(leaves.size()), v(leaves.size());
@@ -147,7 +147,7 @@ weights = 'FOLDER/start.safetensors'
     EXPECT_LT(apart, bound) << name;
     worst = test::worse(worst, apart);
   }
-  EXPECT_LT(want.losses.back(), want.losses.front()) << "codes that teach nothing would show nothing";
+  EXPECT_LT(want.losses.back(), want.losses.front()) << "codes that teach nothing would prove nothing";
   std::printf("          worst relative difference %.2g\n", worst);
 }
 

@@ -1,4 +1,4 @@
-// Train jobs with teacher forcing: what they draw, what composes with it, and the samples that they show.
+// Train jobs with teacher forcing: what they draw, what they can be combined with, and their sample pictures.
 #include "core/base/digest.hpp"
 #include "plugins/jobs/training/train_job_testing.hpp"
 
@@ -8,7 +8,7 @@ namespace {
 using namespace by_hand;
 using at::Tensor;
 
-// Of two latent frames each is a chunk.
+// A chunk is two latent frames.
 const std::string kForced =
     "teacher_forcing = true\n"
     "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 2, "
@@ -20,7 +20,7 @@ std::unique_ptr<Network> causal_network(const ScratchRun& run) {
   return network;
 }
 
-// The velocity that the model says of frames [0, n) when those before the last are clean.
+// The velocity that the model predicts for frames [0, n) when all but the last are clean.
 Tensor velocity(Network& network, const Tensor& x, double s, const Tensor& text) {
   Tensor told = at::zeros({1, x.size(2)}, at::kDouble);
   told.narrow(1, x.size(2) - 1, 1).fill_(1000 * s);
@@ -34,8 +34,8 @@ std::vector<double> of_steps(const ScratchRun& run, const char* key) {
   return out;
 }
 
-// Chunks' levels are drawn by the sample's number, the noise is the latent's, and the loss is the mean over
-// the noisy half of all samples.
+// Chunks' noise levels depend on the sample's number, the noise on the latent's, and the loss is the mean
+// over the noisy half of all samples.
 TEST(TeacherForcingJob, LearnsEachChunkFromTheCleanOnesBefore) {
   Knobs k;
   k.dropout = 0;
@@ -84,7 +84,7 @@ TEST(TeacherForcingJob, RunsInEveryPrecision) {
     EXPECT_NEAR(losses(precision)[0] / exact[0], 1, bound) << precision;
 }
 
-// Euler's steps for one frame after the other, and the training goes on as if nobody had looked.
+// Euler's steps for one frame after the other; the training continues as if no sample had been drawn.
 TEST(TeacherForcingJob, DrawsSamplesChunkAfterChunk) {
   Knobs k;
   const std::string lines = kForced + "precision = 'fp64'\n";
@@ -115,7 +115,7 @@ TEST(TeacherForcingJob, DrawsSamplesChunkAfterChunk) {
 TEST(TeacherForcingJob, RefusesWhatItCannotLearn) {
   const auto said = [](const std::string& lines) { return failure(*training(Knobs(), lines)); };
   EXPECT_THAT(said("teacher_forcing = true\nchunk = 2\n"), HasSubstr("2 latent frames are one chunk of 2"));
-  EXPECT_THAT(said("chunk = 2\n"), HasSubstr("chunk is of causal frames"));
+  EXPECT_THAT(said("chunk = 2\n"), HasSubstr("chunk applies to causal frames"));
   EXPECT_THAT(said("teacher_forcing = true\ncondition_frames = [1]\n"),
               HasSubstr("leave condition_frames empty"));
   EXPECT_THAT(said("teacher_forcing = true\nmodel = { use = 'dit', in_channels = 2, out_channels = 2, "

@@ -25,7 +25,7 @@
 namespace kinora::core {
 namespace {
 
-// Of a microbatch, beside its tensors; also the keys of the random numbers.
+// A microbatch's data besides its tensors; also the keys of the random numbers.
 constexpr const char *kSigma = "train.sigma", *kNoise = "train.noise";
 
 class ModelTraining {
@@ -92,9 +92,9 @@ class ModelTraining {
     return out;
   }
 
-  // Sample n of all that are ever drawn: which latent, its noise, its level, how many of its frames are given
-  // and whether it keeps its text depend on (seed, n) only, so they are the same at any number of ranks, any
-  // split into microbatches and after a resume. On the CPU.
+  // Sample n of all samples ever drawn: its latent, noise, noise level, number of given frames and whether it
+  // keeps its text depend only on (seed, n). They are therefore the same for any number of ranks, any split
+  // into microbatches and after a resume. On the CPU.
   NamedTensors drawn(int64_t first, int64_t count) const {
     std::vector<LatentData::Item> items;
     for (int64_t n = first; n < first + count; ++n) {
@@ -126,7 +126,7 @@ class ModelTraining {
     return out;
   }
 
-  // Of the first training sample; captions of other lengths are not worth another count.
+  // Counted for the first training sample; other caption lengths are not worth another count.
   double flops_per_sample() {
     const auto batch = objective_.batch({data_.item(parts_.train[0])}, at::zeros({1}, at::kBool));
     at::Tensor level, noise;
@@ -138,11 +138,11 @@ class ModelTraining {
                                         network_.chain().lora() != nullptr, why);
     if (flops == 0)
       log_warn("{}: flops_per_second and mfu are not logged: {}", context_.spec().name,
-               why.empty() ? "the model asks its context for no matrix product" : why);
+               why.empty() ? "the model does no matrix product through its context" : why);
     return flops;
   }
 
-  // Validation and pictures, where they are due; on every rank.
+  // Runs validation and draws pictures when they are due; on every rank.
   bool look(Trainer& trainer, int64_t step, json& line) {
     const auto due = [&](int64_t every) {
       return every > 0 && (step % every == 0 || step == options_.steps);
@@ -200,10 +200,11 @@ class Train final : public TensorJob {
 };
 
 JobParts Train::parts() {
-  return {.slots = {{.name = "model", .kind = "model", .required = true, .help = "what is trained", .weights = "weights"},
-                    {.name = "loss", .kind = "loss", .use = "edm", .required = true, .help = "what it is trained on"},
+  return {.slots = {{.name = "model", .kind = "model", .required = true, .help = "network to train", .weights = "weights"},
+                    {.name = "loss", .kind = "loss", .use = "edm", .required = true, .help = "loss to train on"},
                     {.name = "sampler", .kind = "sampler",
-                     .help = "draws the samples that sample_every asks for; by default edm-heun or flow-euler, after the loss",
+                     .help = "sampler that draws the samples of sample_every; by default edm-heun or flow-euler, "
+                             "depending on the loss",
                      .how_only = true},
                     kParallelSlot,
                     kPrecisionSlot,

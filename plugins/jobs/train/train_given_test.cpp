@@ -31,7 +31,7 @@ TEST(TrainGiven, IsTheSameInMicrobatches) {
   EXPECT_NEAR(a.at("validation_loss").get<double>() / b.at("validation_loss").get<double>(), 1, 1e-12);
 }
 
-// Videos that stand still: who is given the first frame knows the second, who is not can only guess it.
+// Videos without motion: a model that is given the first frame knows the second, others can only guess it.
 TEST(TrainGiven, AGivenFrameTellsTheOnesThatFollow) {
   at::manual_seed(3);
   std::vector<Sample> still;
@@ -59,7 +59,7 @@ TEST(TrainGiven, AGivenFrameTellsTheOnesThatFollow) {
     return trained(*run).at("validation_loss").get<double>();
   };
   const std::string given = "condition_frames = [1]\n";
-  const double with = 2 * worth(given), without = worth("");  // of two frames one is learnt
+  const double with = 2 * worth(given), without = worth("");  // of two frames one is learned
   EXPECT_LT(with, 0.5 * without);
   const double moved = apart(given);
   EXPECT_LT(moved, 0.2);
@@ -68,9 +68,8 @@ TEST(TrainGiven, AGivenFrameTellsTheOnesThatFollow) {
   RecordProperty("moved", std::to_string(moved));
 }
 
-// Euler's steps by hand, from the averages, with noise that the sample's key alone decides.
-// The job's own sampler with its levels, or steps of the one that goes with the loss, whose last level is
-// 0.001.
+// Euler's steps by hand with the averaged weights, from noise that depends only on the sample's key. Uses the
+// job's own sampler with its levels, or the default sampler of the loss, whose last level is 0.001.
 using Levels = std::vector<double>;
 class TrainSamples : public testing::TestWithParam<std::pair<const char*, Levels>> {};
 
@@ -114,7 +113,7 @@ INSTANTIATE_TEST_SUITE_P(
                               Levels{1, 0.75, 0.5, 0.25, 0}},
                     std::pair{"sample_steps = 4\n", Levels{1, 0.667, 0.334, 0.001, 0}}));
 
-// The pictures are decoded by what the latents were encoded with: here the encode job's own tokenizer.
+// The pictures are decoded by the tokenizer that encoded the latents: here the encode job's own.
 TEST(TrainPictures, AreDecodedByAnEncodeJobsOwnTokenizer) {
   Knobs k;
   const ScratchRun run(
@@ -129,7 +128,7 @@ TEST(TrainPictures, AreDecodedByAnEncodeJobsOwnTokenizer) {
   EXPECT_TRUE(fs::exists(run.of("dit") / "samples/step-000004.png"));
 }
 
-// How pictures are drawn while it trains is no part of what a training is.
+// How pictures are drawn during training is not part of the training's identity.
 TEST(TrainPictures, ChangeNoTrainingsIdentity) {
   const ScratchRun run({{"dit", std::string(kGivenModel) + "sampler = { use = 'flow-euler', steps = 3 }\n"}});
   ASSERT_EQ(run.problems(), "");

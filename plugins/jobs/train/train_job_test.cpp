@@ -1,4 +1,4 @@
-// A training job of a whole model: every number of it, and what it makes of steps that are not finite.
+// A training job of a whole model: all its numbers, and its handling of steps that are not finite.
 #include "core/run/identity.hpp"
 #include "plugins/jobs/training/train_job_testing.hpp"
 #include "core/torch/tensors/device.hpp"
@@ -17,8 +17,8 @@ struct JobCase {
 };
 class TrainJobOf : public testing::TestWithParam<JobCase> {};
 
-// Losses, norms and rates of every step, the weights after them and their averages: the learning rate's sign,
-// the text, the scale of latents, clipping, averaging, decay and the split into microbatches all show here.
+// Losses, norms and rates of every step, the weights after them and their averages: this covers the learning
+// rate's sign, the text, the scale of latents, clipping, averaging, decay and the split into microbatches.
 TEST_P(TrainJobOf, EqualsALoopInDouble) {
   const Knobs k;
   const auto run = training(k, GetParam().lines);
@@ -31,7 +31,7 @@ TEST_P(TrainJobOf, EqualsALoopInDouble) {
   const Checkpoint last = load_checkpoint(*latest_checkpoint(run->of("dit") / "checkpoints"));
   EXPECT_LT(worst(last.weights, want.weights), GetParam().bound);
   EXPECT_LT(worst(last.ema.at("0.6"), want.averages), GetParam().bound);
-  EXPECT_GT(worst(want.averages, want.weights), 1e-3) << "averages that equal the weights would show nothing";
+  EXPECT_GT(worst(want.averages, want.weights), 1e-3) << "averages that equal the weights would prove nothing";
   EXPECT_NEAR(summary.at("loss").get<double>() / want.steps.back().loss, 1, GetParam().bound);
 }
 INSTANTIATE_TEST_SUITE_P(Cases, TrainJobOf,
@@ -59,7 +59,8 @@ TEST(TrainJob, KeepsAveragesOfSeveralDecaysAndHandsOnTheFirst) {
   EXPECT_LT(worst(last.weights, other.weights), 1e-10);
 }
 
-// bfloat16 operands only: weights, gradients and sums stay float32, and the losses close to float32's.
+// Only operands are bfloat16: weights, gradients and sums stay float32, and the losses stay close to
+// float32's.
 TEST(TrainJob, InBf16StaysCloseToFloat32) {
   Knobs k;
   k.steps = 20, k.clip = 1, k.learning_rate = 1e-3;
@@ -74,7 +75,8 @@ TEST(TrainJob, InBf16StaysCloseToFloat32) {
     };
     loss = test::worse(loss, apart("loss")), norm = test::worse(norm, apart("gradient_norm"));
   }
-  // An operand is off by 2^-9 at most (half a unit of 8 bits); of a few layers not more than a few of that.
+  // An operand is off by at most 2^-9 (half a unit of 8 bits); a few layers add up to no more than a few
+  // times that.
   EXPECT_LT(loss, 5 * std::pow(2, -9));
   EXPECT_LT(norm, 20 * std::pow(2, -9));
   EXPECT_GT(loss, 1e-7) << "it was float32";

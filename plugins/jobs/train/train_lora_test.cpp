@@ -7,8 +7,8 @@ namespace {
 
 using namespace by_hand;
 
-// W + s B A written out: of a plain model whose weights are that sum the gradients G give dA = s B^T G and
-// dB = s G A^T.
+// W + s B A written out: a plain model whose weights are that sum has gradients G with dA = s B^T G and dB =
+// s G A^T.
 TEST(LoraJob, EqualsALoopOverTheSumOfWeights) {
   const Knobs k;
   const auto run = training(k, "precision = 'fp64'\nadapter = 'FOLDER/begin'\n");
@@ -56,7 +56,7 @@ TEST(LoraJob, EqualsALoopOverTheSumOfWeights) {
   EXPECT_LT(worst(read_tensors(run->of("dit") / "weights.safetensors"), merged), 1e-10);
 }
 
-// Microbatches cut the samples as ranks do: the inputs that are left out stay those of each sample.
+// Microbatches split the samples as ranks do: each sample drops the same inputs.
 TEST(LoraJob, WithDropoutIsTheSameInMicrobatches) {
   const auto job = [](const std::string& more) {
     auto run = training(Knobs(), "precision = 'fp64'\nlora = 'rank=2 " + more);
@@ -67,7 +67,7 @@ TEST(LoraJob, WithDropoutIsTheSameInMicrobatches) {
              split = job("dropout=0.3 targets=linear_qkv'\naccumulate = 4\n"),
              all = job("targets=linear_qkv'\n");
   EXPECT_LT(worst(split, whole), 1e-10);
-  EXPECT_GT(worst(all, whole), 1e-6) << "nothing was left out";
+  EXPECT_GT(worst(all, whole), 1e-6) << "nothing was dropped";
 }
 
 TEST(LoraJob, LeavesWhatConvertMergesIntoTheSameWeights) {
@@ -93,13 +93,13 @@ TEST(LoraJob, RefusesWhatNamesNoAdapter) {
   const auto said = [](const std::string& lines) { return failure(*training(Knobs(), lines)); };
   EXPECT_THAT(said("lora = 'rank=2 targets=linear_porj'\n"), HasSubstr("did you mean 'linear_proj'?"));
   EXPECT_THAT(said(std::string(kLora) + "adapter = 'x'\n"), HasSubstr("lora and adapter are both given"));
-  EXPECT_THAT(said("lora = '/'\n"), HasSubstr("to go on with an adapter: adapter = '/'"));
+  EXPECT_THAT(said("lora = '/'\n"), HasSubstr("to continue with an adapter, set adapter = '/'"));
   const ScratchRun bare(std::map<std::string, std::string>{{"dit", kLora}});
   write_latents(bare.of("latents"), samples());
   EXPECT_THAT(failure(bare), HasSubstr("an adapter is trained on a model's weights"));
 }
 
-// Two operations a multiplication with its addition; a backward is two forwards, without LoRA's frozen one.
+// Two operations per multiply-add; a backward costs two forwards, minus the frozen part with LoRA.
 TEST(TrainJob, LogsTheModelsOperations) {
   const double D = 24, R = 4, M = 4 * D, E = 12, n = 2 * 1 * 2, L = 1, patch = 2 * 2 * 2;
   const double layer =

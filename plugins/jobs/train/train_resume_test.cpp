@@ -1,4 +1,4 @@
-// A training job that goes on equals one that never stopped, bit for bit.
+// A training job that resumes equals one that never stopped, bit for bit.
 #include <set>
 
 #include "core/base/cancel.hpp"
@@ -22,7 +22,7 @@ TEST(TrainJob, WritesACheckpointWhenItIsAskedTo) {
   EXPECT_FALSE(take_save_request());
 }
 
-// As a process leaves it that was killed after a checkpoint: lines of later steps are there too.
+// The files of a process that was killed after a checkpoint: they contain lines of later steps too.
 void expect_resumed_equals_uninterrupted(const std::string& more) {
   Knobs k;
   k.steps = 6;

@@ -1,4 +1,4 @@
-// What a training job says of samples that it does not learn from.
+// Tests what a training job reports about samples that it does not learn from.
 #include <set>
 
 #include "core/base/digest.hpp"
@@ -10,7 +10,8 @@ namespace {
 
 using namespace by_hand;
 
-// The loss at two levels on the first samples, by the averages, with noise that its key alone decides.
+// The loss at two levels on the first samples, by the averaged weights, with noise that depends only on the
+// key.
 TEST(TrainJob, ValidatesAtFixedLevelsWithNoiseOfItsOwn) {
   Knobs k;
   const auto run =
@@ -23,7 +24,7 @@ TEST(TrainJob, ValidatesAtFixedLevelsWithNoiseOfItsOwn) {
   const Reference want = reference(*network, samples(), k);
   load_values(network->chain().parameters(), network->chain().leaves(), want.averages);
   const auto lines = run->metrics("dit");
-  ASSERT_EQ(lines.size(), 2u) << "of steps 3 and 4";
+  ASSERT_EQ(lines.size(), 2u) << "those of steps 3 and 4";
   const json& got = lines[1].at("validation");
   double mean = 0;
   for (size_t i = 0; i < 2; ++i) {
@@ -42,7 +43,7 @@ TEST(TrainJob, ValidatesAtFixedLevelsWithNoiseOfItsOwn) {
   EXPECT_NEAR(summary.at("validation_loss").get<double>() / mean, 1, 1e-10);
   EXPECT_EQ(summary.at("held_out"), 0);
   EXPECT_TRUE(fs::exists(run->of("dit") / "samples/step-000004.png"));
-  // Looking changes nothing.
+  // Validation does not change the training.
   const auto blind = training(k, "precision = 'fp64'\n");
   trained(*blind);
   EXPECT_EQ(worst(read_tensors(run->of("dit") / "weights.safetensors"),

@@ -27,7 +27,7 @@ void plain(const AdamWRange<T>& r, const AdamWNumbers<T>& n, const std::vector<A
 #define KINORA_AVX2 __attribute__((target("avx2")))
 #define KINORA_LANE __attribute__((target("avx2"), always_inline)) static inline
 
-// The instructions of one register of T.
+// The instructions for one register of T.
 template <class T>
 struct Lane;
 template <>
@@ -57,7 +57,7 @@ struct Lane<double> {
   KINORA_LANE V root(V a) { return _mm256_sqrt_pd(a); }
 };
 
-// plain() a register at a time; returns how many numbers it did.
+// plain() one register at a time; returns how many numbers it processed.
 template <class T>
 KINORA_AVX2 int64_t wide(const AdamWRange<T>& r, const AdamWNumbers<T>& n,
                          const std::vector<AverageRange<T>>& averages) {

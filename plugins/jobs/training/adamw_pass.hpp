@@ -1,6 +1,6 @@
-// The numbers of AdamW and of norms, range by range. Every number is computed by the same few operations,
-// each rounded on its own (no fused multiply-add), whether eight at a time or alone: the result has the same
-// bits for any split into ranges, any number of threads and any processor.
+// Computes AdamW updates and norms range by range. Every number is computed by the same few operations, each
+// rounded on its own (no fused multiply-add), whether eight at a time or alone: the result has the same bits
+// for any split into ranges, any number of threads and any processor.
 #pragma once
 #include <cstdint>
 #include <vector>
@@ -10,7 +10,7 @@ namespace kinora::core {
 // Loshchilov and Hutter 2019, algorithm 2, with the schedule in `rate`; T is float or double.
 template <class T>
 struct AdamWNumbers {
-  T gradient_factor;  // what clipping leaves of the gradient
+  T gradient_factor;  // factor from gradient clipping
   T keep;             // 1 - rate * weight decay
   T beta1, beta2;
   T root2;  // 1 / sqrt(1 - beta2^t)
@@ -24,7 +24,7 @@ struct AdamWRange {
   T *m, *v;
   int64_t count;
 };
-// An average of the weights that moves by `share` to their new values.
+// Moves an average of the weights by `share` towards their new values.
 template <class T>
 struct AverageRange {
   T* a;
@@ -34,7 +34,7 @@ struct AverageRange {
 template <class T>
 void adamw_pass(const AdamWRange<T>&, const AdamWNumbers<T>&, const std::vector<AverageRange<T>>&);
 
-// Sum of squares in float64, in an order that depends on `count` only.
+// Sum of squares in float64, in an order that depends only on `count`.
 template <class T>
 double sum_of_squares(const T* x, int64_t count);
 

@@ -16,13 +16,13 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using nlohmann::json;
 
-constexpr double kSlow = 2;        // times the middle_value
-constexpr double kNotable = 0.05;  // seconds of difference, below which any machine is uneven
+constexpr double kSlow = 2;        // multiples of the median
+constexpr double kNotable = 0.05;  // seconds; smaller differences are normal on any machine
 
 struct Column {
   const char* name;
   double RankWork::*value;
-  bool whole;  // a count
+  bool whole;  // true: an integer count
 };
 constexpr Column kColumns[] = {{"steps", &RankWork::steps, true},
                                {"tokens", &RankWork::tokens, true},
@@ -55,7 +55,7 @@ std::vector<std::pair<size_t, std::string>> slow_ranks(const std::vector<RankWor
     if (mine < kSlow * usual || (mine - usual) * ranks[r].steps < kNotable) continue;
     out.emplace_back(
         r, fmt::format("rank {} is {:.1f}x slower than the median of the others: {:.3g} s of computing "
-                       "a step against {:.3g} s",
+                       "per step against {:.3g} s",
                        r, mine / std::max(usual, 1e-9), mine, usual));
   }
   return out;
@@ -147,7 +147,7 @@ void Balance::finish(const std::string& job) {
   for (const auto& of_rank : gather_texts(parallel_.group("world"), mine.dump()))
     for (auto& row : json::parse(of_rank)) summary_["transfers"].push_back(row);
   if (parallel_.rank() != 0) return;
-  log_info("{}: what each rank handles:", job);
+  log_info("{}: work of each rank:", job);
   for (const auto& text : table_of(ranks)) log_info("{}", text);
 }
 

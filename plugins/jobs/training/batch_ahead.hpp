@@ -1,4 +1,4 @@
-// Microbatches on the device, the next one made and on its way while the present one is computed.
+// Prepares microbatches on the device: the next one is made and copied while the current one is computed.
 #pragma once
 #include <functional>
 #include <memory>
@@ -10,13 +10,13 @@ namespace kinora::core {
 
 class BatchAhead {
  public:
-  // Samples [first, first + count), on the CPU; a function of these two numbers.
+  // Samples [first, first + count), on the CPU; depends only on these two numbers.
   using Make = std::function<NamedTensors(int64_t first, int64_t count)>;
 
-  // cuda: copies by a stream of their own (null: the next batch is made ahead, and copied when it is taken).
+  // cuda: copies on its own stream (null: the next batch is made ahead, and copied when it is taken).
   BatchAhead(Make make, at::Device device, const kinora_cuda_api* cuda);
 
-  // What prepare() made if it was asked for the same samples, else made now.
+  // The batch from prepare() if it was called for the same samples, else made now.
   NamedTensors take(int64_t first, int64_t count);
   void prepare(int64_t first, int64_t count);
 
@@ -32,7 +32,7 @@ class BatchAhead {
   at::Device device_;
   const kinora_cuda_api* cuda_;
   std::unique_ptr<kinora_cuda_copier, Close> copier_;
-  int64_t first_ = -1, count_ = 0;  // of next_
+  int64_t first_ = -1, count_ = 0;  // range of next_
   NamedTensors next_;
 };
 

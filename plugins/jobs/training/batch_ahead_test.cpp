@@ -13,7 +13,7 @@ struct Copies {
 };
 Copies g_copies;
 
-// Copies that are of use only when they were waited for.
+// Simulates copies whose data is valid only after waiting for them.
 kinora_cuda_api table() {
   kinora_cuda_api out{};
   out.struct_size = sizeof out;

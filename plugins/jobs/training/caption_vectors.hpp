@@ -1,4 +1,4 @@
-// Vectors of captions and of the questions that `kinora search` asks about them.
+// Vectors of captions and of `kinora search` queries.
 #pragma once
 #include <vector>
 
@@ -17,8 +17,8 @@ class CaptionVectors {
   TextEncoder encoder_;
 };
 
-// The tool "embed_texts": {"words", "text", "words_options", "text_options", "weights", "max_tokens", "device"}: an encoder as
-// text.json of an embed-text job has it; "texts" -> {"embeddings": [[D numbers]]}, each of length 1.
+// The tool "embed_texts": {"words", "text", "words_options", "text_options", "weights", "max_tokens", "device"}: an encoder in
+// the form of an embed-text job's text.json; "texts" -> {"embeddings": [[D numbers]]}, each of length 1.
 json embed_texts(Runtime&, const json& request);
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// What can be wrong with an encode and a generate job.
+// Checks encode and generate jobs.
 #include <ATen/ATen.h>
 
 #include "core/torch/context/instances.hpp"
@@ -27,8 +27,8 @@ void check_experts(JobCheck& check, Part& model) {
   if (network) check_fit(check, "weights_2", **network, two->low);
 }
 
-// The network of a slot, on the meta device; its weights are there. Of what an earlier job trains nothing is
-// said: that job's own check does.
+// The network of a slot on the meta device, checked against its weights. Not for a network that an earlier
+// job trains: that job's own check covers it.
 struct GivenPart {
   Part part;
   std::unique_ptr<Network> network;
@@ -57,12 +57,12 @@ void check_wishes(JobCheck& check, const GenerateOptions& o) {
       check.made(o.prompts_file.empty() ? "prompts" : "prompts_file", [&] { return wishes(check, o); });
   check.holds("format", [&] { require_formats(o); });
   if (check.finds("last_image", o.last_image) && !o.last_image.empty() && o.image.empty())
-    check.problem("last_image", "last_image ends what `image` begins; give both");
+    check.problem("last_image", "last_image needs `image`, the first frame; give both");
   if (!all) return;
   check.holds("strength", [&] { require_video(o, *all); });
   const auto begins = [](const Wish& w) { return !w.video.empty() || !w.image.empty(); };
   if (check.spec().places.count("condition_frames") && std::none_of(all->begin(), all->end(), begins))
-    check.problem("condition_frames", "condition_frames is of a video that is continued; give one in video");
+    check.problem("condition_frames", "condition_frames applies to a video to continue; set video");
   std::set<std::string> seen;
   for (const auto& wish : *all) {
     if (seen.insert(wish.image).second) check.finds("image", wish.image);
@@ -70,22 +70,22 @@ void check_wishes(JobCheck& check, const GenerateOptions& o) {
   }
 }
 
-// What says nothing here, because another job's word holds.
+// Options that have no effect here because another job decides.
 void check_without_effect(JobCheck& check) {
   if (check.spec().options.at("steps") != 0 && check.spec().options.at("pipeline") == "")
     check.problem(
         "steps",
-        "steps stands beside pipeline = \"FOLDER\"; in this job it is the sampler's: sampler = { use = "
+        "steps is for jobs with pipeline = \"FOLDER\"; here set it in the sampler: sampler = { use = "
         "\"...\", steps = ... }");
   for (const std::string slot : {"text", "image_encoder"})
     if (!check.spec().component(slot) && !weights_in(check.spec().options, slot + "_weights").empty())
-      check.problem(slot + "_weights", slot + "_weights is of an encoder of this job; give it one, " + slot +
-                                           " = { use = \"...\" }, or leave it out: the encode job's is used");
+      check.problem(slot + "_weights", slot + "_weights is for an encoder of this job; set one, " + slot +
+                                           " = { use = \"...\" }, or leave it out to use the encode job's");
   if (!check.spec().component("model") && check.upstream("encode") && check.spec().places.count("sigma_data"))
     check.problem("sigma_data", "sigma_data is the encode job's; leave it out");
 }
 
-// Who sees whom is part of what a model is trained as.
+// The attention rule is part of a model's training.
 void check_rule(JobCheck& check, const GenerateOptions& o) {
   const char* first = nullptr;
   for (const char* option : {"causal", "chunk", "window", "sink", "teacher_forcing"}) {
@@ -97,7 +97,7 @@ void check_rule(JobCheck& check, const GenerateOptions& o) {
   if (first && check.spec().component("model")) check.holds(first, [&] { require_frames(o); });
 }
 
-// The two halves of a denoiser.
+// The loss and the model together make the denoiser.
 void check_denoiser(JobCheck& check) {
   const auto& job = check.spec();
   if (job.component("model") || job.component("loss"))
@@ -123,7 +123,7 @@ void check_noise(JobCheck& check, const GenerateOptions& o, const std::vector<in
   for (const auto& wish : wishes(check, o)) require_noise(o.noise, wish.number, shape);
 }
 
-// Options that the kind of model has no use for.
+// Options that do not apply to this kind of model.
 void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
   const char* why = of_codes ? "models that denoise; codes are drawn one by one"
                              : "models that draw codes one by one; this one denoises";
@@ -135,18 +135,18 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
 
 namespace {
 
-// The tokenizer's layers are on every rank.
+// Every rank holds all layers of the tokenizer.
 void require_encoding(const MeshOwner::Sizes& axes, const kinora_tokenizer_info& info,
                       const std::string& tokenizer) {
   for (const auto& [axis, size] : axes)
     if (axis != "dp" && axis != "cp")
       raise(KINORA_INVALID,
-            "parallel: an encode job has its networks whole on every rank, and {} cuts something else; give "
+            "parallel: an encode job keeps its networks whole on every rank, but {} splits them; give "
             "ddp, which divides the clips, or a strategy along cp, which divides the time of each",
             axis);
   if (axes.contains("cp") && info.encode_span == 0)
     raise(KINORA_INVALID,
-          "parallel: {} encodes a frame with all that come before, so the time of a clip cannot be divided "
+          "parallel: {} encodes a frame together with all earlier ones, so the time of a clip cannot be divided "
           "along cp; give ddp, which divides the clips",
           tokenizer);
 }
@@ -166,7 +166,7 @@ void check_encode(JobCheck& check) {
   const auto info = tokenizer->network->info();
   if (o.first_frame && info.discrete)
     check.problem("first_frame",
-                  "first_frame is of latents, and " + tokenizer->part.use->id + " makes codes; leave it out");
+                  "first_frame applies to latents, but " + tokenizer->part.use->id + " makes codes; leave it out");
   if (axes) check.holds("parallel", [&] { require_encoding(*axes, info, tokenizer->part.use->id); });
   check_size(check, info, tokenizer->part.use->id, o.frames, o.height, o.width);
 }

@@ -21,7 +21,7 @@ struct NamedTrial {
   bool shares_samples = false;  // for strategies whose ranks all work on one sample
 };
 
-// One of each thing that a strategy goes wrong at.
+// One case for each feature that strategies tend to get wrong.
 std::vector<NamedTrial> trials_of(const std::string& use) {
   Trial first{.parallel = "[" + use + "]", .micro = 2, .steps = 2};
   Trial recomputed = first;
@@ -50,7 +50,7 @@ const char* column_of(Kind kind) {
   }
 }
 
-// In which order differences tell what is wrong: the others follow from the first.
+// The order in which differences are reported: later ones usually follow from the first.
 int place_of(Kind kind) {
   switch (kind) {
     case Kind::held:
@@ -104,7 +104,7 @@ struct Found {
   std::optional<Compared> wrong;
 };
 
-// Not a number is worse than any.
+// Not a number is worse than any number.
 double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
 Found compare(Equality& equality, double bound) {
@@ -132,7 +132,7 @@ json told(const Found& found, int64_t rank, int64_t ranks) {
   return out;
 }
 
-// Of all ranks.
+// Collects from all ranks.
 json together(const std::vector<std::string>& texts) {
   json out{{"worst", json::object()}};
   for (const auto& text : texts) {
@@ -156,7 +156,7 @@ json tried(Runtime& runtime, const NamedTrial& named, double bound, json& layout
   for (const char* axis : {"pp", "dp", "fsdp", "cfg", "cp", "tp"})
     if (const int64_t size = p.group(axis).size; size > 1) layout[axis] = size;
   if (named.shares_samples && p.data_size() > 1) {
-    out["skipped"] = "its ranks hold different samples";
+    out["skipped"] = "the ranks hold different samples";
     return out;
   }
   try {
@@ -164,7 +164,7 @@ json tried(Runtime& runtime, const NamedTrial& named, double bound, json& layout
     out.update(together(gather_texts(p.group("world"), told(found, p.rank(), p.world()).dump())));
   } catch (const Error& e) {
     if (e.code() != KINORA_UNSUPPORTED) throw;
-    out["skipped"] = e.what();  // on every rank: a strategy refuses by shapes, which all ranks share
+    out["skipped"] = e.what();  // on every rank: a strategy rejects shapes, which all ranks share
   }
   return out;
 }
@@ -175,7 +175,7 @@ json check_parallel(Runtime& runtime, const json& request) {
   const LaunchPlace place = here();
   json out{{"ranks", place.world}, {"layout", json::object()}, {"trials", json::array()}};
   for (auto& trial : trials_of(request.at("use").get<std::string>())) {
-    // A place to meet serves one world.
+    // A rendezvous file serves one world only.
     const std::string meeting = place.rendezvous + "." + std::to_string(out["trials"].size());
     setenv("KINORA_RENDEZVOUS", meeting.c_str(), 1);
     trial.trial.collective = "{ use = 'gloo', check = true }";

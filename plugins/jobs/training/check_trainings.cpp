@@ -1,4 +1,4 @@
-// What can be wrong with a train and a train-tokenizer job.
+// Checks train and train-tokenizer jobs.
 #include <ATen/ATen.h>
 
 #include "plugins/jobs/training/options/training.hpp"
@@ -19,7 +19,7 @@
 namespace kinora::core {
 namespace {
 
-// A model with fewer codes than the tokenizer fails at the first large one.
+// A model with a smaller vocabulary than the tokenizer fails at the first larger code.
 void require_vocabulary(const ComponentUse& model, const Encoded& data) {
   const auto known = model.options.values().value("vocab_size", data.codes);
   if (known < data.codes)
@@ -34,26 +34,26 @@ void require_given(const TrainOptions& o, const ComponentSpec& spec, const Compo
                 use.id);
 }
 
-// The first option of the frames' rule that the file gives.
+// The first option of the frame rule that the run file sets.
 std::string rule_place(const JobCheck& check) {
   for (const char* option : {"teacher_forcing", "causal", "levels", "chunk", "window", "sink"})
     if (check.spec().places.count(option)) return option;
   return "levels";
 }
 
-// Validation, pictures and given frames.
+// Checks validation, pictures and given frames.
 void check_looks(JobCheck& check, const TrainOptions& o, const LossInstance& loss) {
   check.holds(o.condition_frames.empty() ? "condition_noise" : "condition_frames",
               [&] { GivenDraw::require(o, loss); });
   check.holds(rule_place(check), [&] { LevelDraw::require(o, loss); });
   if (o.condition_frames.empty() && !o.teacher_forcing && check.spec().places.count("condition_sigma"))
     check.problem("condition_sigma",
-                  "condition_sigma is of given frames; say how many: condition_frames = [0, 1]");
+                  "condition_sigma applies to given frames; set their number: condition_frames = [0, 1]");
   check.holds("validation_sigmas", [&] { validation_levels(loss, o.validation_sigmas); });
   if (o.sample_every == 0) return;
   if (!loss.draws_noise())
     check.problem("sample_every", "sample_every draws from noise, and " + loss.spec().id +
-                                      " is no denoiser's loss; leave it out");
+                                      " is not the loss of a denoiser; leave it out");
   check.holds("samples", [&] { require_samples(o); });
   const auto* own = check.spec().component("sampler");
   check.holds(own ? "sampler" : "sample_steps", [&] { sample_sampler(check, o, loss.mix())->levels(); });
@@ -67,7 +67,7 @@ void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) 
               [&] { last_layer(tokenizer.chain(), last); });
 }
 
-// Every rank would compute the same, and the sum of their gradients be as many times too large.
+// Every rank would compute the same gradient, and the sum over ranks would be too large.
 void require_data_axes(const JobCheck& job, const std::string& tokenizer) {
   const auto axes = catching([&] { return Parallelism::axes(job, job.ranks()); });
   if (!axes) return;
@@ -75,7 +75,7 @@ void require_data_axes(const JobCheck& job, const std::string& tokenizer) {
     if (const auto found = axes->find(axis); found != axes->end() && found->second > 1)
       raise(
           KINORA_INVALID,
-          "parallel: {} has no sequence that ranks along {} could share; ddp and fsdp give them other videos",
+          "parallel: {} has no sequence that ranks along {} could share; use ddp or fsdp, which give them different videos",
           tokenizer, axis);
 }
 
@@ -84,9 +84,9 @@ void require_data_axes(const JobCheck& job, const std::string& tokenizer) {
 std::optional<LoraOptions> lora_of(const TrainOptions& o) {
   if (o.lora.empty() && o.adapter.empty()) return std::nullopt;
   if (!o.lora.empty() && !o.adapter.empty())
-    raise(KINORA_INVALID, "lora and adapter are both given; an adapter brings its rank and modules along");
+    raise(KINORA_INVALID, "lora and adapter are both given; an adapter has its own rank and modules; leave lora out");
   if (o.adapter.empty() && std::filesystem::exists(o.lora))
-    raise(KINORA_INVALID, "lora = '{0}' is a file or folder; to go on with an adapter: adapter = '{0}'",
+    raise(KINORA_INVALID, "lora = '{0}' is a file or folder; to continue with an adapter, set adapter = '{0}'",
           o.lora);
   return parse_lora(o.adapter.empty() ? o.lora : o.adapter);
 }
@@ -94,7 +94,7 @@ std::optional<LoraOptions> lora_of(const TrainOptions& o) {
 void require_base(const TrainOptions& o) {
   if (o.weights.empty() && !(o.lora.empty() && o.adapter.empty()))
     raise(KINORA_INVALID,
-          "an adapter is trained on a model's weights; give them: weights = \"FILE or FOLDER\"");
+          "an adapter is trained on a model's weights; set weights = \"FILE or FOLDER\"");
 }
 
 void check_train(JobCheck& check) {

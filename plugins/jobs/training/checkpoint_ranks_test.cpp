@@ -1,4 +1,4 @@
-// Checkpoints of runs on several processes: a kill leaves the last one whole, and a training goes on at
+// Checkpoints of runs with several processes: a kill leaves the last one intact, and a training resumes on
 // another number of ranks.
 #include <csignal>
 #include <fstream>
@@ -21,7 +21,8 @@ namespace fs = std::filesystem;
 using test::Rank;
 using test::ScratchRun;
 
-// In a child: checkpoints one after the other, all numbers of each its step, until something ends it.
+// Runs in a child: writes one checkpoint after the other, all of whose numbers are its step, until it is
+// killed.
 [[noreturn]] void save_for_ever(const Rank& me, const std::string& rendezvous, bool background) {
   const test::World world(me, 5000, rendezvous);
   MeshOwner mesh(*world.gloo.operator->(), world.gloo.self(), me.rank, {{"fsdp", 2}});
@@ -74,7 +75,7 @@ TEST(ShardedCheckpoints, AKillOfAnyRankAtAnyMomentLeavesTheLastOneWhole) {
         if (me.rank != 0) return;
         prune_checkpoints(root, 1);
         EXPECT_EQ(std::distance(fs::directory_iterator(root), fs::directory_iterator()), 1)
-            << "what dead processes left is removed";
+            << "files of dead processes are removed";
       },
       120);
 }
@@ -116,7 +117,7 @@ void expect_near(const fs::path& a, const fs::path& b) {
     EXPECT_LT(((got.at(name) - t).abs().max() / t.abs().max()).item<double>(), 1e-10) << name;
 }
 
-// Two ranks write shards after two of four steps; one process goes on from them. LoRA: the adapter too.
+// Two ranks write shards after two of four steps; one process resumes from them. With LoRA: the adapter too.
 void expect_to_go_on_alone(const std::string& more) {
   test::on_ranks(2, [&](const Rank& me) {
     const std::string sharded = "shard_size = 3000\n" + more;

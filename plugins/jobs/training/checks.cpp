@@ -23,8 +23,8 @@ at::Tensor empty(std::vector<int64_t> shape, at::ScalarType dtype = at::kFloat) 
   return at::empty(shape, at::TensorOptions().device(at::kMeta).dtype(dtype));
 }
 
-// The outputs of a forward on the meta device; nothing if it cannot run there, which says nothing about the
-// model.
+// The outputs of a forward on the meta device; nothing if it cannot run there, which does not mean that the
+// model is wrong.
 std::vector<at::Tensor> meta_forward(Network& model, const NamedTensors& in) {
   const at::NoGradGuard off;
   kinora_pass pass{};
@@ -39,7 +39,7 @@ std::vector<at::Tensor> meta_forward(Network& model, const NamedTensors& in) {
   }
 }
 
-// Channels of a text encoder's embeddings.
+// Number of channels of a text encoder's embeddings.
 int64_t text_size(const JobView& job) {
   const auto encoder = on_meta(job, *job.spec().component("text"));
   const auto out = meta_forward(
@@ -140,7 +140,7 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
   const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, check.ranks()); });
   if (axes && axes->contains("cfg"))
     check.problem("parallel",
-                  "parallel: cfg shares the two predictions of guidance, which training has not; leave it to "
+                  "parallel: cfg divides the two predictions of guidance, which training does not have; leave it to "
                   "generate jobs");
   if (axes) check.holds("batch", [&] { require_batch(o, Parallelism::data_ranks(*axes)); });
 }
@@ -148,7 +148,7 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
 void check_layout(JobCheck& check, const ComponentUse* network, const std::optional<LoraOptions>& lora,
                   int64_t microbatches) {
   const auto axes = catching([&] { return Parallelism::axes(check, check.ranks()); });
-  if (!axes) return;  // which is said where they are asked for
+  if (!axes) return;  // reported where they are requested
   check.holds("parallel", [&] {
     const Rehearsal ranks(check, *axes);
     if (microbatches > 0) check.holds("parallel", [&] { ranks.step(microbatches); });
@@ -161,10 +161,10 @@ void check_text(JobCheck& check) {
   const auto* words = check.spec().component("words");
   if (words) check.stage(*words);
   if (!text) return;
-  if (!words) check.problem("text", "text: the encoder reads tokens; give a stage that makes them in words");
+  if (!words) check.problem("text", "text: the encoder reads tokens; set a stage that makes them in words");
   if (weights_in(check.spec().options, "text_weights").empty())
     check.problem("text",
-                  "text: it has a text encoder of its own; say where its weights are: text_weights = "
+                  "text: the job has its own text encoder; set its weights: text_weights = "
                   "\"FILE or FOLDER\"");
   check_weights(check, "text_weights", *text);
   const auto network = check.made("text", [&] { return on_meta(check, *text); });
@@ -193,7 +193,7 @@ void check_forward(JobCheck& check, Network& model, const ComponentUse& use, con
     give("latent", empty(shape));
   const int64_t extra =
       encoded.of_codes() ? 0 : use.options.values().value("in_channels", shape[1]) - shape[1];
-  if (extra > 1 && takes(use, spec, "condition")) return;  // which only the job knows
+  if (extra > 1 && takes(use, spec, "condition")) return;  // known only to the job
   if (extra == 1) give("condition_mask", empty({1, 1, shape[2], shape[3], shape[4]}));
   if (noisy) give("timestep", by_frame ? empty({1, shape[2]}) : empty({1}));
   if (encoded.text_size > 0) {
@@ -204,7 +204,7 @@ void check_forward(JobCheck& check, Network& model, const ComponentUse& use, con
   if (!out || out->empty() || encoded.of_codes() || (*out)[0].sizes() == at::IntArrayRef(shape)) return;
   check.problem(
       "model",
-      fmt::format("model: {} makes {} of latents {} of {}, and they must be of one shape; mend its "
+      fmt::format("model: {} makes {} of latents {} of {}, but the shapes must be equal; fix its "
                   "out_channels",
                   use.id, c10::str((*out)[0].sizes()), c10::str(at::IntArrayRef(shape)), encoded.tokenizer));
 }

@@ -40,7 +40,7 @@ TEST(AdaptiveWeight, IsTheRatioOfTheGradientsNorms) {
 }
 
 TEST(KlToStandardNormal, EqualsTheClosedForm) {
-  // Two samples of two channels at one place: means, then log variances.
+  // Two samples of two channels at one position: means, then log variances.
   const Tensor moments = doubles({0, 0, 0, 0, 1, -2, std::log(4.0), std::log(0.25)}).view({2, 4, 1});
   const Tensor kl = kl_to_standard_normal(moments);
   EXPECT_DOUBLE_EQ(item(kl[0]), 0);

@@ -24,7 +24,7 @@ std::string lines_of(const Trial& t) {
 
 Tensor gradient_of(const Tensor& t) { return t.grad().defined() ? t.grad() : at::zeros_like(t); }
 
-// have as a multiple of want; 0: it is none.
+// The factor of `want` that gives `have`; 0: they are not proportional.
 double multiple(const Tensor& have, const Tensor& want) {
   const double square = want.square().sum().item<double>();
   const double times = square > 0 ? (have * want).sum().item<double>() / square : 0;
@@ -37,7 +37,7 @@ double multiple(const Tensor& have, const Tensor& want) {
 std::string Compared::what() const {
   switch (kind) {
     case Kind::held:
-      return "what all ranks hold of the parameters";
+      return "parameters held by all ranks together";
     case Kind::output:
       return "output";
     case Kind::loss:
@@ -67,7 +67,7 @@ class Equality::Comparison {
   void run(const std::function<void(const Compared&)>& seen) {
     seen_ = seen;
     holds_every_number_once();
-    // AdamW divides by the gradient's size: in float32 a small one's rounding would be all that is seen.
+    // AdamW divides by the gradient's size: in float32 the rounding of small gradients would dominate.
     const double eps = t_.precision == "fp64" ? 1e-4 : 1e-2;
     AdamW of_mine(mine_->chain().parameters(), mine_->chain().leaves(), {.eps = eps}),
         of_whole(whole_->chain().parameters(), whole_->chain().leaves(), {.eps = eps});
@@ -99,7 +99,7 @@ class Equality::Comparison {
                                      std::move(links));
   }
 
-  // Numbers that leave no layer at zero, the same for both.
+  // Weights that leave no layer at zero, the same for both networks.
   void fill() {
     at::manual_seed(11);
     for (auto& leaf : whole_->chain().leaves()) {
@@ -141,7 +141,7 @@ class Equality::Comparison {
       const Tensor sizes = at::tensor(all, at::kLong).view({-1, 3});
       out["latent"] = sample_noise(like({2, sizes.prod(1).sum().item<int64_t>()}), 5, from, "latent");
       out["sizes"] = sizes;
-      count = sizes.size(0);  // of what each video has
+      count = sizes.size(0);  // of each video
     }
     out["timestep"] = sample_uniform({count}, 5, from, "time").to(parallel_.dtype());
     if (t_.text > 0) {
@@ -167,7 +167,7 @@ class Equality::Comparison {
     return pass;
   }
 
-  // All samples at once; of packed rows one after the other, for they differ in shape.
+  // All samples at once; packed rows one after the other, since they differ in shape.
   double one_process() {
     double loss = 0;
     const int64_t rows = t_.packed.empty() ? 1 : samples(), each = samples() / rows;
@@ -183,7 +183,7 @@ class Equality::Comparison {
     }
     return loss;
   }
-  // What `of` has of `count` rows for the samples from `first` on.
+  // The `count` rows of `of` for the samples from `first` on.
   template <class Of>
   Tensor part_of_whole(int64_t first, int64_t count, Of of) const {
     return t_.packed.empty() ? of(wholes_[0]).narrow(0, first, count)
@@ -217,7 +217,7 @@ class Equality::Comparison {
     };
     const auto backward = [&](const kinora_pass& pass) {
       const auto one_loss = losses.extract(pass.micro);
-      if (!one_loss) throw Error(KINORA_FAILED, "the schedule asked for a backward without its forward");
+      if (!one_loss) throw Error(KINORA_FAILED, "the schedule ran a backward without its forward");
       const Tensor one = one_loss.mapped();
       one.backward();
       loss += one.item<double>();
@@ -253,7 +253,7 @@ class Equality::Comparison {
         [&](double sum) { return parallel_.sum_of_world(sum); });
   }
 
-  // What `of` gives of each leaf, against the same numbers of one process.
+  // Compares the value of each leaf with that of one process.
   template <class Of>
   void each_leaf(Kind kind, Of of) {
     std::map<std::string, Tensor> want;
@@ -286,7 +286,7 @@ class Equality::Comparison {
   TrialJob job_;
   Parallelism parallel_;
   Component model_;
-  double ranks_;  // met before a network may refuse: a rank that leaves breaks groups that others still join
+  double ranks_;  // created before a network may throw: a rank that leaves breaks groups that others still join
   std::vector<std::unique_ptr<Link<Tensor>>> more_;
   std::unique_ptr<Network> mine_, whole_;
   std::function<void(const Compared&)> seen_;

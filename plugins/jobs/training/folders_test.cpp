@@ -1,5 +1,5 @@
-// Each folder alone: what transformers and diffusers compute with the models that they saved
-// (tests/oracle/make_folder_fixtures.py), and what is said where a folder and options do not go together.
+// Tests each model folder by itself: what transformers and diffusers compute with the models that they saved
+// (tests/oracle/make_folder_fixtures.py), and the errors if a folder and options do not match.
 #include <fstream>
 #include <sstream>
 
@@ -92,7 +92,7 @@ INSTANTIATE_TEST_SUITE_P(OfPeers, Folder,
 class Folders : public testing::Test {
  protected:
   static void SetUpTestSuite() { register_fitting(with_fitting_size); }
-  // The lines that are logged meanwhile.
+  // The lines logged while f runs.
   template <class F>
   std::string logged(F act) {
     const fs::path file = run_.folder() / "log";
@@ -120,7 +120,7 @@ class Folders : public testing::Test {
   std::string misfit(const std::string& id, const fs::path& weights, const json& options) {
     return refused([&] { network_of(id, options, at::kMeta).require_weights({weights}); });
   }
-  // A file with the parameters of these options in the names of a layout, one byte each, none of which is
+  // A file with the parameters of these options under the names of a layout, one byte each, none of which is
   // written.
   fs::path empty_weights(const std::string& id, const json& options, const std::string& layout = "kinora") {
     const fs::path file = run_.folder() / "weights.safetensors";
@@ -162,7 +162,7 @@ TEST_F(Folders, OptionsThatAreGivenWinAndAreNamed) {
                       "file and [7, 8] in the model")));
 }
 
-// What AutoencoderKLWan's configuration has since there is a second one.
+// The keys that AutoencoderKLWan's configuration has since its second form.
 TEST_F(Folders, AnOlderWriterMeansTheSame) {
   const auto& spec = *or_throw(test::plugins().find("tokenizer/wan"));
   const fs::path file = oracle_folder("wan_t2v/vae") / "config.json";
@@ -287,12 +287,12 @@ TEST_F(Folders, TheNameOfAScriptsFolderTellsThePublishedTokenizer) {
   for (const auto& [size, shapes] : sizes.items()) {
     const fs::path named = run_.folder() / ("Cosmos-Tokenizer-" + size);
     fs::create_directories(named);
-    for (const char* part : {"encoder.jit", "decoder.jit"}) std::ofstream(named / part) << "is never opened";
+    for (const char* part : {"encoder.jit", "decoder.jit"}) std::ofstream(named / part) << "must never be opened";
     EXPECT_EQ(said_by("tokenizer/cosmos", named), json({{"size", size}}));
   }
   const fs::path plain = run_.folder() / "tokenizer";
   fs::create_directories(plain);
-  std::ofstream(plain / "encoder.jit") << "is never opened";
+  std::ofstream(plain / "encoder.jit") << "must never be opened";
   EXPECT_EQ(said_by("tokenizer/cosmos", plain), json::object());
 }
 

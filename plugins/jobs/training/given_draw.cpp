@@ -21,13 +21,13 @@ void GivenDraw::require(const TrainOptions& o, const LossInstance& loss) {
   const auto& noise = o.condition_noise;
   if (!frames.empty() && !loss.draws_noise())
     raise(KINORA_INVALID,
-          "condition_frames: {} draws no noise, so every frame is given to those that follow; leave it empty",
+          "condition_frames: {} draws no noise, so every frame is already given to later ones; leave it empty",
           loss.spec().id);
   if (frames.empty() && !noise.empty())
-    raise(KINORA_INVALID, "condition_noise is of given frames; say how many: condition_frames = [0, 1]");
+    raise(KINORA_INVALID, "condition_noise applies to given frames; set their number: condition_frames = [0, 1]");
   if (!noise.empty() && (noise.size() != 2 || noise[1] < 0))
     raise(KINORA_INVALID,
-          "condition_noise needs a mean and a deviation of ln sigma, for example [-3.0, 2.0]");
+          "condition_noise requires a mean and a deviation of ln sigma, for example [-3.0, 2.0]");
 }
 
 Given GivenDraw::operator()(int64_t first, int64_t count, const std::string& key) const {

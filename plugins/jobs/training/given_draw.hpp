@@ -1,4 +1,5 @@
-// Which frames of its own latent a sample is given in training: for image to video, and continuations.
+// Chooses which frames of its own latent a sample is given in training: for image to video, and
+// continuations.
 #pragma once
 #include <string>
 
@@ -11,9 +12,9 @@ class GivenDraw {
  public:
   // Throws Error(KINORA_INVALID) for options that contradict each other.
   GivenDraw(const TrainOptions&, const LossInstance&, uint64_t seed);
-  // What the constructor throws.
+  // Throws the constructor's errors.
   static void require(const TrainOptions&, const LossInstance&);
-  // Of samples [first, first + count): a function of the seed, `key` and the sample's number.
+  // For samples [first, first + count): depends only on the seed, `key` and the sample's number.
   Given operator()(int64_t first, int64_t count, const std::string& key = "train") const;
 
  private:

@@ -1,4 +1,4 @@
-// Frames that training gives a model: what it is shown of them, what is learnt, and who draws their number.
+// Frames that training gives a model: how it sees them, what is learned, and who draws their number.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,9 +16,9 @@ namespace {
 
 using at::Tensor;
 
-NamedTensors shown;  // to the model, last
+NamedTensors shown;  // the model's last inputs
 
-// Its output is its latent times a parameter.
+// A model whose output is its latent times a parameter.
 struct Times : Model<Tensor> {
   struct Options {};
   static void describe(Describe<Options>& d) {
@@ -85,7 +85,8 @@ TrainOptions options(std::vector<int64_t> frames, std::vector<double> condition_
 
 class GivenFrames : public testing::TestWithParam<std::tuple<std::string, int64_t>> {};
 
-// The generation's condition beside the training's, sample by sample, since it gives all samples one number.
+// The training's condition against the generation's, sample by sample, since a generation gives all samples
+// the same number.
 TEST_P(GivenFrames, AreWhatAGenerationShows) {
   const auto& [loss, in_channels] = GetParam();
   TrainedFrames t(loss, in_channels);
@@ -110,7 +111,7 @@ TEST_P(GivenFrames, AreWhatAGenerationShows) {
   EXPECT_EQ(trained.count("condition_mask"), in_channels == 3 ? 1u : 0u);
 }
 
-// Without any, the mask says so, as a generation's does.
+// Without given frames the mask is all zeros, as in a generation.
 TEST_P(GivenFrames, AreNoneByThemselves) {
   const auto& [loss, in_channels] = GetParam();
   TrainedFrames t(loss, in_channels);
@@ -121,7 +122,8 @@ TEST_P(GivenFrames, AreNoneByThemselves) {
   EXPECT_TRUE(mask == in.end() || mask->second.abs().sum().item<double>() == 0);
 }
 
-// w times what is shown, against the losses' own targets, on the frames that follow; the mean counts all.
+// The model's w times input against the losses' own targets, on the frames that follow; the mean counts all
+// frames.
 TEST_P(GivenFrames, AreNotLearnt) {
   const auto& [loss, in_channels] = GetParam();
   TrainedFrames t(loss, in_channels);
@@ -190,10 +192,10 @@ TEST(GivenFrame, SayWhatDoesNotFit) {
                           {std::move(frames), at::zeros({3}, at::kDouble)});
     });
   };
-  EXPECT_THAT(in(t, {1, 3, 0}), HasSubstr("condition_frames: 3 latent frames are given of 3"));
-  EXPECT_THAT(in(wan, {1, 1, 0}), HasSubstr("let the encode job write it: first_frame = true"));
+  EXPECT_THAT(in(t, {1, 3, 0}), HasSubstr("condition_frames: 3 of 3 latent frames are given"));
+  EXPECT_THAT(in(wan, {1, 1, 0}), HasSubstr("set first_frame = true in the encode job"));
   EXPECT_EQ(TrainedFrames("flow", 1).objective.told(latents()), ToldBy::level)
-      << "in_channels left to a named size";
+      << "in_channels set by a named size";
   EXPECT_THAT(in(odd, {}), HasSubstr("model/times has 4 input channels and the latent 2"));
   EXPECT_THAT(test::refusal([&] {
                 GivenDraw(options({}, {-3, 2}), t.loss, 0);

@@ -17,7 +17,7 @@ namespace {
 
 using Lines = std::map<std::string, std::string>;
 
-// float32 is float32 on both sides.
+// Disables TF32, so that float32 is float32 on both sides.
 class Gpu : public testing::Test {
  protected:
   void SetUp() override {
@@ -37,7 +37,7 @@ double apart(const NamedTensors& a, const NamedTensors& b) {
   return most;
 }
 
-// A large eps: AdamW turns the last digits of a small gradient into its sign.
+// A large eps: otherwise AdamW turns the last digits of a small gradient into its sign.
 constexpr const char* kTraining =
     "steps = 2\nbatch = 4\naccumulate = 2\nwarmup = 0\nschedule = 'constant'\nema = 0\neps = 0.01\n"
     "tensorboard = false\npeak_flops = 1\nweights = 'FOLDER/start.safetensors'\n";
@@ -100,7 +100,7 @@ at::Tensor film(const std::string& lines) {
   return read_tensors(run->of("film") / "videos" / "000.latents.safetensors").at("latent");
 }
 
-// Noise is a function of its seed and place, computed on the CPU.
+// Noise depends on its seed and position, and is computed on the CPU.
 TEST_F(Gpu, SamplingEqualsTheCpus) {
   const at::Tensor cpu = film("device = 'cpu'\n");
   for (const std::string how : {"cuda_graphs = false\n", "cuda_graphs = true\n", "batch_guidance = true\n"})

@@ -21,7 +21,7 @@ int64_t frames_of_level(const TrainOptions& o) {
   return of == "sample" ? 0 : of == "chunk" ? o.chunk : 1;
 }
 
-// By the names that models give it.
+// By the names of the models' inputs.
 int64_t frames_of_token(const Options& model) {
   const auto patch = model.values().value("patch_size", json());
   if (patch.is_array() && patch.size() == 3) return patch[0];
@@ -33,18 +33,18 @@ int64_t frames_of_token(const Options& model) {
 void LevelDraw::require(const TrainOptions& o, const LossInstance& loss) {
   require_frames(o);
   if (!loss.draws_noise() && (o.in_chunks() || o.levels != "auto"))
-    raise(KINORA_INVALID, "{}: {} draws no noise, and its model sees what is before as it is; leave it out",
+    raise(KINORA_INVALID, "{}: {} draws no noise, and its model always sees earlier codes as they are; leave it out",
           o.teacher_forcing ? "teacher_forcing"
           : o.causal        ? "causal"
                             : "levels",
           loss.spec().id);
   if (o.levels == "chunk" && !o.in_chunks())
     raise(KINORA_INVALID,
-          "levels = \"chunk\" is of causal frames; add causal = true or teacher_forcing = true, or choose "
+          "levels = \"chunk\" applies to causal frames; add causal = true or teacher_forcing = true, or choose "
           "\"frame\"");
   if (o.teacher_forcing && !o.condition_frames.empty())
     raise(KINORA_INVALID,
-          "teacher_forcing gives every chunk those before it, clean; leave condition_frames empty");
+          "teacher_forcing already gives every chunk the clean chunks before it; leave condition_frames empty");
 }
 
 LevelDraw::LevelDraw(const TrainOptions& o, const LossInstance& loss, uint64_t seed)
@@ -68,16 +68,16 @@ bool require_levels(const TrainOptions& o, const ComponentSpec& model, const Opt
   const std::string shape = timestep == model.inputs.end() ? "missing" : timestep->shape;
   if (shape.find("[B, F]") == std::string::npos && shape.find("[B, T]") == std::string::npos)
     raise(KINORA_INVALID,
-          "{} takes no noise level a frame (its input `timestep` is {}); choose one that does, such as dit, "
+          "{} does not take one noise level per frame (its input `timestep` is {}); choose one that does, such as dit, "
           "cosmos or wan, or {}",
           model.id, shape, otherwise);
   if (const int64_t each = frames_of_token(its); each > 1)
     raise(KINORA_INVALID,
-          "{} makes a token of {} latent frames, which then have one noise level; make that one frame, or {}",
+          "{} makes a token of {} latent frames, which then share a noise level; set that to one frame, or {}",
           model.id, each, otherwise);
   if (o.teacher_forcing && o.chunk >= frames)
     raise(KINORA_INVALID,
-          "teacher_forcing: a chunk learns from those before it, and {} latent frames are one chunk of {}; "
+          "teacher_forcing: a chunk learns from earlier ones, but {} latent frames are one chunk of {}; "
           "lower chunk, or encode longer windows",
           frames, o.chunk);
   return true;

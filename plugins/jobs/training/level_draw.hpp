@@ -1,4 +1,4 @@
-// The noise levels of training samples: one a sample, or one of their own for its causal chunks or frames.
+// Draws the noise levels of training samples: one per sample, or one for each of its causal chunks or frames.
 #pragma once
 #include <string>
 
@@ -11,20 +11,20 @@ class LevelDraw {
  public:
   // Throws Error(KINORA_INVALID) for options that contradict each other.
   LevelDraw(const TrainOptions&, const LossInstance&, uint64_t seed);
-  // What the constructor throws.
+  // Throws the constructor's errors.
   static void require(const TrainOptions&, const LossInstance&);
-  // Of samples [first, first + count), of latents of so many frames: [count] or [count, frames] in the units
-  // of the loss, float64; a function of the seed, `key` and the sample's number.
+  // For samples [first, first + count) of latents with this many frames: [count] or [count, frames] in the
+  // units of the loss, float64; depends only on the seed, `key` and the sample's number.
   at::Tensor operator()(int64_t first, int64_t count, int64_t frames, const std::string& key) const;
 
  private:
   const LossInstance& loss_;
-  int64_t each_;  // frames of a level; 0: all
+  int64_t each_;  // frames per level; 0: all
   uint64_t seed_;
 };
 
-// Whether the model is told a level a frame. Throws Error(KINORA_INVALID) if it takes none, or if teacher
-// forcing has nothing to learn from in latents of so many frames.
+// Whether the model reads one level per frame. Throws Error(KINORA_INVALID) if it cannot, or if latents with
+// this many frames leave teacher forcing nothing to learn from.
 bool require_levels(const TrainOptions&, const ComponentSpec& model, const Options& its, int64_t frames);
 
 }  // namespace kinora::core

@@ -25,7 +25,7 @@ fs::path adapter_of(const std::string& name) {
   return fs::path(KINORA_TEST_DATA) / "oracle" / ("peft_dit_" + name);
 }
 
-// model/cosmos with the oracle's weights, and an adapter if `lora` says so.
+// model/cosmos with the oracle's weights, and an adapter if `lora` is set.
 struct Adapted {
   Component component = or_throw(test::plugins().open("model/cosmos"));
   Options options;
@@ -107,7 +107,7 @@ class LoraFiles : public testing::Test {
   fs::path folder_;
 };
 
-// c has ranks and scales by module, which only a merge takes.
+// c has per-module ranks and scales, which only a merge supports.
 TEST_F(LoraFiles, MergedWeightsGiveWhatPeftGives) {
   for (const char* name : {"a", "b", "c"}) {
     const test::Oracle oracle(kFile, name);
@@ -221,7 +221,7 @@ TEST(Lora, LeavesOutTheSameInputsInABlockThatRunsAgain) {
     model->network->load_adapter(adapter_of("a"));
     Tensor& latent = model == &once ? a : b;
     const Tensor output = (*model)(latent);
-    EXPECT_GT(test::difference(output, oracle.exact("output")), 1e-3) << "nothing was left out";
+    EXPECT_GT(test::difference(output, oracle.exact("output")), 1e-3) << "nothing was dropped";
     output.square().sum().backward();
   }
   EXPECT_LE(test::difference(b.grad(), a.grad()), 1e-13);
@@ -232,8 +232,8 @@ TEST(Lora, LeavesOutTheSameInputsInABlockThatRunsAgain) {
     }
 }
 
-// What tensor parallelism is told: A and B are cut as the weight is, their product never needs more than the
-// small tensor.
+// The cuts that tensor parallelism receives: A and B are cut like the weight, and their product never needs
+// more than the small tensor.
 class Specs final : public kinora::Link<Tensor> {
  public:
   Specs() : Link(KINORA_LEVEL_TENSOR) {}

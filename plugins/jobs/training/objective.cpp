@@ -19,7 +19,7 @@ bool of_one_shape(const std::vector<at::Tensor>& all) {
   return std::all_of(all.begin(), all.end(), [&](const auto& t) { return t.sizes() == all[0].sizes(); });
 }
 
-// Frames [first, first + count) of a video, or of levels [B, T]; what has no frames as it is.
+// Frames [first, first + count) of a video, or of levels [B, T]; a tensor without frames is unchanged.
 at::Tensor some_frames(const std::string& name, const at::Tensor& t, int64_t first, int64_t count) {
   const bool levels = t.dim() == 2 && (name == "logvar" || name == "sigma");
   return t.dim() == 5 ? t.narrow(2, first, count) : levels ? t.narrow(1, first, count) : t;
@@ -27,7 +27,7 @@ at::Tensor some_frames(const std::string& name, const at::Tensor& t, int64_t fir
 
 at::Tensor twice(const at::Tensor& video) { return at::cat({video, video}, 2); }
 
-// [B], or [B, T] as they are.
+// [B], or [B, T] unchanged.
 at::Tensor by_frame(const at::Tensor& sigma) { return sigma.dim() == 1 ? sigma.unsqueeze(1) : sigma; }
 
 }  // namespace
@@ -37,10 +37,10 @@ void require_data(const LossInstance& loss, bool codes) {
   if (loss.draws_noise() && codes)
     raise(
         KINORA_INVALID,
-        "loss: {} adds noise to latents, and the data are codes; choose a loss for codes, such as next-token",
+        "loss: {} adds noise to latents, but the data are codes; choose a loss for codes, such as next-token",
         id);
   if (!loss.draws_noise() && !named(loss.spec().inputs, codes ? "codes" : "latent"))
-    raise(KINORA_INVALID, "loss: {} reads no '{}', and the data are {}; choose a loss for them, such as {}",
+    raise(KINORA_INVALID, "loss: {} reads no '{}', but the data are {}; choose a loss for them, such as {}",
           id, codes ? "codes" : "latent", codes ? "codes" : "latents", codes ? "next-token" : "edm or flow");
 }
 
@@ -91,8 +91,8 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
       out[name + "_mask"] = padded.mask;
     } else {
       raise(KINORA_INVALID,
-            "tensor '{}' of the latent cache has another shape in sample '{}' and the model has no input "
-            "'{}_mask'; make one shape of them, or use batch = 1",
+            "tensor '{}' of the latent cache has another shape in sample '{}', and the model has no input "
+            "'{}_mask'; give all samples one shape, or use batch = 1",
             name, items.back().key, name);
     }
     if (out[name].is_floating_point()) out[name] = out[name].to(stream_);
@@ -103,13 +103,13 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
 void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model) {
   if (most >= all)
     raise(KINORA_INVALID,
-          "condition_frames: {} latent frames are given of {}, and none is left to learn; give fewer", most,
+          "condition_frames: {} of {} latent frames are given, so none is left to learn; give fewer", most,
           all);
   if (told == ToldBy::channels && most > 0)
     raise(
         KINORA_INVALID,
-        "condition_frames: {} reads its picture in `condition`, beside a latent of which no frame is given; "
-        "leave condition_frames empty, and let the encode job write it: first_frame = true",
+        "condition_frames: {} reads its picture in `condition`, and its latent has no given frames; "
+        "leave condition_frames empty, and set first_frame = true in the encode job",
         model);
 }
 
@@ -133,7 +133,7 @@ Objective::Noised Objective::two_streams(const at::Tensor& latent, const at::Ten
                                          const at::Tensor& noise) const {
   if (latent.dim() != 5)
     raise(KINORA_INVALID,
-          "teacher_forcing: latents are {}; a packed row has no noisy copy, give videos [B, C, T, H, W]",
+          "teacher_forcing: latents are {}; a packed row has no noisy copy; give videos [B, C, T, H, W]",
           c10::str(latent.sizes()));
   const int64_t B = latent.size(0), T = latent.size(2);
   const at::Tensor levels = by_frame(sigma).expand({B, T});
@@ -197,7 +197,7 @@ at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& level,
   return loss_.of_samples(loss_.evaluate(to_loss), batch.begin()->second.size(0));
 }
 
-// The loss sees only the frames that are learnt: samples with as many given frames together.
+// The loss sees only the learned frames: groups samples with equally many given frames.
 at::Tensor Objective::losses_of_rest(const NamedTensors& in, const Given& given) const {
   const int64_t all = in.at("latent").size(2);
   const at::Tensor counts = at::tensor(given.frames, at::kLong).to(device_);

@@ -1,5 +1,5 @@
-// What a model is trained on: its outputs for a batch, noisy at some level or as it is, and the loss's
-// numbers for them. The same for every model and loss: tensors go by the names in their manifests.
+// Computes what a model is trained on: its outputs for a batch, noisy at some level or clean, and the loss of
+// them. The same for every model and loss: tensors are matched by the names in their manifests.
 #pragma once
 #include <optional>
 #include <set>
@@ -11,26 +11,27 @@
 
 namespace kinora::core {
 
-// What a batch is given of its own latents: the first frames[b] latent frames of sample b, which the model
-// sees at level[b] and which are not learnt. Nothing of all of them if `frames` is empty.
+// The given frames of a batch: the first frames[b] latent frames of sample b, which the model sees at
+// level[b] and which are not learned. Empty `frames`: none are given.
 struct Given {
   std::vector<int64_t> frames;
   at::Tensor level;    // [B] float64, in the units of the loss
-  bool noisy = false;  // noise of that level is really in them (Cosmos-Predict 1); else they are clean
+  bool noisy = false;  // noise of that level is really added (Cosmos-Predict 1); else they are clean
 };
 
-// Throws Error(KINORA_INVALID) if the loss cannot be of these data: codes, or latents.
+// Throws Error(KINORA_INVALID) if the loss does not accept this kind of data: codes or latents.
 void require_data(const LossInstance& loss, bool codes);
-// Whether up to `most` of a latent's `all` frames can be given to this model; throws Error(KINORA_INVALID).
+// Checks that up to `most` of a latent's `all` frames can be given to this model; throws
+// Error(KINORA_INVALID).
 void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model);
 
 class Objective {
  public:
-  // parameters: dtype of latents and targets; stream: of what the model reads; device: of the network;
-  // signals: inputs of the model besides its manifest's; in_channels: what the model reads, 0: the latent's.
-  // clean: teacher forcing, with the level that the model is told of clean frames, in the units of the loss:
-  // it reads each latent as it is and behind it in time its noisy copy, and the loss is of the copy alone.
-  // Who sees whom is the network's rule (two streams).
+  // parameters: dtype of latents and targets; stream: dtype of the model's inputs; device: of the network;
+  // signals: inputs of the model besides its manifest's; in_channels: channels that the model reads, 0: the
+  // latent's. clean: teacher forcing, with the level that the model reads for clean frames, in the units of
+  // the loss: it reads each latent clean, followed in time by its noisy copy, and only the copy has a loss.
+  // The attention rule is the network's (two streams).
   Objective(LossInstance& loss, Network& network, const ComponentSpec& model, at::ScalarType parameters,
             at::ScalarType stream, at::Device device = at::kCPU, std::set<std::string> signals = {},
             int64_t in_channels = 0, std::optional<double> clean = {})
@@ -44,25 +45,25 @@ class Objective {
         in_channels_(in_channels),
         clean_(clean) {}
 
-  // Samples as one batch: `latent` [B, C, T, H, W] and `codes` [B, t, h, w] if they have them, `text` with
-  // `text_mask`, and every other tensor of theirs that is an input of the model, stacked; those of several
-  // lengths are padded with zeros if the model has an input NAME_mask. without_text [B] bool: whose text is
-  // zeros. On the device, as noise must be; sigma may be anywhere.
+  // Samples as one batch: `latent` [B, C, T, H, W] and `codes` [B, t, h, w] if present, `text` with
+  // `text_mask`, and all their other tensors that are inputs of the model, stacked; tensors of different
+  // lengths are padded with zeros if the model has an input NAME_mask. without_text [B] bool: the samples
+  // whose text is zeros. On the device, as noise must be; sigma may be anywhere.
   NamedTensors batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
   // The same on the CPU.
   NamedTensors cpu_batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
 
-  // What the model reads for a batch, of its inputs; given frames as a generation shows them.
+  // The model's inputs for a batch; given frames appear as in a generation.
   NamedTensors inputs(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
                       const Given& given = {}) const;
 
-  // Whether the loss draws noise; without, sigma and noise below are left out.
+  // Whether the loss draws noise; if not, sigma and noise below are left out.
   bool noisy() const { return loss_.draws_noise(); }
   const LossInstance& loss() const { return loss_; }
   uint32_t mix() const { return loss_.mix(); }
-  // sigma: [B], or [B, T] with levels of the frames' own.
-  // The loss of each sample [B], with its graph: zero on given frames, which its mean counts nevertheless, so
-  // that every number that is learnt weighs the same (Cosmos-Predict 2).
+  // sigma: [B], or [B, T] with one level per frame.
+  // The loss of each sample [B], with its graph: zero on given frames, which its mean still counts, so that
+  // every learned number has the same weight (Cosmos-Predict 2).
   at::Tensor losses(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
                     const Given& given = {}) const;
   // Whether a latent's mask is among the model's inputs.
@@ -71,10 +72,10 @@ class Objective {
  private:
   NamedTensors outputs(const NamedTensors& in) const;
   bool takes(const std::string& name) const;
-  // The noisy latent and its levels, [B], or one a frame; with teacher forcing both streams, the clean one
+  // The noisy latent and its levels, [B] or one per frame; with teacher forcing both streams, the clean one
   // given.
   struct Noised {
-    at::Tensor x, sigma, given;  // given: bool [B, 1, T, 1, 1]; undefined without
+    at::Tensor x, sigma, given;  // given: bool [B, 1, T, 1, 1]; undefined if there are none
   };
   Noised noised(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise,
                 const Given& given) const;

@@ -1,4 +1,4 @@
-// What reaches a model and a loss, with components made for it: names in manifests decide.
+// Tests what reaches a model and a loss, with components made for it: names in manifests decide.
 #include "plugins/jobs/training/objective.hpp"
 
 #include <ATen/ATen.h>
@@ -29,7 +29,7 @@ std::vector<std::string> seen(const Named<Tensor>& in) {
   return out;
 }
 
-// Two outputs: the sum of its conditions, and a log-variance.
+// A model with two outputs: the sum of its conditions, and a log-variance.
 struct TwoOutputs : Model<Tensor> {
   struct Options {};
   static void describe(Describe<Options>& d) {
@@ -52,7 +52,7 @@ struct TwoOutputs : Model<Tensor> {
   kinora_param w;
 };
 
-// Without noise: mean over codes, plus the second output.
+// A loss without noise: mean over codes, plus the second output.
 struct OnCodes : Loss<Tensor> {
   struct Options {};
   static void describe(Describe<Options>& d) {
@@ -144,7 +144,7 @@ TEST(Objective, GivesTheModelWhatItsManifestListsAndTheLossEveryOutput) {
                          item(2, {{"camera", at::full({3, 4}, 2.0)}, {"mood", at::ones({1})}})},
                         at::tensor({1, 0}).to(at::kBool));
   EXPECT_EQ(batch.count("mood"), 0u);
-  EXPECT_EQ(batch.at("text").sum().item<float>(), 6) << "of one of two samples";
+  EXPECT_EQ(batch.at("text").sum().item<float>(), 6) << "the text of one of two samples";
   EXPECT_EQ(batch.at("camera").sizes(), (std::vector<int64_t>{2, 3, 4}));
   EXPECT_EQ(batch.at("camera_mask").sum().item<int64_t>(), 4);
   const Tensor sigma = at::tensor({0.5, 0.25}, at::kDouble), noise = at::ones({2, 1, 1, 1, 2});

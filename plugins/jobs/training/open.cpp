@@ -1,4 +1,4 @@
-// What core finds when it opens this library for its tools.
+// Makes this library a plugin that core can open for its tools.
 #include "core/runtime/torch_library.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/plugin.h"

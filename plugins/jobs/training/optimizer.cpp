@@ -23,9 +23,9 @@ at::ScalarType state_dtype(const at::Tensor& t) {
   return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-constexpr int64_t kGrain = 1 << 14;  // numbers a thread takes at least
+constexpr int64_t kGrain = 1 << 14;  // minimum of numbers per thread
 
-// Block sums of fixed places, added in their order: threads change nothing.
+// Sums of blocks at fixed positions, added in their order: independent of the number of threads.
 template <class T>
 double sum_blocks(const T* x, int64_t count) {
   const int64_t blocks = (count + kGrain - 1) / kGrain;
@@ -86,7 +86,7 @@ AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptio
 
 struct AdamW::Numbers {
   double rate, gradient_factor, step, root2;
-  std::vector<double> shares;  // of the averages, to the new weights
+  std::vector<double> shares;  // weights of the new values in the averages
 };
 
 void AdamW::step(double learning_rate, double gradient_factor, const std::vector<Ema*>& averages) {

@@ -1,4 +1,5 @@
-// AdamW on leaves, norms and exponential moving averages of weights. The same bits at any number of threads.
+// AdamW on leaves, norms and exponential moving averages of weights. The bits do not depend on the number of
+// threads.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -14,13 +15,13 @@ namespace kinora::core {
 struct AdamWOptions {
   double beta1 = 0.9, beta2 = 0.999, eps = 1e-8;
   double weight_decay = 0.01;
-  // Per parameter; null: weight_decay where decays() says so, else 0.
+  // Per parameter; null: weight_decay where decays() holds, else 0.
   std::function<double(const Parameter&)> decay;
 };
 
-// Whether weight decay reaches a parameter: matrices and kernels, which are multiplied with activations. Not
-// norms, biases and other vectors ([C, 1, 1, 1] too), and not tables, whose rows are looked up or added
-// (KINORA_TABLE).
+// Whether weight decay applies to a parameter: to matrices and kernels, which are multiplied with
+// activations. Not to norms, biases and other vectors (also [C, 1, 1, 1]), and not to tables, whose rows are
+// looked up or added (KINORA_TABLE).
 bool decays(const Parameter&);
 
 class Ema;
@@ -29,15 +30,16 @@ class Ema;
 // at least float32.
 class AdamW {
  public:
-  // The leaves are kept by reference and outlive it. Frozen ones have no state.
+  // The leaves are kept by reference and must outlive it. Frozen ones have no state.
   AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options = {});
-  // One update by gradient_factor times the gradients in grad(), and of the averages by the new weights: one
-  // pass over the memory of each leaf on the CPU. A leaf without a gradient is left alone, its state too.
+  // Updates the weights by gradient_factor times the gradients in grad(), and the averages by the new
+  // weights: on the CPU in one pass over the memory of each leaf. A leaf without a gradient and its state are
+  // unchanged.
   void step(double learning_rate, double gradient_factor = 1, const std::vector<Ema*>& averages = {});
   void zero_grad();
   int64_t steps() const { return steps_; }
   void set_steps(int64_t n) { steps_ = n; }
-  // One tensor a leaf (undefined for frozen ones): what assemble() and distribute() take.
+  // One tensor per leaf (undefined for frozen ones), for assemble() and distribute().
   const std::vector<at::Tensor>& first_moments() const { return m_; }
   const std::vector<at::Tensor>& second_moments() const { return v_; }
 
@@ -50,7 +52,7 @@ class AdamW {
   struct Numbers;
   template <class T>
   void step_leaf(size_t leaf, const Numbers&, const std::vector<Ema*>&);
-  // libtorch's kernel and one pass an average: for leaves that are not on the CPU.
+  // libtorch's kernel and one pass per average: for leaves that are not on the CPU.
   void step_elsewhere(size_t leaf, const Numbers&, const std::vector<Ema*>&);
   std::vector<Leaf>& leaves_;
   AdamWOptions options_;
@@ -59,32 +61,32 @@ class AdamW {
   int64_t steps_ = 0;
 };
 
-// The gradient's norm, in float64. Of several ranks: share says 1 / number of ranks that hold those numbers,
-// and sum adds what the ranks of the world have; then it is the whole gradient's.
+// The gradient's norm, in float64. On several ranks: share is 1 / number of ranks that hold the same numbers,
+// and sum adds over all ranks; the result is then the whole gradient's norm.
 double gradient_norm(const std::vector<Leaf>& leaves,
                      const std::function<double(const Leaf&, const Piece&)>& share = {},
                      const std::function<double(double)>& sum = {});
-// The same of all weights.
+// The same for all weights.
 double weight_norm(const std::vector<Leaf>& leaves,
                    const std::function<double(const Leaf&, const Piece&)>& share = {},
                    const std::function<double(double)>& sum = {});
 // min(1, max_norm / (norm + 1e-6)).
 double clip_factor(double norm, double max_norm);
-// Scales every gradient by it; returns it.
+// Scales every gradient by `factor`; returns it.
 double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_norm);
 
-// Average a <- decay a + (1 - decay) w, kept in float32 (float64 for float64 weights). With rise, decay is
+// Average a <- decay a + (1 - decay) w, stored in float32 (float64 for float64 weights). With rise, decay is
 // min(decay, (1 + n) / (10 + n)) after n updates, so that early weights are forgotten.
 class Ema {
  public:
   Ema(const std::vector<Leaf>& leaves, double decay, bool rise = false);
   void update(const std::vector<Leaf>& leaves);
-  // One leaf of an update, for those that have another way for the rest.
+  // Updates one leaf, for leaves that are not updated together with AdamW.
   void update_leaf(const std::vector<Leaf>& leaves, size_t leaf, double decay);
-  // An update by somebody else begins: its decay. It is counted.
+  // Counts an update that another object makes; returns its decay.
   double next_decay();
   double decay() const { return decay_; }
-  // Exchanges averages and weights; twice is nothing. For evaluation and generation.
+  // Swaps averages and weights; two calls restore them. For evaluation and generation.
   void swap(std::vector<Leaf>& leaves);
   const std::vector<at::Tensor>& values() const { return values_; }
   int64_t updates() const { return updates_; }

@@ -1,5 +1,5 @@
-// An optimizer's step on a model of many leaves, clipping and one average included: in one pass, and as
-// libtorch's kernel with passes of their own for clipping and averaging.
+// An optimizer step on a model of many leaves, with clipping and one average: in one pass, and as libtorch's
+// kernel with separate passes for clipping and averaging.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>

@@ -90,7 +90,7 @@ TEST_P(AdamWOn, EqualsTheAlgorithmInDouble) {
 }
 INSTANTIATE_TEST_SUITE_P(Dtypes, AdamWOn, testing::Values(at::kDouble, at::kFloat));
 
-// Several threads' ranges, whole registers and what is left over, clipping and two averages in one pass.
+// Several threads' ranges, whole registers and remainders, clipping and two averages in one pass.
 TEST(AdamW, InOnePassWithClippingAndAveragesEqualsTheAlgorithmInDouble) {
   constexpr int64_t n = 109 * 367;
   const Parameters parameters{named("w", {109, 367})};
@@ -198,7 +198,7 @@ TEST(AdamW, DecaysWhatIsMultipliedAndNotWhatIsLookedUp) {
   optimizer.step(0.1);
   for (size_t i = 0; i < leaves.size(); ++i)
     EXPECT_FLOAT_EQ(leaves[i].tensor.min().item<float>(), std::get<2>(cases[i]) ? 0.95f : 1.f) << i;
-  auto gain = named("gamma", {8, 1, 1, 1});  // of a norm over the channels of a video
+  auto gain = named("gamma", {8, 1, 1, 1});  // a norm's gain over the channels of a video
   EXPECT_FALSE(decays(gain));
 }
 
@@ -226,8 +226,8 @@ TEST(AdamW, AFlatLeafOfSeveralParametersStepsAsTheirOwnLeaves) {
   EXPECT_TRUE(at::allclose(flat[0].tensor, joined, 0, 1e-15));
 }
 
-// Two flat shards with padding at the end, as two ranks have them, against the parameters' own leaves:
-// weights that decay and those that do not lie in one leaf, and a cut goes through a parameter.
+// Two flat shards with padding at the end, as on two ranks, against the parameters' own leaves: one leaf
+// holds weights with and without decay, and a cut splits a parameter.
 TEST(AdamW, FlatShardsStepAndAverageBitForBitAsTheWholeDoes) {
   const Parameters parameters{named("bias", {5}), named("w", {4, 3}), named("gain", {4})};
   const std::vector<std::vector<Piece>> pieces{{{1, 0, 5, 0}, {2, 0, 6, 5}}, {{2, 6, 6, 0}, {3, 0, 4, 6}}};
@@ -305,7 +305,7 @@ TEST(Gradients, AreClippedByTheNormOfAll) {
   leaves[0].tensor.mutable_grad() = at::tensor({1., 2., 2.}, at::kFloat);
   leaves[1].tensor.mutable_grad() = at::tensor({4., 0.}, at::kFloat);
   EXPECT_DOUBLE_EQ(gradient_norm(leaves), 5);
-  // Two ranks hold b: each counts half of it, and the world's sum is the norm again.
+  // Two ranks hold b: each counts half of it, and the sum over ranks is the norm again.
   const auto share = [](const Leaf& l, const Piece&) { return l.name == "b" ? 0.5 : 1; };
   EXPECT_DOUBLE_EQ(gradient_norm(leaves, share, [](double mine) { return mine + 0.5 * 16; }), 5);
   EXPECT_EQ(clip_gradients(leaves, 5, 10), 1);

@@ -14,17 +14,18 @@ Tensor widened(const Tensor& x) { return x.to(at::promote_types(x.scalar_type(),
 
 void check_alike(const char* what, const Tensor& a, const Tensor& b) {
   if (a.sizes() != b.sizes())
-    raise(KINORA_INVALID, "{} of videos {} and {}; both must have one shape", what, c10::str(a.sizes()),
+    raise(KINORA_INVALID, "{} of videos {} and {}: both must have the same shape", what, c10::str(a.sizes()),
           c10::str(b.sizes()));
 }
 
-// The Gaussian-weighted mean around each place where the window fits, of images [N, 1, H, W]: one axis, then
-// the other.
+// The Gaussian-weighted mean around each position where the window fits, for images [N, 1, H, W]: one axis,
+// then the other.
 Tensor blurred(const Tensor& x, const Tensor& window) {
   return at::conv2d(at::conv2d(x, window.view({1, 1, -1, 1})), window.view({1, 1, 1, -1}));
 }
 
-// The square root of a symmetric positive semidefinite matrix. Rounding makes small eigenvalues negative.
+// The square root of a symmetric positive semidefinite matrix. Clamps eigenvalues that rounding made
+// negative.
 Tensor root(const Tensor& m) {
   const auto [values, vectors] = at::linalg_eigh((m + m.t()) / 2);
   return at::matmul(vectors * values.clamp_min(0).sqrt(), vectors.t());
@@ -41,7 +42,7 @@ Tensor psnr(const Tensor& a, const Tensor& b, double peak) {
 Tensor ssim(const Tensor& a, const Tensor& b, double peak) {
   check_alike("ssim", a, b);
   if (a.dim() != 5 || a.size(3) < kWindow || a.size(4) < kWindow)
-    raise(KINORA_INVALID, "ssim needs videos [B, C, T, H, W] of {} x {} pixels or more, found {}", kWindow,
+    raise(KINORA_INVALID, "ssim requires videos [B, C, T, H, W] of {} x {} pixels or more, found {}", kWindow,
           kWindow, c10::str(a.sizes()));
   const auto images = [](const Tensor& v) { return widened(v).flatten(0, 2).unsqueeze(1); };
   const Tensor x = images(a), y = images(b);
@@ -82,7 +83,7 @@ void FeatureStatistics::merge(const FeatureStatistics& other) {
 }
 
 Tensor FeatureStatistics::covariance() const {
-  if (count_ < 2) raise(KINORA_INVALID, "a covariance needs two vectors or more, found {}", count_);
+  if (count_ < 2) raise(KINORA_INVALID, "a covariance requires two vectors or more, found {}", count_);
   return scatter_ / static_cast<double>(count_ - 1);
 }
 

@@ -51,7 +51,8 @@ TEST(FeatureStatistics, OfPiecesAreThoseOfTheWhole) {
   EXPECT_NEAR(frechet_distance(whole, pieces), 0, 1e-9);
 }
 
-// Of matrices that commute the trace is sum (sqrt(a) - sqrt(b))^2 over the shared eigenvectors' values.
+// For matrices that commute the trace is sum (sqrt(a) - sqrt(b))^2 over the eigenvalues of their shared
+// eigenvectors.
 TEST(FrechetDistance, EqualsTheClosedForm) {
   at::manual_seed(5);
   const Tensor q = std::get<0>(at::linalg_qr(at::randn({6, 6}, at::kDouble)));
@@ -60,7 +61,7 @@ TEST(FrechetDistance, EqualsTheClosedForm) {
   const Tensor m1 = at::randn({6}, at::kDouble), m2 = at::randn({6}, at::kDouble);
   const double want = ((m1 - m2).square().sum() + (a.sqrt() - b.sqrt()).square().sum()).item<double>();
   EXPECT_NEAR(frechet_distance(m1, matrix(a), m2, matrix(b)), want, 1e-10);
-  // A direction in which one does not vary: the root of a rounding error is what is left of it.
+  // In a direction without variance in one of them, the root of a rounding error remains.
   a[5] = 0;
   const double flat = ((m1 - m2).square().sum() + (a.sqrt() - b.sqrt()).square().sum()).item<double>();
   EXPECT_NEAR(frechet_distance(m1, matrix(a), m2, matrix(b)), flat, 1e-6);

@@ -15,7 +15,7 @@
 namespace kinora::core {
 namespace {
 
-// What the latents were encoded with.
+// The tokenizer that encoded the latents.
 std::unique_ptr<Network> tokenizer_of(JobContext& context) {
   const JobView encode(context.runtime(), context.run(), context.need_upstream("encode"));
   if (!encode.spec().component("tokenizer") && !encode.upstream("train-tokenizer")) return nullptr;
@@ -35,7 +35,7 @@ std::unique_ptr<SamplerInstance> sample_sampler(const JobView& context, const Tr
 
 void require_samples(const TrainOptions& o) {
   if (o.samples > o.validation_samples)
-    raise(KINORA_INVALID, "samples = {} are of the first validation_samples = {}; raise that one", o.samples,
+    raise(KINORA_INVALID, "samples = {} is more than validation_samples = {}, from which they are taken; raise that option", o.samples,
           o.validation_samples);
 }
 
@@ -83,7 +83,7 @@ at::Tensor SampleGrid::made(const Conditions& of_video, int64_t number, const at
     return given ? (*given)(in.x, in.sigma, ask) : guided_(in.x, in.sigma);
   });
   Call call{static_cast<uint64_t>(context_.run().seed), number};
-  // An interruption waits for the step's end, where it leaves a checkpoint.
+  // An interruption takes effect at the end of the step, with a checkpoint.
   kinora_run run = run_of(call);
   run.progress = nullptr;
   run.cancelled = nullptr;

@@ -1,4 +1,4 @@
-// What the model makes of noise while it trains: samples drawn as a generation draws them.
+// Draws samples from the model during training, as a generation would.
 #pragma once
 #include <memory>
 
@@ -10,9 +10,9 @@
 
 namespace kinora::core {
 
-// The job's own sampler, or the one that goes with the loss.
+// The job's own sampler, or the default sampler of the loss.
 std::unique_ptr<SamplerInstance> sample_sampler(const JobView&, const TrainOptions&, uint32_t mix);
-// Pictures are of validation samples; throws Error(KINORA_INVALID) if there are too few.
+// Pictures show validation samples; throws Error(KINORA_INVALID) if there are too few.
 void require_samples(const TrainOptions&);
 
 class SampleGrid {
@@ -22,17 +22,17 @@ class SampleGrid {
              Network&, GuidedModel&&, bool writes);
 
   // Draws options.samples samples with the texts, conditions and given frames of the first validation
-  // samples, from noise that is the same at every step, on every rank. Of the rank that writes:
-  // samples/step-000100.safetensors, their latents [N, C, T, H, W] as they are normalised, and, where the
-  // latents' tokenizer is at hand, step-000100.png, which is returned: a line a sample, the middle frame that
-  // it was, then the first, middle and last frame that were made.
+  // samples, from noise that is the same at every step, on every rank. On the rank that writes:
+  // samples/step-000100.safetensors, their normalised latents [N, C, T, H, W], and, if the latents' tokenizer
+  // is available, step-000100.png, which is returned: one row per sample, the original's middle frame, then
+  // the first, middle and last frame of the sample.
   std::optional<std::filesystem::path> draw(int64_t step);
 
   // [1, C, T, H, W], normalised, in float64.
   at::Tensor made(const Validation::Sample&);
 
  private:
-  // Frames of a sample, of which some are given.
+  // Frames of a sample, some of which are given.
   at::Tensor made(const Conditions&, int64_t number, const at::Tensor& noise, const FrameCondition* given);
   // uint8 [H, 4 W, 3].
   at::Tensor row(const at::Tensor& was, const at::Tensor& made);
@@ -46,7 +46,7 @@ class SampleGrid {
   GuidedModel guided_;
   bool writes_;
   std::unique_ptr<SamplerInstance> sampler_;
-  std::unique_ptr<Network> tokenizer_;  // null: none is at hand
+  std::unique_ptr<Network> tokenizer_;  // null: not available
 };
 
 }  // namespace kinora::core

@@ -9,7 +9,7 @@
 namespace kinora::core {
 namespace {
 
-// How much is left of the fall after the share t of it: 1 at 0, 0 at 1.
+// The remaining height after share t of the decay: 1 at 0, 0 at 1.
 double left_of(const Schedule& s, double t) {
   if (s.kind == "cosine") return 0.5 * (1 + std::cos(std::numbers::pi * t));
   return s.kind == "wsd" && s.decay_shape == "1-sqrt" ? 1 - std::sqrt(t) : 1 - t;
@@ -24,7 +24,7 @@ double rate(const Schedule& s, int64_t step) {
   if (step < s.warmup) return s.learning_rate * static_cast<double>(step + 1) / static_cast<double>(s.warmup);
   if (s.kind == "constant") return s.learning_rate;
   if (s.total <= s.warmup)
-    raise(KINORA_INVALID, "a {} schedule needs more steps ({}) than its warmup ({})", s.kind, s.total,
+    raise(KINORA_INVALID, "a {} schedule requires more steps ({}) than its warmup ({})", s.kind, s.total,
           s.warmup);
   const auto total = static_cast<double>(s.total), warmup = static_cast<double>(s.warmup);
   const double begin = s.kind == "wsd" ? std::max(warmup, total * (1 - s.decay_share)) : warmup;

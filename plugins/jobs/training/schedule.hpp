@@ -10,8 +10,9 @@ struct Schedule {
   double learning_rate = 1e-4;
   double final_rate = 0;  // of all kinds but constant, at `total`
   int64_t warmup = 0;     // steps of a linear rise; step 0 already gets 1 / warmup of it
-  int64_t total = 0;      // steps of the run, warmup included; all kinds but constant need it
-  // wsd (warm-up, stable, decay; Hu et al. 2024, arXiv 2404.06395): the last decay_share of `total` falls.
+  int64_t total = 0;      // steps of the run including warmup; required by all kinds but constant
+  // wsd (warm-up, stable, decay; Hu et al. 2024, arXiv 2404.06395): decays over the last decay_share of
+  // `total`.
   double decay_share = 0.2;
   std::string decay_shape = "1-sqrt";  // Haegele et al. 2024, arXiv 2405.18392; or "linear"
 };

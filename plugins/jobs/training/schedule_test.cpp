@@ -21,7 +21,7 @@ TEST(Rate, OfEveryKindRisesLinearlyFirst) {
     for (int i = 0; i < 4; ++i) EXPECT_DOUBLE_EQ(rate(schedule(kind), i), expected[i]) << kind;
 }
 
-// Each kind's closed form at every step; t is the share of its fall that is over.
+// Each kind's closed form at every step; t is the elapsed share of its decay.
 TEST(Rate, ThenFallsAsItsFormulaSays) {
   const auto fall = [](double left) { return 0.5 + 1.5 * left; };
   Schedule straight = schedule("wsd");

@@ -32,7 +32,7 @@ ScriptModel::ScriptModel(const std::filesystem::path& file) : state_(std::make_u
         if (argument.name() == name) state_->arguments[name] = value;
   } catch (const std::exception& e) {
     const auto* of_torch = dynamic_cast<const c10::Error*>(&e);
-    raise(KINORA_INVALID, "{} is no TorchScript that libtorch reads ({}); write it with torch.jit.save",
+    raise(KINORA_INVALID, "{} is not a TorchScript file that libtorch can read ({}); write it with torch.jit.save",
           file.string(), (of_torch ? text_of(*of_torch) : e.what()).substr(0, 160));
   }
 }
@@ -49,7 +49,7 @@ at::Tensor ScriptModel::operator()(const at::Tensor& video) {
           of_torch ? text_of(*of_torch) : e.what());
   }
   if (!out.isTensor() || out.toTensor().dim() != 2 || out.toTensor().size(0) != video.size(0))
-    raise(KINORA_INVALID, "{}: its forward must return a tensor [B, D], one vector a video; it returned {}",
+    raise(KINORA_INVALID, "{}: its forward must return a tensor [B, D], one vector per video; it returned {}",
           state_->file, out.isTensor() ? c10::str(out.toTensor().sizes()) : out.tagKind());
   return out.toTensor();
 }

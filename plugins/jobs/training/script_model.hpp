@@ -1,4 +1,4 @@
-// A feature model as a TorchScript archive, as the FVD's I3D is published.
+// A feature model in a TorchScript archive, the form in which the FVD's I3D is published.
 #pragma once
 #include <filesystem>
 #include <memory>
@@ -7,8 +7,8 @@
 
 namespace kinora::core {
 
-// forward(video [B, 3, T, H, W] in [-1, 1]) -> [B, D]. Of StyleGAN-V's I3D (arXiv 2112.14683) the further
-// arguments are given by name: rescale = false, since pixels are in [-1, 1]; resize = true, to 224 x 224;
+// forward(video [B, 3, T, H, W] in [-1, 1]) -> [B, D]. The further arguments of StyleGAN-V's I3D (arXiv
+// 2112.14683) are passed by name: rescale = false, since pixels are in [-1, 1]; resize = true, to 224 x 224;
 // return_features = true, not the logits.
 class ScriptModel {
  public:

@@ -25,7 +25,7 @@ const std::string kSignalsModel =
     "weights = 'FOLDER/start.safetensors'\nsteps = 1\nbatch = 4\nwarmup = 0\nschedule = 'constant'\n"
     "ema = 0\ncheckpoint_every = 1000\ntensorboard = false\n";
 
-// Clip d lacks a pose, and b is no video.
+// Clip d lacks a pose, and b is not a video.
 ClipFacts facts() {
   const json still = {0.5, -0.25, 1};
   return {{"a", {{"fps", 24}, {"pose", still}}},
@@ -63,7 +63,7 @@ TEST(EncodeSignals, AreCachedByNameBesideTheLatent) {
     const auto got = cache.read(key);
     const bool a = key[0] == 'a';
     EXPECT_EQ(got.at("fps").dim(), 0);
-    EXPECT_EQ(got.at("fps").item<double>(), (a ? 24. : 30.) / kEvery) << "of the frames that were encoded";
+    EXPECT_EQ(got.at("fps").item<double>(), (a ? 24. : 30.) / kEvery) << "the rate of the encoded frames";
     EXPECT_TRUE(
         at::equal(got.at("pose"), a ? at::tensor({0.5f, -0.25f, 1.f}) : at::tensor({2.f, 0.f, -1.f})));
     const auto first = frames_of(window(key.substr(0, 1), std::stoll(key.substr(2))))[0];
@@ -98,7 +98,7 @@ TEST(EncodeSignals, ThatClipsDoNotHaveAreNamed) {
   EXPECT_THAT(said("['fps', 'fps']", {}), HasSubstr("given twice"));
 }
 
-// Of the generate job on the model above, whose weights are random: the latents that it leaves.
+// The latents of a generate job that uses the model above with random weights.
 Tensor film_with(const std::string& signals, const std::string& line = "") {
   const std::string given =
       line.empty() ? "prompts = ['red']\n" : "prompts = []\nprompts_file = 'FOLDER/prompts.jsonl'\n";

@@ -1,4 +1,4 @@
-// What jobs that hold tensors share.
+// Utilities that jobs with tensors share.
 #pragma once
 #include <filesystem>
 
@@ -8,11 +8,11 @@
 
 namespace kinora::core {
 
-// `count` frames of uint8 [T, H, W, 3], evenly spaced, side by side in one PNG, which says `comment` of
-// itself.
+// `count` frames of uint8 [T, H, W, 3], evenly spaced, side by side in one PNG with `comment` in its
+// metadata.
 void write_strip(JobContext&, const at::Tensor& frames, int64_t count, const std::filesystem::path& file,
                  const std::string& comment = "");
-// Threads of tensor operations; 0 leaves libtorch's choice.
+// Number of threads for tensor operations; 0 keeps libtorch's default.
 void use_threads(int64_t threads);
 
 }  // namespace kinora::core

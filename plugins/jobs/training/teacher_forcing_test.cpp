@@ -1,4 +1,4 @@
-// Teacher forcing against its definition: chunk by chunk, the plain causal model on the clean chunks before
+// Teacher forcing against its definition: chunk by chunk, the plain causal model on the earlier clean chunks
 // and the noisy one, with the losses' formulas written out.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
@@ -18,7 +18,7 @@ namespace {
 using at::Tensor;
 
 constexpr double kSigmaData = 0.5, kClean = 1e-4;
-constexpr int64_t B = 2, C = 2, kPicture = 3;  // samples, channels, and those of wan's `condition`
+constexpr int64_t B = 2, C = 2, kPicture = 3;  // samples, channels, and channels of wan's `condition`
 
 const std::map<std::string, json>& models() {
   static const json small{{"in_channels", C}, {"out_channels", C}, {"text_size", 12}, {"layers", 2},
@@ -59,7 +59,7 @@ TrainOptions options_of(const ForcedCase& c) {
   return o;
 }
 
-// A network of the model's with numbers that leave no layer at zero.
+// A model's network with weights that leave no layer at zero.
 class Made {
  public:
   Made(const std::string& model, const Frames& rule)
@@ -88,7 +88,7 @@ Tensor numbers(const std::string& key, std::vector<int64_t> shape) {
 Tensor picture(const ForcedCase& c) { return numbers("picture", {B, kPicture, c.frames, 4, 4}); }
 Tensor wide(const Tensor& levels) { return levels.view({levels.size(0), 1, levels.size(1), 1, 1}); }
 
-// What the loss makes of a latent at levels [b, n], of the noise and of the model, by its paper.
+// The loss of a latent at levels [b, n], given the noise and the model's output, by its paper.
 struct Formula {
   bool flow;
   double clean() const { return flow ? 0 : kClean; }
@@ -107,7 +107,7 @@ struct Formula {
   }
 };
 
-// [b] losses, and every chunk by itself.
+// [b] losses, and the loss of every chunk.
 Tensor by_definition(Made& causal, const ForcedCase& c, const Tensor& x0, const Tensor& noise, const Tensor& sigma,
                      const Tensor& text) {
   const Formula formula{c.loss == "flow"};
@@ -188,7 +188,7 @@ std::unique_ptr<LossInstance> loss_named(const std::string& id) {
   return std::make_unique<LossInstance>(opened, *kept.back());
 }
 
-// The loss is asked what it calls clean: a flow's timestep 0, and EDM has no logarithm of 0.
+// The loss defines its clean level: a flow's timestep is 0, and EDM has no logarithm of 0.
 TEST(CleanFrames, AreToldAsTheLossCanSay) {
   EXPECT_EQ(clean_sigma(*loss_named("flow"), kClean), 0);
   EXPECT_EQ(clean_sigma(*loss_named("edm"), kClean), kClean);
@@ -200,7 +200,7 @@ TEST(LevelDraw, IsOneASampleAChunkOrAFrame) {
   const auto levels = [&](const TrainOptions& of, int64_t first, int64_t count) {
     return LevelDraw(of, *loss, 7)(first, count, 7, "level");
   };
-  EXPECT_TRUE(levels(o, 0, 4).equal(loss->level(sample_uniform({4}, 7, 0, "level")))) << "one a sample";
+  EXPECT_TRUE(levels(o, 0, 4).equal(loss->level(sample_uniform({4}, 7, 0, "level")))) << "one per sample";
   o.teacher_forcing = true, o.chunk = 3;
   const Tensor chunks = levels(o, 0, 400);
   EXPECT_EQ(chunks.sizes(), (std::vector<int64_t>{400, 7}));
@@ -212,7 +212,7 @@ TEST(LevelDraw, IsOneASampleAChunkOrAFrame) {
   };
   EXPECT_LT(std::abs(correlation(0, 3)), 0.15) << "independent";
   EXPECT_LT(std::abs(correlation(3, 6)), 0.15);
-  EXPECT_TRUE(levels(o, 17, 5).equal(chunks.narrow(0, 17, 5))) << "whatever the batch";
+  EXPECT_TRUE(levels(o, 17, 5).equal(chunks.narrow(0, 17, 5))) << "independent of the batch";
   o.levels = "frame";
   EXPECT_FALSE(levels(o, 0, 4).select(1, 0).equal(levels(o, 0, 4).select(1, 1)));
 }
@@ -225,8 +225,8 @@ TEST(TeacherForced, SaysWhatDoesNotFit) {
     change(o);
     return test::refusal([&] { LevelDraw::require(o, loss); });
   };
-  EXPECT_THAT(said([](auto& o) { o.chunk = 2; }, *flow), HasSubstr("chunk is of causal frames; add causal"));
-  EXPECT_THAT(said([](auto& o) { o.causal = true, o.sink = 1; }, *flow), HasSubstr("give one: window = 4"));
+  EXPECT_THAT(said([](auto& o) { o.chunk = 2; }, *flow), HasSubstr("chunk applies to causal frames; add causal"));
+  EXPECT_THAT(said([](auto& o) { o.causal = true, o.sink = 1; }, *flow), HasSubstr("set window, such as window = 4"));
   EXPECT_THAT(said([](auto& o) { o.levels = "chunk"; }, *flow), HasSubstr("or choose \"frame\""));
   EXPECT_THAT(said([](auto& o) { o.teacher_forcing = true; }, *codes),
               HasSubstr("teacher_forcing: loss/next-token draws no noise"));
@@ -238,7 +238,7 @@ TEST(TeacherForced, SaysWhatDoesNotFit) {
   model.id = "model/plain";
   model.inputs.push_back({"timestep", "[B]", "float", ""});
   EXPECT_THAT(test::refusal([&] { require_levels(o, model, Options(), 6); }),
-              HasSubstr("model/plain takes no noise level a frame (its input `timestep` is [B])"));
+              HasSubstr("model/plain does not take one noise level per frame (its input `timestep` is [B])"));
   model.inputs[0].shape = "[B] or [B, F]";
   EXPECT_THAT(test::refusal([&] { require_levels(o, model, Options(), 3); }),
               HasSubstr("3 latent frames are one chunk of 3; lower chunk"));

@@ -1,4 +1,4 @@
-// A kind of job that holds tensors: libtorch's errors come out without its stack trace.
+// A kind of job that uses tensors: reports libtorch's errors without its stack trace.
 #pragma once
 #include "core/run/job_plugin.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -18,16 +18,17 @@ class TensorJob : public JobType {
   }
 
  private:
-  virtual void work(JobContext&) const = 0;  // after the check
+  virtual void work(JobContext&) const = 0;  // called after the check
   virtual void examine(JobCheck&) const = 0;
 };
 
-// Slots that several kinds have.
+// Slots that several kinds of jobs have.
 inline const Slot kPrecisionSlot{.name = "precision", .kind = "precision", .use = "fp32", .required = true, .help = "number format of linear layers and attention"};
-inline const Slot kPublishedTokenizerSlot{.name = "tokenizer", .kind = "tokenizer", .help = "a published one, instead of a train-tokenizer job's", .weights = "tokenizer_weights"};
+inline const Slot kPublishedTokenizerSlot{.name = "tokenizer", .kind = "tokenizer", .help = "published tokenizer to use instead of a train-tokenizer job's", .weights = "tokenizer_weights"};
 inline const Slot kTextSlot{.name = "text", .kind = "model", .use = "minilm", .required = true, .help = "text encoder", .weights = "text_weights"};
-// Its vocabulary has no default, so a job has to give it.
+// Its vocabulary has no default, so a job must set it.
 inline const Slot kWordsSlot{.name = "words", .kind = "stage", .use = "text.wordpiece", .required = true,
-                             .help = "text to tokens, such as words = { use = \"text.wordpiece\", vocab = \"asset:minilm/vocab.txt\" }"};
+                             .help = "stage that turns text into tokens, such as words = { use = \"text.wordpiece\", "
+                                     "vocab = \"asset:minilm/vocab.txt\" }"};
 
 }  // namespace kinora::core

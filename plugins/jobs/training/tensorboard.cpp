@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Protocol buffers' wire format: a key is the field's number * 8 + the kind of what follows.
+// Protocol buffers' wire format: a key is the field's number * 8 + the kind of the value that follows.
 enum Wire : uint32_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 std::string varint(uint64_t x) {
@@ -41,7 +41,7 @@ std::string of_bytes(uint32_t field, std::string_view x) {
   return (key(field, kBytes) + varint(x.size())).append(x);
 }
 
-uint32_t masked(std::string_view bytes) {  // so that the sum of data with sums in them is none of theirs
+uint32_t masked(std::string_view bytes) {  // so that checksums of data that contains checksums differ from them
   const uint32_t crc = crc32c(bytes);
   return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }
@@ -70,7 +70,7 @@ int64_t step_of(std::string_view event) {
   return static_cast<int64_t>(out);
 }
 
-// The length of the whole records up to `step`: steps rise.
+// The length of the complete records up to `step`: steps are increasing.
 uint64_t valid_up_to(const fs::path& file, int64_t step) {
   std::ifstream in(file, std::ios::binary);
   const std::string all{std::istreambuf_iterator<char>(in), {}};
@@ -134,7 +134,7 @@ void TensorBoard::scalar(int64_t step, std::string_view tag, double value) {
 }
 
 void TensorBoard::image(int64_t step, std::string_view tag, std::string_view png) {
-  if (png.size() < 24) throw Error(KINORA_DATA, "picture '" + std::string(tag) + "' is no PNG");
+  if (png.size() < 24) throw Error(KINORA_DATA, "picture '" + std::string(tag) + "' is not a PNG");
   const auto size_at = [&](size_t at) {  // big-endian, in PNG's header
     return static_cast<uint64_t>(__builtin_bswap32(static_cast<uint32_t>(number_at(png, at, 4))));
   };

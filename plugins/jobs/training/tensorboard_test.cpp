@@ -1,4 +1,4 @@
-// Event files read back by a parser that shares nothing with the writer; tests/oracle/tensorboard_oracle.py
+// Event files read back by a parser that shares no code with the writer; tests/oracle/tensorboard_oracle.py
 // reads them with TensorBoard itself.
 #include "plugins/jobs/training/tensorboard.hpp"
 
@@ -27,7 +27,7 @@ uint32_t slow_crc(const std::string& bytes) {
 }
 uint32_t mask(uint32_t crc) { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
 
-// The fields of a message: number -> values, of which fixed ones are raw bytes and varints decimal text.
+// The fields of a message: number -> values; fixed-size values are raw bytes, varints decimal text.
 std::multimap<int, std::string> fields(const std::string& m) {
   std::multimap<int, std::string> out;
   size_t at = 0;
@@ -147,7 +147,7 @@ TEST_F(TensorBoardIn, GoesOnWithoutDoubledStepsAndWithoutARecordThatWasCutOff) {
       board.scalar(step, "loss", static_cast<double>(step));
   };
   write(0, 300);
-  fs::resize_file(file(), fs::file_size(file()) - 3);  // as a process that was killed leaves it
+  fs::resize_file(file(), fs::file_size(file()) - 3);  // as a killed process leaves it
   write(200, 250);
   const auto all = scalars(folder_);
   ASSERT_EQ(all.size(), 250u);
@@ -157,7 +157,7 @@ TEST_F(TensorBoardIn, GoesOnWithoutDoubledStepsAndWithoutARecordThatWasCutOff) {
   EXPECT_EQ(scalars(folder_).size(), 251u);
   fs::resize_file(file(), 5);
   write(0, 2);
-  EXPECT_EQ(scalars(folder_).size(), 2u) << "a file without a whole record begins anew";
+  EXPECT_EQ(scalars(folder_).size(), 2u) << "a file without a complete record is started anew";
 }
 
 }  // namespace

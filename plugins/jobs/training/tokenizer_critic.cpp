@@ -15,7 +15,7 @@ namespace {
 
 const std::string kWeight = "critic.weight.", kMoment = "critic.", kSteps = "critic.steps";
 
-// While it lives, a forward records nothing for the critic's own gradients.
+// During its lifetime, a forward records nothing for the critic's own gradients.
 class Frozen {
  public:
   explicit Frozen(std::vector<Leaf>& leaves) : leaves_(leaves) { set(false); }
@@ -50,12 +50,12 @@ const Leaf& last_layer(const Chain& chain, const std::string& name) {
     if (name.empty() && p.shape.size() > 1 && p.name.find("conv_out") != std::string::npos) wanted = p.name;
   if (wanted.empty())
     raise(KINORA_INVALID,
-          "the critic is weighed by the decoder's last layer, and no parameter's name has 'conv_out' in it; "
-          "name one by last_layer");
+          "the critic's weight needs the decoder's last layer, but no parameter's name contains 'conv_out'; "
+          "set last_layer");
   for (const auto& leaf : chain.leaves())
     if (leaf.name == wanted) return leaf;
   raise(KINORA_INVALID,
-        "last_layer '{}' is no parameter that this process holds whole; name another, and with a critic use "
+        "last_layer '{}' is not a parameter that this process holds whole; name another, and with a critic use "
         "data parallelism only",
         wanted);
 }
@@ -82,7 +82,7 @@ at::Tensor TokenizerCritic::adversarial(const at::Tensor& video, const at::Tenso
     const Frozen frozen(network_.chain().leaves());
     loss = hinge_generator(logits(made)) * share;
   }
-  // Of all ranks' samples, as one process weighs them.
+  // Over all ranks' samples, so that the weight is that of one process.
   const auto of_all = [&](const at::Tensor& of) { return parallel_.sum_of_data(gradient(of, last_)); };
   const at::Tensor adaptive = adaptive_weight(of_all(reconstruction), of_all(loss));
   figures["critic"] += own.item<double>();
@@ -120,7 +120,7 @@ NamedTensors TokenizerCritic::state() {
 void TokenizerCritic::restore(const NamedTensors& state) {
   if (!state.count(kSteps))
     throw Error(KINORA_INVALID,
-                "the checkpoint has no critic; take the critic out again, or choose another output folder");
+                "the checkpoint has no critic; remove the critic, or choose another output folder");
   auto& chain = network_.chain();
   load_values(chain.parameters(), chain.leaves(), under(state, kWeight));
   const auto copy = [&](const std::string& prefix, const std::vector<at::Tensor>& to) {

@@ -1,4 +1,4 @@
-// The critic of a tokenizer's adversarial tuning: a model of its own with an AdamW of its own, trained beside
+// The critic of a tokenizer's adversarial tuning: a separate model with its own AdamW, trained together with
 // the tokenizer by the hinge loss (VQGAN, Esser et al. 2021, arXiv 2012.09841, section 3.1).
 #pragma once
 #include <map>
@@ -13,21 +13,21 @@ namespace kinora::core {
 
 class TokenizerCritic {
  public:
-  // From the slot `critic`. Throws Error(KINORA_INVALID) if options.last_layer is no parameter that this
+  // From the slot `critic`. Throws Error(KINORA_INVALID) if options.last_layer is not a parameter that this
   // process holds whole.
   TokenizerCritic(JobContext&, Network& tokenizer, Parallelism&, const TrainTokenizerOptions&,
                   at::Device device = at::kCPU);
 
-  // Its part of a microbatch's loss of the tokenizer: critic_weight times the adaptive weight, by the
-  // gradients of `reconstruction` and of its own loss at the decoder's last layer, times -mean critic(made).
-  // Adds to the gradients of the critic those of its own loss on the same videos [B, 3, T, H, W]. share: the
-  // microbatch's of the step's samples.
+  // The critic's part of a microbatch's tokenizer loss: critic_weight times the adaptive weight, computed
+  // from the gradients of `reconstruction` and of this loss at the decoder's last layer, times -mean
+  // critic(made). Also adds the gradients of the critic's own loss on the same videos [B, 3, T, H, W] to the
+  // critic. share: the microbatch's share of the step's samples.
   at::Tensor adversarial(const at::Tensor& video, const at::Tensor& made, const at::Tensor& reconstruction,
                          double share, std::map<std::string, double>& figures);
   // One update by the gradients of the step, on every rank; a gradient that is not finite is dropped.
   void update(nlohmann::json& line);
 
-  // Weights, moments and steps by name: copies, for a checkpoint; and back.
+  // Weights, moments and steps by name: copies for a checkpoint, and the way back.
   NamedTensors state();
   void restore(const NamedTensors& state);
 
@@ -40,8 +40,8 @@ class TokenizerCritic {
   at::Tensor last_;  // of the tokenizer's decoder
 };
 
-// The leaf of that name; of an empty one, the last parameter of two or more dimensions with "conv_out" in its
-// name: a decoder is declared after the encoder. Throws Error(KINORA_INVALID).
+// The leaf of that name; for an empty name, the last parameter of two or more dimensions with "conv_out" in
+// its name, since a decoder is declared after the encoder. Throws Error(KINORA_INVALID).
 const Leaf& last_layer(const Chain& chain, const std::string& name);
 
 }  // namespace kinora::core

@@ -19,7 +19,7 @@ TokenizerObjective::TokenizerObjective(const JobView& context, Network& tokenize
       seed_(static_cast<uint64_t>(context.run().seed)),
       discrete_(tokenizer.info().discrete != 0) {
   if (discrete_ && o.kl > 0)
-    raise(KINORA_INVALID, "kl = {}: {} makes codes, which have no distribution to compare; take kl away",
+    raise(KINORA_INVALID, "kl = {}: {} makes codes, which have no distribution to compare; set kl = 0",
           o.kl, id_);
   const auto* slot = context.spec().component("perceptual");
   if (!slot) return;
@@ -39,11 +39,11 @@ at::Tensor TokenizerObjective::latent(const at::Tensor& video, int64_t first, at
   at::Tensor posterior;
   const at::Tensor encoded = network_.encode(video, &posterior);
   if (discrete_ && !posterior.defined())
-    raise(KINORA_UNSUPPORTED, "{} gives codes without their vectors, and codes have no gradient", id_);
+    raise(KINORA_UNSUPPORTED, "{} returns codes without their vectors, and codes have no gradient", id_);
   if (discrete_) return posterior;
   if (options_.kl == 0) return encoded;
   if (!posterior.defined() || posterior.size(1) != 2 * encoded.size(1))
-    raise(KINORA_INVALID, "kl needs the moments of latents, and {} has none; set kl = 0", id_);
+    raise(KINORA_INVALID, "kl requires the moments of latents, but {} has none; set kl = 0", id_);
   divergence = kl_to_standard_normal(posterior);
   const auto moments = posterior.chunk(2, 1);
   return moments[0] + (moments[1].clamp(-30, 20) / 2).exp() *

@@ -1,4 +1,5 @@
-// What a tokenizer is trained on: how well a microbatch of videos comes back, and what its latents are.
+// Computes what a tokenizer is trained on: the reconstruction error of a microbatch of videos, and a penalty
+// on its latents.
 #pragma once
 #include <optional>
 
@@ -16,18 +17,19 @@ class TokenizerObjective {
 
   struct Terms {
     at::Tensor made;            // the reconstruction
-    at::Tensor reconstruction;  // weighed sum of l1, mse and the perceptual distance
-    at::Tensor all;             // and kl
+    at::Tensor reconstruction;  // weighted sum of l1, mse and the perceptual distance
+    at::Tensor all;             // reconstruction plus kl
     std::map<std::string, double> figures;
   };
-  // video [B, 3, T, H, W], whose first sample has the global number `first`; all terms are times `share`, the
-  // microbatch's of the step's samples. Of a discrete tokenizer the posterior's vectors are decoded, which
-  // carry the gradient; with kl a latent is drawn, mean + deviation * noise, by (seed, sample).
+  // video [B, 3, T, H, W], whose first sample has the global number `first`; all terms are multiplied by
+  // `share`, the microbatch's share of the step's samples. For a discrete tokenizer the posterior's vectors
+  // are decoded, which carry the gradient; with kl a latent is drawn, mean + deviation * noise, from (seed,
+  // sample).
   Terms operator()(const at::Tensor& video, int64_t first, double share);
 
-  // Decoded from the latent as later jobs have it, without drawing; clamped to [-1, 1].
+  // Decoded from the latent that later jobs use, without drawing; clamped to [-1, 1].
   at::Tensor reconstruct(const at::Tensor& video);
-  // "psnr", "ssim" (of frames of 11 pixels or more) and, with a perceptual loss, "perceptual" of one video.
+  // "psnr", "ssim" (if frames have 11 pixels or more) and, with a perceptual loss, "perceptual" of one video.
   std::map<std::string, double> quality(const at::Tensor& made, const at::Tensor& video);
 
  private:

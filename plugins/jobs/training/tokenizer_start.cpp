@@ -17,7 +17,7 @@ constexpr const char* kTable = "weights.txt";
 
 void require_one_start(const TrainTokenizerOptions& o) {
   if (o.start == "principal" && !o.weights.empty())
-    raise(KINORA_INVALID, "start = \"principal\" and weights = \"{}\" are two beginnings; take one away",
+    raise(KINORA_INVALID, "start = \"principal\" and weights = \"{}\" both set the initial weights; remove one",
           o.weights.front().string());
 }
 

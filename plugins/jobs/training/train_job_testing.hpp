@@ -1,5 +1,5 @@
-// What a training job must compute, number by number: latents made by hand, and a loop in float64 that knows
-// nothing of Trainer, AdamW, Ema or loss/edm.
+// Computes what a training job must compute, number by number: from latents made by hand, in a float64 loop
+// that shares no code with Trainer, AdamW, Ema or loss/edm.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -51,7 +51,7 @@ inline void write_latents(const fs::path& folder, const std::vector<Sample>& sam
   std::ofstream(folder / "latents.json") << facts.to_json().dump();
 }
 
-// Of the reference alone.
+// Used by the reference only.
 struct Knobs {
   int64_t steps = 4, batch = 4, warmup = 2;
   double learning_rate = 0.02, decay = 0.1, beta1 = 0.8, beta2 = 0.9, eps = 1e-3, clip = 0.05, ema = 0.6,
@@ -71,7 +71,7 @@ struct Step {
   std::vector<std::pair<double, double>> by_sample;  // noise level, loss
 };
 
-// Karras et al. 2022: the weighted squared error of D(x; sigma) at a log-normal sigma, of global sample n.
+// Karras et al. 2022: the weighted squared error of D(x; sigma) at a log-normal sigma, for global sample n.
 inline double sigma_of(int64_t n) {
   return at::special_ndtri(sample_uniform({1}, kSeed, n, "train.sigma")).exp().item<double>();
 }
@@ -127,7 +127,7 @@ inline std::vector<Trained> every_weight(Network& network) {
   return out;
 }
 
-// place: after a step, where `trained` are not the network's own tensors.
+// place: called after a step, for `trained` tensors that are not the network's own.
 inline Reference reference(
     Network& network, const std::vector<Sample>& samples, const Knobs& k, std::vector<Trained> trained = {},
     const std::function<void()>& place = [] {}) {
@@ -212,8 +212,8 @@ inline std::string failure(const ScratchRun& run) {
   return test::refusal([&] { trained(run); });
 }
 
-// Mean loss and number of samples of the steps up to `last`, each weighing 0.99 times the next, in half
-// decades of sigma from 0.01 to 100.
+// Mean loss and number of samples of the steps up to `last`, each with 0.99 times the weight of the next, in
+// half decades of sigma from 0.01 to 100.
 inline void expect_by_sigma(const json& got, const Reference& want, size_t last, double bound) {
   for (int b = 0; b < 8; ++b) {
     double sum = 0, count = 0, weight = 1;

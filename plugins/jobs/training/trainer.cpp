@@ -31,7 +31,7 @@ std::function<double(const Parameter&)> decay_of(const OptimizerOptions& o) {
   return [decay = o.weight_decay](const Parameter& p) { return p.shape.size() > 1 ? decay : 0; };
 }
 
-// Sums of many kinds made in one transfer: pack, sum, unpack in the same order.
+// Sums of many kinds in one transfer: pack, sum, unpack in the same order.
 template <class Each>
 void sum_over_ranks(const Parallelism& parallel, Each each) {
   std::vector<double> all;
@@ -65,10 +65,10 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
               {options.async_checkpoints, static_cast<uint64_t>(options.shard_size), options.keep,
                options.keep_every}) {
   require_batch(options_, parallel.data_size());
-  // Rank 0's counts: the others might see a folder before it is complete, or not yet.
+  // Rank 0's counts: other ranks might see a folder too early or incomplete.
   const std::string latest = exchange_.gather(latest_checkpoint(checkpoints()).value_or("").string()).at(0);
   exchange_.together([&] {
-    // An adapter's checkpoints leave out what it adapts.
+    // An adapter's checkpoints leave out the weights that it adapts.
     if ((latest.empty() || network_.chain().lora()) && !options_.weights.empty())
       network_.load(options_.weights);
     averages_ = averages_of(network_, options_.ema);

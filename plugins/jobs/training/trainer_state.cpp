@@ -1,4 +1,4 @@
-// What a training keeps on disk: checkpoints while it runs, weights when it is done.
+// The files of a training: checkpoints while it runs, weights when it is done.
 #include <utility>
 
 #include "core/base/log.hpp"
@@ -7,15 +7,15 @@
 namespace kinora::core {
 namespace {
 
-// What was restored is copied, since tensors of a checkpoint borrow a read-only mapping.
+// Restored tensors are copied, since tensors of a checkpoint borrow a read-only mapping.
 void copy_into(const Chain& chain, NamedTensors from, const std::vector<at::Tensor>& to) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : from) names.push_back(name);
   distribute(chain.parameters(), chain.leaves(), to, names, taking_from(from), {.allow_missing = true});
 }
 
-// Per leaf, what a checkpoint keeps: of an adapter's training nothing that is frozen, which is in the file
-// that the training began with.
+// The leaves to store in a checkpoint: for an adapter's training none of the frozen ones, which are in the
+// file that the training started from.
 std::vector<at::Tensor> checkpointed(const Chain& chain, std::vector<at::Tensor> per_leaf) {
   for (size_t i = 0; chain.lora() && i < per_leaf.size(); ++i)
     if (chain.leaves()[i].frozen) per_leaf[i].reset();
@@ -40,7 +40,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
   for (auto& e : averages_) {
     const auto kept = saved.ema.find(decay_name(e.decay()));
     if (kept == saved.ema.end())
-      throw Error(KINORA_INVALID, folder.string() + ": has no averages of decay " + decay_name(e.decay()) +
+      throw Error(KINORA_INVALID, folder.string() + ": the checkpoint has no averages with decay " + decay_name(e.decay()) +
                                       "; restore the run file's ema, or choose another output folder");
     copy_into(chain, std::move(kept->second), e.values());
     e.set_updates(saved.state.ema_updates);
@@ -50,7 +50,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
   skipped_ = saved.state.skipped;
   by_sigma_ = saved.state.by_sigma;
   restored_ = saved.more;
-  log_info("{}: going on after step {}", context_.spec().name, step_);
+  log_info("{}: resuming after step {}", context_.spec().name, step_);
 }
 
 void Trainer::save() {
@@ -96,7 +96,7 @@ void Trainer::use_average() {
 TensorFile Trainer::weights_file(const std::string& name, const std::vector<at::Tensor>& per_leaf) const {
   const auto& chain = network_.chain();
   if (!chain.lora()) return {.name = name, .holdings = {held(chain.parameters(), chain.leaves(), per_leaf)}};
-  auto frozen = per_leaf, trained = per_leaf;  // the adapter's matrices are what is trained
+  auto frozen = per_leaf, trained = per_leaf;  // only the adapter's matrices are trained
   for (size_t i = 0; i < per_leaf.size(); ++i) (chain.leaves()[i].frozen ? trained : frozen)[i].reset();
   const auto pairs = adapter_pairs(assemble(chain.parameters(), chain.leaves(), trained, exchange_));
   return {.name = name,

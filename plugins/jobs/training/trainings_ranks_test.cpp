@@ -1,4 +1,4 @@
-// Whole trainings over ranks against one process: what is summed beside gradients.
+// Whole trainings on several ranks against one process: everything that is summed besides gradients.
 #include <cstdlib>
 
 #include <gmock/gmock.h>
@@ -52,7 +52,7 @@ TEST(Trainings, ValidateAsOneProcessUnderEveryStrategy) {
     });
 }
 
-// The critic's weight is a ratio of norms, of which ranks' own would not be the mean.
+// The critic's weight is a ratio of norms, which is not the mean of the ranks' ratios.
 TEST(Trainings, WeighTheCriticAsOneProcess) {
   const std::string job =
       "steps = 2\nbatch = 4\nwarmup = 0\nschedule = 'constant'\nema = 0\ntensorboard = false\n"
@@ -77,7 +77,7 @@ TEST(Trainings, WeighTheCriticAsOneProcess) {
   });
 }
 
-// Its layers open no sequence, so that each rank would have the whole gradient, and its sum be too much.
+// Its layers open no sequence, so each rank would have the whole gradient, and the sum would be too large.
 TEST(Trainings, CutNoTokenizer) {
   const auto refused = [](const std::string& name) {
     const auto run = prepared({{"tokenizer", "batch = 4\nparallel = ['" + name + "']\n"}});

@@ -1,4 +1,4 @@
-// A train job that is never run: what a trial's strategies, precision and model are read and made from.
+// A train job that is never run: supplies the strategies, precision and model of a trial.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -10,7 +10,7 @@ namespace kinora::core {
 
 class TrialJob {
  public:
-  // lines: of a run file's train job. Throws Error(KINORA_INVALID) with everything that is wrong in them.
+  // lines: of a run file's train job. Throws Error(KINORA_INVALID) with all errors in them.
   TrialJob(Runtime&, const std::string& lines);
   TrialJob(const TrialJob&) = delete;
   TrialJob& operator=(const TrialJob&) = delete;

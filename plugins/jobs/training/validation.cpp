@@ -37,7 +37,7 @@ Split split(const LatentData& data, double share) {
   return out;
 }
 
-// Of a blend (1 - s) x0 + s n, s is sigma / (1 + sigma) of x0 + sigma n.
+// For a blend (1 - s) x0 + s n, s is sigma / (1 + sigma) of x0 + sigma n.
 std::vector<double> validation_levels(const LossInstance& loss, std::vector<double> given) {
   if (!loss.draws_noise()) return {0};
   const bool blend = loss.mix() == KINORA_MIX_BLEND;
@@ -47,7 +47,7 @@ std::vector<double> validation_levels(const LossInstance& loss, std::vector<doub
   }
   for (const double s : given)
     if (s < 0 || (blend && s > 1))
-      raise(KINORA_INVALID, "validation_sigmas: {} is no noise level of this loss, whose are {}", s,
+      raise(KINORA_INVALID, "validation_sigmas: {} is not a noise level of this loss, which has {}", s,
             blend ? "0 to 1" : "0 and more");
   return given;
 }
@@ -93,7 +93,7 @@ nlohmann::json Validation::losses() const {
   const size_t n = which_.size(), ranks = static_cast<size_t>(parallel_.data_size()),
                rank = static_cast<size_t>(parallel_.data_rank());
   std::vector<double> one(n * sigmas_.size());
-  // Every rank makes as many forwards, since ranks that share a model's parameters meet in each.
+  // Every rank does equally many forwards, since ranks that share a model's parameters meet in each.
   for (size_t turn = 0; turn * ranks < n; ++turn) {
     const size_t mine = turn * ranks + rank, i = mine % n;
     const Sample s = sample(i);

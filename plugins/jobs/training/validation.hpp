@@ -10,9 +10,9 @@
 
 namespace kinora::core {
 
-// A cache's samples in two parts. A clip is held out if the hash of its key falls into the first `share` of
-// all hashes: adding clips moves none of the others. Windows of one clip ("clip@17") share its part, since
-// they overlap.
+// Splits a cache's samples into two parts. A clip is held out if the hash of its key falls into the first
+// `share` of all hashes: adding clips moves none of the others. Windows of one clip ("clip@17") are in the
+// same part, since they overlap.
 struct Split {
   std::vector<int64_t> train, held_out;
 };
@@ -21,23 +21,23 @@ Split split(const LatentData& data, double share);
 // In [0, 1), from SHA-256.
 double hash_share(const std::string& key);
 
-// The noise levels that are looked at: those given, or 0.1, 0.5 and 2 of noise to signal, in the units of the
-// loss's mix. Throws Error(KINORA_INVALID) for one that the loss does not have.
+// The noise levels of the validation: the given ones, or 0.1, 0.5 and 2 of noise to signal, in the units of
+// the loss's mix. Throws Error(KINORA_INVALID) for one that the loss does not have.
 std::vector<double> validation_levels(const LossInstance&, std::vector<double> given);
 
 class Validation {
  public:
   // The held-out samples with the lowest hashes, at most options.validation_samples; the first training
-  // samples if none are held out. Noise and given frames depend on the seed and the sample's key alone.
+  // samples if none are held out. Noise and given frames depend only on the seed and the sample's key.
   Validation(const LatentData&, const Split&, const Objective&, Network&, const Parallelism&,
              const TrainOptions&, uint64_t seed);
 
   // "validation_loss", the mean of "validation": {"sigma": [..], "loss": [..]}. Every sample is computed
-  // alone, on one of the data-parallel ranks, and they are added in one order: the same number at any
+  // alone, on one of the data-parallel ranks, and they are added in a fixed order: the same number at any
   // topology. A loss without noise has one number.
   nlohmann::json losses() const;
 
-  // What is seen of a sample, its text included.
+  // A sample as the model sees it, with its text.
   struct Sample {
     int64_t number;  // of its noise
     NamedTensors batch;

@@ -24,7 +24,7 @@ int64_t image_size(const Component& component, const ComponentUse& use) {
   const auto& options = use.options.values();
   if (reads("video")) return 0;
   if (!reads("image") || !options.contains("image_size"))
-    raise(KINORA_INVALID, "features = '{}' reads neither 'video' nor an 'image' of a size; try clip-vision",
+    raise(KINORA_INVALID, "features = '{}' reads neither 'video' nor an 'image' of a fixed size; try clip-vision",
           use.id);
   return options.at("image_size").get<int64_t>();
 }
@@ -36,14 +36,14 @@ int64_t ReconstructionFeatures::require(const JobView& context) {
   const auto weights = weights_in(context.spec().options, "features_weights");
   if (weights.empty())
     raise(KINORA_INVALID,
-          "it has a feature model; say where its weights are: features_weights = \"FILE or FOLDER\"");
+          "the job has a feature model; set its weights: features_weights = \"FILE or FOLDER\"");
   if (is_script(weights) && use)
-    raise(KINORA_INVALID, "{} is a model of its own; take `features` away", weights[0].string());
+    raise(KINORA_INVALID, "{} is itself a model; remove `features`", weights[0].string());
   if (is_script(weights)) return 0;
   if (!use)
     raise(
         KINORA_INVALID,
-        "features_weights = {} are of no model; give one, features = \"clip-vision\", or a TorchScript file "
+        "features_weights = {} belong to no model; set features = \"clip-vision\", or a TorchScript file "
         "(.pt, .jit)",
         weights.back().string());
   return image_size(context.open(*use), *use);
@@ -72,7 +72,7 @@ at::Tensor ReconstructionFeatures::of(const at::Tensor& video) {
   }
   for (const auto& output : network_->forward(in))
     if (output.dim() == 2) return output.mean(0, true);
-  raise(KINORA_INVALID, "features = '{}' has no output [B, D]: one vector a video or image", id_);
+  raise(KINORA_INVALID, "features = '{}' has no output [B, D], one vector per video or image", id_);
 }
 
 void ReconstructionFeatures::add(const at::Tensor& video, const at::Tensor& made) {

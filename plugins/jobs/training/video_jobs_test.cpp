@@ -39,8 +39,8 @@ TEST(TextEncoder, CutsACaptionAndFillsItUpWithZeros) {
   EXPECT_EQ(padded.slice(0, n).abs().max().item<float>(), 0);
 }
 
-// What Wan's image to video reads (diffusers' WanImageToVideoPipeline.prepare_latents): the first frame and
-// grey ones, encoded, after a mask of as many channels as a latent frame has frames.
+// The input of Wan's image to video (diffusers' WanImageToVideoPipeline.prepare_latents): the encoded first
+// frame and grey frames, after as many mask channels as a latent frame has frames.
 TEST(EncodeJob, CachesTheFirstFrameFollowedByGrey) {
   const at::NoGradGuard off;
   const auto run = prepared({{"latents", "first_frame = true"}});
@@ -68,7 +68,7 @@ TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
   EXPECT_EQ(summary.at("samples"), 4);
   EXPECT_EQ(summary.at("clips"), 4);
   EXPECT_EQ(summary.at("too_short"), 1);
-  EXPECT_EQ(summary.at("failed"), 1) << "a clip that cannot be decoded costs that clip only";
+  EXPECT_EQ(summary.at("failed"), 1) << "a clip that cannot be decoded fails alone";
 
   const LatentCache cache(run->of("latents") / "latents.h5");
   EXPECT_THAT(cache.keys(), testing::ElementsAre("a@0", "a@4", "c@0", "c@4"));
@@ -83,7 +83,7 @@ TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
     EXPECT_EQ(worst(got.at("text"), encoder(kCaptions.at(key.substr(0, 1)))), 0) << key;
     latents.push_back(want.to(at::kDouble));
   }
-  EXPECT_GT(worst(latents[0], latents[1]), 1e-2) << "windows that are equal would show nothing";
+  EXPECT_GT(worst(latents[0], latents[1]), 1e-2) << "windows that are equal would prove nothing";
   const at::Tensor all = at::cat(latents, 1).flatten(1);
   const LatentData data(run->of("latents"));
   EXPECT_EQ(data.facts().shape, latents[0].sizes().vec());
@@ -184,7 +184,7 @@ TEST(EncodeJob, SaysWhyNoClipIsOfUse) {
   }
 }
 
-// The first step's errors are those of the first weights on the clips and starts that (seed, n) names.
+// The first step's errors are those of the initial weights on the clips and starts that (seed, n) selects.
 TEST(TrainTokenizerJob, ReconstructsCropsAtRandomStarts) {
   constexpr int64_t kBatch = 6;
   const auto run =
@@ -215,7 +215,7 @@ TEST(TrainTokenizerJob, ReconstructsCropsAtRandomStarts) {
   EXPECT_NEAR(line.at("mse").get<double>() / mse, 1, 1e-4);
   EXPECT_NEAR(line.at("loss").get<double>() / (0.7 * l1 + 0.3 * mse), 1, 1e-4);
 
-  // The quality that it states is that of the weights that it wrote.
+  // The reported quality is that of the written weights.
   network->load(run->of("tokenizer") / "weights.safetensors");
   double psnr = 0;
   for (const auto& key : usable) {
@@ -245,7 +245,7 @@ TEST(VideoJobs, ValidateTrainingsAtLevelsThatItsLossHas) {
   EXPECT_EQ(validated("flow", ""), json({0.1 / 1.1, 0.5 / 1.5, 2.0 / 3.0}));
   EXPECT_EQ(validated("flow", "validation_sigmas = [0.5, 1.0]\n"), json({0.5, 1.0}));
   EXPECT_THAT(validated("flow", "validation_sigmas = [0.5, 2.0]\n").get<std::string>(),
-              testing::HasSubstr("2 is no noise level of this loss, whose are 0 to 1"));
+              testing::HasSubstr("2 is not a noise level of this loss, which has 0 to 1"));
 }
 
 }  // namespace

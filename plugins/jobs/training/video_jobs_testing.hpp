@@ -1,4 +1,4 @@
-// What the tests of jobs on real clips share: a run whose earlier jobs are done.
+// Shared by the tests of jobs on real clips: a run whose earlier jobs are done.
 #pragma once
 #include <cstdlib>
 #include <fstream>
@@ -26,7 +26,7 @@ inline const std::map<std::string, std::string> kClips = {  // keys of the shard
 inline const std::map<std::string, std::string> kCaptions = {
     {"a", "red sea"}, {"b", "blue"}, {"c", "blue sea red"}, {"d", "sea"}};
 
-// Four clips: a and c have 16 frames, d has 6, and b is no video at all. facts: JSON of some of them.
+// Four clips: a and c have 16 frames, d has 6, and b is not a video. facts: JSON of some of them.
 using ClipFacts = std::map<std::string, json>;
 inline void write_shard(const ScratchRun& run, const ClipFacts& facts = {}) {
   const fs::path from = run.folder() / "fields";

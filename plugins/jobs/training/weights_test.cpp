@@ -58,7 +58,7 @@ TEST(Weights, ReachEveryPiece) {
     }
 }
 
-// Of bfloat16 in a file, float32 here: only what is held is converted.
+// bfloat16 in the file, float32 here: only the part held by this rank is converted.
 TEST(Weights, AreConvertedWhereTheyAreHeld) {
   Parameters parameters{column("a", {8, 3}, {8}, 1, 2)};
   std::vector<Leaf> leaves{{"a", at::zeros({4, 3}), false, false, {{1, 0, 12, 0}}}};
@@ -142,7 +142,7 @@ TEST(Weights, NeedOnlyWhatMustBeThere) {
   EXPECT_THROW(load_values(parameters, leaves, {{"q.lora_A.weight", at::ones({2})}}, how), Error);
 }
 
-// Read all the same, its lost pages would end the process.
+// Reading it anyway would kill the process, since its pages are gone.
 TEST(Weights, OfAFileThatBecameShorterAreRefused) {
   const auto file =
       std::filesystem::temp_directory_path() / ("kinora-cut-" + std::to_string(getpid()) + ".safetensors");
@@ -151,9 +151,9 @@ TEST(Weights, OfAFileThatBecameShorterAreRefused) {
   EXPECT_EQ(find_in(opened)("a").sum().item<float>(), 10000);
   std::filesystem::resize_file(file, 8192);
   EXPECT_THAT(test::refusal([&] { find_in(opened)("a"); }),
-              HasSubstr(file.string() + ": became shorter while it was in use"));
+              HasSubstr(file.string() + ": the file shrank while it was in use"));
   write_tensors(file, {{"a", at::ones({1})}});
-  EXPECT_THAT(test::refusal([&] { tensors_of(opened); }), HasSubstr("became shorter")) << "one that was replaced";
+  EXPECT_THAT(test::refusal([&] { tensors_of(opened); }), HasSubstr("shrank")) << "a replaced file";
   std::filesystem::remove(file);
 }
 
@@ -166,7 +166,7 @@ TEST(Weights, OfAPipeAreRefusedWithoutWaitingForItsWriter) {
   std::filesystem::remove(pipe);
 }
 
-// Bytes of mapped files that are in this process.
+// Bytes of mapped files in this process's memory.
 int64_t resident_files() {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);)

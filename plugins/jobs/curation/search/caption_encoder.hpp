@@ -13,11 +13,11 @@ struct CaptionEncoder {
   std::string device;
 };
 
-// Throws Error(KINORA_DATA) that names the member of text.json.
+// Throws Error(KINORA_DATA) with the faulty member of text.json.
 CaptionEncoder read_caption_encoder(const Registry&, const json& encoder);
 
-// For a folder that anybody may have written: throws Error(KINORA_DATA) unless the stage says that it makes tokens and the
-// weights are safetensors of this machine, so that nothing the folder names is run as a program.
+// Guards against folders from untrusted sources: throws Error(KINORA_DATA) unless the stage declares that it makes tokens
+// and the weights are local safetensors, so that nothing the folder names is run as a program.
 void require_safe(const Registry&, const CaptionEncoder&);
 
 }  // namespace kinora::core

@@ -25,14 +25,14 @@ std::string text_of_file(const fs::path& file) { return or_throw(read_text(file.
 
 json text_json(const fs::path& folder) { return parse_facts(text_of_file(folder / "text.json")); }
 
-// The data folder whose captions the embed-text job in `folder` has embedded; empty: it does not say.
+// The data folder whose captions the embed-text job in `folder` has embedded; empty: unknown.
 fs::path embedded_by(const fs::path& folder) {
   const json about = text_json(folder);
   const std::string clips = text_in(about, "clips");
   return clips.empty() ? fs::path() : fs::weakly_canonical(folder / clips);
 }
 
-// What may not be read is left out.
+// Skips folders that cannot be read.
 std::vector<fs::path> folders_in(const fs::path& folder) {
   std::vector<fs::path> out;
   std::error_code error;
@@ -42,7 +42,7 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   return out;
 }
 
-// Keys are relative and stay below the data folder, which is that of another job of the run: "../clips/data".
+// Keys must be relative and stay below the data folder, which belongs to another job of the run: "../clips/data".
 bool is_text_facts(const json& about) {
   const auto stays_below = [](const json& key) {
     if (!key.is_string()) return false;
@@ -58,7 +58,7 @@ bool is_text_facts(const json& about) {
 
 FloatArray embedding(const fs::path& file) { return read_npy(text_of_file(file), file.string()); }
 
-// Rows of one embedding have one size.
+// Appends a row; all rows of one embedding must have one size.
 void append(Embedded& to, ClipRef clip, std::span<const float> row, const fs::path& file) {
   if (to.size == 0) to.size = static_cast<int64_t>(row.size());
   if (static_cast<int64_t>(row.size()) != to.size)
@@ -70,7 +70,7 @@ void append(Embedded& to, ClipRef clip, std::span<const float> row, const fs::pa
   to.vectors.insert(to.vectors.end(), row.begin(), row.end());
 }
 
-// "classic" of "classic.npy"; nothing of "shots.classic.npy", which is of a film's shots.
+// "classic" for "classic.npy"; empty for "shots.classic.npy", the embeddings of a video's shots.
 std::string embedding_name(const std::string& field) {
   if (!field.ends_with(".npy")) return "";
   const std::string name = field.substr(0, field.size() - 4);
@@ -91,7 +91,7 @@ std::string Captions::of(const ClipRef& clip) {
   return in ? std::string(std::istreambuf_iterator<char>(in), {}) : "";
 }
 
-// One that was found by two ways is one.
+// A folder that was found in two ways is added once.
 void Collection::add_text(const fs::path& folder) {
   const auto same = [&](const fs::path& other) { return fs::equivalent(other, folder); };
   if (std::none_of(texts_.begin(), texts_.end(), same)) texts_.push_back(folder);
@@ -104,7 +104,7 @@ void Collection::add_texts_beside(const fs::path& job) {
     if (fs::is_regular_file(beside / "text.json", error) && embedded_by(beside) == at / "data") add_text(beside);
 }
 
-// A job's folder, a folder of files, or the folder of a run, whose jobs are directly below.
+// Adds a job's folder, a folder of files, or the folder of a run, whose jobs are its direct subfolders.
 void Collection::add(const fs::path& folder) {
   const auto job = [&](const fs::path& at) {
     std::error_code error;
@@ -130,7 +130,7 @@ Collection::Collection(const std::vector<fs::path>& folders) {
     if (fs::is_directory(folder)) add(folder);
     if (data_.size() + texts_.size() == before)
       throw Error(KINORA_NOT_FOUND,
-                  folder.string() + ": there are no clips; give the folder of a run or of its curate job");
+                  folder.string() + ": no clips found; give the folder of a run or of its curate job");
   }
   std::set<std::string> names;
   for (const auto& data : data_)
@@ -167,7 +167,7 @@ Embedded Collection::captions() const {
     if (!whole)
       throw Error(KINORA_DATA,
                   (folder / "text.json").string() +
-                      " is not as an embed-text job wrote it; remove the folder and run the job again");
+                      " was not written by an embed-text job or is damaged; remove the folder and run the job again");
     if (!out.encoder.is_null() && out.encoder != about["encoder"]) {
       log_warn("{}: its captions were embedded by another encoder; they are left out", folder.string());
       continue;

@@ -16,7 +16,7 @@ struct ClipRef {
   std::filesystem::path media() const { return folder / (key + ".mp4"); }
 };
 
-// The captions of clips as people left them: what the studio changed goes before what the curate job wrote.
+// The captions of clips with people's edits: changes in the studio override what the curate job wrote.
 class Captions {
  public:
   // "" if it has none. Throws Error(KINORA_DATA) if edits.jsonl cannot be read.
@@ -26,31 +26,31 @@ class Captions {
   std::map<std::filesystem::path, EditHistory> edits_;  // by folder
 };
 
-// One embedding of many clips: row i of vectors [clips, size], of length 1, is of clips[i].
+// One embedding of many clips: row i of vectors [clips, size], of length 1, belongs to clips[i].
 struct Embedded {
   std::vector<ClipRef> clips;
   std::vector<float> vectors;
   int64_t size = 0;
-  nlohmann::json encoder;  // of captions: what encodes a question, see plugins/jobs/embed-text/embed_text.hpp
+  nlohmann::json encoder;  // of captions: the encoder for queries, see plugins/jobs/embed-text/embed_text.hpp
   std::span<const float> row(size_t i) const {
     const auto n = static_cast<size_t>(size);
     return std::span(vectors).subspan(i * n, n);
   }
 };
 
-// Folders of runs, of their jobs, or of files KEY.FIELD. To a curate job belong the embed-text jobs beside it that
-// have read it.
+// Reads folders of runs, of their jobs, or of files KEY.FIELD. A curate job includes the embed-text jobs of the
+// same run that have read it.
 class Collection {
  public:
-  // Error(KINORA_NOT_FOUND) if there are no clips in one of them.
+  // Throws Error(KINORA_NOT_FOUND) if one of the folders has no clips.
   explicit Collection(const std::vector<std::filesystem::path>& folders);
-  // Embeddings of pictures that any clip has, by name: "classic".
+  // Names of the picture embeddings that any clip has: "classic".
   const std::vector<std::string>& names() const { return names_; }
   bool has_text() const { return !texts_.empty(); }
-  // Files KEY.NAME.npy of all folders. Error(KINORA_NOT_FOUND) if no clip has it, KINORA_DATA if sizes
-  // differ.
+  // Files KEY.NAME.npy of all folders. Throws Error(KINORA_NOT_FOUND) if no clip has one, KINORA_DATA if
+  // sizes differ.
   Embedded pictures(const std::string& name) const;
-  // What embed-text jobs left; all with the encoder of the first one, others are left out with a warning.
+  // Embeddings of embed-text jobs that used the encoder of the first one; skips others with a warning.
   Embedded captions() const;
 
  private:

@@ -11,7 +11,7 @@ namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
-// The folder beside the dedup job's that its summary names; empty while it has not ended.
+// The sibling folder that the dedup job's summary names; empty while the job has not ended.
 fs::path curated_by(const fs::path& job) {
   const std::string name = text_in(object_in_file(job / "summary.json"), "curated");
   return check_job_name(name) ? job.parent_path() / name : fs::path();

@@ -1,4 +1,4 @@
-// Which clips of a curate job the dedup jobs of its run leave out as copies of others.
+// Finds the clips of a curate job that the dedup jobs of its run leave out as copies of others.
 #pragma once
 #include <filesystem>
 #include <set>
@@ -10,19 +10,19 @@
 
 namespace kinora::core {
 
-// What a dedup job that has ended has decided.
+// The decisions of a finished dedup job.
 struct Decisions {
   std::filesystem::path file;     // its decisions.jsonl
-  std::filesystem::path curated;  // folder of the curate job whose clips it is about
+  std::filesystem::path curated;  // folder of the curate job with these clips
 };
-// Those of a run, in order.
+// The decisions of all dedup jobs of a run, in order.
 std::vector<Decisions> decisions_in(const std::filesystem::path& run);
 
-// What they leave out as copies of others, by key, as far as both clips still have the footage that was decided about; of
-// others the log says how many there are. Decisions that cannot be read count for nothing, and the log says so.
+// The clips that these decisions leave out as copies, by key, if both clips still have the footage of the decision; the
+// log counts the rest. Decisions that cannot be read are ignored and logged.
 std::map<std::string, Drop> copies_by(const Decisions&);
 
-// Keys of the clips in `data`, a curate job's data folder, that are left out and that nobody has accepted in the
+// Keys of the clips in `data`, a curate job's data folder, that are left out and that no one has accepted in the
 // studio.
 std::set<std::string> copies_in(const std::filesystem::path& data);
 

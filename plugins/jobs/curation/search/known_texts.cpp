@@ -12,7 +12,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// Empty if there is none.
+// Empty if there is no such file.
 std::string contents(const fs::path& file) {
   const auto text = read_text(file.string(), UINT64_MAX);
   return text ? *text : "";
@@ -31,7 +31,7 @@ KnownTexts::KnownTexts(const fs::path& folder, const json& encoder) {
   if (!about.is_object() || !is_same(about.value("encoder", json()), encoder)) return;
   const json texts = about.value("texts", json());
   const std::string bytes = contents(folder / "text.npy");
-  // A run that was killed between the two files leaves an older text.json.
+  // A run that was killed between writing the two files leaves an older text.json.
   if (!texts.is_array() || about.value("rows_sha256", json()) != sha256(bytes)) return;
   const auto rows = catching([&] { return read_npy(bytes, (folder / "text.npy").string()); });
   if (!rows || rows->shape.size() != 2 || rows->rows() != static_cast<int64_t>(texts.size())) return;

@@ -1,4 +1,5 @@
-// Vectors of texts that an embed-text job has made before, so that an edit costs the texts that it changes.
+// Reuses vectors of texts that an embed-text job computed before, so that an edit costs only the texts that
+// it changes.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -13,11 +14,11 @@ namespace kinora::core {
 class KnownTexts {
  public:
   KnownTexts() = default;
-  // What text.npy and text.json of the folder have (plugins/jobs/embed-text/embed_text.hpp), if they belong together and are of
+  // Reads text.npy and text.json of the folder (plugins/jobs/embed-text/embed_text.hpp) if they belong together and are from
   // this encoder, on whatever device; else nothing.
   KnownTexts(const std::filesystem::path& folder, const nlohmann::json& encoder);
 
-  // Null: the text is not known.
+  // Null: the text is unknown.
   const std::vector<float>* find(const std::string& text) const;
   const std::vector<float>& add(const std::string& text, std::vector<float> vector);
 

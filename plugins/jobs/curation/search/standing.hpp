@@ -1,5 +1,5 @@
-// Which clips of a collection nobody wants to find: copies that dedup jobs leave out, and what people
-// rejected.
+// Finds the clips of a collection that a search should hide: copies that dedup jobs leave out, and clips that
+// people rejected.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -16,7 +16,8 @@ enum class Standing : uint8_t { used, copy, rejected };
 // [owner-thread]
 class Standings {
  public:
-  // Of what is both a person's word counts. Throws Error(KINORA_DATA) if edits.jsonl cannot be read.
+  // For a clip that is both, the person's decision counts. Throws Error(KINORA_DATA) if edits.jsonl cannot be
+  // read.
   Standing of(const ClipRef&);
 
  private:
@@ -26,7 +27,7 @@ class Standings {
   std::map<std::filesystem::path, Folder> folders_;
 };
 
-// The rows that are wanted.
+// The rows of the clips for which `is_wanted` holds.
 Embedded those(Embedded all, const std::function<bool(const ClipRef&)>& is_wanted);
 
 }  // namespace kinora::core

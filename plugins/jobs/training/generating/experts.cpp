@@ -18,12 +18,12 @@ std::optional<TwoExperts> two_experts(const JobView& context, Part& model) {
   if (out.low.empty()) {
     if (out.boundary > 0 || options.at("guidance_2").get<double>() >= 0)
       raise(KINORA_INVALID,
-            "boundary and guidance_2 are of a second expert, and there is none: give its weights_2");
+            "boundary and guidance_2 need a second expert; set its weights_2");
     return std::nullopt;
   }
   if (out.boundary == 0)
     raise(KINORA_INVALID,
-          "where does the second expert begin? No model_index.json says it: set boundary, Wan 2.2 has 0.875 "
+          "the boundary of the second expert is not in any model_index.json; set boundary, Wan 2.2 has 0.875 "
           "(text to video) and 0.9 (image to video)");
   return out;
 }

@@ -19,7 +19,7 @@ ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_c
   if (extra == 1 && takes("condition_mask")) return ToldBy::mask;
   const bool fits = condition_channels == 0 ? extra > latent_channels : extra == condition_channels;
   if (fits && takes("condition")) return ToldBy::channels;
-  raise(KINORA_INVALID, "{} has {} input channels and the latent {}; what the others mean is not known",
+  raise(KINORA_INVALID, "{} has {} input channels and the latent {}; the meaning of the others is unknown",
         model.id, in_channels, latent_channels);
 }
 
@@ -62,7 +62,7 @@ at::Tensor FrameCondition::operator()(const at::Tensor& x, const at::Tensor& sig
                                       const Denoise& denoise) const {
   const int64_t given = frames(), all = x.size(2);
   if (given >= all)
-    raise(KINORA_INVALID, "{} latent frames are given of {} to generate; ask for a longer video", given, all);
+    raise(KINORA_INVALID, "{} latent frames are given of {} to generate; make a longer video", given, all);
   at::Tensor seen = x.clone(), levels = sigma.view({-1, 1}).expand({x.size(0), all}).clone();
   seen.narrow(2, 0, given).copy_(clean_.expand({x.size(0), -1, -1, -1, -1}));
   levels.narrow(1, 0, given).fill_(level_);

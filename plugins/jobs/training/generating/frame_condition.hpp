@@ -11,14 +11,14 @@
 
 namespace kinora::core {
 
-// How a model is told which latent frames are given.
+// How a model learns which latent frames are given.
 enum class ToldBy {
-  level,    // by their noise levels alone
-  mask,     // also by `condition_mask`, one channel more: 1 where a frame is given
-  channels  // by `condition`, Wan's image to video: of the latent itself no frame is given
+  level,    // only from their noise levels
+  mask,     // also from `condition_mask`, one more channel: 1 where a frame is given
+  channels  // from `condition`, Wan's image to video: the latent itself has no given frames
 };
-// As its inputs and the channels that it reads besides the latent's say. condition_channels: of `condition`,
-// 0 if they are not known. Throws Error(KINORA_INVALID) if nothing explains the other channels.
+// Decided by its inputs and by its channels besides the latent's. condition_channels: those of `condition`, 0
+// if unknown. Throws Error(KINORA_INVALID) if nothing explains the other channels.
 ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_channels,
                int64_t condition_channels = 0);
 
@@ -26,17 +26,17 @@ ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_c
 at::Tensor given_frames(const std::vector<int64_t>& given, int64_t frames);
 // Wan's image to video (arXiv 2503.20314, section 5.1): a picture [1, 3, 1, H, W] followed by grey frames;
 FramesOf followed_by_grey(const at::Tensor& picture);
-// the same with a picture in place of the last of its frames;
+// the same with a picture as the last frame;
 FramesOf ended_by(FramesOf video, int64_t frames, const at::Tensor& picture);
-// and its latent, with as many channels of a mask before its own as a latent frame has frames (`time`): 1 in
-// the first latent frame, and if a picture `ends` it in the last channel of the last one.
+// and its latent, preceded by mask channels, as many as a latent frame has frames (`time`): 1 in the first
+// latent frame, and if a picture `ends` it, in the last channel of the last one.
 at::Tensor masked_picture(const at::Tensor& latent, int64_t time, bool ends = false);
 
 // sigma in the units of a mix.
 double level_of(double sigma, uint32_t mix);
 
-// The first frames of every latent are `clean`; the model sees them at a noise level of their own, near zero,
-// one level a frame (Cosmos-Predict 2's and Wan 2.2's way), and what it says of them is not asked.
+// The first frames of every latent are `clean`; the model sees them at their own noise level near zero, one
+// level per frame (as in Cosmos-Predict 2 and Wan 2.2), and its output for them is ignored.
 class FrameCondition {
  public:
   using Denoise = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& sigma)>;

@@ -11,9 +11,9 @@ namespace kinora::core {
 void require_frames(const FrameOptions& o) {
   const char* alone = o.chunk != 1 ? "chunk" : o.window > 0 ? "window" : o.sink > 0 ? "sink" : nullptr;
   if (alone && !o.in_chunks())
-    raise(KINORA_INVALID, "{} is of causal frames; add causal = true or teacher_forcing = true", alone);
+    raise(KINORA_INVALID, "{} applies to causal frames; add causal = true or teacher_forcing = true", alone);
   if (o.sink > 0 && o.window == 0)
-    raise(KINORA_INVALID, "sink keeps chunks in sight that a window would hide; give one: window = 4");
+    raise(KINORA_INVALID, "sink keeps chunks visible that a window would hide; set window, such as window = 4");
 }
 
 Frames generating_rule(const FrameOptions& o) {

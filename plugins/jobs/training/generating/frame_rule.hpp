@@ -1,5 +1,5 @@
 // Causal frames and teacher forcing (LongLive 2.0): a model learns a noisy chunk from the clean chunks before
-// it, all chunks at once, and then makes a video chunk after chunk, each behind those that it made.
+// it, all chunks at once, and then makes a video chunk by chunk, each from the chunks that it made before.
 #pragma once
 #include <functional>
 #include <optional>
@@ -14,17 +14,18 @@ namespace kinora::core {
 // Throws Error(KINORA_INVALID) for options that contradict each other.
 void require_frames(const FrameOptions&);
 
-// Of a training's forwards: with teacher forcing a sequence is the clean latent and behind it the noisy one.
+// The rule of a training's forwards: with teacher forcing a sequence is the clean latent followed by the
+// noisy one.
 Frames training_rule(const FrameOptions&);
-// Of a generation's: a chunk and what is before it, once.
+// The rule of a generation's forwards: a chunk and the chunks before it, once.
 Frames generating_rule(const FrameOptions&);
 
-// The noise level sigma (x0 + sigma n) that the model is told of clean frames: 0, if the loss has a timestep
-// for that; else `otherwise` (EDM's is ln 0).
+// The noise level sigma (x0 + sigma n) that the model reads for clean frames: 0 if the loss has a timestep
+// for it; else `otherwise` (EDM's is ln 0).
 double clean_sigma(const LossInstance&, double otherwise);
 
-// How a video is made: all frames at once, or in chunks of so many, of which those that are done are given at
-// this level.
+// How a video is made: all frames at once, or in chunks of this many frames, with finished chunks given at
+// this noise level.
 struct Rollout {
   int64_t chunk = 0;  // 0: all at once
   uint32_t mix = 0;
@@ -32,12 +33,13 @@ struct Rollout {
 };
 Rollout rollout_of(const FrameOptions&, const LossInstance&, double condition_sigma);
 
-// Samples a video of noise's frames [1, C, T, H, W], of which `given` are there already (null: none).
+// Samples a video of noise's frames [1, C, T, H, W], of which `given` already exist (null: none).
 using SampleFrames = std::function<at::Tensor(const at::Tensor& noise, const FrameCondition* given)>;
 at::Tensor roll_out(const Rollout&, const at::Tensor& noise, std::optional<FrameCondition> given,
                     const SampleFrames& sample);
 
-// Of the conditions of a video those of its first frames: what has frames is cut, and the mask is `given`'s.
+// The conditions of a video for its first frames only: tensors with frames are cut, and the mask is
+// `given`'s.
 NamedTensors of_first_frames(NamedTensors conditions, int64_t frames, const FrameCondition* given);
 
 }  // namespace kinora::core

@@ -35,7 +35,7 @@ at::Tensor frames_in(const JobContext& context, const std::filesystem::path& fil
       .clone();
 }
 
-// A train job's model keeps the rule that it was trained with.
+// A train job's model keeps the frame rule it was trained with.
 FrameOptions frames_of(const JobView& job, const GenerateOptions& o) {
   const JobSpec* train = job.spec().component("model") ? nullptr : job.upstream("train");
   if (!train) return o;
@@ -138,7 +138,7 @@ bool Generator::takes(const std::string& input) const {
                      [&](const auto& i) { return i.name == input; });
 }
 
-// With room for the whole video from the start, so that it never holds two copies.
+// Allocates the whole video at the start, so that there are never two copies.
 std::unique_ptr<KvCacheLink> Generator::cache() const {
   return NextToken::is_for(spec_) ? std::make_unique<KvCacheLink>(shape_[1] * shape_[2] * shape_[3])
                                   : nullptr;
@@ -162,7 +162,7 @@ LatentFacts Generator::read_facts() const {
   return facts;
 }
 
-// [C, t, h, w]: as in training, or from the size that is asked for.
+// [C, t, h, w]: as in training, or from the requested size.
 std::vector<int64_t> Generator::latent_shape() {
   const auto shape = core::latent_shape(tokenizer_->info(), tokenizer_part_.use->id, facts_.shape, options_);
   if (facts_.scale.mean.empty()) {
@@ -239,7 +239,7 @@ std::optional<FrameCondition> Generator::given_frames(const Wish& wish) {
   return std::nullopt;
 }
 
-// A model that counts a mask among its channels is given it also when no frame is.
+// A model with a mask among its channels always receives it, even if no frame is given.
 void Generator::give_channels(const std::optional<FrameCondition>& given, const Wish& wish,
                               Conditions& both) {
   if (told() == ToldBy::mask)
@@ -247,7 +247,7 @@ void Generator::give_channels(const std::optional<FrameCondition>& given, const 
         given ? given->mask(shape_[1]) : at::zeros({1, 1, shape_[1], shape_[2], shape_[3]});
   if (told() != ToldBy::channels) return;
   if (wish.image.empty())
-    throw Error(KINORA_INVALID, model_part_.use->id + " makes videos from a picture: set image");
+    throw Error(KINORA_INVALID, model_part_.use->id + " makes videos from a picture; set image");
   both["condition"] = channels_of_image(wish);
 }
 

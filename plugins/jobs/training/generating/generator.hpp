@@ -1,5 +1,5 @@
-// Everything that a generate job holds open: model, tokenizer, text encoder, sampler; and how one video is
-// made: from noise by a denoiser and a sampler, or code by code by a model that predicts codes.
+// Everything that a generate job holds open (model, tokenizer, text encoder, sampler) and the making of one
+// video: from noise by a denoiser and a sampler, or code by code by a model that predicts codes.
 #pragma once
 #include <memory>
 #include <optional>
@@ -17,9 +17,9 @@
 
 namespace kinora::core {
 
-// What one video is made from.
+// The inputs of one video.
 struct Wish {
-  int64_t number = 0;  // keys the noise, with the seed
+  int64_t number = 0;  // key of the noise, together with the seed
   uint64_t seed = 0;
   std::string prompt, negative;
   std::filesystem::path image, video;
@@ -28,31 +28,31 @@ struct Wish {
 
 class Generator {
  public:
-  // Opens and loads everything. Throws Error that names the job's option at fault.
+  // Opens and loads everything. Throws Error that names the faulty option of the job.
   Generator(JobContext& context, const GenerateOptions& options);
 
   struct Made {
-    at::Tensor latent;  // as the tokenizer decodes it: [1, C, t, h, w], or int64 codes [1, t, h, w]
-    at::Tensor frames;  // uint8 [T, H, W, 3]; on the first of the ranks that work on it
-    int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: calls of the denoiser, or codes that were drawn
-    int64_t cache_bytes = 0;                      // of keys and values of codes: all that decoding keeps
+    at::Tensor latent;  // for the tokenizer to decode: [1, C, t, h, w], or int64 codes [1, t, h, w]
+    at::Tensor frames;  // uint8 [T, H, W, 3]; only on the first of the ranks that work on the video
+    int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: denoiser calls, or drawn codes
+    int64_t cache_bytes = 0;                      // size of the key and value cache while decoding codes
   };
-  // preview (may be null): called after every preview_every steps with the first frame as it forms, uint8 [1,
-  // H, W, 3].
-  // Called on every rank that works on the video; only the first gets the frames.
+  // preview (may be null): called after every preview_every steps with the forming first frame, uint8 [1, H,
+  // W, 3].
+  // Called on every rank that works on the video; only the first receives the frames.
   using Preview = std::function<void(int64_t step, const at::Tensor& frame)>;
   Made make(const Wish& wish, Progress& progress, const Preview& preview);
   at::Device device() const { return device_; }
   const Parallelism& parallel() const { return parallel_; }
   double fps() const { return options_.fps > 0 ? options_.fps : facts_.fps; }
-  // Whether the model predicts codes, and then how many a video has.
+  // Whether the model predicts codes; and the number of codes in a video.
   bool of_codes() const { return cache_ != nullptr; }
-  // Everything that decides what is made, by its slot; model_2: the second expert.
+  // Everything that decides the result, by its slot; model_2: the second expert.
   std::map<std::string, Part> parts() const;
   int64_t tokens() const { return of_codes() ? next_token_->tokens() : 0; }
 
  private:
-  // The denoiser, and what asks it.
+  // The denoiser, and the guidance that calls it.
   struct Denoising {
     Denoising(JobContext&, Experts&, const ComponentSpec& model, const Options& its, at::ScalarType stream,
               at::Device device);
@@ -68,34 +68,36 @@ class Generator {
   LatentFacts read_facts() const;
   void open_experts();
   void load_model();
-  // uint8 [T, H, W, 3] of latents or codes, both on the CPU; on the first of the ranks that work on them.
+  // uint8 [T, H, W, 3] from latents or codes, both on the CPU; only on the first of the ranks that work on
+  // the video.
   at::Tensor decode(const at::Tensor& latent);
   bool takes(const std::string& input) const;
   std::unique_ptr<KvCacheLink> cache() const;
   std::vector<const kinora_link*> links() const;
   std::vector<int64_t> latent_shape();
   Guidance guidance(double scale) const;
-  // [1, C, t, H, W] of the first `count` frames of a picture or video (0: as many as are generated),
-  // normalised; or their codes [1, t, h, w].
+  // [1, C, t, H, W] from the first `count` frames of a picture or video (0: the length of the generated
+  // video), normalised; or their codes [1, t, h, w].
   at::Tensor encoded(const std::filesystem::path& file, int64_t count);
   void give_text(const Wish& wish, Conditions& with, Conditions& none);
-  // The picture's embeddings, of both predictions.
+  // Adds the picture's embeddings to both predictions.
   void give_image(const Wish& wish, Conditions& with, Conditions& none);
-  // The same to both predictions. Throws Error(KINORA_INVALID) for one that the model does not take.
+  // Adds the signals to both predictions. Throws Error(KINORA_INVALID) for one that the model does not take.
   void give_signals(const Wish& wish, Conditions& with, Conditions& none);
   std::optional<FrameCondition> given_frames(const Wish& wish);
   ToldBy told() const;
   void give_channels(const std::optional<FrameCondition>& given, const Wish& wish, Conditions& both);
-  // Frames of a wish with these conditions, from `start` at level `first` of the sampler's; adds to `made`.
+  // Frames of a wish with these conditions, starting from `start` at the sampler's level `first`; adds to
+  // `made`.
   at::Tensor sampled(const std::array<Conditions, 2>& conditions, const at::Tensor& start,
                      const FrameCondition* given, int64_t first, Call call, Made& made);
   at::Tensor channels_of_image(const Wish& wish);
-  // The denoiser's answers on their way to the viewer.
+  // Passes the denoiser's estimates to the preview.
   void look(int64_t step, const at::Tensor& x0, const Preview& preview);
-  // Pure noise, or `video` noised to the level at which its change begins; the index of that level. Whole on
-  // every rank, and by (seed, number) the same: what ranks share is the model's work. With the sampler's
-  // state it is float64 on the CPU, 37 MiB a tensor for Wan 14B at 720p and 81 frames, where a block's are
-  // 92 (stream) to 277 MiB (q, k, v) in bfloat16 on the device of each of 8 ranks.
+  // Pure noise, or `video` noised to the level at which its change starts, and the index of that level. It is
+  // whole on every rank, and the same by (seed, number): ranks share only the model's work. Together with the
+  // sampler's state it is float64 on the CPU, 37 MiB per tensor for Wan 14B at 720p and 81 frames; a block's
+  // tensors are 92 (stream) to 277 MiB (q, k, v) in bfloat16 on the device of each of 8 ranks.
   std::pair<at::Tensor, int64_t> beginning(const Wish& wish);
 
   JobContext& context_;
@@ -108,14 +110,14 @@ class Generator {
   LatentFacts facts_;
   Parallelism parallel_;
   std::unique_ptr<Network> tokenizer_;
-  std::vector<int64_t> shape_;  // [C, t, h, w] of the latents; C = 1 of codes
+  std::vector<int64_t> shape_;  // [C, t, h, w] of the latents; C = 1 for codes
   std::unique_ptr<KvCacheLink> cache_;
   Network model_;
   std::unique_ptr<Network> low_;  // the second of two experts that are both in memory
   std::unique_ptr<Experts> experts_;
-  std::unique_ptr<TextEncoder> text_;     // null: the model has no text
+  std::unique_ptr<TextEncoder> text_;     // null: the model reads no text
   std::unique_ptr<ImageEncoder> image_;   // null: the model reads no image, or none is encoded
-  std::unique_ptr<Denoising> denoising_;  // one of these two
+  std::unique_ptr<Denoising> denoising_;  // either this or next_token_
   std::unique_ptr<NextToken> next_token_;
 };
 

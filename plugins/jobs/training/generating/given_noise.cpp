@@ -14,10 +14,10 @@ const SafeTensor& noise_tensor(const Safetensors& opened, const std::filesystem:
   const auto* found = opened.find(fmt::format("{:03}", number));
   if (!found)
     throw Error(KINORA_NOT_FOUND,
-                fmt::format("{}: tensor '{:03}', the noise of video {}, is missing; of its {} tensors the first is '{}'", file.string(),
+                fmt::format("{}: tensor '{:03}', the noise of video {}, is missing; the file has {} tensors, the first is '{}'", file.string(),
                             number, number, opened.names().size(), opened.names().empty() ? "" : opened.names()[0]));
   if (found->shape != shape)
-    raise(KINORA_INVALID, "{}: noise '{:03}' is {}, and the latent is {} (channels, frames, rows, columns)",
+    raise(KINORA_INVALID, "{}: noise '{:03}' is {}, but the latent is {} (channels, frames, rows, columns)",
           file.string(), number, fmt::format("[{}]", fmt::join(found->shape, ", ")),
           fmt::format("[{}]", fmt::join(shape, ", ")));
   return *found;
@@ -35,7 +35,7 @@ at::Tensor given_noise(const std::filesystem::path& file, int64_t number, const 
       as_tensor(opened, noise_tensor(opened, file, number, shape)).to(at::kDouble).unsqueeze(0);
   if (!at::isfinite(noise).all().item<bool>())
     throw Error(KINORA_DATA,
-                fmt::format("{}: noise '{:03}' has numbers that are not finite", file.string(), number));
+                fmt::format("{}: noise '{:03}' has values that are not finite", file.string(), number));
   return noise;
 }
 

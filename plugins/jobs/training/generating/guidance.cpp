@@ -8,7 +8,7 @@
 namespace kinora::core {
 namespace {
 
-constexpr const char *kX = "guided.x", *kSigma = "guided.sigma";  // no model has such inputs
+constexpr const char *kX = "guided.x", *kSigma = "guided.sigma";  // no model has inputs with these names
 
 // [B, L, ...] with zeros (false) up to L = length.
 at::Tensor lengthened(const at::Tensor& t, int64_t length) {
@@ -42,7 +42,7 @@ GuidedModel::GuidedModel(Experts& experts, const ComponentSpec& spec, std::set<s
   if (experts.boundary() > 0 && loss.mix() != KINORA_MIX_BLEND)
     throw Error(
         KINORA_INVALID,
-        "boundary is a share of the timesteps of a loss that blends, such as flow; this one adds noise");
+        "boundary applies to losses that blend, such as flow; this loss adds noise");
   for (const auto& input : spec.inputs) inputs_.insert(input.name);
 }
 
@@ -66,7 +66,8 @@ bool GuidedModel::guided_at(const at::Tensor& sigma) const {
   return g.scale != 1 && s > g.from && s <= g.to;
 }
 
-// By what the models are told, which may be rounded: a frame that is given has a timestep of its own, near 0.
+// Compares the timestep that the models read, which may be rounded: a given frame has its own timestep near
+// 0.
 uint32_t GuidedModel::expert_at(const at::Tensor& x, const at::Tensor& sigma) const {
   if (experts_.boundary() == 0) return 0;
   const auto timestep = [&](const at::Tensor& s) { return loss_.input(x, s).timestep.max().item<double>(); };
@@ -86,7 +87,7 @@ std::array<at::Tensor, 2> GuidedModel::both(const at::Tensor& x, const at::Tenso
   if (branches_.get() && branches_.size() == 2) {
     const bool first = branches_.rank() == 0;
     const at::Tensor mine = estimate(x, sigma, first ? with_ : none_, first ? 0 : 1);
-    ++calls_;  // the other rank's
+    ++calls_;  // calls of the other rank
     const auto two = branches_.gather(mine.to(device_), 0).to(at::kCPU).chunk(2);
     return {two[0], two[1]};
   }
@@ -109,7 +110,7 @@ at::Tensor GuidedModel::estimate(const at::Tensor& x, const at::Tensor& sigma, c
   NamedTensors in = given;
   in[kX] = x.to(device_, stream_);
   in[kSigma] = sigma.to(device_);
-  experts_.use(expert_);  // before a graph is replayed that reads its numbers
+  experts_.use(expert_);  // before replaying a graph that reads its weights
   const uint32_t call = 2 * expert_ + branch;
   return (replays_ ? (*replays_)(call, in) : evaluate(call, in)).to(at::kCPU, at::kDouble);
 }

@@ -1,4 +1,4 @@
-// A trained model as the denoiser that samplers ask, with classifier-free guidance (Ho and Salimans 2022,
+// A trained model as the denoiser that samplers call, with classifier-free guidance (Ho and Salimans 2022,
 // arXiv 2207.12598).
 #pragma once
 #include <array>
@@ -16,35 +16,35 @@ namespace kinora::core {
 
 struct Guidance {
   double scale = 1;  // none + scale * (with - none); 1: `with` alone, 0: `none` alone
-  // Levels sigma (x0 + sigma n) at which it holds; elsewhere `with` alone (Kynkaanniemi et al. 2024, arXiv
-  // 2404.07724).
+  // Levels sigma (x0 + sigma n) at which guidance applies; elsewhere `with` alone (Kynkaanniemi et al. 2024,
+  // arXiv 2404.07724).
   double from = 0, to = std::numeric_limits<double>::infinity();
-  bool batched = false;  // both predictions in one call of the model
+  bool batched = false;  // both predictions in one model call
 
   // NVIDIA's convention counts from the conditional prediction: with + g * (with - none), so 0 is `with`
   // alone.
   static Guidance nemo(double g) { return {.scale = g + 1}; }
 };
 
-// What a model is given besides the latent and the timestep, [B, ...] each; a text as text and text_mask.
+// The model's inputs besides the latent and the timestep, [B, ...] each; a text is text and text_mask.
 using Conditions = NamedTensors;
 
 class GuidedModel {
  public:
-  // signals: inputs of the model besides its manifest's. stream: dtype of the residual stream; device: of the
-  // model, for which samplers need not care: what they give and get is on the CPU. Everything outlives it.
+  // signals: inputs of the model besides its manifest's. stream: dtype of the residual stream. device: of the
+  // model; samplers need not know it, since their tensors are on the CPU. All arguments must outlive this
+  // object.
   GuidedModel(Experts& experts, const ComponentSpec& spec, std::set<std::string> signals,
               const LossInstance& loss, at::ScalarType stream, uint64_t seed, at::Device device = at::kCPU);
 
-  // From now on calls of the model are replayed where they can be recorded; this object must stay where it
-  // is.
+  // Enables replaying model calls where they can be recorded; this object must not move afterwards.
   void replay_with(const kinora_cuda_api& cuda);
-  // From now on the ranks of this group, of one or two, compute a branch each and exchange the predictions;
-  // both ask the same. The group outlives it.
+  // Lets the ranks of this group, one or two, compute a branch each and exchange the predictions; both must
+  // make the same calls. The group must outlive this object.
   void share_branches(const kinora_group& ranks) { branches_ = Group<at::Tensor>(&ranks); }
-  // From now on the timestep of frames that are given is that of the others.
+  // Gives given frames the timestep of the other frames.
   void share_timestep() { shares_timestep_ = true; }
-  // `none` must have the names of `with`. guidance: of each expert.
+  // `none` must have the names of `with`. guidance: one per expert.
   void ask(Conditions with, Conditions none, const std::array<Guidance, 2>& guidance);
   // x [B, C, T, H, W] and sigma [B] or [B, T] as the loss mixes them, float64 -> x0, float64.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& sigma);
@@ -53,16 +53,16 @@ class GuidedModel {
 
  private:
   at::Tensor estimate(const at::Tensor& x, const at::Tensor& sigma, const Conditions& given, uint32_t branch);
-  // All on the device: what is given, and x and sigma beside it. call: 2 * expert + branch.
+  // All on the device: the conditions, with x and sigma. call: 2 * expert + branch.
   at::Tensor evaluate(uint32_t call, const NamedTensors& in);
   // Both predictions, with the condition and without.
   std::array<at::Tensor, 2> both(const at::Tensor& x, const at::Tensor& sigma);
   bool guided_at(const at::Tensor& sigma) const;
-  // The expert whose timestep this is.
+  // The expert for this timestep.
   uint32_t expert_at(const at::Tensor& x, const at::Tensor& sigma) const;
 
   Experts& experts_;
-  uint32_t expert_ = 0;  // that is asked now
+  uint32_t expert_ = 0;  // the current expert
   bool shares_timestep_ = false;
   const LossInstance& loss_;
   std::set<std::string> inputs_;
@@ -76,7 +76,7 @@ class GuidedModel {
   Group<at::Tensor> branches_;
 };
 
-// One after the other along the batch; texts of different lengths are padded, with masks.
+// Concatenates along the batch; texts of different lengths are padded, with masks.
 Conditions joined(const Conditions& a, const Conditions& b);
 
 }  // namespace kinora::core

@@ -17,11 +17,11 @@ int64_t ImageEncoder::require(const JobView& context, const JobSpec& job) {
   const bool reads =
       std::any_of(inputs.begin(), inputs.end(), [](const auto& i) { return i.name == "image"; });
   if (!reads || !use.options.values().contains("image_size"))
-    raise(KINORA_INVALID, "image_encoder = '{}' reads no 'image' of a size; give it one such as clip-vision",
+    raise(KINORA_INVALID, "image_encoder = '{}' reads no 'image' of a fixed size; choose an encoder such as clip-vision",
           use.id);
   if (weights_in(job.options, "image_encoder_weights").empty())
     raise(KINORA_INVALID,
-          "it has an image_encoder; say where its weights are: image_encoder_weights = \"FILE or FOLDER\"");
+          "the job has an image_encoder; set its weights: image_encoder_weights = \"FILE or FOLDER\"");
   return use.options.values().at("image_size").get<int64_t>();
 }
 

@@ -9,7 +9,7 @@ namespace {
 
 using nlohmann::json;
 
-// Of a digest its beginning.
+// The start of a digest.
 std::string shown(const json& v) {
   if (v.is_object()) return fmt::format("{} {}", v.value("id", "?"), v.value("version", "?"));
   return v.is_string() ? fmt::format("{:.19}", v.get<std::string>()) : "none";

@@ -1,5 +1,5 @@
-// What a video was made with: digests of the weights and versions of the components, and what differs between
-// two such accounts.
+// Records what a video was made with, digests of the weights and versions of the components, and compares two
+// such records.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -15,8 +15,8 @@ namespace kinora::core {
 nlohmann::json made_with(const JobContext&, const std::map<std::string, Part>& parts,
                          const std::filesystem::path& kept);
 
-// A list such as "weights of model (sha256:0123abcd..., here sha256:4567cdef...)"; "" if all that `then` says
-// is the same now. What `then` does not speak of is not compared.
+// A list such as "weights of model (sha256:0123abcd..., here sha256:4567cdef...)"; "" if everything in `then`
+// is the same now. Members that `then` lacks are not compared.
 std::string differences(const nlohmann::json& then, const nlohmann::json& now);
 
 }  // namespace kinora::core

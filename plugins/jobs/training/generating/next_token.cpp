@@ -15,7 +15,7 @@ bool takes(const ComponentSpec& model, const std::string& name) {
   return std::any_of(model.inputs.begin(), model.inputs.end(), [&](const auto& i) { return i.name == name; });
 }
 
-// Of given codes, in one forward: its logits, of which only the last are asked, are [1, kPiece, V].
+// One forward over the given codes computes only the last logits, [1, kPiece, V].
 constexpr int64_t kPiece = 256;
 
 }  // namespace
@@ -27,7 +27,7 @@ bool NextToken::is_for(const ComponentSpec& model) {
 void NextToken::require_alone(const std::string& model, int64_t ranks) {
   if (ranks > 1)
     raise(KINORA_UNSUPPORTED,
-          "parallel: {} draws codes one after the other on one rank; give ddp, which makes other videos on "
+          "parallel: {} draws codes one after the other on one rank; give ddp, which makes different videos on "
           "other ranks",
           model);
 }
@@ -53,7 +53,7 @@ at::Tensor NextToken::operator()(const Conditions& with, const Conditions& none,
                                  uint64_t seed, int64_t number, Progress& progress) {
   const int64_t N = tokens(), first = given.defined() ? given.numel() : 0;
   if (first >= N)
-    raise(KINORA_INVALID, "{} latent frames are given of {} to generate; ask for a longer video",
+    raise(KINORA_INVALID, "{} latent frames are given of {} to generate; make a longer video",
           given.size(1), grid_[0]);
   with_ = with;
   none_ = none;

@@ -1,7 +1,7 @@
-// Codes of a video, one after the other, from a model that predicts the next one (model/ar), through a KV
-// cache.
+// Draws the codes of a video one after the other from a model that predicts the next one (model/ar), through
+// a KV cache.
 //
-// N codes of the video in the order frames, rows, columns; V codes of the tokenizer.
+// N codes of the video in the order frames, rows, columns; V codes in the tokenizer's vocabulary.
 #pragma once
 #include <array>
 
@@ -14,21 +14,21 @@ namespace kinora::core {
 
 class NextToken {
  public:
-  // By its manifest: an input `codes` and no `latent`.
+  // By its manifest: it has an input `codes` and no `latent`.
   static bool is_for(const ComponentSpec& model);
-  // Codes come one after the other: throws Error(KINORA_UNSUPPORTED) where several ranks work on a video.
+  // Codes are drawn one after the other: throws Error(KINORA_UNSUPPORTED) if several ranks work on a video.
   static void require_alone(const std::string& model, int64_t ranks_of_video);
 
-  // The model's chain has the cache among its links. grid: t, h, w of the codes. vocabulary: V; what a larger
-  // model says of further codes is not asked. guidance.from and .to are of noise levels and not used here.
-  // Everything outlives it.
+  // The model's chain must have the cache among its links. grid: t, h, w of the codes. vocabulary: V; a
+  // larger model's logits of further codes are ignored. guidance.from and .to are noise levels and unused
+  // here. All arguments must outlive this object.
   NextToken(Network& model, const ComponentSpec& spec, KvCacheLink& cache, std::array<int64_t, 3> grid,
             int64_t vocabulary, const TokenSampling& sampling, const Guidance& guidance,
             uint64_t seed_of_model);
 
   // int64 [1, t, h, w]. given: the first codes, [1, fewer than t, h, w], or undefined. Code i is drawn with a
-  // number that (seed, number, i) alone decide. with, none: as GuidedModel's. Throws Error(KINORA_CANCELLED)
-  // between two tokens.
+  // random number that depends only on (seed, number, i). with, none: as in GuidedModel. Throws
+  // Error(KINORA_CANCELLED) between two tokens.
   at::Tensor operator()(const Conditions& with, const Conditions& none, const at::Tensor& given,
                         uint64_t seed, int64_t number, Progress& progress);
   int64_t tokens() const { return grid_[0] * grid_[1] * grid_[2]; }
@@ -36,8 +36,8 @@ class NextToken {
   int64_t cache_bytes() const { return cache_.bytes(); }
 
  private:
-  // float64 [V], guided: of the code behind the first position + count - 1, of which position are in the
-  // cache.
+  // Guided logits, float64 [V], of the code after the first position + count - 1 codes, of which `position`
+  // are in the cache.
   at::Tensor logits(const at::Tensor& codes, int64_t position, int64_t count);
   at::Tensor forward(const Conditions& conditions, const at::Tensor& codes, int64_t position, int64_t samples,
                      uint32_t branch);

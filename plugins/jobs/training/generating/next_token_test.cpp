@@ -1,4 +1,4 @@
-// Codes drawn one by one behind a KV cache, against a loop that runs the whole model for every token.
+// Codes drawn one by one with a KV cache, against a loop that runs the whole model for every token.
 #include "core/run/job_type.hpp"
 #include "plugins/jobs/training/generating/next_token.hpp"
 
@@ -23,7 +23,7 @@ namespace {
 
 using testing::HasSubstr;
 constexpr int64_t kT = 3, kRows = 2, kCols = 4, kN = kT * kRows * kCols;  // codes of ScratchRun's clips
-constexpr int64_t kVocabulary = 12;  // of the tokenizer; the model has two codes more
+constexpr int64_t kVocabulary = 12;  // of the tokenizer; the model has two more codes
 const char* const kTokenizer =
     "tokenizer = { use = 'cosmos', formulation = 'FSQ', levels = [4, 3], embedding_dim = 2, latent_channels "
     "= "
@@ -41,7 +41,7 @@ struct Draw {
   uint64_t seed = kSeed;
 };
 
-// By a table of probabilities, likeliest first.
+// Draws from a table of probabilities, likeliest first.
 int64_t drawn(const at::Tensor& logits, const Draw& how, double u) {
   std::vector<int64_t> order(static_cast<size_t>(logits.size(0)));
   std::iota(order.begin(), order.end(), 0);
@@ -61,7 +61,7 @@ int64_t drawn(const at::Tensor& logits, const Draw& how, double u) {
   return order[kept - 1];
 }
 
-// Every code after a forward over all of them; those that are not known yet are zeros.
+// Draws every code after a forward over all of them; unknown ones are zeros.
 at::Tensor codes_of(const ScratchRun& run, int64_t n, const std::string& prompt, const Draw& how) {
   const auto model = run.network("dit", "model", at::kDouble);
   JobContext context = run.context("film", false);
@@ -128,7 +128,7 @@ TEST(NextTokenJob, DrawsTheCodesOfAPlainLoopWithoutACache) {
       all.push_back(got);
     }
   }
-  EXPECT_GT(std::get<0>(at::_unique(all[2])).numel(), 4) << "codes that are all the same would show nothing";
+  EXPECT_GT(std::get<0>(at::_unique(all[2])).numel(), 4) << "codes that are all the same would prove nothing";
   EXPECT_FALSE(at::equal(all[2], all[3])) << "number";
   EXPECT_FALSE(at::equal(all[2], all[4])) << "seed, temperature";
   EXPECT_FALSE(at::equal(all[2], all[10])) << "guidance";
@@ -154,10 +154,10 @@ TEST(NextTokenJob, ContinuesTheFirstCodesOfAPictureOrVideo) {
     EXPECT_FALSE(at::equal(got, codes_of(*run, 1, "blue", {.guidance = 2}))) << option;
     const json about = run->metrics("film").at(1);
     EXPECT_EQ(about.at("steps"), kN - first * kRows * kCols);
-    EXPECT_EQ(about.at("model_calls"), 2 * (kN - first * kRows * kCols)) << "what is given is one forward";
+    EXPECT_EQ(about.at("model_calls"), 2 * (kN - first * kRows * kCols)) << "given codes cost one forward";
   }
   EXPECT_THAT(tokens_message("video = '" + file + "'\ncondition_frames = 9"),
-              HasSubstr("ask for a longer video"));
+              HasSubstr("make a longer video"));
 }
 
 TEST(NextTokenJob, LeavesTheVideoOfItsCodesAndSaysWhatItCost) {
@@ -179,7 +179,7 @@ TEST(NextTokenJob, LeavesTheVideoOfItsCodesAndSaysWhatItCost) {
   EXPECT_FALSE(about.contains("sampler"));
   EXPECT_EQ(about.at("cache_tokens"), kN);
   EXPECT_EQ(about.at("cache_bytes"), 2 * 2 * 2 * kN * 2 * 6 * 8)
-      << "branches, layers, k and v, tokens, heads, d, float64";
+      << "dimensions: branches, layers, k and v, tokens, heads, d, float64";
 }
 
 TEST(NextTokenJob, RefusesWhatIsOfNoise) {
@@ -233,9 +233,9 @@ TEST(TokenSampling, NucleusIsTheFewestCodesThatReachIt) {
   EXPECT_EQ(last(0.91), 0);
   EXPECT_EQ(last(1), 0);
   EXPECT_EQ(draw_token(at::zeros({4}), {.top_p = 0.5}, 1 - 1e-12), 1) << "two of four reach a half";
-  for (const int64_t code : {0, 1, 2, 3})  // code c of four is drawn by u in [c / 4, (c + 1) / 4)
+  for (const int64_t code : {0, 1, 2, 3})  // code c of four is drawn for u in [c / 4, (c + 1) / 4)
     EXPECT_EQ(draw_token(at::zeros({4}), {}, static_cast<double>(code) / 4), code);
-  EXPECT_EQ(draw_token(at::zeros({4}), {.temperature = 0}, 0.9), 0) << "of equals the lowest";
+  EXPECT_EQ(draw_token(at::zeros({4}), {.temperature = 0}, 0.9), 0) << "the lowest of equals";
   EXPECT_EQ(draw_token(logits, {.temperature = 1e-300}, 0.9), 1);
   EXPECT_THROW(draw_token(at::full({3}, NAN), {}, 0.5), Error);
 }

@@ -45,7 +45,7 @@ bool Replays::record(Graph& graph) {
   return true;
 }
 
-// Captions have many lengths: of the graphs only those used last are kept.
+// Captions have many lengths: keeps only the most recently used graphs.
 Replays::Graph* Replays::graph_of(uint32_t branch, const NamedTensors& in) {
   for (auto it = known_.begin(); it != known_.end(); ++it)
     if (it->branch == branch && of_one_form(it->in, in)) {

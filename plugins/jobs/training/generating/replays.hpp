@@ -1,5 +1,5 @@
-// A function of tensors on a GPU as CUDA graphs: recorded when it is called first for a form of its inputs,
-// and replayed for inputs of that form afterwards. A replay costs one launch instead of one for every kernel.
+// Runs a function of GPU tensors through CUDA graphs: records it on the first call with each form of inputs,
+// and replays it for further inputs of that form. A replay costs one launch instead of one per kernel.
 #pragma once
 #include <functional>
 #include <list>
@@ -12,21 +12,21 @@ namespace kinora::core {
 
 class Replays {
  public:
-  // Depends on nothing but what it is given.
+  // Must depend only on its arguments.
   using Function = std::function<at::Tensor(uint32_t branch, const NamedTensors& in)>;
 
-  // The table outlives it. Throws Error if the device cannot record.
+  // The table must outlive this object. Throws Error if the device cannot record.
   Replays(const kinora_cuda_api& cuda, int32_t device, Function function);
 
-  // The function's value, to be read before the next call. What cannot be recorded is computed without a
-  // graph from then on, and the log says why, once.
+  // The function's result, valid until the next call. A function that cannot be recorded is computed without
+  // a graph from then on, and the reason is logged once.
   at::Tensor operator()(uint32_t branch, const NamedTensors& in);
 
  private:
   struct Graph {
     Replays* owner;
     uint32_t branch;
-    NamedTensors in;  // what the graph reads
+    NamedTensors in;  // inputs that the graph reads
     at::Tensor out;
     int64_t number = -1;
   };
@@ -40,7 +40,7 @@ class Replays {
   const kinora_cuda_api& cuda_;
   Function function_;
   std::unique_ptr<kinora_cuda_graphs, Close> graphs_;
-  std::list<Graph> known_;  // the one used last comes first
+  std::list<Graph> known_;  // most recently used first
   bool works_ = true;
 };
 

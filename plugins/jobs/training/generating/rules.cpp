@@ -40,7 +40,7 @@ std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::
   if (o.width > 0) shape[3] = latent_columns(info, tokenizer, o.width);
   if (shape[1] * shape[2] * shape[3] == 0)
     raise(KINORA_INVALID,
-          "there is no encode job above it to take the size from; set frames, height and width");
+          "no earlier encode job supplies the size; set frames, height and width");
   return shape;
 }
 
@@ -53,7 +53,7 @@ void require_condition_frames(const kinora_tokenizer_info& info, const std::stri
   const int64_t given = frames == 0 ? 0 : 1 + (frames - 1) / info.time;
   if (given >= latent[1])
     raise(KINORA_INVALID,
-          "condition_frames = {} are {} latent frames of {}, and none is left to generate; ask for a longer "
+          "condition_frames = {} are {} of {} latent frames, so none is left to generate; make a longer "
           "video",
           frames, given, latent[1]);
 }
@@ -62,7 +62,7 @@ const ComponentUse& loss_of(const JobView& job) {
   if (const auto* own = job.spec().component("loss")) return *own;
   if (job.spec().component("model"))
     raise(KINORA_INVALID,
-          "it has a model of its own; say what it was trained on: loss = \"edm\" or \"flow\"");
+          "the job has its own model; set the loss it was trained on: loss = \"edm\" or \"flow\"");
   return *job.need_upstream("train").component("loss");
 }
 
@@ -91,9 +91,9 @@ void require_signal(const ComponentSpec& model, const Options& its, const std::s
 void require_interval(const GenerateOptions& o) {
   const auto& levels = o.guidance_interval;
   if (!levels.empty() && levels.size() != 2)
-    raise(KINORA_INVALID, "guidance_interval needs two noise levels, for example [0.2, 5.0]");
+    raise(KINORA_INVALID, "guidance_interval requires two noise levels, for example [0.2, 5.0]");
   if (!levels.empty() && levels[0] >= levels[1])
-    raise(KINORA_INVALID, "guidance_interval = [{}, {}] holds nowhere; give the lower level first", levels[0],
+    raise(KINORA_INVALID, "guidance_interval = [{}, {}] is empty; give the lower level first", levels[0],
           levels[1]);
 }
 

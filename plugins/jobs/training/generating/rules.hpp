@@ -1,4 +1,4 @@
-// What the options of jobs with tokenizers and models must fulfil: asked before a run begins, and by the job
+// Rules for the options of jobs with tokenizers and models, checked before a run starts and by the job
 // itself. Each throws Error(KINORA_INVALID) that names the option.
 #pragma once
 #include "plugins/jobs/training/options/generating.hpp"
@@ -11,27 +11,27 @@ namespace kinora::core {
 int64_t latent_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames);
 int64_t latent_rows(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t height);
 int64_t latent_columns(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t width);
-// [C, t, h, w]: what was encoded, `shape` (empty: nothing was; [t, h, w] of codes), but for the sizes that
-// are asked for.
+// [C, t, h, w]: the encoded `shape` (empty: nothing was encoded; [t, h, w] for codes) with the requested
+// sizes.
 std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::string& tokenizer,
                                   std::vector<int64_t> shape, const GenerateOptions& options);
 
-// The given frames of a video that is continued, in a latent [C, t, h, w].
+// The given frames of a video to continue, in a latent [C, t, h, w].
 void require_condition_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames,
                               const std::vector<int64_t>& latent);
 
-// The loss that the model was trained with is half of the denoiser; a model of the job's own names it.
+// The loss of the model's training, which is half of the denoiser; a model of the job's own names it.
 const ComponentUse& loss_of(const JobView& job);
-// Where the slots of a text or image encoder are: this job, or the job that encoded the training set; null:
-// nowhere.
+// The job that has the slots of a text or image encoder: this job, or the job that encoded the training set;
+// null: none.
 const JobSpec* source_of(const JobView& job, const char* slot);
 
-// A model that reads `codes` and a tokenizer that makes them belong together.
+// A model that reads `codes` needs a tokenizer that makes them, and vice versa.
 void require_one_kind(const ComponentSpec& model, const std::string& tokenizer, bool makes_codes);
-// A named condition that the model takes.
+// A named condition must be one that the model takes.
 void require_signal(const ComponentSpec& model, const Options& its, const std::string& name);
 void require_interval(const GenerateOptions& options);
-// The options that are set and mean nothing to a model that draws codes one by one (of_codes), or that
+// The set options that have no effect on a model that draws codes one by one (of_codes), or on one that
 // denoises.
 std::vector<const char*> of_other_kind(const GenerateOptions& options, bool of_codes);
 

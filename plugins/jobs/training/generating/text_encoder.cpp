@@ -8,7 +8,7 @@
 namespace kinora::core {
 namespace {
 
-// int64 [L] beside the sample, as [1, L].
+// int64 [L] of the sample, as [1, L].
 at::Tensor ids(const Sample& sample, const char* name) {
   const kinora_dl_tensor* t = sample.tensor(name);
   if (!t || t->ndim != 1 || t->code != KINORA_DL_INT || t->bits != 64)

@@ -1,4 +1,4 @@
-// Captions to embeddings: a tokenizing stage, then an encoder model.
+// Turns captions into embeddings: a tokenizing stage, then an encoder model.
 #pragma once
 #include <memory>
 
@@ -20,11 +20,10 @@ class TextEncoder {
   TextEncoder(Runtime&, const Parts&, at::Device device = at::kCPU,
               std::vector<const kinora_link*> links = {});
   // From an encode job's slots words and text and its options text_weights, max_tokens and pad_text.
-  // links: behind the encoder; then all ranks of theirs call it together.
+  // links: follow the encoder; all their ranks must then call it together.
   TextEncoder(JobContext&, const JobSpec& encode, at::Device device = at::kCPU,
               std::vector<const kinora_link*> links = {});
-  // [L, D] float32 on the CPU: one embedding a token; with pad_text L is max_tokens and what no token fills
-  // is zero.
+  // [L, D] float32 on the CPU: one embedding per token; with pad_text, L is max_tokens and the rest is zero.
   at::Tensor operator()(const std::string& text);
 
  private:

@@ -18,7 +18,7 @@ int64_t draw_token(const at::Tensor& logits, const TokenSampling& how, double u)
   const int64_t all = how.top_k > 0 ? std::min(how.top_k, sorted.size(0)) : sorted.size(0);
   const at::Tensor cumulative =
       at::softmax((sorted.narrow(0, 0, all) - sorted[0]) / how.temperature, 0).cumsum(0);
-  // A code is kept while those before it do not reach top_p.
+  // A code is kept while the codes before it do not reach top_p.
   const int64_t kept = 1 + (cumulative.narrow(0, 0, all - 1) < how.top_p).sum().item<int64_t>();
   const at::Tensor mine = cumulative.narrow(0, 0, kept);
   const int64_t passed = (mine <= u * mine[kept - 1]).sum().item<int64_t>();

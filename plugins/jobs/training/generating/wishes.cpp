@@ -69,7 +69,7 @@ std::vector<Wish> wishes(const JobView& context, const GenerateOptions& o) {
     }
   }
   if (made.empty())
-    throw Error(KINORA_INVALID, "there is no prompt; give one text a video in prompts, or a prompts_file");
+    throw Error(KINORA_INVALID, "no prompts; set prompts, one text per video, or prompts_file");
   std::vector<Wish> all;
   for (const auto& wish : made)
     for (int64_t i = 0; i < o.count; ++i) {

@@ -1,4 +1,4 @@
-// What a generate job is to make, one after the other.
+// The videos that a generate job makes, one after the other.
 #pragma once
 #include "plugins/jobs/training/generating/generator.hpp"
 

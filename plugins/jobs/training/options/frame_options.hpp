@@ -1,4 +1,4 @@
-// Which frames of a video see which: what a train job's and a generate job's options say of it.
+// Options of train and generate jobs that decide which frames of a video attend to which.
 #pragma once
 #include "core/run/job.hpp"
 
@@ -12,16 +12,16 @@ struct FrameOptions {
 
   template <class O>
   static void describe_frames(Describe<O>& d) {
-    d.option("causal", &O::causal).help("a frame sees its own chunk and those before it, none behind");
-    d.option("chunk", &O::chunk).range(1, 1e6).unit("latent frames").help("of a causal chunk");
+    d.option("causal", &O::causal).help("restrict each frame's attention to its own chunk and earlier ones");
+    d.option("chunk", &O::chunk).range(1, 1e6).unit("latent frames").help("length of a causal chunk");
     d.option("window", &O::window)
         .range(0, 1e6)
         .unit("chunks")
-        .help("that a frame sees, its own included; 0: all before");
+        .help("number of chunks that a frame attends to, including its own; 0: all earlier ones");
     d.option("sink", &O::sink)
         .range(0, 1e6)
         .unit("chunks")
-        .help("the first ones, which stay in sight whatever the window");
+        .help("number of first chunks that every frame attends to, whatever the window");
   }
 };
 

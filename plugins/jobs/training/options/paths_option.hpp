@@ -34,10 +34,10 @@ struct OptionType<std::vector<std::filesystem::path>> {
 
 namespace kinora::core {
 
-// A file or folder of weights, or several: what a later one has too, it takes the place of.
+// A file or folder of weights, or several; a later one overrides tensors of earlier ones.
 using WeightsPaths = std::vector<std::filesystem::path>;
 
-// Of a job's options, complete.
+// Reads them from a job's complete options.
 inline WeightsPaths weights_in(const nlohmann::json& options, const std::string& name) {
   const auto all = options.at(name).get<std::vector<std::string>>();
   return {all.begin(), all.end()};

@@ -1,5 +1,5 @@
-// Options of the jobs that hold tensors. Their code is in core/torch/jobs; these are here so that a run file
-// is checked without libtorch.
+// Options of the jobs that use tensors, apart from their code, so that a run file can be checked without
+// libtorch.
 #pragma once
 #include "plugins/jobs/training/options/frame_options.hpp"
 #include "plugins/jobs/training/options/optimizer_options.hpp"
@@ -20,22 +20,22 @@ struct TrainTokenizerOptions : OptimizerOptions {
     describe_optimizer(d);
     d.option("pipeline", &O::pipeline)
         .path()
-        .help("folder of a published pipeline, whose tokenizer and its weights the training begins with");
+        .help("folder of a published pipeline whose tokenizer and weights the training starts from");
     d.option("frames", &TrainTokenizerOptions::frames)
         .range(1, 1e4)
-        .help("length of a training crop; 1 + n * the tokenizer's time factor");
+        .help("frames per training crop; 1 + n * the tokenizer's time factor");
     d.option("every", &TrainTokenizerOptions::every)
         .range(1, 1000)
-        .help("of the film's frames; 2 halves the frame rate");
+        .help("step between frames taken from the video; 2 halves the frame rate");
     d.option("height", &TrainTokenizerOptions::height)
         .range(8, 1e4)
         .unit("pixels")
-        .help("clips are scaled to cover it and cut");
+        .help("height of the result; clips are scaled to cover it and cropped");
     d.option("width", &TrainTokenizerOptions::width).range(8, 1e4).unit("pixels").help("see height");
     d.option("memory", &TrainTokenizerOptions::memory).how_only()
         .bytes()
         .at_least(1 << 20)
-        .help("decoded clips that are kept");
+        .help("most memory of decoded clips that are kept");
     d.option("l1", &TrainTokenizerOptions::l1).at_least(0).help("weight of the mean absolute error");
     d.option("mse", &TrainTokenizerOptions::mse).at_least(0).help("weight of the mean squared error");
     describe_tuning(d);
@@ -47,35 +47,33 @@ struct TrainTokenizerOptions : OptimizerOptions {
     d.option("start", &O::start)
         .choices({"random", "principal"})
         .help(
-            "without `weights`: random numbers, or the best linear tokenizer of these clips, their principal "
-            "components");
+            "initial weights without `weights`: random numbers, or the best linear tokenizer of these clips, their "
+            "principal components");
     d.option("partial", &O::partial)
-        .help("what of `weights` does not fit is drawn anew; weights.txt says which");
+        .help("initialise the tensors of `weights` that do not fit at random; weights.txt lists them");
     d.option("kl", &O::kl)
         .at_least(0)
         .help(
-            "weight of the divergence from a standard normal, summed over a latent; above 0 latents are "
-            "drawn");
-    d.option("perceptual_weight", &O::perceptual_weight).at_least(0).help("of the loss in `perceptual`");
+            "weight of the divergence from a standard normal, summed over a latent; above 0, latents are sampled");
+    d.option("perceptual_weight", &O::perceptual_weight).at_least(0).help("weight of the loss in `perceptual`");
     d.option("critic_weight", &O::critic_weight)
         .at_least(0)
-        .help("of the adversarial loss, times the ratio of gradients at last_layer in each microbatch");
-    d.option("critic_start", &O::critic_start).at_least(0).unit("steps").help("done before the critic acts");
+        .help("weight of the adversarial loss, multiplied by the ratio of gradients at last_layer in each microbatch");
+    d.option("critic_start", &O::critic_start).at_least(0).unit("steps").help("number of steps before the critic acts");
     d.option("critic_learning_rate", &O::critic_learning_rate).above(0).help("constant");
     d.option("last_layer", &O::last_layer)
-        .help("the decoder's last layer, by name; empty: the last parameter with conv_out in its name");
+        .help("name of the decoder's last layer; empty: the last parameter with conv_out in its name");
     d.option("features_weights", &O::features_weights)
         .help(
-            "of the model in `features`: a file or a folder; without `features` a TorchScript file (.pt) "
-            "that "
-            "is the model, such as I3D's: video [B, 3, T, H, W] in [-1, 1] -> [B, D]");
+            "weights of the model in `features`: a file or a folder; without `features`, a TorchScript file (.pt) "
+            "that is the model itself, such as I3D: video [B, 3, T, H, W] in [-1, 1] -> [B, D]");
     d.option("image_share", &O::image_share)
         .range(0, 1)
         .help("share of microbatches whose samples are single frames");
     d.option("validation", &O::validation)
         .at_least(0)
         .below(1)
-        .help("share of clips kept out of training, by a hash of their keys, and then judged; 0: none");
+        .help("share of clips held out of training, by a hash of their keys, and evaluated; 0: none");
   }
 };
 
@@ -89,62 +87,59 @@ struct EncodeOptions {
   std::vector<std::string> signals;
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
-        "Caches latents and text embeddings of the clips, so that training does not compute them");
+        "Caches latents and text embeddings of the clips, so that training need not compute them");
     d.option("pipeline", &EncodeOptions::pipeline)
         .path()
         .help(
-            "folder of a published pipeline: tokenizer, text encoder and the form of latents and texts that "
-            "its "
-            "model was trained on");
-    d.option("frames", &EncodeOptions::frames).range(1, 1e5).help("length of a window");
+            "folder of a published pipeline: supplies the tokenizer, the text encoder and the form of latents and "
+            "texts that its model was trained on");
+    d.option("frames", &EncodeOptions::frames).range(1, 1e5).help("frames per window");
     d.option("stride", &EncodeOptions::stride)
         .at_least(0)
         .unit("frames")
-        .help("from window to window; 0: as long as a window");
+        .help("distance between the starts of two windows; 0: the length of a window");
     d.option("every", &EncodeOptions::every)
         .range(1, 1000)
-        .help("of the film's frames; 2 halves the frame rate");
+        .help("step between frames taken from the video; 2 halves the frame rate");
     d.option("height", &EncodeOptions::height)
         .range(8, 1e4)
         .unit("pixels")
-        .help("clips are scaled to cover it and cut");
+        .help("height of the result; clips are scaled to cover it and cropped");
     d.option("width", &EncodeOptions::width).range(8, 1e4).unit("pixels").help("see height");
     d.option("sigma_data", &EncodeOptions::sigma_data)
         .above(0)
-        .help("standard deviation that latents are scaled to, by channel");
+        .help("standard deviation that each channel of the latents is scaled to");
     d.option("scale", &EncodeOptions::scale)
         .choices({"channel", "latent", "none"})
         .help(
-            "to which deviation latents are brought: each channel to sigma_data, or all together, so that "
-            "strong channels stay strong (principal components); none: times sigma_data, for a tokenizer "
-            "whose "
-            "latents are of deviation 1, as published ones are");
+            "how latents are scaled: each channel to deviation sigma_data, or all channels together, so that strong "
+            "channels stay strong (principal components); none: multiplied by sigma_data, for tokenizers whose "
+            "latents have deviation 1, as published ones do");
     d.option("max_tokens", &EncodeOptions::max_tokens)
         .range(2, 4096)
-        .help("of a caption; longer ones are cut");
+        .help("longest caption in tokens; longer ones are cut");
     d.option("pad_text", &EncodeOptions::pad_text)
         .help(
-            "fills every caption up to max_tokens with zeros, which the model attends to, as Wan and Cosmos "
-            "do");
+            "pad every caption to max_tokens with zeros that the model attends to, as Wan and Cosmos do");
     d.option("first_frame", &EncodeOptions::first_frame)
         .help(
-            "also caches each window's first frame followed by grey ones, with its mask, as `condition`: "
-            "what Wan's image to video reads beside the latent");
-    d.option("memory", &EncodeOptions::memory).how_only().bytes().at_least(1 << 20).help("decoded clips that are kept");
+            "also cache each window's first frame followed by grey frames, with its mask, as `condition`: Wan's image "
+            "to video reads it in addition to the latent");
+    d.option("memory", &EncodeOptions::memory).how_only().bytes().at_least(1 << 20).help("most memory of decoded clips that are kept");
     d.option("tokenizer_weights", &EncodeOptions::tokenizer_weights)
         .help(
-            "of a tokenizer of its own: a file, a diffusers folder or one with encoder.jit and decoder.jit");
+            "weights of the job's own tokenizer: a file, a diffusers folder or a folder with encoder.jit and "
+            "decoder.jit");
     d.option("text_weights", &EncodeOptions::text_weights).help("safetensors of the text encoder");
     d.option("image_encoder_weights", &EncodeOptions::image_encoder_weights)
-        .help("of `image_encoder`: a file or a folder");
+        .help("weights of `image_encoder`: a file or a folder");
     d.option("signals", &EncodeOptions::signals)
         .help(
-            "numbers, or lists of numbers, of each clip's JSON that are cached by name, for example "
-            "[\"fps\", "
-            "\"camera\"]; clips without one are left out and counted");
+            "numbers or lists of numbers in each clip's JSON to cache by name, for example [\"fps\", \"camera\"]; "
+            "clips that lack one are left out and counted");
     d.option("device", &EncodeOptions::device).how_only()
-        .help("of tokenizer and text encoder; auto: the first GPU, else the CPU; cpu, cuda, cuda:1");
-    d.option("threads", &EncodeOptions::threads).how_only().range(0, 4096).help("of tensor operations; 0: one a core");
+        .help("device of tokenizer and text encoder: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
+    d.option("threads", &EncodeOptions::threads).how_only().range(0, 4096).help("number of threads for tensor operations; 0: one per core");
   }
 };
 
@@ -162,8 +157,8 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
     d.option("pipeline", &TrainOptions::pipeline)
         .path()
         .help(
-            "folder of a published pipeline, whose model and its weights the training begins with; give the "
-            "encode job the same one");
+            "folder of a published pipeline whose model and weights the training starts from; give the encode job the "
+            "same folder");
     describe_optimizer(d);
     d.option("text_dropout", &TrainOptions::text_dropout)
         .range(0, 1)
@@ -172,45 +167,44 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
     describe_rule(d);
     d.option("lora", &TrainOptions::lora)
         .help(
-            "trains LoRA matrices on frozen weights, for example \"rank=16 alpha=32 dropout=0.1 "
-            "targets=to_q,to_k,to_v rslora\" or pattern=REGEX for targets; in adapter/ (PEFT's files), and "
-            "merged in weights.safetensors");
+            "settings of LoRA matrices to train on frozen weights, for example \"rank=16 alpha=32 dropout=0.1 "
+            "targets=to_q,to_k,to_v rslora\", or pattern=REGEX for targets; written to adapter/ (PEFT's files), and "
+            "merged to weights.safetensors");
     d.option("adapter", &TrainOptions::adapter)
         .path()
         .help(
-            "instead of lora: a folder of PEFT's, whose rank, dropout, modules and numbers the training "
-            "begins with");
+            "PEFT folder to start from, instead of lora: its rank, dropout, modules and weights are used");
     d.option("prefetch", &TrainOptions::prefetch).how_only()
-        .help("the next batch travels to a GPU while it computes; needs the build for CUDA");
+        .help("copy the next batch to the GPU while it computes; requires a CUDA build");
     d.option("validation", &TrainOptions::validation)
         .at_least(0)
         .below(1)
         .help(
-            "share of clips kept out of training, by a hash of their keys; 0: none, and validation looks "
-            "at training samples");
+            "share of clips held out of training, by a hash of their keys; 0: none, and validation uses training "
+            "samples");
     d.option("validation_every", &TrainOptions::validation_every).how_only()
         .range(0, 1e9)
         .unit("steps")
-        .help("loss of the first averages, or else the weights, at validation_sigmas; 0: never");
-    d.option("validation_samples", &TrainOptions::validation_samples).how_only().range(1, 1e6).help("of a validation");
+        .help("interval between validations: the loss of the first averaged weights, or else of the weights, at "
+              "validation_sigmas; 0: never");
+    d.option("validation_samples", &TrainOptions::validation_samples).how_only().range(1, 1e6).help("number of samples per validation");
     d.option("validation_sigmas", &TrainOptions::validation_sigmas).how_only()
         .at_least(0)
         .help(
-            "noise levels, in the units of the loss; their mean loss is validation_loss; empty: 0.1, 0.5 and "
-            "2, "
-            "or the same of a loss that blends, 1/11, 1/3 and 2/3");
+            "noise levels in the units of the loss, whose mean loss is validation_loss; empty: 0.1, 0.5 and 2, or "
+            "their equivalents for a loss that blends, 1/11, 1/3 and 2/3");
     d.option("sample_every", &TrainOptions::sample_every).how_only()
         .range(0, 1e9)
         .unit("steps")
         .help(
-            "samples are drawn with the first averages, from the same noise each time, and are a picture in "
-            "samples/ and TensorBoard; 0: never");
+            "interval between pictures of samples in samples/ and TensorBoard, drawn with the first averaged weights "
+            "from the same noise each time; 0: never");
     d.option("samples", &TrainOptions::samples).how_only()
         .range(1, 1e3)
-        .help("of a picture, with the texts and given frames of the first validation samples");
+        .help("number of samples per picture, with the texts and given frames of the first validation samples");
     d.option("sample_steps", &TrainOptions::sample_steps).how_only()
         .range(1, 1e4)
-        .help("of the sampler that goes with the loss, where the job names none in `sampler`");
+        .help("steps of the default sampler of the loss, used if the job names none in `sampler`");
   }
 
  private:
@@ -218,32 +212,28 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
     describe_frames(d);
     d.option("teacher_forcing", &TrainOptions::teacher_forcing)
         .help(
-            "a noisy chunk sees itself and, of the chunks before it, clean copies: the model reads every "
-            "latent twice, clean and noisy, and learns the noisy half; parallel = [\"balanced-sp\"] shares "
-            "it");
+            "let a noisy chunk attend to itself and to clean copies of earlier chunks: the model reads every latent "
+            "twice, clean and noisy, and learns the noisy half; parallel = [\"balanced-sp\"] divides this work");
     d.option("levels", &TrainOptions::levels)
         .choices({"auto", "sample", "chunk", "frame"})
         .help(
-            "what has a noise level of its own, drawn by itself; auto: a chunk with teacher forcing, else a "
-            "sample");
+            "unit with its own independently drawn noise level; auto: chunk with teacher forcing, else sample");
   }
   static void describe_given(Describe<TrainOptions>& d) {
     d.option("condition_frames", &TrainOptions::condition_frames)
         .at_least(0)
         .help(
-            "numbers of leading latent frames, one drawn for every sample, that are given and not learnt, "
-            "for "
-            "image to video and continuations: [0, 1, 2]; empty: none ever");
+            "numbers of leading latent frames that are given and not learned, one drawn per sample, for image to "
+            "video and continuations: [0, 1, 2]; empty: no given frames");
     d.option("condition_sigma", &TrainOptions::condition_sigma)
         .at_least(0)
         .help(
-            "noise level at which given frames are shown, as a generation's condition_sigma, and clean ones "
-            "where "
-            "the loss has no level 0");
+            "noise level of given frames, like condition_sigma of generate jobs; also of clean frames if the loss has "
+            "no level 0");
     d.option("condition_noise", &TrainOptions::condition_noise)
         .help(
-            "mean and deviation of ln sigma of noise that is added to given frames, and told instead of "
-            "condition_sigma: [-3, 2] is Cosmos-Predict 1's; empty: they are clean");
+            "mean and deviation of ln sigma of the noise added to given frames, which the model reads instead of "
+            "condition_sigma: [-3, 2] is Cosmos-Predict 1's; empty: given frames are clean");
   }
 };
 
