@@ -318,7 +318,7 @@ TEST_F(Published, SizesThatFitAlikeAreNamed) {
     FAIL() << "not refused";
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("in.safetensors: these 7 tensors fit model/small of size \"three\" and "
-                                    "\"also three\" alike; say which: size = \"three\""));
+                                    "\"also three\" alike; choose one: size = \"three\""));
   }
   EXPECT_EQ(with_fitting_size(component_, {{"layers", 3}}, {file}), json({{"layers", 3}}));
 }
