@@ -22,7 +22,8 @@ at::Tensor result(const ComponentSpec& spec, const char* what, F call) {
 void LossInstance::need(bool has, const char* what) const {
   if (!has)
     throw Error(KINORA_UNSUPPORTED,
-                spec_.id + " works without noise: it has no " + what + "(); this job needs a loss that has one");
+                spec_.id + " works without noise: it has no " + what +
+                    "(); this job needs a loss that has one");
 }
 
 LossInstance::LossInstance(const Component& c, const Options& o)

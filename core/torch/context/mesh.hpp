@@ -3,9 +3,9 @@
 //
 // Axes, outermost first: pp, dp, fsdp, cfg, cp, tp; world rank = ((((pp * DP + dp) * FSDP + fsdp) * CFG +
 // cfg) * CP + cp) * TP + tp, so the ranks of a tensor group, which communicate most, are neighbours. A group
-// of several axes ("cp+tp") contains the ranks that differ in these axes only, ordered by world rank; the order
-// of the names does not matter. One axis may be cut in two: "cp/4" contains four neighbours along it, "cp%4"
-// the ranks at the same position within such groups.
+// of several axes ("cp+tp") contains the ranks that differ in these axes only, ordered by world rank; the
+// order of the names does not matter. One axis may be cut in two: "cp/4" contains four neighbours along it,
+// "cp%4" the ranks at the same position within such groups.
 #pragma once
 #include <array>
 #include <compare>

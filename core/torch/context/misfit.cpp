@@ -82,7 +82,7 @@ std::string of_no_size(const Question& q) {
     if (!size.empty()) known.push_back(size);
   const auto& [name, shape] = *q.stored.shapes.begin();
   return fmt::format(
-      "their {} tensors, the first of them '{}' {}, do not match any of the sizes {}; give the options that they "
+      "their {} tensors, the first of them '{}' {}, match none of the sizes {}; give the options that they "
       "were made with, which kinora plugins inspect {} lists",
       q.stored.shapes.size(), name, shape, fmt::join(known, ", "), spec.id);
 }

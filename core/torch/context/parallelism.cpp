@@ -66,7 +66,8 @@ at::ScalarType stream_dtype(int32_t given, const std::string& id) {
   for (const auto known : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
     if (type == known) return type;
   throw Error(KINORA_INVALID,
-              id + ": dtype " + std::to_string(given) + " is not a floating-point type that a model can run in");
+              id + ": dtype " + std::to_string(given) +
+                  " is not a floating-point type that a model can run in");
 }
 
 // A configuration for many ranks may run on one; logs that it did, so that it is not mistaken for many.
