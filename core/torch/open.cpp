@@ -1,5 +1,4 @@
-// What the program finds in this library when it opens it: the tensor interface, its tools, and apply for
-// tensors.
+// Entry point of the library: registers the tensor interface, its tools, and apply for tensors.
 #include <cstdlib>
 #include <malloc.h>
 
@@ -23,9 +22,9 @@ int32_t noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tenso
   return torch_guard([&] { *out = give(sample_noise(borrow<at::Tensor>(like), seed, first_sample, key)); });
 }
 
-// Tensors come and go with every layer. By default glibc asks the kernel for each large one anew and gives it
-// back, and its pages are zeroed again every time: 3 to 14 % of a training step in three pairs of runs.
-// Whoever tunes the allocator by its environment variables keeps the word.
+// Tensors come and go with every layer. By default glibc requests each large one from the kernel again and
+// returns it, and its pages are zeroed every time: 3 to 14 % of a training step in three pairs of runs.
+// Environment variables that tune the allocator take precedence.
 void keep_freed_memory() {
   if (std::getenv("MALLOC_TRIM_THRESHOLD_") || std::getenv("MALLOC_MMAP_THRESHOLD_")) return;
   mallopt(M_MMAP_THRESHOLD, 32 << 20);

@@ -345,7 +345,7 @@ def check_convert():
     same_but_for_the_order_of_metadata(first, second)
     assert "exists already" in refused("convert", folder, second)
     assert "--from and --to need --component" in refused("convert", first, SCRATCH / "never.safetensors", "--to", "diffusers")
-    assert "knows no layout 'orignal'" in refused("convert", first, SCRATCH / "never.safetensors", "--to", "orignal", "--component", "model/cosmos")
+    assert "has no layout 'orignal'" in refused("convert", first, SCRATCH / "never.safetensors", "--to", "orignal", "--component", "model/cosmos")
     assert "--max-shard" in refused("convert", first, SCRATCH / "never.safetensors", "--max-shard", "0")
     assert "IN and OUT are required" in refused("convert", first)
     adapter = DATA / "oracle/peft_dit_a"

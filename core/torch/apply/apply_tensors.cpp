@@ -24,10 +24,10 @@ const at::Tensor& need(const NamedTensors& in, const std::string& name, const Ap
   std::string given;
   for (const auto& [n, t] : in) given += (given.empty() ? "" : ", ") + n;
   throw Error(KINORA_INVALID, request.inputs.string() + " has no tensor '" + name + "' (it has: " + given +
-                                  "); kinora plugins inspect " + request.id + " lists what is taken");
+                                  "); kinora plugins inspect " + request.id + " lists its inputs");
 }
 
-// float64 if any input is: the parameters then are too.
+// float64 if any input is; the parameters are then float64 too.
 at::ScalarType dtype_of(const NamedTensors& in) {
   return std::any_of(in.begin(), in.end(),
                      [](const auto& t) { return t.second.scalar_type() == at::kDouble; })
@@ -35,7 +35,7 @@ at::ScalarType dtype_of(const NamedTensors& in) {
              : at::kFloat;
 }
 
-// What was asked for, or the first that a component of this kind can do.
+// The requested method, or the first that a component of this kind supports.
 std::string method_of(Runtime& runtime, const ApplyRequest& request) {
   std::vector<std::string> known;
   for (const auto& m : apply_methods(*or_throw(runtime.registry().find(request.id)))) known.push_back(m.name);
@@ -47,7 +47,7 @@ std::string method_of(Runtime& runtime, const ApplyRequest& request) {
                                   did_you_mean(request.method, known) + "; methods: " + list);
 }
 
-// The inputs of the request, copied, so that they may be written and given gradients. A name that the method
+// Copies of the request's inputs, so that they can be written and given gradients. A name that the method
 // does not take is an error: a misspelt `text` would otherwise give the unconditional result.
 NamedTensors read_inputs(Runtime& runtime, const ApplyRequest& request, const std::string& method) {
   const auto known = apply_takes(*or_throw(runtime.registry().find(request.id)), method);
@@ -74,7 +74,7 @@ json shape_json(const NamedTensors& tensors) {
   return out;
 }
 
-// Writes the tensors if a file is asked for, and says what they are.
+// Writes the tensors if a file is requested, and describes them.
 ApplyResult finish(const ApplyRequest& request, const NamedTensors& out, json extra = json::object()) {
   NamedTensors plain;
   for (const auto& [name, t] : out)
@@ -91,7 +91,7 @@ std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& reques
   chain.seed = static_cast<uint64_t>(request.seed);
   chain.dtype = dtype;
   const Component component = or_throw(runtime.registry().open(request.id));
-  if (!request.weights.empty()) {  // what does not fit is said before there is memory for it
+  if (!request.weights.empty()) {  // reports misfits before memory is allocated
     ChainOptions shapes = chain;
     shapes.device = at::kMeta;
     Network(component, options, shapes).require_weights({request.weights});

@@ -27,7 +27,7 @@ namespace fs = std::filesystem;
 // One tensor of the result.
 struct Item {
   const SafeTensor* from = nullptr;
-  std::string ours;  // its name as the component's; without a component the file's
+  std::string ours;  // its name in the component; without a component, the name in the file
   const Adapter::Pair* add = nullptr;
 };
 using Items = std::map<std::string, Item>;  // by the name in the result
@@ -49,7 +49,7 @@ class Conversion {
       if (!text(way).empty()) add_adapter(text(way), std::string(way) == "merge" ? 1 : -1);
     const fs::path made = is_file() ? write(out_) : write_folder();
     if (!dropped_.empty())
-      log_warn("{}: dropped, because they are no parameters: {}", source_.string(),
+      log_warn("{}: dropped, not parameters of the component: {}", source_.string(),
                fmt::join(dropped_, ", "));
     return {{"file", made.string()}, {"tensors", items_.size()}, {"bytes", bytes_},  {"from", from_.name()},
             {"to", to_.name()},      {"dropped", dropped_},      {"merged", merged_}};
@@ -64,12 +64,12 @@ class Conversion {
     if (fs::exists(out_, ignored) || fs::exists(out_.string() + ".index.json", ignored))
       raise(KINORA_INVALID, "{} exists already; choose another name or remove it", out_.string());
     if (!component_ && !(text("from") + text("to")).empty())
-      raise(KINORA_INVALID, "--from and --to need --component ID: whose tensors are renamed?");
+      raise(KINORA_INVALID, "--from and --to need --component ID, the component that the tensors belong to");
     if (!component_ && fs::exists(source_ / "model_index.json", ignored))
       raise(KINORA_INVALID, "{} is a whole pipeline; give --component ID, or one of its folders",
             source_.string());
     if (!component_ || component_->spec->kind == "model" || component_->spec->kind == "tokenizer") return;
-    raise(KINORA_INVALID, "{} has no weights; models and tokenizers have", component_->spec->id);
+    raise(KINORA_INVALID, "{} has no weights; give a model or a tokenizer", component_->spec->id);
   }
 
   Parameters parameters() const {
@@ -85,12 +85,12 @@ class Conversion {
     from_ = text("from").empty() ? layout_of(*component_, file_->names(), expected, &fits)
                                  : layout_called(*component_, text("from"), expected);
     if (text("from").empty() && fits == 0)
-      raise(KINORA_INVALID, "{}: none of its {} names is a parameter of {} in any layout; say --from LAYOUT",
+      raise(KINORA_INVALID, "{}: none of its {} names is a parameter of {} in any layout; give --from LAYOUT",
             source_.string(), file_->names().size(), component_->spec->id);
     to_ = text("to").empty() ? from_ : layout_called(*component_, text("to"), expected);
   }
 
-  // A published encoder carries heads that the component does not read; they pass.
+  // A published encoder may contain heads that the component does not read; these are ignored.
   void check_names(const std::set<std::string>& expected) const {
     std::set<std::string> there;
     for (const auto& name : file_->names()) there.insert(from_.ours(name));
@@ -117,8 +117,8 @@ class Conversion {
     for (const auto& [name, tensor] : named) items_[name] = {tensor, from_.ours(tensor->name), nullptr};
   }
 
-  // A module of an adapter has the name that it has in the file, in our own layout, or in another that the
-  // component knows.
+  // An adapter's module has the name that it has in the file, in our own layout, or in another layout of the
+  // component.
   void add_adapter(const fs::path& path, double sign) {
     adapters_.push_back(read_adapter(path));
     std::map<std::string, Item*> by_file, by_ours;
@@ -148,14 +148,14 @@ class Conversion {
                                                 fmt::join(it->second->from->shape, ", "),
                                                 fmt::join(expected, ", ")));
         if (it->second->add)
-          raise(KINORA_INVALID, "'{}' would be changed by two adapters; one at a time", weight);
+          raise(KINORA_INVALID, "'{}' would be changed by two adapters; merge one at a time", weight);
         it->second->add = &pair;
         ++merged_;
       }
     }
     if (const auto why = complaint(problems, {ours.begin(), ours.end()}); !why.empty())
       raise(KINORA_INVALID, "{} does not fit {}: {}{}", path.string(), source_.string(), why,
-            component_ ? "" : "; --component ID knows other names");
+            component_ ? "" : "; give --component ID to try its other names");
   }
 
   SafeDtype dtype_of(const SafeTensor& t) const {
@@ -170,7 +170,7 @@ class Conversion {
           did_you_mean_or_list(wanted, {"bf16", "fp16", "fp32"}, "dtypes"));
   }
 
-  // The numbers of a result, in the dtype that its header says.
+  // The values of a result, in the dtype that its header states.
   at::Tensor made(const Item& item, SafeDtype dtype) const {
     at::Tensor t = as_tensor(*file_, *item.from);
     if (item.add) {
@@ -188,7 +188,7 @@ class Conversion {
     }
     auto metadata = file_->metadata();
     if (for_transformers)
-      metadata.emplace("format", "pt");  // transformers and diffusers refuse files without
+      metadata.emplace("format", "pt");  // transformers and diffusers reject files without it
     at::Tensor current;
     const uint64_t given = request_.value("max_shard", uint64_t{0});
     const uint64_t most = given ? given : for_transformers ? kFolderShard : UINT64_MAX;

@@ -5,12 +5,12 @@
 
 namespace kinora::core {
 
-// request: {"in", "out", "component", "from", "to", "dtype", "max_shard", "merge", "unmerge", "options"},
-// empty strings and 0 for what was not given. `out`: X.safetensors, or a folder as diffusers writes it
-// (transformers, for a model of input_ids) with the input's config.json. Nothing that exists is replaced.
-// Gives {"file", "tensors", "bytes", "from", "to", "dropped", "merged"}. Throws kinora::Error.
+// request: {"in", "out", "component", "from", "to", "dtype", "max_shard", "merge", "unmerge", "options"};
+// empty strings and 0 mean not given. `out`: X.safetensors, or a folder as diffusers writes it (as
+// transformers does, for a model of input_ids) with the input's config.json. Existing files are never
+// replaced. Returns {"file", "tensors", "bytes", "from", "to", "dropped", "merged"}. Throws kinora::Error.
 json convert_weights(Runtime& runtime, const json& request);
-// component: what request["component"] names; null: none.
+// component: the one that request["component"] names; null: none.
 json convert_weights(const Component* component, const json& request);
 
 }  // namespace kinora::core

@@ -14,8 +14,8 @@
 namespace kinora::core {
 namespace {
 
-// "transformer_blocks" and "3" of "transformer_blocks.3.attn1.to_q.weight": what stands before the first
-// number, or before the first dot.
+// Splits "transformer_blocks.3.attn1.to_q.weight" into "transformer_blocks" and "3": the part before the
+// first number, or before the first dot.
 std::pair<std::string, std::string> part_of(const std::string& name) {
   std::istringstream in(name);
   std::string before, first;
@@ -113,7 +113,7 @@ json inspect_component(Runtime& runtime, const json& request) {
   const std::string id = request.at("id");
   const auto& spec = *or_throw(runtime.registry().find(id));
   if (!has_weights(spec))
-    raise(KINORA_INVALID, "{} has no parameters; models and tokenizers have. See kinora plugins inspect {}",
+    raise(KINORA_INVALID, "{} has no parameters; give a model or a tokenizer. See kinora plugins inspect {}",
           spec.id, spec.id);
   const NamedTensors in = meta_inputs(spec, request.at("inputs"));
   const Options options =

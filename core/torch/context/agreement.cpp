@@ -33,7 +33,8 @@ std::string contents(const fs::path& file) {
   return out.str();
 }
 
-// Of a file or folder that an option names, whatever it is called here. `kept`: as of weights_digest().
+// Digest of a file or folder that an option names, independent of its local path. `kept`: as in
+// weights_digest().
 std::string files_digest(const fs::path& path, const fs::path& kept) {
   std::vector<fs::path> files;
   std::error_code error;
@@ -47,7 +48,7 @@ std::string files_digest(const fs::path& path, const fs::path& kept) {
   return files.empty() ? "none" : weights_digest(files, kept);
 }
 
-// The values of an object's members that are no paths.
+// Adds the values of an object's members that are not paths.
 void add_values(Facts& out, const std::string& what, const json& values,
                 const std::vector<std::string>& paths) {
   const auto is_path = [&](const json& v) {
@@ -81,14 +82,14 @@ std::string shown(const std::string& value) {
   return value.size() <= 72 ? value : value.substr(0, 72) + "...";
 }
 
-constexpr size_t kMost = 5;                                     // items that a message names
-using ItemOfRanks = std::pair<std::string, std::vector<std::string>>;  // its name, its value on every rank
+constexpr size_t kMost = 5;                                     // items listed in a message
+using ItemOfRanks = std::pair<std::string, std::vector<std::string>>;  // name, and value on every rank
 
-// In the order of facts_of(); what only some ranks have comes last, since another item is the reason.
+// In the order of facts_of(). Items that only some ranks have come last, since another item is their cause.
 std::vector<ItemOfRanks> differing_items(const std::vector<Facts>& of_ranks) {
   std::vector<std::string> names;
   std::map<std::string, std::vector<std::string>> values;
-  std::map<std::string, size_t> ranks;  // that have it
+  std::map<std::string, size_t> ranks;  // ranks that have it
   for (size_t r = 0; r < of_ranks.size(); ++r)
     for (const auto& [name, value] : of_ranks[r]) {
       if (ranks[name]++ == 0) names.push_back(name);
@@ -107,12 +108,12 @@ std::vector<ItemOfRanks> differing_items(const std::vector<Facts>& of_ranks) {
   return out;
 }
 
-// "rank 2 has 8, ranks 0, 1 have 4": those of the fewest ranks first.
+// "rank 2 has 8, ranks 0, 1 have 4": smallest group of ranks first.
 std::string by_ranks(const std::vector<std::string>& values) {
   std::map<std::string, std::vector<size_t>> ranks;
   for (size_t r = 0; r < values.size(); ++r) ranks[values[r]].push_back(r);
   std::vector<std::pair<std::string, std::vector<size_t>>> by_number(ranks.begin(), ranks.end());
-  // Of equal numbers rank 0 is right: it is the one that is seen.
+  // On a tie rank 0 counts as right, since its output is the one that users see.
   std::sort(by_number.begin(), by_number.end(), [](const auto& a, const auto& b) {
     return a.second.size() != b.second.size() ? a.second.size() < b.second.size() : a.second[0] > b.second[0];
   });
@@ -169,7 +170,7 @@ Facts facts_of(const JobView& job, int64_t ranks) {
 
 std::string disagreements(const std::vector<Facts>& of_ranks) {
   const auto differing = differing_items(of_ranks);
-  // Options of another job, or of another component, differ for no reason of their own.
+  // Options of another job or component differ only as a consequence.
   const bool other_job = !differing.empty() && differing[0].first == "job";
   const size_t most = other_job ? 1 : kMost;
   std::string out;
@@ -180,7 +181,7 @@ std::string disagreements(const std::vector<Facts>& of_ranks) {
 }
 
 void add_folder(Facts& mine, const kinora_group& world, const fs::path& out) {
-  constexpr auto kLate = std::chrono::seconds(35);  // as long as a network's disk may keep what it knew
+  constexpr auto kLate = std::chrono::seconds(35);  // how long a network disk may serve stale entries
   const auto begin = std::chrono::steady_clock::now();
   const std::string first = gather_texts(world, launch_number(out)).at(0);
   while (launch_number(out) != first && std::chrono::steady_clock::now() - begin < kLate)

@@ -1,4 +1,4 @@
-// B batch, S queries, L keys, E shared keys, G groups, H heads (of keys perhaps fewer), d width of a head.
+// B batch, S queries, L keys, E shared keys, G groups, H heads (keys may have fewer), d width of a head.
 #include "core/torch/context/attention.hpp"
 
 #include <cmath>
@@ -12,14 +12,14 @@
 namespace kinora::core {
 namespace {
 
-// [B, L, H / n, d] -> [B, L, H, d]: each head of keys for n heads of queries that follow each other (GQA,
-// Ainslie et al. 2023, arXiv 2305.13245).
+// [B, L, H / n, d] -> [B, L, H, d]: repeats each key head for n consecutive query heads (GQA, Ainslie et al.
+// 2023, arXiv 2305.13245).
 at::Tensor for_each_query_head(const at::Tensor& x, int64_t H) {
   return x.size(2) == H ? x : x.repeat_interleave(H / x.size(2), 2);
 }
 
-// valid_BL: bool, or undefined. before: of L own keys the queries are the last, see VisibleGroups; E further
-// keys behind them are seen by all. bias: [1 or B, 1 or H, S, L], or undefined.
+// valid_BL: bool, or undefined. before: the queries are the last of the L own keys, see VisibleGroups; the E
+// shared keys that follow are visible to all. bias: [1 or B, 1 or H, S, L], or undefined.
 at::Tensor attend(const at::Tensor& q_BSHd, const at::Tensor& k_BLHd, const at::Tensor& v_BLHd, double scale,
                   const at::Tensor& valid_BL, bool before = false, int64_t E = 0,
                   const at::Tensor& bias = {}) {
@@ -49,7 +49,7 @@ at::Tensor take(const at::Tensor& x, const Rows& rows) {
   return rows.count == x.size(1) ? x : x.narrow(1, rows.first, rows.count);
 }
 
-// What every group of a batch sees besides its own keys.
+// Keys that every group of a batch sees in addition to its own.
 struct Shared {
   at::Tensor k_BEHd, v_BEHd, valid_BE;
 };
@@ -92,7 +92,7 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
       k.size(2) < 1 || q.size(2) % k.size(2) != 0)
     raise(
         KINORA_INVALID,
-        "attention '{}': q [B, S, heads, d] and k, v [B, L, heads or a divisor, d] are expected; {}, {}, {} "
+        "attention '{}': expected q [B, S, heads, d] and k, v [B, L, heads or a divisor, d], got {}, {}, {} "
         "are given",
         name, c10::str(q.sizes()), c10::str(k.sizes()), c10::str(v.sizes()));
   const auto fits = [&](const at::Tensor& table, const at::Tensor& x) {
@@ -101,7 +101,7 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   const auto qt = borrow<at::Tensor>(how.q_table), kt = borrow<at::Tensor>(how.k_table);
   if ((qt.defined() && !fits(qt, q)) || (kt.defined() && !fits(kt, k)))
     raise(KINORA_INVALID,
-          "attention '{}': q {} and k {} are not the tokens of their tables {} and {}; name the sequence "
+          "attention '{}': q {} and k {} do not have the tokens of their tables {} and {}; give the sequence "
           "that they belong to",
           name, c10::str(q.sizes()), c10::str(k.sizes()), qt.defined() ? c10::str(qt.sizes()) : "none",
           kt.defined() ? c10::str(kt.sizes()) : "none");
@@ -153,14 +153,14 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     const VisibleGroups all{1, q.size(1), k.size(1), {0, q.size(1), {}}, {0, k.size(1), {}}};
     return attend_groups(q, k, v, how.scale, all, shared);
   }
-  if (k_table.is_meta()) return at::empty_like(q);  // a model's own table: who sees whom is not known there
-  // Shared keys of a packed row belong to samples, not to frames: of the rule only SAMPLE holds.
+  if (k_table.is_meta()) return at::empty_like(q);  // a model's own table: visibility is not known there
+  // Shared keys of a packed row belong to samples, not to frames: only the SAMPLE part of the rule applies.
   const bool theirs = how.q_seq && !how.kv_seq;
   const Frames mine = theirs ? Frames() : rule;
   const uint32_t over = theirs ? KINORA_OVER_ALL : how.over;
   const int64_t rows = std::max(q_table.size(0), k_table.size(0));
   if (rows == 1) return attend_plan(q, k, v, how.scale, plans.of(mine, q_table, k_table, over), shared);
-  std::vector<at::Tensor> made;  // tables that differ from sample to sample
+  std::vector<at::Tensor> made;  // one table per sample
   for (int64_t b = 0; b < rows; ++b) {
     const auto one = [b](const at::Tensor& t) {
       return !t.defined() || t.size(0) == 1 ? t : t.narrow(0, b, 1);

@@ -1,4 +1,4 @@
-// The base's attention: softmax(scale q k^T) v over the keys that the run's rule shows to each query.
+// The base's attention: softmax(scale q k^T) v over the keys that the run's rule makes visible to each query.
 #pragma once
 #include <list>
 #include <memory>
@@ -8,8 +8,8 @@
 
 namespace kinora::core {
 
-// Plans of the tables that were met last: tables live as long as the sequences of a run, so a plan is made
-// once for each.
+// Plans of the tables that were used last: tables live as long as the sequences of a run, so each needs one
+// plan.
 class VisiblePlans {
  public:
   const VisiblePlan& of(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
@@ -18,15 +18,16 @@ class VisiblePlans {
 
  private:
   struct Known {
-    at::Tensor q_table, k_table;  // kept, so that their addresses name them
+    at::Tensor q_table, k_table;  // kept alive, so that their addresses identify them
     uint32_t over;
     VisiblePlan plan;
   };
   std::list<Known> known_;  // latest first
 };
 
-// q [B, S, H, d], k, v [B, L, H, d] -> as q; how.scale, kv_valid, k_shared, v_shared and bias as context.h
-// has them. Without tables every query sees every key.
+// q [B, S, H, d], k, v [B, L, H, d] -> as q; how.scale, kv_valid, k_shared, v_shared and bias as defined in
+// context.h.
+// Without tables every query sees every key.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const kinora_attention& how, const Frames& rule, VisiblePlans& plans);
 

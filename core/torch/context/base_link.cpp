@@ -43,7 +43,7 @@ BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype
 kinora_param BaseLink::parameter(const kinora_param_spec& s) {
   auto p = make_parameter(s);
   if (stage_ != Stage::declaring)
-    raise(KINORA_INVALID, "parameter '{}' is declared after create(); a model declares all of them there",
+    raise(KINORA_INVALID, "parameter '{}' is declared after create(); a model must declare all of them there",
           p.name);
   if (!names_.insert(p.name).second) raise(KINORA_INVALID, "parameter '{}' was declared before", p.name);
   parameters_.push_back(std::move(p));
@@ -64,7 +64,7 @@ at::Tensor BaseLink::drawn(const Parameter& p) const {
 void BaseLink::skip_block(int64_t block) {
   if (stage_ != Stage::declaring || block < 0)
     raise(KINORA_INVALID,
-          "block {} can be skipped only where a link is told that all parameters are declared", block);
+          "block {} can be skipped only inside a link's declared()", block);
   skipped_.insert(block);
   for (auto& p : parameters_) p.absent = p.absent || p.block == block;
 }
@@ -94,7 +94,7 @@ at::Tensor BaseLink::value(kinora_param id) {
 
 at::Tensor BaseLink::linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq) {
   const auto as_x = [&](const Tensor& t) { return t.to(x.scalar_type()); };
-  // head, not value(): links above may hold or change the weight.
+  // head, not value(): links above may own or change the weight.
   const auto weight = as_x(head.value(w));
   return b ? at::linear(x, weight, as_x(head.value(b))) : at::linear(x, weight);
 }
@@ -119,7 +119,7 @@ at::Tensor BaseLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kino
   if (!table.defined() || table.dim() != 3 || table.size(1) != x.size(1) ||
       table.size(2) != KINORA_TOKEN_COLUMNS)
     raise(KINORA_INVALID,
-          "sequence: the table {} is not [1 or B, {}, {}]; a link above cut one of tokens and table only",
+          "sequence: the table {} is not [1 or B, {}, {}]; a link above cut only one of tokens and table",
           table.defined() ? c10::str(table.sizes()) : "(none)", x.size(1), KINORA_TOKEN_COLUMNS);
   seq = sequences_.number_of(spec, table);
   return x;

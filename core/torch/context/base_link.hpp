@@ -1,4 +1,4 @@
-// The host's link at the other end of the chain: plain mathematics, and the owner of the parameters' storage.
+// The host's link at the base end of the chain: plain mathematics, and owner of the parameters' storage.
 #pragma once
 #include <list>
 #include <set>
@@ -10,12 +10,12 @@
 
 namespace kinora::core {
 
-// The sequences of a run by number. One number a table, however often a forward asks, and for ever as far as
-// a graph that is alive can tell: the least recently used of more than 256 is dropped.
+// The sequences of a run by number. A table keeps its number however often a forward requests it. At most 256
+// are kept, more than a live graph needs; the least recently used is dropped first.
 class Sequences {
  public:
   kinora_seq number_of(const kinora_seq_spec& spec, const at::Tensor& table);
-  // Throws Error(KINORA_INVALID) for a number that was never given out, or was dropped.
+  // Throws Error(KINORA_INVALID) for a number that was never issued, or was dropped.
   const at::Tensor& table(kinora_seq seq);
 
  private:
@@ -45,11 +45,11 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   Tensor reshard(const Tensor& x, kinora_seq seq, Over, kinora_seq& to) override;
   Tensor noise(const Tensor& like, kinora_seq seq, const char* key) override;
 
-  // The next steps of a run: links take over (values are drawn anew each time), then the base keeps what they
-  // left.
+  // The next stages of a run: links take parameters over (values are drawn anew each time), then the base
+  // keeps the rest.
   void let_links_take() { stage_ = Stage::taking; }
   void keep_the_rest(const std::set<kinora_param>& taken);
-  // Nothing of the parameters that this block reads is held here.
+  // Marks a block whose parameters this rank does not hold.
   void skip_block(int64_t block);
   bool holds_block(int64_t block) const { return skipped_.count(block) == 0; }
   void forget_plans() { plans_.clear(); }

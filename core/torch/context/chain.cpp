@@ -25,9 +25,9 @@ struct Chain::State {
   RootLink root;
   BaseLink base;
   std::unique_ptr<LoraLink> lora;
-  std::vector<const kinora_link*> links;     // the model's end first, root and base among them
+  std::vector<const kinora_link*> links;     // from the model's end, root and base included
   std::vector<std::unique_ptr<Slots>> from;  // from[i]: what link i - 1 sees as next
-  std::vector<kinora_chain> services;        // by link
+  std::vector<kinora_chain> services;        // indexed by link
   std::vector<Leaf> leaves;
   std::map<int64_t, std::vector<at::Tensor>>
       block_leaves;  // that take gradients, by the block that reads them
@@ -40,7 +40,7 @@ struct Chain::State {
 
 namespace {
 
-// Member of a link's own table, if its writer knew of it.
+// A member of a link's own table, if the table is new enough to have it.
 template <auto Member>
 auto slot(const kinora_link* l) {
   const auto end =
@@ -105,7 +105,7 @@ void Chain::State::bind() {
   }
 }
 
-// Also a leaf that holds nothing of p here: every rank takes part in the transfers of its gradient.
+// Also notes a leaf that holds nothing of p here: every rank takes part in the transfers of its gradient.
 void Chain::State::note_block_leaf(const Parameter& p, const at::Tensor& leaf) {
   auto& known = block_leaves[p.block];
   const bool there =
@@ -113,7 +113,7 @@ void Chain::State::note_block_leaf(const Parameter& p, const at::Tensor& leaf) {
   if (leaf.requires_grad() && !there) known.push_back(leaf);
 }
 
-// Pieces of links become leaves; returns the parameters that they own.
+// Turns the links' pieces into leaves; returns the parameters that the links own.
 std::set<kinora_param> Chain::State::ask_pieces() {
   std::set<kinora_param> taken;
   for (const auto* l : links) {
@@ -133,7 +133,7 @@ std::set<kinora_param> Chain::State::ask_pieces() {
           !own.defined() || p.offset + p.count > own.numel())
         raise(
             KINORA_INVALID,
-            "a link's piece of parameter '{}' ({} numbers from {}, at {} of its leaf) does not lie within it",
+            "a link's piece of parameter '{}' ({} elements from {}, at {} of its leaf) is outside of it",
             parameter.name, p.count, p.first, p.offset);
       leaf_of(leaves, own, slot<&kinora_link::reduce>(l) != nullptr).pieces.push_back(p);
     }

@@ -10,7 +10,7 @@
 //   loss.backward();
 //   chain.reduce();                                             // then the trainer sums what no link reduced
 //
-// One thread at a time, and the thread of a backward while it runs. Errors are kinora::Error.
+// Used by one thread at a time, and by a backward's thread while it runs. Errors are kinora::Error.
 #pragma once
 #include <memory>
 #include <optional>
@@ -24,47 +24,48 @@
 namespace kinora::core {
 
 struct ChainOptions {
-  uint64_t seed = 0;                  // of the parameters' first numbers, and of the pass until begin()
-  at::Device device = at::kCPU;       // of storage and tables; meta: shapes only, nothing is allocated
-  at::ScalarType dtype = at::kFloat;  // of parameters
+  uint64_t seed = 0;                  // for the parameters' initial values, and for the pass until begin()
+  at::Device device = at::kCPU;       // holds storage and tables; meta: shapes only, nothing is allocated
+  at::ScalarType dtype = at::kFloat;  // parameter dtype
   Frames frames;
   int64_t token_multiple =
-      1;  // sequences are padded to a multiple of it, so that context and tensor links can cut them
+      1;  // sequences are padded to a multiple of this, so that context and tensor links can cut them
   std::optional<LoraOptions> lora;  // only these matrices are trained; the model's own parameters are frozen
 };
 
 class Chain {
  public:
-  // Binds the links; they and what owns them outlive the chain's last call.
+  // Binds the links; the links and their owners must outlive the chain's last call.
   explicit Chain(ChainOptions options, std::vector<const kinora_link*> links = {});
   Chain(const Chain&) = delete;
   Chain& operator=(const Chain&) = delete;
   ~Chain();
 
-  // What a model, tokenizer or meter calls.
+  // The context that a model, tokenizer or meter calls.
   const kinora_context* head() const;
 
-  // create() has returned: links take over what is theirs, the base draws and keeps the rest. While links
-  // run, each value() is drawn anew and kept by nobody, so a link that cuts a unit at a time (FSDP) never
-  // meets the whole model. Once.
+  // To be called once, after create() has returned: links take over their parameters, the base draws and
+  // keeps the rest. While links run, each value() is drawn anew and not stored, so a link that cuts one unit
+  // at a time (FSDP) never holds the whole model.
   void ready();
-  // A forward begins.
+  // Starts a forward.
   void begin(const kinora_pass& pass);
-  // The backward is over: links complete the gradients of leaves that they own.
+  // Called after the backward: links complete the gradients of leaves that they own.
   void reduce();
 
   const kinora_pass& pass() const;
   void set_pass(const kinora_pass& pass);
   const Frames& frames() const;
-  // For the forwards that begin from now on (streaming moves `start`). `before`, which is the model's, stays.
+  // Applies to forwards that begin from now on (streaming moves `start`). `before` belongs to the model and
+  // is unchanged.
   void set_frames(Frames frames);
 
-  // Of its LoRA matrices; null: it has none.
+  // Options of the LoRA matrices; null without LoRA.
   const LoraOptions* lora() const;
-  // By kinora_param - 1, in the order of declaration.
+  // Indexed by kinora_param - 1, in the order of declaration.
   const std::vector<Parameter>& parameters() const;
   const Parameter& parameter(kinora_param id) const;
-  // After ready(); every number of every parameter that this process holds is in exactly one.
+  // After ready(). Every parameter element that this process holds is in exactly one leaf.
   std::vector<Leaf>& leaves();
   const std::vector<Leaf>& leaves() const;
 

@@ -63,10 +63,10 @@ TEST_F(ChainOf, LinksRunByLevelAndEqualLevelsInTheOrderGiven) {
   EXPECT_EQ(y.item<float>(), 4);
   trace.clear();
   chain.ready();
-  EXPECT_THAT(trace, ElementsAre("ready c", "ready b", "ready a", "ready m")) << "from the base's end";
+  EXPECT_THAT(trace, ElementsAre("ready c", "ready b", "ready a", "ready m")) << "starting at the base";
 }
 
-// As a pipeline: block 1 is another rank's.
+// Like a pipeline: block 1 belongs to another rank.
 struct WithoutBlockOne final : Link<at::Tensor> {
   WithoutBlockOne() : Link(KINORA_LEVEL_PIPELINE) { skip_inherited<WithoutBlockOne>(); }
   void declared() override { skip_block(1); }
@@ -112,7 +112,7 @@ TEST_F(ChainOf, SlotsThatALinkDoesNotImplementAreNullAndSkipped) {
 }
 
 TEST_F(ChainOf, ALinkFromAnOlderHeaderMayEndEarly) {
-  kinora_link old{};  // its writer knew nothing after bind
+  kinora_link old{};  // its header ended with bind
   old.struct_size = offsetof(kinora_link, ready);
   old.level = KINORA_LEVEL_CACHE;
   old.context.struct_size = sizeof(kinora_context);
@@ -155,7 +155,7 @@ TEST_F(ChainOf, ParametersAreDeclaredOnceAndHaveValuesAfterReady) {
   EXPECT_FALSE(c.value(f).requires_grad());
   EXPECT_TRUE(at::equal(c.value(f), at::full({2}, 7, at::kDouble)));
   ASSERT_EQ(chain.leaves().size(), 2U);
-  EXPECT_TRUE(chain.leaves()[0].tensor.is_same(c.value(w))) << "one tensor, whoever asks";
+  EXPECT_TRUE(chain.leaves()[0].tensor.is_same(c.value(w))) << "one tensor for all callers";
   EXPECT_TRUE(chain.leaves()[1].frozen);
   Chain other(exact());
   ChainContext(other.head()).parameter({"f", {2}, Init::constant(7)});
@@ -241,19 +241,19 @@ TEST_F(ChainOf, SequencesArePaddedToAMultipleAndUnpadded) {
                                                      plain.transpose(1, 2), {}, 0, false, 0.5)
                         .transpose(1, 2)
                         .flatten(2);
-  EXPECT_TRUE(at::allclose(out, want, 1e-12, 1e-12)) << "padding is seen by nobody";
+  EXPECT_TRUE(at::allclose(out, want, 1e-12, 1e-12)) << "padding is not visible to any token";
   EXPECT_EQ(c.noise(y, s, "n").narrow(1, 6, 2).abs().sum().item<double>(), 0);
 }
 
 TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
-  struct Flat final : Link<at::Tensor> {  // FSDP's half of a unit of two parameters
+  struct Flat final : Link<at::Tensor> {  // one rank's half of an FSDP unit of two parameters
     explicit Flat(int64_t r) : Link(KINORA_LEVEL_FSDP), rank(r) { skip_inherited<Flat>(); }
     void ready() override {
       const at::NoGradGuard guard;
       const auto all = at::cat({next.value(1).flatten(), next.value(2).flatten()});
       leaf = all.narrow(0, rank * 5, 5).clone().set_requires_grad(true);
     }
-    bool piece(int64_t i, Piece& out) override {  // 6 + 4 numbers, cut after the fifth
+    bool piece(int64_t i, Piece& out) override {  // 6 + 4 elements, cut after the fifth
       const Piece first[] = {{1, 0, 5, leaf, 0}, {2, 0, 0, leaf, 0}},
                   second[] = {{1, 5, 1, leaf, 0}, {2, 0, 4, leaf, 1}};
       if (i > 1) return false;

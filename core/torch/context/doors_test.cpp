@@ -1,4 +1,4 @@
-// Every component at the door of every kind: only its own opens.
+// Every function that takes a component accepts components of its own kind only.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -52,7 +52,7 @@ TEST(Doors, OfOtherKindsRefuseEveryComponent) {
   size_t opened = 0;
   for (const auto& id : plugins().ids()) {
     const auto component = plugins().open(id);
-    if (!component) continue;  // of CUDA
+    if (!component) continue;  // CUDA only
     ++opened;
     const std::string& own = component->spec->kind;
     for (size_t i = 0; i < all.size(); ++i) {

@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The options of a published size, as the weights may have them.
+// Option sets of a published size that the weights may have.
 std::vector<json> readings_of(const ComponentSpec& spec, const json& given, const std::string& size) {
   json of = given;
   of["size"] = size;
@@ -63,7 +63,7 @@ bool would_fit(const Component& component, const json& options, const StoredShap
 
 namespace {
 
-// Takes the one published size that a path names. TorchScript is a program, so it is not opened to look at its tensors.
+// Takes the one published size that a path names. TorchScript is a program, so it is not opened to see its tensors.
 json with_size_in_path(const Component& component, const json& given, const std::string& path) {
   std::vector<std::string> named;
   for (const auto& size : component.spec->option("size")->choices)
@@ -83,7 +83,7 @@ json with_fitting_size(const Component& component, const json& given, const std:
   try {
     stored = stored_shapes(weights, *component.spec);
   } catch (const std::exception&) {
-    return given;  // what is wrong with the files is said where they are read
+    return given;  // errors in the files are reported where they are read
   }
   if (would_fit(component, given, stored)) return given;
   std::vector<json> fits;
@@ -98,7 +98,7 @@ json with_fitting_size(const Component& component, const json& given, const std:
   if (fits.size() > 1)
     std::erase_if(fits, [&](const json& o) { return all.find(o.at("size").get<std::string>()) == all.npos; });
   if (fits.size() != 1)
-    raise(KINORA_INVALID, "{}: these {} tensors fit {} of size {} alike; say which: size = {}", all,
+    raise(KINORA_INVALID, "{}: these {} tensors fit {} of size {} alike; choose one: size = {}", all,
           stored.shapes.size(), component.spec->id, fmt::join(sizes, " and "), sizes[0]);
   const json& found = fits[0];
   const bool masked = found.contains("in_channels") && !given.contains("in_channels");

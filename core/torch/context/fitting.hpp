@@ -1,4 +1,4 @@
-// Which options weights fit, by their names and shapes alone.
+// Finds the options that weights fit, by names and shapes alone.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -10,19 +10,19 @@
 namespace kinora::core {
 
 struct StoredShapes {
-  std::map<std::string, std::vector<int64_t>> shapes;  // by the files' own names
-  bool more_is_fine = false;                           // tensors without a use are no misfit
+  std::map<std::string, std::vector<int64_t>> shapes;  // keyed by the files' own names
+  bool more_is_fine = false;                           // unused tensors do not count as a misfit
 };
-// Of files and folders of weights. Throws kinora::Error.
+// Shapes of the tensors in files and folders of weights. Throws kinora::Error.
 StoredShapes stored_shapes(const std::vector<std::filesystem::path>& weights, const ComponentSpec& spec);
 
-// Whether the network of these options has these tensors and no others that count.
+// Whether the network with these options has these tensors and no other required ones.
 bool would_fit(const Component& component, const nlohmann::json& options, const StoredShapes& stored);
 
-// `given` where the weights fit it. Else, with one log line, `given` with the published `size` that they are
-// of, and with one more of in_channels if they have a condition mask's. `given` too if no size fits: loading
-// says why. Of several that fit, as NVIDIA's CV8x8x8 and CV8x16x16 do, the one that a path names; throws
-// kinora::Error(KINORA_INVALID) if none does.
+// Returns `given` if the weights fit it. Otherwise, with one log line, `given` with the published `size` that
+// the weights have, and with one more channel in in_channels if they have one for a condition mask. Returns
+// `given` too if no size fits; loading then reports why. If several fit, as NVIDIA's CV8x8x8 and CV8x16x16
+// do, takes the one that a path names; throws kinora::Error(KINORA_INVALID) if none does.
 nlohmann::json with_fitting_size(const Component& component, const nlohmann::json& given,
                                  const std::vector<std::filesystem::path>& weights);
 

@@ -8,7 +8,7 @@
 namespace kinora::core {
 namespace {
 
-// What a call gave, or an error that names the component: a status, or no tensor.
+// Returns a call's result, or throws an error that names the component: a status, or no tensor.
 template <class F>
 at::Tensor result(const ComponentSpec& spec, const char* what, F call) {
   kinora_tensor out = nullptr;
@@ -22,7 +22,8 @@ at::Tensor result(const ComponentSpec& spec, const char* what, F call) {
 void LossInstance::need(bool has, const char* what) const {
   if (!has)
     throw Error(KINORA_UNSUPPORTED,
-                spec_.id + " works without noise: it has no " + what + "(); this job needs a loss that has");
+                spec_.id + " works without noise: it has no " + what +
+                    "(); this job needs a loss that has one");
 }
 
 LossInstance::LossInstance(const Component& c, const Options& o)

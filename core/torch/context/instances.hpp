@@ -1,4 +1,4 @@
-// Losses and samplers as objects: an instance of a component with its calls on at::Tensor. Errors are
+// Losses and samplers as objects: a component instance with its calls on at::Tensor. Errors are
 // kinora::Error.
 #pragma once
 #include <functional>
@@ -22,7 +22,7 @@ class LossInstance {
   ~LossInstance() { api_.destroy(self_); }
 
   const ComponentSpec& spec() const { return spec_; }
-  // false: of level, noisy, input and estimate it has none.
+  // false: the loss has none of level, noisy, input and estimate.
   bool draws_noise() const { return api_.level != nullptr; }
   uint32_t mix() const { return api_.mix; }
   at::Tensor level(const at::Tensor& uniform) const;
@@ -32,9 +32,9 @@ class LossInstance {
   };
   Input input(const at::Tensor& x, const at::Tensor& sigma) const;
   at::Tensor estimate(const at::Tensor& x, const at::Tensor& sigma, const at::Tensor& output) const;
-  // By the manifest's output names.
+  // Keyed by the manifest's output names.
   NamedTensors evaluate(const NamedTensors& in) const;
-  // Its output "loss", one number a sample; an error that says what was expected if it is anything else.
+  // Output "loss", one value per sample; throws an error that states what was expected otherwise.
   at::Tensor of_samples(const NamedTensors& evaluated, int64_t samples) const;
 
  private:
@@ -61,7 +61,7 @@ class SamplerInstance {
   void* self_;
 };
 
-// A denoiser made of a function x [B, ...], sigma [B] -> x0, all float64.
+// A denoiser that wraps a function x [B, ...], sigma [B] -> x0, all float64.
 class FunctionDenoiser {
  public:
   using Fn = std::function<at::Tensor(const at::Tensor& x, const at::Tensor& sigma)>;

@@ -1,4 +1,4 @@
-// What a component hands back is checked before it is used; the component is named.
+// Results of a component are checked before use, and errors name the component.
 #include "core/torch/context/instances.hpp"
 
 #include <ATen/ATen.h>
@@ -28,7 +28,7 @@ TEST(LossInstance, GivesOneNumberASample) {
                 HasSubstr("loss/edm: output 'loss': expected a float [3]"));
 }
 
-// Samplers that hand back what no sampler may.
+// Samplers that return invalid results.
 at::Tensor (*made)(const at::Tensor&) = nullptr;
 const kinora_sampler kTable = {
     sizeof(kinora_sampler),

@@ -25,13 +25,13 @@ int64_t KvCacheLink::bytes() const {
   return static_cast<int64_t>(n);
 }
 
-// Once a forward, not once an attention: on a GPU it waits for the device, and one table for all attentions
-// is one plan of who sees whom.
+// Runs once per forward, not per attention: on a GPU it waits for the device, and one table for all
+// attentions needs only one visibility plan.
 void KvCacheLink::step(Branch& b, const at::Tensor& table) {
   if (b.from.defined() && b.from.data_ptr() == table.data_ptr() && b.from.sizes() == table.sizes()) return;
   const auto index = table.select(2, KINORA_TOKEN_INDEX).to(at::kCPU);
   const auto real = (index[0] >= 0).nonzero().squeeze(1);
-  if (real.numel() == 0) raise(KINORA_INVALID, "KV cache: a forward of padding only");
+  if (real.numel() == 0) raise(KINORA_INVALID, "KV cache: a forward has padding only");
   b.rows = real.numel() == index.size(1) ? at::Tensor() : real.to(table.device());
   const auto fresh = b.rows.defined() ? table.index_select(1, b.rows) : table;
   b.kept = 0;

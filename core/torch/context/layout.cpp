@@ -27,12 +27,12 @@ void require_one_each(const std::vector<AxisUse>& uses) {
 
 std::string ranks(int64_t n) { return std::to_string(n) + (n == 1 ? " rank" : " ranks"); }
 
-// "tp = 3 or cp = 6": what one size would have to be for the others to stay.
+// "tp = 3 or cp = 6": the size that one axis would need if the others stay.
 std::string alternatives(const std::vector<AxisUse>& uses, int64_t product, int64_t world) {
   std::string out;
   for (const auto& u : uses) {
     const int64_t others = product / std::max<int64_t>(u.size, 1);
-    if (u.size > 0 && u.axis != "cfg" && world % others == 0)  // which has two predictions at most
+    if (u.size > 0 && u.axis != "cfg" && world % others == 0)  // cfg has at most two predictions
       out += fmt::format(" or {} = {}", u.axis, world / others);
   }
   return out.empty() ? out : "; for " + ranks(world) + " change one, if the model allows it: " + out.substr(4);
@@ -67,7 +67,7 @@ MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world) {
           product, ranks(world), product, alternatives(uses, product, world));
   if (!fits)
     raise(KINORA_INVALID,
-          "parallel: the sizes of its axes multiply to {}, of which the {} of this launch are no multiple; "
+          "parallel: the sizes of its axes multiply to {}, and the {} of this launch are not a multiple; "
           "start {}{}",
           product, ranks(world), (world / product + 1) * product, alternatives(uses, product, world));
   if (!open_axis.empty()) sizes[open_axis] = world / product;

@@ -1,4 +1,4 @@
-// The sizes of a mesh's axes from what a job's strategies ask for, and which compositions are legal.
+// Computes the sizes of a mesh's axes from a job's strategies, and checks which compositions are legal.
 #pragma once
 #include <string>
 #include <vector>
@@ -7,20 +7,19 @@
 
 namespace kinora::core {
 
-// A strategy that cuts along an axis; size 0: takes the ranks that are left. sizable: it has an option
-// `size`.
+// A strategy that splits along an axis; size 0: takes the remaining ranks. sizable: it has an option `size`.
 struct AxisUse {
   std::string strategy, axis;
   int64_t size = 0;
   bool sizable = true;
 };
 
-// Any number of ranks: as few as the sizes ask for, to see what is wrong with them at every number.
+// Any number of ranks: as few as the sizes require, so that errors in them show at every world size.
 constexpr int64_t kAnyWorld = 0;
 
-// An axis has one strategy, one of them at most takes what is left, and the product of all sizes is the
-// world. One process computes what any layout does: in a world of one every size is 1. Throws
-// Error(KINORA_INVALID) with the rule that is broken and the nearest sizes that keep it.
+// Each axis has at most one strategy, at most one strategy takes the remaining ranks, and the product of all
+// sizes is the world size. One process computes the same as any layout: in a world of one every size is 1.
+// Throws Error(KINORA_INVALID) with the broken rule and the nearest sizes that satisfy it.
 MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world);
 
 }  // namespace kinora::core

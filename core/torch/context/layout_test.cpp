@@ -1,4 +1,4 @@
-// Which compositions of strategies are legal, and what is said of the others.
+// Legal compositions of strategies, and the errors for the others.
 #include "core/torch/context/layout.hpp"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ TEST(Layout, RefusesWithTheRuleAndTheNearestThatIsLegal) {
   EXPECT_THAT(
       refused({{"tp", "tp", 4}, {"ddp", "dp", 0}}, 6),
       HasSubstr(
-          "multiply to 4, of which the 6 ranks of this launch are no multiple; start 8; for 6 ranks change "
+          "multiply to 4, and the 6 ranks of this launch are not a multiple; start 8; for 6 ranks change "
           "one, if the model allows it: tp = 6"));
 }
 

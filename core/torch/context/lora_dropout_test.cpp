@@ -1,5 +1,5 @@
-// Dropout of LoRA matrices: PEFT's place for it, and a mask that every rank, microbatch and second run of a
-// block finds again.
+// Dropout of LoRA matrices: placed as in PEFT, with a mask that is the same on every rank, in every
+// microbatch and in a block's second run.
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -57,8 +57,7 @@ struct Layers {
       if (l.name == name) return l.tensor;
     throw std::out_of_range(name);
   }
-  // What the adapter adds for inputs of one: 0 where one is left out, else 1 / (1 - dropout), but for
-  // rounding.
+  // The adapter's contribution for inputs of one: 0 where dropped, else 1 / (1 - dropout), up to rounding.
   Tensor added(const Tensor& y, kinora_param layer) { return (y - weight(layer).sum(1)).detach(); }
   Tensor mask(const Tensor& y, kinora_param layer) {
     return added(y, layer).gt(0.5).to(at::kDouble) / (1 - kDropout);
@@ -106,7 +105,7 @@ TEST(LoraDropout, IsAFunctionOfSampleSeedAndModule) {
   EXPECT_TRUE(at::equal(mask, layers.mask(4, layers.m)));
   layers.begin(12);
   EXPECT_TRUE(at::equal(mask.narrow(0, 2, 2), layers.mask(2, layers.m)));
-  const auto apart = [&](const Tensor& a, const Tensor& b) {  // of independent masks, a share of 2 p (1 - p)
+  const auto apart = [&](const Tensor& a, const Tensor& b) {  // independent: 2 p (1 - p)
     EXPECT_NEAR(a.ne(b).to(at::kDouble).mean().item<double>(), 2 * kDropout * (1 - kDropout), 0.1);
   };
   apart(mask, other);

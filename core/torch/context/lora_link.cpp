@@ -19,8 +19,8 @@ LoraLink::LoraLink(LoraOptions options) : Link(kLoraLevel), options_(std::move(o
     raise(KINORA_INVALID, "lora: dropout {} is not in [0, 1)", options_.dropout);
 }
 
-// A starts as PEFT's (Kaiming uniform with a = sqrt 5: within 1 / sqrt(in)), B at zero: the adapted model
-// starts as the model.
+// A is initialised as in PEFT (Kaiming uniform with a = sqrt 5: within 1 / sqrt(in)) and B with zeros, so the
+// adapted model starts equal to the model.
 kinora_param LoraLink::parameter(const kinora_param_spec& given) {
   auto base = given;
   base.frozen = 1;
@@ -32,7 +32,7 @@ kinora_param LoraLink::parameter(const kinora_param_spec& given) {
 
   const auto half = [&](const std::string& name, std::vector<int64_t> shape, uint32_t role, uint32_t init,
                         double a) {
-    auto s = given;  // block, and for the half that is cut like the weight: quantum and parts
+    auto s = given;  // keeps block, and for the half that is cut like the weight also quantum and parts
     s.name = name.c_str();
     s.shape = shape.data();
     s.role = role;
@@ -53,7 +53,7 @@ kinora_param LoraLink::parameter(const kinora_param_spec& given) {
   return weight;
 }
 
-// PEFT's place for it: the model's own x W^T sees all of x. A rank or a block that runs again finds the same
+// Placed as in PEFT: the model's own x W^T sees all of x. A rank or a block that runs again gets the same
 // mask, because it is a function of the sample, the token's place, the channel and the module.
 at::Tensor LoraLink::dropped(const at::Tensor& x, const Pair& pair, kinora_seq seq) {
   const auto now = pass();

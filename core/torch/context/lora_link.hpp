@@ -8,18 +8,18 @@
 
 namespace kinora::core {
 
-// Above tensor parallelism (it cuts A and B like the weight that they belong to) and below context
-// parallelism, FSDP, recompute and precision see them as parameters like any other.
+// Above tensor parallelism (which cuts A and B like the weight that they belong to) and below context
+// parallelism. FSDP, recompute and precision see A and B as ordinary parameters.
 constexpr uint32_t kLoraLevel = (KINORA_LEVEL_CONTEXT + KINORA_LEVEL_TENSOR) / 2;
 
 class LoraLink final : public kinora::Link<at::Tensor> {
  public:
-  // Throws kinora::Error(KINORA_INVALID) for options that cannot be.
+  // Throws kinora::Error(KINORA_INVALID) for invalid options.
   explicit LoraLink(LoraOptions options);
 
-  // A matrix MODULE.weight that is a target: its A and B are declared after it, of its block. Of a COLUMN
-  // weight A is WHOLE and B COLUMN, of a ROW weight A is ROW and B WHOLE: the small tensor between them is of
-  // the STREAM either way.
+  // If MODULE.weight is a target, declares its A and B after it, in its block. For a COLUMN weight A is WHOLE
+  // and B COLUMN; for a ROW weight A is ROW and B WHOLE. The small tensor between them is of the STREAM
+  // either way.
   kinora_param parameter(const kinora_param_spec& spec) override;
   at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
   // KINORA_INVALID if no parameter was a target, with the nearest names.
@@ -29,14 +29,14 @@ class LoraLink final : public kinora::Link<at::Tensor> {
   struct Pair {
     kinora_param a, b;
     int64_t in;
-    Place place;      // of the layer's input
-    std::string key;  // of its dropout
+    Place place;      // place of the layer's input
+    std::string key;  // noise key of its dropout
   };
-  // x without the share that dropout takes, in a pass that has a backward.
+  // x with dropout applied, in a pass that has a backward.
   at::Tensor dropped(const at::Tensor& x, const Pair& pair, kinora_seq seq);
   LoraOptions options_;
   std::map<kinora_param, Pair> pairs_;  // by the weight's number
-  std::vector<std::string> modules_;    // all that could have been targets
+  std::vector<std::string> modules_;    // all possible targets
 };
 
 }  // namespace kinora::core

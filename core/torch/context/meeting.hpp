@@ -1,5 +1,5 @@
-// How the ranks of a launch meet, and what they tell each other beside a computation: small tensors and texts
-// of every rank, on every rank.
+// Rendezvous of a launch's ranks, and small tensors and texts that they exchange outside of a computation:
+// every rank gets those of all ranks.
 #pragma once
 #include <memory>
 #include <string>
@@ -14,13 +14,13 @@
 
 namespace kinora::core {
 
-// [owner-thread] An instance of a collective that has joined the ranks of the launch that `here` is part of.
-// Returns when all of them have. run: whose stop ends the wait; null: nobody asks to stop. Throws
+// [owner-thread] A collective instance that has joined the ranks of the launch that `here` belongs to.
+// Returns when all of them have joined. run: its stop ends the wait; null: the wait cannot be stopped. Throws
 // kinora::Error.
 std::unique_ptr<void, void (*)(void*)> joined(const Component& collective, const Options&, const LaunchPlace& here,
                                               const kinora_run* run);
 
-// [owner-thread] One transfer, done. Throws kinora::Error.
+// [owner-thread] Runs one transfer and waits for it. Throws kinora::Error.
 at::Tensor transferred(const kinora_group&, uint32_t op, const at::Tensor&);
 
 // [owner-thread] The rows of all ranks, [ranks, columns].

@@ -8,13 +8,13 @@
 
 namespace kinora::core {
 
-// A group, and its transfers: those of the collective, or of a group of one, where every result is the input,
-// without its gradient.
+// A group and its transfers: those of the collective, or those of a group of one, where every result is the
+// input, without its gradient.
 struct MeshOwner::Group {
   kinora_group abi{};
   std::vector<int64_t> members;
   const kinora_collective* api = nullptr;
-  void* group = nullptr;  // of the collective; null: a group of one
+  void* group = nullptr;  // the collective's group; null: a group of one
   std::string name;
   Traffic* traffic = nullptr;
 
@@ -32,7 +32,7 @@ struct MeshOwner::Group {
   }
 
  private:
-  // The work of the collective with its group, which finish() is not given.
+  // The collective's work together with its group, which finish() does not receive.
   struct Work {
     const Group* of;
     void* work;
@@ -58,7 +58,7 @@ struct MeshOwner::Group {
   }
   static int32_t start_alone(void*, const kinora_transfer* t, void** work) {
     if (t->op == KINORA_SEND || t->op == KINORA_RECV)
-      return set_error(KINORA_INVALID, "a group of one has nobody to send to");
+      return set_error(KINORA_INVALID, "a group of one rank has no peer to send to");
     *work = t->op == KINORA_BARRIER ? nullptr : give(borrow<at::Tensor>(t->in).detach());
     return KINORA_OK;
   }
@@ -81,7 +81,7 @@ MeshOwner::MeshOwner(const kinora_collective& api, void* collective, int64_t ran
   for (const auto& [axis, n] : sizes) {
     if (n < 1)
       throw Error(KINORA_INVALID,
-                  "axis " + axis + " of the mesh has size " + std::to_string(n) + "; the least is 1");
+                  "axis " + axis + " of the mesh has size " + std::to_string(n) + "; it must be at least 1");
     size_[index_of(axis)] = n;
     abi_.size *= n;
   }
@@ -101,8 +101,7 @@ size_t MeshOwner::index_of(std::string_view axis) {
                                   "'; its axes are pp, dp, fsdp, cfg, cp, tp, and world for all");
 }
 
-// Axes of size 1 make no difference: "dp" is "world" if nothing else is split, and one connection serves
-// both.
+// Axes of size 1 are ignored: "dp" is "world" if nothing else is split, and both share one connection.
 MeshOwner::Which MeshOwner::which(std::string_view axes) const {
   Which out;
   const size_t sign = axes.find_first_of("/%");
@@ -112,7 +111,7 @@ MeshOwner::Which MeshOwner::which(std::string_view axes) const {
     const size_t axis = index_of(axes.substr(0, sign));
     if (error != std::errc() || end != digits.data() + digits.size() || out.cut < 1 || size_[axis] % out.cut)
       throw Error(KINORA_INVALID, "group '" + std::string(axes) + "': axis " + std::string(kAxes[axis]) +
-                                      " of size " + std::to_string(size_[axis]) + " cannot be cut so");
+                                      " of size " + std::to_string(size_[axis]) + " cannot be cut that way");
     out.neighbours = axes[sign] == '/';
     if (out.cut == size_[axis] || out.cut == 1) {  // the whole axis, or this rank alone
       const bool whole = (out.cut == 1) != out.neighbours;

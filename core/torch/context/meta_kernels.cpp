@@ -1,5 +1,5 @@
-// Shapes of operators that libtorch knows on the meta device only through Python: what models and tokenizers
-// need so that they run there (meter_link.hpp).
+// Meta kernels of operators that libtorch implements on the meta device only through Python. Models and
+// tokenizers need them to run there (meter_link.hpp).
 #include <algorithm>
 
 #include <ATen/ATen.h>
@@ -17,7 +17,7 @@ using MaybeTensor = std::optional<Tensor>;
 
 Tensor of(const Tensor& like, IntArrayRef shape) { return at::empty(shape, like.options()); }
 
-// Output, and mean and reciprocal standard deviation, of one number for each of what is normalised.
+// Output, mean and reciprocal standard deviation; one of the latter two per normalised row.
 std::tuple<Tensor, Tensor, Tensor> layer_norm(const Tensor& x, IntArrayRef normalised, const MaybeTensor&,
                                               const MaybeTensor&, double) {
   auto rows = x.sizes().vec();
@@ -63,7 +63,7 @@ Tensor index_select(const Tensor& x, int64_t dim, const Tensor& index) {
   return of(x, shape);
 }
 
-// What scaled_dot_product_attention is made of where no fused kernel takes it.
+// The softmax inside scaled_dot_product_attention where no fused kernel applies.
 Tensor safe_softmax(const Tensor& x, int64_t, std::optional<at::ScalarType> dtype) {
   return at::empty(x.sizes(), x.options().dtype(dtype.value_or(x.scalar_type())));
 }

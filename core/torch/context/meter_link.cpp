@@ -67,7 +67,7 @@ double MeterLink::pairs(const kinora_attention& how, int64_t queries, int64_t ke
     return out;
   }
   if (!table.defined() || asking == sequences_.end()) return out + static_cast<double>(asked * keys);
-  // Texts of a packed row, each for its video; on the meta device, where a table says nothing, of one length.
+  // Texts of a packed row, one per video; on the meta device, where a table has no values, all of one length.
   const auto n = static_cast<int64_t>(asking->second.size());
   for (int64_t i = 0; i < n; ++i) {
     const int64_t its =
@@ -103,7 +103,7 @@ at::Tensor MeterLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, ki
 }
 
 namespace {
-thread_local double* counted = nullptr;  // by the innermost meter of the thread
+thread_local double* counted = nullptr;  // counter of the thread's innermost meter
 }
 
 void count_convolution(double flops) {

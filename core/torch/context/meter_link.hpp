@@ -1,5 +1,5 @@
-// How many floating-point operations a forward asks for: a link on top of the chain, so that the numbers are
-// the model's own (one process, no recomputation), whatever links are below it.
+// Counts the floating-point operations of a forward. The link is on top of the chain, so the counts are the
+// model's own (one process, no recomputation), whatever links are below it.
 #pragma once
 #include <map>
 #include <string>
@@ -10,7 +10,7 @@
 
 namespace kinora::core {
 
-// A multiplication with its addition is 2. By name: the weight's parameter, the attention's own name.
+// A multiply-add counts as 2. Keyed by name: the weight's parameter, or the attention's own name.
 //   linear       2 rows in out
 //   attention    2 S L heads (d_qk + d_v), that is 2 * 2 S L D: every query with every key of its `over`,
 //                also those that the run's visibility rule or a text mask hides; of a packed row its own
@@ -25,7 +25,7 @@ struct Flops {
   double total() const { return linear_total() + attention_total() + convolution; }
 };
 
-// A backward is two forwards, of the gradients of what goes in and of the weights; with recomputation the
+// A backward costs two forwards, for the gradients of the inputs and of the weights; with recomputation the
 // blocks' forward runs once more.
 constexpr double kTrainingStep = 3, kTrainingStepRecompute = 4;
 
@@ -53,17 +53,18 @@ class MeterLink final : public kinora::Link<at::Tensor> {
     int64_t frames, space;
     int64_t tokens() const { return frames * space; }
   };
-  // Tokens of a sequence in one process, or what a shared tensor has.
+  // Tokens of a sequence in one process, or `otherwise` for a shared tensor.
   int64_t tokens(kinora_seq seq, int64_t otherwise) const;
-  // Queries with keys, of one row of the batch.
+  // Query-key pairs in one row of the batch.
   double pairs(const kinora_attention& how, int64_t queries, int64_t keys) const;
   Flops flops_;
   std::map<kinora_param, Weight> weights_;
-  std::map<kinora_seq, std::vector<Video>> sequences_;  // one video, or those of a packed row
-  int64_t cut_ = 1;  // how many ranks share the heads: what the last COLUMN weight was cut into
+  std::map<kinora_seq, std::vector<Video>> sequences_;  // one video, or several in a packed row
+  int64_t cut_ = 1;  // ranks that share the heads: the shards of the last COLUMN weight
 };
 
-// Operations of the convolutions that this thread asks for on the meta device while the object lives.
+// Counts operations of the convolutions that this thread runs on the meta device during the object's
+// lifetime.
 class ConvolutionMeter {
  public:
   ConvolutionMeter();
@@ -78,13 +79,13 @@ class ConvolutionMeter {
 // Called by the meta device's convolution (meta_kernels.cpp).
 void count_convolution(double flops);
 
-// A component on the meta device with a meter: any size, nothing allocated.
+// A component on the meta device with a meter: any size, without allocation.
 class MetaNetwork {
  public:
   MetaNetwork(const Component& component, const Options& options);
   Network& network() { return network_; }
-  // `inputs`: shapes and dtypes count, numbers do not, but for those that say how large something is
-  // (`sizes`, `grid`, `position`).
+  // `inputs`: only shapes and dtypes matter, except for inputs whose values are sizes (`sizes`, `grid`,
+  // `position`).
   Flops forward(const NamedTensors& inputs);
   Flops encode(const at::Tensor& video, at::Tensor* latent = nullptr);
   Flops decode(const at::Tensor& latent);
@@ -99,8 +100,9 @@ class MetaNetwork {
 // Operations of one forward of a model.
 double model_flops(const Component& component, const Options& options, const NamedTensors& inputs);
 
-// Operations of a forward and a backward. frozen: the matrices have no gradients of their own, an adapter's
-// few are not counted. 0 for a model that the meta device cannot run; `why` says why.
+// Operations of a forward and a backward. frozen: the matrices have no gradients of their own, and those of
+// an adapter are not counted. Returns 0 for a model that cannot run on the meta device; `why` then gives the
+// reason.
 double training_flops(const Component& component, const Options& options, const NamedTensors& inputs,
                       bool frozen, std::string& why);
 

@@ -74,7 +74,7 @@ TEST(Meter, CountsTheCosmosTransformerInClosedForm) {
   }
 }
 
-// The same numbers when the model is real, with the blocks' second run left out.
+// The counts of a real model are the same, and the blocks' second run is not counted.
 TEST(Meter, IsTheSameOnARealModelAndCountsNoRecomputation) {
   const json given = {{"layers", 2}, {"heads", 2}, {"head_size", 12}, {"text_size", 10}};
   const Made made("model/cosmos", given);
@@ -93,7 +93,7 @@ TEST(Meter, IsTheSameOnARealModelAndCountsNoRecomputation) {
   EXPECT_EQ(meter.flops().total(), dit.linear(1, 2 * 2 * 3, 3) + dit.attention(1, 2 * 2 * 3, 3));
 }
 
-// Three videos in a row: each sees itself and its own text, in the real model as on the meta device.
+// Three packed videos: each sees itself and its own text, in the real model as on the meta device.
 TEST(Meter, CountsAPackedRowInClosedForm) {
   const json given = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 2},
                       {"head_size", 12},  {"text_size", 10},   {"adaln_lora", 8}};
@@ -157,7 +157,7 @@ TEST(Meter, CountsATokenizersConvolutions) {
                 fine * (resampling + resnet(64, 32) + resnet(32, 32) + factorised(32, 192)));
 }
 
-// A model that asks for a number, which the meta device has not.
+// A model that reads a value, which the meta device does not have.
 struct Curious : Model<Tensor> {
   struct Options {};
   static void describe(Describe<Options>& d) {
@@ -188,7 +188,7 @@ TEST(Meter, OfAModelThatCannotRunThereSaysWhy) {
   EXPECT_TRUE(line.contains("samples_per_second"));
 }
 
-// Anonymous memory of this process, in bytes: what allocation makes.
+// Anonymous memory of this process in bytes, which allocations increase.
 int64_t anonymous() {
   std::ifstream in("/proc/self/status");
   for (std::string line; std::getline(in, line);)

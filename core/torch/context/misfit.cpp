@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The config.json of the weights, also the one beside a file, which a run does not read.
+// The weights' config.json, also the one next to a file, which a run does not read.
 fs::path config_near(const std::vector<fs::path>& weights, const ComponentSpec& spec) {
   fs::path file = config_of(weights, spec);
   if (file.empty() && !fs::is_directory(weights.at(0))) file = weights[0].parent_path() / "config.json";
@@ -32,7 +32,7 @@ struct Question {
   const Component& component;
   const json& options;
   const std::vector<fs::path>& weights;
-  std::string size;  // that the options say
+  std::string size;  // size given in the options
   StoredShapes stored;
 
   bool answered_by(const json& other) const { return would_fit(component, other, stored); }
@@ -72,7 +72,7 @@ std::string configured(const Question& q) {
   return "";
 }
 
-// What is found where nothing says what the weights are of.
+// The message if no configuration or size matches the weights.
 std::string of_no_size(const Question& q) {
   const auto& spec = *q.component.spec;
   const auto* sizes = spec.option("size");
@@ -82,7 +82,7 @@ std::string of_no_size(const Question& q) {
     if (!size.empty()) known.push_back(size);
   const auto& [name, shape] = *q.stored.shapes.begin();
   return fmt::format(
-      "their {} tensors, the first of them '{}' {}, are of none of the sizes {}; give the options that they "
+      "their {} tensors, the first of them '{}' {}, match none of the sizes {}; give the options that they "
       "were made with, which kinora plugins inspect {} lists",
       q.stored.shapes.size(), name, shape, fmt::join(known, ", "), spec.id);
 }
@@ -106,7 +106,7 @@ std::string why_misfit(const Component& component, const json& options,
   try {
     return found_cause(component, options, weights);
   } catch (const std::exception&) {
-    return "";  // what is wrong has been found; this was about why
+    return "";  // the caller already reports the error; this only looks for its cause
   }
 }
 

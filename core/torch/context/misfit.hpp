@@ -8,8 +8,9 @@
 
 namespace kinora::core {
 
-// What the folder's config.json or a published size would say otherwise, if the weights fit then; else the
-// class that the folder is of; "" if nothing is known. options: the component's, complete. Throws nothing.
+// How the folder's config.json or a published size differs from the options, if the weights fit with that
+// change; else the class in config.json; "" if nothing is known. options: the component's, complete. Does not
+// throw.
 std::string why_misfit(const Component& component, const nlohmann::json& options,
                        const std::vector<std::filesystem::path>& weights);
 

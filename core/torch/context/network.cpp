@@ -11,7 +11,7 @@
 namespace kinora::core {
 namespace {
 
-// The run's rule, and what the model says of itself.
+// Combines the run's rule with what the model declares about itself.
 ChainOptions with_model(ChainOptions chain, const Component& component) {
   if (component.spec->kind == "model" && component.table<kinora_model>().sees == KINORA_SEES_BEFORE)
     chain.frames.before = true;
@@ -86,7 +86,7 @@ void Network::load_adapter(const std::filesystem::path& path) {
 }
 
 std::map<std::string, Adapter::Pair> Network::adapter(const Exchange& exchange) const {
-  std::vector<at::Tensor> values;  // of frozen leaves none: they are not gathered
+  std::vector<at::Tensor> values;  // undefined for frozen leaves, which are not gathered
   for (const auto& leaf : chain_.leaves()) values.push_back(leaf.frozen ? at::Tensor() : leaf.tensor);
   return adapter_pairs(assemble(chain_.parameters(), chain_.leaves(), values, exchange));
 }
@@ -102,7 +102,7 @@ std::vector<at::Tensor> Network::forward(const NamedTensors& in) {
   called(status, component_.spec->id);
   std::vector<at::Tensor> made;
   for (auto h : out) made.push_back(adopt<at::Tensor>(h));
-  // The first is the output; what follows may depend on options.
+  // The first is the output; the others may depend on options.
   if (!made.empty() && !made[0].defined())
     throw Error(KINORA_FAILED,
                 component_.spec->id + ": forward returned no '" + component_.spec->outputs[0].name + "'");

@@ -15,7 +15,7 @@ namespace kinora::core {
 // Owns the instance. Errors are kinora::Error.
 class Network {
  public:
-  // Declares, then allocates and draws the parameters. `links` outlive the network.
+  // Declares, then allocates and draws the parameters. `links` must outlive the network.
   Network(const Component& component, const Options& options, const ChainOptions& chain,
           std::vector<const kinora_link*> links = {});
   Network(const Network&) = delete;
@@ -23,38 +23,42 @@ class Network {
   ~Network();
 
   Chain& chain() { return chain_; }
-  // Parameters of one process.
+  // Number of parameters of one process.
   int64_t numel() const;
-  // From a safetensors file, an index, a diffusers folder or a pipeline's, under any layout of the component;
-  // every parameter must be there, and nothing else unless the model is an encoder: a published one carries
-  // heads that are not used, which one line says.
+  // Loads a safetensors file, an index, a diffusers folder or a pipeline's, in any layout of the component.
+  // Every parameter must be present. Other tensors are an error unless the model is an encoder: published
+  // encoders contain unused heads, which one log line names.
   void load(const std::filesystem::path& weights) { load(std::vector{weights}); }
-  // Of several, later ones over earlier ones.
+  // Loads several; later ones override earlier ones.
   void load(const std::vector<std::filesystem::path>& weights);
-  // What load() would throw, by names and shapes; no number is read, so a network on the meta device can ask.
+  // Throws what load() would throw, from names and shapes alone. No value is read, so a network on the meta
+  // device can call it.
   void require_weights(const std::vector<std::filesystem::path>& weights);
 
-  // With ChainOptions.lora. An adapter's matrices, from PEFT's folder or file; every one must be there, and
-  // nothing else.
+  // Requires ChainOptions.lora. Loads an adapter's matrices from PEFT's folder or file; every one must be
+  // present, and nothing else.
   void load_adapter(const std::filesystem::path& path);
-  // The adapter's matrices as they are now, by module: what write_adapter() takes. On every rank of the mesh.
+  // The adapter's current matrices by module, as write_adapter() takes them. To be called on every rank of
+  // the mesh.
   std::map<std::string, Adapter::Pair> adapter(const Exchange& exchange = {}) const;
 
-  // A model: its outputs in the manifest's order. A model's inputs by name; undefined ones are left out.
-  // Throws Stop where a pipeline's later stage has the output.
+  // Runs a model: takes inputs by name, undefined ones left out, and returns its outputs in the manifest's
+  // order. Throws Stop if a later pipeline stage has the output.
   std::vector<at::Tensor> forward(const NamedTensors& in);
-  // A tokenizer.
+  // Calls of a tokenizer.
   kinora_tokenizer_info info();
   at::Tensor encode(const at::Tensor& video, at::Tensor* posterior = nullptr);
   at::Tensor decode(const at::Tensor& latent);
-  // A stream of the tokenizer: consecutive pieces in, their results out, equal to the whole's.
+  // A stream of the tokenizer: takes consecutive pieces and returns their results, equal to those of the
+  // whole.
   class Stream;
-  // Null: it has none, or none whose memory does not grow with the length. The network outlives it.
+  // Null if the tokenizer has no stream, or none whose memory is independent of the length. The network must
+  // outlive the stream.
   std::unique_ptr<Stream> open_stream(bool decoding);
-  // Takes the values that the tokenizer begins with for this video, in closed form; throws
-  // Error(KINORA_UNSUPPORTED) if it knows none.
+  // Sets the tokenizer's initial values for this video in closed form; throws Error(KINORA_UNSUPPORTED) if it
+  // has none.
   void fit(const at::Tensor& video);
-  // Throws the same if it knows none.
+  // Throws the same error if the tokenizer has no such initial values.
   void require_fit() const;
 
  private:

@@ -1,4 +1,4 @@
-// Packed rows: what a model makes of several videos in one row is what it makes of each alone.
+// Packed rows: a model's result for several videos in one row equals its result for each alone.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,11 +22,11 @@ using Sizes = std::vector<std::array<int64_t, 3>>;
 
 const Sizes kSizes = {{4, 2, 3}, {2, 3, 1}, {4, 1, 2}, {2, 3, 1}};
 const std::vector<int64_t> kTexts = {3, 1, 4, 2};
-constexpr int64_t kHeads = 4, kWidth = 8;  // heads of queries; two of keys: GQA
+constexpr int64_t kHeads = 4, kWidth = 8;  // query heads; two key heads: GQA
 
 int64_t tokens(const std::array<int64_t, 3>& s) { return s[0] * s[1] * s[2]; }
 
-// Of one video or of a packed row; all [1, .., kHeads * kWidth].
+// Inputs of one video or of a packed row; all [1, .., kHeads * kWidth].
 struct PackedInputs {
   Tensor x, by_frame, text;
   Tensor text_table;  // int64 [1, L, 8], or undefined
@@ -35,7 +35,7 @@ struct PackedInputs {
 
 Tensor leaf(int64_t n) { return at::randn({1, n, kHeads * kWidth}, at::kDouble).set_requires_grad(true); }
 
-// A row of conditioning a frame, positions, attention to itself and to text.
+// Applies per-frame conditioning, positions, self-attention and attention to the text.
 Tensor mixed(const PackedContext& c, kinora_seq seq, const Tensor& tokens, const PackedInputs& in, Over over) {
   const Tensor table = c.table(seq, Place::inner)[0];
   const auto column = [&](int64_t n) { return table.select(1, n).to(at::kDouble).view({1, -1, 1}); };
@@ -78,7 +78,7 @@ std::unique_ptr<Chain> chain_of(const Frames& rule, int64_t token_multiple = 1) 
   return out;
 }
 
-// Whose each token of text is; one more at the end that nobody sees.
+// The sample of each text token; the last token belongs to none and is invisible.
 Tensor text_table() {
   std::vector<Tensor> rows;
   for (size_t i = 0; i < kTexts.size(); ++i) {
@@ -110,7 +110,7 @@ TEST_P(Packed, RowsEqualTheirSamplesAlone) {
   const PackedInputs joined{at::cat(x, 1), at::cat(by_frame, 1), at::cat(text, 1), text_table()};
   kinora_seq seq = 0;
   const Tensor tokens = p.packed(joined.x, kSizes, seq);
-  EXPECT_EQ(tokens.size(1), 48) << "44 and padding";
+  EXPECT_EQ(tokens.size(1), 48) << "44 tokens and padding";
   const Tensor got = p.leave(mixed(p, seq, tokens, joined, over), seq), all = at::cat(want, 1);
   ASSERT_EQ(got.sizes(), all.sizes());
   double worst = (got - all).abs().max().item<double>();
@@ -182,7 +182,7 @@ TEST(PackedRow, ThatDoesNotFitIsRefused) {
   EXPECT_THAT(test::refusal([&] { c.sequence(x, spec, seq); }),
               HasSubstr("have 7 tokens, and frames, rows, cols are 8"));
   spec.struct_size =
-      offsetof(kinora_seq_spec, n_samples);  // of an older header: what is behind it is not read
+      offsetof(kinora_seq_spec, n_samples);  // an older header: fields behind it are not read
   EXPECT_EQ(test::refusal([&] { c.sequence(x, spec, seq); }), "nothing was refused");
   EXPECT_EQ(c.table(seq, Place::stream).select(2, KINORA_TOKEN_SAMPLE).max().item<int64_t>(), 0);
 

@@ -16,7 +16,7 @@
 namespace kinora::core {
 namespace {
 
-// Gradients of leaves as few long vectors, each summed while the next is made.
+// Gradients of leaves joined into few long vectors, each summed while the next is filled.
 class GradientSums {
  public:
   void add(const kinora_group& group, at::Tensor& gradient) {
@@ -60,24 +60,25 @@ class GradientSums {
   std::vector<Bucket> started_;
 };
 
-// What a precision calls the dtype of the residual stream.
+// dtype of the residual stream from a precision's code.
 at::ScalarType stream_dtype(int32_t given, const std::string& id) {
   const auto type = static_cast<at::ScalarType>(given);
   for (const auto known : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
     if (type == known) return type;
   throw Error(KINORA_INVALID,
-              id + ": dtype " + std::to_string(given) + " is no floating-point type that a model can run in");
+              id + ": dtype " + std::to_string(given) +
+                  " is not a floating-point type that a model can run in");
 }
 
-// A run of many ranks may be tried on one, which nobody should take for many.
+// A configuration for many ranks may run on one; logs that it did, so that it is not mistaken for many.
 void tell_of_sizes(const JobView& context) {
   for (const auto* use : context.spec().list("parallel"))
     if (const auto size = use->options.values().value("size", int64_t{0}); size > 1)
-      log_info("{}: one process computes what {} of size {} would; many are started by kinora launch -n N",
+      log_info("{}: one process computes what {} of size {} would; start several with kinora launch -n N",
                context.spec().name, use->id, size);
 }
 
-// "dp=2 x tp=4", from the outside in.
+// "dp=2 x tp=4", outermost axis first.
 std::string text_of(const MeshOwner& mesh) {
   std::string out;
   for (const auto axis : MeshOwner::kAxes)
@@ -108,7 +109,7 @@ Parallelism::Parallelism(JobContext& context) {
       scheduler_ = instances_.back().get();
     }
   }
-  // Every rank meets the others here, not where a step happens to need a group first.
+  // Every rank meets the others here, not at the step that first needs a group.
   for (const char* axes : {"world", "pp+cfg+cp+tp", "cfg", "pp+dp+fsdp", "dp+fsdp+cp", "dp+fsdp+cp+tp",
                            "dp+fsdp+cp+pp", "dp+cp", "dp+cp+tp", "dp+cp+pp", "dp+cp+tp+pp"})
     mesh_->group(axes);
@@ -181,7 +182,7 @@ void Parallelism::join(JobContext& context, const MeshOwner::Sizes& axes, const 
   log_info("{}: {} ranks, mesh {}, by {}", context.spec().name, place.world, text_of(*mesh_), use->id);
 }
 
-// In a group that the mesh knows nothing of: ranks that disagree about strategies have no mesh in common.
+// Uses a group that the mesh does not know: ranks that disagree about strategies have no mesh in common.
 void Parallelism::agree(const kinora_collective& api, Facts facts, const std::filesystem::path& out,
                         const LaunchPlace& place) {
   std::vector<int64_t> all(static_cast<size_t>(place.world));
@@ -229,7 +230,7 @@ std::string Parallelism::copies(const Parameter& p, bool in_shards) const {
   std::string out = "dp+cp";
   if (!in_shards) out += "+fsdp";
   if (p.shards == 1) out += "+tp";
-  if (p.block < 0) out += "+pp";  // the others are on one stage
+  if (p.block < 0) out += "+pp";  // the others are on one stage only
   return out;
 }
 

@@ -1,5 +1,5 @@
-// A block that runs again in the backward, written as a link over the ABI alone: the pass is the chain's, so
-// its noise is the first run's even when other microbatches ran in between.
+// Recomputation of a block in the backward, as a link that uses the ABI alone. The pass is the chain's, so
+// the noise equals the first run's even when other microbatches ran in between.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -120,7 +120,7 @@ TEST(Recompute, RunsABlockAgainWithTheNoiseOfItsFirstRun) {
              wrong = gradients(forgets.get(), fresh());
   for (size_t i = 0; i < 2; ++i) {
     EXPECT_TRUE(at::allclose(got[i], want[i], 1e-13, 1e-14));
-    EXPECT_FALSE(at::allclose(wrong[i], want[i], 1e-3, 1e-3)) << "a pass that is not put back must show";
+    EXPECT_FALSE(at::allclose(wrong[i], want[i], 1e-3, 1e-3)) << "without restoring the pass it differs";
   }
 }
 

@@ -10,7 +10,7 @@
 namespace kinora::core {
 namespace {
 
-// Of ranks that are not there. Groups have names and members all the same.
+// The collective of the imaginary ranks. Groups have names and members as usual.
 const kinora_collective kAbsent{
     sizeof(kinora_collective),
     0,
@@ -22,12 +22,12 @@ const kinora_collective kAbsent{
       return KINORA_OK;
     },
     [](void*, const kinora_transfer*, void**) -> int32_t {
-      return set_error(KINORA_UNSUPPORTED, "the other ranks are not there: a check transfers nothing");
+      return set_error(KINORA_UNSUPPORTED, "there are no other ranks: a check transfers nothing");
     },
     [](void*, kinora_tensor*) -> int32_t { return KINORA_UNSUPPORTED; },
     [](void*) {}};
 
-// A schedule that it has is enough: its first forward is the end.
+// It is enough that the schedule exists: its first forward ends the step.
 int32_t enough(void*, const kinora_pass*) { return set_error(KINORA_CANCELLED, "a check computes nothing"); }
 
 }  // namespace

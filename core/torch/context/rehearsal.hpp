@@ -1,5 +1,5 @@
-// The strategies of a job on rank 0 of a launch that is not there: what they refuse of a layout, a step or a
-// network they refuse here, before anything runs. There are no weights, no rendezvous and no transfers.
+// Runs a job's strategies on rank 0 of an imaginary launch: a layout, step or network that they reject is
+// rejected here, before anything runs. There are no weights, no rendezvous and no transfers.
 #pragma once
 #include <memory>
 #include <optional>
@@ -13,13 +13,14 @@ namespace kinora::core {
 
 class Rehearsal {
  public:
-  // Each is made under a mesh of these sizes. Throws what it throws.
+  // Creates each strategy with a mesh of these sizes. Throws its errors.
   Rehearsal(const JobView&, const MeshOwner::Sizes&);
 
-  // The one that has a schedule is asked for the order of a step of so many microbatches. Throws its refusal.
+  // Asks the strategy that has a schedule for the order of a step of this many microbatches. Throws its
+  // error.
   void step(int64_t microbatches) const;
-  // Declares a network behind their links, on the meta device. A link serves one chain: once. Throws what
-  // they or the network throw.
+  // Declares a network behind their links, on the meta device. To be called once, since a link serves one
+  // chain. Throws the errors of the links and of the network.
   void declare(const ComponentUse& network, std::optional<LoraOptions> lora) const;
 
  private:

@@ -9,7 +9,7 @@
 namespace kinora::core {
 namespace {
 
-// The struct as it was before packed rows.
+// Size of the struct before packed rows were added.
 constexpr uint32_t kTableEnd = offsetof(kinora_seq_spec, n_samples);
 
 std::vector<VideoSize> samples_of(const kinora_seq_spec& s) {
@@ -59,7 +59,8 @@ at::Tensor RootLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, 
           spec.frames, spec.rows, spec.cols, n, c10::str(x.sizes()), n);
   const int64_t padding = (token_multiple_ - n % token_multiple_) % token_multiple_;
   const auto& table = table_of(samples_of(spec), padding);
-  // What samples it holds is in the table: links below, also those from before a row was packed, read that.
+  // The table states which samples the row contains; links below read that, also links from before rows could
+  // be packed.
   kinora_seq_spec with_table{kTableEnd, 0, spec.frames, spec.rows, spec.cols, handle(table), 0, nullptr};
   auto out = next.sequence(padding ? at::constant_pad_nd(x, {0, 0, 0, padding}) : x, with_table, seq);
   lengths_[seq] = n;
@@ -84,7 +85,7 @@ at::Tensor RootLink::attention(const at::Tensor& q, const at::Tensor& k, const a
   if (how.kv_seq)
     k_table = how.kv_seq == how.q_seq ? q_table : next.table(how.kv_seq, Place::inner);
   else
-    k_table = borrow<at::Tensor>(how.k_table);  // of a model: whose the shared keys are
+    k_table = borrow<at::Tensor>(how.k_table);  // given by a model: the owners of the shared keys
   if (!how.kv_seq && k_table.defined() && (!how.q_seq || how.kv_valid))
     raise(KINORA_INVALID,
           "attention '{}': a k_table of shared keys is for queries of a sequence, without kv_valid",

@@ -17,7 +17,7 @@ struct Slots::Slot<I, Member> {
 template <size_t I, auto Member>
 void Slots::resolve(const std::vector<const kinora_context*>& from) {
   constexpr size_t end =
-      offsetof(kinora_context, parameter) + (I + 1) * sizeof(void*);  // slots follow each other
+      offsetof(kinora_context, parameter) + (I + 1) * sizeof(void*);  // slots are contiguous
   for (const auto* c : from) {
     if (c->struct_size < end || !(c->*Member)) continue;
     owners_[I] = c;

@@ -1,4 +1,4 @@
-// A context whose every call goes straight to the first link, from some place of the chain on, that
+// A context whose every call goes straight to the first link, from some position of the chain on, that
 // implements it: a link with a null slot costs nothing.
 #pragma once
 #include <array>
@@ -10,7 +10,8 @@ namespace kinora::core {
 
 class Slots {
  public:
-  // `from`: contexts of the links, first one first; the last implements everything. They outlive this.
+  // `from`: contexts of the links in chain order; the last implements everything. They must outlive this
+  // object.
   explicit Slots(const std::vector<const kinora_context*>& from);
   Slots(const Slots&) = delete;
   Slots& operator=(const Slots&) = delete;

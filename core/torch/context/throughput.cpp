@@ -28,14 +28,14 @@ at::Tensor TokenMeter::sequence(const at::Tensor& x, const kinora_seq_spec& spec
   return out;
 }
 
-// By the table's address, since reading one waits for the device.
+// Found by the table's address, since reading a table waits for the device.
 const TokenMeter::Count& TokenMeter::count_of(const at::Tensor& table) {
   for (auto it = known_.begin(); it != known_.end(); ++it)
     if (it->table.data_ptr() == table.data_ptr() && it->table.sizes() == table.sizes()) {
       known_.splice(known_.begin(), known_, it);
       return it->count;
     }
-  constexpr size_t most = 64;  // as many geometries as the root remembers
+  constexpr size_t most = 64;  // number of geometries that the root keeps
   if (known_.size() == most) known_.pop_back();
   const at::Tensor row = table[0], there = row.select(1, KINORA_TOKEN_INDEX) >= 0,
                    noisy = there & (row.select(1, KINORA_TOKEN_STREAM) == 1);
@@ -53,7 +53,7 @@ double measured_peak_flops(at::Device device, at::ScalarType dtype) {
   if (device.is_cpu() && dtype == at::kBFloat16) dtype = at::kFloat;
   const auto options = at::TensorOptions().device(device).dtype(dtype);
   const at::Tensor a = at::ones({side, side}, options), b = at::ones({side, side}, options);
-  at::Tensor out = at::mm(a, b);  // wakes the threads
+  at::Tensor out = at::mm(a, b);  // starts the threads
   const auto finish = [&] { return out[0][0].item<double>(); };
   finish();
   double best = 0;

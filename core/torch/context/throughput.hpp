@@ -1,17 +1,17 @@
-// How fast a training is, and how much of the machine it uses.
+// Speed of a training run, and the share of the machine's peak that it reaches.
 //
 //   samples_per_second  = batch / seconds of the step
 //   tokens_per_second   = tokens of the step over all ranks / seconds
 //   flops_per_second    = flops_per_sample * samples_per_second, over all ranks
 //   mfu                 = flops_per_second / (peak_flops * ranks)      (Chowdhery et al. 2022, appendix B)
 //
-// flops_per_sample are the model's own, forward and backward of one sample: what is computed twice to save
-// memory does not count. Counted on the meta device for the first training sample (meter_link.hpp):
+// flops_per_sample are the model's own, forward and backward of one sample; recomputation to save memory is
+// not counted. Counted on the meta device for the first training sample (meter_link.hpp):
 //
 //   3 * (2 rows in out of each linear layer + 4 S L D of each attention + convolutions)
 //
-// with S queries, L keys and D channels of all heads; the masked ones too. A training of an adapter has no
-// gradients of its frozen matrices: 2 instead of 3 for linear layers and convolutions.
+// with S queries, L keys and D channels of all heads, masked pairs included. Training an adapter computes no
+// gradients of the frozen matrices: 2 instead of 3 for linear layers and convolutions.
 #pragma once
 #include <cstdint>
 #include <list>
@@ -27,32 +27,32 @@ struct Throughput {
   double flops_per_sample = 0;  // 0: unknown, and not logged
   double peak_flops = 0;        // of one rank; 0: unknown
   int64_t ranks = 1;
-  // Adds the figures of a step to its line.
+  // Adds the figures of a step to its log line.
   void add(nlohmann::json& line, double seconds, double samples, double tokens) const;
 };
 
-// Floating-point operations a second of this process' threads, or of the device: the best of a few products
-// of matrices of the dtype that the job multiplies in. On the CPU bfloat16 stands for float32 there:
-// precision/bf16 multiplies so.
+// Floating-point operations per second of this process' threads, or of the device: the best of a few matrix
+// products in the dtype that the job multiplies in. On the CPU bfloat16 means float32, because precision/bf16
+// multiplies in float32 there.
 double measured_peak_flops(at::Device device = at::kCPU, at::ScalarType dtype = at::kFloat);
 
-// Counts the tokens that a model's forwards make of their samples, where a backward follows.
+// Counts the tokens of a model's forwards that are followed by a backward.
 class TokenMeter final : public Link<at::Tensor> {
  public:
   struct Count {
-    int64_t all = 0;              // of the samples, on whichever ranks
-    int64_t own = 0, learnt = 0;  // on this rank, and of those the ones that carry a loss
+    int64_t all = 0;              // tokens of the samples, on any rank
+    int64_t own = 0, learnt = 0;  // on this rank, and those of them that carry a loss
   };
-  // two_streams: teacher forcing, of which the noisy tokens are learnt.
+  // two_streams: teacher forcing, where the noisy tokens carry the loss.
   explicit TokenMeter(bool two_streams = false) : Link(KINORA_LEVEL_METER), two_streams_(two_streams) {
     skip_inherited<TokenMeter>();
   }
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
-  // Since it was asked last.
+  // Counts since the last call.
   Count take() { return std::exchange(count_, {}); }
 
  private:
-  // Of a batch's row.
+  // Counts of one row of the batch.
   const Count& count_of(const at::Tensor& table);
   struct Known {
     at::Tensor table;

@@ -1,7 +1,7 @@
-// What a rank sends and receives, and how long it waits for others.
+// Counts the bytes that a rank sends and receives, and how long it waits for others.
 //
-// Counted per transfer of b bytes of input among n ranks, as the least that any algorithm moves; what c10d's
-// rings move is the same. Sums over all ranks of sent and received are equal.
+// Per transfer of b bytes of input among n ranks, the count is the least that any algorithm moves; c10d's
+// rings move the same. Sums over all ranks of sent and received are equal.
 //
 //   sum, max           2 (n-1) b / n  sent and received
 //   gather               (n-1) b      sent and received
@@ -28,11 +28,12 @@ struct TrafficRow {
 class Traffic {
  public:
   using Rows = std::map<std::pair<std::string, std::string>, TrafficRow>;  // by group and operation
-  // [any-thread] bytes: of the input; of a broadcast or message, peer is the other rank within the group.
+  // [any-thread] bytes: size of the input. For a broadcast or message, peer is the other rank within the
+  // group.
   void started(const std::string& group, int64_t ranks, int64_t rank, uint32_t op, int64_t peer,
                int64_t bytes);
   void waited(const std::string& group, uint32_t op, double seconds);
-  // [any-thread] Since the beginning.
+  // [any-thread] Totals since the start.
   Rows rows() const;
   TrafficRow total() const;
 
@@ -41,7 +42,7 @@ class Traffic {
   Rows rows_;
 };
 
-// "scatter-sum"; the same words as in the errors of collectives.
+// "scatter-sum"; the same names as in the errors of collectives.
 const char* transfer_name(uint32_t op);
 
 }  // namespace kinora::core

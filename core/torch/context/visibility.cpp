@@ -8,7 +8,7 @@ namespace kinora::core {
 
 namespace {
 
-// One video's rows, from `to` on; what INDEX, FRAME and SAMPLE begin with is in first.
+// Fills one video's rows from `to` on; `first` has the initial INDEX, FRAME and SAMPLE.
 struct First {
   int64_t index, frame, sample;
 };
@@ -36,7 +36,7 @@ void write_rows(int64_t* to, const Frames& rule, const VideoSize& v, const First
 }  // namespace
 
 at::Tensor token_table(const Frames& rule, const std::vector<VideoSize>& samples, int64_t padding) {
-  // The tokens before `start` would be counted by an area that differs from sample to sample.
+  // The number of tokens before `start` would depend on an area that differs between samples.
   if (samples.size() > 1 && rule.start > 0)
     raise(KINORA_UNSUPPORTED, "a packed row of {} videos cannot continue at frame {}; stream them one by one",
           samples.size(), rule.start);

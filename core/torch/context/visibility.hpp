@@ -1,5 +1,5 @@
-// What a run says about its frames, and which tokens see which: the visibility rule. It belongs to the run,
-// not to the model or a strategy; it reads token tables (columns KINORA_TOKEN_*) only.
+// A run's frame settings, and the visibility rule: which tokens see which. The rule belongs to the run, not
+// to the model or a strategy; it only reads token tables (columns KINORA_TOKEN_*).
 #pragma once
 #include <array>
 #include <cstdint>
@@ -23,35 +23,35 @@ struct Frames {
   bool before = false;  // the model's own: a token sees itself and tokens of lower INDEX (KINORA_SEES_BEFORE)
 };
 
-// Of one video.
+// Latent size of one video.
 struct VideoSize {
   int64_t frames, rows, cols;
   bool operator==(const VideoSize&) const = default;
 };
 
-// Table int64 [1, tokens + padding, 8] on the CPU, in the one-process order, of videos one after the other (a
-// packed row, if there are several): SAMPLE says which, positions begin anew in each, INDEX and FRAME run on.
-// Rows of padding have INDEX and SAMPLE -1; nothing sees them.
+// Table int64 [1, tokens + padding, 8] on the CPU, in the one-process order, of consecutive videos (a packed
+// row, if there are several): SAMPLE is the video's number, positions restart in each video, INDEX and FRAME
+// count on across videos. Rows of padding have INDEX and SAMPLE -1; no token sees them.
 at::Tensor token_table(const Frames& rule, const std::vector<VideoSize>& samples, int64_t padding = 0);
 at::Tensor token_table(const Frames& rule, int64_t frames, int64_t rows, int64_t cols, int64_t padding = 0);
 
-// bool [1 or B, S, L]: which of the L keys each of the S queries sees, tables [1 or B, tokens, 8], on their
-// device. The two-stream rule (teacher forcing): clean chunks see clean chunks up to their own, a noisy chunk
-// sees the clean ones before it and itself.
+// bool [1 or B, S, L]: which of the L keys each of the S queries sees. Tables are [1 or B, tokens, 8]; the
+// result is on their device. Two-stream rule (teacher forcing): clean chunks see clean chunks up to their
+// own; a noisy chunk sees the clean ones before it and itself.
 at::Tensor visible(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table, uint32_t over);
 
-// Rows [first, first + count) of a token dimension; or, where first is -1, those that `index` lists (int64
+// Rows [first, first + count) of a token dimension; or, if first is -1, the rows that `index` lists (int64
 // [count]).
 struct Rows {
   int64_t first = 0, count = 0;
   at::Tensor index;
 };
 // The rule as groups of queries that see the same keys: attention without masks or wasted products. Groups of
-// equal sizes stand together and run as one batch.
+// equal sizes are adjacent and run as one batch.
 struct VisibleGroups {
   int64_t groups = 0, queries = 0, keys = 0;  // queries and keys of each group
   Rows q, k;                                  // groups * queries, groups * keys
-  bool before = false;  // the queries are the last keys, and see none behind themselves: query i of a group
+  bool before = false;  // the queries are the last keys, and see no later ones: query i of a group
                         // sees its first keys - queries + i + 1 keys
 };
 struct VisiblePlan {
@@ -60,7 +60,8 @@ struct VisiblePlan {
   at::Tensor order;   // int64 [S]: where each query's result is in the batches' joined results and `blind`
                       // zeros; undefined: in order
 };
-// Of one row of tables, [S, 8] and [L, 8], on any device (they are read on the CPU); indices on `device`.
+// Plan for one row of tables, [S, 8] and [L, 8], on any device (they are read on the CPU); indices are on
+// `device`.
 VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
                          uint32_t over, at::Device device);
 

@@ -28,9 +28,9 @@ int64_t total(const Ranges& r) {
   return n;
 }
 
-// Tokens that the rule cannot tell apart, within one place.
+// Identifies tokens that the rule cannot tell apart, within one place.
 using Signature = std::array<int64_t, 2>;  // chunk, stream
-using SamePlace = std::array<int64_t, 3>;      // sample, and what `over` asks to be equal
+using SamePlace = std::array<int64_t, 3>;      // sample, and the coordinates that `over` requires to be equal
 using Tokens = std::map<SamePlace, std::map<Signature, Ranges>>;
 
 Tokens sort_tokens(const Frames& rule, const at::Tensor& cpu, uint32_t over, bool keys) {
@@ -57,7 +57,7 @@ bool sees(const Frames& rule, const Signature& q, const Signature& k) {
   return qs == 1 && (ks == 0 ? kc < qc : kc == qc);
 }
 
-// Keys in their own order, so that sums do not depend on how the rule groups them.
+// Keys in table order, so that sums do not depend on how the rule groups them.
 Ranges keys_of(const Frames& rule, const Signature& q, const std::map<Signature, Ranges>& keys) {
   Ranges all, out;
   for (const auto& [k, ranges] : keys)
@@ -82,20 +82,20 @@ std::vector<Indexed> by_index(const Ranges& ranges, const at::Tensor& cpu) {
   return out;
 }
 
-// Queries and the keys that they see.
+// Queries with the keys that they see.
 struct QueryGroup {
   Ranges q, k;
   bool before = false;
 };
 
-// Among keys that the rest of the rule lets all of them see, the queries see those up to themselves. Queries
-// that follow each other among the keys make one group, so a whole sequence, and the end of a longer one, are
-// one.
+// The rest of the rule shows these keys to all of these queries; each query sees those up to itself. Queries
+// that are consecutive among the keys form one group, so a whole sequence, or the end of a longer one, is one
+// group.
 std::vector<QueryGroup> groups_before(const Ranges& q, const at::Tensor& q_table, const Ranges& k,
                                  const at::Tensor& k_table) {
   const auto queries = by_index(q, q_table), keys = by_index(k, k_table);
   std::vector<QueryGroup> out;
-  std::vector<size_t> seen;  // by the last query of each group
+  std::vector<size_t> seen;  // indexed by the last query of each group
   size_t n = 0;
   for (const auto& query : queries) {
     const size_t before = n;
@@ -145,7 +145,7 @@ VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at
     int64_t groups = 0;
     Ranges q, k;
   };
-  std::map<std::array<int64_t, 3>, Batch> batches;  // by sizes, and whether `before`
+  std::map<std::array<int64_t, 3>, Batch> batches;  // keyed by sizes and `before`
   Ranges blind;
   for (const auto& [place, signatures] : queries) {
     const auto here = keys.find(place);

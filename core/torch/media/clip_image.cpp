@@ -7,7 +7,7 @@
 namespace kinora::core {
 namespace {
 
-// Columns first, then rows, and whole levels after each, as Pillow has it.
+// Columns first, then rows, rounded to whole levels after each, as in Pillow.
 at::Tensor resized(at::Tensor x, int64_t height, int64_t width) {
   const auto to = [](const at::Tensor& t, int64_t h, int64_t w) {
     return at::_upsample_bicubic2d_aa(t, {h, w}, false).add(0.5).floor().clamp(0, 255);

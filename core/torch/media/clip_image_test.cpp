@@ -1,4 +1,4 @@
-// Against Pillow's resize and transformers' processor (tests/oracle/make_clip_image_fixtures.py).
+// Compares with Pillow's resize and transformers' processor (tests/oracle/make_clip_image_fixtures.py).
 #include "core/torch/media/clip_image.hpp"
 
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@ namespace kinora::core {
 namespace {
 
 TEST(ClipImage, IsWhatPublishedEncodersRead) {
-  constexpr double level = 1 / 255.0 / 0.26;  // one of 256, in the units of the result
+  constexpr double level = 1 / 255.0 / 0.26;  // one of 256 levels, in the units of the result
   for (const char* name : {"landscape", "portrait", "square", "small", "same"}) {
     const test::Oracle oracle("clip_image.safetensors", name);
     const at::Tensor got = clip_image(oracle.exact("frame"), oracle.options.at("size"))[0];

@@ -11,7 +11,7 @@
 namespace kinora::core {
 namespace {
 
-// A uint8 tensor of a sample as at::Tensor; the sample's memory is copied, since the cache outlives it.
+// A uint8 tensor of a sample as at::Tensor. Copies the sample's memory, since the cache outlives it.
 at::Tensor frames_of_sample(const Sample& sample) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   if (!t || t->ndim != 4 || t->code != KINORA_DL_UINT || t->bits != 8)
@@ -49,7 +49,7 @@ Clips::Clips(JobContext& context, const std::filesystem::path& folder, const jso
       memory_(memory),
       job_(context.spec().name) {
   if (index_.empty())
-    throw Error(KINORA_DATA, folder.string() + ": holds no samples; what did the curate job keep?");
+    throw Error(KINORA_DATA, folder.string() + ": contains no samples; check what the curate job kept");
 }
 
 Sample Clips::sample(int64_t i) {
@@ -146,7 +146,7 @@ at::Tensor Clips::frames(int64_t i, int64_t first, int64_t count) {
 }
 
 Error Clips::none_usable(int64_t too_short, int64_t failed, int64_t frames) const {
-  return Error(KINORA_DATA, fmt::format("none of {} clips is of use: {} have fewer than {} frames, "
+  return Error(KINORA_DATA, fmt::format("none of {} clips is usable: {} have fewer than {} frames, "
                                         "{} cannot be decoded; lower frames, or see the "
                                         "warnings above",
                                         size(), too_short, frames, failed));

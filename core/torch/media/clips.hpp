@@ -1,4 +1,4 @@
-// The clips of a shard job as tensors, decoded on demand and kept up to a bound.
+// The clips of a shard job as tensors, decoded on demand and cached up to a memory limit.
 #pragma once
 #include <list>
 #include <map>
@@ -15,8 +15,8 @@ namespace kinora::core {
 
 class Clips {
  public:
-  // folder: of the shard job. read: a stage that sets the tensor "frames", stage/video.read with the size
-  // wanted.
+  // folder: the shard job's. read: a stage that sets the tensor "frames", stage/video.read with the requested
+  // size.
   Clips(JobContext&, const std::filesystem::path& folder, const json& read_options, int64_t memory);
 
   int64_t size() const { return static_cast<int64_t>(index_.size()); }
@@ -24,31 +24,31 @@ class Clips {
   std::string caption(int64_t i);
   // The clip's JSON; null if it has none.
   json facts(int64_t i);
-  // Frames a second of the first clip; 24 if it does not say.
+  // Frames per second of the first clip; 24 if it does not say.
   double fps();
-  // uint8 [T, H, W, 3], RGB. Shared with the cache: do not write.
+  // uint8 [T, H, W, 3], RGB. Shared with the cache: must not be written.
   at::Tensor frames(int64_t i);
-  // The same, or an undefined tensor for a clip that cannot be decoded: a warning says why and failed()
-  // counts it, each clip once.
+  // As frames(), but returns an undefined tensor for a clip that cannot be decoded: a warning gives the
+  // reason and failed() counts it, each clip once.
   at::Tensor try_frames(int64_t i);
-  // How many frames a clip of any length has: of one that is longer than the reading stage's `memory`,
-  // counted and held nowhere. Nothing where try_frames() gives none.
+  // Number of frames of a clip of any length. One longer than the reading stage's `memory` is counted without
+  // keeping it. Nothing if try_frames() returns none.
   std::optional<int64_t> try_length(int64_t i);
-  // Frames [first, first + count) of such a clip, decoded with those behind them up to `memory`.
+  // Frames [first, first + count) of such a clip, decoded together with the following ones up to `memory`.
   at::Tensor frames(int64_t i, int64_t first, int64_t count);
   int64_t failed() const { return static_cast<int64_t>(failed_.size()); }
-  // What to throw when no clip was of use to the job.
+  // Error to throw if the job can use no clip.
   Error none_usable(int64_t too_short, int64_t failed, int64_t frames) const;
 
  private:
   Sample sample(int64_t i);
   int64_t counted(int64_t i);
-  // Throws Error(KINORA_DATA) for damage in this clip; the film that it was cut from may have some elsewhere.
+  // Throws Error(KINORA_DATA) for damage in this clip; damage elsewhere in its source video does not matter.
   void require_whole(int64_t i, const Sample& read);
-  // f of clip i; nothing if that fails, which is told and counted.
+  // f of clip i; nothing if it fails, which is logged and counted.
   template <class F>
   auto tried(int64_t i, F f) -> decltype(f());
-  // The last frames that were decoded of a long clip.
+  // The most recently decoded frames of a long clip.
   struct Block {
     int64_t clip = -1, first = 0;
     at::Tensor frames;
@@ -65,19 +65,19 @@ class Clips {
   std::list<int64_t> order_;  // oldest first
 };
 
-// Where a job's clips are: the folder or URI among its own inputs, else the nearest shard job's folder, else
-// what its train-tokenizer job reads. Throws kinora::Error.
+// Location of a job's clips: the folder or URI among its own inputs, else the nearest shard job's folder,
+// else the input of its train-tokenizer job. Throws kinora::Error.
 std::filesystem::path shards_of(const JobView& job);
 
 // Frames [first, first + count) of a clip as a video [1, 3, count, H, W] in [-1, 1], float32.
 at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count);
-// The way back: [1, 3, T, H, W] -> uint8 [T, H, W, 3], clamped.
+// Inverse: [1, 3, T, H, W] -> uint8 [T, H, W, 3], clamped.
 at::Tensor frames_of(const at::Tensor& video);
-// frames uint8 [T, H, W, 3] beside the sample, for stage/video.write.
+// Adds frames uint8 [T, H, W, 3] to the sample, for stage/video.write.
 void set_frames(Sample& sample, const at::Tensor& frames);
 
-// Which sample comes n-th when all are drawn again and again, shuffled anew each epoch: a function of its
-// arguments only, at the same small cost for any count.
+// Index of the n-th sample when all are drawn repeatedly, shuffled anew in each epoch. A function of its
+// arguments only, with the same small cost for any count.
 int64_t shuffled(int64_t n, int64_t count, uint64_t seed);
 
 }  // namespace kinora::core

@@ -28,11 +28,12 @@ TEST(Shuffled, DiffersByEpochAndSeedAndDependsOnNothingElse) {
     same_epoch += shuffled(i, 1000, 5) == shuffled(1000 + i, 1000, 5);
     same_seed += shuffled(i, 1000, 5) == shuffled(i, 1000, 6);
   }
-  EXPECT_LT(same_epoch, 10);  // 1 is expected of independent permutations
+  EXPECT_LT(same_epoch, 10);  // independent permutations give 1
   EXPECT_LT(same_seed, 10);
 }
 
-// All 24 orders of four, equally often: chi-square with 23 degrees of freedom is below 64 but once in 1e5.
+// All 24 orders of four are equally likely: chi-square with 23 degrees of freedom is below 64 except once in
+// 1e5.
 TEST(Shuffled, DrawsEveryOrderEquallyOften) {
   constexpr int kEpochs = 24000;
   std::map<std::vector<int64_t>, double> orders;

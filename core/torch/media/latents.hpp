@@ -1,4 +1,4 @@
-// What an encode job leaves, as training and generation read it: latents scaled to sigma_data by channel,
+// Reads the output of an encode job for training and generation: latents scaled to sigma_data by channel, and
 // text embeddings.
 #pragma once
 #include <filesystem>
@@ -9,20 +9,21 @@
 
 namespace kinora::core {
 
-// Per-channel statistics of all latents, in float64; the file latents.json beside the cache.
+// Per-channel statistics of all latents, in float64; stored as latents.json next to the cache.
 struct LatentScale {
   std::vector<double> mean, std;
   double sigma_data = 0.5;
   at::Tensor normalise(const at::Tensor& latent) const;    // [.., C, T, H, W] -> mean 0, deviation sigma_data
-  at::Tensor denormalise(const at::Tensor& latent) const;  // the way back
+  at::Tensor denormalise(const at::Tensor& latent) const;  // inverse
 };
 
 struct LatentFacts {
   LatentScale scale;
-  std::vector<int64_t> shape;  // [C, T, H, W]; of codes [t, h, w]
+  std::vector<int64_t> shape;  // [C, T, H, W]; for codes [t, h, w]
   int64_t text_size = 0;
-  double fps = 24;  // of the frames that were encoded
-  // [mask channels + C, T, H, W] of an encode job's first_frame: its latent normalised, the mask as it is.
+  double fps = 24;  // frames per second of the encoded frames
+  // [mask channels + C, T, H, W] from an encode job with first_frame: its latent is normalised, the mask
+  // unchanged.
   at::Tensor normalised_condition(const at::Tensor& condition) const;
   nlohmann::json to_json() const;
   static LatentFacts from_json(const nlohmann::json&);
@@ -30,7 +31,7 @@ struct LatentFacts {
 
 class LatentData {
  public:
-  // folder: of the encode job.
+  // folder: the encode job's.
   explicit LatentData(const std::filesystem::path& folder);
   int64_t size() const { return static_cast<int64_t>(cache_.keys().size()); }
   const LatentFacts& facts() const { return facts_; }
@@ -48,7 +49,7 @@ class LatentData {
   LatentCache cache_;
 };
 
-// Embeddings of several lengths as text [B, L, D], padded with zeros, and mask bool [B, L].
+// Embeddings of different lengths as text [B, L, D], padded with zeros, and mask bool [B, L].
 struct TextBatch {
   at::Tensor text, mask;
 };

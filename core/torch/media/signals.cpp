@@ -38,15 +38,15 @@ std::optional<NamedTensors> Signals::of(const nlohmann::json& facts, std::string
       out[name] = at::tensor(value.get<std::vector<double>>(), at::kFloat);
     } else {
       why = value.is_null()
-                ? fmt::format("its metadata have no '{}', which signals asks for", name)
-                : fmt::format("'{}' of its metadata is neither a number nor a list of numbers", name);
+                ? fmt::format("its metadata has no '{}', which the option signals requires", name)
+                : fmt::format("'{}' in its metadata is neither a number nor a list of numbers", name);
       return std::nullopt;
     }
   }
   for (const auto& [name, t] : out) {
     const size_t n = t.dim() == 0 ? 0 : static_cast<size_t>(t.numel());
     if (const auto [it, first] = lengths_.emplace(name, n); !first && it->second != n) {
-      why = fmt::format("'{}' of its metadata has {} numbers, that of the clips before {} (0: no list)", name,
+      why = fmt::format("'{}' in its metadata has {} numbers, in the clips before {} (0: not a list)", name,
                         n, it->second);
       return std::nullopt;
     }

@@ -21,7 +21,7 @@ void go_on() {
 
 at::Tensor encode_video(Network& tokenizer, int64_t frames, const FramesOf& video) {
   const int64_t time = tokenizer.info().time;
-  const bool in_pieces = frames > 1 && (frames - 1) % time == 0;  // else the tokenizer says what is wrong
+  const bool in_pieces = frames > 1 && (frames - 1) % time == 0;  // otherwise the tokenizer reports the error
   const auto stream = in_pieces ? tokenizer.open_stream(false) : nullptr;
   if (!stream) return tokenizer.encode(video(0, frames)).to(at::kCPU);
   std::vector<at::Tensor> latents;
@@ -73,8 +73,8 @@ at::Tensor encode_part(Network& tokenizer, int64_t frames, int64_t first, int64_
 at::Tensor decode_part(Network& tokenizer, const at::Tensor& latent, at::Device device, int64_t first,
                        int64_t count) {
   const auto info = tokenizer.info();
-  // One more than the halo: the first latent frame gives one frame, and not those that a later one's depend
-  // on.
+  // One more than the halo: the first latent frame gives one frame, without those that a later latent frame
+  // depends on.
   const int64_t from = info.halo >= 0 ? std::max<int64_t>(first - info.halo - 1, 0) : 0;
   const at::Tensor frames =
       decode_frames(tokenizer, latent.narrow(latent.dim() - 3, from, first + count - from), device);

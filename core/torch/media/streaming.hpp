@@ -1,5 +1,5 @@
-// Long videos through a tokenizer: a latent frame at a time where it streams, so that beside the latent and
-// the 8-bit frames only what belongs to one latent frame is in memory.
+// Encodes and decodes long videos one latent frame at a time, if the tokenizer streams. In addition to the
+// latent and the 8-bit frames, memory then only holds the data of one latent frame.
 #pragma once
 #include <functional>
 
@@ -11,36 +11,37 @@ namespace kinora::core {
 // Frames [first, first + count) of a video, [1, 3, count, H, W] in [-1, 1], on the tokenizer's device.
 using FramesOf = std::function<at::Tensor(int64_t first, int64_t count)>;
 
-// Both are the whole video's, bit for bit if the tokenizer's streams are; results on the CPU.
+// Both equal the result for the whole video, bit for bit if the tokenizer's streams do; results are on the
+// CPU.
 at::Tensor encode_video(Network& tokenizer, int64_t frames, const FramesOf& video);
 // latent [1, C, t, h, w] or codes [1, t, h, w] -> uint8 [T, H, W, 3].
 at::Tensor decode_frames(Network& tokenizer, const at::Tensor& latent, at::Device device);
 
-// So many from the first on, of frames or latent frames.
+// A range of frames or latent frames.
 struct Stretch {
   int64_t first = 0, count = 0;
 };
-// Of `pieces`, those of a rank of so many; the first rank always has some.
+// This rank's range of `pieces`; the first rank's is never empty.
 Stretch stretch_of(int64_t pieces, int64_t rank, int64_t ranks);
 // The frames that these latent frames of a video of `frames` frames depend on, as encode_part() takes them:
-// the tokenizer's encode_span to the left, where it has one, else all before.
+// the tokenizer's encode_span to the left, if it has one, else all earlier frames.
 Stretch frames_behind(const kinora_tokenizer_info& info, int64_t frames, const Stretch& latent);
 
-// Latent frames [first, first + count) of a video of `frames` frames, the same as encode_video()'s, from
-// frames_behind() them. The first of those is coded as a video's first frame is, and left out.
+// Latent frames [first, first + count) of a video of `frames` frames, equal to encode_video()'s, computed
+// from frames_behind(). The first of those is coded like a video's first frame, and left out.
 at::Tensor encode_part(Network& tokenizer, int64_t frames, int64_t first, int64_t count,
                        const FramesOf& video);
-// uint8 [T, H, W, 3] of latent frames [first, first + count), the same as in decode_frames()'s.
+// uint8 [T, H, W, 3] of latent frames [first, first + count), equal to those of decode_frames().
 at::Tensor decode_part(Network& tokenizer, const at::Tensor& latent, at::Device device, int64_t first,
                        int64_t count);
-// decode_frames() by all ranks of a group, each its own stretch of time with what that depends on, where the
-// tokenizer streams; else by the first. Every rank calls it with the same latent. Only the first gets the
-// frames, a latent frame's at a time; the others get nothing.
+// decode_frames() on all ranks of a group, if the tokenizer streams: each decodes its own range of time and
+// the frames that this depends on. Otherwise the first rank decodes alone. Every rank calls it with the same
+// latent. Only the first gets the frames, one latent frame's at a time; the others get nothing.
 at::Tensor decode_together(Network& tokenizer, const at::Tensor& latent, at::Device device,
                            const kinora_group& group);
 
-// encode_video() by all ranks of a group, each its stretch_of() the latent frames; `video` is asked for
-// frames_behind() these only. Every rank calls it; only the first gets the latent.
+// encode_video() on all ranks of a group, each for its stretch_of() the latent frames; `video` is only called
+// for the frames_behind() these. Every rank calls it; only the first gets the latent.
 at::Tensor encode_together(Network& tokenizer, int64_t frames, const FramesOf& video, at::Device device,
                            const kinora_group& group);
 

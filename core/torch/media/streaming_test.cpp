@@ -1,4 +1,5 @@
-// Long videos through a tokenizer: the whole's numbers, and memory that does not grow with the length.
+// Long videos through a tokenizer: results equal those of the whole, and memory does not grow with the
+// length.
 #include "core/torch/media/streaming.hpp"
 
 #include <ATen/ATen.h>
@@ -16,7 +17,7 @@ namespace {
 constexpr int64_t kH = 16, kW = 24;
 
 std::unique_ptr<Network> tokenizer(const std::string& id, const json& options) {
-  static std::vector<std::unique_ptr<Options>> kept;  // a network's outlive it
+  static std::vector<std::unique_ptr<Options>> kept;  // must outlive the network
   const auto component = or_throw(test::runtime().registry().open(id));
   kept.push_back(std::make_unique<Options>(or_throw(Options::make(*component.spec, options))));
   auto made = std::make_unique<Network>(component, *kept.back(), ChainOptions{});
@@ -50,7 +51,7 @@ TEST(Streaming, IsTheWholeBitForBit) {
   EXPECT_GT(latent.std().item<double>(), 1e-3);
 }
 
-// Cosmos' decoder attends to every frame before; tiles in time are for whole clips.
+// Cosmos' decoder attends to every earlier frame; tiles in time are for whole clips.
 TEST(Streaming, TakesTheWholeWhereAStreamWouldNotHelp) {
   const at::NoGradGuard off;
   const auto cosmos = tokenizer("tokenizer/cosmos", {{"latent_channels", 2},
@@ -65,7 +66,7 @@ TEST(Streaming, TakesTheWholeWhereAStreamWouldNotHelp) {
                 tiled->encode(video)));
 }
 
-// The most that lived during f, beside its result.
+// Peak memory during f, without its result.
 template <class F>
 int64_t extra(F f) {
   test::Metered::begin();
@@ -73,7 +74,7 @@ int64_t extra(F f) {
   return test::Metered::most() - static_cast<int64_t>(result.nbytes());
 }
 
-// What grows is the result: 3 bytes a pixel, or the latent, twice for a moment as its pieces are joined.
+// Only the result grows: 3 bytes a pixel, or the latent, twice for a moment while its pieces are joined.
 TEST(Streaming, NeedsMemoryThatDoesNotGrowWithTheLength) {
   const at::NoGradGuard off;
   const auto net = wan();
@@ -93,12 +94,12 @@ TEST(Streaming, NeedsMemoryThatDoesNotGrowWithTheLength) {
   const int64_t short_in = encoding(5), long_in = encoding(60), short_out = decoding(5),
                 long_out = decoding(60);
   std::printf(
-      "          beside the result, 5 and 60 latent frames: encoding %ld and %ld bytes, decoding %ld and "
+      "          without the result, 5 and 60 latent frames: encoding %ld and %ld bytes, decoding %ld and "
       "%ld, "
       "as a whole %ld and %ld\n",
       short_in, long_in, short_out, long_out, whole(5), whole(60));
   EXPECT_GT(short_out, 0);
-  EXPECT_LE(long_in, short_in + 60 * 64) << "64 bytes a block of the allocator";
+  EXPECT_LE(long_in, short_in + 60 * 64) << "64 bytes per allocator block";
   EXPECT_LE(long_out, short_out);
   EXPECT_GT(whole(60), 4 * long_out);
 }

@@ -13,7 +13,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// The plugin's function and state; ends with the last of the forward call and the graph's node.
+// The plugin's function and state; destroyed after both the forward call and the graph's node.
 struct Holder : torch::CustomClassHolder {
   kinora_function f;
   std::vector<size_t> defined;  // which inputs are tensors at all
@@ -26,7 +26,7 @@ struct Holder : torch::CustomClassHolder {
   }
 };
 
-// Outputs of a C callback become ours even if it fails half-way: none leaks.
+// Takes ownership of a C callback's outputs even if it fails half-way, so that none leaks.
 variable_list call(int32_t (*fn)(void*, const kinora_tensor*, kinora_tensor*), void* state,
                    const std::vector<kinora_tensor>& in, size_t n_out) {
   std::vector<kinora_tensor> out(n_out, nullptr);
@@ -38,7 +38,7 @@ variable_list call(int32_t (*fn)(void*, const kinora_tensor*, kinora_tensor*), v
 }
 
 struct PluginFunction : torch::autograd::Function<PluginFunction> {
-  // A TensorList, not a vector: only that is looked through for tensors with a graph.
+  // A TensorList, not a vector: libtorch only searches the former for tensors with a graph.
   static variable_list forward(AutogradContext* ctx, at::TensorList in,
                                const c10::intrusive_ptr<Holder>& holder) {
     std::vector<kinora_tensor> handles(holder->f.n_in, nullptr);
@@ -50,18 +50,18 @@ struct PluginFunction : torch::autograd::Function<PluginFunction> {
     return out;
   }
 
-  // grads: zeros where a result had no part in the outcome (the node fills them in).
+  // grads: zeros for a result that did not contribute to the outcome (filled in by the node).
   static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
     const auto capsule = ctx->saved_data["holder"].toCapsule();
     const auto& holder = static_cast<const Holder&>(*capsule);
-    const at::AutoGradMode off(false);  // and put back, should the plugin leave it on
+    const at::AutoGradMode off(false);  // restored if the plugin leaves it on
     std::vector<kinora_tensor> handles;
     handles.reserve(grads.size());
     for (const auto& g : grads) handles.push_back(handle(g));
     const auto all = call(holder.f.backward, holder.f.state, handles, holder.f.n_in);
     variable_list out;
     for (const size_t i : holder.defined) out.push_back(all[i]);
-    out.emplace_back();  // of the holder
+    out.emplace_back();  // for the holder
     return out;
   }
 };

@@ -5,7 +5,7 @@
 
 namespace kinora::core {
 
-// With exceptions; f.drop is called exactly once, whatever happens.
+// Throws exceptions. f.drop is called exactly once in any case.
 void apply_function(const kinora_function& f, const kinora_tensor* in, kinora_tensor* out);
 
 }  // namespace kinora::core

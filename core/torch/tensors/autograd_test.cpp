@@ -1,4 +1,4 @@
-// Nodes of the autograd graph that are C functions: gradients, lifetime, errors on their way through
+// Nodes of the autograd graph that are C functions: gradients, lifetime, and errors that pass through
 // libtorch's engine.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -68,7 +68,7 @@ class Autograd : public testing::Test {
 };
 
 TEST_F(Autograd, GradientsAgreeWithFiniteDifferences) {
-  // y0 = a * sin(b), y1 = a + b, of which the loss weighs all elements differently.
+  // y0 = a * sin(b), y1 = a + b; the loss weights all elements differently.
   const auto a = leaf({5}), b = leaf({5}), w0 = at::randn({5}, at::kDouble), w1 = at::randn({5}, at::kDouble);
   const State s{[](const Tensors& t) {
                   return Tensors{t[0] * t[1].sin(), t[0] + t[1]};
@@ -105,7 +105,7 @@ TEST_F(Autograd, UnusedResultsGiveZerosAndAbsentInputsGetNothing) {
              },
              [&](const Tensors& g) {
                zeros = g[1].defined() && g[1].abs().sum().item<double>() == 0 && !at::GradMode::is_enabled();
-               at::GradMode::set_enabled(true);  // left on: must not leak
+               at::GradMode::set_enabled(true);  // left enabled; must not leak
                return Tensors{g[0] * 2, {}};
              },
              2, 2, &dropped_},
@@ -123,7 +123,7 @@ TEST_F(Autograd, StateIsDroppedOnceWhenTheGraphDies) {
     const auto out = apply(s, {a});
     EXPECT_EQ(dropped_, 0);
     out[0].sum().backward();
-    EXPECT_EQ(dropped_, 0) << "the graph is alive as long as its output";
+    EXPECT_EQ(dropped_, 0) << "the graph lives as long as its output";
   }
   EXPECT_EQ(dropped_, 1);
   apply(s, {a.detach()});

@@ -13,7 +13,7 @@ struct Library {
   std::string why_not;
 };
 
-// Beside this library, which is on its own run path.
+// It is next to this library, in this library's run path.
 Library open_library() {
   void* library = dlopen("libkinora_cuda.so", RTLD_NOW | RTLD_LOCAL);
   if (!library) {
@@ -41,7 +41,7 @@ const std::string& why_no_cuda_library() { return the_library().why_not; }
 const kinora_cuda_api* cuda_library(at::Device device) {
   if (!device.is_cuda()) return nullptr;
   if (!the_library().table)
-    log_line(KINORA_LOG_DEBUG, "without CUDA graphs and copies aside: " + the_library().why_not);
+    log_line(KINORA_LOG_DEBUG, "without CUDA graphs and asynchronous copies: " + the_library().why_not);
   return the_library().table;
 }
 

@@ -1,5 +1,5 @@
-// libkinora_cuda (kinora/abi/cuda.h), where the build for CUDA installed it: CUDA graphs, pinned copies,
-// memory figures.
+// libkinora_cuda (kinora/abi/cuda.h), if a CUDA build installed it: CUDA graphs, pinned copies, memory
+// statistics.
 #pragma once
 #include <string>
 
@@ -10,13 +10,13 @@
 
 namespace kinora::core {
 
-// Null on the CPU and where the library is not. Opened when it is asked for first for a GPU, and then offered
-// to plugins too.
+// Null on the CPU and if the library is missing. Opened on the first request for a GPU, and then also offered
+// to plugins.
 const kinora_cuda_api* cuda_library(at::Device device);
-// Why the library cannot be opened; empty if it can.
+// The reason why the library cannot be opened; empty if it can.
 const std::string& why_no_cuda_library();
 
-// Adds gpu_peak_bytes (of tensors) and gpu_reserved_bytes of the device, where they are known.
+// Adds the device's gpu_peak_bytes (of tensors) and gpu_reserved_bytes, if they are known.
 void add_memory(nlohmann::json& to, at::Device device);
 
 }  // namespace kinora::core

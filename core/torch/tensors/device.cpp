@@ -12,20 +12,20 @@
 namespace kinora::core {
 namespace {
 
-// libtorch asks once whether there is CUDA and remembers the answer, so its library comes first. It lies
-// beside libtorch_cpu, which has been loaded.
+// libtorch checks for CUDA once and keeps the result, so its CUDA library must be opened first. It is next to
+// libtorch_cpu, which is already loaded.
 std::string open_cuda() {
   if (!dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL)) {
     const char* error = dlerror();
     return std::string("libtorch's CUDA library cannot be opened: ") + (error ? error : "unknown") +
-           "; install CUDA's libraries, or take device = \"cpu\"";
+           "; install CUDA's libraries, or set device = \"cpu\"";
   }
   if (!at::hasCUDA() || at::detail::getCUDAHooks().deviceCount() == 0)
     return "libtorch's CUDA library finds no GPU; nvidia-smi lists those that the driver knows";
   return "";
 }
 
-// Of several ranks on a node each takes the next GPU; under srun each may see its own only.
+// Each of several ranks on a node takes the next GPU; under srun each may see only its own.
 at::Device own_gpu() {
   const int64_t there = at::detail::getCUDAHooks().deviceCount();
   return {at::kCUDA, static_cast<at::DeviceIndex>(here().local_rank % there)};

@@ -6,12 +6,12 @@
 
 namespace kinora::core {
 
-// "cpu", "cuda", "cuda:1"; or "auto": the first GPU if there is one that libtorch can use, else the CPU.
-// libtorch's CUDA library is opened here for the first time, so a machine without one needs none of it.
-// Throws Error(KINORA_UNSUPPORTED) that says why a GPU that is asked for by name cannot be had.
+// "cpu", "cuda", "cuda:1"; or "auto": the first GPU that libtorch can use, otherwise the CPU. libtorch's CUDA
+// library is first opened here, so a machine without one does not need it. Throws Error(KINORA_UNSUPPORTED)
+// with the reason if a GPU requested by name is unavailable.
 at::Device device_of(const std::string& name);
 
-// Why there is no GPU; empty if there is.
+// The reason why no GPU is available; empty if one is.
 const std::string& why_no_gpu();
 
 }  // namespace kinora::core

@@ -9,7 +9,7 @@
 namespace kinora::core {
 namespace {
 
-// Numbers [first, first + count) of a sequence of pairs: number i is half i % 2 of pair i / 2.
+// Values [first, first + count) of a sequence of pairs: value i is half i % 2 of pair i / 2.
 template <class Pair>
 void fill_pairs(double* to, int64_t first, int64_t count, Pair pair) {
   for (int64_t i = first; i < first + count;) {
@@ -36,12 +36,12 @@ at::Tensor per_sample(at::IntArrayRef shape, int64_t first_sample, auto pair_of)
   return out;
 }
 
-// One number of pair_of's stream a token and channel; zero for padding.
+// One value of pair_of's stream per token and channel; zero for padding.
 at::Tensor per_token(const at::Tensor& like, const at::Tensor& index, int64_t first_sample,
                      std::string_view key, auto pair_of) {
   if (like.dim() != 3 || index.dim() != 2 || index.size(1) != like.size(1) ||
       (index.size(0) != 1 && index.size(0) != like.size(0)))
-    raise(KINORA_INVALID, "noise '{}': [B, tokens, D] is expected and one index a token; {} and {} are given",
+    raise(KINORA_INVALID, "noise '{}': expected [B, tokens, D] and one index per token, got {} and {}",
           key, c10::str(like.sizes()), c10::str(index.sizes()));
   const int64_t tokens = like.size(1), channels = like.size(2);
   const auto places = index.to(at::kCPU).expand({like.size(0), tokens}).contiguous();

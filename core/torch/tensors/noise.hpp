@@ -1,5 +1,5 @@
-// Random numbers as a function of where they are used, never of who draws them (kinora/random.hpp): equal at
-// every world size, in a block that runs again, and after a resume.
+// Random numbers as a function of where they are used, not of which rank draws them (kinora/random.hpp):
+// equal at every world size, in a block that runs again, and after a resume.
 #pragma once
 #include <cstdint>
 #include <string_view>
@@ -8,23 +8,23 @@
 
 namespace kinora::core {
 
-// Standard normal of like's shape [B, tokens, D], dtype and device. index: int64 [1 or B, tokens], the place
-// of each token in the one-process order; zero where it is -1 (padding). Row b belongs to sample first_sample
-// + b.
+// Standard normal with like's shape [B, tokens, D], dtype and device. index: int64 [1 or B, tokens], the
+// position of each token in the one-process order; the result is zero where it is -1 (padding). Row b belongs
+// to sample first_sample + b.
 at::Tensor token_noise(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample,
                        std::string_view key);
 
-// Uniform in (0, 1), float64 of like's shape, keyed as token_noise and zero where it is; on the CPU.
+// Uniform in (0, 1), float64 with like's shape, with the same keys and zeros as token_noise; on the CPU.
 at::Tensor token_uniform(const at::Tensor& like, const at::Tensor& index, uint64_t seed, int64_t first_sample,
                          std::string_view key);
 
-// Standard normal of like's shape [B, ...]: a function of (seed, key, sample, element within the sample).
+// Standard normal with like's shape [B, ...]: a function of (seed, key, sample, element within the sample).
 at::Tensor sample_noise(const at::Tensor& like, uint64_t seed, int64_t first_sample, std::string_view key);
 
-// Uniform in (0, 1), float64 of this shape [B, ...], keyed as sample_noise; on the CPU.
+// Uniform in (0, 1), float64 with this shape [B, ...], with the same keys as sample_noise; on the CPU.
 at::Tensor sample_uniform(at::IntArrayRef shape, uint64_t seed, int64_t first_sample, std::string_view key);
 
-// Fills with numbers [first, first + count) of the stream (seed, key), standard normal or uniform in (0, 1).
+// Fills with values [first, first + count) of the stream (seed, key), standard normal or uniform in (0, 1).
 void fill_normal(double* to, int64_t first, int64_t count, uint64_t seed, std::string_view key);
 void fill_uniform(double* to, int64_t first, int64_t count, uint64_t seed, std::string_view key);
 

@@ -102,20 +102,20 @@ c10::List<To> tensors_of(const kinora_value& v) {
   return out;
 }
 
-// An integer for a list of n of them: a kernel size of 3 for [3, 3].
+// An integer given for a list of n: a kernel size of 3 for [3, 3].
 c10::IValue integers_of(const OpArgument& a, const kinora_value& v) {
   if (v.kind == KINORA_INTS) return list_of<int64_t, int64_t>(v);
   return c10::List<int64_t>(
       c10::IValue(std::vector<int64_t>(static_cast<size_t>(a.schema->N().value_or(1)), v.i)).toIntList());
 }
 
-// A string as c10::Device writes it, or an index: -1 the CPU, else that CUDA device.
+// A string as c10::Device writes it, or an index: -1 for the CPU, otherwise that CUDA device.
 c10::Device device_of(const kinora_value& v) {
   if (v.kind == KINORA_STRING) return c10::Device(std::string(static_cast<const char*>(v.list), v.n));
   return v.i < 0 ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(v.i));
 }
 
-// Nothing: the value is of a kind that the argument cannot take.
+// Nothing if the argument cannot take a value of this kind.
 std::optional<c10::IValue> converted(const OpArgument& a, const kinora_value& v) {
   const uint32_t k = v.kind;
   switch (a.kind) {
@@ -220,7 +220,7 @@ kinora_value result_of(const c10::IValue& v) {
     out.list = std::copy(list.begin(), list.end(), new int64_t[list.size()]) - list.size();
     out.n = list.size();
   } else if (!v.isNone()) {
-    raise(KINORA_UNSUPPORTED, "a result of type {} has no place in a kinora_value", v.tagKind());
+    raise(KINORA_UNSUPPORTED, "a result of type {} cannot be stored in a kinora_value", v.tagKind());
   }
   return out;
 }

@@ -1,4 +1,4 @@
-// The arguments of one operator, as its schema states them, and how a kinora_value becomes each.
+// The arguments of one operator, as its schema states them, and the conversion of a kinora_value to each.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -26,7 +26,7 @@ struct OpArgument {
     floatings,
     truths,
     strings,  // a list
-    other     // absent or by its default only
+    other     // only absent or with its default
   };
   Kind kind = Kind::other;
   bool optional = false;
@@ -44,7 +44,7 @@ struct Operator {
   c10::IValue missing(size_t i) const;
 };
 
-// A result: tensors and lists in it are the caller's.
+// Converts a result; the caller owns its tensors and lists.
 kinora_value result_of(const c10::IValue& v);
 
 }  // namespace kinora::core

@@ -19,8 +19,8 @@ struct Hash {
   size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
 };
 
-// Operators that were asked for, for ever: the dispatcher's own table takes a lock and builds names at every
-// look.
+// Cache of looked-up operators, never evicted: the dispatcher's own table takes a lock and builds names at
+// every lookup.
 class Operators {
  public:
   const Operator& find(const char* name, const char* overload) {

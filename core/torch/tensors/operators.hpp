@@ -6,7 +6,7 @@
 
 namespace kinora::core {
 
-// kinora_tensors_api.call_op with exceptions. [any-thread]
+// [any-thread] kinora_tensors_api.call_op, but throws exceptions.
 void call_operator(const char* name, const char* overload, const kinora_value* args, uint64_t n_args,
                    kinora_value* out, uint64_t n_out);
 

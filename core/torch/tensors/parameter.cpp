@@ -132,7 +132,7 @@ void place(const Parameter& p, const at::Tensor& local, const at::Tensor& whole)
 
 namespace {
 
-// Numbers [first, first + count) of the flattened tensor of KINORA_INIT_IDENTITY.
+// Values [first, first + count) of the flattened tensor of KINORA_INIT_IDENTITY.
 void fill_identity(double* to, int64_t first, int64_t count, const Parameter& p) {
   const int64_t rest = product(p.shape, 2), columns = p.shape[1];
   for (int64_t i = first; i < first + count; ++i) {

@@ -130,7 +130,8 @@ TEST(TokenNoise, IsAFunctionOfSampleTokenChannelAndKeyOnly) {
   const auto like = at::zeros({4, 10, 7}, at::kDouble);
   const auto index = at::arange(10, at::kLong).unsqueeze(0);
   const auto whole = token_noise(like, index, 5, 100, "embed");
-  // Two ranks' batches, a permuted half of the tokens, fewer channels: the same numbers in other places.
+  // The batches of two ranks, a permuted half of the tokens and fewer channels give the same values in other
+  // places.
   const auto half = token_noise(like.narrow(0, 0, 2), index, 5, 102, "embed");
   EXPECT_TRUE(at::equal(half, whole.narrow(0, 2, 2)));
   const auto some = at::tensor({7, 2, 9}, at::kLong);

@@ -55,7 +55,7 @@ int32_t empty(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor l
 int32_t from_dlpack(kinora_dl_managed* managed, kinora_tensor* out) {
   return torch_guard([&] {
     if (managed->major != 1)
-      raise(KINORA_UNSUPPORTED, "a DLPack tensor of version {}.{}; 1.x is understood", managed->major,
+      raise(KINORA_UNSUPPORTED, "a DLPack tensor of version {}.{}; only 1.x is supported", managed->major,
             managed->minor);
     *out = give(at::fromDLPackVersioned(reinterpret_cast<DLManagedTensorVersioned*>(managed)));
   });
@@ -71,7 +71,7 @@ int32_t call_op(const char* name, const char* overload, const kinora_value* args
   try {
     call_operator(name, overload, args, n_args, out, n_out);
     return KINORA_OK;
-  } catch (...) {  // the name is built only for an error: this is the hot path
+  } catch (...) {  // the name is built only on an error: this is the hot path
     return torch_guard([] { throw; }, overload && *overload ? fmt::format("{}.{}", name, overload) : name);
   }
 }

@@ -7,7 +7,7 @@ namespace kinora::core {
 // [any-thread] The table; constant. Its errors go to the host.
 const kinora_tensors_api* tensors_api_table();
 
-// When this library is opened, once: makes the host known to it and offers the table.
+// Called once when this library is opened: sets the host and registers the table.
 void serve_tensors();
 
 }  // namespace kinora::core

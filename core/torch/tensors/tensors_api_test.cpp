@@ -51,7 +51,7 @@ TEST_F(TensorsApi, ArgumentsAreConvertedAsTheSchemaSays) {
   // Missing bias, an integer list, defaults for the rest.
   const auto conv = op("aten::conv2d", "", {stable(x), stable(w), Value(), std::vector<int64_t>{2, 2}});
   EXPECT_TRUE(at::equal(aten(conv), at::conv2d(x, w, {}, 2)));
-  // An integer for a list of two, an integer for a double, a truth value.
+  // An integer for a list of two, an integer for a double, a boolean.
   EXPECT_TRUE(at::equal(aten(op("aten::avg_pool2d", "", {stable(x), 2})), at::avg_pool2d(x, 2)));
   EXPECT_TRUE(at::equal(aten(op("aten::leaky_relu", "", {stable(x), 1})), at::leaky_relu(x, 1)));
   EXPECT_TRUE(at::equal(aten(op("aten::softmax", "int", {stable(x), 1})), at::softmax(x, 1)));
@@ -143,7 +143,7 @@ TEST_F(TensorsApi, DlpackSharesMemoryBothWays) {
   EXPECT_EQ(u.data_ptr(), t.data_ptr());
   EXPECT_TRUE(at::equal(u, t));
 
-  // A plugin's own memory: released once, with the last user.
+  // A plugin's own memory is released once, with its last user.
   static int released;
   released = 0;
   static float numbers[6] = {1, 2, 3, 4, 5, 6};
@@ -177,7 +177,7 @@ TEST_F(TensorsApi, CallOpCostsLittleMoreThanTheOperator) {
   kinora_value args[2] = {{KINORA_TENSOR, 0, 0, 0, handle(a), nullptr, 0},
                           {KINORA_TENSOR, 0, 0, 0, handle(b), nullptr, 0}};
   const auto per_call = [](auto f) {
-    double best = 1e9;  // of rounds: other work on the machine only ever adds
+    double best = 1e9;  // best of several rounds: other work on the machine only adds time
     for (int round = 0; round < 20; ++round) {
       const auto start = std::chrono::steady_clock::now();
       for (int i = 0; i < 2000; ++i) f();

@@ -1,5 +1,5 @@
-// Exceptions at the ABI's edge, libtorch's among them: a status and libtorch's own text, without its stack
-// trace.
+// Converts exceptions at the ABI boundary, libtorch's included, to a status with libtorch's own text, without
+// its stack trace.
 #pragma once
 #include <string>
 #include <utility>
@@ -26,7 +26,7 @@ inline std::string text_of(const c10::Error& e) {
   return text;
 }
 
-// f(), with libtorch's errors as kinora::Error without the stack trace.
+// Calls f(); libtorch's errors become kinora::Error without the stack trace.
 template <class F>
 auto with_plain_errors(F&& f) {
   try {
@@ -36,7 +36,7 @@ auto with_plain_errors(F&& f) {
   }
 }
 
-// A function that takes references to Args, as a pointer to one that does the same with plain errors.
+// Wraps a function that takes references to Args so that it throws plain errors.
 template <auto f, class... Args>
 auto plain(Args&... args) {
   return with_plain_errors([&] { return f(args...); });
@@ -55,7 +55,7 @@ int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
   });
 }
 
-// A failure as an exception: raise(KINORA_INVALID, "'{}' ...", name).
+// Throws a failure: raise(KINORA_INVALID, "'{}' ...", name).
 template <class... Args>
 [[noreturn]] void raise(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));

@@ -1,4 +1,4 @@
-// Weights of TorchScript archives, such as NVIDIA's encoder.jit. Pickles (torch.save) are refused.
+// Reads weights of TorchScript archives, such as NVIDIA's encoder.jit. Pickles (torch.save) are refused.
 #pragma once
 #include <filesystem>
 
@@ -8,13 +8,14 @@ namespace kinora::core {
 
 // Whether the path's weights are archives (archives_of in core/run/apply_published.hpp).
 bool is_archive(const std::filesystem::path& given);
-// Whether they are *.jit: NVIDIA's tokenizers hold resamplers that they do not use.
+// Whether they are *.jit, which may have unused tensors: NVIDIA's tokenizers contain unused resamplers.
 bool may_hold_more(const std::filesystem::path& given);
 
-// Reads the parameters of a TorchScript file by their names, on the CPU; its buffers and program are left aside.
-// Needs libtorch_cpu only. Throws kinora::Error for any other file, for a pickle with the command that converts it.
+// Reads the parameters of a TorchScript file by name, on the CPU; buffers and program are ignored. Needs
+// libtorch_cpu only. Throws kinora::Error for any other file; for a pickle the message has the command that
+// converts it.
 NamedTensors read_archive(const std::filesystem::path& file);
-// Of all archives that the path is.
+// Reads all archives of the path.
 NamedTensors read_archives(const std::filesystem::path& given);
 
 }  // namespace kinora::core

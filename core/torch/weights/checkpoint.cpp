@@ -24,7 +24,7 @@ constexpr int kFormat = 2;
 
 std::string folder_name(int64_t step) { return fmt::format("step-{:06}", step); }
 
-// The step of "step-000100", or nothing.
+// The step number in "step-000100", or nothing.
 std::optional<int64_t> step_of(const std::string& name) {
   if (!name.starts_with("step-")) return std::nullopt;
   int64_t step = 0;
@@ -64,7 +64,7 @@ TrainState state_of(const fs::path& file) {
   try {
     const auto j = json::parse(in);
     if (j.at("format") != kFormat)
-      raise(KINORA_UNSUPPORTED, "{}: format {} is of another Kinora; this one reads {}", file.string(),
+      raise(KINORA_UNSUPPORTED, "{}: format {} is of another Kinora version; this one reads {}", file.string(),
             j.at("format").dump(), kFormat);
     TrainState s;
     s.step = j.at("step");
@@ -84,7 +84,7 @@ TrainState state_of(const fs::path& file) {
   }
 }
 
-// "ema-0.99" of ema-0.99.safetensors, and of ema-0.99.safetensors.index.json; not of the shards.
+// "ema-0.99" for ema-0.99.safetensors and for ema-0.99.safetensors.index.json; not for the shards.
 std::set<std::string> stems_in(const fs::path& folder) {
   static const std::regex shard(R"(.*-\d{5}-of-\d{5})");
   std::set<std::string> out;
@@ -194,7 +194,7 @@ void prune_checkpoints(const fs::path& root, int64_t keep, int64_t keep_every) {
   const auto all = complete(root);
   const auto excess = keep > 0 ? static_cast<int64_t>(all.size()) - keep : 0;
   for (int64_t i = 0; i < excess; ++i) {
-    // Out of sight first: a checkpoint that is half removed must not look complete.
+    // Renamed first: a checkpoint that is half removed must not look complete.
     const auto& [step, path] = all[static_cast<size_t>(i)];
     if (keep_every > 0 && step % keep_every == 0) continue;
     const auto hidden = temporary_name(path);
@@ -223,7 +223,7 @@ void split_moments(const NamedTensors& both, NamedTensors& first, NamedTensors& 
   for (const auto& [name, t] : both) {
     const bool is_first = name.starts_with("first.");
     if (!is_first && !name.starts_with("second."))
-      raise(KINORA_DATA, "the optimizer's file holds '{}', which is no moment", name);
+      raise(KINORA_DATA, "the optimizer's file contains '{}', which is not a moment", name);
     (is_first ? first : second).emplace(name.substr(is_first ? 6 : 7), t);
   }
 }

@@ -1,11 +1,11 @@
 // Checkpoints of a training run: ROOT/step-000100/ with
 //   weights.safetensors     parameters by name, whole, in their dtype
 //   optimizer.safetensors   first.NAME and second.NAME: AdamW's moments
-//   ema-0.99.safetensors    averages by name, a file for each decay that the run keeps
-//   more.safetensors        what the job keeps beside the network, if anything
+//   ema-0.99.safetensors    averages by name, one file per decay
+//   more.safetensors        tensors of the job besides the network's, if any
 //   state.json              TrainState
-// each of the tensors' files as shards with an index if it is large (sharded_files.hpp). Written by all ranks
-// under one temporary name, flushed, then renamed: a folder named step-* is complete.
+// Large tensor files are split into shards with an index (sharded_files.hpp). All ranks write under one
+// temporary name, flush, then rename: a folder named step-* is complete.
 #pragma once
 #include <cstdint>
 #include <exception>
@@ -23,32 +23,31 @@ namespace kinora::core {
 
 struct TrainState {
   int64_t step = 0;          // optimizer steps done
-  int64_t samples_seen = 0;  // global number of the next sample
+  int64_t samples_seen = 0;  // global index of the next sample
   int64_t optimizer_steps = 0, ema_updates = 0;
-  int64_t skipped = 0;                      // steps that were not finite
-  double loss = 0;                          // of the last finite step
-  SigmaLosses by_sigma;                     // of the latest steps
-  std::map<std::string, uint64_t> offsets;  // of random streams and data sources, by name
-  std::string config_hash;                  // of what must not change between a run and its continuation
+  int64_t skipped = 0;                      // steps skipped because they were not finite
+  double loss = 0;                          // loss of the last finite step
+  SigmaLosses by_sigma;                     // over the latest steps
+  std::map<std::string, uint64_t> offsets;  // of random streams and data sources, keyed by name
+  std::string config_hash;                  // hash of what must not change when a run resumes
 };
 
 struct Checkpoint {
   TrainState state;
   NamedTensors weights, optimizer;
-  std::map<std::string, NamedTensors> ema;  // by decay_name()
-  NamedTensors more;                        // of the job itself: a critic
+  std::map<std::string, NamedTensors> ema;  // keyed by decay_name()
+  NamedTensors more;                        // the job's own: a critic
 };
 
-// What a checkpoint keeps of a network, as the ranks hold it: the files "weights", "optimizer", "ema-0.99",
-// "more".
+// The files of a network's checkpoint as the ranks hold them: "weights", "optimizer", "ema-0.99", "more".
 std::vector<TensorFile> checkpoint_files(Holding weights, Holding first, Holding second);
 TensorFile checkpoint_file(const std::string& stem, Holding holding);
 
-// A checkpoint that all ranks write. Until commit() it has no name that a reader looks at; without one, it
-// goes.
+// A checkpoint that all ranks write. Until commit() its temporary name is ignored by readers; without
+// commit() it is removed.
 class NewCheckpoint {
  public:
-  // [owner-thread] A meeting of all ranks; rank 0's root counts. Throws on all ranks what fails on one:
+  // [owner-thread] Collective over all ranks; rank 0's root counts. An error on one rank is thrown on all:
   // kinora::Error(KINORA_NO_MEMORY) for a full disk, KINORA_IO for the rest.
   NewCheckpoint(const std::filesystem::path& root, TrainState state, std::vector<TensorFile> files,
                 const Exchange& exchange, uint64_t shard_size);
@@ -56,26 +55,26 @@ class NewCheckpoint {
   void stream() { files_.stream(folder_); }
   void keep() { files_.keep(); }
   void write() { files_.write(folder_); }
-  // [owner-thread] A meeting of all ranks, which bring what their write() threw. Throws it on all; else there
-  // is a checkpoint then. One of this step that exists already is replaced.
+  // [owner-thread] Collective over all ranks; each passes what its write() threw. Throws it on all; otherwise
+  // the checkpoint is then complete. Replaces an existing checkpoint of this step.
   std::filesystem::path commit(std::exception_ptr failure = nullptr);
 
  private:
   Exchange exchange_;
   TrainState state_;
   std::filesystem::path name_, folder_;
-  std::optional<AtomicFolder> own_;  // of rank 0
+  std::optional<AtomicFolder> own_;  // on rank 0
   ShardedFiles files_;
 };
 
-// One process' checkpoint at once.
+// Saves the checkpoint of a single process.
 std::filesystem::path save_checkpoint(const std::filesystem::path& root, const Checkpoint& checkpoint,
                                       uint64_t shard_size = kShardSize);
 
-// The complete checkpoint with the most steps, if there is one.
+// The complete checkpoint with the most steps, if any.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root);
 
-// Tensors borrow from the files' mappings. Throws Error(KINORA_DATA) that names what is damaged, and
+// Tensors borrow from the files' mappings. Throws Error(KINORA_DATA) that names the damaged part, and
 // Error(KINORA_INVALID) if config_hash is not empty and differs from the checkpoint's.
 Checkpoint load_checkpoint(const std::filesystem::path& folder, const std::string& config_hash = "");
 
@@ -83,13 +82,13 @@ Checkpoint load_checkpoint(const std::filesystem::path& folder, const std::strin
 // none), and temporaries of processes that died. keep <= 0: keeps all.
 void prune_checkpoints(const std::filesystem::path& root, int64_t keep, int64_t keep_every = 0);
 
-// How file names say an average's decay: the shortest text that reads back as it, "0.99".
+// A decay as in file names: the shortest text that reads back as the same value, "0.99".
 std::string decay_name(double decay);
 
-// A tensor of `from`, which then has it no more: its pages go with it.
+// Finds a tensor of `from` and removes it there, so that its pages are released with it.
 Find taking_from(NamedTensors& from);
 
-// AdamW's moments as one map of names, and apart again.
+// Joins AdamW's moments into one map of names, and splits them.
 NamedTensors join_moments(const NamedTensors& first, const NamedTensors& second);
 void split_moments(const NamedTensors& both, NamedTensors& first, NamedTensors& second);
 

@@ -58,14 +58,14 @@ TEST_F(CheckpointIn, GivesBackWhatWasSaved) {
 
 TEST_F(CheckpointIn, TheLatestHasTheMostStepsAndIncompleteOnesAreNotSeen) {
   for (const int64_t step : {900, 1000000, 1000}) save_checkpoint(root_, at_step(step));
-  fs::create_directories(root_ / "step-2000000");      // no state.json: not one of ours
-  fs::create_directories(root_ / "step-00009999999");  // not our way to write a number
+  fs::create_directories(root_ / "step-2000000");      // no state.json: not a checkpoint
+  fs::create_directories(root_ / "step-00009999999");  // not in our number format
   fs::create_directories(root_ / ".step-3000000.tmp-x-1-1");
   EXPECT_EQ(latest_checkpoint(root_)->filename(), "step-1000000");
   prune_checkpoints(root_, 2);
   EXPECT_FALSE(fs::exists(root_ / "step-000900"));
   EXPECT_TRUE(fs::exists(root_ / "step-001000"));
-  EXPECT_TRUE(fs::exists(root_ / ".step-3000000.tmp-x-1-1")) << "of another machine";
+  EXPECT_TRUE(fs::exists(root_ / ".step-3000000.tmp-x-1-1")) << "a temporary of another machine";
 }
 
 TEST_F(CheckpointIn, EveryNthStaysForEver) {
@@ -127,7 +127,7 @@ TEST_F(CheckpointIn, OfManyTensorsIsShardsThatAFolderStandsFor) {
   EXPECT_EQ(back.ema.size(), 1U);
   EXPECT_EQ(back.optimizer.size(), 2U);
   for (const auto& given : {path, path / "weights.safetensors", path / "weights.safetensors.index.json"})
-    EXPECT_EQ(read_tensors(given).size(), 2U) << given << " is what --from and weights = may say";
+    EXPECT_EQ(read_tensors(given).size(), 2U) << given << " is accepted by --from and weights =";
 }
 
 TEST_F(CheckpointIn, NamesTheShardThatIsMissingOrDamagedAndWhatToDo) {
@@ -143,7 +143,7 @@ TEST_F(CheckpointIn, NamesTheShardThatIsMissingOrDamagedAndWhatToDo) {
                              HasSubstr(remedy)));
 }
 
-// A folder that has one file from before, and gets shards, and then one file again.
+// A folder with one file that gets shards, and then one file again.
 TEST_F(CheckpointIn, FilesOfAFolderAreReplacedByTheirShardsAndBack) {
   fs::create_directories(root_);
   const NamedTensors tensors{{"a", at::ones({16})}, {"b", at::zeros({16})}};
@@ -174,19 +174,19 @@ TEST_F(CheckpointIn, AWriterHasOneInFlightAndItsErrorsSurface) {
     while (!go) usleep(100);
     throw Error(KINORA_NO_MEMORY, "the disk is full");
   });
-  EXPECT_NO_THROW(writer.check()) << "which does not wait";
+  EXPECT_NO_THROW(writer.check()) << "check() does not wait";
   go = true;
   EXPECT_THAT(test::refusal([&] {
                 for (int i = 0; i < 10000; ++i) writer.check(), usleep(100);
               }),
               HasSubstr("the disk is full"));
-  EXPECT_NO_THROW(writer.finish()) << "an error is said once";
+  EXPECT_NO_THROW(writer.finish()) << "an error is thrown once";
   std::ofstream(root_.string()) << "a file where the folder should be";
   writer.start([&] { save_checkpoint(root_, at_step(1)); });
   EXPECT_THAT(test::refusal([&] { writer.start([] {}); }), HasSubstr("cannot be created"));
 }
 
-// Whatever the moment at which the process dies, what is there afterwards is a whole checkpoint.
+// Whenever the process is killed, only whole checkpoints remain.
 TEST_F(CheckpointIn, AKillAtAnyMomentLeavesOnlyWholeCheckpoints) {
   save_checkpoint(root_, at_step(1));
   auto big = at_step(0);

@@ -38,7 +38,7 @@ void CheckpointWriter::check() {
   if (current_ && all_written()) commit();
 }
 
-// Asks again and again: a rank whose disk is slow is no rank that misses a transfer.
+// Polls, so that a rank with a slow disk is not taken for one that misses a transfer.
 void CheckpointWriter::finish() {
   if (exchange_.size() == 1 || !current_) return writer_.finish();
   while (!all_written()) std::this_thread::sleep_for(std::chrono::milliseconds(20));
@@ -46,7 +46,7 @@ void CheckpointWriter::finish() {
 }
 
 void CheckpointWriter::commit() {
-  const auto done = std::move(current_);  // if it does not become one, what there is of it goes
+  const auto done = std::move(current_);  // removed if commit() fails
   std::exception_ptr failure;
   try {
     writer_.finish();

@@ -1,6 +1,6 @@
-// The checkpoints of a run, one on its way at a time. Numbers are collected, and ranks agree, on the owner's
-// thread; a thread of each rank writes its files meanwhile. A checkpoint of several ranks is complete when
-// the owner's threads have met after all of that: at the next check() or finish().
+// Writes the checkpoints of a run, one at a time. The owner's thread collects the tensors and agrees with
+// other ranks; meanwhile a thread on each rank writes its files. A checkpoint of several ranks is complete at
+// the first check() or finish() after all of them have written.
 #pragma once
 #include <memory>
 
@@ -12,14 +12,14 @@ namespace kinora::core {
 class CheckpointWriter {
  public:
   struct Options {
-    bool background = true;  // false: start() writes, a tensor at a time in memory
+    bool background = true;  // false: start() writes, with one tensor at a time in memory
     uint64_t shard_size = kShardSize;
     int64_t keep = 2, keep_every = 0;  // see prune_checkpoints
   };
   CheckpointWriter(std::filesystem::path root, const Exchange& exchange, const Options& options);
 
-  // [owner-thread] Each a meeting of all ranks, which throws on all what failed on one, once.
-  // Waits for the checkpoint before, then takes what the ranks hold now.
+  // [owner-thread] Each is collective over all ranks; an error on one is thrown on all, once. start() waits
+  // for the previous checkpoint, then takes the ranks' current values.
   void start(TrainState state, std::vector<TensorFile> files);
   // Does not wait.
   void check();
@@ -34,7 +34,7 @@ class CheckpointWriter {
   Exchange exchange_;
   Options options_;
   std::unique_ptr<NewCheckpoint> current_;
-  BackgroundWriter writer_;  // ends first: it uses the rest
+  BackgroundWriter writer_;  // destroyed first, since it uses the others
 };
 
 }  // namespace kinora::core

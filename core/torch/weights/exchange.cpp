@@ -11,7 +11,7 @@
 namespace kinora::core {
 namespace {
 
-// Apart from the tags of a pipeline, which may be on the same connections.
+// Differs from the tags of a pipeline, which may use the same connections.
 constexpr int64_t kTag = int64_t{1} << 30;
 
 void* started(const kinora_group& group, uint32_t op, const at::Tensor& in, int64_t peer) {
@@ -33,7 +33,7 @@ at::Tensor bytes_of(const std::string& text) {
   return out;
 }
 
-// The code and the message of what was thrown; empty: nothing was.
+// Code and message of an exception; empty if there was none.
 std::string said_by(const std::exception_ptr& failure) {
   if (!failure) return "";
   try {
@@ -79,8 +79,8 @@ at::Tensor Exchange::from(int64_t rank, const at::Tensor& tensor) const {
   return group_ ? transfer(KINORA_BROADCAST, tensor, rank) : tensor;
 }
 
-// Between two ranks, the lower one's message goes first: neither waits for the other, even where a
-// connection carries one message at a time.
+// Between two ranks the lower one sends first, so neither waits for the other, even if a connection carries
+// one message at a time.
 void Exchange::swap(const std::vector<Message>& out, std::vector<Message>& in) const {
   struct Work {
     void* work;

@@ -1,6 +1,5 @@
-// What the ranks of a run tell each other about weights: small tables and texts that all need to know, and
-// numbers that one rank needs. [owner-thread]; but for rank() and size(), every call is a meeting of all
-// ranks.
+// Exchanges weights among the ranks of a run: small tables and texts that all of them need, and values that
+// one rank needs. [owner-thread]; every call except rank() and size() is collective over all ranks.
 #pragma once
 #include <cstdint>
 #include <exception>
@@ -18,26 +17,27 @@ class Exchange {
  public:
   // One process: nothing is transferred.
   Exchange() = default;
-  // Among the ranks of a group, which outlives it. device: where its transfers want tensors (nccl: the GPU).
+  // Exchange among the ranks of a group, which must outlive it. device: device of the tensors in its
+  // transfers (nccl: the GPU).
   explicit Exchange(const kinora_group& group, at::Device device = at::kCPU);
   int64_t rank() const { return group_ ? group_->rank : 0; }
   int64_t size() const { return group_ ? group_->size : 1; }
 
-  // The rows of all ranks, by rank: of one dtype, of any lengths.
+  // The rows of all ranks, by rank: of one dtype, lengths may differ.
   std::vector<at::Tensor> gather(const at::Tensor& row) const;
   std::vector<std::string> gather(const std::string& text) const;
-  // That rank's tensor. The others give one of its shape and dtype.
+  // The tensor of `rank`. The others pass one of the same shape and dtype.
   at::Tensor from(int64_t rank, const at::Tensor& tensor) const;
-  // Sends all of `out`, and fills all of `in`, which have the sizes that their peers send; both in the order
-  // of peers, at most one each.
+  // Sends all of `out` and fills all of `in`, whose sizes equal those that their peers send. Both are ordered
+  // by peer, with at most one message per peer.
   struct Message {
     int64_t peer = 0;
     at::Tensor bytes;  // uint8 [n], n > 0, on the CPU
   };
   void swap(const std::vector<Message>& out, std::vector<Message>& in) const;
-  // Where ranks learn whether all of them came through. If one brings a failure, all throw it, with its rank.
+  // Tells every rank whether all of them succeeded. If any passes a failure, all throw it, with its rank.
   void agree(const std::exception_ptr& failure) const;
-  // What every rank does by itself, and what rank 0 does for all: all throw what one throws.
+  // Runs f on every rank (together) or on rank 0 (on_first); an error on one is thrown on all.
   void together(const std::function<void()>& f) const;
   void on_first(const std::function<void()>& f) const;
 

@@ -10,7 +10,7 @@
 namespace kinora::core {
 namespace {
 
-// What a rank says of a piece that it holds.
+// Row with which a rank describes a piece that it holds.
 enum Column : int64_t { kParam, kShard, kShards, kFirst, kCount, kDtype, kColumns };
 
 at::Tensor rows_of(const Holding& h) {
@@ -78,7 +78,7 @@ void Gathering::add(const Holding& h) {
   note_own(h, by_param);
   for (size_t i = 0; i < by_param.size(); ++i) {
     const auto& p = h.parameters[i];
-    if (by_param[i].empty()) continue;  // frozen parameters have no optimizer state, on any rank
+    if (by_param[i].empty()) continue;  // frozen parameters have no optimizer state on any rank
     int64_t count = 0;
     for (const auto& r : by_param[i]) count += r.piece.count;
     if (count != p.numel())
@@ -95,7 +95,7 @@ int64_t Gathering::bytes(int64_t item, int64_t from, int64_t to) const {
   return count * static_cast<int64_t>(c10::elementSize(items_[static_cast<size_t>(item)].dtype));
 }
 
-// What this rank sends for it, in the order of the ranges.
+// The elements that this rank sends for the item, in the order of the ranges.
 at::Tensor Gathering::given(int64_t item, int64_t to) const {
   std::vector<at::Tensor> pieces;
   for (const auto& r : ranges_[static_cast<size_t>(item)])

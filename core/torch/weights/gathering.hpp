@@ -1,8 +1,8 @@
-// Whole tensors from what the ranks hold of them, each made on the rank that asks for it.
+// Assembles whole tensors from the ranks' pieces, each on the rank that requests it.
 //
-// All ranks meet once to learn which of them holds which numbers. From then on every rank knows who sends
-// what to whom: each number travels once, as bytes (so every bit arrives, -0.0 and NaN among them), from one
-// of the ranks that hold it, and not at all where the rank that asks holds it itself.
+// All ranks meet once to learn which of them holds which elements. From then on every rank knows all senders
+// and receivers. Each element travels once, as bytes (so every bit is kept, also of -0.0 and NaN), from one
+// of the ranks that hold it, and not at all if the requesting rank holds it.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -16,11 +16,11 @@ namespace kinora::core {
 class Gathering {
  public:
   explicit Gathering(const Exchange& exchange) : exchange_(exchange) {}
-  // A meeting of all ranks, which give the same parameters. Throws Error(KINORA_FAILED) on every rank if some
-  // numbers of a tensor are on no rank, or are of two dtypes.
+  // Collective over all ranks, which pass the same parameters. Throws Error(KINORA_FAILED) on every rank if
+  // some elements of a tensor are on no rank, or have two dtypes.
   void add(const Holding& holding);
 
-  // What was added, on every rank the same: the tensors of which any rank holds anything.
+  // The added tensors of which any rank holds a part, the same on every rank.
   struct Item {
     std::string name;
     std::vector<int64_t> shape;
@@ -29,14 +29,14 @@ class Gathering {
   const std::vector<Item>& items() const { return items_; }
 
   static constexpr int64_t kNone = -1;
-  // A meeting of all ranks: wanted[r] is the item that rank r gets, or kNone. Returns this rank's: on the
-  // CPU, contiguous, nobody else's; undefined if it gets none.
+  // Collective over all ranks. wanted[r] is the item that rank r gets, or kNone. Returns this rank's: on the
+  // CPU, contiguous, not shared; undefined if it gets none.
   at::Tensor collect(const std::vector<int64_t>& wanted) const;
 
  private:
-  // Numbers of an item that one or more ranks hold alike.
+  // Elements of an item that one or more ranks hold identically.
   struct Range {
-    Parameter cut;  // the parameter, by the shard that they are of
+    Parameter cut;  // the parameter, with the shard that they belong to
     Piece piece;
     std::vector<int64_t> ranks;
     at::Tensor own;  // the leaf, if this rank is one of them; `piece.offset` is in it
@@ -51,7 +51,7 @@ class Gathering {
 
   Exchange exchange_;
   std::vector<Item> items_;
-  std::vector<Ranges> ranges_;  // by item
+  std::vector<Ranges> ranges_;  // indexed by item
 };
 
 }  // namespace kinora::core

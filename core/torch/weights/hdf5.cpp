@@ -21,7 +21,7 @@ Handle small_float(size_t exponent, size_t mantissa) {
   return t;
 }
 
-// As h5py writes and reads truth values.
+// A boolean as h5py writes and reads it.
 Handle truth() {
   Handle t(H5Tenum_create(H5T_NATIVE_INT8), H5Tclose);
   for (int8_t v = 0; v < 2; ++v) H5Tenum_insert(t.get(), v ? "TRUE" : "FALSE", &v);
@@ -54,11 +54,11 @@ Handle type_of(at::ScalarType t) {
     case at::kBool:
       return truth();
     default:
-      raise(KINORA_UNSUPPORTED, "a tensor of dtype {} cannot be kept in a cache", c10::toString(t));
+      raise(KINORA_UNSUPPORTED, "a tensor of dtype {} cannot be stored in a cache", c10::toString(t));
   }
 }
 
-// Whole rows of the last dimensions, at most kMostChunk bytes.
+// Chunk of whole rows of the last dimensions, at most kMostChunk bytes.
 std::vector<hsize_t> chunk_of(std::vector<hsize_t> dims, uint64_t bytes) {
   for (auto& d : dims) {
     if (bytes <= kMostChunk) break;
@@ -82,8 +82,8 @@ Handle creation_of(const std::vector<hsize_t>& dims, uint64_t bytes) {
 
 Handle access() {
   Handle p(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
-  H5Pset_libver_bounds(p.get(), H5F_LIBVER_V18, H5F_LIBVER_V18);  // its metadata has checksums
-  H5Pset_file_locking(p.get(), false, true);                      // not every shared file system can
+  H5Pset_libver_bounds(p.get(), H5F_LIBVER_V18, H5F_LIBVER_V18);  // metadata with checksums
+  H5Pset_file_locking(p.get(), false, true);                      // some shared file systems cannot lock
   return p;
 }
 
@@ -92,10 +92,11 @@ Handle access() {
 std::unique_lock<std::mutex> lock() {
   static std::mutex mutex;
   std::unique_lock held(mutex);
-  // A file that could not be flushed (a full disk) must not be tried again at exit: HDF5 1.10 crashes there.
+  // A file that could not be flushed (a full disk) must not be flushed again at exit: HDF5 1.10 crashes
+  // there.
   static const herr_t at_exit = H5dont_atexit();
   static_cast<void>(at_exit);
-  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // messages go into our errors, not onto stderr
+  H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);  // our errors contain the messages; none go to stderr
   return held;
 }
 
@@ -108,7 +109,7 @@ std::string last_message() {
         return 0;
       },
       &text);
-  // Of a failed system call it lists every argument; what the system said is enough.
+  // For a failed system call the message lists every argument; the system's own message is enough.
   constexpr std::string_view kSaid = "error message = '";
   if (const auto at = text.find(kSaid); at != std::string::npos) {
     text.erase(0, at + kSaid.size());
@@ -167,7 +168,7 @@ at::Tensor read_dataset(hid_t group, const std::string& name, const std::string&
   need(static_cast<bool>(set), KINORA_DATA, what, remedy);
   const Handle creation(H5Dget_create_plist(set.get()), H5Pclose);
   if (H5Pget_external_count(creation.get()) != 0 || H5Pget_layout(creation.get()) == H5D_VIRTUAL)
-    raise(KINORA_DATA, "{}: its numbers are in another file; {}", what, remedy);
+    raise(KINORA_DATA, "{}: its data is in another file; {}", what, remedy);
   const Handle type(H5Dget_type(set.get()), H5Tclose), space(H5Dget_space(set.get()), H5Sclose);
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (!type || rank < 0 || rank > kMostDims)
@@ -188,7 +189,7 @@ at::Tensor read_dataset(hid_t group, const std::string& name, const std::string&
            what + ": damaged", remedy);
     return out;
   }
-  raise(KINORA_DATA, "{}: its type is none that a cache has; {}", what, remedy);
+  raise(KINORA_DATA, "{}: its type is not one that a cache can have; {}", what, remedy);
 }
 
 }  // namespace kinora::core::hdf5

@@ -10,7 +10,7 @@
 
 namespace kinora::core::hdf5 {
 
-// The library as Debian builds it is not thread-safe: every use of it in the process holds this.
+// Debian's build of the library is not thread-safe: every use of it in the process holds this lock.
 std::unique_lock<std::mutex> lock();
 
 class Handle {
@@ -39,18 +39,20 @@ class Handle {
 // The innermost message of the last failed call.
 std::string last_message();
 
-// Throws Error(code) with `what`, the library's message and `remedy` if the call failed.
+// If not `ok`, throws Error(code) with `what`, the library's message and `remedy`.
 void need(bool ok, int32_t code, const std::string& what, const std::string& remedy = "");
 
 Handle create_file(const std::filesystem::path& path);
 Handle open_file(const std::filesystem::path& path);
 
-// How to open a group or dataset (H5P_GROUP_ACCESS, H5P_DATASET_ACCESS): a link to another file is not followed.
+// Access properties for a group or dataset (H5P_GROUP_ACCESS, H5P_DATASET_ACCESS): links to other files
+// are not followed.
 Handle within_file(hid_t kind);
 
-// One dataset, chunked, with fletcher32 checksums (those without elements or dimensions: neither).
+// Writes one dataset, chunked, with fletcher32 checksums (neither if it has no elements or dimensions).
 void write_dataset(hid_t group, const std::string& name, const at::Tensor& tensor, const std::string& what);
-// A new CPU tensor, of numbers that are in the file itself. Damage is Error(KINORA_DATA) that begins with `what`.
+// Returns a new CPU tensor; its data must be in the file itself. Damage is Error(KINORA_DATA) that begins
+// with `what`.
 at::Tensor read_dataset(hid_t group, const std::string& name, const std::string& what);
 
 }  // namespace kinora::core::hdf5

@@ -55,7 +55,7 @@ std::string text_of(const at::Tensor& t) {
   return {static_cast<const char*>(t.const_data_ptr()), static_cast<size_t>(t.numel())};
 }
 
-// Of what came before and one more sample.
+// Digest of the previous samples and one more.
 std::string digest_with(const std::string& before, const std::string& key, const NamedTensors& tensors) {
   json sample{before, key};
   for (const auto& [name, t] : tensors) {

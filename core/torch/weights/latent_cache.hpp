@@ -1,13 +1,12 @@
 // Latents and text embeddings of samples in one HDF5 file, so that tokenizers and text encoders run once.
 //
-//   /samples/KEY/NAME   one dataset a tensor; '/' and '%' of a key are written %2F and %25, a '.' alone %2E.
-//   Chunked (whole
-//                       rows, up to 1 MiB), with fletcher32 checksums. float16 and bfloat16 are 2-byte
-//                       IEEE-like floats.
+//   /samples/KEY/NAME   one dataset per tensor; '/' and '%' of a key are written %2F and %25, a lone '.' %2E.
+//                       Chunked (whole rows, up to 1 MiB), with fletcher32 checksums.
+//                       float16 and bfloat16 are 2-byte IEEE-like floats.
 //   /keys               uint8: JSON list of the keys, in the order in which they were added
 //   attribute "kinora.latents" of /: JSON object about the cache (tokenizer, options, digest of the input)
-//   attribute "kinora.digest" of /: what digest() gives, made while the samples are written;
-//                       older caches have none
+//   attribute "kinora.digest" of /: the result of digest(), computed while writing;
+//                       absent in older caches
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -21,11 +20,11 @@ namespace kinora::core {
 
 class LatentCacheWriter {
  public:
-  // about: JSON object, kept as text. The file gets its name on commit(), flushed; without it nothing is
-  // left.
+  // about: JSON object, stored as text. commit() flushes the file and gives it its name; without commit()
+  // nothing remains.
   LatentCacheWriter(const std::filesystem::path& path, const std::string& about);
   ~LatentCacheWriter();
-  // [any-thread] One sample. Throws Error(KINORA_INVALID) for a key that was added before.
+  // [any-thread] Adds one sample. Throws Error(KINORA_INVALID) for a key that was added before.
   void add(const std::string& key, const NamedTensors& tensors);
   void commit();
 
@@ -36,12 +35,13 @@ class LatentCacheWriter {
 
 class LatentCache {
  public:
-  // Throws Error(KINORA_DATA) if the file is not such a cache or is damaged, naming the dataset.
+  // Throws Error(KINORA_DATA), naming the dataset, if the file is not such a cache or is damaged.
   explicit LatentCache(const std::filesystem::path& path);
   ~LatentCache();
   const std::vector<std::string>& keys() const;
   const std::string& about() const;
-  // SHA-256 of every sample's key and tensors, in order; no sample is read for it. Empty: the cache has none.
+  // SHA-256 of every sample's key and tensors, in order, without reading a sample. Empty if the cache has
+  // none.
   const std::string& digest() const;
   bool has(const std::string& key) const;
   // [any-thread] New CPU tensors by name.

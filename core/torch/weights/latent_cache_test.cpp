@@ -137,7 +137,7 @@ TEST_F(LatentCacheIn, DamagedDataIsNamed) {
                              HasSubstr("remove the file")));
 }
 
-// A limit on the size of files stands for a disk that is full. HDF5 used to crash at the process' exit.
+// A limit on file sizes simulates a full disk. HDF5 used to crash at the process' exit.
 TEST_F(LatentCacheIn, OtherFilesAreNotReadThroughIt) {
   const auto other = write("other.h5");
   const auto changed = [&](const std::string& name, const std::function<void(hid_t)>& change) {
@@ -167,7 +167,7 @@ TEST_F(LatentCacheIn, OtherFilesAreNotReadThroughIt) {
     ASSERT_TRUE(static_cast<bool>(set));
   });
   EXPECT_THAT(kinora::test::refusal([&] { LatentCache(stored).read("z"); }),
-              HasSubstr("its numbers are in another file"));
+              HasSubstr("its data is in another file"));
 }
 
 TEST_F(LatentCacheIn, AFullDiskIsAnErrorWithoutACrashAtExit) {
@@ -200,7 +200,7 @@ TEST_F(LatentCacheIn, AnythingElseIsAnErrorNotACrash) {
       fs::resize_file(copy, random() % size);
     } else {
       std::fstream f(copy, std::ios::binary | std::ios::in | std::ios::out);
-      // Half of the edits hit metadata, which lies at the ends.
+      // Half of the edits hit metadata, which is at both ends.
       f.seekp(static_cast<std::streamoff>(round % 3 == 1 ? random() % 4096 : random() % size));
       const auto edit = static_cast<char>(random());
       f.write(&edit, 1);

@@ -59,7 +59,7 @@ inline at::ScalarType dtype_of(const std::string& name) {
   return name.ends_with("half") ? at::kBFloat16 : at::kFloat;
 }
 
-// What a rank of that layout holds.
+// The part that a rank of that layout holds.
 struct OnRank {
   Parameters parameters;
   std::vector<Leaf> leaves;
@@ -91,7 +91,7 @@ struct OnRank {
   }
 
  private:
-  // The local pieces one after the other, filled up to equal shards.
+  // The local pieces concatenated and padded to equal shards.
   Leaf flat(const std::vector<kinora_param>& ids, int64_t shard, int64_t shards) const {
     int64_t total = 0, at = 0;
     for (const auto id : ids) total += of(id).local_numel();

@@ -24,15 +24,15 @@ using json = nlohmann::json;
 constexpr std::string_view kA = ".lora_A.weight", kB = ".lora_B.weight", kWeight = ".weight";
 
 bool full_match(const std::string& text, const std::string& pattern) {
-  // std::regex recurses for every character of both, and files may bring them.
+  // std::regex recurses for every character of pattern and name, and both may come from files.
   constexpr size_t kLongest = 1000;
   if (const size_t n = std::max(text.size(), pattern.size()); n > kLongest)
-    raise(KINORA_INVALID, "lora: a pattern or a module's name has {} characters; at most {} are taken", n,
+    raise(KINORA_INVALID, "lora: a pattern or a module's name has {} characters; at most {} are allowed", n,
           kLongest);
   try {
     return std::regex_match(text, std::regex(pattern, std::regex::ECMAScript));
   } catch (const std::regex_error& e) {
-    raise(KINORA_INVALID, "lora: '{}' is no regular expression: {}", pattern, e.what());
+    raise(KINORA_INVALID, "lora: '{}' is not a regular expression: {}", pattern, e.what());
   }
 }
 
@@ -70,7 +70,7 @@ int64_t rank_of(const std::string& key, const std::string& text) {
   return static_cast<int64_t>(out);
 }
 
-// The value of the first pattern that fits a module, as PEFT looks it up.
+// The value of the first pattern that matches a module, looked up as in PEFT.
 double by_pattern(const json& config, const char* key, const std::string& module, double otherwise,
                   const fs::path& file) {
   const auto it = config.find(key);
@@ -86,7 +86,7 @@ double by_pattern(const json& config, const char* key, const std::string& module
 
 void refuse_other_kinds(const json& c, const fs::path& file) {
   const auto no = [&](const std::string& what) {
-    raise(KINORA_UNSUPPORTED, "{}: {}; only plain LoRA of matrices is read: merge it with PEFT",
+    raise(KINORA_UNSUPPORTED, "{}: {}; only plain LoRA of matrices is supported: merge it with PEFT",
           file.string(), what);
   };
   if (const auto type = c.value("peft_type", std::string("LORA")); type != "LORA") no("peft_type is " + type);
@@ -101,21 +101,21 @@ json read_adapter_config(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return json::object();
   json out = json::parse(in);
-  if (!out.is_object()) raise(KINORA_DATA, "{}: a JSON object is expected", file.string());
+  if (!out.is_object()) raise(KINORA_DATA, "{}: expected a JSON object", file.string());
   refuse_other_kinds(out, file);
   return out;
 }
 
-// What the configuration says of the matrices in `to`.
+// Sets rank, scale and modules of the matrices in `to` from the configuration.
 void describe(Adapter& to, const json& config, const fs::path& file) {
   auto& o = to.options;
   o.rank = config.value("r", to.modules.begin()->second.a.size(0));
   o.alpha = config.value("lora_alpha", static_cast<double>(o.rank));
   o.rslora = config.value("use_rslora", false);
   o.dropout = config.value("lora_dropout", 0.0);
-  if (o.rank < 1) raise(KINORA_DATA, "{}: r is {}; at least 1 is expected", file.string(), o.rank);
+  if (o.rank < 1) raise(KINORA_DATA, "{}: r is {}; expected at least 1", file.string(), o.rank);
   if (!(o.dropout >= 0 && o.dropout < 1))
-    raise(KINORA_DATA, "{}: lora_dropout is {}; at least 0 below 1 is expected", file.string(), o.dropout);
+    raise(KINORA_DATA, "{}: lora_dropout is {}; expected at least 0 and below 1", file.string(), o.dropout);
   for (auto& [module, pair] : to.modules) {
     o.targets.push_back(module);
     pair.scale = o.scale(pair.a.size(0), by_pattern(config, "alpha_pattern", module, o.alpha, file));
@@ -136,7 +136,7 @@ void check_pair(const std::string& module, const Adapter::Pair& p, const fs::pat
     raise(KINORA_DATA, "{}: module '{}' has lora_{} and no lora_{}", file.string(), module,
           p.a.defined() ? "A" : "B", p.a.defined() ? "B" : "A");
   if (p.a.dim() != 2 || p.b.dim() != 2 || p.a.size(0) != p.b.size(1))
-    raise(KINORA_UNSUPPORTED, "{}: module '{}': lora_A {} and lora_B {} are no [rank, in] and [out, rank]",
+    raise(KINORA_UNSUPPORTED, "{}: module '{}': lora_A {} and lora_B {} are not [rank, in] and [out, rank]",
           file.string(), module, c10::str(p.a.sizes()), c10::str(p.b.sizes()));
 }
 
@@ -154,7 +154,7 @@ LoraOptions given_lora(const std::string& text) {
     } else if (key == "dropout") {
       out.dropout = number(key, value);
       if (!(out.dropout >= 0 && out.dropout < 1))
-        raise(KINORA_INVALID, "lora: dropout={}: expected a number of at least 0 below 1", value);
+        raise(KINORA_INVALID, "lora: dropout={}: expected a number of at least 0 and below 1", value);
     } else if (key == "targets") {
       out.targets = split(value, ',');
     } else if (key == "pattern") {
@@ -172,7 +172,7 @@ LoraOptions given_lora(const std::string& text) {
     raise(
         KINORA_INVALID,
         "lora: {}; give targets=NAME,NAME (ends of the modules' names, such as linear_qkv) or pattern=REGEX",
-        out.targets.empty() ? "which modules?" : "targets and pattern are both there");
+        out.targets.empty() ? "no modules are given" : "targets and pattern are both given");
   return out;
 }
 
@@ -232,19 +232,19 @@ at::Tensor merged(const at::Tensor& weight, const Adapter::Pair& pair) {
 Adapter read_adapter(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? path / "adapter_model.safetensors" : path;
   if (std::error_code ignored; !fs::exists(file, ignored))
-    raise(KINORA_NOT_FOUND, "adapter {}: {} does not exist; give a folder of PEFT's, or its safetensors file",
+    raise(KINORA_NOT_FOUND, "adapter {}: {} does not exist; give a PEFT folder or its safetensors file",
           path.string(), file.string());
   const auto opened = or_throw(Safetensors::open(file));
   Adapter out;
   for (const auto& t : opened.tensors()) {
     const std::string name = without_prefix(t.name);
     if (!is_lora(name))
-      raise(KINORA_UNSUPPORTED, "{}: tensor '{}' is no MODULE.lora_A.weight or MODULE.lora_B.weight",
+      raise(KINORA_UNSUPPORTED, "{}: tensor '{}' is neither MODULE.lora_A.weight nor MODULE.lora_B.weight",
             file.string(), t.name);
     auto& pair = out.modules[name.substr(0, name.size() - kA.size())];
     (name.ends_with(kA) ? pair.a : pair.b) = as_tensor(opened, t);
   }
-  if (out.modules.empty()) raise(KINORA_DATA, "{}: no adapter is in it", file.string());
+  if (out.modules.empty()) raise(KINORA_DATA, "{}: contains no adapter", file.string());
   for (const auto& [module, pair] : out.modules) check_pair(module, pair, file);
   const fs::path beside = file.parent_path() / "adapter_config.json";
   try {

@@ -11,7 +11,7 @@
 namespace kinora::core {
 namespace {
 
-// The parameter's first numbers, whole.
+// The parameter's drawn initial values, whole.
 at::Tensor drawn(Parameter p, uint64_t seed) {
   p.shard = 0;
   p.shards = 1;

@@ -14,7 +14,7 @@
 namespace kinora::core {
 namespace {
 
-// A table may be of a plugin that was built before layouts were.
+// The table may belong to a plugin built before layouts existed.
 template <class Table>
 const kinora_layout* (*layout_slot(const Component& c))(uint64_t) {
   const auto& table = c.table<Table>();
@@ -46,7 +46,7 @@ std::string Layout::ours(const std::string& name) const {
 std::string Layout::theirs(const std::string& name) const {
   if (!abi_ || (!abi_->ours && !abi_->theirs)) return name;
   if (!abi_->theirs)
-    raise(KINORA_UNSUPPORTED, "layout '{}' is read, not written: its plugin gives no way back for names",
+    raise(KINORA_UNSUPPORTED, "layout '{}' is read, not written: its plugin has no inverse for names",
           abi_->name);
   return called(abi_->theirs, name);
 }
@@ -76,7 +76,7 @@ Layout layout_called(const Component& c, const std::string& name, const std::set
     if (l.name() == name) return l;
     known.push_back(l.name());
   }
-  raise(KINORA_INVALID, "{} knows no layout '{}'{}", c.spec->id, name,
+  raise(KINORA_INVALID, "{} has no layout '{}'{}", c.spec->id, name,
         did_you_mean_or_list(name, known, "layouts"));
 }
 
@@ -85,7 +85,7 @@ Layout layout_of(const Component& c, const std::vector<std::string>& names,
   Layout best;
   size_t most = 0;
   for (const auto& layout : layouts_of(c, expected)) {
-    std::set<std::string> reached;  // a scheme that makes many names one fits one
+    std::set<std::string> reached;  // a scheme that maps many names to one fits one
     for (const auto& name : names)
       if (const auto ours = layout.ours(name); expected.count(ours)) reached.insert(ours);
     if (reached.size() > most) most = reached.size(), best = layout;
@@ -126,7 +126,7 @@ Sources archives_in(const std::filesystem::path& given, const Component& c, cons
       raise(KINORA_DATA, "{}: two tensors would be called '{}'", given.string(), to);
   }
   if (!left.empty())
-    log_warn("{}: {} of {} tensors are no parameters of {} and are left out, the first of them '{}'",
+    log_warn("{}: {} of {} tensors are not parameters of {} and are left out, the first of them '{}'",
              given.string(), left.size(), all.size(), c.spec->id, left[0]);
   return out;
 }
@@ -134,11 +134,11 @@ Sources archives_in(const std::filesystem::path& given, const Component& c, cons
 void log_variant(const std::filesystem::path& given, const Safetensors& opened) {
   const auto file = opened.files()[0].filename();
   if (std::filesystem::is_directory(given) && file.string().find("fp16") != std::string::npos)
-    log_info("{}: {} is read, because the folder has no weights but those of variant fp16", given.string(),
+    log_info("{}: {} is read, because the folder only has weights of variant fp16", given.string(),
              file.string());
 }
 
-// The tensors point into the file, which its sources share.
+// The tensors point into the file, which the returned sources share.
 Sources tensors_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters) {
   const auto file =
       std::make_shared<const Safetensors>(or_throw(Safetensors::open(published_part(given, *c.spec))));
@@ -157,7 +157,7 @@ PublishedWeights::PublishedWeights(const std::vector<std::filesystem::path>& giv
   for (const auto& path : given) {
     Sources later = is_archive(path) ? archives_in(path, c, parameters) : tensors_in(path, c, parameters);
     const size_t size = later.size();
-    later.merge(sources_);  // what both have stays behind
+    later.merge(sources_);  // entries of both remain in sources_
     if (!sources_.empty())
       log_info("{}: {} of its {} tensors take the place of earlier files'", path.string(), sources_.size(),
                size);

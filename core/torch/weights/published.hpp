@@ -1,5 +1,4 @@
-// Weights as they are published: any file or folder of safetensors, under the component's own names or
-// another layout's.
+// Published weights: any file or folder of safetensors, under the component's own names or another layout's.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -18,10 +17,10 @@ namespace kinora::core {
 class Layout {
  public:
   Layout() = default;
-  // parameters: all names of the component, over which a layout without a way to us is turned round.
+  // parameters: all names of the component. A layout that only converts from our names is inverted over them.
   Layout(const kinora_layout* abi, const std::set<std::string>& parameters);
   std::string name() const { return abi_ ? abi_->name : "kinora"; }
-  // "": dropped.
+  // Returns "" for a dropped tensor.
   std::string ours(const std::string& name) const;
   // Throws kinora::Error(KINORA_UNSUPPORTED) if the layout is only read.
   std::string theirs(const std::string& name) const;
@@ -30,40 +29,39 @@ class Layout {
   using Rename = int32_t (*)(const void*, const char*, const kinora_sink*);
   std::string called(Rename f, const std::string& name) const;
   const kinora_layout* abi_ = nullptr;
-  std::map<std::string, std::string> turned_;  // ours by theirs, if the layout says no more
+  std::map<std::string, std::string> turned_;  // ours by theirs, for an inverted layout
 };
 
 std::set<std::string> names_of(const Parameters& parameters);
 
-// "kinora" first, then what the component lists.
+// "kinora" first, then the component's layouts.
 std::vector<Layout> layouts_of(const Component& component, const std::set<std::string>& parameters);
-// Throws kinora::Error(KINORA_INVALID) with what there is.
+// Throws kinora::Error(KINORA_INVALID) that lists the available layouts.
 Layout layout_called(const Component& component, const std::string& name,
                      const std::set<std::string>& parameters);
-// The layout under which `names` are the most parameters; the first of equals.
-// fits: how many they are.
+// The layout under which the most of `names` are parameters; the first on a tie. fits: their number.
 Layout layout_of(const Component& component, const std::vector<std::string>& names,
                  const std::set<std::string>& parameters, size_t* fits = nullptr);
 
-// Open files whose tensors are called as the component calls them. Of a tensor that several of them have, the
-// last one's counts.
+// Open files with tensors under the component's names. If several files have a tensor, the last one's is
+// used.
 class PublishedWeights {
  public:
-  // The part of a pipeline's folder that fits the component is found, the layout of each file too; one line
-  // says that only the variant fp16 is there. Of *.jit (archives.hpp) what no parameter is called after is
+  // Finds the part of a pipeline's folder that fits the component, and the layout of each file; one log line
+  // states if only the variant fp16 exists. From *.jit (archives.hpp), tensors that are not parameters are
   // left out, with a warning. Throws kinora::Error.
   PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& component,
                    const Parameters& parameters);
   std::vector<std::string> names() const;
-  Find find() const;  // outlived by this
+  Find find() const;  // must not outlive this
 
  private:
   using Sources = std::map<std::string, std::function<at::Tensor()>>;
   Sources sources_;
 };
 
-// Tensors of a file by the names that `ours` gives them, "" dropping one. Throws kinora::Error(KINORA_DATA)
-// if two get one name.
+// Tensors of a file under the names that name_of() gives them; "" drops one. Throws
+// kinora::Error(KINORA_DATA) if two get the same name.
 std::map<std::string, const SafeTensor*> renamed(
     const Safetensors& file, const std::function<std::string(const std::string&)>& name_of);
 

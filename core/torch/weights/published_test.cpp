@@ -1,4 +1,4 @@
-// Naming schemes, on a small model of this file whose weights are "published" under two other schemes.
+// Naming schemes, on a small model of this file with weights "published" under two other schemes.
 #include "core/torch/weights/published.hpp"
 
 #include <cmath>
@@ -25,8 +25,8 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-// "net.blocks.0.norm2.weight" of the authors is our "blocks.0.norm3.weight", and the other way round: two
-// names change places.
+// The authors' "net.blocks.0.norm2.weight" is our "blocks.0.norm3.weight", and vice versa: two names swap
+// places.
 std::string from_original(std::string name) {
   if (name.find("_extra_state") != name.npos || !name.starts_with("net.")) return "";
   name.erase(0, 4);
@@ -39,7 +39,7 @@ std::string to_original(std::string name) {
   if (at != name.npos && (name[at + 4] == '2' || name[at + 4] == '3')) name[at + 4] ^= 1;
   return "net." + name;
 }
-// Makes many names one.
+// Maps many names to one.
 std::string careless(std::string name) { return name.starts_with("net.") ? "blocks.0.norm2.weight" : ""; }
 
 class Small final : public Model<at::Tensor> {
@@ -67,7 +67,7 @@ class Small final : public Model<at::Tensor> {
   }
   std::vector<at::Tensor> forward(const Context<at::Tensor>& ctx, const Named<at::Tensor>& in) override {
     at::Tensor x = in["x"];
-    for (size_t i = 0; i < parameters_.size(); ++i)  // not symmetric in a block's two
+    for (size_t i = 0; i < parameters_.size(); ++i)  // asymmetric in a block's two
       x = i % 2 ? x + ctx.value(parameters_[i]) : x * ctx.value(parameters_[i]);
     return {ctx.linear(x, head_, 0, 0)};
   }
@@ -93,7 +93,7 @@ class Published : public testing::Test {
     options_ = or_throw(Options::make(spec_, given));
     return std::make_unique<Network>(component_, options_, ChainOptions{.dtype = at::kDouble});
   }
-  // Values in the authors' names; the tensor of each is made from its name of ours.
+  // Values under the authors' names; each is computed from our name.
   NamedTensors original() {
     NamedTensors out;
     const auto net = network();
@@ -154,7 +154,7 @@ TEST_F(Published, APluginThatWasBuiltBeforeLayoutsWereHasNone) {
   EXPECT_EQ(layouts_of({&spec_, nullptr, &older}, {}).size(), 1u);
 }
 
-// norm2 and norm3 have one shape: taken for each other they would load without a word.
+// norm2 and norm3 have the same shape: swapped, they would load without an error.
 TEST_F(Published, LoadingFindsTheLayoutByItself) {
   auto weights = original();
   weights["net.blocks.0._extra_state"] = at::ones({3});
@@ -267,7 +267,7 @@ TEST_F(Published, APipelineGivesTheFolderThatFits) {
               HasSubstr("is a whole pipeline"));
 }
 
-// Each file under names of its own; what a later one has too, it takes the place of.
+// Each file uses its own naming scheme; a later file replaces tensors of earlier ones.
 TEST_F(Published, WeightsOfSeveralFilesGoOverEachOther) {
   const auto whole = original();
   NamedTensors first, second{{"head.weight", at::full({4, 4}, 7.0)}};
@@ -318,7 +318,7 @@ TEST_F(Published, SizesThatFitAlikeAreNamed) {
     FAIL() << "not refused";
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("in.safetensors: these 7 tensors fit model/small of size \"three\" and "
-                                    "\"also three\" alike; say which: size = \"three\""));
+                                    "\"also three\" alike; choose one: size = \"three\""));
   }
   EXPECT_EQ(with_fitting_size(component_, {{"layers", 3}}, {file}), json({{"layers", 3}}));
 }

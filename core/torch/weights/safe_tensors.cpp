@@ -26,12 +26,12 @@ SafeDtype safe_dtype(const std::string& name, at::ScalarType dtype) {
 at::ScalarType torch_dtype(SafeDtype dtype) { return kTypes[static_cast<size_t>(dtype)]; }
 
 at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t) {
-  or_throw(check_whole(file));  // a mapping that lost pages ends the process
+  or_throw(check_whole(file));  // accessing a truncated mapping kills the process
   const auto options = at::TensorOptions().dtype(torch_dtype(t.dtype));
   if (t.bytes.empty()) return at::empty(t.shape, options);
   auto* data = const_cast<std::byte*>(t.bytes.data());
   const bool aligned = reinterpret_cast<uintptr_t>(data) % size_of(t.dtype) == 0;
-  if (!aligned) {  // a hostile or foreign header may place a tensor anywhere
+  if (!aligned) {  // a hostile or foreign header may place a tensor at any offset
     auto copy = at::empty(t.shape, options);
     std::memcpy(copy.data_ptr(), data, t.bytes.size());
     return copy;

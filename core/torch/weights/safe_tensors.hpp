@@ -1,4 +1,4 @@
-// safetensors files as libtorch tensors.
+// Reads and writes safetensors files as libtorch tensors.
 #pragma once
 #include <filesystem>
 
@@ -8,19 +8,19 @@
 namespace kinora::core {
 
 at::ScalarType torch_dtype(SafeDtype);
-// Throws kinora::Error(KINORA_UNSUPPORTED), naming the tensor, for a dtype that safetensors has not.
+// Throws kinora::Error(KINORA_UNSUPPORTED), naming the tensor, for a dtype that safetensors does not have.
 SafeDtype safe_dtype(const std::string& name, at::ScalarType);
 
 // A CPU tensor that borrows the file's memory, which is read-only: copy before writing. The tensor keeps the
-// mapping; when it goes, its pages leave the process.
+// mapping alive; when it is destroyed, its pages leave the process.
 at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t);
-// A source for load_values(); undefined for names that the file lacks.
+// A source for load_values(); returns undefined for names that the file lacks.
 Find find_in(const Safetensors& file);
 
-// All of an open file's; and of a file by its name, which throws kinora::Error.
+// All tensors of an open file, or of a file by its path; the latter throws kinora::Error.
 NamedTensors tensors_of(const Safetensors& file);
 NamedTensors read_tensors(const std::filesystem::path& path);
-// Any device and strides; dtypes that safetensors has. Throws kinora::Error.
+// Accepts any device and strides, and dtypes that safetensors has. Throws kinora::Error.
 void write_tensors(const std::filesystem::path& path, const NamedTensors& tensors,
                    const SafeMetadata& metadata = {});
 

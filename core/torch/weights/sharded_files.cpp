@@ -46,7 +46,7 @@ ShardedFiles::ShardedFiles(std::vector<TensorFile> files, const Exchange& exchan
   assign();
 }
 
-// The largest first, to the rank that has the least (Graham 1969): at most 4/3 of the best split.
+// Assigns the largest first, to the rank that has the least (Graham 1969): at most 4/3 of the best split.
 void ShardedFiles::assign() {
   std::vector<size_t> order(shards_.size());
   std::iota(order.begin(), order.end(), 0);
@@ -74,7 +74,7 @@ std::vector<const ShardedFiles::Shard*> ShardedFiles::shards_of(int64_t rank) co
   return out;
 }
 
-// In a round every rank gets the tensor that it writes next, all at the same time.
+// In each round every rank gets the tensor that it writes next, all at the same time.
 at::Tensor ShardedFiles::next() {
   std::vector<int64_t> wanted;
   for (const auto& items : items_)
@@ -90,7 +90,7 @@ at::Tensor ShardedFiles::next() {
 }
 
 void ShardedFiles::write_each(const fs::path& folder, const std::function<at::Tensor()>& next) const {
-  at::Tensor current;  // its bytes are borrowed until the next
+  at::Tensor current;  // its bytes are borrowed until the next tensor
   for (const auto* s : shards_of(exchange_.rank()))
     or_throw(
         write_safetensors(folder / s->file.path, s->file.tensors, s->of->metadata, [&](const SafeTensor&) {
@@ -102,7 +102,7 @@ void ShardedFiles::write_each(const fs::path& folder, const std::function<at::Te
 
 void ShardedFiles::stream(const fs::path& folder) {
   std::exception_ptr failure;
-  bool talks = true;  // with the other ranks
+  bool talks = true;  // still communicates with the other ranks
   const auto next_of_all = [&] {
     talks = false;
     auto t = next();
@@ -115,7 +115,7 @@ void ShardedFiles::stream(const fs::path& folder) {
     if (!talks) throw;
     failure = std::current_exception();
   }
-  while (round_ < rounds_) next();  // the others still need what this rank holds
+  while (round_ < rounds_) next();  // the others still need this rank's pieces
   exchange_.agree(failure);
 }
 

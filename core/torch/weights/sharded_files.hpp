@@ -1,10 +1,9 @@
 // safetensors files that all ranks write together: X.safetensors, or shards with an index above a size.
 //
-// How tensors are cut into files depends on their names, shapes and dtypes only, never on the ranks: a model
-// has the same files, byte for byte, at every topology. Each file is written by one rank, in the order of its
-// header; the ranks' files are balanced by bytes. Each tensor is made whole on the rank that writes it only,
-// one at a time; what a rank keeps for a write in the background is its share of all files, and at most one
-// file more.
+// The cut into files depends on the tensors' names, shapes and dtypes only, never on the ranks: a model has
+// the same files, byte for byte, at every topology. Each file is written by one rank, in the order of its
+// header; bytes are balanced over the ranks. Each tensor is assembled only on the rank that writes it, one at
+// a time. For a write in the background a rank keeps its share of all files, and at most one file more.
 #pragma once
 #include <deque>
 #include <exception>
@@ -18,39 +17,40 @@
 
 namespace kinora::core {
 
-constexpr uint64_t kShardSize = 5'000'000'000;  // bytes, as transformers cuts
+constexpr uint64_t kShardSize = 5'000'000'000;  // bytes, the limit of transformers
 
 struct TensorFile {
   std::string name = {};  // "optimizer.safetensors"
   std::vector<Holding> holdings = {};
   SafeMetadata metadata = {};
-  // What is written instead of a tensor, of its shape and dtype; null: itself.
+  // Replaces a tensor by another of the same shape and dtype; null: unchanged.
   std::function<at::Tensor(const std::string& name, const at::Tensor&)> change = {};
 };
 
 class ShardedFiles {
  public:
-  // A meeting of all ranks. A file without any tensor is left out.
+  // Collective over all ranks. A file without any tensor is left out.
   ShardedFiles(std::vector<TensorFile> files, const Exchange& exchange, uint64_t shard_size);
   ShardedFiles(const ShardedFiles&) = delete;
   ShardedFiles& operator=(const ShardedFiles&) = delete;
 
-  // [owner-thread] A meeting of all ranks. Writes this rank's files, one tensor at a time in memory. What
-  // fails on one rank is thrown on all.
+  // [owner-thread] Collective over all ranks. Writes this rank's files, with one tensor at a time in memory.
+  // An error on one rank is thrown on all.
   void stream(const std::filesystem::path& folder);
-  // Or in two halves: [owner-thread] a meeting of all ranks, after which this rank has what it will write, in
-  // copies of its own; and [any-thread] the writing.
+  // The same in two halves. keep(): [owner-thread] collective over all ranks; copies what this rank will
+  // write. write(): [any-thread] writes the copies.
   void keep();
   void write(const std::filesystem::path& folder);
-  // One rank, when all have written: the indices. Throws Error(KINORA_IO) if a rank's file is not there.
+  // To be called on one rank after all have written: writes the indices. Throws Error(KINORA_IO) if a rank's
+  // file is missing.
   void finish(const std::filesystem::path& folder) const;
-  // What is in the folder of such files from before, under these names but cut otherwise, goes.
+  // Removes older files with these names that were cut differently.
   void clear(const std::filesystem::path& folder) const;
 
  private:
   struct Shard {
-    SafeShard file;              // its path is a name
-    std::vector<int64_t> items;  // of numbers_, as its tensors
+    SafeShard file;              // its path is only a name
+    std::vector<int64_t> items;  // items of numbers_, in the order of its tensors
     const TensorFile* of = nullptr;
     int64_t writer = 0;
   };
@@ -62,14 +62,14 @@ class ShardedFiles {
   Exchange exchange_;
   std::vector<TensorFile> files_;
   Gathering numbers_;
-  std::vector<Shard> shards_;                                              // of all files, in their order
-  std::vector<std::vector<std::pair<int64_t, const TensorFile*>>> items_;  // by rank, as it writes them
+  std::vector<Shard> shards_;                                              // for all files, in order
+  std::vector<std::vector<std::pair<int64_t, const TensorFile*>>> items_;  // by rank, in the order of writing
   size_t round_ = 0, rounds_ = 0;
   std::deque<at::Tensor> kept_;
 };
 
-// All of it at once, in rank 0's folder: what is there afterwards is these files, each whole. A meeting of
-// all ranks; what fails on one is thrown on all.
+// Does all of it in rank 0's folder, which afterwards has these files only, each whole. Collective over all
+// ranks; an error on one is thrown on all.
 void write_files(const std::filesystem::path& folder, const std::vector<TensorFile>& files,
                  const Exchange& exchange, uint64_t shard_size);
 

@@ -1,4 +1,4 @@
-// Files that ranks write together: the same bytes at every topology, and no rank that holds the whole model.
+// Files that ranks write together: the same bytes at every topology, and no rank holds the whole model.
 #include <csignal>
 #include <fstream>
 
@@ -51,7 +51,7 @@ std::map<std::string, std::string> bits_in(const fs::path& folder) {
   return out;
 }
 
-// What a training has of its parameters on one rank.
+// One rank's part of a training's parameters.
 struct State {
   OnRank model;
   std::vector<at::Tensor> first, second, average;
@@ -89,8 +89,8 @@ fs::path saved(const fs::path& root, const Layout& layout, const Exchange& excha
   return root / layout.name / "step-000007";
 }
 
-// From layout to layout and back, each from what the one before wrote. Nothing that is written knows of
-// ranks, so that every folder is the first, byte for byte.
+// From layout to layout and back, each from the previous one's files. Nothing written depends on ranks, so
+// every folder equals the first, byte for byte.
 TEST(ShardedFiles, ReshardToAnyMeshAndBackBitForBit) {
   test::on_ranks(4, [](const Rank& me) {
     const test::World world(me);
@@ -121,7 +121,7 @@ TEST(ShardedFiles, ReshardToAnyMeshAndBackBitForBit) {
       me.meet(root.filename().string() + "-end");
       if (me.rank != 0) continue;
       const auto want = bits_in(root / "start" / "step-000007");
-      EXPECT_EQ(want.size() > 4, shard_size == 300) << "one file each if it is small";
+      EXPECT_EQ(want.size() > 4, shard_size == 300) << "one file each if the model is small";
       n = 0;
       for (const auto& layout : spread::layouts()) {
         const auto got = bits_in(root / std::to_string(++n) / layout.name / "step-000007");
@@ -154,7 +154,7 @@ TEST(ShardedFiles, AssembleGivesEveryRankTheWhole) {
   });
 }
 
-// Numbers that no rank holds, and a rank that holds them in another dtype, stop all ranks in words.
+// Elements that no rank holds, and a rank with another dtype, are errors on all ranks.
 TEST(ShardedFiles, RefuseWhatIsNotWhole) {
   test::on_ranks(2, [](const Rank& me) {
     const test::World world(me);
@@ -196,7 +196,7 @@ TEST(ShardedFiles, NoRankHoldsTheWholeModelToWriteIt) {
       f();
       return test::Metered::most();
     };
-    // A tensor that is made, its parts as they arrive, and the parts that go to three others.
+    // One tensor being assembled, its arriving parts, and the parts sent to three others.
     EXPECT_LE(most([&] { write_files(me.folder, files, all.exchange(), 2 * kBytes); }), 4 * kBytes);
     ShardedFiles kept(files, all.exchange(), 2 * kBytes);
     const auto share = most([&] { kept.keep(); });
@@ -205,7 +205,7 @@ TEST(ShardedFiles, NoRankHoldsTheWholeModelToWriteIt) {
   });
 }
 
-// A tensor of which this rank may read its quarter only: anything else ends the process.
+// A tensor of which this rank may only read its quarter: any other access ends the process.
 at::Tensor quarter_of(int64_t bytes, int64_t rank, at::ScalarType dtype, const std::vector<int64_t>& shape) {
   auto* data = static_cast<char*>(
       mmap(nullptr, static_cast<size_t>(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
@@ -232,7 +232,7 @@ TEST(ShardedFiles, ARankReadsItsOwnNumbersOnly) {
       }
 }
 
-// A disk that is full, for one rank.
+// Simulates a full disk on one rank.
 class NoSpace {
  public:
   NoSpace() {
@@ -263,7 +263,7 @@ TEST(ShardedFiles, WhatFailsOnOneRankFailsOnAllWithItsError) {
       }
       both.exchange().agree(nullptr);
       if (me.rank == 0) {
-        EXPECT_TRUE(fs::is_empty(root)) << "nothing is left of it";
+        EXPECT_TRUE(fs::is_empty(root)) << "no files remain";
       }
       writer.start({.step = 4}, state.files());
       writer.finish();
@@ -280,7 +280,7 @@ TEST(ShardedFiles, WhatFailsOnOneRankFailsOnAllWithItsError) {
   });
 }
 
-// What is taken is what was there at start(), and nothing has its name before all ranks came to check().
+// The files have the values at start(), and none has its final name before all ranks call check().
 TEST(ShardedFiles, InTheBackgroundAreOfTheMomentTheyWereStarted) {
   test::on_ranks(2, [](const Rank& me) {
     const test::World world(me);
@@ -296,7 +296,7 @@ TEST(ShardedFiles, InTheBackgroundAreOfTheMomentTheyWereStarted) {
       for (auto& l : model.leaves) l.tensor.fill_(-1);
     }
     me.meet("started");
-    EXPECT_EQ(latest_checkpoint(root)->filename(), "step-000002") << "start() waits for the one before";
+    EXPECT_EQ(latest_checkpoint(root)->filename(), "step-000002") << "start() waits for the previous one";
     me.meet("seen");
     for (int i = 0; i < 1000 && latest_checkpoint(root)->filename() != "step-000003"; ++i) {
       writer.check();

@@ -22,7 +22,7 @@ TEST(SigmaLosses, PutsEachLevelIntoItsHalfDecade) {
     EXPECT_LT(SigmaLosses::edges()[i], middle);
     EXPECT_GT(SigmaLosses::edges()[i + 1], middle);
   }
-  EXPECT_EQ(SigmaLosses::bucket_of(1), 4u) << "a bucket has its lower edge";
+  EXPECT_EQ(SigmaLosses::bucket_of(1), 4u) << "a bucket includes its lower edge";
   EXPECT_EQ(SigmaLosses::bucket_of(1e9), 7u);
   EXPECT_EQ(SigmaLosses::bucket_of(INFINITY), 7u);
 }
@@ -30,7 +30,7 @@ TEST(SigmaLosses, PutsEachLevelIntoItsHalfDecade) {
 TEST(SigmaLosses, AddsUpExactlyAndLeavesOutWhatIsNotFinite) {
   SigmaLosses a, b;
   a.add(sigmas({0.5, 2, 0.6}), sigmas({1, 4, 2}), KINORA_MIX_ADD);
-  // 0.375 = 0.6 / 1.6 is the same level seen as a blend; a video's frames count by their geometric mean.
+  // 0.375 = 0.6 / 1.6 is the same level in blend units; a video's frames count by their geometric mean.
   b.add(sigmas({0.375, 0.375}), sigmas({8, NAN}), KINORA_MIX_BLEND);
   b.add(sigmas({0.2, 1.8}).view({1, 2}), sigmas({16}), KINORA_MIX_ADD);
   a += b;

@@ -18,7 +18,7 @@ struct LeafPlace {
   Piece piece;
 };
 
-// Where each parameter lies, by kinora_param - 1.
+// Place of each parameter, by kinora_param - 1.
 std::vector<std::vector<LeafPlace>> places_of(const Parameters& parameters, const std::vector<Leaf>& leaves) {
   std::vector<std::vector<LeafPlace>> out(parameters.size());
   for (size_t i = 0; i < leaves.size(); ++i)
@@ -50,7 +50,7 @@ NamedTensors assemble(const Parameters& parameters, const std::vector<Leaf>& lea
   all.add(held(parameters, leaves, per_leaf));
   const auto count = static_cast<int64_t>(all.items().size());
   NamedTensors out;
-  for (int64_t i = 0; i < count; i += exchange.size()) {  // a rank makes one of them, and tells the others
+  for (int64_t i = 0; i < count; i += exchange.size()) {  // each rank makes one of them
     std::vector<int64_t> wanted;
     for (int64_t r = 0; r < exchange.size(); ++r) wanted.push_back(i + r < count ? i + r : Gathering::kNone);
     const at::Tensor mine = all.collect(wanted);
@@ -104,7 +104,7 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
   for (size_t i = 0; i < parameters.size(); ++i)
     if (found[i].defined()) {
       put_whole(parameters[i], places[i], per_leaf, found[i]);
-      found[i].reset();  // its pages go with it
+      found[i].reset();  // releases its pages
     }
   return report;
 }

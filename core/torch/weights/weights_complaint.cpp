@@ -23,7 +23,7 @@ Parts parts_of(const std::string& name) {
 
 bool is_number(const std::string& s) { return !s.empty() && s.find_first_not_of("0123456789") == s.npos; }
 
-// 0 equal .. 1 nothing in common.
+// From 0 (equal) to 1 (nothing in common).
 double change(const std::string& a, const std::string& b) {
   if (a == b) return 0;
   if (is_number(a) || is_number(b)) return 1;
@@ -43,7 +43,7 @@ double distance(const Parts& a, const Parts& b) {
   return above[b.size()];
 }
 
-// A family: names that differ in their numbers only.
+// A family of names that differ only in their numbers.
 std::string family_of(const std::string& name) {
   Parts parts = parts_of(name);
   for (auto& p : parts)
@@ -52,7 +52,7 @@ std::string family_of(const std::string& name) {
 }
 
 struct Family {
-  std::string first;  // name
+  std::string first;  // its first name
   size_t count = 0;
 };
 
@@ -73,7 +73,7 @@ std::string joined(const std::vector<std::string>& all, size_t most) {
   return out;
 }
 
-// Each family, and what `hint` says of its first name.
+// Each family, followed by `hint` of its first name.
 template <class Hint>
 std::string listed(const std::vector<std::string>& names, size_t most, Hint hint) {
   std::vector<std::string> out;

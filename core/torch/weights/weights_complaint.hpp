@@ -1,4 +1,4 @@
-// What does not fit when weights are loaded, said once for all tensors, in one line.
+// Describes all misfits of weights and model in one line.
 #pragma once
 #include <string>
 #include <vector>
@@ -10,14 +10,14 @@ struct WeightsProblems {
   std::vector<std::string> shapes;               // whole phrases
 };
 
-// "" if there are none. Of each sort the count and the first `most`. Names that differ in their numbers only
-// are said once, as "blocks.*.q.weight (30 times)"; after a missing name comes the unexpected one that is
-// nearest to it, and after an unexpected one without such a partner the nearest of `parameters`.
+// "" if there are no problems. For each kind, the count and the first `most`. Names that differ only in their
+// numbers are merged, as "blocks.*.q.weight (30 times)". A missing name is followed by the nearest unexpected
+// one, and an unexpected one without such a partner by the nearest of `parameters`.
 std::string complaint(const WeightsProblems& problems, const std::vector<std::string>& parameters,
                       size_t most = 3);
 
-// The candidate nearest to a dotted name: the fewest dotted parts inserted, removed or changed, a part that
-// is changed by some of its letters counting for that share of one. "" if more than half of the parts would
+// The candidate nearest to a dotted name: the one with the fewest dotted parts inserted, removed or changed,
+// where a partly changed part counts by its share of changed letters. "" if more than half of the parts would
 // change.
 std::string nearest_name(const std::string& name, const std::vector<std::string>& candidates);
 

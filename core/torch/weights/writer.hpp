@@ -1,4 +1,4 @@
-// One thing written at a time, by a thread of its own, while its owner goes on.
+// Writes one thing at a time in a thread of its own, while its owner continues.
 #pragma once
 #include <functional>
 #include <future>
@@ -7,20 +7,20 @@ namespace kinora::core {
 
 class BackgroundWriter {
  public:
-  // background: false does the work in start().
+  // background: false runs the work inside start().
   explicit BackgroundWriter(bool background) : background_(background) {}
   BackgroundWriter(const BackgroundWriter&) = delete;
   BackgroundWriter& operator=(const BackgroundWriter&) = delete;
-  // Waits; an error that nobody has seen yet goes to the log.
+  // Waits for the work. An error that was not thrown yet is logged.
   ~BackgroundWriter();
 
-  // Waits for the work before it, then begins. Throws what that one threw.
+  // Waits for the previous work, then starts this one. Throws the previous work's error.
   void start(std::function<void()> work);
-  // Throws what finished work threw, once. Does not wait.
+  // Throws the error of finished work, once. Does not wait.
   void check();
-  // Whether work goes on.
+  // Whether work is in progress.
   bool busy() const;
-  // Waits, then as check().
+  // Waits, then does as check().
   void finish();
 
  private:

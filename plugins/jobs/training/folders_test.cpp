@@ -312,7 +312,7 @@ TEST_F(Folders, TheVariantFp16IsReadWhereThereIsNoOther) {
   write_tensors(run_.folder() / "model.ema.safetensors", {{"a", at::ones({1})}});
   Network network = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
   EXPECT_THAT(logged([&] { network.load(run_.folder()); }),
-              HasSubstr(": model.fp16.safetensors is read, because the folder has no weights but those of "
+              HasSubstr(": model.fp16.safetensors is read, because the folder only has weights of "
                         "variant fp16"));
   Network whole = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
   whole.load(plain);

@@ -91,9 +91,9 @@ TEST(EncodeSignals, ThatClipsDoNotHaveAreNamed) {
   ClipFacts wrong;
   for (const char* key : {"a", "b", "c", "d"}) wrong[key] = {{"pose", "left"}};
   EXPECT_THAT(said("['fps']", wrong),
-              HasSubstr("of 4 4 lack a signal, the last one because its metadata have "
-                        "no 'fps', which signals asks for"));
-  EXPECT_THAT(said("['pose']", wrong), HasSubstr("'pose' of its metadata is neither a number nor a list"));
+              HasSubstr("of 4 4 lack a signal, the last one because its metadata has "
+                        "no 'fps', which the option signals requires"));
+  EXPECT_THAT(said("['pose']", wrong), HasSubstr("'pose' in its metadata is neither a number nor a list"));
   EXPECT_THAT(said("['latent']", {}), HasSubstr("'latent' is the name of something else"));
   EXPECT_THAT(said("['fps', 'fps']", {}), HasSubstr("given twice"));
 }

@@ -178,7 +178,7 @@ TEST(EncodeJob, SaysWhyNoClipIsOfUse) {
     FAIL();
   } catch (const Error& e) {
     EXPECT_STREQ(e.what(),
-                 "none of 2 clips is of use: 1 have fewer than 9 frames, 1 cannot be decoded; "
+                 "none of 2 clips is usable: 1 have fewer than 9 frames, 1 cannot be decoded; "
                  "lower frames, or see the "
                  "warnings above");
   }
