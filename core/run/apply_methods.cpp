@@ -41,9 +41,9 @@ std::vector<ApplyMethod> apply_methods(const ComponentSpec& c) {
 std::vector<TensorSpec> apply_inputs(const ComponentSpec& c) {
   if (c.kind != "sampler") return c.inputs;
   return {
-      tensor("mean", "[K, D]", "of each Gaussian of a mixture; its exact denoiser is what is sampled from"),
-      tensor("std", "[K]", "one standard deviation a Gaussian"),
-      tensor("weight", "[K]", "of any sum above 0"),
+      tensor("mean", "[K, D]", "means of the Gaussians of a mixture, whose exact denoiser the sampler calls"),
+      tensor("std", "[K]", "standard deviation of each Gaussian"),
+      tensor("weight", "[K]", "weights of the Gaussians, with any sum above 0"),
       tensor("noise", "[N, D]", "standard normal; the sampler scales it to its first noise level")};
 }
 
@@ -56,11 +56,11 @@ std::vector<std::string> apply_takes(const ComponentSpec& c, const std::string& 
   std::vector<std::string> out;
   for (const auto& t : apply_inputs(c)) out.push_back(t.name);
   if (out.empty()) return out;
-  // One file serves both ways.
+  // The same file works for both directions.
   if (c.kind == "tokenizer")
     for (const auto& t : c.outputs) out.push_back(t.name);
   if (c.kind == "model" && method == "gradient") out.emplace_back("grad_output");
-  // What the model returned, under the model's name for it.
+  // The model's output, under the model's own name.
   if (c.kind == "loss" && std::find(out.begin(), out.end(), "prediction") != out.end())
     out.emplace_back("output");
   return out;

@@ -1,5 +1,4 @@
-// What `kinora apply` can do with a component of each kind: the one list that apply, inspect and completion
-// use.
+// The methods of `kinora apply` for each kind of component. apply, inspect and completion share this list.
 #pragma once
 #include <string>
 #include <vector>
@@ -14,18 +13,17 @@ struct ApplyMethod {
   std::string gives;  // "latent, posterior"
 };
 
-// Empty for kinds that nothing can be applied of alone.
+// Empty for kinds that cannot be applied alone.
 std::vector<ApplyMethod> apply_methods(const ComponentSpec&);
 
-// What the component declares; of a sampler, which has none of its own, the mixture that it is tried on.
+// The inputs that the component declares. A sampler declares none; its inputs are the mixture to sample from.
 std::vector<TensorSpec> apply_inputs(const ComponentSpec&);
 std::vector<TensorSpec> apply_outputs(const ComponentSpec&);
 
-// Names of all tensors that a file of inputs may hold for `method`; empty: whatever the component asks for by
-// itself.
+// Names of all tensors that a file of inputs may contain for `method`; empty: the component decides.
 std::vector<std::string> apply_takes(const ComponentSpec&, const std::string& method);
 
-// Whether its parameters can be given, as --set weights=PATH.
+// Whether the component accepts parameters as --set weights=PATH.
 bool has_weights(const ComponentSpec&);
 
 }  // namespace kinora::core

@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// JSON and text fields as they are, media as their size.
+// JSON and text fields in full, media as their size.
 json fields_json(const Sample& sample) {
   json out{{"key", sample.key()}};
   for (const auto& field : sample.fields()) {
@@ -30,8 +30,8 @@ json fields_json(const Sample& sample) {
   return out;
 }
 
-// The result proper if the stage names one after itself ("shots.content" sets "shots.json"), else every
-// sample's end.
+// The stage's main result if one has the stage's name ("shots.content" sets "shots.json"), else the outcome of every
+// sample.
 json result_json(const std::string& name, const StageResults& r) {
   const std::string own = name.substr(0, name.find('.')) + ".json";
   if (r.emitted.size() == 1 && r.dropped.empty() && r.failed.empty())
@@ -44,7 +44,7 @@ json result_json(const std::string& name, const StageResults& r) {
   return out;
 }
 
-// Why the results are not whole, or empty.
+// Why the results are incomplete, or empty.
 std::string problem_in(const StageResults& r) {
   for (const auto& sample : r.emitted)
     if (auto damage = damage_of(sample); !damage.empty()) return damage;
@@ -91,7 +91,7 @@ ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
     stage.finish(sink, run);
     results.end_held();
   } catch (const Error& e) {
-    // Samples that a damaged video gave before it failed are results too, even if it crashed the stage's process.
+    // Samples emitted before a damaged video failed are results too, even if it crashed the stage's process.
     if (e.code() != KINORA_DATA || (results.emitted.empty() && results.failed.empty())) throw;
     made.problem = e.what();
   }

@@ -7,17 +7,17 @@
 
 namespace kinora::core {
 
-// What a kinora_run's functions need; outlives every use of it.
+// State behind a kinora_run's functions; must outlive the kinora_run.
 struct Call {
   uint64_t seed = 0;
   int64_t first_sample = 0;      // global number of the batch's first sample: keys the noise
   Progress* progress = nullptr;  // null: nothing is shown
-  // What a call shows of its work after `done` steps; the tensor is borrowed. Null: nobody looks.
+  // Receives an intermediate result after `done` steps; the tensor is borrowed. Null: no previews.
   std::function<void(int64_t done, kinora_tensor preview)> preview = nullptr;
 };
 
-// On the CPU with one thread and no folder. Stops when the run is cancelled; noise needs libtorch, which it
-// loads.
+// A run on the CPU with one thread and no folder. Stops when the run is cancelled. Noise needs libtorch, which is
+// loaded on first use.
 kinora_run run_of(Call&);
 
 }  // namespace kinora::core

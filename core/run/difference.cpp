@@ -13,7 +13,7 @@ using Values = std::map<std::string, json>;
 
 constexpr size_t kMost = 5;
 
-// "steps", "model.layers", "model": what a run file calls them.
+// Values by their names in a run file: "steps", "model.layers", "model".
 Values values_of(const json& spec, const std::set<std::string>& how_only) {
   Values out;
   const json options = spec.value("options", json::object()), none = json::array();
@@ -36,7 +36,7 @@ std::string shown(const Values& of, const std::string& name) {
   return text.size() <= 72 ? text : text.substr(0, 72) + "...";
 }
 
-// Options of another component say nothing that its name does not.
+// If the component itself differs, its options need not be listed.
 bool is_told_by_component(const std::string& name, const std::set<std::string>& told) {
   const size_t dot = name.find('.');
   return dot != name.npos && told.contains(name.substr(0, dot));

@@ -1,4 +1,4 @@
-// What differs between two descriptions of a job, in words.
+// Describes in words how two descriptions of a job differ.
 #pragma once
 #include <string>
 
@@ -6,8 +6,8 @@
 
 namespace kinora::core {
 
-// "steps was 2 and is 4; model.layers was 2 and is 3; and 4 more": of two spec_json(), options that decide
-// nothing (decides()) left out. Empty: none differ. values: the words around the first's and the second's.
+// "steps was 2 and is 4; model.layers was 2 and is 3; and 4 more" for two spec_json(); options that do not affect
+// results (decides()) are left out. Empty: no difference. values: the words around both values.
 std::string difference(const nlohmann::json& first, const nlohmann::json& second,
                        const char* values = "was {} and is {}");
 

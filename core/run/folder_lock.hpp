@@ -7,12 +7,12 @@
 
 namespace kinora::core {
 
-// Held until the object or the process ends, however that ends.
+// Held until the object is destroyed or the process ends in any way.
 class FolderLock {
  public:
-  // Failure if another process has it. On a file system without locks everybody gets it.
+  // Fails if another process holds the lock. On a file system without locks it always succeeds.
   static Result<FolderLock> take(const std::filesystem::path& folder);
-  // Whether another process has it, as far as this host can see.
+  // Whether another process holds the lock, as far as this host can see.
   static bool is_held(const std::filesystem::path& folder);
   FolderLock(FolderLock&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
   FolderLock& operator=(FolderLock&&) = delete;

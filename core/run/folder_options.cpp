@@ -23,7 +23,7 @@ json read_object(const fs::path& file) {
   try {
     out = json::parse(in);
   } catch (const json::parse_error& e) {
-    throw Error(KINORA_INVALID, fmt::format("{}: no JSON: {}", file.string(), e.what()));
+    throw Error(KINORA_INVALID, fmt::format("{}: not valid JSON: {}", file.string(), e.what()));
   }
   if (!out.is_object())
     throw Error(KINORA_INVALID, fmt::format("{}: a configuration is a JSON object, found {}", file.string(),
@@ -31,7 +31,7 @@ json read_object(const fs::path& file) {
   return out;
 }
 
-// "LEFT MARK RIGHT"; right is empty without the mark.
+// Splits "LEFT MARK RIGHT"; right is empty without the mark.
 std::pair<std::string, std::string> cut_at(const std::string& text, const std::string& mark) {
   const auto at = text.find(mark);
   if (at == text.npos) return {text, ""};
@@ -43,7 +43,7 @@ json json_or_word(const std::string& text) {
   return value.is_discarded() ? json(text) : value;
 }
 
-// The value at "vision_config.sizes[0]", or nothing. has_table: whether only the last key is missing.
+// The value at a path such as "vision_config.sizes[0]", or nullopt. has_table: whether only the last key is missing.
 std::optional<json> value_at(const json& object, const std::string& path, bool& has_table) {
   json::json_pointer to;
   for (std::string rest = path; !rest.empty();) {
@@ -57,7 +57,7 @@ std::optional<json> value_at(const json& object, const std::string& path, bool& 
   return object.contains(to) ? std::optional<json>(object.at(to)) : std::nullopt;
 }
 
-// What one line of OptionSpec::config says (manifest.hpp); nothing if the object lacks it.
+// The value that one line of OptionSpec::config (manifest.hpp) yields; nullopt if the object lacks it.
 std::optional<json> value_by(const json& object, const std::string& line) {
   const auto [tested, wanted] = cut_at(line, " == ");
   const auto [path, otherwise] = cut_at(tested, " ?? ");
@@ -68,7 +68,7 @@ std::optional<json> value_by(const json& object, const std::string& line) {
   return found;
 }
 
-// Of several lines the first that says something, a yes before a no.
+// The value of the first line that yields one; true takes precedence over false.
 std::optional<json> value_for(const json& object, const OptionSpec& option) {
   if (const auto own = object.find(option.name); own != object.end()) return *own;
   std::optional<json> out;
@@ -77,7 +77,7 @@ std::optional<json> value_for(const json& object, const OptionSpec& option) {
   return out;
 }
 
-// What null stands for: the option's way to say none. Nothing if it has no such value.
+// The option's value for null, its form of "none". nullopt if it has none.
 std::optional<json> none_of(const OptionSpec& option) {
   const json none = is_list(option.type)                       ? json::array()
                     : option.type == OptionType::boolean       ? json(false)
@@ -89,7 +89,7 @@ std::optional<json> none_of(const OptionSpec& option) {
   return problems.empty() ? std::optional<json>(none) : std::nullopt;
 }
 
-// The members of the object that the component's options are looked up in.
+// The members of the object that the component's options can come from.
 std::set<std::string> known_members(const ComponentSpec& spec) {
   std::set<std::string> out;
   for (const auto& option : spec.options) {
@@ -160,7 +160,7 @@ json with_config(const ComponentSpec& spec, json given, const fs::path& config) 
       differ += fmt::format("{}{} = {}, not {}", differ.empty() ? "" : ", ", name, given[name].dump(),
                             value.dump());
   }
-  if (!differ.empty()) log_info("{}: of {}, what is given counts: {}", config.string(), spec.id, differ);
+  if (!differ.empty()) log_info("{}: {}: the given options override it: {}", config.string(), spec.id, differ);
   return given;
 }
 

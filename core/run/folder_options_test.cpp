@@ -1,4 +1,4 @@
-// A published configuration in the words of a component, as its manifest translates it.
+// Tests how a manifest translates a published configuration into a component's options.
 #include "core/run/folder_options.hpp"
 
 #include <cstdlib>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr const char* kTower = R"([[component]]
 id = "model/tower"
-help = "of a test"
+help = "a test model"
 input.latent = { shape = "[B]", dtype = "float" }
 option.size = { type = "string", default = "", choices = ["", "big"] }
 option.heads = { type = "int", default = 6, min = 1, config = ["side_config.num_heads ?? 12", "num_heads"] }
@@ -76,7 +76,7 @@ TEST_F(FolderOptions, ComeFromTheFirstFolderThatHasThem) {
   std::ofstream(folder_ / "pipeline/model_index.json") << "{}";
   EXPECT_EQ(config_of({folder_ / "pipeline"}, tower_), part / "config.json");
   std::filesystem::create_directories(folder_ / "pipeline/transformer_2");
-  EXPECT_EQ(config_of({folder_ / "pipeline"}, tower_), part / "config.json") << "of two experts the first's";
+  EXPECT_EQ(config_of({folder_ / "pipeline"}, tower_), part / "config.json") << "the first of two experts";
 }
 
 }  // namespace

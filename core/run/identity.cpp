@@ -12,17 +12,17 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A file that an option names is an input like any other.
+// Adds files that options name; they count as inputs.
 void add_files(const Options& options, json& inputs) {
   std::error_code error;
   for (const auto& path : options.paths())
     if (fs::exists(path, error)) inputs.push_back(stat_digest(path));
 }
 
-// The same of "s3://..." and its like. Throws kinora::Error if the storage cannot say.
+// The digest of a URI such as "s3://...". Throws kinora::Error if the storage cannot be read.
 std::string remote_digest(const std::string& uri) {
   Io* io = served_io();
-  if (!io) throw Error(KINORA_UNSUPPORTED, uri + ": this program reads no files of other storages");
+  if (!io) throw Error(KINORA_UNSUPPORTED, uri + ": this program cannot read from other storages");
   return sha256(or_throw(io->contents(uri)));
 }
 
@@ -47,7 +47,7 @@ json spec_json(const JobSpec& job) {
 
 namespace {
 
-// The job by itself: what it does, with what, and not to what.
+// The identity of the job without its inputs.
 json identity_of_work(const RunFile& run, const JobSpec& job) {
   json identity = spec_json(job);
   identity.erase("name");
@@ -65,7 +65,7 @@ json identity_of_work(const RunFile& run, const JobSpec& job) {
   return identity;
 }
 
-// What is looked at once a run: folders and buckets may be large.
+// Computed once per run: folders and buckets may be large.
 const std::string& identity_of_inputs(const RunFile& run, const JobSpec& job) {
   if (job.paths_identity.empty()) job.paths_identity = job_type(run, job).inputs_identity(run, job);
   return job.paths_identity;
@@ -87,7 +87,7 @@ std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
   json& inputs = identity["inputs"];
   const JobType& type = job_type(run, job);
   if (type.lists_inputs()) {
-    identity.erase("paths");  // the files that they lead to count: a pattern names fewer while a disk is unavailable
+    identity.erase("paths");  // the files behind them count: a pattern matches fewer while a disk is unavailable
     inputs.push_back(identity_of_inputs(run, job));
     const fs::path folder = run.out / job.name;
     const std::string base = job_base(run, job);
@@ -97,7 +97,7 @@ std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
   }
   for (size_t input : job.inputs) inputs.push_back(digest_of(run, run.jobs[input], true));
   if (const std::string edits = type.edits_identity(run, job); !edits.empty()) inputs.push_back(edits);
-  // The report is about every other job, whether it names them or not.
+  // The report covers every other job, whether its file names them or not.
   if (job.kind->reads.empty())
     for (const auto& other : run.jobs)
       if (&other != &job && !other.kind->reads.empty()) inputs.push_back(digest_of(run, other, false));

@@ -1,4 +1,4 @@
-// What a job is, as one number: equal identities make equal results, so what is finished is not done again.
+// A job's identity as one digest. Equal identities give equal results, so a finished job need not run again.
 #pragma once
 #include <string>
 
@@ -8,17 +8,15 @@
 
 namespace kinora::core {
 
-// What job.json says: the job's kind, options (and those that do not decide results), inputs and components with their
-// versions.
+// The content of job.json: the job's kind, all its options, its inputs, and its components with their versions.
 nlohmann::json spec_json(const JobSpec&);
 
-// SHA-256 over the kind, seed, components, inputs (their files by size and time of change, their jobs by
-// identity) and the options that decide results, files that options name among them. How a job runs (threads,
-// how often it logs) is no part. Of a curate job that it reads, what that keeps counts, and not how often its
-// failures were tried again.
+// SHA-256 over the kind, seed, components, inputs (files by size and modification time, jobs by identity) and the
+// options that affect results, including files that options name. How a job runs (threads, log interval) is not
+// included. An upstream curate job counts by the samples that it keeps, not by how often its failures were retried.
 std::string job_digest(const RunFile&, const JobSpec&);
 
-// The same without the inputs, of a kind of job that keeps its work (job_type.hpp); empty of any other kind.
+// The same without the inputs, for kinds of jobs that keep their work (job_type.hpp); empty for other kinds.
 std::string job_base(const RunFile&, const JobSpec&);
 
 }  // namespace kinora::core

@@ -8,7 +8,7 @@
 namespace kinora::core {
 namespace {
 
-// Nothing of an engine that has no such option.
+// Empty for an engine without this option.
 std::vector<std::string> isolate_of(const ComponentUse* engine) {
   if (!engine) return {};
   const json& options = engine->options.values();
@@ -31,11 +31,11 @@ std::vector<std::string> isolation_problems(const JobSpec& job, const std::vecto
   const auto which = isolate_of(job.component("engine"));
   for (const auto& name : which)
     if (std::find(names.begin(), names.end(), name) == names.end())
-      out.push_back("isolate names '" + name + "', which is no stage of this job" + did_you_mean_or_list(name, names, "it may be"));
+      out.push_back("isolate names '" + name + "', which is not a stage of this job" + did_you_mean_or_list(name, names, "it may be"));
   for (const char* alone : {"none", "all"})
     if (std::find(which.begin(), which.end(), alone) != which.end() &&
         std::any_of(which.begin(), which.end(), [&](const std::string& name) { return name != alone; }))
-      out.push_back("isolate has '" + std::string(alone) + "' and other names beside it, which contradict it; give \"" + alone +
+      out.push_back("isolate has '" + std::string(alone) + "' together with other names, which contradict it; give \"" + alone +
                     "\" alone, or only the others");
   return out;
 }

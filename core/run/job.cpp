@@ -59,7 +59,7 @@ const JobSpec* JobView::upstream(const std::string& kind) const {
 
 const JobSpec& JobView::need_upstream(const std::string& kind) const {
   if (const auto* job = upstream(kind)) return *job;
-  throw Error(KINORA_INVALID, "a job of kind " + kind + " is needed among its inputs, or among theirs");
+  throw Error(KINORA_INVALID, "it needs a job of kind " + kind + " among its inputs, direct or indirect");
 }
 
 Component JobView::open(const ComponentUse& use) const { return or_throw(runtime_.registry().open(use.id)); }

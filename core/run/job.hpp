@@ -1,5 +1,4 @@
-// What a job can be asked before it runs, and what it is given to do its work: its options, its inputs, its
-// folder, and ways to say how far it is.
+// JobView gives access to a job before it runs; JobContext adds what its work needs: the folder, metrics and progress.
 #pragma once
 #include <deque>
 #include <filesystem>
@@ -20,14 +19,14 @@
 
 namespace kinora::core {
 
-// A line of JSON a step or an item, appended; numbers keep 17 digits.
+// Appends one line of JSON per step or item; numbers keep 17 digits.
 class Metrics {
  public:
   explicit Metrics(const std::filesystem::path& file);
   void line(const nlohmann::json&);
-  // Drops the lines of steps after `step`: a process that was killed had written them, and they come again.
+  // Drops the lines of steps after `step`: a killed process wrote them, and they will be written again.
   void rewind(int64_t step);
-  // Drops all lines, for a job that writes those of its finished items again.
+  // Drops all lines, for a job that rewrites those of its finished items.
   void clear();
 
  private:
@@ -35,7 +34,7 @@ class Metrics {
   std::ofstream out_;
 };
 
-// A job as its file has it. Makes nothing.
+// A job as its file describes it. Creates no files.
 class JobView {
  public:
   JobView(Runtime& runtime, const RunFile& run, const JobSpec& spec)
@@ -45,9 +44,9 @@ class JobView {
   const RunFile& run() const { return run_; }
   const JobSpec& spec() const { return spec_; }
   std::filesystem::path folder_of(const JobSpec& job) const { return run_.out / job.name; }
-  // The nearest job of this kind among the inputs, and theirs; null if there is none.
+  // The nearest upstream job of this kind, direct or indirect; null if there is none.
   const JobSpec* upstream(const std::string& kind) const;
-  // The same, or an Error that says what is needed.
+  // The same; throws Error if there is none.
   const JobSpec& need_upstream(const std::string& kind) const;
 
   template <class O>
@@ -56,7 +55,7 @@ class JobView {
     O::describe(d);
     return d.read(or_throw(Options::make(*spec_.kind, spec_.options)).abi());
   }
-  // The component of a slot, opened, with its options. Throws kinora::Error.
+  // Opens the component of a slot with its options. Throws kinora::Error.
   Component open(const ComponentUse&) const;
   Component open_slot(const std::string& slot) const { return open(*spec_.component(slot)); }
 
@@ -68,18 +67,17 @@ class JobView {
 
 class JobContext : public JobView {
  public:
-  // writes: this process keeps the job's metrics (rank 0 of a launch).
+  // writes: this process writes the job's metrics (rank 0 of a launch).
   JobContext(Runtime&, const RunFile&, const JobSpec&, bool writes = true);
 
-  // The job's own folder, which exists. Only results and temporary names go there.
+  // The job's own folder, which exists. Only results and temporary files belong there.
   const std::filesystem::path& folder() const { return folder_; }
 
   Metrics& metrics() { return *metrics_; }
-  // Counts and facts of the job, written to summary.json when it is done. Its member "results" is for what
-  // the job writes outside its folder: {path from the folder: bytes}.
+  // Counts and facts of the job, written to summary.json when it is done. Its member "results" lists the files that
+  // the job writes outside its folder: {path relative to the folder: bytes}.
   nlohmann::json summary = {{"results", nlohmann::json::object()}};
-  // A run struct for calls into components about samples from this global number on. Valid while the context
-  // lives.
+  // A run struct for calls into components whose first sample has this global number. Valid while the context lives.
   kinora_run call(Progress* progress = nullptr, int64_t first_sample = 0);
 
  private:

@@ -15,13 +15,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// With all that it depends on.
+// Whether the job and all its dependencies are sound.
 bool is_sound(const RunFile& run, const JobSpec& job) {
   return job.sound && std::all_of(job.inputs.begin(), job.inputs.end(),
                                   [&](size_t input) { return is_sound(run, run.jobs[input]); });
 }
 
-// What can be said of a job of which something else is wrong: its stages, those that could be read, one by one.
+// Checks a job that has other problems as far as possible: each stage that could be read, one by one.
 void check_stages(JobCheck& check) {
   for (const auto& use : check.spec().components)
     if (use.id.starts_with("stage/")) check.stage(use);
@@ -34,7 +34,7 @@ bool is_in(const fs::path& path, const fs::path& folder) {
 
 }  // namespace
 
-// Of libtorch's errors only the first line is the message.
+// Only the first line of a libtorch error is the message.
 void JobCheck::problem(const Location& at, const std::string& message) {
   const Diagnostic said{at, "job '" + spec().name + "': " + message.substr(0, message.find('\n'))};
   const auto same = [&](const Diagnostic& p) { return format(p) == format(said); };  // two rules, one cause
@@ -54,8 +54,8 @@ bool JobCheck::finds(const std::string& option, const std::string& path) {
   if (path.empty()) return false;
   if (fs::exists(path, ignored)) return true;
   if (!ahead_ || !made_by_earlier_job(path))
-    problem(option, option + ": there is no file or folder " + path +
-                        ", and no earlier job of the run makes it; mend the path");
+    problem(option, option + ": no such file or folder: " + path +
+                        ", and no earlier job of the run makes it; fix the path");
   return false;
 }
 
@@ -63,19 +63,19 @@ void JobCheck::stage(const ComponentUse& use) {
   const std::string name = use.called();
   const std::string prefix = "stage '" + name + "' (" + use.id + "): ";
   const auto said = [&](const std::string& message) {
-    const std::string again = use.id + ": ";  // where the component has said it itself
+    const std::string again = use.id + ": ";  // if the component has added its id itself
     return prefix + (message.starts_with(again) ? message.substr(again.size()) : message);
   };
   try {
     resources_of(*this, use);
-    // What it opens with its first sample only. Of other people's a path may be what they write.
+    // Paths that a stage opens only with its first sample. A path option of a third-party stage may be an output.
     std::error_code ignored;
     const auto paths = own_stages(runtime().registry()).contains(use.id) ? use.options.paths() : std::vector<std::string>();
     for (const auto& path : paths)
       if (!path.empty() && !is_uri(path) && !fs::exists(path, ignored) && !(ahead_ && made_by_earlier_job(path)))
-        problem(use.at, prefix + "there is no file or folder " + path + "; mend the path");
+        problem(use.at, prefix + "no such file or folder: " + path + "; fix the path");
   } catch (const WorkerDied& e) {
-    // No line of the file is to blame for want of memory.
+    // Lack of memory is not the fault of a line of the file.
     if (e.killed) throw WorkerDied(e.code(), "job '" + spec().name + "': " + prefix + e.what(), e.how, true);
     problem(use.at, said(e.what()));
   } catch (const Error& e) {
@@ -98,7 +98,7 @@ void require(const JobContext& context) {
   JobCheck asked(context.runtime(), context.run(), context.spec(), false, here().world, problems);
   job_type(context.runtime().registry(), *context.spec().kind).check(asked);
   if (problems.empty()) return;
-  const std::string name = "job '" + context.spec().name + "': ";  // who catches it says the name
+  const std::string name = "job '" + context.spec().name + "': ";  // the catching code adds the name
   std::string all;
   for (const auto& p : problems) all += (all.empty() ? "" : "\n") + p.message.substr(name.size());
   throw Error(KINORA_INVALID, all);

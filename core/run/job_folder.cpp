@@ -24,16 +24,16 @@ std::string digest_in(const fs::path& file) {
   return it != value.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
-// Beside the folder, which may not be a job's.
+// Next to the folder, which may not be a job's.
 fs::path failure_file(const fs::path& folder) {
   return folder.parent_path() / ("." + folder.filename().string() + ".failed");
 }
 
-// Beside the folder: the results that a job with other options or inputs had finished,
+// Next to the folder: the results that a job with other options or inputs had finished,
 fs::path before(const fs::path& folder) {
   return folder.parent_path() / ("." + folder.filename().string() + ".before");
 }
-// and those of one that had not come to its end.
+// and those of an unfinished job.
 fs::path unfinished(const fs::path& folder) {
   return folder.parent_path() / ("." + folder.filename().string() + ".unfinished");
 }
@@ -47,7 +47,7 @@ bool is_nobodys(const fs::path& folder) {
   return !fs::exists(folder, error) || fs::is_empty(folder, error);
 }
 
-// What the user wrote into the folder of a curate job by the studio.
+// The user's edits in the folder of a curate job, written by the studio.
 constexpr const char* kEdits = "edits.jsonl";
 
 // A job's folder begins with the edits of the one before it, so the larger file is the newer one.
@@ -59,14 +59,14 @@ void bring_edits(const fs::path& from, const fs::path& to) {
   or_throw(write_file_atomically(to / kEdits, std::string{std::istreambuf_iterator<char>(in), {}}));
 }
 
-// What was set aside takes the place of what a job, never anybody else, left in the folder.
+// Replaces the folder's contents, which only a job may have made, by the results set aside.
 void put_back(const fs::path& folder, const fs::path& aside) {
   bring_edits(folder, aside);
   fs::remove_all(folder);
   fs::rename(aside, folder);
 }
 
-// Whether the folder is of that job, as far as its inputs stay the same.
+// Whether the folder belongs to that job, inputs aside if it has a base.
 bool is_of(const fs::path& folder, const std::string& digest, const std::string& base) {
   const json job = read_json(folder / "job.json");
   return job.value("digest", json()) == digest || (!base.empty() && job.value("base", json()) == base);
@@ -77,7 +77,7 @@ json size_of_entry(const fs::directory_entry& entry) {
   return static_cast<uint64_t>(std::distance(fs::directory_iterator(entry.path()), fs::directory_iterator()));
 }
 
-// Whether a job has made anything there that is worth going on with.
+// Whether a job has made anything there that is worth resuming.
 bool has_begun(const fs::path& folder) {
   std::error_code error;
   const json made = results_in(folder);  // folders that were made for results may be empty
@@ -85,7 +85,7 @@ bool has_begun(const fs::path& folder) {
          std::any_of(made.begin(), made.end(), [](const json& size) { return size != 0; });
 }
 
-// Results make room: they are renamed. Of what has none the user's edits stay.
+// Renames the folder if it has results; of a folder without results it keeps the user's edits.
 void set_aside(const fs::path& folder) {
   if (is_done(folder) || has_begun(folder)) {
     const fs::path place = is_done(folder) ? before(folder) : unfinished(folder);
@@ -98,7 +98,7 @@ void set_aside(const fs::path& folder) {
   for (const auto& path : made) fs::remove_all(path);
 }
 
-// What is another with a job's options than when it left its folder, in words; empty: what it reads has changed.
+// The job's options that differ from those in its folder, in words; empty: only its inputs have changed.
 std::string changed(const json& known, const json& spec) {
   if (const std::string what = difference(known, spec); !what.empty()) return what;
   const json before = known.value("seed", json()), now = spec.value("seed", json());
@@ -107,7 +107,7 @@ std::string changed(const json& known, const json& spec) {
   return "";
 }
 
-// What job.json of the job of this base has by this name, in its folder or where that was set aside; null: nothing.
+// The member `name` of job.json for the job of this base, in its folder or set aside; null: none.
 json known_of(const fs::path& folder, const std::string& base, const char* name) {
   const json job = read_json(results_of(folder, base) / "job.json");
   return !base.empty() && job.value("base", json()) == base ? job.value(name, json()) : json();
@@ -118,10 +118,10 @@ int64_t number_of(const fs::path& folder, const std::string& base, const char* n
   return n.is_number_integer() ? n.get<int64_t>() : 0;
 }
 
-// Where what this job had left is on its way back.
+// Temporary name for this job's earlier results while they are moved back.
 fs::path own_of(const fs::path& folder) { return folder.parent_path() / ("." + folder.filename().string() + ".own"); }
 
-// Another job's folder gives way to what this one had left there when its options were changed, or to nothing.
+// Moves another job's results aside and restores the earlier results of this job, if there are any.
 void make_way(const fs::path& folder, const std::string& digest, const std::string& base) {
   const fs::path own = own_of(folder);
   for (const fs::path& aside : {before(folder), unfinished(folder)})
@@ -134,7 +134,7 @@ void make_way(const fs::path& folder, const std::string& digest, const std::stri
   if (goes_on) put_back(folder, own);
 }
 
-// Temporaries whose process was killed.
+// Removes temporary files of killed processes.
 void sweep(const fs::path& folder) {
   std::vector<fs::path> dead;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
@@ -185,7 +185,7 @@ void note_kept(const fs::path& folder, const std::string& base, const std::strin
   const json known = job.value("kept_sha256", json());
   if (known == kept) return;
   if (retries(folder, base) > 0) job["revision"] = revision(folder, base) + 1;
-  job["kept_sha256"] = kept;  // with the number, at once: a job that is done again counts no second time
+  job["kept_sha256"] = kept;  // written together with the number: a rerun job does not count twice
   or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
 }
 
@@ -193,7 +193,7 @@ void count_retry(const fs::path& folder, const std::string& base) {
   json job = read_json(folder / "job.json");
   if (base.empty() || job.value("base", json()) != base) return;
   job["retries"] = retries(folder, base) + 1;
-  job.erase("digest");  // the number is a part of it
+  job.erase("digest");  // the digest depends on the number
   or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
 }
 
@@ -204,7 +204,7 @@ Beginning beginning(const fs::path& folder, const std::string& name, const json&
   if (is_of(folder, digest, base))
     return {folder, known == digest || known.empty()
                         ? ""
-                        : name + ": its inputs have changed; what is done of those that stay is kept"};
+                        : name + ": its inputs have changed; finished work on the remaining inputs is kept"};
   Beginning out;
   for (const fs::path& aside : {unfinished(folder), before(folder), own_of(folder)})
     if (is_of(aside, digest, base)) out.from = aside;
@@ -212,10 +212,10 @@ Beginning beginning(const fs::path& folder, const std::string& name, const json&
   out.warns = !what.empty();
   out.said = fmt::format(
       "{}: {}; it {}{}", name,
-      what.empty() ? "what it reads has changed since the results in " + folder.string() + " were made"
-                   : "its options or inputs are not those of the results in " + folder.string() + " (" + what + ")",
-      out.from.empty() ? "starts again" : "goes on with what it had done before they were changed",
-      is_done(folder) || has_begun(folder) ? ", and they are kept until it is done" : "");
+      what.empty() ? "its inputs have changed since the results in " + folder.string() + " were made"
+                   : "its options or inputs differ from those of the results in " + folder.string() + " (" + what + ")",
+      out.from.empty() ? "starts from scratch" : "continues its earlier results for these options",
+      is_done(folder) || has_begun(folder) ? "; the old results are kept until it is done" : "");
   return out;
 }
 
@@ -235,7 +235,7 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   fs::create_directories(folder);
   sweep(folder);
   fs::remove(failure_file(folder), error);
-  fs::remove(folder / "summary.json", error);  // until the job is done again
+  fs::remove(folder / "summary.json", error);  // until the job is done
   for (const fs::path& aside : {before(folder), unfinished(folder)}) bring_edits(aside, folder);
   json written = spec;
   written["digest"] = digest;
@@ -303,7 +303,7 @@ json results_in(const fs::path& folder) {
 }
 
 void leave_failure(const fs::path& folder, const std::string& digest, const std::string& message) {
-  // If this cannot be written either, the others wait until they are stopped, with a line a minute.
+  // If this cannot be written either, the other ranks wait until they are stopped, and log one line per minute.
   const auto status = write_file_atomically(failure_file(folder),
                                             json{{"digest", digest}, {"message", message}}.dump(
                                                 -1, ' ', false, json::error_handler_t::replace) + "\n");

@@ -1,4 +1,4 @@
-// A job's folder from run to run: whose it is, whether its job is finished, what a killed process left there.
+// A job's folder across runs: which job it belongs to, whether that is finished, what a killed process left there.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -11,71 +11,69 @@
 
 namespace kinora::core {
 
-// Whether summary.json says that the job of this identity is done and every result that it counted is still
-// there; `why` gets what is not.
+// Whether summary.json says that the job of this identity is done and all its results still exist; otherwise `why`
+// receives the reason.
 bool finished(const std::filesystem::path& folder, const std::string& digest, std::string* why = nullptr);
 
 // Whether a job, of whatever identity, has finished there.
 bool is_done(const std::filesystem::path& folder);
 
-// What a finished curate job counted as failed, of inputs and clips.
+// Number of failed inputs and clips of a finished curate job.
 int64_t failures_in(const std::filesystem::path& folder);
-// Where what the job of this base has done is: its folder, or where that was set aside.
+// The folder with the results of the job of this base: its own, or the one set aside.
 std::filesystem::path results_of(const std::filesystem::path& folder, const std::string& base);
-// How often failures of the job of this base were tried again: what comes of it may be another each time.
+// How often the job of this base has retried its failures; each retry may change its results.
 int64_t retries(const std::filesystem::path& folder, const std::string& base);
-// One more time, if the folder is of that base.
+// Adds one to retries(), if the folder is of that base.
 void count_retry(const std::filesystem::path& folder, const std::string& base);
-// How often such a retry has changed what the job of this base keeps: what reads its results depends on that, and
-// not on the retries.
+// How often such a retry has changed the samples that the job keeps. Jobs that read its results depend on this number
+// and not on retries().
 int64_t revision(const std::filesystem::path& folder, const std::string& base);
-// The job of this base has kept this, a digest; before its summary says that it is done.
+// Records the digest of the samples that the job of this base keeps. Call it before the summary says "done".
 void note_kept(const std::filesystem::path& folder, const std::string& base, const std::string& kept);
 
-// What a job of this identity finds, before anything is done.
+// What a job of this identity finds before it does anything.
 struct Beginning {
-  std::filesystem::path from;  // the folder whose results it goes on with: its own, or one set aside; empty: none
-  std::string said;            // in words, if there is anything to say
-  bool warns = false;          // options were changed, and the results of before are not wanted any more
+  std::filesystem::path from;  // the folder whose results it resumes: its own, or one set aside; empty: none
+  std::string said;            // message for the log; empty: none
+  bool warns = false;          // options were changed, so the earlier results do not apply
 };
 Beginning beginning(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base);
 
-// Makes the folder ready for a job: results of a job of another identity, finished or not, are set aside, with a line in
-// the log, until drop_before(), and what this job had left before they were there comes back; what the same job left
-// stays, but for temporaries of dead processes. Of finished and of unfinished results the last ones are kept.
-// Throws Error if the folder holds anything and is no job's: nobody's files are removed. `spec`, with the run's
-// "seed", becomes job.json. base: see job_base(); where it is that of what is there, all stays. What the user wrote there
-// (edits.jsonl) stays in any case.
+// Prepares the folder for a job. Results of a job of another identity, finished or not, are set aside with a line in
+// the log until drop_before(); earlier results of this job come back. Results of the same job stay, except temporary
+// files of dead processes. Only the last finished and the last unfinished results are kept aside.
+// Throws Error if the folder has files but no job made it: files of unknown origin are never removed. `spec`, with the
+// run's "seed", becomes job.json. base: see job_base(); if the folder has the same base, everything stays. The user's
+// edits (edits.jsonl) always stay.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base = "");
 
-// Whether take_back() would.
+// Whether take_back() would return true.
 bool may_take_back(const std::filesystem::path& folder, const std::string& digest);
-// Whether results of this identity had been set aside; they are then back in their place, and what replaced
-// them is gone.
+// If results of this identity were set aside, moves them back, removes what replaced them and returns true.
 bool take_back(const std::filesystem::path& folder, const std::string& digest);
-// The job failed: what was set aside is back if the job has made nothing that is worth going on with. Whether
-// it is.
+// After a failure: moves the results set aside back, unless the failed job has made anything worth resuming. Returns
+// whether it did.
 bool take_back_after_failure(const std::filesystem::path& folder);
-// Removes what a job left that has no result and no checkpoint: its description, its empty folders, what it
-// said of its failure.
+// Cleans up after a job without results and checkpoints: removes its description, empty folders and failure message.
 void drop_if_empty(const std::filesystem::path& folder);
-// The folders, there or not, of what was set aside for this one.
+// The folders, existing or not, for results that were set aside from this one.
 std::vector<std::filesystem::path> lying_aside(const std::filesystem::path& folder);
-// The job is done: nothing set aside is needed.
+// Removes results set aside, once the job is done.
 void drop_before(const std::filesystem::path& folder);
 
-// Whether an entry of a job's folder says how the job went rather than being a result of it.
+// Whether an entry of a job's folder records how the job went rather than being a result.
 bool is_record(std::string_view name);
 
-// Names of the results in the folder, with bytes of files and numbers of entries of folders.
+// Names of the results in the folder, with the size of each file in bytes and the number of entries of each folder.
 nlohmann::json results_in(const std::filesystem::path& folder);
 
-// What rank 0 leaves, beside the folder, for the ranks that wait for it.
+// Rank 0 writes its failure next to the folder, for the ranks that wait for it.
 void leave_failure(const std::filesystem::path& folder, const std::string& digest,
                    const std::string& message);
-// The message, if the job of this identity failed since `since`.
+// That message, if the job of this identity has failed after `since`.
 std::optional<std::string> failure_left(const std::filesystem::path& folder, const std::string& digest,
                                         std::filesystem::file_time_type since);
 

@@ -1,4 +1,4 @@
-// What stays in a job's folder from run to run, and what must never go.
+// Tests which files of a job's folder survive from run to run, and which must never be removed.
 #include "core/run/job_folder.hpp"
 
 #include <fstream>
@@ -59,7 +59,7 @@ TEST_F(JobFolder, OfSomebodyElseGetsNoFileEvenWhenTheJobFails) {
 TEST_F(JobFolder, OfATrialThatMadeNothingGoesAndOneWithAResultStays) {
   put(folder_ / "photo.txt");
   drop_if_empty(folder_);
-  EXPECT_TRUE(fs::exists(folder_ / "photo.txt")) << "nobody's files";
+  EXPECT_TRUE(fs::exists(folder_ / "photo.txt")) << "files of unknown origin";
   fs::remove_all(folder_);
   prepare("a");
   fs::create_directories(folder_ / "videos");
@@ -70,7 +70,7 @@ TEST_F(JobFolder, OfATrialThatMadeNothingGoesAndOneWithAResultStays) {
   EXPECT_TRUE(fs::exists(folder_ / "videos/000.mp4"));
   fs::remove(folder_ / "videos/000.mp4");
   drop_if_empty(folder_);
-  EXPECT_TRUE(fs::is_empty(out_)) << "the folder and what was said of its failure";
+  EXPECT_TRUE(fs::is_empty(out_)) << "the folder and its failure message";
 }
 
 TEST_F(JobFolder, KeepsWhatTheSameJobLeftAndDropsAnothers) {
@@ -101,7 +101,7 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
   EXPECT_FALSE(take_back_after_failure(folder_)) << "b had begun";
   fs::remove_all(folder_ / "checkpoints");
   put(folder_ / "videos/000.mp4");
-  EXPECT_FALSE(take_back_after_failure(folder_)) << "b can go on with its first video";
+  EXPECT_FALSE(take_back_after_failure(folder_)) << "b can resume after its first video";
   prepare("c");
   EXPECT_FALSE(take_back(folder_, "b"));
   EXPECT_TRUE(take_back(folder_, "a")) << "the options of a are back";
@@ -112,23 +112,23 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
   EXPECT_FALSE(take_back(folder_, "a"));
 }
 
-// A retry counts for those who read the job only if it changed what the job keeps.
+// A retry counts for jobs that read this one only if it changed the kept samples.
 TEST_F(JobFolder, CountsRetriesThatChangedWhatIsKept) {
   const auto once = [&](const std::string& kept) {
     prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
     note_kept(folder_, "a", kept);
-    note_kept(folder_, "a", kept);  // killed before its summary, and done again
+    note_kept(folder_, "a", kept);  // killed before its summary, then rerun
     return std::pair(retries(folder_, "a"), revision(folder_, "a"));
   };
   EXPECT_EQ(once("1"), (std::pair<int64_t, int64_t>(0, 0)));
-  EXPECT_EQ(once("2"), (std::pair<int64_t, int64_t>(0, 0))) << "of other inputs, which its digest tells";
+  EXPECT_EQ(once("2"), (std::pair<int64_t, int64_t>(0, 0))) << "other inputs, which the digest covers";
   count_retry(folder_, "a");
   EXPECT_EQ(once("2"), (std::pair<int64_t, int64_t>(1, 0)));
   count_retry(folder_, "a");
   EXPECT_EQ(once("3"), (std::pair<int64_t, int64_t>(2, 1)));
   EXPECT_EQ(revision(folder_, "b"), 0);
   put(folder_ / "data/1.mp4");
-  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "b1", "b");  // set aside, and back
+  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "b1", "b");  // set aside, then restored
   prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
   EXPECT_EQ(revision(folder_, "a"), 1);
 }
@@ -144,7 +144,7 @@ TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
   put(folder_ / "data/1.mp4");
   put(folder_ / "edits.jsonl", "one\n");
   put_finished("a1");
-  prepare_as("a2", "a");  // a film more, and killed
+  prepare_as("a2", "a");  // one more video, then killed
   put(folder_ / "data/2.mp4");
   prepare_as("b", "b");  // a typo
   EXPECT_FALSE(fs::exists(folder_ / "data"));
@@ -154,7 +154,7 @@ TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
   EXPECT_TRUE(fs::exists(folder_ / "data/1.mp4") && fs::exists(folder_ / "data/2.mp4"));
   EXPECT_EQ(fs::file_size(folder_ / "edits.jsonl"), 8u) << "the newer edits";
   prepare_as("b", "b");
-  EXPECT_TRUE(fs::exists(folder_ / "data/other.mp4")) << "one takes the other's place";
+  EXPECT_TRUE(fs::exists(folder_ / "data/other.mp4")) << "one replaces the other";
   prepare_as("c", "c");
   EXPECT_TRUE(take_back_after_failure(folder_)) << "refused at once";
   EXPECT_TRUE(fs::exists(folder_ / "data/other.mp4"));
@@ -175,7 +175,7 @@ TEST_F(JobFolder, CountsHowOftenItsFailuresWereTriedAgain) {
   put(folder_ / "data/1.mp4");
   prepare_folder(folder_, "clips", {{"kind", "curate"}}, "b", "other");
   EXPECT_EQ(retries(folder_, "other"), 0);
-  EXPECT_EQ(retries(folder_, "base"), 1) << "the digest of what is aside depends on it";
+  EXPECT_EQ(retries(folder_, "base"), 1) << "the digest of the results set aside depends on it";
   put(folder_ / "summary.json", R"({"status": "done", "failed": 2, "clips": {"kept": 1, "failed": 3}})");
   EXPECT_EQ(failures_in(folder_), 5);
 }
@@ -243,7 +243,7 @@ TEST_F(JobFolder, TellsTheOtherRanksOfAFailureOfThisRun) {
   leave_failure(folder_, "a", "the disk is full");
   EXPECT_EQ(failure_left(folder_, "a", before), "the disk is full");
   EXPECT_EQ(failure_left(folder_, "b", before), std::nullopt);
-  EXPECT_EQ(failure_left(folder_, "a", before + std::chrono::hours(1)), std::nullopt) << "of an earlier run";
+  EXPECT_EQ(failure_left(folder_, "a", before + std::chrono::hours(1)), std::nullopt) << "failure of an earlier run";
   prepare("a");
   EXPECT_EQ(failure_left(folder_, "a", before), std::nullopt);
 }

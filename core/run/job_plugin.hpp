@@ -25,12 +25,12 @@
 
 namespace kinora::core {
 
-// What a job is made of and reads, for its manifest.
+// A job's slots and the kinds of jobs it reads, for its manifest.
 struct JobParts {
   std::vector<Slot> slots{};
   std::vector<std::string> reads{};  // kinds of jobs, and "path"; empty: every other job of the run
   bool needs_input = true;
-  bool tensors = false;  // libtorch is opened before the job's library
+  bool tensors = false;  // load libtorch before the job's library
 
   std::string toml() const;  // the lines of a [[component]]
 };

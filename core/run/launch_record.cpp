@@ -23,7 +23,7 @@ using nlohmann::json;
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// Between taking the folder and writing the record rank 0 does nothing that takes longer.
+// Longest time that rank 0 needs between taking the folder and writing the record.
 constexpr auto kToWrite = 5s;
 
 std::string host_name() {
@@ -51,7 +51,7 @@ json names_in(const json& record) {
   return out;
 }
 
-// Of rank 0's record and this rank's, in words; empty: none.
+// Differences between rank 0's record and this rank's, in words; empty: none.
 std::string differences(const json& first, const json& mine) {
   if (first.value("seed", json()) != mine.at("seed"))
     return fmt::format("run.seed is {} there and {} here", first.value("seed", json()).dump(),
@@ -63,7 +63,7 @@ std::string differences(const json& first, const json& mine) {
     if (a.at("digest") == b.at("digest")) continue;
     const std::string what = difference(a.at("spec"), b.at("spec"), "is {} there and {} here");
     return fmt::format("job '{}': {}", b.at("spec").at("name").get<std::string>(),
-                       what.empty() ? "the files that it reads are others" : what);
+                       what.empty() ? "it reads other files" : what);
   }
   return "";
 }
@@ -82,12 +82,12 @@ void write_launch_record(const RunFile& run, const std::vector<bool>& jobs) {
 void await_launch_record(const RunFile& run, const std::vector<bool>& jobs, const LaunchPlace& place) {
   const json mine = record_of(run, jobs);
   const auto begin = Clock::now(), end = begin + std::chrono::milliseconds(place.timeout_ms);
-  auto held_since = Clock::time_point::max();  // by rank 0 of this launch, as far as can be told
+  auto held_since = Clock::time_point::max();  // by rank 0 of this launch, as far as is known
   std::string what, said;
   while (!cancelled()) {
     const auto now = Clock::now();
     const json record = read_record(run.out);
-    what = record.empty() ? "nobody has begun there" : differences(record, mine);
+    what = record.empty() ? "no run has begun there" : differences(record, mine);
     if (what.empty()) return;
     if (!FolderLock::is_held(run.out))
       held_since = Clock::time_point::max();
@@ -115,7 +115,7 @@ std::string launch_number(const fs::path& out) { return text_in(read_record(out)
 bool FirstRank::is_there() {
   const auto now = Clock::now();
   const bool held = FolderLock::is_held(out_);
-  // On its own machine the lock tells; on another only one that has been seen, for not every disk shows locks.
+  // On rank 0's machine the lock is reliable. On another machine it counts only once seen: not every disk shows locks.
   seen_ = seen_ || held || text_in(read_record(out_), "host") == host_name();
   if (held) last_ = now;
   return !seen_ || now - last_ < limit_;

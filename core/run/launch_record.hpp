@@ -1,6 +1,6 @@
-// What rank 0 of a launch writes into the run's folder when it begins, so that the others know what it does
-// before they wait for it or compute with it: a rank that read another file, or writes to another folder,
-// would wait for what never comes, or train with strangers.
+// The record that rank 0 of a launch writes into the run's folder when it begins. The other ranks compare it with their
+// own jobs before they wait for rank 0 or compute with it: a rank with another run file or output folder would wait
+// forever, or train with ranks of another run.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -12,19 +12,19 @@
 
 namespace kinora::core {
 
-// Rank 0, once it has the folder: the jobs that it will look at, and a number of its own. Throws Error.
+// Called by rank 0 once it has the folder: writes the selected jobs and a unique launch number. Throws Error.
 void write_launch_record(const RunFile&, const std::vector<bool>& jobs);
 
-// Another rank: returns when rank 0 has begun with the same jobs, or when the run is asked to stop. Throws
+// Called by the other ranks: returns when rank 0 has begun the same jobs, or when the run is cancelled. Throws
 // Error(KINORA_INVALID) that names what differs, and Error(KINORA_TIMEOUT) if rank 0 does not begin in this
 // folder within the place's limit.
 void await_launch_record(const RunFile&, const std::vector<bool>& jobs, const LaunchPlace&);
 
-// The number in the folder's record; empty: there is none.
+// The launch number in the folder's record; empty: there is no record.
 std::string launch_number(const std::filesystem::path& out);
 
-// Whether rank 0 of this launch is at work: false once nobody has held the folder for the place's limit,
-// though somebody had.
+// Tracks whether rank 0 of this launch still runs: false once the folder's lock, seen before, has been free for the
+// place's time limit.
 class FirstRank {
  public:
   FirstRank(std::filesystem::path out, const LaunchPlace& place) : out_(std::move(out)), limit_(place.timeout_ms) {}

@@ -7,10 +7,10 @@
 namespace kinora::core {
 namespace {
 
-// Why samples did not go on.
+// Says why the stage emitted no sample.
 std::string losses(const StageResults& results) {
   if (!results.failed.empty()) return " (" + results.failed.front().reason + ")";
-  if (!results.held.empty()) return " (it is kept back)";
+  if (!results.held.empty()) return " (the stage still holds it)";
   return results.dropped.empty() ? "" : " (filtered by " + results.dropped.front().rule + ")";
 }
 
@@ -28,8 +28,7 @@ OneStage::OneStage(Registry& registry, const std::string& id, const json& option
     : OneStage(registry, id, or_throw(Options::make(*or_throw(registry.find("stage", id)), options)),
                isolation) {}
 
-// A process that dies may have been killed for want of memory: a sample is to blame where another dies of it
-// too.
+// A process may die of lack of memory, so a sample is at fault only if a second process dies of it too.
 Sample OneStage::operator()(const Sample& in) const {
   StageResults results;
   try {

@@ -1,5 +1,5 @@
-// Which stages are Kinora's own: what they leave with a sample follows the project's conventions. Of any other nothing
-// is known but what it declares.
+// Identifies Kinora's own stages: the fields that they set follow the project's conventions. About other stages only
+// their declarations are known.
 #pragma once
 #include <set>
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace kinora::core {
 
-// By its id alone. Others may call theirs so too.
+// Judges by the id alone, which a third party's stage may also use.
 bool is_of_own_family(std::string_view id);
 
 // Ids of stages of these families whose plugins came with the program: in its built-in folder.

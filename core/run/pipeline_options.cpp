@@ -15,7 +15,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// The defaults of a pipeline's call in diffusers 0.42, which no file of the folder holds.
+// The defaults of a pipeline's call in diffusers 0.42, which are in no file of the folder.
 struct PublishedCall {
   int64_t height, width, frames, steps, fps;
   double guidance;
@@ -30,7 +30,7 @@ const std::map<std::string, PublishedCall> kPublishedCalls{
     {"Cosmos2VideoToWorldPipeline", {704, 1280, 93, 35, 16, 7, false}},
 };
 
-// Classes of diffusers and transformers, and what they are here.
+// Classes of diffusers and transformers, and the corresponding components.
 const std::map<std::string, std::string> kPublishedClasses{
     {"WanTransformer3DModel", "model/wan"},   {"CosmosTransformer3DModel", "model/cosmos"},
     {"AutoencoderKLWan", "tokenizer/wan"},    {"AutoencoderKLCosmos", "tokenizer/cosmos"},
@@ -66,12 +66,12 @@ T said_in(const json& config, const char* name, T otherwise) {
   try {
     return value.get<T>();
   } catch (const json::exception&) {
-    throw Error(KINORA_DATA, fmt::format("{} = {} is of another type than {}", name, value.dump(),
+    throw Error(KINORA_DATA, fmt::format("{} = {} has the wrong type; expected one like {}", name, value.dump(),
                                          json(otherwise).dump()));
   }
 }
 
-// Throws unless the scheduler's configuration has these values where it has these keys; others would need another sampler.
+// Throws if the scheduler's configuration has other values for these keys; they would need another sampler.
 void require_said(const json& scheduler, const json& as) {
   for (const auto& [name, want] : as.items()) {
     const json is = scheduler.value(name, json());
@@ -85,7 +85,7 @@ void require_said(const json& scheduler, const json& as) {
   }
 }
 
-// {"sampler", "loss"} of a pipeline that blends latent and noise.
+// {"sampler", "loss"} of a flow-matching pipeline.
 json flow_sampler(const json& s, int64_t steps) {
   const std::string kind = said_in<std::string>(s, "_class_name", "");
   const double thousand = said_in(s, "num_train_timesteps", 1000.0);
@@ -128,7 +128,7 @@ json flow_sampler(const json& s, int64_t steps) {
           {"loss", {{"use", "flow"}, {"timestep_scale", thousand}, {"whole_timesteps", true}}}};
 }
 
-// The same of Cosmos', on EDM's grid.
+// The same for Cosmos, on EDM's grid.
 json edm_sampler(const json& s, int64_t steps) {
   const std::string kind = said_in<std::string>(s, "_class_name", "");
   const bool edm = kind == "EDMEulerScheduler";
@@ -222,7 +222,7 @@ json PublishedPipeline::config(const std::string& part, const std::string& file)
 
 namespace {
 
-// Job options that a pipeline's folder stands for. Each method adds those of one part, or of one kind of job.
+// The job options that a pipeline's folder implies. Each method adds those of one part, or of one kind of job.
 class FolderJob {
  public:
   explicit FolderJob(const PublishedPipeline& of, bool own_sampler)
@@ -252,7 +252,7 @@ class FolderJob {
     out["loss"] = sampler()["loss"];
   }
 
-  // before: the kinds of earlier jobs, which make what is then left out here.
+  // before: kinds of the upstream jobs; what they provide is left out here.
   void generate(const std::set<std::string>& before) {
     const json from = sampler();
     out["sampler"] = from["sampler"];
@@ -289,7 +289,7 @@ class FolderJob {
 
   void model() {
     network("model", "transformer", "weights");
-    if (cosmos_) out["model"]["base_fps"] = 24;  // diffusers has it in its code
+    if (cosmos_) out["model"]["base_fps"] = 24;  // hard-coded in diffusers
   }
 
   void text() {
@@ -300,8 +300,7 @@ class FolderJob {
     out["pad_text"] = true;
   }
 
-  // Wan's image to video counts a mask and a picture's latent among its channels; 2.1 also reads CLIP's
-  // tokens.
+  // Wan's image-to-video model has a mask and a picture's latent among its channels; 2.1 also reads CLIP's tokens.
   void pictures() {
     if (cosmos_ || !of_.has("image_encoder") ||
         said_in<int64_t>(of_.config("transformer"), "image_dim", 0) == 0)
@@ -309,8 +308,7 @@ class FolderJob {
     network("image_encoder", "image_encoder", "image_encoder_weights");
   }
 
-  // Sampler and loss of the folder's scheduler; of an unknown one only the loss, where the user names a
-  // sampler.
+  // Sampler and loss of the folder's scheduler; for an unknown one only the loss, if the user names a sampler.
   json sampler() const {
     const fs::path file = of_.folder / "scheduler" / "scheduler_config.json";
     try {
@@ -370,7 +368,7 @@ namespace {
 
 bool is_weights(const std::string& option) { return option == "weights_2" || option.ends_with("weights"); }
 
-// A component of another kind brings all that belongs to it.
+// If the user names another component, drops the folder's options for the replaced one.
 void leave_out_replaced(json& out, const json& given) {
   const std::map<std::string, std::vector<std::string>> slots{
       {"model", {"weights", "weights_2", "boundary", "loss"}},
@@ -389,7 +387,7 @@ void leave_out_replaced(json& out, const json& given) {
   }
 }
 
-// diffusers calls a model without guidance for every scale up to 1; Cosmos' own convention is guided there.
+// diffusers applies no guidance for any scale up to 1; in Cosmos' own convention there is guidance.
 void by_their_scale(json& out, const json& given) {
   if (given.contains("guidance_convention")) return;
   const double none = out["guidance_convention"] == "nemo" ? 0 : 1;
@@ -398,7 +396,7 @@ void by_their_scale(json& out, const json& given) {
   if (out.contains("guidance_2")) out["guidance_2"] = none;
 }
 
-// Moves options of the job to the components that have them. others: what differs from the pipeline, for the log.
+// Moves options of the job to the components that have them. others: the differences from the pipeline, for the log.
 void move_into_parts(json& out, const json& given, std::vector<std::string>& others) {
   if (given.contains("steps") && given["steps"].is_number() && out["sampler"].is_object() &&
       given["steps"] != 0 &&
@@ -468,7 +466,7 @@ json with_pipeline(const std::string& kind, const std::string& job, json table, 
                     "\"{0}/transformer\" (high noise) or \"{0}/transformer_2\" (low noise)",
                     folder.string()));
   if (!others.empty())
-    log_info("{}: not as in the pipeline {} (in brackets): {}", job, folder.filename().string(),
+    log_info("{}: differs from the pipeline {} (its values in brackets): {}", job, folder.filename().string(),
              fmt::join(others, ", "));
   return out;
 }

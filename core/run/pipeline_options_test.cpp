@@ -29,7 +29,7 @@ class PipelineOptions : public test::OracleFolders {
     }
     return "no error";
   }
-  // A copy of a folder with another member in one of its files.
+  // A copy of a folder with one changed member in one of its files.
   fs::path changed(const std::string& name, const std::string& file, const std::string& key,
                    const json& value) {
     const fs::path folder = scratch_ / "changed";
@@ -98,7 +98,7 @@ TEST_F(PipelineOptions, GivenBesideItWin) {
   EXPECT_EQ(of("generate", "cosmos_t2w", {{"fps", 24}})["signals"], json({"fps=24"}));
 }
 
-// For diffusers every scale up to 1 is no guidance at all, in NVIDIA's convention too.
+// diffusers applies no guidance for any scale up to 1, in NVIDIA's convention too.
 TEST_F(PipelineOptions, GuidanceUpToOneIsNone) {
   EXPECT_EQ(of("generate", "wan_t2v", {{"guidance", 0.5}})["guidance"], 1);
   EXPECT_EQ(of("generate", "cosmos_t2w", {{"guidance", 1.0}})["guidance"], 0);
@@ -151,7 +151,7 @@ TEST_F(PipelineOptions, ThatCannotBeSaidAreRefusedByName) {
   EXPECT_THAT(said("scheduler/scheduler_config.json", "prediction_type", "epsilon"),
               HasSubstr("scheduler_config.json: UniPCMultistepScheduler with prediction_type = \"epsilon\""));
   EXPECT_THAT(said("scheduler/scheduler_config.json", "flow_shift", "much"),
-              HasSubstr("flow_shift = \"much\" is of another type"));
+              HasSubstr("flow_shift = \"much\" has the wrong type"));
   EXPECT_THAT(said("scheduler/scheduler_config.json", "_class_name", "DDIMScheduler"),
               HasSubstr("the scheduler DDIMScheduler is not known"));
   const auto folder = changed("wan_a14b_t2v", "model_index.json", "boundary_ratio", 0.875);

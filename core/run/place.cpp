@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kPort = 29500;  // torchrun's
 
-// A number that is not negative; nothing if the variable is not set.
+// The variable's value, 0 or more; nullopt if it is not set.
 std::optional<int64_t> number(const Variables& of, const char* name) {
   const std::string text = of(name);
   if (text.empty()) return std::nullopt;
@@ -19,11 +19,11 @@ std::optional<int64_t> number(const Variables& of, const char* name) {
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
     throw Error(
         KINORA_INVALID,
-        fmt::format("{}={} is no number of 0 or more; unset it or let the launcher set it", name, text));
+        fmt::format("{}={} is not an integer of at least 0; unset it or let the launcher set it", name, text));
   return value;
 }
 
-// What one launcher calls its variables.
+// Names of one launcher's variables.
 struct Names {
   const char *launcher, *rank, *world, *local_rank, *local_size;
 };
@@ -32,7 +32,7 @@ constexpr Names kOpenMpi{"mpirun of Open MPI", "OMPI_COMM_WORLD_RANK", "OMPI_COM
                          "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"};
 constexpr Names kMpich{"mpirun of MPICH", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"};
 
-// Nothing if neither rank nor world is set; an error if only one is, or the rank is outside the world.
+// Returns nullopt if neither rank nor world size is set; throws if only one is, or the rank is out of range.
 std::optional<LaunchPlace> numbered(const Variables& of, const Names& names) {
   const auto rank = number(of, names.rank), world = number(of, names.world);
   if (!rank && !world) return std::nullopt;
@@ -56,8 +56,7 @@ std::optional<LaunchPlace> numbered(const Variables& of, const Names& names) {
 
 std::string tcp(const std::string& host, int64_t port) { return fmt::format("tcp://{}:{}", host, port); }
 
-// The host of rank 0 where the launcher may say nothing about hosts: ranks of one node find each other by
-// themselves.
+// The host of rank 0 for launchers that may not name hosts. Ranks of one node need none.
 std::string host_of(const Variables& of, const Names& names, const std::string& address, LaunchPlace& out) {
   if (!address.empty()) return address;
   if (out.alone() || !of("KINORA_RENDEZVOUS").empty()) return "127.0.0.1";
@@ -75,7 +74,7 @@ std::string host_of(const Variables& of, const Names& names, const std::string& 
   return "127.0.0.1";
 }
 
-// torchrun's agent serves the store at its address itself; each of its restarts begins with an empty part.
+// torchrun's agent serves the store at this address; each restart uses an empty prefix of it.
 LaunchPlace of_torchrun(const Variables& of, LaunchPlace out, const std::string& address, int64_t port) {
   if (!of("KINORA_LAUNCH").empty()) out.launcher = kOwnLauncher;
   out.node = number(of, "GROUP_RANK").value_or(out.node);
@@ -92,8 +91,8 @@ LaunchPlace of_mpi(const Variables& of, const Names& names, LaunchPlace out, con
   return out;
 }
 
-// A task of a job step. The batch script itself has SLURM_PROCID=0 and the job's SLURM_NTASKS too, and would
-// wait for ranks that nobody starts: it is in no step, and runs alone. (A shell of salloc has no
+// The place of a task of a job step. The batch script itself also has SLURM_PROCID=0 and the job's SLURM_NTASKS, but
+// is not part of a step. It runs alone: ranks it would wait for are never started. (A shell of salloc has no
 // SLURM_PROCID, or is in a step of one task.)
 std::optional<LaunchPlace> of_srun(const Variables& of, const std::string& address, std::optional<int64_t> port) {
   const auto rank = number(of, "SLURM_PROCID");
@@ -103,12 +102,12 @@ std::optional<LaunchPlace> of_srun(const Variables& of, const std::string& addre
   if (!rank || is_script) {
     if (!world || *world <= 1) return std::nullopt;
     return LaunchPlace{.remark =
-                     fmt::format("this Slurm job has {} tasks, and this process is none of them; it runs "
-                                 "alone: to run on all, start it by srun",
+                     fmt::format("this Slurm job has {} tasks, and this process is not one of them; it runs "
+                                 "alone; to run on all, start it with srun",
                                  *world)};
   }
   if (!world)
-    throw Error(KINORA_INVALID, "SLURM_PROCID is set and SLURM_NTASKS is not; start by srun --ntasks=N");
+    throw Error(KINORA_INVALID, "SLURM_PROCID is set and SLURM_NTASKS is not; start it with srun --ntasks=N");
   if (*rank >= *world)
     throw Error(KINORA_INVALID,
                 fmt::format("SLURM_PROCID={} is outside the {} tasks of its step", *rank, *world));
@@ -117,7 +116,7 @@ std::optional<LaunchPlace> of_srun(const Variables& of, const std::string& addre
   out.node = number(of, "SLURM_NODEID").value_or(0);
   const std::string list = of("SLURM_STEP_NODELIST");
   const std::string host = first_host(list.empty() ? of("SLURM_JOB_NODELIST") : list);
-  // Steps and jobs on one node must not meet each other; below the ports that systems give away.
+  // Steps and jobs on one node must not share a port; the range is below the ephemeral ports.
   const int64_t derived = 10000 + (number(of, "SLURM_JOB_ID").value_or(0) * 31 + step.value_or(0)) % 20000;
   out.rendezvous = tcp(!address.empty() ? address
                        : host.empty()   ? "127.0.0.1"
@@ -130,7 +129,7 @@ LaunchPlace found(const Variables& of) {
   const std::string address = of("MASTER_ADDR");
   const auto port = number(of, "MASTER_PORT");
   if (port && (*port == 0 || *port > 65535))
-    throw Error(KINORA_INVALID, fmt::format("MASTER_PORT={} is no port; take one in [1, 65535]", *port));
+    throw Error(KINORA_INVALID, fmt::format("MASTER_PORT={} is not a port; use one in [1, 65535]", *port));
   if (const auto place = numbered(of, kExplicit))
     return of_torchrun(of, *place, address, port.value_or(kPort));
   for (const Names* mpi : {&kOpenMpi, &kMpich})
@@ -163,7 +162,7 @@ Result<LaunchPlace> place_of(const Variables& of) {
     if (const auto ms = number(of, "KINORA_TIMEOUT_MS")) {
       if (*ms == 0 || *ms > INT32_MAX)
         throw Error(KINORA_INVALID,
-                    fmt::format("KINORA_TIMEOUT_MS={} is no time limit in milliseconds", *ms));
+                    fmt::format("KINORA_TIMEOUT_MS={} is not a time limit; give milliseconds above 0", *ms));
       out.timeout_ms = *ms;
     }
     return out;

@@ -1,4 +1,4 @@
-// Where this process stands in a launch: its rank, its node, and where the ranks meet.
+// The place of this process in a launch: its rank, its node and the ranks' rendezvous.
 //
 //   launcher            variables that it sets
 //   torchrun, `kinora launch`   RANK WORLD_SIZE LOCAL_RANK GROUP_RANK MASTER_ADDR MASTER_PORT
@@ -7,9 +7,9 @@
 //   srun                SLURM_PROCID SLURM_STEP_NUM_TASKS (else SLURM_NTASKS) SLURM_LOCALID SLURM_NODEID
 //                       SLURM_STEP_NODELIST (else SLURM_JOB_NODELIST) SLURM_JOB_ID SLURM_STEP_ID
 //
-// The first of them that is there counts: mpirun inside a Slurm job inherits the batch script's variables,
-// and torchrun under srun is one task a node. MASTER_ADDR, MASTER_PORT, KINORA_RENDEZVOUS and
-// KINORA_TIMEOUT_MS count whoever set them.
+// The first launcher whose variables are set counts: mpirun inside a Slurm job inherits the batch script's
+// variables, and torchrun under srun is one task per node. MASTER_ADDR, MASTER_PORT, KINORA_RENDEZVOUS and
+// KINORA_TIMEOUT_MS always count.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -28,8 +28,8 @@ struct LaunchPlace {
   std::string launcher;              // "torchrun", "srun", ...; empty: started alone
   std::string rendezvous;            // "tcp://host:port", ... (kinora/abi/collective.h); empty: alone
   int64_t timeout_ms = 600000;       // of each transfer
-  std::string remark;                // what the person who started it may not have meant; empty: nothing
-  int64_t restart = 0;               // how often the launcher began again
+  std::string remark;                // a warning for the user about the launch; empty: none
+  int64_t restart = 0;               // number of restarts by the launcher
 
   bool first() const { return rank == 0; }
   bool alone() const { return world == 1; }
@@ -38,12 +38,12 @@ struct LaunchPlace {
 // The value of a variable, "" if it is not set.
 using Variables = std::function<std::string(const char*)>;
 
-// KINORA_INVALID where the variables contradict each other; the message names them.
+// Returns KINORA_INVALID if variables contradict each other; the message names them.
 Result<LaunchPlace> place_of(const Variables&);
-// Of this process. Throws Error(KINORA_INVALID).
+// The place of this process. Throws Error(KINORA_INVALID).
 LaunchPlace here();
-// The ranks of the launch that these variables describe: WORLD_SIZE alone is enough to ask what it would be.
-// 0: they describe none.
+// Number of ranks of the launch that these variables describe; 0 if they describe none. WORLD_SIZE alone suffices, so
+// that a planned launch can be examined.
 Result<int64_t> ranks_of(const Variables&);
 
 // The first host of Slurm's compressed list: "gpu[003-005,9]-ib,login1" is gpu003-ib.

@@ -20,7 +20,7 @@ Table with(Table table, const Table& more) {
   return table;
 }
 
-// What sbatch gives its script, and srun its task 5 of 8 on two nodes.
+// Variables that sbatch sets for its script, and srun for its task 5 of 8 on two nodes.
 const Table kScript{{"ENVIRONMENT", "BATCH"},
                     {"SLURM_JOB_ID", "4711"},
                     {"SLURM_NTASKS", "8"},
@@ -82,7 +82,7 @@ TEST(Place, IsWhatTheLauncherSays) {
        ""},
       {"srun", kTask, 5, 8, 1, 1, "tcp://gpu007:16043"},
       {"a second step of the job", with(kTask, {{"SLURM_STEP_ID", "3"}}), 5, 8, 1, 1, "tcp://gpu007:16044"},
-      {"a step of less tasks than the job", with(kTask, {{"SLURM_STEP_NUM_TASKS", "6"}}), 5, 6, 1, 1,
+      {"a step of fewer tasks than the job", with(kTask, {{"SLURM_STEP_NUM_TASKS", "6"}}), 5, 6, 1, 1,
        "tcp://gpu007:16043"},
       {"an old srun",
        {{"SLURM_PROCID", "0"}, {"SLURM_NTASKS", "2"}, {"SLURM_JOB_NODELIST", "n1,n2"}, {"SLURM_JOB_ID", "1"}},
@@ -132,13 +132,13 @@ TEST(Place, RefusesContradictions) {
       {{{"RANK", "1"}}, "RANK is set and WORLD_SIZE is not"},
       {{{"WORLD_SIZE", "2"}}, "WORLD_SIZE is set and RANK is not"},
       {{{"RANK", "2"}, {"WORLD_SIZE", "2"}}, "RANK=2 is outside WORLD_SIZE=2: ranks are 0 to 1"},
-      {{{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, "RANK=-1 is no number"},
-      {{{"RANK", "0"}, {"WORLD_SIZE", "two"}}, "WORLD_SIZE=two is no number"},
+      {{{"RANK", "-1"}, {"WORLD_SIZE", "2"}}, "RANK=-1 is not an integer"},
+      {{{"RANK", "0"}, {"WORLD_SIZE", "two"}}, "WORLD_SIZE=two is not an integer"},
       {{{"RANK", "0"}, {"WORLD_SIZE", "0"}}, "RANK=0 is outside WORLD_SIZE=0"},
       {{{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}},
        "LOCAL_RANK=2 is outside"},
-      {with(kTorchrun, {{"MASTER_PORT", "70000"}}), "MASTER_PORT=70000 is no port"},
-      {with(kTorchrun, {{"KINORA_TIMEOUT_MS", "0"}}), "KINORA_TIMEOUT_MS=0 is no time limit"},
+      {with(kTorchrun, {{"MASTER_PORT", "70000"}}), "MASTER_PORT=70000 is not a port"},
+      {with(kTorchrun, {{"KINORA_TIMEOUT_MS", "0"}}), "KINORA_TIMEOUT_MS=0 is not a time limit"},
       {{{"OMPI_COMM_WORLD_RANK", "0"}}, "OMPI_COMM_WORLD_RANK is set and OMPI_COMM_WORLD_SIZE is not"},
       {with(kOpenMpi, {{"OMPI_COMM_WORLD_SIZE", "4"}}),
        "there are 4 ranks, 2 of them on this node, and MASTER_ADDR"},
@@ -178,7 +178,7 @@ TEST(Place, OfALaunchThatIsOnlyAskedFor) {
   EXPECT_EQ(*ranks_of(reading({{"WORLD_SIZE", "8"}})), 8);
   EXPECT_EQ(*ranks_of(reading(kTask)), 8);
   EXPECT_EQ(*ranks_of(reading({{"WORLD_SIZE", "1"}})), 1);
-  EXPECT_EQ(*ranks_of(reading({})), 0) << "nobody says";
+  EXPECT_EQ(*ranks_of(reading({})), 0) << "no variable is set";
   EXPECT_EQ(*ranks_of(reading(kScript)), 0);
   EXPECT_FALSE(ranks_of(reading({{"RANK", "8"}})));
 }

@@ -19,7 +19,7 @@ std::string duration(double seconds) {
   return fmt::format("{}:{:02} h", s / 3600, s / 60 % 60);
 }
 
-// A row in the terminal's width: one that runs over would shift all that stands below.
+// Cuts a row to the terminal's width: a longer one would shift the rows below.
 std::string shown(const std::string& row) {
   winsize size{};
   const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 1;
@@ -38,7 +38,7 @@ Progress::Progress(std::string label, int64_t total, std::string unit)
 void Progress::update(int64_t done, const std::string& note) {
   const std::scoped_lock lock(mutex_);
   if (finished_) return;
-  if (first_ < 0) {  // what was done before this process started says nothing about the rate
+  if (first_ < 0) {  // work done before this process started does not count for the rate
     first_ = std::max<int64_t>(0, done - 1);
   }
   done_ = done;
@@ -90,7 +90,7 @@ std::string Progress::line() const {
 void Progress::draw(bool last) {
   drawn_ = true;
   if (terminal_) {
-    // Everything below goes and comes again, and the cursor stays at the bar: a line of the log takes its place.
+    // Everything below is redrawn and the cursor stays at the bar, so that a log line replaces it.
     std::string text = "\r\033[J" + line();
     if (last) {
       text += "\n";

@@ -1,4 +1,4 @@
-// How far a long job is: one bar with rate and time left on a terminal, a plain line now and then otherwise.
+// Shows the progress of a long job: a bar with rate and remaining time on a terminal, otherwise an occasional line.
 #pragma once
 #include <chrono>
 #include <cstdint>
@@ -16,9 +16,9 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  // [any-thread] note: a few words behind the figures, "loss 0.123".
+  // [any-thread] note: a few words after the figures, such as "loss 0.123".
   void update(int64_t done, const std::string& note = "");
-  // [any-thread] Lines that stand below the bar from here on, on a terminal only.
+  // [any-thread] Sets the lines shown below the bar, on a terminal only.
   void table(std::vector<std::string> lines);
   // Draws the last state and ends the line; further calls do nothing.
   void finish();

@@ -21,7 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Reads one run file; every method adds what is wrong and goes on.
+// Reads one run file; every method records the problems it finds and continues.
 class RunReader {
  public:
   RunReader(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems)
@@ -72,7 +72,7 @@ class RunReader {
         run_.seed = head["seed"];
       } else {
         problem(doc_.value("/run/seed"),
-                "'seed' must be a whole number from 0 on, found " + head["seed"].dump());
+                "'seed' must be an integer of at least 0, found " + head["seed"].dump());
       }
     }
   }
@@ -115,7 +115,7 @@ class RunReader {
     run_.jobs.push_back(std::move(job));
   }
 
-  // Kinds of the jobs that it reads, and of those that they read.
+  // Kinds of all jobs upstream of this one, direct and indirect.
   std::set<std::string> kinds_before(const JobSpec& job) const {
     std::set<std::string> out;
     for (const size_t input : job.inputs) {
@@ -139,8 +139,8 @@ class RunReader {
     }
   }
 
-  // Components of an unsound job are still looked at one by one (check_jobs), those whose own options are right; what is
-  // looked at of all together is looked at here.
+  // check_jobs still checks the components of an unsound job one by one, if their own options are right. Checks of
+  // all components together happen here.
   void leave_out_unsound(JobSpec& job) {
     std::vector<const ComponentUse*> stages;
     for (const auto& use : job.components)
@@ -158,7 +158,7 @@ class RunReader {
     for (const auto& other : run_.jobs)
       if (other.name == job.name)
         problem(doc_.value(pointer + "/name"),
-                "two jobs have the name '" + job.name + "'; give one another name");
+                "two jobs have the name '" + job.name + "'; rename one");
   }
 
   void read_inputs(const std::string& pointer, const json& table, JobSpec& job) {
@@ -183,7 +183,7 @@ class RunReader {
     const auto& reads = job.kind->reads;
     if (input.empty())
       return problem(at, "'input' is empty; it takes " + (reads.empty() ? "nothing" : wanted(*job.kind)));
-    if (unread_.contains(input)) {  // what is wrong with that job has been said
+    if (unread_.contains(input)) {  // the problems of that job are already reported
       job.sound = false;
       return;
     }
@@ -210,7 +210,7 @@ class RunReader {
     job.paths.insert(job.paths.end(), files.begin(), files.end());
   }
 
-  // Where a relative path was looked for.
+  // The folders in which a relative path was searched, in words.
   std::string looked_in(const std::string& input) const {
     const std::string here = fs::current_path().string(), there = run_.file.parent_path().string();
     if (input.starts_with("~/")) return " in " + environment("HOME");
@@ -218,19 +218,19 @@ class RunReader {
     return fs::path(input).is_absolute() ? "" : " in " + here + (here == there ? "" : " or in " + there);
   }
 
-  // What 'input' names is not there.
+  // The message for an 'input' that does not exist.
   std::string no_input(const std::string& input, const std::vector<std::string>& jobs) const {
     if (!is_pattern(input)) {
       const std::string near = did_you_mean(input, jobs);
       return "no such file, folder or earlier job: '" + input + "'" + looked_in(input) +
-             (near.empty() ? "; mend the path" : near);
+             (near.empty() ? "; fix the path" : near);
     }
     return "input: no file matches '" + input + "'" + looked_in(input) +
-           "; mend the pattern, or give a folder, a list or an s3:// prefix";
+           "; fix the pattern, or give a folder, a list or an s3:// prefix";
   }
 
-  // A path, pattern or URI; the first two against the run file's folder and then, with a warning, the working one,
-  // sorted. What lies behind a URI is not looked at.
+  // Expands a path, pattern or URI. Paths and patterns are resolved against the run file's folder, then, with a
+  // warning, against the working directory; results are sorted. The target of a URI is not checked.
   std::vector<std::string> expand(const std::string& pattern) const {
     if (const auto uri = parse_uri(pattern); uri && pattern.find("://") != std::string::npos)
       return {uri->scheme == "file" ? uri->path : pattern};
@@ -240,7 +240,7 @@ class RunReader {
       return found;
     auto found = expand_in(fs::current_path(), pattern);
     if (!found.empty())
-      log_warn("input '{}': there is none in {}, the run file's folder; taken from {}, where you are", pattern,
+      log_warn("input '{}': not found in {}, the run file's folder; taken from the working directory {}", pattern,
                run_.file.parent_path().string(), fs::current_path().string());
     return found;
   }
@@ -252,7 +252,7 @@ class RunReader {
     std::vector<std::string> unreadable;
     auto found = pattern.find("**") == std::string::npos ? globbed(path) : local_files_matching(path.string(), unreadable);
     if (!unreadable.empty())
-      log_warn("{}: {} on the way cannot be read, {} the first: no film of theirs is there", pattern,
+      log_warn("{}: cannot read {}, the first is {}; their videos are missing", pattern,
                counted(static_cast<int64_t>(unreadable.size()), "folder", "folders"), unreadable.front());
     return found;
   }
@@ -292,7 +292,7 @@ class RunReader {
 
   void read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job);
 
-  // Nobody wrote this component: what it lacks says where it is to be written.
+  // The component comes from the slot's default, not from the file: a problem in it says where the file can set it.
   void read_default(const std::string& pointer, const Slot& slot, JobSpec& job) {
     const size_t before = problems_.size();
     read_one(pointer, json(slot.use), slot, job);
@@ -302,9 +302,9 @@ class RunReader {
     }
   }
 
-  // "dedup.semantic" works on all clips of a job together: it is what a job of kind dedup is for, and what it knows ends
-  // with a run, while a curate job goes on film by film. Whether `given` is such a stage, or the name of a kind of job, with
-  // a problem if so.
+  // "dedup.semantic" works on all clips of a job together, so it needs a job of kind dedup: its state ends with a
+  // run, while a curate job continues video by video. True, with a problem, if `given` is such a stage or the name
+  // of a kind of job.
   bool is_of_another_job(const std::string& pointer, const json& given, const Slot& slot) {
     const json use = given.is_object() ? given.value("use", json()) : given;
     if (!slot.list || slot.kind != "stage" || !use.is_string()) return false;
@@ -320,15 +320,15 @@ class RunReader {
       });
       if (!is_its_stage && (name != own || registry_.find("stage", name))) continue;
       problem(doc_.value(given.is_object() ? pointer + "/use" : pointer),
-              (is_its_stage ? "stage '" + name + "' works on what a whole job has made" : "'" + name + "' is no stage") +
+              (is_its_stage ? "stage '" + name + "' works on all results of a job" : "'" + name + "' is not a stage") +
                   "; make it a job of its own: [[job]] kind = \"" + own + "\", with this job's name as its input");
       return true;
     }
     return false;
   }
 
-  // A stage's name and from, which are no options of its component; one that has an option `name` keeps it as
-  // well.
+  // Takes a stage's `name` and `from`, which are not options of its component. A component with an option `name`
+  // receives it as well.
   void take_place(const std::string& pointer, json& component, std::string& name,
                   std::optional<std::vector<std::string>>& from) {
     if (!component.is_object()) return;
@@ -349,7 +349,7 @@ class RunReader {
     from = given.get<std::vector<std::string>>();
   }
 
-  // Names that lead nowhere, and circles.
+  // Reports unknown names and cycles.
   void check_graph(const Slot& slot, const JobSpec& job) {
     stage_graph(job.list(slot.name), [&](const ComponentUse& stage, const std::string& message) {
       problem(stage.at, "job '" + job.name + "': " + message);
@@ -362,7 +362,7 @@ class RunReader {
     for (const auto* use : job.list(slot.name))
       if (!seen.insert(use->id).second)
         problem(use->at, "job '" + job.name + "': " + slot.name + ": " + use->id +
-                             " is there twice; a strategy composes with others only, leave one out");
+                             " is listed twice; a strategy composes only with other strategies, so remove one");
   }
 
   void read_options(const std::string& pointer, const json& table, JobSpec& job) {
@@ -377,7 +377,7 @@ class RunReader {
       if (job.kind->option(key)) {
         given[key] = value;
       } else {
-        // A table with `use` is meant as a component.
+        // A table with `use` is intended as a component.
         const std::string hint =
             value.is_object() && value.contains("use")
                 ? did_you_mean_or_list(key, slots_of(*job.kind), "components are named by")
@@ -392,7 +392,7 @@ class RunReader {
     for (const auto& p : found) problem(place_of(pointer, p), p.message);
   }
 
-  // Takes options that the file leaves out from the config.json of a folder of weights.
+  // Completes options that the file omits from the config.json of a folder of weights.
   void complete_from_folders(const std::string& pointer, const json& table, JobSpec& job) {
     for (ComponentUse& use : job.components) {
       const auto slot = std::find_if(job.kind->slots.begin(), job.kind->slots.end(),
@@ -453,7 +453,7 @@ class RunReader {
   std::vector<Diagnostic>& problems_;
   RunFile run_;
   std::set<std::string> unread_;  // names of jobs of unknown kinds
-  // Of the job at hand: places of components with wrong options, and whether one could not be read at all.
+  // For the current job: indices of components with wrong options, and whether a component could not be read at all.
   std::vector<size_t> unsound_;
   bool lacks_component_ = false;
 };
@@ -529,7 +529,7 @@ void profile_engines(RunFile& run, const Registry& registry) {
 Status check_job_name(const std::string& name) {
   const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; };
   if (!name.empty() && std::all_of(name.begin(), name.end(), ok)) return {};
-  return fail(KINORA_INVALID, "a job's name is its folder: letters, digits, '-' and '_' only, found '{}'", name);
+  return fail(KINORA_INVALID, "a job's name is also its folder's name: only letters, digits, '-' and '_' are allowed, found '{}'", name);
 }
 
 const Location& JobSpec::place(const std::string& option) const {

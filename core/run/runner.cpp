@@ -34,16 +34,15 @@ std::string now_utc() {
 bool is_first_rank() { return here().first(); }
 bool is_alone() { return here().alone(); }
 
-// Rank 0 ends a job, and does the whole of one that is not spread over ranks; the others wait for it, or for
-// its failure.
-// since: the run's start, for rank 0 may have failed before this rank comes here.
+// Waits until rank 0 has finished the job or failed: rank 0 finishes every job, and does all work of a job that is not
+// spread over ranks. since: the run's start, because rank 0 may have failed before this call.
 RunResult wait_for(const fs::path& folder, const std::string& name, const std::string& digest,
                    fs::file_time_type since) {
   FirstRank first(folder.parent_path(), here());
   for (int64_t tenths = 1; !finished(folder, digest); ++tenths) {
     if (cancelled()) return {false, true};
     if (tenths % 10 == 0 && !first.is_there()) {
-      log_error("job '{}': rank 0 is not at work in {} any more; start all ranks again, they go on", name,
+      log_error("job '{}': rank 0 no longer runs in {}; start all ranks again, they resume", name,
                 folder.parent_path().string());
       return {false, false};
     }
@@ -57,16 +56,16 @@ RunResult wait_for(const fs::path& folder, const std::string& name, const std::s
   return {true, false};
 }
 
-constexpr const char* kTakenBack = "{}: already done, before its options were changed";
+constexpr const char* kTakenBack = "{}: already done before its options were changed; those results are back";
 
-// What job.json says of it.
+// The job's job.json.
 json described(const RunFile& run, const JobSpec& job) {
   json spec = spec_json(job);
   spec["seed"] = run.seed;
   return spec;
 }
 
-// What a run would say of a job that is not finished; nothing is done. again: its failures are to be tried again.
+// Logs what a run would do about an unfinished job; runs nothing. again: its failures would be tried again.
 void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest, bool again) {
   const fs::path folder = run.out / job.name;
   if (!again && may_take_back(folder, digest)) return log_info(kTakenBack, job.name);
@@ -77,14 +76,14 @@ void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std
   job_type(run, job).foresee(runtime, run, job, begins.from, retries(folder, base) + again);
 }
 
-// Its failure is a line, never an exception.
+// Runs one job. A failure is logged and never thrown.
 RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest,
                   fs::file_time_type since) {
   const auto start = Clock::now();
   const fs::path folder = run.out / job.name;
   if (!is_first_rank() && !job.kind->is_spread()) return wait_for(folder, job.name, digest, since);
   try {
-    // Ranks that compute together cannot see that the first one has nothing left to do.
+    // Ranks that compute together cannot see that rank 0 has nothing left to do.
     const bool may_take_back = is_first_rank() && (is_alone() || !job.kind->is_spread());
     if (may_take_back && take_back(folder, digest)) {
       log_info(kTakenBack, job.name);
@@ -96,7 +95,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     const JobType& type = job_type(run, job);
     type.run(context);
     if (cancelled()) return {false, true};
-    // The next job reads what rank 0 has yet to write.
+    // The next job reads results that rank 0 has not written yet.
     if (!is_first_rank()) return wait_for(folder, job.name, digest, since);
     const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
     context.summary.update({{"job", job.name},
@@ -115,7 +114,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
   } catch (const std::exception& e) {
     const auto* error = dynamic_cast<const Error*>(&e);
     if (error && error->code() == KINORA_CANCELLED) return {false, true};
-    if (cancelled()) {  // a rank that was stopped since another failed says what it waited for
+    if (cancelled()) {  // a rank that stops because another failed logs what it waited for
       log_warn("job '{}' was stopped: {}", job.name, e.what());
       return {false, true};
     }
@@ -146,7 +145,7 @@ bool any_left(const RunFile& run, const std::vector<bool>& jobs) {
   return false;
 }
 
-// Which jobs have failed inputs to try again; they are not finished any more.
+// The jobs with failed inputs to try again; they no longer count as finished.
 std::vector<bool> ask_again(const RunFile& run, const std::vector<bool>& needed, bool dry) {
   std::vector<bool> out(run.jobs.size());
   for (size_t i = 0; i < run.jobs.size(); ++i) {
@@ -161,7 +160,7 @@ std::vector<bool> ask_again(const RunFile& run, const std::vector<bool>& needed,
   return out;
 }
 
-// The first job of these that it depends on; null: none.
+// The first of these jobs that `job` depends on; null: none.
 const JobSpec* reads_any(const RunFile& run, const JobSpec& job, const std::vector<bool>& jobs) {
   for (const size_t input : job.inputs) {
     if (jobs[input]) return &run.jobs[input];
@@ -182,7 +181,7 @@ bool finds_inputs(const RunFile& run, const std::vector<bool>& needed) {
   return true;
 }
 
-// Ranks of several starts, or of other files, are told apart before any job begins.
+// Detects ranks of different launches or run files before any job begins.
 RunResult meet_first_rank(const RunFile& run, const std::vector<bool>& jobs, const LaunchPlace& place) {
   try {
     place.first() ? write_launch_record(run, jobs) : await_launch_record(run, jobs, place);
@@ -195,7 +194,7 @@ RunResult meet_first_rank(const RunFile& run, const std::vector<bool>& jobs, con
 
 }  // namespace
 
-// Every rank asks, rank 0 says.
+// Every rank checks; only rank 0 logs.
 bool may_begin(Runtime& runtime, const RunFile& run, const RunOptions& options, int64_t ranks) {
   std::vector<bool> which = needed_jobs(run, options);
   for (size_t i = 0; i < run.jobs.size(); ++i)
@@ -208,19 +207,19 @@ bool may_begin(Runtime& runtime, const RunFile& run, const RunOptions& options, 
 
 namespace {
 
-// Of a job whose results are there.
+// Logs the line for a job whose results exist.
 void say_done(const RunFile& run, const JobSpec& job, const RunOptions& options, const std::vector<bool>& again) {
-  // Those who watch have read it before ranks were started again.
+  // After a restart the user has already seen this line.
   log_line(here().restart > 0 ? KINORA_LOG_DEBUG : KINORA_LOG_INFO, job.name + ": already done");
   if (options.dry) {
-    if (const auto* read = reads_any(run, job, again)) log_info("{}: would run again if {} keeps others then", job.name, read->name);
+    if (const auto* read = reads_any(run, job, again)) log_info("{}: would run again if {} then keeps other samples", job.name, read->name);
   } else if (const int64_t failed = failures_in(run.out / job.name); failed > 0 && job_type(run, job).lists_inputs()) {
     log_info("{}: {} in it; --retry-failed tries {} again", job.name, counted(failed, "failure is", "failures are"),
              failed == 1 ? "it" : "them");
   }
 }
 
-// The job's turn: it is there already, is foreseen by a dry run, is refused, or runs. again: which jobs try again what failed.
+// Handles one job: already done, described by a dry run, refused, or run. again: jobs that retry their failures.
 RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const RunOptions& options, const std::vector<bool>& again,
                     fs::file_time_type since) {
   const JobSpec& job = run.jobs[place];
@@ -231,14 +230,14 @@ RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const Ru
     say_done(run, job, options, again);
     return {true, false};
   }
-  if (!why.empty()) log_warn("{}: {}; the job is done again", job.name, why);
+  if (!why.empty()) log_warn("{}: {}; the job runs again", job.name, why);
   if (options.dry) {
     foresee(runtime, run, job, digest, tries_again);
     return {true, false};
   }
   if (options.keeps_finished && is_done(run.out / job.name) && why.empty()) {
     log_error("job '{}' in {} was made with other options or inputs than this file has now; repeat the --set that it was run "
-              "with, or do it again first: kinora run", job.name, run.out.string());
+              "with, or rerun it first: kinora run", job.name, run.out.string());
     return {false, false};
   }
   log_info("{}: {}", job.name, job.kind->help);

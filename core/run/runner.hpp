@@ -1,4 +1,4 @@
-// Runs the jobs of a run file in order; what is finished and unchanged is not done again.
+// Runs the jobs of a run file in order, except those that are finished and unchanged.
 #pragma once
 #include <string>
 
@@ -8,20 +8,19 @@
 namespace kinora::core {
 
 struct RunOptions {
-  std::string only;             // just this job, and what it needs
-  bool dry = false;             // say what would be done
-  bool keeps_finished = false;  // an error instead of doing a finished job again with other options
-  bool retry_failed = false;    // of finished curate jobs, try again what failed
-  bool is_trial = false;        // if `only` ends without any result, its folder goes
+  std::string only;             // only this job and its dependencies
+  bool dry = false;             // only log what would be done
+  bool keeps_finished = false;  // fail instead of rerunning a finished job with other options
+  bool retry_failed = false;    // retry the failures of finished curate jobs
+  bool is_trial = false;        // delete the folder of `only` if it ends without a result
 };
 
 struct RunResult {
   bool ok = false, was_cancelled = false;
-  bool was_refused = false;  // the run file asks for what cannot be; nothing was done
+  bool was_refused = false;  // the run file has errors; nothing ran
 };
 
-// Whether nothing is wrong with the jobs that these options leave to do in a launch of so many ranks; what
-// is, is logged.
+// Whether the jobs that these options select can run in a launch of `ranks` ranks; problems are logged.
 bool may_begin(Runtime&, const RunFile&, const RunOptions&, int64_t ranks);
 
 RunResult run_jobs(Runtime&, const RunFile&, const RunOptions&);

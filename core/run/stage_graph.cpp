@@ -9,7 +9,7 @@ namespace {
 
 using Complain = std::function<void(const ComponentUse&, const std::string&)>;
 
-// The stages that a name in `from` means: one, or a problem.
+// The stages with this name in `from`; adds a problem unless there is exactly one.
 std::vector<size_t> find_stage(const std::vector<const ComponentUse*>& stages, size_t asks, const std::string& name,
                                const Complain& problem) {
   std::vector<size_t> found;
@@ -37,7 +37,7 @@ StageGraph stage_graph(const std::vector<const ComponentUse*>& stages, const Com
     const ComponentUse& stage = *stages[i];
     for (size_t other = 0; other < i && !stage.name.empty(); ++other)
       if (stages[other]->name == stage.name)
-        problem(stage, "two stages have the name '" + stage.name + "'; give one another name");
+        problem(stage, "two stages have the name '" + stage.name + "'; rename one");
     if (!stage.from) {
       if (i > 0) out.from[i] = {i - 1};
       continue;
@@ -46,7 +46,7 @@ StageGraph stage_graph(const std::vector<const ComponentUse*>& stages, const Com
       for (const size_t from : find_stage(stages, i, name, problem))
         if (std::find(out.from[i].begin(), out.from[i].end(), from) == out.from[i].end()) out.from[i].push_back(from);
   }
-  // Each stage as soon as all before it are there; in the order of the list otherwise.
+  // Places each stage once all its inputs are placed, otherwise in the order of the list.
   std::vector<bool> placed(stages.size());
   while (out.order.size() < stages.size()) {
     size_t next = stages.size();
@@ -59,8 +59,8 @@ StageGraph stage_graph(const std::vector<const ComponentUse*>& stages, const Com
   for (size_t i = 0; i < stages.size(); ++i)
     if (!placed[i]) {
       problem(*stages[i], "from: stage '" + stages[i]->called() +
-                              "' waits for itself: its output comes back to it; let the first stage of the circle "
-                              "take the output of one before it");
+                              "' waits for itself: its output comes back to it; let the first stage of the cycle "
+                              "take the output of an earlier stage");
       break;
     }
   return out;

@@ -7,15 +7,15 @@
 
 namespace kinora::core {
 
-// Without `from`, a stage takes the output of the one before it in the list, the first that of the source; an
-// empty `from` means the source too.
+// Without `from`, a stage takes the output of the one before it in the list; the first stage, and any with an empty
+// `from`, takes the source.
 struct StageGraph {
   std::vector<size_t> order;               // of the list's stages, each after those whose output it takes
-  std::vector<std::vector<size_t>> from;   // by place in the list, numbers of the list
+  std::vector<std::vector<size_t>> from;   // for each stage of the list, the indices of its inputs
 };
 
-// Problems (unknown and ambiguous names, circles) go to `problem`, with the stage that has it; the graph is not to be used
-// then.
+// Reports problems (unknown and ambiguous names, cycles) to `problem` with the stage at fault; the graph must not be
+// used then.
 StageGraph stage_graph(const std::vector<const ComponentUse*>& stages,
                        const std::function<void(const ComponentUse&, const std::string&)>& problem);
 

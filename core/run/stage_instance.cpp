@@ -14,7 +14,7 @@ uint64_t memory_of_a_worker() {
   return static_cast<uint64_t>(std::max(0L, pages)) * static_cast<uint64_t>(std::max(0L, size)) / 8 * 3;
 }
 
-// A worker's message names options of an engine; there is none here.
+// Removes the names of engine options from a worker's message: there is no engine here.
 std::string without_options(std::string message) {
   for (const std::string_view option : {" (item_timeout)", " (item_limit)", " (item_memory)"})
     if (const size_t at = message.find(option); at != message.npos) message.erase(at, option.size());
@@ -49,7 +49,7 @@ kinora_resources StageInstance::resources() const {
 
 template <class Call>
 void StageInstance::in_process(const std::string& of, Call call) {
-  constexpr double kLimit = 43200;  // seconds at one sample, as engine/local has it
+  constexpr double kLimit = 43200;  // seconds per sample, as in engine/local
   const kinora_worker_spec spec{
       sizeof spec, 0, id_.c_str(), id_.c_str(), options_.c_str(), isolation_.timeout, memory_of_a_worker(),
       kLimit,      0};

@@ -1,5 +1,5 @@
-// An instance of a stage that is used outside a pipeline: in this process, or in one of its own where the
-// stage says that it reads media of strangers (kinora_resources.isolated) and this program starts workers.
+// An instance of a stage used outside a pipeline. It runs in a process of its own if the stage declares that it reads
+// untrusted media (kinora_resources.isolated) and this program starts workers, otherwise in this process.
 #pragma once
 #include <string>
 
@@ -10,28 +10,27 @@
 
 namespace kinora::core {
 
-// Whether a stage may have a process of its own, and how long it may be silent at one sample before that is
-// killed.
+// Whether a stage may have a process of its own, and the longest silence on one sample before that process is killed.
 struct Isolation {
   bool is_allowed = true;
   double timeout = 300;  // seconds
 };
 
-// One thread at a time.
+// Use from one thread at a time.
 class StageInstance {
  public:
-  // Throws kinora::Error if there is no such stage, or it cannot be opened or made.
+  // Throws kinora::Error if there is no such stage, or it cannot be opened or created.
   StageInstance(Registry&, const std::string& id, const Options& options, const Isolation& isolation);
   StageInstance(const StageInstance&) = delete;
   StageInstance& operator=(const StageInstance&) = delete;
   ~StageInstance();
 
   const std::string& id() const { return id_; }
-  // Resources that the instance declares; zero for what it leaves out.
+  // Resources that the instance declares; zero for those that it omits.
   kinora_resources resources() const;
 
-  // Throws the stage's error; ProcessEnded if its process did not survive the call. The next call has another
-  // process, and sees nothing of what the stage had kept.
+  // Throws the stage's error; ProcessEnded if its process died during the call. The next call uses a new process, in
+  // which the stage has lost its state.
   void process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run);
   void finish(const kinora_emit& emit, const kinora_run& run);
 
@@ -40,7 +39,7 @@ class StageInstance {
   };
 
  private:
-  // `of` begins the message where the process ends over the call.
+  // If the process dies during the call, the message begins with `of`.
   template <class Call>
   void in_process(const std::string& of, Call call);
   std::string id_, options_;
@@ -48,7 +47,7 @@ class StageInstance {
   const kinora_stage* stage_ = nullptr;
   void* self_ = nullptr;
   const kinora_workers_api* workers_ = nullptr;  // null: the stage runs here
-  kinora_worker* worker_ = nullptr;              // begins with the first call
+  kinora_worker* worker_ = nullptr;              // started by the first call
 };
 
 }  // namespace kinora::core

@@ -41,14 +41,14 @@ kinora_emit StageResults::sink() {
   e.stored = [](void* self, kinora_str key) {
     return guard([&] {
       if (of(self).held.erase(std::string(view(key))) == 0)
-        throw Error(KINORA_NOT_FOUND, "stored() of '" + std::string(view(key)) + "', which this stage does not keep back");
+        throw Error(KINORA_NOT_FOUND, "stored() of '" + std::string(view(key)) + "', which this stage does not hold");
     });
   };
   return e;
 }
 
 void StageResults::end_held() {
-  for (const auto& key : held) failed.push_back({key, "kept back and never told its end"});
+  for (const auto& key : held) failed.push_back({key, "held, and its outcome was never reported"});
   held.clear();
 }
 
@@ -56,7 +56,7 @@ std::string damage_of(const Sample& sample) {
   for (const auto& field : sample.fields()) {
     if (field.name != "json" && !field.name.ends_with(".json")) continue;
     const std::string_view text(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
-    if (text.find("\"damaged\"") == std::string_view::npos) continue;  // most are whole, and scores are long
+    if (text.find("\"damaged\"") == std::string_view::npos) continue;  // most samples are undamaged, and scores are long
     const auto object = nlohmann::json::parse(text, nullptr, false);
     if (!object.is_object()) continue;
     if (const auto found = object.find("damaged"); found != object.end() && found->is_string()) return *found;

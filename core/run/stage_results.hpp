@@ -1,4 +1,4 @@
-// What a stage makes of samples that are given to it outside a pipeline.
+// Collects the outcomes of samples that a stage processes outside a pipeline.
 #pragma once
 #include <set>
 #include <string>
@@ -21,17 +21,17 @@ struct StageResults {
   std::vector<Sample> emitted;
   std::vector<Dropped> dropped;
   std::vector<Failed> failed;
-  std::string input;           // key of what process() has now; empty: it is not at work
-  std::set<std::string> held;  // inputs that are kept back, and of which nothing was told yet
+  std::string input;           // key of the sample in process(); empty: none
+  std::set<std::string> held;  // inputs that are held and have no outcome yet
 
-  // After finish(): what is still kept back has failed.
+  // Call after finish(): counts inputs that are still held as failed.
   void end_held();
   // For kinora_stage.process and finish; this object must outlive it.
   kinora_emit sink();
 };
 
-// What a stage found broken in the sample's media: the text "damaged" of its field json or of one *.json;
-// empty if nothing.
+// The damage that a stage found in the sample's media: the text "damaged" of its field json or of one *.json;
+// empty if there is none.
 std::string damage_of(const Sample& sample);
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// What a stage keeps back outside a pipeline: every input has an end all the same.
+// Tests inputs that a stage holds outside a pipeline: every input still gets an outcome.
 #include "core/run/stage_results.hpp"
 
 #include <gtest/gtest.h>
@@ -11,7 +11,7 @@ namespace {
 class StageResultsTest : public testing::Test {
  protected:
   void SetUp() override { adopt_host(); }
-  // As a stage's process() that keeps its input back.
+  // Acts like a stage's process() that holds its input.
   void keep(const char* key) {
     results_.input = key;
     ASSERT_EQ(sink_.hold(sink_.self), KINORA_OK);
@@ -31,7 +31,7 @@ TEST_F(StageResultsTest, WhatIsKeptBackAndNeverToldHasFailed) {
   ASSERT_EQ(results_.failed.size(), 2u);
   EXPECT_EQ(results_.failed[0].key, "failed");
   EXPECT_EQ(results_.failed[1].key, "lost");
-  EXPECT_EQ(results_.failed[1].reason, "kept back and never told its end");
+  EXPECT_EQ(results_.failed[1].reason, "held, and its outcome was never reported");
 }
 
 TEST_F(StageResultsTest, OnlyAnInputCanBeKeptBack) {

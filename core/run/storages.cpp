@@ -47,12 +47,12 @@ Status check_uri(const Registry& registry, std::string_view text) {
   const auto found = registry.find("storage", uri->scheme);
   if (!found) return fail(found.failure().code, "{}: {}", text, found.failure().message);
   if (uri->scheme == "file") return {};
-  // What stands there may become a part of a host's name, whatever the storage.
+  // The bucket may become part of a host name, whatever the storage.
   const std::string bucket = uri->path.substr(0, uri->path.find('/'));
   const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_'; };
   if (bucket.empty()) return fail(KINORA_INVALID, "{}: it names no bucket; write {}://BUCKET/FOLDER/", text, uri->scheme);
   if (bucket.size() < 3 || bucket.size() > 63 || !std::all_of(bucket.begin(), bucket.end(), ok))
-    return fail(KINORA_INVALID, "{}: '{}' is no name of a bucket (3 to 63 letters, digits, '-' and '.'); write {}://BUCKET/FOLDER/",
+    return fail(KINORA_INVALID, "{}: '{}' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write {}://BUCKET/FOLDER/",
                 text, bucket, uri->scheme);
   return {};
 }

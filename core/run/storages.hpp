@@ -7,16 +7,16 @@
 
 namespace kinora::core {
 
-// Of the table `storage`, one entry a scheme. What is wrong is added to `problems`.
+// Reads the table `storage`, one entry per scheme. Errors are added to `problems`.
 std::vector<ComponentUse> read_storages(const Document& doc, const Registry& registry,
                                         const std::filesystem::path& base, std::vector<Diagnostic>& problems);
 
-// Gives `io` the options; a storage that cannot be made of them is a problem of its table. Nothing is read.
+// Passes the options to `io`. A storage that cannot be created from them is a problem of its table. Reads nothing.
 void configure_storages(Io& io, const RunFile& run, std::vector<Diagnostic>& problems);
 
-// Whether an input is a URI, "s3://bucket/films/", which is no path of this machine.
+// Whether an input is a URI such as "s3://bucket/films/" rather than a local path.
 bool is_uri(std::string_view text);
-// The problem of such an input as far as it shows without reading: a scheme that no storage has, a bad form.
+// Checks such an input without reading it: no storage has its scheme, or its form is wrong.
 Status check_uri(const Registry& registry, std::string_view text);
 
 }  // namespace kinora::core

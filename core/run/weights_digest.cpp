@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using nlohmann::json;
 
-// A file that is damaged or of another form is none: it is made again.
+// A damaged file, or one of another form, counts as missing and is rewritten.
 json read_kept(const fs::path& file) { return object_in_file(file); }
 
 std::string digest_of(const fs::path& file, const fs::path& kept) {

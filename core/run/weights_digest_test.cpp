@@ -28,7 +28,7 @@ class WeightsDigest : public testing::Test {
   fs::path folder_;
 };
 
-// FIPS 180-2, appendix B: of "abc" and of a million a.
+// FIPS 180-2, appendix B: the digests of "abc" and of a million "a".
 TEST_F(WeightsDigest, OfOneFileIsItsSha256) {
   EXPECT_EQ(digest({put("abc", "abc")}),
             "sha256:ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");

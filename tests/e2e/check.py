@@ -54,7 +54,7 @@ CASES = [
     (A, after("ar", 'sample_every = 5'), "ar", "loss/next-token is not the loss of a denoiser"),
     (Q, after("dit", 'weights = "asset:minilm/model.safetensors"'), "dit", "does not fit model/dit"),
     (Q, after("film", 'weights = "asset:minilm/model.safetensors"'), "film", "does not fit model/dit"),
-    (Q, after("film", 'weights = "none.safetensors"'), "film", "weights: there is no file or folder"),
+    (Q, after("film", 'weights = "none.safetensors"'), "film", "weights: no such file or folder:"),
     (Q, after("film", 'tokenizer_weights = "asset:minilm/model.safetensors"'), "film", "does not fit tokenizer/cosmos"),
     (Q, after("film", 'text_weights = "asset:minilm/model.safetensors"'), "film", "text_weights is for an encoder of this job"),
     (Q, after("film", 'sigma_data = 9.0'), "film", "sigma_data is the encode job's; leave it out"),
@@ -62,8 +62,8 @@ CASES = [
     (Q, after("film", 'condition_frames = 3', f'video = "{ROOT}/tests/data/bbb_A.mp4"'), "film", "condition_frames = 3 must be 1 + n * 4 for tokenizer/cosmos; 1 or 5 would do"),
     (Q, after("film", 'condition_frames = 9', f'video = "{ROOT}/tests/data/bbb_A.mp4"'), "film", "3 of 3 latent frames, so none is left to generate"),
     (Q, after("dit", 'lora = "rank=4 targets=linear_porj"', WEIGHTS), "dit", "did you mean"),
-    (Q, after("dit", f'adapter = "{SCRATCH}/none"', WEIGHTS), "dit", f"adapter: there is no file or folder {SCRATCH}/none, and no earlier job"),
-    (Q, after("dit", f'weights = "{SCRATCH}/none.safetensors"'), "dit", "weights: there is no file or folder"),
+    (Q, after("dit", f'adapter = "{SCRATCH}/none"', WEIGHTS), "dit", f"adapter: no such file or folder: {SCRATCH}/none, and no earlier job"),
+    (Q, after("dit", f'weights = "{SCRATCH}/none.safetensors"'), "dit", "weights: no such file or folder:"),
     (Q, after("dit", f'weights = "{OUT}/film/weights.safetensors"'), "dit", "no earlier job of the run makes it"),
     (Q, after("dit", f'weights = "{ROOT}/configs/flow.toml"'), "dit", "flow.toml"),
     (Q, changed("dit", "batch", "5\naccumulate = 2"), "dit", "batch = 5 must be a multiple of accumulate (2) times the ranks that hold different samples (1); 6 would do"),
@@ -91,8 +91,8 @@ CASES = [
     (Q, after("tokenizer", 'last_layer = "none"', 'critic = "patch-discriminator"'), "tokenizer", "last_layer 'none' is not a parameter"),
     (A, after("tokenizer", "kl = 0.1"), "tokenizer", "kl = 0.1: tokenizer/cosmos makes codes"),
     (Q, after("latents", 'tokenizer = "cosmos"'), "latents", 'tokenizer_weights = "FILE or FOLDER"'),
-    (Q, after("latents", f'tokenizer_weights = "{SCRATCH}/none"', 'tokenizer = "cosmos"'), "latents", "tokenizer_weights: there is no file or folder", None, 1),
-    (Q, after("latents", f'text_weights = "{SCRATCH}/none"'), "latents", "text_weights: there is no file or folder"),
+    (Q, after("latents", f'tokenizer_weights = "{SCRATCH}/none"', 'tokenizer = "cosmos"'), "latents", "tokenizer_weights: no such file or folder:", None, 1),
+    (Q, after("latents", f'text_weights = "{SCRATCH}/none"'), "latents", "text_weights: no such file or folder:"),
     (Q, after("latents", 'signals = ["text"]'), "latents", "'text' is the name of something else"),
     (Q, after("latents", 'image_encoder = "clip-vision"'), "latents", 'image_encoder_weights = "FILE or FOLDER"'),
     (Q, instead('vocab = "asset:minilm/vocab.txt"', f'vocab = "{SCRATCH}/none.txt"'), "latents", "none.txt"),
@@ -101,7 +101,7 @@ CASES = [
     (Q, after("film", "temperature = 0.5"), "film", "temperature is for models that draw codes one by one"),
     (A, after("continued", "strength = 0.5"), "continued", "strength is for models that denoise"),
     (Q, after("film", "strength = 0.5"), "film", "strength is the share of steps that change a video; give one in video"),
-    (Q, after("film", f'image = "{SCRATCH}/none.png"'), "film", "image: there is no file or folder"),
+    (Q, after("film", f'image = "{SCRATCH}/none.png"'), "film", "image: no such file or folder:"),
     (Q, after("film", f'prompts_file = "{SCRATCH}/none.txt"'), "film", "none.txt"),
     (Q, changed("film", "prompts", "[]"), "film", "no prompts; set prompts, one text per video"),
     (Q, after("film", 'signals = ["pose=1"]'), "film", "model/dit takes no 'pose'"),
@@ -200,7 +200,7 @@ LAYOUTS = [
     (Q, "dit", 8, '["pp"]', '[{ use = "pp", size = 4 }, "ddp"]', "pp: the model has 6 blocks (embedding and head among them), which cannot be 8 stages"),
     (Q, "dit", 4, '[{ use = "cp-2d", ulysses = 3 }]', '[{ use = "cp-2d", ulysses = 2 }]', "ulysses = 3 does not divide the 4 ranks of a sequence; use ulysses = 2"),
     (Q, "dit", 2, PP, PP + "\naccumulate = 2", "pp: the interleaved schedule takes a multiple of its 2 ranks as microbatches (accumulate), not 1; 2 would do"),
-    (Q, "dit", 2, '["recompute", "ddp", "recompute"]', '["recompute", "ddp"]', "parallel/recompute is there twice; a strategy composes with others only"),
+    (Q, "dit", 2, '["recompute", "ddp", "recompute"]', '["recompute", "ddp"]', "parallel/recompute is listed twice; a strategy composes only with other strategies"),
     (Q, "tokenizer", 2, '["cp-ulysses"]', '["fsdp"]', "tokenizer/cosmos has no sequence that ranks along cp could share; use ddp or fsdp, which give them different videos"),
     (Q, "film", 3, '["tp"]', '["cp-ulysses"]', "tp: size = 3 must divide the heads"),
     (A, "film", 2, '["cp-ring"]', '["ddp"]', "model/ar draws codes one after the other on one rank; give ddp"),
@@ -367,11 +367,11 @@ def check_copies():
 def check_jobs_are_no_stages():
     """A component that works on a whole data set is a job of its own. Used as a stage, it is reported as that kind of job."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    for stage, words in (('"dedup.semantic"', "stage 'dedup.semantic' works on what a whole job has made; make it a job of its own: [[job]] kind = \"dedup\""),
-                         ('{ use = "stage/dedup.semantic", name = "x" }', "stage 'dedup.semantic' works on what a whole job has made; make it a job of its own: [[job]] kind = \"dedup\""),
-                         ('{ use = "shard.webdataset" }', "stage 'shard.webdataset' works on what a whole job has made; make it a job of its own: [[job]] kind = \"shard\""),
-                         ('"dedup"', "'dedup' is no stage; make it a job of its own: [[job]] kind = \"dedup\""),
-                         ('{ use = "shard" }', "'shard' is no stage; make it a job of its own: [[job]] kind = \"shard\"")):
+    for stage, words in (('"dedup.semantic"', "stage 'dedup.semantic' works on all results of a job; make it a job of its own: [[job]] kind = \"dedup\""),
+                         ('{ use = "stage/dedup.semantic", name = "x" }', "stage 'dedup.semantic' works on all results of a job; make it a job of its own: [[job]] kind = \"dedup\""),
+                         ('{ use = "shard.webdataset" }', "stage 'shard.webdataset' works on all results of a job; make it a job of its own: [[job]] kind = \"shard\""),
+                         ('"dedup"', "'dedup' is not a stage; make it a job of its own: [[job]] kind = \"dedup\""),
+                         ('{ use = "shard" }', "'shard' is not a stage; make it a job of its own: [[job]] kind = \"shard\"")):
         code, said = curation(f'input = "{film}"\nstages = ["video.clips", {stage}]')
         assert code == 2 and len(said) == 2 and said[0].startswith("7:") and words in said[0] and "did you mean" not in said[0], (stage, said)
 
@@ -426,15 +426,15 @@ def check_inputs():
     (SCRATCH / "texts").mkdir()
     (SCRATCH / "texts/a.txt").write_text("x")
     film = ROOT / "tests/data/bbb_A.mp4"
-    for given, place, words in ((f'["{film}",\n"none/*.mp4"]', "7:1", f"input: no file matches 'none/*.mp4' in {os.getcwd()} or in {SCRATCH}; mend the pattern, or give a folder, a list or an s3:// prefix"),
+    for given, place, words in ((f'["{film}",\n"none/*.mp4"]', "7:1", f"input: no file matches 'none/*.mp4' in {os.getcwd()} or in {SCRATCH}; fix the pattern, or give a folder, a list or an s3:// prefix"),
                                 ('"none/*.mp4"', "6:9", "input: no file matches"), ('"none.mp4"', "6:9", "no such file, folder or earlier job: 'none.mp4'"),
                                 (f'"{SCRATCH}/texts"', "6:9", "but 1 whose endings are not those of videos (all_files = true takes them); name videos or a folder that contains some")):
         code, said = curation(f'input = {given}\nstages = ["video.probe"]')
         assert code == 2 and said[0].startswith(place) and words in said[0], (given, said)
     assert curation(f'input = "{SCRATCH}/texts"\nall_files = true\nstages = ["video.probe"]')[0] == 0
     for given, words in (('""', "'input' is empty; it takes a path"), (f'["{film}",\n""]', "'input' is empty"), ('"s3://"', "it names no bucket; write s3://BUCKET/FOLDER/"),
-                         ('"s3:///films/"', "it names no bucket"), ('"s3://my films/"', "'my films' is no name of a bucket (3 to 63 letters"), ('"s3://ab/films/"', "'ab' is no name"),
-                         ('"../nope/"', f"no such file, folder or earlier job: '../nope/' in {os.getcwd()} or in {SCRATCH}; mend the path"),
+                         ('"s3:///films/"', "it names no bucket"), ('"s3://my films/"', "'my films' is not a bucket name (3 to 63 letters"), ('"s3://ab/films/"', "'ab' is not a bucket name"),
+                         ('"../nope/"', f"no such file, folder or earlier job: '../nope/' in {os.getcwd()} or in {SCRATCH}; fix the path"),
                          ('"~nobody/films/"', "are not expanded; write the path in full"), ('"~/nope/"', f"in {os.environ.get('HOME', '')}")):
         code, said = curation(f'input = {given}\nstages = ["video.probe"]')
         assert code == 2 and len(said) == 2 and words in said[0], (given, said)
@@ -457,7 +457,7 @@ def check_order():
             ('"caption.describe", "video.clips"', 0, "caption.describe describes whole films, which video.clips cuts afterwards; put it behind video.clips"),
             ('{ use = "filter.facts", fact = "fps" }, "video.clips"', 0, 'filter.facts has no bound and drops nothing; set at_least or at_most, or mode = "score"'),
             ('{ use = "filter.facts", fact = "fps", at_most = 60.0 }, { use = "filter.facts", name = "b", fact = "fps", mode = "score" }, "video.clips", "caption.describe"', 0, ""),
-            (f'{{ use = "shots.content", thumbnails = true }}, {{ use = "shots.transnetv2", weights = "none.safetensors" }}, {CUT}', 2, f"there is no file or folder {SCRATCH}/none.safetensors; mend the path")):
+            (f'{{ use = "shots.content", thumbnails = true }}, {{ use = "shots.transnetv2", weights = "none.safetensors" }}, {CUT}', 2, f"no such file or folder: {SCRATCH}/none.safetensors; fix the path")):
         code, said = curation(f'input = "{film}"\nstages = [{stages}]')
         assert code == code_wanted and (len(said) == (2 if code else 1) and words in said[0] and "job 'clips': " in said[0] if words else not said), (stages, said)
 
@@ -528,7 +528,7 @@ def check_generate_by_hand():
     """The comment in a stranger's video and the name of a result are checked before anything is written."""
     generate = lambda *more: subprocess.run([KINORA, "generate", str(ROOT / "configs/quickstart.toml"), "--out", str(OUT), *more], capture_output=True, text=True, timeout=60)
     named = generate("--prompt", "a boat", "--name", "../x")
-    assert named.returncode == 2 and "--name: a job's name is its folder: letters, digits" in named.stderr, named
+    assert named.returncode == 2 and "--name: a job's name is also its folder's name: only letters, digits" in named.stderr, named
     video = SCRATCH / "stranger.mp4"
     for comment, words in (('{"job":"film","options":{},"sampler":"engine/local","sampler_options":{}}', "'engine/local' is of kind engine; kind sampler is required here"),
                            ('{"job":"film","options":{},"sampler":"tokenizer/cosmos","sampler_options":{}}', "kind sampler is required here"),

@@ -67,7 +67,7 @@ def check_unseen():
     (SCRATCH / "unmounted").rename(real)
     back = run("unseen")
     for text in (now, back):
-        assert "clips: already done" in text and "shards: already done" in text and "starts again" not in text, text
+        assert "clips: already done" in text and "shards: already done" in text and "starts from scratch" not in text, text
     assert stored("unseen") == whole
     run("never")
     assert items("never")["b"]["end"] == "kept", "the video is available now"
@@ -151,7 +151,7 @@ def check_gone():
     assert tree("gone") == before, "a dry run changes nothing"
     now = run("gone")
     many = lambda n, whose: f"{whose} {n} clip{'s are' if n > 1 else ' is'} removed"
-    expected = ["its inputs have changed; what is done of those that stay is kept",
+    expected = ["its inputs have changed; finished work on the remaining inputs is kept",
                 f"1 video is gone from the input: {many(clips['a'], 'its')}", f"1 video has changed, and is redone: {many(clips['b'], 'its')}",
                 f"resuming: 1 of 2 inputs have ended, and {clips['c']} clip{'s' if clips['c'] > 1 else ''}"]
     assert [s for s in said(dry) if s in expected] == [s for s in said(now) if s in expected] == expected, (said(dry), said(now))
@@ -168,7 +168,7 @@ def check_foretold():
     run("foretold")
     dry = run("foretold", "--retry-failed", "--dry-run")
     assert said(dry)[0] == "would try again 1 failure" and "1 earlier failure is retried" in said(dry), dry
-    assert "already done" not in said(dry) and "shards: would run again if clips keeps others then" in dry, dry
+    assert "already done" not in said(dry) and "shards: would run again if clips then keeps other samples" in dry, dry
     assert any(s.startswith("resuming: 2 of 3 inputs have ended") for s in said(dry)), dry
     now = run("foretold", "--retry-failed")
     assert [s for s in said(now) if s in said(dry)] == said(dry)[1:], (said(dry), said(now))
@@ -180,7 +180,7 @@ def check_foretold():
     dry, now = run("foretold", "--dry-run"), run("foretold")
     other = [s for s in said(dry, "warning") if "max_height was 120 and is 90" in s]
     assert other and "its options or inputs are not those" in other[0] and other[0] in said(now, "warning"), (dry, now)
-    assert "info shards: what it reads has changed since" in now and "warning shards" not in now, now
+    assert "info shards: its inputs have changed since" in now and "warning shards" not in now, now
 
 
 def check_nothing_kept():
@@ -208,10 +208,10 @@ def check_places():
         assert done.returncode == 0, done.stderr
         return done.stderr, [k for k in items(name)]
     text, keys = started("placed_there")
-    assert keys == ["bbb_A"] and "where you are" not in text, (text, keys)
+    assert keys == ["bbb_A"] and "taken from the working directory" not in text, (text, keys)
     (there / "films").rename(there / "away")
     text, keys = started("placed_here")
-    assert keys == ["bbb_B"] and text.count(f"there is none in {there}, the run file's folder; taken from {here}, where you are") == 1, (text, keys)
+    assert keys == ["bbb_B"] and text.count(f"not found in {there}, the run file's folder; taken from the working directory {here}") == 1, (text, keys)
 
 
 def check_names():

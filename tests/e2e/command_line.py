@@ -286,7 +286,7 @@ def check_apply_config():
     config.write_text("[1]")
     assert "a configuration is a JSON object" in refused("apply", "model/cosmos", "--inputs", given, "--set", f"config={config}")
     config.write_text('{"layers": ')
-    assert "config.json: no JSON" in refused("apply", "model/cosmos", "--inputs", given, "--set", f"config={config}")
+    assert "config.json: not valid JSON" in refused("apply", "model/cosmos", "--inputs", given, "--set", f"config={config}")
     kinora("apply", "model/cosmos", "--inputs", given, "--set", "config=/nonexistent", code=1)
 
 

@@ -197,7 +197,7 @@ def check_changed_inputs():
     assert "already done" in run("grown", [films])
     shutil.copy2(DATA / "bbb_A.mp4", films / "bbb_A.mp4")
     said = run("grown", [films])
-    assert "its inputs have changed; what is done of those that stay is kept" in said and "2 of 3 inputs have ended" in said, said
+    assert "its inputs have changed; finished work on the remaining inputs is kept" in said and "2 of 3 inputs have ended" in said, said
     after = stamps()
     assert all(after[n] == s for n, s in before.items()) and len(after) > len(before)
     assert summary("grown")["resumed"]["inputs"] == 2

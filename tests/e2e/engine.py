@@ -73,7 +73,7 @@ def graphs():
                                ("a circle", '{ use = "video.probe", name = "a", from = ["b"] }, { use = "faulty", name = "b", from = ["a"] }', "waits for itself"),
                                ("a name given twice", '{ use = "faulty", name = "a" }, { use = "faulty", name = "a" }', "two stages have the name 'a'"),
                                ("a name that means two", '"faulty", "faulty", { use = "faulty", name = "c", from = ["faulty"] }', "2 stages are called 'faulty'"),
-                               ("an unknown stage in isolate", '"faulty", "video.probe"]\nengine = { use = "local", isolate = ["auto", "fualty"] }\n#[', "isolate names 'fualty', which is no stage of this job, did you mean 'faulty'?"),
+                               ("an unknown stage in isolate", '"faulty", "video.probe"]\nengine = { use = "local", isolate = ["auto", "fualty"] }\n#[', "isolate names 'fualty', which is not a stage of this job, did you mean 'faulty'?"),
                                ("a `from` that is not a name", '"faulty", { use = "faulty", from = 3 }', "'from' must be the name of a stage")):
         file = toml("bad", [FILM], stages)
         done = kinora("check", file)

@@ -62,7 +62,7 @@ refused = sbatch("nonesuch.toml", KINORA_RESTARTS="3", KINORA=KINORA)
 assert refused.returncode == 2 and "restart" not in refused.stderr, refused
 script = subprocess.run([KINORA, "run", *arguments, "--set", "dit.parallel=[\"single\"]", "--dry-run"], capture_output=True, text=True,
                         env={**os.environ, "ENVIRONMENT": "BATCH", "SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "1"})
-assert script.returncode == 0 and "this Slurm job has 2 tasks, and this process is none of them" in script.stderr, script
+assert script.returncode == 0 and "this Slurm job has 2 tasks, and this process is not one of them" in script.stderr, script
 for name in ("train", "torchrun"):
     if shutil.which("shellcheck"):
         subprocess.run(["shellcheck", str(ROOT / f"packaging/slurm/{name}.sbatch")], check=True)

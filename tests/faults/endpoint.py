@@ -246,14 +246,14 @@ def check_changed():
         changed(out, "at_least = 0.0", "at_least = 0.001")
         server.plan = lambda _: None
         r = again("changed")
-        assert "starts again" in r.said, r.said
+        assert "starts from scratch" in r.said, r.said
         assert set(server.answered.values()) == {1} and len(server.answered) == len(r.clips) > answered, server.answered
         assert all(i["end"] == "kept" for i in r.clips.values()) and not (r.folder / "answers").exists()
         # The same for a finished job, however often it starts over; a changed prompt is requested.
         for n, (before, now) in enumerate((("at_least = 0.001", "at_least = 0.002"), ("at_least = 0.002", "at_least = 0.003"))):
             changed(out, before, now)
             r = again("changed")
-            assert "starts again" in r.said and f"0 requests answered, 0 retried" in r.said and f"{len(r.clips)} kept answers were reused" in r.said, r.said
+            assert "starts from scratch" in r.said and f"0 requests answered, 0 retried" in r.said and f"{len(r.clips)} kept answers were reused" in r.said, r.said
             assert set(server.answered.values()) == {1} and all(r.text(k) for k in r.clips) and r.summary["usage"]["caption.endpoint"]["requests"] == len(r.clips)
         count = len(server.answered)
         changed(out, "concurrency = 1", 'concurrency = 1, prompt = "What is it?"')
@@ -288,7 +288,7 @@ def check_retry():
         assert "already done" in r.said and f"{len(failed)} failures are in it" in r.said and len(server.answered) == 3, r.said
         assert "would try again" in again("outage", "--retry-failed", "--dry-run").said and len(server.answered) == 3
         r = again("outage", "--retry-failed")
-        assert "what it reads has changed" in r.said and "seed" not in r.said, r.said
+        assert "its inputs have changed since" in r.said and "seed" not in r.said, r.said
         assert all(i["end"] == "kept" for i in r.clips.values()) and r.summary["clips"] == {"kept": n, "filtered": 0, "failed": 0}, r.summary
         assert set(server.answered.values()) == {1} and len(server.answered) == n
         assert all((r.folder / "data" / name).stat().st_mtime_ns == at for name, at in before.items() if name.endswith(".mp4")), "what was kept is not made again"

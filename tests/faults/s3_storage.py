@@ -159,7 +159,7 @@ def names(server):
         answer, requests, _ = t.ok("2,345 objects are listed", "list bucket/many")
         holds("  in 3 pages, each once", requests == 3 and [e[0] for e in json.loads(answer)] == [f"{i:05}" for i in range(2345)], requests)
         for line, words in [("list bucket/none", "no object's name begins with it"), ("list nobucket/a", "no such bucket"), ("get bucket/none 1 1 whole", "no such object"),
-                            ("put nobucket/a 1 1", "no such bucket"), (f"put nobucket/a {40 * MIB} 1", "no such bucket"), ("list ?", "is no name of a bucket"), ("get bucket 1 1 whole", "no object")]:
+                            ("put nobucket/a 1 1", "no such bucket"), (f"put nobucket/a {40 * MIB} 1", "no such bucket"), ("list ?", "is not a bucket name"), ("get bucket 1 1 whole", "no object")]:
             answer, _, repeated = t(line)
             holds(f"'{line}' is refused at once", answer.startswith("error") and words in answer and repeated == 0, answer)
 

@@ -75,5 +75,5 @@ while not (one / "clips" / "job.json").exists():
     time.sleep(0.02)
 ranks.all[0].kill()
 code, text = ranks.end_of(1, 60)
-assert code == 1 and "rank 0 is not at work" in text, (code, text)
+assert code == 1 and "rank 0 no longer runs in" in text, (code, text)
 print(f"rank 0 gone: {time.monotonic() - ranks.begin:.0f} s")

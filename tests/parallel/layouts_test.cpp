@@ -45,7 +45,7 @@ const Row kRows[] = {
     {2, kThin, "[{ use = 'pp', schedule = 'interleaved' }]", "accumulate = 2",
      "cannot be 4 stages (2 ranks of 2)"},
     {2, kDit, "[{ use = 'pp', virtual = 2 }]", "", "several stages a rank are for 'interleaved'"},
-    {2, kDit, "['recompute', 'ddp', 'recompute']", "", "parallel/recompute is there twice"},
+    {2, kDit, "['recompute', 'ddp', 'recompute']", "", "parallel/recompute is listed twice"},
     {2, kDit, "['recompute']", "", "none of its strategies shares work among ranks"},
     {2, kDit, "['cfg']", "", "which training does not have"},
     {2, kDit, "['cp-ring', 'cp-ulysses']", "", "both cut along cp"},

@@ -31,7 +31,7 @@ void Isolation::check(const kinora_pipeline& pipeline) const {
                                    [&](const kinora_stage_spec& s) { return name == s.name; });
     if (!known)
       throw Error(KINORA_INVALID, "engine/local: isolate names '" + name +
-                                      "', which is no stage of this job; give names of stages, or \"auto\", "
+                                      "', which is not a stage of this job; give names of stages, or \"auto\", "
                                       "\"none\" or \"all\"");
     if (!workers && name != "auto" && name != "none")
       throw Error(KINORA_UNSUPPORTED, "engine/local: isolate = \"" + name +

@@ -45,7 +45,7 @@ ObjectPath object_path(std::string_view path) {
   if (out.bucket.size() < 3 || out.bucket.size() > 63 || !is_letter_or_digit(out.bucket[0]) ||
       !std::all_of(out.bucket.begin(), out.bucket.end(), ok))
     throw Error(KINORA_INVALID, "s3://" + std::string(path) + ": '" + out.bucket +
-                                    "' is no name of a bucket (3 to 63 letters, digits, '-' and '.'); write "
+                                    "' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write "
                                     "s3://BUCKET/KEY");
   if (out.key.find('\0') != std::string::npos)
     throw Error(KINORA_INVALID, out.bucket + ": the key contains a NUL character");

@@ -104,7 +104,7 @@ TEST(Workers, ANumberOfCoresThatIsNoneIsSaid) {
 TEST(Workers, ANameThatIsNoStageIsRefused) {
   Job job;
   job.engine = {{"isolate", {"fualt"}}};
-  EXPECT_NE(job.run().error.find("isolate names 'fualt', which is no stage of this job"), std::string::npos);
+  EXPECT_NE(job.run().error.find("isolate names 'fualt', which is not a stage of this job"), std::string::npos);
 }
 
 }  // namespace
