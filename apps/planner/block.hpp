@@ -1,5 +1,5 @@
-// Seconds of one block of the model on one rank, forward and backward, by a simulation of its kernels and
-// messages: a compute stream, a stream of tensor parallelism and one of context parallelism.
+// Computes the seconds of one block of the model on one rank, forward and backward, by simulating its kernels
+// and messages: a compute stream, a stream of tensor parallelism and one of context parallelism.
 #pragma once
 #include <map>
 #include <string>

@@ -21,7 +21,7 @@ double copy_rate();
 struct Loopback {
   double latency, rate;  // seconds for a short message; bytes per second for a long one
 };
-// Measured over TCP on 127.0.0.1, like the Gloo collective. Throws kinora::Error if there is no loopback.
+// Measured over TCP on 127.0.0.1, like the Gloo collective. Throws kinora::Error if a socket call fails.
 Loopback loopback();
 
 // product: operations per second of large matrix products on one thread; share: the fraction of it that a
@@ -29,7 +29,7 @@ Loopback loopback();
 // available.
 Machine measure(double product, double share);
 
-// $XDG_CACHE_HOME/kinora/machine.json, or in ~/.cache.
+// $XDG_CACHE_HOME/kinora/machine.json, or ~/.cache/kinora/machine.json.
 std::filesystem::path machine_file();
 nlohmann::json json_of(const Machine&);
 // KINORA_INVALID: the machine was not measured, or the file is damaged.

@@ -5,8 +5,8 @@
 
 namespace kinora::core::plan {
 
-// 1F1B (Narayanan et al. 2021, arXiv 2104.04473): stage p of P keeps P - p microbatches; interleaved, 2 (P -
-// 1) chunks before the steady state and (v - 1) P of the other virtual stages; GPipe keeps all.
+// 1F1B (Narayanan et al. 2021, arXiv 2104.04473): stage p of P keeps P - p microbatches. Interleaved keeps 2
+// (P - 1) chunks before the steady state and (v - 1) P of the other virtual stages. GPipe keeps all.
 int64_t chunks_in_flight(const Layout& l, int64_t microbatches) {
   if (l.schedule == Schedule::gpipe) return microbatches;
   if (l.schedule == Schedule::one_f_one_b) return std::min(microbatches, l.pp);

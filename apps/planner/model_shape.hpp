@@ -1,4 +1,4 @@
-// The shape of a model from its options, as a run file gives them.
+// Derives the shape of a model from its options in a run file.
 #pragma once
 #include <array>
 

@@ -50,7 +50,7 @@ TEST(PlanPaper, TheSpeedupsOfTable2AreInItsOrder) {
     EXPECT_GT(speedup(inside), 1.02);
     for (const size_t across : {3, 4}) EXPECT_GT(speedup(across), 1.5 * speedup(inside));
   }
-  EXPECT_GT(speedup(1), speedup(2));  // FSDP CP8 gains most of those in a node
+  EXPECT_GT(speedup(1), speedup(2));  // FSDP CP8 gains most of the layouts inside a node
   EXPECT_GT(speedup(3), speedup(4));  // and 7B more than 12B
 }
 
@@ -239,8 +239,8 @@ double step_seconds(const Problem& p, Sequence sequence) {
   return simulate_step(l, p, block_time(l, p)).seconds;
 }
 
-// Published with NVFP4: 1.3, 1.4 and 2.1 times. Naive: contiguous cuts of [clean; noisy] around a ring, whose
-// last cuts have the most keys before them, and the whole video encoded on every rank.
+// Published with NVFP4: 1.3, 1.4 and 2.1 times. Naive: contiguous parts of [clean; noisy] around a ring,
+// where the last parts have the most keys before them, and the whole video is encoded on every rank.
 TEST(PlanPaper, BalancedSpGainsMoreFrom16To64Seconds) {
   double before = 1.2;
   for (const int64_t seconds : {16, 32, 64}) {

@@ -1,4 +1,4 @@
-// libkinora_cuda on a GPU: its kernels against ATen in float64 on the CPU, its graphs and its copies.
+// libkinora_cuda on a GPU: its kernels compared with ATen in float64 on the CPU, its graphs and its copies.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
