@@ -161,7 +161,7 @@ Result<LatentSize> parse_latent(std::string_view text) {
   for (size_t i = 0; i < 3; ++i) {
     const auto [next, error] = std::from_chars(at, end, out[i]);
     if (error != std::errc() || out[i] < 1 || (i < 2 ? next == end || *next != 'x' : next != end))
-      return fail(KINORA_INVALID, "--latent {}: expected FRAMESxROWSxCOLUMNS of the latent, e.g. 21x90x160",
+      return fail(KINORA_INVALID, "--latent {}: expected FRAMESxROWSxCOLUMNS, such as 21x90x160",
                   text);
     at = next + (i < 2 ? 1 : 0);
   }
