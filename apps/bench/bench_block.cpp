@@ -18,7 +18,7 @@ namespace {
 const json kBlock = {
     {"size", "7B"}, {"layers", 1}, {"text_size", 1024}, {"in_channels", 16}, {"out_channels", 16}};
 
-// T, H, W of a latent of about so many tokens: frames of 32 x 32, or a part of one.
+// T, H, W of a latent of about this many tokens: frames of 32 x 32, or a part of one.
 std::array<int64_t, 3> size_of(int64_t tokens) {
   const int64_t frames = std::max<int64_t>(1, tokens / 1024);
   return {frames, 2 * (frames > 1 ? 32 : std::max<int64_t>(1, tokens / 32)), 64};
@@ -45,7 +45,7 @@ json bench_block(Runtime& runtime, const json& request) {
   const auto step = [&] {
     for (auto& leaf : network.chain().leaves()) leaf.tensor.mutable_grad().reset();
     at::mse_loss(network.forward(in)[0], target).backward();
-    network.chain().leaves().front().tensor.grad().sum().item();  // until the device is done
+    network.chain().leaves().front().tensor.grad().sum().item();  // waits for the device
   };
   step();
   double best = 1e30, product = 0;

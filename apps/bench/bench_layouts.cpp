@@ -23,10 +23,10 @@ json small_model(int64_t channels) {
       {"head_size", 32},         {"adaln_lora", 16}};
 }
 
-// The latents of a long video on every rank, and what they cost this one.
+// Encodes a long video on every rank, and measures this rank's cost.
 class Encoder {
  public:
-  enum How : size_t { stretch, whole };  // each rank its part, with the halo before it, or each all of them
+  enum How : size_t { stretch, whole };  // each rank its part with the halo before it, or all of it
 
   Encoder(Runtime& runtime, const BenchRanks& ranks, int64_t latents)
       : latents_(latents),
@@ -50,9 +50,9 @@ class Encoder {
     return latent;
   }
   int64_t whole_frames() const { return 4 * (latents_ - 1) + 1; }
-  // That this rank's encoder read.
+  // Number of frames that this rank's encoder read.
   int64_t frames(How how) const { return of_[how].frames; }
-  // Median, without the first, which warms up.
+  // Median without the first time, which warms up.
   double ms(How how) const { return median({of_[how].seconds.begin() + 1, of_[how].seconds.end()}) * 1e3; }
 
  private:

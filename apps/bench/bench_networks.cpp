@@ -36,11 +36,12 @@ struct Best {
     seconds =
         std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
   }
-  // One thread: what others do on the machine does not count. More: the processor's time says nothing.
+  // With one thread, processor time excludes other work on the machine. With several, it says nothing about
+  // speed.
   double of(int threads) const { return threads == 1 ? cpu : seconds; }
 };
 
-// One thing that is measured, and its operations (0: not counted).
+// One measured operation, and its floating-point operations (0: not counted).
 struct NetworkTimes {
   std::string name;
   Work work;
@@ -137,7 +138,7 @@ std::vector<NetworkTimes> measured(Runtime& runtime, const std::string& what, bo
   return {{"step", [dit] { dit->step(); }, kTrainingStep * dit->flops(), {}}};
 }
 
-// ours / theirs by the same clock, of the best of all rounds.
+// ours / theirs by the same clock, from the best of all rounds.
 void compare(json& line, const std::string& name, const Best& ours, int threads,
              const std::vector<json>& said) {
   for (const auto& [who, first] : said.front().items()) {
@@ -162,7 +163,7 @@ json bench_networks(Runtime& runtime, const json& request) {
   const Tensor a = at::randn({2048, 2048}), b = at::randn({2048, 2048});
   Best product;
   std::vector<json> said;
-  for (auto& m : all) m.work();  // allocations and libtorch's own choices
+  for (auto& m : all) m.work();  // warms up allocations and libtorch's choices
   for (int round = 0; round < repeat; ++round) {
     for (auto& m : all)
       for (int i = 0; i < 3; ++i) m.best.take(m.work);

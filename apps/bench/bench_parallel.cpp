@@ -71,7 +71,7 @@ json attention(Runtime& runtime, const BenchRanks& ranks, const json& request) {
 
 double best(const Measured& m) { return *std::min_element(m.seconds.begin(), m.seconds.end()); }
 
-// A step of a small model with a strategy that has nobody to share with, by one without.
+// Ratio of a small model's step with a strategy on a group of one rank to a step without it.
 json overhead(Runtime& runtime, const BenchRanks& alone, const json& request) {
   const Component dit = or_throw(runtime.registry().open("model/dit"));
   const Options options = or_throw(Options::make(*dit.spec, {{"in_channels", 4},

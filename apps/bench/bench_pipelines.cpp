@@ -13,7 +13,7 @@ using at::Tensor;
 
 constexpr int64_t kMicro = 8;
 
-// Ways to run one model's step in a pipeline, measured in turns.
+// Variants of running one model's step in a pipeline, measured in turns.
 class Ways {
  public:
   Ways(Runtime& runtime, const BenchRanks& ranks, const json& request)

@@ -24,7 +24,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-// Bytes of tensors that are alive, by what the allocator reports.
+// Bytes of live tensors, as the allocator reports them.
 class Alive final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, int64_t bytes, size_t, size_t, c10::Device) override {
@@ -45,7 +45,7 @@ int64_t most_of(const std::function<void()>& work) {
   return alive->most();
 }
 
-// What one time of it takes.
+// Measures one run.
 void take(const BenchRanks& ranks, Measured& m) {
   const TrafficRow before = ranks.traffic();
   const auto start = Clock::now();
@@ -126,7 +126,7 @@ void measure(const BenchRanks& ranks, std::vector<Measured>& all, int repeat) {
       if (round >= 0) continue;
       m.seconds.clear();
       m.idle.clear();
-      if (m.metered) m.most = most_of(m.work);  // what lasts is there by now
+      if (m.metered) m.most = most_of(m.work);  // persistent tensors exist by now
     }
 }
 

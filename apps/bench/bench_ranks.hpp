@@ -1,4 +1,4 @@
-// What benchmarks of several ranks share: the ranks of a launch, strategies on them, and measuring in turns.
+// Shared parts of multi-rank benchmarks: the ranks of a launch, strategies on them, and measuring in turns.
 #pragma once
 #include <functional>
 #include <map>
@@ -13,20 +13,20 @@
 
 namespace kinora::core {
 
-// The ranks of this launch over collective/gloo, all of them along whichever axis is asked for.
+// The ranks of this launch over collective/gloo, all of them along any requested axis.
 class BenchRanks {
  public:
   explicit BenchRanks(Runtime& runtime);
-  // [owner-thread] Every rank asks for the same axes in the same order.
+  // [owner-thread] Every rank must request the same axes in the same order.
   const kinora_mesh* along(const std::string& axis) const { return mesh(axis).abi(); }
   int64_t rank() const { return place_.rank; }
   int64_t size() const { return place_.world; }
-  // All ranks come here before any goes on.
+  // Waits until all ranks have called it.
   void meet() const;
-  // What this rank has sent and waited for so far.
+  // Bytes sent by this rank and its waiting time so far.
   TrafficRow traffic() const;
   const kinora_group& group() const { return *mesh("cp").group("cp"); }
-  // A number of every rank, by rank.
+  // The value of every rank, by rank.
   std::vector<double> of_all(double mine) const;
 
  private:
@@ -50,21 +50,21 @@ class BenchStrategy {
   std::vector<const kinora_link*> links_;
 };
 
-// One thing that is measured.
+// One measured operation.
 struct Measured {
   std::string name;
   int threads = 1;
-  bool alone = false;  // rank 0 does it, the others wait
+  bool alone = false;  // rank 0 runs it, the others wait
   std::function<void()> work;
-  bool metered = false;  // `most` is asked for
+  bool metered = false;  // `most` is measured
   std::vector<double> seconds = {};
-  // Of this rank, of one time: bytes that it sends, the most bytes of tensors that live at once beside those
-  // from before, and by how much all take longer than this rank works (0.2: a fifth longer).
+  // For this rank and one run: bytes sent, peak bytes of tensors besides those that existed before, and the
+  // share by which all ranks take longer than this one works (0.2: a fifth longer).
   int64_t bytes = 0, most = 0;
   std::vector<double> idle = {};
 };
 
-// Each once a round, in turn; a round before the first is not counted.
+// Runs each operation once per round, in turn; a warm-up round is not counted.
 void measure(const BenchRanks&, std::vector<Measured>&, int repeat);
 double median(std::vector<double>);
 // The median of the rounds' ratios.

@@ -1,4 +1,4 @@
-// A model behind a strategy, and a training step of it, for benchmarks.
+// A model behind a strategy with its training step, for benchmarks.
 #pragma once
 #include <string>
 
@@ -9,10 +9,10 @@ namespace kinora::core {
 
 class BenchStep {
  public:
-  // text: [1, L, size], which the model is given. The strategy outlives this.
+  // text: [1, L, size], the model's text input. The strategy must outlive this object.
   BenchStep(Runtime&, const std::string& model, const json& options, const Frames& rule, const BenchStrategy&,
             at::Tensor text);
-  // The loss is of frames [from, ...), which is what a rank learns from. Gradients have their own memory from
+  // The loss covers frames [from, ...), those that a rank learns from. Gradients keep their own memory from
   // the first step on.
   void operator()(const at::Tensor& latent, int64_t from = 0, int64_t micro = 1);
 

@@ -1,4 +1,4 @@
-// What `kinora bench` and `kinora plan` find when they open this library.
+// Entry point of the library for `kinora bench` and `kinora plan`.
 #include "apps/bench/bench_block.hpp"
 #include "apps/bench/bench_networks.hpp"
 #include "apps/bench/bench_parallel.hpp"

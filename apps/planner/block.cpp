@@ -14,9 +14,9 @@ namespace {
 constexpr const char *kMatrices = "matrices", *kAttention = "attention", *kElementwise = "norms and gates",
                      *kTensor = "tp", *kSequence = "cp";
 
-// One direction through the block. Backward products are two, for input and weight; flash attention's
-// backward does 2.5 times the forward's work (Dao 2023, arXiv 2307.08691, section 4); elementwise kernels
-// move twice.
+// One pass through the block. A backward has two products, for input and weight; flash attention's backward
+// does 2.5 times the forward's work (Dao 2023, arXiv 2307.08691, section 4); elementwise kernels move twice
+// the bytes.
 class Pass {
  public:
   Pass(const Layout& l, const Problem& p, bool backward)
@@ -43,14 +43,14 @@ class Pass {
   void elementwise(double channels) { does(kernels_.memory(ways() * 2 * n_ / tp_ * channels), kElementwise); }
   double ways() const { return backward_ ? 2 : 1; }
   void product(double out, double in) { does(ways() * kernels_.product(n_, out, in), kMatrices); }
-  // A collective of the whole stream [n, D] over tp, which the next product needs: adaptive norms leave
-  // nothing to compute meanwhile (arXiv 2503.12964, section 4.5.2).
+  // A collective over tp of the whole stream [n, D]. The next product needs its result, and adaptive norms
+  // leave nothing to compute meanwhile (arXiv 2503.12964, section 4.5.2).
   void tensor() {
     if (l_.tp < 2) return;
     last_ = sim_.add(tensor_, links_.gather(2 * n_ * D_, tensor_group(l_, p_.cluster)), kTensor, last_);
   }
-  // The input of a column-parallel layer, which was kept cut, for the gradient of its weight; the gradient of
-  // the input is computed meanwhile.
+  // Gathers the input of a column-parallel layer, which was kept cut, for the weight's gradient; the input's
+  // gradient is computed meanwhile.
   void column_product(double out, double in) {
     if (l_.tp < 2 || !backward_) return product(out, in);
     const auto again =
@@ -59,7 +59,7 @@ class Pass {
     does(kernels_.product(n_, out, in), kMatrices);
     sim_.wait(last_, again);
   }
-  // An all-to-all of [n, channels] between so many of cp's ranks.
+  // An all-to-all of [n, channels] between this many of cp's ranks.
   void exchange(int64_t ranks, double channels) {
     if (ranks < 2) return;
     const Group g = group(p_.cluster, ranks, l_.tp);
@@ -70,8 +70,8 @@ class Pass {
   void local(double pairs, double width, double queries, double keys) {
     does((backward_ ? 2.5 : 1) * kernels_.attention(pairs, width, queries, keys), kAttention);
   }
-  // Blocks of keys and values go round while the one before is looked at; in the backward their gradients
-  // too.
+  // Blocks of keys and values travel around the ring while the previous block is processed; in the backward
+  // their gradients do too.
   void ring(int64_t ranks, const Group& g, double pairs, double width, double queries, double keys,
             double bytes) {
     const double step = links_.step(ways() * bytes, g), r = static_cast<double>(ranks);
@@ -84,9 +84,9 @@ class Pass {
     }
   }
 
-  // Whether cp's ranks must exchange for it. Of spatial and temporal attention one is local however tokens
-  // are cut: without all-to-alls they are cut inside frames, which leaves time whole, and with the hybrid's
-  // two a layer neither has to.
+  // Whether cp's ranks must exchange data for this attention. One of spatial and temporal attention is always
+  // local: without all-to-alls tokens are cut inside frames, which leaves time whole; with the hybrid's two
+  // all-to-alls a layer both are local.
   bool exchanged(Sight sight) const {
     if (l_.cp == 1) return false;
     if (sight == Sight::all) return true;
@@ -107,12 +107,12 @@ class Pass {
   }
   double key_bytes() const { return 2 * 2 * n_ * K_ / tp_; }
 
-  // Ulysses: u ranks exchange tokens for heads, and look at u times as many tokens with 1 / u of the heads,
-  // padded where they do not divide; a ring goes round the others.
+  // Ulysses: u ranks exchange tokens for heads, and process u times as many tokens with 1 / u of the heads,
+  // padded if u does not divide the heads; a ring connects the other ranks.
   void by_heads(int64_t u, double pairs, double keys) {
     const int64_t others = l_.cp / u, heads_here = s_.heads / l_.tp, each = (heads_here + u - 1) / u;
     const double width = static_cast<double>(each * s_.head_size), seen = pairs * static_cast<double>(u);
-    // A key or value head is on every rank that has a query of it.
+    // A key or value head is on every rank that has one of its queries.
     const double replicas = std::max(1.0, static_cast<double>(u * l_.tp) / static_cast<double>(s_.kv_heads));
     exchange(u, D_ + 2 * K_ * replicas);
     if (others == 1)
@@ -123,7 +123,7 @@ class Pass {
     exchange(u, D_);
   }
 
-  // Forward in this order, backward in the reverse.
+  // Runs the steps in this order in the forward, in reverse in the backward.
   void in_order(std::initializer_list<std::function<void()>> steps) {
     before_ = last_;
     if (backward_)
@@ -140,12 +140,12 @@ class Pass {
               [&] { elementwise(2 * D_); },  // norm and modulation
               [&] { tensor(); }, [&] { column_product(qkv / tp_, D_); },
               [&] { elementwise(2 * qk); },                            // QK norm and RoPE
-              [&] { attend(sight); }, [&] { elementwise(qkv + D_); },  // what attention reads and writes
+              [&] { attend(sight); }, [&] { elementwise(qkv + D_); },  // attention's reads and writes
               [&] { product(D_, D_ / tp_); }, [&] { tensor(); },
               [&] { elementwise(3 * D_); }});  // gate and residual
   }
 
-  // Keys and values of the text are few: no rank exchanges them (section 4.5.1 there).
+  // The text has few keys and values: no rank exchanges them (section 4.5.1 there).
   void across() {
     const double keys = static_cast<double>(s_.text_tokens), rows = static_cast<double>(l_.micro) * keys;
     in_order({[&] { elementwise(2 * D_); }, [&] { tensor(); }, [&] { column_product(D_ / tp_, D_); },
@@ -174,8 +174,8 @@ class Pass {
   double n_, D_, K_, tp_, cp_, seconds_ = 0;
   Simulation sim_;
   int compute_ = sim_.stream(), tensor_ = sim_.stream(), sequence_ = sim_.stream();
-  Simulation::Task last_ = Simulation::kNone;    // on the way to the block's result
-  Simulation::Task before_ = Simulation::kNone;  // the one that the part of the block began behind
+  Simulation::Task last_ = Simulation::kNone;    // latest task on the path to the block's result
+  Simulation::Task before_ = Simulation::kNone;  // the task before this part of the block
 };
 
 }  // namespace

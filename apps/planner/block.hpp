@@ -1,5 +1,5 @@
-// Seconds of one block of the model on one rank, forward and backward, by a simulation of its kernels and
-// messages: a compute stream, a stream of tensor parallelism and one of context parallelism.
+// Computes the seconds of one block of the model on one rank, forward and backward, by simulating its kernels
+// and messages: a compute stream, a stream of tensor parallelism and one of context parallelism.
 #pragma once
 #include <map>
 #include <string>
@@ -11,11 +11,11 @@ namespace kinora::core::plan {
 
 struct BlockTime {
   double forward = 0, backward = 0;     // seconds
-  std::map<std::string, double> spent;  // of both: what the compute stream did, and what it waited for
+  std::map<std::string, double> spent;  // of both: by work of the compute stream, and by what it waited for
 };
 BlockTime block_time(const Layout&, const Problem&);
 
-// Seconds of embedding and head of a microbatch, forward.
+// Seconds of embedding and head of one microbatch, forward.
 double outer_time(const Layout&, const Problem&);
 
 }  // namespace kinora::core::plan

@@ -58,7 +58,7 @@ class Socket {
 constexpr size_t kLong = size_t{32} << 20;
 constexpr int kShort = 500;
 
-// Sends everything back, short messages first, then acknowledges long ones.
+// Echoes short messages, then acknowledges long ones.
 void answer(int listener) {
   const int fd = ::accept(listener, nullptr, nullptr);
   if (fd < 0) return;
@@ -70,7 +70,7 @@ void answer(int listener) {
   }
 }
 
-// Links and copies were measured themselves, so nothing of their rates is lost.
+// Links and copies were measured directly, so their rates need no reduction.
 Efficiency measured_rates(double share) {
   Efficiency e;
   e.matrix = e.attention = share, e.link = e.memory = 1, e.runtime_bytes = 3e8;
@@ -79,7 +79,7 @@ Efficiency measured_rates(double share) {
 
 }  // namespace
 
-// By processor time, as the products are: what else the machine does is left out.
+// Uses processor time, like the products, so that other work on the machine does not count.
 double copy_rate() {
   const size_t size = size_t{64} << 20;
   std::vector<char> from(size, 1), to(size, 2);

@@ -1,4 +1,4 @@
-// Measures this machine, so that plans for it are of it: "1x2xhere" is one node of two of its cores.
+// Measures this machine so that plans can be made for it: "1x2xhere" is one node with two of its cores.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -9,29 +9,30 @@
 
 namespace kinora::core::plan {
 
-// One core as if it were a GPU, and the shares of its peaks that are reached.
+// One core treated as a GPU, and the fractions of its peaks that are reached.
 struct Machine {
   Gpu gpu;
   Efficiency efficiency;
-  double latency = 0;  // of a message between two processes, seconds
+  double latency = 0;  // seconds for a message between two processes
 };
 
-// Bytes a second that one thread copies, read and written counted.
+// Bytes per second that one thread copies, reads plus writes.
 double copy_rate();
 struct Loopback {
-  double latency, rate;  // seconds of a short message; bytes a second of a long one
+  double latency, rate;  // seconds for a short message; bytes per second for a long one
 };
-// Over TCP on 127.0.0.1, as the Gloo collective's are. Throws kinora::Error if there is none.
+// Measured over TCP on 127.0.0.1, like the Gloo collective. Throws kinora::Error if a socket call fails.
 Loopback loopback();
 
-// product: operations a second of a product of large matrices on one thread; share: of it, what a training
-// step of a transformer reaches. Both need tensors, and are measured where there are some.
+// product: operations per second of large matrix products on one thread; share: the fraction of it that a
+// transformer's training step reaches. Both need tensors, so the caller measures them if libtorch is
+// available.
 Machine measure(double product, double share);
 
-// $XDG_CACHE_HOME/kinora/machine.json, or in ~/.cache.
+// $XDG_CACHE_HOME/kinora/machine.json, or ~/.cache/kinora/machine.json.
 std::filesystem::path machine_file();
 nlohmann::json json_of(const Machine&);
-// KINORA_INVALID: it was not measured, or the file is damaged.
+// KINORA_INVALID: the machine was not measured, or the file is damaged.
 Result<Machine> read_machine(const std::filesystem::path&);
 
 }  // namespace kinora::core::plan

@@ -12,7 +12,7 @@ std::vector<int64_t> divisors(int64_t n, int64_t most) {
   return out;
 }
 
-// What cp can be, with the degree of Ulysses' part.
+// Possible strategies of cp, each with its degree of Ulysses.
 std::vector<std::pair<Sequence, int64_t>> sequences(const Layout& l, const Problem& p) {
   if (p.shape.teacher_forcing && l.cp > 1) return {{Sequence::balanced, 1}};
   if (l.cp == 1) return {{Sequence::ring, 1}};

@@ -1,4 +1,4 @@
-// Every legal layout of a run that does nothing in vain, one after the other.
+// Enumerates every legal layout of a run, without those that waste ranks or work (vanities()).
 #pragma once
 #include <functional>
 
@@ -6,7 +6,7 @@
 
 namespace kinora::core::plan {
 
-// recompute_every is 0 in all of them. Microbatches are of 1, 2, 4 ... samples.
+// recompute_every is 0 in all of them. Microbatch sizes are 1, 2, 4 ... samples.
 void each_layout(const Problem&, const std::function<void(const Layout&)>&);
 
 }  // namespace kinora::core::plan

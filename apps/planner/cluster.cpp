@@ -9,8 +9,8 @@
 namespace kinora::core::plan {
 namespace {
 
-// Vendors' data sheets: SXM modules, dense BF16, NVLink one way, one network card a GPU (400 Gbit/s; 200 for
-// A100). A process on CPU cores: of the order of a desktop's, until `kinora plan --calibrate` has measured.
+// Vendors' data sheets: SXM modules, dense BF16, NVLink one way, one network card per GPU (400 Gbit/s; A100:
+// 200). CPU cores: values typical of a desktop, until `kinora plan --calibrate` has measured them.
 const std::vector<Gpu>& gpus() {
   static const std::vector<Gpu> all{
       {"A100", 312e12, 80 * 1.0737e9, 2.04e12, 300e9, 25e9, 108},
@@ -29,7 +29,7 @@ bool same(std::string_view a, std::string_view b) {
   });
 }
 
-// A number from 1 to a million and the 'x' behind it, taken off the front.
+// Removes a number from 1 to a million and the 'x' after it from the front.
 bool take(std::string_view& text, int64_t& out) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || out < 1 || out > 1000000 || end == text.data() + text.size() || *end != 'x')
@@ -52,7 +52,7 @@ Result<Cluster> parse_cluster(std::string_view text, const Gpu* here) {
   Cluster out;
   std::string_view rest = text;
   if (!take(rest, out.nodes) || !take(rest, out.per_node) || rest.empty())
-    return fail(KINORA_INVALID, "cluster '{}': expected NODESxGPUSxNAME, as 8x8xH100", text);
+    return fail(KINORA_INVALID, "cluster '{}': expected NODESxGPUSxNAME, such as 8x8xH100", text);
   if (same(rest, "here")) {
     if (!here)
       return fail(KINORA_INVALID, "cluster '{}': this machine is not measured; run kinora plan --calibrate",
@@ -67,7 +67,7 @@ Result<Cluster> parse_cluster(std::string_view text, const Gpu* here) {
     }
   auto names = gpu_names();
   names.emplace_back("here");
-  return fail(KINORA_INVALID, "cluster '{}': no GPU is called '{}'{}", text, rest,
+  return fail(KINORA_INVALID, "cluster '{}': unknown GPU '{}'{}", text, rest,
               did_you_mean_or_list(rest, names, "there are"));
 }
 

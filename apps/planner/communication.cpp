@@ -14,7 +14,7 @@ Group shard_group(const Layout& l, const Cluster& c) {
   return l.shard_over_cp ? group(c, l.fsdp * l.cp, l.tp) : group(c, l.fsdp, l.tp * l.cp);
 }
 
-// Gradients are summed over dp and over cp, whose ranks have other samples or tokens of the same weights.
+// Gradients are summed over dp and cp, whose ranks have other samples or tokens for the same weights.
 Group replica_group(const Layout& l, const Cluster& c) {
   const Group outer = group(c, l.dp, l.tp * l.cp * l.fsdp);
   if (l.shard_over_cp) return outer;

@@ -1,45 +1,45 @@
-// Bytes that a rank sends in each collective, in closed form, and the seconds they take over the slowest link
+// Bytes that a rank sends in each collective, in closed form, and the seconds for them over the slowest link
 // that the group crosses.
 #pragma once
 #include "apps/planner/layout.hpp"
 
 namespace kinora::core::plan {
 
-// Ranks that differ along some axes: `size` of them, `in_node` of which share a node.
+// A group of ranks along some axes: `size` of them, of which `in_node` share a node.
 struct Group {
   int64_t size = 1, in_node = 1;
   bool crosses() const { return in_node < size; }
 };
-// stride: ranks from a member to the next, the product of the axes further in.
+// stride: distance in ranks between neighbouring members, the product of the inner axes.
 Group group(const Cluster&, int64_t size, int64_t stride);
 Group tensor_group(const Layout&, const Cluster&);
 Group sequence_group(const Layout&, const Cluster&);
-Group shard_group(const Layout&, const Cluster&);    // of fsdp's pieces
+Group shard_group(const Layout&, const Cluster&);    // shares fsdp's pieces
 Group replica_group(const Layout&, const Cluster&);  // ranks that hold the same pieces of the weights
 Group pipeline_group(const Layout&, const Cluster&);
 
-// Sent by one rank; `bytes` is the whole, gathered tensor.
+// Bytes sent by one rank; `bytes` is the size of the whole, gathered tensor.
 inline double gather_bytes(double bytes, int64_t n) {
   return bytes * static_cast<double>(n - 1) / static_cast<double>(n);
 }
 inline double reduce_scatter_bytes(double bytes, int64_t n) { return gather_bytes(bytes, n); }
 inline double all_reduce_bytes(double bytes, int64_t n) { return 2 * gather_bytes(bytes, n); }
-// `bytes` is what one rank holds before.
+// `bytes` is what one rank holds before the exchange.
 inline double all_to_all_bytes(double bytes, int64_t n) { return gather_bytes(bytes, n); }
 inline double ring_bytes(double block, int64_t n) { return block * static_cast<double>(n - 1); }
 
 class Links {
  public:
   Links(const Cluster& c, const Efficiency& e) : c_(c), e_(e) {}
-  // Ring collectives. Across nodes a byte enters each node once, over the cards of all members there.
+  // Ring collectives. Across nodes each byte enters a node once, over the network cards of all members there.
   double collective(double bytes, const Group&) const;
   double gather(double whole, const Group& g) const { return collective(gather_bytes(whole, g.size), g); }
   double all_reduce(double whole, const Group& g) const {
     return collective(all_reduce_bytes(whole, g.size), g);
   }
-  // What goes to other nodes leaves over the rank's own card while the rest takes the node's links.
+  // Data for other nodes leaves over the rank's own card while the rest uses the node's links.
   double all_to_all(double held, const Group&) const;
-  // One step of a ring: the neighbour in the next node is the slowest.
+  // One step of a ring: the slowest neighbour is the one in the next node.
   double step(double block, const Group&) const;
 
  private:

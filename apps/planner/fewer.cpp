@@ -1,11 +1,10 @@
-// Whether all GPUs of a cluster are of use.
+// Finds out whether a step needs all GPUs of a cluster.
 #include "apps/planner/search.hpp"
 
 namespace kinora::core::plan {
 namespace {
 
-// Parts of a cluster, the smallest first: GPUs of one node, then whole nodes. Their numbers divide the
-// cluster's.
+// Parts of a cluster, smallest first: GPUs of one node, then whole nodes. Their counts divide the cluster's.
 std::vector<Cluster> parts_of(const Cluster& whole) {
   std::vector<Cluster> out;
   const auto add = [&](int64_t nodes, int64_t per_node) {

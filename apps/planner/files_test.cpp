@@ -1,4 +1,4 @@
-// Reading a model's shape, writing a run file, measuring the machine.
+// Tests of reading a model's shape, writing a run file and measuring the machine.
 #include <fstream>
 
 #include <gmock/gmock.h>

@@ -22,7 +22,7 @@ Efficiency fit(const std::vector<Measured>& runs, Efficiency start) {
   };
   double least = 1e30;
   int matrix = 0, link = 0;
-  // Every fifth point, then all around the best of them.
+  // Every fifth point, then all points around the best of them.
   for (int i = 30; i <= 100; i += 5)
     for (int j = 30; j <= 100; j += 5)
       if (const double w = worst(i, j); w < least) least = w, matrix = i, link = j;

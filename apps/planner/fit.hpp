@@ -1,5 +1,5 @@
-// The two fitted constants, Efficiency::matrix and Efficiency::link: the pair whose predictions of measured
-// runs are worst by the least.
+// Fits the two constants Efficiency::matrix and Efficiency::link: finds the pair with the smallest maximum
+// error over measured runs.
 #pragma once
 #include <vector>
 
@@ -11,13 +11,13 @@ namespace kinora::core::plan {
 struct Measured {
   Problem problem;
   Layout layout;
-  double tokens_per_gpu = 0;  // a second
+  double tokens_per_gpu = 0;  // per second
 };
 
-// Predicted over measured, less 1.
+// Predicted / measured - 1.
 double error_of(const Measured&, const Efficiency&);
 
-// Shares of 0.30, 0.31, ... 1.00 of both. The other members are `start`'s.
+// Searches 0.30, 0.31, ... 1.00 for both. The other members are `start`'s.
 Efficiency fit(const std::vector<Measured>&, Efficiency start = {});
 
 }  // namespace kinora::core::plan

@@ -30,13 +30,14 @@ Status set(Layout& out, const std::string& key, std::string_view value) {
   if (it == numbers().end()) {
     std::vector<std::string> known{"sequence", "schedule", "conditioning"};
     for (const auto& [name, member] : numbers()) known.push_back(name);
-    return fail(KINORA_INVALID, "layout: no '{}'{}", key, did_you_mean_or_list(key, known, "there are"));
+    return fail(KINORA_INVALID, "layout: unknown '{}'{}", key, did_you_mean_or_list(key, known, "there are"));
   }
   int64_t n = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
   if (error != std::errc() || end != value.data() + value.size() || n < (key == "recompute" ? 0 : 1))
-    return fail(KINORA_INVALID, "layout: {}={} is no size; write for example {}=2", key, value, key);
-  if (key == "stage" && n > 3) return fail(KINORA_INVALID, "layout: stage={}; fsdp's are 1, 2 and 3", value);
+    return fail(KINORA_INVALID, "layout: {}={} is not a size; write for example {}=2", key, value, key);
+  if (key == "stage" && n > 3)
+    return fail(KINORA_INVALID, "layout: stage={}; the stages of fsdp are 1, 2 and 3", value);
   out.*it->second = n;
   return {};
 }
@@ -52,18 +53,18 @@ Status set_word(Layout& out, std::string_view word) {
                 {Sequence::ring, Sequence::ulysses, Sequence::two_d, Sequence::hybrid, Sequence::balanced},
                 out.sequence))
       return fail(KINORA_INVALID,
-                  "layout: sequence={}; there are cp-ring, cp-ulysses, cp-2d, stdit-hybrid, balanced-sp",
+                  "layout: sequence={}; expected cp-ring, cp-ulysses, cp-2d, stdit-hybrid or balanced-sp",
                   value);
     return {};
   }
   if (key == "schedule") {
     if (!choose(value, {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}, out.schedule))
-      return fail(KINORA_INVALID, "layout: schedule={}; there are gpipe, 1f1b, interleaved", value);
+      return fail(KINORA_INVALID, "layout: schedule={}; expected gpipe, 1f1b or interleaved", value);
     return {};
   }
   if (key == "conditioning") {
     if (value != "recompute" && value != "send")
-      return fail(KINORA_INVALID, "layout: conditioning={}; there are recompute and send", value);
+      return fail(KINORA_INVALID, "layout: conditioning={}; expected recompute or send", value);
     out.send_conditioning = value == "send";
     return {};
   }
@@ -167,7 +168,7 @@ Result<Layout> parse_layout(std::string_view text) {
     text = comma == text.npos ? std::string_view() : text.substr(comma + 1);
   }
   if (out.virtual_stages > 1 && !schedule_given) out.schedule = Schedule::interleaved;
-  if (out.schedule == Schedule::interleaved && !virtual_given) out.virtual_stages = 2;  // as parallel/pp's
+  if (out.schedule == Schedule::interleaved && !virtual_given) out.virtual_stages = 2;  // pp's default
   return out;
 }
 

@@ -40,9 +40,9 @@ TEST(Layout, IsReadAndWritten) {
   const struct {
     const char *text, *says;
   } wrong[] = {{"tq=2", "did you mean 'tp'?"},   {"tp", "has no '='"},
-               {"tp=0", "tp=0 is no size"},      {"tp=2x", "tp=2x is no size"},
+               {"tp=0", "tp=0 is not a size"},    {"tp=2x", "tp=2x is not a size"},
                {"stage=4", "1, 2 and 3"},        {"sequence=ring", "cp-ring"},
-               {"schedule=zero", "gpipe, 1f1b"}, {"conditioning=x", "recompute and send"}};
+               {"schedule=zero", "gpipe, 1f1b"}, {"conditioning=x", "recompute or send"}};
   for (const auto& w : wrong)
     EXPECT_THAT(parse_layout(w.text).failure().message, HasSubstr(w.says)) << w.text;
 }
@@ -81,15 +81,16 @@ TEST(Layout, EachRuleIsSaidWithItsNumbers) {
   }
 }
 
-// They compute what one process does, so check and run take them too.
+// Such layouts compute what one process does, so check and run accept them.
 TEST(Layout, WhatIsInVainIsPricedWithAWordAndNeverProposed) {
   const struct {
     const char *text, *says;
   } cases[] = {
-      {"cp=64,sequence=cp-ulysses", "cp-ulysses: 64 ranks exchange heads/tp = 32 heads, and some get zeros"},
+      {"cp=64,sequence=cp-ulysses",
+       "cp-ulysses: 64 ranks exchange heads/tp = 32 heads, so some get only zeros"},
       {"cp=64,sequence=cp-2d,ulysses=64", "take a smaller ulysses"},
-      {"cp=8,dp=8,sequence=stdit-hybrid", "for spatial and temporal attention, which model/dit lacks"},
-      {"cp=8,dp=8,sequence=balanced-sp", "without it it does what cp-ulysses does"},
+      {"cp=8,dp=8,sequence=stdit-hybrid", "requires spatial and temporal attention, which model/dit lacks"},
+      {"cp=8,dp=8,sequence=balanced-sp", "without teacher forcing it equals cp-ulysses"},
   };
   const Problem p = seven_b();
   for (const auto& c : cases) {

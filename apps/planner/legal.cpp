@@ -1,4 +1,4 @@
-// The rules that a layout must keep, each with the numbers that break it, and what it should be for.
+// Checks the rules of a layout; each message has the numbers that break the rule and the required values.
 #include "apps/planner/layout.hpp"
 
 namespace kinora::core::plan {
@@ -61,21 +61,22 @@ std::vector<std::string> vanities(const Layout& l, const Problem& p) {
   const int64_t heads = s.heads / l.tp, exchanging = l.sequence == Sequence::two_d ? l.ulysses : l.cp;
   const bool by_heads = l.sequence != Sequence::ring && l.sequence != Sequence::hybrid;
   if (l.cp * l.tp > s.tokens())
-    out.push_back(fmt::format("cp*tp = {} are more than the {} tokens: some ranks have padding alone",
+    out.push_back(fmt::format("cp*tp = {} exceeds the {} tokens: some ranks only have padding",
                               l.cp * l.tp, s.tokens()));
   if (by_heads && exchanging > heads)
-    out.push_back(fmt::format("{}: {} ranks exchange heads/tp = {} heads, and some get zeros alone; take {}",
+    out.push_back(fmt::format("{}: {} ranks exchange heads/tp = {} heads, so some get only zeros; take {}",
                               name_of(l.sequence), exchanging, heads,
                               l.sequence == Sequence::two_d ? "a smaller ulysses" : "cp-2d"));
   if (l.sequence == Sequence::hybrid && !s.factorised)
-    out.push_back(fmt::format("stdit-hybrid is for spatial and temporal attention, which {} lacks", s.model));
+    out.push_back(fmt::format("stdit-hybrid requires spatial and temporal attention, which {} lacks",
+                              s.model));
   if (l.sequence == Sequence::hybrid && s.factorised && (s.frames < l.cp || s.patches < l.cp))
     out.push_back(
         fmt::format("stdit-hybrid: cp = {} is above the {} frames or {} patches", l.cp, s.frames, s.patches));
   if (l.sequence == Sequence::balanced && !s.teacher_forcing)
     out.push_back(
-        "balanced-sp balances the clean and the noisy copy of teacher forcing; without it it does what "
-        "cp-ulysses does");
+        "balanced-sp balances the clean and the noisy copy of teacher forcing; without teacher forcing it "
+        "equals cp-ulysses");
   if (l.sequence == Sequence::balanced && s.teacher_forcing && s.frames % (l.cp * s.block_frames))
     out.push_back(fmt::format("balanced-sp: {} latent frames are not divisible by cp * {} frames a block",
                               s.frames, s.block_frames));

@@ -5,8 +5,8 @@
 
 namespace kinora::core::plan {
 
-// 1F1B (Narayanan et al. 2021, arXiv 2104.04473): stage p of P keeps P - p microbatches; interleaved, 2 (P -
-// 1) chunks before the steady state and (v - 1) P of the other virtual stages; GPipe keeps all.
+// 1F1B (Narayanan et al. 2021, arXiv 2104.04473): stage p of P keeps P - p microbatches. Interleaved keeps 2
+// (P - 1) chunks before the steady state and (v - 1) P of the other virtual stages. GPipe keeps all.
 int64_t chunks_in_flight(const Layout& l, int64_t microbatches) {
   if (l.schedule == Schedule::gpipe) return microbatches;
   if (l.schedule == Schedule::one_f_one_b) return std::min(microbatches, l.pp);
@@ -24,11 +24,11 @@ double activations(const Layout& l, const Problem& p, double chunk_layers) {
       l.recompute_every ? std::ceil(chunk_layers / static_cast<double>(l.recompute_every)) : 0;
   const double layer = 2 * tokens * channels, input = 2 * tokens * kept_input(s);
   const double chunk = (chunk_layers - again) * layer + again * input;
-  // A block that runs again is whole for as long as its backward takes.
+  // A recomputed block is whole in memory during its backward.
   return chunk * static_cast<double>(chunks_in_flight(l, l.accumulate(p.batch))) + (again > 0 ? layer : 0);
 }
 
-// What cp receives and has not used yet.
+// Data that cp has received and not yet used.
 double exchanged(const Layout& l, const Problem& p) {
   if (l.cp == 1) return 0;
   const Shape& s = p.shape;
@@ -36,8 +36,8 @@ double exchanged(const Layout& l, const Problem& p) {
   const double kv = 2 * 2 * tokens * static_cast<double>(s.kv_width());
   switch (l.sequence) {
     case Sequence::ring:
-      return 4 * kv;  // the next block and this one, their gradients in the backward
-    case Sequence::hybrid:  // its attention over all frames is a ring, its exchanges come at other times
+      return 4 * kv;  // the next block and this one, and their gradients in the backward
+    case Sequence::hybrid:  // its attention over all frames is a ring; its exchanges happen at other times
       return std::max(4 * kv, 2 * 2 * tokens * static_cast<double>(s.width()));
     default:
       return 2 * (kv + 2 * 2 * tokens * static_cast<double>(s.width()));
@@ -63,7 +63,8 @@ std::vector<Held> held(const Layout& l, const Problem& p) {
   out.push_back({"activations", activations(l, p, chunk_layers)});
   if (l.cp > 1) out.push_back({"exchanged by cp", exchanged(l, p)});
   if (s.teacher_forcing && s.encode_flops > 0) {
-    // Pixels of the cut in float32, 3 colours, 4 frames and 16 x 16 pixels a patch: Wan 2.2's tokenizer.
+    // Pixels of the rank's part in float32: 3 colours, 4 frames and 16 x 16 pixels per patch, as for Wan
+    // 2.2's tokenizer.
     const double frames =
         static_cast<double>(l.sequence == Sequence::balanced ? s.frames / l.cp + s.encode_halo : s.frames);
     out.push_back({"pixels", 4 * 3 * 4 * 1024.0 * frames * static_cast<double>(s.patches)});

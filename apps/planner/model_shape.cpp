@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-// The named sizes of the models' plugins, which hold them for themselves; test `plan` compares both.
+// Copies of the models' named sizes, which are private to their plugins; test `plan` compares both.
 struct Named {
   const char *model, *name;
   int64_t layers, heads, head_size, rank, kv_heads = 0;
@@ -42,7 +42,7 @@ const Named* named(const std::string& model, const json& o) {
   return nullptr;
 }
 
-// An option that a named size sets where it is left at its default.
+// An option that the named size sets if it has its default value.
 template <class T>
 T value(const json& o, const char* key, T plain, const Named* n, T by_name) {
   const T given = o.value(key, plain);
@@ -85,8 +85,8 @@ void of_cosmos(Shape& s, const json& o) {
   s.text_size = value<int64_t>(o, "text_size", 384, n, 1024);
 }
 
-// Text is brought to the width once, outside of the layers; linear layers have biases, queries and keys one
-// norm over all heads.
+// Text is projected to the width once, outside of the layers. Linear layers have biases; queries and keys
+// each have one norm over all heads.
 void of_wan(Shape& s, const json& o) {
   const Named* n = named("wan", o);
   s.layers = value<int64_t>(o, "num_layers", 40, n, n ? n->layers : 0);
@@ -112,7 +112,7 @@ Patch patch_of(const std::string& id, const json& o) {
   return {o.value("patch_time", int64_t{1}), space, space};
 }
 
-// The largest latent that the model takes, where it has such a bound: of learnt positions there are so many.
+// The largest latent that the model accepts, if bounded: there are only so many learnt positions.
 std::optional<LatentSize> largest_of(const std::string& id, const json& o) {
   const bool bounded = id == "model/cosmos" ||
                        ((id == "model/dit" || id == "model/stdit") && o.value("learnable_pos_embed", false));
@@ -126,8 +126,8 @@ std::optional<LatentSize> largest_of(const std::string& id, const json& o) {
 Result<Shape> shape_of(const std::string& id, const json& o, const LatentSize& latent, int64_t text_tokens) {
   if (id != "model/dit" && id != "model/stdit" && id != "model/cosmos" && id != "model/wan")
     return fail(KINORA_INVALID,
-                "plan: {} is not known to the planner, which knows model/dit, model/stdit, "
-                "model/cosmos and model/wan",
+                "plan: {} is not known to the planner; use model/dit, model/stdit, "
+                "model/cosmos or model/wan",
                 id);
   const Patch p = patch_of(id, o);
   if (latent[0] % p.time || latent[1] % p.rows || latent[2] % p.columns)
@@ -161,7 +161,7 @@ Result<LatentSize> parse_latent(std::string_view text) {
   for (size_t i = 0; i < 3; ++i) {
     const auto [next, error] = std::from_chars(at, end, out[i]);
     if (error != std::errc() || out[i] < 1 || (i < 2 ? next == end || *next != 'x' : next != end))
-      return fail(KINORA_INVALID, "--latent {}: expected FRAMESxROWSxCOLUMNS of the latent, as 21x90x160",
+      return fail(KINORA_INVALID, "--latent {}: expected FRAMESxROWSxCOLUMNS, such as 21x90x160",
                   text);
     at = next + (i < 2 ? 1 : 0);
   }

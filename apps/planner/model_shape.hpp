@@ -1,4 +1,4 @@
-// The shape of a model from its options, as a run file gives them.
+// Derives the shape of a model from its options in a run file.
 #pragma once
 #include <array>
 
@@ -13,14 +13,15 @@ namespace kinora::core::plan {
 using LatentSize = std::array<int64_t, 3>;
 
 // id: model/dit, model/stdit, model/cosmos or model/wan; options: complete. KINORA_INVALID for other models,
-// for a latent that patches do not divide, and for one beyond the model's max_size.
+// for a latent that is not a multiple of the patch size, and for one larger than the model's max_size.
 Result<Shape> shape_of(const std::string& id, const nlohmann::json& options, const LatentSize& latent,
                        int64_t text_tokens);
 
 // "21x90x160"
 Result<LatentSize> parse_latent(std::string_view text);
 
-// The latent of so many frames of height x width pixels, by the options of tokenizer/cosmos or tokenizer/wan.
+// Latent size of this many frames of height x width pixels, from the options of tokenizer/cosmos or
+// tokenizer/wan.
 Result<LatentSize> latent_of(const std::string& tokenizer, const nlohmann::json& options, int64_t frames,
                              int64_t height, int64_t width);
 

@@ -1,4 +1,4 @@
-// What the papers found, found again by the model.
+// Checks that the planner reproduces findings of the papers.
 #include <cmath>
 #include <cstdio>
 
@@ -38,7 +38,8 @@ TEST(PlanPaper, FourRowsOfTable2PredictTheOtherSix) {
   EXPECT_EQ(standing.link, fitted.link);
 }
 
-// All-to-alls beat context parallelism, least where the ring stays in a node, most where it leaves it.
+// All-to-alls are faster than ring context parallelism, least where the ring stays in a node, most where it
+// leaves it.
 TEST(PlanPaper, TheSpeedupsOfTable2AreInItsOrder) {
   const auto rows = table2();
   const auto speedup = [&](size_t i) {
@@ -49,7 +50,7 @@ TEST(PlanPaper, TheSpeedupsOfTable2AreInItsOrder) {
     EXPECT_GT(speedup(inside), 1.02);
     for (const size_t across : {3, 4}) EXPECT_GT(speedup(across), 1.5 * speedup(inside));
   }
-  EXPECT_GT(speedup(1), speedup(2));  // FSDP CP8 gains most of those in a node
+  EXPECT_GT(speedup(1), speedup(2));  // FSDP CP8 gains most of the layouts inside a node
   EXPECT_GT(speedup(3), speedup(4));  // and 7B more than 12B
 }
 
@@ -67,15 +68,15 @@ Found best_of(const Problem& p) {
   return std::move(*found);
 }
 
-// Speed of the best layout of this kind, of that of the best of all; 0: none fits.
+// Speed of the best layout of this kind relative to the best of all; 0: none fits.
 double share(const Found& f, const std::string& what) {
   for (const auto& i : f.instead)
     if (i.what == what) return i.layout ? 1 / (1 + i.slower) : 0;
-  return 1;  // the best itself is one
+  return 1;  // the best layout is of this kind
 }
 
-// The figure is a picture; its text says that FSDP suffices at short contexts, falls behind and that TP, CP
-// and FSDP together win at long ones.
+// The figure has no numbers. Its text says that FSDP suffices at short contexts and falls behind at long
+// ones, where TP, CP and FSDP together win.
 TEST(PlanPaper, Figure10FsdpFallsBehindAsContextsGrow) {
   double before = 1;
   for (const int64_t context : {8192, 16384, 32768, 65536, 131072, 262144}) {
@@ -159,13 +160,13 @@ TEST(PlanPaper, ContextGrowsCpAndTheModelGrowsTpAndFsdp) {
 }
 
 TEST(PlanPaper, LargeModelsTakeTpInsideANodeAndThenPp) {
-  // As many GPUs as allow no other way: 8 a sample.
+  // So many GPUs, 8 a sample, that no other layout is possible.
   const Found f = best_of(dit(96, 96, 8192, "128x8xH100", 128));
   EXPECT_EQ(f.best[0].layout.tp, 8);
   EXPECT_GT(f.best[0].layout.pp, 1);
   EXPECT_LT(share(f, "without tp"), 0.8);
   EXPECT_LT(share(f, "without pp"), 1);
-  // Excessive splitting makes products of a smaller model slower.
+  // Excessive splitting makes the products of a smaller model slower.
   const Problem small = dit(28, 32, 8192, "8x8xH100", 512);
   const auto two = price(*parse_layout("tp=2,fsdp=32"), small),
              eight = price(*parse_layout("tp=8,fsdp=8"), small);
@@ -210,7 +211,7 @@ TEST(PlanPaper, LongSequencesHideTheRing) {
   EXPECT_LT(before, 0.01);
 }
 
-// Section 4.4: conditions computed in each stage are no worse than conditions sent along.
+// Section 4.4: computing conditions in each stage is at least as good as sending them along.
 TEST(PlanPaper, ConditionsAreNotSentBetweenStages) {
   const Problem p = dit(28, 32, 8192, "8x8xH100", 64);
   const auto computed = price(*parse_layout("pp=4,dp=2,tp=8"), p);
@@ -218,8 +219,8 @@ TEST(PlanPaper, ConditionsAreNotSentBetweenStages) {
   EXPECT_GT(sent->step.seconds, computed->step.seconds);
 }
 
-// LongLive 2.0's 5B: 704 x 1280 at 24 frames a second, four frames and 32 x 32 pixels a token, 4 GPUs. The
-// encoder's 3 TFLOP a frame follow from the sizes of its convolutions.
+// LongLive 2.0's 5B: 704 x 1280 at 24 frames per second, a token of four frames and 32 x 32 pixels, 4 GPUs.
+// The encoder's 3 TFLOP a frame follow from the sizes of its convolutions.
 Problem longlive(int64_t seconds) {
   Shape s;
   s.model = "LongLive 2.0", s.layers = 30, s.heads = s.kv_heads = 24, s.mlp = 14336, s.text_size = 3072;
@@ -238,8 +239,8 @@ double step_seconds(const Problem& p, Sequence sequence) {
   return simulate_step(l, p, block_time(l, p)).seconds;
 }
 
-// Published with NVFP4: 1.3, 1.4 and 2.1 times. Naive: contiguous cuts of [clean; noisy] around a ring, whose
-// last cuts have the most keys before them, and the whole video encoded on every rank.
+// Published with NVFP4: 1.3, 1.4 and 2.1 times. Naive: contiguous parts of [clean; noisy] around a ring,
+// where the last parts have the most keys before them, and the whole video is encoded on every rank.
 TEST(PlanPaper, BalancedSpGainsMoreFrom16To64Seconds) {
   double before = 1.2;
   for (const int64_t seconds : {16, 32, 64}) {

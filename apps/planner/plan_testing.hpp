@@ -1,5 +1,5 @@
-// The models and runs of "Training Video Foundation Models with NVIDIA NeMo" (arXiv 2503.12964), and what its
-// tests share.
+// The models and runs of "Training Video Foundation Models with NVIDIA NeMo" (arXiv 2503.12964), shared by
+// its tests.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,11 +21,12 @@ inline Shape paper_dit(int64_t layers, int64_t heads, int64_t context) {
   return s;
 }
 
-// Table 2's: the paper gives neither layers nor widths. TFLOP/s by tokens/s are operations a token: 39.92 G
-// (7B) and 70.14 G (12B) at 35K, 41.36 G and 72.06 G at 74K. That is 32 layers of width 3072 and 4096, 21 D^2
-// matrix elements a token a layer (spatial, temporal and cross-attention and an MLP of 5.5 D), and 32 frames
-// of 1080 and 2304 patches, within 0.2 %; they also have 7B and 12B parameters. Attention over all tokens can
-// not have been part of the runs: with it the fastest at 74K would have done more than a GPU's peak.
+// Table 2's networks. The paper gives neither layers nor widths. TFLOP/s divided by tokens/s are operations a
+// token: 39.92 G (7B) and 70.14 G (12B) at 35K, 41.36 G and 72.06 G at 74K. These match, within 0.2 %, 32
+// layers of width 3072 and 4096, 21 D^2 matrix elements a token a layer (spatial, temporal and
+// cross-attention and an MLP of 5.5 D), and 32 frames of 1080 and 2304 patches; they also have 7B and 12B
+// parameters. The runs cannot have included attention over all tokens: with it the fastest at 74K would have
+// exceeded a GPU's peak.
 inline Shape paper_stdit(int64_t heads, int64_t patches) {
   Shape s;
   s.model = "model/stdit", s.factorised = true, s.full = false;
@@ -39,12 +40,12 @@ inline Shape paper_stdit(int64_t heads, int64_t patches) {
 
 struct TableRow {
   const char* name;
-  double tflops, tokens;  // published: of a GPU, a second
+  double tflops, tokens;  // published, per GPU and second
   Measured run;
 };
 
-// Table 2, from the top. What it does not say: 64 GPUs, 8 a node, as the study's other runs, and steps of 4.4
-// to 4.7 million tokens, 128 videos of 35K or 64 of 74K, a microbatch each.
+// Table 2, from the top. Our assumptions, which it does not state: 64 GPUs, 8 a node, as in the study's other
+// runs; steps of 4.4 to 4.7 million tokens (128 videos of 35K or 64 of 74K); one video per microbatch.
 inline std::vector<TableRow> table2() {
   const auto row = [](const char* name, int64_t heads, int64_t patches, const char* layout, double tflops,
                       double tokens) {
@@ -73,7 +74,7 @@ inline std::vector<TableRow> table2() {
   };
 }
 
-// One of each model and length, two with each strategy.
+// One of each model and length; two with each strategy.
 inline const std::vector<size_t> kFitted{0, 4, 7, 8};
 
 }  // namespace kinora::core::plan

@@ -18,7 +18,7 @@ std::string seconds_of(double s) {
                      : fmt::format("{:.0f} us", s * 1e6);
 }
 
-// "attention 71 %, matrices 26 %", the largest first; shares below one in a hundred are left out.
+// "attention 71 %, matrices 26 %", largest first; shares below 1 % are left out.
 template <class Parts>
 std::string shares(const Parts& parts, double whole) {
   std::vector<std::pair<double, std::string>> sorted;
@@ -41,7 +41,7 @@ std::string count_of(double n) {
   return n >= 1e9 ? fmt::format("{:.2f} B", n / 1e9) : fmt::format("{:.2f} M", n / 1e6);
 }
 
-// "+3.1 %"; a difference that would be printed as none has no sign of its own.
+// "+3.1 %"; a difference that rounds to zero has no sign.
 std::string percent(double share) {
   const double tenths = std::round(1000 * share);
   return fmt::format("{:+.1f} %", tenths == 0 ? 0.0 : tenths / 10);
@@ -57,7 +57,7 @@ std::string costs(const Plan& plan) {
   return out + "\n";
 }
 
-// Which rule of thumb the numbers of each axis come to.
+// The rule of thumb behind the size of each axis.
 std::string reasons(const Plan& plan, const Problem& p) {
   const Layout& l = plan.layout;
   const Shape& s = p.shape;
@@ -74,7 +74,7 @@ std::string reasons(const Plan& plan, const Problem& p) {
                     l.tp, l.tp, waits("tp")));
   if (l.cp > 1)
     say(fmt::format(
-        "cp={}: {} of {} tokens a rank; {:.1f} % of the step is waiting for {}", l.cp, s.tokens() / l.cp,
+        "cp={}: {} of {} tokens a rank; {:.1f} % of the step waits for {}", l.cp, s.tokens() / l.cp,
         s.tokens(), waits("cp"),
         sequence_group(l, p.cluster).crosses() ? "the network between nodes" : "the node's links"));
   if (l.pp > 1)
@@ -88,7 +88,7 @@ std::string reasons(const Plan& plan, const Problem& p) {
                                    : "the optimizer",
                     waits("fsdp")));
   if (l.recompute_every) say("recompute: activations would not fit otherwise");
-  for (const auto& what : vanities(l, p)) say("in vain: " + what);
+  for (const auto& what : vanities(l, p)) say("useless: " + what);
   if (l.cp > 1 && (l.sequence == Sequence::ulysses || l.sequence == Sequence::balanced) &&
       (s.heads / l.tp) % l.cp)
     say(fmt::format("{}: {} heads are padded to {}", name_of(l.sequence), s.heads / l.tp,

@@ -9,7 +9,7 @@
 namespace kinora::core::plan {
 namespace {
 
-// The nearest job of a kind among the inputs, and theirs.
+// The nearest job of a kind among the job's inputs and, recursively, theirs.
 const JobSpec* upstream(const RunFile& run, const JobSpec& job, const std::string& kind) {
   for (const size_t i : job.inputs) {
     const JobSpec& in = run.jobs.at(i);
@@ -22,7 +22,7 @@ const JobSpec* upstream(const RunFile& run, const JobSpec& job, const std::strin
 Result<LatentSize> encoded(const RunFile& run, const JobSpec& job) {
   const auto unknown = [&] {
     return fail(KINORA_INVALID,
-                "plan: job '{}' reads no encode job that tells the size of its latents; give "
+                "plan: job '{}' reads no encode job that gives the size of its latents; give "
                 "--latent TxHxW",
                 job.name);
   };
@@ -56,7 +56,7 @@ void of_pipeline(Layout& l, const nlohmann::json& o) {
   l.send_conditioning = o.value("conditioning", "recompute") == "send";
 }
 
-// What a strategy says; the size that it cuts along, null if none.
+// Adds a strategy's options to the layout; returns the size of the axis that it splits, null if none.
 Result<int64_t*> add(Layout& l, const std::string& id, const nlohmann::json& o) {
   if (id == "parallel/ddp") return &l.dp;
   if (id == "parallel/tp") return &l.tp;
@@ -66,7 +66,7 @@ Result<int64_t*> add(Layout& l, const std::string& id, const nlohmann::json& o) 
     return l.sequence = it->second, l.ulysses = o.value("ulysses", int64_t{1}), &l.cp;
   if (id == "parallel/recompute") l.recompute_every = o.value("every", int64_t{1});
   if (id == "parallel/recompute" || id == "parallel/single") return static_cast<int64_t*>(nullptr);
-  return fail(KINORA_UNSUPPORTED, "{} has no model of its time and memory here; only Kinora's own have", id);
+  return fail(KINORA_UNSUPPORTED, "{} has no model of its time and memory; only Kinora's strategies do", id);
 }
 
 }  // namespace
@@ -114,18 +114,18 @@ Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
   Layout l;
   bool any = false;
   std::set<int64_t*> sized;
-  int64_t* rest = nullptr;  // takes the ranks that are left
+  int64_t* rest = nullptr;  // size that takes the remaining ranks
   for (const ComponentUse* use : job.list("parallel")) {
     const auto found = add(l, use->id, use->options.values());
     if (!found) return found.failure();
     any = any || use->id != "parallel/single";
     if (!*found) continue;
     if (!sized.insert(*found).second)
-      return fail(KINORA_INVALID, "{} cuts along an axis that has a strategy already", use->id);
+      return fail(KINORA_INVALID, "{} splits along an axis that already has a strategy", use->id);
     const auto size = use->options.values().value("size", int64_t{0});
     if (size > 0) **found = size;
     if (size == 0 && std::exchange(rest, *found))
-      return fail(KINORA_INVALID, "two strategies would take the ranks that are left; give {} a size",
+      return fail(KINORA_INVALID, "two strategies would take the remaining ranks; give {} a size",
                   use->id);
   }
   if (!any) return std::optional<Layout>();

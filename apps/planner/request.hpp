@@ -1,4 +1,4 @@
-// What `kinora plan` is asked: a train job of a run file.
+// Input of `kinora plan`: a train job of a run file.
 #pragma once
 #include <optional>
 
@@ -8,16 +8,16 @@
 
 namespace kinora::core::plan {
 
-// The train job of this name; "": the only one.
+// The train job with this name; "": the only one.
 Result<const JobSpec*> train_job(const RunFile&, const std::string& name);
 
-// Model, batch and lengths of the job; its latents are those of the encode job that it reads, unless `latent`
-// is given.
+// Model, batch and lengths of the job; the size of its latents is that of the encode job that it reads,
+// unless `latent` is given.
 Result<Problem> problem_of(const RunFile&, const JobSpec&, const Cluster&,
                            const std::optional<LatentSize>& latent);
 
-// The layout that the job's `parallel` names on this cluster; nothing: it names none. KINORA_UNSUPPORTED: it
-// names a strategy that cannot be simulated.
+// The layout that the job's `parallel` gives on this cluster; nothing if it gives none. KINORA_UNSUPPORTED if
+// it contains a strategy that cannot be simulated.
 Result<std::optional<Layout>> layout_of(const JobSpec&, const Problem&);
 
 }  // namespace kinora::core::plan

@@ -14,7 +14,7 @@ JobSpec job_of(const std::vector<std::string>& strategies) {
   return job;
 }
 
-// Taken for data parallelism it would be priced as what it is not.
+// As data parallelism it would get a wrong price.
 TEST(PlanRequest, AStrategyThatIsNotKnownIsNotSimulated) {
   Problem p;
   p.cluster = *parse_cluster("1x2xH100");
@@ -29,7 +29,7 @@ TEST(PlanRequest, AStrategyThatIsNotKnownIsNotSimulated) {
   EXPECT_FALSE(*layout_of(job_of({"single"}), p));
 }
 
-// What the model would refuse at its first step is not planned.
+// A latent that the model would reject at its first step is not planned.
 TEST(PlanRequest, ALatentBeyondTheModelsLargestIsRefused) {
   const auto refused = [](const char* model, json options, const LatentSize& latent) {
     const auto shape = shape_of(model, options, latent, 8);
@@ -42,7 +42,7 @@ TEST(PlanRequest, ALatentBeyondTheModelsLargestIsRefused) {
                 testing::AllOf(testing::HasSubstr("larger than the max_size of model/dit, 3 x 12 x 16"),
                                testing::HasSubstr("raise max_size")));
   EXPECT_EQ(refused("model/dit", {{"max_size", {3, 12, 16}}}, {9, 24, 32}), "")
-      << "computed positions have no end";
+      << "computed positions are unbounded";
   EXPECT_THAT(refused("model/cosmos", json::object(), {129, 4, 6}), testing::HasSubstr("128 x 240 x 240"));
   EXPECT_EQ(refused("model/wan", {{"max_size", {3, 12, 16}}}, {9, 24, 32}), "");
 }

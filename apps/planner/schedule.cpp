@@ -7,7 +7,7 @@
 namespace kinora::core::plan {
 namespace {
 
-// The k-th forward or backward of a stage: groups of P microbatches go through one chunk after the other.
+// The k-th forward or backward of a stage: groups of P microbatches pass through one chunk after the other.
 Turn interleaved(int64_t k, int64_t stages, int64_t chunks, bool backward) {
   const int64_t chunk = k / stages % chunks;
   return {backward, backward ? chunks - 1 - chunk : chunk, k / (stages * chunks) * stages + k % stages};

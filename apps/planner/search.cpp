@@ -12,7 +12,7 @@
 namespace kinora::core::plan {
 namespace {
 
-// A block costs the same under all layouts of equal keys.
+// Caches block times: a block costs the same under all layouts with equal keys.
 class Blocks {
  public:
   explicit Blocks(const Problem& p) : p_(p) {}
@@ -41,14 +41,14 @@ bool simpler(const Layout& a, const Layout& b) {
   return axes(a) < axes(b);
 }
 
-// Times within a thousandth are the same to such a model: the simpler layout is better then.
+// The model cannot distinguish times within a thousandth: then the simpler layout is better.
 bool better(const Candidate& a, const Candidate& b) {
   const auto rounded = [](double t) { return std::llround(std::log(t) * 1000); };
   const auto x = rounded(a.seconds), y = rounded(b.seconds);
   return x != y ? x < y : simpler(a.layout, b.layout);
 }
 
-// A mesh and a way to cut the sequence: of each the best is shown.
+// A mesh and a way to cut the sequence; the best layout of each is shown.
 auto mesh_of(const Layout& l) { return std::tuple(l.pp, l.cp, l.tp, l.sequence, l.fsdp > 1 && l.stage == 3); }
 
 struct Question {
@@ -129,8 +129,8 @@ class Search {
     });
   }
 
-  // Before the first that is no faster: the search looks at fewer microbatches and recomputations than there
-  // are.
+  // Inserts `own` before the first layout that is not faster: the search tries only some of the microbatch
+  // sizes and recomputations.
   void insert(const Layout& own) {
     Plan plan{own, simulate_step(own, p_, blocks_.of(own)), held(own, p_)};
     auto& all = out_.best;
@@ -143,7 +143,7 @@ class Search {
                std::move(plan));
   }
 
-  // Questions that the best plan answers itself are left out.
+  // Omits comparisons that the best plan already satisfies.
   void compare() {
     const Layout& best = out_.best.front().layout;
     for (const auto& q : questions_) {

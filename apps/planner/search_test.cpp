@@ -66,7 +66,7 @@ TEST(PlanSearch, NoLayoutThatFitsIsFasterThanTheFirst) {
   EXPECT_LE(found->best[0].step.seconds, 1.03 * least);
 }
 
-// Of a model so small that launches and messages are all its time.
+// The model is so small that launches and messages take all its time.
 TEST(PlanSearch, FewerGpusThatAreAsFastAreTheFewest) {
   Problem p = problem("2x8xH100", 16, 8192);
   p.shape.layers = 2, p.shape.heads = p.shape.kv_heads = 8, p.shape.head_size = 16, p.shape.mlp = 512;
@@ -125,7 +125,8 @@ TEST(PlanMemory, IsThatOfItsParts) {
   EXPECT_EQ(bytes("fsdp=64,stage=2", "gradients"), 4 * weights / 64);
   EXPECT_EQ(bytes("cp=8,dp=8", "activations"), bytes("dp=64", "activations") / 8);
   EXPECT_EQ(bytes("tp=8,dp=8", "activations"), bytes("dp=64", "activations") / 8);
-  // Of 1F1B the first stage holds as many microbatches as it has fewer layers.
+  // Under 1F1B the first stage has a quarter of the layers and holds four microbatches, so the bytes are
+  // equal.
   EXPECT_EQ(bytes("pp=4,dp=4,tp=4", "activations"), bytes("dp=16,tp=4", "activations"));
   EXPECT_LT(bytes("dp=64,recompute=1", "activations"), 0.1 * bytes("dp=64", "activations"));
 }

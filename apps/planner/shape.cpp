@@ -11,7 +11,7 @@ std::vector<Sight> Shape::selves() const {
   return {Sight::frame, Sight::time};
 }
 
-// Of teacher forcing, B blocks of n tokens: clean block i sees i + 1 blocks, noisy block i sees i clean ones
+// Teacher forcing with B blocks of n tokens: clean block i sees i + 1 blocks, noisy block i sees i clean ones
 // and itself; together B (B + 1) n^2.
 double Shape::pairs(Sight sight) const {
   const double N = static_cast<double>(tokens()), p = static_cast<double>(patches);
@@ -30,7 +30,7 @@ double Shape::pairs(Sight sight) const {
   return B * (B + 1) * n * n;
 }
 
-// Contiguous cuts of [clean; noisy]: the last cut of each half has the most keys before it.
+// Contiguous parts of [clean; noisy]: the last part of each half has the most keys before it.
 double Shape::busiest_pairs(Sight sight, int64_t parts) const {
   const double even = pairs(sight) / static_cast<double>(parts);
   if (!teacher_forcing || sight != Sight::all || parts < 2) return even;

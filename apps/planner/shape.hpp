@@ -1,7 +1,7 @@
-// What a diffusion transformer computes, as numbers: parameters, operations and kept tensors of a layer.
+// Size of a diffusion transformer: parameters, operations and kept tensors of a layer.
 //
-// N tokens of a sample, D width, H heads of h channels, F hidden channels of the MLP. A multiplication with
-// its addition counts 2. Agrees with `kinora inspect` on the same model (test `plan`).
+// N tokens of a sample, D width, H heads of h channels, F hidden channels of the MLP. A multiply-add counts
+// as 2. Agrees with `kinora inspect` on the same model (test `plan`).
 #pragma once
 #include <cstdint>
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace kinora::core::plan {
 
-// What the tokens of an attention look at: all of the sample, their frame, their place in all frames, the
-// text.
+// The keys that a token attends to: all of the sample, those of its frame, those of its place in all frames,
+// the text.
 enum class Sight { all, frame, time, text };
 
 struct Shape {
@@ -24,25 +24,25 @@ struct Shape {
   bool factorised = false;                // ST-DiT: attention within frames and along time ...
   bool full = true;                       // ... and, if this is set, over all tokens too
   int64_t frames = 1, patches = 1;        // of a latent: N = frames * patches
-  int64_t in_patch = 64, out_patch = 64;  // numbers a token is made of and becomes
+  int64_t in_patch = 64, out_patch = 64;  // values per token at input and output
 
   // Teacher forcing (LongLive 2.0): a clean and a noisy copy of every frame, in blocks of frames; a block
-  // sees the clean blocks before it. The video is encoded in the step.
+  // sees the clean blocks before it. The step includes encoding the video.
   bool teacher_forcing = false;
   int64_t block_frames = 8;
-  double encode_flops = 0;  // of the tokenizer, a latent frame
-  int64_t encode_halo = 0;  // latent frames that a cut of the video is encoded with, before its own
+  double encode_flops = 0;  // of the tokenizer, per latent frame
+  int64_t encode_halo = 0;  // latent frames before a part of the video that are encoded with it
 
   int64_t width() const { return heads * head_size; }
-  // What pipelines cut between: embedding and head are blocks too.
+  // Units that pipelines distribute: embedding and head are blocks too.
   int64_t blocks() const { return layers + 2; }
   int64_t kv_width() const { return kv_heads * head_size; }
   int64_t tokens() const { return frames * patches * (teacher_forcing ? 2 : 1); }
   // A layer's self-attentions, in order.
   std::vector<Sight> selves() const;
-  // Query-key pairs of one sample that an attention has to look at.
+  // Query-key pairs of one sample that an attention computes.
   double pairs(Sight) const;
-  // The same of the busiest of `parts` equal contiguous cuts of the sequence.
+  // The same for the busiest of `parts` equal contiguous parts of the sequence.
   double busiest_pairs(Sight, int64_t parts) const;
 
   double layer_parameters() const;
@@ -54,13 +54,13 @@ struct Shape {
   double step_flops() const { return 3 * forward_flops(); }
 };
 
-// A tensor that a layer's backward reads: numbers a token, in units of one channel.
+// A tensor that a layer's backward reads, with its values per token in units of one channel.
 struct Kept {
   const char* name;
   double channels;
 };
 std::vector<Kept> kept_tensors(const Shape&);
-// Of them, what is left when a block runs again in the backward: its input.
+// The part of them that remains when a block is recomputed in the backward: its input.
 double kept_input(const Shape&);
 
 }  // namespace kinora::core::plan

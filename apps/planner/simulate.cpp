@@ -27,8 +27,8 @@ void Simulation::wait(Task task, Task before) {
   b.first_waiter = static_cast<int32_t>(waiters_.size()) - 1;
 }
 
-// Every task is reached once all before it have ended, so its times are final: an order of events by time is
-// not needed for them.
+// Every task is reached after all tasks before it have ended, so its times are final; events need not be
+// ordered by time.
 void Simulation::finish(Task t, std::vector<Task>& ready) {
   Item& item = tasks_[static_cast<size_t>(t)];
   Stream& s = streams_[static_cast<size_t>(item.stream)];
@@ -56,7 +56,7 @@ double Simulation::run() {
     finish(t, ready);
     ++done;
   }
-  if (done != tasks_.size()) throw std::logic_error("plan: tasks wait for each other in a circle");
+  if (done != tasks_.size()) throw std::logic_error("plan: tasks wait for each other in a cycle");
   double last = 0;
   for (const auto& s : streams_) last = std::max(last, s.free);
   return last;

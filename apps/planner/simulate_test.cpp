@@ -30,7 +30,7 @@ TEST(Simulation, ACircleIsAnError) {
   EXPECT_THROW(s.run(), std::logic_error);
 }
 
-// A run whose messages and updates take no time, so that only the schedule is left.
+// A run whose messages and updates take no time, so that only the schedule matters.
 Problem only_compute(int64_t batch) {
   Problem p;
   p.shape = paper_dit(32, 32, 8192);

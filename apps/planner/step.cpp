@@ -35,7 +35,7 @@ struct Costs {
                    (shards.size > 1 && !cut ? links.gather(4 * layer, shards) : 0);
     per_stage = std::ceil(static_cast<double>(s.layers) / static_cast<double>(l.pp));
     const double parameters = per_stage * layer + static_cast<double>(s.outer);
-    // Read and write: master weights, two moments and the gradient in float32, the weights in BF16.
+    // Reads and writes: master weights, two moments and the gradient in float32, the weights in BF16.
     optimizer = Kernels(p).memory(30 * parameters / static_cast<double>(l.shards()));
     if (shards.size > 1 && !cut) optimizer_gather = links.gather(2 * parameters, shards);
   }
@@ -55,7 +55,8 @@ constexpr const char *kForward = "forward", *kBackward = "backward", *kShards = 
                      *kReplicas = "gradient sum", *kOuter = "embedding and head", *kOptimizer = "optimizer",
                      *kEncode = "video encoding";
 
-// Blocks of a stage's chunk: layers / (P v), the first chunks one more where they do not divide.
+// Number of blocks of a stage's chunk: layers / (P v), with one more in the first chunks if they do not
+// divide.
 int64_t blocks_of(const Layout& l, const Shape& s, int64_t stage, int64_t chunk) {
   const int64_t parts = l.pp * l.virtual_stages, index = chunk * l.pp + stage;
   return s.layers / parts + (index < s.layers % parts ? 1 : 0);
@@ -78,7 +79,7 @@ class World {
       for (int64_t s = 0; s < l_.pp; ++s) connect(s);
     return seconds_ = sim_.run();
   }
-  // Of the busiest stage.
+  // Times of the busiest stage.
   std::map<std::string, double> spent() const {
     std::map<std::string, double> best;
     double most = -1;
@@ -102,7 +103,7 @@ class World {
   };
   struct Stage {
     int compute = 0, shards = 0, sums = 0, there = 0, back = 0;
-    Simulation::Task last = Simulation::kNone, before = Simulation::kNone;  // blocks done last
+    Simulation::Task last = Simulation::kNone, before = Simulation::kNone;  // most recent blocks
     Simulation::Task unscattered = Simulation::kNone, scattered = Simulation::kNone;
   };
   Span& span(const Turn& t, int64_t stage) {
@@ -135,8 +136,8 @@ class World {
     }
   }
 
-  // What fsdp has cut is gathered while the block before it computes, so two blocks are held; gradients are
-  // scattered behind the next gather, which they must not delay.
+  // Parameters cut by fsdp are gathered while the previous block computes, so two blocks are held; gradients
+  // are scattered after the next gather, which they must not delay.
   void blocks(Stage& s, const Turn& t, int64_t n) {
     const double seconds = t.backward ? c_.backward : c_.forward;
     const char* what = t.backward ? kBackward : kForward;
@@ -158,7 +159,7 @@ class World {
     s.unscattered = Simulation::kNone;
   }
 
-  // Activations go to the next virtual stage, their gradients back.
+  // Activations are sent to the next virtual stage, their gradients back.
   void connect(int64_t index) {
     const Stage& s = stages_[static_cast<size_t>(index)];
     for (const Turn& t : turns(l_, index, m_)) {
@@ -167,7 +168,7 @@ class World {
       const auto message = sim_.add(t.backward ? s.back : s.there, c_.send, kStage, span(t, index).last);
       sim_.wait(span({t.backward, to / l_.pp, t.microbatch}, to % l_.pp).first, message);
     }
-    // The last virtual stage's backward follows its own forward, which the order of turns says already.
+    // The last virtual stage's backward follows its own forward, which the order of turns already ensures.
   }
 
   Simulation::Task does(Stage& s, double seconds, const char* what) {
@@ -184,7 +185,7 @@ class World {
   std::vector<Span> done_[2];
 };
 
-// What forward and backward of the blocks are made of.
+// Splits the time of the blocks' forward and backward into its parts.
 void break_down(std::map<std::string, double>& spent, const Costs& c) {
   const double forward = spent[kForward], backward = spent[kBackward];
   spent.erase(kForward), spent.erase(kBackward);
@@ -204,7 +205,7 @@ Step simulate_step(const Layout& l, const Problem& p, const BlockTime& block) {
   out.seconds = world.run();
   out.spent = world.spent();
   if (all > more) {
-    // Past the warm-up every further round of microbatches takes the same time.
+    // After the warm-up every further round of microbatches takes the same time.
     World shorter(l, p, costs, some);
     const double before = shorter.run(),
                  rounds = static_cast<double>(all - more) / static_cast<double>(more - some);

@@ -1,5 +1,5 @@
 // Seconds of one optimizer step: a simulation of every pipeline stage's blocks, the messages between stages
-// and the collectives of fsdp and ddp; and an estimate of it in closed form, to search with.
+// and the collectives of fsdp and ddp; and a closed-form estimate for the search.
 #pragma once
 #include <map>
 #include <string>
@@ -10,16 +10,16 @@ namespace kinora::core::plan {
 
 struct Step {
   double seconds = 0;
-  double mfu = 0;                       // model operations, recomputation not counted, of all GPUs' peaks
-  double tokens_per_gpu = 0;            // a second
-  std::map<std::string, double> spent;  // of the busiest stage, by what; the parts add up to seconds
+  double mfu = 0;                       // share of all GPUs' peaks, without recomputation
+  double tokens_per_gpu = 0;            // per second
+  std::map<std::string, double> spent;  // of the busiest stage, by kind; the parts add up to seconds
 };
 
-// The layout is legal.
+// The layout must be legal.
 Step simulate_step(const Layout&, const Problem&, const BlockTime&);
 double estimate_step(const Layout&, const Problem&, const BlockTime&);
 
-// The order in which stage `stage` does its chunks: forward or backward of microbatch m's chunk c.
+// The order in which stage `stage` runs its chunks: forward or backward of microbatch m's chunk c.
 struct Turn {
   bool backward;
   int64_t chunk, microbatch;

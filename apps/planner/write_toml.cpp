@@ -8,14 +8,15 @@
 namespace kinora::core::plan {
 namespace {
 
-// Where a line (from 1) begins.
+// Offset of the start of a line (counted from 1).
 size_t line_start(const std::string& text, int line) {
   size_t at = 0;
   for (int i = 1; i < line; ++i) at = text.find('\n', at) + 1;
   return at;
 }
 
-// Behind a value that begins at `at`: its brackets are closed; strings and comments may hold others.
+// Offset behind the value that begins at `at`, after its closing bracket; strings and comments may contain
+// brackets.
 size_t value_end(const std::string& text, size_t at) {
   int depth = 0;
   for (; at < text.size(); ++at) {

@@ -1,4 +1,4 @@
-// A run file with a job's values replaced in its text, all else as it was.
+// Replaces values of a job in the text of a run file, and leaves the rest unchanged.
 #pragma once
 #include <string>
 #include <utility>
@@ -8,8 +8,8 @@
 
 namespace kinora::core::plan {
 
-// values: {key, "key = value"}. A key that the job has is replaced, over several lines if its value takes
-// them; another is added behind the job's name. Failure: there is no such job.
+// values: {key, "key = value"}. An existing key of the job is replaced, over several lines if its value spans
+// them; a new key is added after the job's name. Fails if there is no such job.
 Result<std::string> with_values(std::string text, const std::string& job,
                                 const std::vector<std::pair<std::string, std::string>>& values);
 

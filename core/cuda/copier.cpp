@@ -4,7 +4,7 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAGuard.h>
 
-// Pinned memory that is let go is used again only when the copies from it are done: its allocator watches the
+// Freed pinned memory is reused only after the copies from it have finished, because its allocator tracks the
 // stream.
 std::vector<at::Tensor> kinora_cuda_copier::send(const std::vector<at::Tensor>& in) {
   const c10::cuda::CUDAStreamGuard aside(stream_);
@@ -16,7 +16,7 @@ std::vector<at::Tensor> kinora_cuda_copier::send(const std::vector<at::Tensor>& 
   return out;
 }
 
-// Their memory is this stream's: it must not be given to another copy while the reader still reads.
+// Their memory belongs to this stream: it must not be given to another copy while the reader still reads.
 void kinora_cuda_copier::wait(const std::vector<at::Tensor>& sent) {
   const auto reader = c10::cuda::getCurrentCUDAStream(stream_.device_index());
   done_.block(reader);

@@ -1,4 +1,4 @@
-// Copies to a GPU beside its computation (kinora/abi/cuda.h).
+// Copies to a GPU that run concurrently with its computation (kinora/abi/cuda.h).
 #pragma once
 #include <vector>
 

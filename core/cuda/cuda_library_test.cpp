@@ -7,7 +7,7 @@
 namespace kinora::core {
 namespace {
 
-// libtorch_cuda's own libraries (cuDNN, NCCL, ...) are on machines with a GPU.
+// libtorch_cuda's dependencies (cuDNN, NCCL, ...) are only on machines with a GPU.
 TEST(CudaLibrary, OpensOrSaysWhichLibraryIsMissing) {
   if (why_no_cuda_library().empty()) {
     ASSERT_NE(cuda_library(at::Device(at::kCUDA, 0)), nullptr);

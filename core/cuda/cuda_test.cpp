@@ -1,4 +1,4 @@
-// libkinora_cuda on a GPU: its kernels against ATen in float64 on the CPU, its graphs and its copies.
+// libkinora_cuda on a GPU: its kernels compared with ATen in float64 on the CPU, its graphs and its copies.
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ class CudaTest : public testing::Test {
   Tensor drawn(at::IntArrayRef shape, at::ScalarType type) const {
     return at::randn(shape, at::kDouble).to(device_, type);
   }
-  // f(handles of results)
+  // Calls f(handles of results).
   template <class F>
   static std::vector<Tensor> made(size_t n, F f) {
     std::vector<kinora_tensor> out(n, nullptr);
@@ -89,12 +89,12 @@ Tensor turned(const Tensor& x, const Tensor& weight, const Tensor& cos, const Te
   return at::stack({a * c - b * s, b * c + a * s}, along).flatten(3);
 }
 
-// Queries as the projection of queries, keys and values leaves them.
+// Queries in the layout in which the projection of queries, keys and values leaves them.
 TEST_F(CudaTest, NormRopeEqualsAten) {
   for (const auto type : {at::kFloat, at::kBFloat16})
     for (const int64_t d : {2, 66, 128, 512})
       for (const uint32_t turn : {KINORA_TURN_HALVES, KINORA_TURN_PAIRS})
-        for (const int64_t batch : {0, 1, 2}) {  // of the angles; 0: no turn
+        for (const int64_t batch : {0, 1, 2}) {  // batch size of the angles; 0: no rotation
           SCOPED_TRACE(c10::str(type, " ", d, " ", turn, " ", batch));
           const Tensor qkv = drawn({2, 301, 3, 4, d}, type), x = qkv.select(2, 1), weight = drawn({d}, type),
                        grad = drawn({2, 301, 4, d}, type);
@@ -132,7 +132,7 @@ TEST_F(CudaTest, AReplayIsTheFunctionOfItsNewInputs) {
   }
 }
 
-// It waits for the device, which a recording cannot; afterwards the device works as before.
+// The function waits for the device, which a recording cannot; afterwards the device works as before.
 TEST_F(CudaTest, WhatCannotBeRecordedIsComputed) {
   const at::NoGradGuard off;
   const auto f = [](uint32_t, const NamedTensors& in) {

@@ -13,7 +13,7 @@ namespace {
 
 using c10::cuda::CUDAStream;
 
-// What is enqueued on `later` from now on comes after what is on `first`.
+// Makes work enqueued on `later` from now on wait for the work on `first`.
 void order(const CUDAStream& first, const CUDAStream& later) {
   c10::cuda::CUDAEvent event;
   event.record(first);
@@ -40,7 +40,7 @@ at::Tensor kinora_cuda_graphs::record(Evaluate evaluate, void* user, int64_t& nu
   order(outside, stream_);
   {
     const c10::cuda::CUDAStreamGuard aside(stream_);
-    // Handles of libraries, their workspaces, choices of algorithms, tables of the context.
+    // Creates library handles and workspaces, selects algorithms, fills the context's tables.
     for (int warm_up = 0; warm_up < 2; ++warm_up) called(evaluate, user);
     out = capture(*graph, evaluate, user);
   }
@@ -50,7 +50,7 @@ at::Tensor kinora_cuda_graphs::record(Evaluate evaluate, void* user, int64_t& nu
   return out;
 }
 
-// Other threads may go on using the device: only this one's calls are judged.
+// Other threads may continue to use the device: only this thread's calls are checked.
 at::Tensor kinora_cuda_graphs::capture(at::cuda::CUDAGraph& graph, Evaluate evaluate, void* user) {
   stream_.synchronize();
   graph.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
@@ -64,7 +64,7 @@ at::Tensor kinora_cuda_graphs::capture(at::cuda::CUDAGraph& graph, Evaluate eval
   }
 }
 
-// Ends a capture that failed. libtorch's allocators would go on giving from the pool.
+// Ends a capture that failed. Otherwise libtorch's allocators would continue to allocate from the pool.
 void kinora_cuda_graphs::abandon() {
   cudaGraph_t left = nullptr;
   if (cudaStreamEndCapture(stream_, &left) == cudaSuccess && left) cudaGraphDestroy(left);
@@ -72,7 +72,7 @@ void kinora_cuda_graphs::abandon() {
   const auto quietly = [](auto f) {
     try {
       f();
-    } catch (const c10::Error&) {  // it had been ended before
+    } catch (const c10::Error&) {  // the capture had already ended
     }
   };
   quietly([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(stream_.device_index(), pool_); });
@@ -81,6 +81,6 @@ void kinora_cuda_graphs::abandon() {
 
 void kinora_cuda_graphs::replay(int64_t number) {
   const auto it = graphs_.find(number);
-  if (it == graphs_.end()) kinora::core::raise(KINORA_INVALID, "CUDA graph {} is not known", number);
+  if (it == graphs_.end()) kinora::core::raise(KINORA_INVALID, "CUDA graph {} does not exist", number);
   it->second->replay();
 }

@@ -7,8 +7,8 @@
 
 #include "kinora/abi/cuda.h"
 
-// All graphs of one owner share a pool: they never run at the same time, and what one leaves is read before
-// the next runs.
+// All graphs of one owner share a pool: they never run at the same time, and the results of one are read
+// before the next runs.
 struct kinora_cuda_graphs {
   using Evaluate = int32_t (*)(void* user, kinora_tensor* out);
 
@@ -21,7 +21,7 @@ struct kinora_cuda_graphs {
   at::Tensor capture(at::cuda::CUDAGraph& graph, Evaluate evaluate, void* user);
   void abandon();
 
-  c10::cuda::CUDAStream stream_;  // aside
+  c10::cuda::CUDAStream stream_;  // separate from the caller's stream
   c10::MempoolId_t pool_;
   int64_t last_ = 0;
   std::map<int64_t, std::unique_ptr<at::cuda::CUDAGraph>> graphs_;

@@ -18,13 +18,13 @@ using at::Tensor;
 cuda::Number number_of(const Tensor& x, const char* kernel) {
   if (x.is_cuda() && x.scalar_type() == at::kFloat) return cuda::Number::float32;
   if (x.is_cuda() && x.scalar_type() == at::kBFloat16) return cuda::Number::bfloat16;
-  raise(KINORA_UNSUPPORTED, "{}: float32 or bfloat16 on a GPU is expected, found {} on {}", kernel,
+  raise(KINORA_UNSUPPORTED, "{}: expected float32 or bfloat16 on a GPU, got {} on {}", kernel,
         c10::str(x.scalar_type()), c10::str(x.device()));
 }
 
 void check_like(const Tensor& t, const Tensor& x, bool fits, const char* kernel, const char* name) {
   if (fits && t.scalar_type() == x.scalar_type() && t.device() == x.device()) return;
-  raise(KINORA_INVALID, "{}: {} {} {} on {} does not go with x {} {} on {}", kernel, name,
+  raise(KINORA_INVALID, "{}: {} {} {} on {} does not match x {} {} on {}", kernel, name,
         c10::str(t.scalar_type()), c10::str(t.sizes()), c10::str(t.device()), c10::str(x.scalar_type()),
         c10::str(x.sizes()), c10::str(x.device()));
 }
@@ -35,7 +35,7 @@ Tensor statistics(at::IntArrayRef shape, const Tensor& x) {
 }
 cudaStream_t stream_of(const Tensor& x) { return c10::cuda::getCurrentCUDAStream(x.device().index()); }
 
-// [1 or B, 1 or S, D]: no step along what is broadcast.
+// [1 or B, 1 or S, D]: stride 0 along broadcast dimensions.
 cuda::RowsIn rows_of(const Tensor& t) {
   return {t.data_ptr(), t.size(0) == 1 ? 0 : t.stride(0), t.size(1) == 1 ? 0 : t.stride(1)};
 }
@@ -74,7 +74,7 @@ cuda::NormRopeShape norm_rope_shape(const HeadsOf& in, double eps) {
   return {x.size(0), x.size(1), x.size(2), x.size(3), static_cast<float>(eps), number, in.halves};
 }
 
-// The tensors that the kernel reads, kept until it is enqueued.
+// The tensors that the kernel reads, kept alive until it is enqueued.
 struct Angles {
   explicit Angles(const HeadsOf& in) {
     if (!in.cos.defined()) return;

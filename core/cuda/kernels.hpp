@@ -1,4 +1,4 @@
-// kernels/cuda for tensors (kinora/abi/cuda.h).
+// Calls kernels/cuda with tensors (kinora/abi/cuda.h).
 #pragma once
 #include <array>
 
@@ -12,7 +12,7 @@ std::array<at::Tensor, 3> modulate_backward_on_gpu(const at::Tensor& grad, const
                                                    const at::Tensor& scale, const at::Tensor& shift,
                                                    const at::Tensor& mean, const at::Tensor& rstd);
 
-// Undefined cos and sin: no turn.
+// Undefined cos and sin: no rotation.
 struct HeadsOf {
   at::Tensor x, weight, cos, sin;
   bool halves;

@@ -1,4 +1,4 @@
-// What libkinora_torch finds in this library: the table of kinora/abi/cuda.h.
+// Entry point that libkinora_torch calls: the table of kinora/abi/cuda.h.
 #include <ATen/core/Tensor.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>

@@ -1,4 +1,4 @@
-// `kinora apply` for components that work on tensors: safetensors in, safetensors out, names as in the
+// `kinora apply` for components that work on tensors: safetensors in, safetensors out, with the names of the
 // interface.
 #pragma once
 #include "core/run/apply.hpp"

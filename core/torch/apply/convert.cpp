@@ -211,7 +211,7 @@ class Conversion {
     return out_ / name;
   }
 
-  static constexpr uint64_t kFolderShard = 10'000'000'000;  // as diffusers'
+  static constexpr uint64_t kFolderShard = 10'000'000'000;  // the limit of diffusers
   const json& request_;
   const Component* component_;
   fs::path out_, source_;

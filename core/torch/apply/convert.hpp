@@ -1,5 +1,6 @@
-// `kinora convert`: weights from one file layout, naming scheme or dtype to another, and adapters into and
-// out of weights. One tensor at a time is in memory; tensors that are only renamed keep their bytes.
+// `kinora convert`: converts weights from one file layout, naming scheme or dtype to another, and merges
+// adapters into weights or extracts them. One tensor at a time is in memory; tensors that are only renamed
+// keep their bytes.
 #pragma once
 #include "core/runtime/runtime.hpp"
 

@@ -56,7 +56,8 @@ at::Tensor Mixture::denoise(const at::Tensor& x, const at::Tensor& sigma, uint32
   const at::Tensor noise_N1 = sigma_N1.square();
   const at::Tensor kept_N1 = mix == KINORA_MIX_BLEND ? 1 - sigma_N1 : at::ones_like(sigma_N1);  // x = kept x0 + sigma n
   const at::Tensor total_NK = noise_N1 + kept_N1.square() * variance_;
-  // Distances from differences: the expanded square loses half the digits where x is far from every mean.
+  // Distances are computed from differences: the expanded square loses half the digits where x is far from
+  // every mean.
   const at::Tensor away_NKD = x_ND.unsqueeze(1) - kept_N1.unsqueeze(1) * mean_;
   const at::Tensor score_NK = log_weight_ - 0.5 * static_cast<double>(x.size(1)) * total_NK.log() -
                               0.5 * away_NKD.square().sum(-1) / total_NK;

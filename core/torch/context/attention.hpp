@@ -26,8 +26,7 @@ class VisiblePlans {
 };
 
 // q [B, S, H, d], k, v [B, L, H, d] -> as q; how.scale, kv_valid, k_shared, v_shared and bias as defined in
-// context.h.
-// Without tables every query sees every key.
+// context.h. Without tables every query sees every key.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const kinora_attention& how, const Frames& rule, VisiblePlans& plans);
 

@@ -1,4 +1,4 @@
-// The base's attention against the explicit softmax, the rule against its statement in words.
+// The base's attention compared with an explicit softmax, and the visibility rule with its definition.
 #include "core/torch/context/attention.hpp"
 
 #include <ATen/ATen.h>
@@ -30,7 +30,7 @@ Frames before(Frames f) {
 
 constexpr int64_t F = 8, H = 2, W = 3, B = 2, heads = 2, d = 4, E = 5;
 
-// The rule in plain words, one pair of tokens at a time.
+// The definition of the rule, for one pair of tokens.
 bool sees(const Frames& f, uint32_t over, const int64_t* q, const int64_t* k) {
   if (k[KINORA_TOKEN_INDEX] < 0 || q[KINORA_TOKEN_SAMPLE] != k[KINORA_TOKEN_SAMPLE]) return false;
   if (over == KINORA_OVER_SPACE && q[KINORA_TOKEN_FRAME] != k[KINORA_TOKEN_FRAME]) return false;
@@ -100,7 +100,7 @@ TEST_P(MaskedAttention, EqualsTheExplicitSoftmaxWithItsGradients) {
     k = at::cat({k, in[3]}, 1), v = at::cat({v, in[4]}, 1);
     shown = at::cat({shown, (c.valid ? valid : at::ones_like(valid)).unsqueeze(1).expand({B, n, E})}, 2);
   }
-  // Queries that see nothing of their own (padding) get zero.
+  // Queries that see none of their own keys (padding) get zero.
   const auto blind = ~mask.any(2).expand({B, n});
   auto scores = at::einsum("bqhd,bkhd->bhqk", {in[0], k}) * 0.4;
   scores = scores.masked_fill(~(shown | blind.unsqueeze(2)).unsqueeze(1), -INFINITY);
@@ -148,7 +148,7 @@ INSTANTIATE_TEST_SUITE_P(
       return n;
     });
 
-// float32 goes through our kernel where the processor has it: odd sizes, heads that are slices of a
+// float32 uses our kernel if the processor supports it. Covers odd sizes, and heads that are slices of a
 // projection.
 TEST(FusedAttention, EqualsTheExplicitSoftmaxInFloat64WithItsGradients) {
   at::manual_seed(5);
@@ -174,7 +174,7 @@ TEST(FusedAttention, EqualsTheExplicitSoftmaxInFloat64WithItsGradients) {
                w = torch::autograd::grad({(want * weight).sum()}, {q64, k64});
     for (size_t i = 0; i < g.size(); ++i) {
       const double own = w[i].abs().max().item<double>();
-      // q's gradient is zero where there is one key: what cancels in it is of size 1.
+      // With one key q's gradient is zero; the terms that cancel in it are of size 1.
       EXPECT_LT((g[i] - w[i]).abs().max().item<double>(), 3e-6 * (own < 1e-12 ? 1 : own)) << L << " " << i;
     }
   }
@@ -234,7 +234,7 @@ TEST(Plans, RegularRulesNeedNoIndicesAndFewBatches) {
   ASSERT_EQ(causal.batches.size(), 4U);
   for (const auto& b : causal.batches)
     EXPECT_FALSE(b.q.index.defined() || b.k.index.defined()) << "prefixes are ranges";
-  // Teacher forcing in 4 chunks visits 4 * (1 + 2 + 3 + 4) blocks of 8 x 8: 62 % of nothing is wasted on
+  // Teacher forcing in 4 chunks visits 4 * (1 + 2 + 3 + 4) blocks of 8 x 8, 62 % of all pairs, and needs no
   // masks.
   const auto forcing = plan(frames(2, 1, true), KINORA_OVER_ALL);
   int64_t products = 0;

@@ -30,7 +30,7 @@ struct Chain::State {
   std::vector<kinora_chain> services;        // indexed by link
   std::vector<Leaf> leaves;
   std::map<int64_t, std::vector<at::Tensor>>
-      block_leaves;  // that take gradients, by the block that reads them
+      block_leaves;  // leaves that receive gradients, by the block that reads them
 
   void bind();
   void collect_leaves();

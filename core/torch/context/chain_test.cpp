@@ -1,5 +1,5 @@
-// The chain behind a context: order, null slots, storage, passes; and the base's mathematics against plain
-// formulas.
+// The chain behind a context: order, null slots, storage, passes; and the base's mathematics compared with
+// plain formulas.
 #include "core/torch/context/chain.hpp"
 
 #include <ATen/ATen.h>
@@ -216,7 +216,7 @@ TEST_F(ChainOf, SequencesHaveOneNumberAGeometryAndATableOfTheOneProcessOrder) {
   EXPECT_TRUE(at::equal(c.leave(x, s), x));
   const auto t = c.table(s, Place::stream);
   EXPECT_EQ(t.sizes(), (at::IntArrayRef{1, 24, KINORA_TOKEN_COLUMNS}));
-  // Token 22 is frame 3, row 1, column 1 of a video that began 3 frames ago, in chunk (3 + 3) / 2.
+  // Token 22 is frame 3, row 1, column 1 of a video that started 3 frames ago, in chunk (3 + 3) / 2.
   const auto row = t[0][22];
   EXPECT_TRUE(at::equal(row, at::tensor({22 + 3 * 6, 3, 6, 1, 1, 0, 3, 0}, at::kLong))) << row;
   EXPECT_THAT(test::refusal([&] { c.sequence(x, 4, 2, 2, s); }), HasSubstr("are 16, but x is [2, 24, 5]"));

@@ -29,7 +29,7 @@ void table_of(const Component& c) {
   if (c.table<Table>().struct_size == 0) throw Error(KINORA_DATA, "an empty table");
 }
 
-// Functions that take a component of one kind; the first takes its table alone.
+// Functions that take a component of one kind; the first takes only its table.
 std::vector<Door> doors() {
   return {{"stage", table_of<kinora_stage>},
           {"storage", table_of<kinora_storage>},

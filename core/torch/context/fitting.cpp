@@ -63,7 +63,8 @@ bool would_fit(const Component& component, const json& options, const StoredShap
 
 namespace {
 
-// Takes the one published size that a path names. TorchScript is a program, so it is not opened to see its tensors.
+// Takes the one published size that a path names. TorchScript is a program, so it is not opened to read
+// shapes from it.
 json with_size_in_path(const Component& component, const json& given, const std::string& path) {
   std::vector<std::string> named;
   for (const auto& size : component.spec->option("size")->choices)

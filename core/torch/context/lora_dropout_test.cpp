@@ -21,7 +21,7 @@ using testing::HasSubstr;
 constexpr int64_t D = 6;
 constexpr double kDropout = 0.25;
 
-// Two adapted layers of D channels; with A and B of ones on the diagonal an adapter adds what dropout leaves.
+// Two adapted layers of D channels. A and B have ones on the diagonal, so an adapter adds what dropout keeps.
 struct Layers {
   Chain chain;
   Context<Tensor> context;
@@ -125,7 +125,7 @@ TEST(LoraDropout, IsOfTrainingAlone) {
   EXPECT_FALSE(at::equal(layers(x, layers.m), without(x, without.m)));
 }
 
-// The second half of the tokens, as a rank of context parallelism has them.
+// The second half of the tokens, as on a rank of context parallelism.
 class SecondHalf final : public Link<Tensor> {
  public:
   SecondHalf() : Link(KINORA_LEVEL_CONTEXT) { skip_inherited<SecondHalf>(); }

@@ -22,7 +22,7 @@ class LoraLink final : public kinora::Link<at::Tensor> {
   // either way.
   kinora_param parameter(const kinora_param_spec& spec) override;
   at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
-  // KINORA_INVALID if no parameter was a target, with the nearest names.
+  // Throws KINORA_INVALID with the nearest names if no parameter was a target.
   void ready() override;
 
  private:

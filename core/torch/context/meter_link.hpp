@@ -13,9 +13,9 @@ namespace kinora::core {
 // A multiply-add counts as 2. Keyed by name: the weight's parameter, or the attention's own name.
 //   linear       2 rows in out
 //   attention    2 S L heads (d_qk + d_v), that is 2 * 2 S L D: every query with every key of its `over`,
-//                also those that the run's visibility rule or a text mask hides; of a packed row its own
-//                video's keys only
-//   convolution  2 outputs kernel in_channels / groups, of the convolutions besides, on the meta device only
+//                also keys hidden by the run's visibility rule or a text mask; in a packed row only the
+//                keys of its own video
+//   convolution  2 outputs kernel in_channels / groups, counted on the meta device only
 // Norms, activations, positions, modulation and softmax are not counted.
 struct Flops {
   std::map<std::string, double> linear, attention;
@@ -32,7 +32,7 @@ constexpr double kTrainingStep = 3, kTrainingStepRecompute = 4;
 class MeterLink final : public kinora::Link<at::Tensor> {
  public:
   MeterLink() : Link(KINORA_LEVEL_METER) { skip_inherited<MeterLink>(); }
-  // Since the last reset(); without convolutions, which do not come through the context.
+  // Counts since the last reset(), without convolutions, which do not pass through the context.
   const Flops& flops() const { return flops_; }
   void reset() { flops_ = {}; }
 

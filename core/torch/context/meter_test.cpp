@@ -27,8 +27,8 @@ struct Made {
         options(or_throw(Options::make(*component.spec, given))) {}
 };
 
-// B batch, D width, R rank of AdaLN-LoRA, M the MLP's width, E the text's, L its length, n tokens, c and p
-// channels and numbers of a patch; L_ layers.
+// B batch, D width, R rank of AdaLN-LoRA, M the MLP's width, E the text's width, L its length, n tokens,
+// c and p channels and values of a patch; L_ layers.
 struct Cosmos {
   double layers, D, R = 64, M, E = 384, c = 16, p = 4;
   double linear(double B, double n, double L) const {
@@ -143,7 +143,7 @@ TEST(Meter, CountsATokenizersConvolutions) {
   Tensor latent;
   const auto small = net.encode(meta({1, 3, 9, 64, 64}), &latent),
              large = net.encode(meta({1, 3, 9, 64, 128}));
-  // 3 latent frames of 16 x 16 patches of 3 x 64 numbers, then of 8 x 8; 32, 64 and 64 channels.
+  // 3 latent frames of 16 x 16 patches of 3 x 64 values, then of 8 x 8; 32, 64 and 64 channels.
   constexpr double fine = 3 * 16 * 16, coarse = 3 * 8 * 8;
   const auto factorised = [](double in, double out) { return 2 * out * (9 * in + 3 * out); };
   const auto resnet = [&](double in, double out) { return factorised(in, out) + factorised(out, out); };

@@ -22,7 +22,7 @@ const kinora_collective kAbsent{
       return KINORA_OK;
     },
     [](void*, const kinora_transfer*, void**) -> int32_t {
-      return set_error(KINORA_UNSUPPORTED, "there are no other ranks: a check transfers nothing");
+      return set_error(KINORA_UNSUPPORTED, "a check runs without other ranks and transfers nothing");
     },
     [](void*, kinora_tensor*) -> int32_t { return KINORA_UNSUPPORTED; },
     [](void*) {}};

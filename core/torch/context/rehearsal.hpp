@@ -1,5 +1,5 @@
 // Runs a job's strategies on rank 0 of an imaginary launch: a layout, step or network that they reject is
-// rejected here, before anything runs. There are no weights, no rendezvous and no transfers.
+// rejected here, before anything runs. It uses neither weights, rendezvous nor transfers.
 #pragma once
 #include <memory>
 #include <optional>

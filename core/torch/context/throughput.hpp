@@ -25,7 +25,7 @@ namespace kinora::core {
 
 struct Throughput {
   double flops_per_sample = 0;  // 0: unknown, and not logged
-  double peak_flops = 0;        // of one rank; 0: unknown
+  double peak_flops = 0;        // per rank; 0: unknown
   int64_t ranks = 1;
   // Adds the figures of a step to its log line.
   void add(nlohmann::json& line, double seconds, double samples, double tokens) const;

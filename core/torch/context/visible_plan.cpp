@@ -67,7 +67,7 @@ Ranges keys_of(const Frames& rule, const Signature& q, const std::map<Signature,
   return out;
 }
 
-// Rows of a table by INDEX.
+// Rows of a table, ordered by INDEX.
 struct Indexed {
   int64_t index, row;
   bool operator<(const Indexed& other) const { return index < other.index; }

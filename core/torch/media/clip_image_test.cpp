@@ -19,7 +19,7 @@ TEST(ClipImage, IsWhatPublishedEncodersRead) {
     };
     const double pillow = apart(oracle.exact("pillow")).max().item<double>(),
                  transformers = apart(oracle.exact("transformers")).mean().item<double>();
-    const bool other_order = std::string(name) == "portrait";  // Pillow 13 rounds in another order there
+    const bool other_order = std::string(name) == "portrait";  // Pillow 13 rounds in another order
     EXPECT_LT(pillow, other_order ? 6 * level : 1e-6) << name;
     EXPECT_LT(transformers, 0.3 * level) << name << ": torchvision gives some numbers a neighbouring level";
     std::printf("          %s: Pillow %.2g, transformers %.2g\n", name, pillow, transformers);

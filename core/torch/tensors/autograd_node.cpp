@@ -16,7 +16,7 @@ using torch::autograd::variable_list;
 // The plugin's function and state; destroyed after both the forward call and the graph's node.
 struct Holder : torch::CustomClassHolder {
   kinora_function f;
-  std::vector<size_t> defined;  // which inputs are tensors at all
+  std::vector<size_t> defined;  // indices of the inputs that are defined
 
   explicit Holder(const kinora_function& function) : f(function) {}
   Holder(const Holder&) = delete;

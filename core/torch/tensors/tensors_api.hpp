@@ -4,7 +4,7 @@
 
 namespace kinora::core {
 
-// [any-thread] The table; constant. Its errors go to the host.
+// [any-thread] The table; constant. Errors are reported to the host.
 const kinora_tensors_api* tensors_api_table();
 
 // Called once when this library is opened: sets the host and registers the table.

@@ -42,7 +42,7 @@ auto plain(Args&... args) {
   return with_plain_errors([&] { return f(args...); });
 }
 
-// As kinora::guard; `where` (may be empty) begins the message of a libtorch error.
+// As kinora::guard; `where` (may be empty) is the prefix of a libtorch error's message.
 template <class F>
 int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
   return kinora::guard([&] {

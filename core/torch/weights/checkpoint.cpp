@@ -64,7 +64,7 @@ TrainState state_of(const fs::path& file) {
   try {
     const auto j = json::parse(in);
     if (j.at("format") != kFormat)
-      raise(KINORA_UNSUPPORTED, "{}: format {} is of another Kinora version; this one reads {}", file.string(),
+      raise(KINORA_UNSUPPORTED, "{}: format {} is of another version; this Kinora reads {}", file.string(),
             j.at("format").dump(), kFormat);
     TrainState s;
     s.step = j.at("step");

@@ -1,5 +1,5 @@
 // Checkpoints of a training run: ROOT/step-000100/ with
-//   weights.safetensors     parameters by name, whole, in their dtype
+//   weights.safetensors     whole parameters by name, in their dtype
 //   optimizer.safetensors   first.NAME and second.NAME: AdamW's moments
 //   ema-0.99.safetensors    averages by name, one file per decay
 //   more.safetensors        tensors of the job besides the network's, if any

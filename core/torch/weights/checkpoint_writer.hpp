@@ -21,7 +21,7 @@ class CheckpointWriter {
   // [owner-thread] Each is collective over all ranks; an error on one is thrown on all, once. start() waits
   // for the previous checkpoint, then takes the ranks' current values.
   void start(TrainState state, std::vector<TensorFile> files);
-  // Does not wait.
+  // Checks without waiting.
   void check();
   void finish();
 

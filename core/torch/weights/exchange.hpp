@@ -15,7 +15,7 @@ namespace kinora::core {
 
 class Exchange {
  public:
-  // One process: nothing is transferred.
+  // A single process: nothing is transferred.
   Exchange() = default;
   // Exchange among the ranks of a group, which must outlive it. device: device of the tensors in its
   // transfers (nccl: the GPU).

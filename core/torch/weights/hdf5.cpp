@@ -177,7 +177,7 @@ at::Tensor read_dataset(hid_t group, const std::string& name, const std::string&
   H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
   for (const auto dtype : kTypes) {
     if (H5Tequal(type.get(), type_of(dtype).get()) <= 0) continue;
-    // A damaged or hostile shape must not make us allocate more than the file holds.
+    // A damaged or hostile shape must not cause an allocation larger than the file.
     uint64_t bytes = c10::elementSize(dtype);
     bool fits = true;
     for (const auto d : dims) fits = fits && !__builtin_mul_overflow(bytes, d, &bytes);

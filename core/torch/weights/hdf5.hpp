@@ -1,4 +1,5 @@
-// HDF5's C library: handles that close themselves, errors as kinora::Error with the library's own words.
+// Wraps HDF5's C library: handles that close themselves, and errors as kinora::Error with the library's own
+// message.
 #pragma once
 #include <filesystem>
 #include <hdf5.h>

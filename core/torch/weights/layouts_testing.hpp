@@ -1,5 +1,6 @@
-// A small set of parameters as the ranks of a mesh hold it: cut by tensor parallelism (columns, rows, fused
-// parts), in flat shards (FSDP), absent on other stages (a pipeline), replicated; and all of these at once.
+// A small set of parameters as distributed over the ranks of a mesh: cut by tensor parallelism (columns,
+// rows, fused parts), in flat shards (FSDP), absent on other stages (a pipeline), replicated; and
+// combinations of these.
 #pragma once
 #include <map>
 #include <string>
@@ -35,7 +36,7 @@ inline const std::vector<Layout>& layouts() {
   return all;
 }
 
-// One process' parameters. Their leaves are bfloat16 where the name ends with "half".
+// Parameters of one process. Leaves are bfloat16 if the name ends with "half".
 inline Parameters parameters() {
   const auto make = [](const char* name, std::vector<int64_t> shape, uint32_t role, int64_t block,
                        std::vector<int64_t> parts = {}) {
@@ -107,7 +108,7 @@ struct OnRank {
   const Parameter& of(kinora_param id) const { return parameters[static_cast<size_t>(id - 1)]; }
 };
 
-// Random bits, so that NaN of every payload, infinities and -0.0 are among the numbers.
+// Random bits, which include NaN with various payloads, infinities and -0.0.
 inline NamedTensors random_bits(const Parameters& all, int64_t seed, bool moments) {
   at::manual_seed(static_cast<uint64_t>(seed));
   NamedTensors out;

@@ -24,7 +24,7 @@ using spread::OnRank;
 using test::Rank;
 using testing::HasSubstr;
 
-// The first `size` ranks of a world as an exchange of their own.
+// An exchange among the first `size` ranks of a world.
 class Some {
  public:
   Some(const test::World& world, const Rank& me, int64_t size)

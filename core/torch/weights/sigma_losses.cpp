@@ -18,7 +18,7 @@ std::array<double, SigmaLosses::kBuckets + 1> SigmaLosses::edges() {
 
 size_t SigmaLosses::bucket_of(double sigma) {
   static const auto inner = edges();
-  const auto* first = inner.data() + 1;  // the outer edges bound nothing
+  const auto* first = inner.data() + 1;  // the outer edges are not limits
   return static_cast<size_t>(std::upper_bound(first, first + kBuckets - 1, sigma) - first);
 }
 

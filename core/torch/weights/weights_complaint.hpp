@@ -7,12 +7,12 @@ namespace kinora::core {
 
 struct WeightsProblems {
   std::vector<std::string> missing, unexpected;  // names
-  std::vector<std::string> shapes;               // whole phrases
+  std::vector<std::string> shapes;               // complete phrases
 };
 
-// "" if there are no problems. For each kind, the count and the first `most`. Names that differ only in their
-// numbers are merged, as "blocks.*.q.weight (30 times)". A missing name is followed by the nearest unexpected
-// one, and an unexpected one without such a partner by the nearest of `parameters`.
+// "" without problems. For each kind, the count and the first `most`. Names that differ only in their numbers
+// are merged, as "blocks.*.q.weight (30 times)". A missing name is followed by the nearest unexpected one,
+// and an unexpected one without such a partner by the nearest of `parameters`.
 std::string complaint(const WeightsProblems& problems, const std::vector<std::string>& parameters,
                       size_t most = 3);
 
