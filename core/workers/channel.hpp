@@ -1,6 +1,6 @@
-// Messages between this process and one of its workers, over a socket pair that keeps them apart
-// (SOCK_SEQPACKET). A message: the size of its head (4 bytes, native order: both ends are one machine), its
-// head in CBOR, then plain bytes; and descriptors of shared memory beside it.
+// Messages between this process and one of its workers, over a socket pair that preserves message boundaries
+// (SOCK_SEQPACKET). A message: the size of its head (4 bytes, native order, since both ends are on one
+// machine), its head in CBOR, then plain bytes; and descriptors of shared memory alongside.
 #pragma once
 #include <string>
 #include <vector>
@@ -43,8 +43,8 @@ class Channel {
   // Throws Error(KINORA_IO) if the other end is gone or the message is too large.
   void send(const Message&) const;
   enum class Got { message, nothing, closed };
-  // Waits up to so many milliseconds (-1: for ever). Throws Error(KINORA_DATA) for what is no message: the
-  // other end may be a decoder that lost its mind.
+  // Waits up to this many milliseconds (-1: without limit). Throws Error(KINORA_DATA) for an invalid message:
+  // the other end may be a decoder whose memory was corrupted.
   Got receive(Message& out, int milliseconds) const;
   int descriptor() const { return socket_.get(); }
 
@@ -52,7 +52,7 @@ class Channel {
   Descriptor socket_;
 };
 
-// Both ends; Throws Error.
+// Both ends. Throws Error.
 std::pair<Descriptor, Descriptor> socket_pair();
 
 }  // namespace kinora::core

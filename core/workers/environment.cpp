@@ -31,7 +31,7 @@ constexpr std::array<std::string_view, 17> kNames = {"PATH",
 constexpr std::array<std::string_view, 16> kBeginnings = {
     "LC_",     "KINORA_", "XDG_",    "OMP_",  "GOMP_",    "KMP_",  "MKL_",  "OPENBLAS_",
     "MALLOC_", "CUDA_",   "NVIDIA_", "TORCH", "PYTORCH_", "ASAN_", "TSAN_", "UBSAN_"};
-// Words in the names of variables that hold secrets.
+// Words in the names of variables that contain secrets.
 constexpr std::array<std::string_view, 5> kSecret = {"KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL"};
 constexpr std::array<std::string_view, 8> kProxies = {"http_proxy", "https_proxy", "all_proxy", "no_proxy",
                                                       "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY"};

@@ -32,7 +32,8 @@ uint64_t private_memory(const char* process) {
   return (resident - shared) * page;
 }
 
-// Of the memory behind its descriptors (memfd_create), written or mapped, what is not among `seen`, which it joins.
+// Bytes written or mapped behind its memory descriptors (memfd_create), counting only memory that is not yet in
+// `seen`; adds it there.
 uint64_t shared_memory(const char* process, std::set<ino_t>& seen) {
   char name[64];
   std::snprintf(name, sizeof name, "%s/fd", process);
@@ -59,8 +60,8 @@ std::string contents(const std::string& name) {
   return out;
 }
 
-// As private_memory(), but a page that several have by fork() counts a part in each. The system walks all pages for it: 200 MiB
-// take milliseconds.
+// Like private_memory(), but a page that several processes share after fork() counts in part for each. The system walks all
+// pages for it: 200 MiB take milliseconds.
 uint64_t share_of_memory(const std::string& process) {
   constexpr std::string_view kLine = "\nPss_Anon:";
   const std::string text = contents(process + "/smaps_rollup");
@@ -69,7 +70,8 @@ uint64_t share_of_memory(const std::string& process) {
   return std::strtoull(text.c_str() + at + kLine.size(), nullptr, 10) << 10;
 }
 
-// Who belongs to which group: every process of the machine is asked, so the answer serves all workers for a while.
+// The members of each process group: every process of the machine is examined, so the answer is shared by all
+// workers for a while.
 class Groups {
  public:
   std::vector<pid_t> members(pid_t group) {
@@ -97,7 +99,7 @@ class Groups {
   std::chrono::steady_clock::time_point read_at_{};
 };
 
-// Never destroyed: workers are looked after until the last instruction of the process.
+// Never destroyed: workers are watched until the very end of the process.
 Groups& the_groups() {
   static auto* one = new Groups;
   return *one;
@@ -120,7 +122,7 @@ uint64_t held_memory_of_group(pid_t leader, const std::set<ino_t>& given, uint64
   uint64_t own = 0, shared = 0;
   for (const pid_t member : members) {
     const std::string process = folder_of(member);
-    // One that is forked to become another program at once (vfork) is the whole of the one that forked it until then.
+    // A child that was forked to execute another program at once (vfork) shares all memory of its parent until then.
     const std::string space = contents(process + "/statm");
     if (space.empty() || !spaces.insert(space).second) continue;
     counted.push_back(process);

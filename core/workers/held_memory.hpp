@@ -1,4 +1,5 @@
-// What a process holds that nobody can take from it: memory of its own, and shared memory that it has made.
+// Measures the memory that a process holds and that cannot be reclaimed: its private memory, and shared
+// memory that it created.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -7,13 +8,13 @@
 
 namespace kinora::core {
 
-// Bytes; 0 if it cannot be told. Files that it maps do not count, for the system drops them when it needs
-// room, nor does the shared memory `given` to it (numbers of inodes).
+// Bytes; 0 if unknown. Excludes files that it maps, which the system drops when it needs room, and the shared
+// memory `given` to it (inode numbers).
 uint64_t held_memory(pid_t pid, const std::set<ino_t>& given);
 
-// The same of a process group, its leader among them. 0 where nobody is beside the leader. What one has of the other since it was
-// forked counts once where that decides whether they hold more than `limit`, for to see it takes long; else twice.
-// Who belongs to the group is looked up ten times a second at most, for all groups at once.
+// The same for a process group, including its leader; 0 if the leader is alone. Pages shared since a fork count twice, or once if
+// that decides whether the group holds more than `limit`, since telling takes long. Group members are looked up at most ten times
+// per second, for all groups at once.
 uint64_t held_memory_of_group(pid_t leader, const std::set<ino_t>& given, uint64_t limit);
 
 }  // namespace kinora::core

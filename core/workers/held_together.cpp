@@ -9,11 +9,11 @@ namespace kinora::core {
 namespace {
 
 struct AllHeld {
-  std::mutex mutex;  // guards what is in the objects too
+  std::mutex mutex;  // guards the contents of the objects too
   std::set<const HeldByOne*> of;
 };
 
-// Never destroyed: workers are looked after until the last instruction of the process.
+// Never destroyed: workers are watched until the very end of the process.
 AllHeld& all_held() {
   static auto* one = new AllHeld;
   return *one;
@@ -37,8 +37,8 @@ void HeldByOne::set(uint64_t bytes, pid_t process) {
   process_ = process;
 }
 
-// One that waits for its next sample was seen last while it worked, and may have given back since: it is
-// looked at anew.
+// A worker that waits for its next sample was last measured while it worked, and may have freed memory since:
+// it is measured again.
 uint64_t HeldByOne::sum_above(uint64_t limit) const {
   const std::lock_guard lock(all_held().mutex);
   uint64_t seen = 0, sum = 0;

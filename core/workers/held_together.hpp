@@ -1,4 +1,4 @@
-// Adds up the memory of this program's workers, as last seen: together they may hold no more than a bound.
+// Adds up the last measured memory of this program's workers, which share a common limit.
 #pragma once
 #include <cstdint>
 
@@ -6,7 +6,7 @@
 
 namespace kinora::core {
 
-// The share of one worker, counted as long as the object lives.
+// The share of one worker, counted during the lifetime of the object.
 class HeldByOne {
  public:
   HeldByOne();
@@ -15,11 +15,11 @@ class HeldByOne {
   ~HeldByOne();
   void set(uint64_t bytes, pid_t process = -1);
   // Returns the sum of all shares if it exceeds `limit` and this worker holds the most of those at work, otherwise 0.
-  // So exactly one of those at work is ended.
+  // So exactly one worker that is at work is killed.
   uint64_t sum_above(uint64_t limit) const;
 
-  // A worker is at work while it has a sample; only then does anybody watch it, and can end it at the cost of
-  // one sample.
+  // A worker is at work while it has a sample; only then is it watched, and can be killed at the cost of one
+  // sample.
   class AtWork {
    public:
     AtWork(HeldByOne& of, bool is_at_work);

@@ -14,7 +14,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 LifeSigns::LifeSigns() : memory_(::memfd_create("kinora-worker", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!memory_ || ::ftruncate(memory_.get(), sizeof(Page)) != 0)
     throw Error(KINORA_NO_MEMORY, fmt::format("no shared memory for a worker: {}", std::strerror(errno)));
-  // A worker that could shorten it would take this process along.
+  // A worker that could shrink it would kill this process.
   ::fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   map();
 }

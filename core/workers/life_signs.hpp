@@ -1,5 +1,5 @@
-// A page that a process and its worker share, for what cannot wait for a message: the worker counts up
-// whenever its stage shows that it lives, the process asks it to stop.
+// A page that a process and its worker share for signals that cannot wait for a message: the worker counts up
+// whenever its stage reports that it is alive, and the process asks it to stop.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -13,11 +13,11 @@ class LifeSigns {
   struct Page {
     std::atomic<uint64_t> beats;
     std::atomic<uint32_t> stop;
-    std::atomic<uint32_t> left;  // the worker has lost its connection and ends itself
+    std::atomic<uint32_t> left;  // the worker has lost its connection and is terminating itself
   };
   // A new page. Throws Error.
   LifeSigns();
-  // The page behind a descriptor that was inherited.
+  // The page behind an inherited descriptor.
   explicit LifeSigns(Descriptor memory);
   ~LifeSigns();
   LifeSigns(const LifeSigns&) = delete;

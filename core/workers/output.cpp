@@ -20,7 +20,7 @@ WorkerOutput::WorkerOutput(std::string name) : name_(std::move(name)) {
   ::fcntl(read_.get(), F_SETFL, O_NONBLOCK);
 }
 
-// A process that writes without end is not waited for: what is there now fits into the pipe.
+// Reads only what is in the pipe now, so a process that writes without end cannot block it.
 void WorkerOutput::read() {
   char text[4096];
   for (size_t all = 0; all < (size_t{1} << 20);) {
@@ -38,7 +38,7 @@ void WorkerOutput::take(char c) {
 }
 
 void WorkerOutput::end_line() {
-  // The log is a text, and a long line may be cut within a character.
+  // The log must be valid text, and a long line may be cut within a character.
   lines_.push_back(valid_utf8(std::exchange(line_, {})));
   if (lines_.size() <= kMostLines) return;
   lines_.pop_front();

@@ -1,4 +1,4 @@
-// What a worker writes to stdout and stderr: into the log, so that a stage that died leaves what it said last.
+// Copies a worker's stdout and stderr to the log, so that the last words of a stage that died are kept.
 #pragma once
 #include <deque>
 #include <string>
@@ -12,14 +12,14 @@ class WorkerOutput {
  public:
   // Throws Error.
   explicit WorkerOutput(std::string name);
-  // For the worker; this process closes its own as soon as the worker has it.
+  // For the worker; this process must close its own copy once the worker has it.
   int descriptor() const { return write_.get(); }
   void close() { write_ = Descriptor(); }
 
-  // Takes what there is, without waiting.
+  // Reads what is available, without waiting.
   void read();
-  // Logs the last lines since the last time, kMostLines of them, and how many are left out. The last one need not be ended
-  // if `all`.
+  // Logs the last lines since the previous call, at most kMostLines, and how many are left out. With `all`, the last line
+  // need not be complete.
   void say(int32_t level, bool all);
 
   static constexpr size_t kMostLines = 40, kLongestLine = 1000;

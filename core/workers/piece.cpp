@@ -40,7 +40,7 @@ Descriptor file_without_name() {
 
 Descriptor duplicate(int fd) { return Descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 0)); }
 
-// What /proc/self/maps calls the file behind a shared mapping that begins at `data` with the file's first
+// The name in /proc/self/maps of the file behind a shared mapping that begins at `data` with the file's first
 // byte.
 std::string name_behind(const void* data, size_t size) {
   const auto wanted = reinterpret_cast<uintptr_t>(data);
@@ -97,8 +97,8 @@ Descriptor file_behind(const void* data, size_t size) {
 
 Mapping::Mapping(const Descriptor& piece, size_t size) : size_(size) {
   struct stat s {};
-  // A file cannot be sealed: a worker that an input has taken over could cut it short under its owner, which then dies of
-  // SIGBUS. To copy it would take the memory that files are there to save.
+  // A file cannot be sealed: a compromised worker could shorten it under its owner, which would then die of SIGBUS.
+  // Copying it would need the memory that files are there to save.
   const bool sealed = (::fcntl(piece.get(), F_GET_SEALS) & kSeals) == kSeals, large = size >= kInFile;
   if (::fstat(piece.get(), &s) != 0 || !S_ISREG(s.st_mode) || (!large && !sealed) ||
       static_cast<uint64_t>(s.st_size) < size)

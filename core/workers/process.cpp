@@ -12,10 +12,10 @@
 namespace kinora::core {
 namespace {
 
-// Above the numbers that a worker expects its own at.
+// Above the descriptor numbers that a worker expects.
 Descriptor moved_up(int fd) { return Descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 16)); }
 
-// How a process is to begin: what it inherits, and that it leads a group.
+// How a process starts: the descriptors it inherits, and that it leads a group.
 class Beginning {
  public:
   Beginning() {
@@ -77,7 +77,7 @@ bool WorkerProcess::has_ended() const {
   return ::waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid == pid_;
 }
 
-// The group's number is its own until it has been waited for, so nobody else is hit.
+// The group's number stays reserved until the process has been waited for, so no other process can be hit.
 int WorkerProcess::end() {
   if (std::exchange(waited_for_, true)) return 0;
   if (::kill(-pid_, SIGKILL) != 0) ::kill(pid_, SIGKILL);

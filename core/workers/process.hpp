@@ -1,4 +1,4 @@
-// A worker's process: in a process group of its own, so that whatever its stage has started ends with it.
+// A worker's process: in its own process group, so that everything its stage has started ends with it.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -10,11 +10,11 @@
 
 namespace kinora::core {
 
-// The program that is started as `PROGRAM --plugins DIR... worker`, which calls serve_worker().
+// The program, started as `PROGRAM --plugins DIR... worker`, which calls serve_worker().
 struct WorkerProgram {
   std::filesystem::path program;
   std::vector<std::filesystem::path> plugin_dirs;
-  double making = 600;  // seconds that an instance may take to be made: a large model is read from a slow disk
+  double making = 600;  // time limit for creating an instance: a large model may be read from a slow disk
 };
 
 // The descriptors that it inherits.
@@ -31,12 +31,13 @@ class WorkerProcess {
   WorkerProcess& operator=(const WorkerProcess&) = delete;
   ~WorkerProcess() { end(); }
 
-  // name: for messages; variables: NAME=value, its environment. Throws Error.
+  // name: for messages; variables: its environment, NAME=value. Throws Error.
   void start(const WorkerProgram&, const std::string& name, const Inherited&, std::vector<std::string> variables);
   pid_t pid() const { return pid_; }
-  // Whether it is gone, whoever holds the other end of its socket.
+  // Whether it is gone, whichever process holds the other end of its socket.
   bool has_ended() const;
-  // Kills it and its group, and waits for it. The status of waitpid(): how it had ended if it had by itself. 0 the second time.
+  // Kills it and its group, and waits for it. Returns the status of waitpid(), which shows how it ended if it had done so by
+  // itself; 0 the second time.
   int end();
 
  private:

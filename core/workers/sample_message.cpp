@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::json;
 
-constexpr size_t kLarge = 32 << 10;  // from here on a mapping costs less than a copy
+constexpr size_t kLarge = 32 << 10;  // from this size on a mapping costs less than a copy
 // A tensor whose memory is a mapping or a copy of its own.
 struct Owned {
   kinora_dl_managed managed{};
@@ -24,14 +24,14 @@ struct Owned {
 void delete_owned(kinora_dl_managed* m) { delete static_cast<Owned*>(m->manager); }
 void delete_mapping(void* user) { delete static_cast<std::shared_ptr<Mapping>*>(user); }
 
-// The piece that a field came in, to be sent on; empty if it came in none, or in a small one.
+// The piece that contained a field, for sending it on; empty if there was none, or a small one.
 Descriptor piece_of_field(const Sample& sample, std::string_view name) {
   const auto* kept =
       static_cast<std::shared_ptr<Mapping>*>(user_of_field(sample.get(), name, delete_mapping));
   return kept ? (*kept)->again() : Descriptor();
 }
 
-// The piece that a row-major tensor came in, or the file that a stage has put it in.
+// The piece that contained a row-major tensor, or the file that a stage has put it in.
 Descriptor piece_of_tensor(const kinora_dl_managed& m, const void* data, size_t size) {
   if (m.deleter == delete_owned)
     if (const auto& mapping = static_cast<Owned*>(m.manager)->mapping; mapping && mapping->data() == data)
@@ -39,8 +39,8 @@ Descriptor piece_of_tensor(const kinora_dl_managed& m, const void* data, size_t 
   return size >= kInFile ? file_behind(data, size) : Descriptor();
 }
 
-// Where the bytes of one field or tensor are: {"size", "at": n} in the message, or {"size", "piece": n}.
-// `ready`: a piece that holds them already.
+// Describes where the bytes of one field or tensor are: {"size", "at": n} in the message, or {"size",
+// "piece": n}. `ready`: a piece that already contains them.
 json put_bytes(Message& message, const void* data, size_t size, Descriptor ready) {
   const bool has_room = message.bytes.size() + size <= Message::kMostBytes;
   if (size < kLarge && has_room) {
@@ -51,7 +51,7 @@ json put_bytes(Message& message, const void* data, size_t size, Descriptor ready
   return {{"size", size}, {"piece", message.shared.size() - 1}};
 }
 
-// A row-major copy where the tensor is not row-major itself.
+// A row-major copy if the tensor is not row-major itself.
 std::vector<uint8_t> row_major(const kinora_dl_tensor& t, size_t element, const uint8_t* from) {
   std::vector<uint8_t> out;
   std::vector<int64_t> at(static_cast<size_t>(t.ndim));
@@ -91,7 +91,7 @@ json put_tensor(Message& message, const std::string& name, const kinora_dl_manag
   return out;
 }
 
-// The bytes that put_bytes() told of; `mapped` keeps them alive if they are in a piece of their own.
+// The bytes that put_bytes() described; `mapped` keeps them alive if they are in a piece of their own.
 std::span<uint8_t> find_bytes(const Message& message, const json& where, std::shared_ptr<Mapping>& mapped) {
   const auto size = where.at("size").get<uint64_t>();
   if (size == 0) return {};
@@ -106,13 +106,13 @@ std::span<uint8_t> find_bytes(const Message& message, const json& where, std::sh
   return {reinterpret_cast<uint8_t*>(const_cast<char*>(message.bytes.data())) + at, size};
 }
 
-// Files get these names.
+// The names become file names.
 std::string name_in(const json& of, const char* member) {
   const auto name = of.at(member).get<std::string>();
   const std::filesystem::path path(name);
   const bool leaves = path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end();
   if (name.empty() || leaves || name.find('\0') != std::string::npos)
-    throw Error(KINORA_DATA, "a worker sent a name that is no name of a file");
+    throw Error(KINORA_DATA, "a worker sent a name that is not a valid file name");
   return name;
 }
 

@@ -1,7 +1,7 @@
-// A sample on its way to another process. What is large goes in pieces (see piece.hpp), one a field or
-// tensor, so that each is given back as soon as nobody uses it; the receiver maps it, and copies nothing.
-// Shared memory is sealed: who sent it can neither shrink nor change it any more. What came in a file goes on
-// in it, so the frames of a long film are written once.
+// Sends a sample to another process. Large data goes in pieces (see piece.hpp), one per field or tensor, so
+// that each is freed as soon as it is no longer used; the receiver maps it without copying. Shared memory is
+// sealed: its sender can neither shrink nor change it afterwards. Data that came in a file is sent on in it,
+// so the frames of a long video are written only once.
 #pragma once
 #include "core/workers/channel.hpp"
 #include "kinora/sample.hpp"
@@ -10,7 +10,7 @@ namespace kinora::core {
 
 // Adds the sample as the head's member "sample". Throws Error, for example for a tensor on a GPU.
 void put_sample(Message&, const Sample&);
-// The sample of a message. Throws Error(KINORA_DATA) where the message does not hold what it says.
+// The sample in a message. Throws Error(KINORA_DATA) if the message is inconsistent.
 Sample take_sample(const Message&);
 
 }  // namespace kinora::core

@@ -23,18 +23,19 @@ namespace {
 
 using nlohmann::json;
 
-// Of this worker; null until it serves. Never destroyed.
+// null until it serves. Never destroyed.
 LifeSigns* signs_of_this = nullptr;
 
-// With all that the stage has started: they are one group (process.hpp). An owner that lives sees that it was not the system.
+// Kills also everything that the stage has started: they are one group (process.hpp). If the owner lives, it sees that the
+// system did not do it.
 [[noreturn]] void end_group() {
   if (signs_of_this) signs_of_this->page().left.store(1, std::memory_order_relaxed);
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
   ::_exit(0);
 }
 
-// Ends with its owner, whatever the stage is doing: when the owner dies, however it dies, its end of the
-// socket closes.
+// Ends with its owner, whatever the stage is doing: when the owner dies in any way, its end of the socket
+// closes.
 void end_with_owner(int socket) {
   std::thread([socket] {
     pollfd waits{socket, 0, 0};
@@ -44,7 +45,7 @@ void end_with_owner(int socket) {
   }).detach();
 }
 
-// What the stage returned, as an exception; KINORA_STOP as well, which says that it can do no sample at all.
+// The stage's return value as an exception; also KINORA_STOP, which means that it cannot process any sample.
 void check_stage(int32_t status) {
   if (status == KINORA_STOP) throw Error(status, std::string(view(host()->last_error(host()))));
   check(status);
@@ -67,7 +68,7 @@ class Serving {
     });
   }
 
-  // One call of the owner, and its answer.
+  // Handles one call of the owner, and answers it.
   void serve(const Message& call) {
     json reply{{"is", "done"}};
     const int32_t status = guard([&] { perform(call); });
@@ -113,8 +114,8 @@ class Serving {
     tell_what_was_set(in, given);
   }
 
-  // A stage that does not hand its input on may still have set fields of it (a film's shots.json): they go
-  // into its record.
+  // A stage that does not emit its input may still have set fields of it (a video's shots.json): they go into
+  // its record.
   void tell_what_was_set(const Sample& in, const Sample& given) {
     if (!std::exchange(input_, nullptr)) return;
     Sample changes(in.key());
@@ -161,7 +162,8 @@ class Serving {
     run.self = this;
     run.progress = [](void* self, int64_t, int64_t, kinora_tensor) { return of(self).alive(); };
     run.cancelled = [](void* self) { return of(self).alive(); };
-    // As in its owner: the numbers come of seed and key alone, and who has a tensor has loaded libtorch.
+    // As in its owner: the numbers depend only on seed and key, and a process with tensors has loaded
+    // libtorch.
     run.noise = [](void* self, const char* key, kinora_tensor like, kinora_tensor* out) {
       return draw_noise(of(self).seed_, 0, key, like, out);
     };
@@ -195,7 +197,7 @@ class Serving {
             }};
   }
 
-  // Tells the owner, and waits until it took it: the owner's next stage may be full.
+  // Sends it to the owner, and waits until the owner has accepted it: the owner's next stage may be full.
   int32_t tell(kinora_sample* given, json head) {
     if (given == input_) input_ = nullptr;
     std::optional<Sample> sample;
@@ -231,7 +233,7 @@ class Serving {
   const kinora_stage* stage_ = nullptr;
   void* self_ = nullptr;
   json resources_;
-  kinora_sample* input_ = nullptr;  // until the stage hands it on
+  kinora_sample* input_ = nullptr;  // until the stage emits it
   std::string out_;
   uint64_t seed_ = 0;
 };
@@ -241,22 +243,22 @@ class Serving {
 void serve_worker(Runtime& runtime) {
   if (::fcntl(kWorkerSocket, F_GETFD) < 0 || ::fcntl(kWorkerPage, F_GETFD) < 0)
     throw Error(KINORA_INVALID, "worker: Kinora starts its workers itself; see engine/local, option isolate");
-  // The owner says when to stop, also when a terminal tells everybody.
+  // The owner decides when to stop, also when a terminal signals all processes.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);
   std::signal(SIGPIPE, SIG_IGN);
-  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);  // no setuid program gives it more rights than it has
+  ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);  // no setuid program can give it more privileges
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
-  // If memory runs out, this process is to go before its owner.
+  // If memory runs out, this process must be killed before its owner.
   if (const Descriptor score(::open("/proc/self/oom_score_adj", O_WRONLY | O_CLOEXEC)); score)
       [[maybe_unused]]
     const auto written = ::write(score.get(), "500", 3);
   ::fcntl(kWorkerSocket, F_SETFD, FD_CLOEXEC);
   ::fcntl(kWorkerPage, F_SETFD, FD_CLOEXEC);
-  // What a stage has printed is heard when its process dies too.
+  // The stage's output must be read even if its process dies.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  auto* serving = new Serving(runtime, Descriptor(kWorkerSocket), Descriptor(kWorkerPage));  // until the end
+  auto* serving = new Serving(runtime, Descriptor(kWorkerSocket), Descriptor(kWorkerPage));  // until the process ends
   end_with_owner(kWorkerSocket);
   for (;;) serving->serve(serving->next());
 }

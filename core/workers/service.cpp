@@ -13,13 +13,13 @@ struct kinora_worker {
 namespace kinora::core {
 namespace {
 
-// Never destroyed: plugins may ask until the last instruction of the process.
+// Never destroyed: plugins may call it until the very end of the process.
 WorkerProgram& the_program() {
   static auto* one = new WorkerProgram;
   return *one;
 }
 
-// What was answered, by component and options. Never destroyed, as the program above.
+// Cached answers, by component and options. Never destroyed, as the program above.
 struct Answers {
   std::mutex mutex;
   std::map<std::pair<std::string, std::string>, kinora_resources> by_stage;
@@ -29,8 +29,8 @@ Answers& the_answers() {
   return *one;
 }
 
-// A machine that is short of memory may kill a process as it starts: that says nothing of the stage. Any other death would
-// come again.
+// A machine that is short of memory may kill a process as it starts, which says nothing about the stage. Any other death
+// would happen again.
 template <class Make>
 auto try_to_make(const kinora_worker_spec& spec, Make&& make) {
   constexpr int kStarts = 3;
@@ -54,7 +54,7 @@ int32_t start(const kinora_worker_spec* spec, kinora_worker** out) {
 
 void stop(kinora_worker* worker) { delete worker; }
 
-// An error's message is the calling thread's last one already where the stage gave a status.
+// If the stage returned a status, the error's message is already the calling thread's last one.
 int32_t process(kinora_worker* worker, kinora_sample* in, const kinora_emit* emit, const kinora_run* run) {
   int32_t status = KINORA_OK;
   const int32_t failed = guard([&] { status = worker->worker.process(Sample::borrow(in), *emit, *run); });

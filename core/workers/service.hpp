@@ -9,8 +9,8 @@ void offer_workers(WorkerProgram);
 // Whether that was done.
 bool workers_are_offered();
 
-// [any-thread] What resources() of an instance says, made in a process of its own. Throws Error: why it cannot be made, or how
-// the process ended over it. What was answered for a component and its options is remembered.
+// [any-thread] The resources() of an instance, created in its own process. Throws Error with the reason why it cannot be
+// created, or how the process died. The answer for a component and its options is cached.
 kinora_resources ask_apart(const kinora_worker_spec&);
 
 }  // namespace kinora::core

@@ -7,7 +7,7 @@ namespace {
 
 using nlohmann::json;
 
-// Counts open arrays and objects, and ends the parsing where there are too many.
+// Counts open arrays and objects, and aborts parsing if there are too many.
 class Depth final : public nlohmann::json_sax<json> {
  public:
   bool null() override { return true; }

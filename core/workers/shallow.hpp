@@ -1,5 +1,5 @@
-// Whether a message's head can be read: the parser of CBOR calls itself as deep as the head is nested, and a
-// stack has an end. No head of ours is deeper than kDeepestHead.
+// Checks that a message's head can be parsed safely: the CBOR parser recurses once per nesting level, and the
+// stack is limited. None of our heads is nested deeper than kDeepestHead.
 #pragma once
 #include <cstdint>
 
@@ -7,7 +7,7 @@ namespace kinora::core {
 
 constexpr int kDeepestHead = 16;
 
-// False for what is no CBOR too.
+// Also false for invalid CBOR.
 bool is_shallow_cbor(const uint8_t* begin, const uint8_t* end);
 
 }  // namespace kinora::core

@@ -22,11 +22,11 @@ namespace {
 
 using nlohmann::json;
 
-constexpr int kPoll = 10;                         // milliseconds between looks at a worker that is silent
-constexpr auto kGrace = std::chrono::seconds(2);  // to stop in, when it was asked to
-constexpr auto kLook = std::chrono::milliseconds(100);  // between looks at the memory of what a stage has started
-constexpr size_t kLongestMessage = 16384;  // bytes of an error's message, as serve.cpp has it
-constexpr double kSlow = 10;  // seconds after which it is said that an instance is still being made
+constexpr int kPoll = 10;                         // milliseconds between checks of a silent worker
+constexpr auto kGrace = std::chrono::seconds(2);  // time to stop in when asked to
+constexpr auto kLook = std::chrono::milliseconds(100);  // between measurements of the memory of a stage's child processes
+constexpr size_t kLongestMessage = 16384;  // bytes of an error's message, as in serve.cpp
+constexpr double kSlow = 10;  // seconds after which the log reports that an instance is still being created
 
 const char* signal_name(int signal) {
   const char* name = sigabbrev_np(signal);
@@ -42,13 +42,13 @@ std::string end_of(int status) {
   return fmt::format("its process ended by itself with code {}", WEXITSTATUS(status));
 }
 
-// The most that any worker of this process has held at once.
+// The maximum that any worker of this process has held at once.
 std::atomic<uint64_t>& most_held() {
   static std::atomic<uint64_t> one{0};
   return one;
 }
 
-// What a sink of the stage is told, or a message of why it was not.
+// The answer to the stage: a sink's status, with the error message if it failed.
 json answer(int32_t status) {
   json out{{"status", status}};
   if (status != KINORA_OK) out["message"] = view(host()->last_error(host())).substr(0, kLongestMessage);
@@ -107,7 +107,7 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
     if (e.killed)
       throw WorkerDied(KINORA_NO_MEMORY, e.how + " while an instance was made; free memory and run again", e.how, true);
     throw WorkerDied(KINORA_FAILED,
-                     e.how + " while an instance was made, in its constructor or resources(); mend the plugin or the "
+                     e.how + " while an instance was made, in its constructor or resources(); fix the plugin or the "
                              "stage's options, or leave the stage out",
                      e.how, false);
   }
@@ -121,7 +121,7 @@ void Worker::stop() {
   ended_ = true;
   process_.end();
   held_.set(0);
-  // What it said last, though its line was never ended.
+  // Its last words, even if the line was not complete.
   output_.read();
   output_.say(KINORA_LOG_INFO, true);
 }
@@ -175,7 +175,7 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
   try {
     channel_.send(call);
     is_asked = true;
-    // A process that its stage has forked may hold the socket open after the worker is gone.
+    // A process forked by its stage may keep the socket open after the worker is gone.
     bool gone = false;
     for (Message message;;) {
       const auto got = channel_.receive(message, gone ? 0 : kPoll);
@@ -192,7 +192,7 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
     end("killed: it sent what is no message");
   } catch (const Error& e) {
     if (ended_ || (!is_asked && e.code() == KINORA_UNSUPPORTED)) throw;
-    // Of a socket that is closed, how it came to that says more.
+    // If the socket was closed, the reason for that is more informative.
     if (e.code() == KINORA_IO) end("");
     end(std::string("killed: ") + e.what());
   }
@@ -211,12 +211,12 @@ bool Worker::answered(Message& message, const kinora_emit* emit, int32_t& status
     if (status != KINORA_OK) set_error(status, message.head.at("message").get<std::string>().c_str());
     return true;
   }
-  if (!emit) throw Error(KINORA_DATA, "it sent a sample that nobody asked for");
+  if (!emit) throw Error(KINORA_DATA, "it sent a sample that was not requested");
   Message reply;
   const auto asked = Clock::now();
   reply.head = answer(passed_on(message, *emit));
   channel_.send(reply);
-  lived_ = Clock::now();  // while the next stage was full, it had to wait
+  lived_ = Clock::now();  // it had to wait while the next stage was full
   began_ += lived_ - asked;
   return false;
 }
@@ -239,7 +239,7 @@ int32_t Worker::passed_on(Message& message, const kinora_emit& emit) {
   throw Error(KINORA_DATA, "it sent what is no message");
 }
 
-// The stage keeps its input and has set these fields of it.
+// The stage does not emit its input and has set these fields of it.
 int32_t Worker::set_fields(const Sample& changes) const {
   return guard([&] {
     if (!input_) throw Error(KINORA_DATA, "it set fields where it has no input");
@@ -249,7 +249,8 @@ int32_t Worker::set_fields(const Sample& changes) const {
   });
 }
 
-// Looks after a worker that is silent or busy: whether the run is to stop, it lives, and it is modest.
+// Supervises a worker that is silent or busy: whether the run is to stop, whether it is alive, and whether it
+// stays within its limits.
 void Worker::watch(const kinora_run* run) {
   const auto now = Clock::now();
   output_.read();
@@ -289,8 +290,8 @@ void Worker::watch_memory(Clock::time_point now) {
                     all >> 20, sum >> 20, together_ >> 20));
 }
 
-// What has been there at two looks in a row: a process may be seen in the moment that it becomes another program. A look that
-// takes long is rare, so that looking takes a small part of the time.
+// Counts only what was there in two measurements in a row: a process may be measured at the moment when it executes another
+// program. Slow measurements are rare, so that they take a small part of the time.
 uint64_t Worker::held_with_started(Clock::time_point now) {
   if (now < next_look_) return with_started_;
   const uint64_t held = held_memory_of_group(pid(), given_, memory_);
@@ -300,8 +301,8 @@ uint64_t Worker::held_with_started(Clock::time_point now) {
   return with_started_;
 }
 
-// A large model is read without a sign of life, and a constructor hears nobody: only the time counts, and the program's wish
-// to stop ends it at once.
+// Reading a large model gives no sign of life, and a constructor receives no signals: only the time limit counts, and a
+// request to stop the program ends it at once.
 void Worker::watch_making(Clock::time_point now) {
   if (cancelled()) {
     stop();
@@ -313,7 +314,7 @@ void Worker::watch_making(Clock::time_point now) {
   if (seconds > making_) end(fmt::format("killed after {:g} s, the most that making an instance may take,", making_));
 }
 
-// Of a process that is gone: lines of the log that had not been read, and what it wrote itself.
+// For a process that is gone: log lines that had not been read, and its own output.
 void Worker::hear_the_rest() {
   const int32_t status = guard([&] {
     for (Message message; channel_.receive(message, 0) == Channel::Got::message;)
@@ -327,7 +328,7 @@ void Worker::hear_the_rest() {
 
 void Worker::end(const std::string& why) {
   ended_ = true;
-  // A socket that is closed means a process that is about to end; one that lingers all the same is helped.
+  // A closed socket means a process that is about to end; one that lingers is killed.
   for (int i = 0; why.empty() && i < 200 && !process_.has_ended(); ++i) ::usleep(5000);
   const bool lived_on = why.empty() && !process_.has_ended();
   const int status = process_.end();
@@ -336,7 +337,7 @@ void Worker::end(const std::string& why) {
   const bool lost = lived_on || (by_kill && signs_.page().left.load(std::memory_order_relaxed) != 0);
   hear_the_rest();
   std::string how = why;
-  if (why.empty()) how = lost ? "killed: it closed its connection and went on" : end_of(status);
+  if (why.empty()) how = lost ? "killed: it closed its connection and continued" : end_of(status);
   throw WorkerDied(KINORA_FAILED, how, how, why.empty() && by_kill && !lost);
 }
 

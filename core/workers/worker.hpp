@@ -1,4 +1,4 @@
-// A stage in a process of its own, seen from the process that uses it: see abi/workers.h.
+// A stage in its own process, seen from the process that uses it: see abi/workers.h.
 #pragma once
 #include <chrono>
 #include <set>
@@ -13,31 +13,31 @@
 
 namespace kinora::core {
 
-// The process has ended, and how; what it said last is in the log.
+// The process has ended; how says in which way. Its last words are in the log.
 struct WorkerDied : Error {
   WorkerDied(int32_t code, const std::string& message, std::string ended, bool by_system)
       : Error(code, message), how(std::move(ended)), killed(by_system) {}
   std::string how;  // without a remedy
-  bool killed;      // by SIGKILL, and not by this process: as a system does that is short of memory
+  bool killed;      // by SIGKILL, but not by this process: as a system that is short of memory does
 };
 
-// The most bytes that a worker of this process has held at once, with what its stage had started: memory of its own and shared
-// memory that it made; since count_held_anew() was called last.
+// The maximum number of bytes that a worker of this process has held at once, with the processes its stage started: private
+// memory and shared memory that it created; since the last call of count_held_anew().
 uint64_t most_held_by_a_worker();
 void count_held_anew();
 
 class Worker {
  public:
-  // Returns when the other process has made its instance. Throws Error, KINORA_CANCELLED once the program is asked to stop;
-  // WorkerDied if that was its end, KINORA_NO_MEMORY where it was killed.
+  // Returns when the other process has created its instance. Throws Error; KINORA_CANCELLED once the program is asked to
+  // stop; WorkerDied if the process died, with KINORA_NO_MEMORY if it was killed.
   Worker(const WorkerProgram&, const kinora_worker_spec&);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
   ~Worker();
 
-  // What resources() of the instance says.
+  // The resources() of the instance.
   const kinora_resources& resources() const { return resources_; }
-  // What the stage returned, or throws WorkerDied, Error(KINORA_CANCELLED).
+  // The stage's return value; throws WorkerDied, Error(KINORA_CANCELLED).
   int32_t process(const Sample& in, const kinora_emit&, const kinora_run&);
   int32_t finish(const kinora_emit&, const kinora_run&);
   bool ended() const { return ended_; }
@@ -56,7 +56,7 @@ class Worker {
   uint64_t held_with_started(Clock::time_point now);
   void watch_making(Clock::time_point now);
   void hear_the_rest();
-  // Ends it and throws `why`; how it ended by itself where why is empty.
+  // Ends it and throws `why`; if why is empty, how it ended by itself.
   [[noreturn]] void end(const std::string& why);
 
   const std::string name_;
@@ -71,7 +71,7 @@ class Worker {
   kinora_sample* input_ = nullptr;  // of the call, borrowed
   bool ended_ = false, has_keys_ = false, said_slow_ = false;
   uint64_t beats_ = 0;
-  std::set<ino_t> given_;  // shared memory that the call in progress came with
+  std::set<ino_t> given_;  // shared memory that came with the current call
   Clock::time_point lived_{}, began_{}, asked_to_stop_{}, next_look_{};
   uint64_t last_look_ = 0, with_started_ = 0;
 };

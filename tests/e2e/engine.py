@@ -99,7 +99,7 @@ def crashes():
         file = toml("unmade", [FILM], f'"video.probe", {{ use = "faulty", where = "{where}", name = "broken" }}')
         for command in ("check", "run"):
             done = kinora(command, file)
-            words = "job 'clips': stage 'broken' (stage/faulty): killed by signal 11 (SIGSEGV) while an instance was made, in its constructor or resources(); mend the plugin"
+            words = "job 'clips': stage 'broken' (stage/faulty): killed by signal 11 (SIGSEGV) while an instance was made, in its constructor or resources(); fix the plugin"
             holds(f"{command}: a crash in the {where} names the stage and the remedy", done.returncode == 2 and words in done.stderr and re.search(r"unmade\.toml:\d+:\d+", done.stderr), done.stderr)
 
 

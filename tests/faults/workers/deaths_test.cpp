@@ -229,7 +229,7 @@ TEST(Workers, AClosedConnectionIsNoLackOfMemory) {
   job.stage = {{"how", "close"}};
   job.engine = {{"item_retries", 0}};
   const Ran ran = job.run();
-  EXPECT_EQ(ran.ends.at("bad"), "killed: it closed its connection and went on in fault");
+  EXPECT_EQ(ran.ends.at("bad"), "killed: it closed its connection and continued in fault");
   EXPECT_EQ(ran.ends.at("c"), "kept");
 }
 

@@ -21,7 +21,7 @@ TEST(Workers, AConstructorThatCrashesEndsTheRunAndNotThisProcess) {
       const Ran ran = job.run();
       EXPECT_EQ(ran.error,
                 "stage 'fault': killed by signal 11 (SIGSEGV) while an instance was made, in its constructor "
-                "or resources(); mend "
+                "or resources(); fix "
                 "the plugin or the stage's options, or leave the stage out");
       EXPECT_TRUE(ran.ends.empty());
     }
