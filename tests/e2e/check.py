@@ -379,7 +379,7 @@ def check_jobs_are_no_stages():
 def check_isolate():
     """Words that exclude others, together with others."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    for names, words in (('["none", "video.clips"]', "isolate has 'none' and other names beside it"), ('["all", "auto"]', "isolate has 'all' and other names beside it"),
+    for names, words in (('["none", "video.clips"]', "isolate has 'none' together with other names"), ('["all", "auto"]', "isolate has 'all' together with other names"),
                          ('["auto", "video.clips"]', ""), ('["video.clips"]', ""), ('["none"]', "")):
         code, said = curation(f'input = "{film}"\nstages = ["video.clips"]\nengine = {{ use = "local", isolate = {names} }}')
         assert (code, len(said)) == ((2, 2) if words else (0, 0)), (names, said)

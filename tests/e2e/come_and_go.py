@@ -179,7 +179,7 @@ def check_foretold():
     file.write_text(file.read_text().replace("max_height = 120", "max_height = 90"))
     dry, now = run("foretold", "--dry-run"), run("foretold")
     other = [s for s in said(dry, "warning") if "max_height was 120 and is 90" in s]
-    assert other and "its options or inputs are not those" in other[0] and other[0] in said(now, "warning"), (dry, now)
+    assert other and "its options or inputs differ from those" in other[0] and other[0] in said(now, "warning"), (dry, now)
     assert "info shards: its inputs have changed since" in now and "warning shards" not in now, now
 
 
