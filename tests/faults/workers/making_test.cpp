@@ -79,7 +79,7 @@ TEST(Workers, OnlyAKilledConstructorIsTriedAgain) {
   EXPECT_EQ(ran.ends.size(), 4u);
   EXPECT_EQ(times(text,
                   "fault: killed by signal 9 (SIGKILL, perhaps by the system for lack of memory) while its "
-                  "instance was created; trying again"),
+                  "instance was made; trying again"),
             1)
       << text;
   text = run({{"where", "constructor"}, {"how", "kill"}}, ran);
