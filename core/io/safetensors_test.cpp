@@ -290,7 +290,7 @@ INSTANTIATE_TEST_SUITE_P(
             6, "overlap"},
         Hostile{
             R"({"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]},"a":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})",
-            0, "there twice"}));
+            0, "appears twice"}));
 
 TEST(Safetensors, BoundsTheHeaderByTheFileAndByTheLimit) {
   const auto longer = file_of("{}", "", 1);

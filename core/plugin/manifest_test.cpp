@@ -86,7 +86,7 @@ struct Case {
 };
 
 const Case cases[] = {
-    {"name = \"samplers-edm\"", "name = \"../evil\"", "plugin.toml:2:8: '../evil' is no name of a plugin"},
+    {"name = \"samplers-edm\"", "name = \"../evil\"", "plugin.toml:2:8: '../evil' is not a valid plugin name"},
     {"name = \"samplers-edm\"", "name = 3", "plugin.toml:2:8: 'name' of [plugin] must be a string"},
     {"name = \"samplers-edm\"\n", "", "plugin.toml:1:1: [plugin] has no 'name'"},
     {"version =", "versoin =", "plugin.toml:3:1: unknown key 'versoin' in [plugin], did you mean 'version'?"},
@@ -118,13 +118,13 @@ const Case cases[] = {
      "'choices' of option 'mode' of sampler/edm-heun must be a list of strings"},
     {"per = \"clip\"", "per = \"shot\"", "'per' of output 'parts' of sampler/edm-heun must be \"clip\", got \"shot\""},
     {"when = \"steps\"", "when = \"stepz\"",
-     "plugin.toml:14:65: 'when' of tensor 'mask' of sampler/edm-heun: unknown option 'stepz', did you mean 'steps'?"},
+     "plugin.toml:14:71: 'when' of tensor 'mask' of sampler/edm-heun: unknown option 'stepz', did you mean 'steps'?"},
     {"mode == b", "mode == c", "'c' is not among the choices of option 'mode'"},
     {"optional = true", "optional = 1", "'optional' of input 'mask' of sampler/edm-heun must be true or false"},
     {"bound = true", "bound = \"yes\"", "'bound' of option 'rho' of sampler/edm-heun must be true or false"},
     {"help = \"order 2\"", "help = \"order 2", "plugin.toml:12:"},
     {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:24:"},
-    {"option.rho = {", "option.Rho = {", "plugin.toml:19:8: 'Rho' is no name of an option"},
+    {"option.rho = {", "option.Rho = {", "plugin.toml:19:8: 'Rho' is not a valid option name"},
 };
 
 TEST(Manifest, ErrorsHaveTheirPlace) {

@@ -96,7 +96,7 @@ def check_columns():
     (films / "words.csv").write_text("path,rating\na.mp4,good\nb.mp4,4\n")
     run("words", [films / "words.csv"], '["video.probe", { use = "filter.facts", fact = "user.rating", at_least = 5.0 }]', code=1)
     said = items("words")["a"]["reason"]
-    assert "has no number 'user.rating': that fact is \"good\"; write a number there" in said and 'missing = "keep"' in said, said
+    assert "has no number 'user.rating': that fact is \"good\"; write a number with a point" in said and 'missing = "keep"' in said, said
     assert (items("words")["b"]["end"], items("words")["b"]["score"]) == ("filtered", 4), items("words")
     run("columns", [films / "films.csv"], STAGES.replace('"video.probe"', '"video.probe", { use = "filter.facts", fact = "user.rating", at_least = 5.0 }'))
     found = items("columns")

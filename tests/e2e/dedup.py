@@ -135,7 +135,7 @@ def check_rejected(out, edits, found):
     table = ask("--copies", "--rejected").stdout.splitlines()
     assert all((" rejected " in line) == any(f" {key} " in line for key in rejected) for line in table), table
     edits.unlink()
-    assert "put what is one text in quotes: \"a boat\"" in kinora("search", out, "a", "boat", fails=True)
+    assert "quote the text: \"a boat\"" in kinora("search", out, "a", "boat", fails=True)
     only = SCRATCH / "only/clips/data"
     only.mkdir(parents=True)
     for name in ("bbb_B-0000.classic.npy", "bbb_B-0000.json"):

@@ -113,7 +113,7 @@ TEST_F(IngestTest, WhatIsSaidOfACopyAloneIsNamedBeforeItIsLost) {
   const auto [films, log] = run();
   EXPECT_THAT(films, ElementsAre("a"));
   EXPECT_THAT(log, HasSubstr("other: it is a copy of a and"));
-  EXPECT_THAT(log, HasSubstr("says: caption, licence, year;"));
+  EXPECT_THAT(log, HasSubstr("has: caption, licence, year;"));
   EXPECT_EQ(log.find("same: "), log.npos);
   EXPECT_EQ(log.find("plain: "), log.npos);
 }

@@ -194,7 +194,7 @@ TEST_F(Inputs, OfAFolderThatCannotBeReadAreItselfWithWhy) {
   ASSERT_THAT(keys(listed), ElementsAre("a", "l", "sub"));
   EXPECT_THAT(listed[2].error, HasSubstr("sub/: cannot be listed"));
   ASSERT_THAT(keys(by_list), ElementsAre("a", "sub"));
-  EXPECT_THAT(by_list[1].error, HasSubstr("sub: cannot be read"));
+  EXPECT_THAT(by_list[1].error, HasSubstr("sub: the folder cannot be read"));
 }
 
 TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
@@ -234,7 +234,7 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_THROW(find({put("bad.csv", "path,\"caption\nb.mp4,x\n")}), Error);
   const auto open = find({put("open.csv", "path,caption\na.mp4,x\nb.mp4,\"a boat\n")});
   ASSERT_EQ(open.size(), 2u);
-  EXPECT_THAT(open[1].error, HasSubstr("open.csv: record 3: a quote is not closed; a field with quotes"));
+  EXPECT_THAT(open[1].error, HasSubstr("open.csv: record 3: a quote is not closed; put a field with quotes"));
   const auto quoted = find({put("q.csv", "path,caption\nb.mp4,a \"boat\"\na.mp4,x\n")});
   ASSERT_EQ(quoted.size(), 2u);
   EXPECT_THAT(quoted[0].error, HasSubstr("q.csv: record 2: a quote is not closed, or is inside a field; "));
