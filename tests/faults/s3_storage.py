@@ -431,7 +431,7 @@ def checks(server):
                               ("an unknown option", bad.replace("part_size", "part_siz"), [":6:1", "part_siz", "did you mean 'part_size'?"]),
                               ("a value out of range", bad.replace("5 MiB", "1 MiB"), [":6:13", "part_size"]),
                               ("an endpoint that is none", bad.replace(f'endpoint = "http', 'endpoint = "ftp'), ["endpoint = ", "write the server's address"]),
-                              ("an out that is not a URI", bad + '[[job]]\nkind = "shard"\ninput = "curate"\nout = "shards"\n', ["out: 'shards' is no URI"])]:
+                              ("an out that is not a URI", bad + '[[job]]\nkind = "shard"\ninput = "curate"\nout = "shards"\n', ["out: 'shards' is not a URI"])]:
         (SCRATCH / "bad.toml").write_text(text if "out =" in text and name.endswith("URI") else text)
         done = kinora("check", SCRATCH / "bad.toml")
         said = done.stderr + done.stdout

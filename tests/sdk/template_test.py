@@ -157,7 +157,7 @@ ending = ".json"
     check("again: up to date", run_it(), 0, "counted: already done")
     check("how_only option: up to date", run_it("--set", "counted.log_every=5"), 0, "counted: already done")
     check("another result: done anew", run_it("--set", 'counted.ending=".mp4"'), 0, "counted: done")
-    check("its check", run_it("--set", 'counted.ending="mp4"'), 2, "job 'counted': ending 'mp4' must begin with a dot", f"{file}:13:")
+    check("its check", run_it("--set", 'counted.ending="mp4"'), 2, "--set counted.ending", "job 'counted': ending 'mp4' must begin with a dot")
     check("without its plugin", kinora("check", file, program=program), 2, "unknown kind 'count-files'")
     manifest, library = plugins / "count-files/plugin.toml", plugins / "count-files/libcount-files.so"
     other = SCRATCH / "other-kinora/count-files"

@@ -274,7 +274,7 @@ TEST_F(Folders, TensorsTellNothingThatIsGiven) {
   EXPECT_EQ(said_by("model/wan", larger), json::object());
   EXPECT_THAT(
       misfit("model/wan", larger, json::object()),
-      AllOf(HasSubstr("their 96 tensors, the first of them 'blocks.0.attn1.norm_k.weight' [5120], are of "
+      AllOf(HasSubstr("their 96 tensors, the first of them 'blocks.0.attn1.norm_k.weight' [5120], match "
                       "none of the sizes 1.3B, 5B, 14B, I2V-14B; give the options that they were made "
                       "with, which kinora plugins inspect model/wan lists"),
             HasSubstr("missing")));

@@ -202,7 +202,7 @@ TEST(GivenFrame, SayWhatDoesNotFit) {
               }),
               HasSubstr("condition_frames = [0, 1]"));
   EXPECT_THAT(test::refusal([&] { GivenDraw(options({1}, {-3}), t.loss, 0); }),
-              HasSubstr("condition_noise needs"));
+              HasSubstr("condition_noise requires"));
 }
 
 }  // namespace

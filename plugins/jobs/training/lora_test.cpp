@@ -174,7 +174,7 @@ TEST_F(LoraFiles, OfOtherKindsAreRefusedInWords) {
         R"({"alpha_pattern": {"q": "x"}})", R"({"alpha_pattern": {"(": 1}})", R"({"lora_alpha": 1e999})"})
     EXPECT_THAT(refused(wrong, b), HasSubstr("adapter_config.json: ")) << wrong;
   const std::string deep = R"({"alpha_pattern": {")" + std::string(100'000, '(') + R"(": 1}})";
-  EXPECT_THAT(refused(deep.c_str(), b), HasSubstr("characters; at most 1000 are taken"));
+  EXPECT_THAT(refused(deep.c_str(), b), HasSubstr("characters; at most 1000 are allowed"));
   EXPECT_THAT(refused("{}", "base_model.model.q.lora_magnitude_vector"),
               HasSubstr("is neither MODULE.lora_A.weight"));
   EXPECT_THAT(refused("{}", "base_model.model.k.lora_A.weight"), HasSubstr("has lora_A and no lora_B"));

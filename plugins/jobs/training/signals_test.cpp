@@ -91,7 +91,7 @@ TEST(EncodeSignals, ThatClipsDoNotHaveAreNamed) {
   ClipFacts wrong;
   for (const char* key : {"a", "b", "c", "d"}) wrong[key] = {{"pose", "left"}};
   EXPECT_THAT(said("['fps']", wrong),
-              HasSubstr("of 4 4 lack a signal, the last one because its metadata has "
+              HasSubstr("of 4 clips 4 lack a signal, the last one because its metadata has "
                         "no 'fps', which the option signals requires"));
   EXPECT_THAT(said("['pose']", wrong), HasSubstr("'pose' in its metadata is neither a number nor a list"));
   EXPECT_THAT(said("['latent']", {}), HasSubstr("'latent' is the name of something else"));
