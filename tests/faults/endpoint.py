@@ -10,7 +10,7 @@ from model_server import ModelServer, answer, chat, text_of, unit, vector_of
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
 FILM = ROOT / "tests/data/bbb_D.mp4"
-KEY = "sk-test-9f8e7d6c5b4a39281706"
+KEY = "sk-test-9f8e7d6c5b4a39-never-a-number"
 CLIPS = [{"use": "clip.transcode", "min_length": 0.0, "min_frames": 1, "edge_crop": 0.0, "long_shots": "equal", "max_length": 0.25, "crf": 30, "preset": "ultrafast", "audio": False},
          {"use": "video.read", "stride": 1, "height": 90}]
 
