@@ -9,6 +9,7 @@
 #include "kinora/abi/sampler.h"
 #include "kinora/abi/stage.h"
 #include "kinora/npy.hpp"
+#include "tests/support/shipped_job.hpp"
 #include "tests/abi/plugins_folder.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -39,8 +40,7 @@ class Strangers : public testing::Test {
     add("f", "stage/words", kTokens);
     add("g", "model/text", "");
     registry_.emplace(plugins_.scan());
-    static const Registry shipped = Registry::scan(search_folders({}));
-    job_.kind = or_throw(shipped.find("job/generate"));
+    job_.kind = test::shipped_job("generate");
     job_.options =
         or_throw(Options::make(*job_.kind, {{"weights", "/own.safetensors"}, {"image", "/own.png"}}))
             .values();

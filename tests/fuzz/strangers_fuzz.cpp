@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "apps/kinora/video_comment.hpp"
+#include "tests/support/shipped_job.hpp"
 #include "core/run/job_folder.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
 #include "plugins/jobs/curation/search/collection.hpp"
@@ -35,7 +36,7 @@ void plainly(F&& f) {
 const core::JobSpec& generate_job() {
   static const core::JobSpec job = [] {
     core::JobSpec out;
-    out.kind = core::or_throw(registry().find("job/generate"));
+    out.kind = kinora::test::shipped_job("generate");
     out.options = core::or_throw(core::Options::make(*out.kind, {{"image", "/own.png"}})).values();
     const auto* sampler = core::or_throw(registry().find("sampler/flow-euler"));
     out.components.push_back(
