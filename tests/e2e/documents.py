@@ -164,7 +164,7 @@ def check_option_tables(known, kinora):
     for page in PAGES:
         text = (ROOT / page).read_text()
         for owner, table in re.findall(r"^\| option of `([\w.-]+)` \| default \| meaning \|\n\|[-|]+\n((?:\|.*\n)+)", text, re.M):
-            ids = [id for id in known if id.split("/", 1)[1] == owner]
+            ids = [id for id in known if id.split("/", 1)[1] == owner and not id.startswith("job/")]
             options = {name: json.dumps(option["default"]) for name, option in known[ids[0]].items()} if ids else job_options(kinora, owner)
             for name, default in re.findall(r"^\| `(\w+)` \| ([^|]*) \|", table, re.M):
                 seen += 1
