@@ -35,6 +35,7 @@ std::string storage_text(const core::ComponentSpec& c) {
 // Options that fit on one line of a run file: those with a plain default.
 std::string use_text(const core::ComponentSpec& c) {
   if (c.kind == "storage") return storage_text(c);
+  if (c.kind == "job") return fmt::format("[[job]]\nkind = \"{}\"", c.name);
   // A run file takes a list of stages and strategies, and a single component of every other kind.
   const bool is_listed = c.kind == "stage" || c.kind == "parallel";
   std::string out = fmt::format("{} = {}{{ use = \"{}\"", c.kind == "stage" ? "stages" : c.kind,

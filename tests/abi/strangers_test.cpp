@@ -40,7 +40,7 @@ class Strangers : public testing::Test {
     add("f", "stage/words", kTokens);
     add("g", "model/text", "");
     registry_.emplace(plugins_.scan());
-    job_.kind = test::shipped_job("generate");
+    job_.kind = kinora::test::shipped_job("generate");
     job_.options =
         or_throw(Options::make(*job_.kind, {{"weights", "/own.safetensors"}, {"image", "/own.png"}}))
             .values();
