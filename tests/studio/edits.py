@@ -100,7 +100,7 @@ def check_decisions(page, folder):
     eventually(lambda: "not a video file" in page.locator("#detail .note").inner_text())
     assert not page.get_by_role("button", name="Accept (a)").count() and page.get_by_role("button", name="Reject (x)").count(), "nothing of it can be packed"
     page.keyboard.press("a")
-    said(page, "nothing of it is stored")
+    said(page, "broken cannot be accepted: nothing of it is stored")
     assert "broken" not in edits(folder)[1], edits(folder)
 
 
