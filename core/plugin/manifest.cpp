@@ -74,7 +74,7 @@ class Parser {
     pinned(t, out);
     out.kinora = exact(t, "kinora", out.tier == Tier::host);
     if (out.tier != Tier::host && !out.kinora.empty())
-      errors_.add(t.place("tier"), "the key kinora belongs to tier \"host\"");
+      errors_.add(t.place("tier"), "only tier \"host\" has the key kinora");
     if (!newer_) t.finish();
   }
 
