@@ -1,6 +1,7 @@
 """Breaks the code on purpose, one line at a time, and demands that a named test turns red.
 
 mutate.py [--part I/N] BUILD_FOLDER MUTATIONS.toml [NAME...]    a part is every N-th mutation, from the I-th on
+mutate.py --names BUILD_FOLDER MUTATIONS.toml                   compiles nothing: the texts, libraries and tests that a mutation names are there
 
 A mutation is a table [[mutation]] of MUTATIONS.toml: name, file, old (a text that occurs once in the file), new, library
 (the library, or the program itself, to rebuild), program and test (a GoogleTest program, and the test that must fail). Only the objects
@@ -8,6 +9,7 @@ that read the file are recompiled, into BUILD_FOLDER/tests/scratch/mutants, whic
 are touched. The first mutation of each library is made without its change too: the test must stay green, or a library that does not load would
 look like a broken one.
 """
+import functools
 import json
 import os
 import pathlib
@@ -118,8 +120,27 @@ class Mutant:
         return f"[  FAILED  ] {self.m['test']}" in done.stdout, done.stdout + done.stderr
 
 
+def check_names(root, build, commands, mutations):
+    @functools.cache
+    def tests_of(program):
+        suite, tests = "", set()
+        for line in subprocess.run([f"{build}/tests/{program}", "--gtest_list_tests"], check=True, capture_output=True, text=True).stdout.splitlines():
+            name = line.split("#")[0].rstrip()
+            suite = suite if line.startswith("  ") else name
+            tests.add(suite + name.strip())
+        return tests
+
+    for m in mutations:
+        if (root / m["file"]).read_text().count(m["old"]) != 1:
+            sys.exit(f"mutate: {m['name']}: its old text does not occur once in {m['file']}; fix the mutation")
+        link_of(build, m["library"], commands)
+        if m["test"] not in tests_of(m["program"]):
+            sys.exit(f"mutate: {m['name']}: {m['program']} has no test {m['test']}; fix the mutation")
+
+
 def main():
-    arguments, index, parts = sys.argv[1:], 1, 1
+    names_only = sys.argv[1] == "--names"
+    arguments, index, parts = sys.argv[1 + names_only:], 1, 1
     if arguments[0] == "--part":
         index, parts = map(int, arguments[1].split("/"))
         arguments = arguments[2:]
@@ -135,6 +156,8 @@ def main():
         return Mutant(root, build, commands, scratch, mutation).is_seen()
 
     mutations = tomllib.loads(table.read_text())["mutation"]
+    if names_only:
+        return check_names(root, build, commands, mutations)
     first = {m["library"]: m["name"] for m in reversed(mutations)}
     for mutation in mutations[index - 1::parts]:
         if names and mutation["name"] not in names:
