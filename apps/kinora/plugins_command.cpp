@@ -24,13 +24,13 @@ constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--j
        kinora plugins check-parallel ID [--ranks N] [--set NAME=VALUE]... [--timeout S] [--json]
 
   list       lists every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: only the ids.
-             The kinds of jobs follow; list job prints them alone
-  inspect    describes one component: tensors, options, defaults, ranges; job/KIND: a kind of job, for example job/train.
+             KIND: only the components of that kind; list job: the kinds of jobs
+  inspect    describes one component: tensors, options, defaults, ranges; job/train: a kind of job.
              An ID is KIND/NAME, for example storage/s3; NAME alone is enough if only one component has it
   validate   checks whether a library is a plugin that this host can use, and prints why not
   manifest   prints the plugin.toml that describes the library as it is; --check compares FILE with it
   new        creates a plugin of KIND to start from in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
-             on libtorch's C++ API instead of the C ABI
+             on libtorch's C++ API instead of the C ABI; KIND job: a kind of job, of tier host
   check-parallel  checks whether a strategy on N ranks of this machine (default 2) computes what one process does: output, loss and
              every gradient of a small model in float64, within 1e-10; exit code 1: prints what differs and the rule that is probably broken
 

@@ -14,18 +14,22 @@
  * Keys. A sample with the input's key is the input itself (usually `in`, retained), and is emitted once. A sample with any other key is
  * new, made of the input. New keys must be unique in a run, and the same whenever the input is processed again; by convention they are
  * INPUTKEY-NNNN (four digits from 0000). A second sample of one key fails, and so does a new sample with the key of the pipeline input
- * that it comes from.
+ * that it comes from; emit() still returns KINORA_OK.
+ * A sample made of several inputs must not follow that convention: it would count as made of one of them, and the others could end
+ * before it and be lost when the run is interrupted. Give it a key that no input's key begins, such as "join-A+B", and no fact "film"
+ * (see hold).
  *
  * Errors of process() fail the current input only; held inputs stay held. But:
  *   KINORA_IO         is tried again first, unless something was emitted, dropped or held
  *   KINORA_IO, KINORA_NO_MEMORY  end the run if resources.ordered is not 0, since the stage keeps state from sample to sample
  *   KINORA_CANCELLED  ends the run if it was asked to stop (kinora_run.cancelled); otherwise it is an error like any other
- *   KINORA_STOP       says that the stage cannot process any sample (a refused credential): the run ends with its message, and no sample
- *                     fails
+ *   KINORA_STOP       says that the stage cannot process any sample (a refused credential): the run ends with the message of
+ *                     set_error(), and no sample fails
  *
  * Death of a process (abi/workers.h). A new instance receives the current input again, and must emit the same keys in the same order;
  * what was emitted before the death is not passed on twice. If inputs were held, the engine tries each of them, and the current one,
- * again alone: process(), then finish(), in an instance that receives nothing else. With ordered = 1 the run ends. */
+ * again alone: process(), then finish(), in an instance that receives nothing else. A stage that joins inputs then emits other keys
+ * than before, and inputs fail for that; if this is too much to lose, it asks for ordered = 1. With ordered = 1 the run ends. */
 #ifndef KINORA_ABI_STAGE_H
 #define KINORA_ABI_STAGE_H
 #include "kinora/abi/options.h"
@@ -61,14 +65,14 @@ typedef struct kinora_emit {
   uint32_t reserved;
   void* self;
   /* [worker-thread] Passes a sample to the next stages. Takes over one reference, also on an error; do not touch the sample after.
-   * Blocks while the next stage is full. KINORA_CANCELLED: return it from process() or finish(). */
+   * Blocks while the next stage is full. Return any error, KINORA_CANCELLED too, from process() or finish(). */
   int32_t (*emit)(void* self, kinora_sample*);
   /* [worker-thread] Filters the input, or a new sample: `rule` ("clip.too-short") with its `score`. A null or empty rule means the
-   * stage's name in the run. Takes over one reference. */
+   * stage's name in the run. Takes over one reference, also on an error. */
   int32_t (*drop)(void* self, kinora_sample*, const char* rule, double score);
   /* [worker-thread] In process(), before the input was emitted or dropped: holds the input, for a batch that is not full or a shard
-   * that is not closed. The same instance must end it in a later process() or in finish(): emit(), drop() or fail() of a sample with
-   * its key, or stored(). Otherwise it fails.
+   * that is not closed. Retain the sample to use it later. The same instance must end it in a later process() or in finish(): emit(),
+   * drop() or fail() of a sample with its key, or stored(). Otherwise it fails.
    * The engine reports the outcome of an input only after the outcomes of all samples made of it. If a new sample is emitted while
    * inputs are held (or were ended in this call), the engine finds the inputs that it was made of by, in this order,
    *  1. the string "film" in the sample's field json: the key of one of these inputs, or of the pipeline input that they come from
@@ -77,13 +81,14 @@ typedef struct kinora_emit {
    *  3. all held inputs and the current one.
    * Memory: an engine may count the bytes of held inputs as samples, as long as that leaves room for other samples, and otherwise as
    * resources.memory; with ordered = 1 always as resources.memory.
-   * Null: the engine does not hold, and the input is consumed when process() returns KINORA_OK. */
+   * Null: the engine does not hold, and the input is consumed when process() returns KINORA_OK; a stage that has to hold returns
+   * KINORA_STOP. */
   int32_t (*hold)(void* self);
   /* [worker-thread] The held input `key` is now safe where the stage put it: consumed. An interrupted run delivers an input again until
    * then. KINORA_NOT_FOUND if this instance does not hold it. Null where hold is null. */
   int32_t (*stored)(void* self, kinora_str key);
-  /* [worker-thread] Fails the input, or a new sample, with `reason` in one line. Takes over one reference. Unlike an error of process()
-   * it leaves other samples alone: use it for the damaged part of a video and emit the rest.
+  /* [worker-thread] Fails the input, or a new sample, with `reason` in one line. Takes over one reference, also on an error. Unlike an error of
+   * process() it leaves other samples alone: use it for the damaged part of a video and emit the rest.
    * Null, or beyond struct_size: return an error from process() instead. */
   int32_t (*fail)(void* self, kinora_sample*, const char* reason);
 } kinora_emit;
