@@ -36,6 +36,14 @@ def link_of(build, name, commands):
     sys.exit(f"mutate: nothing that is called {name} is linked in {build}")
 
 
+def source_of(root, mutation):
+    """The text of the file, in which the old text occurs once."""
+    text = (root / mutation["file"]).read_text()
+    if (times := text.count(mutation["old"])) != 1:
+        sys.exit(f"mutate: {mutation['name']}: its old text occurs {times} times in {mutation['file']}; fix the mutation")
+    return text
+
+
 def reads(build, obj, file):
     listed = subprocess.run(["ninja", "-C", build, "-t", "deps", obj], capture_output=True, text=True).stdout
     return any(os.path.realpath(os.path.join(build, line.strip())) == file for line in listed.splitlines())
@@ -46,9 +54,7 @@ class Mutant:
         self.root, self.build, self.commands, self.scratch, self.m = root, build, commands, scratch, mutation
 
     def write(self):
-        text = (self.root / self.m["file"]).read_text()
-        if text.count(self.m["old"]) != 1:
-            sys.exit(f"mutate: {self.m['name']}: its old text occurs {text.count(self.m['old'])} times in {self.m['file']}; fix the mutation")
+        text = source_of(self.root, self.m)
         mutated = self.scratch / "source" / self.m["file"]
         mutated.parent.mkdir(parents=True)
         mutated.write_text(text.replace(self.m["old"], self.m["new"]))
@@ -121,6 +127,7 @@ class Mutant:
 
 
 def check_names(root, build, commands, mutations):
+    """Ends with a message at the first mutation whose text, library or test is not there."""
     @functools.cache
     def tests_of(program):
         suite, tests = "", set()
@@ -131,8 +138,7 @@ def check_names(root, build, commands, mutations):
         return tests
 
     for m in mutations:
-        if (root / m["file"]).read_text().count(m["old"]) != 1:
-            sys.exit(f"mutate: {m['name']}: its old text does not occur once in {m['file']}; fix the mutation")
+        source_of(root, m)
         link_of(build, m["library"], commands)
         if m["test"] not in tests_of(m["program"]):
             sys.exit(f"mutate: {m['name']}: {m['program']} has no test {m['test']}; fix the mutation")

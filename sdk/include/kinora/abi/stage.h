@@ -16,8 +16,8 @@
  * INPUTKEY-NNNN (four digits from 0000). A second sample of one key fails, and so does a new sample with the key of the pipeline input
  * that it comes from; emit() still returns KINORA_OK.
  * A sample made of several inputs must not follow that convention: it would count as made of one of them, and the others could end
- * before it and be lost when the run is interrupted. Give it a key that no input's key begins, such as "join-A+B", and no fact "film"
- * (see hold).
+ * before it and be lost when the run is interrupted. Its key begins with no input's key ("join-A+B"), its facts have no "film" (see
+ * hold), and the stage emits it before it ends the inputs.
  *
  * Errors of process() fail the current input only; held inputs stay held. But:
  *   KINORA_IO         is tried again first, unless something was emitted, dropped or held
@@ -28,8 +28,8 @@
  *
  * Death of a process (abi/workers.h). A new instance receives the current input again, and must emit the same keys in the same order;
  * what was emitted before the death is not passed on twice. If inputs were held, the engine tries each of them, and the current one,
- * again alone: process(), then finish(), in an instance that receives nothing else. A stage that joins inputs then emits other keys
- * than before, and inputs fail for that; if this is too much to lose, it asks for ordered = 1. With ordered = 1 the run ends. */
+ * again alone: process(), then finish(), in an instance that receives nothing else. A stage that joins inputs emits other keys there
+ * than before its death, and inputs fail. With ordered = 1 the run ends instead, and nothing fails. */
 #ifndef KINORA_ABI_STAGE_H
 #define KINORA_ABI_STAGE_H
 #include "kinora/abi/options.h"
@@ -87,8 +87,8 @@ typedef struct kinora_emit {
   /* [worker-thread] The held input `key` is now safe where the stage put it: consumed. An interrupted run delivers an input again until
    * then. KINORA_NOT_FOUND if this instance does not hold it. Null where hold is null. */
   int32_t (*stored)(void* self, kinora_str key);
-  /* [worker-thread] Fails the input, or a new sample, with `reason` in one line. Takes over one reference, also on an error. Unlike an error of
-   * process() it leaves other samples alone: use it for the damaged part of a video and emit the rest.
+  /* [worker-thread] Fails the input, or a new sample, with `reason` in one line. Takes over one reference, also on an error. Unlike an
+   * error of process() it leaves other samples alone: use it for the damaged part of a video and emit the rest.
    * Null, or beyond struct_size: return an error from process() instead. */
   int32_t (*fail)(void* self, kinora_sample*, const char* reason);
 } kinora_emit;
