@@ -58,7 +58,7 @@ struct Parsed {
 };
 
 // most: largest number of files; -1: any number.
-Parsed parse(const Arguments& arguments, const po::options_description& visible, int most = 1) {
+Parsed parse_run(const Arguments& arguments, const po::options_description& visible, int most = 1) {
   po::options_description all;
   all.add(visible).add_options()("file", po::value<std::vector<std::string>>());
   po::positional_options_description positional;
@@ -141,12 +141,12 @@ std::optional<core::RunFile> load_run(core::Runtime& runtime, core::Result<core:
 }
 
 std::optional<AskedRun> asked_run(core::Runtime& runtime, const Arguments& of_run) {
-  return asked_of(runtime, parse(of_run, run_options()));
+  return asked_of(runtime, parse_run(of_run, run_options()));
 }
 
 int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = run_options();
-  const Parsed given = parse(arguments, visible);
+  const Parsed given = parse_run(arguments, visible);
   if (given.values.count("help")) {
     std::cout << kRunHelp << visible;
     return kDone;
@@ -192,7 +192,7 @@ int check_command(core::Runtime& runtime, const Arguments& arguments) {
       "ranks", po::value<int64_t>()->value_name("N"),
       "number of ranks that the file is for; default: from a launcher's variables, else any number")(
       "help,h", "this text");
-  const Parsed given = parse(arguments, visible, -1);
+  const Parsed given = parse_run(arguments, visible, -1);
   if (given.values.count("help")) {
     std::cout << "usage: kinora check FILE.toml... [--set a.b=v]... [--ranks N]\n\nReads run files as `run` "
                  "would and prints every error at once, as FILE:LINE:COL. Exit 0 if there is\nnone, else 2. "

@@ -6,11 +6,12 @@
 
 #include "apps/studio/copies.hpp"
 #include "apps/studio/film_places.hpp"
-#include "apps/studio/journal_rows.hpp"
 #include "apps/studio/rows.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/record.hpp"
 #include "core/base/facts.hpp"
 #include "plugins/jobs/curation/listing.hpp"
+#include "core/base/log.hpp"
 #include "core/base/status.hpp"
 
 namespace kinora::studio {
@@ -42,6 +43,15 @@ void read_items(const JobFolder& folder, size_t job, Rows& rows) {
   std::string line;
   for (uint64_t at = 0; std::getline(in, line); at += line.size() + 1)
     rows.add(Rows::parse(line, 1), {job, at, line.size(), false});
+}
+
+void read_running(const JobFolder& folder, size_t job, Rows& rows) {
+  const auto read = core::catching([&] {
+    core::read_record(folder.path, [&](int64_t id, const std::string& line) {
+      rows.add(Rows::parse(line, 1), {job, static_cast<uint64_t>(id), line.size(), true});
+    });
+  });
+  if (!read) core::log_warn("studio: {}", read.failure().message);
 }
 
 // Rows of the clips in the job's folder data. A stored clip is complete once its field json exists.
@@ -110,8 +120,8 @@ Catalogue read_catalogue(const std::vector<JobFolder>& jobs) {
   for (size_t job = 0; job < jobs.size(); ++job) {
     const Source source = source_of(jobs[job]);
     (source == Source::items     ? read_items
-     : source == Source::journal ? read_journal
-                                 : read_stored)(jobs[job], job, rows);
+     : source == Source::record ? read_running
+                                : read_stored)(jobs[job], job, rows);
   }
   rows.finish();
   mark_copies(out);
@@ -128,7 +138,7 @@ Source source_of(const JobFolder& job) {
     std::error_code error;
     return fs::exists(job.path / name, error);
   };
-  if (!has("summary.json") && has("journal.jsonl")) return Source::journal;
+  if (!has("summary.json") && has(core::kRecordFile)) return Source::record;
   return has("items.jsonl") ? Source::items : Source::stored;
 }
 
@@ -136,12 +146,13 @@ std::string stamp_of(const std::vector<JobFolder>& jobs) {
   std::string out;
   for (const auto& job : jobs) {
     const Source source = source_of(job);
-    const char* name = source == Source::items     ? "items.jsonl"
-                       : source == Source::journal ? "journal.jsonl"
-                                                   : "data";
-    std::error_code error;
-    const auto time = fs::last_write_time(job.path / name, error);
-    if (!error) out += name + std::to_string(time.time_since_epoch().count()) + ";";
+    std::vector<std::string> names{source == Source::items ? "items.jsonl" : "data"};
+    if (source == Source::record) names = {core::kRecordFile, std::string(core::kRecordFile) + "-wal"};
+    for (const auto& name : names) {
+      std::error_code error;
+      const auto time = fs::last_write_time(job.path / name, error);
+      if (!error) out += name + std::to_string(time.time_since_epoch().count()) + ";";
+    }
   }
   return out + copies_stamp(jobs);
 }
@@ -173,15 +184,17 @@ json item_of(const Catalogue& catalogue, const Clip& clip) {
             {"parent", clip.film},
             {"caption", clip.caption},
             {"facts", json_in(folder / "data" / (clip.key + ".json"))}};
-  const char* file = clip.in_journal ? "journal.jsonl" : "items.jsonl";
-  std::ifstream in(folder / file, std::ios::binary);
   std::string line(clip.line_size, '\0');
-  in.seekg(static_cast<std::streamoff>(clip.line_at));
-  in.read(line.data(), static_cast<std::streamsize>(line.size()));
+  if (clip.in_record) {
+    line = core::record_line(folder, static_cast<int64_t>(clip.line_at));
+  } else {
+    std::ifstream in(folder / "items.jsonl", std::ios::binary);
+    in.seekg(static_cast<std::streamoff>(clip.line_at));
+    if (!in.read(line.data(), static_cast<std::streamsize>(line.size()))) line.clear();
+  }
   json item = core::parse_facts(line);
-  if (clip.in_journal) item = core::object_in(core::object_in(item, "entry"), "end");
-  if (!in || !item.is_object() || core::text_in(item, "key") != clip.key)
-    throw Error(KINORA_IO, (folder / file).string() + ": the file has changed; reload the page");
+  if (!item.is_object() || core::text_in(item, "key") != clip.key)
+    throw Error(KINORA_IO, (folder / (clip.in_record ? core::kRecordFile : "items.jsonl")).string() + ": the file has changed; reload the page");
   return item;
 }
 

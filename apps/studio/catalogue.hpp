@@ -1,4 +1,4 @@
-// Outcomes of the inputs of curate jobs: items.jsonl in memory, or journal.jsonl of a running job, without the parts
+// Outcomes of the inputs of curate jobs: items.jsonl in memory, or the record of a running job, without the parts
 // that are needed for only one item at a time.
 #pragma once
 #include <filesystem>
@@ -25,7 +25,7 @@ std::vector<JobFolder> curate_jobs(const std::filesystem::path& dir);
 // The file that the items of a job are read from.
 enum class Source : uint8_t {
   items,    // the job has ended
-  journal,  // the job is running: the items that have ended so far
+  record,  // the job is running: the items that have ended so far
   stored,   // neither file exists: the clips in the job's folder data
 };
 Source source_of(const JobFolder&);

@@ -1,10 +1,15 @@
 #include "apps/studio/catalogue.hpp"
 
+#include <chrono>
+#include <thread>
+
 #include <fstream>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "plugins/jobs/curation/record.hpp"
 
 #include "kinora/error.hpp"
 
@@ -68,27 +73,22 @@ TEST_F(CatalogueTest, AJobThatRunsShowsWhatItHasStored) {
   EXPECT_EQ(media_of(c, c.clips[0]).path.filename(), "f-0000.mp4");
 }
 
-// Lines as plugins/jobs/curation/record.cpp appends them.
-std::string entry(const std::string& text) { return R"({"sum":"0","entry":)" + text + "}\n"; }
-std::string input(const std::string& key) { return entry(R"({"input":")" + key + R"(","identity":"i"})"); }
-std::string end(const std::string& line, bool made = true) {
-  return entry(R"({"made":)" + std::string(made ? "true" : "false") + R"(,"end":)" + line + "}");
-}
-
 TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
-  const std::string dropped =
-      R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":2,)"
-      R"("parent":"f","shots":{"cuts":[1]},"facts":{"duration_s":3}})";
   write("clips/items.jsonl", R"({"key":"of an earlier run","end":"kept"})"
                              "\n");
-  write("clips/journal.jsonl",
-        entry(R"({"journal":"curate","version":1,"base":"b"})") + input("f") + input("broken") +
-            end(R"({"key":"f-0000","end":"kept","parent":"f","caption":"a boat"})") + end(dropped) +
-            end(R"({"key":"broken","end":"failed","reason":"no film","url":"/broken.mp4"})", false) +
-            R"({"sum":"0","entry":{"end":{"key":"f-0002","end":"ke)");
+  std::filesystem::create_directories(folder_ / "clips/data");
+  std::vector<core::Input> inputs{{.url = "/f.mp4", .size = 1}, {.url = "/broken.mp4", .size = 1}};
+  core::Record record(folder_ / "clips", inputs, {.base = "b"});
+  const auto end = [&](const char* line, const char* input, int32_t made) {
+    record.end(nlohmann::json::parse(line), {made, {input}, made ? std::vector<std::string>{input} : std::vector<std::string>{}}, nlohmann::json::object());
+  };
+  end(R"({"key":"f-0000","end":"kept","parent":"f","caption":"a boat"})", "f", 1);
+  end(R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":2,)"
+      R"("parent":"f","shots":{"cuts":[1]},"facts":{"duration_s":3}})", "f", 1);
+  end(R"({"key":"broken","end":"failed","reason":"no film","url":"/broken.mp4"})", "broken", 0);
   const auto jobs = curate_jobs(folder_);
   const Catalogue c = read_catalogue(jobs);
-  ASSERT_EQ(c.clips.size(), 3U);  // the last line is still being written
+  ASSERT_EQ(c.clips.size(), 3U);
   EXPECT_EQ(c.unreadable, 0);
   EXPECT_TRUE(c.clips[0].is_film);
   EXPECT_EQ(c.clips[0].reason, "no film");
@@ -99,39 +99,12 @@ TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
   EXPECT_EQ(blurred->end, End::filtered);
   EXPECT_EQ(c.value("scores.filter.blur", c.by_id.at("clips/f-0001")), 2);
   EXPECT_EQ(item_of(c, *blurred)["shots"]["cuts"].size(), 1U);
+  const std::string stamp = stamp_of(jobs);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  end(R"({"key":"f","end":"kept","url":"/f.mp4"})", "f", 0);
+  EXPECT_NE(stamp_of(jobs), stamp);
   write("clips/summary.json", "{}");
   EXPECT_EQ(read_catalogue(jobs).clips.at(0).key, "of an earlier run");
-}
-
-// After a continued run, changed videos and retried failures, items that are no longer valid are not
-// shown.
-TEST_F(CatalogueTest, WhatTheJournalTakesBackIsNotShown) {
-  const auto failed = [](const char* key, const char* film) {
-    return end(std::string(R"({"key":")") + key + R"(","end":"failed","parent":")" + film + R"("})");
-  };
-  const auto kept = [](const char* key, const char* film) {
-    return end(std::string(R"({"key":")") + key + R"(","end":"kept","parent":")" + film +
-               R"(","facts":{"usage":{"caption.endpoint":{"requests":1,"cost":0.5}}}})");
-  };
-  const std::string before = input("f") + input("g") + kept("f-0000", "f") + failed("f-0001", "f") +
-                             kept("g-0000", "g") + failed("g-0001", "g");
-  const auto keys = [&] {
-    std::vector<std::string> out;
-    for (const auto& clip : read_catalogue(curate_jobs(folder_)).clips) out.push_back(clip.key);
-    return out;
-  };
-  write("clips/journal.jsonl", before);
-  EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "f-0001", "g-0000", "g-0001"));
-  write("clips/journal.jsonl", before + entry(R"({"broke_off":true})"));
-  EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "g-0000"));
-  write("clips/journal.jsonl", before + entry(R"({"broke_off":true,"whole":true})"));
-  EXPECT_THAT(keys(), testing::ElementsAre()) << "in a job with branches, videos are finished as a whole";
-  write("clips/journal.jsonl", before + entry(R"({"forget":"f"})"));
-  EXPECT_THAT(keys(), testing::ElementsAre("g-0000", "g-0001"));
-  write("clips/journal.jsonl", before + entry(R"({"forget":"f"})") + input("f") + kept("f-0000", "f"));
-  EXPECT_THAT(keys(), testing::ElementsAre("f-0000", "g-0000", "g-0001"));
-  const Catalogue c = read_catalogue(curate_jobs(folder_));
-  EXPECT_EQ(c.usage.at(0), (nlohmann::json{{"caption.endpoint", {{"requests", 2}, {"cost", 1.0}}}}));
 }
 
 TEST_F(CatalogueTest, ASecondSampleOfOneKeyDoesNotHideWhatIsStored) {

@@ -28,7 +28,7 @@ struct Clip {
   std::vector<std::string> copies;  // ids of the clips that a dedup job leaves out as copies of this one
   size_t job = 0;
   uint64_t line_at = 0, line_size = 0;  // its line in items.jsonl; size 0: the file does not exist yet
-  bool in_journal = false;              // its line is in journal.jsonl instead: the job is running
+  bool in_record = false;               // line_at is its id in the job's record instead: the job is running
 };
 
 // Outcome, including the dedup jobs that follow the clip's own job: "kept", "filtered", "failed" or "copy".

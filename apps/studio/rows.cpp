@@ -1,6 +1,7 @@
 #include "apps/studio/rows.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 
 #include "core/base/facts.hpp"
@@ -47,7 +48,7 @@ Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   clip.job = line.job;
   clip.line_at = line.at;
   clip.line_size = line.size;
-  clip.in_journal = line.in_journal;
+  clip.in_record = line.in_record;
   return clip;
 }
 
@@ -71,7 +72,7 @@ void Rows::add(const json& item, const Line& line) {
   const auto [known, is_new] = out_.by_id.emplace(clip.id, out_.clips.size());
   const size_t row = known->second;
   // A second sample with the same key has failed; the first is the stored one.
-  if (!is_new && !line.in_journal && clip.end == End::failed && out_.clips[row].end == End::kept) return;
+  if (!is_new && !line.in_record && clip.end == End::failed && out_.clips[row].end == End::kept) return;
   if (!is_new)
     for (auto& [name, values] : out_.columns)
       if (row < values.size()) values[row] = std::nan("");
@@ -107,15 +108,6 @@ void Rows::set(const std::string& name, size_t row, double value) {
   at->second[row] = value;
 }
 
-void Rows::remove(size_t job, const std::function<bool(const Clip&)>& is_void) {
-  removed_.resize(out_.clips.size(), false);
-  for (size_t row = 0; row < out_.clips.size(); ++row)
-    if (out_.clips[row].job == job && is_void(out_.clips[row])) {
-      removed_[row] = true;
-      usage_.erase(row);
-    }
-}
-
 // Includes input videos, as summary.json will.
 void Rows::sum_usage() {
   std::vector<core::Usage> sums(out_.jobs.size());
@@ -127,10 +119,8 @@ void Rows::sum_usage() {
 void Rows::finish() {
   auto& clips = out_.clips;
   sum_usage();
-  removed_.resize(clips.size(), false);
-  std::vector<size_t> order;
-  for (size_t row = 0; row < clips.size(); ++row)
-    if (!removed_[row]) order.push_back(row);
+  std::vector<size_t> order(clips.size());
+  std::iota(order.begin(), order.end(), size_t{0});
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
     return std::tie(clips[a].job, clips[a].key) < std::tie(clips[b].job, clips[b].key);
   });

@@ -1,6 +1,5 @@
 // Turns lines about items into the rows and columns of a catalogue.
 #pragma once
-#include <functional>
 #include <string_view>
 #include <unordered_map>
 
@@ -15,7 +14,7 @@ class Rows {
   struct Line {
     size_t job = 0;
     uint64_t at = 0, size = 0;
-    bool in_journal = false;
+    bool in_record = false;
   };
 
   explicit Rows(Catalogue& out) : out_(out) {}
@@ -25,8 +24,6 @@ class Rows {
 
   // A line that is not an item is counted as unreadable. A repeated key replaces the earlier line.
   void add(const nlohmann::json& item, const Line& line);
-  // Removes the rows of the job for which `is_void` holds.
-  void remove(size_t job, const std::function<bool(const Clip&)>& is_void);
   // Sorts the rows by job and key. Call this last.
   void finish();
 
@@ -37,7 +34,6 @@ class Rows {
 
   Catalogue& out_;
   std::unordered_map<size_t, nlohmann::json> usage_;  // by row, for items that used servers
-  std::vector<bool> removed_;
 };
 
 }  // namespace kinora::studio

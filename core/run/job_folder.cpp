@@ -286,10 +286,9 @@ void drop_before(const fs::path& folder) {
 }
 
 bool is_record(std::string_view name) {
-  constexpr std::array<std::string_view, 9> kRecords{"job.json",     "summary.json", "metrics.jsonl",
-                                                     "journal.jsonl", kEdits,        "metrics.prom",
-                                                     "live.json",    "trace.json",   "checkpoints"};
-  return name.starts_with(".") || std::find(kRecords.begin(), kRecords.end(), name) != kRecords.end();
+  constexpr std::array<std::string_view, 8> kRecords{"job.json", "summary.json", "metrics.jsonl", kEdits,
+                                                     "metrics.prom", "live.json", "trace.json", "checkpoints"};
+  return name.starts_with(".") || name.starts_with("record.db") || std::find(kRecords.begin(), kRecords.end(), name) != kRecords.end();
 }
 
 json results_in(const fs::path& folder) {

@@ -41,6 +41,7 @@ struct JobSpec {
   std::map<std::string, Location> places;  // of the values that the file gives, by key
   bool sound = true;                       // nothing was found wrong in reading it
   mutable std::string paths_identity;      // identity of the files behind `paths`, cached by job_digest()
+  mutable std::shared_ptr<const void> listing;  // what the job's type found behind `paths`, which it lists once
 
   // The place of an option in the file; that of the job if the file omits the option.
   const Location& place(const std::string& option) const;

@@ -194,6 +194,11 @@ class Serving {
             [](void* self, kinora_sample* s, const char* reason) {
               return of(self).tell(
                   s, {{"is", "fail"}, {"reason", std::string(reason ? reason : "").substr(0, 16384)}});
+            },
+            [](void* self, const kinora_str* keys, uint64_t n) {
+              json names = json::array();
+              for (uint64_t i = 0; i < n; ++i) names.push_back(view(keys[i]));
+              return of(self).tell(nullptr, {{"is", "made_of"}, {"keys", std::move(names)}});
             }};
   }
 

@@ -236,6 +236,11 @@ int32_t Worker::passed_on(Message& message, const kinora_emit& emit) {
     const std::string key = text("key");
     return emit.stored(emit.self, str(key));
   }
+  if (what == "made_of") {
+    std::vector<kinora_str> keys;
+    for (const json& key : head.at("keys")) keys.push_back(str(key.get_ref<const std::string&>()));
+    return emit.made_of(emit.self, keys.data(), keys.size());
+  }
   throw Error(KINORA_DATA, "it sent what is no message");
 }
 

@@ -4,6 +4,9 @@ usage: come_and_go.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, re, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3]).resolve()
+sys.path.append(str(ROOT / "tests/support"))
+import record
+
 DATA = ROOT / "tests/data"
 STAGES = '["video.probe", { use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120 }]'
 SHARDS = '[[job]]\nname = "shards"\nkind = "shard"\ninput = "clips"\n'
@@ -45,6 +48,14 @@ def tree(name):
     return {str(p): p.read_bytes() for p in (SCRATCH / name).rglob("*") if p.is_file()}
 
 
+def clips_of(name, films):
+    return len([n for n in stored(name) if n.startswith(tuple(f"{film}-" for film in films)) and n.endswith(".mp4")])
+
+
+def many(n, whose):
+    return f"{whose} {n} clip{'s are' if n > 1 else ' is'}"
+
+
 def check_unseen():
     """A link into a missing disk: results of the video are kept, and a video that was never read has failed."""
     folder, real = films("unseen", a="bbb_A"), SCRATCH / "real"
@@ -59,7 +70,7 @@ def check_unseen():
     dry = run("unseen", "--dry-run")
     now = run("unseen")
     for text in (dry, now):
-        assert f"1 video is unavailable now, {folder}/b.mp4 the first; the results of it are kept ({folder}/b.mp4 is a link to a missing file)" in said(text, "warning"), text
+        assert f"1 video is not there now, {folder}/b.mp4 the first: {many(clips_of('unseen', 'b'), 'its')} kept until it is seen again" in said(text, "warning"), text
     assert stored("unseen") == whole and items("unseen")["b"]["end"] == "kept", stored("unseen")
     write("never", str(folder))
     run("never")
@@ -67,96 +78,96 @@ def check_unseen():
     (SCRATCH / "unmounted").rename(real)
     back = run("unseen")
     for text in (now, back):
-        assert "clips: already done" in text and "shards: already done" in text and "starts from scratch" not in text, text
+        assert "resuming: 2 of 2 inputs have ended" in text and "shards: already done" in text and "starts from scratch" not in text, text
     assert stored("unseen") == whole
     run("never")
-    assert items("never")["b"]["end"] == "kept", "the video is available now"
+    assert items("never")["b"]["end"] == "kept", "the video is there now"
 
 
 def check_disks():
-    """A mount point without its disk, a pattern and an input on it: results are kept, and nothing is repeated; an interrupted run resumes."""
+    """A mount point without its disk, below a folder, a pattern and as an input: results are kept until they are pruned, and an interrupted run resumes."""
     for name, given in (("folder", "{}/"), ("pattern", "{}/**/*.mp4"), ("inputs", '["{0}/", "{0}/disk/"]')):
         folder = films(f"disk_{name}", **{"a": "bbb_A", "disk/b": "bbb_B", "disk/c": "bbb_C"})
         write(f"disk_{name}", given.format(folder), more="" if name == "inputs" else "recursive = true", jobs=SHARDS)
         run(f"disk_{name}")
         whole = stored(f"disk_{name}")
-        assert [n for n in whole if n.startswith("b-")], whole
+        clips = clips_of(f"disk_{name}", "bc")
         (folder / "disk").rename(folder.parent / "away")
         (folder / "disk").mkdir()
-        text = run(f"disk_{name}")
-        assert f"2 videos are unavailable now, {folder}/disk/b.mp4 the first; the results of them are kept ({folder}/disk is empty; " \
-               'unseen = "drop" discards them for good)' in said(text, "warning"), text
-        assert text.count("already done") == 2 and stored(f"disk_{name}") == whole, text
+        kept = f"2 videos are no longer found by the input, {folder}/disk/b.mp4 the first: {many(clips, 'their')} kept; prune = [\"{folder}/disk/b.mp4\"] removes the results of that one"
+        for options in (["--dry-run"], []):
+            text = run(f"disk_{name}", *options)
+            assert kept in said(text, "warning") and stored(f"disk_{name}") == whole, text
+        assert "shards: already done" in text, text
+        failed = [i["reason"] for i in items(f"disk_{name}").values() if i["end"] == "failed"]
+        assert len(failed) == (name == "inputs") and all("disk/: contains no files" in reason for reason in failed), failed
         shutil.copy2(DATA / "bbb_D.mp4", folder / "d.mp4")
         text = run(f"disk_{name}")
-        assert "resuming: 3 of 4 inputs have ended" in text and set(stored(f"disk_{name}")) > set(whole), text
-        shutil.rmtree(folder.parent / "away")
-        if name == "inputs":  # it is named explicitly, so it was not meant to be empty: see check_unlisted()
+        assert "resuming: " in text and set(stored(f"disk_{name}")) > set(whole), text
+        shutil.rmtree(folder / "disk")
+        (folder.parent / "away").rename(folder / "disk")
+        text = run(f"disk_{name}")
+        assert "no longer found" not in text and "resuming: 4 of 4 inputs have ended" in text, text
+        shutil.rmtree(folder / "disk")
+        if name == "inputs":  # a folder that the input names must exist
             continue
-        dropped = run(f"disk_{name}", "--set", "clips.unseen=drop")
-        assert "2 videos are gone from the input: their " in dropped and not [n for n in stored(f"disk_{name}") if n[0] in "bc"], dropped
-    # The run was interrupted there: without the video's own end and its last clip, as a kill leaves it.
-    journal = SCRATCH / "disk_cut/clips/journal.jsonl"
+        pruned = run(f"disk_{name}", "--set", f'clips.prune=["{folder}/disk"]')
+        assert f"2 videos are pruned: {many(clips, 'their')} removed" in said(pruned, "warning") and not [n for n in stored(f"disk_{name}") if n[0] in "bc"], pruned
+    # The run was interrupted there: without the video's own outcome and that of its last clip, as a kill leaves it.
     folder = films("disk_cut", **{"a": "bbb_A", "disk/b": "city_cc0"})
     write("disk_cut", str(folder), STAGES.replace('{ use = "clip', '{ use = "shots.fixed", stride = 1.0 }, { use = "clip'), more="recursive = true")
     run("disk_cut")
     whole = {n: (SCRATCH / "disk_cut/clips/data" / n).read_bytes() for n in stored("disk_cut")}
-    kept = journal.read_text().splitlines(keepends=True)
-    clips = [n for n, line in enumerate(kept) if '"files"' in line and '"key":"b-' in line]
-    assert len(clips) > 2, kept
-    journal.write_text("".join(kept[: clips[-1]]))
-    (SCRATCH / "disk_cut/clips/summary.json").unlink()
+    clips = [end["id"] for end in record.outcomes(SCRATCH / "disk_cut/clips") if end["input"] == "b"]
+    assert len(clips) > 3, clips
+    record.remove(SCRATCH / "disk_cut/clips", clips[-2:])
     (folder / "disk").rename(folder.parent / "away")
     text = run("disk_cut")
-    assert items("disk_cut")["b"]["end"] == "failed" and len([n for n in stored("disk_cut") if n.startswith("b-") and n.endswith(".mp4")]) == len(clips) - 1, text
+    assert "1 video is no longer found by the input" in text and clips_of("disk_cut", "b") == len(clips) - 2, text
     (folder.parent / "away").rename(folder / "disk")
     text = run("disk_cut")
     assert "resuming: 1 of 2 inputs have ended" in text, text
     assert {n: (SCRATCH / "disk_cut/clips/data" / n).read_bytes() for n in stored("disk_cut")} == whole
 
 
-def check_unlisted():
-    """A folder of a list that is unavailable now: its results are kept, in a dry run too; to drop it, the user removes it from the input."""
-    folder = films("unlisted", **{"a": "bbb_A", "disk/b": "bbb_B"})
+def check_listed_folder():
+    """A folder of a list that is unavailable now has failed; the results of its videos are kept."""
+    folder = films("listed", **{"a": "bbb_A", "disk/b": "bbb_B"})
     (folder / "list.txt").write_text("a.mp4\ndisk/\n")
-    write("unlisted", str(folder / "list.txt"))
-    run("unlisted")
-    whole = stored("unlisted")
+    write("listed", str(folder / "list.txt"))
+    run("listed")
+    whole = stored("listed")
     (folder / "disk").rename(folder / "away")
     for empty in (False, True):  # the mount point may still exist
         if empty:
             (folder / "disk").mkdir()
-        for options in (["--dry-run"], []):
-            text = run("unlisted", *options)
-            why = f"{folder}/disk is {'empty' if empty else 'not there'}"
-            assert any(s.startswith(f"1 video is unavailable now, {folder}/disk/b.mp4 the first; the results of it are kept ({why}; ") for s in said(text, "warning")), text
-            assert "already done" in text and stored("unlisted") == whole, text
-    text = run("unlisted", "--set", "clips.unseen=drop", code=1)
-    assert "1 earlier video is below it, so the job does not run and the results are kept" in text and stored("unlisted") == whole, text
+        text = run("listed")
+        assert "1 video is no longer found by the input" in text and stored("listed") == whole, text
+        assert [i["key"] for i in items("listed").values() if i["end"] == "failed"] == ["disk"], items("listed")
     (folder / "disk").rmdir()
     (folder / "away").rename(folder / "disk")
-    assert "resuming: 2 of 2 inputs have ended" in run("unlisted") and stored("unlisted") == whole, "after the failed run"
+    assert "resuming: 2 of 2 inputs have ended" in run("listed") and stored("listed") == whole, "after the failed run"
+    assert "disk" not in items("listed"), "the folder is listed again"
 
 
 def check_gone():
-    """A video that is no longer an input takes its clips with it, and so does a changed one: reported before and during the run."""
+    """A video that was deleted keeps its clips until it is pruned; a changed one is redone: reported before and during the run."""
     folder = films("gone", a="bbb_A", b="bbb_B", c="bbb_C")
     write("gone", str(folder), jobs=SHARDS)
     assert re.search(r"shards: \d+ samples in 1 shard$", run("gone"), re.M)
-    clips = {film: len([n for n in stored("gone") if n.startswith(film) and n.endswith(".mp4")]) for film in "abc"}
+    clips = {film: clips_of("gone", film) for film in "abc"}
     (folder / "a.mp4").unlink()
     shutil.copy2(DATA / "bbb_D.mp4", folder / "b.mp4")
+    prune = ["--set", f'clips.prune=["{folder.name}/a.mp4"]']
     before = tree("gone")
-    dry = run("gone", "--dry-run")
+    dry = run("gone", "--dry-run", *prune)
     assert tree("gone") == before, "a dry run changes nothing"
-    now = run("gone")
-    many = lambda n, whose: f"{whose} {n} clip{'s are' if n > 1 else ' is'} removed"
+    now = run("gone", *prune)
     expected = ["its inputs have changed; finished work on the remaining inputs is kept",
-                f"1 video is gone from the input: {many(clips['a'], 'its')}", f"1 video has changed, and is redone: {many(clips['b'], 'its')}",
+                f"1 video is pruned: {many(clips['a'], 'its')} removed", f"1 video has changed, and is redone: {many(clips['b'], 'its')} removed",
                 f"resuming: 1 of 2 inputs have ended, and {clips['c']} clip{'s' if clips['c'] > 1 else ''}"]
     assert [s for s in said(dry) if s in expected] == [s for s in said(now) if s in expected] == expected, (said(dry), said(now))
     assert "would run (" in said(dry)[0] and not any("replace" in s for s in said(dry)), said(dry)
-    assert f"1 video is gone from the input: {many(clips['a'], 'its')}" in said(now, "warning")
     assert not [n for n in stored("gone") if n.startswith("a")]
 
 
@@ -229,6 +240,6 @@ def check_names():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for test in (check_unseen, check_disks, check_unlisted, check_gone, check_foretold, check_nothing_kept, check_places, check_names):
+for test in (check_unseen, check_disks, check_listed_folder, check_gone, check_foretold, check_nothing_kept, check_places, check_names):
     test()
     print("ok   ", test.__name__, flush=True)

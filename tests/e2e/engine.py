@@ -4,6 +4,9 @@ usage: engine.py KINORA ROOT SCRATCH FAULTY [PART]..."""
 import hashlib, json, os, pathlib, random, re, shutil, signal, subprocess, sys, time
 
 KINORA, ROOT, SCRATCH, FAULTY = sys.argv[1], *map(pathlib.Path, sys.argv[2:5])
+sys.path.append(str(ROOT / "tests/support"))
+import record
+
 FILM = ROOT / "tests/data/film.mp4"
 CUT = 'use = "clip.transcode", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 120'
 failures = []
@@ -183,15 +186,34 @@ def resumed():
     done = kinora("run", file)
     first = results("resumed") if done.returncode == 0 else ([], {})
     folder = SCRATCH / "resumed/clips"
-    journal = folder / "journal.jsonl"
-    lines = journal.read_text().splitlines(keepends=True)
-    left = [line for line in lines if not re.search(r'"key":"bbb_A(-0001)?"', line)]
-    journal.write_text("".join(left))
-    (folder / "summary.json").unlink()
+    gone = [end["id"] for end in record.outcomes(folder) if end["key"] in ("bbb_A", "bbb_A-0001")]
+    record.remove(folder, gone)
     done = kinora("run", file)
     live = json.loads((folder / "live.json").read_text())
-    holds("a run interrupted before a clip's end gives the same", done.returncode == 0 and len(lines) - len(left) == 2 and results("resumed")[0] == first[0] and list(results("resumed")[1]) == list(first[1]), f"{len(lines)} {len(left)} {done.stderr}")
+    holds("a run interrupted before a clip's end gives the same", done.returncode == 0 and len(gone) == 2 and results("resumed")[0] == first[0] and list(results("resumed")[1]) == list(first[1]), f"{gone} {done.stderr}")
     holds("and counts each clip once", live["made"] == sum(i["key"] != "bbb_A" for i in first[0]) > 0, f"{live} {first[0]}")
+
+
+def joined():
+    """A stage joins two videos into one sample. However far an interrupted run came, the next one gives the results of an uninterrupted run."""
+    films = SCRATCH / "joined-of"
+    films.mkdir()
+    for i in range(5):
+        shutil.copy(FILM, films / f"f{i}.mp4")
+    file = toml("joined", [films], '{ use = "pairs" }', "hash = false")
+    folder = SCRATCH / "joined/clips"
+    done = kinora("run", file)
+    whole = results("joined") if done.returncode == 0 else ([], {})
+    pairs = {item["key"]: item.get("parents") for item in whole[0]}
+    holds("each pair has both as parents", pairs == {"f0": None, "f1": None, "f2": None, "f3": None, "f4": None, "f0-0000": ["f0", "f1"], "f2-0000": ["f2", "f3"]}, f"{pairs} {done.stderr}")
+    wrong = []
+    for left in range(7):
+        ends = record.outcomes(folder)
+        record.remove(folder, [end["id"] for end in ends[left:]])
+        done = kinora("run", file)
+        if done.returncode != 0 or results("joined") != whole:
+            wrong.append((left, done.stderr))
+    holds("a run interrupted after any outcome ends as an uninterrupted one", not wrong, wrong)
 
 
 def large():
@@ -251,7 +273,7 @@ def anew():
             return kinora("run", toml(name, [films], f'{{ use = "faulty", how = "none", counts = true, ordered = {ordered} }}', f'engine = {{ use = "local", isolate = ["{isolate}"] }}'))
         done = run("anew")
         holds(f"isolate {isolate}: one instance sees all samples in order", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"} and said not in done.stderr, f"{counts('anew')} {done.stderr}")
-        cut_journal("anew")
+        cut_record("anew")
         done = run("anew")
         holds(f"isolate {isolate}: a killed run starts from scratch, and logs it", done.returncode == 0 and done.stderr.count(said) == 1 and "resuming" not in done.stderr, done.stderr)
         holds(f"isolate {isolate}: and gives the same result", counts("anew") == {"f0.count": "1", "f1.count": "2", "f2.count": "3"}, counts("anew"))
@@ -264,20 +286,19 @@ def anew():
         holds(f"isolate {isolate}: with videos removed", done.stderr.count(said) == 1 and counts("anew") == {"f1.count": "1", "f2.count": "2"}, f"{counts('anew')} {done.stderr}")
         shutil.copy(FILM, films / "f0.mp4")
         run("held", 2)
-        cut_journal("held")
+        cut_record("held")
         done = run("held", 2)
         holds(f"isolate {isolate}: a stage that keeps only pending samples resumes", "resuming: 1 of 3 inputs have ended" in done.stderr and said not in done.stderr, done.stderr)
         for name in ("anew", "held"):
             shutil.rmtree(SCRATCH / name)
 
 
-def cut_journal(name):
-    """Leaves the journal as a run has it that was killed after its first video had ended."""
+def cut_record(name):
+    """Leaves the record as a run has it that was killed after its first video had ended."""
     folder = SCRATCH / name / "clips"
-    lines = (folder / "journal.jsonl").read_text().splitlines(keepends=True)
-    last = next(i for i, line in enumerate(lines) if "end" in json.loads(line)["entry"])
-    (folder / "journal.jsonl").write_text("".join(lines[: last + 1]))
-    (folder / "summary.json").unlink()
+    ends = record.outcomes(folder)
+    first = next(end for end in ends if not end["made"])
+    record.remove(folder, [end["id"] for end in ends if end["input"] != first["input"]])
 
 
 def children(pid):
@@ -367,7 +388,7 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, late, resumed, large, noise, copies, anew, orphans, shown, ten_runs):
+for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, late, resumed, joined, large, noise, copies, anew, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")

@@ -5,12 +5,13 @@ import json, os, pathlib, random, shutil, signal, subprocess, sys, time
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 sys.path.insert(0, str(ROOT / "tests/support"))
+import record
 from skips import skip
 
 KILLS, SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 6, int(sys.argv[5]) if len(sys.argv) > 5 else 7
 DATA = ROOT / "tests/data"
 STAGES = ""  # of the current run
-OWN = {"summary.json", "metrics.jsonl", "live.json", "metrics.prom"}  # times and memory
+OWN = {"summary.json", "metrics.jsonl", "live.json", "metrics.prom", "record.db"}  # times, memory, and the order of the work
 
 
 def make_inputs():
@@ -78,14 +79,9 @@ def tree(out):
 
 
 def finished_clips(out):
-    """Files of kept samples that have a line in the journal, with data that shows whether they were written again."""
-    journal, found = out / "clips/journal.jsonl", {}
-    for line in journal.read_text(errors="replace").splitlines(True) if journal.exists() else []:
-        if line.endswith("}\n"):
-            for name in json.loads(line)["entry"].get("files", {}):
-                stat = (out / "clips/data" / name).stat()
-                found[name] = (stat.st_ino, stat.st_mtime_ns)
-    return found
+    """Files of kept samples that are recorded, with data that shows whether they were written again."""
+    stats = {name: (out / "clips/data" / name).stat() for end in record.outcomes(out / "clips") for name in end["files"]}
+    return {name: (stat.st_ino, stat.st_mtime_ns) for name, stat in stats.items()}
 
 
 def compare(out, whole, what):
@@ -143,14 +139,11 @@ def kill_again_and_again(whole, seconds, order):
 
 
 def ended_films(out):
-    """For a graph: the files of videos whose own end is in the journal."""
-    journal, ended, files = out / "clips/journal.jsonl", set(), {}
-    for line in journal.read_text(errors="replace").splitlines(True) if journal.exists() else []:
-        entry = json.loads(line)["entry"] if line.endswith("}\n") else {}
-        if "end" in entry and not entry["made"]:
-            ended.add(entry["end"]["key"])
-        files.update({name: entry["end"].get("parent", entry["end"]["key"]).split("@")[0] for name in entry.get("files", {})})
-    return {name: ((out / "clips/data" / name).stat().st_ino, (out / "clips/data" / name).stat().st_mtime_ns) for name, film in files.items() if film in ended}
+    """For a graph: the files of videos whose own outcome is recorded."""
+    ends = record.outcomes(out / "clips")
+    ended = {end["key"] for end in ends if not end["made"]}
+    files = {name for end in ends if end["input"] in ended for name in end["files"]}
+    return {name: ((out / "clips/data" / name).stat().st_ino, (out / "clips/data" / name).stat().st_mtime_ns) for name in files}
 
 
 def kill_a_graph(order):

@@ -5,6 +5,7 @@ usage: work.py KINORA ROOT SCRATCH"""
 import collections, json, shutil, subprocess, sys, threading
 
 from browser import ROOT, SCRATCH, Studio, copy_of_run, curated, edits, eventually, page_of, run_alone, run_command
+import record
 from clips import lines, pictures
 from edits import ask, said, select, shows
 from states import SIZES, State
@@ -45,8 +46,8 @@ def cost_of(requests):
 
 
 def check_at_work(page, job):
-    """While the job pauses, the page shows every outcome in the journal."""
-    ends = lambda: [entry["end"] for entry in (line["entry"] for line in lines(job / "journal.jsonl")) if "end" in entry]
+    """While the job pauses, the page shows every outcome in the record."""
+    ends = lambda: record.outcomes(job)
     eventually(lambda: sum(end["end"] == "kept" and not end["consumed"] for end in ends()) == ANSWERED and any(end["end"] == "filtered" for end in ends()), "the server stands still", 60)
     eventually(lambda: counts(page) == counted(ends()) and costs(page) == cost_of(ANSWERED), "all that has ended", 30)
     assert not (job / "items.jsonl").exists() and not (job / "summary.json").exists()

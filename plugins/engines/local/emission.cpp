@@ -1,4 +1,4 @@
-// The calls of a stage while it works: emit, drop, fail, hold, stored.
+// The calls of a stage while it works: emit, drop, fail, hold, stored; made_of is in parents.cpp.
 #include <algorithm>
 
 #include "execution.hpp"
@@ -23,6 +23,9 @@ kinora_emit Execution::emit_table(Task& task) {
           },
           [](void* self, kinora_sample* s, const char* reason) {
             return guard([&] { of(self).execution.fail(of(self), Sample::adopt(s), reason); });
+          },
+          [](void* self, const kinora_str* keys, uint64_t n) {
+            return guard([&] { of(self).execution.made_of(of(self), {keys, n}); });
           }};
 }
 
@@ -61,7 +64,7 @@ bool Execution::refuse_key(Task& task, Sample& sample, const Tracks& of) {
 void Execution::emit(Task& task, Sample sample) {
   const std::string key(sample.key());
   if (told_before(task, key)) return;
-  const Tracks of = made_of(task, sample);
+  const Tracks of = parents_of(task, sample);
   if (refuse_key(task, sample, of)) return;
   Weight weight = weigh(sample);
   std::vector<Sample> copies;
@@ -77,7 +80,7 @@ void Execution::emit(Task& task, Sample sample) {
 
 void Execution::drop(Task& task, Sample sample, const char* rule, double score) {
   if (told_before(task, sample.key())) return;
-  const Tracks of = made_of(task, sample);
+  const Tracks of = parents_of(task, sample);
   if (refuse_key(task, sample, of)) return;
   End filtered;
   filtered.end = KINORA_FILTERED;
@@ -88,7 +91,7 @@ void Execution::drop(Task& task, Sample sample, const char* rule, double score) 
 
 void Execution::fail(Task& task, Sample sample, const char* reason) {
   if (told_before(task, sample.key())) return;
-  const Tracks of = made_of(task, sample);
+  const Tracks of = parents_of(task, sample);
   if (refuse_key(task, sample, of)) return;
   End failed;
   failed.end = KINORA_FAILED_AT;
@@ -129,7 +132,6 @@ void Execution::stored(Task& task, std::string_view key) {
   task.slot.held.erase(at);
   leave(task.stage, held.place, held.emitted);
   beside_.remove(held.beside);
-  task.released.emplace(key, held.track);
   End consumed;
   consumed.stage = task.stage.spec->name;
   consumed.consumed = true;
@@ -207,8 +209,7 @@ Execution::Origin Execution::origin(Task& task, const Sample& sample, const Trac
       ledger_.remove(held.weight);
       beside_.remove(held.beside);
       task.keys.emplace(key);
-      task.released.emplace(key, held.track);
-      return {std::move(held.track), below(held.place, held.emitted)};
+          return {std::move(held.track), below(held.place, held.emitted)};
     }
   }
   if (task.slot.instance.is_apart()) task.told.emplace_back(key);  // without a process of its own, no attempt is repeated
@@ -219,7 +220,7 @@ Execution::Origin Execution::origin(Task& task, const Sample& sample, const Trac
     task.ended = true;
     task.held = false;
   } else {
-    from.track = child_of(of);
+    from.track = child_of(of, key);
   }
   from.place = below(task.place, task.emitted);
   leave(task.stage, task.place, task.emitted);
@@ -233,8 +234,8 @@ void Execution::hand_on(const std::vector<StageState*>& to, Origin from, Sample 
   if (to.empty()) return end(from.track, {}, std::move(sample), std::move(weight));
   for (size_t i = to.size(); i-- > 0;) {
     if (i > 0) ledger_.add(weight);
-    Item item{i > 0 ? std::move(copies[i - 1]) : std::move(sample), weight,
-              to.size() > 1 ? below(from.place, i) : from.place, i > 0 ? child_of({from.track}) : from.track};
+    const auto track = i > 0 ? child_of({from.track}, copies[i - 1].key()) : from.track;
+    Item item{i > 0 ? std::move(copies[i - 1]) : std::move(sample), weight, to.size() > 1 ? below(from.place, i) : from.place, track};
     enter(*to[i], item.place, 0);
     Place place = item.place;
     to[i]->queue.emplace(std::move(place), std::move(item));

@@ -105,6 +105,11 @@ void Execution::tell(Lock& lock, Track& track) {
   outcome.status = end.status;
   outcome.consumed = end.consumed ? 1 : 0;
   outcome.made = track.made;
+  std::vector<kinora_str> inputs, parents;
+  for (const auto key : inputs_of(track)) inputs.push_back(str(key));
+  for (const auto& parent : track.parents) parents.push_back(str(parent->key));
+  outcome.inputs = inputs.data(), outcome.n_inputs = static_cast<uint32_t>(inputs.size());
+  outcome.parents = parents.data(), outcome.n_parents = static_cast<uint32_t>(parents.size());
   lock.unlock();
   const int32_t status = pipeline_.done(pipeline_.self, &outcome);
   const std::string message(status == KINORA_OK ? "" : view(host()->last_error(host())));

@@ -18,6 +18,7 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <span>
 #include <thread>
 #include <unordered_set>
 
@@ -56,8 +57,7 @@ struct Task {
   // attempt passes on only what is new.
   std::vector<std::string> told{};
   std::unordered_set<std::string> keys{};  // all keys emitted here: none may come twice
-  // Held inputs whose outcome was given in this call: the stage may still emit samples made of them.
-  std::multimap<std::string, std::shared_ptr<Track>, std::less<>> released{};
+  std::vector<std::shared_ptr<Track>> named{};  // the parents of the next new sample, as made_of() names them
   size_t replay = 0;                       // number of `told` keys that the second attempt repeats
   bool died = false;
   bool again = false;  // its process died while it held others: the input returns to the queue, to be tried alone
@@ -77,6 +77,7 @@ class Execution {
   void fail(Task& task, Sample sample, const char* reason);
   void hold(Task& task);
   void stored(Task& task, std::string_view key);
+  void made_of(Task& task, std::span<const kinora_str> keys);
 
   // [any-thread]
   bool stopping() const { return stopping_.load(std::memory_order_relaxed); }
@@ -197,11 +198,10 @@ class Execution {
   void enter(StageState& stage, const Place& place, uint64_t emitted);
   void leave(StageState& stage, const Place& place, uint64_t emitted);
 
-  // parents.cpp: what a new sample was made of. The first three are not called under the lock.
+  // parents.cpp: what a new sample was made of. The first two are not called under the lock.
   static bool is_input(const Task& task, const Sample& sample);
-  static Tracks made_of(const Task& task, const Sample& sample);
-  static Tracks named(const Task& task, std::string_view name);
-  std::shared_ptr<Track> child_of(const Tracks& of);
+  static Tracks parents_of(Task& task, const Sample& sample);
+  std::shared_ptr<Track> child_of(const Tracks& parents, std::string_view key);
 
   // figures.cpp; figures() not under the lock
   std::string figures(double seconds);

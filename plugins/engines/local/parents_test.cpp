@@ -1,6 +1,4 @@
 // Samples that a stage makes of held inputs are reported before these.
-#include <nlohmann/json.hpp>
-
 #include "engine_testing.hpp"
 
 namespace kinora::local {
@@ -17,62 +15,35 @@ size_t place_of(const Pipeline& p, const std::string& key) {
   return at;
 }
 
-Sample with_fact(Sample s, const std::string& film) {
-  s.set("json", nlohmann::json{{"film", film}}.dump());
-  return s;
-}
-
-// Source videos of `clips` clips each, whose facts name the source.
+// Source videos of `clips` clips each.
 void add_cut(Pipeline& p, int clips) {
   p.add("cut", {}, [clips](Sample in, const Emit& emit, const kinora::Run&) {
     for (int i = 0; i < clips; ++i)
-      emit(with_fact(in.clone(std::string(in.key()) + "-" + std::to_string(i)), std::string(in.key())));
+      emit(in.clone(std::string(in.key()) + "-" + std::to_string(i)));
   });
 }
 
 // Samples called "report" take some time, so an input that does not wait for them is reported too early.
 void add_slow(Pipeline& p, uint32_t from) {
   auto& act = p.add("slow", {from}, [](Sample in, const Emit& emit, const kinora::Run&) {
-    if (in.key().find("report") != std::string_view::npos) sleep_ms(30);
+    if (in.key().starts_with("report")) sleep_ms(30);
     emit(std::move(in));
   });
   act.workers = 4;
 }
 
-struct Report {
-  const char* what;
-  std::function<Sample(const Sample& held)> make;
-  bool first;      // it is emitted before the input that it was made of
-  bool names_one;  // otherwise it is made of all held inputs
-};
+void name(const Emit& emit, std::initializer_list<std::string_view> keys) { emit.made_of({keys.begin(), keys.size()}); }
 
-const std::vector<Report>& reports() {
-  static const auto key = [](const Sample& held) { return std::string(held.key()); };
-  static const std::vector<Report> all{
-      {"a copy", [](const Sample& held) { return held.clone(key(held) + "-report"); }, true, true},
-      {"the fact names the clip", [](const Sample& held) { return with_fact(Sample("report-" + key(held)), key(held)); }, true, true},
-      {"the fact names the clip, the key another's", [](const Sample& held) { return with_fact(Sample("0-0-report-" + key(held)), key(held)); }, true, true},
-      {"no facts", [](const Sample& held) { return Sample(key(held) + "-report"); }, true, true},
-      {"the fact names the film", [](const Sample& held) { return with_fact(Sample("report-" + key(held)), key(held).substr(0, key(held).find('-'))); }, true, false},
-      {"it names nothing", [](const Sample& held) { return Sample("report-" + key(held)); }, true, false},
-      {"a copy, after its clip", [](const Sample& held) { return held.clone(key(held) + "-report"); }, false, true}};
-  return all;
-}
-
-// A report of each clip, emitted in finish() or when later clips fill the batch.
-void run_reports(const Report& report, size_t batch, int inputs) {
+// A report of each clip, emitted in finish() or when later clips fill the batch. names: whether the stage names its parent.
+void run_reports(bool names, size_t batch, int inputs) {
   Pipeline p;
-  Keys made;
-  std::map<std::string, std::string> of;
   std::vector<Sample> kept;
+  std::map<std::string, size_t> parents;
   const auto tell = [&](const Emit& emit) {
     for (auto& clip : std::exchange(kept, {})) {
-      Sample one = report.make(clip);
-      of[std::string(one.key())] = clip.key();
-      Sample same = clip;
-      if (report.first) emit(std::move(one));
-      emit(std::move(same));
-      if (!report.first) emit(std::move(one));
+      if (names) name(emit, {clip.key()});
+      emit(Sample("report-" + std::string(clip.key())));
+      emit(std::move(clip));
     }
   };
   add_cut(p, 2);
@@ -85,25 +56,34 @@ void run_reports(const Report& report, size_t batch, int inputs) {
   act.finish = [&](const Emit& emit, const kinora::Run&) { tell(emit); };
   add_slow(p, 1);
   p.inputs(inputs);
-  EXPECT_EQ(p.run(), "") << report.what;
-  EXPECT_EQ(p.outcomes.size(), static_cast<size_t>(inputs) * 5) << report.what;
-  for (const auto& [key, clip] : of) {
-    if (report.first) {
-      EXPECT_LT(place_of(p, key), place_of(p, clip)) << report.what;
+  p.on_done = [&](const kinora_outcome& o) {
+    const std::string key(view(samples_api().key(o.sample)));
+    parents[key] = o.n_parents;
+    if (names && key.starts_with("report")) {
+      EXPECT_EQ(view(o.parents[0]), key.substr(7));
+      EXPECT_EQ(view(o.inputs[0]), key.substr(7, 1));
     }
-    EXPECT_LT(place_of(p, key), place_of(p, clip.substr(0, clip.find('-')))) << report.what;
+    return int32_t{KINORA_OK};
+  };
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.outcomes.size(), static_cast<size_t>(inputs) * 5);
+  for (const auto& [key, count] : parents) {
+    if (!key.starts_with("report")) continue;
+    EXPECT_TRUE(!names || count == 1u) << key;
+    EXPECT_LT(place_of(p, key), place_of(p, key.substr(7)));
+    EXPECT_LT(place_of(p, key), place_of(p, key.substr(7, 1)));
   }
 }
 
 TEST(Parents, WhatFinishMakesOfAClipEndsBeforeIt) {
-  for (const auto& report : reports()) run_reports(report, SIZE_MAX, 4);
+  for (const bool names : {false, true}) run_reports(names, SIZE_MAX, 4);
 }
 
 TEST(Parents, WhatAFlushMakesOfAClipEndsBeforeIt) {
-  for (const auto& report : reports()) run_reports(report, 3, 4);
+  for (const bool names : {false, true}) run_reports(names, 3, 4);
 }
 
-// A sample out of a thousand that names its clip waits for that clip only.
+// A clip waits for the samples that were made of it, and no other clip does.
 TEST(Parents, AClipWaitsForWhatWasMadeOfItAndForNothingElse) {
   Pipeline p;
   std::vector<Sample> kept;
@@ -114,6 +94,7 @@ TEST(Parents, AClipWaitsForWhatWasMadeOfItAndForNothingElse) {
   });
   act.workers = 1;
   act.finish = [&](const Emit& emit, const kinora::Run&) {
+    name(emit, {"0-0"});
     emit(Sample("0-0-report"));
     for (auto& clip : std::exchange(kept, {})) emit(std::move(clip));
   };
@@ -142,18 +123,63 @@ TEST(Parents, WhoIsOfOneInputAndWhoIsOfMore) {
   });
   act.workers = 1;
   act.finish = [&](const Emit& emit, const kinora::Run&) {
-    emit(Sample("0-x"));
-    emit(Sample("all"));
+    name(emit, {"0"});
+    emit(Sample("of one"));
+    name(emit, {"0", "2"});
+    emit(Sample("of two"));
+    emit(Sample("of all"));
     for (auto& s : std::exchange(kept, {})) emit(std::move(s));
   };
-  std::map<std::string, int32_t> made;
+  p.add("copies", {0}, pass);
+  p.add("other copies", {0}, pass);
+  std::map<std::string, std::string> made;
   p.on_done = [&](const kinora_outcome& o) {
-    made[std::string(view(samples_api().key(o.sample)))] = o.made;
+    std::string& out = made[std::string(view(samples_api().key(o.sample)))] = std::to_string(o.made) + ":";
+    for (uint32_t i = 0; i < o.n_inputs; ++i) out += std::string(view(o.inputs[i])) + " ";
+    for (uint32_t i = 0; i < o.n_parents; ++i) out += "<" + std::string(view(o.parents[i]));
     return int32_t{KINORA_OK};
   };
-  p.inputs(2);
+  p.inputs(3);
   EXPECT_EQ(p.run(), "");
-  EXPECT_EQ(made, (std::map<std::string, int32_t>{{"0", 0}, {"1", 0}, {"0-x", 1}, {"all", 2}}));
+  EXPECT_EQ(made, (std::map<std::string, std::string>{{"0", "0:0 "},
+                                                      {"1", "0:1 "},
+                                                      {"2", "0:2 "},
+                                                      {"0@other copies", "1:0 <0"},
+                                                      {"1@other copies", "1:1 <1"},
+                                                      {"2@other copies", "1:2 <2"},
+                                                      {"of one", "1:0 <0"},
+                                                      {"of two", "2:0 2 <0<2"},
+                                                      {"of all", "2:0 1 2 <0<1<2"},
+                                                      {"of one@other copies", "2:0 <of one"},
+                                                      {"of two@other copies", "2:0 2 <of two"},
+                                                      {"of all@other copies", "2:0 1 2 <of all"}}));
+}
+
+TEST(Parents, WhatFinishMakesOfNothingHasNoneAndAWrongNameIsRefused) {
+  Pipeline p;
+  Sample kept("none");
+  p.add("batch", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
+    try {
+      name(emit, {"elsewhere"});
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), KINORA_NOT_FOUND);
+      EXPECT_NE(std::string(e.what()).find("made_of(): 'elsewhere' is not the input, nor held"), std::string::npos) << e.what();
+    }
+    kept = std::move(in);
+    emit.hold();
+  });
+  p.stages.back().finish = [&](const Emit& emit, const kinora::Run&) {
+    emit(std::move(kept));
+    emit(Sample("late"));
+  };
+  std::map<std::string, uint32_t> inputs;
+  p.on_done = [&](const kinora_outcome& o) {
+    inputs[std::string(view(samples_api().key(o.sample)))] = o.n_inputs;
+    return int32_t{KINORA_OK};
+  };
+  p.inputs(1);
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(inputs, (std::map<std::string, uint32_t>{{"0", 1}, {"late", 0}}));
 }
 
 TEST(Parents, ASampleMayNotTakeTheKeyOfItsFilm) {

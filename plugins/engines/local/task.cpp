@@ -35,8 +35,7 @@ void Execution::perform_pull(uint64_t reserve) {
   const uint64_t before = ledger_.used();
   ledger_.add(weight);
   largest_input_ = std::max(largest_input_, ledger_.used() - before);
-  auto track = std::make_shared<Track>();
-  track->input = sample.key();
+  auto track = std::make_shared<Track>(std::string(sample.key()));
   hand_on(first_, {std::move(track), {pulled_++}}, std::move(sample), std::move(weight), std::move(copies));
 }
 

@@ -16,8 +16,15 @@ bool is_kept(std::string_view name, size_t size) {
 }  // namespace
 
 bool is_of(const Track& track, std::string_view input) {
-  if (track.parents.empty()) return track.input == input;
+  if (track.made == 0) return track.key == input;
   return std::any_of(track.parents.begin(), track.parents.end(), [&](const auto& parent) { return is_of(*parent, input); });
+}
+
+std::set<std::string_view> inputs_of(const Track& track) {
+  if (track.made == 0) return {track.key};
+  std::set<std::string_view> out;
+  for (const auto& parent : track.parents) out.merge(inputs_of(*parent));
+  return out;
 }
 
 Sample slim(const Sample& sample) {

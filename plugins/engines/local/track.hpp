@@ -2,6 +2,7 @@
 #pragma once
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,8 +26,8 @@ struct End {
 // reported after the outcomes of everything made of it (open == 0), so that an interrupted run never has a recorded input
 // with an unrecorded clip.
 struct Track {
-  std::vector<std::shared_ptr<Track>> parents;  // the samples that it was made of (parents.cpp); none: an input
-  std::string input = {};                       // the key of an input
+  std::string key;
+  std::vector<std::shared_ptr<Track>> parents;  // the samples that it was made of (parents.cpp)
   // Samples made of this one whose outcome was not reported yet, plus 1 while a stage works on it: it may make more.
   uint32_t open = 0;
   std::optional<End> end;
@@ -51,6 +52,8 @@ struct Item {
 
 // Whether the track is the input of this key, or was made of it.
 bool is_of(const Track& track, std::string_view input);
+// The keys of the inputs that the track was made of, sorted; of an input, its own.
+std::set<std::string_view> inputs_of(const Track& track);
 
 // The key and the small or textual fields: the part that is kept of a sample that waits for others, so that a video's bytes
 // are not kept in memory.

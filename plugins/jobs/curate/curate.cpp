@@ -8,7 +8,6 @@
 #include "plugins/jobs/curation/ingest.hpp"
 #include "plugins/jobs/curation/item_line.hpp"
 #include "plugins/jobs/curation/store.hpp"
-#include "plugins/jobs/curation/unseen.hpp"
 #include "plugins/jobs/curation/usage.hpp"
 #include "plugins/jobs/curate/curate_beginning.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
@@ -97,12 +96,11 @@ class Keeper {
     const bool made = outcome.made != 0, stores = outcome.end == KINORA_KEPT && !outcome.consumed;
     if (!made) remove_work(context_, sample);
     if (record_.knows(key, made)) return;
-    const json line = line_of(sample, outcome);
     if (const std::string why = stores && made ? problem_of_key(sample.key()) : ""; !why.empty())
       return end_failed(sample, outcome, KINORA_INVALID, fmt::format("{} (it came out of stage '{}')", why, last_));
-    if (made && outcome.end != KINORA_FAILED_AT)
-      if (const std::string late = record_.too_late(line); !late.empty()) return end_failed(sample, outcome, KINORA_DATA, late);
-    if (stores && ((made && urls_.contains(key)) || !claims(key))) return end_second(sample, outcome);
+    if (stores && ((made && urls_.contains(key)) || record_.has_stored(key))) return end_second(sample, outcome);
+    const Lineage lineage = Lineage::of(outcome);
+    const json line = line_of(sample, outcome, lineage);
     json files = json::object();
     if (stores) files = store_sample(context_.folder() / "data", sample);
     if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
@@ -111,7 +109,7 @@ class Keeper {
       const std::lock_guard lock(mutex_);
       usage_.add(line["facts"]);
     }
-    record_.end(line, outcome.made, files);
+    record_.end(line, lineage, files);
   }
 
   // [any-thread] The sample's key, with its video's folder if several videos have the same name: "scene-2
@@ -131,15 +129,6 @@ class Keeper {
   }
 
  private:
-  bool claims(const std::string& key) {
-    try {
-      record_.claim(key);
-      return true;
-    } catch (const Error&) {
-      return false;
-    }
-  }
-
   // Of two kept samples with one key the first is stored and the second fails, as does a sample with an input's
   // key.
   void end_second(const Sample& sample, const kinora_outcome& outcome) {
@@ -157,16 +146,12 @@ class Keeper {
     failed.reason = reason.c_str();
     failed.stage = last_.c_str();
     log_warn("{}: {}", valid_utf8(sample.key()), reason);
-    record_.end(line_of(sample, failed), outcome.made, json::object());
+    const Lineage lineage = Lineage::of(outcome);
+    record_.end(line_of(sample, failed, lineage), lineage, json::object());
   }
 
-  // When a stage fails after it emitted its input, the failure is one more sample with the input's own key.
-  json line_of(const Sample& sample, const kinora_outcome& outcome) const {
-    const std::string key(sample.key());
-    const auto input = urls_.find(key);
-    json line = item_line(sample, outcome, outcome.made ? "" : urls_.at(key));
-    if (outcome.made && input != urls_.end() && !line.contains("parent")) line["parent"] = key;
-    return line;
+  json line_of(const Sample& sample, const kinora_outcome& outcome, const Lineage& lineage) const {
+    return item_line(sample, outcome, lineage, outcome.made ? "" : urls_.at(std::string(sample.key())));
   }
 
   // The last parts of a url: the file name and this many folders.
@@ -194,20 +179,19 @@ std::string keeps_state(const JobContext& context) {
 }
 
 // Resumes from the folder's record if possible.
-std::unique_ptr<Record> open_record(JobContext& context, const std::vector<Input>& inputs) {
+std::unique_ptr<Record> open_record(JobContext& context, std::vector<Input>& inputs) {
   const std::string& name = context.spec().name;
-  const std::string base = job_base(context.run(), context.spec());
-  const Record::Options options{base, is_chain(context.spec().list("stages")), retries(context.folder(), base)};
-  auto record = std::make_unique<Record>(context.folder(), inputs, options);
+  const auto how = record_options(context.run(), context.spec(), retries(context.folder(), job_base(context.run(), context.spec())));
+  auto record = std::make_unique<Record>(context.folder(), inputs, how);
   const bool goes_on = record->ended_before() + record->clips_before() > 0;
   if (const std::string stage = goes_on ? keeps_state(context) : ""; !stage.empty()) {
-    log_warn("{}: stage '{}' keeps state over all samples (ordered = 1), so the job reruns from scratch: the results of {} inputs"
+    log_warn("{}: stage '{}' keeps state over all samples (ordered = 1), so the job reruns from scratch: the results of {} inputs "
              "and {} clips are discarded", name, stage, record->ended_before(), record->clips_before());
     record.reset();
-    fs::remove(context.folder() / "journal.jsonl");
-    return std::make_unique<Record>(context.folder(), inputs, options);
+    remove_record(context.folder());
+    return std::make_unique<Record>(context.folder(), inputs, how);
   }
-  say_beginning(name, *record, inputs.size());
+  say_beginning(name, *record);
   return record;
 }
 
@@ -257,19 +241,12 @@ void Curate::check(JobCheck& check) const {
   check_order(check.runtime().registry(), job.list("stages"), problem, doubt);
 }
 
-// Identity of the videos that the job's inputs lead to, with their metadata: size and modification time of every file, and
-// the columns of lists and manifests. A finished video that is unavailable now keeps its recorded identity. Lists remote
-// folders; throws kinora::Error if one cannot be listed. Logs what is unavailable.
-std::string Curate::inputs_identity(const RunFile& run, const JobSpec& job) const {
+// Identity of the videos that the job's inputs lead to now, with their metadata: size and modification time of every file, and
+// the columns of lists and manifests. Lists remote folders; throws kinora::Error if one cannot be listed.
+std::string Curate::inputs_identity(const RunFile&, const JobSpec& job) const {
   Io* io = served_io();
   if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
-  const Look look{job.options.value("recursive", false), job.options.value("all_files", false)};
-  LeftOut left_out;
-  const auto found = catching([&] {
-    const auto known = known_films(results_of(run.out / job.name, job_base(run, job)), job_base(run, job));
-    return identity_of(find_inputs(*io, job.paths, look, &left_out, known, job.options.value("unseen", "keep") == "drop"));
-  });
-  if (found && !left_out.unseen.empty()) log_warn("{}: {}", job.name, unseen_line(left_out));
+  const auto found = catching([&] { return identity_of(listed_inputs(*io, job).inputs); });
   if (found) return *found;
   throw Error(found.failure().code, fmt::format("job '{}': its inputs cannot be listed, so the job does not run and the existing "
                                                 "results are kept: {}",
@@ -284,13 +261,11 @@ void Curate::run(JobContext& context) const {
   fs::create_directories(context.folder() / "data");
   const Answers answers(context);
   fs::remove_all(work_folder(context));
-  LeftOut left_out;
-  const auto inputs = find_inputs(context.runtime().io(), context.spec().paths, {options.recursive, options.all_files},
-                                  &left_out, known_films(context.folder(), job_base(context.run(), context.spec())),
-                                  options.unseen == "drop");
-  say_left_out(context.spec().name, left_out);
-  count_left_out(context, left_out);
+  Listing listing = listed_inputs(context.runtime().io(), context.spec());
+  std::vector<Input>& inputs = listing.inputs;
+  count_left_out(context, listing.left_out);
   const auto open = open_record(context, inputs);
+  say_left_out(context.spec().name, listing);
   Record& record = *open;
   Ingest ingest(inputs, record, {options.hash, options.duplicates == "drop"});
   Keeper keeper(context, record, inputs);
@@ -299,11 +274,11 @@ void Curate::run(JobContext& context) const {
   job.engine = context.spec().component("engine");
   job.memory = options.memory;
   job.threads = options.threads;
-  job.total = static_cast<int64_t>(inputs.size());
-  job.made_before = static_cast<int64_t>(record.clips_before());
+  job.total = record.inputs();
+  job.made_before = record.clips_before();
   job.unit = "films";
   job.next = [&] { return ingest.next(); };
-  const auto before = static_cast<int64_t>(record.ended_before());
+  const int64_t before = record.ended_before();
   job.ended_before_stages = [&, before] { return before + ingest.ended(); };
   job.usage = [&] { return keeper.usage(); };
   job.called = [&](const Sample& sample) { return keeper.called(sample); };
@@ -315,7 +290,6 @@ void Curate::run(JobContext& context) const {
   const PipelineResult ran = run_pipeline(context, job);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   const Totals totals = write_results(context, inputs, record);
-  record.settle();
   fs::remove_all(work_folder(context));
   summarise(context, totals, inputs, record, seconds, memory.most());
   say_of_engine(context, ran.figures);

@@ -8,7 +8,8 @@ struct CurateOptions {
   int64_t memory = int64_t{1} << 30;
   int64_t threads = 0;
   bool recursive = false, all_files = false, hash = true;
-  std::string duplicates = "drop", unseen = "keep";
+  std::string duplicates = "drop";
+  std::vector<std::string> prune;
   static void describe(Describe<CurateOptions>& d) {
     d.name("curate").help("Runs stages over videos and stores what leaves the last stage as files");
     d.option("memory", &CurateOptions::memory).how_only()
@@ -24,10 +25,9 @@ struct CurateOptions {
     d.option("duplicates", &CurateOptions::duplicates)
         .choices({"drop", "keep"})
         .help("drop: of videos with equal bytes use the first and filter the others by ingest.duplicate");
-    d.option("unseen", &CurateOptions::unseen).how_only()
-        .choices({"keep", "drop"})
-        .help("results of videos from earlier runs whose folder or disk is now missing, empty or unreadable: keep them, or drop "
-              "them for good");
+    d.option("prune", &CurateOptions::prune).how_only()
+        .help("videos, folders or patterns whose results are removed if the input no longer leads to them; the results of other "
+              "such videos stay. Relative to the run file");
   }
 };
 

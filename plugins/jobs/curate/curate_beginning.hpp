@@ -7,15 +7,23 @@
 
 namespace kinora::core {
 
-// Logs how many videos have gone or changed with their clips, how many failures are retried, and how many
-// inputs have ended.
-void say_beginning(const std::string& job, const Record& record, size_t inputs);
+// What the job's input leads to.
+struct Listing {
+  std::vector<Input> inputs;
+  LeftOut left_out;
+};
+// Lists it on the first call for the job, and keeps the answer for the others. Throws as find_inputs().
+const Listing& listed_inputs(Io& io, const JobSpec& job);
 
-// Logs the inputs that were skipped on purpose, so that none is skipped silently.
-void say_left_out(const std::string& job, const LeftOut& out);
+// The record's options for a job. retries: the number of requested retries of failures.
+Record::Options record_options(const RunFile& run, const JobSpec& job, int64_t retries);
 
-// Whether every stage reads one other stage's output and no two read the same: then a clip has one outcome.
-bool is_chain(const std::vector<const ComponentUse*>& stages);
+// Logs how many videos are unlisted, pruned or changed with their clips, how many failures are retried, and how many inputs have
+// ended.
+void say_beginning(const std::string& job, const Record& record);
+
+// Logs the inputs that were skipped on purpose, so that none is skipped silently, and keys that had to change.
+void say_left_out(const std::string& job, const Listing& listing);
 
 // Logs how a run of the job would start in a folder with earlier results, and writes nothing. retries: the number of retries
 // of failures that were requested by then.

@@ -50,7 +50,7 @@ void require_any_use(JobContext& context, const Totals& totals) {
                        clips.failed > 0 ? counted(clips.failed, "clip", "clips") : counted(inputs.failed, "input", "inputs"));
   if (none.empty()) return;
   if (did_all_fail)
-    fs::remove(context.folder() / "journal.jsonl");
+    remove_record(context.folder());
   else
     count_retry(context.folder(), job_base(context.run(), context.spec()));
   context.summary.update({{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});

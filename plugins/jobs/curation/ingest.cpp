@@ -15,7 +15,6 @@ namespace kinora::core {
 std::optional<Sample> Ingest::next() {
   while (at_ < inputs_.size()) {
     const Input& input = inputs_[at_++];
-    record_.begin(input);
     if (!input.error.empty()) {
       if (!record_.has_ended(input)) end(input, unread_line(input, "", input.error));
       continue;
@@ -66,8 +65,9 @@ bool Ingest::is_empty(const Input& input) {
 bool Ingest::is_duplicate(const Input& input) {
   if (!options_.drop_duplicates) return false;
   const std::string content = record_.content(input), said = record_.duplicate_of(input);
+  const auto unlisted = unlisted_.find(content);
   const Input& first = *first_.try_emplace(content, &input).first->second;
-  const std::string copied = first.key == input.key ? "" : first.key;
+  const std::string copied = unlisted != unlisted_.end() ? unlisted->second : first.key == input.key ? "" : first.key;
   if (record_.has_ended(input) && said != copied) {
     record_.forget(input);
     --ended_;
@@ -75,7 +75,7 @@ bool Ingest::is_duplicate(const Input& input) {
   if (copied.empty()) return false;
   if (record_.has_ended(input)) return true;
   if (!record_.ended_of(input).empty()) record_.forget(input);
-  say_lost(input, first);
+  if (copied == first.key) say_lost(input, first);
   json line = unread_line(input, "ingest.duplicate", "");
   line["of"] = copied;
   line["facts"]["sha256"] = content;
@@ -96,7 +96,7 @@ void Ingest::say_lost(const Input& copy, const Input& first) const {
 
 void Ingest::end(const Input& input, const json& line) {
   if (line["end"] == "failed") log_warn("{}: {}", input.key, line["reason"].get<std::string>());
-  record_.end(line, false, json::object());
+  record_.end(line, {0, {input.key}, {}}, json::object());
   ++ended_;
 }
 

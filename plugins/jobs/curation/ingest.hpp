@@ -20,7 +20,7 @@ class Ingest {
   };
   // Borrowed.
   Ingest(const std::vector<Input>& inputs, Record& record, const Options& options)
-      : inputs_(inputs), record_(record), options_(options) {}
+      : inputs_(inputs), record_(record), options_(options), unlisted_(record.unlisted_contents()) {}
 
   // The next video that has not ended yet. One call at a time.
   std::optional<Sample> next();
@@ -40,7 +40,8 @@ class Ingest {
   Record& record_;
   const Options options_;
   size_t at_ = 0;
-  std::unordered_map<std::string, const Input*> first_;  // the first video with these bytes
+  std::unordered_map<std::string, std::string> unlisted_;  // SHA-256 and key of videos that are no longer listed
+  std::unordered_map<std::string, const Input*> first_;    // the first listed video with these bytes
   std::atomic<int64_t> ended_ = 0;
 };
 

@@ -31,18 +31,19 @@ class IngestTest : public testing::Test {
     const std::string file = folder_ / (key + ".mp4");
     std::ofstream(file) << bytes;
     const FoundFile found = found_file(file);
-    return inputs_.emplace_back(Input{.key = key, .url = file, .size = found.size, .modified = found.modified});
+    return inputs_.emplace_back(Input{.url = file, .wanted = key, .size = found.size, .modified = found.modified});
   }
   // The keys of the videos that were emitted, and the log lines.
   std::pair<std::vector<std::string>, std::string> run(Ingest::Options options = {}) {
     std::pair<std::vector<std::string>, std::string> out;
     {
       const auto log = or_throw(LogFile::open(folder_ / "log"));
-      Record record(folder_, inputs_, {"x", true, 0});
+      Record record(folder_, inputs_, {.base = "x"});
       Ingest ingest(inputs_, record, options);
       while (const auto film = ingest.next()) {
         out.first.emplace_back(film->key());
-        record.end({{"key", film->key()}, {"end", "kept"}, {"facts", json::object()}}, false, json::object());
+        const std::string key(film->key());
+        record.end({{"key", key}, {"end", "kept"}, {"facts", json::object()}}, {0, {key}, {}}, json::object());
       }
       ends_ = json::object();
       record.each([&](const json& line, bool, const json&) { ends_[line["key"].get<std::string>()] = line; });
@@ -61,7 +62,7 @@ TEST_F(IngestTest, AnEmptyFileHasFailedAndIsNoCopyOfAnother) {
   put("a", ""), put("b", ""), put("c", "film");
   inputs_[1].modified = 0;  // a storage without modification times: the bytes decide
   for (const bool hash : {true, false}) {
-    if (!hash) inputs_.erase(inputs_.begin() + 1), fs::remove(folder_ / "journal.jsonl");
+    if (!hash) inputs_.erase(inputs_.begin() + 1), remove_record(folder_);
     EXPECT_THAT(run({.hash = hash, .drop_duplicates = true}).first, ElementsAre("c"));
     for (const char* key : {"a", "b"}) {
       if (!hash && *key == 'b') continue;
@@ -78,12 +79,12 @@ TEST_F(IngestTest, APipeThatIsNamedAsAFilmHasFailedAndNobodyWaitsForIt) {
   const std::string pipe = folder_ / "pipe.mp4";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   for (const int64_t modified : {0, 5}) {  // as found when named directly, and as listed by a folder
-    inputs_.push_back({.key = "pipe", .url = pipe, .modified = modified});
+    inputs_.push_back({.url = pipe, .modified = modified});
     for (const bool hash : {true, false}) {
       EXPECT_THAT(run({.hash = hash, .drop_duplicates = true}).first, ElementsAre("a"));
       EXPECT_EQ(ends_["pipe"]["end"], "failed");
       EXPECT_THAT(ends_["pipe"]["reason"].get<std::string>(), HasSubstr("pipe.mp4: not a regular file but a pipe; "));
-      fs::remove(folder_ / "journal.jsonl");
+      remove_record(folder_);
     }
     inputs_.pop_back();
   }
@@ -93,13 +94,29 @@ TEST_F(IngestTest, APipeThatIsNamedAsAFilmHasFailedAndNobodyWaitsForIt) {
 TEST_F(IngestTest, AnEarlierRunThatTookAnEmptyFileForACopyIsPutRight) {
   put("a", ""), put("b", "");
   {
-    Record record(folder_, inputs_, {"x", true, 0});
-    for (const auto& input : inputs_) record.begin(input), record.set_content(input, sha256(""));
-    record.end({{"key", "a"}, {"end", "failed"}, {"facts", json::object()}}, false, json::object());
-    record.end({{"key", "b"}, {"end", "filtered"}, {"of", "a"}, {"facts", json::object()}}, false, json::object());
+    Record record(folder_, inputs_, {.base = "x"});
+    for (const auto& input : inputs_) record.set_content(input, sha256(""));
+    record.end({{"key", "a"}, {"end", "failed"}, {"facts", json::object()}}, {0, {"a"}, {}}, json::object());
+    record.end({{"key", "b"}, {"end", "filtered"}, {"of", "a"}, {"facts", json::object()}}, {0, {"b"}, {}}, json::object());
   }
   run();
   EXPECT_EQ(ends_["b"]["end"], "failed");
+}
+
+// A video that was moved: its results stay, and are not made twice.
+TEST_F(IngestTest, ACopyOfAVideoThatIsNoLongerListedIsACopy) {
+  put("a", "film");
+  EXPECT_THAT(run().first, ElementsAre("a"));
+  inputs_.clear();
+  put("moved", "film");
+  EXPECT_THAT(run().first, ElementsAre());
+  EXPECT_EQ(ends_["moved"]["of"], "a");
+  EXPECT_EQ(ends_["a"]["end"], "kept");
+  {
+    Record record(folder_, inputs_, {.base = "x", .prune = {(folder_ / "a.mp4").string()}});
+    EXPECT_EQ(record.pruned().films, 1);
+  }
+  EXPECT_THAT(run().first, ElementsAre("moved")) << "it is no copy any more";
 }
 
 TEST_F(IngestTest, WhatIsSaidOfACopyAloneIsNamedBeforeItIsLost) {

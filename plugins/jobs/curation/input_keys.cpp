@@ -21,7 +21,7 @@ bool is_clip_of_another(const std::string& key, const std::set<std::string>& fil
 std::string wanted_key(const Input& input) {
   std::string url = input.url;
   while (url.ends_with('/')) url.pop_back();
-  return key_of_name(input.key.empty() ? std::filesystem::path(url).stem().string() : input.key);
+  return key_of_name(input.wanted.empty() ? std::filesystem::path(url).stem().string() : input.wanted);
 }
 
 // Whether take() or name_inputs() turns a taken base into this key: "f-2", "f-film".
@@ -33,6 +33,7 @@ bool is_made_of(const std::string& key, const std::string& base) {
 // Names in use, and the next number to try for each: a million videos may have the same name.
 class Names {
  public:
+  explicit Names(std::set<std::string> used) : used_(std::move(used)) {}
   std::string take(const std::string& base) {
     std::string key = base;
     for (int& n = next_.try_emplace(base, 2).first->second; !used_.insert(key).second; ++n)
@@ -77,13 +78,11 @@ void give_names(std::vector<Wish>& wishes, Names& names, bool to_users) {
 
 }  // namespace
 
-void name_inputs(const std::vector<Input*>& inputs) {
-  Names names;
+void name_inputs(std::vector<Input>& inputs, std::unordered_set<std::string> taken) {
+  Names names({taken.begin(), taken.end()});
   std::vector<Wish> wishes;
   wishes.reserve(inputs.size());
-  for (Input* input : inputs) wishes.push_back({input, wanted_key(*input), !input->key.empty()});
-  // An unavailable input cannot be remade under another name, so its name comes first.
-  keep_names(wishes, names, [](const Wish& wish) { return !wish.input->identity_before.empty(); });
+  for (Input& input : inputs) wishes.push_back({&input, wanted_key(input), !input.wanted.empty()});
   keep_names(wishes, names, [](const Wish& wish) { return wish.is_users && wish.input->key_before == wish.key; });
   keep_names(wishes, names, [&](const Wish& wish) {
     return wish.is_users && names.has(wish.key) && is_made_of(wish.input->key_before, wish.key);
@@ -92,10 +91,10 @@ void name_inputs(const std::vector<Input*>& inputs) {
   keep_names(wishes, names, [](const Wish& wish) { return !wish.is_users; });
   give_names(wishes, names, false);
   const std::set<std::string> films = names.used();
-  for (Input* input : inputs) {
-    if (!is_clip_of_another(input->key, films)) continue;
-    names.give_back(input->key);
-    input->key = names.take(input->key + "-film");
+  for (Input& input : inputs) {
+    if (!is_clip_of_another(input.key, films)) continue;
+    names.give_back(input.key);
+    input.key = names.take(input.key + "-film");
   }
 }
 

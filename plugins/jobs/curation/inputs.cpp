@@ -6,7 +6,6 @@
 #include <set>
 
 #include "plugins/jobs/curation/manifest_reader.hpp"
-#include "plugins/jobs/curation/unseen.hpp"
 #include "core/io/wildcard.hpp"
 #include "core/io/byte_source.hpp"
 #include "core/base/log.hpp"
@@ -40,13 +39,6 @@ class Finder {
     return std::move(found_);
   }
   const LeftOut& left_out() const { return left_out_; }
-
-  // The rows of a manifest, which may name their samples.
-  struct Rows {
-    std::string manifest;
-    size_t first, end;  // index range of the inputs
-  };
-  const std::vector<Rows>& manifests() const { return manifests_; }
 
  private:
   // Adds a video, folder or pattern.
@@ -141,7 +133,7 @@ class Finder {
     const size_t first = found_.size();
     for (auto& said : ends_as(file, {".csv"}) ? read_csv_manifest(text, file, row) : read_jsonl_manifest(text, file, row))
       left_out_.columns.push_back(std::move(said));
-    manifests_.push_back({file, first, found_.size()});
+    left_out_.manifests.push_back({file, first, found_.size()});
   }
 
   // Resolves a name of a list against the list's folder.
@@ -162,53 +154,19 @@ class Finder {
   std::string listed_in_;
   LeftOut left_out_;
   std::vector<Input> found_;
-  std::vector<Rows> manifests_;
 };
 
-// Calls name_inputs(); returns one line for every manifest whose keys had to change.
-std::vector<std::string> name_all(std::vector<Input>& inputs, std::vector<Recalled::Film>& unseen,
-                                  const std::vector<Finder::Rows>& manifests) {
-  std::vector<std::string> wanted, out;
-  for (const auto& rows : manifests)
-    for (size_t i = rows.first; i < rows.end; ++i) wanted.push_back(inputs[i].key);
-  std::vector<Input*> all;
-  for (auto& film : unseen) all.push_back(&film.input);
-  for (auto& input : inputs) all.push_back(&input);
-  name_inputs(all);
-  auto key = wanted.begin();
-  for (const auto& rows : manifests) {
-    size_t changed = 0, first = 0;
-    std::string was;
-    for (size_t i = rows.first; i < rows.end; ++i, ++key)
-      if (!key->empty() && *key != inputs[i].key && changed++ == 0) first = i, was = *key;
-    if (changed > 0)
-      out.push_back(fmt::format("{}: {} {} changed to be unique and valid as file names: '{}' is now '{}'", rows.manifest,
-                                changed, changed == 1 ? "key is" : "keys are", was, inputs[first].key));
-  }
-  return out;
-}
-
-std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote,
-                         LeftOut* left_out, const std::vector<KnownFilm>& known = {}, bool drop_unseen = false) {
+std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote, LeftOut* left_out) {
   Finder finder(io, look, asks_remote);
   for (const auto& path : paths) finder.add(path);
   std::vector<Input> out = finder.take();
-  Recalled recalled = recall(out, known, drop_unseen);
-  auto renamed = name_all(out, recalled.unseen, finder.manifests());
-  if (!recalled.unseen.empty()) out = put_in(std::move(out), recalled);
-  if (!left_out) return out;
-  *left_out = finder.left_out();
-  left_out->renamed = std::move(renamed);
-  left_out->unseen = std::move(recalled.because);
-  left_out->first_unseen = recalled.first;
-  left_out->is_any_unnamed = !recalled.unseen.empty();
+  if (left_out) *left_out = finder.left_out();
   return out;
 }
 
 }  // namespace
 
 std::string Input::named() const {
-  if (!identity_before.empty()) return identity_before.substr(0, identity_before.find('-'));
   json all{{"url", url}, {"user", user}};
   if (caption) all["caption"] = *caption;
   if (!error.empty()) all["error"] = error;
@@ -216,12 +174,25 @@ std::string Input::named() const {
 }
 
 std::string Input::identity() const {
-  return done_before ? identity_before : fmt::format("{}-{}-{}", named(), size, modified);
+  return fmt::format("{}-{}-{}", named(), size, modified);
 }
 
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out,
-                               const std::vector<KnownFilm>& known, bool drop_unseen) {
-  return found(io, paths, look, true, left_out, known, drop_unseen);
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
+  return found(io, paths, look, true, left_out);
+}
+
+std::vector<std::string> changed_keys(const std::vector<Input>& inputs, const LeftOut& left_out) {
+  std::vector<std::string> out;
+  for (const auto& rows : left_out.manifests) {
+    const auto is_changed = [](const Input& input) { return !input.wanted.empty() && input.wanted != input.key; };
+    const auto begin = inputs.begin() + static_cast<ptrdiff_t>(rows.first), end = inputs.begin() + static_cast<ptrdiff_t>(rows.end);
+    const auto first = std::find_if(begin, end, is_changed);
+    const auto changed = std::count_if(first, end, is_changed);
+    if (changed > 0)
+      out.push_back(fmt::format("{}: {} {} changed to be unique and valid as file names: '{}' is now '{}'", rows.file, changed,
+                                changed == 1 ? "key is" : "keys are", first->wanted, first->key));
+  }
+  return out;
 }
 
 bool is_listing(const std::string& path) { return ends_as(path, {".txt", ".jsonl", ".csv"}); }
@@ -232,7 +203,7 @@ std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& path
 
 std::string identity_of(const std::vector<Input>& inputs) {
   std::string all;
-  for (const auto& input : inputs) all += input.key + " " + input.identity() + "\n";
+  for (const auto& input : inputs) all += input.wanted + " " + input.identity() + "\n";
   return sha256(all);
 }
 

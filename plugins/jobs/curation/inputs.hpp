@@ -11,11 +11,11 @@
 #pragma once
 #include <optional>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/jobs/curation/known.hpp"
 #include "plugins/jobs/curation/listing.hpp"
 
 namespace kinora::core {
@@ -23,17 +23,15 @@ namespace kinora::core {
 using nlohmann::json;
 
 struct Input {
-  std::string key;  // of its sample, see name_inputs()
-  std::string url;  // path or URI
+  std::string key;     // of its sample, see name_inputs()
+  std::string url;     // path or URI
+  std::string wanted;  // the key that its manifest gives it; empty: none
   std::optional<std::string> caption;
   json user = json::object();  // other columns of its manifest
   uint64_t size = 0;           // bytes, from its folder's listing
   int64_t modified = 0;
   std::string error;  // why it cannot be read: it ends as failed with this reason
-  std::string key_before;  // its key in the job's journal
-  // For an unavailable video: its identity in the job's journal, and whether all of it is done.
-  std::string identity_before;
-  bool done_before = false;
+  std::string key_before;  // its key in the job's record
 
   // Equal as long as nothing shows that the video or its metadata changed. Begins with named().
   std::string identity() const;
@@ -49,12 +47,8 @@ struct Input {
 // an input whose `error` is the reason. Throws kinora::Error if a list, manifest, folder or prefix cannot be read at all, or
 // the network fails; a subfolder that cannot be read is an input with an error. left_out: receives what was skipped, unless
 // null.
-// known: the videos of the job's journal. Videos keep their keys from there, whatever is added. Videos that are unavailable
-// because a disk or folder is missing, empty or unreadable (unseen.hpp) keep their results: they stay inputs in their old
-// place, and the input that failed to list their folder is dropped. With drop_unseen they are not kept.
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look,
-                               LeftOut* left_out = nullptr, const std::vector<KnownFilm>& known = {},
-                               bool drop_unseen = false);
+// Their keys are empty.
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out = nullptr);
 
 // Whether the ending is that of a list or a manifest.
 bool is_listing(const std::string& path);
@@ -65,10 +59,13 @@ std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& path
 
 // Gives every input a key: the one from its manifest, else its name without the ending. Dots (in WebDataset the field
 // starts at the first dot), slashes and control characters are replaced; equal keys get a number, and a key that equals a
-// clip of another video gets "-film". Manifest keys are assigned first, then earlier keys (key_before).
-void name_inputs(const std::vector<Input*>& inputs);
+// clip of another video gets "-film". Manifest keys are assigned first, then earlier keys (key_before). taken: keys that no input
+// may have.
+void name_inputs(std::vector<Input>& inputs, std::unordered_set<std::string> taken = {});
+// A line for each manifest whose keys had to change to be unique and valid.
+std::vector<std::string> changed_keys(const std::vector<Input>& inputs, const LeftOut& left_out);
 
-// One digest of all inputs in their order.
+// One digest of all inputs in their order, whatever their keys are.
 std::string identity_of(const std::vector<Input>& inputs);
 
 }  // namespace kinora::core

@@ -109,7 +109,8 @@ class Inputs : public testing::Test {
   std::vector<Input> find(const std::vector<std::string>& paths, Look look = {}) {
     return find_inputs(runtime_->io(), paths, look);
   }
-  static std::vector<std::string> keys(const std::vector<Input>& inputs) {
+  static std::vector<std::string> keys(std::vector<Input> inputs) {
+    name_inputs(inputs);
     std::vector<std::string> out;
     for (const auto& input : inputs) out.push_back(input.key);
     return out;
@@ -208,7 +209,8 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   EXPECT_EQ(found[0].caption, "A boat.");
   EXPECT_EQ(found[0].user, (json{{"licence", "CC0"}, {"n", 3}}));
   EXPECT_EQ(found[0].url, folder_ / "a.mp4");
-  EXPECT_EQ(found[1].key, "my-film");
+  EXPECT_EQ(found[1].wanted, "my.film");
+  EXPECT_EQ(keys(found)[1], "my-film");
   EXPECT_EQ(found[1].caption, std::nullopt);
   EXPECT_EQ(found[1].user, json::object());
   for (const auto& [at, words] : {std::pair{2, "line 4: it is not a JSON object"},
@@ -255,17 +257,20 @@ TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {
                                     "{\"url\": \"c.mp4\", \"key\": \"a.b/c\"}\n{\"url\": \"d.mp4\"}\n");
   const auto two = put("two.csv", "url,key\nd.mp4,fine\nd.mp4,\n"), three = put("three.csv", "url,key\ne.mp4,x/y\n");
   LeftOut out;
-  EXPECT_THAT(keys(find_inputs(runtime_->io(), {one, folder_ / "two.csv", three}, {}, &out)),
-              ElementsAre("hero", "hero-2", "a-b-c", "d", "fine", "d-2", "x-y"));
-  EXPECT_THAT(out.renamed, ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is now 'hero-2'")),
+  auto inputs = find_inputs(runtime_->io(), {one, folder_ / "two.csv", three}, {}, &out);
+  name_inputs(inputs);
+  EXPECT_THAT(keys(inputs), ElementsAre("hero", "hero-2", "a-b-c", "d", "fine", "d-2", "x-y"));
+  EXPECT_THAT(changed_keys(inputs, out), ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is now 'hero-2'")),
                                        testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is now 'x-y'"))));
 }
 
 TEST_F(Inputs, OfAManifestAreNamedAsItSaysBeforeTheOthersAre) {
   const auto list = put("m.jsonl", "{\"url\": \"boat.mp4\"}\n{\"url\": \"x.mp4\", \"key\": \"boat\"}\n");
   LeftOut out;
-  EXPECT_THAT(keys(find_inputs(runtime_->io(), {list}, {}, &out)), ElementsAre("boat-2", "boat"));
-  EXPECT_THAT(out.renamed, testing::IsEmpty());
+  auto inputs = find_inputs(runtime_->io(), {list}, {}, &out);
+  name_inputs(inputs);
+  EXPECT_THAT(keys(inputs), ElementsAre("boat-2", "boat"));
+  EXPECT_THAT(changed_keys(inputs, out), testing::IsEmpty());
 }
 
 TEST_F(Inputs, OfAManifestWhoseColumnIsALetterAwayFromAKnownOneSayIt) {
@@ -327,10 +332,13 @@ TEST_F(Inputs, HaveKeysThatAreFilesNamesAndDiffer) {
 TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
   put("x/f.mp4"), put("y/f.mp4"), put("w/f.mp4"), put("v/f-2.mp4");
   const auto url = [&](const char* name) { return (folder_ / name).string(); };
-  const auto keys_of = [&](const std::string& lines, const std::vector<KnownFilm>& known, const char* list = "l.txt") {
-    return keys(find_inputs(runtime_->io(), {put(list, lines)}, {}, nullptr, known));
+  using Known = std::map<std::string, std::string>;  // url and key
+  const auto keys_of = [&](const std::string& lines, Known known, const char* list = "l.txt") {
+    auto inputs = find_inputs(runtime_->io(), {put(list, lines)}, {});
+    for (auto& input : inputs) input.key_before = std::exchange(known[input.url], "");
+    return keys(inputs);
   };
-  const std::vector<KnownFilm> known{{"f", url("x/f.mp4"), "", true, 0}, {"f-2", url("y/f.mp4"), "", true, 0}};
+  const Known known{{url("x/f.mp4"), "f"}, {url("y/f.mp4"), "f-2"}};
   EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", {}), ElementsAre("f", "f-2", "f-2-2", "f-3"));
   EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", known), ElementsAre("f-3", "f", "f-2-2", "f-2"));
   EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2")) << "the key of a removed video is free";

@@ -40,20 +40,15 @@ const char* status_name(int32_t status) {
 
 }  // namespace
 
-json item_line(const Sample& sample, const kinora_outcome& outcome, const std::string& url) {
+json item_line(const Sample& sample, const kinora_outcome& outcome, const Lineage& lineage, const std::string& url) {
   json line{{"key", sample.key()}, {"end", end_name(outcome.end)}, {"consumed", outcome.consumed != 0}};
   if (outcome.stage) line["stage"] = outcome.stage;
   if (outcome.reason) line["reason"] = outcome.reason;
   if (outcome.end == KINORA_FILTERED) line["score"] = outcome.score;
   if (outcome.end == KINORA_FAILED_AT) line["status"] = status_name(outcome.status);
-  json& facts = line["facts"] = parse_field(sample, "json");
-  if (outcome.made && facts.is_object())
-    if (const auto film = facts.find("film"); film != facts.end() && film->is_string() && *film != "")
-      line["parent"] = *film;
-  // A branch's copy belongs to its video.
-  if (const size_t at = sample.key().rfind('@');
-      outcome.made && !line.contains("parent") && at != std::string_view::npos)
-    line["parent"] = sample.key().substr(0, at);
+  line["facts"] = parse_field(sample, "json");
+  if (outcome.made && lineage.inputs.size() == 1) line["parent"] = lineage.inputs.front();
+  if (outcome.made && lineage.inputs.size() > 1) line["parents"] = lineage.inputs;
   if (sample.text("shots.json")) line["shots"] = parse_field(sample, "shots.json");
   if (const auto damage = damage_of(sample); !damage.empty()) line["damaged"] = damage;
   if (!url.empty()) line["url"] = url;

@@ -29,14 +29,12 @@ struct LeftOut {
   int64_t links = 0;                       // links to folders
   int64_t folders = 0;                     // subfolders of folders read without `recursive`
   std::map<std::string, int64_t> endings;  // files without a video's ending, by ending
-  std::vector<std::string> renamed;        // for every manifest whose keys had to change, the change
-
+  struct Rows {
+    std::string file;
+    size_t first, end;  // range of inputs
+  };
+  std::vector<Rows> manifests;
   std::vector<std::string> columns;        // for every manifest with misspelt columns, which ones and the likely names
-
-  // Unavailable videos of earlier runs, counted by obstacle; the first of them, and whether only folders would name one.
-  std::map<std::string, int64_t> unseen;
-  std::string first_unseen;
-  bool is_any_unnamed = false;
 
   int64_t no_films() const;
 };

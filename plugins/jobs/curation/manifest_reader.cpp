@@ -82,7 +82,7 @@ Input input_of(json row, const std::string& name, const std::string& place) {
   std::string caption;
   const bool has_url = row.contains("url");
   for (const auto& [column, to] :
-       {std::pair{has_url ? "url" : "path", &out.url}, {"caption", &caption}, {"key", &out.key}})
+       {std::pair{has_url ? "url" : "path", &out.url}, {"caption", &caption}, {"key", &out.wanted}})
     if (!take_text(row, column, *to))
       return unusable(name, place, fmt::format("'{}' must be text, found {}", column, row[column].dump()));
   if (out.url.empty()) return unusable(name, place, "it names no video; add a 'url' or 'path'");

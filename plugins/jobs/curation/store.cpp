@@ -14,9 +14,13 @@ namespace {
 namespace fs = std::filesystem;
 
 // Whether the field is a result rather than a reference to the source video.
-bool is_stored(std::string_view field) {
+bool is_result(std::string_view field) {
   constexpr std::array<std::string_view, 3> kLeftOut{"url", "shots.json", "ended.json"};
   return std::find(kLeftOut.begin(), kLeftOut.end(), field) == kLeftOut.end();
+}
+
+bool is_inside(const fs::path& name) {
+  return name.is_relative() && std::find(name.begin(), name.end(), "..") == name.end();
 }
 
 void remove_files(const fs::path& folder, const json& files) {
@@ -41,7 +45,7 @@ json store_sample(const fs::path& folder, const Sample& sample) {
   const std::string key(sample.key());
   if (key.find('/') != std::string::npos) fs::create_directories((folder / key).parent_path());
   for (const auto& field : sample.fields()) {
-    if (!is_stored(field.name)) continue;
+    if (!is_result(field.name)) continue;
     const std::string name = key + "." + std::string(field.name);
     const auto written = write_file_atomically(
         folder / name, {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()});
@@ -52,20 +56,22 @@ json store_sample(const fs::path& folder, const Sample& sample) {
   return files;
 }
 
-bool are_stored(const fs::path& folder, const json& files) {
-  for (const auto& [name, size] : files.items()) {
-    std::error_code error;
-    const auto found = fs::file_size(folder / name, error);
-    if (error || json(found) != size) return false;
-  }
-  return true;
+bool is_stored(const fs::path& folder, const std::string& name, int64_t size) {
+  if (!is_inside(name)) return false;
+  std::error_code error;
+  const auto found = fs::file_size(folder / name, error);
+  return !error && static_cast<int64_t>(found) == size;
 }
 
-void remove_all_but(const fs::path& folder, const std::unordered_set<std::string>& names) {
+void remove_stored(const fs::path& folder, const std::vector<std::string>& names) {
+  for (const auto& name : names)
+    if (is_inside(name)) fs::remove(folder / name);
+}
+
+void remove_unless(const fs::path& folder, const std::function<bool(const std::string&)>& is_known) {
   std::vector<fs::path> strangers;
   for (const auto& entry : fs::recursive_directory_iterator(folder))
-    if (!entry.is_directory() && !names.count(entry.path().lexically_relative(folder).string()))
-      strangers.push_back(entry.path());
+    if (!entry.is_directory() && !is_known(entry.path().lexically_relative(folder).string())) strangers.push_back(entry.path());
   for (const auto& path : strangers) fs::remove(path);
 }
 

@@ -1,9 +1,10 @@
 // Stores kept samples as files KEY.FIELD in the folder data/ of a curate job.
 #pragma once
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <string_view>
-#include <unordered_set>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -22,10 +23,13 @@ std::string problem_of_key(std::string_view key);
 // kinora::Error.
 json store_sample(const std::filesystem::path& folder, const Sample& sample);
 
-// Whether all of these files exist with these sizes.
-bool are_stored(const std::filesystem::path& folder, const json& files);
+// Whether the file exists below the folder with this size.
+bool is_stored(const std::filesystem::path& folder, const std::string& name, int64_t size);
 
-// Removes every other file below the folder, including temporaries of killed processes.
-void remove_all_but(const std::filesystem::path& folder, const std::unordered_set<std::string>& names);
+// Removes these files; names that lead out of the folder are left alone.
+void remove_stored(const std::filesystem::path& folder, const std::vector<std::string>& names);
+
+// Removes the files below the folder that are not known, such as temporaries of killed processes. Names are relative to it.
+void remove_unless(const std::filesystem::path& folder, const std::function<bool(const std::string& name)>& is_known);
 
 }  // namespace kinora::core

@@ -4,6 +4,9 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <span>
+#include <string_view>
+#include <vector>
 
 #include "kinora/abi/stage.h"
 #include "kinora/options.hpp"
@@ -29,6 +32,13 @@ class Emit {
   // Inside process(): holds the input until a later emit or drop of its key, or stored().
   void hold() const {
     if (e_->hold) check(e_->hold(e_->self));
+  }
+  // Names the parents of the next new sample: keys of the current input and of held inputs.
+  void made_of(std::span<const std::string_view> keys) const {
+    if (e_->struct_size <= offsetof(kinora_emit, made_of) || !e_->made_of) return;
+    std::vector<kinora_str> names;
+    for (const auto key : keys) names.push_back(str(key));
+    check(e_->made_of(e_->self, names.data(), names.size()));
   }
   // The held input of this key is safe where the stage put it.
   void stored(std::string_view key) const {

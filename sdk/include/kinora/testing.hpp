@@ -284,7 +284,8 @@ class Collector {
                      [](void* self, kinora_sample* s, const char* reason) {
                        of(self).failed.push_back({std::string(Sample::adopt(s).key()), reason});
                        return KINORA_OK;
-                     }};
+                     },
+                     nullptr};
 };
 
 }  // namespace kinora::testing

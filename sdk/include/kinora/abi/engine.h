@@ -37,9 +37,14 @@ typedef struct kinora_outcome {
   int32_t status; /* KINORA_FAILED_AT: the error code (KINORA_FAILED ...); else KINORA_OK */
   int32_t consumed; /* 1: kept because a stage consumed it */
   int32_t made;     /* 0: an input of the source; 1: a stage made it of one input; 2: a stage made it of a sample that a stage had
-                       made, or of several samples. Keys do not show this, since a stage may choose any. A resumed run skips samples
-                       with 1 one by one, and redoes those with 2 together with their input */
+                       made, or of several samples */
   int32_t reserved;
+  /* Appended to 1.0. Keys, valid during done(). */
+  const kinora_str* inputs;  /* the inputs of the source that the sample was made of; of an input, itself. None if finish()
+                                made it while nothing was held */
+  const kinora_str* parents; /* the samples that it was made of directly (emit and made_of in abi/stage.h); none for an input */
+  uint32_t n_inputs;
+  uint32_t n_parents;
 } kinora_outcome;
 
 typedef struct kinora_pipeline {
@@ -91,7 +96,11 @@ KINORA_SLOT(kinora_outcome, status, 40);
 KINORA_SLOT(kinora_outcome, consumed, 44);
 KINORA_SLOT(kinora_outcome, made, 48);
 KINORA_SLOT(kinora_outcome, reserved, 52);
-KINORA_SIZE(kinora_outcome, 56);
+KINORA_SLOT(kinora_outcome, inputs, 56);
+KINORA_SLOT(kinora_outcome, parents, 64);
+KINORA_SLOT(kinora_outcome, n_inputs, 72);
+KINORA_SLOT(kinora_outcome, n_parents, 76);
+KINORA_SIZE(kinora_outcome, 80);
 KINORA_SLOT(kinora_pipeline, struct_size, 0);
 KINORA_SLOT(kinora_pipeline, n_stages, 4);
 KINORA_SLOT(kinora_pipeline, stages, 8);

@@ -7,7 +7,7 @@
  *   mp4 .. the media itself
  *   txt    the caption, UTF-8
  *   json   facts about the sample, one JSON object; stages add members and keep those of others. "film" is the key of the video
- *          that the sample was cut from; a sample made of several videos has none (see hold in stage.h)
+ *          that the sample was cut from
  *   shots.json  {"fps","frames","cuts","scores"} of a source video
  *   ended.json  array of keys: the samples made of this video whose outcome was recorded in an earlier, interrupted run. A stage
  *               that makes samples of the video skips these

@@ -12,12 +12,14 @@
  * input was emitted or dropped, the engine logs and counts that error, and the outcome stays as it is.
  *
  * Keys. A sample with the input's key is the input itself (usually `in`, retained), and is emitted once. A sample with any other key is
- * new, made of the input. New keys must be unique in a run, and the same whenever the input is processed again; by convention they are
- * INPUTKEY-NNNN (four digits from 0000). A second sample of one key fails, and so does a new sample with the key of the pipeline input
- * that it comes from; emit() still returns KINORA_OK.
- * A sample made of several inputs must not follow that convention: it would count as made of one of them, and the others could end
- * before it and be lost when the run is interrupted. Its key begins with no input's key ("join-A+B"), its facts have no "film" (see
- * hold), and the stage emits it before it ends the inputs.
+ * new. New keys must be unique in a run, and the same whenever the input is processed again; by convention they are INPUTKEY-NNNN (four
+ * digits from 0000). A second sample of one key fails, and so does a new sample with the key of the pipeline input that it comes from;
+ * emit() still returns KINORA_OK.
+ *
+ * Parents. A new sample counts as made of the current input and of every input that the instance holds at that time; made_of() names
+ * fewer. The outcomes of its parents are reported after its own, so that an interrupted run repeats what it had not finished. A stage
+ * therefore emits what it makes of an input before it ends that input, unless it is the current one. What finish() emits while nothing
+ * is held has no parents; a job with such a sample begins anew if it has to resume.
  *
  * Errors of process() fail the current input only; held inputs stay held. But:
  *   KINORA_IO         is tried again first, unless something was emitted, dropped or held
@@ -73,12 +75,6 @@ typedef struct kinora_emit {
   /* [worker-thread] In process(), before the input was emitted or dropped: holds the input, for a batch that is not full or a shard
    * that is not closed. Retain the sample to use it later. The same instance must end it in a later process() or in finish(): emit(),
    * drop() or fail() of a sample with its key, or stored(). Otherwise it fails.
-   * The engine reports the outcome of an input only after the outcomes of all samples made of it. If a new sample is emitted while
-   * inputs are held (or were ended in this call), the engine finds the inputs that it was made of by, in this order,
-   *  1. the string "film" in the sample's field json: the key of one of these inputs, or of the pipeline input that they come from
-   *     (steps 2 and 3 then consider only those);
-   *  2. the sample's key: the key of one of these inputs, followed by '-', '.' or '@' and anything;
-   *  3. all held inputs and the current one.
    * Memory: an engine may count the bytes of held inputs as samples, as long as that leaves room for other samples, and otherwise as
    * resources.memory; with ordered = 1 always as resources.memory.
    * Null: the engine does not hold, and the input is consumed when process() returns KINORA_OK; a stage that has to hold returns
@@ -91,6 +87,9 @@ typedef struct kinora_emit {
    * error of process() it leaves other samples alone: use it for the damaged part of a video and emit the rest.
    * Null, or beyond struct_size: return an error from process() instead. */
   int32_t (*fail)(void* self, kinora_sample*, const char* reason);
+  /* Appended to 1.0. [worker-thread] Names the parents of the next new sample: keys of the current input and of held inputs ("Parents"
+   * above). KINORA_NOT_FOUND if a key is neither. Null, or beyond struct_size: the sample counts as made of all of them. */
+  int32_t (*made_of)(void* self, const kinora_str* keys, uint64_t n);
 } kinora_emit;
 
 typedef struct kinora_stage {
@@ -129,7 +128,8 @@ KINORA_SLOT(kinora_emit, drop, 24);
 KINORA_SLOT(kinora_emit, hold, 32);
 KINORA_SLOT(kinora_emit, stored, 40);
 KINORA_SLOT(kinora_emit, fail, 48);
-KINORA_SIZE(kinora_emit, 56);
+KINORA_SLOT(kinora_emit, made_of, 56);
+KINORA_SIZE(kinora_emit, 64);
 KINORA_SLOT(kinora_stage, struct_size, 0);
 KINORA_SLOT(kinora_stage, reserved, 4);
 KINORA_SLOT(kinora_stage, create, 8);

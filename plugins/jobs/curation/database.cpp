@@ -1,0 +1,145 @@
+#include "plugins/jobs/curation/database.hpp"
+
+#include <sqlite3.h>
+
+#include <fmt/format.h>
+
+#include "kinora/abi/base.h"
+#include "kinora/error.hpp"
+
+namespace kinora::core {
+namespace {
+
+constexpr int kWaitMilliseconds = 60'000;  // for another process that reads or copies the file
+
+const char* remedy(int status) {
+  switch (status & 0xff) {
+    case SQLITE_FULL:
+      return "free some space and run again; finished work is kept";
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return "the file is damaged: put back a copy of it, or delete it to run the job from scratch";
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+      return "another process is using it; wait for it, or end it, and run again";
+    default:
+      return "check the disk and the folder's permissions, and run again";
+  }
+}
+
+int32_t code_of(int status) {
+  switch (status & 0xff) {
+    case SQLITE_FULL:
+    case SQLITE_NOMEM:
+      return KINORA_NO_MEMORY;
+    case SQLITE_CORRUPT:
+    case SQLITE_NOTADB:
+      return KINORA_DATA;
+    default:
+      return KINORA_IO;
+  }
+}
+
+}  // namespace
+
+Database::Database(std::filesystem::path file, Access access) : file_(std::move(file)) {
+  std::error_code error;
+  const bool exists = std::filesystem::exists(file_, error);
+  if (access == Access::write) {
+    open(SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE);
+    // A kill loses nothing, a power cut at most the last changes.
+    script("PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL");
+  } else if (access == Access::read) {
+    open(SQLITE_OPEN_READONLY);
+  } else {
+    sqlite3* source = nullptr;
+    if (exists) {
+      open(SQLITE_OPEN_READONLY);
+      source = std::exchange(database_, nullptr);
+    }
+    if (const int status = sqlite3_open("", &database_); status != SQLITE_OK) fail(database_, status);
+    if (source) copy_from(source);
+  }
+  sqlite3_busy_timeout(database_, kWaitMilliseconds);
+  script("PRAGMA trusted_schema = OFF; PRAGMA foreign_keys = ON");
+}
+
+Database::~Database() {
+  for (const auto& [sql, statement] : idle_) sqlite3_finalize(statement);
+  sqlite3_close(database_);
+}
+
+void Database::open(int flags) {
+  const int status = sqlite3_open_v2(file_.c_str(), &database_, flags | SQLITE_OPEN_NOMUTEX, nullptr);
+  if (status != SQLITE_OK) fail(database_, status);
+}
+
+// Takes over the source.
+void Database::copy_from(sqlite3* source) {
+  sqlite3_backup* backup = sqlite3_backup_init(database_, "main", source, "main");
+  if (backup) sqlite3_backup_step(backup, -1);
+  const int status = backup ? sqlite3_backup_finish(backup) : sqlite3_errcode(database_);
+  sqlite3_close(source);
+  if (status != SQLITE_OK) fail(database_, status);
+}
+
+void Database::fail(sqlite3* database, int status) const {
+  const std::string why = database ? sqlite3_errmsg(database) : sqlite3_errstr(status);
+  throw Error(code_of(status), fmt::format("{}: {}; {}", file_.string(), why, remedy(status)));
+}
+
+void Database::script(const char* sql) {
+  if (const int status = sqlite3_exec(database_, sql, nullptr, nullptr, nullptr); status != SQLITE_OK) fail(database_, status);
+}
+
+int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_); }
+
+Database::Transaction::~Transaction() {
+  if (is_open_) sqlite3_exec(database_.database_, "ROLLBACK", nullptr, nullptr, nullptr);
+}
+
+void Database::Transaction::commit() {
+  database_.script("COMMIT");
+  is_open_ = false;
+}
+
+Query::Query(Database& database, const char* sql) : database_(database), sql_(sql) {
+  if (const auto idle = database_.idle_.find(sql); idle != database_.idle_.end()) {
+    statement_ = idle->second;
+    database_.idle_.erase(idle);
+  } else {
+    require(sqlite3_prepare_v3(database_.database_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_, nullptr));
+  }
+}
+
+Query::~Query() {
+  sqlite3_reset(statement_);
+  if (!database_.idle_.try_emplace(sql_, statement_).second) sqlite3_finalize(statement_);
+}
+
+void Query::require(int status) const {
+  if (status != SQLITE_OK) database_.fail(database_.database_, status);
+}
+
+void Query::bind(int at, int64_t value) { require(sqlite3_bind_int64(statement_, at, value)); }
+
+void Query::bind(int at, std::string_view value) {
+  require(sqlite3_bind_text64(statement_, at, value.data() ? value.data() : "", value.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
+}
+
+void Query::bind(int at, std::nullptr_t) { require(sqlite3_bind_null(statement_, at)); }
+
+bool Query::next() {
+  const int status = sqlite3_step(statement_);
+  if (status != SQLITE_ROW && status != SQLITE_DONE) require(status);
+  return status == SQLITE_ROW;
+}
+
+std::string Query::text(int column) const {
+  const auto* text = reinterpret_cast<const char*>(sqlite3_column_text(statement_, column));
+  return text ? std::string(text, static_cast<size_t>(sqlite3_column_bytes(statement_, column))) : "";
+}
+
+int64_t Query::number(int column) const { return sqlite3_column_int64(statement_, column); }
+
+}  // namespace kinora::core

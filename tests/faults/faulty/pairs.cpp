@@ -1,0 +1,40 @@
+// Joins every two consecutive samples into one. The key and the facts of the joined sample are those of a clip of the first one, which
+// must mislead nobody about what it was made of.
+#include <optional>
+
+#include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
+
+namespace {
+
+class Pairs final : public kinora::Stage {
+ public:
+  struct Options {};
+  static void describe(kinora::Describe<Options>& d) { d.name("pairs").help("Joins every two consecutive samples into one; for tests"); }
+  explicit Pairs(const Options&) {}
+  kinora_resources resources() const override { return {sizeof(kinora_resources), 2, 1.0, 0.0, 0}; }
+
+  void process(kinora::Sample in, const kinora::Emit& emit, const kinora::Run&) override {
+    if (!first_) {
+      emit.hold();
+      first_ = std::move(in);
+      return;
+    }
+    const std::string first(first_->key());
+    kinora::Sample joined = first_->clone(first + "-0000");
+    joined.set("json", R"({"film":")" + first + R"("})");
+    joined.set("pair", first + "+" + std::string(in.key()));
+    emit(std::move(joined));
+    emit.stored(first);
+    first_.reset();
+  }
+  void finish(const kinora::Emit& emit, const kinora::Run&) override {
+    if (first_) emit(std::move(*std::exchange(first_, std::nullopt)));
+  }
+
+ private:
+  std::optional<kinora::Sample> first_;
+};
+
+}  // namespace
+KINORA_COMPONENT(Pairs)
