@@ -82,16 +82,17 @@ std::string job_base(const RunFile& run, const JobSpec& job) {
 
 namespace {
 
+// is_read: for a job that reads this one's results. If this one is finished, what it keeps counts, and not the inputs that lead to it.
 std::string digest_of(const RunFile& run, const JobSpec& job, bool is_read) {
   json identity = identity_of_work(run, job);
   json& inputs = identity["inputs"];
   const JobType& type = job_type(run, job);
   if (type.lists_inputs()) {
     identity.erase("paths");  // the files behind them count: a pattern matches fewer while a disk is unavailable
-    inputs.push_back(identity_of_inputs(run, job));
     const fs::path folder = run.out / job.name;
-    const std::string base = job_base(run, job);
-    if (const int64_t n = is_read ? revision(folder, base) : retries(folder, base); n > 0) inputs.push_back(n);
+    const std::string kept = is_read ? kept_by(folder, digest_of(run, job, false)) : "";
+    inputs.push_back(kept.empty() ? identity_of_inputs(run, job) : kept);
+    if (const int64_t n = is_read ? 0 : retries(folder, job_base(run, job)); n > 0) inputs.push_back(n);
   } else {
     for (const auto& path : job.paths) inputs.push_back(is_uri(path) ? remote_digest(path) : stat_digest(path));
   }

@@ -177,16 +177,11 @@ fs::path results_of(const fs::path& folder, const std::string& base) {
 }
 
 int64_t retries(const fs::path& folder, const std::string& base) { return number_of(folder, base, "retries"); }
-int64_t revision(const fs::path& folder, const std::string& base) { return number_of(folder, base, "revision"); }
 
-void note_kept(const fs::path& folder, const std::string& base, const std::string& kept) {
-  json job = read_json(folder / "job.json");
-  if (base.empty() || job.value("base", json()) != base) return;
-  const json known = job.value("kept_sha256", json());
-  if (known == kept) return;
-  if (retries(folder, base) > 0) job["revision"] = revision(folder, base) + 1;
-  job["kept_sha256"] = kept;  // written together with the number: a rerun job does not count twice
-  or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
+std::string kept_by(const fs::path& folder, const std::string& digest) {
+  const json summary = read_json(folder / "summary.json");
+  const bool is_finished = digest_in(folder / "summary.json") == digest && summary.value("status", json()) == "done";
+  return is_finished ? text_in(summary, "kept_sha256") : "";
 }
 
 void count_retry(const fs::path& folder, const std::string& base) {
@@ -240,8 +235,7 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   json written = spec;
   written["digest"] = digest;
   if (!base.empty()) written["base"] = base;
-  for (const char* member : {"retries", "revision", "kept_sha256"})
-    if (json known = known_of(folder, base, member); !known.is_null()) written[member] = std::move(known);
+  if (json known = known_of(folder, base, "retries"); !known.is_null()) written["retries"] = std::move(known);
   written["kinora"] = KINORA_VERSION;
   or_throw(write_file_atomically(folder / "job.json", written.dump(2) + "\n"));
 }

@@ -26,11 +26,9 @@ std::filesystem::path results_of(const std::filesystem::path& folder, const std:
 int64_t retries(const std::filesystem::path& folder, const std::string& base);
 // Adds one to retries(), if the folder is of that base.
 void count_retry(const std::filesystem::path& folder, const std::string& base);
-// How often such a retry has changed the samples that the job keeps. Jobs that read its results depend on this number
-// and not on retries().
-int64_t revision(const std::filesystem::path& folder, const std::string& base);
-// Records the digest of the samples that the job of this base keeps. Call it before the summary says "done".
-void note_kept(const std::filesystem::path& folder, const std::string& base, const std::string& kept);
+// The digest of everything that a finished job of this digest keeps (summary.json's kept_sha256); empty if it has none, or is not
+// finished.
+std::string kept_by(const std::filesystem::path& folder, const std::string& digest);
 
 // What a job of this identity finds before it does anything.
 struct Beginning {

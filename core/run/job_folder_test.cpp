@@ -112,25 +112,21 @@ TEST_F(JobFolder, SetsFinishedResultsAsideUntilTheJobThatReplacesThemIsDone) {
   EXPECT_FALSE(take_back(folder_, "a"));
 }
 
-// A retry counts for jobs that read this one only if it changed the kept samples.
-TEST_F(JobFolder, CountsRetriesThatChangedWhatIsKept) {
-  const auto once = [&](const std::string& kept) {
-    prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
-    note_kept(folder_, "a", kept);
-    note_kept(folder_, "a", kept);  // killed before its summary, then rerun
-    return std::pair(retries(folder_, "a"), revision(folder_, "a"));
+TEST_F(JobFolder, SaysWhatAFinishedJobKeepsAndCountsRetries) {
+  prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
+  count_retry(folder_, "a"), count_retry(folder_, "a"), count_retry(folder_, "b");
+  EXPECT_EQ(retries(folder_, "a"), 2);
+  const auto kept = [&](const char* status) {
+    std::ofstream(folder_ / "summary.json") << json{{"digest", "a1"}, {"status", status}, {"kept_sha256", "1"}};
+    return kept_by(folder_, "a1");
   };
-  EXPECT_EQ(once("1"), (std::pair<int64_t, int64_t>(0, 0)));
-  EXPECT_EQ(once("2"), (std::pair<int64_t, int64_t>(0, 0))) << "other inputs, which the digest covers";
-  count_retry(folder_, "a");
-  EXPECT_EQ(once("2"), (std::pair<int64_t, int64_t>(1, 0)));
-  count_retry(folder_, "a");
-  EXPECT_EQ(once("3"), (std::pair<int64_t, int64_t>(2, 1)));
-  EXPECT_EQ(revision(folder_, "b"), 0);
+  EXPECT_EQ(kept("done"), "1");
+  EXPECT_EQ(kept_by(folder_, "a2"), "") << "the results are of other inputs";
+  EXPECT_EQ(kept("failed"), "");
   put(folder_ / "data/1.mp4");
   prepare_folder(folder_, "clips", {{"kind", "curate"}}, "b1", "b");  // set aside, then restored
   prepare_folder(folder_, "clips", {{"kind", "curate"}}, "a1", "a");
-  EXPECT_EQ(revision(folder_, "a"), 1);
+  EXPECT_EQ(retries(folder_, "a"), 2);
 }
 
 TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {

@@ -105,7 +105,6 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                             {"seconds", seconds},
                             {"finished", now_utc()}});
     context.summary["results"].update(results_in(folder));
-    if (context.summary.contains("kept_sha256")) note_kept(folder, base, context.summary["kept_sha256"]);
     or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
     drop_before(folder);
     if (const std::string line = type.result_line(context.summary); !line.empty()) log_info("{}: {}", job.name, line);
