@@ -26,6 +26,16 @@ void write_many(MadeUpRun& run) {
             MadeUpRun::dump({{"inputs", 10'000}, {"kept", 1}, {"filtered", 0}, {"failed", 9'999}, {"clips", clips}}));
 }
 
+// Sums that are wrong, a broken line, a damaged video, and the work of ranks.
+void write_wrong(MadeUpRun& run) {
+  run.write_curation("film");
+  const json rot{{"key", "rot"}, {"end", "kept"}, {"damaged", "rot"}};
+  run.write("curate/items.jsonl", MadeUpRun::dump(rot) + "{\"key\": \"cut o");
+  run.write("curate/summary.json", R"({"inputs": 3, "kept": 1, "filtered": 0, "failed": 1, "damaged": 1})");
+  const json ranks{{"steps", {2, 2}}, {"tokens", {4321, 1234}}, {"bytes_sent", {4096, 8192}}, {"computing_seconds", {90, 9}}};
+  run.write("dit/summary.json", MadeUpRun::dump({{"steps", 2}, {"ranks", ranks}}));
+}
+
 void write_curve(MadeUpRun& run, int points) {
   std::string metrics;
   for (int i = 0; i < points; ++i)
@@ -55,6 +65,12 @@ void write_all(const std::filesystem::path& folder) {
     run.break_files(random);
     save("broken-" + std::to_string(i), run, "x");
   }
+  write_wrong(run);
+  save("wrong", run, "x");
+  run.write_curation("film");
+  const std::string lines = *read_file(run.folder_ / "curate/items.jsonl");
+  run.write("curate/items.jsonl", lines.substr(lines.find('\n') + 1));
+  save("missing", run, "x");
   write_many(run);
   save("many", run, "many");
 }

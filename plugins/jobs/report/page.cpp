@@ -32,7 +32,7 @@ std::string source_hash(std::string_view text) {
 }  // namespace
 
 std::string script_safe(const json& data) {
-  const std::string text = data.dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string text = data.dump(-1, ' ', true, json::error_handler_t::replace);
   std::string out;
   out.reserve(text.size() + 64);
   for (const char c : text) c == '<' ? out += "\\u003c" : out += c;

@@ -19,7 +19,7 @@ Gathered gather(const RunRecord& run, StillSource still);
 // The page with the data in it. The line is written as markup: it contains only words of this program and numbers.
 std::string make_page(const Gathered&);
 
-// JSON as text that an HTML script element can contain: without "<", whatever the data.
+// JSON as text that an HTML script element can contain: ASCII without "<", whatever the data.
 std::string script_safe(const json& data);
 
 }  // namespace kinora::core::report

@@ -10,7 +10,9 @@ import { counted } from "./words.js";
 // Controls other than tab and line feed, and characters that change the reading direction, do not reach the page.
 const kUnwanted = /[\0-\x08\x0B-\x1F\x7F-\x9F\u202A-\u202E\u2066-\u2069]/g;
 const cleaned = (key, value) => (typeof value === "string" ? value.replace(kUnwanted, "\uFFFD") : value);
-const run = JSON.parse(document.getElementById("data").textContent, cleaned);
+const data = document.getElementById("data");
+const run = JSON.parse(data.textContent, cleaned);
+data.remove(); // it may be large
 
 function top({ title, file, seed, version, finished, figures, jobs }) {
   const about = [file, `seed ${seed}`, `Kinora ${version}`];
