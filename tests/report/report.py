@@ -66,13 +66,13 @@ def check_hostile(chromium):
 
 
 def check_looks(chromium):
-    """Both colour schemes, wide and narrow; axe-core's rules, contrast included."""
-    for name in ("plain", "hostile", "nothing", "wrong"):
-        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")):
+    """Both colour schemes, wide and narrow; axe-core's rules, contrast included. Made-up videos never load, so axe must not wait for them."""
+    for name in ("plain", "hostile", "wrong"):
+        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")) if name == "plain" else ((1280, "dark"), (390, "light")):
             with Report(chromium, name, width, scheme, bypass_csp=True) as report:
                 assert report.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{report.name} is too wide"
                 report.page.screenshot(path=str(SCRATCH / f"{name}-{width}-{scheme}.png"), full_page=True)
-                found = [f"{v['id']}: {v['nodes'][0]['target']} {v['nodes'][0].get('failureSummary', '')}" for v in Axe().run(report.page).response["violations"]]
+                found = [f"{v['id']}: {v['nodes'][0]['target']} {v['nodes'][0].get('failureSummary', '')}" for v in Axe().run(report.page, options={"preload": False}).response["violations"]]
                 assert not found, (report.name, found)
 
 

@@ -49,7 +49,7 @@ json curve_data(const Metrics& metrics, const Curve& curve) {
   for (const auto& [x, y] : values->second) points.push_back({x, y});
   const auto lower = [](const Point& a, const Point& b) { return a.y < b.y; };
   const auto [low, high] = std::minmax_element(points.begin(), points.end(), lower);
-  const bool is_log = !curve.from_zero && low->y > 1e-300 && high->y >= 10 * low->y;
+  const bool is_log = !curve.from_zero && low->y > 1e-280 && high->y >= 10 * low->y;
   const double sigma = curve.smooth ? sigma_of(points.size()) : 0;
   return {{"title", curve.title},
           {"scale", is_log ? "logarithmic" : curve.from_zero ? "from zero" : "automatic"},

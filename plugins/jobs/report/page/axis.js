@@ -14,6 +14,7 @@ export function makeAxis(low, high, scale, wanted, isRounded) {
   const isLog = scale === "logarithmic", isFromZero = scale === "from zero";
   if (!isLog && low > 0 && (isFromZero || (scale === "automatic" && low < 0.5 * high))) low = 0;
   if (high < 0 && isFromZero) high = 0;
+  [low, high] = [low, high].map((value) => (Math.abs(value) < 1e-290 ? 0 : Math.min(Math.max(value, -1e300), 1e300))); // what arithmetic has digits for
   if (!(high - low > 1e-9 * Math.max(Math.abs(low), Math.abs(high)))) { // a single value is drawn in the middle
     const room = low === 0 ? 1 : Math.abs(low) * 0.5;
     low -= room;
