@@ -10,7 +10,7 @@ export const note = (text, more = "") => make("p", { class: `note ${more}` }, te
 /** A note about the rest of a list that the page cuts; nothing if there is none. */
 export const rest = (more, one, where) => (more ? [note(`${counted(more, one)}${where}`)] : []);
 
-/** What `draw` makes of each job; before it the job's name if the run has several of its kind, and what is missing if it did not
+/** The elements that `draw` makes of each job, after the job's name if the run has several of its kind, and what is missing if it did not
  * finish. always: makes something of every job, also of an unfinished one. */
 export function eachJob(jobs, draw, always = () => []) {
   return jobs.flatMap((job) => [
