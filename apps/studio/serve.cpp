@@ -9,9 +9,9 @@
 #include <sys/stat.h>
 
 #include "apps/studio/guard.hpp"
-#include "apps/studio/page_files.hpp"
 #include "apps/studio/pictures.hpp"
 #include "core/base/log.hpp"
+#include "plugins/jobs/report/page_files.hpp"
 
 namespace kinora::studio {
 namespace {

@@ -81,7 +81,9 @@ def check_results(out):
     about = json.loads(probe["format"]["tags"]["comment"])
     assert about["sampler"] == "sampler/flow-euler" and about["nfe"] == 3 and about["seed"] == 1, about
     page = (out / "report.html").read_text()
-    assert "<svg" in page and "Shot 12" in page and "data:video/mp4;base64" in page
+    data = json.loads(page.split('id="data">')[1].split("</script>")[0])
+    films = next(job["films"]["list"] for job in data["jobs"] if "films" in job)
+    assert [len(film["shots"]) for film in films] == [12] and "data:video/mp4;base64" in page and "data:image/jpeg;base64" in page
     assert "http://" not in page.replace("http://www.w3.org", "") and "https://" not in page
 
 

@@ -1,6 +1,7 @@
 // The selected clip: player, decision, caption, shots of its source video, numbers and history.
 import { address, get } from "./api.js";
-import { copiesOf, keyOf, make, markClass, number, outcome, seconds } from "./format.js";
+import { make } from "./elements.js";
+import { copiesOf, keyOf, markClass, number, outcome, seconds } from "./format.js";
 
 export class Detail {
   constructor(element, editor, timeline, actions) {

@@ -1,5 +1,6 @@
 // The two dialogs. The browser keeps the focus inside an open <dialog> and returns it afterwards; Escape closes.
-import { copiesOf, keyOf, make } from "./format.js";
+import { make } from "./elements.js";
+import { copiesOf, keyOf } from "./format.js";
 
 const kKeys = [
   ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp, Home / End", "further"], ["Space", "play, pause"],

@@ -1,5 +1,5 @@
 // The caption of the selected clip: Enter saves, Escape leaves. Unsaved text is kept as a draft.
-import { make } from "./format.js";
+import { make } from "./elements.js";
 
 export class Editor {
   constructor(save, left) {

@@ -1,6 +1,8 @@
 // The conditions: outcomes, rules and decisions as toggle buttons, numbers as histograms.
 import { get } from "./api.js";
-import { kinds, make, number } from "./format.js";
+import { column } from "./charts.js";
+import { make } from "./elements.js";
+import { kinds, number } from "./format.js";
 
 const kNames = { kept: "Kept", copy: "Copies", filtered: "Filtered", failed: "Failed", accepted: "Accepted", rejected: "Rejected", captioned: "Caption edited", open: "Not reviewed" };
 // Numbers that say little about a clip's content; they are available, but folded away.
@@ -69,12 +71,9 @@ export class Filters {
     const from = (i) => (i === h.all.length ? h.high : h.low + i * step);
     const isIn = (i) => range && from(i) >= range[0] - step / 1e6 && from(i + 1) <= range[1] + step / 1e6;
     const bars = h.all.map((n, i) => {
-      const grey = make("i"), colour = make("b");
-      grey.style.height = height(n, largest);
-      colour.style.height = height(h.shown[i], largest);
       const name = h.whole ? number(from(i)) : `${number(from(i))} to ${number(from(i + 1))}`;
       const label = `${name}: ${h.shown[i]} of ${n}`;
-      return make("button", { type: "button", "aria-label": label, title: label, "aria-pressed": Boolean(isIn(i)), tabIndex: -1, "data-bar": `${h.field} ${i}` }, grey, colour);
+      return make("button", { type: "button", "aria-label": label, title: label, "aria-pressed": Boolean(isIn(i)), tabIndex: -1, "data-bar": `${h.field} ${i}` }, column(n, h.shown[i], largest));
     });
     bars[0].tabIndex = 0;
     const box = make("div", { class: "bars", role: "toolbar", "aria-label": h.field }, bars);
@@ -135,5 +134,3 @@ export class Filters {
     next.focus();
   }
 }
-
-const height = (n, largest) => (n ? `max(2px, ${(100 * n) / largest}%)` : "0");

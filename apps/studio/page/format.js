@@ -1,17 +1,4 @@
-// Formats values and creates elements. Text from clips is never interpreted as markup: it is always set as text.
-
-/** Creates an element with properties ("class", "aria-*" and "data-*" as attributes; "on..." as listeners) and children. */
-export function make(tag, properties = {}, ...children) {
-  const out = document.createElement(tag);
-  for (const [name, value] of Object.entries(properties)) {
-    if (value === undefined || value === null) continue;
-    if (name.startsWith("on")) out.addEventListener(name.slice(2), value);
-    else if (name in out && !name.startsWith("aria")) out[name] = value;
-    else out.setAttribute(name === "class" ? "class" : name, value);
-  }
-  out.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return out;
-}
+// Formats values.
 
 /** 0.123456 -> "0.123", 1234567 -> "1.23M"; whole numbers below a million as they are. */
 export function number(value) {

@@ -1,5 +1,6 @@
 // Running jobs with a line per stage, finished jobs with one line, and the use of servers for both.
-import { make, money, number, plural, seconds } from "./format.js";
+import { make } from "./elements.js";
+import { money, number, plural, seconds } from "./format.js";
 
 const kColumns = [["in", "samples in"], ["out", "samples out"], ["dropped", "filtered"], ["failed", "failed"], ["rate", "a second"], ["workers", "workers"], ["busy", "busy"], ["queue", "waiting"]];
 

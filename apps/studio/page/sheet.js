@@ -1,6 +1,7 @@
 // The contact sheet: a list of any length; only the visible cells exist as elements.
 import { address, get } from "./api.js";
-import { decided, keyOf, make, markClass, number, outcome, seconds } from "./format.js";
+import { make } from "./elements.js";
+import { decided, keyOf, markClass, number, outcome, seconds } from "./format.js";
 
 const kWindow = 100; // rows per request
 const kWindows = 40; // windows kept

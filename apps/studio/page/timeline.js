@@ -1,6 +1,8 @@
 // The shots of the selected clip's video, to scale; selecting a shot selects its clip.
 import { get } from "./api.js";
-import { make, seconds } from "./format.js";
+import { drawing, percent, scoreLine } from "./charts.js";
+import { make, styled } from "./elements.js";
+import { seconds } from "./format.js";
 
 const kNarrowest = 5; // pixels per shot
 
@@ -43,19 +45,17 @@ export class Timeline {
   draw(data) {
     const length = data.length_s || 1;
     this.shots = data.shots;
-    const inner = make("div", { role: "presentation" });
-    inner.style.minWidth = `${data.shots.length * kNarrowest}px`;
-    inner.append(curve(data.curve));
+    const inner = styled(make("div", { role: "presentation" }), { "min-width": `${data.shots.length * kNarrowest}px` });
+    inner.append(drawing(1000, 100, 0, scoreLine(data.curve, Math.max(...data.curve, 1e-9), 1000, 100))); // the detector's score over time
     this.options = data.shots.map((shot, index) => {
       const first = shot.clips[0], mark = first ? first.decision || first.end : "";
       const what = shot.clips.length > 1 ? `${shot.clips.length} clips` : mark || "no clip";
       const text = `Shot ${index + 1}, ${seconds(shot.start_s)} to ${seconds(shot.end_s)}: ${what}`;
       const option = make("div", { class: `shot ${mark}`, role: "option", id: `shot-${index}`, "aria-label": text, title: text, "aria-selected": "false" });
-      if ((100 * (shot.end_s - shot.start_s)) / length > 6) option.textContent = index + 1;
+      const share = (shot.end_s - shot.start_s) / length;
+      if (share > 0.06) option.textContent = index + 1;
       option.index = index;
-      option.style.left = `${(100 * shot.start_s) / length}%`;
-      option.style.width = `${(100 * (shot.end_s - shot.start_s)) / length}%`;
-      return option;
+      return styled(option, { left: percent(shot.start_s / length), width: percent(share) });
     });
     inner.append(...this.options);
     this.element.replaceChildren(inner);
@@ -84,18 +84,4 @@ export class Timeline {
     event.stopPropagation();
     this.go(step);
   }
-}
-
-/** The detector's score over time. */
-function curve(scores) {
-  const name = "http://www.w3.org/2000/svg";
-  const svg = document.createElementNS(name, "svg");
-  svg.setAttribute("aria-hidden", "true");
-  svg.setAttribute("preserveAspectRatio", "none");
-  svg.setAttribute("viewBox", `0 0 ${Math.max(1, scores.length - 1)} 100`);
-  const line = document.createElementNS(name, "polyline");
-  const largest = Math.max(...scores, 1e-9);
-  line.setAttribute("points", scores.map((score, i) => `${i},${98 - (94 * score) / largest}`).join(" "));
-  svg.append(line);
-  return svg;
 }

@@ -3,16 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/jobs/report/words.hpp"
-
 namespace kinora::core::report {
 namespace {
 
-std::string bound_of(const json& facts, const std::string& rule) {
+json bound_of(const json& facts, const std::string& rule) {
   const json& bounds = object_at(object_at(facts, "bounds"), rule.c_str());
-  for (const auto& [name, words] : {std::pair{"at_least", "at least "}, {"at_most", "at most "}})
-    if (const auto bound = number_at(bounds, name)) return words + number(*bound);
-  return "";
+  for (const auto& [name, words] : {std::pair{"at_least", "at least"}, {"at_most", "at most"}})
+    if (const auto bound = number_at(bounds, name)) return {words, *bound};
+  return nullptr;
 }
 
 Item read_item(const json& line) {

@@ -13,7 +13,7 @@ struct Item {
   std::string damaged;            // what is broken in an input's media, whatever its outcome
   bool consumed = false;          // cut into clips
   std::optional<double> score;    // score of a filtered sample
-  std::string bound;              // the bound that it violated: "at most 0.33"; empty: unknown
+  json bound;                     // the bound that it violated: ["at most", 0.33]; null: unknown
   int64_t first = -1, last = -1;  // frames [first, last) of the video; -1: unknown
   int width = 0, height = 0;
 };

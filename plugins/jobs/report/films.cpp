@@ -1,149 +1,147 @@
-// The contact sheet: every shot of every video, and its outcome.
 #include <algorithm>
-
-#include <fmt/format.h>
+#include <cmath>
 
 #include "plugins/jobs/report/sections.hpp"
-#include "plugins/jobs/report/tile.hpp"
-#include "plugins/jobs/report/words.hpp"
+#include "plugins/jobs/report/series.hpp"
 
 namespace kinora::core::report {
 namespace {
 
-constexpr size_t kMostFilms = 12, kMostShots = 96;
+constexpr size_t kMostFilms = 12, kMostTiles = 96, kMostEndings = 3, kScoreColumns = 600;
+constexpr int kStillWidth = 360;     // pixels: sharp on a display with two dots per pixel
+constexpr int64_t kDeepestFrame = 240;  // of a clip: a frame costs decoding all frames before it
 
-// "filter.black: 1, at most 0.33 is kept".
-std::string rule_text(const Item& item) {
-  std::string out = item.reason;
-  if (item.score) out += ": " + number(*item.score);
-  if (item.score && !item.bound.empty()) out += ", " + item.bound + " is kept";
-  return out;
+// One picture of the contact sheet: a shot, or a clip that is in no known shot.
+struct Tile {
+  int64_t first = 0, last = 0;  // frames [first, last) of the video
+  const std::vector<const Item*>& clips;
+
+  const Item* kept() const {
+    for (const Item* clip : clips)
+      if (clip->end == "kept") return clip;
+    return nullptr;
+  }
+};
+
+// The height, at kStillWidth, that keeps the video's aspect ratio within the limits of a tile.
+int still_height(const Film& film, const Tile& tile) {
+  const Item& shape = tile.clips.empty() || tile.clips[0]->width == 0 ? film.item : *tile.clips[0];
+  const double aspect =
+      shape.width > 0 && shape.height > 0 ? static_cast<double>(shape.width) / shape.height : 16.0 / 9;
+  return 2 * static_cast<int>(std::lround(kStillWidth / std::clamp(aspect, 0.75, 2.4) / 2));
 }
 
-void write_ending(Html& out, const Film& film, const Item& clip) {
-  if (clip.end == "kept") {
-    out.leaf("q", {{"class", "caption"}}, clip.caption.empty() ? "(no caption)" : clip.caption);
-  } else if (clip.end == "filtered") {
-    out.leaf("span", {{"class", "why filtered"}}, "Filtered by " + rule_text(clip));
-  } else {
-    out.leaf("span", {{"class", "why failed"}},
-             "Failed in " + (clip.stage.empty() ? film.item.key : clip.stage) + ": " + clip.reason);
+// A frame from the middle of the tile, read from its clip if it has one, since clips are short, else from the video.
+Still still_of(Pictures& pictures, const JobRecord& job, const Film& film, const Tile& tile, int height) {
+  if (const Item* clip = tile.kept()) {
+    const auto file = job.folder / "data" / (clip->key + ".mp4");
+    const int64_t frame = std::clamp<int64_t>((clip->last - clip->first) / 2, 0, kDeepestFrame);
+    std::error_code error;
+    // The key must be a plain file name, so that it cannot lead out of the folder.
+    if (clip->key.find('/') == std::string::npos && std::filesystem::exists(file, error))
+      if (Still still = pictures.still({file.string(), frame, height, kStillWidth}); !still.jpeg.empty())
+        return still;
   }
+  return pictures.still({film.item.url, tile.first + (tile.last - tile.first) / 2, height, kStillWidth});
 }
 
-// Writes the outcomes of the tile's clips in words.
-void write_endings(Html& out, const Film& film, const Tile& tile) {
-  if (tile.clips.empty()) {
-    const bool cut = film.item.consumed || film.item.end == "kept";
-    out.leaf("span", {{"class", "why dim"}},
-             cut ? "No clip was made from it" : "No clip: the video itself was " + film.item.end);
-    return;
-  }
-  // Parts of a long shot often have the same outcome; each distinct one is written once.
-  std::vector<const Item*> told;
+// Parts of a long shot often have the same outcome; each distinct one appears once.
+json endings_of(const Tile& tile) {
+  json out = json::array();
   for (const Item* clip : tile.clips) {
-    const auto same = [&](const Item* t) {
-      return t->end == clip->end && t->caption == clip->caption && t->reason == clip->reason;
+    json ending = ending_of(*clip);
+    ending["caption"] = clip->caption;
+    const auto same = [&](const json& other) {
+      return other["end"] == ending["end"] && other["caption"] == ending["caption"] &&
+             other["reason"] == ending["reason"];
     };
-    if (std::any_of(told.begin(), told.end(), same) || told.size() == 3) continue;
-    told.push_back(clip);
-    write_ending(out, film, *clip);
+    if (std::none_of(out.begin(), out.end(), same) && out.size() < kMostEndings) out.push_back(std::move(ending));
   }
-  if (tile.clips.size() > 1)
-    out.leaf("span", {{"class", "dim"}},
-             "Cut into " + counted(static_cast<int64_t>(tile.clips.size()), "clip"));
-}
-
-void write_tile(Page& page, const JobRecord& job, const Film& film, const Tile& tile) {
-  const int width = kStillWidth, height = still_height(film, tile);
-  const Still still = still_of(page, job, film, tile, height);
-  const Embedded image = still.jpeg.empty() ? Embedded{"", still.reason, 0, 0} : page.media.jpeg(still.jpeg);
-  const std::string name =
-      tile.number > 0 ? fmt::format("shot {}", tile.number) : "clip " + tile.clips[0]->key;
-  const Item* kept = tile.kept();
-  auto& out = page.out;
-  out.in("li", {{"class", kept ? "kept" : "lost"}}, [&] {
-    out.in("figure", {}, [&] {
-      picture(out, image, {fmt::format("A frame of {} of {}", name, film.item.key), width, height});
-      out.in("figcaption", {}, [&] {
-        out.in("span", {{"class", "when"}}, [&] {
-          out.leaf("b", {}, timecode(film.seconds(tile.first)));
-          out.leaf("span", {}, duration(film.seconds(tile.last - tile.first)));
-        });
-        write_endings(out, film, tile);
-        const std::string number_text =
-            tile.number > 0 ? fmt::format("Shot {}", tile.number) : tile.clips[0]->key;
-        out.leaf("span", {{"class", "dim"}},
-                 tile.score         ? fmt::format("{} · cut at score {:.1f}", number_text, *tile.score)
-                 : tile.number == 1 ? number_text + " · start of the video"
-                                    : number_text);
-      });
-    });
-  });
-}
-
-std::string film_facts(const Film& film) {
-  std::string out = std::filesystem::path(film.item.url).filename().string();
-  const auto add = [&](const std::string& text) { out += (out.empty() ? "" : " · ") + text; };
-  if (film.item.width > 0) add(fmt::format("{} × {}", film.item.width, film.item.height));
-  if (film.fps > 0) add(number(film.fps, 5) + "\u00A0fps");
-  if (film.frames > 0) add(counted(film.frames, "frame"));
-  if (film.frames > 0 && film.fps > 0) add(timecode(film.seconds(film.frames)));
-  if (!film.shots.empty()) add(counted(static_cast<int64_t>(film.shots.size()), "shot"));
   return out;
 }
 
-void write_film(Page& page, const JobRecord& job, const Film& film, std::optional<double> threshold) {
-  auto& out = page.out;
-  out.in("article", {{"class", "film"}}, [&] {
-    out.leaf("h3", {}, film.item.key);
-    out.leaf("p", {{"class", "dim"}}, film_facts(film));
-    if (film.item.end == "failed")
-      out.leaf("p", {{"class", "note failed"}},
-               "The video failed in " + film.item.stage + ": " + film.item.reason);
-    if (film.item.end == "filtered")
-      out.leaf("p", {{"class", "note filtered"}},
-               "The video was filtered by " + rule_text(film.item));
-    if (!film.item.damaged.empty() && film.item.end != "failed")
-      out.leaf("p", {{"class", "note failed"}}, "The video is damaged: " + film.item.damaged);
-    write_timeline(out, film, threshold);
-    const auto tiles = tiles_of(film);
-    if (tiles.empty()) return;
-    out.in("ol", {{"class", "shots"}}, [&] {
-      for (size_t i = 0; i < std::min(tiles.size(), kMostShots); ++i) write_tile(page, job, film, tiles[i]);
-    });
-    if (tiles.size() > kMostShots)
-      note(out, counted(static_cast<int64_t>(tiles.size() - kMostShots), "more shot") +
-                    " of this video: items.jsonl has all of them.");
-  });
+json tile_data(Pictures& pictures, const JobRecord& job, const Film& film, const Tile& tile) {
+  const int height = still_height(film, tile);
+  const Still still = still_of(pictures, job, film, tile, height);
+  json image = still.jpeg.empty() ? json{{"reason", still.reason}} : pictures.media.jpeg(still.jpeg);
+  image["width"] = kStillWidth;
+  image["height"] = height;
+  return {{"first", tile.first},        {"last", tile.last},           {"kept", tile.kept() != nullptr},
+          {"clips", tile.clips.size()}, {"endings", endings_of(tile)}, {"image", std::move(image)}};
 }
 
-// Videos with shots or clips come first.
-void write_sheet(Page& page, const JobRecord& job, const Curation& curation) {
-  std::vector<const Film*> films;
-  for (const auto& film : curation.films) films.push_back(&film);
-  std::stable_partition(films.begin(), films.end(),
-                        [](const Film* f) { return !f->shots.empty() || !f->clips.empty(); });
-  for (size_t i = 0; i < std::min(films.size(), kMostFilms); ++i)
-    write_film(page, job, *films[i], curation.threshold);
-  if (films.size() > kMostFilms)
-    note(page.out, counted(static_cast<int64_t>(films.size() - kMostFilms), "more video") +
-                       ": they are counted below, and items.jsonl has all of them.");
+// Shots come first, then clips in no known shot.
+json tiles_of(Pictures& pictures, const JobRecord& job, const Film& film) {
+  json out = json::array();
+  const size_t all = std::min(kMostTiles, film.shots.size() + film.loose.size());
+  for (size_t i = 0; i < all; ++i) {
+    if (i < film.shots.size()) {
+      const Shot& shot = film.shots[i];
+      out.push_back(tile_data(pictures, job, film, {shot.first, shot.last, shot.clips}));
+      out.back()["shot"] = i;
+    } else {
+      const std::vector<const Item*> clips{film.loose[i - film.shots.size()]};
+      const Item& clip = *clips[0];
+      out.push_back(tile_data(pictures, job, film,
+                              {std::max<int64_t>(clip.first, 0), std::max<int64_t>(clip.last, 0), clips}));
+      out.back()["key"] = clip.key;
+    }
+  }
+  return out;
+}
+
+// Outcome of a shot: "kept", "filtered", "failed" or "none".
+const char* end_of(const Shot& shot) {
+  for (const char* end : {"kept", "failed", "filtered"})
+    for (const Item* clip : shot.clips)
+      if (clip->end == end) return end;
+  return "none";
+}
+
+json film_data(Pictures& pictures, const JobRecord& job, const Film& film) {
+  const size_t tiles = film.shots.size() + film.loose.size();
+  json out{{"key", film.item.key},
+           {"ending", ending_of(film.item)},
+           {"damaged", film.item.damaged},
+           {"is_cut", film.item.consumed || film.item.end == "kept"},
+           {"file", std::filesystem::path(film.item.url).filename().string()},
+           {"width", film.item.width},
+           {"height", film.item.height},
+           {"fps", film.fps},
+           {"frames", film.frames},
+           {"scores", peaks(film.scores, kScoreColumns)},
+           {"shots", json::array()},
+           {"tiles", tiles_of(pictures, job, film)},
+           {"more_tiles", tiles - std::min(tiles, kMostTiles)}};
+  for (const auto& shot : film.shots)
+    out["shots"].push_back(
+        {{"first", shot.first}, {"last", shot.last}, {"end", end_of(shot)}, {"score", or_null(shot.score)}});
+  return out;
 }
 
 }  // namespace
 
-void write_films(Page& page) {
-  if (page.run.of_kind("curate").empty()) return;
-  section(page, "films", "Source videos and their shots", [&] {
-    for (const JobRecord* job : page.run.of_kind("curate")) {
-      if (!job_heading(page, *job)) continue;
-      const Curation& curation = page.curations[job];
-      if (!curation.found)
-        note(page.out, "There is no items.jsonl in the folder of job “" + job->name + "”.");
-      write_sheet(page, *job, curation);
-    }
-  });
+json ending_of(const Item& item) {
+  return {{"end", item.end},
+          {"stage", item.stage},
+          {"reason", item.reason},
+          {"score", or_null(item.score)},
+          {"bound", item.bound}};
+}
+
+// Videos with shots or clips come first.
+json films_of(Pictures& pictures, const JobRecord& job, const Curation& curation) {
+  std::vector<const Film*> films;
+  for (const auto& film : curation.films) films.push_back(&film);
+  std::stable_partition(films.begin(), films.end(),
+                        [](const Film* f) { return !f->shots.empty() || !f->clips.empty(); });
+  const size_t shown = std::min(films.size(), kMostFilms);
+  json out{{"found", curation.found},
+           {"threshold", or_null(curation.threshold)},
+           {"list", json::array()},
+           {"more", films.size() - shown}};
+  for (size_t i = 0; i < shown; ++i) out["list"].push_back(film_data(pictures, job, *films[i]));
+  return out;
 }
 
 }  // namespace kinora::core::report

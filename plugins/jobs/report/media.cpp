@@ -1,7 +1,6 @@
 #include "plugins/jobs/report/media.hpp"
 
-#include "plugins/jobs/report/html.hpp"
-#include "plugins/jobs/report/record.hpp"
+#include "plugins/jobs/report/base64.hpp"
 
 namespace kinora::core::report {
 namespace {
@@ -23,33 +22,24 @@ int big_endian(std::string_view four) {
 
 }  // namespace
 
-Embedded Media::checked(std::string_view bytes, std::string_view mime, const std::string& name) {
-  Embedded out;
-  if (!is_what_it_says(bytes, mime)) {
-    out.reason = name + " is no " + std::string(mime) + " file";
-  } else if (bytes.size() > left_) {
-    out.reason = name + " is left out: the page would become too large";
-  } else {
-    left_ -= bytes.size();
-    out.uri = data_uri(mime, bytes);
-    if (mime == "image/png") {
-      out.width = big_endian(bytes.substr(16, 4));
-      out.height = big_endian(bytes.substr(20, 4));
-    }
+json Media::checked(std::string_view bytes, std::string_view mime, const std::string& name) {
+  if (!is_what_it_says(bytes, mime)) return {{"reason", name + " is no " + std::string(mime) + " file"}};
+  if (bytes.size() > left_) return {{"reason", name + " is left out: the page would become too large"}};
+  left_ -= bytes.size();
+  json out{{"uri", "data:" + std::string(mime) + ";base64," + base64(bytes)}};
+  if (mime == "image/png") {
+    out["width"] = big_endian(bytes.substr(16, 4));
+    out["height"] = big_endian(bytes.substr(20, 4));
   }
   return out;
 }
 
-Embedded Media::jpeg(std::string_view bytes) { return checked(bytes, "image/jpeg", "the picture"); }
-
-Embedded Media::embed(const std::filesystem::path& file, std::string_view mime) {
+json Media::embed(const std::filesystem::path& file, std::string_view mime) {
   const std::string name = file.filename().string();
-  const auto bytes = read_file(file, kLargest);
-  if (bytes) return checked(*bytes, mime, name);
+  if (const auto bytes = read_file(file, kLargest)) return checked(*bytes, mime, name);
   std::error_code error;
-  return {"",
-          std::filesystem::exists(file, error) ? name + " is too large for this page" : "there is no " + name,
-          0, 0};
+  return {{"reason",
+           std::filesystem::exists(file, error) ? name + " is too large for this page" : "there is no " + name}};
 }
 
 }  // namespace kinora::core::report

@@ -1,96 +1,106 @@
-// Outcomes of all inputs and clips from items.jsonl, compared with the counts of summary.json.
-#include <fmt/format.h>
+#include <algorithm>
+#include <set>
 
 #include "plugins/jobs/report/sections.hpp"
-#include "plugins/jobs/report/words.hpp"
 
 namespace kinora::core::report {
 namespace {
 
-struct Sums {
-  int64_t kept = 0, filtered = 0, failed = 0;
-  int64_t all() const { return kept + filtered + failed; }
-  bool operator==(const Sums&) const = default;
-  void add(const Item& item) {
-    kept += item.end == "kept";
-    filtered += item.end == "filtered";
-    failed += item.end == "failed";
-  }
+constexpr size_t kMostRows = 200, kMostScores = 6;
+constexpr const char* kEnds[] = {"kept", "filtered", "failed"};
+
+json counts_at(const json& counts) {
+  json out;
+  for (const char* end : kEnds) out[end] = count_at(counts, end);
+  return out;
+}
+
+void add(json& counts, const Item& item) {
+  if (const auto at = counts.find(item.end); at != counts.end()) *at = at->get<int64_t>() + 1;
+}
+
+json input_row(const Film& film) {
+  json out = ending_of(film.item);
+  out["key"] = film.item.key;
+  out["is_cut"] = film.item.consumed;
+  out["is_damaged"] = !film.item.damaged.empty();
+  out["seconds"] = film.fps > 0 ? json(film.seconds(film.frames)) : json();
+  out["shots"] = film.shots.size();
+  out["clips"] = film.clips.size();
+  for (const char* end : kEnds) out[end] = film.clips_that(end);
+  return out;
+}
+
+struct Rule {
+  std::string stage;
+  std::vector<std::pair<double, std::string>> scores;  // scores and their keys
+  std::set<json> bounds;
+  int64_t count = 0;
 };
 
-Sums sums_at(const json& counts) {
-  return {count_at(counts, "kept"), count_at(counts, "filtered"), count_at(counts, "failed")};
-}
-
-void write_bar(Html& out, const Sums& s) {
-  out.in("div", {{"class", "share"}, {"aria-hidden", "true"}}, [&] {
-    for (const auto& [end, n] : {std::pair{"kept", s.kept}, {"filtered", s.filtered}, {"failed", s.failed}})
-      if (n > 0) out.leaf("i", {{"class", end}, {"style", "flex-grow:" + std::to_string(n)}});
-  });
-}
-
-// Writes "12 clips = 9 kept + 2 filtered + 1 failed", and whether it is true.
-void write_equation(Html& out, std::string_view one, int64_t all, const Sums& said, const Sums& found,
-                    bool whole) {
-  out.in("div", {{"class", "sum"}}, [&] {
-    out.in("p", {{"class", "equation"}}, [&] {
-      out.in("span", {},
-             [&] { out.leaf("b", {}, count(all)), out.text(all == 1 ? one : std::string(one) + "s"); });
-      const char* sign = "=";
-      for (const auto& [end, n] :
-           {std::pair{"kept", said.kept}, {"filtered", said.filtered}, {"failed", said.failed}}) {
-        out.in("span", {{"class", end}},
-               [&] { out.leaf("i", {}, sign), out.leaf("b", {}, count(n)), out.text(end); });
-        sign = "+";
-      }
-    });
-    write_bar(out, said);
-    if (all != said.all()) {
-      out.leaf("p", {{"class", "check failed"}},
-               fmt::format("✗ Does not add up: the ends sum to {}.", count(said.all())));
-    } else if (!(said == found) || !whole) {
-      out.leaf("p", {{"class", "check failed"}},
-               fmt::format("✗ items.jsonl has {} kept, {} filtered, {} failed{}.", count(found.kept),
-                           count(found.filtered), count(found.failed),
-                           whole ? "" : ", and lines that cannot be read"));
-    } else {
-      out.leaf("p", {{"class", "check"}},
-               fmt::format("✓ Adds up, and items.jsonl has a line for each of the {}.", count(all)));
-    }
-  });
-}
-
-void write_job(Page& page, const JobRecord& job) {
-  const Curation& curation = page.curations[&job];
-  Sums inputs, clips;
+template <class F>
+void for_each_item(const Curation& curation, F&& f) {
   for (const auto& film : curation.films) {
-    inputs.add(film.item);
-    for (const auto& clip : film.clips) clips.add(clip);
+    if (!film.item.end.empty()) f(film.item);
+    for (const auto& clip : film.clips) f(clip);
   }
-  const bool whole = curation.found && curation.broken == 0;
-  const Sums clips_said = sums_at(object_at(job.summary, "clips"));
-  page.out.in("div", {{"class", "sums"}}, [&] {
-    write_equation(page.out, "input", count_at(job.summary, "inputs"), sums_at(job.summary), inputs, whole);
-    if (const auto damaged = count_at(job.summary, "damaged"); damaged > 0)
-      page.out.leaf("p", {{"class", "check failed"}},
-                    fmt::format("✗ {} damaged: what could be decoded was used.", counted(damaged, "input")));
-    write_equation(page.out, "clip", clips_said.all(), clips_said, clips, whole);
+}
+
+json rules_of(const Curation& curation) {
+  std::map<std::string, Rule> rules;
+  for_each_item(curation, [&](const Item& item) {
+    if (item.end != "filtered") return;
+    Rule& rule = rules[item.reason];
+    rule.stage = item.stage;
+    ++rule.count;
+    if (!item.bound.is_null()) rule.bounds.insert(item.bound);
+    if (item.score) rule.scores.emplace_back(*item.score, item.key);
   });
-  write_outcome_tables(page.out, curation);
+  json out = json::array();
+  for (auto& [name, rule] : rules) {
+    std::sort(rule.scores.begin(), rule.scores.end());
+    json lowest = json::array();
+    for (size_t i = 0; i < std::min(rule.scores.size(), kMostScores); ++i)
+      lowest.push_back({{"key", rule.scores[i].second}, {"score", rule.scores[i].first}});
+    out.push_back({{"rule", name},
+                   {"stage", rule.stage},
+                   {"count", rule.count},
+                   {"bounds", rule.bounds},
+                   {"lowest", std::move(lowest)},
+                   {"highest", rule.scores.empty() ? json() : json(rule.scores.back().first)},
+                   {"scores", rule.scores.size()}});
+  }
+  return out;
+}
+
+json failures_of(const Curation& curation) {
+  json list = json::array();
+  size_t all = 0;
+  for_each_item(curation, [&](const Item& item) {
+    if (item.end == "failed" && ++all <= kMostRows)
+      list.push_back({{"key", item.key}, {"stage", item.stage}, {"reason", item.reason}});
+  });
+  return {{"more", all - list.size()}, {"list", std::move(list)}};
 }
 
 }  // namespace
 
-void write_outcomes(Page& page) {
-  const auto curations = page.run.of_kind("curate"), shards = page.run.of_kind("shard");
-  if (curations.empty() && shards.empty()) return;
-  section(page, "outcomes", "Outcomes", [&] {
-    for (const JobRecord* job : curations)
-      if (job_heading(page, *job)) write_job(page, *job);
-    if (!shards.empty()) page.out.leaf("h3", {}, "Shards");
-    for (const JobRecord* job : shards)
-      if (job_heading(page, *job)) fact_list(page.out, summary_facts(*job));
-  });
+json outcomes_of(const JobRecord& job, const Curation& curation) {
+  const json& clips = object_at(job.summary, "clips");
+  json found_inputs = counts_at({}), found_clips = counts_at({}), inputs = json::array();
+  for (const auto& film : curation.films) {
+    add(found_inputs, film.item);
+    for (const auto& clip : film.clips) add(found_clips, clip);
+    if (inputs.size() < kMostRows) inputs.push_back(input_row(film));
+  }
+  return {{"all", count_at(job.summary, "inputs")},
+          {"damaged", count_at(job.summary, "damaged")},
+          {"is_whole", curation.found && curation.broken == 0},  // every line of items.jsonl could be read
+          {"said", {{"inputs", counts_at(job.summary)}, {"clips", counts_at(clips)}}},
+          {"found", {{"inputs", std::move(found_inputs)}, {"clips", std::move(found_clips)}}},
+          {"inputs", {{"more", curation.films.size() - inputs.size()}, {"list", std::move(inputs)}}},
+          {"rules", rules_of(curation)},
+          {"failures", failures_of(curation)}};
 }
 
 }  // namespace kinora::core::report

@@ -1,73 +1,59 @@
 #include "plugins/jobs/report/page.hpp"
 
-#include <algorithm>
-
-#include "plugins/jobs/report/sections.hpp"
-#include "plugins/jobs/report/totals.hpp"
-#include "plugins/jobs/report/words.hpp"
+#include "core/base/digest.hpp"
+#include "plugins/jobs/report/base64.hpp"
+#include "plugins/jobs/report/page_files.hpp"
 
 namespace kinora::core::report {
 namespace {
 
-void write_head(Html& out, const RunRecord& run, const std::string& line) {
-  out.in("head", {}, [&] {
-    out.single("meta", {{"charset", "utf-8"}});
-    // Even if foreign markup came into the page, a browser would load and run nothing for it.
-    out.single("meta", {{"http-equiv", "Content-Security-Policy"},
-                        {"content",
-                         "default-src 'none'; img-src data:; media-src data:; style-src 'unsafe-inline'; "
-                         "form-action 'none'; base-uri 'none'"}});
-    out.single("meta", {{"name", "viewport"}, {"content", "width=device-width, initial-scale=1"}});
-    out.single("meta", {{"name", "color-scheme"}, {"content", "light dark"}});
-    out.single("meta", {{"name", "description"}, {"content", line}});
-    out.leaf("title", {}, run.title + " – Kinora");
-    out.in("style", {}, [&] { out.constant(style_sheet()); });
-  });
+// The files with this ending as one text. Without lines that import: a page in one file has nothing to import from.
+std::string joined(std::string_view ending) {
+  std::string out;
+  for (const PageFile& file : page_files()) {
+    if (!file.path.ends_with(ending)) continue;
+    for (std::string_view rest = file.content; !rest.empty();) {
+      const std::string_view line = rest.substr(0, std::min(rest.find('\n'), rest.size() - 1) + 1);
+      if (!line.starts_with("import ")) out += line;
+      rest.remove_prefix(line.size());
+    }
+  }
+  return out;
 }
 
-void write_top(Html& out, const RunRecord& run, const Totals& t) {
-  out.in("header", {}, [&] {
-    out.leaf("h1", {}, run.title);
-    std::string about = run.file + " · seed " + std::to_string(run.seed) + " · Kinora " + run.version;
-    if (t.finished.size() >= 16)
-      about += " · finished " + t.finished.substr(0, 10) + " " + t.finished.substr(11, 5) + " UTC";
-    out.leaf("p", {{"class", "dim"}}, about);
-    out.in("dl", {{"class", "figures"}}, [&] {
-      for (const auto& f : figures_of(t))
-        out.in("div", {}, [&] {
-          out.leaf("dt", {}, f.name);
-          out.leaf("dd", {}, f.value);
-          if (!f.more.empty()) out.leaf("dd", {{"class", "more"}}, f.more);
-        });
-    });
-    const auto unfinished =
-        std::count_if(run.jobs.begin(), run.jobs.end(), [](const JobRecord& job) { return !job.done(); });
-    if (unfinished > 0)
-      note(out, "This run is not complete: " + counted(unfinished, "job") +
-                    (unfinished == 1 ? " has" : " have") + " not finished.");
-  });
+// The source expression by which a Content-Security-Policy allows exactly this text.
+std::string source_hash(std::string_view text) {
+  const std::string hex = sha256(text);
+  std::string bytes;
+  for (size_t i = 0; i < hex.size(); i += 2) bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+  return "'sha256-" + base64(bytes) + "'";
 }
 
 }  // namespace
 
-Made make_page(const RunRecord& run, StillSource still) {
-  Page page{{}, run, std::move(still), {}, curations_of(run)};
-  const Totals totals = totals_of(run, page.curations);
-  const std::string line = line_of(totals);
-  auto& out = page.out;
-  out.constant("<!DOCTYPE html>\n");
-  out.in("html", {{"lang", "en"}}, [&] {
-    write_head(out, run, line);
-    out.in("body", {}, [&] {
-      write_top(out, run, totals);
-      out.in("main", {}, [&] {
-        for (const auto write : {write_films, write_outcomes, write_tokenizer, write_training, write_videos,
-                                 write_times, write_settings})
-          write(page);
-      });
-    });
-  });
-  return {out.str(), line};
+std::string script_safe(const json& data) {
+  const std::string text = data.dump(-1, ' ', true, json::error_handler_t::replace);
+  std::string out;
+  out.reserve(text.size() + 64);
+  for (const char c : text) c == '<' ? out += "\\u003c" : out += c;
+  return out;
+}
+
+std::string make_page(const Gathered& gathered) {
+  const std::string style = joined(".css"), script = joined(".js"), html = joined(".html");
+  const std::map<std::string, std::string, std::less<>> values{
+      {"style", style},         {"style-source", source_hash(style)},   {"script", script},
+      {"line", gathered.line},  {"script-source", source_hash(script)}, {"data", script_safe(gathered.data)}};
+  std::string out;
+  for (size_t at = 0; at < html.size();) {
+    const size_t from = std::min(html.find('@', at), html.size());
+    out.append(html, at, from - at);
+    if (from == html.size()) break;
+    const size_t to = html.find('@', from + 1);
+    out += values.at(html.substr(from + 1, to - from - 1));
+    at = to + 1;
+  }
+  return out;
 }
 
 }  // namespace kinora::core::report

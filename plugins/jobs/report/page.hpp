@@ -1,21 +1,25 @@
-// Builds the report: one HTML file that needs no other file, no network and no script.
+// Builds the report: one HTML file that needs no other file and no network.
 #pragma once
 #include <string>
+#include <string_view>
 
 #include "plugins/jobs/report/record.hpp"
 #include "plugins/jobs/report/stills.hpp"
 
 namespace kinora::core::report {
 
-struct Made {
-  std::string page;
-  std::string line;  // summary of the run in plain text: "1 source video, 12 shots, ..."
+// The data that the page shows, and the run in one line of plain text: "1 source video, 12 shots, ...".
+struct Gathered {
+  json data;
+  std::string line;
 };
-
 // Calls `still` for a picture of every displayed shot.
-Made make_page(const RunRecord& run, StillSource still);
+Gathered gather(const RunRecord& run, StillSource still);
 
-// The style sheet of the page.
-const char* style_sheet();
+// The page with the data in it. The line is written as markup: it contains only words of this program and numbers.
+std::string make_page(const Gathered&);
+
+// JSON as text that an HTML script element can contain: ASCII without "<", whatever the data.
+std::string script_safe(const json& data);
 
 }  // namespace kinora::core::report

@@ -34,12 +34,13 @@ void Report::run(JobContext& context) const {
   for (const auto& job : run.jobs)
     if (job.kind != context.spec().kind) record.jobs.push_back(record_of(context, job));
 
-  const report::Made made = report::make_page(record, report::Stills(context.runtime().registry()));
-  or_throw(write_file_atomically(context.folder() / "report.html", made.page));
-  or_throw(write_file_atomically(run.out / "report.html", made.page));
-  context.summary["results"]["../report.html"] = made.page.size();
-  context.summary["bytes"] = made.page.size();
-  context.summary["line"] = made.line;
+  const report::Gathered gathered = report::gather(record, report::Stills(context.runtime().registry()));
+  const std::string page = report::make_page(gathered);
+  or_throw(write_file_atomically(context.folder() / "report.html", page));
+  or_throw(write_file_atomically(run.out / "report.html", page));
+  context.summary["results"]["../report.html"] = page.size();
+  context.summary["bytes"] = page.size();
+  context.summary["line"] = gathered.line;
 }
 
 }  // namespace kinora::core

@@ -1,56 +1,72 @@
 #include "core/run/job.hpp"
 #include "core/run/job_type.hpp"
 
-#include <random>
-
 #include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
-#include "plugins/jobs/report/html.hpp"
+#include "plugins/jobs/report/base64.hpp"
 #include "plugins/jobs/report/report_testing.hpp"
+#include "plugins/jobs/report/words.hpp"
 
 namespace kinora::core::report {
 namespace {
 
-// Checks that the page contains all of these; reports what is missing, without printing the page.
-void expect_says(const std::string& page, const std::vector<std::string>& texts) {
-  for (const auto& text : texts) EXPECT_NE(page.find(text), std::string::npos) << "missing: " << text;
-}
-void expect_lacks(const std::string& page, const std::vector<std::string>& texts) {
-  for (const auto& text : texts) EXPECT_EQ(page.find(text), std::string::npos) << "found: " << text;
+class ReportTest : public testing::Test, public MadeUpRun {
+ protected:
+  json data(const std::string& text = "x") const { return gathered(text).data; }
+};
+
+const json& job_of(const json& data, const std::string& name) {
+  for (const auto& job : data["jobs"])
+    if (job["name"] == name) return job;
+  throw std::runtime_error("no job " + name);
 }
 
-// A hostile video name, caption or error.
-const std::string kHostile =
-    "\"'></style></title></pre><script>alert(1)</script><img src=http://a/b "
-    "onerror=x>&lt;\xff\xC0\xAF\x01\xE2\x80\xAE]]>"
-    "--><!--";
+json fact(const json& job, const std::string& name) {
+  for (const auto& fact : job["facts"])
+    if (fact["name"] == name) return fact["value"];
+  return nullptr;
+}
 
-TEST_F(MadeUpRun, IsToldWithItsNumbers) {
+TEST_F(ReportTest, ItsNumbersAreInTheData) {
   write_curation("film");
   write_rest("plain");
-  const std::string text = page("plain");
-  structure_of(text);
-  expect_says(text, {"61.5", "threshold 27", "1,234,567", "31.4\u00A0dB", "2\u00A0min\u00A016\u00A0s",
-                     "<dd>77</dd>", "96 × 64", "Filtered by film: 1.5, at least 2 is kept",
-                     ">at least 2</td>", "4\u00A0KiB", "Failed in film: film",
-                     "44.3%", "stage/shots.content"});
+  const json all = data("plain"), &curate = job_of(all, "curate"), &film = curate["films"]["list"][0];
+  EXPECT_EQ(film["shots"][1], (json{{"first", 24}, {"last", 60}, {"end", "filtered"}, {"score", 61.5}}));
+  EXPECT_EQ(film["tiles"][1]["endings"][0]["bound"], (json{"at least", 2.0}));
+  EXPECT_EQ(film["tiles"][1]["endings"][0]["score"], 1.5);
+  EXPECT_EQ(curate["films"]["threshold"], 27);
+  EXPECT_EQ(curate["outcomes"]["rules"][0]["bounds"], (json::array({{"at least", 2.0}})));
+  EXPECT_EQ(curate["outcomes"]["failures"]["list"].size(), 2U);
+  EXPECT_EQ(curate["components"][0]["id"], "stage/shots.content");
+  EXPECT_EQ(fact(job_of(all, "dit"), "parameters"), 1234567);
+  EXPECT_EQ(fact(job_of(all, "tokenizer"), "psnr"), 31.42);
+  EXPECT_EQ(fact(job_of(all, "shard"), "bytes"), 4096);
+  const json& video = job_of(all, "generate")["videos"]["list"][0];
+  EXPECT_EQ(video["seed"], "77");
+  EXPECT_EQ(video["width"], 96);
+  EXPECT_THAT(video["video"]["uri"].get<std::string>(), testing::StartsWith("data:video/mp4;base64,"));
+  EXPECT_EQ(job_of(all, "tokenizer")["pairs"][0]["original"]["width"], 32);
+  EXPECT_THAT(gathered("x").line, testing::HasSubstr("2\u00A0min\u00A016\u00A0s"));
 }
 
-TEST_F(MadeUpRun, SumsAreCheckedAgainstTheLines) {
+TEST_F(ReportTest, OutcomesAreBothSaidAndFound) {
   write_curation("film");
-  const std::string right = page("x");
-  expect_says(right, {"✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2."});
-  expect_lacks(right, {"✗"});
+  const auto outcomes = [&] { return job_of(data(), "curate")["outcomes"]; };
+  EXPECT_EQ(outcomes()["said"], outcomes()["found"]);
+  EXPECT_EQ(outcomes()["said"]["clips"], (json{{"kept", 1}, {"filtered", 1}, {"failed", 1}}));
+  EXPECT_EQ(outcomes()["is_whole"], true);
   const auto lines = *read_file(folder_ / "curate/items.jsonl");
   write("curate/items.jsonl", lines.substr(lines.find('\n') + 1));
-  expect_says(page("x"), {"✗ items.jsonl has 0 kept, 1 filtered, 1 failed."});
+  EXPECT_EQ(outcomes()["found"]["clips"], (json{{"kept", 0}, {"filtered", 1}, {"failed", 1}}));
   write("curate/items.jsonl", lines + "{\"key\": \"cut o");
-  expect_says(page("x"), {"lines that cannot be read"});
+  EXPECT_EQ(outcomes()["is_whole"], false);
   write("curate/summary.json", R"({"inputs": 3, "kept": 1, "filtered": 0, "failed": 1})");
-  expect_says(page("x"), {"✗ Does not add up: the ends sum to 2."});
+  EXPECT_EQ(outcomes()["all"], 3);
+  EXPECT_EQ(outcomes()["said"]["inputs"], (json{{"kept", 1}, {"filtered", 0}, {"failed", 1}}));
 }
 
-TEST_F(MadeUpRun, DamagedFilmsAreShownWhateverTheirEnd) {
+TEST_F(ReportTest, DamagedFilmsAreShownWhateverTheirEnd) {
   const json shots{
       {"fps", 24}, {"frames", 84}, {"cuts", json::array()}, {"scores", std::vector<double>(84, 3.0)}};
   const json failed{{"key", "cut"},
@@ -64,94 +80,96 @@ TEST_F(MadeUpRun, DamagedFilmsAreShownWhateverTheirEnd) {
   write("curate/items.jsonl", dump(failed) + dump(kept));
   write("curate/summary.json",
         dump({{"inputs", 2}, {"kept", 1}, {"filtered", 0}, {"failed", 1}, {"damaged", 2}}));
-  const std::string text = page("x");
-  structure_of(text);
-  expect_says(text, {"The video failed in clip.transcode: cut.mp4: cut off",
-                     "The video is damaged: rot.mp4: incomplete pictures", "kept, damaged", "failed, damaged",
-                     "2\u00A0inputs damaged"});
-  expect_lacks(text, {"Does not add up"});
+  const json all = data(), &curate = job_of(all, "curate"), &films = curate["films"]["list"];
+  EXPECT_EQ(films[0]["ending"]["reason"], "cut.mp4: cut off");
+  EXPECT_EQ(films[1]["damaged"], "rot.mp4: incomplete pictures");
+  EXPECT_EQ(curate["outcomes"]["damaged"], 2);
+  EXPECT_EQ(curate["outcomes"]["inputs"]["list"][1]["is_damaged"], true);
 }
 
-TEST_F(MadeUpRun, NoTextBecomesMarkup) {
+// The page has as many tags with hostile texts as with harmless ones, and its data is the data that was gathered.
+TEST_F(ReportTest, NoTextBecomesMarkup) {
   write_curation("harmless");
   write_rest("harmless");
-  const auto expected = structure_of(page("harmless"));
+  const std::string harmless = make_page(gathered("harmless"));
   write_curation(kHostile);
   write_rest(kHostile);
-  const std::string text = page(kHostile);
-  EXPECT_EQ(structure_of(text), expected);
-  expect_says(text, {"&lt;script&gt;alert(1)"});
-  expect_lacks(text, {"<script", "<img src=http", "\xff", "\xE2\x80\xAE", "\x01"});
+  const std::string page = make_page(gathered(kHostile));
+  EXPECT_EQ(std::count(page.begin(), page.end(), '<'), std::count(harmless.begin(), harmless.end(), '<'));
+  for (const char* unwanted : {"\xff", "\xE2\x80\xAE", "\x01"}) EXPECT_EQ(page.find(unwanted), std::string::npos);
+  const std::string safe = script_safe(data(kHostile));
+  EXPECT_NE(page.find(safe), std::string::npos);
+  EXPECT_EQ(safe.find('<'), std::string::npos);
+  EXPECT_EQ(json::parse(script_safe({{"a", "</script><!--"}})), (json{{"a", "</script><!--"}}));
 }
 
-TEST_F(MadeUpRun, RanksHaveATable) {
+TEST_F(ReportTest, RanksAreRows) {
   write_rest("x");
-  expect_lacks(page("x"), {"Work of each rank"});
+  EXPECT_TRUE(job_of(data(), "dit")["ranks"].empty());
   write("dit/summary.json", dump({{"steps", 2},
                                   {"transfers", json::array({{{"rank", 0}}})},
                                   {"ranks",
                                    {{"steps", {2, 2}},
                                     {"tokens", {4321, 1234}},
                                     {"loss_tokens", {777, 0}},
-                                    {"encoded", {17, 18}},
-                                    {"bytes_sent", {4096, 8192}},
                                     {"bytes_received", {8192}},
-                                    {"computing_seconds", {90, 9}},
-                                    {"waiting_seconds", {1, 81}}}}}));
-  const std::string text = page("x");
-  structure_of(text);
-  expect_says(text,
-              {"Work of each rank", "4,321", "1,234", "777", "8\u00A0KiB", "1\u00A0min\u00A030\u00A0s"});
-  expect_lacks(text, {"transfers"});
+                                    {"computing_seconds", {90, 9}}}}}));
+  const json all = data(), &dit = job_of(all, "dit");
+  EXPECT_EQ(dit["ranks"][0]["tokens"], 4321);
+  EXPECT_EQ(dit["ranks"][0]["computing_seconds"], 90);
+  EXPECT_EQ(dit["ranks"][1]["bytes_received"], 0);
+  EXPECT_EQ(fact(dit, "transfers"), nullptr);
 }
 
-TEST_F(MadeUpRun, NeedsNothingElse) {
-  write_curation("film");
-  write_rest("plain");
-  const std::string text = page("plain");
-  expect_lacks(text, {"http://", "https://", "src=\"/", "url(", "@import", "<script", "<link"});
-  expect_says(text,
-              {"default-src &#39;none&#39;", "src=\"data:video/mp4;base64,", "src=\"data:image/png;base64,"});
-}
-
-TEST_F(MadeUpRun, JobsThatDidNotRunAreSaidToBeMissing) {
-  const std::string nothing = page("x");
-  structure_of(nothing);
-  expect_says(nothing, {"5\u00A0jobs have not finished", "The results of job “dit” are missing",
-                        "no loss in the metrics.jsonl"});
-  write_rest("x");
-  std::filesystem::remove(folder_ / "dit/summary.json");
-  write("shard/summary.json", "{\"shards\": 2");
-  expect_says(page("x"), {"3\u00A0jobs have not finished", "<b>Loss</b>", "its summary.json is incomplete"});
-}
-
-// The page is well-formed whatever the files contain: 40 runs with files broken at random places, the same in
-// every run of the test.
-TEST_F(MadeUpRun, BrokenFilesBreakNothing) {
-  std::mt19937 random(7);
-  const std::vector<std::string> files{"curate/items.jsonl", "curate/summary.json", "dit/metrics.jsonl",
-                                       "dit/summary.json", "generate/videos/000.json"};
-  const std::vector<std::string> pieces{
-      "null", "-1", "1e308", "1e-320", "[]", "{}", "\"\"", ":", "99999999999999999999", "\xff", "true"};
-  for (int i = 0; i < 40; ++i) {
-    write_curation("film");
-    write_rest("x");
-    for (int k = 0; k < 4; ++k) {
-      const auto& file = files[random() % files.size()];
-      std::string bytes = *read_file(folder_ / file);
-      const size_t from = bytes.find_first_of(":[,", bytes.empty() ? 0 : random() % bytes.size());
-      if (from == std::string::npos) continue;
-      const size_t to = std::min(bytes.find_first_of(",]}", from + 1), bytes.size());
-      const bool cut = random() % 8 == 0;
-      write(file, cut ? bytes.substr(0, from)
-                      : bytes.replace(from + 1, to - from - 1, pieces[random() % pieces.size()]));
-    }
-    structure_of(page("x"));
-    if (HasFailure()) FAIL() << "round " << i;
+// A curve has few points, and its extremes, however many were measured.
+TEST_F(ReportTest, CurvesAreThin) {
+  for (const int points : {1, 11, 12, 20'000}) {
+    std::string metrics;
+    for (int i = 0; i < points; ++i) metrics += dump({{"step", i}, {"loss", i == points / 2 ? 1e6 : 1.0 + i % 7}});
+    write("dit/metrics.jsonl", metrics);
+    const json all = data(), &loss = job_of(all, "dit")["curves"]["loss"];
+    EXPECT_LE(loss["points"].size(), 600U);
+    EXPECT_EQ(loss["line"].is_null(), points < 12);
+    EXPECT_EQ(loss["ends"][1][0], points - 1);
+    EXPECT_NE(std::find(loss["points"].begin(), loss["points"].end(), json({points / 2, 1e6})), loss["points"].end());
   }
 }
 
-TEST_F(MadeUpRun, TheJobWritesThePageTwice) {
+TEST_F(ReportTest, NeedsNothingElse) {
+  write_curation("film");
+  write_rest("plain");
+  const std::string page = make_page(gathered("plain"));
+  for (const char* other : {"https://", "src=", "url(", "@import", "<link", "\nimport ", "fetch(", "innerHTML"})
+    EXPECT_EQ(page.find(other), std::string::npos) << "found: " << other;
+  for (const char* part : {"default-src 'none'", "script-src 'sha256-", "style-src 'sha256-", "trusted-types-for"})
+    EXPECT_NE(page.find(part), std::string::npos) << "missing: " << part;
+  EXPECT_EQ(page.find("unsafe"), std::string::npos);
+}
+
+TEST_F(ReportTest, JobsThatDidNotRunAreSaidToBeMissing) {
+  for (const auto& job : data()["jobs"])
+    EXPECT_THAT(job["missing"].get<std::string>(), testing::StartsWith("it has not finished"));
+  EXPECT_TRUE(job_of(data(), "dit")["curves"]["loss"].is_null());
+  write_rest("x");
+  std::filesystem::remove(folder_ / "dit/summary.json");
+  write("shard/summary.json", "{\"shards\": 2");
+  EXPECT_FALSE(job_of(data(), "dit")["curves"]["loss"].is_null());
+  EXPECT_THAT(job_of(data(), "shard")["missing"].get<std::string>(), testing::HasSubstr("is incomplete"));
+}
+
+// The data is whole whatever the files contain: 40 runs with files broken at random places, the same in every run
+// of the test.
+TEST_F(ReportTest, BrokenFilesBreakNothing) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 40; ++i) {
+    write_curation("film");
+    write_rest("x");
+    break_files(random);
+    EXPECT_EQ(json::parse(script_safe(data()))["jobs"].size(), 5U) << "round " << i;
+  }
+}
+
+TEST_F(ReportTest, TheJobWritesThePageTwice) {
   write_curation("film");
   auto runtime = Runtime::start({});
   ASSERT_TRUE(runtime);
@@ -171,19 +189,29 @@ TEST_F(MadeUpRun, TheJobWritesThePageTwice) {
   const auto page = read_file(folder_ / "report.html"), own = read_file(folder_ / "report/report.html");
   ASSERT_TRUE(page && own);
   EXPECT_EQ(*page, *own);
-  expect_says(*page, {"<h1>made-up</h1>", "No picture: "});
-  EXPECT_EQ(context.summary["line"],
+  for (const char* part : {"\"title\":\"made-up\"", "\"reason\":\""}) EXPECT_NE(page->find(part), std::string::npos) << part;
+  const std::string line = context.summary["line"];
+  EXPECT_EQ(line,
             "2\u00A0source videos (1\u00A0failed), 3\u00A0shots, 1\u00A0clip kept (1\u00A0filtered, 1\u00A0failed), "
             "12.5\u00A0s\u00A0total time");
+  EXPECT_NE(page->find("<noscript><h1>Kinora report</h1><p class=\"note\">" + line), std::string::npos);
 }
 
-TEST(Html, TextStaysText) {
-  EXPECT_EQ(escaped("a<b> & \"c\" 'd'\n\té€😀"), "a&lt;b&gt; &amp; &quot;c&quot; &#39;d&#39;\n\té€😀");
-  EXPECT_EQ(escaped("\xC0\xAF|\xED\xA0\x80|\xF4\x90\x80\x80|\xE2\x82|\x7F"), "��|���|����|��|�");
-  EXPECT_EQ(data_uri("a/b", ""), "data:a/b;base64,");
-  EXPECT_EQ(data_uri("a/b", "f"), "data:a/b;base64,Zg==");
-  EXPECT_EQ(data_uri("a/b", "fo"), "data:a/b;base64,Zm8=");
-  EXPECT_EQ(data_uri("a/b", std::string("\xff\xfe\x00", 3)), "data:a/b;base64,//4A");
+TEST(Words, NumbersAsAReaderWantsThem) {
+  using testing::ElementsAre;
+  EXPECT_THAT((std::vector{count(1234567), count(-12), count(-1234), count(0)}),
+              ElementsAre("1,234,567", "-12", "-1,234", "0"));
+  EXPECT_THAT((std::vector{duration(0.0812), duration(4), duration(59.97), duration(200.4), duration(3841),
+                           duration(-1)}),
+              ElementsAre("0.081\u00A0s", "4.0\u00A0s", "1\u00A0min\u00A000\u00A0s",
+                          "3\u00A0min\u00A020\u00A0s", "1\u00A0h\u00A004\u00A0min", "unknown"));
+}
+
+TEST(Base64, EndsWithAsManySignsAsBytesAreMissing) {
+  EXPECT_EQ(base64(""), "");
+  EXPECT_EQ(base64("f"), "Zg==");
+  EXPECT_EQ(base64("fo"), "Zm8=");
+  EXPECT_EQ(base64(std::string("\xff\xfe\x00", 3)), "//4A");
 }
 
 }  // namespace

@@ -1,20 +1,25 @@
-// Results of the two kinds of training: curves, and pictures for the tokenizer.
+// Results of the two kinds of training: curves, ranks, and pictures for the tokenizer.
 #include <algorithm>
+#include <cmath>
 
-#include "plugins/jobs/report/plot.hpp"
+#include <fmt/format.h>
+
 #include "plugins/jobs/report/sections.hpp"
-#include "plugins/jobs/report/words.hpp"
+#include "plugins/jobs/report/series.hpp"
 
 namespace kinora::core::report {
 namespace {
 
 constexpr int kMostPairs = 8;
+constexpr size_t kColumns = 300;
 
 struct Curve {
   const char* name;  // in metrics.jsonl
   const char* title;
-  bool smooth, from_zero;
+  bool smooth;     // light points, and a line through their local means
+  bool from_zero;  // for a schedule, whose peak the reader looks for
 };
+constexpr Curve kLoss{"loss", "Loss", true, false};
 constexpr Curve kSmall[] = {{"learning_rate", "Learning rate", false, true},
                             {"gradient_norm", "Gradient norm", true, false},
                             {"weight_norm", "Weight norm", false, false},
@@ -24,128 +29,74 @@ constexpr Curve kSmall[] = {{"learning_rate", "Learning rate", false, true},
                             {"l1", "L1", true, false},
                             {"mse", "MSE", true, false}};
 
-void write_curves(Page& page, const JobRecord& job) {
-  const Metrics metrics = read_metrics(job);
-  const auto loss = metrics.find("loss");
-  if (loss == metrics.end())
-    return note(page.out, "There is no loss in the metrics.jsonl of job “" + job.name + "”.");
-  plot(page.out, loss->second, {.title = "Loss"});
-  page.out.in("div", {{"class", "multiples"}}, [&] {
-    for (const auto& curve : kSmall)
-      if (const auto values = metrics.find(curve.name); values != metrics.end())
-        plot(page.out, values->second,
-             {.title = curve.title, .small = true, .smooth = curve.smooth, .from_zero = curve.from_zero});
-  });
+// Width in points of the Gaussian that smooths the line; 0: too few points to smooth.
+double sigma_of(size_t points) {
+  return points < 12 ? 0 : std::max(1.0, std::round(static_cast<double>(points) / 60));
 }
 
-// One row of frames with its name.
-void write_row(Html& out, const Embedded& image, const std::string& name, const std::string& alt) {
-  out.in("div", {{"class", "row"}}, [&] {
-    out.leaf("span", {{"class", "row-name"}}, name);
-    picture(out, image, {alt, std::max(image.width, 1), std::max(image.height, 1)});
-  });
+// [[x, y], ...] with y to the digits that a drawing shows.
+json pairs(const std::vector<Point>& points) {
+  json out = json::array();
+  for (const auto& p : points) out.push_back({p.x, std::stod(fmt::format("{:.6g}", p.y))});
+  return out;
 }
 
-void write_pairs(Page& page, const JobRecord& job) {
-  const auto folder = job.folder / "samples";
-  for (int i = 0; i < kMostPairs; ++i) {
-    const std::string end = "_" + std::to_string(i) + ".png";
-    std::error_code error;
-    if (!std::filesystem::exists(folder / ("original" + end), error)) {
-      if (i == 0) note(page.out, "Job “" + job.name + "” left no pictures in its folder samples.");
-      return;
-    }
-    const Embedded original = page.media.png(folder / ("original" + end)),
-                   made = page.media.png(folder / ("reconstruction" + end));
-    const std::string which = "of sample " + std::to_string(i + 1) + ", its frames from left to right";
-    page.out.in("figure", {{"class", "pair"}}, [&] {
-      page.out.in(
-          "div",
-          {{"class", "scroll"}, {"role", "region"}, {"tabindex", "0"}, {"aria-label", "Frames " + which}},
-          [&] {
-            write_row(page.out, original, "Original", "Original " + which);
-            write_row(page.out, made, "Reconstruction", "Reconstruction " + which);
-          });
-      page.out.leaf("figcaption", {{"class", "dim"}},
-                    "Sample " + std::to_string(i + 1) +
-                        ": frames of a clip, above the originals, below their reconstructions by the tokenizer.");
-    });
-  }
-}
-
-void write_facts_of(Page& page, const JobRecord& job) {
-  auto facts = summary_facts(job);
-  if (const auto seconds = number_at(job.summary, "seconds")) facts.push_back({"time", duration(*seconds)});
-  fact_list(page.out, facts);
-}
-
-// The work of each rank of a launch.
-void write_ranks(Page& page, const JobRecord& job) {
-  const json& ranks = object_at(job.summary, "ranks");
-  const size_t all_ranks = numbers_at(ranks, "steps").size();
-  if (all_ranks < 2) return;
-  std::vector<std::vector<Cell>> rows;
-  for (size_t r = 0; r < all_ranks; ++r) {
-    const auto value = [&](const char* key) {
-      const auto all = numbers_at(ranks, key);
-      return r < all.size() ? all[r] : 0.0;
-    };
-    const auto whole = [&](const char* key) {
-      return Cell{count(static_cast<int64_t>(std::clamp(value(key), 0.0, 1e18)))};
-    };
-    rows.push_back({{std::to_string(r)},
-                    whole("tokens"),
-                    whole("loss_tokens"),
-                    whole("encoded"),
-                    {byte_size(value("bytes_sent"))},
-                    {byte_size(value("bytes_received"))},
-                    {duration(value("computing_seconds"))},
-                    {duration(value("waiting_seconds"))}});
-  }
-  table(page.out, "Work of each rank",
-        {{"Rank", true},
-         {"Tokens", true},
-         {"Loss tokens", true},
-         {"Frames encoded", true},
-         {"Sent", true},
-         {"Received", true},
-         {"Computing", true},
-         {"Waiting", true}},
-        rows);
+// Null: the job has no such metric.
+json curve_data(const Metrics& metrics, const Curve& curve) {
+  const auto values = metrics.find(curve.name);
+  if (values == metrics.end()) return nullptr;
+  std::vector<Point> points;
+  for (const auto& [x, y] : values->second) points.push_back({x, y});
+  const auto lower = [](const Point& a, const Point& b) { return a.y < b.y; };
+  const auto [low, high] = std::minmax_element(points.begin(), points.end(), lower);
+  const bool is_log = !curve.from_zero && low->y > 1e-280 && high->y >= 10 * low->y;
+  const double sigma = curve.smooth ? sigma_of(points.size()) : 0;
+  return {{"title", curve.title},
+          {"scale", is_log ? "logarithmic" : curve.from_zero ? "from zero" : "automatic"},
+          {"sigma", sigma},
+          {"points", pairs(thinned(points, kColumns))},
+          {"line", sigma > 0 ? pairs(smoothed(points, sigma, 2 * kColumns, is_log)) : json()},
+          {"ends", pairs({points.front(), points.back()})}};
 }
 
 }  // namespace
 
-void write_tokenizer(Page& page) {
-  const auto jobs = page.run.of_kind("train-tokenizer");
-  if (jobs.empty()) return;
-  section(page, "tokenizer", "Tokenizer", [&] {
-    for (const JobRecord* job : jobs) {
-      if (job_heading(page, *job)) {
-        write_facts_of(page, *job);
-        write_ranks(page, *job);
-        write_pairs(page, *job);
-      }
-      write_curves(page, *job);  // also for an unfinished job: they show its progress
-    }
-  });
+json curves_of(const JobRecord& job) {
+  const Metrics metrics = read_metrics(job);
+  json out{{"loss", curve_data(metrics, kLoss)}, {"small", json::array()}};
+  for (const auto& curve : kSmall)
+    if (json data = curve_data(metrics, curve); !data.is_null()) out["small"].push_back(std::move(data));
+  return out;
 }
 
-void write_training(Page& page) {
-  const auto jobs = page.run.of_kind("train"), caches = page.run.of_kind("encode");
-  if (jobs.empty() && caches.empty()) return;
-  section(page, "training", "Training", [&] {
-    for (const JobRecord* job : jobs) {
-      if (job_heading(page, *job)) {
-        write_facts_of(page, *job);
-        write_ranks(page, *job);
-      }
-      write_curves(page, *job);
+json ranks_of(const JobRecord& job) {
+  const json& ranks = object_at(job.summary, "ranks");
+  const size_t all = numbers_at(ranks, "steps").size();
+  json out = json::array();
+  for (size_t r = 0; all > 1 && r < all; ++r) {
+    json row;
+    for (const char* key : {"tokens", "loss_tokens", "encoded", "bytes_sent", "bytes_received", "computing_seconds",
+                            "waiting_seconds"}) {
+      const auto values = numbers_at(ranks, key);
+      row[key] = r < values.size() ? values[r] : 0.0;
     }
-    if (!caches.empty()) page.out.leaf("h3", {}, "Training data: cached latents");
-    for (const JobRecord* job : caches)
-      if (job_heading(page, *job)) write_facts_of(page, *job);
-  });
+    out.push_back(std::move(row));
+  }
+  return out;
+}
+
+json pairs_of(Pictures& pictures, const JobRecord& job) {
+  const auto folder = job.folder / "samples";
+  json out = json::array();
+  for (int i = 0; i < kMostPairs; ++i) {
+    const std::string end = "_" + std::to_string(i) + ".png";
+    std::error_code error;
+    if (!std::filesystem::exists(folder / ("original" + end), error)) break;
+    json original = pictures.media.png(folder / ("original" + end));
+    out.push_back({{"original", std::move(original)},
+                   {"reconstruction", pictures.media.png(folder / ("reconstruction" + end))}});
+  }
+  return out;
 }
 
 }  // namespace kinora::core::report

@@ -1,0 +1,83 @@
+// Writes reports of made-up runs for the test in a browser. usage: report_pages FOLDER
+#include <cstdio>
+
+#include "plugins/jobs/report/report_testing.hpp"
+
+namespace {
+
+using namespace kinora::core::report;
+
+// 10,000 videos, of which the first has 10,000 shots and clips.
+void write_many(MadeUpRun& run) {
+  std::string lines;
+  json first{{"key", "00000"}, {"end", "kept"}, {"consumed", true}, {"url", "/films/00000.mp4"}};
+  first["shots"] = {{"fps", 25}, {"frames", 500'000}, {"cuts", json::array()}, {"scores", json::array()}};
+  for (int i = 0; i < 10'000; ++i) {
+    char key[8];
+    std::snprintf(key, sizeof key, "%05d", i);
+    if (i > 0) first["shots"]["cuts"].push_back(50 * i);
+    const json facts{{"first_frame", 50 * i}, {"end_frame", 50 * (i + 1)}};
+    lines += MadeUpRun::dump({{"key", std::string("clip-") + key}, {"parent", "00000"}, {"end", "kept"}, {"facts", facts}});
+    if (i > 0) lines += MadeUpRun::dump({{"key", key}, {"end", "failed"}, {"stage", "a"}, {"reason", "b"}});
+  }
+  run.write("curate/items.jsonl", lines + MadeUpRun::dump(first));
+  const json clips{{"kept", 10'000}, {"filtered", 0}, {"failed", 0}};
+  run.write("curate/summary.json",
+            MadeUpRun::dump({{"inputs", 10'000}, {"kept", 1}, {"filtered", 0}, {"failed", 9'999}, {"clips", clips}}));
+}
+
+// Sums that are wrong, a broken line, a damaged video, and the work of ranks.
+void write_wrong(MadeUpRun& run) {
+  run.write_curation("film");
+  const json rot{{"key", "rot"}, {"end", "kept"}, {"damaged", "rot"}};
+  run.write("curate/items.jsonl", MadeUpRun::dump(rot) + "{\"key\": \"cut o");
+  run.write("curate/summary.json", R"({"inputs": 3, "kept": 1, "filtered": 0, "failed": 1, "damaged": 1})");
+  const json ranks{{"steps", {2, 2}}, {"tokens", {4321, 1234}}, {"bytes_sent", {4096, 8192}}, {"computing_seconds", {90, 9}}};
+  run.write("dit/summary.json", MadeUpRun::dump({{"steps", 2}, {"ranks", ranks}}));
+}
+
+void write_curve(MadeUpRun& run, int points) {
+  std::string metrics;
+  for (int i = 0; i < points; ++i)
+    metrics += MadeUpRun::dump({{"step", i}, {"loss", i % 7 == 0 ? 0 : i}, {"mfu", 1e-9 * (i + 1)}, {"l1", -5}});
+  run.write("dit/metrics.jsonl", metrics);
+}
+
+void write_all(const std::filesystem::path& folder) {
+  const auto save = [&](const std::string& name, const MadeUpRun& run, const std::string& text) {
+    std::ofstream(folder / (name + ".html"), std::ios::binary) << make_page(run.gathered(text));
+  };
+  MadeUpRun run;
+  save("nothing", run, "nothing");
+  for (const auto& [name, text] : {std::pair<std::string, std::string>{"hostile", kHostile}, {"plain", "plain"}}) {
+    run.write_curation(text);
+    run.write_rest(text);
+    save(name, run, text);
+  }
+  for (const int points : {1, 2, 3, 12, 50, 5000}) {
+    write_curve(run, points);
+    save("curve-" + std::to_string(points), run, "plain");
+  }
+  std::mt19937 random(7);
+  for (int i = 0; i < 40; ++i) {
+    run.write_curation("film");
+    run.write_rest("x");
+    run.break_files(random);
+    save("broken-" + std::to_string(i), run, "x");
+  }
+  write_wrong(run);
+  save("wrong", run, "x");
+  run.write_curation("film");
+  const std::string lines = *read_file(run.folder_ / "curate/items.jsonl");
+  run.write("curate/items.jsonl", lines.substr(lines.find('\n') + 1));
+  save("missing", run, "x");
+  write_many(run);
+  save("many", run, "many");
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 2) return std::fprintf(stderr, "usage: report_pages FOLDER\n"), 2;
+  write_all(argv[1]);
+}

@@ -1,0 +1,63 @@
+// Outcomes of all inputs and clips from items.jsonl, compared with the counts of summary.json.
+import { make, styled } from "./elements.js";
+import { boundText } from "./films.js";
+import { eachJob, factList, factsOf, rest, section, table } from "./parts.js";
+import { count, counted, number, timecode } from "./words.js";
+
+const kEnds = ["kept", "filtered", "failed"];
+const sum = (counts) => kEnds.reduce((n, end) => n + counts[end], 0);
+
+/** Whether "12 clips = 9 kept + 2 filtered + 1 failed" is true. */
+function verdict(all, said, found, isWhole) {
+  const [fails, lines] = ["check failed", kEnds.map((end) => `${count(found[end])} ${end}`).join(", ")];
+  if (all !== sum(said)) return make("p", { class: fails }, `✗ Does not add up: the ends sum to ${count(sum(said))}.`);
+  if (!isWhole || kEnds.some((end) => said[end] !== found[end])) return make("p", { class: fails }, `✗ items.jsonl has ${lines}${isWhole ? "" : ", and lines that cannot be read"}.`);
+  return make("p", { class: "check" }, `✓ Adds up, and items.jsonl has a line for each of the ${count(all)}.`);
+}
+
+function equation(one, all, said, found, isWhole) {
+  const parts = kEnds.map((end, i) => make("span", { class: end }, make("i", {}, i ? "+" : "="), make("b", {}, count(said[end])), end));
+  const bars = kEnds.filter((end) => said[end] > 0).map((end) => styled(make("i", { class: end }), { "flex-grow": said[end] }));
+  return make("div", { class: "sum" },
+    make("p", { class: "equation" }, make("span", {}, make("b", {}, count(all)), all === 1 ? one : `${one}s`), parts),
+    make("div", { class: "share", "aria-hidden": "true" }, bars), verdict(all, said, found, isWhole));
+}
+
+function endText({ end, reason, is_cut: isCut, is_damaged: isDamaged }) {
+  const more = isDamaged ? ", damaged" : "";
+  if (!end) return "no line in items.jsonl";
+  if (end === "filtered") return `filtered by ${reason}${more}`;
+  return (end === "kept" && isCut ? "kept: cut into clips" : end) + more;
+}
+
+function inputs({ list, more }) {
+  const rows = list.map((film) => [film.key, [endText(film), film.end], film.seconds === null ? "–" : timecode(film.seconds), ...["shots", "clips", ...kEnds].map((name) => count(film[name]))]);
+  const numbers = ["Length", "Shots", "Clips", "Kept", "Filtered", "Failed"].map((name) => [name, "n"]);
+  return [table("Every input, and the clips made of it", [["Input", "t"], ["End", "t"], ...numbers], rows), ...rest(more, "more input", " in items.jsonl.")];
+}
+
+function rules(list) {
+  if (!list.length) return [];
+  const rows = list.map(({ rule, stage, count: n, bounds, lowest, highest, scores }) => {
+    const range = !scores ? "" : number(lowest[0].score) + (scores > 1 ? ` to ${number(highest)}` : "");
+    const whose = lowest.map(({ key, score }) => `${key} (${number(score)})`).join(", ") + (scores > lowest.length ? ` and ${count(scores - lowest.length)} more` : "");
+    return [[rule, "filtered"], stage, count(n), range, bounds.map(boundText).join("; "), [whose, "wide"]];
+  });
+  return [table("Filtered, by rule", [["Rule", "t"], ["Stage", "t"], ["Items", "n"], ["Scores", "n"], ["Kept", "t"], ["Which, with their scores", "t"]], rows)];
+}
+
+function failures({ list, more }) {
+  if (!list.length) return [];
+  const rows = list.map(({ key, stage, reason }) => [[key, "failed"], stage, [reason, "wide"]]);
+  return [table("Failed, with the error", [["Item", "t"], ["Stage", "t"], ["Error", "t"]], rows), ...rest(more, "more failure", " in items.jsonl.")];
+}
+
+function curation({ outcomes: { all, damaged, is_whole: isWhole, said, found, inputs: films, rules: filters, failures: errors } }) {
+  const sums = [equation("input", all, said.inputs, found.inputs, isWhole)];
+  if (damaged > 0) sums.push(make("p", { class: "check failed" }, `✗ ${counted(damaged, "input")} damaged: what could be decoded was used.`));
+  sums.push(equation("clip", sum(said.clips), said.clips, found.clips, isWhole));
+  return [make("div", { class: "sums" }, sums), ...inputs(films), ...rules(filters), ...failures(errors)];
+}
+
+export const outcomes = (jobs, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation),
+  shards.length ? [make("h3", {}, "Shards"), ...eachJob(shards, (job) => factList(factsOf(job)))] : []);

@@ -1,0 +1,45 @@
+// Numbers as a reader wants them. A number and its unit are joined by a no-break space.
+const kSpace = "\u00A0";
+const fixed = (value, least, most = least) => value.toLocaleString("en", { minimumFractionDigits: least, maximumFractionDigits: most });
+const two = (n) => String(n).padStart(2, "0");
+
+/** 12,345 */
+export const count = (n) => n.toLocaleString("en");
+
+/** "1 clip", "2 clips" */
+export const counted = (n, one) => `${count(n)}${kSpace}${one}${n === 1 ? "" : "s"}`;
+
+/** 10⁻³ */
+export const powerOfTen = (exponent) => "10" + String(exponent).replace(/./g, (c) => (c === "-" ? "⁻" : "⁰¹²³⁴⁵⁶⁷⁸⁹"[c]));
+
+/** Significant digits: 0.0123, 1,234, 3×10⁻⁷ */
+export function number(value, digits = 3) {
+  if (value === 0) return "0";
+  const exponent = Math.floor(Math.log10(Math.abs(value)) + 1e-12);
+  if (exponent < -4 || exponent > 14) return `${fixed(value / 10 ** exponent, 0, digits - 1)}×${powerOfTen(exponent)}`;
+  return fixed(value, 0, Math.max(0, digits - 1 - exponent));
+}
+
+/** 0.08 s, 4.0 s, 3 min 20 s, 1 h 04 min */
+export function duration(seconds) {
+  if (!(seconds >= 0 && seconds < 9e15)) return "unknown";
+  if (seconds < 0.95) return `${number(seconds, 2)}${kSpace}s`;
+  if (seconds < 59.95) return `${fixed(seconds, 1)}${kSpace}s`;
+  const s = Math.round(seconds);
+  if (s < 3600) return `${Math.floor(s / 60)}${kSpace}min${kSpace}${two(s % 60)}${kSpace}s`;
+  return `${count(Math.floor(s / 3600))}${kSpace}h${kSpace}${two(Math.floor(s / 60) % 60)}${kSpace}min`;
+}
+
+/** 0:03.5, 1:02:03.5 */
+export function timecode(seconds) {
+  if (!(seconds >= 0 && seconds < 9e15)) return "unknown";
+  const tenths = Math.round(seconds * 10), s = Math.floor(tenths / 10), minutes = Math.floor(s / 60) % 60;
+  return `${s < 3600 ? minutes : `${Math.floor(s / 3600)}:${two(minutes)}`}:${two(s % 60)}.${tenths % 10}`;
+}
+
+/** 12 bytes, 1.2 MiB */
+export function byteSize(bytes) {
+  const units = ["bytes", "KiB", "MiB", "GiB", "TiB"];
+  const unit = bytes < 1024 ? 0 : Math.min(4, Math.floor(Math.log2(bytes) / 10));
+  return `${unit ? number(bytes / 1024 ** unit) : fixed(bytes, 0)}${kSpace}${units[unit]}`;
+}

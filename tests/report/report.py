@@ -1,0 +1,166 @@
+#!/usr/bin/env python3
+"""Reports of made-up runs in a browser: texts, sums, charts, hostile names, broken files, 10,000 items; nothing overflows, axe finds nothing.
+usage: report.py REPORT_PAGES ROOT SCRATCH"""
+import functools, math, pathlib, random, re, shutil, subprocess, sys, time
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import sync_playwright
+
+PAGES, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+FOLDER = ROOT / "plugins/jobs/report/page"
+
+
+class Report:
+    """A report in a browser. A request for anything else, or an error in the page, fails the test."""
+
+    def __init__(self, chromium, name, width=1280, scheme="light", **context):
+        self.tab, self.wrong = chromium.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme, **context), []
+        self.page, address = self.tab.new_page(), (SCRATCH / f"{name}.html").as_uri()
+        self.page.on("request", lambda request: self.wrong.append(request.url[:200]) if request.url != address and not request.url.startswith("data:") else None)
+        self.page.on("pageerror", lambda error: self.wrong.append(str(error)))
+        self.page.on("console", lambda message: self.wrong.append(message.text) if message.type == "error" else None)
+        self.page.on("dialog", lambda dialog: self.wrong.append(f"dialog {dialog.message}"))
+        self.page.goto(address)
+        self.name, self.text = f"{name} {width} {scheme}", self.page.locator("body").inner_text()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self.tab.close()
+        assert error[0] or not self.wrong, (self.name, self.wrong)
+
+    def tags(self):
+        return self.page.evaluate("() => [...document.querySelectorAll('*')].map((element) => element.localName)")
+
+    def says(self, *texts):
+        assert not (missing := [text for text in texts if text not in self.text]), (self.name, missing)
+
+
+def check_words(chromium):
+    with Report(chromium, "plain") as report:
+        report.says("61.5", "threshold 27", "1,234,567", "31.4\u00a0dB", "2\u00a0min\u00a016\u00a0s", "96 × 64", "Filtered by plain: 1.5, at least 2 is kept", "4\u00a0KiB", "Failed in plain: plain", "44.3%", "stage/shots.content",
+                    "✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2.", "No picture: plain")
+        assert "✗" not in report.text and "Work of each rank" not in report.text
+        assert report.page.title() == "plain – Kinora" and report.page.locator("dd", has_text=re.compile("^77$")).count() == 1
+        assert report.page.locator("video[src^='data:video/mp4;base64,'][muted], video[src^='data:video/mp4;base64,']").count() == 1
+        assert report.page.locator("img[src^='data:image/png;base64,']").count() == 3
+    with Report(chromium, "wrong") as report:
+        report.says("✗ Does not add up: the ends sum to 2.", "lines that cannot be read", "1\u00a0input damaged", "The video is damaged: rot", "kept, damaged", "Work of each rank", "4,321", "8\u00a0KiB", "1\u00a0min\u00a030\u00a0s")
+    with Report(chromium, "missing") as report:
+        report.says("✗ items.jsonl has 0 kept, 1 filtered, 1 failed.")
+    with Report(chromium, "nothing") as report:
+        report.says("5\u00a0jobs have not finished", "The results of job “dit” are missing", "no loss in the metrics.jsonl")
+
+
+def check_hostile(chromium):
+    """The elements are those of harmless texts, nothing runs, and the texts are read as they are."""
+    with Report(chromium, "plain") as plain, Report(chromium, "hostile") as hostile:
+        assert hostile.tags() == plain.tags()
+        hostile.says("<script>document.title = 1</script><img src=http://a/b", "]]>--><!--<script>", "@data@", "\ufffd")
+        assert not re.search("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]", hostile.page.content()), "an unwanted character"
+        assert hostile.page.title().startswith("\"'>"), hostile.page.title()
+        refused = hostile.page.evaluate("() => { try { document.body.innerHTML = '<b>'; return '' } catch (error) { return error.name } }")
+        assert refused == "TypeError", "the page's security policy allows markup from text"
+        hostile.wrong.clear()  # the refusal
+
+
+def check_looks(chromium):
+    """Both colour schemes, wide and narrow; axe-core's rules, contrast included. Made-up videos never load, so axe must not wait for them."""
+    for name in ("plain", "hostile", "wrong"):
+        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")) if name == "plain" else ((1280, "dark"), (390, "light")):
+            with Report(chromium, name, width, scheme, bypass_csp=True) as report:
+                assert report.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{report.name} is too wide"
+                report.page.screenshot(path=str(SCRATCH / f"{name}-{width}-{scheme}.png"), full_page=True)
+                found = [f"{v['id']}: {v['nodes'][0]['target']} {v['nodes'][0].get('failureSummary', '')}" for v in Axe().run(report.page, options={"preload": False}).response["violations"]]
+                assert not found, (report.name, found)
+
+
+def check_curves(chromium):
+    for points in (1, 2, 3, 12, 50, 5000):
+        for width in (1280, 390):
+            with Report(chromium, f"curve-{points}", width) as report:
+                assert report.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{report.name} is too wide"
+                drawn = report.page.evaluate("() => [...document.querySelectorAll('.plot path')].map((path) => path.getAttribute('d'))")
+                assert len(drawn) >= 9 and not re.search("nan|inf|undefined|null", "".join(drawn), re.I), report.name
+                area = report.page.locator("#training .area").first
+                area.hover()
+                assert re.fullmatch(r"step [\d,]+: \S+", area.locator(".reading").inner_text()), report.name
+    with Report(chromium, "plain") as report:
+        report.page.locator(".timeline .area").first.hover()
+        assert report.page.locator(".reading").inner_text() == "Shot 2 from 0:01.0: filtered, cut at score 61.5"
+
+
+def check_broken(chromium):
+    for i in range(40):
+        with Report(chromium, f"broken-{i}") as report:
+            report.says("Time per job", "Run file and versions")
+            assert not re.search("undefined|NaN|null|object Object", report.page.locator("main section:not(#settings)").all_inner_texts().__str__()), report.name
+
+
+def check_many(chromium):
+    """10,000 videos, and 10,000 shots and clips of one of them: the page shows the first, says how many more there are, and opens soon."""
+    start = time.monotonic()
+    with Report(chromium, "many") as report:
+        seconds = time.monotonic() - start
+        report.says("9,988\u00a0more videos", "9,904\u00a0more shots", "9,800\u00a0more inputs", "9,799\u00a0more failures", "✓ Adds up, and items.jsonl has a line for each of the 10,000.")
+        assert report.page.locator(".film").count() == 12 and report.page.locator(".shots li").count() == 96
+    assert seconds < 20, f"it took {seconds:.1f} s to open"
+
+
+def check_without_scripts(chromium):
+    with Report(chromium, "plain", java_script_enabled=False) as report:
+        report.says("2\u00a0source videos (1\u00a0failed)", "allow them, or read summary.json")
+
+
+def call(page, expression, *arguments):
+    """The value of an expression over the functions of words.js and axis.js."""
+    source = "\n".join((FOLDER / name).read_text() for name in ("words.js", "axis.js"))
+    source = re.sub(r"^import .*$", "", source, flags=re.M) + f"\nexport const call = (arguments_) => {expression};"
+    return page.evaluate("async ([source, given]) => (await import('data:text/javascript;charset=utf-8,' + encodeURIComponent(source))).call(given)", [source, list(arguments)])
+
+
+def check_numbers(page):
+    each = lambda name, *values: call(page, f"arguments_.map((values) => {name}(...values))", *[v if isinstance(v, tuple) else (v,) for v in values])
+    assert each("number", 0.01234, 1234.6, -3e-7, 0, 61.75, 2.5e17, (12.5, 15)) == ["0.0123", "1,235", "-3×10⁻⁷", "0", "61.8", "2.5×10¹⁷", "12.5"]
+    assert each("count", 1234567, -12) == ["1,234,567", "-12"]
+    assert each("counted", (1, "clip"), (2, "clip")) == ["1\u00a0clip", "2\u00a0clips"]
+    assert each("duration", 0.0812, 4, 59.97, 200.4, 3841, -1) == ["0.081\u00a0s", "4.0\u00a0s", "1\u00a0min\u00a000\u00a0s", "3\u00a0min\u00a020\u00a0s", "1\u00a0h\u00a004\u00a0min", "unknown"]
+    assert each("timecode", 3.46, 59.96, 3723.5) == ["0:03.5", "1:00.0", "1:02:03.5"]
+    assert each("byteSize", 12, 4096, 1.5 * 2**20) == ["12\u00a0bytes", "4\u00a0KiB", "1.5\u00a0MiB"]
+
+
+def check_axis(page):
+    axes = functools.partial(call, page, "arguments_.map((values) => { const axis = makeAxis(...values); return { ticks: axis.ticks, low: axis.at(values[0]), high: axis.at(values[1]) }; })")
+    named = axes((1, 1000, "linear", 6, False), (0.3, 0.41, "linear", 5, True), (1e-5, 3e-4, "from zero", 3, True), (0.03, 0.9, "logarithmic", 5, True), (1e-7, 50, "logarithmic", 5, True), (5, 5, "linear", 2, True))
+    assert [[tick["label"] for tick in axis["ticks"]] for axis in named] == [["200", "400", "600", "800", "1,000"], ["0.3", "0.35", "0.4", "0.45"], ["0", "0.0001", "0.0002", "0.0003"],
+                                                                            ["0.05", "0.1", "0.2", "0.5", "1"], ["10⁻⁶", "10⁻⁴", "10⁻²", "1", "10²"], ["0", "5", "10"]]
+    # Over random ranges of any size: some ticks but not too many, in order, all different, and every value is on the axis.
+    draw, cases = random.Random(3), []
+    while len(cases) < 20000:
+        a = 10 ** draw.uniform(-30, 30) * draw.choice((1, -1))
+        low, high = sorted((a, a * (1 + draw.random()) if draw.random() < 0.67 else 10 ** draw.uniform(-30, 30)))
+        scale = draw.choice(("linear", "from zero", "logarithmic" if low > 0 and high >= 10 * low else "automatic"))
+        cases.append((low, high, scale, 5, draw.random() < 0.5))
+    for case, axis in zip(cases, axes(*cases)):
+        at, labels = [tick["at"] for tick in axis["ticks"]], [tick["label"] for tick in axis["ticks"]]
+        assert 1 <= len(at) <= 13 and len(set(labels)) == len(labels), (case, labels)
+        assert all(a < b for a, b in zip(at, at[1:])) and axis["low"] <= axis["high"] and not any(map(math.isnan, at)), (case, at)
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    subprocess.run([PAGES, str(SCRATCH)], check=True)
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
+        for check in (check_words, check_hostile, check_curves, check_broken, check_many, check_without_scripts, check_looks):
+            check(chromium)
+        page = chromium.new_page()
+        check_numbers(page)
+        check_axis(page)
+        chromium.close()
+    print("report: all checks passed; screenshots are in", SCRATCH)
+
+
+main()
