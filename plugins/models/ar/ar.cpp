@@ -1,6 +1,6 @@
 #include "plugins/models/ar/ar.hpp"
 
-#include <cmath>
+#include "kinora/block_inputs.hpp"
 
 namespace kinora::ar {
 
@@ -24,9 +24,7 @@ Ar::Ar(const Options& given, const Ctx& ctx) : options_(checked(given)) {
   for (int64_t i = 1; i <= c.n_layers; ++i) layers_.emplace_back(ctx, c, i);
   const Declare last(ctx, "", c.n_layers + 1);
   norm_ = last.weight("norm", {c.dim}, Init::ones());
-  if (!c.tied)
-    out_ =
-        last.weight("output", {c.vocab_size, c.dim}, Init::normal(1 / std::sqrt(static_cast<double>(c.dim))));
+  if (!c.tied) out_ = last.linear("output", c.vocab_size, c.dim, fan_in(c.dim));
 }
 
 Ar::Input Ar::input(const Named<Tensor>& in) const {
@@ -83,14 +81,8 @@ void Ar::check_place(const Tensor& index, int64_t position) const {
 Tensors Ar::text(const Named<Tensor>& in, int64_t B) const {
   const auto& c = options_;
   if (!in.has("text") || !c.insert_cross_attn) return {};
-  const Tensor text = in["text"];
-  if (text.dim() != 3 || text.size(0) != B || text.size(2) != c.context_dim)
-    refuse(c10::str("text has shape ", text.sizes(), ", needed is [", B, ", L, ", c.context_dim, "]"));
-  if (!in.has("text_mask")) return {text};
-  const Tensor mask = in["text_mask"].to(at::kBool);
-  if (mask.sizes() != text.sizes().slice(0, 2))
-    refuse(c10::str("text_mask has shape ", mask.sizes(), ", text ", text.sizes()));
-  return {text, mask};
+  const Text text = read_text(in, in["text"], B, c.context_dim, "model/ar");
+  return text.mask.defined() ? Tensors{text.tokens, text.mask} : Tensors{text.tokens};
 }
 
 std::vector<Tensor> Ar::forward(const Ctx& ctx, const Named<Tensor>& in) {
@@ -115,8 +107,8 @@ std::vector<Tensor> Ar::forward(const Ctx& ctx, const Named<Tensor>& in) {
       return Tensors{layers_[i](ctx, seq, t[0], {t[1], t[2]}, at(3), at(4))};
     })[0];
   x = ctx.block(c.n_layers + 1, {x}, tied, 1, [this, ctx, seq](const Tensors& t) {
-    const Tensor y = rms_norm(ctx, t[0], norm_, options_.norm_eps);
-    return Tensors{t.size() > 1 ? at::linear(y, t[1].to(y.scalar_type())) : ctx.linear(y, out_, 0, seq)};
+    const Tensor y = llama_norm(ctx, t[0], norm_, options_.norm_eps);
+    return Tensors{t.size() > 1 ? at::linear(y, t[1].to(y.scalar_type())) : out_(ctx, y, seq)};
   })[0];
   return {ctx.leave(x, seq)};
 }

@@ -36,7 +36,8 @@ class Ar final : public Model<at::Tensor> {
   std::vector<at::Tensor> text(const Named<at::Tensor>& in, int64_t B) const;
 
   Options options_;
-  kinora_param table_, begin_, norm_, out_ = 0;
+  kinora_param table_, begin_, norm_;
+  Linear out_;
   std::vector<Layer> layers_;
 };
 

@@ -8,10 +8,6 @@
 
 namespace kinora::ar {
 
-inline at::ScalarType wide(const at::Tensor& x) {
-  return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
 // index: int64 [1 or B, S], position of each token in the sequence -> cosines and sines [1 or B, S, 1, d / 2],
 // float64. 3D (rows > 0, with cols): position i has the code before it, i - 1, and rotates by
 // that code's frame, row and column; position 0, the beginning, is not rotated, like the first code.

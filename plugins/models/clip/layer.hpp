@@ -7,12 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "kinora/aten.hpp"
+#include "kinora/layers.hpp"
 #include "kinora/model.hpp"
+#include "kinora/renames.hpp"
 
 namespace kinora::clip {
-
-using Ctx = Context<at::Tensor>;
 
 // The keys of transformers' configurations.
 struct Config {
@@ -23,17 +22,17 @@ struct Config {
   bool projection = false;
   int64_t projection_dim = 512;
 };
-// transformers 5 omits `tower`, such as "text_model.", in the names of a tower without a projection.
-std::string with_tower(const std::string& name, const std::string& tower);
-std::string without_tower(const std::string& name, const std::string& tower);
+// transformers 5 omits `tower`, such as "text_model", in the names of a tower without a projection.
+Renames with_tower(const std::string& tower);
 
 // side: "text" or "vision". `of`: transformers' value if a CLIPModel's configuration does not have the key.
 template <class Options>
 void describe_layers(Describe<Options>& d, const std::string& side, const Config& of) {
-  const std::string tower = side + "_model.";
+  const std::string tower = side + "_model";
+  const Renames names = with_tower(tower);
   d.layout(
-      "transformers-5", "without " + tower, [tower](const std::string& n) { return with_tower(n, tower); },
-      [tower](const std::string& n) { return without_tower(n, tower); });
+      "transformers-5", "without " + tower + ".", [names](const std::string& n) { return names.ours(n); },
+      [names](const std::string& n) { return names.theirs(n); });
   const auto in_clip = [&](const std::string& key, const std::string& otherwise) {
     return std::vector<std::string>{side + "_config." + key + " ?? " + otherwise};
   };
@@ -72,34 +71,24 @@ void describe_layers(Describe<Options>& d, const std::string& side, const Config
       .config(in_clip("projection_dim", std::to_string(of.projection_dim)));
 }
 
-kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vector<int64_t> shape, Init init,
-                     Role role = Role::whole, int64_t quantum = 1);
-
-struct Norm {
-  kinora_param weight, bias;
-  double epsilon;
-  Norm(const Ctx& ctx, int64_t block, const std::string& name, const Config& c);
-  at::Tensor operator()(const Ctx& ctx, const at::Tensor& x) const;
-};
-struct Linear {
-  kinora_param weight, bias;
-};
-
 class Layer {
  public:
   // block: its index for the context; layer block - 1 of the checkpoint, under `tower`, such as
   // "text_model.".
-  Layer(const Ctx& ctx, const Config& c, const std::string& tower, int64_t block);
+  Layer(const Ctx& ctx, const Config& c, const std::string& tower, int64_t block)
+      : Layer(Declare(ctx, tower + "encoder.layers." + std::to_string(block - 1) + ".", block), c) {}
   // valid: bool [B, L]; bias: [1, 1, L, L]; either may be undefined.
   at::Tensor operator()(const Ctx& ctx, const at::Tensor& x, const at::Tensor& valid,
                         const at::Tensor& bias) const;
 
  private:
-  std::string name_;
-  int64_t block_, head_size_;
+  Layer(const Declare& declare, const Config& c);
+
+  Heads heads_;
   bool quick_;
-  Norm norm1_, norm2_;
-  Linear q_, k_, v_, out_, up_, down_;
+  LayerNorm norm1_, norm2_;
+  Linear q_, k_, v_, out_;
+  FeedForward mlp_;
 };
 
 }  // namespace kinora::clip

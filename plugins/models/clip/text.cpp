@@ -1,6 +1,5 @@
 #include "plugins/models/clip/text.hpp"
 
-#include <cmath>
 #include <limits>
 
 namespace kinora::clip {
@@ -32,15 +31,17 @@ void Text::describe(Describe<Options>& d) {
 
 Text::Text(const Options& o, const Ctx& ctx)
     : c_(o),
-      words_(declare(ctx, 0, "text_model.embeddings.token_embedding.weight", {o.vocab_size, o.hidden_size},
-                     Init::normal(0.02), Role::table)),
-      positions_(declare(ctx, 0, "text_model.embeddings.position_embedding.weight",
-                         {o.max_position_embeddings, o.hidden_size}, Init::normal(0.01), Role::table)),
-      final_norm_(ctx, o.num_hidden_layers + 1, "text_model.final_layer_norm", o) {
+      words_(Declare(ctx, "text_model.embeddings.", 0)
+                 .weight("token_embedding", {o.vocab_size, o.hidden_size}, Init::normal(0.02), Role::table)),
+      positions_(Declare(ctx, "text_model.embeddings.", 0)
+                     .weight("position_embedding", {o.max_position_embeddings, o.hidden_size}, Init::normal(0.01),
+                             Role::table)),
+      final_norm_(Declare(ctx, "text_model.", o.num_hidden_layers + 1)
+                      .layer_norm("final_layer_norm", o.hidden_size, o.layer_norm_eps)) {
   for (int64_t i = 1; i <= o.num_hidden_layers; ++i) layers_.emplace_back(ctx, o, "text_model.", i);
   if (o.projection)
-    projection_ = declare(ctx, blocks() - 1, "text_projection.weight", {o.projection_dim, o.hidden_size},
-                          Init::normal(1 / std::sqrt(static_cast<double>(o.hidden_size))));
+    projection_ = Declare(ctx, "", blocks() - 1)
+                      .linear("text_projection", o.projection_dim, o.hidden_size, fan_in(o.hidden_size));
 }
 
 void Text::check_inputs(const Tensor& ids, const Tensor& mask) const {
@@ -84,7 +85,7 @@ std::vector<Tensor> Text::forward(const Ctx& ctx, const Named<Tensor>& in) {
       blocks() - 1, {x}, {end_of_text(ids)}, c_.projection ? 3 : 2, [this, ctx](const Tensors& t) {
         const Tensor out = final_norm_(ctx, t[0]);
         const Tensor pooled = out.gather(1, t[1].view({-1, 1, 1}).expand({-1, 1, out.size(2)})).squeeze(1);
-        return c_.projection ? Tensors{out, pooled, ctx.linear(pooled, projection_, 0, 0)}
+        return c_.projection ? Tensors{out, pooled, projection_(ctx, pooled)}
                              : Tensors{out, pooled};
       });
 }

@@ -22,9 +22,10 @@ class Text final : public Model<at::Tensor> {
   void check_inputs(const at::Tensor& ids, const at::Tensor& mask) const;
 
   Options c_;
-  kinora_param words_, positions_, projection_ = 0;
+  kinora_param words_, positions_;
+  Linear projection_;
   std::vector<Layer> layers_;
-  Norm final_norm_;
+  LayerNorm final_norm_;
 };
 
 }  // namespace kinora::clip

@@ -1,7 +1,5 @@
 #include "plugins/models/clip/vision.hpp"
 
-#include <cmath>
-
 namespace kinora::clip {
 
 using at::Tensor;
@@ -54,21 +52,24 @@ void Vision::describe(Describe<Options>& d) {
 Vision::Vision(const Options& o, const Ctx& ctx)
     : c_(checked(o)),
       side_(o.image_size / o.patch_size),
-      class_(declare(ctx, 0, "vision_model.embeddings.class_embedding", {o.hidden_size}, Init::normal(0.02))),
-      patches_(declare(ctx, 0, "vision_model.embeddings.patch_embedding.weight",
-                       {o.hidden_size, o.num_channels, o.patch_size, o.patch_size}, Init::normal(0.02))),
-      positions_(declare(ctx, 0, "vision_model.embeddings.position_embedding.weight",
-                         {side_ * side_ + 1, o.hidden_size}, Init::normal(0.02), Role::table)),
-      pre_norm_(ctx, 0, "vision_model.pre_layrnorm", o),  // spelled like this in every checkpoint
-      post_norm_(ctx, o.num_hidden_layers + 1, "vision_model.post_layernorm", o) {
+      class_(Declare(ctx, "vision_model.embeddings.", 0)("class_embedding", {o.hidden_size}, Init::normal(0.02))),
+      patches_(Declare(ctx, "vision_model.embeddings.", 0)
+                   .weight("patch_embedding", {o.hidden_size, o.num_channels, o.patch_size, o.patch_size},
+                           Init::normal(0.02))),
+      positions_(Declare(ctx, "vision_model.embeddings.", 0)
+                     .weight("position_embedding", {side_ * side_ + 1, o.hidden_size}, Init::normal(0.02), Role::table)),
+      pre_norm_(Declare(ctx, "vision_model.", 0)
+                    .layer_norm("pre_layrnorm", o.hidden_size, o.layer_norm_eps)),  // spelled like this in every checkpoint
+      post_norm_(Declare(ctx, "vision_model.", o.num_hidden_layers + 1)
+                     .layer_norm("post_layernorm", o.hidden_size, o.layer_norm_eps)) {
   for (int64_t i = 1; i <= o.num_hidden_layers; ++i) layers_.emplace_back(ctx, o, "vision_model.", i);
   if (o.projection)
-    projection_ = declare(ctx, blocks() - 1, "visual_projection.weight", {o.projection_dim, o.hidden_size},
-                          Init::normal(1 / std::sqrt(static_cast<double>(o.hidden_size))));
+    projection_ = Declare(ctx, "", blocks() - 1)
+                      .linear("visual_projection", o.projection_dim, o.hidden_size, fan_in(o.hidden_size));
 }
 
 Tensor Vision::embed(const Ctx& ctx, const Tensor& image) const {
-  const auto as = [&](kinora_param p) { return ctx.value(p).to(image.scalar_type()); };
+  const auto as = [&](kinora_param p) { return value_as(ctx, p, image); };
   const Tensor patches = at::conv2d(image, as(patches_), {}, c_.patch_size).flatten(2).transpose(1, 2),
                first = as(class_).expand({image.size(0), 1, -1});
   return pre_norm_(ctx, at::cat({first, patches}, 1) + as(positions_));
@@ -96,7 +97,7 @@ std::vector<Tensor> Vision::forward(const Ctx& ctx, const Named<Tensor>& in) {
     });
   return ctx.block(blocks() - 1, flow, {}, c_.projection ? 3 : 2, [this, ctx](const Tensors& t) {
     Tensors out{t.back(), post_norm_(ctx, t[0].select(1, 0))};
-    if (c_.projection) out.push_back(ctx.linear(out[1], projection_, 0, 0));
+    if (c_.projection) out.push_back(projection_(ctx, out[1]));
     return out;
   });
 }

@@ -34,10 +34,11 @@ class Vision final : public Model<at::Tensor> {
 
   Options c_;
   int64_t side_;  // number of patches
-  kinora_param class_, patches_, positions_, projection_ = 0;
-  Norm pre_norm_;
+  kinora_param class_, patches_, positions_;
+  LayerNorm pre_norm_;
+  Linear projection_;
   std::vector<Layer> layers_;
-  Norm post_norm_;
+  LayerNorm post_norm_;
 };
 
 }  // namespace kinora::clip

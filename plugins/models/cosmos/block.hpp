@@ -5,40 +5,17 @@
 // head size. For a packed row of n videos B is 1, R counts all their frames or tokens, L all their tokens of
 // text.
 #pragma once
-#include <bitset>
 #include <string>
 #include <vector>
 
+#include "kinora/block_inputs.hpp"
+#include "kinora/layers.hpp"
 #include "kinora/rope.hpp"
-#include "kinora/videos.hpp"
 #include "plugins/models/cosmos/config.hpp"
 
 namespace kinora::cosmos {
 
-using Ctx = Context<at::Tensor>;
-
-// Names a parameter of a block and declares how it may be split.
-class Declare {
- public:
-  Declare(const Ctx& ctx, std::string prefix, int64_t block)
-      : ctx_(ctx), prefix_(std::move(prefix)), block_(block) {}
-  Declare in(const std::string& name) const { return {ctx_, prefix_ + name + ".", block_}; }
-  // prefix.name.weight. quantum: the head size where heads are split.
-  kinora_param weight(const std::string& name, std::vector<int64_t> shape, Init init, Role role = Role::whole,
-                      int64_t quantum = 1) const;
-  // A linear layer [out, in] without bias, Xavier uniform.
-  kinora_param linear(const std::string& name, int64_t out, int64_t in, Role role = Role::whole,
-                      int64_t quantum = 1) const;
-
- private:
-  Ctx ctx_;
-  std::string prefix_;
-  int64_t block_;
-};
-
-// Tensors that all blocks share, made outside them. A block receives them through its inputs (a tensor captured by a block
-// loses its gradient when the block is run again).
-struct Shared {
+struct Shared : BlockInputs<Shared> {
   at::Tensor embedding;   // [B, R, D] of the noise level and the signals
   at::Tensor modulation;  // [B, R, 3D] added to every block's own
   at::Tensor text;        // [B, L, text_size]
@@ -48,68 +25,56 @@ struct Shared {
   at::Tensor position;    // [1 or B, S, D] added to a block's input; undefined: none
   at::Tensor row;         // the row, of R, of each token of the stream; undefined: R is 1
 
-  // Which of them are present.
-  using Has = std::bitset<9>;
-  Has has() const;
-  std::vector<at::Tensor> pack() const;
-  static Shared unpack(const std::vector<at::Tensor>& in, size_t from, Has has);
-
- private:
-  template <class Self>
-  static auto all(Self& s) {
-    return std::array{&s.embedding, &s.modulation, &s.text,     &s.turns.cos, &s.turns.sin,
-                      &s.text_mask, &s.text_table, &s.position, &s.row};
+  std::vector<at::Tensor*> all() {
+    return {&embedding, &modulation, &text, &turns.cos, &turns.sin, &text_mask, &text_table, &position, &row};
   }
 };
 
-// parts * D numbers per token from the noise level: linear(linear(silu(embedding))) + modulation, in `parts`
-// pieces.
-class AdaLn {
+// The `parts` shifts, scales and gates [B, S or 1, D] of a block or of the head: those of AdaLn, plus the modulation of all.
+class Modulation {
  public:
-  AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts);
-  // row: Shared::row.
-  std::vector<at::Tensor> operator()(const Ctx& ctx, const at::Tensor& embedding,
-                                     const at::Tensor& modulation, const at::Tensor& row) const;
+  Modulation(const Declare& declare, const Config& c, int64_t parts)
+      : own_(declare, {"linear_1", "linear_2"}, c.width(), c.adaln_lora, parts), size_(parts * c.width()) {}
+  std::vector<at::Tensor> operator()(const Ctx& ctx, const Shared& s) const {
+    return own_.split(at_rows(own_(ctx, at::silu(s.embedding)) + s.modulation.narrow(2, 0, size_), s.row));
+  }
 
  private:
-  kinora_param down_, up_;
-  int64_t width_, parts_;
+  AdaLn own_;
+  int64_t size_;
 };
 
 class Attend {
  public:
   // kv_width: channels of the keys' and values' input.
-  Attend(const Declare& declare, std::string name, int64_t block, const Config& c, int64_t kv_width);
+  Attend(const Declare& declare, const Config& c, int64_t kv_width);
   // x [B, S, D]: self-attention, with positions.
   at::Tensor self(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Turns& turns) const;
   at::Tensor cross(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Shared& s) const;
 
  private:
-  at::Tensor heads(const Ctx& ctx, const at::Tensor& x, kinora_param w, kinora_seq seq) const;
   // RMSNorm of each head, then the rotation if there is one.
   at::Tensor head_norm(const Ctx& ctx, const at::Tensor& x, kinora_param w, const Turns& turns) const;
-  at::Tensor finish(const Ctx& ctx, kinora_seq seq, const at::Tensor& q, const at::Tensor& k,
-                    const at::Tensor& v, Attention<at::Tensor> how) const;
 
-  kinora_param q_, k_, v_, out_, norm_q_, norm_k_;
-  std::string name_;
-  int64_t block_, head_size_;
+  Heads heads_;
+  Linear q_, k_, v_, out_;
+  kinora_param norm_q_, norm_k_;
   double epsilon_;
 };
 
 class Block {
  public:
   // block: its index for the context; layer block - 1 of the checkpoint.
-  Block(const Ctx& ctx, const Config& c, int64_t block) : Block(Declare(ctx, name(block), block), c, block) {}
+  Block(const Ctx& ctx, const Config& c, int64_t block)
+      : Block(Declare(ctx, "transformer_blocks." + std::to_string(block - 1) + ".", block), c) {}
   at::Tensor operator()(const Ctx& ctx, kinora_seq seq, at::Tensor x, const Shared& s) const;
 
  private:
-  Block(const Declare& declare, const Config& c, int64_t block);
-  static std::string name(int64_t block) { return "transformer_blocks." + std::to_string(block - 1) + "."; }
+  Block(const Declare& declare, const Config& c);
 
-  AdaLn norm1_, norm2_, norm3_;
+  Modulation norm1_, norm2_, norm3_;
   Attend self_, cross_;
-  kinora_param up_, down_;
+  FeedForward mlp_;
 };
 
 }  // namespace kinora::cosmos

@@ -12,12 +12,10 @@ namespace {
 
 [[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_INVALID, "model/cosmos: " + what); }
 
-// [count, 1] or [count, R]
-Tensor by_row(const Tensor& timestep) { return timestep.dim() == 1 ? timestep.unsqueeze(1) : timestep; }
-
-// x [B, N] of tokens, equal for all that share a number of `given`: returns one for each number.
-Tensor as_given(const Tensor& x, const Tensor& given, const Videos& videos) {
-  const auto n = videos.packed() ? given.size(0) : by_row(given).size(1);
+// x [B, N] of tokens, equal for all that share a number of the timestep: returns one for each number.
+Tensor as_given(const Tensor& x, const Named<Tensor>& in, const Videos& videos) {
+  const Tensor given = in["timestep"];
+  const auto n = videos.packed() ? given.size(0) : videos.timestep(in).size(1);
   if (n == x.size(1)) return x.reshape(given.sizes());
   const bool of_videos = n == static_cast<int64_t>(videos.tokens().size());
   std::vector<int64_t> first;
@@ -30,42 +28,19 @@ Tensor as_given(const Tensor& x, const Tensor& given, const Videos& videos) {
 
 }  // namespace
 
-Tensor patchify(const Tensor& x, int64_t pt, int64_t p) {
-  const auto B = x.size(0), C = x.size(1), F = x.size(2) / pt, h = x.size(3) / p, w = x.size(4) / p;
-  return x.reshape({B, C, F, pt, h, p, w, p})
-      .permute({0, 2, 4, 6, 1, 3, 5, 7})
-      .reshape({B, F * h * w, C * pt * p * p});
-}
-
-Tensor unpatchify(const Tensor& x, int64_t F, int64_t h, int64_t w, int64_t pt, int64_t p) {
-  const auto B = x.size(0), C = x.size(2) / (pt * p * p);
-  return x.reshape({B, F, h, w, p, p, pt, C})
-      .permute({0, 7, 1, 6, 2, 4, 3, 5})
-      .reshape({B, C, F * pt, h * p, w * p});
-}
-
-Tensor sinusoid(const Tensor& t, int64_t size) {
-  const auto type = t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  const auto half = size / 2;
-  const Tensor exponent =
-      at::arange(half, t.options().dtype(type)) * (-std::log(10000.0) / static_cast<double>(half));
-  const Tensor angle = t.to(type).unsqueeze(-1) * at::exp(exponent);
-  return at::cat({angle.cos(), angle.sin()}, -1);
-}
-
 Cosmos::Cosmos(const Options& given, const Ctx& ctx)
     : options_(checked(given)),
-      norm_out_(Declare(ctx, "norm_out.", options_.layers + 1), options_.width(), options_.adaln_lora, 2),
+      norm_out_(Declare(ctx, "norm_out.", options_.layers + 1), options_, 2),
       signals_(ctx, signals_of(options_), options_.width(), options_.text_size, "model/cosmos") {
   const auto& c = options_;
   const auto D = c.width(), patch = c.patch_time * c.patch_space * c.patch_space;
   embed_ = Declare(ctx, "", 0).linear("patch_embed.proj", D, (c.in_channels + c.concat_padding_mask) * patch);
   const Declare outside(ctx, "", -1);
-  time_in_ = outside.weight("time_embed.t_embedder.linear_1", {D, D}, Init::normal(0.02));
-  time_out_ = outside.weight("time_embed.t_embedder.linear_2", {3 * D, D}, Init::zeros());
+  time_ = {outside.linear("time_embed.t_embedder.linear_1", D, D, Init::normal(0.02)),
+           outside.linear("time_embed.t_embedder.linear_2", 3 * D, D, Init::zeros())};
   time_norm_ = outside.weight("time_embed.norm", {D}, Init::ones());
   for (int64_t i = 1; i <= c.layers; ++i) blocks_.emplace_back(ctx, c, i);
-  out_ = Declare(ctx, "", c.layers + 1).weight("proj_out", {patch * c.out_channels, D}, Init::zeros());
+  out_ = Declare(ctx, "", c.layers + 1).linear("proj_out", patch * c.out_channels, D, Init::zeros());
   if (c.learnable_pos_embed) declare_position(ctx);
   if (c.logvar) declare_variance(ctx);
 }
@@ -75,14 +50,10 @@ void Cosmos::declare_position(const Ctx& ctx) {
   const int64_t sizes[] = {c.max_size[0] / c.patch_time, c.max_size[1] / c.patch_space,
                            c.max_size[2] / c.patch_space};
   const char* axes[] = {"t", "h", "w"};
-  for (size_t i = 0; i < 3; ++i) {
-    Parameter p;
-    p.name = std::string("learnable_pos_embed.pos_emb_") + axes[i];
-    p.shape = {sizes[i], c.width()};
-    p.role = Role::table;
-    p.init = Init::normal(0.02);
-    position_.push_back(ctx.parameter(p));
-  }
+  const Declare declare(ctx, "learnable_pos_embed.", -1);
+  for (size_t i = 0; i < 3; ++i)
+    position_.push_back(
+        declare(std::string("pos_emb_") + axes[i], {sizes[i], c.width()}, Init::normal(0.02), Role::table));
 }
 
 // Random Fourier features of 128 frequencies, then a linear layer; the names are cosmos-predict1's.
@@ -97,16 +68,12 @@ void Cosmos::declare_variance(const Ctx& ctx) {
   p.name = "logvar.0.phases";
   p.init = Init::uniform(M_PI);
   phases_ = ctx.parameter(p);
-  variance_ = Declare(ctx, "", p.block).weight("logvar.1", {1, 128}, Init::zeros());
+  variance_ = Declare(ctx, "", p.block).linear("logvar.1", 1, 128, Init::zeros());
 }
 
 Tensor Cosmos::input(const Named<Tensor>& in, const Videos& videos) const {
   const auto& c = options_;
-  Tensor x = in["latent"];
-  if (in.has("condition_mask")) x = at::cat({x, in["condition_mask"].to(x.scalar_type())}, 1);
-  if (x.size(1) != c.in_channels)
-    refuse("latent and condition_mask have " + std::to_string(x.size(1)) + " channels, in_channels is " +
-           std::to_string(c.in_channels));
+  const Tensor x = latent_with(in, "condition_mask", c.in_channels, "model/cosmos");
   return c.concat_padding_mask ? at::cat({x, padding(in, videos, x)}, 1) : x;
 }
 
@@ -133,32 +100,11 @@ void Cosmos::condition(const Ctx& ctx, const Named<Tensor>& in, const Videos& vi
                        Shared& s) const {
   const auto D = options_.width();
   const auto type = x.scalar_type();
-  const Tensor t = by_row(in["timestep"]);
-  if (t.dim() != 2 || !videos.fit(t.size(0), t.size(1)))
-    refuse(c10::str("timestep has shape ", in["timestep"].sizes(), ", needed is ", videos.needed()));
-  const Tensor waves = sinusoid(t, D).to(type);
+  const Tensor waves = sinusoid(videos.timestep(in), D).to(type);
   const Tensor level = signals_.add(ctx, in, videos, type, videos.rows(waves));
-  s.embedding = at::rms_norm(level, {D}, ctx.value(time_norm_).to(type), 1e-6);
-  s.modulation = videos.rows(ctx.linear(at::silu(ctx.linear(waves, time_in_, 0, 0)), time_out_, 0, 0));
+  s.embedding = rms_norm(ctx, level, time_norm_, 1e-6);
+  s.modulation = videos.rows(time_(ctx, waves));
   s.modulation = videos.spread(s.modulation, level.size(1));
-}
-
-// No text, an all-zero text and a text without visible tokens give the same, unconditional result.
-void Cosmos::read_text(const Named<Tensor>& in, const Tensor& x, int64_t B, Shared& s) const {
-  const auto size = options_.text_size;
-  if (!in.has("text")) {
-    s.text = at::zeros({B, 1, size}, x.options());
-    return;
-  }
-  s.text = in["text"].to(x.scalar_type());
-  if (s.text.dim() != 3 || s.text.size(0) != B || s.text.size(2) != size)
-    refuse(c10::str("text has shape ", s.text.sizes(), ", needed is [", B, ", L, ", size, "]"));
-  if (!in.has("text_mask")) return;
-  const Tensor mask = in["text_mask"].to(at::kBool), some = mask.any(1, true);
-  if (mask.sizes() != s.text.sizes().slice(0, 2))
-    refuse(c10::str("text_mask has shape ", mask.sizes(), ", text ", s.text.sizes()));
-  s.text = s.text * some.unsqueeze(-1).to(s.text.scalar_type());
-  s.text_mask = mask | ~some;
 }
 
 Tensor Cosmos::learnt_position(const Ctx& ctx, kinora_seq seq, const Tensor& x) const {
@@ -169,9 +115,8 @@ Tensor Cosmos::learnt_position(const Ctx& ctx, kinora_seq seq, const Tensor& x) 
     const Tensor one = at::embedding(ctx.value(position_[i]), table.select(2, columns[i]));
     sum = sum.defined() ? sum + one : one;
   }
-  const auto type = sum.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
   const Tensor rms =
-      at::linalg_vector_norm(sum, 2, {-1}, true, type) / std::sqrt(static_cast<double>(options_.width()));
+      at::linalg_vector_norm(sum, 2, {-1}, true, wide_type(sum)) / std::sqrt(static_cast<double>(options_.width()));
   return (sum / (rms + 1e-6)).to(x.scalar_type());
 }
 
@@ -181,7 +126,8 @@ Shared Cosmos::shared(const Ctx& ctx, const Named<Tensor>& in, const Videos& vid
   Shared s;
   condition(ctx, in, videos, x, s);
   s.row = videos.row_of_token(ctx, seq, s.embedding.size(1));
-  read_text(in, x, videos.count(), s);
+  const Text text = unconditional_if_hidden(read_text(in, x, videos.count(), c.text_size, "model/cosmos"));
+  s.text = text.tokens, s.text_mask = text.mask;
   signals_.append(ctx, in, s.text, s.text_mask);
   if (videos.packed()) s.text_table = joined_text(s.text, s.text_mask);
   const Tensor table = ctx.table(seq, Place::inner);
@@ -192,17 +138,17 @@ Shared Cosmos::shared(const Ctx& ctx, const Named<Tensor>& in, const Videos& vid
 }
 
 Tensor Cosmos::log_variance(const Ctx& ctx, const Tensor& timestep) const {
-  const auto type = timestep.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto type = wide_type(timestep);
   const Tensor waves = at::addcmul(ctx.value(phases_).to(type), timestep.to(type).unsqueeze(-1),
                                    ctx.value(frequencies_).to(type))
                            .cos();
-  return ctx.linear(waves * std::sqrt(2.0), variance_, 0, 0);
+  return variance_(ctx, waves * std::sqrt(2.0));
 }
 
 Tensor Cosmos::head(const Ctx& ctx, kinora_seq seq, const Tensor& tokens, const Shared& s,
                     const Tensor& timestep) const {
-  const auto m = norm_out_(ctx, s.embedding, s.modulation, s.row);
-  const Tensor x = ctx.linear(modulate(tokens, m[0], m[1], 1e-6), out_, 0, seq);
+  const auto m = norm_out_(ctx, s);
+  const Tensor x = out_(ctx, modulate(tokens, m[0], m[1], 1e-6), seq);
   if (!timestep.defined()) return x;
   Tensor variance = log_variance(ctx, timestep).to(x.scalar_type());
   if (variance.size(1) > 1) variance = at_rows(variance, s.row);
@@ -211,10 +157,10 @@ Tensor Cosmos::head(const Ctx& ctx, kinora_seq seq, const Tensor& tokens, const 
 
 std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
-  const Videos videos(in, in["latent"], {c.patch_time, c.patch_space, c.patch_space}, "model/cosmos");
+  const Videos videos(in, in["latent"], patch(), "model/cosmos");
   kinora_seq seq = 0;
   Tensor x = videos.patches(input(in, videos),
-                            [&](const Tensor& v) { return patchify(v, c.patch_time, c.patch_space); });
+                            [&](const Tensor& v) { return patchify(v, patch(), PatchOrder::channels_first); });
   x = videos.sequence(ctx, x, seq);
   videos.refuse_above(c.max_size, ctx.table(seq, Place::stream));
   const Shared s = shared(ctx, in, videos, seq, x);
@@ -222,7 +168,7 @@ std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
 
   using Tensors = std::vector<Tensor>;
   x = ctx.block(0, {x}, {}, 1,
-                [this, ctx, seq](const Tensors& t) { return Tensors{ctx.linear(t[0], embed_, 0, seq)}; })[0];
+                [this, ctx, seq](const Tensors& t) { return Tensors{embed_(ctx, t[0], seq)}; })[0];
   for (size_t i = 0; i < blocks_.size(); ++i)
     x = ctx.block(static_cast<int64_t>(i) + 1, {x}, s.pack(), 1, [this, ctx, seq, i, has](const Tensors& t) {
       return Tensors{blocks_[i](ctx, seq, t[0], Shared::unpack(t, 1, has))};
@@ -231,7 +177,7 @@ std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
   last.embedding = s.embedding, last.modulation = s.modulation, last.row = s.row;
   auto of_last = last.pack();
   if (c.logvar)
-    of_last.insert(of_last.begin(), videos.spread(videos.rows(by_row(in["timestep"])), s.embedding.size(1)));
+    of_last.insert(of_last.begin(), videos.spread(videos.rows(videos.timestep(in)), s.embedding.size(1)));
   x = ctx.block(c.layers + 1, {x}, of_last, 1,
                 [this, ctx, seq, variance = c.logvar, last_has = last.has()](const Tensors& t) {
                   const Shared its = Shared::unpack(t, variance ? 2 : 1, last_has);
@@ -239,13 +185,13 @@ std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
                 })[0];
   x = ctx.leave(x, seq);
   const auto video = [&](const Tensor& t, int64_t F, int64_t h, int64_t w) {
-    return unpatchify(t, F, h, w, c.patch_time, c.patch_space);
+    return unpatchify(t, {F, h, w}, patch(), PatchOrder::space_first);
   };
   if (!c.logvar) return {videos.latent(x, video)};
   // It left together with the tokens, so its gradient arrives once, however many ranks hold them.
   const auto channels = x.size(2) - 1;
   return {videos.latent(x.narrow(2, 0, channels), video),
-          as_given(x.select(2, channels), in["timestep"], videos)};
+          as_given(x.select(2, channels), in, videos)};
 }
 
 }  // namespace kinora::cosmos

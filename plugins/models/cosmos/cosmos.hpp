@@ -7,20 +7,11 @@
 #include <vector>
 
 #include "kinora/model.hpp"
+#include "kinora/patches.hpp"
 #include "kinora/signals.hpp"
 #include "plugins/models/cosmos/block.hpp"
-#include "plugins/models/cosmos/config.hpp"
 
 namespace kinora::cosmos {
-
-// [B, C, F * pt, h * p, w * p] -> [B, F * h * w, C * pt * p * p], channel outermost.
-at::Tensor patchify(const at::Tensor& latent, int64_t patch_time, int64_t patch_space);
-// [B, F * h * w, p * p * pt * C], channel innermost (the published head is not patchify's inverse) -> [B, C,
-// T, H, W].
-at::Tensor unpatchify(const at::Tensor& x, int64_t F, int64_t h, int64_t w, int64_t patch_time,
-                      int64_t patch_space);
-// t [...] -> [..., size]: cosines, then sines, of t * 10000^(-2i / size); in at least float32.
-at::Tensor sinusoid(const at::Tensor& t, int64_t size);
 
 class Cosmos final : public Model<at::Tensor> {
  public:
@@ -37,12 +28,11 @@ class Cosmos final : public Model<at::Tensor> {
   // x: the local tokens, for their dtype and device.
   Shared shared(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos, kinora_seq seq,
                 const at::Tensor& x) const;
+  Videos::Size patch() const { return {options_.patch_time, options_.patch_space, options_.patch_space}; }
   void declare_position(const Ctx& ctx);
   void declare_variance(const Ctx& ctx);
   void condition(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos, const at::Tensor& x,
                  Shared& s) const;
-  // text and text_mask of each video, [count, L, ...].
-  void read_text(const Named<at::Tensor>& in, const at::Tensor& x, int64_t count, Shared& s) const;
   at::Tensor learnt_position(const Ctx& ctx, kinora_seq seq, const at::Tensor& x) const;
   // x: tokens. timestep: undefined, or [B, R], whose log-variance is then the last channel.
   at::Tensor head(const Ctx& ctx, kinora_seq seq, const at::Tensor& x, const Shared& s,
@@ -50,12 +40,15 @@ class Cosmos final : public Model<at::Tensor> {
   at::Tensor log_variance(const Ctx& ctx, const at::Tensor& timestep) const;
 
   Options options_;
-  kinora_param embed_, time_in_, time_out_, time_norm_, out_;
+  Linear embed_, out_;
+  Embedder time_;
+  kinora_param time_norm_;
   std::vector<kinora_param> position_;  // time, rows, columns, if learnt
   std::vector<Block> blocks_;
-  AdaLn norm_out_;
+  Modulation norm_out_;
   Signals signals_;
-  kinora_param frequencies_ = 0, phases_ = 0, variance_ = 0;  // for logvar, if requested
+  kinora_param frequencies_ = 0, phases_ = 0;  // for logvar, if requested
+  Linear variance_;
 };
 
 }  // namespace kinora::cosmos

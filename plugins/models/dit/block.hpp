@@ -13,14 +13,14 @@ namespace kinora::dit {
 // each.
 class Layer {
  public:
-  Layer(const Declare& declare, const std::string& name, int64_t block, const Config& c);
+  Layer(const Declare& declare, const Config& c);
   at::Tensor operator()(const Ctx& ctx, kinora_seq seq, at::Tensor x, const Shared& s) const;
 
  private:
   AdaLn modulation_;
   SelfAttend full_;
   std::unique_ptr<CrossAttend> cross_;  // null: no text
-  Mlp mlp_;
+  FeedForward mlp_;
 };
 
 class Dit final : public Denoiser {
@@ -42,7 +42,7 @@ class Dit final : public Denoiser {
 // most three times per layer, because a layer returns its tokens in the layout of the temporal attention.
 class StLayer {
  public:
-  StLayer(const Declare& declare, const std::string& name, int64_t block, const StConfig& c);
+  StLayer(const Declare& declare, const StConfig& c);
   // The layouts of s.turns and s.rows.
   enum Layout : size_t { all, space, time };
   at::Tensor operator()(const Ctx& ctx, kinora_seq from, at::Tensor x, const Shared& s) const;
@@ -52,7 +52,7 @@ class StLayer {
   SelfAttend spatial_, temporal_;
   std::unique_ptr<SelfAttend> full_;
   std::unique_ptr<CrossAttend> cross_;
-  Mlp mlp_;
+  FeedForward mlp_;
 };
 
 class StDit final : public Denoiser {

@@ -9,14 +9,8 @@ namespace kinora::dit {
 
 using at::Tensor;
 
-AdaLn::AdaLn(const Declare& declare, int64_t width, int64_t rank, int64_t parts) : parts_(parts) {
-  const auto inside = declare.in("adaLN_modulation");
-  if (rank > 0) down_ = inside.linear("1", rank, width);
-  up_ = inside(rank > 0 ? "2.weight" : "1.weight", {parts * width, rank > 0 ? rank : width}, Init::zeros());
-}
-
-std::vector<Tensor> AdaLn::operator()(const Ctx& ctx, const Tensor& active) const {
-  return ctx.linear(down_ ? ctx.linear(active, down_, 0, 0) : active, up_, 0, 0).chunk(parts_, 2);
+AdaLn modulation(const Declare& declare, const Config& c, int64_t parts) {
+  return {declare.in("adaLN_modulation"), {"1", "2"}, c.width(), c.adaln_lora, parts};
 }
 
 Rows rows_of(const std::vector<Tensor>& parts, size_t first, const Tensor& row) {

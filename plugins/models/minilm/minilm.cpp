@@ -1,48 +1,18 @@
 #include "plugins/models/minilm/minilm.hpp"
 
-#include <cmath>
-
 namespace kinora::minilm {
 namespace {
 
 using at::Tensor;
 
-kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vector<int64_t> shape, Init init,
-                     Role role = Role::whole, int64_t quantum = 1) {
-  Parameter p;
-  p.name = std::move(name);
-  p.shape = std::move(shape);
-  p.init = init;
-  p.role = role;
-  p.block = block;
-  p.quantum = quantum;
-  return ctx.parameter(p);
-}
-
-// BERT's initialisation: normal, 0.02. The bias of a ROW linear is added once, so it is not split.
-Linear linear(const Ctx& ctx, int64_t block, const std::string& name, int64_t out, int64_t in, Role role,
-              int64_t quantum = 1) {
-  const bool split = role == Role::column;
-  return {declare(ctx, block, name + ".weight", {out, in}, Init::normal(0.02), role, quantum),
-          declare(ctx, block, name + ".bias", {out}, Init::zeros(), split ? role : Role::whole,
-                  split ? quantum : 1)};
-}
-
-Norm norm(const Ctx& ctx, int64_t block, const std::string& name, const Config& c) {
-  return {declare(ctx, block, name + ".LayerNorm.weight", {c.hidden}, Init::ones()),
-          declare(ctx, block, name + ".LayerNorm.bias", {c.hidden}, Init::zeros()), c.layer_norm_eps};
-}
-
-Tensor apply(const Ctx& ctx, const Linear& l, const Tensor& x) { return ctx.linear(x, l.weight, l.bias, 0); }
-
-Tensor apply(const Ctx& ctx, const Norm& n, const Tensor& x) {
-  const auto type = x.scalar_type();
-  return at::layer_norm(x, {x.size(-1)}, ctx.value(n.weight).to(type), ctx.value(n.bias).to(type), n.epsilon);
+// BERT's initialisation: normal, 0.02.
+Linear linear(const Declare& declare, const std::string& name, int64_t out, int64_t in, Role role, int64_t quantum = 1) {
+  return declare.biased(name, out, in, Init::normal(0.02), role, quantum);
 }
 
 // Mean of the valid tokens, scaled to length 1; in at least float32. [B, D]
 Tensor pooled(const Tensor& x, const Tensor& valid) {
-  const auto type = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto type = wide_type(x);
   const Tensor weight = valid.to(type).unsqueeze(-1);
   const Tensor mean = (x.to(type) * weight).sum(1) / weight.sum(1).clamp_min(1e-9);
   return (mean / mean.norm(2, {1}, true).clamp_min(1e-12)).to(x.scalar_type());
@@ -60,35 +30,25 @@ void check_ids(const Tensor& ids, const Tensor& mask, const Config& c) {
 
 }  // namespace
 
-Layer::Layer(const Ctx& ctx, const Config& c, int64_t block)
-    : name_("encoder.layer." + std::to_string(block - 1)),
-      block_(block),
-      head_size_(c.hidden / c.heads),
-      relu_(c.hidden_act == "relu") {
-  const auto D = c.hidden, M = c.intermediate;
-  const std::string self = name_ + ".attention.self.", attention = name_ + ".attention.output",
-                    output = name_ + ".output";
-  query_ = linear(ctx, block, self + "query", D, D, Role::column, head_size_);
-  key_ = linear(ctx, block, self + "key", D, D, Role::column, head_size_);
-  value_ = linear(ctx, block, self + "value", D, D, Role::column, head_size_);
-  attended_ = linear(ctx, block, attention + ".dense", D, D, Role::row, head_size_);
-  attended_norm_ = norm(ctx, block, attention, c);
-  up_ = linear(ctx, block, name_ + ".intermediate.dense", M, D, Role::column);
-  down_ = linear(ctx, block, output + ".dense", D, M, Role::row);
-  norm_ = norm(ctx, block, output, c);
+Layer::Layer(const Declare& declare, const Config& c) : heads_(declare, c.hidden / c.heads), relu_(c.hidden_act == "relu") {
+  const auto D = c.hidden, M = c.intermediate, d = heads_.size();
+  query_ = linear(declare, "attention.self.query", D, D, Role::column, d);
+  key_ = linear(declare, "attention.self.key", D, D, Role::column, d);
+  value_ = linear(declare, "attention.self.value", D, D, Role::column, d);
+  attended_ = linear(declare, "attention.output.dense", D, D, Role::row, d);
+  attended_norm_ = declare.layer_norm("attention.output.LayerNorm", D, c.layer_norm_eps);
+  mlp_ = {linear(declare, "intermediate.dense", M, D, Role::column), linear(declare, "output.dense", D, M, Role::row)};
+  norm_ = declare.layer_norm("output.LayerNorm", D, c.layer_norm_eps);
 }
 
 Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid) const {
-  const auto heads = [&](const Linear& l) { return apply(ctx, l, in).unflatten(2, {-1, head_size_}); };
+  const auto heads = [&](const Linear& by) { return heads_.split(by(ctx, in)); };
   Attention<Tensor> how;
-  how.name = name_.c_str();
-  how.block = block_;
-  how.scale = 1 / std::sqrt(static_cast<double>(head_size_));
   how.kv_valid = valid;
-  const Tensor seen = ctx.attention(heads(query_), heads(key_), heads(value_), how).flatten(2);
-  const Tensor x = apply(ctx, attended_norm_, in + apply(ctx, attended_, seen));
-  const Tensor up = apply(ctx, up_, x);
-  return apply(ctx, norm_, x + apply(ctx, down_, relu_ ? at::relu(up) : at::gelu(up)));
+  const Tensor seen = heads_.attend(ctx, 0, heads(query_), heads(key_), heads(value_), how);
+  const Tensor x = attended_norm_(ctx, in + attended_(ctx, seen));
+  const auto activation = [this](const Tensor& up) { return relu_ ? at::relu(up) : at::gelu(up); };
+  return norm_(ctx, x + mlp_(ctx, x, 0, activation));
 }
 
 // In a model with a head, all names have the prefix "bert."; conversions from TensorFlow call a norm's parameters gamma
@@ -137,18 +97,18 @@ void MiniLm::describe(Describe<Options>& d) {
 MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
   if (o.hidden % o.heads) throw Error(KINORA_INVALID, "model/minilm: heads does not divide hidden");
   const Init init = Init::normal(0.02);
-  words_ = declare(ctx, 0, "embeddings.word_embeddings.weight", {o.vocab, o.hidden}, init, Role::table);
-  positions_ = declare(ctx, 0, "embeddings.position_embeddings.weight", {o.max_positions, o.hidden}, init,
-                       Role::table);
-  types_ = declare(ctx, 0, "embeddings.token_type_embeddings.weight", {o.types, o.hidden}, init, Role::table);
-  embedded_norm_ = norm(ctx, 0, "embeddings", o);
+  const Declare embeddings(ctx, "embeddings.", 0);
+  words_ = embeddings.weight("word_embeddings", {o.vocab, o.hidden}, init, Role::table);
+  positions_ = embeddings.weight("position_embeddings", {o.max_positions, o.hidden}, init, Role::table);
+  types_ = embeddings.weight("token_type_embeddings", {o.types, o.hidden}, init, Role::table);
+  embedded_norm_ = embeddings.layer_norm("LayerNorm", o.hidden, o.layer_norm_eps);
   for (int64_t i = 1; i <= o.layers; ++i) layers_.emplace_back(ctx, o, i);
 }
 
 // A single text, so the token type is 0.
 Tensor MiniLm::embed(const Ctx& ctx, const Tensor& ids) const {
   const Tensor place = ctx.value(positions_).narrow(0, 0, ids.size(1)), type = ctx.value(types_).select(0, 0);
-  return apply(ctx, embedded_norm_, at::embedding(ctx.value(words_), ids) + place + type);
+  return embedded_norm_(ctx, at::embedding(ctx.value(words_), ids) + place + type);
 }
 
 std::vector<Tensor> MiniLm::forward(const Ctx& ctx, const Named<Tensor>& in) {

@@ -7,12 +7,10 @@
 #include <string>
 #include <vector>
 
-#include "kinora/aten.hpp"
+#include "kinora/layers.hpp"
 #include "kinora/model.hpp"
 
 namespace kinora::minilm {
-
-using Ctx = Context<at::Tensor>;
 
 struct Config {
   int64_t layers = 6, hidden = 384, heads = 12, intermediate = 1536;
@@ -23,27 +21,22 @@ struct Config {
   std::string model_type = "bert", position_embedding_type = "absolute";
 };
 
-struct Norm {
-  kinora_param weight, bias;
-  double epsilon;
-};
-struct Linear {
-  kinora_param weight, bias;
-};
-
 class Layer {
  public:
   // block: its index for the context; layer block - 1 of the checkpoint.
-  Layer(const Ctx& ctx, const Config& c, int64_t block);
+  Layer(const Ctx& ctx, const Config& c, int64_t block)
+      : Layer(Declare(ctx, "encoder.layer." + std::to_string(block - 1) + ".", block), c) {}
   // valid: bool [B, L].
   at::Tensor operator()(const Ctx& ctx, const at::Tensor& x, const at::Tensor& valid) const;
 
  private:
-  std::string name_;
-  int64_t block_, head_size_;
+  Layer(const Declare& declare, const Config& c);
+
+  Heads heads_;
   bool relu_;
-  Linear query_, key_, value_, attended_, up_, down_;
-  Norm attended_norm_, norm_;
+  Linear query_, key_, value_, attended_;
+  FeedForward mlp_;
+  LayerNorm attended_norm_, norm_;
 };
 
 class MiniLm final : public Model<at::Tensor> {
@@ -59,7 +52,7 @@ class MiniLm final : public Model<at::Tensor> {
 
   Options options_;
   kinora_param words_, positions_, types_;
-  Norm embedded_norm_;
+  LayerNorm embedded_norm_;
   std::vector<Layer> layers_;
 };
 

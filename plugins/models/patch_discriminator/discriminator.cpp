@@ -1,21 +1,8 @@
 #include "plugins/models/patch_discriminator/discriminator.hpp"
 
 namespace kinora::patch_discriminator {
-namespace {
 
 using at::Tensor;
-
-kinora_param declare(const Ctx& ctx, int64_t block, const std::string& name, std::vector<int64_t> shape,
-                     Init init) {
-  Parameter p;
-  p.name = name;
-  p.shape = std::move(shape);
-  p.init = init;
-  p.block = block;
-  return ctx.parameter(p);
-}
-
-}  // namespace
 
 Tensor spectral(const Tensor& weight) {
   const Tensor w = weight.to(at::promote_types(weight.scalar_type(), at::kFloat)).flatten(1),
@@ -48,22 +35,22 @@ PatchDiscriminator::PatchDiscriminator(const Options& o, const Ctx& ctx) {
   for (int64_t i = 0; i < o.layers + 2; ++i) {
     const bool last = i == o.layers + 1, halves = i < o.layers;
     const int64_t out = last ? 1 : o.channels * std::min<int64_t>(int64_t{1} << i, 8);
-    const std::string name = "layers." + std::to_string(i);
+    const Declare declare(ctx, "layers." + std::to_string(i) + ".", i);
     Layer l;
     l.stride_space = halves ? 2 : 1;
     l.stride_time = halves ? o.time_stride : 1;
     l.spectral = o.norm == "spectral";
     l.last = last;
-    l.weight = declare(ctx, i, name + ".conv.weight", {out, in, 3, 4, 4}, Init::normal(0.02));
-    l.bias = declare(ctx, i, name + ".conv.bias", {out}, Init::zeros());
+    l.weight = declare("conv.weight", {out, in, 3, 4, 4}, Init::normal(0.02));
+    l.bias = declare("conv.bias", {out}, Init::zeros());
     if (o.norm == "group" && i > 0 && !last) {
       if (out % o.groups)
         throw Error(KINORA_INVALID,
                     "model/patch-discriminator: " + std::to_string(out) +
                         " channels are not in groups of equal size; groups = " + std::to_string(o.groups));
       l.groups = o.groups;
-      l.scale = declare(ctx, i, name + ".norm.weight", {out}, Init::ones());
-      l.shift = declare(ctx, i, name + ".norm.bias", {out}, Init::zeros());
+      l.scale = declare("norm.weight", {out}, Init::ones());
+      l.shift = declare("norm.bias", {out}, Init::zeros());
     }
     layers_.push_back(l);
     in = out;
@@ -71,7 +58,7 @@ PatchDiscriminator::PatchDiscriminator(const Options& o, const Ctx& ctx) {
 }
 
 Tensor PatchDiscriminator::Layer::operator()(const Ctx& ctx, const Tensor& x) const {
-  const auto value = [&](kinora_param p) { return ctx.value(p).to(x.scalar_type()); };
+  const auto value = [&](kinora_param p) { return value_as(ctx, p, x); };
   const Tensor w =
       spectral ? patch_discriminator::spectral(ctx.value(weight)).to(x.scalar_type()) : value(weight);
   Tensor y = at::conv3d(x, w, value(bias), {stride_time, stride_space, stride_space}, {1, 1, 1});

@@ -6,14 +6,10 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
-
-#include "kinora/aten.hpp"
+#include "kinora/layers.hpp"
 #include "kinora/model.hpp"
 
 namespace kinora::patch_discriminator {
-
-using Ctx = Context<at::Tensor>;
 
 // weight / its largest singular value over [out, the rest]; differentiable through both. There is no power iteration
 // with state: the value is exact, so the result depends only on the weight.

@@ -7,29 +7,10 @@ namespace {
 
 using at::Tensor;
 
-kinora_param declare(const Ctx& ctx, int64_t block, std::string name, std::vector<int64_t> shape, Init init,
-                     Role role = Role::whole, int64_t quantum = 1) {
-  Parameter p;
-  p.name = std::move(name) + ".weight";
-  p.shape = std::move(shape);
-  p.init = init;
-  p.role = role;
-  p.block = block;
-  p.quantum = quantum;
-  return ctx.parameter(p);
-}
-
-// Standard deviation from the fan-in: the paper's initialisation, as in Mesh TensorFlow.
-Init by(int64_t fan_in) { return Init::normal(1 / std::sqrt(static_cast<double>(fan_in))); }
-
 // Heads are the second dimension of this table, and ROW splits the second dimension.
-kinora_param declare_places(const Ctx& ctx, const Config& c, int64_t block, const std::string& layer) {
-  return declare(ctx, block, layer + ".layer.0.SelfAttention.relative_attention_bias",
-                 {c.relative_attention_num_buckets, c.num_heads}, by(c.d_model), Role::row);
-}
-
-Tensor rms_norm(const Ctx& ctx, const Tensor& x, kinora_param w, double epsilon) {
-  return at::rms_norm(x, {x.size(-1)}, ctx.value(w).to(x.scalar_type()), epsilon);
+kinora_param declare_places(const Declare& layer, const Config& c) {
+  return layer.weight("layer.0.SelfAttention.relative_attention_bias", {c.relative_attention_num_buckets, c.num_heads},
+                      fan_in(c.d_model), Role::row);
 }
 
 // Distance of key j from query i in buckets: half of them for each direction; of these, half represent single
@@ -58,40 +39,36 @@ void check_inputs(const Tensor& ids, const Tensor& mask, const std::string& id) 
 
 }  // namespace
 
-Layer::Layer(const Ctx& ctx, const Config& c, int64_t block, bool places)
-    : c_(c), name_("encoder.block." + std::to_string(block - 1)), block_(block) {
-  const std::string self = name_ + ".layer.0.SelfAttention.", mlp = name_ + ".layer.1.DenseReluDense.";
-  const auto D = c.d_model, inner = c.inner(), F = c.d_ff;
-  const Init from_keys = Init::normal(1 / std::sqrt(static_cast<double>(D) * static_cast<double>(c.d_kv)));
-  attend_norm_ = declare(ctx, block, name_ + ".layer.0.layer_norm", {D}, Init::ones());
-  q_ = declare(ctx, block, self + "q", {inner, D}, from_keys, Role::column, c.d_kv);
-  k_ = declare(ctx, block, self + "k", {inner, D}, by(D), Role::column, c.d_kv);
-  v_ = declare(ctx, block, self + "v", {inner, D}, by(D), Role::column, c.d_kv);
-  o_ = declare(ctx, block, self + "o", {D, inner}, by(inner), Role::row, c.d_kv);
-  if (places) places_ = declare_places(ctx, c, block, name_);
-  mlp_norm_ = declare(ctx, block, name_ + ".layer.1.layer_norm", {D}, Init::ones());
-  wi_0_ = declare(ctx, block, mlp + (c.gated() ? "wi_0" : "wi"), {F, D}, by(D), Role::column);
-  if (c.gated()) wi_1_ = declare(ctx, block, mlp + "wi_1", {F, D}, by(D), Role::column);
-  wo_ = declare(ctx, block, mlp + "wo", {D, F}, by(F), Role::row);
+// Standard deviations are from the fan-in: the paper's initialisation, as in Mesh TensorFlow. Scores are not scaled: q's includes
+// the scale.
+Layer::Layer(const Declare& declare, const Config& c, bool places) : c_(c), heads_(declare, c.d_kv, 1) {
+  const auto self = declare.in("layer.0.SelfAttention"), mlp = declare.in("layer.1.DenseReluDense");
+  const auto D = c.d_model, inner = c.inner(), F = c.d_ff, d = c.d_kv;
+  attend_norm_ = declare.weight("layer.0.layer_norm", {D}, Init::ones());
+  q_ = self.linear("q", inner, D, fan_in(D * d), Role::column, d);
+  k_ = self.linear("k", inner, D, fan_in(D), Role::column, d);
+  v_ = self.linear("v", inner, D, fan_in(D), Role::column, d);
+  o_ = self.linear("o", D, inner, fan_in(inner), Role::row, d);
+  if (places) places_ = declare_places(declare, c);
+  mlp_norm_ = declare.weight("layer.1.layer_norm", {D}, Init::ones());
+  wi_0_ = mlp.linear(c.gated() ? "wi_0" : "wi", F, D, fan_in(D), Role::column);
+  if (c.gated()) wi_1_ = mlp.linear("wi_1", F, D, fan_in(D), Role::column);
+  wo_ = mlp.linear("wo", D, F, fan_in(F), Role::row);
 }
 
-// Scores are not scaled: q's initialisation includes the scale.
 Tensor Layer::attend(const Ctx& ctx, const Tensor& x, const Tensor& valid, const Tensor& bias) const {
-  const auto heads = [&](kinora_param w) { return ctx.linear(x, w, 0, 0).unflatten(2, {-1, c_.d_kv}); };
+  const auto heads = [&](const Linear& by) { return heads_.split(by(ctx, x)); };
   Attention<Tensor> how;
-  how.name = name_.c_str();
-  how.block = block_;
-  how.scale = 1;
   how.kv_valid = valid;
   how.bias = bias;
-  return ctx.linear(ctx.attention(heads(q_), heads(k_), heads(v_), how).flatten(2), o_, 0, 0);
+  return o_(ctx, heads_.attend(ctx, 0, heads(q_), heads(k_), heads(v_), how));
 }
 
 Tensor Layer::mlp(const Ctx& ctx, const Tensor& x) const {
-  const Tensor up = ctx.linear(x, wi_0_, 0, 0);
-  if (!c_.gated()) return ctx.linear(at::relu(up), wo_, 0, 0);
+  const Tensor up = wi_0_(ctx, x);
+  if (!c_.gated()) return wo_(ctx, at::relu(up));
   const Tensor gate = c_.feed_forward_proj == "gated-silu" ? at::silu(up) : at::gelu(up, "tanh");
-  return ctx.linear(gate * ctx.linear(x, wi_1_, 0, 0), wo_, 0, 0);
+  return wo_(ctx, gate * wi_1_(ctx, x));
 }
 
 Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid, const Tensor& where) const {
@@ -102,10 +79,10 @@ Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid, 
 
 Encoder::Encoder(std::string id, const Config& c, const Ctx& ctx, bool places_everywhere)
     : id_(std::move(id)), c_(checked(c, id_)) {
-  words_ = declare(ctx, 0, "shared", {c_.vocab_size, c_.d_model}, Init::normal(1), Role::table);
-  if (!places_everywhere) places_ = declare_places(ctx, c_, -1, "encoder.block.0");
+  words_ = Declare(ctx, "", 0).weight("shared", {c_.vocab_size, c_.d_model}, Init::normal(1), Role::table);
+  if (!places_everywhere) places_ = declare_places(Declare(ctx, "encoder.block.0.", -1), c_);
   for (int64_t i = 1; i <= c_.num_layers; ++i) layers_.emplace_back(ctx, c_, i, places_everywhere);
-  final_norm_ = declare(ctx, c_.num_layers + 1, "encoder.final_layer_norm", {c_.d_model}, Init::ones());
+  final_norm_ = Declare(ctx, "encoder.", c_.num_layers + 1).weight("final_layer_norm", {c_.d_model}, Init::ones());
 }
 
 std::vector<Tensor> Encoder::forward(const Ctx& ctx, const Named<Tensor>& in) {

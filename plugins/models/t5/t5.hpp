@@ -8,33 +8,32 @@
 #include <string>
 #include <vector>
 
-#include "kinora/aten.hpp"
+#include "kinora/layers.hpp"
 #include "kinora/model.hpp"
 #include "plugins/models/t5/config.hpp"
 
 namespace kinora::t5 {
 
-using Ctx = Context<at::Tensor>;
-
 class Layer {
  public:
   // block: its index for the context; layer block - 1 of the checkpoint. places: it has relative positions.
-  Layer(const Ctx& ctx, const Config& c, int64_t block, bool places);
+  Layer(const Ctx& ctx, const Config& c, int64_t block, bool places)
+      : Layer(Declare(ctx, "encoder.block." + std::to_string(block - 1) + ".", block), c, places) {}
   // valid: bool [B, L]. where: the bias [1, H, L, L] of positions, or buckets [L, L] if the layer has its
   // own table.
   at::Tensor operator()(const Ctx& ctx, const at::Tensor& x, const at::Tensor& valid,
                         const at::Tensor& where) const;
 
  private:
+  Layer(const Declare& declare, const Config& c, bool places);
   at::Tensor attend(const Ctx& ctx, const at::Tensor& x, const at::Tensor& valid,
                     const at::Tensor& bias) const;
   at::Tensor mlp(const Ctx& ctx, const at::Tensor& x) const;
 
   Config c_;
-  std::string name_;
-  int64_t block_;
-  kinora_param attend_norm_, q_, k_, v_, o_, places_ = 0;
-  kinora_param mlp_norm_, wi_0_, wi_1_ = 0, wo_;
+  Heads heads_;
+  kinora_param attend_norm_, places_ = 0, mlp_norm_;
+  Linear q_, k_, v_, o_, wi_0_, wi_1_, wo_;
 };
 
 // Common base of both; places_everywhere means UMT5.

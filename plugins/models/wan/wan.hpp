@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kinora/model.hpp"
+#include "kinora/patches.hpp"
 #include "kinora/signals.hpp"
 #include "plugins/models/wan/block.hpp"
 
@@ -22,19 +23,12 @@ class Wan final : public Model<at::Tensor> {
   int64_t blocks() const override { return options_.num_layers + 2; }
 
  private:
-  // The latent with condition's channels, validated.
-  at::Tensor input(const Named<at::Tensor>& in) const;
-  // [B, C, T, H, W] -> [B, N, C * patch], channel outermost, as the kernel of the patches' convolution.
-  at::Tensor patches(const at::Tensor& latent) const;
-  // [B, N, patch * C], channel innermost -> [B, C, T, H, W].
-  at::Tensor video(const at::Tensor& x, int64_t F, int64_t h, int64_t w) const;
+  Videos::Size patch() const { return {options_.patch_size[0], options_.patch_size[1], options_.patch_size[2]}; }
   at::Tensor embed(const Ctx& ctx, const at::Tensor& patches) const;
   // [B, R, D] for the noise level and the signals. x: the local tokens, for their dtype and device.
   at::Tensor time(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos,
                   const at::Tensor& x) const;
-  // text, text_mask and image of each video, [count, ...].
-  void read_text(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, int64_t count,
-                 Shared& s) const;
+  // The image of each video, [count, ...].
   void read_image(const Ctx& ctx, const Named<at::Tensor>& in, const at::Tensor& x, int64_t count,
                   Shared& s) const;
   // time [B, R, D], row: Shared::row.
@@ -42,8 +36,9 @@ class Wan final : public Model<at::Tensor> {
                   const at::Tensor& row) const;
 
   Options options_;
-  Linear patch_, time_in_, time_out_, modulation_, text_in_, text_out_, image_up_, image_down_, out_;
-  Norm image_norm_in_, image_norm_out_;
+  Linear patch_, modulation_, text_in_, text_out_, image_up_, image_down_, out_;
+  Embedder time_;
+  LayerNorm image_norm_in_, image_norm_out_;
   kinora_param image_position_ = 0, table_ = 0;
   std::vector<Block> blocks_;
   Signals signals_;

@@ -30,7 +30,7 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
   for (const int64_t up_blocks : {3, 2, 4, 1})
     d.layout(up_blocks == 3 ? "nvidia" : "nvidia-" + std::to_string(up_blocks),
              "Cosmos-Tokenizer with a decoder of " + std::to_string(up_blocks) + " up blocks",
-             [up_blocks](const std::string& name) { return diffusers_name(name, up_blocks); });
+             [names = names(up_blocks)](const std::string& name) { return names.ours(name); });
   std::vector<std::string> sizes = published_sizes();
   sizes.insert(sizes.begin(), "");
   d.option("size", &Options::size)
@@ -83,10 +83,10 @@ CosmosTokenizer::CosmosTokenizer(const Options& o, const Ctx& ctx)
     : options_(resolved(o)),
       fsq_(options_.discrete() ? std::optional<Fsq>(options_.levels) : std::nullopt),
       patcher_(options_.patch_size, options_.patch_type, options_.image),
-      encoder_({ctx, options_.image}, options_, patcher_.channels(), blocks_),
-      decoder_({ctx, options_.image}, options_, patcher_.channels(), blocks_),
-      quant_({ctx, options_.image}, "quant_conv", options_.latent_channels, options_.code_channels(), 1, 1),
-      post_quant_({ctx, options_.image}, "post_quant_conv", options_.code_channels(),
+      encoder_(Scope{ctx, options_.image}, options_, patcher_.channels(), blocks_),
+      decoder_(Scope{ctx, options_.image}, options_, patcher_.channels(), blocks_),
+      quant_(Scope{ctx, options_.image}, "quant_conv", options_.latent_channels, options_.code_channels(), 1, 1),
+      post_quant_(Scope{ctx, options_.image}, "post_quant_conv", options_.code_channels(),
                   options_.latent_channels, 1, 1) {}
 
 kinora_tokenizer_info CosmosTokenizer::info() const {

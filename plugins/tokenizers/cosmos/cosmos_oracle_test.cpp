@@ -27,7 +27,7 @@ void expect_gradients(Cosmos& cosmos, const test::Oracle& oracle, at::ScalarType
   double scale = 0;
   for (const auto& [name, want] : expected) scale = test::worse(scale, want.abs().max().item<double>());
   for (const auto& [name, want] : expected) {
-    const Tensor got = gradients.at(diffusers_name(name, up_blocks)).to(at::kDouble);
+    const Tensor got = gradients.at(names(up_blocks).ours(name)).to(at::kDouble);
     // Relative to the gradient's own size, unless it is zero: a key's bias has no gradient, since softmax
     // does not depend on it. In float32 relative to the largest of all, whose rounding is in the sums over all positions.
     const double own = want.abs().max().item<double>();
@@ -84,7 +84,8 @@ int64_t up_blocks_of(const core::json& options) {
 // NVIDIA's models also have resamplers without effect: their parameters remain unused.
 void load(Cosmos& cosmos, const core::json& options, const core::NamedTensors& originals) {
   core::NamedTensors weights;
-  for (const auto& [name, t] : originals) weights[diffusers_name(name, up_blocks_of(options))] = t;
+  const Renames renames = names(up_blocks_of(options));
+  for (const auto& [name, t] : originals) weights[renames.ours(name)] = t;
   ASSERT_EQ(weights.size(), originals.size());
   cosmos.load(weights, {.allow_unexpected = true});
 }
@@ -176,9 +177,10 @@ TEST(Published, LayoutsHaveTheParametersOfNvidias) {
     const test::Instance<kinora_tokenizer> tokenizer("tokenizer/cosmos", core::json{{"size", size}},
                                                      chain.head());
     std::map<std::string, std::vector<int64_t>> declared, published;
+    const Renames renames = names(size == "CV4x8x8" ? 2 : 3);
     for (const auto& p : chain.parameters()) declared[p.name] = p.shape;
     for (const auto& [key, shape] : keys.items()) {
-      const auto name = diffusers_name(key, size == "CV4x8x8" ? 2 : 3);
+      const auto name = renames.ours(key);
       EXPECT_TRUE(published.emplace(name, shape.get<std::vector<int64_t>>()).second) << name << " twice";
       EXPECT_TRUE(declared.count(name) || name.find("samplers.0.conv") != std::string::npos) << name;
     }
@@ -199,10 +201,10 @@ TEST(Names, OfOtherLayoutsStay) {
   for (const char* name :
        {"encoder.down_blocks.0.resnets.1.conv1.conv_s.weight", "quant_conv.weight",
         "decoder.up_blocks.2.upsamplers.0.conv3.bias", "encoder.norm_out.norm.weight", "x", ""})
-    EXPECT_EQ(diffusers_name(name, 3), name);
-  EXPECT_EQ(diffusers_name("decoder.up.0.attn.1.1.proj_out.conv3d.bias", 3),
+    EXPECT_EQ(names(3).ours(name), name);
+  EXPECT_EQ(names(3).ours("decoder.up.0.attn.1.1.proj_out.conv3d.bias"),
             "decoder.up_blocks.2.temp_attentions.1.to_out.0.bias");
-  EXPECT_EQ(diffusers_name("encoder.mid.attn_1.q.weight", 3), "encoder.mid_block.attentions.0.to_q.weight");
+  EXPECT_EQ(names(3).ours("encoder.mid.attn_1.q.weight"), "encoder.mid_block.attentions.0.to_q.weight");
 }
 
 }  // namespace

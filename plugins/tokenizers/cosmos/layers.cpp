@@ -13,15 +13,6 @@ Tensor clip(const Tensor& y, int64_t batch) {
   return y.permute({0, 2, 3, 1}).contiguous().unflatten(0, {batch, y.size(0) / batch});
 }
 
-kinora_param declare(const Scope& at, std::string name, std::vector<int64_t> shape, Init init) {
-  Parameter p;
-  p.name = std::move(name);
-  p.shape = std::move(shape);
-  p.init = init;
-  p.block = at.block;
-  return at.ctx.parameter(p);
-}
-
 }  // namespace
 
 Tensor extend(const Pass& run, const Tensor& x, int64_t copies, int64_t keep) {
@@ -38,8 +29,8 @@ Conv::Conv(const Scope& at, const std::string& name, int64_t in, int64_t out, in
   const Init none = start == Start::random ? random : Init::zeros();
   std::vector<int64_t> shape = {out, in, time, space, space};
   if (at.image) shape.erase(shape.begin() + 2);
-  weight_ = declare(at, name + ".weight", shape, start == Start::present ? Init::identity() : none);
-  bias_ = declare(at, name + ".bias", {out}, none);
+  weight_ = at.declare(name + ".weight", shape, start == Start::present ? Init::identity() : none);
+  bias_ = at.declare(name + ".bias", {out}, none);
 }
 
 Tensor Conv::in_space(const Pass& run, const Tensor& x, int64_t stride, int64_t padding) const {
@@ -61,8 +52,8 @@ Tensor Conv::pointwise(const Pass& run, const Tensor& x) const {
 
 FrameNorm::FrameNorm(const Scope& at, const std::string& name, int64_t channels)
     : groups_(at.image ? 32 : 1),
-      weight_(declare(at, name + (at.image ? ".weight" : ".norm.weight"), {channels}, Init::ones())),
-      bias_(declare(at, name + (at.image ? ".bias" : ".norm.bias"), {channels}, Init::zeros())) {}
+      weight_(at.declare(name + (at.image ? ".weight" : ".norm.weight"), {channels}, Init::ones())),
+      bias_(at.declare(name + (at.image ? ".bias" : ".norm.bias"), {channels}, Init::zeros())) {}
 
 Tensor FrameNorm::operator()(const Pass& run, const Tensor& x) const {
   // For channels-last images libtorch computes the variance as E[x^2] - E[x]^2, which cancels for a small group far from

@@ -8,14 +8,9 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
-
-#include "kinora/aten.hpp"
-#include "kinora/context.hpp"
+#include "kinora/layers.hpp"
 
 namespace kinora::cosmos {
-
-using Ctx = Context<at::Tensor>;
 
 // State of a stream between consecutive pieces: one slot per causal layer, in the order of
 // the calls.
@@ -29,13 +24,11 @@ struct History {
   }
 };
 
-// Declares parameters: the context, the block that reads them (-1: none), and whether the layers
-// are those of the image tokenizers, which process every frame on its own.
+// Declares parameters; image: the layers are those of the image tokenizers, which process every frame on its own.
 struct Scope {
-  Ctx ctx;
+  Declare declare;
   bool image = false;
-  int64_t block = -1;
-  Scope in(int64_t b) const { return {ctx, image, b}; }
+  Scope in(int64_t block) const { return {Declare(declare.context(), "", block), image}; }
 };
 
 // One pass through the network. history: null for a whole clip.
@@ -44,7 +37,7 @@ struct Pass {
   History* history = nullptr;
   bool first() const { return !history || history->first; }
   at::Tensor value(kinora_param p, const at::Tensor& like) const {
-    return ctx.value(p).to(like.scalar_type());
+    return value_as(ctx, p, like);
   }
   // layer(x), as block `index` of the context, which may run it again in the backward; a stream's pieces have
   // no backward.

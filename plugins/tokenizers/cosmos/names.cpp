@@ -1,98 +1,49 @@
 #include "plugins/tokenizers/cosmos/names.hpp"
 
-#include <cctype>
+#include <string>
 #include <vector>
 
 namespace kinora::cosmos {
 namespace {
 
-using Words = std::vector<std::string>;
-
-Words split(const std::string& s) {
-  Words out(1);
-  for (const char c : s)
-    if (c == '.')
-      out.emplace_back();
-    else
-      out.back() += c;
-  return out;
-}
-
-std::string join(const Words& words) {
-  std::string out;
-  for (const auto& w : words) out += (out.empty() ? "" : ".") + w;
-  return out;
-}
-
-bool is_number(const Words& w, size_t i) {
-  return i < w.size() && !w[i].empty() && w[i].size() < 4 &&
-         std::isdigit(static_cast<unsigned char>(w[i][0])) != 0;
-}
-
-// The part before the layer: "down.2.block.0" -> "down_blocks.2.resnets.0". Returns how many words it consumed.
-size_t place(const Words& w, size_t i, int64_t up_blocks, Words& out) {
-  const auto attention = [&](size_t at, const std::string& index) {
-    // A video layer is a pair: over space, over time.
-    const bool pair = is_number(w, at);
-    out.insert(out.end(), {pair && w[at] == "1" ? "temp_attentions" : "attentions", index});
-    return size_t{pair};
-  };
-  if ((w[i] == "down" || w[i] == "up") && is_number(w, i + 1) && i + 2 < w.size()) {
-    const int64_t index = std::stoll(w[i + 1]);
-    out.insert(out.end(),
-               {w[i] + "_blocks", w[i] == "up" ? std::to_string(up_blocks - 1 - index) : w[i + 1]});
-    const std::string& what = w[i + 2];
-    if (what == w[i] + "sample") {
-      out.insert(out.end(), {what + "rs", "0"});
-      return 3;
-    }
-    if (!is_number(w, i + 3)) return 2;
-    if (what == "attn") return 4 + attention(i + 4, w[i + 3]);
-    out.insert(out.end(), {what == "block" ? "resnets" : what, w[i + 3]});
-    return 4;
-  }
-  if (w[i] == "mid" && i + 1 < w.size()) {
-    out.emplace_back("mid_block");
-    if (w[i + 1] == "attn_1") return 2 + attention(i + 2, "0");
-    out.insert(out.end(), {"resnets", w[i + 1] == "block_1" ? "0" : "1"});
-    return 2;
-  }
-  return 0;
-}
-
-// The layer itself: "conv1.0.conv3d.weight" -> "conv1.conv_s.weight", "q.conv3d.bias" -> "to_q.bias".
-void layer(const Words& w, size_t i, Words& out) {
-  for (; i < w.size(); ++i) {
-    const std::string& s = w[i];
-    if (s == "conv3d") continue;
-    if (s == "q" || s == "k" || s == "v")
-      out.push_back("to_" + s);
-    else if (s == "proj_out")
-      out.insert(out.end(), {"to_out", "0"});
-    else if (s == "nin_shortcut")
-      out.emplace_back("conv_shortcut");
-    else if (is_number(w, i) && i + 1 < w.size() && w[i + 1] == "conv3d")
-      out.push_back(s == "0" ? "conv_s" : "conv_t");
-    else
-      out.push_back(s);
-  }
+// A layer: for videos a factorised convolution, or one in a wrapper; for images neither.
+Renames layers() {
+  Renames all;
+  for (const std::string conv : {"conv_in", "conv_out", "conv1", "conv2"})
+    all.under(conv, conv, {{"0.conv3d", "conv_s"}, {"1.conv3d", "conv_t"}});
+  for (const std::string conv : {"conv1", "conv2", "conv3"}) all.add(conv + ".conv3d", conv);
+  for (const auto& [theirs, ours] : std::vector<Renames::Row>{
+           {"q", "to_q"}, {"k", "to_k"}, {"v", "to_v"}, {"proj_out", "to_out.0"}, {"nin_shortcut", "conv_shortcut"}})
+    all.under(theirs, ours, {{"conv3d", ""}, {"", ""}});
+  return all.add("", "");
 }
 
 }  // namespace
 
-std::string diffusers_name(const std::string& original, int64_t up_blocks) {
-  const Words w = split(original);
-  Words out;
-  size_t i = 0;
-  if (w[0] == "encoder" || w[0] == "decoder") {
-    out.push_back(w[0]);
-    i = 1;
-    if (i < w.size()) i += place(w, i, up_blocks, out);
-  } else if (w[0] != "quant_conv" && w[0] != "post_quant_conv") {
-    return original;
+Renames names(int64_t up_blocks) {
+  const Renames layer = layers();
+  Renames all{{"quant_conv.conv3d", "quant_conv"}, {"post_quant_conv.conv3d", "post_quant_conv"}};
+  // Attention of a video is a pair: over space, over time.
+  const auto attention = [&](const std::string& theirs, const std::string& level, const std::string& index) {
+    all.under(theirs + ".0", level + ".attentions." + index, layer)
+        .under(theirs + ".1", level + ".temp_attentions." + index, layer)
+        .under(theirs, level + ".attentions." + index, layer);
+  };
+  const auto level = [&](const std::string& theirs, const std::string& ours, const std::string& way) {
+    attention(theirs + ".attn.*", ours, "*");
+    all.under(theirs + ".block.*", ours + ".resnets.*", layer)
+        .under(theirs + "." + way + "sample", ours + "." + way + "samplers.0", layer);
+  };
+  level("encoder.down.*", "encoder.down_blocks.*", "down");
+  for (int64_t i = 0; i < up_blocks; ++i)
+    level("decoder.up." + std::to_string(i), "decoder.up_blocks." + std::to_string(up_blocks - 1 - i), "up");
+  for (const std::string part : {"encoder", "decoder"}) {
+    attention(part + ".mid.attn_1", part + ".mid_block", "0");
+    all.under(part + ".mid.block_1", part + ".mid_block.resnets.0", layer)
+        .under(part + ".mid.block_2", part + ".mid_block.resnets.1", layer)
+        .under(part, part, layer);
   }
-  layer(w, i, out);
-  return join(out);
+  return all;
 }
 
 }  // namespace kinora::cosmos

@@ -21,15 +21,6 @@ Tensor conv3d(const Tensor& x, const Tensor& w, const Tensor& b, int64_t stride,
   return y.permute({0, 2, 3, 4, 1}).contiguous();
 }
 
-kinora_param declare(const Scope& at, std::string name, std::vector<int64_t> shape, Init init) {
-  Parameter p;
-  p.name = std::move(name);
-  p.shape = std::move(shape);
-  p.init = init;
-  p.block = at.block;
-  return at.ctx.parameter(p);
-}
-
 // Both halves of a 3-tap kernel on a repeated axis: repetition makes neighbours equal, so an even output
 // uses (w0, w1 + w2) of two source pixels, and an odd one (w0 + w1, w2).
 std::pair<Tensor, Tensor> folded(const Tensor& w, int64_t axis) {
@@ -39,21 +30,21 @@ std::pair<Tensor, Tensor> folded(const Tensor& w, int64_t axis) {
 
 }  // namespace
 
-Kernel::Kernel(const Scope& at, const std::string& name, int64_t out, int64_t in,
+Kernel::Kernel(const Declare& at, const std::string& name, int64_t out, int64_t in,
                std::vector<int64_t> kernel) {
   auto fan_in = static_cast<double>(in);
   for (const int64_t k : kernel) fan_in *= static_cast<double>(k);
   const Init init = Init::uniform(1 / std::sqrt(fan_in));
   kernel.insert(kernel.begin(), {out, in});
-  weight = declare(at, name + ".weight", std::move(kernel), init);
-  bias = declare(at, name + ".bias", {out}, init);
+  weight = at(name + ".weight", std::move(kernel), init);
+  bias = at(name + ".bias", {out}, init);
 }
 
 Tensor Kernel::pointwise(const Pass& run, const Tensor& x) const {
   return at::linear(x, run.value(weight, x).flatten(1), run.value(bias, x));
 }
 
-CausalConv::CausalConv(const Scope& at, const std::string& name, int64_t in, int64_t out, int64_t space)
+CausalConv::CausalConv(const Declare& at, const std::string& name, int64_t in, int64_t out, int64_t space)
     : kernel_(at, name, out, in, {3, space, space}), padding_(space / 2) {}
 
 Tensor CausalConv::operator()(const Pass& run, const Tensor& x) const {
@@ -69,10 +60,10 @@ Tensor CausalConv::operator()(const Pass& run, const Tensor& x) const {
   return conv3d(y, w, run.value(kernel_.bias, x), 1, padding_);
 }
 
-RmsNorm::RmsNorm(const Scope& at, const std::string& name, int64_t channels, int64_t dims) {
+RmsNorm::RmsNorm(const Declare& at, const std::string& name, int64_t channels, int64_t dims) {
   std::vector<int64_t> shape(static_cast<size_t>(dims), 1);
   shape[0] = channels;
-  gamma_ = declare(at, name + ".gamma", std::move(shape), Init::ones());
+  gamma_ = at(name + ".gamma", std::move(shape), Init::ones());
 }
 
 Tensor RmsNorm::operator()(const Pass& run, const Tensor& x, bool silu) const {
@@ -87,7 +78,7 @@ Tensor RmsNorm::operator()(const Pass& run, const Tensor& x, bool silu) const {
   return y.to(x.scalar_type());
 }
 
-ResidualBlock::ResidualBlock(const Scope& at, const std::string& name, int64_t in, int64_t out)
+ResidualBlock::ResidualBlock(const Declare& at, const std::string& name, int64_t in, int64_t out)
     : norm1_(at, name + ".norm1", in, 4),
       norm2_(at, name + ".norm2", out, 4),
       conv1_(at, name + ".conv1", in, out),
@@ -102,7 +93,7 @@ Tensor ResidualBlock::operator()(const Pass& run, const Tensor& x) const {
   return c10::GradMode::is_enabled() ? y + around : y.add_(around);
 }
 
-AttentionBlock::AttentionBlock(const Scope& at, const std::string& name, int64_t channels)
+AttentionBlock::AttentionBlock(const Declare& at, const std::string& name, int64_t channels)
     : norm_(at, name + ".norm", channels, 3),
       qkv_(at, name + ".to_qkv", 3 * channels, channels, {1, 1}),
       proj_(at, name + ".proj", channels, channels, {1, 1}) {}
@@ -114,7 +105,7 @@ Tensor AttentionBlock::operator()(const Pass& run, const Tensor& x) const {
   return x + proj_.pointwise(run, y.reshape(x.sizes()));
 }
 
-Downsample::Downsample(const Scope& at, const std::string& name, int64_t channels, bool time)
+Downsample::Downsample(const Declare& at, const std::string& name, int64_t channels, bool time)
     : space_(at, name + ".resample.1", channels, channels, {3, 3}) {
   if (time) time_.emplace_back(at, name + ".time_conv", channels, channels, std::vector<int64_t>{3, 1, 1});
 }
@@ -130,7 +121,7 @@ Tensor Downsample::operator()(const Pass& run, const Tensor& x) const {
   return conv3d(at::cat({past, y}, 1), run.value(time_[0].weight, x), run.value(time_[0].bias, x), 2, 0);
 }
 
-Upsample::Upsample(const Scope& at, const std::string& name, int64_t in, int64_t out, bool time)
+Upsample::Upsample(const Declare& at, const std::string& name, int64_t in, int64_t out, bool time)
     : space_(at, name + ".resample.1", out, in, {3, 3}) {
   if (time) time_.emplace_back(at, name + ".time_conv", in, 2 * in, 1);
 }

@@ -8,28 +8,15 @@
 #include <string>
 #include <vector>
 
-#include <ATen/ATen.h>
-
-#include "kinora/aten.hpp"
-#include "kinora/context.hpp"
+#include "kinora/layers.hpp"
 
 namespace kinora::wan {
-
-using Ctx = Context<at::Tensor>;
 
 // State of the layers between two pieces: one slot each, in the order of the calls.
 struct History {
   bool first = true;  // no piece has been processed yet
   size_t next = 0;
   std::vector<at::Tensor> slots;
-};
-
-// Declares parameters: the context, and the block that reads them (-1: none).
-struct Scope {
-  Scope(const Ctx& c, int64_t b = -1)
-      : ctx(c), block(b) {}  // NOLINT(google-explicit-constructor): outside blocks
-  Ctx ctx;
-  int64_t block;
 };
 
 // One piece in its pass through the network.
@@ -45,7 +32,7 @@ struct Pass {
     history->slots[history->next++] = std::move(t);
   }
   at::Tensor value(kinora_param p, const at::Tensor& like) const {
-    return ctx.value(p).to(like.scalar_type());
+    return value_as(ctx, p, like);
   }
 };
 
@@ -59,7 +46,7 @@ using Layers = std::vector<std::unique_ptr<Layer>>;
 
 // A weight and a bias; the weight's shape is [out, in, kernel...].
 struct Kernel {
-  Kernel(const Scope& at, const std::string& name, int64_t out, int64_t in, std::vector<int64_t> kernel);
+  Kernel(const Declare& at, const std::string& name, int64_t out, int64_t in, std::vector<int64_t> kernel);
   // 1x1 or 1x1x1
   at::Tensor pointwise(const Pass& run, const at::Tensor& x) const;
   kinora_param weight, bias;
@@ -68,7 +55,7 @@ struct Kernel {
 // kernel: 3 x space x space; padded with zeros before the clip. Keeps the last two frames of its input.
 class CausalConv final : public Layer {
  public:
-  CausalConv(const Scope& at, const std::string& name, int64_t in, int64_t out, int64_t space = 3);
+  CausalConv(const Declare& at, const std::string& name, int64_t in, int64_t out, int64_t space = 3);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const override;
   int64_t slots() const override { return 1; }
 
@@ -80,7 +67,7 @@ class CausalConv final : public Layer {
 // x / |x| sqrt(C) gamma over the channels (RMSNorm without an epsilon in the root); followed by silu if requested.
 class RmsNorm {
  public:
-  RmsNorm(const Scope& at, const std::string& name, int64_t channels, int64_t dims);
+  RmsNorm(const Declare& at, const std::string& name, int64_t channels, int64_t dims);
   at::Tensor operator()(const Pass& run, const at::Tensor& x, bool silu) const;
 
  private:
@@ -89,7 +76,7 @@ class RmsNorm {
 
 class ResidualBlock final : public Layer {
  public:
-  ResidualBlock(const Scope& at, const std::string& name, int64_t in, int64_t out);
+  ResidualBlock(const Declare& at, const std::string& name, int64_t in, int64_t out);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const override;
   int64_t slots() const override { return 2; }
 
@@ -102,7 +89,7 @@ class ResidualBlock final : public Layer {
 // One head over the pixels of a frame.
 class AttentionBlock final : public Layer {
  public:
-  AttentionBlock(const Scope& at, const std::string& name, int64_t channels);
+  AttentionBlock(const Declare& at, const std::string& name, int64_t channels);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const override;
 
  private:
@@ -113,7 +100,7 @@ class AttentionBlock final : public Layer {
 // Halves rows and columns by a strided convolution; with `time` also the frames after the first.
 class Downsample final : public Layer {
  public:
-  Downsample(const Scope& at, const std::string& name, int64_t channels, bool time);
+  Downsample(const Declare& at, const std::string& name, int64_t channels, bool time);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const override;
   int64_t slots() const override { return static_cast<int64_t>(time_.size()); }
 
@@ -125,7 +112,7 @@ class Downsample final : public Layer {
 // Doubles rows and columns by repetition and a convolution; with `time` first the frames after the first.
 class Upsample final : public Layer {
  public:
-  Upsample(const Scope& at, const std::string& name, int64_t in, int64_t out, bool time);
+  Upsample(const Declare& at, const std::string& name, int64_t in, int64_t out, bool time);
   at::Tensor operator()(const Pass& run, const at::Tensor& x) const override;
   int64_t slots() const override { return static_cast<int64_t>(time_.size()); }
 

@@ -17,8 +17,8 @@ void add(Stage& s, const Args&... args) {
 }
 
 Stage middle(const Declaring& d, const std::string& name, int64_t channels) {
-  const Scope at = d.block();
-  Stage s{at.block, {}, nullptr};
+  const Declare at = d.block();
+  Stage s{at.block(), {}, nullptr};
   add<ResidualBlock>(s, at, name + ".resnets.0", channels, channels);
   add<AttentionBlock>(s, at, name + ".attentions.0", channels);
   add<ResidualBlock>(s, at, name + ".resnets.1", channels, channels);
@@ -35,12 +35,12 @@ void check_shortcut(int64_t from, int64_t to, const char* base) {
 
 // 2.2: a level is one block with a shortcut.
 Stage residual_down(const Declaring& d, const Config& c, int64_t level, int64_t in, int64_t out) {
-  const Scope at = d.block();
+  const Declare at = d.block();
   const std::string name = numbered("encoder.down_blocks", level);
   const bool last = level == c.levels() - 1;
   const int64_t time = !last && c.time_at(level) ? 2 : 1, space = last ? 1 : 2;
   check_shortcut(in * time * space * space, out, "base_dim");
-  Stage s{at.block, {}, [=](const Tensor& x, bool) { return average_down(x, out, time, space); }};
+  Stage s{at.block(), {}, [=](const Tensor& x, bool) { return average_down(x, out, time, space); }};
   for (int64_t i = 0; i < c.num_res_blocks; ++i)
     add<ResidualBlock>(s, at, numbered(name + ".resnets", i), i ? out : in, out);
   if (!last) add<Downsample>(s, at, name + ".downsampler", out, time == 2);
@@ -51,31 +51,31 @@ Stage residual_down(const Declaring& d, const Config& c, int64_t level, int64_t 
 void plain_down(const Declaring& d, const Config& c, int64_t level, int64_t in, int64_t out, double scale,
                 std::vector<Stage>& to) {
   const auto next = [&](auto make) {
-    const Scope at = d.block();
-    to.push_back({at.block, {}, nullptr});
+    const Declare at = d.block();
+    to.push_back({at.block(), {}, nullptr});
     make(to.back(), at, numbered("encoder.down_blocks", static_cast<int64_t>(to.size()) - 1));
   };
   const bool attention = std::find(c.attn_scales.begin(), c.attn_scales.end(), scale) != c.attn_scales.end();
   for (int64_t i = 0; i < c.num_res_blocks; ++i) {
-    next([&](Stage& s, const Scope& at, const std::string& name) {
+    next([&](Stage& s, const Declare& at, const std::string& name) {
       add<ResidualBlock>(s, at, name, i ? out : in, out);
     });
     if (attention)
       next(
-          [&](Stage& s, const Scope& at, const std::string& name) { add<AttentionBlock>(s, at, name, out); });
+          [&](Stage& s, const Declare& at, const std::string& name) { add<AttentionBlock>(s, at, name, out); });
   }
   if (level < c.levels() - 1)
-    next([&](Stage& s, const Scope& at, const std::string& name) {
+    next([&](Stage& s, const Declare& at, const std::string& name) {
       add<Downsample>(s, at, name, out, c.time_at(level));
     });
 }
 
 // The deepest level is up_blocks.0.
 Stage up(const Declaring& d, const Config& c, int64_t i, int64_t in, int64_t out) {
-  const Scope at = d.block();
+  const Declare at = d.block();
   const std::string name = numbered("decoder.up_blocks", i);
   const bool last = i == c.levels() - 1, time = !last && c.time_at(c.levels() - 2 - i);
-  Stage s{at.block, {}, nullptr};
+  Stage s{at.block(), {}, nullptr};
   for (int64_t k = 0; k <= c.num_res_blocks; ++k)
     add<ResidualBlock>(s, at, numbered(name + ".resnets", k), k ? out : in, out);
   if (last) return s;

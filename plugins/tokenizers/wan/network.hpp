@@ -26,7 +26,7 @@ struct Stage {
 struct Declaring {
   Ctx ctx;
   int64_t& blocks;
-  Scope block() const { return {ctx, blocks++}; }
+  Declare block() const { return {ctx, "", blocks++}; }
 };
 
 // One latent frame at a time: the clip's first frame, then time() frames -> moments [B, 1, h, w, 2 z].

@@ -18,6 +18,12 @@ struct Turns {
   at::Tensor cos, sin;
 };
 
+// position [...] -> [..., n / 2], float64: the angles of an axis with n channels, position * theta^(-2j / n).
+inline at::Tensor rope_angles(const at::Tensor& position, int64_t n, double theta) {
+  const auto places = at::arange(0, n, 2, position.options().dtype(at::kDouble));
+  return position.to(at::kDouble).unsqueeze(-1) * at::pow(theta, places / -static_cast<double>(n));
+}
+
 // table: int64 [1 or B, S, KINORA_TOKEN_COLUMNS] of the tokens. scale: time, rows, columns. rate: undefined, or the factor of
 // time positions, [1 or B] or [1 or B, 1 or S]. -> [1 or B, S, 1 (head_dims times), d / 2], float32, float64 if `like` is; head_dims:
 // number of head dimensions between S and d in the tensor to be rotated.
@@ -32,8 +38,7 @@ inline Turns rope_turns(const at::Tensor& table, int64_t head_size, const std::v
     if (axis == 0 && rate.defined()) position = position * (rate.dim() == 1 ? rate.unsqueeze(1) : rate).to(at::kDouble);
     const auto n = static_cast<double>(sizes[axis]);
     const double theta = scale[axis] == 1 ? 10000 : 10000 * std::pow(scale[axis], n / (n - 2));
-    const auto frequency = at::pow(theta, at::arange(0, sizes[axis], 2, like.options().dtype(at::kDouble)) / -n);
-    angles.push_back(position.expand({batch, -1}).unsqueeze(-1) * frequency);
+    angles.push_back(rope_angles(position.expand({batch, -1}), sizes[axis], theta));
   }
   at::Tensor angle = at::cat(angles, -1);
   for (int i = 0; i < head_dims; ++i) angle = angle.unsqueeze(2);

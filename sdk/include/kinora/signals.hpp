@@ -8,12 +8,12 @@
 // B batch, R rows (1, frames or tokens), L tokens, D width.
 #pragma once
 #include <charconv>
-#include <cmath>
 #include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kinora/layers.hpp"
 #include "kinora/videos.hpp"
 
 namespace kinora {
@@ -58,19 +58,16 @@ inline std::vector<Signal> signals_of(const std::vector<std::string>& texts,
 
 class Signals {
  public:
-  using Ctx = Context<at::Tensor>;
   Signals() = default;
   // width: of the embedding that vectors are added to; text_width: of the keys that tokens are appended to.
   Signals(const Ctx& ctx, const std::vector<Signal>& signals, int64_t width, int64_t text_width,
           std::string id)
       : id_(std::move(id)) {
     for (const auto& s : signals) {
-      const auto init = Init::normal(1 / std::sqrt(static_cast<double>(s.channels)));
-      if (s.tokens)
-        all_.push_back({s, layer(ctx, s.name + ".linear_1", text_width, s.channels, init), {}});
-      else
-        all_.push_back({s, layer(ctx, s.name + ".linear_1", width, s.channels, init),
-                        layer(ctx, s.name + ".linear_2", width, width, Init::zeros())});
+      const auto declare = Declare(ctx, "signals.", -1).in(s.name);
+      Embedder by{declare.biased("linear_1", s.tokens ? text_width : width, s.channels, fan_in(s.channels)), {}};
+      if (!s.tokens) by.second = declare.biased("linear_2", width, width, Init::zeros());
+      all_.push_back({s, by});
     }
   }
 
@@ -90,32 +87,16 @@ class Signals {
       if (given.dim() != 3 || given.size(0) != text.size(0) || given.size(2) != e.signal.channels)
         refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is [", text.size(0), ", L, ",
                         e.signal.channels, "]"));
-      text = at::cat({text, e.first(ctx, given)}, 1);
+      text = at::cat({text, e.by.first(ctx, given)}, 1);
       if (mask.defined()) mask = at::cat({mask, at::ones(given.sizes().slice(0, 2), mask.options())}, 1);
     }
   }
 
  private:
-  struct Layer {
-    kinora_param weight = 0, bias = 0;
-    at::Tensor operator()(const Ctx& ctx, const at::Tensor& x) const {
-      return ctx.linear(x, weight, bias, 0);
-    }
-  };
   struct Embedded {
     Signal signal;
-    Layer first, second;  // second: for a vector
+    Embedder by;  // of tokens only the first layer
   };
-  static Layer layer(const Ctx& ctx, const std::string& name, int64_t out, int64_t in, Init init) {
-    Parameter weight, bias;
-    weight.name = "signals." + name + ".weight";
-    weight.shape = {out, in};
-    weight.init = init;
-    bias.name = "signals." + name + ".bias";
-    bias.shape = {out};
-    const auto w = ctx.parameter(weight);
-    return {w, ctx.parameter(bias)};
-  }
   [[noreturn]] void refuse(const std::string& what) const { throw Error(KINORA_INVALID, id_ + ": " + what); }
 
   at::Tensor vector(const Ctx& ctx, const Embedded& e, const at::Tensor& given, const Videos& videos,
@@ -128,7 +109,7 @@ class Signals {
       refuse(c10::str(e.signal.name, " has shape ", given.sizes(), ", needed is ",
                       videos.needed(", " + std::to_string(C)), "; tokens are declared as \"", e.signal.name,
                       ":", C, ":tokens\""));
-    return videos.rows(e.second(ctx, at::silu(e.first(ctx, v))));
+    return videos.rows(e.by(ctx, v));
   }
 
   std::vector<Embedded> all_;

@@ -48,6 +48,8 @@ class Videos {
   // fits, and a description of the fitting shapes, followed by `channels`.
   bool fit(int64_t first, int64_t second) const;
   std::string needed(const std::string& channels = "") const;
+  // The input `timestep`, [count] or as conditions, as conditions; throws kinora::Error if it does not fit.
+  at::Tensor timestep(const Named<at::Tensor>& in) const;
   // Fitting conditions -> [B, R, ...], R 1 or F or F * h * w; or [1, R, ...], R the sum of F_i or N.
   at::Tensor rows(const at::Tensor& conditions) const;
   // Rows per frame -> rows per token, if R is their number: for rows that are added to others.
@@ -193,6 +195,13 @@ inline std::string Videos::needed(const std::string& channels) const {
   const std::string front = packed_ ? "[" : c10::str("[", count_, ", ");
   return c10::str("[", count_, channels, "] or ", front, frames(), channels, "] or ", front, all_tokens(),
                   channels, "]");
+}
+
+inline at::Tensor Videos::timestep(const Named<at::Tensor>& in) const {
+  const at::Tensor given = in["timestep"], t = given.dim() == 1 ? given.unsqueeze(1) : given;
+  if (t.dim() != 2 || !fit(t.size(0), t.size(1)))
+    refuse(c10::str("timestep has shape ", given.sizes(), ", needed is ", needed()));
+  return t;
 }
 
 inline at::Tensor Videos::rows(const at::Tensor& v) const {
