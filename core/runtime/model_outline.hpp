@@ -1,5 +1,5 @@
-// What one forward of a train job's model asks of its context, for one sample. It is noted on the meta device: without
-// memory and without arithmetic, so a model of any size has an outline.
+// Outline of a train job's model: the calls that one forward of one sample makes of its context. They are
+// noted on the meta device, without memory and arithmetic, so a model of any size has an outline.
 #pragma once
 #include <array>
 #include <cstdint>
@@ -15,8 +15,8 @@ namespace kinora::core {
 class JobView;
 
 struct ModelOutline {
-  // A call of linear() or of attention(). `tokens`: its input or its queries are tokens of the sequence; otherwise they
-  // are data that all ranks share, such as text and conditioning.
+  // A call of linear() or of attention(). `tokens`: its input or its queries are tokens of the sequence;
+  // otherwise they are data that all ranks share, such as text and conditioning.
   struct Linear {
     bool tokens;
     uint32_t role;  // of the weight
@@ -46,8 +46,8 @@ struct ModelOutline {
 // Frames, rows and columns of a latent.
 using LatentSize = std::array<int64_t, 3>;
 
-// Opens libkinora_training. The latent's size is the job's own, which an earlier encode job makes, if none is given.
-// Throws kinora::Error; for a model that cannot run on the meta device, the error says so.
+// Opens libkinora_training. The latent's size is the job's own, which an earlier encode job makes, if none is
+// given. Throws kinora::Error; for a model that cannot run on the meta device, the error says so.
 ModelOutline model_outline(const JobView& train, const std::optional<LatentSize>& latent);
 
 using OutlineFunction = ModelOutline (*)(const JobView&, const std::optional<LatentSize>&);

@@ -77,15 +77,15 @@ ModelOutline outline_of(const JobView& job, const ComponentUse& use, const Named
   return out;
 }
 
-// What to say of a model that no inputs suit.
+// Throws the error of a model that accepted no inputs, with a remedy if it read values.
 [[noreturn]] void refuse_outline(const ComponentUse& use, const Error& why) {
   if (why.code() == KINORA_INVALID) throw why;
   std::string text = why.what();
   text.resize(std::min(text.find('\n'), text.size()));
   raise(KINORA_UNSUPPORTED,
         "plan: {} does not run on the meta device, where tensors have shapes and no values: {}; let its "
-        "forward depend "
-        "on shapes alone, and read values (item()) only of tensors that are not on meta",
+        "forward "
+        "depend on shapes alone, without reading values (item(), data())",
         use.id, text);
 }
 
