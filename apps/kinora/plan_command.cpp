@@ -80,15 +80,15 @@ int calibrate(core::Runtime& runtime, bool as_json) {
   return kDone;
 }
 
-plan::Problem problem_of(const core::RunFile& run, const core::JobSpec& job, const po::variables_map& given) {
+plan::Problem problem_of(const core::JobView& job, const po::variables_map& given) {
   const auto& name = given["cluster"].as<std::string>();
   std::optional<plan::Machine> here;
   if (name.ends_with("here")) here = core::or_throw(plan::read_machine(plan::machine_file()));
   plan::Cluster cluster = core::or_throw(plan::parse_cluster(name, here ? &here->gpu : nullptr));
   if (here) cluster.link_latency = cluster.network_latency = here->latency;
-  std::optional<plan::LatentSize> latent;
+  std::optional<core::LatentSize> latent;
   if (given.count("latent")) latent = core::or_throw(plan::parse_latent(given["latent"].as<std::string>()));
-  auto problem = core::or_throw(plan::problem_of(run, job, cluster, latent));
+  auto problem = core::or_throw(plan::problem_of(job, cluster, latent));
   if (here) problem.efficiency = here->efficiency;
   return problem;
 }
@@ -152,7 +152,7 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
                given.count("set") ? given["set"].as<std::vector<std::string>>() : std::vector<std::string>());
   if (!run) return kUsage;
   const core::JobSpec& job = *core::or_throw(plan::train_job(*run, given["job"].as<std::string>()));
-  const plan::Problem problem = problem_of(*run, job, given);
+  const plan::Problem problem = problem_of({runtime, *run, job}, given);
   if (given.count("explain"))
     return explain(core::or_throw(plan::parse_layout(given["explain"].as<std::string>())), problem, as_json);
   const auto own = plan::layout_of(job, problem);

@@ -17,7 +17,7 @@ std::vector<std::pair<Sequence, int64_t>> sequences(const Layout& l, const Probl
   if (p.shape.teacher_forcing && l.cp > 1) return {{Sequence::balanced, 1}};
   if (l.cp == 1) return {{Sequence::ring, 1}};
   std::vector<std::pair<Sequence, int64_t>> out{{Sequence::ring, 1}, {Sequence::ulysses, 1}};
-  if (p.shape.factorised) out.emplace_back(Sequence::hybrid, 1);
+  if (p.shape.factorised()) out.emplace_back(Sequence::hybrid, 1);
   // All-to-all inside a node, the ring across nodes.
   const int64_t inside = std::max<int64_t>(1, p.cluster.per_node / l.tp);
   for (const int64_t u : divisors(l.cp, inside))
@@ -33,7 +33,7 @@ class Each {
     const int64_t n = p_.cluster.size();
     Layout l;
     for (l.tp = 1; l.tp <= std::min(n, p_.cluster.per_node); ++l.tp) {
-      if (n % l.tp || p_.shape.heads % l.tp || p_.cluster.per_node % l.tp) continue;
+      if (n % l.tp || p_.shape.heads() % l.tp || p_.cluster.per_node % l.tp) continue;
       for (const int64_t cp : divisors(n / l.tp, p_.shape.tokens())) {
         l.cp = cp;
         for (const int64_t pp : divisors(n / l.tp / cp, p_.shape.layers)) {

@@ -1,4 +1,6 @@
 // Checks the rules of a layout; each message has the numbers that break the rule and the required values.
+#include <utility>
+
 #include "apps/planner/layout.hpp"
 
 namespace kinora::core::plan {
@@ -18,13 +20,22 @@ void of_mesh(const Layout& l, const Problem& p, Rules& out) {
         fmt::format("batch = {} is not divisible by dp*fsdp*micro = {}", p.batch, l.data() * l.micro));
 }
 
+// One message for each kind of branch that tp cannot divide.
+void of_branches(const Layout& l, const Shape& s, Rules& out) {
+  bool attention = false, mlp = false;
+  for (const Branch& b : s.branches) {
+    for (const Attention& a : b.attentions)
+      if ((a.heads % l.tp || a.kv_heads % l.tp) && !std::exchange(attention, true))
+        out.push_back(fmt::format("heads = {} (keys and values: {}) are not divisible by tp = {}", a.heads,
+                                  a.kv_heads, l.tp));
+    if (b.attentions.empty() && b.inner % l.tp && !std::exchange(mlp, true))
+      out.push_back(fmt::format("the MLP's {} channels are not divisible by tp = {}", b.inner, l.tp));
+  }
+}
+
 void of_model(const Layout& l, const Problem& p, Rules& out) {
   const Shape& s = p.shape;
-  if (s.heads % l.tp || s.kv_heads % l.tp)
-    out.push_back(fmt::format("heads = {} (keys and values: {}) are not divisible by tp = {}", s.heads,
-                              s.kv_heads, l.tp));
-  if (s.mlp % l.tp)
-    out.push_back(fmt::format("the MLP's {} channels are not divisible by tp = {}", s.mlp, l.tp));
+  of_branches(l, s, out);
   if (s.blocks() < l.pp * l.virtual_stages)
     out.push_back(fmt::format("blocks = {} (layers, embedding and head) are fewer than pp*virtual = {}",
                               s.blocks(), l.pp * l.virtual_stages));
@@ -58,19 +69,19 @@ std::vector<std::string> vanities(const Layout& l, const Problem& p) {
   Rules out;
   if (l.cp == 1) return out;
   const Shape& s = p.shape;
-  const int64_t heads = s.heads / l.tp, exchanging = l.sequence == Sequence::two_d ? l.ulysses : l.cp;
+  const int64_t heads = s.heads() / l.tp, exchanging = l.sequence == Sequence::two_d ? l.ulysses : l.cp;
   const bool by_heads = l.sequence != Sequence::ring && l.sequence != Sequence::hybrid;
   if (l.cp * l.tp > s.tokens())
-    out.push_back(fmt::format("cp*tp = {} exceeds the {} tokens: some ranks only have padding",
-                              l.cp * l.tp, s.tokens()));
+    out.push_back(fmt::format("cp*tp = {} exceeds the {} tokens: some ranks only have padding", l.cp * l.tp,
+                              s.tokens()));
   if (by_heads && exchanging > heads)
     out.push_back(fmt::format("{}: {} ranks exchange heads/tp = {} heads, so some get only zeros; take {}",
                               name_of(l.sequence), exchanging, heads,
                               l.sequence == Sequence::two_d ? "a smaller ulysses" : "cp-2d"));
-  if (l.sequence == Sequence::hybrid && !s.factorised)
-    out.push_back(fmt::format("stdit-hybrid requires spatial and temporal attention, which {} lacks",
-                              s.model));
-  if (l.sequence == Sequence::hybrid && s.factorised && (s.frames < l.cp || s.patches < l.cp))
+  if (l.sequence == Sequence::hybrid && !s.factorised())
+    out.push_back(
+        fmt::format("stdit-hybrid requires spatial and temporal attention, which {} lacks", s.model));
+  if (l.sequence == Sequence::hybrid && s.factorised() && (s.frames < l.cp || s.patches < l.cp))
     out.push_back(
         fmt::format("stdit-hybrid: cp = {} is above the {} frames or {} patches", l.cp, s.frames, s.patches));
   if (l.sequence == Sequence::balanced && !s.teacher_forcing)

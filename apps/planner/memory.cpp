@@ -17,12 +17,10 @@ namespace {
 
 double activations(const Layout& l, const Problem& p, double chunk_layers) {
   const Shape& s = p.shape;
-  double channels = 0;
-  for (const auto& k : kept_tensors(s)) channels += k.channels;
   const double tokens = static_cast<double>(l.micro * s.tokens()) / static_cast<double>(l.cp * l.tp);
   const double again =
       l.recompute_every ? std::ceil(chunk_layers / static_cast<double>(l.recompute_every)) : 0;
-  const double layer = 2 * tokens * channels, input = 2 * tokens * kept_input(s);
+  const double layer = 2 * tokens * kept_channels(s), input = 2 * tokens * static_cast<double>(s.width);
   const double chunk = (chunk_layers - again) * layer + again * input;
   // A recomputed block is whole in memory during its backward.
   return chunk * static_cast<double>(chunks_in_flight(l, l.accumulate(p.batch))) + (again > 0 ? layer : 0);
@@ -36,11 +34,11 @@ double exchanged(const Layout& l, const Problem& p) {
   const double kv = 2 * 2 * tokens * static_cast<double>(s.kv_width());
   switch (l.sequence) {
     case Sequence::ring:
-      return 4 * kv;  // the next block and this one, and their gradients in the backward
+      return 4 * kv;        // the next block and this one, and their gradients in the backward
     case Sequence::hybrid:  // its attention over all frames is a ring; its exchanges happen at other times
-      return std::max(4 * kv, 2 * 2 * tokens * static_cast<double>(s.width()));
+      return std::max(4 * kv, 2 * 2 * tokens * static_cast<double>(s.width));
     default:
-      return 2 * (kv + 2 * 2 * tokens * static_cast<double>(s.width()));
+      return 2 * (kv + 2 * 2 * tokens * static_cast<double>(s.width));
   }
 }
 
@@ -52,8 +50,8 @@ std::vector<Held> held(const Layout& l, const Problem& p) {
       std::ceil(static_cast<double>(s.layers) / static_cast<double>(l.pp * l.virtual_stages));
   const double layers =
       std::min(chunk_layers * static_cast<double>(l.virtual_stages), static_cast<double>(s.layers));
-  const double layer = s.layer_parameters() / static_cast<double>(l.tp);
-  const double parameters = layers * layer + static_cast<double>(s.outer);
+  const double layer = s.layer_parameters / static_cast<double>(l.tp);
+  const double parameters = layers * layer + s.outer;
   const double cut = static_cast<double>(l.shards());
   const auto sharded = [&](int64_t from) { return l.stage >= from ? cut : 1.0; };
   std::vector<Held> out{{"weights", 2 * parameters / sharded(3)},

@@ -222,8 +222,8 @@ TEST(PlanPaper, ConditionsAreNotSentBetweenStages) {
 // LongLive 2.0's 5B: 704 x 1280 at 24 frames per second, a token of four frames and 32 x 32 pixels, 4 GPUs.
 // The encoder's 3 TFLOP a frame follow from the sizes of its convolutions.
 Problem longlive(int64_t seconds) {
-  Shape s;
-  s.model = "LongLive 2.0", s.layers = 30, s.heads = s.kv_heads = 24, s.mlp = 14336, s.text_size = 3072;
+  Shape s = transformer("LongLive 2.0", 30, 24, {Sight::all}, {512, 3072, 6144}, 14336);
+  s.layer_parameters = layer_parameters(s, 0), s.ends = static_cast<double>(128 * s.width);
   s.frames = 6 * seconds, s.patches = 880;
   s.teacher_forcing = true, s.encode_flops = 12e12, s.encode_halo = 28;
   Problem p;

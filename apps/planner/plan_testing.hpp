@@ -9,14 +9,39 @@
 
 namespace kinora::core::plan {
 
+// A transformer's layers of width heads * 128, each with the given attentions, cross-attention to a text and
+// an MLP.
+inline Shape transformer(const std::string& model, int64_t layers, int64_t heads,
+                         const std::vector<Sight>& sights, const SharedLinear& text, int64_t mlp) {
+  constexpr int64_t head_size = 128;
+  Shape s;
+  const int64_t D = s.width = heads * head_size;
+  s.model = model, s.layers = layers;
+  for (const Sight sight : sights)
+    s.branches.push_back({D, 3 * D, D, D, {}, {{sight, heads, heads, head_size, 0}}});
+  s.branches.push_back({D, D, D, D, {text}, {{Sight::none, heads, heads, head_size, text.rows}}});
+  s.branches.push_back({D, mlp, mlp, D, {}, {}});
+  return s;
+}
+
+// Parameters of the matrices of a layer, with `modulation` of its adaptive norms.
+inline double layer_parameters(const Shape& s, int64_t modulation) {
+  double out = static_cast<double>(modulation);
+  for (const Branch& b : s.branches) {
+    out += static_cast<double>(b.in * b.columns + b.inner * b.out);
+    for (const SharedLinear& l : b.shared) out += static_cast<double>(l.in * l.out);
+    for (const Attention& a : b.attentions) out += 2 * static_cast<double>(a.head_size);
+  }
+  return out;
+}
+
 // Table 1's networks: 28 layers of 32 heads (7B) and 48 of 48 (28B), AdaLN-LoRA of rank 256. A context is 32
 // latent frames.
 inline Shape paper_dit(int64_t layers, int64_t heads, int64_t context) {
-  Shape s;
-  s.layers = layers, s.heads = s.kv_heads = heads;
-  const int64_t D = s.width();
-  s.mlp = 4 * D, s.modulation = D * 256 * 10;
-  s.outer = 2 * D * D + 128 * D, s.text_size = 1024;
+  const int64_t D = heads * 128;
+  Shape s = transformer("model/dit", layers, heads, {Sight::all}, {512, 1024, 2 * D}, 4 * D);
+  s.layer_parameters = layer_parameters(s, D * 256 * 10);
+  s.outer = static_cast<double>(2 * D * D + 128 * D), s.ends = static_cast<double>(128 * D);
   s.frames = 32, s.patches = context / 32;
   return s;
 }
@@ -28,12 +53,11 @@ inline Shape paper_dit(int64_t layers, int64_t heads, int64_t context) {
 // parameters. The runs cannot have included attention over all tokens: with it the fastest at 74K would have
 // exceeded a GPU's peak.
 inline Shape paper_stdit(int64_t heads, int64_t patches) {
-  Shape s;
-  s.model = "model/stdit", s.factorised = true, s.full = false;
-  s.layers = 32, s.heads = s.kv_heads = heads;
-  const int64_t D = s.width();
-  s.mlp = 11 * D / 2, s.modulation = D * 256 * 4;
-  s.outer = 2 * D * D + 128 * D, s.text_size = 1024;
+  const int64_t D = heads * 128;
+  Shape s =
+      transformer("model/stdit", 32, heads, {Sight::frame, Sight::time}, {512, 1024, 2 * D}, 11 * D / 2);
+  s.layer_parameters = layer_parameters(s, D * 256 * 4);
+  s.outer = static_cast<double>(2 * D * D + 128 * D), s.ends = static_cast<double>(128 * D);
   s.frames = 32, s.patches = patches;
   return s;
 }

@@ -90,9 +90,9 @@ std::string reasons(const Plan& plan, const Problem& p) {
   if (l.recompute_every) say("recompute: activations would not fit otherwise");
   for (const auto& what : vanities(l, p)) say("useless: " + what);
   if (l.cp > 1 && (l.sequence == Sequence::ulysses || l.sequence == Sequence::balanced) &&
-      (s.heads / l.tp) % l.cp)
-    say(fmt::format("{}: {} heads are padded to {}", name_of(l.sequence), s.heads / l.tp,
-                    (s.heads / l.tp + l.cp - 1) / l.cp * l.cp));
+      (s.heads() / l.tp) % l.cp)
+    say(fmt::format("{}: {} heads are padded to {}", name_of(l.sequence), s.heads() / l.tp,
+                    (s.heads() / l.tp + l.cp - 1) / l.cp * l.cp));
   return out;
 }
 

@@ -1,5 +1,6 @@
 #include "apps/planner/request.hpp"
 
+#include <charconv>
 #include <map>
 #include <set>
 #include <utility>
@@ -8,34 +9,6 @@
 
 namespace kinora::core::plan {
 namespace {
-
-// The nearest job of a kind among the job's inputs and, recursively, theirs.
-const JobSpec* upstream(const RunFile& run, const JobSpec& job, const std::string& kind) {
-  for (const size_t i : job.inputs) {
-    const JobSpec& in = run.jobs.at(i);
-    if (in.kind->name == kind) return &in;
-    if (const JobSpec* found = upstream(run, in, kind)) return found;
-  }
-  return nullptr;
-}
-
-Result<LatentSize> encoded(const RunFile& run, const JobSpec& job) {
-  const auto unknown = [&] {
-    return fail(KINORA_INVALID,
-                "plan: job '{}' reads no encode job that gives the size of its latents; give "
-                "--latent TxHxW",
-                job.name);
-  };
-  const JobSpec* encode = upstream(run, job, "encode");
-  if (!encode) return unknown();
-  const ComponentUse* tokenizer = encode->component("tokenizer");
-  if (!tokenizer)
-    if (const JobSpec* trained = upstream(run, *encode, "train-tokenizer"))
-      tokenizer = trained->component("tokenizer");
-  if (!tokenizer) return unknown();
-  const auto& o = encode->options;
-  return latent_of(tokenizer->id, tokenizer->options.values(), o.at("frames"), o.at("height"), o.at("width"));
-}
 
 const std::map<std::string, Sequence>& sequences() {
   static const std::map<std::string, Sequence> all{{"parallel/cp-ring", Sequence::ring},
@@ -89,25 +62,28 @@ Result<const JobSpec*> train_job(const RunFile& run, const std::string& name) {
   return found;
 }
 
-Result<Problem> problem_of(const RunFile& run, const JobSpec& job, const Cluster& cluster,
-                           const std::optional<LatentSize>& given) {
-  LatentSize latent{};
-  if (given) {
-    latent = *given;
-  } else {
-    const auto found = encoded(run, job);
-    if (!found) return found.failure();
-    latent = *found;
+Result<LatentSize> parse_latent(std::string_view text) {
+  LatentSize out{};
+  const char *at = text.data(), *end = text.data() + text.size();
+  for (size_t i = 0; i < 3; ++i) {
+    const auto [next, error] = std::from_chars(at, end, out[i]);
+    if (error != std::errc() || out[i] < 1 || (i < 2 ? next == end || *next != 'x' : next != end))
+      return fail(KINORA_INVALID, "--latent {}: expected FRAMESxROWSxCOLUMNS, such as 21x90x160", text);
+    at = next + (i < 2 ? 1 : 0);
   }
-  const JobSpec* encode = upstream(run, job, "encode");
-  const ComponentUse* model = job.component("model");
-  const auto shape = shape_of(model->id, model->options.values(), latent,
-                              encode ? encode->options.at("max_tokens").get<int64_t>() : 512);
-  if (!shape) return shape.failure();
-  Problem out{*shape, cluster, {}, job.options.at("batch").get<int64_t>()};
-  out.shape.teacher_forcing = job.options.value("teacher_forcing", false);
-  out.shape.block_frames = job.options.value("chunk", int64_t{1});
   return out;
+}
+
+Result<Problem> problem_of(const JobView& train, const Cluster& cluster,
+                           const std::optional<LatentSize>& latent) {
+  const auto outline = catching([&] { return model_outline(train, latent); });
+  if (!outline) return outline.failure();
+  auto shape = shape_of(*outline);
+  if (!shape) return shape.failure();
+  const auto& options = train.spec().options;
+  shape->teacher_forcing = options.value("teacher_forcing", false);
+  shape->block_frames = options.value("chunk", int64_t{1});
+  return Problem{std::move(*shape), cluster, {}, options.at("batch").get<int64_t>()};
 }
 
 Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
@@ -125,15 +101,14 @@ Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
     const auto size = use->options.values().value("size", int64_t{0});
     if (size > 0) **found = size;
     if (size == 0 && std::exchange(rest, *found))
-      return fail(KINORA_INVALID, "two strategies would take the remaining ranks; give {} a size",
-                  use->id);
+      return fail(KINORA_INVALID, "two strategies would take the remaining ranks; give {} a size", use->id);
   }
   if (!any) return std::optional<Layout>();
   if (rest && p.cluster.size() % l.size() == 0) *rest = p.cluster.size() / l.size();
   const int64_t microbatches = l.data() * job.options.at("accumulate").get<int64_t>();
   if (p.batch % microbatches)
-    return fail(KINORA_INVALID, "batch = {} is not divisible by dp*fsdp*accumulate = {}; {} would do", p.batch,
-                microbatches, (p.batch / microbatches + 1) * microbatches);
+    return fail(KINORA_INVALID, "batch = {} is not divisible by dp*fsdp*accumulate = {}; {} would do",
+                p.batch, microbatches, (p.batch / microbatches + 1) * microbatches);
   l.micro = p.batch / microbatches;
   return std::optional<Layout>(l);
 }

@@ -3,18 +3,19 @@
 #include <optional>
 
 #include "apps/planner/layout.hpp"
-#include "apps/planner/model_shape.hpp"
-#include "core/run/run_file.hpp"
+#include "core/run/job.hpp"
 
 namespace kinora::core::plan {
 
 // The train job with this name; "": the only one.
 Result<const JobSpec*> train_job(const RunFile&, const std::string& name);
 
+// "21x90x160"
+Result<LatentSize> parse_latent(std::string_view text);
+
 // Model, batch and lengths of the job; the size of its latents is that of the encode job that it reads,
-// unless `latent` is given.
-Result<Problem> problem_of(const RunFile&, const JobSpec&, const Cluster&,
-                           const std::optional<LatentSize>& latent);
+// unless `latent` is given. Opens libtorch.
+Result<Problem> problem_of(const JobView& train, const Cluster&, const std::optional<LatentSize>& latent);
 
 // The layout that the job's `parallel` gives on this cluster; nothing if it gives none. KINORA_UNSUPPORTED if
 // it contains a strategy that cannot be simulated.

@@ -29,22 +29,10 @@ TEST(PlanRequest, AStrategyThatIsNotKnownIsNotSimulated) {
   EXPECT_FALSE(*layout_of(job_of({"single"}), p));
 }
 
-// A latent that the model would reject at its first step is not planned.
-TEST(PlanRequest, ALatentBeyondTheModelsLargestIsRefused) {
-  const auto refused = [](const char* model, json options, const LatentSize& latent) {
-    const auto shape = shape_of(model, options, latent, 8);
-    return shape ? std::string() : shape.failure().message;
-  };
-  const json learnt{{"learnable_pos_embed", true}, {"max_size", {3, 12, 16}}};
-  EXPECT_EQ(refused("model/dit", learnt, {3, 12, 16}), "");
-  for (const auto& latent : {LatentSize{4, 12, 16}, LatentSize{3, 14, 16}, LatentSize{3, 12, 18}})
-    EXPECT_THAT(refused("model/dit", learnt, latent),
-                testing::AllOf(testing::HasSubstr("larger than the max_size of model/dit, 3 x 12 x 16"),
-                               testing::HasSubstr("raise max_size")));
-  EXPECT_EQ(refused("model/dit", {{"max_size", {3, 12, 16}}}, {9, 24, 32}), "")
-      << "computed positions are unbounded";
-  EXPECT_THAT(refused("model/cosmos", json::object(), {129, 4, 6}), testing::HasSubstr("128 x 240 x 240"));
-  EXPECT_EQ(refused("model/wan", {{"max_size", {3, 12, 16}}}, {9, 24, 32}), "");
+TEST(PlanRequest, LatentsAreReadAsThreeSizes) {
+  EXPECT_EQ(*parse_latent("21x90x160"), (LatentSize{21, 90, 160}));
+  for (const char* wrong : {"", "21", "21x90", "21x90x", "21x90x160x2", "0x90x160", "axbxc"})
+    EXPECT_FALSE(parse_latent(wrong)) << wrong;
 }
 
 }  // namespace

@@ -69,9 +69,10 @@ TEST(PlanSearch, NoLayoutThatFitsIsFasterThanTheFirst) {
 // The model is so small that launches and messages take all its time.
 TEST(PlanSearch, FewerGpusThatAreAsFastAreTheFewest) {
   Problem p = problem("2x8xH100", 16, 8192);
-  p.shape.layers = 2, p.shape.heads = p.shape.kv_heads = 8, p.shape.head_size = 16, p.shape.mlp = 512;
-  p.shape.modulation = p.shape.outer = 1000, p.shape.frames = 1, p.shape.patches = 64,
-  p.shape.text_tokens = 16;
+  p.shape = transformer("tiny", 2, 1, {Sight::all}, {16, 1024, 256}, 512);
+  for (Branch& b : p.shape.branches)
+    for (Attention& a : b.attentions) a.heads = a.kv_heads = 8, a.head_size = 16;
+  p.shape.layer_parameters = layer_parameters(p.shape, 1000), p.shape.outer = 1000, p.shape.patches = 64;
   const auto seconds = [&](int64_t nodes, int64_t per_node) {
     Problem part = p;
     part.cluster.nodes = nodes, part.cluster.per_node = per_node;

@@ -1,30 +1,58 @@
-// Size of a diffusion transformer: parameters, operations and kept tensors of a layer.
+// Size of a transformer: parameters, operations and kept tensors of a layer.
 //
-// N tokens of a sample, D width, H heads of h channels, F hidden channels of the MLP. A multiply-add counts
-// as 2. Agrees with `kinora inspect` on the same model (test `plan`).
+// N tokens of a sample, D width of the stream. A layer is a list of branches, each of which reads the stream
+// and adds to it: linear layers from D to its inner channels, attention or an activation, and a linear layer
+// back to D. A multiply-add counts as 2. Agrees with `kinora inspect` on the same model (test `plan`).
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
 
+#include "core/base/status.hpp"
+#include "core/runtime/model_outline.hpp"
+
 namespace kinora::core::plan {
 
-// The keys that a token attends to: all of the sample, those of its frame, those of its place in all frames,
-// the text.
-enum class Sight { all, frame, time, text };
+// The tokens that a token attends to: all of the sample, those of its frame, those of its place in all
+// frames, none.
+enum class Sight { all, frame, time, none };
+
+struct Attention {
+  Sight sight = Sight::all;
+  int64_t heads = 0, kv_heads = 0, head_size = 0;
+  int64_t shared_keys = 0;  // keys that are not tokens: the text's
+  int64_t channels() const { return heads * head_size; }
+  int64_t kv_channels() const { return kv_heads * head_size; }
+  bool operator==(const Attention&) const = default;
+};
+
+// Linear layers of data that is not tokens: keys and values of the text.
+struct SharedLinear {
+  int64_t rows = 0, in = 0, out = 0;
+  bool operator==(const SharedLinear&) const = default;
+};
+
+struct Branch {
+  int64_t in = 0, columns = 0;  // from the stream: [N, in] -> [N, columns]
+  int64_t inner = 0, out = 0;   // back to it: [N, inner] -> [N, out]
+  std::vector<SharedLinear> shared;
+  std::vector<Attention> attentions;  // none: an MLP
+  double share = 1;                   // of the layers that have this branch
+
+  // Channels of queries and of keys that are tokens: those that are normed and turned by positions.
+  int64_t normed() const;
+  bool operator==(const Branch&) const = default;
+};
 
 struct Shape {
   std::string model = "model/dit";
-  int64_t layers = 28, heads = 32, kv_heads = 32, head_size = 128;
-  int64_t mlp = 16384;     // F
-  int64_t modulation = 0;  // parameters of a layer's adaptive norms
-  int64_t outer = 0;       // parameters outside of the layers
-  int64_t text_size = 4096, text_tokens = 512;
-  bool cross = true;                      // cross-attention to the text
-  bool factorised = false;                // ST-DiT: attention within frames and along time ...
-  bool full = true;                       // ... and, if this is set, over all tokens too
-  int64_t frames = 1, patches = 1;        // of a latent: N = frames * patches
-  int64_t in_patch = 64, out_patch = 64;  // values per token at input and output
+  int64_t layers = 28, width = 4096;
+  std::vector<Branch> branches;     // of a layer, in order
+  double layer_parameters = 0;      // the layers' mean
+  double outer = 0;                 // parameters outside of the layers
+  double ends = 0;                  // weights of embedding and head, which each token passes
+  double other_flops = 0;           // per sample, of linear layers of conditioning
+  int64_t frames = 1, patches = 1;  // of a latent: N = frames * patches
 
   // Teacher forcing (LongLive 2.0): a clean and a noisy copy of every frame, in blocks of frames; a block
   // sees the clean blocks before it. The step includes encoding the video.
@@ -33,34 +61,33 @@ struct Shape {
   double encode_flops = 0;  // of the tokenizer, per latent frame
   int64_t encode_halo = 0;  // latent frames before a part of the video that are encoded with it
 
-  int64_t width() const { return heads * head_size; }
   // Units that pipelines distribute: embedding and head are blocks too.
   int64_t blocks() const { return layers + 2; }
-  int64_t kv_width() const { return kv_heads * head_size; }
   int64_t tokens() const { return frames * patches * (teacher_forcing ? 2 : 1); }
-  // A layer's self-attentions, in order.
-  std::vector<Sight> selves() const;
-  // Query-key pairs of one sample that an attention computes.
+  // The most channels of keys that are tokens.
+  int64_t kv_width() const;
+  // Values of the text and other data that the layers read, per sample.
+  int64_t shared_values() const;
+  // Whether an attention is within frames or along time.
+  bool factorised() const;
+  // Heads of the first attention of tokens; 1: there is none.
+  int64_t heads() const;
+  // Query-key pairs of one sample that an attention computes, among tokens.
   double pairs(Sight) const;
   // The same for the busiest of `parts` equal contiguous parts of the sequence.
   double busiest_pairs(Sight, int64_t parts) const;
 
-  double layer_parameters() const;
-  double parameters() const {
-    return static_cast<double>(layers) * layer_parameters() + static_cast<double>(outer);
-  }
+  double parameters() const { return static_cast<double>(layers) * layer_parameters + outer; }
   // Operations of a forward of one sample; a training step takes three times as many.
   double forward_flops() const;
   double step_flops() const { return 3 * forward_flops(); }
 };
 
-// A tensor that a layer's backward reads, with its values per token in units of one channel.
-struct Kept {
-  const char* name;
-  double channels;
-};
-std::vector<Kept> kept_tensors(const Shape&);
-// The part of them that remains when a block is recomputed in the backward: its input.
-double kept_input(const Shape&);
+// Sorts the calls of a model's layers, blocks 1 to N of N + 2, into branches. KINORA_INVALID for a model
+// without such blocks.
+Result<Shape> shape_of(const ModelOutline&);
+
+// Values per token and layer that the layer's backward reads.
+double kept_channels(const Shape&);
 
 }  // namespace kinora::core::plan

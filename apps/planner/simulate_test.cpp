@@ -34,8 +34,7 @@ TEST(Simulation, ACircleIsAnError) {
 Problem only_compute(int64_t batch) {
   Problem p;
   p.shape = paper_dit(32, 32, 8192);
-  p.shape.in_patch = p.shape.out_patch = 0;
-  p.shape.outer = 0;
+  p.shape.ends = p.shape.outer = 0;
   p.cluster = *parse_cluster("1x4xH100");
   p.cluster.gpu.link = p.cluster.gpu.memory_bandwidth = 1e30;
   p.cluster.link_latency = 0;

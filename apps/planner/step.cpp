@@ -13,7 +13,7 @@ struct Costs {
   Costs(const Layout& l, const Problem& p, const BlockTime& b) : block(b) {
     const Links links(p.cluster, p.efficiency);
     const Shape& s = p.shape;
-    const double layer = s.layer_parameters() / static_cast<double>(l.tp);
+    const double layer = s.layer_parameters / static_cast<double>(l.tp);
     const Group shards = shard_group(l, p.cluster), replicas = replica_group(l, p.cluster);
     cut = l.stage == 3 && shards.size > 1;
     forward = b.forward;
@@ -25,8 +25,8 @@ struct Costs {
     }
     outer = outer_time(l, p);
     const double n = static_cast<double>(l.micro * s.tokens()) / static_cast<double>(l.cp * l.tp);
-    double message = 2 * n * static_cast<double>(s.width());
-    if (l.send_conditioning) message += 2 * static_cast<double>(l.micro * s.text_tokens * s.text_size);
+    double message = 2 * n * static_cast<double>(s.width);
+    if (l.send_conditioning) message += 2 * static_cast<double>(l.micro * s.shared_values());
     if (l.pp > 1) send = links.step(message, pipeline_group(l, p.cluster));
     if (s.teacher_forcing)
       encode = s.encode_flops * encoded(l, s) * static_cast<double>(l.micro) /
@@ -34,7 +34,7 @@ struct Costs {
     reduce_layer = links.all_reduce(4 * layer / static_cast<double>(l.shards()), replicas) +
                    (shards.size > 1 && !cut ? links.gather(4 * layer, shards) : 0);
     per_stage = std::ceil(static_cast<double>(s.layers) / static_cast<double>(l.pp));
-    const double parameters = per_stage * layer + static_cast<double>(s.outer);
+    const double parameters = per_stage * layer + s.outer;
     // Reads and writes: master weights, two moments and the gradient in float32, the weights in BF16.
     optimizer = Kernels(p).memory(30 * parameters / static_cast<double>(l.shards()));
     if (shards.size > 1 && !cut) optimizer_gather = links.gather(2 * parameters, shards);

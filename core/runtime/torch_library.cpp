@@ -9,6 +9,7 @@
 
 #include "core/build_info.hpp"
 #include "core/plugin/host.hpp"
+#include "core/runtime/model_outline.hpp"
 
 namespace kinora::core {
 namespace {
@@ -19,6 +20,7 @@ struct Parts {
   std::map<std::string, ToolFunction> tools;
   NoiseFunction noise = nullptr;
   FittingFunction fitting = nullptr;
+  OutlineFunction outline = nullptr;
 };
 
 Parts& parts() {
@@ -50,6 +52,16 @@ Status open_beside(boost::dll::shared_library& library, const std::string& file,
   }
   library.get<void(const kinora_host*)>(function)(&core_host());
   return {};
+}
+
+// Opens lib<LIBRARY>.so, whose function <LIBRARY>_open registers its parts.
+void open_shared_library(const std::string& library) {
+  or_throw(ensure_torch());
+  static auto* opened = new std::map<std::string, boost::dll::shared_library>;
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  if (auto& one = (*opened)[library]; !one.is_loaded())
+    or_throw(open_beside(one, "lib" + library + ".so", library + "_open", boost::dll::load_mode::rtld_local));
 }
 
 }  // namespace
@@ -111,13 +123,22 @@ ToolFunction torch_tool(const std::string& name) {
 }
 
 ToolFunction tool_of(const std::string& library, const std::string& name) {
-  or_throw(ensure_torch());
-  static auto* opened = new std::map<std::string, boost::dll::shared_library>;
-  static std::mutex mutex;
-  const std::scoped_lock lock(mutex);
-  if (auto& one = (*opened)[library]; !one.is_loaded())
-    or_throw(open_beside(one, "lib" + library + ".so", library + "_open", boost::dll::load_mode::rtld_local));
+  open_shared_library(library);
   return torch_tool(name);
+}
+
+void register_outline(OutlineFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().outline = f;
+}
+
+ModelOutline model_outline(const JobView& train, const std::optional<LatentSize>& latent) {
+  open_shared_library("kinora_training");
+  const OutlineFunction outline = [] {
+    const std::scoped_lock lock(parts().mutex);
+    return parts().outline;
+  }();
+  return outline(train, latent);
 }
 
 }  // namespace kinora::core

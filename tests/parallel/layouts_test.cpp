@@ -86,8 +86,9 @@ std::string checked(const ScratchRun& run, int64_t ranks) {
 std::string planned(const ScratchRun& run, int ranks) {
   if (!run.problems().empty()) return run.problems();
   const auto answer = catching([&] {
-    const auto problem = or_throw(plan::problem_of(
-        run.run(), run.spec("dit"), or_throw(plan::parse_cluster(fmt::format("1x{}xcpu", ranks))), {}));
+    const auto problem =
+        or_throw(plan::problem_of({test::runtime(), run.run(), run.spec("dit")},
+                                  or_throw(plan::parse_cluster(fmt::format("1x{}xcpu", ranks))), {}));
     or_throw(plan::price(or_throw(plan::layout_of(run.spec("dit"), problem)).value(), problem));
   });
   return answer ? "" : answer.failure().message;

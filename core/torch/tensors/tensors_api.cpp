@@ -40,7 +40,13 @@ int32_t info(kinora_tensor h, kinora_tensor_info* out) {
 }
 
 int32_t data(kinora_tensor h, void** out) {
-  return torch_guard([&] { *out = tensor_of(h).data_ptr(); });
+  return torch_guard([&] {
+    const auto& t = tensor_of(h);
+    if (t.is_meta())
+      raise(KINORA_UNSUPPORTED, "a tensor {} on the meta device has a shape and no values",
+            c10::str(t.sizes()));
+    *out = t.data_ptr();
+  });
 }
 
 int32_t empty(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor like, kinora_tensor* out) {

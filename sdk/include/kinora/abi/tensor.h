@@ -86,7 +86,8 @@ typedef struct kinora_tensors_api {
   int32_t (*retain)(kinora_tensor, kinora_tensor* out);
   /* [any-thread] Shape, dtype and device of the tensor; its pointers live as long as a handle to the tensor. */
   int32_t (*info)(kinora_tensor, kinora_tensor_info* out);
-  /* [any-thread] First element, on the tensor's device; lives as long as a handle to the tensor. For strides see info. */
+  /* [any-thread] First element, on the tensor's device; lives as long as a handle to the tensor. For strides see info.
+   * KINORA_UNSUPPORTED for a tensor on the meta device, which has a shape and no values. */
   int32_t (*data)(kinora_tensor, void** out);
   /* [any-thread] A new tensor: uninitialised, row-major, without gradient, on the device of `like` (null: the CPU). */
   int32_t (*empty)(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor like, kinora_tensor* out);
