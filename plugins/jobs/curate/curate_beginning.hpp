@@ -7,7 +7,7 @@
 
 namespace kinora::core {
 
-// What the job's input leads to.
+// The videos that the job's input leads to.
 struct Listing {
   std::vector<Input> inputs;
   LeftOut left_out;

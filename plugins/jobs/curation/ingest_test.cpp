@@ -116,7 +116,7 @@ TEST_F(IngestTest, ACopyOfAVideoThatIsNoLongerListedIsACopy) {
     Record record(folder_, inputs_, {.base = "x", .prune = {(folder_ / "a.mp4").string()}});
     EXPECT_EQ(record.pruned().films, 1);
   }
-  EXPECT_THAT(run().first, ElementsAre("moved")) << "it is no copy any more";
+  EXPECT_THAT(run().first, ElementsAre("moved")) << "it is not a copy any more";
 }
 
 TEST_F(IngestTest, WhatIsSaidOfACopyAloneIsNamedBeforeItIsLost) {

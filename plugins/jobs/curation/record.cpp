@@ -97,7 +97,7 @@ Record::~Record() {
   try {
     if (!options_.looks) db_.script("PRAGMA journal_mode = DELETE");
   } catch (const Error&) {
-    // Somebody reads it now.
+    // Another process is reading it.
   }
 }
 

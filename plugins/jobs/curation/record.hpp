@@ -2,7 +2,7 @@
 // sample made from them, and the stored files, so that an interrupted run resumes and a later one repeats only what changed.
 //
 // An outcome is added as soon as it is known; that of a kept sample after its files are stored. Since the engine reports the outcome
-// of an input after those of everything made of it, an input with an outcome is done. What a run begins with:
+// of an input after those of everything made of it, an input with an outcome is done. A run begins as follows:
 //
 //   the input has an outcome          it is not read again
 //   only samples made of it have one  it is read again, and its stages receive the samples to skip (field ended.json); what failed
@@ -23,7 +23,7 @@
 
 namespace kinora::core {
 
-// What a sample was made of, as the engine reports it (abi/engine.h).
+// The inputs and samples that a sample was made of, as the engine reports them (abi/engine.h).
 struct Lineage {
   int32_t made = 0;  // 0: an input
   std::vector<std::string> inputs, parents;
@@ -45,7 +45,7 @@ class Record {
   Record(const std::filesystem::path& folder, std::vector<Input>& inputs, const Options& options);
   ~Record();
 
-  // What the run begins with.
+  // Videos of one kind at the beginning of the run.
   struct Count {
     int64_t films = 0, clips = 0;  // clips: kept samples made of them
     std::string first;             // url of the first of these videos

@@ -1,5 +1,5 @@
-// Joins every two consecutive samples into one. The key and the facts of the joined sample are those of a clip of the first one, which
-// must mislead nobody about what it was made of.
+// Joins every two consecutive samples into one. The key and the facts of the joined sample are those of a clip of the first one: the
+// host must not infer from them what it was made of.
 #include <optional>
 
 #include "kinora/plugin.hpp"

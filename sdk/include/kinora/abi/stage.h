@@ -18,8 +18,8 @@
  *
  * Parents. A new sample counts as made of the current input and of every input that the instance holds at that time; made_of() names
  * fewer. The outcomes of its parents are reported after its own, so that an interrupted run repeats what it had not finished. A stage
- * therefore emits what it makes of an input before it ends that input, unless it is the current one. What finish() emits while nothing
- * is held has no parents; a job with such a sample begins anew if it has to resume.
+ * therefore emits what it makes of an input before it ends that input, unless it is the current one. A sample that finish() emits
+ * while nothing is held has no parents; a job with such a sample begins anew if it has to resume.
  *
  * Errors of process() fail the current input only; held inputs stay held. But:
  *   KINORA_IO         is tried again first, unless something was emitted, dropped or held
