@@ -77,12 +77,16 @@ TEST_F(Layers, DeclareNamesShapesRolesAndBlocks) {
   block.layer_norm("norm", 4, 1e-5);
   std::vector<std::string> found;
   for (const auto& p : chain.parameters())
-    found.push_back(c10::str(p.name, " ", p.shape, " role ", p.role, " block ", p.block, " quantum ", p.quantum));
-  EXPECT_THAT(found, testing::ElementsAre(
-                         "table 2 3 role 3 block -1 quantum 1", "blocks.0.up.weight 8 4 role 1 block 3 quantum 2",
-                         "blocks.0.up.bias 8 role 1 block 3 quantum 2", "blocks.0.down.weight 4 8 role 2 block 3 quantum 2",
-                         "blocks.0.down.bias 4 role 0 block 3 quantum 1", "blocks.0.plain.weight 4 8 role 2 block 3 quantum 1",
-                         "blocks.0.norm.weight 4 role 0 block 3 quantum 1", "blocks.0.norm.bias 4 role 0 block 3 quantum 1"));
+    found.push_back(
+        c10::str(p.name, " ", p.shape, " role ", p.role, " block ", p.block, " quantum ", p.quantum));
+  EXPECT_THAT(found, testing::ElementsAre("table 2 3 role 3 block -1 quantum 1",
+                                          "blocks.0.up.weight 8 4 role 1 block 3 quantum 2",
+                                          "blocks.0.up.bias 8 role 1 block 3 quantum 2",
+                                          "blocks.0.down.weight 4 8 role 2 block 3 quantum 2",
+                                          "blocks.0.down.bias 4 role 0 block 3 quantum 1",
+                                          "blocks.0.plain.weight 4 8 role 2 block 3 quantum 1",
+                                          "blocks.0.norm.weight 4 role 0 block 3 quantum 1",
+                                          "blocks.0.norm.bias 4 role 0 block 3 quantum 1"));
   EXPECT_DOUBLE_EQ(xavier(8, 4).a, std::sqrt(0.5));
   EXPECT_DOUBLE_EQ(fan_in(16).a, 0.25);
 }
@@ -122,7 +126,8 @@ TEST_F(Layers, OfTwoLinearLayersHaveTheirActivationBetween) {
   expect_near(low(ctx, x), product(product(row(x), "low.1", 2), "low.2", 12));
   const Row all = product(row(x), "full.1", 12);
   expect_near(full(ctx, x), all);
-  expect_near(full.split(full(ctx, x)).at(1), {all[4], all[5], all[6], all[7], all[16], all[17], all[18], all[19]});
+  expect_near(full.split(full(ctx, x)).at(1),
+              {all[4], all[5], all[6], all[7], all[16], all[17], all[18], all[19]});
 }
 
 TEST_F(Layers, HeadsAttendByTheSoftmaxOfTheirProducts) {
@@ -135,7 +140,9 @@ TEST_F(Layers, HeadsAttendByTheSoftmaxOfTheirProducts) {
       for (int64_t c = 0; c < 4; ++c) {
         double sum = 0, out = 0;
         for (int64_t j = 0; j < 5; ++j) {
-          const auto at = [&](const Tensor& t, int64_t s, int64_t n) { return t[0][s][c / 2 * 2 + n].item<double>(); };
+          const auto at = [&](const Tensor& t, int64_t s, int64_t n) {
+            return t[0][s][c / 2 * 2 + n].item<double>();
+          };
           const double e = std::exp(scale * (at(q, i, 0) * at(k, j, 0) + at(q, i, 1) * at(k, j, 1)));
           sum += e, out += e * v[0][j][c].item<double>();
         }
@@ -151,8 +158,10 @@ TEST(Waves, AreThoseOfTheFormula) {
   for (const double v : {0.5, 700.0})
     for (int i = 0; i < 3; ++i) angles.push_back(v * std::pow(10000.0, -2.0 * i / 6));
   for (const size_t r : {0, 3}) {
-    for (size_t i = r; i < r + 3; ++i) cosines.push_back(std::cos(angles[i])), sines.push_back(std::sin(angles[i]));
-    for (size_t i = r; i < r + 3; ++i) cosines.push_back(std::sin(angles[i])), sines.push_back(std::cos(angles[i]));
+    for (size_t i = r; i < r + 3; ++i)
+      cosines.push_back(std::cos(angles[i])), sines.push_back(std::sin(angles[i]));
+    for (size_t i = r; i < r + 3; ++i)
+      cosines.push_back(std::sin(angles[i])), sines.push_back(std::cos(angles[i]));
   }
   expect_near(sinusoid(t, 6), cosines, 1e-11);
   expect_near(sinusoid(t, 6, true), sines, 1e-11);
@@ -206,8 +215,14 @@ TEST(TextInput, IsCheckedAndZerosIfHidden) {
   expect_near(hidden.tokens.sum(-1), {4, 4, 4, 0, 0, 0});
   expect_near(hidden.mask, {1, 0, 0, 1, 1, 1});
   EXPECT_FALSE(unconditional_if_hidden(read({{"text", text}})).mask.defined());
-  EXPECT_THAT(test::refusal([&] { read({{"text", text[0]}}); }), testing::HasSubstr("model/x: text has shape [3, 4], needed is [2, L, 4]"));
-  EXPECT_THAT(test::refusal([&] { read({{"text", text}, {"text_mask", mask[0]}}); }), testing::HasSubstr("text_mask has shape [3]"));
+  EXPECT_THAT(test::refusal([&] {
+                read({{"text", text[0]}});
+              }),
+              testing::HasSubstr("model/x: text has shape [3, 4], needed is [2, L, 4]"));
+  EXPECT_THAT(test::refusal([&] {
+                read({{"text", text}, {"text_mask", mask[0]}});
+              }),
+              testing::HasSubstr("text_mask has shape [3]"));
 }
 
 }  // namespace

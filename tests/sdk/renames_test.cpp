@@ -1,4 +1,5 @@
-// kinora/renames.hpp: every rule of its patterns. The models' tests hold the tables against lists of published names.
+// kinora/renames.hpp: every rule of its patterns. The models' tests hold the tables against lists of
+// published names.
 #include "kinora/renames.hpp"
 
 #include <gtest/gtest.h>
@@ -7,7 +8,8 @@ namespace kinora {
 namespace {
 
 Renames made() {
-  return Renames{{"head", "proj_out"}, {"blocks.*.norm2", "blocks.*.norm3"}, {"blocks.*.norm3", "blocks.*.norm2"}}
+  return Renames{
+      {"head", "proj_out"}, {"blocks.*.norm2", "blocks.*.norm3"}, {"blocks.*.norm3", "blocks.*.norm2"}}
       .add("down.*.layers.2", "down.*.sampler")
       .under("down.*.layers.*", "down_blocks.*.resnets.*", {{"residual.0", "norm1"}, {"", ""}})
       .under("mid", "middle", {{"q", "to_q"}});
@@ -32,8 +34,8 @@ TEST(Renames, GoBothWays) {
 
 TEST(Renames, LeaveOtherNamesAsTheyAre) {
   const Renames names = made();
-  for (const char* name : {"", "header.weight", "a.head", "blocks.norm2", "blocks.x.norm2", "blocks..norm2", "blocks.1.norm22",
-                           "mid", "mid.k.weight", "down.3.layers"}) {
+  for (const char* name : {"", "header.weight", "a.head", "blocks.norm2", "blocks.x.norm2", "blocks..norm2",
+                           "blocks.1.norm22", "mid", "mid.k.weight", "down.3.layers"}) {
     EXPECT_EQ(names.ours(name), name);
     EXPECT_EQ(names.theirs(name), name);
   }

@@ -17,11 +17,11 @@ Init onto_stream(const Config& c) {
 
 Tensor llama_norm(const Ctx& ctx, const Tensor& x, kinora_param weight, double eps) {
   const Tensor w = x.to(wide_type(x));
-  return (w * at::rsqrt(w.square().mean(-1, true) + eps)).to(x.scalar_type()) *
-         value_as(ctx, weight, x);
+  return (w * at::rsqrt(w.square().mean(-1, true) + eps)).to(x.scalar_type()) * value_as(ctx, weight, x);
 }
 
-Attend::Attend(const Declare& declare, const Config& c, int64_t kv_dim) : heads_(declare, c.head_dim), eps_(c.norm_eps) {
+Attend::Attend(const Declare& declare, const Config& c, int64_t kv_dim)
+    : heads_(declare, c.head_dim), eps_(c.norm_eps) {
   const auto d = c.head_dim, all = c.n_heads * d, kv = c.n_kv_heads * d;
   q_ = declare.linear("wq", all, c.dim, Init::normal(0.02), Role::column, d);
   k_ = declare.linear("wk", kv, kv_dim, Init::normal(0.02), Role::column, d);
@@ -32,7 +32,8 @@ Attend::Attend(const Declare& declare, const Config& c, int64_t kv_dim) : heads_
   norm_k_ = declare.weight("k_norm", {d}, Init::ones());
 }
 
-Tensor Attend::heads(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Linear& by, kinora_param norm) const {
+Tensor Attend::heads(const Ctx& ctx, kinora_seq seq, const Tensor& x, const Linear& by,
+                     kinora_param norm) const {
   const Tensor out = heads_.split(by(ctx, x, seq));
   return norm ? llama_norm(ctx, out, norm, eps_) : out;
 }
@@ -73,7 +74,8 @@ Tensor Layer::operator()(const Ctx& ctx, kinora_seq seq, Tensor x, const Turns& 
   const Turns mine{turns.cos.to(wide_type(x)), turns.sin.to(wide_type(x))};
   x = x + self_.self(ctx, seq, llama_norm(ctx, x, attention_norm_, eps_), mine);
   if (cross_ && text.defined())
-    x = x + cross_->cross(ctx, seq, llama_norm(ctx, x, cross_norm_, eps_), text.to(x.scalar_type()), text_mask);
+    x = x +
+        cross_->cross(ctx, seq, llama_norm(ctx, x, cross_norm_, eps_), text.to(x.scalar_type()), text_mask);
   const Tensor y = llama_norm(ctx, x, ffn_norm_, eps_);
   const Tensor hidden = at::silu(gate_(ctx, y, seq)) * up_(ctx, y, seq);
   return x + down_(ctx, hidden, seq);

@@ -5,7 +5,8 @@ namespace {
 
 using at::Tensor;
 
-Linear linear(const Declare& declare, const std::string& name, int64_t out, int64_t in, Role role, int64_t quantum = 1) {
+Linear linear(const Declare& declare, const std::string& name, int64_t out, int64_t in, Role role,
+              int64_t quantum = 1) {
   return declare.biased(name, out, in, fan_in(in), role, quantum);
 }
 
@@ -45,7 +46,9 @@ Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid, 
   how.kv_valid = valid;
   how.bias = bias;
   const Tensor x = in + out_(ctx, heads_.attend(ctx, 0, heads(q_), heads(k_), heads(v_), how));
-  const auto activation = [this](const Tensor& up) { return quick_ ? up * at::sigmoid(1.702 * up) : at::gelu(up); };
+  const auto activation = [this](const Tensor& up) {
+    return quick_ ? up * at::sigmoid(1.702 * up) : at::gelu(up);
+  };
   return x + mlp_(ctx, norm2_(ctx, x), 0, activation);
 }
 

@@ -34,8 +34,8 @@ Text::Text(const Options& o, const Ctx& ctx)
       words_(Declare(ctx, "text_model.embeddings.", 0)
                  .weight("token_embedding", {o.vocab_size, o.hidden_size}, Init::normal(0.02), Role::table)),
       positions_(Declare(ctx, "text_model.embeddings.", 0)
-                     .weight("position_embedding", {o.max_position_embeddings, o.hidden_size}, Init::normal(0.01),
-                             Role::table)),
+                     .weight("position_embedding", {o.max_position_embeddings, o.hidden_size},
+                             Init::normal(0.01), Role::table)),
       final_norm_(Declare(ctx, "text_model.", o.num_hidden_layers + 1)
                       .layer_norm("final_layer_norm", o.hidden_size, o.layer_norm_eps)) {
   for (int64_t i = 1; i <= o.num_hidden_layers; ++i) layers_.emplace_back(ctx, o, "text_model.", i);
@@ -85,8 +85,7 @@ std::vector<Tensor> Text::forward(const Ctx& ctx, const Named<Tensor>& in) {
       blocks() - 1, {x}, {end_of_text(ids)}, c_.projection ? 3 : 2, [this, ctx](const Tensors& t) {
         const Tensor out = final_norm_(ctx, t[0]);
         const Tensor pooled = out.gather(1, t[1].view({-1, 1, 1}).expand({-1, 1, out.size(2)})).squeeze(1);
-        return c_.projection ? Tensors{out, pooled, projection_(ctx, pooled)}
-                             : Tensors{out, pooled};
+        return c_.projection ? Tensors{out, pooled, projection_(ctx, pooled)} : Tensors{out, pooled};
       });
 }
 

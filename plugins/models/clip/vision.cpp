@@ -19,8 +19,7 @@ VisionConfig checked(const VisionConfig& c) {
 }  // namespace
 
 void Vision::describe(Describe<Options>& d) {
-  d.name("clip-vision")
-      .help("CLIP's image encoder, by default ViT-H/14 as in Wan's image-to-video models");
+  d.name("clip-vision").help("CLIP's image encoder, by default ViT-H/14 as in Wan's image-to-video models");
   d.input("image", "[B, num_channels, image_size, image_size]", "float",
           "normalised by CLIP's mean and deviation");
   d.output("output", "[B, 1 + (image_size / patch_size)^2, hidden_size]", "float",
@@ -52,14 +51,17 @@ void Vision::describe(Describe<Options>& d) {
 Vision::Vision(const Options& o, const Ctx& ctx)
     : c_(checked(o)),
       side_(o.image_size / o.patch_size),
-      class_(Declare(ctx, "vision_model.embeddings.", 0)("class_embedding", {o.hidden_size}, Init::normal(0.02))),
+      class_(Declare(ctx, "vision_model.embeddings.", 0)("class_embedding", {o.hidden_size},
+                                                         Init::normal(0.02))),
       patches_(Declare(ctx, "vision_model.embeddings.", 0)
                    .weight("patch_embedding", {o.hidden_size, o.num_channels, o.patch_size, o.patch_size},
                            Init::normal(0.02))),
       positions_(Declare(ctx, "vision_model.embeddings.", 0)
-                     .weight("position_embedding", {side_ * side_ + 1, o.hidden_size}, Init::normal(0.02), Role::table)),
+                     .weight("position_embedding", {side_ * side_ + 1, o.hidden_size}, Init::normal(0.02),
+                             Role::table)),
       pre_norm_(Declare(ctx, "vision_model.", 0)
-                    .layer_norm("pre_layrnorm", o.hidden_size, o.layer_norm_eps)),  // spelled like this in every checkpoint
+                    .layer_norm("pre_layrnorm", o.hidden_size,
+                                o.layer_norm_eps)),  // spelled like this in every checkpoint
       post_norm_(Declare(ctx, "vision_model.", o.num_hidden_layers + 1)
                      .layer_norm("post_layernorm", o.hidden_size, o.layer_norm_eps)) {
   for (int64_t i = 1; i <= o.num_hidden_layers; ++i) layers_.emplace_back(ctx, o, "vision_model.", i);

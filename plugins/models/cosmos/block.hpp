@@ -1,9 +1,9 @@
 // A transformer block: self-attention, cross-attention to text, MLP; each between AdaLN-LoRA's scale, shift
 // and gate.
 //
-// B batch, S local tokens, R rows of conditioning (1, one per frame or one per token), L text tokens, D width, d
-// head size. For a packed row of n videos B is 1, R counts all their frames or tokens, L all their tokens of
-// text.
+// B batch, S local tokens, R rows of conditioning (1, one per frame or one per token), L text tokens, D
+// width, d head size. For a packed row of n videos B is 1, R counts all their frames or tokens, L all their
+// tokens of text.
 #pragma once
 #include <string>
 #include <vector>
@@ -21,7 +21,8 @@ struct Shared : BlockInputs<Shared> {
   at::Tensor text;        // [B, L, text_size]
   Turns turns;            // of the tokens between COLUMN and ROW linears
   at::Tensor text_mask;   // [B, L] bool; undefined: all
-  at::Tensor text_table;  // for a packed row, instead of the mask: the sample of each token and whether it is visible
+  at::Tensor text_table;  // for a packed row, instead of the mask: the sample of each token and whether it is
+                          // visible
   at::Tensor position;    // [1 or B, S, D] added to a block's input; undefined: none
   at::Tensor row;         // the row, of R, of each token of the stream; undefined: R is 1
 
@@ -30,7 +31,8 @@ struct Shared : BlockInputs<Shared> {
   }
 };
 
-// The `parts` shifts, scales and gates [B, S or 1, D] of a block or of the head: those of AdaLn, plus the modulation of all.
+// The `parts` shifts, scales and gates [B, S or 1, D] of a block or of the head: those of AdaLn, plus the
+// modulation of all.
 class Modulation {
  public:
   Modulation(const Declare& declare, const Config& c, int64_t parts)

@@ -95,7 +95,8 @@ Tensor Cosmos::padding(const Named<Tensor>& in, const Videos& videos, const Tens
   return at::cat(all, 2);
 }
 
-// Signals are added where cosmos-predict1 adds its further embeddings (networks/general_dit.py): before affline_norm.
+// Signals are added where cosmos-predict1 adds its further embeddings (networks/general_dit.py): before
+// affline_norm.
 void Cosmos::condition(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos, const Tensor& x,
                        Shared& s) const {
   const auto D = options_.width();
@@ -115,8 +116,8 @@ Tensor Cosmos::learnt_position(const Ctx& ctx, kinora_seq seq, const Tensor& x) 
     const Tensor one = at::embedding(ctx.value(position_[i]), table.select(2, columns[i]));
     sum = sum.defined() ? sum + one : one;
   }
-  const Tensor rms =
-      at::linalg_vector_norm(sum, 2, {-1}, true, wide_type(sum)) / std::sqrt(static_cast<double>(options_.width()));
+  const Tensor rms = at::linalg_vector_norm(sum, 2, {-1}, true, wide_type(sum)) /
+                     std::sqrt(static_cast<double>(options_.width()));
   return (sum / (rms + 1e-6)).to(x.scalar_type());
 }
 
@@ -159,8 +160,8 @@ std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
   const Videos videos(in, in["latent"], patch(), "model/cosmos");
   kinora_seq seq = 0;
-  Tensor x = videos.patches(input(in, videos),
-                            [&](const Tensor& v) { return patchify(v, patch(), PatchOrder::channels_first); });
+  Tensor x = videos.patches(
+      input(in, videos), [&](const Tensor& v) { return patchify(v, patch(), PatchOrder::channels_first); });
   x = videos.sequence(ctx, x, seq);
   videos.refuse_above(c.max_size, ctx.table(seq, Place::stream));
   const Shared s = shared(ctx, in, videos, seq, x);
@@ -190,8 +191,7 @@ std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
   if (!c.logvar) return {videos.latent(x, video)};
   // It left together with the tokens, so its gradient arrives once, however many ranks hold them.
   const auto channels = x.size(2) - 1;
-  return {videos.latent(x.narrow(2, 0, channels), video),
-          as_given(x.select(2, channels), in, videos)};
+  return {videos.latent(x.narrow(2, 0, channels), video), as_given(x.select(2, channels), in, videos)};
 }
 
 }  // namespace kinora::cosmos

@@ -21,8 +21,12 @@ Renames of_predict1() {
     inside.under(part + ".adaLN_modulation", "norm" + number, {{"1", "linear_1"}, {"2", "linear_2"}});
     if (part != "2")
       inside.under(part + ".block.attn", "attn" + number,
-                   {{"to_q.0", "to_q"}, {"to_q.1", "norm_q"}, {"to_k.0", "to_k"}, {"to_k.1", "norm_k"},
-                    {"to_v.0", "to_v"}, {"to_out.0", "to_out.0"}});
+                   {{"to_q.0", "to_q"},
+                    {"to_q.1", "norm_q"},
+                    {"to_k.0", "to_k"},
+                    {"to_k.1", "norm_k"},
+                    {"to_v.0", "to_v"},
+                    {"to_out.0", "to_out.0"}});
   }
   inside.under("2.block", "ff.net", {{"layer1", "0.proj"}, {"layer2", "2"}});
   return Renames{{"affline_norm", "time_embed.norm"},
@@ -35,8 +39,8 @@ Renames of_predict1() {
 // models/text2image_dit.py
 Renames of_predict2() {
   const Renames modulation{{"1", "linear_1"}, {"2", "linear_2"}};
-  const Renames attention{{"q_proj", "to_q"}, {"q_norm", "norm_q"}, {"k_proj", "to_k"}, {"k_norm", "norm_k"},
-                          {"v_proj", "to_v"}, {"output_proj", "to_out.0"}};
+  const Renames attention{{"q_proj", "to_q"},   {"q_norm", "norm_q"}, {"k_proj", "to_k"},
+                          {"k_norm", "norm_k"}, {"v_proj", "to_v"},   {"output_proj", "to_out.0"}};
   const Renames inside = Renames{{"mlp.layer1", "ff.net.0.proj"}, {"mlp.layer2", "ff.net.2"}}
                              .under("adaln_modulation_self_attn", "norm1", modulation)
                              .under("adaln_modulation_cross_attn", "norm2", modulation)

@@ -50,8 +50,7 @@ void Dit::describe(Describe<Options>& d) {
 }
 
 Dit::Dit(const Options& o, const Ctx& ctx) : Denoiser(checked(o, "model/dit"), "model/dit", ctx) {
-  for (int64_t i = 0; i < options_.layers; ++i)
-    layers_.emplace_back(layer_declare(ctx, i), options_);
+  for (int64_t i = 0; i < options_.layers; ++i) layers_.emplace_back(layer_declare(ctx, i), options_);
 }
 
 Tensor Dit::layer(const Ctx& ctx, size_t i, const Tensor& x, kinora_seq from, const Shared& s) const {
@@ -64,8 +63,7 @@ StLayer::StLayer(const Declare& declare, const StConfig& c)
       temporal_(declare.in("temporal_self_attention"), c),
       cross_(cross_of(declare, c)),
       mlp_(mlp(declare.in("mlp"), c)) {
-  if (c.full_attention)
-    full_ = std::make_unique<SelfAttend>(declare.in("full_self_attention"), c);
+  if (c.full_attention) full_ = std::make_unique<SelfAttend>(declare.in("full_self_attention"), c);
 }
 
 Tensor StLayer::operator()(const Ctx& ctx, kinora_seq from, Tensor x, const Shared& s) const {

@@ -38,8 +38,9 @@ class Dit final : public Denoiser {
 };
 
 // Spatial attention within each frame, full attention, cross-attention, temporal attention of each position,
-// MLP, with one shift, scale and gate for all of them. The stream is resharded to the cheapest layout for each: at
-// most three times per layer, because a layer returns its tokens in the layout of the temporal attention.
+// MLP, with one shift, scale and gate for all of them. The stream is resharded to the cheapest layout for
+// each: at most three times per layer, because a layer returns its tokens in the layout of the temporal
+// attention.
 class StLayer {
  public:
   StLayer(const Declare& declare, const StConfig& c);

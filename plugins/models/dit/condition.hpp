@@ -1,7 +1,8 @@
 // The conditions of every block: the noise level, the signals and the text.
 //
-// B batch, R rows of conditioning (1, one per frame or one per token), S local tokens, L text tokens, D width. For
-// a packed row of n videos B is 1, R counts all their frames or tokens, L all their tokens of text.
+// B batch, R rows of conditioning (1, one per frame or one per token), S local tokens, L text tokens, D
+// width. For a packed row of n videos B is 1, R counts all their frames or tokens, L all their tokens of
+// text.
 #pragma once
 #include <array>
 #include <vector>
@@ -16,9 +17,11 @@ namespace kinora::dit {
 struct Shared : BlockInputs<Shared> {
   at::Tensor active;           // [B, R, D]: silu of the embedded noise level and signals
   at::Tensor text, text_mask;  // [B, L, text_size], [B, L] bool; undefined: none, all
-  at::Tensor text_table;     // for a packed row, instead of the mask: the sample of each token and whether it is visible
-  std::array<Turns, 3> turns;      // of the tokens between COLUMN and ROW linears, one per layout of the stream
-  std::array<at::Tensor, 3> rows;  // the row, of R, of each token of the stream, one per layout; undefined if R is 1
+  at::Tensor text_table;  // for a packed row, instead of the mask: the sample of each token and whether it is
+                          // visible
+  std::array<Turns, 3> turns;  // of the tokens between COLUMN and ROW linears, one per layout of the stream
+  std::array<at::Tensor, 3>
+      rows;  // the row, of R, of each token of the stream, one per layout; undefined if R is 1
 
   std::vector<at::Tensor*> all() {
     std::vector<at::Tensor*> out{&active, &text, &text_mask, &text_table};

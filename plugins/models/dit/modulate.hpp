@@ -14,8 +14,8 @@ AdaLn modulation(const Declare& declare, const Config& c, int64_t parts);
 struct Rows {
   at::Tensor shift, scale, gate;
 };
-// parts: of AdaLn, in chunks. first: index of its shift; a scale and, if there is one, a gate follow. row: Shared::rows of the
-// tokens' layout.
+// parts: of AdaLn, in chunks. first: index of its shift; a scale and, if there is one, a gate follow. row:
+// Shared::rows of the tokens' layout.
 Rows rows_of(const std::vector<at::Tensor>& parts, size_t first, const at::Tensor& row);
 
 // LayerNorm(x) * (1 + scale) + shift, the norm without parameters, statistics in at least float32.

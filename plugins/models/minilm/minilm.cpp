@@ -6,7 +6,8 @@ namespace {
 using at::Tensor;
 
 // BERT's initialisation: normal, 0.02.
-Linear linear(const Declare& declare, const std::string& name, int64_t out, int64_t in, Role role, int64_t quantum = 1) {
+Linear linear(const Declare& declare, const std::string& name, int64_t out, int64_t in, Role role,
+              int64_t quantum = 1) {
   return declare.biased(name, out, in, Init::normal(0.02), role, quantum);
 }
 
@@ -30,14 +31,16 @@ void check_ids(const Tensor& ids, const Tensor& mask, const Config& c) {
 
 }  // namespace
 
-Layer::Layer(const Declare& declare, const Config& c) : heads_(declare, c.hidden / c.heads), relu_(c.hidden_act == "relu") {
+Layer::Layer(const Declare& declare, const Config& c)
+    : heads_(declare, c.hidden / c.heads), relu_(c.hidden_act == "relu") {
   const auto D = c.hidden, M = c.intermediate, d = heads_.size();
   query_ = linear(declare, "attention.self.query", D, D, Role::column, d);
   key_ = linear(declare, "attention.self.key", D, D, Role::column, d);
   value_ = linear(declare, "attention.self.value", D, D, Role::column, d);
   attended_ = linear(declare, "attention.output.dense", D, D, Role::row, d);
   attended_norm_ = declare.layer_norm("attention.output.LayerNorm", D, c.layer_norm_eps);
-  mlp_ = {linear(declare, "intermediate.dense", M, D, Role::column), linear(declare, "output.dense", D, M, Role::row)};
+  mlp_ = {linear(declare, "intermediate.dense", M, D, Role::column),
+          linear(declare, "output.dense", D, M, Role::row)};
   norm_ = declare.layer_norm("output.LayerNorm", D, c.layer_norm_eps);
 }
 
@@ -51,8 +54,8 @@ Tensor Layer::operator()(const Ctx& ctx, const Tensor& in, const Tensor& valid) 
   return norm_(ctx, x + mlp_(ctx, x, 0, activation));
 }
 
-// In a model with a head, all names have the prefix "bert."; conversions from TensorFlow call a norm's parameters gamma
-// and beta.
+// In a model with a head, all names have the prefix "bert."; conversions from TensorFlow call a norm's
+// parameters gamma and beta.
 std::string without_head(std::string name) {
   if (name.starts_with("bert.")) name.erase(0, 5);
   if (name.ends_with(".LayerNorm.gamma")) return name.substr(0, name.size() - 5) + "weight";
@@ -88,7 +91,9 @@ void MiniLm::describe(Describe<Options>& d) {
   d.option("hidden_act", &Options::hidden_act).choices({"gelu", "relu"}).help("activation of the MLP");
   d.option("model_type", &Options::model_type)
       .choices({"bert"})
-      .help("name of the network in a config.json; others with the same parameter names compute different results");
+      .help(
+          "name of the network in a config.json; others with the same parameter names compute different "
+          "results");
   d.option("position_embedding_type", &Options::position_embedding_type)
       .choices({"absolute"})
       .help("value in a config.json");

@@ -9,8 +9,8 @@ using at::Tensor;
 
 // Heads are the second dimension of this table, and ROW splits the second dimension.
 kinora_param declare_places(const Declare& layer, const Config& c) {
-  return layer.weight("layer.0.SelfAttention.relative_attention_bias", {c.relative_attention_num_buckets, c.num_heads},
-                      fan_in(c.d_model), Role::row);
+  return layer.weight("layer.0.SelfAttention.relative_attention_bias",
+                      {c.relative_attention_num_buckets, c.num_heads}, fan_in(c.d_model), Role::row);
 }
 
 // Distance of key j from query i in buckets: half of them for each direction; of these, half represent single
@@ -39,8 +39,8 @@ void check_inputs(const Tensor& ids, const Tensor& mask, const std::string& id) 
 
 }  // namespace
 
-// Standard deviations are from the fan-in: the paper's initialisation, as in Mesh TensorFlow. Scores are not scaled: q's includes
-// the scale.
+// Standard deviations are from the fan-in: the paper's initialisation, as in Mesh TensorFlow. Scores are not
+// scaled: q's includes the scale.
 Layer::Layer(const Declare& declare, const Config& c, bool places) : c_(c), heads_(declare, c.d_kv, 1) {
   const auto self = declare.in("layer.0.SelfAttention"), mlp = declare.in("layer.1.DenseReluDense");
   const auto D = c.d_model, inner = c.inner(), F = c.d_ff, d = c.d_kv;
@@ -82,7 +82,8 @@ Encoder::Encoder(std::string id, const Config& c, const Ctx& ctx, bool places_ev
   words_ = Declare(ctx, "", 0).weight("shared", {c_.vocab_size, c_.d_model}, Init::normal(1), Role::table);
   if (!places_everywhere) places_ = declare_places(Declare(ctx, "encoder.block.0.", -1), c_);
   for (int64_t i = 1; i <= c_.num_layers; ++i) layers_.emplace_back(ctx, c_, i, places_everywhere);
-  final_norm_ = Declare(ctx, "encoder.", c_.num_layers + 1).weight("final_layer_norm", {c_.d_model}, Init::ones());
+  final_norm_ =
+      Declare(ctx, "encoder.", c_.num_layers + 1).weight("final_layer_norm", {c_.d_model}, Init::ones());
 }
 
 std::vector<Tensor> Encoder::forward(const Ctx& ctx, const Named<Tensor>& in) {

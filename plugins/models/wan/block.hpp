@@ -16,12 +16,13 @@
 namespace kinora::wan {
 
 struct Shared : BlockInputs<Shared> {
-  at::Tensor modulation;   // [B, R, 6 D]
-  at::Tensor text;         // [B, L, D]
-  Turns turns;             // of the tokens between COLUMN and ROW linears
-  at::Tensor text_mask;    // [B, L] bool; undefined: all
-  at::Tensor image;        // [B, Li, D]; undefined: none
-  at::Tensor text_table;   // for a packed row, instead of the mask: the sample of each token and whether it is visible
+  at::Tensor modulation;  // [B, R, 6 D]
+  at::Tensor text;        // [B, L, D]
+  Turns turns;            // of the tokens between COLUMN and ROW linears
+  at::Tensor text_mask;   // [B, L] bool; undefined: all
+  at::Tensor image;       // [B, Li, D]; undefined: none
+  at::Tensor text_table;  // for a packed row, instead of the mask: the sample of each token and whether it is
+                          // visible
   at::Tensor image_table;  // for a packed row: the sample of each token
   at::Tensor row;          // the row, of R, of each token of the stream; undefined: R is 1
 

@@ -22,15 +22,16 @@ void describe_inputs(Describe<Config>& d) {
   d.input("sizes", "[n, 3]", "int64",
           "T, H and W of each of n consecutive videos in a packed row, N numbers per channel; all other "
           "inputs then have n for B, and all frames or all tokens for [B, F, ...]");
-  d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
-          "noise level in thousandths: one per sample, frame or token (F, h, w: T, H, W divided by patch_size)");
-  d.input("text", "[B, L, text_dim]", "float", "zeros, or left out, for no text");
   d.input(
-      "text_mask", "[B, L]", "bool",
-      "true for tokens that may be seen; left out: all, as published, where padding is visible zeros");
+      "timestep", "[B] or [B, F] or [B, F * h * w]", "float",
+      "noise level in thousandths: one per sample, frame or token (F, h, w: T, H, W divided by patch_size)");
+  d.input("text", "[B, L, text_dim]", "float", "zeros, or left out, for no text");
+  d.input("text_mask", "[B, L]", "bool",
+          "true for tokens that may be seen; left out: all, as published, where padding is visible zeros");
   d.input("image", "[B, Li, image_dim]", "float",
           "CLIP's tokens of the first frame, or of the first and the last (pos_embed_seq_len)");
-  d.input("condition", "[B, C, T, H, W]", "float", "additional channels after the latent's: I2V's mask and video");
+  d.input("condition", "[B, C, T, H, W]", "float",
+          "additional channels after the latent's: I2V's mask and video");
   d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
           "a signal, like any other name of `signals`; left out: nothing is added");
   d.output("output", "[B, out_channels, T, H, W]", "float",
@@ -58,16 +59,19 @@ void describe(Describe<Config>& d) {
   d.option("attention_head_dim", &Config::attention_head_dim)
       .range(6, 1024)
       .help("channels per head, even; the width is num_attention_heads * attention_head_dim");
-  d.option("in_channels", &Config::in_channels).range(1, 4096).help("channels of the latent, including condition's");
+  d.option("in_channels", &Config::in_channels)
+      .range(1, 4096)
+      .help("channels of the latent, including condition's");
   d.option("out_channels", &Config::out_channels)
       .range(0, 4096)
       .help("channels of the prediction; 0: as many as in_channels");
   d.option("text_dim", &Config::text_dim).range(1, 65536).help("channels of the text embeddings (UMT5)");
-  d.option("freq_dim", &Config::freq_dim).range(2, 65536).help("size of the timestep's sinusoidal embedding, even");
+  d.option("freq_dim", &Config::freq_dim)
+      .range(2, 65536)
+      .help("size of the timestep's sinusoidal embedding, even");
   d.option("ffn_dim", &Config::ffn_dim).range(1, 1 << 20).help("hidden channels of the MLP");
   d.option("num_layers", &Config::num_layers).range(1, 1024).help("transformer blocks");
-  d.option("cross_attn_norm", &Config::cross_attn_norm)
-      .help("learnt layer norm before cross-attention");
+  d.option("cross_attn_norm", &Config::cross_attn_norm).help("learnt layer norm before cross-attention");
   d.option("qk_norm", &Config::qk_norm)
       .choices({"rms_norm_across_heads", ""})
       .help("norm of queries and keys, over all heads together; empty: none");

@@ -21,10 +21,10 @@ Wan::Wan(const Options& given, const Ctx& ctx)
   const auto narrow = Init::normal(0.02);
   const Declare outside(ctx, "condition_embedder.", -1);
   const Declare first(ctx, "", 0), last(ctx, "", c.num_layers + 1);
-  patch_ = {first("patch_embedding.weight",
-                            {D, c.in_channels, c.patch_size[0], c.patch_size[1], c.patch_size[2]},
-                            xavier(D, c.in_channels * c.patch())),
-            first("patch_embedding.bias", {D}, Init::zeros())};
+  patch_ = {
+      first("patch_embedding.weight", {D, c.in_channels, c.patch_size[0], c.patch_size[1], c.patch_size[2]},
+            xavier(D, c.in_channels * c.patch())),
+      first("patch_embedding.bias", {D}, Init::zeros())};
   time_ = {outside.biased("time_embedder.linear_1", D, c.freq_dim, narrow),
            outside.biased("time_embedder.linear_2", D, D, narrow)};
   modulation_ = outside.biased("time_proj", 6 * D, D);
@@ -37,8 +37,7 @@ Wan::Wan(const Options& given, const Ctx& ctx)
     image_down_ = image.biased("ff.net.2", D, c.image_dim);
     image_norm_out_ = image.layer_norm("norm2", D, image_eps);
     if (c.pos_embed_seq_len > 0)
-      image_position_ =
-          image("pos_embed", {1, c.pos_embed_seq_len, c.image_dim}, Init::zeros(), Role::table);
+      image_position_ = image("pos_embed", {1, c.pos_embed_seq_len, c.image_dim}, Init::zeros(), Role::table);
   }
   for (int64_t i = 1; i <= c.num_layers; ++i) blocks_.emplace_back(ctx, c, i);
   table_ = last("scale_shift_table", {1, 2, D}, fan_in(D), Role::table);
@@ -47,7 +46,8 @@ Wan::Wan(const Options& given, const Ctx& ctx)
 
 // A convolution whose stride equals its kernel is a linear layer over patches.
 Tensor Wan::embed(const Ctx& ctx, const Tensor& patches) const {
-  return at::linear(patches, value_as(ctx, patch_.weight, patches).flatten(1), value_as(ctx, patch_.bias, patches));
+  return at::linear(patches, value_as(ctx, patch_.weight, patches).flatten(1),
+                    value_as(ctx, patch_.bias, patches));
 }
 
 Tensor Wan::time(const Ctx& ctx, const Named<Tensor>& in, const Videos& videos, const Tensor& x) const {
@@ -92,9 +92,9 @@ std::vector<Tensor> Wan::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto& c = options_;
   const Videos videos(in, in["latent"], patch(), "model/wan");
   kinora_seq seq = 0;
-  Tensor x = videos.patches(latent_with(in, "condition", c.in_channels, "model/wan"), [this](const Tensor& v) {
-    return patchify(v, patch(), PatchOrder::channels_first);
-  });
+  Tensor x =
+      videos.patches(latent_with(in, "condition", c.in_channels, "model/wan"),
+                     [this](const Tensor& v) { return patchify(v, patch(), PatchOrder::channels_first); });
   x = videos.sequence(ctx, x, seq);
   const Tensor time = this->time(ctx, in, videos, x);
   Shared s;

@@ -1,6 +1,6 @@
 // model/wan: the video diffusion transformer of Wan 2.1 and 2.2 (arXiv 2503.20314, section 4.2). Layout and
-// names are those of diffusers' WanTransformer3DModel; angles and conditioning have the precision of Wan's own
-// code.
+// names are those of diffusers' WanTransformer3DModel; angles and conditioning have the precision of Wan's
+// own code.
 //
 // B batch, C channels, T H W the latent's frames, rows, columns; F h w the tokens'; N = F * h * w; D width;
 // R rows of conditioning (1, F or N). For a packed row of n videos, see kinora/videos.hpp.
@@ -23,7 +23,9 @@ class Wan final : public Model<at::Tensor> {
   int64_t blocks() const override { return options_.num_layers + 2; }
 
  private:
-  Videos::Size patch() const { return {options_.patch_size[0], options_.patch_size[1], options_.patch_size[2]}; }
+  Videos::Size patch() const {
+    return {options_.patch_size[0], options_.patch_size[1], options_.patch_size[2]};
+  }
   at::Tensor embed(const Ctx& ctx, const at::Tensor& patches) const;
   // [B, R, D] for the noise level and the signals. x: the local tokens, for their dtype and device.
   at::Tensor time(const Ctx& ctx, const Named<at::Tensor>& in, const Videos& videos,

@@ -56,8 +56,8 @@ FrameNorm::FrameNorm(const Scope& at, const std::string& name, int64_t channels)
       bias_(at.declare(name + (at.image ? ".bias" : ".norm.bias"), {channels}, Init::zeros())) {}
 
 Tensor FrameNorm::operator()(const Pass& run, const Tensor& x) const {
-  // For channels-last images libtorch computes the variance as E[x^2] - E[x]^2, which cancels for a small group far from
-  // zero; for contiguous ones as the mean squared deviation.
+  // For channels-last images libtorch computes the variance as E[x^2] - E[x]^2, which cancels for a small
+  // group far from zero; for contiguous ones as the mean squared deviation.
   const Tensor images = groups_ > 1 ? frames(x).contiguous() : frames(x);
   return clip(at::group_norm(images, groups_, run.value(weight_, x), run.value(bias_, x), 1e-6), x.size(0));
 }

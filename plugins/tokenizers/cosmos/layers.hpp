@@ -24,7 +24,8 @@ struct History {
   }
 };
 
-// Declares parameters; image: the layers are those of the image tokenizers, which process every frame on its own.
+// Declares parameters; image: the layers are those of the image tokenizers, which process every frame on its
+// own.
 struct Scope {
   Declare declare;
   bool image = false;
@@ -36,9 +37,7 @@ struct Pass {
   Ctx ctx;
   History* history = nullptr;
   bool first() const { return !history || history->first; }
-  at::Tensor value(kinora_param p, const at::Tensor& like) const {
-    return value_as(ctx, p, like);
-  }
+  at::Tensor value(kinora_param p, const at::Tensor& like) const { return value_as(ctx, p, like); }
   // layer(x), as block `index` of the context, which may run it again in the backward; a stream's pieces have
   // no backward.
   template <class Layer>

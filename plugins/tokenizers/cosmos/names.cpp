@@ -12,8 +12,11 @@ Renames layers() {
   for (const std::string conv : {"conv_in", "conv_out", "conv1", "conv2"})
     all.under(conv, conv, {{"0.conv3d", "conv_s"}, {"1.conv3d", "conv_t"}});
   for (const std::string conv : {"conv1", "conv2", "conv3"}) all.add(conv + ".conv3d", conv);
-  for (const auto& [theirs, ours] : std::vector<Renames::Row>{
-           {"q", "to_q"}, {"k", "to_k"}, {"v", "to_v"}, {"proj_out", "to_out.0"}, {"nin_shortcut", "conv_shortcut"}})
+  for (const auto& [theirs, ours] : std::vector<Renames::Row>{{"q", "to_q"},
+                                                              {"k", "to_k"},
+                                                              {"v", "to_v"},
+                                                              {"proj_out", "to_out.0"},
+                                                              {"nin_shortcut", "conv_shortcut"}})
     all.under(theirs, ours, {{"conv3d", ""}, {"", ""}});
   return all.add("", "");
 }

@@ -19,7 +19,8 @@ namespace detail {
 // Dimensions of [B, C, F, pt, h, ph, w, pw].
 inline std::array<int64_t, 4> dims_of(PatchOrder order) {
   if (order == PatchOrder::channels_first) return {1, 3, 5, 7};
-  return order == PatchOrder::channels_last ? std::array<int64_t, 4>{3, 5, 7, 1} : std::array<int64_t, 4>{5, 7, 3, 1};
+  return order == PatchOrder::channels_last ? std::array<int64_t, 4>{3, 5, 7, 1}
+                                            : std::array<int64_t, 4>{5, 7, 3, 1};
 }
 }  // namespace detail
 
@@ -34,8 +35,8 @@ inline at::Tensor patchify(const at::Tensor& x, const std::array<int64_t, 3>& pa
 }
 
 // The inverse: x [B, F * h * w, C * pt * ph * pw], tokens: F, h, w.
-inline at::Tensor unpatchify(const at::Tensor& x, const std::array<int64_t, 3>& tokens, const std::array<int64_t, 3>& patch,
-                             PatchOrder order) {
+inline at::Tensor unpatchify(const at::Tensor& x, const std::array<int64_t, 3>& tokens,
+                             const std::array<int64_t, 3>& patch, PatchOrder order) {
   const auto [F, h, w] = tokens;
   const auto [pt, ph, pw] = patch;
   const auto B = x.size(0), C = x.size(2) / (pt * ph * pw);

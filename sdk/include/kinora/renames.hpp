@@ -9,9 +9,10 @@
 
 namespace kinora {
 
-// A row says how two naming schemes spell the beginning of a dotted name, in whole words: "blocks.*.self_attn.q" and
-// "blocks.*.attn1.to_q". A star stands for a number, the same ones in both. The first row that fits a name renames it; what
-// follows the pattern is kept, and a name that no row fits is returned unchanged.
+// A row says how two naming schemes spell the beginning of a dotted name, in whole words:
+// "blocks.*.self_attn.q" and "blocks.*.attn1.to_q". A star stands for a number, the same ones in both. The
+// first row that fits a name renames it; what follows the pattern is kept, and a name that no row fits is
+// returned unchanged.
 class Renames {
  public:
   struct Row {
@@ -20,9 +21,11 @@ class Renames {
   Renames() = default;
   Renames(std::initializer_list<Row> rows) : rows_(rows) {}
 
-  // Rows for names below another: `inside` with theirs and ours in front. The row {"", ""} fits every name below.
+  // Rows for names below another: `inside` with theirs and ours in front. The row {"", ""} fits every name
+  // below.
   Renames& under(const std::string& theirs, const std::string& ours, const Renames& inside) {
-    for (const auto& row : inside.rows_) rows_.push_back({joined(theirs, row.theirs), joined(ours, row.ours)});
+    for (const auto& row : inside.rows_)
+      rows_.push_back({joined(theirs, row.theirs), joined(ours, row.ours)});
     return *this;
   }
   Renames& add(const std::string& theirs, const std::string& ours) { return under(theirs, ours, {{"", ""}}); }
