@@ -36,7 +36,7 @@ def stored(name):
     return {p.name: p for p in (SCRATCH / name / "clips/data").iterdir()}
 
 
-def tree(name, but=("summary.json", "metrics.jsonl", "job.json", "live.json", "metrics.prom")):
+def tree(name, but=("summary.json", "metrics.jsonl", "job.json", "live.json", "metrics.prom", "record.db")):
     base = SCRATCH / name / "clips"
     return {str(p.relative_to(base)): p.read_bytes() for p in base.rglob("*") if p.is_file() and p.name not in but}
 
@@ -186,7 +186,7 @@ def check_same_bytes():
 
 
 def check_changed_inputs():
-    """A new video adds its own work; a changed or removed one affects only its own clips. The result equals a fresh run's."""
+    """A new video adds its own work; a changed or pruned one affects only its own clips. The result equals a fresh run's."""
     films = SCRATCH / "changing"
     films.mkdir()
     for name in ("bbb_B.mp4", "bbb_C.mp4"):
@@ -208,9 +208,10 @@ def check_changed_inputs():
     assert tree("grown") == tree("fresh")
     shutil.copy2(DATA / "bbb_D.mp4", films / "bbb_B.mp4")
     (films / "bbb_C.mp4").unlink()
-    run("grown", [films])
+    run("grown", [films], more=f'prune = ["{films}/bbb_C.mp4"]')
     now = stamps()
     assert all(now[n] == after[n] for n in after if n.startswith("bbb_A")) and not [n for n in now if n.startswith("bbb_C")], now
+    shutil.rmtree(SCRATCH / "fresh")
     run("fresh", [films])
     assert tree("grown") == tree("fresh")
     # The first of several equal videos is used, even if that changes; other options start the job again.
@@ -221,6 +222,8 @@ def check_changed_inputs():
     assert summary("grown")["rules"] == {"ingest.duplicate": 1}
     (films / "aaa.mp4").unlink()
     run("grown", [films])
+    assert items("grown")["bbb_A"]["of"] == "aaa", "its results stay, so there is still a copy"
+    run("grown", [films], more=f'prune = ["{films}/aaa.mp4"]')
     assert items("grown")["bbb_A"]["end"] == "kept"
     said = run("grown", [films], more='duplicates = "keep"')
     assert "its options or inputs differ from those" in said, said

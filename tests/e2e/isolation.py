@@ -11,7 +11,7 @@ from model_server import ModelServer
 FILMS = [DATA / "bbb_A.mp4", DATA / "bbb_C.mp4", DATA / "city_cc0.mp4"]
 MADE = {"min_length": 0.5, "min_frames": 1, "edge_crop": 0.0, "max_length": 4.0, "long_shots": "equal", "preset": "ultrafast", "max_height": 120}
 # Depends on the run's duration, not on what a stage made.
-CLOCKED = {"summary.json", "metrics.jsonl", "job.json", "live.json", "metrics.prom"}
+CLOCKED = {"summary.json", "metrics.jsonl", "job.json", "live.json", "metrics.prom", "record.db"}
 
 
 def asking(server, use, **options):
@@ -37,7 +37,7 @@ def pipelines(server):
              {"use": "video.write", "format": "webp"}, {"use": "text.wordpiece", "vocab": str(SCRATCH / "vocab.txt")}]
     detectors = {f"shots-{name}": [{"use": f"shots.{name}"}] for name in ("content", "adaptive", "histogram", "hash", "threshold", "fixed")}
     once = [{"use": "video.clips", "detectors": ["content", "threshold"], **MADE}]
-    return {"curate": curate, "again": again, "once": once, **detectors}
+    return {"curate": curate, "again": again, "once": once, "joined": ["pairs"], **detectors}
 
 
 def toml(value):

@@ -18,20 +18,18 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kVersion = 1;
 
+// SQLite keeps this text in every record. input.place and input.after are the order: the position of a listed input, and that of an
+// unlisted one behind it. outcome.input is NULL for a sample of several inputs, which `joined` has, or of none. outcome.parent is the key of
+// one parent.
 constexpr const char* kTables = R"sql(
 CREATE TABLE job (version INTEGER, base TEXT, retries INTEGER);
 CREATE TABLE input (
-  id INTEGER PRIMARY KEY, key TEXT UNIQUE, url TEXT, identity TEXT,
-  sha256 TEXT DEFAULT '', copy_of TEXT DEFAULT '',
-  place INTEGER, after INTEGER,  -- order: the listed input's number, then that of unlisted ones that follow it
-  listed INTEGER, seen INTEGER);
+  id INTEGER PRIMARY KEY, key TEXT UNIQUE, url TEXT, identity TEXT, sha256 TEXT DEFAULT '', copy_of TEXT DEFAULT '',
+  place INTEGER, after INTEGER, listed INTEGER, seen INTEGER);
 CREATE TABLE outcome (
-  id INTEGER PRIMARY KEY AUTOINCREMENT,
-  input INTEGER REFERENCES input(id) ON DELETE CASCADE,  -- NULL: made of several inputs, or of none
-  key TEXT, made INTEGER, failed INTEGER,
-  parent TEXT, parents INTEGER,  -- the key of a parent, and how many there are
-  line TEXT);
-CREATE TABLE joined (  -- the inputs of a sample that was made of several
+  id INTEGER PRIMARY KEY AUTOINCREMENT, input INTEGER REFERENCES input(id) ON DELETE CASCADE,
+  key TEXT, made INTEGER, failed INTEGER, parent TEXT, parents INTEGER, line TEXT);
+CREATE TABLE joined (
   outcome INTEGER REFERENCES outcome(id) ON DELETE CASCADE, input INTEGER, PRIMARY KEY (outcome, input)) WITHOUT ROWID;
 CREATE TABLE file (
   name TEXT PRIMARY KEY, size INTEGER, outcome INTEGER REFERENCES outcome(id) ON DELETE CASCADE) WITHOUT ROWID;
