@@ -242,11 +242,16 @@ void Curate::check(JobCheck& check) const {
 }
 
 // Identity of the videos that the job's inputs lead to now, with their metadata: size and modification time of every file, and
-// the columns of lists and manifests. Lists remote folders; throws kinora::Error if one cannot be listed.
+// the columns of lists and manifests; and of the videos to prune, so that a finished job runs again for them. Lists remote folders;
+// throws kinora::Error if one cannot be listed.
 std::string Curate::inputs_identity(const RunFile&, const JobSpec& job) const {
   Io* io = served_io();
   if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
-  const auto found = catching([&] { return identity_of(listed_inputs(*io, job).inputs); });
+  const auto found = catching([&] {
+    const auto prune = job.options.value("prune", std::vector<std::string>());
+    const std::string listed = identity_of(listed_inputs(*io, job).inputs);
+    return prune.empty() ? listed : sha256(fmt::format("{}\n{}", listed, fmt::join(prune, "\n")));
+  });
   if (found) return *found;
   throw Error(found.failure().code, fmt::format("job '{}': its inputs cannot be listed, so the job does not run and the existing "
                                                 "results are kept: {}",
