@@ -128,7 +128,7 @@ def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selec
             yield page
         except BaseException:
             page.screenshot(path=str(SCRATCH / "failed.png"))
-            print("the page's errors:", errors, file=sys.stderr)
+            print("the page's errors:", errors, "; it shows:", page.evaluate("() => [document.activeElement.id, ...['status', 'summary', 'caption'].map((id) => document.getElementById(id)?.value ?? document.getElementById(id)?.textContent)]"), file=sys.stderr)
             raise
     assert not outside, f"asked of other places: {outside}"
     assert not errors, errors

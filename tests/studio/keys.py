@@ -100,15 +100,19 @@ def check_far(chromium, folder, latency):
 
 
 def check_begin(chromium, folder):
-    """Keys pressed before the histograms are loaded: the end of loading does not take the focus away."""
+    """Keys pressed before the clip and the histograms are loaded: the caption opens, and the end of loading does not take the focus away."""
     held = []
+
+    def waits(page):
+        page.route("**/api/histograms*", first_waits)
+        page.route("**/api/clip?*", lambda route: None)
 
     def first_waits(route):
         held.append(route)
         if len(held) > 1:
             route.continue_()
 
-    with Studio(folder.parent) as studio, page_of(chromium, studio, before=lambda page: page.route("**/api/histograms*", first_waits)) as page:
+    with Studio(folder.parent) as studio, page_of(chromium, studio, before=waits) as page:
         typist = Typist(page, folder, 0)
         yield from typist.type(0, "e", "Control+A", "B")
         yield lambda: page.evaluate("() => true") and held, "the histograms are asked for"
@@ -125,6 +129,18 @@ def check_search(typist):
     yield from typist.saved(("film-0077", {"keep": True}), ("film-0077", {"keep": None}))
 
 
+def check_at_once(typist):
+    """A key that the browser delivers before it says that the dialog is closed acts after the dialog's answer."""
+    yield from typist.home()
+    yield from typist.type(0, "x", "n", "o")
+    yield lambda: typist.page.evaluate("() => document.getElementById('reason').value") == "no", "the reason is typed"
+    typist.page.evaluate("""() => {
+        document.querySelector("#reject-dialog form").requestSubmit();
+        document.getElementById("list").dispatchEvent(new KeyboardEvent("keydown", { key: "u", bubbles: true }));
+    }""")
+    yield from typist.saved(("film-0000", {"keep": False, "reason": "no"}), ("film-0000", {"keep": None, "reason": ""}))
+
+
 def check_latency(chromium, latency):
     folder = synthetic(f"keys-{latency}")
     if latency == LATENCIES[0]:
@@ -134,6 +150,7 @@ def check_latency(chromium, latency):
         typist = Typist(page, folder, latency)
         for pause in PAUSES:
             yield from check_pace(typist, pause)
+        yield from check_at_once(typist)
         yield from check_search(typist)
 
 

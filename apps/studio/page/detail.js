@@ -15,6 +15,10 @@ export class Detail {
     this.wanted = ""; // id of the selected clip
     this.head = make("h2");
     this.mark = make("span", { class: "mark" });
+    this.note = make("div");
+    this.buttons = make("div", { class: "row" });
+    this.rest = make("div");
+    this.film = make("div", { hidden: true }, make("h3", {}, "Shots of the video"), timeline.element);
   }
 
   /** Shows the selected clip: the contents of its row at once, the rest when it arrives. row null: the row has not arrived either. */
@@ -22,6 +26,7 @@ export class Detail {
     clearTimeout(this.soon);
     this.asking?.abort();
     this.wanted = row?.id ?? "";
+    if (!this.screen) this.build(); // the next key may open the caption
     this.editor.show(row ?? { id: "" }, isExpected);
     this.head.textContent = row ? row.key : "…";
     this.mark.textContent = row?.end ? outcome(row) : "";
@@ -59,10 +64,6 @@ export class Detail {
   }
 
   draw(clip, isNew) {
-    this.note ??= make("div");
-    this.buttons ??= make("div", { class: "row" });
-    this.rest ??= make("div");
-    this.film ??= make("div", {}, make("h3", {}, "Shots of the video"), this.timeline.element);
     this.head.textContent = clip.key;
     this.mark.className = markClass(clip);
     this.mark.textContent = outcome(clip);
@@ -73,7 +74,6 @@ export class Detail {
     this.buttons.replaceChildren(...(accept ? [accept] : []), reject, ...this.alike(clip), make("span", { class: "muted" }, [clip.place, clip.duration_s && seconds(clip.duration_s), clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
     if (focused >= 0) this.buttons.children[focused].focus();
     this.rest.replaceChildren(...tables(clip));
-    if (!this.built) this.build();
     if (isNew) this.element.scrollTop = 0;
   }
 
@@ -93,15 +93,12 @@ export class Detail {
   }
 
   build() {
-    this.built = true;
     this.screen = make("div");
     const close = make("button", { type: "button", id: "close", onclick: this.actions.close }, "Close");
     this.element.replaceChildren(make("div", { class: "title" }, this.head, this.mark, close), this.screen, this.buttons, this.note, this.editor.element, this.film, this.rest);
-    this.load(this.clip);
   }
 
   load(clip) {
-    if (!this.screen) return;
     this.video.pause();
     this.tries = 0;
     clearTimeout(this.loading);

@@ -33,19 +33,20 @@ export function askReason(row, coming, reasons) {
   document.getElementById("reasons").replaceChildren(...reasons.map((value) => make("option", { value })));
   tell(row);
   withCopies.checked = false;
-  dialog.returnValue = "cancel";
   dialog.querySelector(".cancel").onclick = () => dialog.close("cancel");
   dialog.showModal();
   input.select();
+  askReason.asked?.(null); // of a dialog whose end the browser has not told yet
   return new Promise((resolve) => {
-    const asked = (askReason.asked = resolve);
+    askReason.asked = resolve;
     if (!row)
       coming.then((known) => {
         const { value } = input;
-        if (askReason.asked !== asked || !dialog.open) return;
+        if (askReason.asked !== resolve || !dialog.open) return;
         tell(known);
         if (value) input.value = value;
       }, () => {});
-    dialog.addEventListener("close", () => resolve(dialog.returnValue === "ok" ? { reason: input.value, copies: withCopies.checked ? clip.copies : [] } : null), { once: true });
+    dialog.querySelector("form").onsubmit = () => resolve({ reason: input.value, copies: withCopies.checked ? clip.copies : [] });
+    dialog.onclose = () => dialog.open || resolve(null);
   });
 }

@@ -178,13 +178,14 @@ function accept() {
   });
 }
 
-/** Rejects the copies first, so that undo begins with the clip itself. */
-async function reject() {
-  const { chosen } = sheet;
-  const answer = await askReason(sheet.selectedRow(), chosen.then(whole), state.reasons);
-  if (!answer) return;
-  const { reason, copies } = answer, also = copies.length ? ` and its ${copiesOf(answer)}` : "";
-  await inTurn(async () => {
+/** Rejects the copies first, so that undo begins with the clip itself. Takes its turn when the dialog opens: the browser may
+ * deliver the next key before it says that the dialog is closed. */
+function reject() {
+  const { chosen } = sheet, answered = askReason(sheet.selectedRow(), chosen.then(whole), state.reasons);
+  return inTurn(async () => {
+    const answer = await answered;
+    if (!answer) return false;
+    const { reason, copies } = answer, also = copies.length ? ` and its ${copiesOf(answer)}` : "";
     for (const id of copies) sheet.update(await post("/api/edit", { id, set: { keep: false, reason } }));
     return change((await chosen).id, { keep: false, reason }, ({ key }) => `Rejected: ${key}${also}`);
   });
