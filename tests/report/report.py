@@ -68,7 +68,7 @@ def check_hostile(chromium):
 def check_looks(chromium):
     """Both colour schemes, wide and narrow; axe-core's rules, contrast included. Made-up videos never load, so axe must not wait for them."""
     for name in ("plain", "hostile", "wrong"):
-        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")) if name == "plain" else ((1280, "dark"), (390, "light")):
+        for width, scheme in ((1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")) if name == "plain" else ((390, "light"),):
             with Report(chromium, name, width, scheme, bypass_csp=True) as report:
                 assert report.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{report.name} is too wide"
                 report.page.screenshot(path=str(SCRATCH / f"{name}-{width}-{scheme}.png"), full_page=True)
@@ -77,7 +77,7 @@ def check_looks(chromium):
 
 
 def check_curves(chromium):
-    for points in (1, 2, 3, 12, 50, 5000):
+    for points in (1, 2, 12, 5000):
         for width in (1280, 390):
             with Report(chromium, f"curve-{points}", width) as report:
                 assert report.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{report.name} is too wide"
@@ -92,7 +92,7 @@ def check_curves(chromium):
 
 
 def check_broken(chromium):
-    for i in range(40):
+    for i in range(16):
         with Report(chromium, f"broken-{i}") as report:
             report.says("Time per job", "Run file and versions")
             assert not re.search("undefined|NaN|null|object Object", report.page.locator("main section:not(#settings)").all_inner_texts().__str__()), report.name
@@ -137,7 +137,7 @@ def check_axis(page):
                                                                             ["0.05", "0.1", "0.2", "0.5", "1"], ["10⁻⁶", "10⁻⁴", "10⁻²", "1", "10²"], ["0", "5", "10"]]
     # Over random ranges of any size: some ticks but not too many, in order, all different, and every value is on the axis.
     draw, cases = random.Random(3), []
-    while len(cases) < 20000:
+    while len(cases) < 2000:
         a = 10 ** draw.uniform(-30, 30) * draw.choice((1, -1))
         low, high = sorted((a, a * (1 + draw.random()) if draw.random() < 0.67 else 10 ** draw.uniform(-30, 30)))
         scale = draw.choice(("linear", "from zero", "logarithmic" if low > 0 and high >= 10 * low else "automatic"))
