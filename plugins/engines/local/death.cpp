@@ -4,13 +4,13 @@
 // If it held others, any of them may be to blame: a batch dies of one of its samples. So all of them return to the queue
 // to be tried alone, each in a process that receives nothing else, and finish() after it. A sample whose process dies then is to
 // blame.
-#include "execution.hpp"
+#include "task.hpp"
 #include "words.hpp"
 
 namespace kinora::local {
 
 // Removes the task's dead process. Returns whether the task's own sample is one of several that may be to blame.
-bool Execution::bury(Task& task, const std::string& why) {
+bool Runner::bury(Task& task, const std::string& why) {
   StageState& stage = task.stage;
   const size_t others = task.slot.held.size();
   {
@@ -30,7 +30,7 @@ bool Execution::bury(Task& task, const std::string& why) {
 
 // The process of the task's instance has died, for the deaths-th time with this sample. Returns whether there is a new process
 // and the sample is to be tried again; otherwise `message` says why it failed.
-bool Execution::revive(Task& task, int64_t deaths, std::string& message) {
+bool Runner::revive(Task& task, int64_t deaths, std::string& message) {
   const std::string how = message;
   message += " in " + std::string(task.stage.spec->name);
   if (deaths == 2) message += ", twice";
@@ -49,13 +49,13 @@ bool Execution::revive(Task& task, int64_t deaths, std::string& message) {
     message += "; " + std::string(e.what());
     return false;
   }
-  task.held = false;
+  task.holds = false;
   task.replay = task.told.size();
   return true;
 }
 
 // Inputs held by this slot's process: complete ones return to the queue, the others are lost with it.
-void Execution::try_alone(StageState& stage, Slot& slot, const std::string& why) {
+void Runner::try_alone(StageState& stage, Slot& slot, const std::string& why) {
   for (auto at = slot.held.begin(); at != slot.held.end();) {
     Held& held = at->second;
     if (!held.whole || !stage.may_start_anew || stopping()) {
@@ -63,22 +63,21 @@ void Execution::try_alone(StageState& stage, Slot& slot, const std::string& why)
       continue;
     }
     ++stage.figures.retried;
-    Item item{std::move(held.sample), std::move(held.weight), held.place, std::move(held.track),
-              true, held.emitted, std::move(held.told)};
-    stage.queue.emplace(held.place, std::move(item));
+    Scheduler::put_back(stage, {std::move(held.sample), std::move(held.weight), held.place, std::move(held.track), true, false,
+                                held.emitted, std::move(held.told)});
     at = slot.held.erase(at);
   }
   end_left_over(stage, slot, "held by a process that was " + why + " in " + stage.spec->name);
 }
 
 // Puts the task's own sample back into the queue, like the held ones.
-void Execution::put_back(Task& task) {
+void Runner::put_back(Task& task) {
   ++task.stage.figures.retried;
   Item item = std::move(*task.in);
   item.alone = true;
   item.emitted = task.emitted;
   item.told = std::move(task.told);
-  task.stage.queue.emplace(task.place, std::move(item));
+  Scheduler::put_back(task.stage, std::move(item));
 }
 
 }  // namespace kinora::local

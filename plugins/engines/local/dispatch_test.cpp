@@ -1,5 +1,5 @@
 // Compares cores shared by all stages with cores that the balancer assigns to stages: the reason for the choice in
-// execution.hpp.
+// scheduler.hpp.
 #include "engine_testing.hpp"
 #include "kinora/balance/place.hpp"
 

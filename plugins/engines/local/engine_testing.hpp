@@ -16,6 +16,8 @@ struct Act {
   std::vector<uint32_t> from;
   std::function<void(Sample, const Emit&, const kinora::Run&)> process;
   std::function<void(const Emit&, const kinora::Run&)> finish = {};
+  uint32_t batch = 0;  // resources.batch
+  std::function<void(std::span<const Sample>, const Emit&, const kinora::Run&)> process_batch = {};  // none: process() of each
   bool ordered = false;
   int64_t workers = 0;
   double cores = 1, gpus = 0;
@@ -37,12 +39,16 @@ class ActStage final : public Stage {
   void process(Sample in, const Emit& emit, const kinora::Run& run) override {
     act_->process(std::move(in), emit, run);
   }
+  void process_batch(std::span<const Sample> in, const Emit& emit, const kinora::Run& run) override {
+    if (act_->process_batch) return act_->process_batch(in, emit, run);
+    for (const Sample& one : in) act_->process(one, emit, run);
+  }
   void finish(const Emit& emit, const kinora::Run& run) override {
     if (act_->finish) act_->finish(emit, run);
   }
   kinora_resources resources() const override {
     return {sizeof(kinora_resources), act_->ordered ? 1u : 0u, act_->cores, act_->gpus, 0, 0, act_->nvdec,
-            act_->nvenc, 0};
+            act_->nvenc, act_->batch};
   }
   struct Options {};
   explicit ActStage(const Options&) {}

@@ -1,62 +1,60 @@
-// The live figures as JSON, see abi/engine.h.
+#include "figures.hpp"
+
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
 
-#include "execution.hpp"
-
 namespace kinora::local {
 
 // The stage with most queued work: in seconds, or in samples while a time is unknown; else the busiest.
-const StageState& Execution::most_behind(const std::vector<double>& busy) const {
-  const bool known = std::all_of(stages_.begin(), stages_.end(),
+const StageState& Figures::most_behind(const std::vector<double>& busy) const {
+  const bool known = std::all_of(scheduler_.stages().begin(), scheduler_.stages().end(),
                                  [](const auto& s) { return s->queue.empty() || s->waiting().has_value(); });
   const auto behind = [&](const StageState& stage) {
     return std::pair(known ? stage.waiting().value_or(0) : static_cast<double>(stage.queue.size()),
                      busy[stage.index] / static_cast<double>(stage.slots.size()));
   };
-  return **std::max_element(stages_.begin(), stages_.end(),
+  return **std::max_element(scheduler_.stages().begin(), scheduler_.stages().end(),
                             [&](const auto& a, const auto& b) { return behind(*a) < behind(*b); });
 }
 
 // The limit of the run: a stage all of whose workers are busy while cores are free; all
 // cores, and then the stage that uses most of them; the memory; the source, if the stages have nothing
 // to do; or the stage with most queued work.
-std::string Execution::bound(const std::vector<double>& busy) const {
+std::string Figures::bound(const std::vector<double>& busy, const Advice& advice) const {
   constexpr double kFull = 0.9;
   const StageState* most = nullptr;
   double all = 0;
-  for (const auto& stage : stages_) {
+  for (const auto& stage : scheduler_.stages()) {
     const double share = busy[stage->index] * stage->need.cores;
     all += share;
     if (!most || share > busy[most->index] * most->need.cores) most = stage.get();
   }
-  for (size_t i = stages_.size(); i-- > 0;) {
-    const StageState& stage = *stages_[i];
+  for (size_t i = scheduler_.stages().size(); i-- > 0;) {
+    const StageState& stage = *scheduler_.stages()[i];
     const auto workers = static_cast<double>(stage.slots.size());
-    const bool cores_left = workers * stage.need.cores < kFull * settings_.total.cores;
+    const bool cores_left = workers * stage.need.cores < kFull * cores_;
     if (busy[i] >= kFull * workers && cores_left) return stage.spec->name;
   }
-  if (most && all >= kFull * settings_.total.cores)
-    return advice_->bound() && advice_->bound()->need.cores > 0 ? advice_->bound()->spec->name : most->spec->name;
-  if (!waiting_.empty() || (!source_ended_ && !bytes_left(largest_input_))) return "memory";
-  const bool all_wait_for_it = std::all_of(stages_.begin(), stages_.end(), [](const auto& s) { return s->queue.empty(); });
-  if (stages_.empty() || (!source_ended_ && (pulling_ || all_wait_for_it))) return "source";
+  if (most && all >= kFull * cores_)
+    return advice.bound() && advice.bound()->need.cores > 0 ? advice.bound()->spec->name : most->spec->name;
+  if (scheduler_.waits_for_memory()) return "memory";
+  const bool all_wait_for_it = std::all_of(scheduler_.stages().begin(), scheduler_.stages().end(), [](const auto& s) { return s->queue.empty(); });
+  if (scheduler_.stages().empty() || (!scheduler_.source.ended && (scheduler_.source.pulling || all_wait_for_it))) return "source";
   return most_behind(busy).spec->name;
 }
 
-std::string Execution::figures(double seconds) {
+std::string Figures::at(double seconds, Advice& advice, Trace* trace) {
   nlohmann::json out;
-  const Lock lock(mutex_);
-  const double interval = std::max(1e-3, seconds - std::exchange(last_report_, seconds));
+  const double interval = std::max(1e-3, seconds - std::exchange(last_, seconds));
   out["seconds"] = seconds;
-  out["inputs"] = pulled_;
-  out["cores"] = settings_.total.cores;
-  out["memory"] = {{"used", ledger_.used()}, {"peak", ledger_.peak()}, {"beside", beside_.peak()}, {"bound", pipeline_.memory}};
-  std::vector<double> busy(stages_.size());
-  for (const auto& stage : stages_) {
+  out["inputs"] = scheduler_.source.pulled;
+  out["cores"] = cores_;
+  out["memory"] = {{"used", ledger_.samples().now()}, {"peak", ledger_.samples().peak()}, {"beside", ledger_.beside().peak()}, {"bound", ledger_.bound()}};
+  std::vector<double> busy(scheduler_.stages().size());
+  for (const auto& stage : scheduler_.stages()) {
     const auto& f = stage->figures;
-    const StageState::Figures last = std::exchange(last_figures_[stage->index], f);
+    const StageState::Figures last = std::exchange(figures_[stage->index], f);
     // A worker's time counts when its task ends, so over one interval it may exceed the number of workers.
     busy[stage->index] = std::clamp((f.seconds - last.seconds) / interval, static_cast<double>(stage->busy) / 2,
                                     static_cast<double>(stage->slots.size()));
@@ -77,11 +75,11 @@ std::string Execution::figures(double seconds) {
                              {"wanted", std::min(stage->wanted, stage->slots.size())},
                              {"seconds", f.seconds},
                              {"queue", stage->queue.size()}});
-    if (trace_) trace_->counter(stage->spec->name, stage->queue.size(), stage->busy, stage->index == 0 ? ledger_.used() : 0);
+    if (trace) trace->counter(stage->spec->name, stage->queue.size(), stage->busy, stage->index == 0 ? ledger_.samples().now() : 0);
   }
-  out["bound"] = bound(busy);
-  advice_->look(seconds);
-  if (advice_->expected() > 0) out["expected"] = advice_->expected();
+  out["bound"] = bound(busy, advice);
+  advice.look(seconds);
+  if (advice.expected() > 0) out["expected"] = advice.expected();
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

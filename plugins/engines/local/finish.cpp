@@ -1,12 +1,12 @@
 // The end of a stage's input: calls finish() of each instance, and fails what none of them ended.
-#include "execution.hpp"
+#include "task.hpp"
 #include "words.hpp"
 
 namespace kinora::local {
 
 using Clock = std::chrono::steady_clock;
 
-void Execution::perform_finish(StageState& stage) {
+void Runner::perform_finish(StageState& stage) {
   for (auto& slot : stage.slots)
     if (slot->instance && !slot->finished && !finish_slot(stage, *slot)) return;
   const Lock lock(mutex_);
@@ -14,20 +14,21 @@ void Execution::perform_finish(StageState& stage) {
     stage.finishing = false;
     return;
   }
-  leave(stage, stage.finish_place(), stage.finish_emitted);
+  Scheduler::expect_no_more(stage, stage.finish_place(), stage.finish_emitted);
   stage.finished = true;
 }
 
-bool Execution::finish_slot(StageState& stage, Slot& slot) {
+bool Runner::finish_slot(StageState& stage, Slot& slot) {
   slot.finished = true;
   if (slot.instance.has_finish()) {
-    Task task{*this, stage, slot, std::nullopt, {}, stage.finish_place(), stage.finish_emitted};
-    const kinora_emit emit = emit_table(task);
+    Task task{*this, stage, slot, slot.held, std::nullopt, {}, stage.finish_place(), stage.finish_emitted};
+    const kinora_emit emit = task.table();
     const kinora_run run = stage_run(stage, slot);
     const auto start = Clock::now();
     std::string message;
     const int32_t status = said(slot.instance.finish(emit, run), message);
     const Lock lock(mutex_);
+    stage.finish_emitted = task.emitted;
     stage.figures.seconds += std::chrono::duration<double>(Clock::now() - start).count() - task.waited;
     if (status == KINORA_CANCELLED) abort(status, "cancelled");
     if (status == KINORA_STOP) abort(KINORA_INVALID, of_stage(stage, message));
@@ -51,18 +52,17 @@ bool Execution::finish_slot(StageState& stage, Slot& slot) {
 
 // If held inputs are left that can report the error, it costs only those. An instance that keeps more state, or that has no held
 // input left, may have lost data that no outcome would report: then the run fails.
-void Execution::fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message) {
+void Runner::fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message) {
   if (!stage.may_start_anew || slot.held.empty()) return abort(status, of_stage(stage, message));
   log(Log::warn, of_stage(stage, message + " in finish(): the " + std::to_string(slot.held.size()) +
                                      " inputs that it still held fail, the run continues"));
   end_left_over(stage, slot, message, status);
 }
 
-void Execution::end_left_over(StageState& stage, Slot& slot, const std::string& why, int32_t status) {
+void Runner::end_left_over(StageState& stage, Slot& slot, const std::string& why, int32_t status) {
   for (auto& [key, held] : slot.held) {
-    leave(stage, held.place, held.emitted);
-    ++stage.figures.failed;
-    beside_.remove(held.beside);
+    Scheduler::expect_no_more(stage, held.place, held.emitted);
+    ledger_.beside().remove(held.beside);
     fail(held.track, stage, status, why, std::move(held.sample), std::move(held.weight));
   }
   slot.held.clear();

@@ -90,6 +90,10 @@ int32_t Instance::process(kinora_sample* in, const kinora_emit& emit, const kino
   return worker_ ? workers_->process(worker_, in, &emit, &run) : spec_->stage->process(self_, in, &emit, &run);
 }
 
+int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit, const kinora_run& run) const {
+  return spec_->stage->process_batch(self_, in.data(), static_cast<uint32_t>(in.size()), &emit, &run);
+}
+
 int32_t Instance::finish(const kinora_emit& emit, const kinora_run& run) const {
   return worker_ ? workers_->finish(worker_, &emit, &run) : spec_->stage->finish(self_, &emit, &run);
 }

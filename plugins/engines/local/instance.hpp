@@ -1,5 +1,6 @@
 // An instance of a stage: in this process, or in its own.
 #pragma once
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,7 @@ class Instance {
   // For an instance in this process.
   kinora_resources resources() const;
   int32_t process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) const;
+  int32_t process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit, const kinora_run& run) const;  // not apart
   bool has_finish() const { return spec_->stage->finish != nullptr; }
   int32_t finish(const kinora_emit& emit, const kinora_run& run) const;
   bool is_apart() const { return worker_ != nullptr; }

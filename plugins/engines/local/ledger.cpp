@@ -23,31 +23,31 @@ Weight weigh(const Sample& sample) {
   return out;
 }
 
-void Ledger::count(const Weight& weight) {
-  used_ += weight.own;
+void ByteSum::count(const Weight& weight) {
+  now_ += weight.own;
   for (const auto& block : weight.shared)
-    if (++blocks_[block] == 1) used_ += block.second;
+    if (++blocks_[block] == 1) now_ += block.second;
 }
 
-void Ledger::add(const Weight& weight) {
+void ByteSum::add(const Weight& weight) {
   count(weight);
-  peak_ = std::max(peak_, used_);
+  peak_ = std::max(peak_, now_);
 }
 
-void Ledger::remove(const Weight& weight) {
-  used_ -= weight.own;
+void ByteSum::remove(const Weight& weight) {
+  now_ -= weight.own;
   for (const auto& block : weight.shared) {
     const auto at = blocks_.find(block);
     if (--at->second != 0) continue;
-    used_ -= block.second;
+    now_ -= block.second;
     blocks_.erase(at);
   }
 }
 
-uint64_t Ledger::after(const Weight& in, const Weight* out) {
+uint64_t ByteSum::after(const Weight& in, const Weight* out) {
   count(in);
   if (out) remove(*out);
-  const uint64_t answer = used_;
+  const uint64_t answer = now_;
   if (out) count(*out);
   remove(in);
   return answer;

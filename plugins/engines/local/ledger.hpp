@@ -1,4 +1,4 @@
-// Counts the bytes that all samples inside the engine keep alive; shared bytes count once.
+// The bytes that all samples inside the engine keep alive, against the run's bound; shared bytes count once.
 #pragma once
 #include <cstdint>
 #include <map>
@@ -20,19 +20,43 @@ struct Weight {
 // Called by the thread that owns the sample at the time.
 Weight weigh(const Sample& sample);
 
-class Ledger {
+// A sum of weights in which each shared block counts once.
+class ByteSum {
  public:
   void add(const Weight& weight);
   void remove(const Weight& weight);
-  // The value of used() after adding `in` and removing `out` (may be null).
+  // The value of now() after adding `in` and removing `out` (may be null).
   uint64_t after(const Weight& in, const Weight* out);
-  uint64_t used() const { return used_; }
+  uint64_t now() const { return now_; }
   uint64_t peak() const { return peak_; }
 
  private:
   void count(const Weight& weight);
   std::map<Weight::Block, uint32_t> blocks_;
-  uint64_t used_ = 0, peak_ = 0;
+  uint64_t now_ = 0, peak_ = 0;
+};
+
+class Ledger {
+ public:
+  explicit Ledger(uint64_t bound) : bound_(bound) {}
+  uint64_t bound() const { return bound_; }  // 0: none
+  ByteSum& samples() { return samples_; }
+  // Held inputs of stages in this process that no longer count against the bound.
+  ByteSum& beside() { return beside_; }
+  const ByteSum& samples() const { return samples_; }
+  const ByteSum& beside() const { return beside_; }
+
+  // Bytes that running tasks are expected to add.
+  void reserve(uint64_t bytes) { reserved_ += bytes; }
+  void release(uint64_t bytes) { reserved_ -= bytes; }
+  bool has_room(uint64_t more) const { return bound_ == 0 || samples_.now() + reserved_ + more <= bound_; }
+  // Whether `in` has room once `out` (may be null) has left.
+  bool has_room(const Weight& in, const Weight* out) { return bound_ == 0 || samples_.after(in, out) + reserved_ <= bound_; }
+
+ private:
+  const uint64_t bound_;
+  ByteSum samples_, beside_;
+  uint64_t reserved_ = 0;
 };
 
 }  // namespace kinora::local

@@ -4,7 +4,7 @@
 #include <thread>
 #include <unistd.h>
 
-#include "execution.hpp"
+#include "runner.hpp"
 
 namespace kinora::local {
 namespace {
@@ -90,7 +90,7 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   settings.isolation = {options_.isolate, options_.item_timeout, options_.item_limit,
                         options_.item_memory > 0 ? static_cast<uint64_t>(options_.item_memory) : settings.total.memory / 2,
                         settings.total.memory, options_.item_retries, workers_of_host()};
-  Execution(pipeline, run, settings).run();
+  Runner(pipeline, run, settings).run();
 }
 
 }  // namespace kinora::local

@@ -1,14 +1,17 @@
 // Random graphs of random stages, for the tests of the engine.
 #pragma once
+#include <array>
 #include <random>
+#include <set>
 
 #include "engine_testing.hpp"
 
 namespace kinora::local {
 
 struct RandomStages {
-  std::atomic<int64_t> born{0};                 // samples that stages have made
-  std::deque<std::vector<std::string>> orders;  // keys that each ordered stage has seen
+  std::mutex mutex;
+  std::set<std::string> born;                   // keys of the samples that stages have made
+  std::deque<std::vector<std::string>> orders;  // keys that each ordered stage has seen, once each: an input may be tried again
   bool graph = false;                           // the output of a stage goes to several
 };
 
@@ -30,17 +33,22 @@ inline void add_random_stages(Pipeline& p, std::mt19937& random, RandomStages& o
     act.ordered = random() % 4 == 0;
     act.cores = std::array<double, 4>{0, 0.3, 1, 2}[random() % 4];
     if (!act.ordered) act.workers = random() % 4;
+    act.batch = random() % 3 == 0 ? random() % 9 : 0;
     act.process = [&of, &act, &order, salt, delay_ms](Sample in, const Emit& emit, const kinora::Run&) {
-      if (act.ordered) order.emplace_back(in.key());
+      if (act.ordered && std::find(order.begin(), order.end(), in.key()) == order.end()) order.emplace_back(in.key());
       const size_t h = std::hash<std::string>{}(std::string(in.key()) + std::to_string(salt));
       if (const int ms = delay_ms(h); ms > 0) sleep_ms(ms);
       if (h % 11 == 0) throw Error(h % 2 && !act.ordered ? KINORA_IO : KINORA_DATA, "no");
       if (h % 11 == 1) return emit.drop(std::move(in), "x", 1);
       if (h % 11 == 2) return;
       for (size_t i = 0; i < h % 5 / 2 * 2; ++i) {
-        Sample child = in.clone(std::string(in.key()) + "." + std::to_string(i));
+        Sample child = in.clone(std::string(in.key()) + "." + act.name + "-" + std::to_string(i));
         child.set("mp4", std::vector<uint8_t>(h % 9000));
-        ++of.born;
+        emit.made_of(std::array{in.key()});
+        {
+          const std::lock_guard lock(of.mutex);
+          of.born.emplace(child.key());
+        }
         emit(std::move(child));
       }
       if (h % 3) emit(std::move(in));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <cstddef>
 
 namespace kinora::local {
 namespace {
@@ -127,6 +128,8 @@ void size_up(StageState& stage, const Capacity& capacity) {
   }
   put_on_devices(stage, capacity.total.gpus);
   stage.isolated = capacity.isolation.covers(*stage.spec, r);
+  const bool takes_batches = stage.spec->stage->struct_size > offsetof(kinora_stage, process_batch) && stage.spec->stage->process_batch;
+  if (takes_batches && !stage.isolated) stage.batch = std::max<size_t>(1, r.batch);
   // Made at once, to show whether an instance can be made at all.
   if (!first || stage.isolated) first = made(stage, [&] { return make_instance(stage, capacity.isolation); });
   stage.slots.front()->instance = std::move(first);

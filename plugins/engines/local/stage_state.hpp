@@ -9,23 +9,17 @@
 #include <vector>
 
 #include "instance.hpp"
+#include "machine.hpp"
 #include "track.hpp"
 
 namespace kinora::local {
-
-// Resources that tasks take while they run. A task that needs more than the total runs alone.
-struct Tokens {
-  double cores = 0, gpus = 0;
-  uint64_t memory = 0;
-  double nvdec = 0, nvenc = 0;  // hardware decoders and encoders, of all devices together
-};
 
 // A slot for one instance of a stage; the instance is made on first use.
 struct Slot {
   size_t number = 0;
   Instance instance;
   std::vector<size_t> devices;  // GPUs that the instance is on
-  std::multimap<std::string, Held, std::less<>> held;
+  Holding held;
   bool finished = false;  // finish() was called for its instance
 };
 
@@ -37,10 +31,12 @@ struct StageState {
   std::string branch;                // names the copies of samples that this stage takes
   Tokens need;
   bool in_order = false;
+  size_t batch = 1;            // most inputs of one call
   bool may_start_anew = true;  // an instance keeps nothing from sample to sample except held inputs
   bool counts_held = true;     // held inputs count as samples; otherwise as memory of the stage
   bool let_go = false;         // it held more than fits, so its held inputs no longer count
   bool said_large = false;     // the warning about emissions larger than the bound was logged
+  bool said_batch = false;     // the warning about a failed batch was logged
   bool isolated = false;  // its instances are in processes of their own
   double share = 0;       // share of each of an instance's devices
 

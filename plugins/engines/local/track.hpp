@@ -1,5 +1,6 @@
 // The engine's record of a sample: where it is, and its outcome.
 #pragma once
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -15,11 +16,17 @@ namespace kinora::local {
 
 struct End {
   uint32_t end = KINORA_KEPT;
-  const char* stage = nullptr;
+  const char* stage = nullptr;  // null: it left the pipeline
   std::optional<std::string> reason;
   double score = 0;
   int32_t status = KINORA_OK;
   bool consumed = false;
+
+  static End consumed_by(const char* stage) { return {KINORA_KEPT, stage, std::nullopt, 0, KINORA_OK, true}; }
+  static End filtered(const char* stage, std::string rule, double score) { return {KINORA_FILTERED, stage, std::move(rule), score}; }
+  static End failed(const char* stage, int32_t status, std::string message) {
+    return {KINORA_FAILED_AT, stage, std::move(message), 0, status};
+  }
 };
 
 // An input, or a sample that a stage made, from its first appearance until its one outcome was reported. It is
@@ -27,7 +34,7 @@ struct End {
 // with an unrecorded clip.
 struct Track {
   std::string key;
-  std::vector<std::shared_ptr<Track>> parents;  // the samples that it was made of (parents.cpp)
+  std::vector<std::shared_ptr<Track>> parents;  // the samples that it was made of
   // Samples made of this one whose outcome was not reported yet, plus 1 while a stage works on it: it may make more.
   uint32_t open = 0;
   std::optional<End> end;
@@ -46,9 +53,13 @@ struct Item {
   // A process died that held it, or that worked on it while it held others: it is tried again in a process of
   // its own. Samples that were emitted until then have been passed on, and are not reported twice.
   bool alone = false;
+  bool single = false;  // its batch failed: process() repeats it
+  bool is_single() const { return single || alone; }
   uint64_t emitted = 0;
   std::vector<std::string> told{};
 };
+
+using Tracks = std::vector<std::shared_ptr<Track>>;
 
 // Whether the track is the input of this key, or was made of it.
 bool is_of(const Track& track, std::string_view input);
@@ -59,7 +70,7 @@ std::set<std::string_view> inputs_of(const Track& track);
 // are not kept in memory.
 Sample slim(const Sample& sample);
 
-// An input that its stage holds (kinora_emit.hold).
+// An input that its stage holds (kinora_emit.hold), or one of a batch.
 struct Held {
   std::shared_ptr<Track> track;
   Place place;
@@ -70,5 +81,6 @@ struct Held {
   bool whole = false;
   std::vector<std::string> told{};
 };
+using Holding = std::multimap<std::string, Held, std::less<>>;  // by key
 
 }  // namespace kinora::local

@@ -41,17 +41,7 @@ void EmbedModel::describe(Describe<Options>& d) {
 
 EmbedModel::EmbedModel(const Options& o)
     : options_(o),
-      device_(device_of(o.device)),
-      batch_(
-          o.batch, [this](const auto& clips) { return embed(clips); },
-          [this](Sample sample, const at::Tensor& row, const Emit& emit) {
-            sample.set((options_.name + ".npy").c_str(), to_npy(numbers(row), {row.numel()}));
-            auto facts = json_field(sample, "json");
-            note_embedding(facts, options_.name, std::filesystem::path(options_.model).filename().string(),
-                           row.numel());
-            sample.set("json", json_text(facts));
-            emit(std::move(sample));
-          }) {
+      device_(device_of(o.device)) {
   o.check("embed.model");
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
     throw Error(KINORA_INVALID, "embed.model: name must be a word without dots and slashes, such as \"clip\"");
@@ -60,7 +50,7 @@ EmbedModel::EmbedModel(const Options& o)
 
 kinora_resources EmbedModel::resources() const {
   return {sizeof(kinora_resources), 2, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
-          options_.memory(options_.batch) + std::filesystem::file_size(options_.model)};
+          options_.memory(options_.batch) + std::filesystem::file_size(options_.model), 0, 0, 0, static_cast<uint32_t>(options_.batch)};
 }
 
 // Maps [F, 3, H, W] per clip to [clips, D], rows of norm 1.
@@ -115,18 +105,33 @@ void EmbedModel::embed_shots(Sample& film, const Pictures& pictures, const Run& 
   film.set(("shots." + options_.name + ".npy").c_str(), to_npy(numbers(rows), {rows.size(0), rows.size(1)}));
 }
 
-void EmbedModel::process(Sample in, const Emit& emit, const Run& run) {
-  const Pictures pictures = pictures_of(in);
-  if (in.text("shots.json")) {
-    embed_shots(in, pictures, run);
-    emit(std::move(in));
-    return;
+void EmbedModel::process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) {
+  std::vector<Sample> samples;
+  std::vector<at::Tensor> inputs;
+  for (Sample sample : in) {
+    const Pictures pictures = pictures_of(sample);
+    if (sample.text("shots.json")) {
+      embed_shots(sample, pictures, run);
+      emit(std::move(sample));
+    } else {
+      inputs.push_back(prepared(pictures, spread(0, pictures.count, options_.frames), options_));
+      samples.push_back(std::move(sample));
+    }
   }
-  at::Tensor clip = prepared(pictures, spread(0, pictures.count, options_.frames), options_);
-  batch_.add(std::move(in), std::move(clip), emit);
+  if (samples.empty()) return;
+  const at::Tensor rows = embed(inputs);
+  for (size_t i = 0; i < samples.size(); ++i) {
+    store(samples[i], rows[static_cast<int64_t>(i)]);
+    emit(std::move(samples[i]));
+  }
 }
 
-void EmbedModel::finish(const Emit& emit, const Run&) { batch_.flush(emit); }
+void EmbedModel::store(Sample& sample, const at::Tensor& row) const {
+  sample.set((options_.name + ".npy").c_str(), to_npy(numbers(row), {row.numel()}));
+  auto facts = json_field(sample, "json");
+  note_embedding(facts, options_.name, std::filesystem::path(options_.model).filename().string(), row.numel());
+  sample.set("json", json_text(facts));
+}
 
 }  // namespace kinora::exported
 

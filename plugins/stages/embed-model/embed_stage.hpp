@@ -1,8 +1,8 @@
 // stage/embed.model: embeds clips with any exported image or video model.
 #pragma once
-#include "batch.hpp"
 #include "exported.hpp"
 #include "input.hpp"
+#include "kinora/stage.hpp"
 
 namespace kinora::exported {
 
@@ -16,18 +16,18 @@ class EmbedModel final : public Stage {
   explicit EmbedModel(const Options& o);
   // Sets field NAME.npy [D], of norm 1; for a video with shots.json, shots.NAME.npy [shots, D], where a shot
   // without frames has a row of zeros.
-  void process(Sample in, const Emit& emit, const Run& run) override;
-  void finish(const Emit& emit, const Run& run) override;
+  void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
+  void process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) override;
   // One instance, in the order of the source: every run forms the same batches.
   kinora_resources resources() const override;
 
  private:
   at::Tensor embed(const std::vector<at::Tensor>& clips);
+  void store(Sample& sample, const at::Tensor& row) const;
   void embed_shots(Sample& film, const Pictures& pictures, const Run& run);
   Options options_;
   std::unique_ptr<Model> model_;
   at::Device device_;
-  Batch batch_;
 };
 
 }  // namespace kinora::exported

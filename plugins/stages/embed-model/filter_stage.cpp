@@ -43,12 +43,7 @@ void FilterModel::describe(Describe<Options>& d) {
 FilterModel::FilterModel(const Options& o)
     : options_(o),
       rule_("filter." + o.name),
-      device_(device_of(o.device)),
-      batch_(
-          o.batch, [this](const auto& inputs) { return scores(inputs); },
-          [this](Sample sample, const at::Tensor& row, const Emit& emit) {
-            judge(std::move(sample), row.item<double>(), emit);
-          }) {
+      device_(device_of(o.device)) {
   o.check("filter.model");
   if (!of_pictures() && !o.from.ends_with(".npy"))
     throw Error(KINORA_INVALID, "filter.model: from = \"" + o.from +
@@ -58,7 +53,7 @@ FilterModel::FilterModel(const Options& o)
 
 kinora_resources FilterModel::resources() const {
   return {sizeof(kinora_resources), 2, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
-          options_.memory(options_.batch) + std::filesystem::file_size(options_.model)};
+          options_.memory(options_.batch) + std::filesystem::file_size(options_.model), 0, 0, 0, static_cast<uint32_t>(options_.batch)};
 }
 
 // Returns [F, 3, H, W], or the embedding [D].
@@ -114,12 +109,12 @@ void FilterModel::judge(Sample sample, double score, const Emit& emit) const {
     emit(std::move(sample));
 }
 
-void FilterModel::process(Sample in, const Emit& emit, const Run&) {
-  at::Tensor input = input_of(in);
-  batch_.add(std::move(in), std::move(input), emit);
+void FilterModel::process_batch(std::span<const Sample> in, const Emit& emit, const Run&) {
+  std::vector<at::Tensor> inputs;
+  for (const Sample& sample : in) inputs.push_back(input_of(sample));
+  const at::Tensor all = scores(inputs);
+  for (size_t i = 0; i < in.size(); ++i) judge(in[i], all[static_cast<int64_t>(i)].item<double>(), emit);
 }
-
-void FilterModel::finish(const Emit& emit, const Run&) { batch_.flush(emit); }
 
 }  // namespace kinora::exported
 

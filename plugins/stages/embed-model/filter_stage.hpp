@@ -1,8 +1,8 @@
 // stage/filter.model: scores clips with any exported model, from frames or an embedding.
 #pragma once
-#include "batch.hpp"
 #include "exported.hpp"
 #include "input.hpp"
+#include "kinora/stage.hpp"
 
 namespace kinora::exported {
 
@@ -16,8 +16,8 @@ class FilterModel final : public Stage {
   static void describe(Describe<Options>& d);
   explicit FilterModel(const Options& o);
   // Sets json["scores"]["filter.NAME"]; with mode on, rule filter.NAME drops a sample below the threshold.
-  void process(Sample in, const Emit& emit, const Run& run) override;
-  void finish(const Emit& emit, const Run& run) override;
+  void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
+  void process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) override;
   kinora_resources resources() const override;
 
  private:
@@ -29,7 +29,6 @@ class FilterModel final : public Stage {
   std::string rule_;
   std::unique_ptr<Model> model_;
   at::Device device_;
-  Batch batch_;
 };
 
 }  // namespace kinora::exported

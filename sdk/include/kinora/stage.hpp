@@ -57,9 +57,14 @@ class Stage {
   virtual ~Stage() = default;
   // One sample in, any number out. An exception fails this sample only.
   virtual void process(Sample in, const Emit& emit, const Run& run) = 0;
+  // Several samples at once, at most resources().batch of them ("Batches" in abi/stage.h). An exception repeats those that have not
+  // ended alone, by process().
+  virtual void process_batch(std::span<const Sample>, const Emit&, const Run&) {
+    throw Error(KINORA_UNSUPPORTED, "resources().batch is for a stage with process_batch()");
+  }
   // No more input: end every held input.
   virtual void finish(const Emit&, const Run&) {}
-  virtual kinora_resources resources() const { return {sizeof(kinora_resources), 0, 1.0, 0.0, 0}; }
+  virtual kinora_resources resources() const { return {sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0}; }
 
   template <class T>
   static const void* api() {
@@ -85,6 +90,13 @@ class Stage {
         },
         [](void* self, const kinora_emit* e, const kinora_run* r) {
           return guard([&] { static_cast<Stage*>(self)->finish(Emit(e), Run(r)); });
+        },
+        [](void* self, kinora_sample* const* in, uint32_t n, const kinora_emit* e, const kinora_run* r) {
+          return guard([&] {
+            std::vector<Sample> samples;
+            for (uint32_t i = 0; i < n; ++i) samples.push_back(Sample::borrow(in[i]));
+            static_cast<Stage*>(self)->process_batch(samples, Emit(e), Run(r));
+          });
         }};
     return &table;
   }

@@ -4,8 +4,8 @@
  * none. The engine makes as many instances as the stage has workers, in any process; instances share nothing.
  *
  * Outcomes. The engine counts exactly one outcome for each input, and for each new sample that a stage makes of it:
- *   kept      it left the last stage, or a stage consumed it: process() returned KINORA_OK and the input was not emitted, dropped,
- *             failed or held. A held input (see hold) is consumed by stored()
+ *   kept      it left the last stage, or a stage consumed it: process() or process_batch() returned KINORA_OK and the input was not
+ *             emitted, dropped, failed or held. A held input (see hold) is consumed by stored()
  *   filtered  drop(), with a rule and a score
  *   failed    fail(), or process() returned an error, or it was still held when finish() returned
  * emit() passes a sample to the next stages, which decide its outcome. If process() returns an error, or its process dies, after the
@@ -20,6 +20,12 @@
  * fewer. The outcomes of its parents are reported after its own, so that an interrupted run repeats what it had not finished. A stage
  * therefore emits what it makes of an input before it ends that input, unless it is the current one. A sample that finish() emits
  * while nothing is held has no parents; a job with such a sample begins anew if it has to resume.
+ *
+ * Batches. A stage that works on several inputs at once (a network) sets resources.batch and process_batch(). The engine then waits
+ * until so many inputs are there, but gives fewer where no more can come: at the end, or when memory is short; for a single one it
+ * calls process(). Inputs that process_batch() has neither emitted, dropped nor failed when it returns KINORA_OK are consumed. If it
+ * returns an error, each of these is processed again alone, so that only the one that causes it fails; samples that were made of it
+ * until then are not passed on twice. All inputs of the batch are the parents of a sample that is made of them.
  *
  * Errors of process() fail the current input only; held inputs stay held. But:
  *   KINORA_IO         is tried again first, unless something was emitted, dropped or held
@@ -47,8 +53,8 @@ typedef struct kinora_resources {
   /* 0: any order, any number of instances.
    * 1: input in the order of the source, one instance that keeps state from sample to sample (a shard writer). If its process dies,
    *    the run ends.
-   * 2: input in the order of the source, one instance that keeps nothing between samples except held inputs (batches for a model).
-   *    If its process dies, held inputs are tried again in new instances. */
+   * 2: input in the order of the source, one instance that keeps nothing between samples except held inputs. If its process dies,
+   *    held inputs are tried again in new instances. */
   uint32_t ordered;
   double cores;    /* threads that it keeps busy; cores and gpus may be fractions */
   double gpus;
@@ -58,7 +64,7 @@ typedef struct kinora_resources {
                         one sample */
   uint32_t nvdec;    /* hardware decoders and encoders that it keeps busy */
   uint32_t nvenc;
-  uint32_t reserved;
+  uint32_t batch; /* most inputs of one process_batch(); 0 or 1: the stage processes one at a time */
 } kinora_resources;
 
 /* The engine's side of one call: valid only during the process() or finish() call that receives it, one call at a time. */
@@ -72,8 +78,8 @@ typedef struct kinora_emit {
   /* [worker-thread] Filters the input, or a new sample: `rule` ("clip.too-short") with its `score`. A null or empty rule means the
    * stage's name in the run. Takes over one reference, also on an error. */
   int32_t (*drop)(void* self, kinora_sample*, const char* rule, double score);
-  /* [worker-thread] In process(), before the input was emitted or dropped: holds the input, for a batch that is not full or a shard
-   * that is not closed. Retain the sample to use it later. The same instance must end it in a later process() or in finish(): emit(),
+  /* [worker-thread] In process(), before the input was emitted or dropped: holds the input, for a shard that is not closed or until
+   * what it belongs to has come. Retain the sample to use it later. The same instance must end it in a later process() or in finish(): emit(),
    * drop() or fail() of a sample with its key, or stored(). Otherwise it fails.
    * Memory: an engine may count the bytes of held inputs as samples, as long as that leaves room for other samples, and otherwise as
    * resources.memory; with ordered = 1 always as resources.memory.
@@ -108,6 +114,10 @@ typedef struct kinora_stage {
    * message, and the run continues; after a death of the process they are tried again alone. Either one ends the run if no input is
    * held that could report it, or if ordered = 1. KINORA_STOP and KINORA_CANCELLED: as above. */
   int32_t (*finish)(void* self, const kinora_emit*, const kinora_run*);
+  /* Appended to 1.0. [worker-thread] n inputs, 2 to resources.batch, in the order of the source if resources.ordered is not 0; borrowed
+   * like that of process(), which must exist too: an older engine, or one that runs the stage in a process of its own, calls only that.
+   * hold() is not for a stage with batches: KINORA_INVALID. See "Batches" above. */
+  int32_t (*process_batch)(void* self, kinora_sample* const* in, uint32_t n, const kinora_emit*, const kinora_run*);
 } kinora_stage;
 
 KINORA_SLOT(kinora_resources, struct_size, 0);
@@ -118,7 +128,7 @@ KINORA_SLOT(kinora_resources, memory, 24);
 KINORA_SLOT(kinora_resources, isolated, 32);
 KINORA_SLOT(kinora_resources, nvdec, 36);
 KINORA_SLOT(kinora_resources, nvenc, 40);
-KINORA_SLOT(kinora_resources, reserved, 44);
+KINORA_SLOT(kinora_resources, batch, 44);
 KINORA_SIZE(kinora_resources, 48);
 KINORA_SLOT(kinora_emit, struct_size, 0);
 KINORA_SLOT(kinora_emit, reserved, 4);
@@ -137,6 +147,7 @@ KINORA_SLOT(kinora_stage, destroy, 16);
 KINORA_SLOT(kinora_stage, resources, 24);
 KINORA_SLOT(kinora_stage, process, 32);
 KINORA_SLOT(kinora_stage, finish, 40);
-KINORA_SIZE(kinora_stage, 48);
+KINORA_SLOT(kinora_stage, process_batch, 48);
+KINORA_SIZE(kinora_stage, 56);
 KINORA_EXTERN_C_END
 #endif

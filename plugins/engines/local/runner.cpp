@@ -1,4 +1,4 @@
-#include "execution.hpp"
+#include "runner.hpp"
 
 #include <cmath>
 
@@ -15,25 +15,25 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 }  // namespace
 
-Execution::Execution(const kinora_pipeline& pipeline, const Run& run, const Settings& settings)
-    : pipeline_(pipeline), run_(*run.get()), settings_(settings) {
-  settings_.isolation.check(pipeline);
-  stages_ = set_up_stages(pipeline, {settings_.total, settings_.isolation});
-  for (auto& stage : stages_)
-    if (stage->spec->n_from == 0) first_.push_back(stage.get());
-  last_figures_.resize(stages_.size());
-  advice_.emplace(stages_, settings_.total);
-  devices_.resize(static_cast<size_t>(std::ceil(settings_.total.gpus - 1e-9)));
+Runner::Runner(const kinora_pipeline& pipeline, const Run& run, const Settings& settings)
+    : pipeline_(pipeline),
+      run_(*run.get()),
+      settings_(settings),
+      stages_((settings.isolation.check(pipeline), set_up_stages(pipeline, {settings.total, settings_.isolation}))),
+      ledger_(pipeline.memory),
+      lineage_(ledger_, owner_wakes_),
+      scheduler_(stages_, settings.total, settings.queue, ledger_, lineage_),
+      advice_(stages_, settings.total),
+      figures_(scheduler_, ledger_, settings.total.cores) {
   if (settings_.profile && run_.out.size > 0) trace_.emplace(std::string(view(run_.out)) + "/trace.json");
 }
 
-Execution::~Execution() {
+Runner::~Runner() {
   {
     const Lock lock(mutex_);
     stopping_ = true;
     quit_ = true;
-    ready_.clear();
-    for (Waiting* waiting : waiting_) waiting->go.notify_one();  // run() was left by an exception
+    scheduler_.close(true);  // run() was left by an exception
   }
   ready_changed_.notify_all();
   stop_changed_.notify_all();
@@ -41,24 +41,24 @@ Execution::~Execution() {
   tear_down(stages_);
 }
 
-int32_t Execution::cancelled() const {
+int32_t Runner::cancelled() const {
   if (stopping()) return KINORA_CANCELLED;
   return run_.cancelled ? run_.cancelled(run_.self) : KINORA_OK;
 }
 
-void Execution::run() {
+void Runner::run() {
   const auto begin = std::chrono::steady_clock::now();
   double reported = 0, looked = 0;
   Lock lock(mutex_);
   dispatch();
-  while (!stopping() && !all_finished()) {
-    tell_ends(lock);
+  while (!stopping() && !scheduler_.all_finished()) {
+    report_outcomes(lock);
     if (refused_is_told()) {
       abort(KINORA_INVALID, refusal_);
       break;
     }
     const double now = seconds_since(begin);
-    if (now - looked >= kLook) advice_->look(looked = now);
+    if (now - looked >= kLook) advice_.look(looked = now);
     lock.unlock();
     if (cancelled() != KINORA_OK) {
       lock.lock();
@@ -70,30 +70,37 @@ void Execution::run() {
       pipeline_.report(pipeline_.self, figures(now).c_str());
     }
     lock.lock();
-    if (ends_.empty() && !all_finished() && !stopping()) owner_wakes_.wait_for(lock, kPoll);
+    if (lineage_.unreported() == 0 && !scheduler_.all_finished() && !stopping()) owner_wakes_.wait_for(lock, kPoll);
   }
   // Workers inside a plugin return when it checks cancelled() or finishes; wait for all of them.
-  owner_wakes_.wait(lock, [&] { return active_ == 0 && waiting_.empty(); });
+  owner_wakes_.wait(lock, [&] { return scheduler_.is_at_rest(); });
   lock.unlock();
   if (trace_) trace_->close();
   if (error_ != KINORA_OK) throw Error(error_, error_message_);
   if (pipeline_.report) pipeline_.report(pipeline_.self, figures(seconds_since(begin)).c_str());
 }
 
-void Execution::tell_ends(Lock& lock) {
-  while (!ends_.empty() && !stopping()) {
-    const std::shared_ptr<Track> track = std::move(ends_.front());
-    ends_.pop_front();
-    telling_ = true;
-    tell(lock, *track);
-    telling_ = false;
-    for (const auto& parent : track->parents)
-      if (--parent->open == 0) settle(parent);
+std::string Runner::figures(double seconds) {
+  const Lock lock(mutex_);
+  return figures_.at(seconds, advice_, trace_ ? &*trace_ : nullptr);
+}
+
+void Runner::report_outcomes(Lock& lock) {
+  while (!stopping()) {
+    const std::shared_ptr<Track> track = lineage_.next();
+    if (!track) return;
+    lock.unlock();
+    std::string message;
+    const int32_t status = report(*track, message);
+    track->sample.reset();
+    lock.lock();
+    lineage_.told(*track);
+    if (status != KINORA_OK) abort(status, message);
     dispatch();
   }
 }
 
-void Execution::tell(Lock& lock, Track& track) {
+int32_t Runner::report(const Track& track, std::string& message) {
   const End& end = *track.end;
   kinora_outcome outcome{};
   outcome.struct_size = sizeof outcome;
@@ -110,95 +117,80 @@ void Execution::tell(Lock& lock, Track& track) {
   for (const auto& parent : track.parents) parents.push_back(str(parent->key));
   outcome.inputs = inputs.data(), outcome.n_inputs = static_cast<uint32_t>(inputs.size());
   outcome.parents = parents.data(), outcome.n_parents = static_cast<uint32_t>(parents.size());
-  lock.unlock();
   const int32_t status = pipeline_.done(pipeline_.self, &outcome);
-  const std::string message(status == KINORA_OK ? "" : view(host()->last_error(host())));
-  track.sample.reset();
-  lock.lock();
-  ledger_.remove(track.weight);
-  if (status != KINORA_OK)
-    abort(status, message.empty() ? "the pipeline's owner could not record an outcome" : message);
+  if (status == KINORA_OK) return status;
+  message = view(host()->last_error(host()));
+  if (message.empty()) message = "the pipeline's owner could not record an outcome";
+  return status;
 }
 
-void Execution::end(const std::shared_ptr<Track>& track, End end, Sample sample, Weight weight) {
-  if (end.consumed && track->open > 0) {
-    ledger_.remove(weight);
-    sample = slim(sample);
-    weight = weigh(sample);
-    ledger_.add(weight);
-  }
-  track->end = std::move(end);
-  track->sample = std::move(sample);
-  track->weight = std::move(weight);
-  settle(track);
-}
-
-void Execution::settle(std::shared_ptr<Track> track) {
-  if (!track->end || track->open > 0 || track->settled) return;
-  track->settled = true;
-  ends_.push_back(std::move(track));
-  owner_wakes_.notify_one();
-}
-
-void Execution::abort(int32_t code, const std::string& message) {
+void Runner::abort(int32_t code, const std::string& message) {
   if (stopping()) return;
   error_ = code;
   error_message_ = message;
   stopping_ = true;
-  active_ -= ready_.size();  // never started
-  ready_.clear();
-  for (Waiting* waiting : waiting_) waiting->go.notify_one();
+  scheduler_.close(true);
   stop_changed_.notify_all();
   owner_wakes_.notify_one();
 }
 
-void Execution::refuse(const StageState& stage, const std::string& message) {
+void Runner::refuse(const StageState& stage, const std::string& message) {
   if (refused_) return;
   refused_ = &stage;
   refusal_ = message;
   refused_since_ = std::chrono::steady_clock::now();
+  scheduler_.close(false);
 }
 
 // Results of the stage's other workers are not lost. A worker that waits for room may wait forever, so the wait is limited.
-bool Execution::refused_is_told() const {
-  return refused_ && ends_.empty() && (refused_->busy == 0 || seconds_since(refused_since_) > kRefused);
+bool Runner::refused_is_told() const {
+  return refused_ && lineage_.unreported() == 0 && (refused_->busy == 0 || seconds_since(refused_since_) > kRefused);
 }
 
-void Execution::spawn() {
+void Runner::dispatch() {
+  if (stopping()) return;
+  for (size_t n = scheduler_.dispatch(); n > 0; --n) {
+    if (idle_ < scheduler_.ready().size() && !spawn()) return;
+    ready_changed_.notify_one();
+  }
+  if (scheduler_.is_stuck()) abort(KINORA_FAILED, "engine/local: the pipeline cannot continue; please report this as a bug");
+  if (scheduler_.all_finished()) owner_wakes_.notify_one();
+}
+
+bool Runner::spawn() {
   try {
     threads_.emplace_back([this] { work(); });
   } catch (const std::system_error&) {
     // The system provides no more threads. The existing ones take the job when they can.
-    if (threads_.empty())
+    if (threads_.empty()) {
       abort(KINORA_NO_MEMORY, "no thread could be started; raise the limit on processes (ulimit -u)");
+      return false;
+    }
   }
+  return true;
 }
 
-void Execution::work() {
+void Runner::work() {
   Lock lock(mutex_);
+  auto& ready = scheduler_.ready();
   for (;;) {
     ++idle_;
-    ready_changed_.wait(lock, [&] { return quit_ || !ready_.empty(); });
+    ready_changed_.wait(lock, [&] { return quit_ || !ready.empty(); });
     --idle_;
-    if (ready_.empty()) return;
-    Job job = std::move(ready_.front());
-    ready_.pop_front();
+    if (ready.empty()) return;
+    Job job = std::move(ready.front());
+    ready.pop_front();
     lock.unlock();
     perform(job);
-    job.in.reset();
+    job.in.clear();
     lock.lock();
-    --active_;
-    if (job.stage) {
-      give(*job.stage, job.slot);
-      --job.stage->busy;
-      if (job.slot) job.stage->give_back(job.slot);
-    }
+    scheduler_.ended(job);
     dispatch();
-    if (active_ == 0) owner_wakes_.notify_one();
+    if (scheduler_.active() == 0) owner_wakes_.notify_one();
   }
 }
 
-void Execution::perform(Job& job) {
+void Runner::perform(Job& job) {
   const int32_t status = guard([&] {
     if (job.what == Job::pull) perform_pull(job.reserve);
     if (job.what == Job::process) perform_process(job);
