@@ -5,7 +5,7 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/set_option.hpp"
-#include "core/run/apply.hpp"
+#include "apps/kinora/apply_stage.hpp"
 #include "core/run/apply_methods.hpp"
 #include "core/base/cancel.hpp"
 #include "core/runtime/torch_library.hpp"
@@ -109,7 +109,7 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
     for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, **spec, request);
   complete_options(runtime.registry(), **spec, request.config, request.weights, request.options);
   core::watch_signals();
-  const auto result = (*spec)->kind == "stage" ? core::apply_stage(runtime, request)
+  const auto result = (*spec)->kind == "stage" ? apply_stage(runtime, request)
                                                : core::torch_apply((*spec)->kind)(runtime, request);
   // A stage's captions and keys may contain invalid UTF-8.
   std::cout << result.result.dump(given.count("json") ? -1 : 2, ' ', false, core::json::error_handler_t::replace) << "\n";

@@ -9,9 +9,9 @@
 #include "apps/kinora/inspect_pipeline.hpp"
 #include "apps/kinora/plugins_format.hpp"
 #include "apps/kinora/set_option.hpp"
-#include "core/run/pipeline_options.hpp"
 #include "core/runtime/torch_library.hpp"
 #include "core/base/size.hpp"
+#include "plugins/jobs/published/published_pipeline.hpp"
 
 namespace kinora {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "apps/kinora/plugins_format.hpp"
 #include "core/io/safetensors.hpp"
-#include "core/run/pipeline_options.hpp"
 #include "core/base/size.hpp"
+#include "plugins/jobs/published/published_pipeline.hpp"
 
 namespace kinora {
 namespace {

@@ -30,6 +30,4 @@ struct ApplyResult {
 // The component's options, checked; all problems in one failure. Keys that apply handles itself are left out.
 Options apply_options(Runtime&, const ApplyRequest&);
 
-ApplyResult apply_stage(Runtime&, const ApplyRequest&);
-
 }  // namespace kinora::core

@@ -2,6 +2,7 @@
 // Kinora. A run opens it when its file names the kind. job_plugin.hpp makes a class of this type a plugin.
 #pragma once
 #include <filesystem>
+#include <set>
 #include <string>
 
 #include "core/plugin/registry.hpp"
@@ -23,6 +24,14 @@ class JobType {
   virtual void run(JobContext&) const = 0;
   // Reports problems of the job's options and inputs, before anything runs.
   virtual void check(JobCheck&) const {}
+
+  // Completes a job's table that names the folder of a published pipeline (option `pipeline`): what the table omits comes from the
+  // folder. before: kinds of the upstream jobs. A kind without that option has no such folder.
+  virtual nlohmann::json from_pipeline(const std::string& kind, const std::string& job, nlohmann::json table,
+                                       const std::filesystem::path& folder, const std::set<std::string>& before) const {
+    (void)kind, (void)job, (void)folder, (void)before;
+    return table;
+  }
 
   // Whether the job lists its inputs itself, one by one. It can then identify what affects results (inputs_identity),
   // count failed inputs and retry them (--retry-failed).

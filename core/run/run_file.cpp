@@ -11,7 +11,7 @@
 #include "core/base/paths.hpp"
 #include "core/run/folder_options.hpp"
 #include "core/run/isolation.hpp"
-#include "core/run/pipeline_options.hpp"
+#include "core/run/job_type.hpp"
 #include "core/run/stage_graph.hpp"
 #include "core/run/storages.hpp"
 #include "core/base/suggest.hpp"
@@ -132,8 +132,8 @@ class RunReader {
     try {
       std::vector<Problem> of_others;  // of options that the folder is about to give
       const auto path = Options::make(*job.kind, {{"pipeline", folder}}, of_others, run_.file.parent_path());
-      table = with_pipeline(job.kind->name, job.name, table, path.values().at("pipeline").get<std::string>(),
-                            kinds_before(job));
+      table = job_type(registry_, *job.kind)
+                  .from_pipeline(job.kind->name, job.name, table, path.values().at("pipeline").get<std::string>(), kinds_before(job));
     } catch (const Error& e) {
       problem(doc_.value(pointer + "/pipeline"), e.what());
     }

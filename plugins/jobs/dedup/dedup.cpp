@@ -85,6 +85,29 @@ std::string text_of(const JobSpec& job, const char* option) {
   return job.component("dedup")->options.values().value(option, "");
 }
 
+using Ended = std::function<void(const Sample&, const kinora_outcome&)>;
+
+// Compares the clips of `among` and reports the outcome of each. content: identities of their media, by key.
+PipelineResult compared(JobContext& context, const DedupOptions& options, const ComponentUse& dedup, const std::map<std::string, ClipFields>& among,
+                        const std::map<std::string, std::string>& content, const Ended& ended) {
+  auto at = among.begin();
+  PipelineJob job;
+  job.stages = {&dedup};
+  job.engine = context.spec().component("engine");
+  job.memory = options.memory;
+  job.threads = options.threads;
+  job.total = static_cast<int64_t>(among.size());
+  job.unit = "clips";
+  job.next = [&]() -> std::optional<Sample> {
+    if (at == among.end()) return std::nullopt;
+    const auto& [key, fields] = *at++;
+    const auto hash = content.find(key);
+    return light(context, key, fields, hash == content.end() ? "" : hash->second);
+  };
+  job.ended = ended;
+  return run_pipeline(context, job);
+}
+
 }  // namespace
 
 JobParts Dedup::parts() {
@@ -123,24 +146,8 @@ void Dedup::run(JobContext& context) const {
   const auto all = static_cast<int64_t>(clips.size());
   const auto content = clip_contents(clips);
   const ComponentUse dedup = bounded(context, options.memory);
-  // Compares the clips of `among` and reports the outcome of each.
-  const auto compare = [&](const std::map<std::string, ClipFields>& among, auto ended) {
-    auto at = among.begin();
-    PipelineJob job;
-    job.stages = {&dedup};
-    job.engine = context.spec().component("engine");
-    job.memory = options.memory;
-    job.threads = options.threads;
-    job.total = static_cast<int64_t>(among.size());
-    job.unit = "clips";
-    job.next = [&]() -> std::optional<Sample> {
-      if (at == among.end()) return std::nullopt;
-      const auto& [key, fields] = *at++;
-      const auto hash = content.find(key);
-      return light(context, key, fields, hash == content.end() ? "" : hash->second);
-    };
-    job.ended = ended;
-    return run_pipeline(context, job);
+  const auto compare = [&](const std::map<std::string, ClipFields>& among, const Ended& ended) {
+    return compared(context, options, dedup, among, content, ended);
   };
   // Maps a clip to the rejected clip that it would be a copy of.
   std::map<std::string, std::string> copy_of;

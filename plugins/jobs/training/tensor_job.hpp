@@ -2,6 +2,7 @@
 #pragma once
 #include "core/run/job_plugin.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/published/published_pipeline.hpp"
 
 namespace kinora::core {
 
@@ -15,6 +16,10 @@ class TensorJob : public JobType {
   }
   void check(JobCheck& job) const final {
     with_plain_errors([&] { examine(job); });
+  }
+  nlohmann::json from_pipeline(const std::string& kind, const std::string& job, nlohmann::json table, const std::filesystem::path& folder,
+                               const std::set<std::string>& before) const final {
+    return with_pipeline(kind, job, std::move(table), folder, before);
   }
 
  private:

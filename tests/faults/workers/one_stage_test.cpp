@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/apply.hpp"
+#include "apps/kinora/apply_stage.hpp"
 #include "tests/faults/workers/job.hpp"
 
 namespace kinora::core {

@@ -22,11 +22,10 @@ struct ClipOptions {
   bool audio = true, crop = false;
 };
 
+// Which parts of a video become clips.
 template <class Options>
-void describe_clip_options(Describe<Options>& d) {
+void describe_clip_parts(Describe<Options>& d) {
   using O = ClipOptions;
-  d.output("frames", "[T, H, W, 3]", "uint8", "sampled frames; fact frames_at has their seconds",
-           {.when = "sample_fps", .per = "clip"});
   d.option("min_length", &O::min_length)
       .at_least(0)
       .unit("s")
@@ -56,6 +55,14 @@ void describe_clip_options(Describe<Options>& d) {
       .help(
           "use of the fact bin (resolution, aspect, duration); drop: clips without one are filtered by "
           "rule clip.no-bin");
+}
+
+template <class Options>
+void describe_clip_options(Describe<Options>& d) {
+  using O = ClipOptions;
+  d.output("frames", "[T, H, W, 3]", "uint8", "sampled frames; fact frames_at has their seconds",
+           {.when = "sample_fps", .per = "clip"});
+  describe_clip_parts(d);
   d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
   d.option("preset", &O::preset).choices(preset_names()).help("x264's speed preset");
   d.option("encoder", &O::encoder)

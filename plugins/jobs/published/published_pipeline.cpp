@@ -1,4 +1,4 @@
-#include "core/run/pipeline_options.hpp"
+#include "plugins/jobs/published/published_pipeline.hpp"
 
 #include <algorithm>
 #include <fstream>

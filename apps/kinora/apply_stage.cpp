@@ -1,18 +1,21 @@
+#include "apps/kinora/apply_stage.hpp"
+
 #include <algorithm>
 #include <thread>
 
 #include "core/io/atomic_file.hpp"
-#include "core/run/apply.hpp"
 #include "core/run/call.hpp"
 #include "core/run/stage_instance.hpp"
 #include "core/run/stage_results.hpp"
 #include "core/sample/sample.hpp"
 #include "kinora/sample.hpp"
 
-namespace kinora::core {
+namespace kinora {
 namespace {
 
 namespace fs = std::filesystem;
+using core::json;
+using core::StageResults;
 
 // JSON and text fields in full, media as their size.
 json fields_json(const Sample& sample) {
@@ -47,7 +50,7 @@ json result_json(const std::string& name, const StageResults& r) {
 // Why the results are incomplete, or empty.
 std::string problem_in(const StageResults& r) {
   for (const auto& sample : r.emitted)
-    if (auto damage = damage_of(sample); !damage.empty()) return damage;
+    if (auto damage = core::damage_of(sample); !damage.empty()) return damage;
   return r.failed.empty() ? "" : r.failed.front().reason;
 }
 
@@ -55,35 +58,30 @@ void write_fields(const fs::path& folder, const Sample& sample) {
   fs::create_directories(folder);
   for (const auto& field : sample.fields())
     if (field.name != "url")
-      or_throw(
-          write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
+      core::or_throw(
+          core::write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
                                 {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
 }
 
 }  // namespace
 
-Options apply_options(Runtime& runtime, const ApplyRequest& request) {
-  const auto* spec = or_throw(runtime.registry().find(request.id));
-  return or_throw(Options::make(*spec, request.options, fs::current_path()));
-}
-
-ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
-  const Options options = apply_options(runtime, request);
-  StageInstance stage(runtime.registry(), request.id, options, {});
+core::ApplyResult apply_stage(core::Runtime& runtime, const core::ApplyRequest& request) {
+  const core::Options options = core::apply_options(runtime, request);
+  core::StageInstance stage(runtime.registry(), request.id, options, {});
 
   const std::string out =
       request.out.empty() ? fs::current_path().string() : fs::absolute(request.out).string();
-  Call call{static_cast<uint64_t>(request.seed), 0, nullptr};
-  kinora_run run = run_of(call);
+  core::Call call{static_cast<uint64_t>(request.seed), 0, nullptr};
+  kinora_run run = core::run_of(call);
   run.n_threads = static_cast<int32_t>(std::thread::hardware_concurrency());
   run.out = str(out);
 
-  const std::string key = key_of_name(fs::path(request.input).stem().string());
+  const std::string key = core::key_of_name(fs::path(request.input).stem().string());
   Sample input(key);
   input.set("url", fs::absolute(request.input).string());
   StageResults results;
   const kinora_emit sink = results.sink();
-  ApplyResult made;
+  core::ApplyResult made;
   try {
     results.input = key;
     stage.process(input.get(), sink, run);
@@ -102,4 +100,4 @@ ApplyResult apply_stage(Runtime& runtime, const ApplyRequest& request) {
   return made;
 }
 
-}  // namespace kinora::core
+}  // namespace kinora
