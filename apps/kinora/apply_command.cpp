@@ -66,6 +66,7 @@ std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& re
   const std::string lists = "; kinora plugins inspect " + spec.id + " lists the tensors";
   if (spec.kind == "stage") {
     if (request.input.empty()) return spec.id + " needs an input file: kinora apply " + spec.id + " FILE";
+    if (std::filesystem::is_directory(request.input)) return "'" + request.input + "' is a folder; apply takes one file, a curate job takes folders";
     if (!request.inputs.empty()) return spec.id + " takes a file instead of tensors; leave out --inputs";
     if (!request.method.empty()) return spec.id + " has no methods; leave out --method";
     return "";

@@ -176,11 +176,14 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
   const auto text = current_manifest(fs::absolute(values["file"].as<std::string>()), tier,
                                      values["cuda"].as<std::string>());
   if (!text) return complain(kFailed, text.failure().message);
+  const auto library = values["file"].as<std::string>();
+  if (const auto parsed = core::parse_manifest(*text, "plugin.toml"); !parsed)
+    return complain(kFailed, library + ": the manifest that its describe() functions write is wrong: " + parsed.failure().message);
   if (values.count("check")) {
     const auto file = values["check"].as<std::string>();
     const auto found = manifest_text(file);
     if (!found) return complain(kFailed, file + ": cannot be read");
-    const auto different = difference(file, *found, *text, values["file"].as<std::string>());
+    const auto different = difference(file, *found, *text, library);
     return different.empty() ? kDone : complain(kFailed, different);
   }
   if (!values.count("out")) {

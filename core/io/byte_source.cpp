@@ -56,23 +56,6 @@ class Remote final : public ByteSource {
   Reader reader_;
 };
 
-class Memory final : public ByteSource {
- public:
-  Memory(std::string name, std::span<const uint8_t> bytes) : name_(std::move(name)), bytes_(bytes) {}
-  const std::string& name() const override { return name_; }
-  uint64_t size() const override { return bytes_.size(); }
-  Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
-    if (offset >= bytes_.size()) return uint64_t{0};
-    const uint64_t n = std::min<uint64_t>(size, bytes_.size() - offset);
-    std::memcpy(to, bytes_.data() + offset, n);
-    return n;
-  }
-
- private:
-  std::string name_;
-  std::span<const uint8_t> bytes_;
-};
-
 class Part final : public ByteSource {
  public:
   Part(std::shared_ptr<const ByteSource> whole, uint64_t offset, uint64_t size)
@@ -128,10 +111,6 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri) {
   }
   return std::shared_ptr<const ByteSource>(
       std::make_shared<LocalFile>(std::move(path), descriptor, static_cast<uint64_t>(info.st_size)));
-}
-
-std::shared_ptr<const ByteSource> bytes_in_memory(std::string name, std::span<const uint8_t> bytes) {
-  return std::make_shared<Memory>(std::move(name), bytes);
 }
 
 std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset,

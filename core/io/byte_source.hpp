@@ -1,8 +1,7 @@
-// Bytes with random access: a file on any storage, memory, or a part of either.
+// Bytes with random access: a file on any storage, or a part of one.
 #pragma once
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 
@@ -26,8 +25,6 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri);
 // A failure that names the kind of file at this local path if it is not a regular file; nothing if it cannot be
 // accessed.
 Status check_regular_file(const std::string& path);
-// Borrows the bytes.
-std::shared_ptr<const ByteSource> bytes_in_memory(std::string name, std::span<const uint8_t> bytes);
 // The bytes from `offset` on, at most `size`.
 std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset,
                                           uint64_t size);

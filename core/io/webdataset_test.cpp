@@ -9,6 +9,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/bytes_in_memory.hpp"
+
 namespace kinora::core {
 namespace {
 
@@ -46,7 +48,7 @@ std::string tar(const Files& files, const Prepare& prepare = ustar) {
 }
 
 std::shared_ptr<const ByteSource> source(const std::string& bytes) {
-  return bytes_in_memory("shard-000012.tar", {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  return test::bytes_in_memory("shard-000012.tar", {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
 }
 
 // "KEY: FIELD=BYTES FIELD=BYTES", one a sample; the last may be "error: ...".

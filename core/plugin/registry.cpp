@@ -72,12 +72,12 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
     rest += "; nccl requires a CUDA build (KINORA_PRESET=cuda packaging/dev.sh build)";
   if (rest.empty()) rest = "; `kinora plugins` lists all";
   const std::lock_guard lock(locks_->state);
-  size_t unreadable = 0;
+  std::vector<std::string> unreadable;
   for (const auto& entry : entries_)
-    unreadable += entry->info.state == PluginState::disabled && entry->info.spec.components.empty();
-  if (unreadable > 0)
-    rest += fmt::format(" ({} plugin{} cannot be read: see `kinora plugins`)", unreadable,
-                        unreadable == 1 ? "" : "s");
+    if (entry->info.state == PluginState::disabled && entry->info.spec.components.empty()) unreadable.push_back(entry->info.reason);
+  if (!unreadable.empty())
+    rest += fmt::format(" ({} plugin{} cannot be read: {}{})", unreadable.size(), unreadable.size() == 1 ? "" : "s", unreadable.front(),
+                        unreadable.size() == 1 ? "" : "; see `kinora plugins`");
   return fail(KINORA_NOT_FOUND, "unknown {} '{}'{}", kind.empty() ? "component" : kind, name, rest);
 }
 

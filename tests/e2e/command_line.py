@@ -159,6 +159,18 @@ def check_manifest_is_written_whole():
     assert out.read_text() == pathlib.Path(library).with_name("plugin.toml").read_text() and older.read_text() == "older"
     assert [p.name for p in out.parent.iterdir()] == ["plugin.toml"]
     kinora("plugins", "manifest", library, "--out", SCRATCH / "nowhere/plugin.toml", code=1)
+    wrong = subprocess.run([KINORA, "plugins", "manifest", pathlib.Path(KINORA).parents[1] / "tests/abi/libwrong_describe.so", "--out", out], capture_output=True, text=True)
+    assert wrong.returncode == 1 and "describe() functions write is wrong: plugin.toml:" in wrong.stderr, wrong
+    assert "edm-heun" in out.read_text(), "an invalid manifest was written"
+
+
+def check_a_plugin_that_cannot_be_read():
+    """An unknown component's message has the reason why a plugin beside it cannot be read."""
+    broken = SCRATCH / "broken plugins/mine"
+    broken.mkdir(parents=True)
+    (broken / "plugin.toml").write_text("name = 5\n")
+    said = subprocess.run([KINORA, "--plugins", broken.parent, "plugins", "inspect", "stage/mine"], capture_output=True, text=True).stderr
+    assert "1 plugin cannot be read: " in said and "plugin.toml:1" in said, said
 
 
 def case(file, name):
@@ -255,6 +267,7 @@ def check_apply_refuses():
     film = DATA / "film.mp4"
     assert "has no methods" in refused("apply", "stage/shots.content", film, "--method", "cut")
     assert "takes a file instead of tensors" in refused("apply", "stage/shots.content", film, "--inputs", misspelt)
+    assert "is a folder; apply takes one file" in refused("apply", "stage/shots.content", SCRATCH)
     assert "has no weights" in refused("apply", "stage/shots.content", film, "--set", "weights=x")
 
 
@@ -621,7 +634,7 @@ def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # left by a killed run
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_missing_library, check_broken_twin, check_use_lines, check_manifest_is_written_whole, check_apply, check_apply_refuses, check_apply_config,
+    for check in (check_plugins, check_missing_library, check_broken_twin, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_apply, check_apply_refuses, check_apply_config,
                   check_published, check_convert, check_layouts, check_inspect, check_pipeline, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_waiting_rank, check_installed):
         check()
         print("ok   ", check.__name__)

@@ -2,11 +2,12 @@
 #include <cstdlib>
 
 #include "core/io/webdataset.hpp"
+#include "tests/support/bytes_in_memory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using kinora::core::WebDatasetReader;
   constexpr uint64_t kLimit = 1 << 16;
-  const auto source = kinora::core::bytes_in_memory("fuzz.tar", {data, size});
+  const auto source = kinora::test::bytes_in_memory("fuzz.tar", {data, size});
   for (const bool contents : {true, false}) {
     auto reader = WebDatasetReader::over(source, {kLimit, false});
     if (!reader) continue;
