@@ -105,6 +105,8 @@ class Validation {
     auto parsed = core::parse_manifest(text_, place_);
     if (!add("its manifest is valid", parsed ? core::Status() : parsed.failure())) return false;
     spec_ = *std::move(parsed);
+    const std::string name = "lib" + spec_.name + ".so", found = library_.filename().string();
+    if (!add("its file has the plugin's name", name == found ? "" : "expected " + name + ", found " + found + "; rename the file or the plugin")) return false;
     return add("it fits this host", core::check_compatible(spec_, core::host_facts()));
   }
 

@@ -148,7 +148,7 @@ class Serving {
         throw Error(KINORA_INVALID,
                     fmt::format("asks for a number of {} that is not a number (NaN); correct its resources()", of));
     return {{"ordered", r.ordered}, {"cores", r.cores}, {"gpus", r.gpus}, {"memory", r.memory},
-            {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}};
+            {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}, {"batch", r.batch}};
   }
 
   kinora_run run_of_call(const json& head) {

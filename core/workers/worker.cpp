@@ -65,6 +65,7 @@ kinora_resources resources_in(const json& told) {
   out.isolated = told.at("isolated");
   out.nvdec = told.at("nvdec");
   out.nvenc = told.at("nvenc");
+  out.batch = told.at("batch");
   return out;
 }
 

@@ -216,6 +216,19 @@ def joined():
     holds("a run interrupted after any outcome ends as an uninterrupted one", not wrong, wrong)
 
 
+def batches():
+    """A stage with batches gets them where nothing is configured, and one sample at a time in a process of its own."""
+    films = SCRATCH / "batches-of"
+    films.mkdir()
+    for i in range(6):
+        shutil.copy(short_film(), films / f"f{i}.mp4")
+    for isolate, sizes in (("auto", ["2", "2", "4", "4", "4", "4"]), ("all", ["1"] * 6)):
+        name = f"batches-{isolate}"
+        done = kinora("run", toml(name, [films], '{ use = "together" }', f'hash = false\nengine = {{ use = "local", isolate = ["{isolate}"] }}'))
+        found = sorted(f.read_text() for f in (SCRATCH / name / "clips/data").glob("*.together"))
+        holds(f"batches with isolate = {isolate}", found == sizes, f"{found} {done.stderr}")
+
+
 def large():
     """Samples larger than the memory limit pass one at a time, with a line in the log and in summary.json. A process returns another sample than it got, so it appears twice."""
     films = SCRATCH / "large-of"
@@ -388,7 +401,7 @@ def ten_runs():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, late, resumed, joined, large, noise, copies, anew, orphans, shown, ten_runs):
+for part in (graphs, isolation, crashes, killed_while_made, stopped_while_made, twins, late, resumed, joined, batches, large, noise, copies, anew, orphans, shown, ten_runs):
     if part.__name__ in (sys.argv[5:] or part.__name__):
         part()
 print(f"{len(failures)} failed")

@@ -83,7 +83,7 @@ void Runner::attempt(Job& job, Slot& slot) {
   task.reserve = job.reserve;
   task.told = std::move(task.in->told);
   task.keys.insert(task.told.begin(), task.told.end());
-  task.replay = task.told.size();
+  task.replay = task.in->single ? 0 : task.told.size();
   const auto start = Clock::now();
   std::string message;
   const int32_t status = try_until(task, message);
@@ -213,7 +213,7 @@ bool Runner::ends_run(const StageState& stage, int32_t status, const std::string
 // A sample that was emitted or dropped has its outcome elsewhere.
 void Runner::note_error_after(Task& task, const std::string& message) {
   ++task.stage.figures.errors_after;
-  log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; the stage had already emitted or dropped the sample, so its outcome does not change"));
+  log(Log::warn, of_stage(task.stage, task.key + (task.batch.empty() ? "" : " and its batch") + ": " + message + "; the stage had already emitted or dropped the sample, so its outcome does not change"));
 }
 
 // Its bytes stay counted. If the instance has its own process, the sample stays complete, to be tried again.

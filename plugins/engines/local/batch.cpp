@@ -26,7 +26,7 @@ void Runner::perform_batch(Job& job) {
     Held held{std::move(item.track), std::move(item.place), item.emitted, std::move(item.sample), std::move(item.weight)};
     batch.emplace(samples.back().key(), std::move(held));
   }
-  Task task{*this, stage, *job.slot, batch, std::nullopt, std::string(samples.front().key()), first, kOfBatch, job.reserve, true};
+  Task task{*this, stage, *job.slot, batch, std::nullopt, std::string(samples.front().key()), first, kOfBatch, job.reserve, tracks};
   {
     const Lock lock(mutex_);
     Scheduler::expect(stage, first, kOfBatch);
@@ -55,9 +55,10 @@ void Runner::perform_batch(Job& job) {
 void Runner::complete_batch(Task& task, size_t n, int32_t status, const std::string& message) {
   StageState& stage = task.stage;
   if (ends_run(stage, status, message)) return;
+  if (status != KINORA_OK && task.held.empty()) return note_error_after(task, message);
   if (status != KINORA_OK && !std::exchange(stage.said_batch, true))
     log(Log::warn, of_stage(stage, "a batch of " + std::to_string(n) + " failed (" + message +
-                                       "); its inputs are tried one by one, as after every failed batch; if all fail, lower the batch"));
+                                       "); its inputs are tried one by one, as after every failed batch; if all fail for lack of memory, lower the batch"));
   while (!task.held.empty()) {
     Held held = std::move(task.held.begin()->second);
     task.held.erase(task.held.begin());

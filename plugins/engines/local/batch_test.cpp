@@ -136,6 +136,63 @@ TEST(Batch, ThatFailsHalfwayPassesNothingOnTwice) {
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 11}}));
 }
 
+// A sum of all, then an error: the sum stays, each input is tried alone, and only the one that is wrong fails, with its own message.
+TEST(Batch, WithAnErrorAfterASampleOfAllCostsOnlyTheOneThatIsWrong) {
+  Pipeline p;
+  Sizes sizes;
+  Act& act = add_batch(p, {}, 4, sizes);
+  act.workers = 1;
+  act.process = [](Sample in, const Emit& emit, const kinora::Run&) {
+    emit(Sample("sum-" + std::string(in.key())));
+    if (in.key() == "2") throw Error(KINORA_DATA, "two");
+    emit(std::move(in));
+  };
+  act.process_batch = [](Batch in, const Emit& emit, const kinora::Run&) {
+    emit(Sample("sum-" + std::string(in[0].key())));
+    emit(in[0]);
+    throw Error(KINORA_DATA, "one is two");
+  };
+  p.inputs(4);
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 7}, {"failed", 1}}));  // 3 inputs, sums of 0, 1, 2 and 3
+  for (const auto& [key, o] : p.outcomes) EXPECT_EQ(o.reason, key == "2" ? "two" : "") << key;
+}
+
+TEST(Batch, WithAnErrorAfterAllInputsEndedIsCounted) {
+  Pipeline p;
+  Sizes sizes;
+  add_batch(p, {}, 4, sizes).process_batch = [](Batch in, const Emit& emit, const kinora::Run&) {
+    for (const Sample& one : in) emit(one);
+    throw Error(KINORA_DATA, "late");
+  };
+  p.stages.front().workers = 1;
+  p.inputs(8);
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 8}}));
+  EXPECT_EQ(figure(p, "errors_after"), 2u);
+}
+
+TEST(Batch, IsTheParentOfWhatIsMadeOfItAfterItsInputsEnded) {
+  Pipeline p;
+  Sizes sizes;
+  add_batch(p, {}, 4, sizes).process_batch = [](Batch in, const Emit& emit, const kinora::Run&) {
+    for (const Sample& one : in) emit(one);
+    emit(Sample("sum"));
+    emit.made_of(std::array{in[1].key()});
+    emit(Sample("of-one"));
+  };
+  std::map<std::string, size_t> parents;
+  p.on_done = [&](const kinora_outcome& o) {
+    parents[std::string(view(samples_api().key(o.sample)))] = o.n_parents;
+    return int32_t{KINORA_OK};
+  };
+  p.inputs(4);
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(parents["sum"], 4u);
+  EXPECT_EQ(parents["of-one"], 1u);
+  for (size_t i = 0; i < 2; ++i) EXPECT_FALSE(p.outcomes[i].first.size() == 1) << "an input is reported before what was made of it";
+}
+
 TEST(Batch, IsTheParentOfWhatIsMadeOfIt) {
   Pipeline p;
   Sizes sizes;

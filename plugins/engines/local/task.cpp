@@ -83,19 +83,22 @@ void Task::made_of(std::span<const kinora_str> names) {
       named.push_back(at->second.track);
     } else if (in && view(name) == key) {
       named.push_back(in->track);
+    } else if (const auto of = std::find_if(batch.begin(), batch.end(), [&](const auto& track) { return track->key == view(name); }); of != batch.end()) {
+      named.push_back(*of);
     } else {
       named.clear();
-      throw Error(KINORA_NOT_FOUND, "made_of(): '" + std::string(view(name)) + "' is not the input, nor held; name the parents of a sample before they end");
+      throw Error(KINORA_NOT_FOUND, "made_of(): '" + std::string(view(name)) + "' is no input of this call, and not held; name the parents of a sample before they end");
     }
   }
 }
 
-// A second attempt repeats the calls of the first in the same order.
 bool Task::told_before(std::string_view name) {
+  if (in && in->single) return std::find(told.begin(), told.end(), name) != told.end();
   if (replay == 0) return false;
   const std::string& before = told[told.size() - replay--];
   if (before != name)
-    throw Error(KINORA_DATA, "expected '" + before + "' as in the attempt before, got '" + std::string(name) + "'");
+    throw Error(KINORA_DATA, "its process died, and it was tried again: expected '" + before + "' as before, got '" + std::string(name) +
+                                 "'; fix the stage: it emits the same keys in the same order");
   return true;
 }
 
@@ -103,11 +106,13 @@ bool Task::is_input(const Sample& sample) const {
   return in && !ended && (sample.get() == in->sample.get() || sample.key() == key);
 }
 
-// Empty for the input, for a held one, and for what finish() emits while nothing is held.
+// Empty for an input, for a held one, and for what finish() emits while nothing is held. Of a batch, also inputs that have ended count:
+// none is reported before the call is over.
 Tracks Task::parents_of(const Sample& sample) {
   Tracks of = std::exchange(named, {});
   if (is_input(sample) || held.contains(sample.key())) return {};
   if (!of.empty()) return of;
+  if (!batch.empty()) return batch;
   if (in) of.push_back(in->track);
   for (const auto& [key, one] : held) of.push_back(one.track);
   return of;
@@ -204,7 +209,7 @@ Origin Task::origin(const Sample& sample, const Tracks& of) {
 Held* Task::first_of(const Tracks& parents) {
   Held* first = nullptr;
   for (auto& [key, one] : held)
-    if (is_batch && std::find(parents.begin(), parents.end(), one.track) != parents.end() && (!first || one.place < first->place)) first = &one;
+    if (!batch.empty() && std::find(parents.begin(), parents.end(), one.track) != parents.end() && (!first || one.place < first->place)) first = &one;
   return first;
 }
 
@@ -212,7 +217,7 @@ Held* Task::first_of(const Tracks& parents) {
 void Task::note_told(const std::string& name, const Tracks& of) {
   if (slot.instance.is_apart()) told.push_back(name);
   for (auto& [key, one] : held)
-    if (is_batch && std::find(of.begin(), of.end(), one.track) != of.end()) one.told.push_back(name);
+    if (!batch.empty() && std::find(of.begin(), of.end(), one.track) != of.end()) one.told.push_back(name);
 }
 
 }  // namespace kinora::local

@@ -193,4 +193,4 @@ class Faulty final : public kinora::Stage {
 
 }  // namespace
 KINORA_COMPONENT(Faulty)
-KINORA_PLUGIN(Faulty, Pairs)
+KINORA_PLUGIN(Faulty, Together, Pairs)

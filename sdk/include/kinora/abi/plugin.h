@@ -1,6 +1,6 @@
 /* kinora/abi/plugin.h: the one symbol that a plugin library exports.                          since ABI 1.0
  *
- * plugin.toml is in the library's folder; the same text is in the library's ELF section ".kinora.manifest". The host reads
+ * The library of plugin NAME is libNAME.so. plugin.toml is in its folder; the same text is in the library's ELF section ".kinora.manifest". The host reads
  * it first and opens the library only when one of its components is used (see sdk/README.md, "The manifest"). */
 #ifndef KINORA_ABI_PLUGIN_H
 #define KINORA_ABI_PLUGIN_H

@@ -23,9 +23,12 @@
  *
  * Batches. A stage that works on several inputs at once (a network) sets resources.batch and process_batch(). The engine then waits
  * until so many inputs are there, but gives fewer where no more can come: at the end, or when memory is short; for a single one it
- * calls process(). Inputs that process_batch() has neither emitted, dropped nor failed when it returns KINORA_OK are consumed. If it
- * returns an error, each of these is processed again alone, so that only the one that causes it fails; samples that were made of it
- * until then are not passed on twice. All inputs of the batch are the parents of a sample that is made of them.
+ * calls process(). Which inputs share a batch differs from run to run, so no key and no value may depend on it. All inputs of the call
+ * are current inputs: a sample with the key of one is that input, and a new sample is made of all of them unless made_of() names fewer.
+ * Inputs that process_batch() has neither emitted, dropped nor failed when it returns KINORA_OK are consumed. If it returns an error
+ * (other than KINORA_STOP and, in a run that was asked to stop, KINORA_CANCELLED), these are processed again one at a time by process(),
+ * so that only the one that causes it fails; a sample that was made of it and emitted before is not passed on twice. A stage in a
+ * process of its own gets one input at a time.
  *
  * Errors of process() fail the current input only; held inputs stay held. But:
  *   KINORA_IO         is tried again first, unless something was emitted, dropped or held
@@ -64,21 +67,22 @@ typedef struct kinora_resources {
                         one sample */
   uint32_t nvdec;    /* hardware decoders and encoders that it keeps busy */
   uint32_t nvenc;
-  uint32_t batch; /* most inputs of one process_batch(); 0 or 1: the stage processes one at a time */
+  uint32_t batch; /* most inputs of one process_batch(); 0 or 1: the stage processes one at a time, as in a process of its own */
 } kinora_resources;
 
-/* The engine's side of one call: valid only during the process() or finish() call that receives it, one call at a time. */
+/* The engine's side of one call: valid only during the process(), process_batch() or finish() that receives it, one call at a time.
+ * "The input" is each input of a batch. */
 typedef struct kinora_emit {
   uint32_t struct_size;
   uint32_t reserved;
   void* self;
   /* [worker-thread] Passes a sample to the next stages. Takes over one reference, also on an error; do not touch the sample after.
-   * Blocks while the next stage is full. Return any error, KINORA_CANCELLED too, from process() or finish(). */
+   * Blocks while the next stage is full. Return any error, KINORA_CANCELLED too, from the call. */
   int32_t (*emit)(void* self, kinora_sample*);
   /* [worker-thread] Filters the input, or a new sample: `rule` ("clip.too-short") with its `score`. A null or empty rule means the
    * stage's name in the run. Takes over one reference, also on an error. */
   int32_t (*drop)(void* self, kinora_sample*, const char* rule, double score);
-  /* [worker-thread] In process(), before the input was emitted or dropped: holds the input, for a shard that is not closed or until
+  /* [worker-thread] In process() of a stage without batches, before the input was emitted or dropped: holds the input, for a shard that is not closed or until
    * what it belongs to has come. Retain the sample to use it later. The same instance must end it in a later process() or in finish(): emit(),
    * drop() or fail() of a sample with its key, or stored(). Otherwise it fails.
    * Memory: an engine may count the bytes of held inputs as samples, as long as that leaves room for other samples, and otherwise as

@@ -1,6 +1,7 @@
-// Joins every two consecutive samples into one. The key and the facts of the joined sample are those of a clip of the first one: the
-// host must not infer from them what it was made of.
+// Stages that work on several samples. Pairs joins every two consecutive samples into one: the key and the facts of the joined sample
+// are those of a clip of the first one, and the host must not infer from them what it was made of.
 #include <optional>
+#include <span>
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
@@ -36,5 +37,22 @@ class Pairs final : public kinora::Stage {
   std::optional<kinora::Sample> first_;
 };
 
+// Writes the number of samples of each call into field together.
+class Together final : public kinora::Stage {
+ public:
+  struct Options {};
+  static void describe(kinora::Describe<Options>& d) { d.name("together").help("Processes up to four samples at once; for tests"); }
+  explicit Together(const Options&) {}
+  kinora_resources resources() const override { return {sizeof(kinora_resources), 2, 1.0, 0.0, 0, 0, 0, 0, 4}; }
+  void process(kinora::Sample in, const kinora::Emit& emit, const kinora::Run& run) override { process_batch({&in, 1}, emit, run); }
+  void process_batch(std::span<const kinora::Sample> in, const kinora::Emit& emit, const kinora::Run&) override {
+    for (kinora::Sample one : in) {
+      one.set("together", std::to_string(in.size()));
+      emit(std::move(one));
+    }
+  }
+};
+
 }  // namespace
+KINORA_COMPONENT(Together)
 KINORA_COMPONENT(Pairs)
