@@ -75,6 +75,7 @@ SCRATCH.mkdir(parents=True)
 with ModelServer() as server:
     jobs = pipelines(server)
     there = set(subprocess.run([KINORA, "--plugins", FAULTY, "plugins", "list", "stage", "--ids"], capture_output=True, text=True, check=True).stdout.split())
+    there.discard("stage/together")  # writes how many samples each call had, which differs by intent
     assert used(jobs) == there, f"not compared: {there - used(jobs)}; unknown: {used(jobs) - there}"
     for name in ("none", "all"):
         run(name, jobs, server)
