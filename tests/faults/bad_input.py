@@ -100,7 +100,7 @@ def configuration():
     check("--set of nothing", kinora("check", toml("set", curate([FILM])), "--set", "clip.memory=1"), 2, "clip.memory")
     check("unknown command", kinora("rum"), 2, "did you mean 'run'?")
     check("a folder as run file", kinora("run", SCRATCH), 2, f"{SCRATCH}: this is a folder")
-    check("a folder as video", kinora("apply", "stage/shots.content", SCRATCH), 2, f"{SCRATCH}: ", "it is a folder")
+    check("a folder as video", kinora("apply", "stage/shots.content", SCRATCH), 2, f"'{SCRATCH}' is a folder", "a curate job takes folders")
     check("an engine applied", kinora("apply", "engine/local", "--inputs", FILM), 2, "kind 'engine'", "samplers")
     check("one job", kinora("check", toml("one", curate([FILM]))), 0, ": 1 job, no errors")
 
