@@ -29,6 +29,7 @@ class RecordBench {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data())) throw Error(KINORA_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
+    fs::create_directories(data());
     for (int64_t i = 0; i < clips / kClips; ++i)
       inputs_.push_back({.url = fmt::format("/videos/{:03}/video-{:06}.mp4", i % 1000, i), .size = 1000 + static_cast<uint64_t>(i), .modified = 1});
   }
@@ -41,7 +42,6 @@ class RecordBench {
 
   // The stored files, empty ones: storing is the clips' own cost.
   void store() {
-    fs::create_directories(data());
     for (const auto& input : inputs_)
       for (int64_t clip = 0; clip < kClips; ++clip) std::ofstream(data() / file_of(input.url, clip));
   }
@@ -85,8 +85,8 @@ json bench_record(core::Runtime&, const BenchOptions& options) {
   const int64_t clips = options.quick ? 1000 : 1'000'000;
   core::PeakMemory memory;
   RecordBench bench(clips);
-  bench.store();
   const double filling = seconds_of_record([&] { bench.fill(); });
+  bench.store();  // a run removes files that its record does not name
   int64_t found = 0, bytes = 0;
   const double resuming = seconds_of_record([&] { found = bench.resume(); });
   const double exporting = seconds_of_record([&] { bytes = bench.export_all(); }) - resuming;
