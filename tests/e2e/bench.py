@@ -123,8 +123,13 @@ def check_usage():
     assert done.returncode == 2 and "did you mean 'shots'?" in done.stderr, done
 
 
+def check_record():
+    done, lines = bench("record", "--quick")
+    assert done.returncode == 0 and lines["record"]["clips"] == 1000 and lines["record"]["export_bytes"] > 100_000, done
+
+
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-for check in (check_usage, check_table, check_bound, check_peer, check_network_peer, check_all):
+for check in (check_usage, check_record, check_table, check_bound, check_peer, check_network_peer, check_all):
     check()
     print("ok   ", check.__name__)
