@@ -1,4 +1,4 @@
-/* Its describe() writes what is no component: `kinora plugins manifest` says so. */
+/* Its describe() writes an invalid component, which `kinora plugins manifest` has to refuse. */
 #include "minimal_stage.h"
 static int32_t wrong(const kinora_sink* out) {
   static const char text[] = "[[component]]\nid = 5\n";

@@ -165,12 +165,17 @@ def check_manifest_is_written_whole():
 
 
 def check_a_plugin_that_cannot_be_read():
-    """An unknown component's message has the reason why a plugin beside it cannot be read."""
+    """The message about an unknown component gives the reason why another plugin cannot be read; validate finds a library with a wrong file name."""
     broken = SCRATCH / "broken plugins/mine"
     broken.mkdir(parents=True)
     (broken / "plugin.toml").write_text("name = 5\n")
     said = subprocess.run([KINORA, "--plugins", broken.parent, "plugins", "inspect", "stage/mine"], capture_output=True, text=True).stderr
     assert "1 plugin cannot be read: " in said and "plugin.toml:1" in said, said
+    library = pathlib.Path(next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "sampler/edm-heun"))
+    shutil.copytree(library.parent, SCRATCH / "renamed")
+    (SCRATCH / "renamed" / library.name).rename(SCRATCH / "renamed/libother.so")
+    said = kinora("plugins", "validate", SCRATCH / "renamed/libother.so", code=1)
+    assert f"its file has the plugin's name: expected {library.name}, found libother.so" in said, said
 
 
 def case(file, name):

@@ -1,4 +1,4 @@
-// What each sample was made of, and its one outcome.
+// Records what each sample was made of, and its one outcome.
 //
 // The outcome of a sample is reported after those of everything made of it, so that an interrupted run repeats what it had not
 // finished. Guarded by the run's mutex (runner.hpp).

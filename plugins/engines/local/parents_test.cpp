@@ -163,7 +163,7 @@ TEST(Parents, WhatFinishMakesOfNothingHasNoneAndAWrongNameIsRefused) {
       name(emit, {"elsewhere"});
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), KINORA_NOT_FOUND);
-      EXPECT_NE(std::string(e.what()).find("made_of(): 'elsewhere' is no input of this call, and not held"), std::string::npos) << e.what();
+      EXPECT_NE(std::string(e.what()).find("made_of(): 'elsewhere' is neither an input of this call nor held"), std::string::npos) << e.what();
     }
     kept = std::move(in);
     emit.hold();

@@ -23,7 +23,7 @@
 
 namespace kinora::local {
 
-// What a thread does next.
+// A thread's next piece of work.
 struct Job {
   enum { pull, process, finish } what;
   StageState* stage = nullptr;

@@ -87,7 +87,7 @@ void Task::made_of(std::span<const kinora_str> names) {
       named.push_back(*of);
     } else {
       named.clear();
-      throw Error(KINORA_NOT_FOUND, "made_of(): '" + std::string(view(name)) + "' is no input of this call, and not held; name the parents of a sample before they end");
+      throw Error(KINORA_NOT_FOUND, "made_of(): '" + std::string(view(name)) + "' is neither an input of this call nor held; name the parents of a sample before they end");
     }
   }
 }
@@ -106,8 +106,8 @@ bool Task::is_input(const Sample& sample) const {
   return in && !ended && (sample.get() == in->sample.get() || sample.key() == key);
 }
 
-// Empty for an input, for a held one, and for what finish() emits while nothing is held. Of a batch, also inputs that have ended count:
-// none is reported before the call is over.
+// Returns nothing for an input, for a held input, and for a sample that finish() emits while nothing is held. The parents of a batch's
+// samples include inputs that have ended, since none is reported before the call is over.
 Tracks Task::parents_of(const Sample& sample) {
   Tracks of = std::exchange(named, {});
   if (is_input(sample) || held.contains(sample.key())) return {};
@@ -205,7 +205,7 @@ Origin Task::origin(const Sample& sample, const Tracks& of) {
   return from;
 }
 
-// What a batch makes has the position of the first input that it was made of, as if that had been processed alone.
+// The first input that a batch made the sample of: the sample takes its position from it, as if that input had been processed alone.
 Held* Task::first_of(const Tracks& parents) {
   Held* first = nullptr;
   for (auto& [key, one] : held)
