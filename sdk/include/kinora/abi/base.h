@@ -3,9 +3,11 @@
  * Conventions, for all headers of this folder:
  *  1. C11. Only fixed-width integers, doubles and pointers cross the boundary: no bool, enum, union, bit-field or
  *     C++ type. Flags are uint32_t; a truth value is int32_t, 0 or 1.
- *  2. A struct begins with `uint32_t struct_size` (its sizeof in the writer's headers) and has no padding holes. Slots are only
- *     appended; a reader checks struct_size before it touches a slot that came after 1.0. For a struct that a call fills
- *     in, the caller sets struct_size to the room there is.
+ *  2. A struct begins with `uint32_t struct_size` (its sizeof in the writer's headers) and has no padding holes. Members are only
+ *     appended. A reader tests KINORA_HAS(p, member) before it touches a member that came after 1.0; it never compares struct_size
+ *     with its own sizeof, and never copies more than struct_size bytes. For a struct that a call fills in, the caller sets
+ *     struct_size to the room there is, and the callee writes it by KINORA_FILL. kinora_str, kinora_bytes, kinora_sink,
+ *     kinora_named, kinora_value and kinora_dl_* have no struct_size: they never grow. An array of structs is an array of pointers.
  *  3. Functions return a status: KINORA_OK, a positive signal, or a negative error after host->set_error().
  *     An error leaves every output untouched and everything passed in still owned by the caller.
  *  4. Inputs are borrowed for the call. Outputs are owned by the caller and released by the named release function.
@@ -21,13 +23,19 @@
  *     once, and never null unless they say so; without a tag of their own they are [owner-thread]. Objects that an instance made
  *     (readers, streams, groups) are released before the instance.
  *  9. A function pointer is null only where its comment says what that means. `self` and `user` belong to the writer of the
- *     struct and are passed back unread. `reserved` is written as 0 and not read.
+ *     struct and are passed back unread.
  * 10. Sizes and offsets of memory are in bytes, of tensors in elements. Shapes read [outermost, ..., innermost], innermost
- *     fastest: B batch, C channels, T frames, H rows, W columns, L tokens, D width. */
+ *     fastest: B batch, C channels, T frames, H rows, W columns, L tokens, D width.
+ * 11. What is not known is refused, never ignored. A reader that finds `reserved` not 0, a bit that it does not know, or a value
+ *     outside the set that it knows returns KINORA_ERROR_UNSUPPORTED and names it. `needs` of a struct has one bit for each appended
+ *     member that must not be ignored; there is none yet. An unknown negative status is KINORA_ERROR_FAILED, an unknown positive one too.
+ * 12. An interface whose id ends in "/1-draft.N" is a draft: it may change in any release, then N changes too, and a component is loaded
+ *     on the exact N only. Every other interface keeps the rules above for the whole of its major version. */
 #ifndef KINORA_ABI_BASE_H
 #define KINORA_ABI_BASE_H
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #ifdef __cplusplus
 #define KINORA_EXTERN_C_BEGIN extern "C" {
@@ -44,6 +52,21 @@
 #define KINORA_SIZE(type, size) \
   KINORA_STATIC_ASSERT(sizeof(type) == (size), #type " has another size: padding, or a slot that is not pinned here")
 
+/* Whether *p, whose writer may be older, has this member. For a struct that begins with struct_size. */
+#define KINORA_HAS(p, member) ((size_t)((const char*)(&(p)->member + 1) - (const char*)(p)) <= (p)->struct_size)
+/* Copies *from into *out as far as both reach; either may be of an older or a newer minor. out->struct_size is the room in *out before,
+ * and what was written after. */
+#define KINORA_FILL(out, from) kinora_fill((out), (from))
+
+static inline void kinora_fill(void* out, const void* from) {
+  uint32_t room, size;
+  memcpy(&room, out, sizeof room);
+  memcpy(&size, from, sizeof size);
+  if (size > room) size = room;
+  memcpy(out, from, size);
+  if (size >= sizeof size) memcpy(out, &size, sizeof size);
+}
+
 /* The version of these headers. A plugin works with every host of the same major version whose minor version is not older
  * than the one it needs: define KINORA_ABI_TARGET_MINOR as the *oldest* minor that has all the slots you use (default 0). */
 #define KINORA_ABI_MAJOR 1u
@@ -54,18 +77,19 @@
 
 /* Signals: not errors. */
 #define KINORA_OK 0
-#define KINORA_STOP 1 /* model: this rank's part ends here; release everything and return it. Stage: it cannot process any sample */
-#define KINORA_END 2  /* no more items */
+#define KINORA_SIGNAL_STOP 1 /* calls of a context only: this rank's part of the model ends here; release everything and return it */
+#define KINORA_SIGNAL_END 2  /* no more items */
 /* Errors. */
-#define KINORA_FAILED (-1)      /* anything without a better code */
-#define KINORA_INVALID (-2)     /* an argument or option is wrong; the caller can correct it */
-#define KINORA_NOT_FOUND (-3)   /* a file, field, interface or component does not exist */
-#define KINORA_UNSUPPORTED (-4) /* valid, but not by this implementation */
-#define KINORA_IO (-5)          /* reading or writing failed; trying again may help */
-#define KINORA_NO_MEMORY (-6)   /* memory or disk is full */
-#define KINORA_DATA (-7)        /* the input's bytes are damaged or hostile; trying again does not help */
-#define KINORA_CANCELLED (-8)   /* the run was asked to stop */
-#define KINORA_TIMEOUT (-9)     /* a peer did not answer in time */
+#define KINORA_ERROR_FAILED (-1)      /* anything without a better code */
+#define KINORA_ERROR_INVALID (-2)     /* an argument or option is wrong; the caller can correct it */
+#define KINORA_ERROR_NOT_FOUND (-3)   /* a file, field, interface or component does not exist */
+#define KINORA_ERROR_UNSUPPORTED (-4) /* valid, but not by this implementation */
+#define KINORA_ERROR_IO (-5)          /* reading or writing failed; trying again may help */
+#define KINORA_ERROR_NO_MEMORY (-6)   /* memory or disk is full */
+#define KINORA_ERROR_DATA (-7)        /* the input's bytes are damaged or hostile; trying again does not help */
+#define KINORA_ERROR_CANCELLED (-8)   /* the run was asked to stop */
+#define KINORA_ERROR_TIMEOUT (-9)     /* a peer did not answer in time */
+#define KINORA_ERROR_REFUSED (-10)    /* a stage: it cannot process any sample (a refused credential, a missing model); ends the run */
 
 typedef struct kinora_str {
   const char* data; /* UTF-8, not NUL-terminated; may be null when size is 0 */

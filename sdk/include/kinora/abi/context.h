@@ -1,4 +1,4 @@
-/* kinora.context/1: the calls with which a model computes.                                    since ABI 1.0
+/* kinora.context/1-draft.1: the calls with which a model computes.                            draft
  *
  * A model declares parameters, then writes the mathematics of one process with these calls. Links (tensor, context,
  * pipeline and FSDP parallelism, recompute, precision, KV cache, meters) form a chain behind them; each implements some
@@ -10,36 +10,40 @@
  * count; nothing is ever scaled by the size of a group.
  * Tensors: inputs borrowed for the call, outputs owned by the caller.
  * Threads: all calls [owner-thread], and [autograd-thread] when a block runs again in the backward pass.
- * Status: KINORA_OK, KINORA_STOP, or an error after set_error. */
+ * Status: KINORA_OK, KINORA_SIGNAL_STOP, or an error after set_error.
+ *
+ * Draft: it becomes 1.0 when KV caches, packed low-precision weights, vocabulary-parallel embeddings and mixtures of experts have been
+ * built on it. */
 #ifndef KINORA_ABI_CONTEXT_H
 #define KINORA_ABI_CONTEXT_H
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_CONTEXT "kinora.context/1"
+#define KINORA_INTERFACE_CONTEXT "kinora.context/1-draft.1"
 
 /* Roles of a parameter: how it may be split. */
-#define KINORA_WHOLE 0u  /* not split: norms, head, convolutions, bias of a ROW linear */
-#define KINORA_COLUMN 1u /* split along outputs (dim 0): q, k, v, MLP up, their biases, norms over all heads */
-#define KINORA_ROW 2u    /* split along inputs (dim 1): attention output, MLP down */
-#define KINORA_TABLE 3u  /* not split; its rows are looked up or added, not multiplied: tokens, learnt positions, shifts
+#define KINORA_ROLE_WHOLE 0u  /* not split: norms, head, convolutions, bias of a ROW linear */
+#define KINORA_ROLE_COLUMN 1u /* split along outputs (dim 0): q, k, v, MLP up, their biases, norms over all heads */
+#define KINORA_ROLE_ROW 2u    /* split along inputs (dim 1): attention output, MLP down */
+#define KINORA_ROLE_TABLE 3u  /* not split; its rows are looked up or added, not multiplied: tokens, learnt positions, shifts
                             and scales. Weight decay skips it */
 
 /* Where a tensor of tokens is. */
-#define KINORA_STREAM 0u /* the residual stream: what sequence() and a ROW linear return */
-#define KINORA_INNER 1u  /* between a COLUMN and a ROW linear: all tokens of the tensor group, some of the heads */
+#define KINORA_PLACE_STREAM 0u /* the residual stream: what sequence() and a ROW linear return */
+#define KINORA_PLACE_INNER 1u  /* between a COLUMN and a ROW linear: all tokens of the tensor group, some of the heads */
 
 /* The tokens that a token attends to, within the run's visibility rule. */
 #define KINORA_OVER_ALL 0u
 #define KINORA_OVER_SPACE 1u /* its own frame */
 #define KINORA_OVER_TIME 2u  /* its own position in every frame */
 
-/* Columns of a token table, int64 [1 or B, tokens, KINORA_TOKEN_COLUMNS]. */
+/* Columns of a token table, int64 [1 or B, tokens, at least KINORA_TOKEN_COLUMNS]. A reader takes the number of columns from the table:
+ * a newer host appends some. A column that a link does not know is copied with its token; in padding it is 0. */
 #define KINORA_TOKEN_INDEX 0  /* position in the one-process order; keys the noise. -1: padding */
 #define KINORA_TOKEN_FRAME 1  /* row of per-frame conditioning */
 #define KINORA_TOKEN_TIME 2   /* temporal position (start frame, shot offset and clean/noisy copy accounted for) */
 #define KINORA_TOKEN_ROW 3
 #define KINORA_TOKEN_COL 4
-#define KINORA_TOKEN_STREAM 5 /* 0 clean, 1 noisy */
+#define KINORA_TOKEN_NOISY 5  /* 0 clean, 1 noisy copy (teacher forcing) */
 #define KINORA_TOKEN_CHUNK 6  /* causal chunk */
 #define KINORA_TOKEN_SAMPLE 7 /* sample within a packed row */
 #define KINORA_TOKEN_COLUMNS 8
@@ -48,10 +52,10 @@ typedef int64_t kinora_param; /* 0: none */
 typedef int64_t kinora_seq;   /* 0: not tokens, but data that is the same on every rank of the model (text, conditioning) */
 
 /* Initial values of a parameter. Drawn by (seed, name, global index): the same numbers with every layout. */
-#define KINORA_INIT_CONSTANT 0u /* a */
-#define KINORA_INIT_NORMAL 1u   /* mean 0, standard deviation a */
-#define KINORA_INIT_UNIFORM 2u  /* in [-a, a) */
-#define KINORA_INIT_IDENTITY 3u /* a where the first two indices are equal and each other index is the last of its dimension, else 0:
+#define KINORA_INIT_CONSTANT 0u /* init_scale */
+#define KINORA_INIT_NORMAL 1u   /* mean 0, standard deviation init_scale */
+#define KINORA_INIT_UNIFORM 2u  /* in [-init_scale, init_scale) */
+#define KINORA_INIT_IDENTITY 3u /* init_scale where the first two indices are equal and each other index is the last of its dimension, else 0:
                                    a causal convolution over time that initially returns the current frame */
 
 typedef struct kinora_param_spec {
@@ -66,14 +70,16 @@ typedef struct kinora_param_spec {
   int64_t block;        /* index of the block() that reads it; -1: read outside blocks, on every stage */
   uint32_t init;        /* KINORA_INIT_* */
   uint32_t frozen;      /* 1: no gradient and no optimizer state, but saved in the checkpoint (statistics, codebooks) */
-  double a;             /* argument of init */
+  double init_scale;
   int64_t shard; /* a model writes shard 0 of shards 1; links change them on the way down */
   int64_t shards;
+  uint32_t needs; /* rule 11 */
+  uint32_t reserved;
 } kinora_param_spec;
 
 typedef struct kinora_seq_spec {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t needs; /* rule 11 */
   int64_t frames; /* tokens are in the order frames, rows, cols; cols fastest */
   int64_t rows;
   int64_t cols;
@@ -101,21 +107,25 @@ typedef struct kinora_attention {
    * is the sample of a key, INDEX -1 hides a key (kv_valid is null then), the other columns are not read. */
   kinora_tensor k_table;
   /* [1 or B, 1 or heads, S, L], added to scale q k^T; -inf hides a key. For shared queries and keys only: relative
-   * positions and the causal order of a text encoder. Null: none. A link that cannot apply it returns KINORA_UNSUPPORTED. */
+   * positions and the causal order of a text encoder. Null: none. A link that cannot apply it returns KINORA_ERROR_UNSUPPORTED. */
   kinora_tensor bias;
+  uint32_t needs; /* rule 11 */
+  uint32_t reserved;
 } kinora_attention;
 
 typedef struct kinora_block {
   uint32_t struct_size;
-  uint32_t n_flow;   /* in[0, n_flow): the outputs of the previous block. A pipeline sends only these */
-  uint32_t n_shared; /* in[n_flow, ...): from outside blocks (conditioning, text), computed on every stage */
-  uint32_t n_out;    /* the next block's n_flow */
+  uint32_t n_carry;  /* in[0, n_carry): the outputs of the previous block. A pipeline sends only these */
+  uint32_t n_shared; /* in[n_carry, ...): from outside blocks (conditioning, text), computed on every stage */
+  uint32_t n_out;    /* the next block's n_carry */
   int64_t index;     /* 0 the embedding, 1..N, N + 1 the head; every rank calls all of them, in order */
   void* user;        /* holds NO TENSORS: a tensor that is not in in[] loses its gradient under recompute */
   /* May run zero, one or two times, the second time inside the backward pass, with the random numbers of the first. */
   int32_t (*fn)(void* user, const kinora_tensor* in, kinora_tensor* out);
   void (*retain)(void* user);  /* [any-thread] called by a link that keeps the block for the backward pass */
   void (*release)(void* user); /* [any-thread] called by that link when the graph is destroyed */
+  uint32_t needs; /* rule 11 */
+  uint32_t reserved;
 } kinora_block;
 
 typedef struct kinora_context {
@@ -123,7 +133,7 @@ typedef struct kinora_context {
   uint32_t reserved;
   void* self;
   /* Only inside create(). Declares a parameter; storage is allocated after create(), so a model of any size is described without
-   * memory. KINORA_INVALID if the name was declared before, or a link cannot split it (the message says which and why). */
+   * memory. KINORA_ERROR_INVALID if the name was declared before, or a link cannot split it (the message says which and why). */
   int32_t (*parameter)(void* self, const kinora_param_spec*, kinora_param* out);
   /* The local piece, complete along dimensions that are not split. Valid inside its own block only (FSDP frees it after). */
   int32_t (*value)(void* self, kinora_param, kinora_tensor* out);
@@ -135,21 +145,27 @@ typedef struct kinora_context {
    * out: q's shape. softmax(scale q k^T) v over the visible keys. */
   int32_t (*attention)(void* self, kinora_tensor q, kinora_tensor k, kinora_tensor v, const kinora_attention*,
                        kinora_tensor* out);
-  /* Sum, over the split channels or heads, of a statistic of an INNER tensor: RMSNorm over all heads (Wan). */
-  int32_t (*total)(void* self, kinora_tensor x, kinora_tensor* out);
+  /* Sums x elementwise over the ranks that hold the other channels or heads of an INNER tensor; identity where none are split. x:
+   * a statistic that the model has summed over its local channels or heads, such as the sum of squares [B, S, 1] of an RMSNorm over all
+   * heads (Wan). out: x's shape and dtype, the same on all those ranks. Backward: the gradients of all those ranks are summed too, since
+   * each of them uses the result for its own channels. */
+  int32_t (*all_reduce)(void* self, kinora_tensor x, kinora_tensor* out);
   /* Runs fn; a link may skip it, or run it again later. A skipped block returns empty tensors: only pass them to the next block. */
   int32_t (*block)(void* self, const kinora_block*, const kinora_tensor* in, kinora_tensor* out);
   /* x [B, frames * rows * cols, D], the same on every rank -> the local tokens. Outside blocks, before the first. */
   int32_t (*sequence)(void* self, kinora_tensor x, const kinora_seq_spec*, kinora_seq* seq, kinora_tensor* out);
   /* Local tokens -> all tokens, in the one-process order, on every rank. */
-  int32_t (*leave)(void* self, kinora_tensor x, kinora_seq, kinora_tensor* out);
-  /* The table of the tokens of a tensor at `place` (STREAM or INNER): int64 [1 or B, tokens, KINORA_TOKEN_COLUMNS]. */
+  int32_t (*gather)(void* self, kinora_tensor x, kinora_seq, kinora_tensor* out);
+  /* The table of the tokens of a tensor at `place` (STREAM or INNER): int64 [1 or B, tokens, columns]. */
   int32_t (*table)(void* self, kinora_seq, uint32_t place, kinora_tensor* out);
   /* STREAM tokens, redistributed so that OVER_SPACE / OVER_TIME / OVER_ALL attention is cheapest; identity if nothing is split. */
   int32_t (*reshard)(void* self, kinora_tensor x, kinora_seq, uint32_t over, kinora_seq* seq, kinora_tensor* out);
   /* Standard normal numbers of like's shape [B, tokens, D] and dtype: a function of (run seed, sample, token index, channel,
    * key) only. */
   int32_t (*noise)(void* self, kinora_tensor like, kinora_seq, const char* key, kinora_tensor* out);
+  /* [any-thread] A table of functions by which the links below offer a service of their own (id "vendor.name/1"); null, with
+   * set_error(KINORA_ERROR_NOT_FOUND), if none does. A link that does not know the id passes the call to the next. */
+  const void* (*get_interface)(void* self, const char* id, uint32_t minor);
 } kinora_context;
 
 KINORA_SLOT(kinora_param_spec, struct_size, 0);
@@ -163,12 +179,14 @@ KINORA_SLOT(kinora_param_spec, quantum, 40);
 KINORA_SLOT(kinora_param_spec, block, 48);
 KINORA_SLOT(kinora_param_spec, init, 56);
 KINORA_SLOT(kinora_param_spec, frozen, 60);
-KINORA_SLOT(kinora_param_spec, a, 64);
+KINORA_SLOT(kinora_param_spec, init_scale, 64);
 KINORA_SLOT(kinora_param_spec, shard, 72);
 KINORA_SLOT(kinora_param_spec, shards, 80);
-KINORA_SIZE(kinora_param_spec, 88);
+KINORA_SLOT(kinora_param_spec, needs, 88);
+KINORA_SLOT(kinora_param_spec, reserved, 92);
+KINORA_SIZE(kinora_param_spec, 96);
 KINORA_SLOT(kinora_seq_spec, struct_size, 0);
-KINORA_SLOT(kinora_seq_spec, reserved, 4);
+KINORA_SLOT(kinora_seq_spec, needs, 4);
 KINORA_SLOT(kinora_seq_spec, frames, 8);
 KINORA_SLOT(kinora_seq_spec, rows, 16);
 KINORA_SLOT(kinora_seq_spec, cols, 24);
@@ -189,9 +207,11 @@ KINORA_SLOT(kinora_attention, v_shared, 64);
 KINORA_SLOT(kinora_attention, q_table, 72);
 KINORA_SLOT(kinora_attention, k_table, 80);
 KINORA_SLOT(kinora_attention, bias, 88);
-KINORA_SIZE(kinora_attention, 96);
+KINORA_SLOT(kinora_attention, needs, 96);
+KINORA_SLOT(kinora_attention, reserved, 100);
+KINORA_SIZE(kinora_attention, 104);
 KINORA_SLOT(kinora_block, struct_size, 0);
-KINORA_SLOT(kinora_block, n_flow, 4);
+KINORA_SLOT(kinora_block, n_carry, 4);
 KINORA_SLOT(kinora_block, n_shared, 8);
 KINORA_SLOT(kinora_block, n_out, 12);
 KINORA_SLOT(kinora_block, index, 16);
@@ -199,7 +219,9 @@ KINORA_SLOT(kinora_block, user, 24);
 KINORA_SLOT(kinora_block, fn, 32);
 KINORA_SLOT(kinora_block, retain, 40);
 KINORA_SLOT(kinora_block, release, 48);
-KINORA_SIZE(kinora_block, 56);
+KINORA_SLOT(kinora_block, needs, 56);
+KINORA_SLOT(kinora_block, reserved, 60);
+KINORA_SIZE(kinora_block, 64);
 KINORA_SLOT(kinora_context, struct_size, 0);
 KINORA_SLOT(kinora_context, reserved, 4);
 KINORA_SLOT(kinora_context, self, 8);
@@ -207,13 +229,14 @@ KINORA_SLOT(kinora_context, parameter, 16);
 KINORA_SLOT(kinora_context, value, 24);
 KINORA_SLOT(kinora_context, linear, 32);
 KINORA_SLOT(kinora_context, attention, 40);
-KINORA_SLOT(kinora_context, total, 48);
+KINORA_SLOT(kinora_context, all_reduce, 48);
 KINORA_SLOT(kinora_context, block, 56);
 KINORA_SLOT(kinora_context, sequence, 64);
-KINORA_SLOT(kinora_context, leave, 72);
+KINORA_SLOT(kinora_context, gather, 72);
 KINORA_SLOT(kinora_context, table, 80);
 KINORA_SLOT(kinora_context, reshard, 88);
 KINORA_SLOT(kinora_context, noise, 96);
-KINORA_SIZE(kinora_context, 104);
+KINORA_SLOT(kinora_context, get_interface, 104);
+KINORA_SIZE(kinora_context, 112);
 KINORA_EXTERN_C_END
 #endif

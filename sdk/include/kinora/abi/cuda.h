@@ -1,14 +1,16 @@
-/* kinora.cuda/1: functions that need libtorch's CUDA library or nvcc.                         since ABI 1.0
+/* kinora.cuda/1-draft.1: functions that need libtorch's CUDA library or nvcc.                 draft
  *
  * Available only where libkinora_cuda is installed and a job chose a CUDA device; everything works without it,
  * but slower. It is a table of the process, not a component, since a run file neither chooses nor configures
  * it. Tensors are libtorch's. Work is enqueued on the device's current stream; nothing waits for the
- * device. */
+ * device.
+ *
+ * Draft: it becomes 1.0 when training on GPUs has been measured with it. */
 #ifndef KINORA_ABI_CUDA_H
 #define KINORA_ABI_CUDA_H
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_CUDA "kinora.cuda/1"
+#define KINORA_INTERFACE_CUDA "kinora.cuda/1-draft.1"
 
 typedef struct kinora_cuda_graphs kinora_cuda_graphs; /* opaque: CUDA graphs that share one pool of memory */
 typedef struct kinora_cuda_copier kinora_cuda_copier; /* opaque: a stream for copies from the CPU */
@@ -22,15 +24,15 @@ typedef struct kinora_cuda_memory {
   uint64_t reserved_peak;  /* taken from the device at most, including what is cached for later */
 } kinora_cuda_memory;
 
-#define KINORA_TURN_HALVES 0u /* rotary pairs: channels (i, i + d / 2) */
-#define KINORA_TURN_PAIRS 1u  /* ... or (2 i, 2 i + 1) */
+#define KINORA_ROPE_HALVES 0u /* rotary pairs: channels (i, i + d / 2) */
+#define KINORA_ROPE_PAIRS 1u  /* ... or (2 i, 2 i + 1) */
 
 typedef struct kinora_cuda_api {
   uint32_t struct_size;
   uint32_t reserved;
   /* [any-thread] The calling thread's current stream of the device, a cudaStream_t. */
   int32_t (*stream)(int32_t device, void** out);
-  /* [any-thread] */
+  /* [any-thread] Fills *out in (KINORA_FILL). */
   int32_t (*memory)(int32_t device, kinora_cuda_memory* out);
 
   /* [owner-thread] */
@@ -55,7 +57,7 @@ typedef struct kinora_cuda_api {
   int32_t (*copier_wait)(kinora_cuda_copier*, const kinora_tensor* sent, uint64_t n);
   void (*copier_close)(kinora_cuda_copier*);
 
-  /* Kernels: float32 or bfloat16, statistics in float32. Other dtypes: KINORA_UNSUPPORTED. They record no
+  /* Kernels: float32 or bfloat16, statistics in float32. Other dtypes: KINORA_ERROR_UNSUPPORTED. They record no
    * autograd graph; autograd nodes call them.
    *
    * [any-thread] LayerNorm(x) * (1 + scale) + shift; x [B, S, D], scale and shift [1 or B, 1 or S, D], all of

@@ -25,7 +25,7 @@ typedef struct kinora_dl_tensor {
   uint8_t bits;   /* size of an element: 8, 16, 32, 64 */
   uint16_t lanes; /* 1 */
   int64_t* shape; /* [ndim], as strides; both belong to the maker of the tensor and live as long as it */
-  int64_t* strides; /* in elements; null: row-major */
+  int64_t* strides; /* in elements. A writer fills them in where ndim > 0; a reader takes null for row-major, and any others as they are */
   uint64_t byte_offset;
 } kinora_dl_tensor;
 

@@ -1,18 +1,21 @@
-/* kinora.engine/1: runs a pipeline of stages over samples (local threads, a Ray cluster).      since ABI 1.0
+/* kinora.engine/1-draft.1: runs a pipeline of stages over samples (local threads, a cluster).  draft
  *
  * The engine pulls samples from the source, moves them from stage to stage, and reports the outcome of each. It makes the stages
  * itself: in this process through `stage`, in other processes from component id and options. Samples cross processes as their
- * key and byte fields. It holds at most `memory` bytes of samples. The rules that a stage relies on are in abi/stage.h. */
+ * key, byte fields and CPU tensors (abi/workers.h). It holds at most `memory` bytes of samples. The rules that a stage relies on are in
+ * abi/stage.h.
+ *
+ * Draft: it becomes 1.0 when an engine over several machines has been built on it. */
 #ifndef KINORA_ABI_ENGINE_H
 #define KINORA_ABI_ENGINE_H
 #include "kinora/abi/stage.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_ENGINE "kinora.engine/1"
+#define KINORA_INTERFACE_ENGINE "kinora.engine/1-draft.1"
 
 /* Outcomes of a sample. */
-#define KINORA_KEPT 0u     /* it left the last stage, or a stage consumed it */
-#define KINORA_FILTERED 1u /* a stage dropped it: reason = rule, score */
-#define KINORA_FAILED_AT 2u /* a stage returned an error for it or called fail(): reason = message */
+#define KINORA_OUTCOME_KEPT 0u     /* it left the last stage, or a stage consumed it */
+#define KINORA_OUTCOME_FILTERED 1u /* a stage dropped it: reason = rule, score */
+#define KINORA_OUTCOME_FAILED 2u /* a stage returned an error for it or called fail(): reason = message */
 
 typedef struct kinora_stage_spec {
   uint32_t struct_size;
@@ -29,17 +32,17 @@ typedef struct kinora_stage_spec {
 
 typedef struct kinora_outcome {
   uint32_t struct_size;
-  uint32_t end; /* KINORA_KEPT ... */
+  uint32_t end; /* KINORA_OUTCOME_* */
   kinora_sample* sample; /* borrowed; a consumed sample may have only its key and small fields */
   const char* stage;     /* name of the stage where it ended; null: it left the pipeline */
   const char* reason;    /* null if kept */
-  double score;   /* KINORA_FILTERED: in the rule's own unit; else 0 */
-  int32_t status; /* KINORA_FAILED_AT: the error code (KINORA_FAILED ...); else KINORA_OK */
+  double score;   /* KINORA_OUTCOME_FILTERED: in the rule's own unit; else 0 */
+  int32_t status; /* KINORA_OUTCOME_FAILED: the error code (KINORA_ERROR_FAILED ...); else KINORA_OK */
   int32_t consumed; /* 1: kept because a stage consumed it */
   int32_t made;     /* 0: an input of the source; 1: a stage made it of one input; 2: a stage made it of a sample that a stage had
                        made, or of several samples */
   int32_t reserved;
-  /* Appended to 1.0. Keys, valid during done(). */
+  /* Keys, valid during done(). */
   const kinora_str* inputs;  /* the inputs of the source that the sample was made of; of an input, itself. None if finish()
                                 made it while nothing was held */
   const kinora_str* parents; /* the samples that it was made of directly (emit and made_of in abi/stage.h); none for an input */
@@ -50,10 +53,10 @@ typedef struct kinora_outcome {
 typedef struct kinora_pipeline {
   uint32_t struct_size;
   uint32_t n_stages;
-  const kinora_stage_spec* stages; /* in topological order */
+  const kinora_stage_spec* const* stages; /* [n_stages], in topological order */
   uint64_t memory; /* bytes of samples between and in stages; 0: no bound */
   void* self;
-  /* [owner-thread] The next input: one reference, owned. KINORA_END: no more inputs. */
+  /* [owner-thread] The next input: one reference, owned. KINORA_SIGNAL_END: no more inputs. */
   int32_t (*next)(void* self, kinora_sample** out);
   /* [any-thread, one call at a time] The outcome of an input or of a sample that a stage made, once each. The outcome of a sample
    * comes after the outcomes of everything made of it, so a recorded outcome never has to be redone. An error ends the run with it. */
@@ -72,7 +75,7 @@ typedef struct kinora_engine {
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
   /* [owner-thread] Returns when every input has its outcome, or after the first error of next() or done(), an error of a stage that
-   * ends the run, or KINORA_CANCELLED. All workers have stopped by then. */
+   * ends the run, or KINORA_ERROR_CANCELLED. All workers have stopped by then. */
   int32_t (*run)(void* self, const kinora_pipeline*, const kinora_run*);
 } kinora_engine;
 

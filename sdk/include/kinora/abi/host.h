@@ -25,7 +25,9 @@ typedef struct kinora_host {
   /* [any-thread] The calling thread's last message; valid until its next error. Empty if there was none. */
   kinora_str (*last_error)(const struct kinora_host*);
   /* [any-thread] The table of functions of interface `id` ("kinora.samples/1"), or null if the host does not have this
-   * major version or has only an older minor; last_error then says why. kinora.tensors/1 loads libtorch on first use. */
+   * major version, or a draft's exact number; last_error then says why. minor: the oldest minor of the ABI (KINORA_ABI_TARGET_MINOR)
+   * that has all the slots that the caller uses; a host offers every interface at its own minor and returns null if that is older.
+   * kinora.tensors/1 loads libtorch on first use. */
   const void* (*get_interface)(const struct kinora_host*, const char* id, uint32_t minor);
   /* [any-thread] level: KINORA_LOG_*. One line, copied. */
   void (*log)(const struct kinora_host*, int32_t level, const char* message);

@@ -10,7 +10,7 @@
 #include "kinora/abi/options.h"
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_LOSS "kinora.loss/1"
+#define KINORA_INTERFACE_LOSS "kinora.loss/1"
 
 typedef struct kinora_loss {
   uint32_t struct_size;

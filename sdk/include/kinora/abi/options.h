@@ -8,16 +8,16 @@
 #define KINORA_ABI_OPTIONS_H
 #include "kinora/abi/base.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_OPTIONS "kinora.options/1"
+#define KINORA_INTERFACE_OPTIONS "kinora.options/1"
 
 typedef struct kinora_options kinora_options; /* opaque, borrowed for create() */
 
 typedef struct kinora_options_api {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [any-thread] Number of items of a list, 1 for a scalar; KINORA_NOT_FOUND if the manifest does not have the option. */
+  /* [any-thread] Number of items of a list, 1 for a scalar; KINORA_ERROR_NOT_FOUND if the manifest does not have the option. */
   int32_t (*count)(const kinora_options*, const char* name, int64_t* out);
-  /* [any-thread], all three. index 0 for a scalar. KINORA_NOT_FOUND if the manifest does not have the option, KINORA_INVALID if it
+  /* [any-thread], all three. index 0 for a scalar. KINORA_ERROR_NOT_FOUND if the manifest does not have the option, KINORA_ERROR_INVALID if it
    * has another type or the index is out of range. */
   int32_t (*get_int)(const kinora_options*, const char* name, int64_t index, int64_t* out);
   int32_t (*get_float)(const kinora_options*, const char* name, int64_t index, double* out);

@@ -10,11 +10,14 @@ KINORA_EXTERN_C_BEGIN
 typedef struct kinora_component {
   uint32_t struct_size;
   uint32_t reserved;
-  const char* id;        /* "sampler/edm-heun": kind/name, unique in the plugin */
+  const char* id;        /* "sampler/acme.heun": kind/vendor.name, unique in the plugin; a name without a vendor is Kinora's own */
   const char* interface_id; /* "kinora.sampler/1" */
   const void* api;       /* function table of that interface, for example const kinora_sampler*; constant */
   /* [any-thread] Writes the component's [[component]] entry of plugin.toml; null if the manifest is written by hand. */
   int32_t (*describe)(const kinora_sink* out);
+  /* [any-thread] Further tables of functions of this component by id ("vendor.name/1"), for those who know them; null, without an error
+   * message, for an unknown id. Null: it has none. */
+  const void* (*get_interface)(const char* id, uint32_t minor);
 } kinora_component;
 
 typedef struct kinora_plugin {
@@ -43,7 +46,8 @@ KINORA_SLOT(kinora_component, id, 8);
 KINORA_SLOT(kinora_component, interface_id, 16);
 KINORA_SLOT(kinora_component, api, 24);
 KINORA_SLOT(kinora_component, describe, 32);
-KINORA_SIZE(kinora_component, 40);
+KINORA_SLOT(kinora_component, get_interface, 40);
+KINORA_SIZE(kinora_component, 48);
 KINORA_SLOT(kinora_plugin, struct_size, 0);
 KINORA_SLOT(kinora_plugin, abi_major, 4);
 KINORA_SLOT(kinora_plugin, abi_minor, 8);

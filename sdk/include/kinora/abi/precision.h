@@ -1,14 +1,16 @@
-/* kinora.precision/1: the number format of linear layers and attention.                       since ABI 1.0
+/* kinora.precision/1-draft.1: the number format of linear layers and attention.               draft
  *
  * It is a link on linear (and attention), not autocast: autocast is thread state and would miss other links. Parameters and
- * optimizer state stay float32 (float64 with a float64 stream); the link converts at use. */
+ * optimizer state stay float32 (float64 with a float64 stream); the link converts at use.
+ *
+ * Draft: it becomes 1.0 when four-bit training has been built on it. */
 #ifndef KINORA_ABI_PRECISION_H
 #define KINORA_ABI_PRECISION_H
 #include "kinora/abi/host.h"
 #include "kinora/abi/link.h"
 #include "kinora/abi/options.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_PRECISION "kinora.precision/1"
+#define KINORA_INTERFACE_PRECISION "kinora.precision/1-draft.1"
 
 typedef struct kinora_precision {
   uint32_t struct_size;
@@ -16,9 +18,9 @@ typedef struct kinora_precision {
   /* [owner-thread] */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [owner-thread] As kinora_strategy.link. */
+  /* [owner-thread] As kinora_parallel.link. */
   int32_t (*link)(void* self, const kinora_link** out);
-  /* [any-thread] KINORA_FLOAT32 ...: the dtype of the residual stream, to be passed to sequence(). */
+  /* [any-thread] KINORA_DTYPE_FLOAT32 ...: the dtype of the residual stream, to be passed to sequence(). */
   int32_t (*dtype)(void* self);
   /* [owner-thread] Converts x [M, N] to the format: out receives the manifest's outputs in its order (codes, scales, global_scale,
    * dequantized); null for one that the format does not have. */

@@ -14,10 +14,10 @@ typedef struct kinora_run {
   kinora_str out; /* path or URI of the folder for files that belong to this job; empty: none */
   void* self;
   /* [owner-thread] `done` of `of` steps are done. preview: null, or a borrowed tensor whose meaning the interface states.
-   * KINORA_CANCELLED asks to stop: release everything and return it. May be called any number of times. Null: progress is not
+   * KINORA_ERROR_CANCELLED asks to stop: release everything and return it. May be called any number of times. Null: progress is not
    * reported. */
   int32_t (*progress)(void* self, int64_t done, int64_t of, kinora_tensor preview);
-  /* [any-thread] KINORA_OK or KINORA_CANCELLED; cheap, for long loops. */
+  /* [any-thread] KINORA_OK or KINORA_ERROR_CANCELLED; cheap, for long loops. */
   int32_t (*cancelled)(void* self);
   /* [owner-thread] Standard normal numbers of like's shape and dtype: a function of (seed, key, sample, element) only, so the
    * same at every world size. Dimension 0 of `like` is the batch; the host knows the batch's global sample numbers. May be null

@@ -22,7 +22,7 @@
 #define KINORA_ABI_SAMPLE_H
 #include "kinora/abi/dlpack.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_SAMPLES "kinora.samples/1"
+#define KINORA_INTERFACE_SAMPLES "kinora.samples/1"
 
 typedef struct kinora_sample kinora_sample; /* opaque, counted */
 
@@ -30,8 +30,8 @@ typedef struct kinora_samples_api {
   uint32_t struct_size;
   uint32_t reserved;
   /* [any-thread] A new sample without fields; count 1. Keys become names of files: one or more parts between '/', none of
-   * them empty, ".", ".." or longer than 200 bytes, without control characters; else KINORA_INVALID. A job that stores
-   * samples is stricter: it fails a sample (KINORA_INVALID) whose key is not UTF-8 or has a '.' in its last part, since the
+   * them empty, ".", ".." or longer than 200 bytes, without control characters; else KINORA_ERROR_INVALID. A job that stores
+   * samples is stricter: it fails a sample (KINORA_ERROR_INVALID) whose key is not UTF-8 or has a '.' in its last part, since the
    * name of a field follows the first '.'. */
   int32_t (*create)(kinora_str key, kinora_sample** out);
   /* [any-thread] A new sample under another key, with the same byte fields and tensors (shared, not copied); count 1. */
@@ -41,19 +41,20 @@ typedef struct kinora_samples_api {
   void (*release)(kinora_sample*);
   /* [owner-thread] Lives as long as the sample. */
   kinora_str (*key)(const kinora_sample*);
-  /* [owner-thread] Byte fields in the order they were set; KINORA_NOT_FOUND past the last. */
+  /* [owner-thread] Byte fields in the order they were set; KINORA_ERROR_NOT_FOUND past the last. */
   int32_t (*field)(const kinora_sample*, uint64_t index, kinora_str* name, kinora_bytes* value);
-  /* [owner-thread] The field `name`; KINORA_NOT_FOUND (without an error message) if absent. Valid until the field is set again. */
+  /* [owner-thread] The field `name`; KINORA_ERROR_NOT_FOUND (without an error message) if absent. Valid until the field is set again. */
   int32_t (*get)(const kinora_sample*, const char* name, kinora_bytes* out);
   /* [owner-thread] Sets or replaces. With release null the bytes are copied; else they are kept and release(user) is
    * called once, on any thread, when no sample uses them. On an error release is not called. */
   int32_t (*set)(kinora_sample*, const char* name, kinora_bytes value, void (*release)(void* user), void* user);
   /* [owner-thread] Removes a byte field or a tensor, if it exists. */
   void (*remove)(kinora_sample*, const char* name);
-  /* [owner-thread] The tensor called `name`; borrowed. KINORA_NOT_FOUND if absent. */
+  /* [owner-thread] The tensor called `name`, in memory of the CPU, now and in every later minor; borrowed. Its strides may differ from
+   * row-major. KINORA_ERROR_NOT_FOUND if absent. */
   int32_t (*get_tensor)(const kinora_sample*, const char* name, const kinora_dl_tensor** out);
   /* [owner-thread] Takes ownership of the tensor and replaces one of the same name; its deleter runs when no
-   * sample uses it. On an error it stays the caller's. */
+   * sample uses it. On an error it stays the caller's. KINORA_ERROR_UNSUPPORTED if it is not in memory of the CPU. */
   int32_t (*set_tensor)(kinora_sample*, const char* name, kinora_dl_managed* tensor);
   /* [owner-thread] Bytes that this sample keeps alive, tensors included: what a memory bound counts. */
   uint64_t (*memory)(const kinora_sample*);

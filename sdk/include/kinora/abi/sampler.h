@@ -10,15 +10,15 @@
 #include "kinora/abi/options.h"
 #include "kinora/abi/run.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_SAMPLER "kinora.sampler/1"
+#define KINORA_INTERFACE_SAMPLER "kinora.sampler/1"
 
 typedef struct kinora_denoiser {
   uint32_t struct_size;
-  uint32_t reserved;
+  uint32_t needs; /* rule 11 */
   void* self;
   /* [owner-thread] Clean sample x0 for x [B, ...] at noise level sigma: [B], or [B, T] for a video, one per latent frame; float64.
    * x, sigma: borrowed. out: a new tensor of x's shape, float64, owned by the caller.
-   * The sampler returns an error (including KINORA_CANCELLED) unchanged. */
+   * The sampler returns an error (including KINORA_ERROR_CANCELLED) unchanged. */
   int32_t (*denoise)(void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out);
   /* Index into levels() at which sampling begins; above 0, `noise` of sample() is x at that level (video to video). */
   int64_t first;
@@ -34,12 +34,12 @@ typedef struct kinora_sampler {
    * CPU; owned by the caller. Ends in 0 if the last step reaches it. */
   int32_t (*levels)(void* self, kinora_tensor* out);
   /* [owner-thread] noise: [B, ...] float64, unit variance (but see denoiser.first), borrowed. out: the sample, owned by the caller.
-   * progress(step, of, x0) may return KINORA_CANCELLED: stop then, release everything, return it. */
+   * progress(step, of, x0) may return KINORA_ERROR_CANCELLED: stop then, release everything, return it. */
   int32_t (*sample)(void* self, const kinora_denoiser*, kinora_tensor noise, const kinora_run*, kinora_tensor* out);
 } kinora_sampler;
 
 KINORA_SLOT(kinora_denoiser, struct_size, 0);
-KINORA_SLOT(kinora_denoiser, reserved, 4);
+KINORA_SLOT(kinora_denoiser, needs, 4);
 KINORA_SLOT(kinora_denoiser, self, 8);
 KINORA_SLOT(kinora_denoiser, denoise, 16);
 KINORA_SLOT(kinora_denoiser, first, 24);

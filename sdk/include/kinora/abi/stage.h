@@ -26,16 +26,16 @@
  * calls process(). Which inputs share a batch differs from run to run, so no key and no value may depend on it. All inputs of the call
  * are current inputs: a sample with the key of one is that input, and a new sample is made of all of them unless made_of() names fewer.
  * Inputs that process_batch() has neither emitted, dropped nor failed when it returns KINORA_OK are consumed. If it returns an error
- * (other than KINORA_STOP and, in a run that was asked to stop, KINORA_CANCELLED), these are processed again one at a time by process(),
+ * (other than KINORA_ERROR_REFUSED and, in a run that was asked to stop, KINORA_ERROR_CANCELLED), these are processed again one at a time by process(),
  * so that only the one that causes it fails; a sample that was made of it and emitted before is not passed on twice. A stage in a
  * process of its own gets one input at a time.
  *
  * Errors of process() fail the current input only; held inputs stay held. But:
- *   KINORA_IO         is tried again first, unless something was emitted, dropped or held
- *   KINORA_IO, KINORA_NO_MEMORY  end the run if resources.ordered is not 0, since the stage keeps state from sample to sample
- *   KINORA_CANCELLED  ends the run if it was asked to stop (kinora_run.cancelled); otherwise it is an error like any other
- *   KINORA_STOP       says that the stage cannot process any sample (a refused credential): the run ends with the message of
- *                     set_error(), and no sample fails
+ *   KINORA_ERROR_IO         is tried again first, unless something was emitted, dropped or held
+ *   KINORA_ERROR_IO, KINORA_ERROR_NO_MEMORY  end the run if resources.ordered is not 0, since the stage keeps state from sample to sample
+ *   KINORA_ERROR_CANCELLED  ends the run if it was asked to stop (kinora_run.cancelled); otherwise it is an error like any other
+ *   KINORA_ERROR_REFUSED    says that the stage cannot process any sample (a refused credential): the run ends with its message, and
+ *                     no sample fails
  *
  * Death of a process (abi/workers.h). A new instance receives the current input again, and must emit the same keys in the same order;
  * what was emitted before the death is not passed on twice. If inputs were held, the engine tries each of them, and the current one,
@@ -48,7 +48,7 @@
 #include "kinora/abi/sample.h"
 #include "kinora/abi/host.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_STAGE "kinora.stage/1"
+#define KINORA_INTERFACE_STAGE "kinora.stage/1"
 
 /* The resources that one worker of a stage occupies while it runs. */
 typedef struct kinora_resources {
@@ -62,7 +62,6 @@ typedef struct kinora_resources {
   double cores;    /* threads that it keeps busy; cores and gpus may be fractions */
   double gpus;
   uint64_t memory; /* bytes in addition to the samples */
-  /* Appended to 1.0; 0 where struct_size ends before them. */
   uint32_t isolated; /* 1: it reads untrusted media. An engine may run it in a process of its own, where a crash or a hang costs
                         one sample */
   uint32_t nvdec;    /* hardware decoders and encoders that it keeps busy */
@@ -77,7 +76,7 @@ typedef struct kinora_emit {
   uint32_t reserved;
   void* self;
   /* [worker-thread] Passes a sample to the next stages. Takes over one reference, also on an error; do not touch the sample after.
-   * Blocks while the next stage is full. Return any error, KINORA_CANCELLED too, from the call. */
+   * Blocks while the next stage is full. Return any error, KINORA_ERROR_CANCELLED too, from the call. */
   int32_t (*emit)(void* self, kinora_sample*);
   /* [worker-thread] Filters the input, or a new sample: `rule` ("clip.too-short") with its `score`. A null or empty rule means the
    * stage's name in the run. Takes over one reference, also on an error. */
@@ -88,40 +87,44 @@ typedef struct kinora_emit {
    * Memory: an engine may count the bytes of held inputs as samples, as long as that leaves room for other samples, and otherwise as
    * resources.memory; with ordered = 1 always as resources.memory.
    * Null: the engine does not hold, and the input is consumed when process() returns KINORA_OK; a stage that has to hold returns
-   * KINORA_STOP. */
+   * KINORA_ERROR_REFUSED. */
   int32_t (*hold)(void* self);
   /* [worker-thread] The held input `key` is now safe where the stage put it: consumed. An interrupted run delivers an input again until
-   * then. KINORA_NOT_FOUND if this instance does not hold it. Null where hold is null. */
+   * then. KINORA_ERROR_NOT_FOUND if this instance does not hold it. Null where hold is null. */
   int32_t (*stored)(void* self, kinora_str key);
   /* [worker-thread] Fails the input, or a new sample, with `reason` in one line. Takes over one reference, also on an error. Unlike an
    * error of process() it leaves other samples alone: use it for the damaged part of a video and emit the rest.
-   * Null, or beyond struct_size: return an error from process() instead. */
+   * Null: return an error from process() instead. */
   int32_t (*fail)(void* self, kinora_sample*, const char* reason);
-  /* Appended to 1.0. [worker-thread] Names the parents of the next new sample: keys of the current input and of held inputs ("Parents"
-   * above). KINORA_NOT_FOUND if a key is neither. Null, or beyond struct_size: the sample counts as made of all of them. */
+  /* [worker-thread] Names the parents of the next new sample: keys of the current input and of held inputs ("Parents"
+   * above). KINORA_ERROR_NOT_FOUND if a key is neither. Null: the sample counts as made of all of them. */
   int32_t (*made_of)(void* self, const kinora_str* keys, uint64_t n);
 } kinora_emit;
 
 typedef struct kinora_stage {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [any-thread] A new instance; null and set_error on failure. */
+  /* [any-thread] A new instance; null and set_error on failure. It is cheap and touches no device and no weights: the host also makes
+   * instances only to ask for their resources, on machines that run none of the work. Loading belongs to start(). */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [any-thread] The same for every instance with the same options. out->struct_size is the room on entry, and what was written on
-   * return. */
+  /* [any-thread] Fills *out in (KINORA_FILL). The same for every instance with the same options; may be called before start(). */
   int32_t (*resources)(void* self, kinora_resources* out);
   /* [worker-thread] One input. in: borrowed; the stage may set its fields, and emits a retained reference or a clone. A second attempt
    * may receive the sample as the failed one left it. Statuses: see "Errors" above. */
   int32_t (*process)(void* self, kinora_sample* in, const kinora_emit*, const kinora_run*);
   /* [worker-thread] No more input: end every held input. Null: nothing to do. On an error the inputs that are still held fail with its
    * message, and the run continues; after a death of the process they are tried again alone. Either one ends the run if no input is
-   * held that could report it, or if ordered = 1. KINORA_STOP and KINORA_CANCELLED: as above. */
+   * held that could report it, or if ordered = 1. KINORA_ERROR_REFUSED and KINORA_ERROR_CANCELLED: as above. */
   int32_t (*finish)(void* self, const kinora_emit*, const kinora_run*);
-  /* Appended to 1.0. [worker-thread] n inputs, 2 to resources.batch, in the order of the source if resources.ordered is not 0; borrowed
-   * like that of process(), which must exist too: an older engine, or one that runs the stage in a process of its own, calls only that.
-   * hold() is not for a stage with batches: KINORA_INVALID. See "Batches" above. */
+  /* [worker-thread] n inputs, 2 to resources.batch, in the order of the source if resources.ordered is not 0; borrowed
+   * like that of process(), which must exist too: an engine that runs the stage in a process of its own calls only that.
+   * hold() is not for a stage with batches: KINORA_ERROR_INVALID. See "Batches" above. */
   int32_t (*process_batch)(void* self, kinora_sample* const* in, uint32_t n, const kinora_emit*, const kinora_run*);
+  /* [worker-thread] Once, before the first process(), process_batch() or finish() of this instance, on the place where it runs: load
+   * weights onto run->device_type and run->device_id here. An error ends the run with its message, as KINORA_ERROR_REFUSED does. Null:
+   * nothing to do. */
+  int32_t (*start)(void* self, const kinora_run*);
 } kinora_stage;
 
 KINORA_SLOT(kinora_resources, struct_size, 0);
@@ -152,6 +155,7 @@ KINORA_SLOT(kinora_stage, resources, 24);
 KINORA_SLOT(kinora_stage, process, 32);
 KINORA_SLOT(kinora_stage, finish, 40);
 KINORA_SLOT(kinora_stage, process_batch, 48);
-KINORA_SIZE(kinora_stage, 56);
+KINORA_SLOT(kinora_stage, start, 56);
+KINORA_SIZE(kinora_stage, 64);
 KINORA_EXTERN_C_END
 #endif

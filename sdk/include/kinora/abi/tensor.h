@@ -7,7 +7,7 @@
 #define KINORA_ABI_TENSOR_H
 #include "kinora/abi/dlpack.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_TENSORS "kinora.tensors/1"
+#define KINORA_INTERFACE_TENSORS "kinora.tensors/1"
 
 typedef struct AtenTensorOpaque* kinora_tensor;
 
@@ -18,28 +18,30 @@ typedef struct kinora_named {
 } kinora_named;
 
 /* dtypes, numbered as libtorch's c10::ScalarType (torch/headeronly/core/ScalarType.h, fixed since 1.0) */
-#define KINORA_UINT8 0
-#define KINORA_INT32 3
-#define KINORA_INT64 4
-#define KINORA_FLOAT16 5
-#define KINORA_FLOAT32 6
-#define KINORA_FLOAT64 7
-#define KINORA_BOOL 11
-#define KINORA_BFLOAT16 15
+#define KINORA_DTYPE_UINT8 0
+#define KINORA_DTYPE_INT32 3
+#define KINORA_DTYPE_INT64 4
+#define KINORA_DTYPE_FLOAT16 5
+#define KINORA_DTYPE_FLOAT32 6
+#define KINORA_DTYPE_FLOAT64 7
+#define KINORA_DTYPE_BOOL 11
+#define KINORA_DTYPE_BFLOAT16 15
+
+#define KINORA_NO_STORAGE (-1)
 
 /* Kinds of a kinora_value, and which member holds it. */
-#define KINORA_NONE 0u    /* an optional argument that is absent */
-#define KINORA_INT 1u     /* i; also dtypes, layouts, device indices */
-#define KINORA_DOUBLE 2u  /* d */
-#define KINORA_TRUTH 3u   /* i: 0 or 1 */
-#define KINORA_TENSOR 4u  /* t */
-#define KINORA_INTS 5u    /* list: const int64_t[n] */
-#define KINORA_LIST 6u    /* list: const kinora_tensor[n] */
-#define KINORA_STRING 7u  /* list: const char[n] */
-#define KINORA_DOUBLES 8u /* list: const double[n] */
+#define KINORA_VALUE_NONE 0u    /* an optional argument that is absent */
+#define KINORA_VALUE_INT 1u     /* i; also dtypes and layouts. A device argument is -1 for the CPU, else the index of the CUDA device */
+#define KINORA_VALUE_DOUBLE 2u  /* d */
+#define KINORA_VALUE_BOOL 3u   /* i: 0 or 1 */
+#define KINORA_VALUE_TENSOR 4u  /* t */
+#define KINORA_VALUE_INTS 5u    /* list: const int64_t[n] */
+#define KINORA_VALUE_TENSORS 6u    /* list: const kinora_tensor[n] */
+#define KINORA_VALUE_STRING 7u  /* list: const char[n] */
+#define KINORA_VALUE_DOUBLES 8u /* list: const double[n] */
 
 typedef struct kinora_value {
-  uint32_t kind; /* KINORA_NONE ...; members that the kind does not use are 0 */
+  uint32_t kind; /* KINORA_VALUE_NONE ...; members that the kind does not use are 0 */
   uint32_t reserved;
   int64_t i;
   double d;
@@ -50,9 +52,10 @@ typedef struct kinora_value {
 
 typedef struct kinora_tensor_info {
   uint32_t struct_size;
-  int32_t dtype; /* KINORA_FLOAT32 ... */
-  int32_t device_type;
-  int32_t device_id;
+  int32_t dtype; /* KINORA_DTYPE_FLOAT32 ... */
+  int32_t device_type; /* DLPack's: KINORA_DL_CPU, KINORA_DL_CUDA; KINORA_NO_STORAGE for a tensor of the meta device, which has a shape
+                          and no values */
+  int32_t device_id;   /* from 0; 0 for the CPU */
   int64_t ndim;
   const int64_t* shape;   /* shape and strides live as long as the tensor's handle */
   const int64_t* strides; /* in elements */
@@ -84,10 +87,10 @@ typedef struct kinora_tensors_api {
   void (*release)(kinora_tensor);
   /* [any-thread] A second handle to the same tensor. */
   int32_t (*retain)(kinora_tensor, kinora_tensor* out);
-  /* [any-thread] Shape, dtype and device of the tensor; its pointers live as long as a handle to the tensor. */
+  /* [any-thread] Fills *out in (KINORA_FILL): shape, dtype and device; its pointers live as long as a handle to the tensor. */
   int32_t (*info)(kinora_tensor, kinora_tensor_info* out);
   /* [any-thread] First element, on the tensor's device; lives as long as a handle to the tensor. For strides see info.
-   * KINORA_UNSUPPORTED for a tensor on the meta device, which has a shape and no values. */
+   * KINORA_ERROR_UNSUPPORTED for a tensor on the meta device, which has a shape and no values. */
   int32_t (*data)(kinora_tensor, void** out);
   /* [any-thread] A new tensor: uninitialised, row-major, without gradient, on the device of `like` (null: the CPU). */
   int32_t (*empty)(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor like, kinora_tensor* out);
@@ -97,7 +100,7 @@ typedef struct kinora_tensors_api {
   int32_t (*to_dlpack)(kinora_tensor, kinora_dl_managed** out);
   /* [any-thread] Runs operator `name` ("aten::add") with `overload` ("Tensor") through the dispatcher: any operator, with autograd,
    * on any device. args: all of the schema's arguments, or fewer when the rest have defaults. out: the first n_out results, owned.
-   * A list result has kind KINORA_LIST and is released by release_value. Errors keep libtorch's text. */
+   * A list result has kind KINORA_VALUE_TENSORS and is released by release_value. Errors keep libtorch's text. */
   int32_t (*call_op)(const char* name, const char* overload, const kinora_value* args, uint64_t n_args, kinora_value* out,
                      uint64_t n_out);
   /* [any-thread] Releases tensors and lists in a value that call_op returned. */

@@ -1,4 +1,4 @@
-/* kinora.workers/1: stages in processes of their own.                                         since ABI 1.0
+/* kinora.workers/1-draft.1: stages in processes of their own.                                 draft
  *
  * A crash in a decoder, an endless loop or unbounded memory then costs only the current sample. A worker is one instance of a stage
  * in one process that processes many samples, one after the other.
@@ -16,12 +16,14 @@
  * worker, each alone to find the one that caused it. finish() ends the stage's work as it does in the same process: every held
  * input is emitted, dropped, failed or stored by then; stop the worker after it and call nothing else. Samples that were emitted
  * before a death have been passed on: a second attempt at their input must emit the same keys in the same order, and the engine
- * skips those it has; otherwise the input fails. A death in finish() concerns all held inputs. */
+ * skips those it has; otherwise the input fails. A death in finish() concerns all held inputs.
+ *
+ * Draft: it becomes 1.0 together with kinora.engine. */
 #ifndef KINORA_ABI_WORKERS_H
 #define KINORA_ABI_WORKERS_H
 #include "kinora/abi/stage.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_WORKERS "kinora.workers/1"
+#define KINORA_INTERFACE_WORKERS "kinora.workers/1-draft.1"
 
 typedef struct kinora_worker kinora_worker; /* opaque */
 
@@ -35,7 +37,6 @@ typedef struct kinora_worker_spec {
   uint64_t memory; /* bytes at which it is killed: its own and shared memory that it made, not files that it maps. 0: no limit */
   double limit;    /* seconds at one sample before it is killed, whatever its signs of life; waiting until an emitted sample is taken
                       does not count. 0: no limit */
-  /* Appended to 1.0; absent where struct_size ends before it. */
   uint64_t together; /* bytes that all workers of this program may hold together, counted as for `memory`; above it, the busy worker
                         that holds most is killed. 0: no limit */
 } kinora_worker_spec;
@@ -44,20 +45,19 @@ typedef struct kinora_workers_api {
   uint32_t struct_size;
   uint32_t reserved;
   /* [any-thread] Starts a process and waits until it has made its instance. The worker is released by stop(). If the process is
-   * killed meanwhile (SIGKILL, as for lack of memory), it is started again twice, then the status is KINORA_NO_MEMORY. If it ends in
-   * another way, or has not made the instance within ten minutes: KINORA_FAILED. KINORA_CANCELLED: the program was asked to stop. */
+   * killed meanwhile (SIGKILL, as for lack of memory), it is started again twice, then the status is KINORA_ERROR_NO_MEMORY. If it ends in
+   * another way, or has not made the instance within ten minutes: KINORA_ERROR_FAILED. KINORA_ERROR_CANCELLED: the program was asked to stop. */
   int32_t (*start)(const kinora_worker_spec*, kinora_worker** out);
   /* [owner-thread] Ends the process, busy or not. */
   void (*stop)(kinora_worker*);
-  /* [worker-thread] As in kinora_stage. If the process ended instead of answering: KINORA_FAILED with a message such as
+  /* [worker-thread] As in kinora_stage. If the process ended instead of answering: KINORA_ERROR_FAILED with a message such as
    * "killed by signal 11 (SIGSEGV)", and ended() is 1 from then on; stop the worker and start another. */
   int32_t (*process)(kinora_worker*, kinora_sample* in, const kinora_emit*, const kinora_run*);
   int32_t (*finish)(kinora_worker*, const kinora_emit*, const kinora_run*);
   int32_t (*ended)(const kinora_worker*);
   /* [any-thread] Id of the process, for messages and figures. */
   int64_t (*pid)(const kinora_worker*);
-  /* Appended to 1.0; absent where struct_size ends before it.
-   * [any-thread] The result of resources(), from an instance made for this in a process of its own: a constructor that
+  /* [any-thread] Fills *out in (KINORA_FILL) with the result of resources(), from an instance made for this in a process of its own: a constructor that
    * crashes is an error here, as in start(), with a message that says how it ended. The answer for a component with the same
    * options is cached. */
   int32_t (*ask)(const kinora_worker_spec*, kinora_resources* out);

@@ -1,18 +1,20 @@
-/* kinora.parallel/1: distributes a model's work over ranks, or over time (recompute).         since ABI 1.0
+/* kinora.parallel/1-draft.1: distributes a model's work over ranks, or over time (recompute).  draft
  *
  * A strategy provides a link in the chain behind the context, a schedule of the step, both, or neither. ddp provides neither, only
  * an axis: the trainer's rule (sum every gradient over the ranks that do not hold another piece of it) does its work.
  *
  * The host reads one option by its name: `size`, an int, the number of ranks along the strategy's axis; 0, or no such option: the
  * ranks that the other strategies leave. The host does not detect a strategy whose result differs from that of one process:
- * `kinora plugins check-parallel ID` compares. */
-#ifndef KINORA_ABI_STRATEGY_H
-#define KINORA_ABI_STRATEGY_H
+ * `kinora plugins check-parallel ID` compares.
+ *
+ * Draft: it becomes 1.0 when collectives over several nodes and expert parallelism have been built on it. */
+#ifndef KINORA_ABI_PARALLEL_H
+#define KINORA_ABI_PARALLEL_H
 #include "kinora/abi/collective.h"
 #include "kinora/abi/link.h"
 #include "kinora/abi/run.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_PARALLEL "kinora.parallel/1"
+#define KINORA_INTERFACE_PARALLEL "kinora.parallel/1-draft.1"
 
 /* The ranks along some axes of the mesh, and transfers among them. */
 typedef struct kinora_group {
@@ -43,16 +45,16 @@ typedef struct kinora_mesh {
 typedef struct kinora_step {
   uint32_t struct_size;
   uint32_t reserved;
-  int64_t n_micro;
+  int64_t n_microbatches;
   void* self;
-  /* [owner-thread] One call of the model for microbatch pass.micro, 0 to n_micro - 1, under `pass`. KINORA_STOP: the chain
-   * kept the output for another stage. KINORA_OK: the loss was computed and kept for backward. */
+  /* [owner-thread] One call of the model for microbatch pass.microbatch, 0 to n_microbatches - 1, under `pass`. KINORA_SIGNAL_STOP: the
+   * chain kept the output for another stage. KINORA_OK: the loss was computed and kept for backward. */
   int32_t (*forward)(void* self, const kinora_pass*);
   /* [owner-thread] Backward of that microbatch's loss, or of the output that the chain kept. Once, after its forward. */
   int32_t (*backward)(void* self, const kinora_pass*);
 } kinora_step;
 
-typedef struct kinora_strategy {
+typedef struct kinora_parallel {
   uint32_t struct_size;
   uint32_t reserved;
   /* [owner-thread] The mesh outlives the instance. If ranks share work, it is called twice: first with a mesh of one rank, only to
@@ -67,9 +69,12 @@ typedef struct kinora_strategy {
   const char* (*axis)(void* self);
   /* [owner-thread] The link that it puts in the chain; *out = null: none. Owned by the strategy; one link per instance. */
   int32_t (*link)(void* self, const kinora_link** out);
-  /* [owner-thread] Runs the forwards and backwards of a step in its own order. Null: each forward, then its backward. */
+  /* [owner-thread] Runs the forwards and backwards of a step in its own order: forward() of each microbatch exactly once for each
+   * virtual stage of this rank, and backward() once after it. It returns when no transfer of the link is in flight. After an error,
+   * KINORA_ERROR_CANCELLED included, it calls neither again, drops what is in flight and returns the error; the trainer then abandons
+   * the step and its gradients. Null: each forward, then its backward. */
   int32_t (*step)(void* self, const kinora_step*, const kinora_run*);
-} kinora_strategy;
+} kinora_parallel;
 
 KINORA_SLOT(kinora_group, struct_size, 0);
 KINORA_SLOT(kinora_group, reserved, 4);
@@ -89,18 +94,18 @@ KINORA_SLOT(kinora_mesh, group, 32);
 KINORA_SIZE(kinora_mesh, 40);
 KINORA_SLOT(kinora_step, struct_size, 0);
 KINORA_SLOT(kinora_step, reserved, 4);
-KINORA_SLOT(kinora_step, n_micro, 8);
+KINORA_SLOT(kinora_step, n_microbatches, 8);
 KINORA_SLOT(kinora_step, self, 16);
 KINORA_SLOT(kinora_step, forward, 24);
 KINORA_SLOT(kinora_step, backward, 32);
 KINORA_SIZE(kinora_step, 40);
-KINORA_SLOT(kinora_strategy, struct_size, 0);
-KINORA_SLOT(kinora_strategy, reserved, 4);
-KINORA_SLOT(kinora_strategy, create, 8);
-KINORA_SLOT(kinora_strategy, destroy, 16);
-KINORA_SLOT(kinora_strategy, axis, 24);
-KINORA_SLOT(kinora_strategy, link, 32);
-KINORA_SLOT(kinora_strategy, step, 40);
-KINORA_SIZE(kinora_strategy, 48);
+KINORA_SLOT(kinora_parallel, struct_size, 0);
+KINORA_SLOT(kinora_parallel, reserved, 4);
+KINORA_SLOT(kinora_parallel, create, 8);
+KINORA_SLOT(kinora_parallel, destroy, 16);
+KINORA_SLOT(kinora_parallel, axis, 24);
+KINORA_SLOT(kinora_parallel, link, 32);
+KINORA_SLOT(kinora_parallel, step, 40);
+KINORA_SIZE(kinora_parallel, 48);
 KINORA_EXTERN_C_END
 #endif
