@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "apps/kinora/bench.hpp"
-#include "plugins/jobs/curation/peak_memory.hpp"
+#include "plugins/jobs/curation/usage.hpp"
 #include "plugins/jobs/curation/record.hpp"
 
 namespace kinora {

@@ -8,7 +8,6 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
 #include "plugins/jobs/curation/search/search.hpp"
-#include "plugins/jobs/curation/search/standing.hpp"
 
 namespace kinora {
 namespace {

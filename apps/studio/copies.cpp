@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "plugins/jobs/curation/search/copies.hpp"
+#include "plugins/jobs/curation/drops.hpp"
 
 namespace kinora::studio {
 namespace {

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <functional>
 
-#include "plugins/jobs/curation/edit_history.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 
 namespace kinora::studio {
 

@@ -2,8 +2,8 @@
 // its place.
 #include <cstdlib>
 
-#include "plugins/jobs/curation/item_line.hpp"
-#include "plugins/jobs/curation/manifest_reader.hpp"
+#include "plugins/jobs/curation/items.hpp"
+#include "plugins/jobs/curation/manifest.hpp"
 #include "core/io/wildcard.hpp"
 #include "kinora/error.hpp"
 

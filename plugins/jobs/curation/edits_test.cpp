@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "plugins/jobs/curation/drops.hpp"
-#include "plugins/jobs/curation/edit_history.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

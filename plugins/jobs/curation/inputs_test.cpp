@@ -7,8 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/curation/csv.hpp"
-#include "plugins/jobs/curation/manifest_reader.hpp"
+#include "plugins/jobs/curation/manifest.hpp"
 #include "core/io/wildcard.hpp"
 #include "core/runtime/runtime.hpp"
 

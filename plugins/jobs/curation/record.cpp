@@ -6,7 +6,7 @@
 
 #include <fmt/ranges.h>
 
-#include "plugins/jobs/curation/store.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/io/wildcard.hpp"

@@ -76,7 +76,7 @@ class Record {
   bool knows(const std::string& key, bool made) const;
   // Whether files of a sample with this key are stored.
   bool has_stored(const std::string& key) const;
-  // line: of items.jsonl, see item_line.hpp; files: names below data/ with their sizes.
+  // line: of items.jsonl, see items.hpp; files: names below data/ with their sizes.
   void end(const json& line, const Lineage& lineage, const json& files);
 
   // Calls `f` for every outcome: each input followed by the samples made of it, by key; last those of several inputs or none.

@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/curation/store.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
 #include "core/plugin/host.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"

@@ -5,11 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/curation/bins.hpp"
-#include "plugins/jobs/curation/csv.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/manifest.hpp"
 #include "plugins/jobs/curation/drops.hpp"
-#include "plugins/jobs/curation/manifest_writer.hpp"
-#include "plugins/jobs/curation/totals.hpp"
+#include "plugins/jobs/curation/items.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

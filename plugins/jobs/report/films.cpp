@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/jobs/report/sections.hpp"
-#include "plugins/jobs/report/series.hpp"
+#include "plugins/jobs/report/page.hpp"
+#include "plugins/jobs/report/numbers.hpp"
 
 namespace kinora::core::report {
 namespace {

@@ -4,9 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/report/base64.hpp"
+#include "plugins/jobs/report/pictures.hpp"
 #include "plugins/jobs/report/report_testing.hpp"
-#include "plugins/jobs/report/words.hpp"
 
 namespace kinora::core::report {
 namespace {
@@ -195,16 +194,6 @@ TEST_F(ReportTest, TheJobWritesThePageTwice) {
             "2\u00A0source videos (1\u00A0failed), 3\u00A0shots, 1\u00A0clip kept (1\u00A0filtered, 1\u00A0failed), "
             "12.5\u00A0s\u00A0total time");
   EXPECT_NE(page->find("<noscript><h1>Kinora report</h1><p class=\"note\">" + line), std::string::npos);
-}
-
-TEST(Words, NumbersAsAReaderWantsThem) {
-  using testing::ElementsAre;
-  EXPECT_THAT((std::vector{count(1234567), count(-12), count(-1234), count(0)}),
-              ElementsAre("1,234,567", "-12", "-1,234", "0"));
-  EXPECT_THAT((std::vector{duration(0.0812), duration(4), duration(59.97), duration(200.4), duration(3841),
-                           duration(-1)}),
-              ElementsAre("0.081\u00A0s", "4.0\u00A0s", "1\u00A0min\u00A000\u00A0s",
-                          "3\u00A0min\u00A020\u00A0s", "1\u00A0h\u00A004\u00A0min", "unknown"));
 }
 
 TEST(Base64, EndsWithAsManySignsAsBytesAreMissing) {

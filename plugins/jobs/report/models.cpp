@@ -1,17 +1,18 @@
-// Results of the two kinds of training: curves, ranks, and pictures for the tokenizer.
+// The page's sections about jobs that train models, and that generate videos with them.
 #include <algorithm>
 #include <cmath>
 
 #include <fmt/format.h>
 
-#include "plugins/jobs/report/sections.hpp"
-#include "plugins/jobs/report/series.hpp"
+#include "core/base/facts.hpp"
+#include "plugins/jobs/report/numbers.hpp"
+#include "plugins/jobs/report/page.hpp"
 
 namespace kinora::core::report {
 namespace {
 
 constexpr int kMostPairs = 8;
-constexpr size_t kColumns = 300;
+constexpr size_t kColumns = 300, kMostVideos = 24;
 
 struct Curve {
   const char* name;  // in metrics.jsonl
@@ -52,11 +53,28 @@ json curve_data(const Metrics& metrics, const Curve& curve) {
   const bool is_log = !curve.from_zero && low->y > 1e-280 && high->y >= 10 * low->y;
   const double sigma = curve.smooth ? sigma_of(points.size()) : 0;
   return {{"title", curve.title},
-          {"scale", is_log ? "logarithmic" : curve.from_zero ? "from zero" : "automatic"},
+          {"scale", is_log            ? "logarithmic"
+                    : curve.from_zero ? "from zero"
+                                      : "automatic"},
           {"sigma", sigma},
           {"points", pairs(thinned(points, kColumns))},
           {"line", sigma > 0 ? pairs(smoothed(points, sigma, 2 * kColumns, is_log)) : json()},
           {"ends", pairs({points.front(), points.back()})}};
+}
+
+json video_data(Pictures& pictures, const std::filesystem::path& file) {
+  auto path = file;
+  const auto text = read_file(path.replace_extension(".json"), 1 << 20);
+  const json facts = text ? parse_facts(*text) : json();
+  json out{{"prompt", text_at(facts, "prompt")}, {"sampler", text_at(facts, "sampler")}};
+  for (const char* key :
+       {"temperature", "steps", "nfe", "guidance", "width", "height", "frames", "fps", "seconds"})
+    out[key] = or_null(number_at(facts, key));
+  const bool has_seed = facts.is_object() && facts.contains("seed") && facts["seed"].is_number();
+  out["seed"] = has_seed ? facts["seed"].dump() : "";  // text: it may have more digits than a double
+  out["video"] = pictures.media.mp4(file);
+  out["strip"] = pictures.media.png(path.replace_extension(".png"));
+  return out;
 }
 
 }  // namespace
@@ -75,8 +93,8 @@ json ranks_of(const JobRecord& job) {
   json out = json::array();
   for (size_t r = 0; all > 1 && r < all; ++r) {
     json row;
-    for (const char* key : {"tokens", "loss_tokens", "encoded", "bytes_sent", "bytes_received", "computing_seconds",
-                            "waiting_seconds"}) {
+    for (const char* key : {"tokens", "loss_tokens", "encoded", "bytes_sent", "bytes_received",
+                            "computing_seconds", "waiting_seconds"}) {
       const auto values = numbers_at(ranks, key);
       row[key] = r < values.size() ? values[r] : 0.0;
     }
@@ -96,6 +114,14 @@ json pairs_of(Pictures& pictures, const JobRecord& job) {
     out.push_back({{"original", std::move(original)},
                    {"reconstruction", pictures.media.png(folder / ("reconstruction" + end))}});
   }
+  return out;
+}
+
+json videos_of(Pictures& pictures, const JobRecord& job) {
+  const auto files = files_in(job.folder / "videos", ".mp4");
+  const size_t shown = std::min(files.size(), kMostVideos);
+  json out{{"list", json::array()}, {"more", files.size() - shown}};
+  for (size_t i = 0; i < shown; ++i) out["list"].push_back(video_data(pictures, files[i]));
   return out;
 }
 

@@ -1,5 +1,5 @@
 // Tests metrics.prom and live.json of a job.
-#include "plugins/jobs/curation/live.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
 
 #include <ctime>
 #include <fstream>

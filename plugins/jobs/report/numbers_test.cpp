@@ -1,10 +1,11 @@
-#include "plugins/jobs/report/series.hpp"
+#include "plugins/jobs/report/numbers.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <random>
 #include <set>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace kinora::core::report {
@@ -47,6 +48,16 @@ TEST(Series, SmoothingKeepsStraightLinesStraight) {
       EXPECT_NEAR(std::log10(p.y), -p.x / 100, 1e-12);
     }
   }
+}
+
+TEST(Words, NumbersAsAReaderWantsThem) {
+  using testing::ElementsAre;
+  EXPECT_THAT((std::vector{count(1234567), count(-12), count(-1234), count(0)}),
+              ElementsAre("1,234,567", "-12", "-1,234", "0"));
+  EXPECT_THAT((std::vector{duration(0.0812), duration(4), duration(59.97), duration(200.4), duration(3841),
+                           duration(-1)}),
+              ElementsAre("0.081\u00A0s", "4.0\u00A0s", "1\u00A0min\u00A000\u00A0s",
+                          "3\u00A0min\u00A020\u00A0s", "1\u00A0h\u00A004\u00A0min", "unknown"));
 }
 
 }  // namespace
