@@ -11,9 +11,8 @@
 #include "core/base/digest.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
 #include "plugins/jobs/curation/search/known_texts.hpp"
-#include "plugins/jobs/training/caption_vectors.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "kinora/npy.hpp"
 
