@@ -10,10 +10,9 @@
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
-#include "plugins/jobs/training/caption_vectors.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
-#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job_type.hpp"
-#include "plugins/jobs/training/generating/image_encoder.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 

@@ -3,14 +3,12 @@
 
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/generating/experts.hpp"
-#include "plugins/jobs/training/generating/frame_condition.hpp"
-#include "plugins/jobs/training/generating/frame_rule.hpp"
-#include "plugins/jobs/training/generating/given_noise.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/generating/wishes.hpp"
 #include "plugins/jobs/training/generating/next_token.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/generating/wishes.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 

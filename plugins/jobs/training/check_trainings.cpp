@@ -3,17 +3,15 @@
 
 #include "plugins/jobs/training/options/training.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/generating/frame_condition.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/training/given_draw.hpp"
-#include "plugins/jobs/training/level_draw.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
 #include "plugins/jobs/training/tokenizer_critic.hpp"
 #include "plugins/jobs/training/tokenizer_objective.hpp"
-#include "plugins/jobs/training/tokenizer_start.hpp"
 #include "plugins/jobs/training/video_features.hpp"
 
 namespace kinora::core {
@@ -65,6 +63,12 @@ void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) 
   check.made("critic", [&] { return on_meta(check, *use) != nullptr; });
   check.holds(check.spec().places.count("last_layer") ? "last_layer" : "critic",
               [&] { last_layer(tokenizer.chain(), last); });
+}
+
+void require_one_start(const TrainTokenizerOptions& o) {
+  if (o.start == "principal" && !o.weights.empty())
+    raise(KINORA_INVALID, "start = \"principal\" and weights = \"{}\" both set the initial weights; remove one",
+          o.weights.front().string());
 }
 
 // Every rank would compute the same gradient, and the sum over ranks would be too large.

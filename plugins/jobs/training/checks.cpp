@@ -6,7 +6,7 @@
 #include "core/run/apply_published.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/context/rehearsal.hpp"
-#include "plugins/jobs/training/generating/image_encoder.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/generating/next_token.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "core/torch/media/latents.hpp"

@@ -5,7 +5,7 @@
 
 #include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/guidance.hpp"
-#include "plugins/jobs/training/given_draw.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/model.hpp"
 #include "tests/support/refusal.hpp"

@@ -6,7 +6,7 @@
 
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
-#include "plugins/jobs/training/generating/frame_condition.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
 #include "core/torch/media/latents.hpp"
 
 namespace kinora::core {

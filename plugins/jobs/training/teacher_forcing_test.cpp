@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/frame_rule.hpp"
-#include "plugins/jobs/training/level_draw.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"

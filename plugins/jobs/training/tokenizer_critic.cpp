@@ -7,7 +7,7 @@
 
 #include "core/base/log.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/training/discriminator.hpp"
+#include "plugins/jobs/training/tokenizer_objective.hpp"
 #include "core/torch/weights/checkpoint.hpp"
 
 namespace kinora::core {

@@ -5,7 +5,7 @@
 
 #include "plugins/jobs/training/options/training.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/given_draw.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/objective.hpp"
 
 namespace kinora::core {

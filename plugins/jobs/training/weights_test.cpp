@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "plugins/jobs/training/script_model.hpp"
+#include "plugins/jobs/training/video_features.hpp"
 #include "core/torch/weights/archives.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "core/torch/weights/weights_complaint.hpp"

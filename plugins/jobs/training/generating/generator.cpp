@@ -8,7 +8,7 @@
 #include "core/sample/sample.hpp"
 #include "core/torch/context/mix.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/given_noise.hpp"
+#include "plugins/jobs/training/generating/wishes.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/streaming.hpp"

@@ -13,7 +13,7 @@
 
 #include "core/base/cancel.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/text_encoder.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/refusal.hpp"

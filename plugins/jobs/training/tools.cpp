@@ -1,5 +1,5 @@
-#include "plugins/jobs/training/outline.hpp"
-
+// Makes this library a plugin that core opens for its tools: the outline of a train job's model, the vectors
+// of texts, and the comparison of a strategy with one process (check_parallel.cpp).
 #include <algorithm>
 #include <charconv>
 #include <sstream>
@@ -7,9 +7,14 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/runtime/model_outline.hpp"
+#include "core/runtime/torch_library.hpp"
 #include "core/torch/context/outline_link.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/abi/plugin.h"
 #include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/equality.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
 
 namespace kinora::core {
 namespace {
@@ -89,8 +94,9 @@ ModelOutline outline_of(const JobView& job, const ComponentUse& use, const Named
         use.id, text);
 }
 
-}  // namespace
-
+// The outline (core/runtime/model_outline.hpp) for latents of the given size, else of the encode job's. Tries
+// the sizes of channels and texts in turn; if the model accepts none, throws an error with the first one's
+// reason.
 ModelOutline outline_model(const JobView& train, const std::optional<LatentSize>& given) {
   std::vector<Diagnostic> ignored;
   const JobCheck check(train.runtime(), train.run(), train.spec(), true, 0, ignored);
@@ -129,4 +135,24 @@ ModelOutline outline_model(const JobView& train, const std::optional<LatentSize>
   refuse_outline(use, *first);
 }
 
+// The tool "embed_texts": {"words", "text", "words_options", "text_options", "weights", "max_tokens",
+// "device"}: an encoder in the form of an embed-text job's text.json; "texts" -> {"embeddings": [[D
+// numbers]]}, each of length 1.
+json embed_texts(Runtime& runtime, const json& request) {
+  const CaptionEncoder named = read_caption_encoder(runtime.registry(), request);
+  require_safe(runtime.registry(), named);
+  CaptionVectors vector_of(runtime, named);
+  json out = json::array();
+  for (const auto& text : request.at("texts")) out.push_back(vector_of(text.get<std::string>()));
+  return {{"embeddings", out}};
+}
+
+}  // namespace
 }  // namespace kinora::core
+
+extern "C" KINORA_EXPORT void kinora_training_open(const kinora_host*) {
+  using namespace kinora::core;
+  register_tool("check_parallel", plain<check_parallel, Runtime, const json>);
+  register_outline(plain<outline_model, const JobView, const std::optional<LatentSize>>);
+  register_tool("embed_texts", plain<embed_texts, Runtime, const json>);
+}

@@ -1,4 +1,4 @@
-#include "plugins/jobs/training/discriminator.hpp"
+#include "plugins/jobs/training/tokenizer_objective.hpp"
 
 #include <cmath>
 

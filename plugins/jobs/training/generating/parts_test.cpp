@@ -1,4 +1,4 @@
-#include "plugins/jobs/training/generating/made_with.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
