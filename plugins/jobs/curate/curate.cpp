@@ -16,12 +16,10 @@
 #include "core/base/log.hpp"
 #include "core/base/digest.hpp"
 #include "core/run/identity.hpp"
-#include "core/run/isolation.hpp"
+#include "core/run/job_stages.hpp"
 #include "core/run/job_folder.hpp"
-#include "core/run/stage_graph.hpp"
 #include "plugins/jobs/curate/stage_order.hpp"
 #include "plugins/jobs/curate/tensor_flow.hpp"
-#include "core/base/utf8.hpp"
 #include "core/workers/worker.hpp"
 
 namespace kinora::core {

@@ -2,10 +2,10 @@
 
 #include <fmt/ranges.h>
 
-#include "core/base/counted.hpp"
+#include "core/base/quantity.hpp"
 #include "core/base/log.hpp"
 #include "core/run/identity.hpp"
-#include "core/run/stage_graph.hpp"
+#include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/base/counted.hpp"
+#include "core/base/quantity.hpp"
 #include "core/base/facts.hpp"
 #include "plugins/jobs/curation/manifest_writer.hpp"
 #include "core/io/atomic_file.hpp"

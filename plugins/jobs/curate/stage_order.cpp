@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/run/own_stages.hpp"
-#include "core/run/stage_graph.hpp"
+#include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 namespace {

@@ -5,8 +5,7 @@
 
 #include <fmt/ranges.h>
 
-#include "core/run/own_stages.hpp"
-#include "core/run/stage_graph.hpp"
+#include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 namespace {

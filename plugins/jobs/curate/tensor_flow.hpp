@@ -12,7 +12,7 @@ namespace kinora::core {
 using Finding = std::function<void(const ComponentUse&, const std::string&)>;
 
 // Findings go to `problem`, with the stage that lacks something: what, and which option of which stage makes it; but to
-// `doubt` where that stage or one on the way to it is not of Kinora's own (own_stages.hpp): it may do without the tensor,
+// `doubt` where that stage or one on the way to it is not of Kinora's own (core/run/job_stages.hpp): it may do without the tensor,
 // or make it, and say so in other words or not at all. The graph of the stages is sound.
 void check_tensors(const Registry& registry, const std::vector<const ComponentUse*>& stages, const Finding& problem,
                    const Finding& doubt);

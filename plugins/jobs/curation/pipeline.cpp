@@ -5,7 +5,7 @@
 #include "plugins/jobs/curation/live.hpp"
 #include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
-#include "core/run/stage_graph.hpp"
+#include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 namespace {

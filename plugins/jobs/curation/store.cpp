@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/io/atomic_file.hpp"
-#include "core/base/utf8.hpp"
+#include "core/base/facts.hpp"
 
 namespace kinora::core {
 namespace {

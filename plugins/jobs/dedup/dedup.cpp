@@ -8,7 +8,7 @@
 #include "plugins/jobs/curation/pipeline.hpp"
 #include "core/base/log.hpp"
 #include "core/base/digest.hpp"
-#include "core/run/isolation.hpp"
+#include "core/run/job_stages.hpp"
 #include "plugins/jobs/dedup/made_by_stages.hpp"
 
 namespace kinora::core {

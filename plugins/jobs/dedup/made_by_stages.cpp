@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "core/run/own_stages.hpp"
+#include "core/run/job_stages.hpp"
 #include "core/base/suggest.hpp"
 
 namespace kinora::core {

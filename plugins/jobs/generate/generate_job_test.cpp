@@ -10,7 +10,7 @@
 
 #include "core/base/digest.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/generating/text_encoder.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clips.hpp"

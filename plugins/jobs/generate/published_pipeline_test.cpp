@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/generating/image_encoder.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "core/base/counted.hpp"
+#include "core/base/quantity.hpp"
 #include "plugins/jobs/curation/bins.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "core/base/facts.hpp"
@@ -14,7 +14,7 @@
 #include "plugins/jobs/curation/edits_identity.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
 #include "core/base/log.hpp"
-#include "core/run/isolation.hpp"
+#include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 namespace {

@@ -1,5 +1,5 @@
 // Makes this library a plugin that core can open for its tools.
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/plugin.h"
 #include "plugins/jobs/training/caption_vectors.hpp"

@@ -4,7 +4,7 @@
 #include <limits>
 
 #include "core/base/facts.hpp"
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

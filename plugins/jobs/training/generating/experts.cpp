@@ -1,7 +1,7 @@
 #include "plugins/jobs/training/generating/experts.hpp"
 
 #include "core/base/log.hpp"
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "core/run/weights_digest.hpp"
+#include "core/run/weights.hpp"
 
 namespace kinora::core {
 namespace {

@@ -5,7 +5,7 @@
 #pragma once
 #include <array>
 
-#include "core/run/progress.hpp"
+#include "core/run/call.hpp"
 #include "core/torch/context/kv_cache_link.hpp"
 #include "plugins/jobs/training/generating/guidance.hpp"
 #include "plugins/jobs/training/generating/token_sampling.hpp"

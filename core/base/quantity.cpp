@@ -1,4 +1,4 @@
-#include "core/base/size.hpp"
+#include "core/base/quantity.hpp"
 
 #include <array>
 #include <cctype>

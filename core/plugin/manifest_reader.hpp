@@ -1,5 +1,5 @@
-// Reads a TOML table with a fixed set of keys: order, types and positions of errors. Used by the manifest's
-// parser.
+// What the manifest's parser is made of: tables of TOML with a fixed set of keys, and the reading of one [[component]].
+// Private to manifest.cpp.
 #pragma once
 #include <string>
 #include <string_view>
@@ -7,6 +7,8 @@
 
 #include <fmt/format.h>
 #include <toml++/toml.h>
+
+#include "core/plugin/manifest.hpp"
 
 namespace kinora::core {
 
@@ -65,5 +67,21 @@ class TomlTable {
   TomlErrors& errors_;
   std::vector<std::string> known_;
 };
+
+struct Reading {
+  TomlErrors& errors;
+  bool known_keys;   // an unknown key is an error
+  bool known_kinds;  // an unknown kind is an error
+  Tier tier;         // tier of the plugin: jobs, and only jobs, belong to tier host
+};
+
+ComponentSpec read_component(const toml::table& table, Reading reading);
+
+// Names become file names, ids and TOML keys.
+bool is_name(std::string_view name);
+inline constexpr const char* name_rule = "use a-z, 0-9, '-', '_' and '.'";
+
+// A key that exists and is a string.
+bool has_text(const toml::table& table, const char* key);
 
 }  // namespace kinora::core

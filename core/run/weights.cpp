@@ -1,19 +1,111 @@
-#include "core/run/folder_options.hpp"
+#include "core/run/weights.hpp"
 
 #include <algorithm>
 #include <fstream>
 #include <set>
 
-#include "core/io/safetensors.hpp"
+#include <fmt/ranges.h>
+
+#include "core/base/digest.hpp"
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
-#include "core/run/apply_published.hpp"
-#include "core/runtime/torch_library.hpp"
 #include "core/base/suggest.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/io/safetensors.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
+
+bool reads(const ComponentSpec& spec, const char* name) {
+  return std::any_of(spec.inputs.begin(), spec.inputs.end(),
+                     [&](const TensorSpec& t) { return t.name == name; });
+}
+bool reads_text(const ComponentSpec& spec) { return reads(spec, "input_ids"); }
+bool reads_pictures(const ComponentSpec& spec) {
+  return spec.kind == "model" && (reads(spec, "image") || reads(spec, "video")) && !reads(spec, "latent");
+}
+
+std::vector<const char*> parts_for(const ComponentSpec& spec) {
+  if (spec.kind == "tokenizer") return {"vae"};
+  if (reads_text(spec)) return {"text_encoder"};
+  if (reads_pictures(spec)) return {"image_encoder"};
+  return {"transformer", "unet"};
+}
+
+}  // namespace
+
+std::vector<fs::path> archives_of(const fs::path& given) {
+  const auto is_archive = [](const fs::path& file) {
+    return file.extension() == ".jit" || file.extension() == ".pt" || file.extension() == ".pth";
+  };
+  std::error_code ignored;
+  if (!fs::is_directory(given, ignored))
+    return is_archive(given) ? std::vector{given} : std::vector<fs::path>();
+  if (fs::exists(given / "encoder.jit", ignored)) return {given / "encoder.jit", given / "decoder.jit"};
+  std::vector<fs::path> out;
+  for (fs::directory_iterator it(given, ignored), end; it != end; it.increment(ignored)) {
+    if (it->path().string().find(".safetensors") != std::string::npos) return {};
+    if (is_archive(it->path())) out.push_back(it->path());
+  }
+  return out.size() == 1 ? out : std::vector<fs::path>();
+}
+
+const char* published_stem(const ComponentSpec& spec) {
+  return reads_text(spec) || reads_pictures(spec) ? "model" : "diffusion_pytorch_model";
+}
+
+std::optional<PublishedExperts> published_experts(const fs::path& given, const ComponentSpec& spec) {
+  std::error_code ignored;
+  for (const char* part : parts_for(spec)) {
+    PublishedExperts found{given / part, given / (std::string(part) + "_2"), 0};
+    if (!fs::exists(given / "model_index.json", ignored) || !fs::is_directory(found.high, ignored) ||
+        !fs::is_directory(found.low, ignored))
+      continue;
+    std::ifstream in(given / "model_index.json");
+    const auto index = nlohmann::json::parse(in, nullptr, false);
+    const auto ratio = index.is_object() ? index.value("boundary_ratio", nlohmann::json()) : nlohmann::json();
+    if (ratio.is_number()) found.boundary = ratio.get<double>();
+    return found;
+  }
+  return std::nullopt;
+}
+
+fs::path published_part(const fs::path& given, const ComponentSpec& spec) {
+  std::error_code ignored;
+  if (!fs::exists(given / "model_index.json", ignored)) return given;
+  for (const char* part : parts_for(spec))
+    if (fs::is_directory(given / part, ignored)) {
+      if (published_experts(given, spec))
+        throw Error(
+            KINORA_UNSUPPORTED,
+            fmt::format("{}: of this pipeline's two experts, {} for high noise and {}_2 for low noise, "
+                        "only a generate job takes both; name one of the two folders",
+                        given.string(), part, part));
+      return given / part;
+    }
+  std::set<std::string> there;
+  for (fs::directory_iterator it(given, ignored), end; it != end; it.increment(ignored))
+    if (it->is_directory(ignored)) there.insert(it->path().filename().string());
+  throw Error(
+      KINORA_NOT_FOUND,
+      fmt::format("{}: this pipeline has no {} for {}; it has: {}; name the folder itself", given.string(),
+                  fmt::join(parts_for(spec), " or "), spec.id, fmt::join(there, ", ")));
+}
+
+std::vector<fs::path> weights_files(const std::vector<fs::path>& given, const ComponentSpec& component) {
+  std::vector<fs::path> out;
+  for (const auto& path : given) {
+    auto files = archives_of(path);
+    if (files.empty()) files = or_throw(Safetensors::open(published_part(path, component))).files();
+    out.insert(out.end(), files.begin(), files.end());
+  }
+  return out;
+}
+
+namespace {
 
 json read_object(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
@@ -43,7 +135,8 @@ json json_or_word(const std::string& text) {
   return value.is_discarded() ? json(text) : value;
 }
 
-// The value at a path such as "vision_config.sizes[0]", or nullopt. has_table: whether only the last key is missing.
+// The value at a path such as "vision_config.sizes[0]", or nullopt. has_table: whether only the last key is
+// missing.
 std::optional<json> value_at(const json& object, const std::string& path, bool& has_table) {
   json::json_pointer to;
   for (std::string rest = path; !rest.empty();) {
@@ -160,7 +253,8 @@ json with_config(const ComponentSpec& spec, json given, const fs::path& config) 
       differ += fmt::format("{}{} = {}, not {}", differ.empty() ? "" : ", ", name, given[name].dump(),
                             value.dump());
   }
-  if (!differ.empty()) log_info("{}: {}: the given options override it: {}", config.string(), spec.id, differ);
+  if (!differ.empty())
+    log_info("{}: {}: the given options override it: {}", config.string(), spec.id, differ);
   return given;
 }
 
@@ -177,6 +271,33 @@ json with_weights(Registry& registry, const ComponentSpec& spec, json given,
   const Component component = or_throw(registry.open(spec.id));
   const FittingFunction fitting = torch_fitting();
   return fitting ? fitting(component, out, weights) : out;
+}
+
+namespace {
+
+std::string digest_of(const fs::path& file, const fs::path& kept) {
+  const fs::path path = fs::weakly_canonical(file);
+  const json state{{"bytes", fs::file_size(path)},
+                   {"changed", fs::last_write_time(path).time_since_epoch().count()}};
+  json all = object_in_file(kept);  // a damaged file counts as missing and is rewritten
+  if (const auto it = all.find(path.string());
+      it != all.end() && it->is_object() && it->value("state", json()) == state)
+    if (const auto digest = it->value("sha256", json()); digest.is_string()) return digest;
+  if (state["bytes"] > 1'000'000'000) log_info("{}: computing its digest, once", path.string());
+  const std::string digest = sha256_of_file(path);
+  all[path.string()] = {{"state", state}, {"sha256", digest}};
+  if (const auto status = write_file_atomically(kept, all.dump(1) + "\n"); !status)
+    log_warn("{}", status.failure().message);
+  return digest;
+}
+
+}  // namespace
+
+std::string weights_digest(const std::vector<fs::path>& files, const fs::path& kept) {
+  if (files.size() == 1) return "sha256:" + digest_of(files[0], kept);
+  std::string lines;
+  for (const auto& file : files) lines += digest_of(file, kept) + "  " + file.filename().string() + "\n";
+  return "sha256:" + sha256(lines);
 }
 
 }  // namespace kinora::core

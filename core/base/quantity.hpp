@@ -1,7 +1,10 @@
-// Sizes in bytes as people write them: "2 GiB", "512MiB", "10 MB", "1.5 GiB", "4096".
+// Quantities in text: sizes in bytes as people write them ("2 GiB", "512MiB", "10 MB", "4096"), and counts of things.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
+
+#include <fmt/format.h>
 
 #include "core/base/status.hpp"
 
@@ -12,5 +15,10 @@ Result<int64_t> parse_size(std::string_view text);
 
 // "1.50 GiB": for people.
 std::string format_size(uint64_t bytes);
+
+// "1 clip", "2 clips".
+inline std::string counted(int64_t count, const char* one, const char* more) {
+  return fmt::format("{} {}", count, count == 1 ? one : more);
+}
 
 }  // namespace kinora::core

@@ -1,13 +1,101 @@
-#include "core/plugin/manifest_component.hpp"
+#include "core/plugin/manifest_reader.hpp"
 
 #include <algorithm>
 #include <map>
+#include <tuple>
 
-#include "core/plugin/option_value.hpp"
-#include "core/plugin/kinds.hpp"
 #include "core/base/suggest.hpp"
+#include "core/plugin/kinds.hpp"
+#include "core/plugin/options.hpp"
 
 namespace kinora::core {
+
+void TomlErrors::add_text(const toml::source_position& place, std::string_view message) {
+  const uint32_t line = std::max<uint32_t>(place.line, 1), column = std::max<uint32_t>(place.column, 1);
+  lines_.push_back({line, column, fmt::format("{}:{}:{}: {}", file_, line, column, message)});
+}
+
+std::string TomlErrors::text() {
+  std::stable_sort(lines_.begin(), lines_.end(), [](const Line& a, const Line& b) {
+    return std::tie(a.line, a.column) < std::tie(b.line, b.column);
+  });
+  std::string out;
+  for (const auto& line : lines_) out += (out.empty() ? "" : "\n") + line.text;
+  return out;
+}
+
+std::vector<TomlEntry> in_file_order(const toml::table& table) {
+  std::vector<TomlEntry> out;
+  for (const auto& [key, node] : table) out.push_back({&key, &node});
+  std::stable_sort(out.begin(), out.end(), [](const TomlEntry& a, const TomlEntry& b) {
+    const auto p = a.key->source().begin, q = b.key->source().begin;
+    return std::tie(p.line, p.column) < std::tie(q.line, q.column);
+  });
+  return out;
+}
+
+const toml::node* TomlTable::node(const char* key) {
+  known_.emplace_back(key);
+  return table_.get(key);
+}
+
+const toml::source_region& TomlTable::place(const char* key) const {
+  const auto* n = table_.get(key);
+  return n ? n->source() : table_.source();
+}
+
+void TomlTable::missing(const char* key) { errors_.add(table_.source(), "{} has no '{}'", what_, key); }
+
+std::string TomlTable::text(const char* key, bool required) {
+  const auto* n = node(key);
+  if (!n) {
+    if (required) missing(key);
+    return "";
+  }
+  if (const auto* s = n->as_string()) return s->get();
+  errors_.add(n->source(), "'{}' of {} must be a string", key, what_);
+  return "";
+}
+
+bool TomlTable::truth(const char* key) {
+  const auto* n = node(key);
+  if (!n) return false;
+  if (const auto* b = n->as_boolean()) return b->get();
+  errors_.add(n->source(), "'{}' of {} must be true or false", key, what_);
+  return false;
+}
+
+std::vector<std::string> TomlTable::texts(const char* key) {
+  std::vector<std::string> out;
+  const auto* n = node(key);
+  if (!n) return out;
+  const auto* list = n->as_array();
+  if (!list) errors_.add(n->source(), "'{}' of {} must be a list of strings", key, what_);
+  for (size_t i = 0; list && i < list->size(); ++i) {
+    if (const auto* s = list->get(i)->as_string()) {
+      out.push_back(s->get());
+    } else {
+      errors_.add(list->get(i)->source(), "'{}' of {} must be a list of strings", key, what_);
+    }
+  }
+  return out;
+}
+
+const toml::table* TomlTable::table(const char* key) {
+  const auto* n = node(key);
+  if (n && !n->as_table()) errors_.add(n->source(), "'{}' of {} must be a table", key, what_);
+  return n ? n->as_table() : nullptr;
+}
+
+void TomlTable::finish() {
+  for (const auto& [key, node] : in_file_order(table_)) {
+    const std::string name(key->str());
+    if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
+    errors_.add(key->source(), "unknown key '{}' in {}{}", name, what_,
+                did_you_mean_or_list(name, known_, "keys"));
+  }
+}
+
 namespace {
 
 std::optional<json> to_json(const toml::node& node) {
@@ -40,8 +128,8 @@ class ComponentReader {
     out.name = out.id.substr(std::min(slash + 1, out.id.size()));
     if (has_text(table, "id")) {
       if (!is_name(out.name))
-        to_.errors.add(t.place("id"), "'{}' is not a valid component id; write KIND/NAME, and in both {}", out.id,
-                       name_rule);
+        to_.errors.add(t.place("id"), "'{}' is not a valid component id; write KIND/NAME, and in both {}",
+                       out.id, name_rule);
       check_kind(t, out);
     }
     out.formerly = t.texts("formerly");
@@ -99,14 +187,15 @@ class ComponentReader {
     if (!option) {
       std::vector<std::string> names;
       for (const auto& o : of.options) names.push_back(o.name);
-      to_.errors.add(place, "'when' of tensor '{}' of {}: unknown option '{}'{}", tensor.name, of.id, tensor.when,
-                     did_you_mean_or_list(tensor.when, names, "options"));
+      to_.errors.add(place, "'when' of tensor '{}' of {}: unknown option '{}'{}", tensor.name, of.id,
+                     tensor.when, did_you_mean_or_list(tensor.when, names, "options"));
       return;
     }
     const auto& known = option->choices;
-    if (!tensor.when_value.empty() && !known.empty() && std::find(known.begin(), known.end(), tensor.when_value) == known.end())
-      to_.errors.add(place, "'when' of tensor '{}' of {}: '{}' is not among the choices of option '{}'", tensor.name,
-                     of.id, tensor.when_value, tensor.when);
+    if (!tensor.when_value.empty() && !known.empty() &&
+        std::find(known.begin(), known.end(), tensor.when_value) == known.end())
+      to_.errors.add(place, "'when' of tensor '{}' of {}: '{}' is not among the choices of option '{}'",
+                     tensor.name, of.id, tensor.when_value, tensor.when);
   }
 
   // "sample_fps" or "from == frames".
@@ -129,7 +218,8 @@ class ComponentReader {
                    did_you_mean_or_list(c.kind, names, "kinds"));
   }
 
-  std::vector<TensorSpec> tensors(TomlTable& from, const char* way, const std::string& owner, Places& conditions) {
+  std::vector<TensorSpec> tensors(TomlTable& from, const char* way, const std::string& owner,
+                                  Places& conditions) {
     std::vector<TensorSpec> out;
     const auto* table = from.table(way);
     if (!table) return out;
@@ -149,7 +239,8 @@ class ComponentReader {
       made.help = t.text("help");
       made.per = t.text("per");
       if (!made.per.empty() && made.per != "clip")
-        to_.errors.add(t.place("per"), "'per' of {} '{}' of {} must be \"clip\", got \"{}\"", way, name, owner, made.per);
+        to_.errors.add(t.place("per"), "'per' of {} '{}' of {} must be \"clip\", got \"{}\"", way, name,
+                       owner, made.per);
       condition(t.text("when"), made);
       if (!made.when.empty()) conditions.emplace(name, t.place("when"));
       if (std::string_view(way) == "input") made.is_optional = t.truth("optional");

@@ -1,21 +1,46 @@
-#include "core/run/launch_record.hpp"
+#include "core/run/run_folder.hpp"
 
+#include <cerrno>
+#include <cstring>
+#include <fcntl.h>
 #include <fstream>
 #include <random>
 #include <thread>
-
-#include <nlohmann/json.hpp>
 #include <unistd.h>
 
-#include "core/base/facts.hpp"
-#include "core/io/atomic_file.hpp"
-#include "core/base/log.hpp"
+#include <nlohmann/json.hpp>
+#include <sys/file.h>
+
 #include "core/base/cancel.hpp"
-#include "core/run/difference.hpp"
-#include "core/run/folder_lock.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/run/identity.hpp"
 
 namespace kinora::core {
+
+Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
+  const auto file = folder / ".lock";
+  FolderLock lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  if (lock.fd_ < 0)
+    return fail(KINORA_IO, "{}: {}; make the folder writable or choose another with --out", file.string(),
+                std::strerror(errno));
+  if (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
+    return fail(KINORA_FAILED,
+                "another kinora run is writing to {}; wait for it or choose another folder with --out",
+                folder.string());
+  return lock;
+}
+
+bool FolderLock::is_held(const std::filesystem::path& folder) {
+  const FolderLock mine(open((folder / ".lock").c_str(), O_RDONLY | O_CLOEXEC));
+  return mine.fd_ >= 0 && flock(mine.fd_, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+}
+
+FolderLock::~FolderLock() {
+  if (fd_ >= 0) close(fd_);
+}
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -115,7 +140,8 @@ std::string launch_number(const fs::path& out) { return text_in(read_record(out)
 bool FirstRank::is_there() {
   const auto now = Clock::now();
   const bool held = FolderLock::is_held(out_);
-  // On rank 0's machine the lock is reliable. On another machine it counts only once seen: not every disk shows locks.
+  // On rank 0's machine the lock is reliable. On another machine it counts only once seen: not every disk
+  // shows locks.
   seen_ = seen_ || held || text_in(read_record(out_), "host") == host_name();
   if (held) last_ = now;
   return !seen_ || now - last_ < limit_;

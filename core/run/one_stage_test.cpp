@@ -1,5 +1,5 @@
 // Tests inputs that a stage holds outside a pipeline: every input still gets an outcome.
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 
 #include <gtest/gtest.h>
 
