@@ -2,7 +2,7 @@
 #include "apps/bench/bench_block.hpp"
 #include "apps/bench/bench_networks.hpp"
 #include "apps/bench/bench_parallel.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/plugin.h"
 

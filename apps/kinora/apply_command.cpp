@@ -6,9 +6,9 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/set_option.hpp"
 #include "apps/kinora/apply_stage.hpp"
-#include "core/run/apply_methods.hpp"
+#include "core/run/apply.hpp"
 #include "core/base/cancel.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {

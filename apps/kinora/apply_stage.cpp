@@ -5,8 +5,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_instance.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "core/sample/sample.hpp"
 #include "kinora/sample.hpp"
 

@@ -11,7 +11,7 @@
 #include "apps/kinora/bench.hpp"
 #include "apps/kinora/shell.hpp"
 #include "core/plugin/options.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 
 namespace kinora {
 namespace {

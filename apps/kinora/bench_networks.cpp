@@ -1,5 +1,5 @@
 #include "apps/kinora/bench.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {

@@ -4,7 +4,7 @@
 #include "apps/kinora/shell.hpp"
 #include "core/base/paths.hpp"
 #include "core/run/place.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {

@@ -16,7 +16,7 @@
 #include "core/plugin/options.hpp"
 #include "core/base/paths.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "kinora/abi/stage.h"
 
 namespace kinora {

@@ -8,7 +8,7 @@
 
 #include "apps/kinora/bench.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "core/workers/worker.hpp"
 #include "core/plugin/options.hpp"
 #include "core/base/paths.hpp"

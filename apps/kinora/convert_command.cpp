@@ -6,8 +6,8 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/set_option.hpp"
-#include "core/runtime/torch_library.hpp"
-#include "core/base/size.hpp"
+#include "core/runtime/runtime.hpp"
+#include "core/base/quantity.hpp"
 
 namespace kinora {
 namespace {

@@ -9,8 +9,8 @@
 #include "apps/kinora/inspect_pipeline.hpp"
 #include "apps/kinora/plugins_format.hpp"
 #include "apps/kinora/set_option.hpp"
-#include "core/runtime/torch_library.hpp"
-#include "core/base/size.hpp"
+#include "core/runtime/runtime.hpp"
+#include "core/base/quantity.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
 
 namespace kinora {

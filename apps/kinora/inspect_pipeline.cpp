@@ -7,7 +7,7 @@
 
 #include "apps/kinora/plugins_format.hpp"
 #include "core/io/safetensors.hpp"
-#include "core/base/size.hpp"
+#include "core/base/quantity.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
 
 namespace kinora {

@@ -8,7 +8,7 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/world.hpp"
 #include "core/base/log.hpp"
-#include "core/run/folder_lock.hpp"
+#include "core/run/run_folder.hpp"
 #include "core/run/place.hpp"
 
 namespace kinora {

@@ -7,10 +7,9 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_command.hpp"
 #include "apps/kinora/version.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/base/suggest.hpp"
 #include "core/base/paths.hpp"
-#include "core/workers/serve.hpp"
 #include "core/workers/service.hpp"
 
 namespace kinora {

@@ -12,7 +12,7 @@
 #include "apps/planner/request.hpp"
 #include "apps/planner/write_toml.hpp"
 #include "core/run/job_check.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {

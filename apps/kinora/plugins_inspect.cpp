@@ -1,8 +1,8 @@
 // One component in full: its plugin, its tensors, its options, and how a run file uses it.
 #include "apps/kinora/plugins_format.hpp"
-#include "core/plugin/option_value.hpp"
-#include "core/run/apply_methods.hpp"
-#include "core/base/size.hpp"
+#include "core/plugin/options.hpp"
+#include "core/run/apply.hpp"
+#include "core/base/quantity.hpp"
 #include "kinora/options.hpp"
 
 namespace kinora {

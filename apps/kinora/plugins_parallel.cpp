@@ -10,7 +10,7 @@
 #include "apps/kinora/world.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/place.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
 #include "core/base/cancel.hpp"
-#include "core/run/folder_lock.hpp"
+#include "core/run/run_folder.hpp"
 #include "core/run/place.hpp"
 #include "core/run/job_check.hpp"
 #include "core/run/runner.hpp"

@@ -1,7 +1,7 @@
 #include "apps/kinora/set_option.hpp"
 
 #include "core/config/document.hpp"
-#include "core/run/folder_options.hpp"
+#include "core/run/weights.hpp"
 
 namespace kinora {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/size.hpp"
+#include "core/base/quantity.hpp"
 
 namespace kinora::core::plan {
 namespace {

@@ -7,7 +7,7 @@
 #include <tuple>
 
 #include "apps/planner/candidates.hpp"
-#include "core/base/size.hpp"
+#include "core/base/quantity.hpp"
 
 namespace kinora::core::plan {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "core/plugin/options.hpp"
 #include "core/base/cancel.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 
 namespace kinora::studio {
 namespace {

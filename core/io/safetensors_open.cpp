@@ -14,7 +14,6 @@
 #include "core/io/byte_source.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/io/safetensors_header.hpp"
-#include "core/io/safetensors_whole.hpp"
 
 namespace kinora::core {
 namespace {

@@ -1,10 +1,10 @@
-#include "core/plugin/option_value.hpp"
+#include "core/plugin/options.hpp"
 
 #include <array>
 #include <cmath>
 #include <limits>
 
-#include "core/base/size.hpp"
+#include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
 
 namespace kinora::core {

@@ -4,7 +4,6 @@
 
 #include "core/plugin/host.hpp"
 #include "core/plugin/kinds.hpp"
-#include "core/plugin/registry_entry.hpp"
 #include "core/base/suggest.hpp"
 
 namespace kinora::core {

@@ -6,8 +6,8 @@
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
 #include "core/plugin/elf.hpp"
-#include "core/plugin/needed.hpp"
-#include "core/plugin/registry_entry.hpp"
+#include "core/plugin/library.hpp"
+#include "core/plugin/registry.hpp"
 
 namespace kinora::core {
 namespace {

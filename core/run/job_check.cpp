@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "core/run/isolation.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job_stages.hpp"
+#include "core/run/job.hpp"
 #include "core/run/one_stage.hpp"
-#include "core/run/own_stages.hpp"
 #include "core/run/place.hpp"
 #include "core/run/storages.hpp"
 #include "core/workers/service.hpp"

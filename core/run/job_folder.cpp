@@ -8,7 +8,7 @@
 #include "core/base/facts.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/base/log.hpp"
-#include "core/run/difference.hpp"
+#include "core/run/identity.hpp"
 
 namespace kinora::core {
 namespace {

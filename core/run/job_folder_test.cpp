@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 #include "core/io/atomic_file.hpp"
-#include "core/run/folder_lock.hpp"
+#include "core/run/run_folder.hpp"
 
 namespace kinora::core {
 namespace {

@@ -17,10 +17,9 @@
 
 #include <fmt/format.h>
 
-#include "core/plugin/job_table.hpp"
+#include "core/plugin/kinds.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_check.hpp"
-#include "core/run/job_type.hpp"
 #include "kinora/plugin.hpp"
 
 namespace kinora::core {

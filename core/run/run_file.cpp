@@ -4,15 +4,14 @@
 #include <glob.h>
 #include <set>
 
-#include "core/base/counted.hpp"
+#include "core/base/quantity.hpp"
 #include "core/io/wildcard.hpp"
 #include "core/io/io.hpp"
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
-#include "core/run/folder_options.hpp"
-#include "core/run/isolation.hpp"
-#include "core/run/job_type.hpp"
-#include "core/run/stage_graph.hpp"
+#include "core/run/weights.hpp"
+#include "core/run/job_stages.hpp"
+#include "core/run/job.hpp"
 #include "core/run/storages.hpp"
 #include "core/base/suggest.hpp"
 

@@ -6,15 +6,14 @@
 
 #include <fmt/ranges.h>
 
-#include "core/base/counted.hpp"
+#include "core/base/quantity.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
-#include "core/run/folder_lock.hpp"
+#include "core/run/run_folder.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
-#include "core/run/job_type.hpp"
-#include "core/run/launch_record.hpp"
+#include "core/run/job.hpp"
 #include "core/run/place.hpp"
 
 namespace kinora::core {

@@ -4,7 +4,7 @@
 
 #include "core/plugin/host.hpp"
 #include "core/run/apply.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/apply/apply_tensors.hpp"

@@ -1,4 +1,4 @@
-#include "core/workers/serve.hpp"
+#include "core/workers/service.hpp"
 
 #include <cmath>
 #include <csignal>
@@ -14,7 +14,7 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/options.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/workers/sample_message.hpp"
 #include "core/workers/worker.hpp"
 

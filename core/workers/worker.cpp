@@ -13,7 +13,7 @@
 #include "core/io/io.hpp"
 #include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
-#include "core/workers/environment.hpp"
+#include "core/workers/process.hpp"
 #include "core/workers/held_memory.hpp"
 #include "core/workers/sample_message.hpp"
 
@@ -127,7 +127,7 @@ void Worker::stop() {
   output_.say(KINORA_LOG_INFO, true);
 }
 
-// Only now, and only to this worker: see environment.hpp.
+// Only now, and only to this worker: see worker_environment().
 void Worker::lend_keys(Message& message) {
   if (std::exchange(has_keys_, true)) return;
   message.head["environment"] = storage_environment();

@@ -4,9 +4,8 @@
 #include <set>
 #include <string>
 
-#include "core/workers/held_together.hpp"
-#include "core/workers/life_signs.hpp"
-#include "core/workers/output.hpp"
+#include "core/workers/held_memory.hpp"
+#include "core/workers/channel.hpp"
 #include "core/workers/process.hpp"
 #include "kinora/abi/workers.h"
 #include "kinora/sample.hpp"

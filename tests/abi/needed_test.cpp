@@ -1,6 +1,6 @@
 // A plugin whose library needs another: libkinora_absent.so.3 is stored where neither the linker nor the loader
 // searches.
-#include "core/plugin/needed.hpp"
+#include "core/plugin/library.hpp"
 
 #include <cstdlib>
 #include <dlfcn.h>

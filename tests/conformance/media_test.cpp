@@ -11,7 +11,7 @@
 
 #include "core/io/io.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "kinora/abi/stage.h"
 #include "tests/support/plugins.hpp"
 

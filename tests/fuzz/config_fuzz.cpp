@@ -2,7 +2,7 @@
 #include <cstdlib>
 
 #include "core/plugin/host.hpp"
-#include "core/run/folder_options.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "kinora/error.hpp"

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "core/base/log.hpp"
 #include "apps/planner/request.hpp"
 #include "apps/planner/search.hpp"

@@ -1,6 +1,6 @@
 // A small training job on several processes or on one, for tests that compare them.
 #pragma once
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"

@@ -5,7 +5,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "core/run/apply_methods.hpp"
+#include "core/run/apply.hpp"
 #include "core/run/call.hpp"
 #include "core/base/suggest.hpp"
 #include "core/torch/context/instances.hpp"

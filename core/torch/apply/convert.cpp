@@ -11,7 +11,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors_header.hpp"
 #include "core/base/log.hpp"
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "core/base/suggest.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/tensors/torch_guard.hpp"

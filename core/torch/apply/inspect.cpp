@@ -6,7 +6,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include "core/run/apply_methods.hpp"
+#include "core/run/apply.hpp"
 #include "core/base/suggest.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/tensors/torch_guard.hpp"

@@ -4,7 +4,7 @@
 
 #include "core/io/safetensors.hpp"
 #include "core/base/log.hpp"
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/archives.hpp"

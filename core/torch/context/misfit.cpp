@@ -4,7 +4,7 @@
 
 #include <fmt/ranges.h>
 
-#include "core/run/folder_options.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/context/fitting.hpp"
 
 namespace kinora::core {

@@ -2,7 +2,7 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/context/misfit.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/published.hpp"

@@ -6,7 +6,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include "core/io/byte_source.hpp"
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {

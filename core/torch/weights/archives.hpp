@@ -6,7 +6,7 @@
 
 namespace kinora::core {
 
-// Whether the path's weights are archives (archives_of in core/run/apply_published.hpp).
+// Whether the path's weights are archives (archives_of in core/run/weights.hpp).
 bool is_archive(const std::filesystem::path& given);
 // Whether they are *.jit, which may have unused tensors: NVIDIA's tokenizers contain unused resamplers.
 bool may_hold_more(const std::filesystem::path& given);

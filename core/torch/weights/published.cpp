@@ -4,7 +4,7 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "core/base/suggest.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/archives.hpp"

@@ -4,8 +4,10 @@
 #include <set>
 
 #include <fmt/ranges.h>
-
-#include "core/base/counted.hpp"
+#include "core/base/quantity.hpp"
+#include "core/base/facts.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/base/log.hpp"
 #include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"

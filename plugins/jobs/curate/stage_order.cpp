@@ -4,9 +4,7 @@
 #include <set>
 
 #include <fmt/ranges.h>
-
-#include "core/run/own_stages.hpp"
-#include "core/run/stage_graph.hpp"
+#include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 namespace {

@@ -1,7 +1,7 @@
 #include "plugins/jobs/curation/items.hpp"
 
 #include "core/base/facts.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 
 namespace kinora::core {
 namespace {

@@ -7,7 +7,7 @@
 #include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/run/stage_graph.hpp"
+#include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 namespace {

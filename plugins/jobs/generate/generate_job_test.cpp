@@ -10,8 +10,8 @@
 
 #include "core/base/digest.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"

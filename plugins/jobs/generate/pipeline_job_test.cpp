@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/io/atomic_file.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/oracle.hpp"

@@ -1,5 +1,4 @@
 #include "core/run/job.hpp"
-#include "core/run/job_type.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

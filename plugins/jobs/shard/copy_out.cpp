@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/base/counted.hpp"
+#include "core/base/quantity.hpp"
 #include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
 #include "core/run/job_folder.hpp"

@@ -12,7 +12,7 @@
 
 #include "core/torch/context/instances.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clip_image.hpp"
 #include "core/torch/media/latents.hpp"

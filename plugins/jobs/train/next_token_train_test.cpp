@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/tensors/noise.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/checkpoint.hpp"

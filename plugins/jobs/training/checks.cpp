@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/context/rehearsal.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"

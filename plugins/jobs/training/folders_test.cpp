@@ -11,8 +11,8 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include "core/base/log.hpp"
-#include "core/run/folder_options.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/run/weights.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/weights/archives.hpp"

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/context/attention.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/tensors/cuda_library.hpp"

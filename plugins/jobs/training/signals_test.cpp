@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clip_image.hpp"
 #include "core/torch/media/latents.hpp"

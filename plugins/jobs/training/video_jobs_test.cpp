@@ -8,10 +8,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
-#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"

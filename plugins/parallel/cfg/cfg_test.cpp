@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "plugins/jobs/training/tensor_job.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/safe_tensors.hpp"

@@ -8,7 +8,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/stage.hpp"

@@ -8,7 +8,7 @@
 #include "core/plugin/options.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "core/runtime/runtime.hpp"
 #include "flow.hpp"
 #include "text_regions.hpp"

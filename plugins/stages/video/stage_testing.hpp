@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "core/run/one_stage.hpp"
-#include "core/run/stage_results.hpp"
 #include "media/media_testing.hpp"
 
 namespace kinora::video::testing {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "core/workers/worker.hpp"
 #include "tests/faults/workers/job.hpp"
 

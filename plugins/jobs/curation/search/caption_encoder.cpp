@@ -7,7 +7,7 @@
 #include "core/base/facts.hpp"
 #include "core/base/status.hpp"
 #include "core/io/byte_source.hpp"
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
 

@@ -5,7 +5,7 @@
 #include <numeric>
 
 #include "core/run/one_stage.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/sample/sample.hpp"
 #include "kinora/npy.hpp"
 #include "plugins/jobs/curation/drops.hpp"

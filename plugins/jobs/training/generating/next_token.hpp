@@ -8,7 +8,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/run/progress.hpp"
+#include "core/run/call.hpp"
 #include "core/torch/context/kv_cache_link.hpp"
 #include "plugins/jobs/training/generating/guidance.hpp"
 

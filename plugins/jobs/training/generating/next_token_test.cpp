@@ -1,5 +1,5 @@
 // Codes drawn one by one with a KV cache, against a loop that runs the whole model for every token.
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/generating/next_token.hpp"
 
 #include <algorithm>
