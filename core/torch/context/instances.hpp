@@ -1,5 +1,5 @@
-// Losses and samplers as objects: a component instance with its calls on at::Tensor. Errors are
-// kinora::Error.
+// Losses and samplers as objects: a component instance with its calls on at::Tensor; and the conversion
+// between the two ways in which they mix signal and noise (kinora/abi/noise.h). Errors are kinora::Error.
 #pragma once
 #include <functional>
 #include <vector>
@@ -10,6 +10,7 @@
 #include "core/plugin/registry.hpp"
 #include "core/torch/weights/weights.hpp"
 #include "kinora/abi/loss.h"
+#include "kinora/abi/noise.h"
 #include "kinora/abi/sampler.h"
 
 namespace kinora::core {
@@ -73,5 +74,18 @@ class FunctionDenoiser {
   Fn fn_;
   int64_t calls_ = 0;
 };
+
+// A noisy latent with its noise level.
+struct Mixed {
+  at::Tensor x;      // [B, ...], float64
+  at::Tensor sigma;  // [B], or [B, T] with one value per latent frame
+};
+
+// Converts from one way of mixing to another (KINORA_MIX_*). Pure noise, s = 1, has no counterpart in
+// KINORA_MIX_ADD; it becomes sigma = 1e6.
+Mixed remixed(const Mixed& given, uint32_t from, uint32_t to);
+
+// sigma [B] or [B, T], reshaped to scale x [B, C, T, ...]. Throws Error(KINORA_INVALID) if they do not fit.
+at::Tensor scale_for(const at::Tensor& sigma, const at::Tensor& x);
 
 }  // namespace kinora::core

@@ -6,7 +6,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include "plugins/jobs/training/options/paths_option.hpp"
-#include "core/torch/media/clip_image.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
