@@ -14,6 +14,7 @@
 
 namespace kinora::core {
 
+// Used by one thread at a time.
 class Clips {
  public:
   // folder: the shard job's, or a URI. read_options: those of stage/video.read, with height and width.
