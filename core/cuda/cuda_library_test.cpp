@@ -1,4 +1,4 @@
-#include "core/torch/tensors/cuda_library.hpp"
+#include "core/torch/tensors/device.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

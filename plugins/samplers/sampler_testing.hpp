@@ -10,7 +10,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/mix.hpp"
+#include "core/torch/context/instances.hpp"
 #include "core/torch/apply/mixture.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/oracle.hpp"

@@ -1,6 +1,6 @@
 // Ranks with different run files, weights or data stop before they compute, and report which rank differs in
 // what.
-#include "core/torch/context/agreement.hpp"
+#include "core/torch/context/meeting.hpp"
 
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>

@@ -3,7 +3,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/weights/archives.hpp"
+#include "core/torch/weights/published.hpp"
 #include "kinora/error.hpp"
 #include "tests/fuzz/files.hpp"
 

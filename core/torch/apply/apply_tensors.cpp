@@ -1,4 +1,4 @@
-#include "core/torch/apply/apply_tensors.hpp"
+#include "core/torch/apply/tools.hpp"
 
 #include <numeric>
 

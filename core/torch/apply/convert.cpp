@@ -1,4 +1,4 @@
-#include "core/torch/apply/convert.hpp"
+#include "core/torch/apply/tools.hpp"
 
 #include <algorithm>
 #include <deque>

@@ -1,4 +1,4 @@
-#include "core/torch/apply/inspect.hpp"
+#include "core/torch/apply/tools.hpp"
 
 #include <set>
 #include <sstream>

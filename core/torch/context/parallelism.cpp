@@ -8,7 +8,7 @@
 #include "core/base/paths.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/place.hpp"
-#include "core/torch/context/layout.hpp"
+#include "core/torch/context/mesh.hpp"
 #include "core/torch/context/meeting.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"

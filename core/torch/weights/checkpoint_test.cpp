@@ -11,7 +11,7 @@
 #include <sys/wait.h>
 
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/torch/weights/writer.hpp"
+#include "core/torch/weights/checkpoint_writer.hpp"
 #include "kinora/error.hpp"
 #include "tests/support/refusal.hpp"
 

@@ -12,7 +12,7 @@
 #include "core/run/weights.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
-#include "core/torch/apply/convert.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "kinora/model.hpp"
 #include "tests/support/oracle.hpp"
 

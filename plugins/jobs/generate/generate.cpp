@@ -16,7 +16,7 @@
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "plugins/jobs/training/generating/wishes.hpp"
 #include "core/torch/media/clips.hpp"
-#include "core/torch/tensors/cuda_library.hpp"
+#include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"

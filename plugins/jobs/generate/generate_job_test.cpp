@@ -16,7 +16,7 @@
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
-#include "core/torch/apply/convert.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/weights/sharded_files.hpp"
 #include "tests/support/refusal.hpp"
 

@@ -14,7 +14,7 @@
 #include "core/torch/tensors/noise.hpp"
 #include "core/run/job.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
-#include "core/torch/media/clip_image.hpp"
+#include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "plugins/jobs/training/perceptual.hpp"
 #include "tests/support/oracle.hpp"

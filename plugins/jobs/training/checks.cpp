@@ -14,7 +14,7 @@
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/trainer.hpp"
-#include "core/torch/weights/archives.hpp"
+#include "core/torch/weights/published.hpp"
 
 namespace kinora::core {
 namespace {

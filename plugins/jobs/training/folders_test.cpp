@@ -15,7 +15,6 @@
 #include "core/runtime/runtime.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
-#include "core/torch/weights/archives.hpp"
 #include "core/torch/weights/published.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "tests/support/oracle.hpp"

@@ -8,7 +8,6 @@
 #include "core/run/job.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "core/torch/weights/latent_cache.hpp"
-#include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "tests/support/worst.hpp"
 

@@ -10,7 +10,7 @@
 #include "core/torch/context/lora_link.hpp"
 #include "core/torch/context/network.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
-#include "core/torch/apply/convert.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "tests/support/oracle.hpp"
 
 namespace kinora::core {

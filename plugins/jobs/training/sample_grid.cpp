@@ -4,7 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "core/torch/context/mix.hpp"
+#include "core/torch/context/instances.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"

@@ -5,7 +5,7 @@
 
 #include "core/run/job.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
-#include "core/torch/media/clip_image.hpp"
+#include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/refusal.hpp"
 

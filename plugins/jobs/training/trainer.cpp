@@ -8,7 +8,7 @@
 
 #include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
-#include "core/torch/tensors/cuda_library.hpp"
+#include "core/torch/tensors/device.hpp"
 
 namespace kinora::core {
 namespace {

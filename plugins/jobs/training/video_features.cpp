@@ -8,7 +8,7 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include "core/io/byte_source.hpp"
-#include "core/torch/media/clip_image.hpp"
+#include "plugins/jobs/training/options/paths_option.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"

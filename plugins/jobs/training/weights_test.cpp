@@ -9,7 +9,7 @@
 #include <sys/stat.h>
 
 #include "plugins/jobs/training/video_features.hpp"
-#include "core/torch/weights/archives.hpp"
+#include "core/torch/weights/published.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "core/torch/weights/weights_complaint.hpp"
 #include "kinora/error.hpp"

@@ -1,7 +1,7 @@
 // tokenizer/cosmos against diffusers' AutoencoderKLCosmos and NVIDIA's Cosmos-Tokenizer.
 #include <fstream>
 
-#include "core/torch/weights/archives.hpp"
+#include "core/torch/weights/published.hpp"
 #include "plugins/tokenizers/cosmos/cosmos_testing.hpp"
 #include "plugins/tokenizers/cosmos/names.hpp"
 #include "plugins/tokenizers/cosmos/patch.hpp"

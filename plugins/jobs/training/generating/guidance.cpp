@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/mix.hpp"
+#include "core/torch/context/instances.hpp"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {

@@ -1,9 +1,11 @@
-// The host's link at the base end of the chain: plain mathematics, and owner of the parameters' storage.
+// The host's two links, one at each end of the chain (chain.hpp).
 #pragma once
+#include <deque>
 #include <list>
 #include <set>
 
 #include "core/torch/context/attention.hpp"
+#include "core/torch/context/visibility.hpp"
 #include "core/torch/tensors/parameter.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
@@ -28,6 +30,7 @@ class Sequences {
   kinora_seq last_ = 0;
 };
 
+// At the base end: plain mathematics, and owner of the parameters' storage.
 class BaseLink final : public kinora::Link<at::Tensor> {
  public:
   using Tensor = at::Tensor;
@@ -71,6 +74,37 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   std::vector<Tensor> values_;  // undefined where a link took the parameter over
   Sequences sequences_;
   VisiblePlans plans_;
+};
+
+// At the model's end: numbers the tokens, and adds the tables of the given sequences to attention.
+class RootLink final : public kinora::Link<at::Tensor> {
+ public:
+  // Tokens are padded to a multiple of token_multiple; leave() removes the padding.
+  RootLink(const Frames& frames, at::Device device, int64_t token_multiple);
+
+  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
+  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override;
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const kinora_attention& how) override;
+  // On the meta device tables still have their values, for the links; a model gets a meta tensor like its
+  // own.
+  at::Tensor table(kinora_seq seq, Place place) override;
+  // To be called when the rule changes: tables are built anew.
+  void forget_tables() { tables_.clear(); }
+
+ private:
+  struct Made {
+    std::vector<VideoSize> samples;
+    at::Tensor table;
+  };
+  // One tensor per geometry, so that links and the base recognise tables by their address.
+  const at::Tensor& table_of(const std::vector<VideoSize>& samples, int64_t padding);
+
+  const Frames& frames_;
+  at::Device device_;
+  int64_t token_multiple_;
+  std::deque<Made> tables_;
+  std::map<kinora_seq, int64_t> lengths_;  // without padding
 };
 
 }  // namespace kinora::core

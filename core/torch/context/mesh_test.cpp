@@ -1,5 +1,5 @@
 // Legal compositions of strategies, and the errors for the others.
-#include "core/torch/context/layout.hpp"
+#include "core/torch/context/mesh.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
