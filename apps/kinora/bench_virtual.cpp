@@ -1,4 +1,4 @@
-#include "apps/kinora/bench_virtual.hpp"
+#include "apps/kinora/bench.hpp"
 
 namespace kinora {
 namespace {

@@ -5,7 +5,6 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/set_option.hpp"
 #include "core/runtime/torch_library.hpp"
 #include "core/base/size.hpp"
 

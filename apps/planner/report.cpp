@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "apps/planner/durations.hpp"
 #include "core/base/size.hpp"
 
 namespace kinora::core::plan {

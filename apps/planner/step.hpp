@@ -3,10 +3,22 @@
 #pragma once
 #include <map>
 #include <string>
+#include <vector>
 
-#include "apps/planner/block.hpp"
+#include "apps/planner/layout.hpp"
 
 namespace kinora::core::plan {
+
+// Of one block of the model on one rank, from a simulation of its kernels and messages: a compute stream, a
+// stream of tensor parallelism and one of context parallelism.
+struct BlockTime {
+  double forward = 0, backward = 0;     // seconds
+  std::map<std::string, double> spent;  // of both: by work of the compute stream, and by what it waited for
+};
+BlockTime block_time(const Layout&, const Problem&);
+
+// Seconds of embedding and head of one microbatch, forward.
+double outer_time(const Layout&, const Problem&);
 
 struct Step {
   double seconds = 0;
