@@ -1,3 +1,5 @@
+// Benchmarks of networks in one process: training, sampling and a tokenizer against a peer, and one large
+// block; and the entry point of the library.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>

@@ -1,3 +1,4 @@
+// The cost of strategies, on several ranks or on one.
 #include "apps/bench/benchmarks.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// kinora apply of a stage: one file in, the samples that the stage makes of it out.
 #include "apps/kinora/command.hpp"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// The virtual call that a plugin call is compared with, out of the compiler's sight (bench.hpp).
 #include "apps/kinora/bench.hpp"
 
 namespace kinora {

@@ -8,7 +8,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/base/log.hpp"
 #include "apps/planner/calibrate.hpp"
-#include "apps/planner/report.hpp"
+#include "apps/planner/search.hpp"
 #include "apps/planner/train_job.hpp"
 #include "core/run/job_check.hpp"
 #include "core/runtime/torch_library.hpp"

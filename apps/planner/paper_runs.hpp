@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/planner/step.hpp"
+#include "apps/planner/cost.hpp"
 
 namespace kinora::core::plan {
 

@@ -1,4 +1,5 @@
-#include "apps/planner/report.hpp"
+// Plans as text and as JSON.
+#include "apps/planner/search.hpp"
 
 #include <algorithm>
 #include <cmath>

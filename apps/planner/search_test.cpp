@@ -6,7 +6,6 @@
 #include <gtest/gtest.h>
 
 #include "apps/planner/paper_runs.hpp"
-#include "apps/planner/report.hpp"
 
 namespace kinora::core::plan {
 namespace {

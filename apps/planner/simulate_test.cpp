@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "apps/planner/memory.hpp"
+#include "apps/planner/cost.hpp"
 #include "apps/planner/paper_runs.hpp"
 
 namespace kinora::core::plan {

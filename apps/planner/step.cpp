@@ -1,4 +1,5 @@
-#include "apps/planner/step.hpp"
+// The seconds of one optimizer step: its simulation, its closed form, and the schedules of pipelines.
+#include "apps/planner/cost.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -19,7 +19,7 @@ namespace kinora::studio {
 
 using Picture = std::shared_ptr<const std::string>;  // a JPEG; null: the clip is known to have none
 
-// Images by key in a bounded number of bytes; the least recently used are evicted first.
+// Images by key in a bounded number of bytes; the least recently used are evicted first. [owner-thread]
 class PictureCache {
  public:
   explicit PictureCache(size_t bytes) : limit_(bytes) {}

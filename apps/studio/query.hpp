@@ -49,6 +49,8 @@ struct Found {
   std::vector<double> similarity;  // of every clip of the catalogue; NaN: none. Empty: found by words
 };
 
+// The clips that a query selects from. Refers to the catalogue and the search's result, which must outlive
+// it.
 struct Shelf {
   const Catalogue& catalogue;
   EditsOf edits;

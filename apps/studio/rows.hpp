@@ -9,7 +9,8 @@
 
 namespace kinora::studio {
 
-// [owner-thread]
+// [owner-thread] Until finish() the rows have no order, columns may be shorter than the rows, and usage is
+// empty.
 class Rows {
  public:
   // Position of a line.
