@@ -77,8 +77,9 @@ inline double error_of(const Measured& m, const Efficiency& e) {
   return simulate_step(m.layout, p, block_time(m.layout, p)).tokens_per_gpu / m.tokens_per_gpu - 1;
 }
 
-// Fits Efficiency::matrix and Efficiency::link: the pair among 0.30, 0.31, ... 1.00 with the smallest maximum
-// error over the runs. The other members are `start`'s.
+// Fits Efficiency::matrix and Efficiency::link to the runs: the pair with the smallest maximum error,
+// searched in steps of 0.05 from 0.30 to 1.00 and then in steps of 0.01 around the best. The other members
+// are `start`'s.
 inline Efficiency fit(const std::vector<Measured>& runs, Efficiency start = {}) {
   const auto worst = [&](int matrix, int link) {
     start.matrix = matrix / 100.0, start.link = link / 100.0;
