@@ -1,4 +1,6 @@
-#include "apps/bench/bench_layouts.hpp"
+// Compares layouts of a sequence over ranks with the ones that they should beat: time and bytes of a
+// training step.
+#include "apps/bench/benchmarks.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,7 +10,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/torch/media/streaming.hpp"
-#include "apps/bench/bench_step.hpp"
+#include "apps/bench/bench_ranks.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 

@@ -1,4 +1,5 @@
-#include "apps/bench/bench_parallel.hpp"
+// The cost of strategies, on several ranks or on one.
+#include "apps/bench/benchmarks.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,8 +9,6 @@
 
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "apps/bench/bench_layouts.hpp"
-#include "apps/bench/bench_pipelines.hpp"
 #include "apps/bench/bench_ranks.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"

@@ -4,8 +4,6 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/set_option.hpp"
-#include "apps/kinora/apply_stage.hpp"
 #include "core/run/apply.hpp"
 #include "core/base/cancel.hpp"
 #include "core/runtime/runtime.hpp"

@@ -1,4 +1,5 @@
-#include "apps/kinora/apply_stage.hpp"
+// kinora apply of a stage: one file in, the samples that the stage makes of it out.
+#include "apps/kinora/command.hpp"
 
 #include <algorithm>
 #include <thread>
@@ -32,8 +33,8 @@ json fields_json(const Sample& sample) {
   return out;
 }
 
-// The stage's main result if one has the stage's name ("shots.content" sets "shots.json"), else the outcome of every
-// sample.
+// The stage's main result if one has the stage's name ("shots.content" sets "shots.json"), else the outcome
+// of every sample.
 json result_json(const std::string& name, const StageResults& r) {
   const std::string own = name.substr(0, name.find('.')) + ".json";
   if (r.emitted.size() == 1 && r.dropped.empty() && r.failed.empty())

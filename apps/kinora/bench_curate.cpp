@@ -9,7 +9,6 @@
 #include <fmt/format.h>
 
 #include "apps/kinora/bench.hpp"
-#include "apps/kinora/shell.hpp"
 #include "core/plugin/options.hpp"
 #include "core/run/one_stage.hpp"
 
@@ -100,8 +99,8 @@ double cut(core::Runtime& runtime, const CurateFilm& film, const json& given, in
   return seconds;
 }
 
-// Makes the same clips with processes of the ffmpeg program: the number of processes at once and the threads of each
-// (0: ffmpeg's own choice).
+// Makes the same clips with processes of the ffmpeg program: the number of processes at once and the
+// threads of each (0: ffmpeg's own choice).
 struct Peer {
   std::string name;
   int processes, threads;

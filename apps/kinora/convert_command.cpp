@@ -5,7 +5,6 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/set_option.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/base/quantity.hpp"
 

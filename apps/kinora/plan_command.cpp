@@ -8,9 +8,8 @@
 #include "core/io/atomic_file.hpp"
 #include "core/base/log.hpp"
 #include "apps/planner/calibrate.hpp"
-#include "apps/planner/report.hpp"
-#include "apps/planner/request.hpp"
-#include "apps/planner/write_toml.hpp"
+#include "apps/planner/search.hpp"
+#include "apps/planner/train_job.hpp"
 #include "core/run/job_check.hpp"
 #include "core/runtime/runtime.hpp"
 
@@ -102,7 +101,8 @@ int explain(const plan::Layout& layout, const plan::Problem& problem, bool as_js
   return kDone;
 }
 
-// Checks the written file: unchanged parts may not suit the cluster, and in another folder relative paths differ.
+// Checks the written file: unchanged parts may not suit the cluster, and in another folder relative paths
+// differ.
 void say_what_is_left(core::Runtime& runtime, const std::string& file, int64_t ranks) {
   const auto planned = load_run(runtime, file, {});
   if (!planned) return;  // load_run has printed the problems

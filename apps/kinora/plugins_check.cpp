@@ -6,7 +6,7 @@
 
 #include <boost/program_options.hpp>
 
-#include "apps/kinora/plugins_command.hpp"
+#include "apps/kinora/command.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/base/paths.hpp"
 #include "core/plugin/elf.hpp"

@@ -1,4 +1,4 @@
-#include "apps/kinora/plugins_command.hpp"
+#include "apps/kinora/command.hpp"
 
 #include <algorithm>
 #include <iostream>
@@ -65,7 +65,8 @@ std::string dumped(const core::json& j) {
   return j.dump(2, ' ', false, core::json::error_handler_t::replace) + "\n";
 }
 
-// Resolves a word to an id: an id stays as it is, a bare name becomes the id of the only component that has it.
+// Resolves a word to an id: an id stays as it is, a bare name becomes the id of the only component that has
+// it.
 core::Result<std::string> id_of(const std::string& word, const std::vector<Row>& list) {
   if (word.find('/') != word.npos) return word;
   std::vector<std::string> named, in_plugin;

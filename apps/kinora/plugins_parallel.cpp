@@ -5,8 +5,7 @@
 
 #include <boost/program_options.hpp>
 
-#include "apps/kinora/plugins_command.hpp"
-#include "apps/kinora/set_option.hpp"
+#include "apps/kinora/command.hpp"
 #include "apps/kinora/world.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/place.hpp"

@@ -1,4 +1,5 @@
-#include "apps/planner/memory.hpp"
+// The memory of the fullest rank of a layout.
+#include "apps/planner/cost.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,9 +1,11 @@
-#include "apps/planner/report.hpp"
+// Plans as text and as JSON.
+#include "apps/planner/search.hpp"
 
 #include <algorithm>
 #include <cmath>
 
 #include "core/base/quantity.hpp"
+#include "apps/planner/durations.hpp"
 
 namespace kinora::core::plan {
 namespace {

@@ -5,9 +5,8 @@
 #include <chrono>
 #include <set>
 
-#include "apps/studio/live.hpp"
-#include "apps/studio/search.hpp"
-#include "apps/studio/timeline.hpp"
+#include "apps/studio/catalogue.hpp"
+#include "apps/studio/query.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "core/base/facts.hpp"
 

@@ -5,7 +5,6 @@
 
 #include "apps/studio/catalogue.hpp"
 #include "apps/studio/edit_journal.hpp"
-#include "apps/studio/live.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "kinora/error.hpp"
 #include "tests/fuzz/files.hpp"

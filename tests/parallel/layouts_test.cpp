@@ -7,7 +7,7 @@
 
 #include "core/run/job.hpp"
 #include "core/base/log.hpp"
-#include "apps/planner/request.hpp"
+#include "apps/planner/train_job.hpp"
 #include "apps/planner/search.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/train_job_testing.hpp"

@@ -2,7 +2,7 @@
 // odd sizes, rules and inputs that each strategy is tested with alone, for pairs that interact in them.
 #include <gtest/gtest.h>
 
-#include "tests/support/context_trials.hpp"
+#include "tests/support/equality.hpp"
 
 namespace kinora {
 namespace {

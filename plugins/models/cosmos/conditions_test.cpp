@@ -5,7 +5,7 @@
 
 #include "tests/support/packed_rows.hpp"
 #include "tests/support/refusal.hpp"
-#include "tests/support/shuffled.hpp"
+#include "tests/support/oracle.hpp"
 
 namespace kinora {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/packed_rows.hpp"
-#include "tests/support/shuffled.hpp"
+#include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora {

@@ -13,7 +13,6 @@
 #include "plugins/models/wan/names.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
-#include "tests/support/shuffled.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora {

@@ -8,7 +8,7 @@
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
 #include "plugins/parallel/pp/pp_testing.hpp"
-#include "tests/support/context_trials.hpp"
+#include "tests/support/equality.hpp"
 
 namespace kinora {
 namespace {

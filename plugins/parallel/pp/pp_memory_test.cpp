@@ -7,7 +7,7 @@
 
 #include "kinora/error.hpp"
 #include "tests/support/metered.hpp"
-#include "tests/support/strategy_chain.hpp"
+#include "tests/support/rank_strategies.hpp"
 
 namespace kinora {
 namespace {

@@ -8,8 +8,8 @@
 #include "kinora/context.hpp"
 #include "kinora/error.hpp"
 #include "plugins/parallel/pp/pp_testing.hpp"
-#include "tests/support/context_trials.hpp"
-#include "tests/support/strategy_chain.hpp"
+#include "tests/support/equality.hpp"
+#include "tests/support/rank_strategies.hpp"
 #include "tests/support/training.hpp"
 
 namespace kinora {

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
-#include "tests/support/rank_groups.hpp"
+#include "tests/support/rank_strategies.hpp"
 
 namespace kinora {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "core/torch/context/mesh.hpp"
 #include "kinora/error.hpp"
-#include "tests/support/context_trials.hpp"
+#include "tests/support/equality.hpp"
 #include "tests/support/plugins.hpp"
 
 namespace kinora {

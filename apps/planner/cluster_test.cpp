@@ -1,51 +1,28 @@
-// Tests of writing a run file and measuring the machine.
+// Tests of the machine that is planned for: a named cluster, and this one, measured.
 #include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "apps/planner/calibrate.hpp"
-#include "apps/planner/write_toml.hpp"
 
 namespace kinora::core::plan {
 namespace {
 
 using testing::HasSubstr;
 
-TEST(PlanWrite, ReplacesAJobsValuesAndNothingElse) {
-  const std::string before = R"([run]
-name = "x"  # parallel = 1
-
-[[job]]
-name = "other"
-parallel = ["single"]
-
-[[job]]
-name = "dit"
-parallel = [  # of ] two
-  "single",
-  { use = "recompute", every = 2 },
-]
-batch = 8
-)";
-  const auto after = with_values(
-      before, "dit",
-      {{"parallel", R"(parallel = [{ use = "tp", size = 2 }])"}, {"accumulate", "accumulate = 4"}});
-  ASSERT_TRUE(after) << after.failure().message;
-  EXPECT_EQ(*after, R"([run]
-name = "x"  # parallel = 1
-
-[[job]]
-name = "other"
-parallel = ["single"]
-
-[[job]]
-name = "dit"
-accumulate = 4
-parallel = [{ use = "tp", size = 2 }]
-batch = 8
-)");
-  EXPECT_THAT(with_values(before, "none", {{"a", "a = 1"}}).failure().message, HasSubstr("no job 'none'"));
+TEST(Cluster, IsReadAsNodesGpusAndName) {
+  const auto c = parse_cluster("32x8xh100");
+  ASSERT_TRUE(c);
+  EXPECT_EQ(c->nodes, 32);
+  EXPECT_EQ(c->size(), 256);
+  EXPECT_EQ(c->text(), "32x8xH100");
+  for (const auto& name : gpu_names()) EXPECT_TRUE(parse_cluster("1x1x" + name)) << name;
+  for (const char* text :
+       {"", "8", "8x8", "8x8x", "0x8xH100", "8x-1xH100", "8xH100", "x8xH100", "9999999x8xH100"})
+    EXPECT_FALSE(parse_cluster(text)) << text;
+  EXPECT_THAT(parse_cluster("8x8xH10").failure().message, HasSubstr("did you mean 'H100'?"));
+  EXPECT_THAT(parse_cluster("1x2xhere").failure().message, HasSubstr("kinora plan --calibrate"));
 }
 
 TEST(PlanCalibrate, MeasuresAndKeeps) {

@@ -1,11 +1,12 @@
-// The models and runs of "Training Video Foundation Models with NVIDIA NeMo" (arXiv 2503.12964), shared by
-// its tests.
+// The models and runs of "Training Video Foundation Models with NVIDIA NeMo" (arXiv 2503.12964), and the fit
+// of the planner's two constants to them. Sections and tables named in the planner's tests are that paper's.
 #pragma once
+#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
-#include "apps/planner/fit.hpp"
-#include "apps/planner/step.hpp"
+#include "apps/planner/cost.hpp"
 
 namespace kinora::core::plan {
 
@@ -60,6 +61,44 @@ inline Shape paper_stdit(int64_t heads, int64_t patches) {
   s.outer = static_cast<double>(2 * D * D + 128 * D), s.ends = static_cast<double>(128 * D);
   s.frames = 32, s.patches = patches;
   return s;
+}
+
+// A measured run.
+struct Measured {
+  Problem problem;
+  Layout layout;
+  double tokens_per_gpu = 0;  // per second
+};
+
+// Predicted / measured - 1.
+inline double error_of(const Measured& m, const Efficiency& e) {
+  Problem p = m.problem;
+  p.efficiency = e;
+  return simulate_step(m.layout, p, block_time(m.layout, p)).tokens_per_gpu / m.tokens_per_gpu - 1;
+}
+
+// Fits Efficiency::matrix and Efficiency::link to the runs: the pair with the smallest maximum error,
+// searched in steps of 0.05 from 0.30 to 1.00 and then in steps of 0.01 around the best. The other members
+// are `start`'s.
+inline Efficiency fit(const std::vector<Measured>& runs, Efficiency start = {}) {
+  const auto worst = [&](int matrix, int link) {
+    start.matrix = matrix / 100.0, start.link = link / 100.0;
+    double out = 0;
+    for (const auto& m : runs) out = std::max(out, std::abs(error_of(m, start)));
+    return out;
+  };
+  double least = 1e30;
+  int matrix = 0, link = 0;
+  // Every fifth point, then all points around the best of them.
+  for (int i = 30; i <= 100; i += 5)
+    for (int j = 30; j <= 100; j += 5)
+      if (const double w = worst(i, j); w < least) least = w, matrix = i, link = j;
+  const int i0 = matrix, j0 = link;
+  for (int i = i0 - 4; i <= std::min(100, i0 + 4); ++i)
+    for (int j = j0 - 4; j <= std::min(100, j0 + 4); ++j)
+      if (const double w = worst(i, j); w < least) least = w, matrix = i, link = j;
+  start.matrix = matrix / 100.0, start.link = link / 100.0;
+  return start;
 }
 
 struct TableRow {

@@ -1,9 +1,27 @@
-// Bytes that a rank sends in each collective, in closed form, and the seconds for them over the slowest link
-// that the group crosses.
+// Seconds of the operations of a step: kernels of a device, from their shapes, and collectives, from the
+// bytes that a rank sends over the slowest link that its group crosses. Both reduce the published peaks by
+// Efficiency.
 #pragma once
 #include "apps/planner/layout.hpp"
 
 namespace kinora::core::plan {
+
+// Kernels of one GPU of the problem's cluster. The problem must outlive this object.
+class Kernels {
+ public:
+  explicit Kernels(const Problem& p) : p_(p) {}
+  // [m, k] x [k, n]. Tiles of 128 x 256 run in waves over the multiprocessors. Starting the first wave and
+  // the gaps of the last cost about one wave, so small products are slower.
+  double product(double m, double n, double k) const;
+  // Fused attention: `pairs` of queries and keys with `width` channels, in sequences of `queries` and `keys`
+  // tokens; their tiles of 128 x 64 may not be full.
+  double attention(double pairs, double width, double queries, double keys) const;
+  // Reads and writes this many bytes.
+  double memory(double bytes) const;
+
+ private:
+  const Problem& p_;
+};
 
 // A group of ranks along some axes: `size` of them, of which `in_node` share a node.
 struct Group {
@@ -18,16 +36,13 @@ Group shard_group(const Layout&, const Cluster&);    // shares fsdp's pieces
 Group replica_group(const Layout&, const Cluster&);  // ranks that hold the same pieces of the weights
 Group pipeline_group(const Layout&, const Cluster&);
 
-// Bytes sent by one rank; `bytes` is the size of the whole, gathered tensor.
+// Bytes that one rank of n sends in a ring; `bytes` is the size of the whole, gathered tensor.
 inline double gather_bytes(double bytes, int64_t n) {
   return bytes * static_cast<double>(n - 1) / static_cast<double>(n);
 }
-inline double reduce_scatter_bytes(double bytes, int64_t n) { return gather_bytes(bytes, n); }
 inline double all_reduce_bytes(double bytes, int64_t n) { return 2 * gather_bytes(bytes, n); }
-// `bytes` is what one rank holds before the exchange.
-inline double all_to_all_bytes(double bytes, int64_t n) { return gather_bytes(bytes, n); }
-inline double ring_bytes(double block, int64_t n) { return block * static_cast<double>(n - 1); }
 
+// Seconds of one collective; 0 for a group of one rank. Cluster and Efficiency must outlive this object.
 class Links {
  public:
   Links(const Cluster& c, const Efficiency& e) : c_(c), e_(e) {}
