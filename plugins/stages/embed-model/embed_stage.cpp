@@ -1,9 +1,10 @@
-#include "embed_stage.hpp"
-
+// stage/embed.model: embeds clips with any exported image or video model.
 #include <ATen/ATen.h>
 
+#include "exported.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
 
 namespace kinora::exported {
 namespace {
@@ -13,6 +14,30 @@ std::span<const float> numbers(const at::Tensor& t) {
 }
 
 }  // namespace
+
+class EmbedModel final : public Stage {
+ public:
+  struct Options : InputOptions {
+    std::string model, name = "model", device = "auto";
+    int64_t output = 0, batch = 8, threads = 1;
+  };
+  static void describe(Describe<Options>& d);
+  explicit EmbedModel(const Options& o);
+  // Sets field NAME.npy [D], of norm 1; for a video with shots.json, shots.NAME.npy [shots, D], where a shot
+  // without frames has a row of zeros.
+  void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
+  void process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) override;
+  // One instance, in the order of the source: every run forms the same batches.
+  kinora_resources resources() const override;
+
+ private:
+  at::Tensor embed(const std::vector<at::Tensor>& clips);
+  void store(Sample& sample, const at::Tensor& row) const;
+  void embed_shots(Sample& film, const Pictures& pictures, const Run& run);
+  Options options_;
+  std::unique_ptr<Model> model_;
+  at::Device device_;
+};
 
 void EmbedModel::describe(Describe<Options>& d) {
   d.name("embed.model")
@@ -137,3 +162,4 @@ void EmbedModel::store(Sample& sample, const at::Tensor& row) const {
 
 using kinora::exported::EmbedModel;
 KINORA_COMPONENT(EmbedModel)
+KINORA_PLUGIN(EmbedModel, FilterModel)

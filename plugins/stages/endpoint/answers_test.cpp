@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "error_text.hpp"
-
 namespace kinora::endpoint {
 namespace {
 

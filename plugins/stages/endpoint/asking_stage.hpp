@@ -1,4 +1,4 @@
-// Base class of this plugin's stages: owns a client and handles samples without a usable answer.
+// Base class of this plugin's stages, and the facts that they read.
 #pragma once
 #include <functional>
 #include <optional>
@@ -6,11 +6,21 @@
 #include <vector>
 
 #include "client.hpp"
-#include "facts.hpp"
+#include "kinora/curation.hpp"
 #include "kinora/stage.hpp"
+#include "timeline.hpp"
 
 namespace kinora::endpoint {
 
+// Whether the caption is the user's own: its facts say so, or name no author.
+bool captioned_by_user(const Sample& sample, const Json& facts);
+
+// Returns the times of the sampled frames from the facts frames_at, fps and frames. Without frames_at the `count`
+// frames are the whole video. Throws Error(KINORA_DATA) if frames_at is not one rising number per frame.
+Timeline timeline_of(const Json& facts, int64_t count);
+
+// Owns a client, and handles samples without a usable answer.
+//
 // Each worker asks about one sample and sleeps until the answer comes. So an answered sample is emitted and recorded
 // at once, and waiting samples count towards the pipeline's memory. The engine may use many workers for this stage,
 // because they take almost no CPU; the account limits how many ask at the same time.

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "answers.hpp"
-#include "error_text.hpp"
 #include "kept_answers.hpp"
 #include "kinora/random.hpp"
 

@@ -5,8 +5,8 @@
 #include <opencv2/imgproc.hpp>
 
 #include "bars.hpp"
-#include "core/plugin/options.hpp"
 #include "core/plugin/host.hpp"
+#include "core/plugin/options.hpp"
 #include "core/run/call.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/runtime/runtime.hpp"

@@ -7,7 +7,6 @@
 
 #include "filter.hpp"
 #include "flow.hpp"
-#include "frames.hpp"
 #include "kinora/plugin.hpp"
 
 namespace kinora::filters {

@@ -1,7 +1,6 @@
 // stage/filter.letterbox: finds black bars; records the picture inside them, or drops samples that have them.
 #include "bars.hpp"
 #include "filter.hpp"
-#include "frames.hpp"
 #include "kinora/plugin.hpp"
 
 namespace kinora::filters {

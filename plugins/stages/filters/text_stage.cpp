@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "filter.hpp"
-#include "frames.hpp"
 #include "kinora/plugin.hpp"
 #include "text_regions.hpp"
 

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <string_view>
 #include <unordered_set>
 
 #include "energon_meta.hpp"
@@ -61,5 +62,11 @@ class WebDatasetStage final : public Stage {
   };
   std::unique_ptr<OpenShard> open_;
 };
+
+// Check a name by WebDataset's rule, which decides whether readers recover a sample, and throw Error (KINORA_DATA) that says what is wrong. A member of a shard is called KEY.FIELD, and
+// readers split it at the first dot of its last part (^((?:.*/|)[^.]+)[.]([^/]*)$, the expression of webdataset and
+// Energon). A key with a dot in its last part would be read as another key, and members called __x__ are not read.
+void check_key(std::string_view key);
+void check_field(std::string_view key, std::string_view field);
 
 }  // namespace kinora::shard

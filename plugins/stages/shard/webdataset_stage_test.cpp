@@ -9,8 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/testing.hpp"
-#include "sample_name.hpp"
-#include "tar_scan.hpp"
+#include "tar.hpp"
 
 namespace kinora::shard {
 namespace {

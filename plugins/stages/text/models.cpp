@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "bpe.hpp"
 #include "unicode.hpp"
 
 namespace kinora::text {

@@ -1,10 +1,9 @@
-#include "normalizers.hpp"
-
 #include <array>
 #include <memory>
 
 #include "charsmap.hpp"
 #include "regex.hpp"
+#include "tokenizer_json.hpp"
 #include "unicode.hpp"
 
 namespace kinora::text {

@@ -1,9 +1,7 @@
-#include "pre_tokenizers.hpp"
-
 #include <algorithm>
 #include <array>
 
-#include "normalizers.hpp"
+#include "tokenizer_json.hpp"
 #include "unicode.hpp"
 
 namespace kinora::text {

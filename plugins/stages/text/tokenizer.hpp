@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fields.hpp"
+#include "tokenizer_json.hpp"
 
 namespace kinora::text {
 

@@ -8,7 +8,7 @@
 #include "clean.hpp"
 #include "kinora/testing.hpp"
 #include "tests/support/refusal.hpp"
-#include "tokenizer_stage.hpp"
+#include "tokenizer_stages.hpp"
 
 namespace kinora::text {
 namespace {

@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "kinora/testing.hpp"
-#include "normalizers.hpp"
-#include "word_piece_stage.hpp"
+#include "older_files.hpp"
+#include "tokenizer_json.hpp"
+#include "tokenizer_stages.hpp"
 
 namespace kinora::text {
 namespace {

@@ -10,8 +10,7 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "plugins/stages/transnetv2/safetensors_file.hpp"
-#include "plugins/stages/transnetv2/windows.hpp"
+#include "plugins/stages/transnetv2/network.hpp"
 
 namespace kinora::transnetv2 {
 namespace {

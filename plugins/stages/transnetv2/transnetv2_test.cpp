@@ -12,7 +12,7 @@
 #include "core/plugin/host.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
-#include "plugins/stages/transnetv2/windows.hpp"
+#include "plugins/stages/transnetv2/network.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/worst.hpp"
 

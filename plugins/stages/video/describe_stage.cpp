@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "media/convert.hpp"
-#include "media/decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
+#include "media/convert.hpp"
+#include "media/decoder.hpp"
 #include "media/scaler.hpp"
 
 namespace kinora::video {

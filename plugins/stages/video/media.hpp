@@ -5,10 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "media/byte_source.hpp"
 #include "kinora/abi/stage.h"
 #include "kinora/sample.hpp"
-#include "media/media_error.hpp"
+#include "media/byte_source.hpp"
 #include "media/probe.hpp"
 
 namespace kinora::video {

@@ -3,10 +3,10 @@
 #include <charconv>
 #include <cmath>
 
-#include "media/decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
+#include "media/decoder.hpp"
 #include "media/scaler.hpp"
 
 namespace kinora::video {

@@ -1,14 +1,11 @@
 // stage/video.write: encodes the tensor "frames" as a video or a picture.
 #include <cmath>
 
-#include "media/comment.hpp"
-#include "media/encoder.hpp"
-#include "media/image.hpp"
-#include "media/presets.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "media/webp.hpp"
+#include "media/encoder.hpp"
+#include "media/image.hpp"
 
 namespace kinora::video {
 

@@ -4,10 +4,10 @@
 #include <string>
 
 #include "clips/clip_plan.hpp"
+#include "clips/transcode.hpp"
 #include "kinora/sample.hpp"
 #include "media.hpp"
-#include "shots/shot_clock.hpp"
-#include "clips/transcode.hpp"
+#include "shots/frame_times.hpp"
 
 namespace kinora::video {
 

@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "media/convert.hpp"
-#include "media/encoder.hpp"
 #include "clips/clip_sampler.hpp"
 #include "clips/feed.hpp"
 #include "clips/transcode.hpp"
+#include "media/convert.hpp"
+#include "media/encoder.hpp"
 
 namespace kinora::video {
 

@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include "clips/clip_plan.hpp"
-#include "shots/shot_finder.hpp"
 #include "clips/transcode.hpp"
+#include "shots/shot_finder.hpp"
 
 namespace kinora::video {
 

@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include "clips/clip_sampler.hpp"
+#include "clips/transcode.hpp"
 #include "media/media_testing.hpp"
 #include "media/packet_index.hpp"
 #include "media/parameter_sets.hpp"
 #include "media/scaler.hpp"
-#include "clips/transcode.hpp"
 
 namespace kinora::video {
 namespace {

@@ -4,10 +4,9 @@
 #include <thread>
 
 #include "clips/clip_maker.hpp"
-#include "clips/copied_clip.hpp"
-#include "clips/sound_feed.hpp"
-#include "media/media_error.hpp"
-#include "shots/shot_clock.hpp"
+#include "clips/feed.hpp"
+#include "media/byte_source.hpp"
+#include "shots/frame_times.hpp"
 
 namespace kinora::video {
 namespace {

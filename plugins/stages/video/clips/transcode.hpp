@@ -8,11 +8,11 @@
 #include <utility>
 #include <vector>
 
-#include "media/byte_source.hpp"
 #include "clips/clip_plan.hpp"
-#include "media/crop.hpp"
-#include "media/decoder.hpp"
 #include "clips/clip_sampler.hpp"
+#include "media/byte_source.hpp"
+#include "media/convert.hpp"
+#include "media/decoder.hpp"
 #include "media/packet_index.hpp"
 
 namespace kinora::video {

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "clips/clip_plan.hpp"
+#include "clips/transcode.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "clips/transcode.hpp"
-#include "media/presets.hpp"
+#include "media/encoder.hpp"
 
 namespace kinora::video {
 

@@ -8,8 +8,6 @@
 
 #include <sys/stat.h>
 
-#include "media/media_error.hpp"
-
 namespace kinora::video {
 
 int64_t MemorySource::read_at(int64_t offset, void* buffer, int64_t n) {

@@ -1,11 +1,20 @@
+// The bytes of a video, from any storage, and the exception of the media layer.
 #pragma once
-
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 namespace kinora::video {
+
+// The exception of the media layer. what() names the file (or option), the problem and the remedy: "a.mp4: no video
+// stream (1 audio stream); give a file with video". Only constructors and functions of this folder throw it. An object
+// that threw may only be destroyed, unless its comment says otherwise.
+class MediaError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
 
 // Random-access bytes, from which every video and clip is read, so that the demuxer treats a local file, an object
 // store and a block of memory alike. All media is read through this interface; no URL is ever opened.

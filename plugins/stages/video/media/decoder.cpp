@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "media/byte_source.hpp"
 #include "media/frame_queue.hpp"
-#include "media/media_error.hpp"
 #include "media/timestamps.hpp"
 
 namespace kinora::video {

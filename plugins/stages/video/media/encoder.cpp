@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "media/aac_track.hpp"
 #include "clips/frame_encoder.hpp"
-#include "media/media_error.hpp"
+#include "media/aac_track.hpp"
+#include "media/byte_source.hpp"
 #include "media/mp4_writer.hpp"
 #include "media/x264.hpp"
 

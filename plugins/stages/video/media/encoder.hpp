@@ -1,8 +1,9 @@
 #pragma once
-
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -72,5 +73,13 @@ class Encoder {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// x264's presets, fastest first.
+inline constexpr std::array<std::string_view, 10> kPresets = {"ultrafast", "superfast", "veryfast", "faster",
+                                                              "fast",      "medium",    "slow",     "slower",
+                                                              "veryslow",  "placebo"};
+
+// The same as choices of an option.
+inline std::vector<std::string> preset_names() { return {kPresets.begin(), kPresets.end()}; }
 
 }  // namespace kinora::video

@@ -1,7 +1,5 @@
+// Ownership and error text for FFmpeg's C objects.
 #pragma once
-
-// Ownership and error text for FFmpeg's C objects. Only .cpp files of this folder include it; the public headers
-// forward-declare the types they need.
 
 extern "C" {
 #include <libavcodec/avcodec.h>

@@ -3,9 +3,9 @@
 
 #include <random>
 
+#include "clips/transcode.hpp"
 #include "media/audio_reader.hpp"
 #include "media/media_testing.hpp"
-#include "clips/transcode.hpp"
 
 namespace kinora::video {
 namespace {

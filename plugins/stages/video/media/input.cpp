@@ -1,11 +1,11 @@
 #include "media/input.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <array>
+#include <cstring>
 #include <string_view>
 
-#include "media/media_error.hpp"
+#include "media/byte_source.hpp"
 #include "media/probe.hpp"
 
 namespace kinora::video {

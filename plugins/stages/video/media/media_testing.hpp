@@ -15,7 +15,6 @@
 #include "media/decoder.hpp"
 #include "media/encoder.hpp"
 #include "media/ffmpeg.hpp"
-#include "media/media_error.hpp"
 
 namespace kinora::video::testing {
 

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <memory>
 
+#include "media/byte_source.hpp"
 #include "media/frame_queue.hpp"
-#include "media/media_error.hpp"
 
 extern "C" {
 #include <libavutil/motion_vector.h>

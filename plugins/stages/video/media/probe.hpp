@@ -1,5 +1,5 @@
+// What a video's headers say, and whether the file is complete.
 #pragma once
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -82,5 +82,10 @@ Probe describe(const Input& input, ByteSource& source, const std::string& name);
 
 // Message for a source that is shorter than its container declares; empty if it is complete or the size is unknown.
 std::string missing_bytes(ByteSource& source);
+
+// File size in bytes that the container declares: the end of the outermost boxes of MP4/MOV (ISO/IEC 14496-12, 4.2), of
+// the Matroska Segment (RFC 8794, 4-6), or of the RIFF chunks of AVI. 0 for other containers and for sizes left open by a
+// live recorder. A shorter file was cut off; demuxers end such a file without an error.
+int64_t declared_size(ByteSource& source);
 
 }  // namespace kinora::video

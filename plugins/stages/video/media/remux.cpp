@@ -9,9 +9,9 @@ extern "C" {
 #include <libavcodec/bsf.h>
 }
 
+#include "media/byte_source.hpp"
 #include "media/ffmpeg.hpp"
 #include "media/input.hpp"
-#include "media/media_error.hpp"
 #include "media/probe.hpp"
 
 namespace kinora::video {

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "media/byte_source.hpp"
 #include "media/encoder.hpp"
 #include "media/ffmpeg.hpp"
-#include "media/media_error.hpp"
-#include "media/presets.hpp"
 
 namespace kinora::video {
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "shots/shot_clock.hpp"
+#include "shots/frame_times.hpp"
 
 namespace kinora::video {
 

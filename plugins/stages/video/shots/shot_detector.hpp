@@ -7,14 +7,13 @@
 // correlation with the previous frame (1 for the first); hash, the share of bits that differ (0 for the first);
 // threshold, the mean of B, G and R; fixed, none.
 #pragma once
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/cpu/frame_meter.hpp"
-#include "shots/shot_clock.hpp"
+#include "shots/frame_times.hpp"
 
 namespace kinora::video {
 
@@ -35,6 +34,7 @@ struct DetectorOptions {
   double stride = 10.0;            // fixed: seconds
 };
 
+// [owner-thread] Frames in order, then finish().
 class ShotDetector {
  public:
   virtual ~ShotDetector() = default;
@@ -62,8 +62,6 @@ class ShotDetector {
 
 // rate: nominal_frame_rate() of the video. std::invalid_argument for an unknown name.
 std::unique_ptr<ShotDetector> make_detector(const DetectorOptions& options, double rate);
-std::unique_ptr<ShotDetector> make_content_detector(const DetectorOptions& options, double rate);
-std::unique_ptr<ShotDetector> make_fade_detector(const DetectorOptions& options, double rate);
 
 // Names of all detectors.
 const std::vector<std::string>& detector_names();

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shots/decided_cuts.hpp"
+#include "shots/cut_decision.hpp"
 
 namespace kinora::video {
 namespace {
