@@ -1,4 +1,4 @@
-#include "atomic_writer.hpp"
+#include "plugins/storage/file/atomic_writer.hpp"
 
 #include <atomic>
 #include <cerrno>
@@ -7,7 +7,7 @@
 
 #include <sys/stat.h>
 
-#include "system_error.hpp"
+#include "plugins/storage/file/system_error.hpp"
 
 namespace kinora::file {
 namespace {

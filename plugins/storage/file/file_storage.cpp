@@ -1,4 +1,4 @@
-#include "file_storage.hpp"
+#include "plugins/storage/file/file_storage.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,9 +8,9 @@
 
 #include <sys/stat.h>
 
-#include "atomic_writer.hpp"
-#include "local_path.hpp"
-#include "system_error.hpp"
+#include "plugins/storage/file/atomic_writer.hpp"
+#include "plugins/storage/file/local_path.hpp"
+#include "plugins/storage/file/system_error.hpp"
 
 namespace kinora::file {
 namespace {

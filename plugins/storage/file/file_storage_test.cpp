@@ -1,4 +1,4 @@
-#include "file_storage.hpp"
+#include "plugins/storage/file/file_storage.hpp"
 
 #include <csignal>
 #include <filesystem>
@@ -14,8 +14,8 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "local_path.hpp"
-#include "system_error.hpp"
+#include "plugins/storage/file/local_path.hpp"
+#include "plugins/storage/file/system_error.hpp"
 
 namespace kinora::file {
 namespace {

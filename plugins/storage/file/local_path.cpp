@@ -1,4 +1,4 @@
-#include "local_path.hpp"
+#include "plugins/storage/file/local_path.hpp"
 
 #include "kinora/error.hpp"
 

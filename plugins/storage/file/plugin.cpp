@@ -1,6 +1,6 @@
 #include "kinora/plugin.hpp"
 
-#include "file_storage.hpp"
+#include "plugins/storage/file/file_storage.hpp"
 
 using kinora::file::FileStorage;
 KINORA_COMPONENT(FileStorage)

@@ -1,4 +1,4 @@
-#include "system_error.hpp"
+#include "plugins/storage/file/system_error.hpp"
 
 #include <cerrno>
 #include <system_error>

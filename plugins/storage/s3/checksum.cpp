@@ -1,4 +1,4 @@
-#include "checksum.hpp"
+#include "plugins/storage/s3/checksum.hpp"
 
 #include <openssl/evp.h>
 

@@ -1,7 +1,7 @@
-#include "client.hpp"
+#include "plugins/storage/s3/client.hpp"
 
-#include "endpoint.hpp"
-#include "failure.hpp"
+#include "plugins/storage/s3/endpoint.hpp"
+#include "plugins/storage/s3/failure.hpp"
 
 namespace kinora::s3 {
 namespace {

@@ -6,11 +6,11 @@
 #include <memory>
 #include <string>
 
-#include "answers.hpp"
-#include "endpoint.hpp"
-#include "http.hpp"
-#include "object_path.hpp"
-#include "tries.hpp"
+#include "plugins/storage/s3/answers.hpp"
+#include "plugins/storage/s3/endpoint.hpp"
+#include "plugins/storage/s3/http.hpp"
+#include "plugins/storage/s3/object_path.hpp"
+#include "plugins/storage/s3/tries.hpp"
 
 namespace kinora::s3 {
 

@@ -3,8 +3,8 @@
 #include <charconv>
 #include <optional>
 
-#include "client.hpp"
-#include "failure.hpp"
+#include "plugins/storage/s3/client.hpp"
+#include "plugins/storage/s3/failure.hpp"
 
 namespace kinora::s3 {
 namespace {

@@ -2,9 +2,9 @@
 // every byte; damaged data is sent again.
 #include <exception>
 
-#include "checksum.hpp"
-#include "client.hpp"
-#include "failure.hpp"
+#include "plugins/storage/s3/checksum.hpp"
+#include "plugins/storage/s3/client.hpp"
+#include "plugins/storage/s3/failure.hpp"
 
 namespace kinora::s3 {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "answers.hpp"
-#include "credentials.hpp"
+#include "plugins/storage/s3/answers.hpp"
+#include "plugins/storage/s3/credentials.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::s3 {

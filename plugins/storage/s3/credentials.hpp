@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "options.hpp"
+#include "plugins/storage/s3/options.hpp"
 
 namespace kinora::s3 {
 

@@ -1,4 +1,4 @@
-#include "endpoint.hpp"
+#include "plugins/storage/s3/endpoint.hpp"
 
 #include <memory>
 

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "object_path.hpp"
-#include "options.hpp"
+#include "plugins/storage/s3/object_path.hpp"
+#include "plugins/storage/s3/options.hpp"
 
 namespace kinora::s3 {
 

@@ -1,4 +1,4 @@
-#include "failure.hpp"
+#include "plugins/storage/s3/failure.hpp"
 
 #include <algorithm>
 #include <array>

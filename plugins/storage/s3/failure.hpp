@@ -2,9 +2,9 @@
 #pragma once
 #include <string>
 
-#include "answers.hpp"
-#include "credentials.hpp"
-#include "http.hpp"
+#include "plugins/storage/s3/answers.hpp"
+#include "plugins/storage/s3/credentials.hpp"
+#include "plugins/storage/s3/http.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::s3 {

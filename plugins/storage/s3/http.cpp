@@ -1,4 +1,4 @@
-#include "http.hpp"
+#include "plugins/storage/s3/http.hpp"
 
 #include <algorithm>
 #include <cctype>

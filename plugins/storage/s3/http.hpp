@@ -10,8 +10,8 @@
 
 #include <curl/curl.h>
 
-#include "credentials.hpp"
-#include "options.hpp"
+#include "plugins/storage/s3/credentials.hpp"
+#include "plugins/storage/s3/options.hpp"
 
 namespace kinora::s3 {
 

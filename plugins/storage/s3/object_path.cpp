@@ -1,4 +1,4 @@
-#include "object_path.hpp"
+#include "plugins/storage/s3/object_path.hpp"
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
-#include "s3_storage.hpp"
+#include "plugins/storage/s3/s3_storage.hpp"
 
-#include "reader.hpp"
-#include "writer.hpp"
+#include "plugins/storage/s3/reader.hpp"
+#include "plugins/storage/s3/writer.hpp"
 
 namespace kinora::s3 {
 namespace {

@@ -1,4 +1,4 @@
-#include "tries.hpp"
+#include "plugins/storage/s3/tries.hpp"
 
 #include <algorithm>
 #include <chrono>

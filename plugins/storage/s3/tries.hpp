@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstdint>
 
-#include "http.hpp"
+#include "plugins/storage/s3/http.hpp"
 
 namespace kinora::s3 {
 

@@ -1,4 +1,4 @@
-#include "writer.hpp"
+#include "plugins/storage/s3/writer.hpp"
 
 #include <algorithm>
 

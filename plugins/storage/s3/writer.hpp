@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "client.hpp"
+#include "plugins/storage/s3/client.hpp"
 #include "kinora/storage.hpp"
 
 namespace kinora::s3 {

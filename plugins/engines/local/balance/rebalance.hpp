@@ -1,14 +1,14 @@
 // Changes one placement into the next: moves a worker only if that pays.
 #pragma once
-#include "kinora/balance/place.hpp"
+#include "plugins/engines/local/balance/place.hpp"
 
 namespace kinora::balance {
 
 struct Moving {
-  double gain = 0.02;     // relative; a smaller gain is ignored
+  double gain = 0.02;       // relative; a smaller gain is ignored
   double confidence = 1.5;  // the change must still gain if the times are off by this many standard errors
-  double start = 2;       // seconds until a worker that was moved works again
-  double horizon = 30;    // seconds in which the gain must make up for the work that is lost by moving
+  double start = 2;         // seconds until a worker that was moved works again
+  double horizon = 30;      // seconds in which the gain must make up for the work that is lost by moving
 };
 
 struct Next {
@@ -106,8 +106,8 @@ inline double doubtful_gain(const std::vector<Stage>& stages, std::vector<double
 
 }  // namespace detail
 
-// Returns `present` itself, with its throughput under the current times, unless another placement pays. Nodes must be
-// those of `present`; if they changed, call place() again.
+// Returns `present` itself, with its throughput under the current times, unless another placement pays. Nodes
+// must be those of `present`; if they changed, call place() again.
 inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>& nodes, const Plan& present,
                       const Moving& moving) {
   const std::vector<double> work = work_of(stages);
@@ -130,7 +130,8 @@ inline Next rebalance(const std::vector<Stage>& stages, const std::vector<Node>&
     if ((plan.throughput - now) * moving.horizon <= lost) return std::nullopt;
     return next;
   };
-  // A placement from scratch moves nearly every worker, so it is tried only if the small change gains too little.
+  // A placement from scratch moves nearly every worker, so it is tried only if the small change gains too
+  // little.
   if (near.throughput * (1 + moving.gain) < best.throughput)
     if (auto next = if_it_pays(best)) return *next;
   return if_it_pays(near).value_or(stay);

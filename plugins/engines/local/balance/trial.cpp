@@ -1,8 +1,12 @@
-#include "apps/kinora/balance_trial.hpp"
+#include "plugins/engines/local/balance/trial.hpp"
 
 #include <ctime>
 #include <map>
 #include <numbers>
+
+#include "plugins/engines/local/balance/bound.hpp"
+#include "plugins/engines/local/balance/estimate.hpp"
+#include "plugins/engines/local/balance/rebalance.hpp"
 
 namespace kinora {
 namespace {
@@ -46,7 +50,8 @@ Stage random_stage(std::mt19937& random, uint32_t index, bool gpus) {
 
 // The service time of a stage at a simulated time, relative to its mean.
 double wander(const Simulation& how, size_t stage, size_t slower, double now) {
-  const double phase = 1.7 * static_cast<double>(stage), wave = how.period * (1 + 0.13 * static_cast<double>(stage % 5));
+  const double phase = 1.7 * static_cast<double>(stage),
+               wave = how.period * (1 + 0.13 * static_cast<double>(stage % 5));
   const double factor = 1 + how.drift * std::sin(2 * std::numbers::pi * now / wave + phase);
   return factor * (how.step_at > 0 && stage == slower && now >= how.step_at ? how.step : 1);
 }
@@ -79,11 +84,15 @@ class Crew {
   std::multimap<double, std::pair<size_t, int64_t>> coming_;
 };
 
-// The measurement of one worker of each kind over an interval: the mean over the samples that ended, if any did.
-bool measure(std::mt19937& random, double noise, double seconds, double samples, double now, balance::Estimate& into) {
-  const double n = std::floor(samples) + (std::uniform_real_distribution<double>(0, 1)(random) < samples - std::floor(samples));
+// The measurement of one worker of each kind over an interval: the mean over the samples that ended, if any
+// did.
+bool measure(std::mt19937& random, double noise, double seconds, double samples, double now,
+             balance::Estimate& into) {
+  const double n = std::floor(samples) +
+                   (std::uniform_real_distribution<double>(0, 1)(random) < samples - std::floor(samples));
   if (n < 1) return false;
-  into.add(seconds * std::max(0.1, 1 + noise / std::sqrt(n) * std::normal_distribution<double>()(random)), n, now);
+  into.add(seconds * std::max(0.1, 1 + noise / std::sqrt(n) * std::normal_distribution<double>()(random)), n,
+           now);
   return true;
 }
 
@@ -110,7 +119,8 @@ Trial random_trial(std::mt19937& random, int64_t n_nodes) {
       node.nvdec = static_cast<double>(node.gpus);
       const int64_t n = k + 1 == kinds ? n_nodes - static_cast<int64_t>(out.nodes.size())
                                        : static_cast<int64_t>(random() % static_cast<uint32_t>(n_nodes));
-      for (int64_t i = 0; i < n && static_cast<int64_t>(out.nodes.size()) < n_nodes; ++i) out.nodes.push_back(node);
+      for (int64_t i = 0; i < n && static_cast<int64_t>(out.nodes.size()) < n_nodes; ++i)
+        out.nodes.push_back(node);
     }
     const size_t stages = 2 + random() % 11;
     for (uint32_t i = 0; i < stages; ++i) out.stages.push_back(random_stage(random, i, gpus));
@@ -169,7 +179,8 @@ Simulated simulate(Trial trial, const Simulation& how, uint32_t seed) {
     const auto work = balance::work_of(real);
     const double passed = balance::throughput(work, crew.at(now));
     if (second % 5 == 0) optimum = whole_worker_bound(real, trial.nodes);
-    const bool settled = now >= how.settle && !(how.step_at > 0 && now >= how.step_at && now < how.step_at + how.settle);
+    const bool settled =
+        now >= how.settle && !(how.step_at > 0 && now >= how.step_at && now < how.step_at + how.settle);
     done += passed, best += optimum;
     if (settled) done_after += passed, best_after += optimum;
     const size_t waited_for = slowest(work, crew.at(now));

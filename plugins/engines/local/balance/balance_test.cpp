@@ -1,7 +1,10 @@
 // The balancer against the optimum, against a bound, and against itself under noise.
 #include <gtest/gtest.h>
 
-#include "apps/kinora/balance_trial.hpp"
+#include "plugins/engines/local/balance/bound.hpp"
+#include "plugins/engines/local/balance/estimate.hpp"
+#include "plugins/engines/local/balance/rebalance.hpp"
+#include "plugins/engines/local/balance/trial.hpp"
 
 namespace kinora {
 namespace {
@@ -64,8 +67,10 @@ TEST(Balance, PutsGpuWorkersOnGpusAndSharesOnOneDevice) {
   half.gpus = 0.5;
   Need whole;
   whole.gpus = 1;
-  const auto plan = balance::place(chain({stage(1), stage(1, half), stage(2, whole)}), {Node{64, 64, 0}, Node{16, 64, 4}});
-  // u half-GPU workers and 2u whole-GPU workers on 4 devices: at most u = 1.6; whole workers: 2 half-GPU and 3 whole-GPU ones.
+  const auto plan =
+      balance::place(chain({stage(1), stage(1, half), stage(2, whole)}), {Node{64, 64, 0}, Node{16, 64, 4}});
+  // u half-GPU workers and 2u whole-GPU workers on 4 devices: at most u = 1.6; whole workers: 2 half-GPU and
+  // 3 whole-GPU ones.
   EXPECT_EQ(plan.workers[2], 3);
   EXPECT_DOUBLE_EQ(plan.throughput, 1.5);
   EXPECT_EQ(plan.by_node()[0][1] + plan.by_node()[0][2], 0) << "the first node has no GPU";
@@ -98,8 +103,8 @@ TEST(Shared, ReachesWhatTheScarcestOfResourcesAndWorkersAllows) {
   EXPECT_EQ(balance::shared({}, Node{8, 100}).throughput, 0);
 }
 
-// Two kinds of node with opposite proportions. A placement by the size of workers alone fills one kind's memory with
-// workers that belong on the other.
+// Two kinds of node with opposite proportions. A placement by the size of workers alone fills one kind's
+// memory with workers that belong on the other.
 TEST(Balance, PutsWhatNeedsMemoryWhereMemoryIs) {
   Need large;
   large.memory = 8;
@@ -114,7 +119,8 @@ TEST(Balance, PutsWhatNeedsMemoryWhereMemoryIs) {
   three.cores = 3;
   Need five;
   five.cores = 5;
-  const auto full = balance::place(chain({stage(1, three), stage(1, five)}), std::vector<Node>(64, Node{16, 16}));
+  const auto full =
+      balance::place(chain({stage(1, three), stage(1, five)}), std::vector<Node>(64, Node{16, 16}));
   EXPECT_EQ(full.throughput, 128) << "two of each on every node";
 }
 
@@ -149,7 +155,8 @@ TEST(Balance, IsWithinOnePercentOfTheBoundInTheMeanAndFast) {
       EXPECT_LT(placed.milliseconds, 1000) << "test build on a machine with other load";
       sum += placed.throughput / placed.bound;
       if (placed.throughput < 0.97 * placed.bound)
-        std::printf("%ld nodes, trial %d: %.4f of %s, %.2f ms\n", static_cast<long>(nodes), i, placed.throughput / placed.bound, placed.bound_kind.c_str(), placed.milliseconds);
+        std::printf("%ld nodes, trial %d: %.4f of %s, %.2f ms\n", static_cast<long>(nodes), i,
+                    placed.throughput / placed.bound, placed.bound_kind.c_str(), placed.milliseconds);
     }
     EXPECT_GE(sum / kTrials, 0.985) << nodes << " nodes";
   }
@@ -161,8 +168,9 @@ TEST(Balance, FollowsDriftAndAStepWithin30Seconds) {
   constexpr int kRuns = 6;
   for (int i = 0; i < kRuns; ++i) {
     const Simulated s = simulate(random_trial(random, i % 2 ? 32 : 8), {}, i);
-    std::printf("run %d: %.3f of the bound, %.3f after settling, %ld moves, %ld after settling\n", i, s.of_bound,
-                s.after_settling, static_cast<long>(s.moves), static_cast<long>(s.moves_after_settling));
+    std::printf("run %d: %.3f of the bound, %.3f after settling, %ld moves, %ld after settling\n", i,
+                s.of_bound, s.after_settling, static_cast<long>(s.moves),
+                static_cast<long>(s.moves_after_settling));
     sum += s.after_settling;
   }
   EXPECT_GE(sum / kRuns, 0.95);

@@ -1,7 +1,9 @@
-// The bytes that all samples inside the engine keep alive, against the run's bound; shared bytes count once.
+// What a run may use: the cores, GPUs and memory of the machine that running tasks take (Machine), and the
+// bytes that all samples inside the engine keep alive (Ledger). Guarded by the run's mutex (runner.hpp).
 #pragma once
 #include <cstdint>
 #include <map>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -9,8 +11,32 @@
 
 namespace kinora::local {
 
-// A sample's bytes. Byte fields are immutable and shared between clones (a source video's bytes by all its clips), so
-// each is identified by its address; the rest, mainly tensors, belongs to the sample alone.
+// Resources that tasks take while they run. A task that needs more than the total runs alone.
+struct Tokens {
+  double cores = 0, gpus = 0;
+  uint64_t memory = 0;
+  double nvdec = 0, nvenc = 0;  // hardware decoders and encoders, of all devices together
+};
+
+class Machine {
+ public:
+  explicit Machine(const Tokens& total);
+  // wait: only cores are missing, so nothing upstream starts before this task.
+  enum class Answer { yes, no, wait };
+  Answer has(const Tokens& need) const;
+  // Whether each of the devices has `share` of itself left.
+  bool has(std::span<const size_t> devices, double share) const;
+  void take(const Tokens& need, std::span<const size_t> devices, double share);
+  void give(const Tokens& need, std::span<const size_t> devices, double share);
+
+ private:
+  const Tokens total_;
+  Tokens used_;
+  std::vector<double> devices_;  // used part of each GPU
+};
+
+// A sample's bytes. Byte fields are immutable and shared between clones (a source video's bytes by all its
+// clips), so each is identified by its address; the rest, mainly tensors, belongs to the sample alone.
 struct Weight {
   using Block = std::pair<const void*, uint64_t>;
   std::vector<Block> shared;
@@ -36,6 +62,7 @@ class ByteSum {
   uint64_t now_ = 0, peak_ = 0;
 };
 
+// The bytes of all samples inside the engine, against the run's bound; shared bytes count once.
 class Ledger {
  public:
   explicit Ledger(uint64_t bound) : bound_(bound) {}
@@ -51,7 +78,9 @@ class Ledger {
   void release(uint64_t bytes) { reserved_ -= bytes; }
   bool has_room(uint64_t more) const { return bound_ == 0 || samples_.now() + reserved_ + more <= bound_; }
   // Whether `in` has room once `out` (may be null) has left.
-  bool has_room(const Weight& in, const Weight* out) { return bound_ == 0 || samples_.after(in, out) + reserved_ <= bound_; }
+  bool has_room(const Weight& in, const Weight* out) {
+    return bound_ == 0 || samples_.after(in, out) + reserved_ <= bound_;
+  }
 
  private:
   const uint64_t bound_;

@@ -1,7 +1,7 @@
-// A measured quantity that ages: a measurement loses half of its weight per half-life. The candidates are means with several
-// half-lives, and straight lines through the measurements, which do not lag behind a drift. The estimate is the most certain
-// candidate that agrees with all less certain ones within chance (Lepski's rule), so it follows a change
-// within seconds and hardly follows noise.
+// A measured quantity that ages: a measurement loses half of its weight per half-life. The candidates are
+// means with several half-lives, and straight lines through the measurements, which do not lag behind a
+// drift. The estimate is the most certain candidate that agrees with all less certain ones within chance
+// (Lepski's rule), so it follows a change within seconds and hardly follows noise.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -37,7 +37,8 @@ class Estimate {
   void at_least(double seconds) { in_hand_ = std::max(in_hand_, seconds); }
   bool known() const { return last_n_ > 0 || in_hand_ > 0; }
   double value() const { return std::max(in_hand_, last_n_ > 0 ? chosen().value : 0); }
-  // Standard error of value(), relative to it; 1 if too few samples are known, 0 if the lower bound of at_least() applies.
+  // Standard error of value(), relative to it; 1 if too few samples are known, 0 if the lower bound of
+  // at_least() applies.
   double error() const {
     if (in_hand_ > 0 && in_hand_ >= value()) return 0;
     if (spread_weight_ <= 0 || value() <= 0) return 1;
@@ -48,8 +49,8 @@ class Estimate {
   struct Answer {
     double value, error;
   };
-  // Weighted sums over samples, of the powers of their time (seconds relative to now, so at most 0) and of their
-  // values.
+  // Weighted sums over samples, of the powers of their time (seconds relative to now, so at most 0) and of
+  // their values.
   struct Ageing {
     double half_life;
     double w0 = 0, w1 = 0, w2 = 0, y0 = 0, y1 = 0;

@@ -1,6 +1,6 @@
 // kinora bench balance: the balancer against the optimum of small clusters and a bound of large ones, and in
 // simulated time.
-#include "apps/kinora/balance_trial.hpp"
+#include "plugins/engines/local/balance/trial.hpp"
 #include "apps/kinora/bench.hpp"
 
 namespace kinora {

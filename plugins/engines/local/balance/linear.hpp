@@ -29,8 +29,8 @@ class Tableau {
     for (size_t i = 0; i < m_; ++i) {
       std::copy(lp.a[i].begin(), lp.a[i].end(), row(i));
       row(i)[n_ + i] = 1;
-      // Adds a little slack of a different size to each row: without it many steps would make no progress and could
-      // cycle.
+      // Adds a little slack of a different size to each row: without it many steps would make no progress and
+      // could cycle.
       row(i)[width_ - 1] = lp.b[i] + 1e-6 * (1 + std::fmod(0.618034 * static_cast<double>(i + 1), 1.0));
       basis_.push_back(n_ + i);
     }

@@ -1,8 +1,18 @@
-// The best placement without a previous plan: bisection over the throughput, with packing as the feasibility test.
+// Decides which workers of which stage run on which node. Pure functions over measured service times; no
+// clock, no threads, no state.
+//
+//   Estimate seconds(10);                       // one per stage; add() the time of each sample
+//   Plan plan = place(stages, nodes);           // without a previous plan
+//   Plan next = rebalance(stages, nodes, plan, {}).plan;   // later, with other times: `plan` itself unless a
+//   change pays
+//
+// A pipeline runs as fast as its slowest stage: with n_i workers, s_i seconds per sample and r_i samples per
+// input of the source, t = min_i n_i / (r_i s_i) inputs per second. place() maximises t over whole workers
+// that fit on the nodes: by bisection over t, with packing as the feasibility test.
 #pragma once
 #include <functional>
 
-#include "kinora/balance/columns.hpp"
+#include "plugins/engines/local/balance/columns.hpp"
 
 namespace kinora::balance {
 
