@@ -11,8 +11,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "plugins/storage/s3/checksum.hpp"
-#include "plugins/storage/s3/endpoint.hpp"
+#include "plugins/storage/s3/object_path.hpp"
 #include "tests/support/full_port.hpp"
 
 namespace kinora::s3 {

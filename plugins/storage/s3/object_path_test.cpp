@@ -3,7 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/storage/s3/endpoint.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::s3 {

@@ -1,5 +1,5 @@
 // The roll of a world whose store is slow or gone.
-#include "plugins/collectives/c10d/roll_call.hpp"
+#include "plugins/collectives/c10d/peers.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
