@@ -93,4 +93,6 @@ class NextToken final : public Loss<Tensor> {
 };
 KINORA_COMPONENT(NextToken)
 
+KINORA_PLUGIN(NextToken)
+
 }  // namespace kinora

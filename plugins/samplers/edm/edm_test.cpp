@@ -100,8 +100,8 @@ TEST(EdmSamplers, HeunIsSecondOrderEulerFirst) {
   EXPECT_NEAR(test::measured_order("sampler/euler", 320, kFine), 1.0, 0.1);
 }
 
-// The corrector that calls the denoiser at the step's start returns the same slope: Heun at first order, that is Euler at
-// twice the cost.
+// The corrector that calls the denoiser at the step's start returns the same slope: Heun at first order, that
+// is Euler at twice the cost.
 TEST(EdmSamplers, NemoCompatibilityIsEulerInDisguise) {
   const test::Sampled nemo = run("sampler/edm-heun", {{"steps", 12}, {"compat", "nemo"}});
   EXPECT_LT(difference(nemo.x, {.heun = false}), 1e-12);
@@ -168,11 +168,15 @@ TEST(Mixture, DenoisesABlendAsTheSameInTheOtherUnitAndPureNoiseToItsMean) {
   at::Tensor mean = at::zeros({x.size(1)}, at::kDouble);
   double sum = 0;
   for (const auto& c : kMixture) mean += c.weight * matrix({c.mean})[0], sum += c.weight;
-  const auto worst = [](const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); };
-  EXPECT_LT(worst(m.denoise(x, at::ones({3}, at::kDouble), KINORA_MIX_BLEND), (mean / sum).expand_as(x)), 1e-14);
+  const auto worst = [](const at::Tensor& a, const at::Tensor& b) {
+    return (a - b).abs().max().item<double>();
+  };
+  EXPECT_LT(worst(m.denoise(x, at::ones({3}, at::kDouble), KINORA_MIX_BLEND), (mean / sum).expand_as(x)),
+            1e-14);
   for (const double s : {0.001, 0.5, 0.99}) {
     const at::Tensor level = at::full({3}, s, at::kDouble);
-    EXPECT_LT(worst(m.denoise(x, level, KINORA_MIX_BLEND), m.denoise(x / (1 - s), level / (1 - s))), 1e-13) << s;
+    EXPECT_LT(worst(m.denoise(x, level, KINORA_MIX_BLEND), m.denoise(x / (1 - s), level / (1 - s))), 1e-13)
+        << s;
   }
 }
 
@@ -186,12 +190,74 @@ TEST(Mixture, NamesWhatHasAnotherShapeOrHoldsIntegers) {
     }
     return "";
   };
-  EXPECT_EQ(said([&] { core::Mixture(at::zeros({1, 2}, at::kLong), one, one); }), "mean must be of floating point, it is Long");
+  EXPECT_EQ(said([&] {
+              core::Mixture(at::zeros({1, 2}, at::kLong), one, one);
+            }),
+            "mean must be of floating point, it is Long");
   EXPECT_EQ(said([&] { core::Mixture(mean, whole, one); }), "std must be of floating point, it is Long");
   EXPECT_EQ(said([&] { core::Mixture(mean, one, whole); }), "weight must be of floating point, it is Long");
-  EXPECT_EQ(said([&] { core::Mixture(mean, one, one).noise(at::zeros({3, 2}, at::kLong)); }), "noise must be of floating point, it is Long");
-  EXPECT_EQ(said([&] { core::Mixture(mean, one, one).noise(at::zeros({2})); }), "noise must have the shape [N, 2], as mean has; it has [2]");
+  EXPECT_EQ(said([&] {
+              core::Mixture(mean, one, one).noise(at::zeros({3, 2}, at::kLong));
+            }),
+            "noise must be of floating point, it is Long");
+  EXPECT_EQ(said([&] { core::Mixture(mean, one, one).noise(at::zeros({2})); }),
+            "noise must have the shape [N, 2], as mean has; it has [2]");
   EXPECT_EQ(core::Mixture(mean, one, one).noise(at::zeros({3, 2})).scalar_type(), at::kDouble);
+}
+
+}  // namespace
+
+// DPM-Solver++ 2M against diffusers' EDMDPMSolverMultistepScheduler and against the exact flow.
+
+namespace {
+
+const char* const kId = "sampler/dpmpp-2m";
+
+TEST(Dpmpp2m, EqualsDiffusers) {
+  double worst = 0, worst32 = 0;
+  for (const auto& name : test::cases("dpmpp")) {
+    const test::Oracle o("samplers.safetensors", name);
+    const double d = test::oracle_difference(kId, o), d32 = test::oracle_difference(kId, o, "sample32");
+    EXPECT_LT(d, 1e-12) << name;
+    EXPECT_LT(d32, 1e-5) << name;  // diffusers' levels are float32, starting at 80
+    worst = test::worse(worst, d), worst32 = test::worse(worst32, d32);
+  }
+  RecordProperty("worst", std::to_string(worst * 1e12) + "e-12");
+  RecordProperty("worst32", std::to_string(worst32 * 1e6) + "e-6");
+}
+
+TEST(Dpmpp2m, IsSecondOrder) {
+  const core::json fine = {{"sigma_max", 20.0}, {"sigma_min", 1e-4}};
+  EXPECT_NEAR(test::measured_order(kId, 160, fine), 2.0, 0.1);
+  core::json heun = fine;
+  heun["solver_type"] = "heun";
+  EXPECT_NEAR(test::measured_order(kId, 160, heun), 2.0, 0.1);
+}
+
+TEST(Dpmpp2m, AsksOnceAStepAtEachLevel) {
+  for (int64_t n : {1, 2, 35}) {
+    auto made = test::sampled(kId, {{"steps", n}}, test::line(), at::ones({2, 1}, at::kDouble));
+    EXPECT_EQ(made.calls, n);
+    EXPECT_EQ(made.steps, n);
+    made.levels.pop_back();
+    EXPECT_EQ(made.visited, made.levels);
+  }
+}
+
+TEST(Dpmpp2m, OwesTheCaller) {
+  test::expect_cancellation_leaves_nothing(kId, {{"steps", 8}});
+  test::expect_error_passes(kId, {{"steps", 8}});
+  test::expect_deterministic(kId, {{"steps", 8}});
+}
+
+TEST(Dpmpp2m, RefusesAGridThatDoesNotDescend) {
+  EXPECT_EQ(test::refusal(kId, {{"sigma_min", 2.0}, {"sigma_max", 2.0}}),
+            "sampler/dpmpp-2m: sigma_min = 2.0 must be below sigma_max = 2.0");
+}
+
+TEST(EdmSamplers, GoOnFromTheMiddle) {
+  for (const char* id : {"sampler/euler", "sampler/edm-heun"})
+    test::expect_goes_on_from_the_middle(id, {{"steps", 8}});
 }
 
 }  // namespace
