@@ -246,12 +246,6 @@ TEST(EdmLoss, NamesWhatIsWrong) {
   EXPECT_THROW(edm.evaluate(d.x0, d.n, d.sigma, d.f, "flow"), Error);
 }
 
-}  // namespace
-
-// Rectified flow against Cosmos Predict 2's own scalings, and against its invariants.
-
-namespace {
-
 const char* const kId = "loss/rectified-flow";
 
 // Given frames have sigma = 0.
@@ -317,4 +311,7 @@ TEST(RectifiedFlowLoss, GradientIsThatOfFiniteDifferences) {
 }
 
 }  // namespace
+
+// Rectified flow against Cosmos Predict 2's own scalings, and against its invariants.
+
 }  // namespace kinora

@@ -205,12 +205,6 @@ TEST(Mixture, NamesWhatHasAnotherShapeOrHoldsIntegers) {
   EXPECT_EQ(core::Mixture(mean, one, one).noise(at::zeros({3, 2})).scalar_type(), at::kDouble);
 }
 
-}  // namespace
-
-// DPM-Solver++ 2M against diffusers' EDMDPMSolverMultistepScheduler and against the exact flow.
-
-namespace {
-
 const char* const kId = "sampler/dpmpp-2m";
 
 TEST(Dpmpp2m, EqualsDiffusers) {
@@ -261,4 +255,7 @@ TEST(EdmSamplers, GoOnFromTheMiddle) {
 }
 
 }  // namespace
+
+// DPM-Solver++ 2M against diffusers' EDMDPMSolverMultistepScheduler and against the exact flow.
+
 }  // namespace kinora
