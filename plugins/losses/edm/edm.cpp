@@ -2,7 +2,6 @@
 // receives c_in x and c_noise, D(x; sigma) = c_skip x + c_out F estimates the clean latent x0, and the loss
 // is weight * (D - x0)^2 with a log-normal sigma. A model that also returns logvar, its log-variance at that
 // level, is trained on loss * exp(-logvar) + logvar (Kendall et al. 2018, arXiv 1705.07115).
-#include "kinora/levels.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/tensor.hpp"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kinora/levels.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
 

@@ -1,6 +1,6 @@
 #include "plugins/models/cosmos/config.hpp"
 
-#include "kinora/preset.hpp"
+#include "kinora/options.hpp"
 #include "kinora/renames.hpp"
 
 namespace kinora::cosmos {

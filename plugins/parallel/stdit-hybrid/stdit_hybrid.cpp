@@ -20,7 +20,7 @@
 #include "kernels/torch/attention_block.hpp"
 #include "kinora/head_exchange.hpp"
 #include "kinora/plugin.hpp"
-#include "kinora/table_ring.hpp"
+#include "kinora/ring_split.hpp"
 #include "kinora/token_split.hpp"
 #include "plugins/parallel/stdit-hybrid/switches.hpp"
 
