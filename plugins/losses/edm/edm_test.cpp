@@ -246,6 +246,7 @@ TEST(EdmLoss, NamesWhatIsWrong) {
   EXPECT_THROW(edm.evaluate(d.x0, d.n, d.sigma, d.f, "flow"), Error);
 }
 
+// Rectified flow against Cosmos Predict 2's own scalings, and against its invariants.
 const char* const kId = "loss/rectified-flow";
 
 // Given frames have sigma = 0.
@@ -311,7 +312,5 @@ TEST(RectifiedFlowLoss, GradientIsThatOfFiniteDifferences) {
 }
 
 }  // namespace
-
-// Rectified flow against Cosmos Predict 2's own scalings, and against its invariants.
 
 }  // namespace kinora

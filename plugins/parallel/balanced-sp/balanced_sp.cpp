@@ -18,6 +18,7 @@
 #include "plugins/parallel/balanced-sp/pairs.hpp"
 
 namespace kinora {
+namespace {
 
 class BalancedLink final : public TokenSplit {
  public:
@@ -102,6 +103,8 @@ at::Tensor BalancedLink::attention(const at::Tensor& q, const at::Tensor& k, con
       [this](const at::Tensor& q_all, const at::Tensor& k_all, const at::Tensor& v_all,
              const kinora_attention& of_all) { return next.attention(q_all, k_all, v_all, of_all); });
 }
+
+}  // namespace
 
 class BalancedSp final : public Strategy<at::Tensor> {
  public:

@@ -18,7 +18,6 @@
 #include "kinora/strategy.hpp"
 
 namespace kinora {
-
 namespace {
 
 // Restores the pass of a forward until the end of the scope.
@@ -38,8 +37,6 @@ class PassAgain {
   const Link<Tensor>& link_;
   kinora_pass before_;
 };
-
-}  // namespace
 
 class RecomputeLink final : public Link<Tensor> {
  public:
@@ -208,6 +205,8 @@ RecomputeLink::Tensors RecomputeLink::rerun(const Call& call, const Tensors& gra
   for (size_t i = 0; i < made.size(); ++i) result[place[i]] = std::move(made[i]);
   return result;
 }
+
+}  // namespace
 
 class Recompute final : public Strategy<Tensor> {
  public:

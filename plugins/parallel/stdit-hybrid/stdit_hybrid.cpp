@@ -25,6 +25,7 @@
 #include "plugins/parallel/stdit-hybrid/switches.hpp"
 
 namespace kinora {
+namespace {
 
 enum class StLayout { hybrid, cp, ulysses };
 
@@ -170,6 +171,8 @@ at::Tensor HybridLink::attention(const at::Tensor& q, const at::Tensor& k, const
   of_all.k_table = handle(k_table);
   return ring_.attend<AttentionKernel>(*this, q, k, v, of_all);
 }
+
+}  // namespace
 
 class StDitHybrid final : public Strategy<at::Tensor> {
  public:

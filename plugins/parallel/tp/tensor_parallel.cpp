@@ -41,7 +41,6 @@
 #include "plugins/parallel/tp/regather.hpp"
 
 namespace kinora {
-
 namespace {
 
 // Whole units of each fused part: a number of ranks must divide all of them to split the parameter.
@@ -55,8 +54,6 @@ int64_t units_of(const kinora_param_spec& s) {
   }
   return units;
 }
-
-}  // namespace
 
 class TensorLink final : public Link<at::Tensor> {
  public:
@@ -201,6 +198,8 @@ at::Tensor TensorLink::table(kinora_seq seq, Place place) {
     throw Error(KINORA_INVALID, "tp: sequence " + std::to_string(seq) + " is not known in this run");
   return it->second;
 }
+
+}  // namespace
 
 class TensorParallel final : public Strategy<at::Tensor> {
  public:

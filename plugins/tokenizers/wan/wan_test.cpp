@@ -266,6 +266,4 @@ TEST(WanName, OfAnythingElseStaysAsItIs) {
 
 }  // namespace
 
-// Names and shapes of the published Wan VAEs, in diffusers' form and in the original one.
-
 }  // namespace kinora
