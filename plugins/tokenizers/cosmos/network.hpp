@@ -41,6 +41,8 @@ class Middle {
   std::vector<Attend> attend_;
 };
 
+// Patches [B, t, h, w, patch_channels] -> [B, T, H, W, latent_channels] of the latent's size. block: as for
+// Stack.
 class Encoder {
  public:
   Encoder(const Scope& outside, const Config& c, int64_t patch_channels, int64_t& block);
@@ -57,6 +59,7 @@ class Encoder {
   FactorisedConv out_;
 };
 
+// The other direction: [B, T, H, W, latent_channels] -> patches. block: as for Stack.
 class Decoder {
  public:
   Decoder(const Scope& outside, const Config& c, int64_t patch_channels, int64_t& block);
