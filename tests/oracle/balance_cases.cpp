@@ -5,7 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/kinora/balance_trial.hpp"
+#include "plugins/engines/local/balance/bound.hpp"
+#include "plugins/engines/local/balance/place.hpp"
+#include "plugins/engines/local/balance/trial.hpp"
 
 namespace kinora {
 namespace {

@@ -1,4 +1,4 @@
-#include "advice.hpp"
+#include "plugins/engines/local/advice.hpp"
 
 #include <cmath>
 

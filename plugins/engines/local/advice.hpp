@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "kinora/balance/estimate.hpp"
-#include "kinora/balance/shared.hpp"
-#include "stage_state.hpp"
+#include "plugins/engines/local/balance/estimate.hpp"
+#include "plugins/engines/local/balance/stages.hpp"
+#include "plugins/engines/local/stage_state.hpp"
 
 namespace kinora::local {
 

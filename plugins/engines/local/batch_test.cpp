@@ -1,7 +1,7 @@
 // Stages that process several inputs at once.
 #include <nlohmann/json.hpp>
 
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {

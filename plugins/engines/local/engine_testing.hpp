@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/testing.hpp"
-#include "local_engine.hpp"
+#include "plugins/engines/local/local_engine.hpp"
 
 namespace kinora::local {
 

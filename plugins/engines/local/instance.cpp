@@ -1,4 +1,4 @@
-#include "instance.hpp"
+#include "plugins/engines/local/instance.hpp"
 
 #include <algorithm>
 #include <cstddef>

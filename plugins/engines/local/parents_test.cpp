@@ -1,5 +1,5 @@
 // Samples that a stage makes of held inputs are reported before these.
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {

@@ -1,4 +1,4 @@
-#include "runner.hpp"
+#include "plugins/engines/local/runner.hpp"
 
 #include <cmath>
 

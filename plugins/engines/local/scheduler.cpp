@@ -1,8 +1,8 @@
-#include "scheduler.hpp"
+#include "plugins/engines/local/scheduler.hpp"
 
 #include <algorithm>
 
-#include "words.hpp"
+#include "plugins/engines/local/stage_state.hpp"
 
 namespace kinora::local {
 namespace {

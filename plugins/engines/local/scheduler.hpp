@@ -18,8 +18,8 @@
 #include <optional>
 #include <vector>
 
-#include "lineage.hpp"
-#include "stage_state.hpp"
+#include "plugins/engines/local/lineage.hpp"
+#include "plugins/engines/local/stage_state.hpp"
 
 namespace kinora::local {
 

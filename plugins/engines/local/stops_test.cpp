@@ -1,5 +1,5 @@
 // Events that end a run before its last sample.
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {

@@ -1,8 +1,8 @@
-#include "task.hpp"
+#include "plugins/engines/local/task.hpp"
 
 #include <algorithm>
 
-#include "words.hpp"
+#include "plugins/engines/local/stage_state.hpp"
 
 namespace kinora::local {
 

@@ -4,7 +4,7 @@
 #include <span>
 #include <unordered_set>
 
-#include "runner.hpp"
+#include "plugins/engines/local/runner.hpp"
 
 namespace kinora::local {
 

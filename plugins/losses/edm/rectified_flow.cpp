@@ -4,7 +4,6 @@
 //   weight = (1 + sigma)^2 / sigma^2 = 1 / t^2
 // F is the line's velocity n - x0 (Liu et al. 2022, arXiv 2209.03003, equation 1), so the loss is
 // (F - (n - x0))^2 at every level.
-#include "kinora/levels.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
 #include "plugins/losses/edm/log_normal.hpp"

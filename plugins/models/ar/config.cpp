@@ -1,6 +1,6 @@
 #include "plugins/models/ar/config.hpp"
 
-#include "kinora/preset.hpp"
+#include "kinora/options.hpp"
 
 namespace kinora::ar {
 namespace {

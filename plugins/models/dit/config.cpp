@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kinora/preset.hpp"
+#include "kinora/options.hpp"
 
 namespace kinora::dit {
 namespace {

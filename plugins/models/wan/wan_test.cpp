@@ -10,7 +10,7 @@
 
 #include "kinora/abi/model.h"
 #include "kinora/link.hpp"
-#include "plugins/models/wan/names.hpp"
+#include "plugins/models/wan/config.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/worst.hpp"

@@ -1,9 +1,9 @@
-#include "answers.hpp"
+#include "plugins/storage/s3/answers.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "failure.hpp"
+#include "plugins/storage/s3/failure.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::s3 {

@@ -16,7 +16,7 @@
 #include <mutex>
 #include <vector>
 
-#include "client.hpp"
+#include "plugins/storage/s3/client.hpp"
 #include "kinora/storage.hpp"
 
 namespace kinora::s3 {

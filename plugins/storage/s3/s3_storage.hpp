@@ -1,6 +1,6 @@
 // storage/s3: objects of Amazon S3 and compatible servers (MinIO, Ceph, R2, rclone serve s3).
 #pragma once
-#include "client.hpp"
+#include "plugins/storage/s3/client.hpp"
 #include "kinora/storage.hpp"
 
 namespace kinora::s3 {

@@ -18,7 +18,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "s3_storage.hpp"
+#include "plugins/storage/s3/s3_storage.hpp"
 
 namespace kinora::s3 {
 namespace {

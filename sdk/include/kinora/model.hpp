@@ -2,8 +2,8 @@
 #pragma once
 #include "kinora/abi/model.h"
 #include "kinora/context.hpp"
-#include "kinora/layout.hpp"
-#include "kinora/named.hpp"
+#include "kinora/renames.hpp"
+#include "kinora/tensor.hpp"
 #include "kinora/options.hpp"
 
 namespace kinora {

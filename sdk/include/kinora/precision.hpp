@@ -2,7 +2,7 @@
 #pragma once
 #include "kinora/abi/precision.h"
 #include "kinora/link.hpp"
-#include "kinora/named.hpp"
+#include "kinora/tensor.hpp"
 #include "kinora/options.hpp"
 
 namespace kinora {

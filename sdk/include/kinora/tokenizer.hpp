@@ -8,7 +8,7 @@
 
 #include "kinora/abi/tokenizer.h"
 #include "kinora/context.hpp"
-#include "kinora/layout.hpp"
+#include "kinora/renames.hpp"
 #include "kinora/options.hpp"
 
 namespace kinora {

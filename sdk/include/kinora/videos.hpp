@@ -15,7 +15,7 @@
 
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
-#include "kinora/named.hpp"
+#include "kinora/tensor.hpp"
 
 namespace kinora {
 
