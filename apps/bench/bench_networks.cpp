@@ -11,7 +11,7 @@
 #include <sys/resource.h>
 
 #include "apps/bench/benchmarks.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/context/throughput.hpp"

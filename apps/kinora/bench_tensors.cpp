@@ -5,7 +5,7 @@
 #include "apps/kinora/bench.hpp"
 #include "core/base/paths.hpp"
 #include "core/run/place.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {

@@ -3,7 +3,7 @@
 #include <iostream>
 
 #include "core/config/document.hpp"
-#include "core/run/folder_options.hpp"
+#include "core/run/weights.hpp"
 #include "core/run/job_check.hpp"
 #include "core/run/storages.hpp"
 

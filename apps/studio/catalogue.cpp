@@ -11,7 +11,6 @@
 #include "core/base/log.hpp"
 #include "core/base/status.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
-#include "plugins/jobs/curation/listing.hpp"
 #include "plugins/jobs/curation/record.hpp"
 
 namespace kinora::studio {

@@ -9,7 +9,6 @@
 #include "core/base/log.hpp"
 #include "core/plugin/options.hpp"
 #include "core/run/one_stage.hpp"
-#include "core/run/stage_results.hpp"
 
 namespace kinora::studio {
 namespace {

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "core/base/facts.hpp"
-#include "plugins/jobs/curation/search/copies.hpp"
+#include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::studio {

@@ -5,8 +5,7 @@
 #include <chrono>
 
 #include <fmt/ranges.h>
-
-#include "core/base/counted.hpp"
+#include "core/base/quantity.hpp"
 #include "core/base/digest.hpp"
 #include "core/base/log.hpp"
 #include "core/run/identity.hpp"
@@ -14,7 +13,7 @@
 #include "core/run/job_folder.hpp"
 #include "core/run/job_plugin.hpp"
 #include "plugins/jobs/curate/stage_order.hpp"
-#include "plugins/jobs/curate/tensor_flow.hpp"
+#include "core/run/run_file.hpp"
 #include "core/workers/worker.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
 #include "plugins/jobs/curate/stage_order.hpp"

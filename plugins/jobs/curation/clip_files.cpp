@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 
 #include "core/base/facts.hpp"
-#include "core/base/utf8.hpp"
 #include "core/io/atomic_file.hpp"
 #include "kinora/bins.hpp"
 #include "kinora/error.hpp"

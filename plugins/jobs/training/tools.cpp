@@ -8,7 +8,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/runtime/model_outline.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/torch/context/outline_link.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/plugin.h"

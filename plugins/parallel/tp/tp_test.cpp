@@ -8,7 +8,7 @@
 #include "tests/support/equality.hpp"
 #include "plugins/parallel/tp/regather.hpp"
 #include "tests/support/plugins.hpp"
-#include "tests/support/rank_groups.hpp"
+#include "tests/support/rank_strategies.hpp"
 
 namespace kinora {
 namespace {

@@ -4,8 +4,7 @@
 
 #include "core/base/log.hpp"
 #include "core/io/safetensors.hpp"
-#include "core/run/apply_published.hpp"
-#include "core/run/weights_digest.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {
