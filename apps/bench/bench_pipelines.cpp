@@ -1,12 +1,11 @@
 // Benchmarks of pipelines with one stage per rank: schedules, and ways to provide conditioning on every
 // stage.
-#include "apps/bench/benchmarks.hpp"
-
 #include <numeric>
 
 #include <ATen/ATen.h>
 
 #include "apps/bench/bench_ranks.hpp"
+#include "apps/bench/benchmarks.hpp"
 
 namespace kinora::core {
 namespace {

@@ -1,9 +1,8 @@
 // kinora apply of a stage: one file in, the samples that the stage makes of it out.
-#include "apps/kinora/command.hpp"
-
 #include <algorithm>
 #include <thread>
 
+#include "apps/kinora/command.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/call.hpp"
 #include "core/run/one_stage.hpp"
@@ -58,9 +57,9 @@ void write_fields(const fs::path& folder, const Sample& sample) {
   fs::create_directories(folder);
   for (const auto& field : sample.fields())
     if (field.name != "url")
-      core::or_throw(
-          core::write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
-                                {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
+      core::or_throw(core::write_file_atomically(
+          folder / (std::string(sample.key()) + "." + std::string(field.name)),
+          {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
 }
 
 }  // namespace

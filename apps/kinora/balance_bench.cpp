@@ -1,7 +1,7 @@
 // kinora bench balance: the balancer against the optimum of small clusters and a bound of large ones, and in
 // simulated time.
-#include "plugins/engines/local/balance/trial.hpp"
 #include "apps/kinora/bench.hpp"
+#include "plugins/engines/local/balance/trial.hpp"
 
 namespace kinora {
 namespace {
@@ -42,7 +42,8 @@ json bench_balance(core::Runtime&, const BenchOptions& options) {
   int64_t all = 0;
   for (const int64_t nodes : {1, 2, 3, 4, 8, 16, 64, 256, 1024, 4096}) {
     Tally tally;
-    for (int i = 0; i < 10 * options.repeat; ++i) tally.add(place_trial(random_trial(random, nodes), nodes <= 8));
+    for (int i = 0; i < 10 * options.repeat; ++i)
+      tally.add(place_trial(random_trial(random, nodes), nodes <= 8));
     out["placed"][std::to_string(nodes)] = tally.line();
     within = within && tally.worst >= 0.99 && tally.slowest < 100;
     all += tally.pipelines;

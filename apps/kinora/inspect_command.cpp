@@ -12,9 +12,9 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
-#include "core/runtime/runtime.hpp"
 #include "core/base/quantity.hpp"
 #include "core/io/safetensors.hpp"
+#include "core/runtime/runtime.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
 
 namespace kinora {

@@ -8,9 +8,9 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "core/runtime/runtime.hpp"
-#include "core/base/suggest.hpp"
 #include "core/base/paths.hpp"
+#include "core/base/suggest.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/workers/service.hpp"
 #include "kinora/abi/base.h"
 

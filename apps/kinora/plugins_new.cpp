@@ -8,11 +8,11 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
+#include "core/base/paths.hpp"
+#include "core/base/suggest.hpp"
 #include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/base/paths.hpp"
 #include "core/plugin/kinds.hpp"
-#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {
@@ -150,16 +150,15 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
   if (!is_plugin_name(name))
     return complain(
         kUsage,
-        fmt::format("'{}' is not a plugin name; begin with a-z, then use a-z, 0-9, '-', '_' and '.'",
-                    name));
+        fmt::format("'{}' is not a plugin name; begin with a-z, then use a-z, 0-9, '-', '_' and '.'", name));
 
   if (tier != "stable" && tier != "pinned")
     return complain(kUsage, fmt::format("--tier {}: the tiers are stable and pinned", tier));
   if (tier == "pinned" && kind != "model")
-    return complain(kUsage,
-                    fmt::format("the pinned tier has a template for models only, not for kind '{}'; begin with "
-                                "the stable tier, then see share/kinora/sdk/README.md",
-                                kind));
+    return complain(
+        kUsage, fmt::format("the pinned tier has a template for models only, not for kind '{}'; begin with "
+                            "the stable tier, then see share/kinora/sdk/README.md",
+                            kind));
   if (kind == "job") tier = "host";
 
   const fs::path to = words.size() > 2 ? words[2] : name;

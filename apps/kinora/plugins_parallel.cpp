@@ -59,8 +59,8 @@ std::string use_of(const std::string& id, const std::vector<std::string>& sets) 
 
 // Runs one of the ranks; the first rank writes the result.
 int as_rank(core::Runtime& runtime, const Wanted& w) {
-  const json found =
-      core::tool_of("kinora_training", "check_parallel")(runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
+  const json found = core::tool_of("kinora_training", "check_parallel")(
+      runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
   if (!core::here().first()) return kDone;
   const auto written = core::write_file_atomically(w.into, found.dump());
   return written ? kDone : complain(kFailed, written.failure().message);

@@ -26,7 +26,7 @@ TEST(Layout, IsReadAndWritten) {
   const struct {
     const char *text, *says;
   } wrong[] = {{"tq=2", "did you mean 'tp'?"},   {"tp", "has no '='"},
-               {"tp=0", "tp=0 is not a size"},    {"tp=2x", "tp=2x is not a size"},
+               {"tp=0", "tp=0 is not a size"},   {"tp=2x", "tp=2x is not a size"},
                {"stage=4", "1, 2 and 3"},        {"sequence=ring", "cp-ring"},
                {"schedule=zero", "gpipe, 1f1b"}, {"conditioning=x", "recompute or send"}};
   for (const auto& w : wrong)

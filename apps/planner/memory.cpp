@@ -1,8 +1,8 @@
 // The memory of the fullest rank of a layout.
-#include "apps/planner/cost.hpp"
-
 #include <algorithm>
 #include <cmath>
+
+#include "apps/planner/cost.hpp"
 
 namespace kinora::core::plan {
 

@@ -1,11 +1,10 @@
 // Plans as text and as JSON.
-#include "apps/planner/search.hpp"
-
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/quantity.hpp"
 #include "apps/planner/durations.hpp"
+#include "apps/planner/search.hpp"
+#include "core/base/quantity.hpp"
 
 namespace kinora::core::plan {
 namespace {

@@ -1,9 +1,8 @@
 // The seconds of one optimizer step: its simulation, its closed form, and the schedules of pipelines.
-#include "apps/planner/cost.hpp"
-
 #include <algorithm>
 #include <cmath>
 
+#include "apps/planner/cost.hpp"
 #include "apps/planner/durations.hpp"
 #include "apps/planner/simulate.hpp"
 

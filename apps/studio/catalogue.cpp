@@ -7,10 +7,10 @@
 
 #include "apps/studio/rows.hpp"
 #include "core/base/facts.hpp"
-#include "plugins/jobs/curation/inputs.hpp"
 #include "core/base/log.hpp"
 #include "core/base/status.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/inputs.hpp"
 #include "plugins/jobs/curation/record.hpp"
 
 namespace kinora::studio {

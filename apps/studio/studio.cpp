@@ -7,8 +7,8 @@
 
 #include "apps/studio/catalogue.hpp"
 #include "apps/studio/query.hpp"
-#include "plugins/jobs/curation/edits.hpp"
 #include "core/base/facts.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -362,8 +362,7 @@ json Studio::stepped(bool back) {
     job = i;
     time = edit->time;
   }
-  if (!last)
-    throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
+  if (!last) throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
   const auto own = [&](const std::string& key) {
     const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
     return clip ? own_values(*clip) : Change{"", "", true};

@@ -1,4 +1,5 @@
-// JSON that stages and users have written: nothing in it can be relied on. A member of another type counts as missing.
+// JSON that stages and users have written: nothing in it can be relied on. A member of another type counts as
+// missing.
 #pragma once
 #include <filesystem>
 #include <fstream>

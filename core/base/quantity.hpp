@@ -1,4 +1,5 @@
-// Quantities in text: sizes in bytes as people write them ("2 GiB", "512MiB", "10 MB", "4096"), and counts of things.
+// Quantities in text: sizes in bytes as people write them ("2 GiB", "512MiB", "10 MB", "4096"), and counts of
+// things.
 #pragma once
 #include <cstdint>
 #include <string>

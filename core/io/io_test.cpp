@@ -1,6 +1,6 @@
-#include <gtest/gtest.h>
-
 #include "core/io/io.hpp"
+
+#include <gtest/gtest.h>
 
 namespace kinora::core {
 namespace {

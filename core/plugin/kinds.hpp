@@ -1,4 +1,5 @@
-// The kinds of component that this host knows: the interface that a component of each kind offers, and its table.
+// The kinds of component that this host knows: the interface that a component of each kind offers, and its
+// table.
 #pragma once
 #include <cstdint>
 #include <span>

@@ -1,5 +1,5 @@
-// What the manifest's parser is made of: tables of TOML with a fixed set of keys, and the reading of one [[component]].
-// Private to manifest.cpp.
+// What the manifest's parser is made of: tables of TOML with a fixed set of keys, and the reading of one
+// [[component]]. Private to manifest.cpp.
 #pragma once
 #include <string>
 #include <string_view>

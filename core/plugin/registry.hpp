@@ -89,7 +89,8 @@ class Registry {
   };
   struct Locks {
     std::mutex state;
-    // One plugin is opened at a time. Recursive: a plugin's entry may read a file, which opens a storage plugin.
+    // One plugin is opened at a time. Recursive: a plugin's entry may read a file, which opens a storage
+    // plugin.
     std::recursive_mutex load;
   };
   struct Place {

@@ -11,8 +11,8 @@
 
 namespace kinora::core {
 
-// The progress of a long job on stderr: a bar with rate and remaining time on a terminal, otherwise an occasional line.
-// Ranks other than the first show nothing.
+// The progress of a long job on stderr: a bar with rate and remaining time on a terminal, otherwise an
+// occasional line. Ranks other than the first show nothing.
 class Progress {
  public:
   // total 0: unknown. unit: what is counted, "steps" or "clips".

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "core/base/digest.hpp"
-#include "core/run/job_folder.hpp"
 #include "core/run/job.hpp"
+#include "core/run/job_folder.hpp"
 #include "core/run/storages.hpp"
 
 namespace kinora::core {

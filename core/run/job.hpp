@@ -1,4 +1,5 @@
-// A job of a run (JobView), one that runs (JobContext: its folder, metrics and progress), and its kind (JobType).
+// A job of a run (JobView), one that runs (JobContext: its folder, metrics and progress), and its kind
+// (JobType).
 #pragma once
 #include <deque>
 #include <filesystem>
@@ -92,9 +93,9 @@ class JobContext : public JobView {
 
 class JobCheck;
 
-// A kind of job as a component: a library of tier "host" below plugins/jobs, or a third party's built with exactly this
-// Kinora. A run opens it when its file names the kind. job_plugin.hpp makes a class of this type a plugin.
-// [any-thread] all functions; a JobType has no state. They throw kinora::Error.
+// A kind of job as a component: a library of tier "host" below plugins/jobs, or a third party's built with
+// exactly this Kinora. A run opens it when its file names the kind. job_plugin.hpp makes a class of this type
+// a plugin. [any-thread] all functions; a JobType has no state. They throw kinora::Error.
 class JobType {
  public:
   virtual ~JobType() = default;

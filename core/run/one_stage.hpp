@@ -20,8 +20,9 @@ struct Isolation {
   double timeout = 300;  // seconds
 };
 
-// Runs in a process of its own if the stage declares that it reads untrusted media (kinora_resources.isolated) and this
-// program starts workers, otherwise in this process. Use from one thread at a time.
+// Runs in a process of its own if the stage declares that it reads untrusted media
+// (kinora_resources.isolated) and this program starts workers, otherwise in this process. Use from one thread
+// at a time.
 class StageInstance {
  public:
   // Throws kinora::Error if there is no such stage, or it cannot be opened or created.

@@ -1,4 +1,5 @@
-// A run's output folder as several processes see it: the lock of the one that writes, and the record of the launch.
+// A run's output folder as several processes see it: the lock of the one that writes, and the record of the
+// launch.
 #pragma once
 #include <chrono>
 #include <filesystem>
@@ -12,7 +13,8 @@
 
 namespace kinora::core {
 
-// One process at a time writes to an output folder. The lock is held until the object is destroyed or the process ends in any way.
+// One process at a time writes to an output folder. The lock is held until the object is destroyed or the
+// process ends in any way.
 class FolderLock {
  public:
   // Fails if another process holds the lock. On a file system without locks it always succeeds.
@@ -29,8 +31,8 @@ class FolderLock {
 };
 
 // Called by rank 0 once it has the lock: writes the selected jobs and a unique launch number. The other ranks
-// compare the record with their own jobs before they wait for rank 0 or compute with it: a rank with another run file or
-// output folder would wait forever, or train with ranks of another run. Throws Error.
+// compare the record with their own jobs before they wait for rank 0 or compute with it: a rank with another
+// run file or output folder would wait forever, or train with ranks of another run. Throws Error.
 void write_launch_record(const RunFile&, const std::vector<bool>& jobs);
 
 // Called by the other ranks: returns when rank 0 has begun the same jobs, or when the run is cancelled.

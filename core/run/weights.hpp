@@ -1,7 +1,7 @@
 // Published weights: the files behind a path, the options in their config.json, and their digest.
 //
-// A path names weights as safetensors, as TorchScript archives, or as the folder of a published pipeline: model_index.json
-// and one folder per part.
+// A path names weights as safetensors, as TorchScript archives, or as the folder of a published pipeline:
+// model_index.json and one folder per part.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -14,8 +14,9 @@
 namespace kinora::core {
 
 // The part of a pipeline's folder that fits the component: transformer/ (or unet/) for a model, text_encoder/
-// for a model of input_ids, image_encoder/ for one of pictures or videos, vae/ for a tokenizer. Any other path is returned unchanged. Throws
-// kinora::Error: KINORA_NOT_FOUND that lists the parts, KINORA_UNSUPPORTED if the model has two experts.
+// for a model of input_ids, image_encoder/ for one of pictures or videos, vae/ for a tokenizer. Any other
+// path is returned unchanged. Throws kinora::Error: KINORA_NOT_FOUND that lists the parts, KINORA_UNSUPPORTED
+// if the model has two experts.
 std::filesystem::path published_part(const std::filesystem::path& given, const ComponentSpec& spec);
 
 // The TorchScript archives behind a path of weights: a *.jit, *.pt or *.pth file itself; for a folder its
@@ -63,9 +64,10 @@ json with_config(const ComponentSpec& spec, json given, const std::filesystem::p
 json with_weights(Registry& registry, const ComponentSpec& spec, json given,
                   const std::vector<std::filesystem::path>& weights);
 
-// Identifies weights by a text that others can recompute: "sha256:" followed by the digest: for one file, the one that sha256sum and Hugging Face show; for several,
-// the digest of sha256sum's lines "DIGEST  NAME", in order. `kept` is a JSON file that caches digests by
-// path, size and modification time, so that no file is read twice. Throws Error.
+// Identifies weights by a text that others can recompute: "sha256:" followed by the digest: for one file, the
+// one that sha256sum and Hugging Face show; for several, the digest of sha256sum's lines "DIGEST  NAME", in
+// order. `kept` is a JSON file that caches digests by path, size and modification time, so that no file is
+// read twice. Throws Error.
 std::string weights_digest(const std::vector<std::filesystem::path>& files,
                            const std::filesystem::path& kept);
 

@@ -1,5 +1,5 @@
-// What every command needs, made once in main: the log, the plugins, the files; and libtorch's part, which is opened when
-// a job or plugin first needs tensors, so that everything else starts without it.
+// What every command needs, made once in main: the log, the plugins, the files; and libtorch's part, which is
+// opened when a job or plugin first needs tensors, so that everything else starts without it.
 #pragma once
 #include <filesystem>
 #include <memory>

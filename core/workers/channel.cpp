@@ -39,8 +39,8 @@ class Depth final : public nlohmann::json_sax<json> {
   int depth_ = 0;
 };
 
-// Whether a head can be parsed safely: the parser recurses once per nesting level, and the stack is limited. Also
-// false for invalid CBOR.
+// Whether a head can be parsed safely: the parser recurses once per nesting level, and the stack is limited.
+// Also false for invalid CBOR.
 bool is_shallow_cbor(const uint8_t* begin, const uint8_t* end) {
   Depth depth;
   return json::sax_parse(begin, end, &depth, json::input_format_t::cbor);

@@ -1,4 +1,5 @@
-// The memory that workers hold and that cannot be reclaimed: private memory, and shared memory that they created.
+// The memory that workers hold and that cannot be reclaimed: private memory, and shared memory that they
+// created.
 #pragma once
 #include <cstdint>
 #include <set>
@@ -7,8 +8,8 @@
 
 namespace kinora::core {
 
-// Memory held by one process, in bytes; 0 if unknown. Excludes files that it maps, which the system drops when it needs room, and the shared
-// memory `given` to it (inode numbers).
+// Memory held by one process, in bytes; 0 if unknown. Excludes files that it maps, which the system drops
+// when it needs room, and the shared memory `given` to it (inode numbers).
 uint64_t held_memory(pid_t pid, const std::set<ino_t>& given);
 
 // The same for a process group, including its leader; 0 if the leader is alone. Pages shared since a fork
@@ -16,8 +17,8 @@ uint64_t held_memory(pid_t pid, const std::set<ino_t>& given);
 // Group members are looked up at most ten times per second, for all groups at once.
 uint64_t held_memory_of_group(pid_t leader, const std::set<ino_t>& given, uint64_t limit);
 
-// The last measured memory of one worker. It counts towards the limit that all workers of this program share during
-// the lifetime of the object. [any-thread]
+// The last measured memory of one worker. It counts towards the limit that all workers of this program share
+// during the lifetime of the object. [any-thread]
 class HeldByOne {
  public:
   HeldByOne();

@@ -13,8 +13,8 @@
 
 #include <sys/wait.h>
 
-#include "core/base/log.hpp"
 #include "core/base/facts.hpp"
+#include "core/base/log.hpp"
 
 namespace kinora::core {
 namespace {

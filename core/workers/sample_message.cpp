@@ -24,9 +24,9 @@ namespace {
 
 using nlohmann::json;
 
-// A piece holds bytes that two processes map: in sealed shared memory, or from this size on in an unnamed file in
-// TMPDIR, which the system may write out and drop from memory at any time. So data as large as a whole video needs
-// disk space instead of memory.
+// A piece holds bytes that two processes map: in sealed shared memory, or from this size on in an unnamed
+// file in TMPDIR, which the system may write out and drop from memory at any time. So data as large as a
+// whole video needs disk space instead of memory.
 constexpr size_t kInFile = 32 << 20;
 constexpr size_t kLarge = 32 << 10;  // from this size on a mapping costs less than a copy
 constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;

@@ -1,4 +1,5 @@
-// Any bytes as the published configuration of models: a configuration that can be described without memory, or an error.
+// Any bytes as the published configuration of models: a configuration that can be described without memory,
+// or an error.
 #include <cstdlib>
 
 #include "core/plugin/host.hpp"

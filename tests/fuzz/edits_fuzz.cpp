@@ -5,8 +5,8 @@
 
 #include "apps/studio/catalogue.hpp"
 #include "apps/studio/edit_journal.hpp"
-#include "plugins/jobs/curation/edits.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 #include "tests/fuzz/files.hpp"
 
 namespace {

@@ -2,10 +2,10 @@
 // its place.
 #include <cstdlib>
 
-#include "plugins/jobs/curation/items.hpp"
-#include "plugins/jobs/curation/manifest.hpp"
 #include "core/io/wildcard.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/items.hpp"
+#include "plugins/jobs/curation/manifest.hpp"
 
 namespace {
 

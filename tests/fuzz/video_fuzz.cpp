@@ -1,4 +1,5 @@
-// Any bytes as a video: frames, an error, or both; never more frames or larger pictures than the limits allow.
+// Any bytes as a video: frames, an error, or both; never more frames or larger pictures than the limits
+// allow.
 #include <cstdlib>
 
 #include "plugins/stages/video/media/byte_source.hpp"

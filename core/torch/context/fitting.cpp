@@ -5,8 +5,8 @@
 #include <fmt/ranges.h>
 
 #include "core/base/log.hpp"
-#include "core/run/weights.hpp"
 #include "core/io/safetensors.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/published.hpp"

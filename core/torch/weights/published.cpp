@@ -10,7 +10,6 @@
 #include "core/io/byte_source.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/weights.hpp"
-#include "core/base/suggest.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/model.h"
 #include "kinora/abi/tokenizer.h"

@@ -10,9 +10,9 @@
 
 #include "core/plugin/manifest.hpp"
 #include "core/run/weights.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
-#include "core/torch/apply/tools.hpp"
 #include "kinora/model.hpp"
 #include "tests/support/oracle.hpp"
 

@@ -28,7 +28,8 @@ TEST(LocalEngine, EndsWithTheFirstErrorOfTheSourceTheOwnerOrFinish) {
   EXPECT_EQ(testing::TestSample::alive, 0) << "samples leaked";
 }
 
-// For example a trace on a full disk: an exception leaves run() while a stage waits for room, and the stage must not wait forever.
+// For example a trace on a full disk: an exception leaves run() while a stage waits for room, and the stage
+// must not wait forever.
 TEST(LocalEngine, AnExceptionOfTheOwnersThreadEndsTheRunWhileAStageWaitsForRoom) {
   Pipeline p;
   p.memory = 1 << 20;

@@ -5,15 +5,14 @@
 #include <chrono>
 
 #include <fmt/ranges.h>
-#include "core/base/quantity.hpp"
+
 #include "core/base/digest.hpp"
 #include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/run/identity.hpp"
-#include "core/run/job_stages.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/job_plugin.hpp"
-#include "plugins/jobs/curate/stage_order.hpp"
-#include "core/run/run_file.hpp"
+#include "core/run/job_stages.hpp"
 #include "core/workers/worker.hpp"
 #include "plugins/jobs/curate/curate_results.hpp"
 #include "plugins/jobs/curate/stage_order.hpp"

@@ -4,13 +4,11 @@
 #include <set>
 
 #include <fmt/ranges.h>
-#include "core/base/quantity.hpp"
-#include "core/base/facts.hpp"
-#include "core/io/atomic_file.hpp"
-#include "core/base/log.hpp"
+
 #include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"

@@ -4,6 +4,7 @@
 #include <set>
 
 #include <fmt/ranges.h>
+
 #include "core/run/job_stages.hpp"
 
 namespace kinora::core {

@@ -20,12 +20,14 @@ TEST(Live, TellsWhatServersWereAskedAndWhenItWasWritten) {
   const json usage{{"caption.endpoint", {{"requests", 3}, {"prompt_tokens", 300}, {"cost", 0.25}}},
                    {"filter.ocr", {{"requests", 2}}},
                    {"odd", 7}};
-  const std::string text = prometheus_text("cl\"ips", {{"total", 9}, {"updated", 1700000000.0}, {"usage", usage}});
+  const std::string text =
+      prometheus_text("cl\"ips", {{"total", 9}, {"updated", 1700000000.0}, {"usage", usage}});
   EXPECT_THAT(text, HasSubstr("kinora_job_updated_seconds{job=\"cl\\\"ips\"} 1700000000\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE kinora_stage_requests_total counter\n"
                               "kinora_stage_requests_total{job=\"cl\\\"ips\",stage=\"caption.endpoint\"} 3\n"
                               "kinora_stage_requests_total{job=\"cl\\\"ips\",stage=\"filter.ocr\"} 2\n"));
-  EXPECT_THAT(text, HasSubstr("kinora_stage_cost_total{job=\"cl\\\"ips\",stage=\"caption.endpoint\"} 0.25\n"));
+  EXPECT_THAT(text,
+              HasSubstr("kinora_stage_cost_total{job=\"cl\\\"ips\",stage=\"caption.endpoint\"} 0.25\n"));
   EXPECT_THAT(text, Not(HasSubstr("kinora_stage_completion_tokens_total"))) << "no server has reported any";
   EXPECT_THAT(prometheus_text("a", json::object()), Not(HasSubstr("requests")));
 }

@@ -13,12 +13,12 @@
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/job_plugin.hpp"
+#include "core/run/job_stages.hpp"
 #include "core/run/run_file.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
-#include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 

@@ -11,8 +11,8 @@
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/options/paths_option.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/options/paths_option.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

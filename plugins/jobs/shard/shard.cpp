@@ -4,19 +4,17 @@
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-#include "core/base/quantity.hpp"
-#include "plugins/jobs/curation/drops.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/job_plugin.hpp"
+#include "core/run/job_stages.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
 #include "plugins/jobs/shard/copy_out.hpp"
-#include "core/run/job_stages.hpp"
 
 namespace kinora::core {
 

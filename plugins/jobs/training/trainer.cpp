@@ -6,8 +6,8 @@
 
 #include <fmt/format.h>
 
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
+#include "core/base/log.hpp"
 #include "core/torch/tensors/device.hpp"
 
 namespace kinora::core {

@@ -8,7 +8,6 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include "core/io/byte_source.hpp"
-#include "plugins/jobs/training/options/paths_option.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"

@@ -30,8 +30,7 @@ class RectifiedFlow final : public Loss<Tensor> {
     d.input("noise", "[B, C, T, H, W]", "float", "standard normal");
     d.input("sigma", "[B] or [B, T]", "float",
             "noise level of each sample, or of each of its frames; 0: given");
-    d.input("prediction", "[B, C, T, H, W]", "float",
-            "F, the model's output; accepted as `output` too");
+    d.input("prediction", "[B, C, T, H, W]", "float", "F, the model's output; accepted as `output` too");
     d.output("loss", "[B]", "float",
              "loss_scale times the mean of weight * (D - latent)^2 over a sample's elements");
     d.output("target", "[B, C, T, H, W]", "float", "target of F: noise - latent");

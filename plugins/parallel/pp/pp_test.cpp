@@ -12,9 +12,9 @@
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
 #include "kinora/error.hpp"
+#include "kinora/link.hpp"
 #include "tests/support/equality.hpp"
 #include "tests/support/rank_strategies.hpp"
-#include "kinora/link.hpp"
 #include "tests/support/training.hpp"
 
 namespace kinora {

@@ -1,21 +1,21 @@
-// tp against one process: every model, rule and odd size, LoRA, precisions, and invalid options; and the tokens of all ranks as
-// the backward finds them.
+// tp against one process: every model, rule and odd size, LoRA, precisions, and invalid options; and the
+// tokens of all ranks as the backward finds them.
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
 #include "core/torch/context/mesh.hpp"
 #include "kinora/error.hpp"
-#include "tests/support/equality.hpp"
 #include "plugins/parallel/tp/regather.hpp"
+#include "tests/support/equality.hpp"
 #include "tests/support/plugins.hpp"
 #include "tests/support/rank_strategies.hpp"
 
 namespace kinora {
 namespace {
 
+using at::Tensor;
 using test::Rank;
 using test::Trial;
-using at::Tensor;
 
 TEST(Tp, EqualsOneProcess) {
   for (const int size : {2, 4})

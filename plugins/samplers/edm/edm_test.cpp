@@ -1,4 +1,5 @@
-// The samplers on EDM's grid against independent implementations and against the exact flow of a Gaussian mixture.
+// The samplers on EDM's grid against independent implementations and against the exact flow of a Gaussian
+// mixture.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>

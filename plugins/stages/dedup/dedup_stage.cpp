@@ -72,15 +72,16 @@ void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {
   emit.hold();
 }
 
-// Besides its field, each embedding occupies a row of the matrix of all clips and part of k-means' training set.
+// Besides its field, each embedding occupies a row of the matrix of all clips and part of k-means' training
+// set.
 void DedupSemantic::count(const Sample& sample, size_t numbers) {
   bytes_ += sizeof(Clip) + sample.key().size() + 2 * numbers * sizeof(float);
   for (const auto& field : sample.fields()) bytes_ += field.name.size() + field.bytes.size();
   if (options_.memory == 0 || bytes_ <= static_cast<uint64_t>(options_.memory)) return;
-  throw Error(KINORA_NO_MEMORY, "dedup.semantic: " + std::to_string(clips_.size() + 1) + " clips take " +
-                                    std::to_string(bytes_) +
-                                    " bytes, more than memory = " + std::to_string(options_.memory) +
-                                    "; all clips are compared at once, so give the job more memory or fewer clips");
+  throw Error(KINORA_NO_MEMORY,
+              "dedup.semantic: " + std::to_string(clips_.size() + 1) + " clips take " +
+                  std::to_string(bytes_) + " bytes, more than memory = " + std::to_string(options_.memory) +
+                  "; all clips are compared at once, so give the job more memory or fewer clips");
 }
 
 void DedupSemantic::find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const {
@@ -193,7 +194,9 @@ bool before(const Clip& a, const Clip& b) {
 std::vector<float> unit_embedding(const Sample& sample, const std::string& name, int64_t size) {
   const std::string field = name + ".npy", file = std::string(sample.key()) + "." + field;
   const auto bytes = sample.text(field.c_str());
-  if (!bytes) throw Error(KINORA_NOT_FOUND, file + " is missing; add a stage embed.* with this name before dedup.semantic");
+  if (!bytes)
+    throw Error(KINORA_NOT_FOUND,
+                file + " is missing; add a stage embed.* with this name before dedup.semantic");
   FloatArray read = read_npy(*bytes, file);
   if (read.shape.size() != 1) throw Error(KINORA_DATA, file + ": it must have one dimension");
   if (size && read.columns() != size)

@@ -27,10 +27,9 @@ std::string text_of(const std::exception& e) {
 }
 
 Error unreadable(const std::filesystem::path& file, const std::exception& e) {
-  return Error(
-      KINORA_INVALID,
-      file.string() + " is not a model that libtorch can read (" + text_of(e) +
-          "); write it with torch.jit.save, or as .pt2 with aoti_compile_and_package of the same PyTorch release");
+  return Error(KINORA_INVALID, file.string() + " is not a model that libtorch can read (" + text_of(e) +
+                                   "); write it with torch.jit.save, or as .pt2 with "
+                                   "aoti_compile_and_package of the same PyTorch release");
 }
 
 class Script final : public Model {
@@ -136,7 +135,8 @@ void use_threads(int64_t threads) {
 
 namespace {
 
-// Scales x [F, 3, h, w] to cover the input and crops its centre, rounding as torchvision does; or stretches it.
+// Scales x [F, 3, h, w] to cover the input and crops its centre, rounding as torchvision does; or stretches
+// it.
 at::Tensor fitted(const at::Tensor& x, const InputOptions& how) {
   const int64_t h = x.size(2), w = x.size(3);
   int64_t height = how.height, width = how.width;

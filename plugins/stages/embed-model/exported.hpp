@@ -16,8 +16,8 @@ namespace kinora::exported {
 // A TorchScript archive, or an AOTInductor package (.pt2), which is machine code.
 class Model {
  public:
-  // Error(KINORA_INVALID), which names the file and how to write it, if libtorch cannot read it. A package that
-  // other users may write is refused, because it is code.
+  // Error(KINORA_INVALID), which names the file and how to write it, if libtorch cannot read it. A package
+  // that other users may write is refused, because it is code.
   static std::unique_ptr<Model> open(const std::filesystem::path& file, at::Device device);
   virtual ~Model() = default;
   // Returns output number `output` of the model, float32 on the CPU. One thread at a time. Error(KINORA_DATA)
@@ -32,7 +32,8 @@ class Model {
 // Parses "auto" (the first GPU that libtorch finds, else the CPU), "cpu", "cuda" or "cuda:1".
 at::Device device_of(const std::string& name);
 
-// Sets the number of threads of tensor operations started by this thread. The last bits of results depend on it.
+// Sets the number of threads of tensor operations started by this thread. The last bits of results depend on
+// it.
 void use_threads(int64_t threads);
 
 // How frames become an input: B clips of F frames each.

@@ -67,9 +67,7 @@ void FilterModel::describe(Describe<Options>& d) {
 }
 
 FilterModel::FilterModel(const Options& o)
-    : options_(o),
-      rule_("filter." + o.name),
-      device_(device_of(o.device)) {
+    : options_(o), rule_("filter." + o.name), device_(device_of(o.device)) {
   o.check("filter.model");
   if (!of_pictures() && !o.from.ends_with(".npy"))
     throw Error(KINORA_INVALID, "filter.model: from = \"" + o.from +
@@ -78,8 +76,15 @@ FilterModel::FilterModel(const Options& o)
 }
 
 kinora_resources FilterModel::resources() const {
-  return {sizeof(kinora_resources), 2, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
-          options_.memory(options_.batch) + std::filesystem::file_size(options_.model), 0, 0, 0, static_cast<uint32_t>(options_.batch)};
+  return {sizeof(kinora_resources),
+          2,
+          static_cast<double>(options_.threads),
+          device_.is_cuda() ? 1.0 : 0.0,
+          options_.memory(options_.batch) + std::filesystem::file_size(options_.model),
+          0,
+          0,
+          0,
+          static_cast<uint32_t>(options_.batch)};
 }
 
 // Returns [F, 3, H, W], or the embedding [D].
@@ -127,7 +132,8 @@ void FilterModel::judge(Sample sample, double score, const Emit& emit) const {
   auto facts = json_field(sample, "json");
   note_score(facts, rule_, score);
   const bool is_dropped = options_.mode == "on" && !(score >= options_.threshold);
-  if (is_dropped) note_bound(facts, rule_, score, options_.threshold, std::numeric_limits<double>::infinity());
+  if (is_dropped)
+    note_bound(facts, rule_, score, options_.threshold, std::numeric_limits<double>::infinity());
   sample.set("json", json_text(facts));
   if (is_dropped)
     emit.drop(std::move(sample), rule_.c_str(), score);

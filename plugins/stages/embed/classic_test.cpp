@@ -64,7 +64,8 @@ TEST(Classic, HasLengthOneAndRepeatsItsBits) {
   EXPECT_EQ(a.size(), static_cast<size_t>(kClassicSize));
 }
 
-// Plain frames with colours at bin centres share all but the colour: the cosine is the sum of the other shares.
+// Plain frames with colours at bin centres share all but the colour: the cosine is the sum of the other
+// shares.
 TEST(Classic, ItsCosineIsTheShareInCommon) {
   const auto red = embedding({filled(64, 255, 0, 0)}, 64), blue = embedding({filled(64, 0, 0, 255)}, 64),
              half = embedding(

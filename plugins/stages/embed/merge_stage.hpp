@@ -1,5 +1,5 @@
-// stage/shots.merge: joins neighbouring shots that look alike, to smooth a detector that cuts too often (arXiv 2503.12964,
-// section 2).
+// stage/shots.merge: joins neighbouring shots that look alike, to smooth a detector that cuts too often
+// (arXiv 2503.12964, section 2).
 #pragma once
 #include <cstdint>
 #include <string>

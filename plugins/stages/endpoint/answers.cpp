@@ -242,8 +242,9 @@ double covered(std::vector<Box> boxes) {
 
 TextRegions text_regions(const Json& json, double scale) {
   const auto wrong = [&] {
-    return Error(KINORA_DATA, "the answer must be a list of regions, each with a text and a box of four numbers: " +
-                                  shown(dump(json), ""));
+    return Error(KINORA_DATA,
+                 "the answer must be a list of regions, each with a text and a box of four numbers: " +
+                     shown(dump(json), ""));
   };
   if (!json.contains("regions") || !json["regions"].is_array() || json["regions"].size() > kMostRegions)
     throw wrong();

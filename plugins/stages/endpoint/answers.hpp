@@ -1,4 +1,5 @@
-// Parses servers' answers, as OpenAI's API reference defines them and as servers that follow it loosely write them.
+// Parses servers' answers, as OpenAI's API reference defines them and as servers that follow it loosely write
+// them.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,8 +9,8 @@
 
 namespace kinora::endpoint {
 
-// Parses untrusted JSON; the result is discarded (is_discarded) if the text is not JSON or is nested deeper than any
-// answer, because code that walks such a value recursively would run out of stack.
+// Parses untrusted JSON; the result is discarded (is_discarded) if the text is not JSON or is nested deeper
+// than any answer, because code that walks such a value recursively would run out of stack.
 Json parsed(std::string_view text);
 
 struct Chat {
@@ -21,8 +22,8 @@ struct Chat {
 // Error(KINORA_DATA) for a refusal, an empty text and an answer of another shape.
 Chat chat_of(const Json& answer);
 
-// Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws Error(KINORA_DATA) if there is
-// none, or if it is zero or not finite.
+// Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws Error(KINORA_DATA) if
+// there is none, or if it is zero or not finite.
 std::vector<float> embedding_of(const Json& answer);
 
 // Whether an answer with this status says, in the wording of a known server, that it has no such model.
@@ -46,7 +47,8 @@ struct Verdict {
   std::vector<std::string> labels;  // in lower case
 };
 
-// Parses {"keep": bool, "reason": str, "labels": [str]}; the last two may be absent. Throws Error(KINORA_DATA).
+// Parses {"keep": bool, "reason": str, "labels": [str]}; the last two may be absent. Throws
+// Error(KINORA_DATA).
 Verdict verdict_of(const Json& json);
 
 // Lower-cases ASCII letters only.
@@ -64,8 +66,8 @@ struct TextRegions {
   std::vector<std::string> texts;
 };
 
-// Parses {"regions": [{"text": str, "box": [left, top, right, bottom]}]} with coordinates from 0 to `scale`. Throws
-// Error(KINORA_DATA), also for an implausible number of regions.
+// Parses {"regions": [{"text": str, "box": [left, top, right, bottom]}]} with coordinates from 0 to `scale`.
+// Throws Error(KINORA_DATA), also for an implausible number of regions.
 TextRegions text_regions(const Json& json, double scale);
 
 }  // namespace kinora::endpoint

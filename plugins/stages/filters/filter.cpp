@@ -21,8 +21,8 @@ double reduce(const std::vector<double>& values, const std::string& how) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-void leave(Sample in, json facts, const Emit& emit, const std::string& rule, double score, double low, double high,
-           bool always_kept) {
+void leave(Sample in, json facts, const Emit& emit, const std::string& rule, double score, double low,
+           double high, bool always_kept) {
   const bool keep = always_kept || (score >= low && score <= high);
   if (!keep) note_bound(facts, rule, score, low, high);
   in.set("json", json_text(facts));

@@ -37,10 +37,10 @@ void describe_frames(Describe<Options>& d) {
 // Reduces values, which must not be empty, to one number; `how` is a choice of ReduceOption.
 double reduce(const std::vector<double>& values, const std::string& how);
 
-// Ends every filter: sets the sample's facts and drops it by `rule` if its score is outside [low, high], unless
-// `always_kept` is set.
-void leave(Sample in, nlohmann::json facts, const Emit& emit, const std::string& rule, double score, double low,
-           double high, bool always_kept);
+// Ends every filter: sets the sample's facts and drops it by `rule` if its score is outside [low, high],
+// unless `always_kept` is set.
+void leave(Sample in, nlohmann::json facts, const Emit& emit, const std::string& rule, double score,
+           double low, double high, bool always_kept);
 
 // The same for a filter whose only result is the score; the sample is always kept in mode "score".
 void judge(Sample in, const Emit& emit, const std::string& rule, double score, double low, double high,

@@ -11,8 +11,8 @@ namespace kinora::filters {
 // stage/filter.brightness: the mean luma of the frames, too dark or too bright.
 class FilterBrightness final : public Stage {
  public:
-  // Night scenes score above 0.05 and snow below 0.9. The bounds drop only samples that show almost nothing, such
-  // as a title on black or a washed-out picture; taste is left to the user.
+  // Night scenes score above 0.05 and snow below 0.9. The bounds drop only samples that show almost nothing,
+  // such as a title on black or a washed-out picture; taste is left to the user.
   struct Options : ModeOption, ReduceOption {
     double at_least = 0.04, at_most = 0.95;
   };
@@ -47,8 +47,8 @@ class FilterBrightness final : public Stage {
 // J. L. Pech-Pacheco et al., "Diatom autofocusing in brightfield microscopy: a comparative study", ICPR 2000.
 class FilterBlur final : public Stage {
  public:
-  // At a height of 360 the project's media score from 4 (a soft rendering) and 14 (footage of 1906) to 1,800 (a
-  // city at night); a Gaussian blur of 8 pixels brings sharp ones below 1.
+  // At a height of 360 the project's media score from 4 (a soft rendering) and 14 (footage of 1906) to 1,800
+  // (a city at night); a Gaussian blur of 8 pixels brings sharp ones below 1.
   struct Options : ModeOption, ReduceOption {
     double at_least = 3;
   };
@@ -89,8 +89,8 @@ class FilterBlur final : public Stage {
 // stage/filter.black: the share of frames that are black, by the definition of ffmpeg's blackdetect.
 class FilterBlack final : public Stage {
  public:
-  // pixel and picture are blackdetect's pixel_black_th and picture_black_ratio_th. A clip may begin or end with
-  // a fade, but one that is black for a third of its length shows too little.
+  // pixel and picture are blackdetect's pixel_black_th and picture_black_ratio_th. A clip may begin or end
+  // with a fade, but one that is black for a third of its length shows too little.
   struct Options : ModeOption {
     double pixel = 0.1, picture = 0.98, at_most = 0.33;
   };
@@ -104,7 +104,10 @@ class FilterBlack final : public Stage {
     d.option("picture", &Options::picture)
         .range(0, 1)
         .help("smallest share of black pixels in a black frame");
-    d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share of black frames that passes");
+    d.option("at_most", &Options::at_most)
+        .range(0, 1)
+        .bound()
+        .help("largest share of black frames that passes");
     describe_frames(d);
   }
   explicit FilterBlack(const Options& o) : options_(o) {}
@@ -130,8 +133,8 @@ class FilterBlack final : public Stage {
 // stage/filter.frozen: the share of frames without motion, by the definition of ffmpeg's freezedetect.
 class FilterFrozen final : public Stage {
  public:
-  // noise is freezedetect's (-60 dB). Drawings are often animated on threes, so two of three frames repeat; the
-  // bound lets them pass at any sampling rate.
+  // noise is freezedetect's (-60 dB). Drawings are often animated on threes, so two of three frames repeat;
+  // the bound lets them pass at any sampling rate.
   struct Options : ModeOption {
     double noise = 0.001, at_most = 0.8;
   };
@@ -144,7 +147,10 @@ class FilterFrozen final : public Stage {
     d.option("noise", &Options::noise)
         .range(0, 1)
         .help("largest mean absolute difference between equal frames");
-    d.option("at_most", &Options::at_most).range(0, 1).bound().help("largest share of frozen frames that passes");
+    d.option("at_most", &Options::at_most)
+        .range(0, 1)
+        .bound()
+        .help("largest share of frozen frames that passes");
     describe_frames(d);
   }
   explicit FilterFrozen(const Options& o) : options_(o) {}

@@ -184,8 +184,7 @@ ShardIndex::ShardIndex() : folder_(std::filesystem::temp_directory_path().string
   std::string path = folder_ + "/kinora-index-XXXXXX";
   descriptor_ = ::mkostemp(path.data(), O_CLOEXEC);
   if (descriptor_ < 0)
-    throw Error(KINORA_IO,
-                folder_ + ": cannot create the index here; set TMPDIR to a writable folder");
+    throw Error(KINORA_IO, folder_ + ": cannot create the index here; set TMPDIR to a writable folder");
   const int status =
       sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
   ::unlink(path.c_str());  // a killed process leaves no file behind
@@ -210,9 +209,9 @@ ShardIndex::~ShardIndex() {
 void ShardIndex::check(int status) const {
   if (status == SQLITE_OK || status == SQLITE_DONE || status == SQLITE_ROW) return;
   const std::string text = db_ ? sqlite3_errmsg(db_) : sqlite3_errstr(status);
-  throw Error(status == SQLITE_FULL ? KINORA_NO_MEMORY : KINORA_IO,
-              folder_ + ": cannot write the index (" + text +
-                  "); free space there, or set TMPDIR to another folder");
+  throw Error(
+      status == SQLITE_FULL ? KINORA_NO_MEMORY : KINORA_IO,
+      folder_ + ": cannot write the index (" + text + "); free space there, or set TMPDIR to another folder");
 }
 
 void ShardIndex::execute(const char* sql) { check(sqlite3_exec(db_, sql, nullptr, nullptr, nullptr)); }

@@ -1,6 +1,5 @@
-// The files that turn a folder of shards into a dataset for Megatron-Energon: .nv-meta/index.sqlite with the positions of
-// samples,
-// and the small files next to it.
+// The files that turn a folder of shards into a dataset for Megatron-Energon: .nv-meta/index.sqlite with the
+// positions of samples, and the small files next to it.
 #pragma once
 #include <optional>
 #include <string>
@@ -23,12 +22,13 @@ struct StoredSample {
   std::vector<Part> parts;
 };
 
-// Groups members, in the order of the archive, into samples: neighbours with the same key. `end` as in TarContents.
+// Groups members, in the order of the archive, into samples: neighbours with the same key. `end` as in
+// TarContents.
 std::vector<StoredSample> group(const std::vector<Member>& members, uint64_t end);
 
 // Energon's index.sqlite, also used to find keys that are already stored.
-// A database in an unnamed temporary file, because SQLite needs a local file and the shards may be anywhere. The
-// same shards give the same bytes.
+// A database in an unnamed temporary file, because SQLite needs a local file and the shards may be anywhere.
+// The same shards give the same bytes.
 class ShardIndex {
  public:
   ShardIndex();
@@ -56,8 +56,8 @@ struct ShardInfo {
   uint64_t samples;
 };
 
-// Content of SHARD.tar.idx: little-endian uint64 offsets of each sample's first header and of the end of the last
-// sample.
+// Content of SHARD.tar.idx: little-endian uint64 offsets of each sample's first header and of the end of the
+// last sample.
 std::string tar_index(const std::vector<StoredSample>& samples, uint64_t end);
 
 // Shortens runs of names that differ only in their last number: shard-{000000..000041}.tar.
@@ -65,7 +65,8 @@ std::vector<std::string> brace_list(const std::vector<std::string>& names);
 
 // Content of .nv-meta/.info.json. Its names are in the order of the shard numbers in index.sqlite.
 std::string info_json(const std::vector<ShardInfo>& shards);
-// Content of .nv-meta/split.yaml: a share `val` of the shards, evenly spread, is for validation, the rest for training.
+// Content of .nv-meta/split.yaml: a share `val` of the shards, evenly spread, is for validation, the rest for
+// training.
 std::string split_yaml(const std::vector<ShardInfo>& shards, double val);
 // Content of .nv-meta/dataset.yaml: samples as stored, which the training code decodes.
 std::string dataset_yaml();

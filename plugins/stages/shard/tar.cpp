@@ -9,8 +9,8 @@
 namespace kinora::shard {
 namespace {
 
-// During its lifetime libarchive treats names of members on this thread as UTF-8, whatever the process's locale, so
-// the same names give the same bytes everywhere.
+// During its lifetime libarchive treats names of members on this thread as UTF-8, whatever the process's
+// locale, so the same names give the same bytes everywhere.
 class Utf8Names {
  public:
   Utf8Names() : locale_(::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr)) {
@@ -74,8 +74,9 @@ TarWriter::TarWriter(std::string_view uri) : uri_(uri), out_(uri), archive_(arch
   };
   try {
     check(archive_write_set_format_pax_restricted(archive_));
-    check(archive_write_set_bytes_per_block(archive_,
-                                            0));  // unbuffered, so that size_ is the position of the next header
+    check(archive_write_set_bytes_per_block(
+        archive_,
+        0));  // unbuffered, so that size_ is the position of the next header
     check(archive_write_set_bytes_in_last_block(archive_, 1));
     check(archive_write_open(archive_, this, nullptr, write, nullptr));
   } catch (...) {
@@ -143,7 +144,8 @@ TarContents scan_tar(const std::string& uri) {
   if (status != ARCHIVE_EOF || out.end > static_cast<uint64_t>(source.reader.size())) {
     const char* text = archive_error_string(a.get());
     throw Error(KINORA_DATA, uri + ": entry " + std::to_string(out.members.size()) + " cannot be read (" +
-                                 (text ? text : "cut off") + "); remove the shard and run again to write it anew");
+                                 (text ? text : "cut off") +
+                                 "); remove the shard and run again to write it anew");
   }
   return out;
 }

@@ -19,8 +19,8 @@ struct Member {
   uint64_t size;
 };
 
-// The same members give the same bytes: headers are ustar with mode 0644, time and owner 0. A name that is too long
-// for ustar, or not ASCII, gets a pax header as in POSIX. The file appears on commit().
+// The same members give the same bytes: headers are ustar with mode 0644, time and owner 0. A name that is
+// too long for ustar, or not ASCII, gets a pax header as in POSIX. The file appears on commit().
 class TarWriter {
  public:
   explicit TarWriter(std::string_view uri);
@@ -51,7 +51,8 @@ struct TarContents {
   uint64_t end = 0;  // end of the last member, where the end-of-archive blocks begin
 };
 
-// Lists an archive's members by their headers, without reading contents. Throws Error: KINORA_NOT_FOUND if the file does not exist, KINORA_DATA if it is damaged.
+// Lists an archive's members by their headers, without reading contents. Throws Error: KINORA_NOT_FOUND if
+// the file does not exist, KINORA_DATA if it is damaged.
 TarContents scan_tar(const std::string& uri);
 
 }  // namespace kinora::shard

@@ -23,7 +23,8 @@ bool is_note(std::string_view part) {
   return part.size() >= 4 && part.starts_with("__") && part.ends_with("__");
 }
 
-// An error of a shard or its index is not the fault of one sample: the engine ends the run on these two codes.
+// An error of a shard or its index is not the fault of one sample: the engine ends the run on these two
+// codes.
 template <class F>
 void as_storage_error(F&& f) {
   try {
@@ -42,15 +43,18 @@ void write_file(const std::string& uri, std::string_view text) {
 
 constexpr const char* kFolder = "shard.folder";
 
-// Returns the folder of a sample: below the dataset and without dots, because readers end a shard's name at a dot.
+// Returns the folder of a sample: below the dataset and without dots, because readers end a shard's name at a
+// dot.
 std::string folder_of(const Sample& in) {
   const std::string folder(in.text(kFolder).value_or(""));
   const bool is_name = std::all_of(folder.begin(), folder.end(), [](unsigned char c) {
     return std::isalnum(c) || c == '_' || c == '-' || c == '/';
   });
-  const bool is_below = !folder.starts_with('/') && !folder.ends_with('/') && folder.find("//") == std::string::npos;
+  const bool is_below =
+      !folder.starts_with('/') && !folder.ends_with('/') && folder.find("//") == std::string::npos;
   if (is_name && is_below) return folder;
-  throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " + kFolder + " is '" + folder +
+  throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " + kFolder +
+                               " is '" + folder +
                                "'; use letters, digits, '_' and '-', with '/' between names");
 }
 
@@ -173,10 +177,9 @@ std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) con
     out.push_back(field);
   }
   if (out.empty())
-    throw Error(
-        KINORA_DATA,
-        "sample '" + std::string(in.key()) +
-            "' cannot be stored: it has no byte fields; put a stage that sets one before this stage");
+    throw Error(KINORA_DATA,
+                "sample '" + std::string(in.key()) +
+                    "' cannot be stored: it has no byte fields; put a stage that sets one before this stage");
   return out;
 }
 

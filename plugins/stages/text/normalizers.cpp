@@ -30,7 +30,8 @@ std::string stripped(std::string_view text, bool left, bool right) {
   return std::string(text.substr(begin, end > begin ? end - begin : 0));
 }
 
-// sentencepiece's old rules for translation: removes control characters and replaces other invisible ones by blanks.
+// sentencepiece's old rules for translation: removes control characters and replaces other invisible ones by
+// blanks.
 std::string nmt(std::string_view text) {
   std::string out;
   while (!text.empty()) {

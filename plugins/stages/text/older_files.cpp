@@ -71,8 +71,8 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
       added.push_back({{"id", ids[special]}, {"content", special}, {"normalized", false}});
   for (const char* needed : {"[UNK]", "[CLS]", "[SEP]"})
     if (!ids.contains(needed))
-      throw Error(KINORA_INVALID, name + ": none of its " + std::to_string(ids.size()) + " lines is " + needed +
-                                      "; give the vocab.txt of a BERT tokenizer");
+      throw Error(KINORA_INVALID, name + ": none of its " + std::to_string(ids.size()) + " lines is " +
+                                      needed + "; give the vocab.txt of a BERT tokenizer");
   const Json sep = {"[SEP]", ids["[SEP]"]}, cls = {"[CLS]", ids["[CLS]"]};
   return make_tokenizer(Json{{"model", {{"type", "WordPiece"}, {"vocab", ids}}},
                              {"normalizer", {{"type", "BertNormalizer"}, {"lowercase", lower}}},

@@ -1,11 +1,13 @@
-// Tokenizers in the files from before tokenizer.json existed. Each is written as a tokenizer.json and read as one.
+// Tokenizers in the files from before tokenizer.json existed. Each is written as a tokenizer.json and read as
+// one.
 #pragma once
 #include "tokenizer.hpp"
 
 namespace kinora::text {
 
-// BERT's vocab.txt. vocabulary: one piece per line; its id is the line number from 0. name: the file's name in errors. A special name
-// such as "[MASK]" in a text stands for that piece. lower: the model is uncased. Throws Error.
+// BERT's vocab.txt. vocabulary: one piece per line; its id is the line number from 0. name: the file's name
+// in errors. A special name such as "[MASK]" in a text stands for that piece. lower: the model is uncased.
+// Throws Error.
 std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std::string& name,
                                           bool lower = true);
 

@@ -179,7 +179,8 @@ class SentencePiece final : public Tokenizer {
   }
   int64_t need(const std::string& piece, const std::string& name) const {
     if (const auto id = id_of(piece)) return *id;
-    throw Error(KINORA_INVALID, name + ": the vocabulary has no piece '" + piece + "'; unset add_begin and add_end");
+    throw Error(KINORA_INVALID,
+                name + ": the vocabulary has no piece '" + piece + "'; unset add_begin and add_end");
   }
   void make_unigram(int64_t unknown) {
     std::vector<UnigramModel::Piece> pieces;

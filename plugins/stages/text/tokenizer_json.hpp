@@ -1,5 +1,5 @@
-// What the parts of a tokenizer.json are read into: normalizers, pre-tokenizers, and the fields of any object in it.
-// models.hpp has its models, tokenizer.hpp the whole.
+// What the parts of a tokenizer.json are read into: normalizers, pre-tokenizers, and the fields of any object
+// in it. models.hpp has its models, tokenizer.hpp the whole.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -106,7 +106,8 @@ PreTokenizer read_pre_tokenizer(const Json& json, const std::string& where, int 
 
 // How matches that split a text are treated.
 enum class Delimiter { removed, isolated, merged_with_previous, merged_with_next, contiguous };
-// Splits `text` at matches, which are in order and do not overlap. invert: the text between them is the match.
+// Splits `text` at matches, which are in order and do not overlap. invert: the text between them is the
+// match.
 std::vector<Span> split(std::string_view text, const std::vector<Span>& matches, Delimiter how,
                         bool invert = false);
 

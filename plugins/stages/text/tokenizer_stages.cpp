@@ -70,7 +70,8 @@ std::unique_ptr<Tokenizer> open_clip(const std::filesystem::path& folder, const 
       folder.string());
 }
 
-// Opens a folder that transformers' save_pretrained wrote: tokenizer.json, or the files of older tokenizer classes.
+// Opens a folder that transformers' save_pretrained wrote: tokenizer.json, or the files of older tokenizer
+// classes.
 std::unique_ptr<Tokenizer> open_folder(TokenizerStage::Options o) {
   const std::filesystem::path folder = o.file;
   const auto has = [&](const char* name) { return std::filesystem::exists(folder / name); };

@@ -5,9 +5,9 @@
 
 namespace kinora::text {
 
-// stage/text.tokenizer: the ids of a published tokenizer. A text longer than max_length loses its end; with pad = "max_length"
-// L is max_length, and the mask is 0 at padding. The constructor throws Error for a file with anything
-// unknown, because its ids would be silently wrong.
+// stage/text.tokenizer: the ids of a published tokenizer. A text longer than max_length loses its end; with
+// pad = "max_length" L is max_length, and the mask is 0 at padding. The constructor throws Error for a file
+// with anything unknown, because its ids would be silently wrong.
 class TokenizerStage final : public Stage {
  public:
   struct Options {

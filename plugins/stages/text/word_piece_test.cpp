@@ -62,7 +62,8 @@ TEST(WordPiece, ReadsWindowsLinesAndNamesAWrongFile) {
     read_vocab_txt("a\nb\n", "/x/notes.txt");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "/x/notes.txt: none of its 2 lines is [UNK]; give the vocab.txt of a BERT tokenizer");
+    EXPECT_STREQ(e.what(),
+                 "/x/notes.txt: none of its 2 lines is [UNK]; give the vocab.txt of a BERT tokenizer");
   }
 }
 

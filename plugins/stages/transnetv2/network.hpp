@@ -1,7 +1,7 @@
-// TransNet V2 (Soucek and Lokoc, 2020, arXiv 2008.04838): finds shot changes of a video in windows of 100 frames of
-// 48 x 27 pixels. Three blocks of dilated (2+1)D convolutions, combined with each frame's similarity to the 50
-// frames before and after it, by learnt features and by colour histograms. Also its weights, and its use on a video of any
-// length.
+// TransNet V2 (Soucek and Lokoc, 2020, arXiv 2008.04838): finds shot changes of a video in windows of 100
+// frames of 48 x 27 pixels. Three blocks of dilated (2+1)D convolutions, combined with each frame's
+// similarity to the 50 frames before and after it, by learnt features and by colour histograms. Also its
+// weights, and its use on a video of any length.
 //
 // Shapes: B windows, T frames, H = 27, W = 48.
 #pragma once
@@ -18,8 +18,9 @@ namespace kinora::transnetv2 {
 
 using Weights = std::map<std::string, at::Tensor>;
 
-// Returns the float32 tensors of a safetensors file (huggingface/safetensors: 8 bytes of length, a JSON header, the tensors)
-// by name, and ignores other types. Reads the file whole, at most 1 GiB. Error(KINORA_DATA) names the file and what is wrong.
+// Returns the float32 tensors of a safetensors file (huggingface/safetensors: 8 bytes of length, a JSON
+// header, the tensors) by name, and ignores other types. Reads the file whole, at most 1 GiB.
+// Error(KINORA_DATA) names the file and what is wrong.
 Weights read_safetensors(const std::string& uri);
 
 // Names and shapes of the published weights.
@@ -60,9 +61,9 @@ struct FilmPredictions {
 
 using Ask = std::function<Network::Predictions(const at::Tensor& windows)>;
 
-// thumbnails: [T, 27, 48, 3] uint8, T > 0. Uses windows of 100 frames, 50 apart, of which the middle 50 count. 25
-// copies of the first frame precede the video, and copies of the last frame fill the last window. Runs `batch`
-// windows at a time and calls `before_batch` before each batch.
+// thumbnails: [T, 27, 48, 3] uint8, T > 0. Uses windows of 100 frames, 50 apart, of which the middle 50
+// count. 25 copies of the first frame precede the video, and copies of the last frame fill the last window.
+// Runs `batch` windows at a time and calls `before_batch` before each batch.
 FilmPredictions predict(const Ask& network, const at::Tensor& thumbnails, int64_t batch,
                         const std::function<void()>& before_batch);
 

@@ -1,4 +1,5 @@
-// stage/shots.transnetv2: finds the starts of a video's shots with TransNet V2, from thumbnails of all frames.
+// stage/shots.transnetv2: finds the starts of a video's shots with TransNet V2, from thumbnails of all
+// frames.
 #include <functional>
 #include <memory>
 #include <mutex>

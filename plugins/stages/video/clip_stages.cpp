@@ -23,7 +23,9 @@ class ClipTranscode final : public Stage {
     describe_clip_options(d);
   }
   explicit ClipTranscode(const Options& o) : options_(video::checked(o)) {}
-  kinora_resources resources() const override { return clip_resources(options_, uses_nvenc(options_.encoder)); }
+  kinora_resources resources() const override {
+    return clip_resources(options_, uses_nvenc(options_.encoder));
+  }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);
@@ -37,7 +39,8 @@ class ClipTranscode final : public Stage {
   }
 
  private:
-  // Returns the result of a shots stage; without one, the video as a single shot, whose frames are counted by decoding.
+  // Returns the result of a shots stage; without one, the video as a single shot, whose frames are counted by
+  // decoding.
   nlohmann::json shots_of(const Sample& film, const Media& media, const Run& run) const {
     if (const auto text = film.text("shots.json"))
       return checked(film, nlohmann::json::parse(*text, nullptr, false));
@@ -67,9 +70,10 @@ class ClipTranscode final : public Stage {
                        shots.contains("frames") && shots["frames"].is_number_integer() &&
                        shots.contains("cuts") && shots["cuts"].is_array();
     if (whole) return shots;
-    throw Error(KINORA_DATA,
-                "sample '" + std::string(film.key()) +
-                    "': its field shots.json lacks fps, frames or cuts; put a stage shots.* before clip.transcode");
+    throw Error(
+        KINORA_DATA,
+        "sample '" + std::string(film.key()) +
+            "': its field shots.json lacks fps, frames or cuts; put a stage shots.* before clip.transcode");
   }
 
   Options options_;
@@ -77,8 +81,9 @@ class ClipTranscode final : public Stage {
 
 // stage/video.clips: stage/shots and stage/clip.transcode in one decode of the video.
 //
-// The source video is not emitted, as in clip.transcode: no later stage could read its frames, so the options that sample
-// them do not exist here. To change the shots before cutting (shots.merge, shots.transnetv2), use the two stages.
+// The source video is not emitted, as in clip.transcode: no later stage could read its frames, so the options
+// that sample them do not exist here. To change the shots before cutting (shots.merge, shots.transnetv2), use
+// the two stages.
 class VideoClips final : public Stage {
  public:
   struct Options : DetectorSet, ClipOptions {
@@ -100,20 +105,24 @@ class VideoClips final : public Stage {
     shots_.downscale = o.downscale;
     shots_.threads = o.threads;
   }
-  kinora_resources resources() const override { return clip_resources(options_, uses_nvenc(options_.encoder)); }
+  kinora_resources resources() const override {
+    return clip_resources(options_, uses_nvenc(options_.encoder));
+  }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);
     const Probe header = media_call([&] { return probe(*media.source, media.name); });
-    std::string damage = could_copy(header, transcode_options(options_)) ? look_then_cut(film, media, emit, run)
-                                                                         : cut_at_once(film, media, header, emit, run);
+    std::string damage = could_copy(header, transcode_options(options_))
+                             ? look_then_cut(film, media, emit, run)
+                             : cut_at_once(film, media, header, emit, run);
     if (damage.empty()) damage = damage_before_remux(film);
     // Its intact clips have been emitted; the video itself is damaged, so it fails.
     if (!damage.empty()) throw Error(KINORA_DATA, damage);
   }
 
  private:
-  // Packets may be copied only if the video is intact to its end, so find the shots first; copied packets need no decoding.
+  // Packets may be copied only if the video is intact to its end, so find the shots first; copied packets
+  // need no decoding.
   std::string look_then_cut(Sample& film, const Media& media, const Emit& emit, const Run& run) const {
     media_call([&] { find_shots(film, media, shots_, run); });
     const auto shots = nlohmann::json::parse(film.need("shots.json"));
@@ -122,13 +131,16 @@ class VideoClips final : public Stage {
     return damage.empty() ? found : damage;
   }
 
-  std::string cut_at_once(Sample& film, const Media& media, const Probe& header, const Emit& emit, const Run& run) const {
+  std::string cut_at_once(Sample& film, const Media& media, const Probe& header, const Emit& emit,
+                          const Run& run) const {
     ClipTeller teller(film, media, options_, nominal_frame_rate(header.video.average_fps.value()));
     FilmOptions how;
     how.shots = shots_;
     how.plan = plan_options(options_);
     how.transcode = teller.how(run);
-    how.fate = [&](int64_t number, double seconds, bool short_) { return teller.fate(number, seconds, short_); };
+    how.fate = [&](int64_t number, double seconds, bool short_) {
+      return teller.fate(number, seconds, short_);
+    };
     how.tell = [&](const FilmClip& which, Clip clip) {
       run.check_cancelled();
       teller.tell(which, std::move(clip), emit);

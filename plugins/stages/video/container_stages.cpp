@@ -68,7 +68,8 @@ class FilmRemux final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     if (run.out().empty())
-      throw Error(KINORA_INVALID, "video.remux writes files but has no output folder; set one, with --out for kinora apply");
+      throw Error(KINORA_INVALID,
+                  "video.remux writes files but has no output folder; set one, with --out for kinora apply");
     // The job that owns the folder removes the files: each with its video, and all of them at the end.
     const std::filesystem::path folder = std::filesystem::path(run.out()) / "work";
     std::filesystem::create_directories(folder);

@@ -1,5 +1,5 @@
-// Stages that find the starts of a video's shots: shots.NAME with one detector, equal to PySceneDetect's of that name, and
-// shots with any set of detectors.
+// Stages that find the starts of a video's shots: shots.NAME with one detector, equal to PySceneDetect's of
+// that name, and shots with any set of detectors.
 #include <string>
 #include <utility>
 
@@ -102,9 +102,11 @@ void describe_min_length(Describe<Options>& d, const char* help) {
 
 void check_weights(const ContentWeights& w, int64_t kernel) {
   if (w.hue + w.saturation + w.value + w.edges <= 0)
-    throw Error(KINORA_INVALID, "all weights of the content score are 0; raise hue, saturation, value or edges");
+    throw Error(KINORA_INVALID,
+                "all weights of the content score are 0; raise hue, saturation, value or edges");
   if (kernel != 0 && (kernel < 3 || kernel % 2 == 0))
-    throw Error(KINORA_INVALID, "kernel_size = " + std::to_string(kernel) + "; give an odd number from 3 on, or 0");
+    throw Error(KINORA_INVALID,
+                "kernel_size = " + std::to_string(kernel) + "; give an odd number from 3 on, or 0");
 }
 
 ContentWeights weights_of(const ContentOptions& o) {
@@ -132,7 +134,8 @@ class ShotsContent final : public ShotsStage {
   };
   static void describe(Describe<Options>& d) {
     d.name("shots.content")
-        .help("Finds cuts by the change of hue, saturation and value; equals PySceneDetect's ContentDetector");
+        .help(
+            "Finds cuts by the change of hue, saturation and value; equals PySceneDetect's ContentDetector");
     d.option("threshold", &Options::threshold).range(0, 255).help("smallest score of a cut");
     describe_min_length(d, "shortest shot; cuts that follow sooner are merged or suppressed");
     d.option("filter", &Options::filter)
@@ -230,7 +233,8 @@ class ShotsHash final : public ShotsStage {
     int64_t min_length = 15, size = 8, lowpass = 2;
   };
   static void describe(Describe<Options>& d) {
-    d.name("shots.hash").help("Finds cuts by the change of a perceptual hash; equals PySceneDetect's HashDetector");
+    d.name("shots.hash")
+        .help("Finds cuts by the change of a perceptual hash; equals PySceneDetect's HashDetector");
     d.option("threshold", &Options::threshold).range(0, 1).help("smallest share of changed bits at a cut");
     describe_min_length(d, "shortest shot");
     d.option("size", &Options::size).range(2, 64).help("bits per side of the hash");
@@ -244,8 +248,8 @@ class ShotsHash final : public ShotsStage {
  private:
   static ShotsPlan plan(const Options& o) {
     if (o.size * o.lowpass % 2 != 0)
-      throw Error(KINORA_INVALID, "size " + std::to_string(o.size) + " times lowpass " + std::to_string(o.lowpass) +
-                                      " is odd; make one of them even");
+      throw Error(KINORA_INVALID, "size " + std::to_string(o.size) + " times lowpass " +
+                                      std::to_string(o.lowpass) + " is odd; make one of them even");
     DetectorOptions detector;
     detector.name = "hash";
     detector.threshold = o.threshold;

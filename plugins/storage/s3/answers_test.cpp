@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/storage/s3/failure.hpp"
 #include "kinora/error.hpp"
+#include "plugins/storage/s3/failure.hpp"
 
 namespace kinora::s3 {
 namespace {

@@ -278,8 +278,8 @@ Describe<typename T::Options> described() {
   return d;
 }
 
-// Sets an option to the value of a model's named size. A value that differs from the default was set by the user
-// and stays; if it does not fit the rest, the check of all options rejects it.
+// Sets an option to the value of a model's named size. A value that differs from the default was set by the
+// user and stays; if it does not fit the rest, the check of all options rejects it.
 template <class Options, class T, class V>
 void preset(Options& options, T Options::*option, const V& value) {
   static const Options by_default;

@@ -38,8 +38,8 @@ struct Embedded {
   }
 };
 
-// Reads folders of runs, of their jobs, or of files KEY.FIELD. A curate job includes the embed-text jobs of the
-// same run that have read it.
+// Reads folders of runs, of their jobs, or of files KEY.FIELD. A curate job includes the embed-text jobs of
+// the same run that have read it.
 class Collection {
  public:
   // Throws Error(KINORA_NOT_FOUND) if one of the folders has no clips.

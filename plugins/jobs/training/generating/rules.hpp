@@ -1,9 +1,9 @@
 // Rules for the options of jobs with tokenizers and models, checked before a run starts and by the job
 // itself. Each throws Error(KINORA_INVALID) that names the option.
 #pragma once
-#include "plugins/jobs/training/options/generating.hpp"
 #include "core/run/job.hpp"
 #include "kinora/abi/tokenizer.h"
+#include "plugins/jobs/training/options/generating.hpp"
 
 namespace kinora::core {
 

@@ -21,7 +21,8 @@ Decoder own_decoder(const MakerContext& context, const std::shared_ptr<const Fra
   return Decoder(context.film, context.name, options);
 }
 
-// Passes the frames of the range to `take` in order until it returns false. Returns the first frame that the video lacks.
+// Passes the frames of the range to `take` in order until it returns false. Returns the first frame that the
+// video lacks.
 template <class Take>
 std::optional<int64_t> pass(Decoder& decoder, const Range& range, const Take& take) {
   decoder.skip_to(range.first);
@@ -120,7 +121,8 @@ class CopiedClip {
     return false;
   }
 
-  // Encoder options for the frames around the copied ones, from the video's headers, since no frame has been decoded yet.
+  // Encoder options for the frames around the copied ones, from the video's headers, since no frame has been
+  // decoded yet.
   EncoderOptions ends() const {
     const VideoInfo& video = c_.probe.video;
     auto like = ff::new_frame();
@@ -213,8 +215,8 @@ class CopiedClip {
   Clip clip_;
 };
 
-// Makes a clip from copied whole groups of pictures, ragged ends that the maker decodes, and the fed sound. Empty if it
-// cannot be made this way; no sound has been taken then.
+// Makes a clip from copied whole groups of pictures, ragged ends that the maker decodes, and the fed sound.
+// Empty if it cannot be made this way; no sound has been taken then.
 std::optional<Clip> make_copied(const MakerContext& context, ClipWorks& works, const ClipWorks::Task& task) {
   try {
     return CopiedClip(context, works, task).make();

@@ -18,8 +18,8 @@ void say_cropped(Sample& clip) {
   clip.set("json", facts.dump());
 }
 
-// Notes the bound in seconds that dropped the clip. If the clip is long enough it has too few frames, and this bound does
-// not apply.
+// Notes the bound in seconds that dropped the clip. If the clip is long enough it has too few frames, and
+// this bound does not apply.
 void say_bound(Sample& clip, double seconds, double min_length) {
   constexpr double kRounding = 1e-6;
   if (seconds >= min_length - kRounding) return;
@@ -88,7 +88,8 @@ TranscodeOptions ClipTeller::how(const Run& run) const {
   TranscodeOptions o = transcode_options(options_);
   o.crop = crop_;
   if (options_.parallel == 0)
-    o.parallel = static_cast<int>(std::clamp<int64_t>(kClipsACore * run.threads() / options_.threads, 1, o.parallel));
+    o.parallel =
+        static_cast<int>(std::clamp<int64_t>(kClipsACore * run.threads() / options_.threads, 1, o.parallel));
   o.check = [&run] { run.check_cancelled(); };
   return o;
 }

@@ -16,7 +16,8 @@
 namespace kinora::video {
 
 // Reports each planned clip: made, dropped, or left out because an earlier run finished it.
-// [owner-thread] film, media and options are borrowed. Error(KINORA_DATA) for an invalid fact crop or field ended.json.
+// [owner-thread] film, media and options are borrowed. Error(KINORA_DATA) for an invalid fact crop or field
+// ended.json.
 class ClipTeller {
  public:
   // fps: the plan's nominal rate.
@@ -40,14 +41,15 @@ class ClipTeller {
   std::set<std::string> ended_;
 };
 
-// Cuts at known shots: plans the clips, selects those to make, and makes them. [owner-thread] film, media and options are borrowed.
+// Cuts at known shots: plans the clips, selects those to make, and makes them. [owner-thread] film, media and
+// options are borrowed.
 class Cutting {
  public:
   // shots: must have fps, frames and cuts.
   Cutting(const Sample& film, const Media& media, const nlohmann::json& shots, const ClipOptions& options);
 
-  // Makes the selected clips and reports every clip, dropped ones first. sound: no damage has been found in the video so
-  // far. Returns the damage found.
+  // Makes the selected clips and reports every clip, dropped ones first. sound: no damage has been found in
+  // the video so far. Returns the damage found.
   std::string cut(const Emit& emit, const Run& run, bool sound);
 
  private:

@@ -48,7 +48,8 @@ struct Feed {
   }
 };
 
-// Delivers the sound of a video, frame by frame, to its clips. [owner-thread] Forward only. The video is borrowed.
+// Delivers the sound of a video, frame by frame, to its clips. [owner-thread] Forward only. The video is
+// borrowed.
 class SoundFeed {
  public:
   // wanted: false treats the video as having no sound.
@@ -56,15 +57,18 @@ class SoundFeed {
     if (wanted) audio_ = AudioReader::open(film, name);
   }
 
-  AudioFormat format() const { return audio_ ? AudioFormat{audio_->rate(), audio_->channels(), 0} : AudioFormat{}; }
+  AudioFormat format() const {
+    return audio_ ? AudioFormat{audio_->rate(), audio_->channels(), 0} : AudioFormat{};
+  }
 
   // Continues at `pts`, which must not be before the end of the sound delivered so far.
   void start(int64_t pts) {
     if (audio_) at_ = sample_at(pts);
   }
-  // Calls give(planes, over) in pieces up to `pts`. over: the video's sound has ended, and this is silence, which only clips
-  // without any sound so far need. If the video's clock leaps by more than a clip may last (see credible()), only the sound
-  // just before `pts` is delivered, because every clip that is open then fails.
+  // Calls give(planes, over) in pieces up to `pts`. over: the video's sound has ended, and this is silence,
+  // which only clips without any sound so far need. If the video's clock leaps by more than a clip may last
+  // (see credible()), only the sound just before `pts` is delivered, because every clip that is open then
+  // fails.
   template <class Give>
   void until(int64_t pts, const Give& give) {
     if (!audio_) return;
@@ -83,7 +87,9 @@ class SoundFeed {
  private:
   static constexpr int64_t kPiece = 1 << 16;  // samples
 
-  int64_t sample_at(int64_t pts) const { return av_rescale_q(pts, {base_.num, base_.den}, {1, audio_->rate()}); }
+  int64_t sample_at(int64_t pts) const {
+    return av_rescale_q(pts, {base_.num, base_.den}, {1, audio_->rate()});
+  }
 
   Rational base_;
   std::unique_ptr<AudioReader> audio_;

@@ -123,8 +123,8 @@ namespace {
 
 template <int kBytes>
 void rotate(Plane from, int width, int height, int degrees, Plane to) {
-  // Position of the source's top left pixel in `to`, and the steps in `to` for one pixel right and one down in the
-  // source.
+  // Position of the source's top left pixel in `to`, and the steps in `to` for one pixel right and one down
+  // in the source.
   ptrdiff_t origin = 0, right = kBytes, down = to.stride;
   if (degrees == 90) {
     origin = ptrdiff_t{kBytes} * (height - 1), right = to.stride, down = -kBytes;

@@ -21,8 +21,8 @@ AVColorRange range_of(const AVFrame& frame);
 // [owner-thread] Caches the tables of the last kind of conversion.
 class PixelConverter {
  public:
-  // Fills `to`, which has writable buffers and gives the target size, format, matrix and range. MediaError if swscale
-  // cannot convert between the two formats.
+  // Fills `to`, which has writable buffers and gives the target size, format, matrix and range. MediaError if
+  // swscale cannot convert between the two formats.
   void convert(const AVFrame& from, AVFrame& to, Filter filter);
 
  private:
@@ -45,9 +45,9 @@ struct Crop {
   bool empty() const { return width <= 0 || height <= 0; }
 };
 
-// Returns the even rectangle inside `upright` (chroma is cut where luma is), in coordinates of the stored picture of
-// width x height pixels, which a turn by `rotation` degrees clockwise makes upright. MediaError if `upright` is not
-// within the picture.
+// Returns the even rectangle inside `upright` (chroma is cut where luma is), in coordinates of the stored
+// picture of width x height pixels, which a turn by `rotation` degrees clockwise makes upright. MediaError if
+// `upright` is not within the picture.
 inline Crop stored_crop(const Crop& upright, int width, int height, int rotation) {
   const int right = upright.x + upright.width, bottom = upright.y + upright.height;
   Crop c{(upright.x + 1) & ~1, (upright.y + 1) & ~1, 0, 0};
@@ -90,8 +90,8 @@ struct Plane {
   ptrdiff_t stride = 0;
 };
 
-// Turns a plane of width x height pixels clockwise by 0, 90, 180 or 270 degrees into `to`, which has height x width
-// pixels after a quarter turn. pixel_bytes is 1 or 3. The planes must not overlap.
+// Turns a plane of width x height pixels clockwise by 0, 90, 180 or 270 degrees into `to`, which has height x
+// width pixels after a quarter turn. pixel_bytes is 1 or 3. The planes must not overlap.
 void rotate_plane(Plane from, int width, int height, int pixel_bytes, int degrees, Plane to);
 
 }  // namespace kinora::video

@@ -1,5 +1,6 @@
-// Broken and malicious input: for any bytes, the decoder, the probe and the transcoder end with frames, an error, or both,
-// and never crash. Under the address sanitizer this also shows that they stay within their memory.
+// Broken and malicious input: for any bytes, the decoder, the probe and the transcoder end with frames, an
+// error, or both, and never crash. Under the address sanitizer this also shows that they stay within their
+// memory.
 
 #include <random>
 

@@ -15,8 +15,8 @@ namespace kinora::video {
 std::vector<uint8_t> encode_image(const uint8_t* rgb, int height, int width, std::string_view format,
                                   int quality = 90);
 
-// Writes an endlessly repeating animated WebP of RGB frames, each [height, width, 3] uint8. quality: 1 to 100.
-// [owner-thread] Holds the encoded frames. MediaError if this FFmpeg lacks libwebp, or for a bad size.
+// Writes an endlessly repeating animated WebP of RGB frames, each [height, width, 3] uint8. quality: 1 to
+// 100. [owner-thread] Holds the encoded frames. MediaError if this FFmpeg lacks libwebp, or for a bad size.
 class WebpWriter {
  public:
   WebpWriter(int width, int height, Rational fps, int quality);
@@ -36,8 +36,8 @@ class WebpWriter {
 // Inserts an iTXt chunk "Comment" after the header (PNG, third edition, section 11.3.3.4); text: UTF-8.
 std::vector<uint8_t> png_with_comment(std::vector<uint8_t> png, std::string_view text);
 
-// Adds XMP with the text as dc:description (RFC 9649, section 2.7.1.5; XMP, ISO 16684-1). An image without the
-// extended header gets one.
+// Adds XMP with the text as dc:description (RFC 9649, section 2.7.1.5; XMP, ISO 16684-1). An image without
+// the extended header gets one.
 std::vector<uint8_t> webp_with_comment(std::vector<uint8_t> webp, std::string_view text, int width,
                                        int height);
 

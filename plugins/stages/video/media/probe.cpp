@@ -17,7 +17,8 @@ Rational rational(AVRational r) { return {r.num, r.den == 0 ? 1 : r.den}; }
 
 std::string text(const char* name) { return name != nullptr ? name : "unknown"; }
 
-// The display matrix gives a counter-clockwise turn; returns the clockwise turn that makes the picture upright.
+// The display matrix gives a counter-clockwise turn; returns the clockwise turn that makes the picture
+// upright.
 int rotation_of(const AVStream& stream) {
 #if LIBAVCODEC_VERSION_INT >= AV_VERSION_INT(60, 31, 102)
   const AVPacketSideData* side = av_packet_side_data_get(
@@ -66,8 +67,8 @@ double duration_of(const AVFormatContext& format, const AVStream& video) {
   return 0;
 }
 
-// Number of shown frames according to the container, 0 if unknown: from an MP4's index after its edit list has been
-// applied, else from the header.
+// Number of shown frames according to the container, 0 if unknown: from an MP4's index after its edit list
+// has been applied, else from the header.
 int64_t counted_frames(const AVFormatContext& format, AVStream* stream) {
   const bool indexed = std::string_view(format.iformat->name).starts_with("mov");
   const int entries = avformat_index_get_entries_count(stream);
@@ -175,7 +176,8 @@ bool is_box_type(const uint8_t* type) {
   return std::all_of(type, type + 4, [](uint8_t c) { return c >= 0x20 && c <= 0x7E; });
 }
 
-// Walks the outermost boxes. A box of size 0 extends to the end of the file; bytes that form no box are padding.
+// Walks the outermost boxes. A box of size 0 extends to the end of the file; bytes that form no box are
+// padding.
 int64_t iso_extent(ByteSource& source) {
   std::array<uint8_t, 16> head;
   int64_t offset = 0;

@@ -18,7 +18,8 @@ CutDecision::CutDecision(const std::vector<std::string>& names, const std::strin
   taken_.resize(of_.size());
 }
 
-void CutDecision::advance(const std::vector<const std::vector<int64_t>*>& found, const std::vector<int64_t>& settled) {
+void CutDecision::advance(const std::vector<const std::vector<int64_t>*>& found,
+                          const std::vector<int64_t>& settled) {
   int64_t until = std::numeric_limits<int64_t>::max();
   for (const size_t by : of_) until = std::min(until, settled[by]);
   std::vector<Cut> next;
@@ -49,7 +50,8 @@ void CutDecision::close() {
   together_.clear();
 }
 
-std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide, int64_t tolerance) {
+std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide,
+                                  int64_t tolerance) {
   std::vector<std::string> names;
   std::vector<const std::vector<int64_t>*> cuts;
   for (const auto& one : found) {
@@ -63,8 +65,8 @@ std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std
 
 SettledFrames::SettledFrames(const DetectorOptions& options, double rate)
     : options_(options),
-      filter_(options.filter == "merge" ? FlashFilter::Mode::merge : FlashFilter::Mode::suppress, options.min_length,
-              rate) {}
+      filter_(options.filter == "merge" ? FlashFilter::Mode::merge : FlashFilter::Mode::suppress,
+              options.min_length, rate) {}
 
 int64_t SettledFrames::after(const ShotDetector& detector, const Moment& now) {
   if (options_.name == "adaptive") return std::max<int64_t>(0, now.frame - options_.window + 1);

@@ -29,7 +29,8 @@ double ratio(const Fraction& fraction) {
 
 Wide magnitude(Wide value) { return value < 0 ? -value : value; }
 
-// The exact value of a double as a ratio of integers in lowest terms. Rates above 1e-9 keep both well within 128 bits.
+// The exact value of a double as a ratio of integers in lowest terms. Rates above 1e-9 keep both well within
+// 128 bits.
 Fraction exact(double value) {
   int exponent = 0;
   const double mantissa = std::frexp(value, &exponent);
@@ -44,8 +45,8 @@ Fraction exact(double value) {
   return fraction;
 }
 
-// Nearest fraction with a denominator up to `limit`: the last convergent of the continued fraction within the limit, or
-// the semiconvergent after it, whichever is nearer; on a tie the convergent.
+// Nearest fraction with a denominator up to `limit`: the last convergent of the continued fraction within the
+// limit, or the semiconvergent after it, whichever is nearer; on a tie the convergent.
 double nearest_fraction(const Fraction& target, int64_t limit) {
   if (target.denominator <= limit) return ratio(target);
   Fraction before{0, 1};
@@ -96,7 +97,8 @@ int64_t presentation_microseconds(int64_t pts, int64_t start, int time_base_nume
 
 int64_t nominal_frames_between(const Moment& from, const Moment& to, double rate) {
   const int64_t passed = std::max<int64_t>(0, to.microseconds - from.microseconds);
-  return static_cast<int64_t>(std::nearbyint(std::min(static_cast<double>(passed) / 1e6 * rate, kFarthestTime)));
+  return static_cast<int64_t>(
+      std::nearbyint(std::min(static_cast<double>(passed) / 1e6 * rate, kFarthestTime)));
 }
 
 double EvenTimes::at(int64_t n) const { return std::nearbyint(microseconds_ * static_cast<double>(n)); }
@@ -174,8 +176,7 @@ FrameTimes read_frame_times(const nlohmann::json& shots) {
   }
   FrameTimes out;
   if (!ends || !given->is_array() || static_cast<int64_t>(given->size()) != frames)
-    throw std::invalid_argument(
-        "frame_times_us must have one time per frame, followed by end_us");
+    throw std::invalid_argument("frame_times_us must have one time per frame, followed by end_us");
   const auto push = [&](const nlohmann::json& time) {
     const bool ascends =
         time.is_number_integer() && (out.known() == 0 || time.get<int64_t>() >= out.at(out.known() - 1));

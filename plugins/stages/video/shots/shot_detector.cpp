@@ -1,5 +1,5 @@
-// The detectors: histogram and hash compare neighbouring frames and apply a minimum length, fixed uses only the clock, content
-// and adaptive use the content score, threshold finds fades.
+// The detectors: histogram and hash compare neighbouring frames and apply a minimum length, fixed uses only
+// the clock, content and adaptive use the content score, threshold finds fades.
 #include "shots/shot_detector.hpp"
 
 #include <algorithm>
@@ -38,7 +38,9 @@ class JumpDetector : public ShotDetector {
 class HistogramDetector final : public JumpDetector {
  public:
   HistogramDetector(const DetectorOptions& options, double rate)
-      : JumpDetector(options, rate), bins_(options.bins), least_(std::clamp(1.0 - options.threshold, 0.0, 1.0)) {}
+      : JumpDetector(options, rate),
+        bins_(options.bins),
+        least_(std::clamp(1.0 - options.threshold, 0.0, 1.0)) {}
   void require(MeterOptions& needs) const override { needs.bins = static_cast<int>(bins_); }
   void push(const FrameMeasures& measures, const Moment& now) override {
     take(measures.correlation, measures.correlation <= least_, now);
@@ -52,7 +54,10 @@ class HistogramDetector final : public JumpDetector {
 class HashDetector final : public JumpDetector {
  public:
   HashDetector(const DetectorOptions& options, double rate)
-      : JumpDetector(options, rate), size_(options.size), lowpass_(options.lowpass), threshold_(options.threshold) {}
+      : JumpDetector(options, rate),
+        size_(options.size),
+        lowpass_(options.lowpass),
+        threshold_(options.threshold) {}
   void require(MeterOptions& needs) const override {
     needs.hash_size = static_cast<int>(size_);
     needs.hash_lowpass = static_cast<int>(lowpass_);
@@ -69,7 +74,8 @@ class HashDetector final : public JumpDetector {
 // Cuts at the first frame at or after every multiple of the stride.
 class FixedDetector final : public ShotDetector {
  public:
-  explicit FixedDetector(const DetectorOptions& options) : ShotDetector(options.name), strides_(options.stride, 1) {}
+  explicit FixedDetector(const DetectorOptions& options)
+      : ShotDetector(options.name), strides_(options.stride, 1) {}
   void require(MeterOptions&) const override {}
   void push(const FrameMeasures&, const Moment& now) override {
     if (strides_.due(now.microseconds)) cuts_.push_back(now.frame);
@@ -84,8 +90,8 @@ void require_content(const ContentWeights& weights, MeterOptions& needs) {
   needs.edges = needs.edges || weights.edges > 0;
 }
 
-// PySceneDetect uses edges only if their weight is above 0; an edge difference measured for another detector is
-// multiplied by 0 here.
+// PySceneDetect uses edges only if their weight is above 0; an edge difference measured for another detector
+// is multiplied by 0 here.
 double score_of(const FrameMeasures& measures, const ContentWeights& weights) {
   return content_score(measures.hsv, weights);
 }
@@ -97,8 +103,8 @@ class ContentDetector final : public ShotDetector {
       : ShotDetector(options.name),
         weights_(options.weights),
         threshold_(options.threshold),
-        filter_(options.filter == "merge" ? FlashFilter::Mode::merge : FlashFilter::Mode::suppress, options.min_length,
-                rate) {}
+        filter_(options.filter == "merge" ? FlashFilter::Mode::merge : FlashFilter::Mode::suppress,
+                options.min_length, rate) {}
   void require(MeterOptions& needs) const override { require_content(weights_, needs); }
   void push(const FrameMeasures& measures, const Moment& now) override {
     scores_.push_back(score_of(measures, weights_));
@@ -111,8 +117,8 @@ class ContentDetector final : public ShotDetector {
   FlashFilter filter_;
 };
 
-// Decides about a frame once `window` more have arrived, by the ratio of its content score to the mean of the window's
-// other scores.
+// Decides about a frame once `window` more have arrived, by the ratio of its content score to the mean of the
+// window's other scores.
 class AdaptiveDetector final : public ShotDetector {
  public:
   AdaptiveDetector(const DetectorOptions& options, double rate)
@@ -157,15 +163,18 @@ class AdaptiveDetector final : public ShotDetector {
   Moment last_cut_;
 };
 
-// Detects fades: a video fades out when it falls below the threshold (floor) or rises above it (ceiling), and fades in when
-// it comes back. The cut is placed between the two, at the fraction that fade_bias gives.
+// Detects fades: a video fades out when it falls below the threshold (floor) or rises above it (ceiling), and
+// fades in when it comes back. The cut is placed between the two, at the fraction that fade_bias gives.
 //
-// PySceneDetect measures this interval in frames of the nominal rate. At a variable rate the cut here is the first frame
-// presented at or after its point; at a constant rate both are the same frame.
+// PySceneDetect measures this interval in frames of the nominal rate. At a variable rate the cut here is the
+// first frame presented at or after its point; at a constant rate both are the same frame.
 class FadeDetector final : public ShotDetector {
  public:
   FadeDetector(const DetectorOptions& options, double rate)
-      : ShotDetector(options.name), options_(options), threshold_(std::trunc(options.threshold)), rate_(rate) {}
+      : ShotDetector(options.name),
+        options_(options),
+        threshold_(std::trunc(options.threshold)),
+        rate_(rate) {}
   void require(MeterOptions& needs) const override { needs.mean = true; }
 
   void push(const FrameMeasures& measures, const Moment& now) override {
@@ -199,8 +208,9 @@ class FadeDetector final : public ShotDetector {
     const Moment start;
     const int64_t from = nominal_frames_between(start, faded_, rate_);
     const int64_t length = nominal_frames_between(start, now, rate_) - from;
-    const auto at = from + static_cast<int64_t>(
-                               std::nearbyint(static_cast<double>(length) * (1.0 + options_.fade_bias) / 2.0));
+    const auto at =
+        from +
+        static_cast<int64_t>(std::nearbyint(static_cast<double>(length) * (1.0 + options_.fade_bias) / 2.0));
     for (const Moment& frame : since_out_)
       if (nominal_frames_between(start, frame, rate_) >= at) return frame.frame;
     return now.frame;
@@ -216,7 +226,8 @@ class FadeDetector final : public ShotDetector {
 }  // namespace
 
 const std::vector<std::string>& detector_names() {
-  static const std::vector<std::string> names{"content", "adaptive", "histogram", "hash", "threshold", "fixed"};
+  static const std::vector<std::string> names{"content", "adaptive",  "histogram",
+                                              "hash",    "threshold", "fixed"};
   return names;
 }
 

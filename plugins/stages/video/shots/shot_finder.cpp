@@ -13,15 +13,17 @@ extern "C" {
 namespace kinora::video {
 namespace {
 
-bool full_range(const AVFrame& f) { return f.format == AV_PIX_FMT_YUVJ420P || f.color_range == AVCOL_RANGE_JPEG; }
+bool full_range(const AVFrame& f) {
+  return f.format == AV_PIX_FMT_YUVJ420P || f.color_range == AVCOL_RANGE_JPEG;
+}
 
 YuvMatrix matrix(const AVFrame& f) {
   const int* k = sws_getCoefficients(f.colorspace);
   return {k[0], k[1], k[2], k[3], full_range(f)};
 }
 
-// Opens libswscale's converter to BGR with the settings of OpenCV's reader: bicubic chroma; the frame's own chroma
-// position, matrix and range; full-range output.
+// Opens libswscale's converter to BGR with the settings of OpenCV's reader: bicubic chroma; the frame's own
+// chroma position, matrix and range; full-range output.
 SwsContext* open_converter(const AVFrame& f, FrameSize to) {
   SwsContext* sws = sws_alloc_context();
   const auto set = [&](const char* name, int64_t value) { av_opt_set_int(sws, name, value, 0); };
@@ -44,7 +46,8 @@ SwsContext* open_converter(const AVFrame& f, FrameSize to) {
                      " cannot be converted to BGR; transcode the video first");
   }
   if (f.colorspace != AVCOL_SPC_RGB)
-    sws_setColorspaceDetails(sws, sws_getCoefficients(f.colorspace), full_range(f), sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+    sws_setColorspaceDetails(sws, sws_getCoefficients(f.colorspace), full_range(f),
+                             sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
   return sws;
 }
 
@@ -104,8 +107,8 @@ FrameMeasures MeasureSource::push_planes(const AVFrame& frame) {
   return out;
 }
 
-// OpenCV turns the frame in BGR. The conversion uses a pixel and its block's chroma, so turning the planes first gives
-// the same result.
+// OpenCV turns the frame in BGR. The conversion uses a pixel and its block's chroma, so turning the planes
+// first gives the same result.
 const AVFrame& MeasureSource::turned(const AVFrame& frame) {
   if (rotation_ == 0) return frame;
   auto& to = turned_[turn_ ^= 1];
@@ -115,8 +118,8 @@ const AVFrame& MeasureSource::turned(const AVFrame& frame) {
   if (av_frame_copy_props(to.get(), &frame) < 0) throw std::bad_alloc();
   for (size_t plane = 0; plane < 3; ++plane) {
     const int shift = plane == 0 ? 0 : 1;
-    rotate_plane({frame.data[plane], frame.linesize[plane]}, frame.width >> shift, frame.height >> shift, 1, rotation_,
-                 {to->data[plane], to->linesize[plane]});
+    rotate_plane({frame.data[plane], frame.linesize[plane]}, frame.width >> shift, frame.height >> shift, 1,
+                 rotation_, {to->data[plane], to->linesize[plane]});
   }
   return *to;
 }
@@ -137,8 +140,10 @@ BgrView MeasureSource::whole(const AVFrame& frame) {
   sws_scale(convert_, frame.data, frame.linesize, 0, frame.height, to, strides);
   if (rotation_ == 0) return {bgr_.data(), stride};
   const ptrdiff_t upright_stride = ptrdiff_t{3} * upright(size_, rotation_).width;
-  upright_bgr_.resize(static_cast<size_t>(upright_stride) * static_cast<size_t>(upright(size_, rotation_).height));
-  rotate_plane({bgr_.data(), stride}, size_.width, size_.height, 3, rotation_, {upright_bgr_.data(), upright_stride});
+  upright_bgr_.resize(static_cast<size_t>(upright_stride) *
+                      static_cast<size_t>(upright(size_, rotation_).height));
+  rotate_plane({bgr_.data(), stride}, size_.width, size_.height, 3, rotation_,
+               {upright_bgr_.data(), upright_stride});
   return {upright_bgr_.data(), upright_stride};
 }
 

@@ -1,4 +1,5 @@
-// Finds the shots of a video from its frames as they are decoded, with any set of detectors and a rule that combines them.
+// Finds the shots of a video from its frames as they are decoded, with any set of detectors and a rule that
+// combines them.
 #pragma once
 #include <memory>
 #include <optional>
@@ -19,12 +20,12 @@ namespace kinora::video {
 // The size that PySceneDetect measures at: downscale 0 is its automatic rule, 1 keeps the frames' size.
 FrameSize measured_size(FrameSize upright, int64_t downscale);
 
-// Measures decoded frames for the detectors, as if OpenCV's reader had given them to PySceneDetect (upright, in BGR),
-// without producing most of those frames. [owner-thread] One video, frames in order.
+// Measures decoded frames for the detectors, as if OpenCV's reader had given them to PySceneDetect (upright,
+// in BGR), without producing most of those frames. [owner-thread] One video, frames in order.
 class MeasureSource {
  public:
-  // size: the container's, before rotation (degrees clockwise). Frames of another size are scaled to it, as in OpenCV's
-  // reader.
+  // size: the container's, before rotation (degrees clockwise). Frames of another size are scaled to it, as
+  // in OpenCV's reader.
   MeasureSource(FrameSize size, int rotation, int64_t downscale, const MeterOptions& needs);
   ~MeasureSource();
   MeasureSource(const MeasureSource&) = delete;
@@ -45,7 +46,7 @@ class MeasureSource {
   int convert_format_ = -1;
   FrameSize convert_from_;
   std::vector<uint8_t> bgr_, upright_bgr_;
-  ff::Owned<AVFrame> last_;      // the previous frame, if it was measured by its planes
+  ff::Owned<AVFrame> last_;       // the previous frame, if it was measured by its planes
   ff::Owned<AVFrame> turned_[2];  // this frame and the previous one, upright
   size_t turn_ = 0;
 };

@@ -43,7 +43,8 @@ class FrameSampler {
   SpilledTensor pixels_;
 };
 
-// Scales every frame to 48 x 27, upright, as `ffmpeg -s 48x27 -pix_fmt rgb24` does (bicubic; the frame's matrix and range).
+// Scales every frame to 48 x 27, upright, as `ffmpeg -s 48x27 -pix_fmt rgb24` does (bicubic; the frame's
+// matrix and range).
 class Thumbnailer {
  public:
   static constexpr int kWidth = 48, kHeight = 27;
@@ -80,7 +81,9 @@ ScalerOptions size_for(const VideoInfo& video, int64_t height) {
   return out;
 }
 
-bool full_range(const AVFrame& f) { return f.format == AV_PIX_FMT_YUVJ420P || f.color_range == AVCOL_RANGE_JPEG; }
+bool full_range(const AVFrame& f) {
+  return f.format == AV_PIX_FMT_YUVJ420P || f.color_range == AVCOL_RANGE_JPEG;
+}
 
 FrameSampler::FrameSampler(const VideoInfo& video, double every, int64_t height)
     : times_(every, 0), size_(size_for(video, height)), scaler_(size_) {}
@@ -88,7 +91,8 @@ FrameSampler::FrameSampler(const VideoInfo& video, double every, int64_t height)
 void FrameSampler::push(const AVFrame& frame, const Moment& now) {
   if (!times_.due(now.microseconds)) return;
   seconds_.push_back(static_cast<double>(now.microseconds) / 1e6);
-  scaler_.bytes(frame, pixels_.append(static_cast<size_t>(size_.height) * static_cast<size_t>(size_.width) * 3));
+  scaler_.bytes(frame,
+                pixels_.append(static_cast<size_t>(size_.height) * static_cast<size_t>(size_.width) * 3));
 }
 
 std::vector<double> FrameSampler::give(Sample& to) {
@@ -142,8 +146,8 @@ struct TimedFrame {
   Moment when;
 };
 
-// Passes decoded frames from the decoding thread to the measuring thread. It holds only a few, so a video needs little
-// more memory than its decoder. [any-thread] One thread pushes, one pulls.
+// Passes decoded frames from the decoding thread to the measuring thread. It holds only a few, so a video
+// needs little more memory than its decoder. [any-thread] One thread pushes, one pulls.
 class FramePipe {
  public:
   explicit FramePipe(size_t capacity) : capacity_(capacity) {}
@@ -207,8 +211,8 @@ class Takers {
     if (thumbnailer_) {
       thumbnailer_->give(film);
       const auto* bytes = reinterpret_cast<const uint8_t*>(times.data());
-      film.set_tensor("times_us", {bytes, bytes + times.size() * sizeof(int64_t)}, {static_cast<int64_t>(times.size())},
-                      KINORA_DL_INT, 64);
+      film.set_tensor("times_us", {bytes, bytes + times.size() * sizeof(int64_t)},
+                      {static_cast<int64_t>(times.size())}, KINORA_DL_INT, 64);
     }
     if (!sampler_) return;
     auto facts = facts_of(film);

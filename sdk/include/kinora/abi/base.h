@@ -1,14 +1,15 @@
 /* kinora/abi/base.h: conventions and types of every interface of the ABI.                     since ABI 1.0
  *
  * Conventions, for all headers of this folder:
- *  1. C11. Only fixed-width integers, doubles and pointers cross the boundary: no bool, enum, union, bit-field or
- *     C++ type. Flags are uint32_t; a truth value is int32_t, 0 or 1.
- *  2. A struct begins with `uint32_t struct_size` (its sizeof in the writer's headers) and has no padding holes. Slots are only
- *     appended; a reader checks struct_size before it touches a slot that came after 1.0. For a struct that a call fills
- *     in, the caller sets struct_size to the room there is.
+ *  1. C11. Only fixed-width integers, doubles and pointers cross the boundary: no bool, enum, union,
+ * bit-field or C++ type. Flags are uint32_t; a truth value is int32_t, 0 or 1.
+ *  2. A struct begins with `uint32_t struct_size` (its sizeof in the writer's headers) and has no padding
+ * holes. Slots are only appended; a reader checks struct_size before it touches a slot that came after 1.0.
+ * For a struct that a call fills in, the caller sets struct_size to the room there is.
  *  3. Functions return a status: KINORA_OK, a positive signal, or a negative error after host->set_error().
  *     An error leaves every output untouched and everything passed in still owned by the caller.
- *  4. Inputs are borrowed for the call. Outputs are owned by the caller and released by the named release function.
+ *  4. Inputs are borrowed for the call. Outputs are owned by the caller and released by the named release
+ * function.
  *  5. Strings are UTF-8. `const char*` ends in NUL; kinora_str has a length and need not end in NUL.
  *  6. Each function carries a thread tag:
  *       [any-thread]     callable at the same time from any threads
@@ -16,14 +17,15 @@
  *       [worker-thread]  as owner-thread, on an engine's worker; may block
  *       [autograd-thread] also from inside a backward pass, then on the thread that runs it
  *  7. No function may throw, longjmp or exit through this boundary.
- *  8. create() returns an instance, or null after host->set_error(). Its arguments are borrowed unless stated otherwise, except
- *     the host, which outlives everything. destroy(), close() and release() cannot fail, take an object made by the same table,
- *     once, and never null unless they say so; without a tag of their own they are [owner-thread]. Objects that an instance made
- *     (readers, streams, groups) are released before the instance.
- *  9. A function pointer is null only where its comment says what that means. `self` and `user` belong to the writer of the
- *     struct and are passed back unread. `reserved` is written as 0 and not read.
- * 10. Sizes and offsets of memory are in bytes, of tensors in elements. Shapes read [outermost, ..., innermost], innermost
- *     fastest: B batch, C channels, T frames, H rows, W columns, L tokens, D width. */
+ *  8. create() returns an instance, or null after host->set_error(). Its arguments are borrowed unless stated
+ * otherwise, except the host, which outlives everything. destroy(), close() and release() cannot fail, take
+ * an object made by the same table, once, and never null unless they say so; without a tag of their own they
+ * are [owner-thread]. Objects that an instance made (readers, streams, groups) are released before the
+ * instance.
+ *  9. A function pointer is null only where its comment says what that means. `self` and `user` belong to the
+ * writer of the struct and are passed back unread. `reserved` is written as 0 and not read.
+ * 10. Sizes and offsets of memory are in bytes, of tensors in elements. Shapes read [outermost, ...,
+ * innermost], innermost fastest: B batch, C channels, T frames, H rows, W columns, L tokens, D width. */
 #ifndef KINORA_ABI_BASE_H
 #define KINORA_ABI_BASE_H
 #include <stddef.h>
@@ -39,13 +41,16 @@
 #define KINORA_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
 /* The offset of a slot is part of the contract: a slot that moves fails to compile here. */
-#define KINORA_SLOT(type, member, offset) \
-  KINORA_STATIC_ASSERT(offsetof(type, member) == (offset), #type "." #member " moved: slots are only appended")
-#define KINORA_SIZE(type, size) \
-  KINORA_STATIC_ASSERT(sizeof(type) == (size), #type " has another size: padding, or a slot that is not pinned here")
+#define KINORA_SLOT(type, member, offset)                  \
+  KINORA_STATIC_ASSERT(offsetof(type, member) == (offset), \
+                       #type "." #member " moved: slots are only appended")
+#define KINORA_SIZE(type, size)                \
+  KINORA_STATIC_ASSERT(sizeof(type) == (size), \
+                       #type " has another size: padding, or a slot that is not pinned here")
 
-/* The version of these headers. A plugin works with every host of the same major version whose minor version is not older
- * than the one it needs: define KINORA_ABI_TARGET_MINOR as the *oldest* minor that has all the slots you use (default 0). */
+/* The version of these headers. A plugin works with every host of the same major version whose minor version
+ * is not older than the one it needs: define KINORA_ABI_TARGET_MINOR as the *oldest* minor that has all the
+ * slots you use (default 0). */
 #define KINORA_ABI_MAJOR 1u
 #define KINORA_ABI_MINOR 0u
 #ifndef KINORA_ABI_TARGET_MINOR
@@ -54,8 +59,10 @@
 
 /* Signals: not errors. */
 #define KINORA_OK 0
-#define KINORA_STOP 1 /* model: this rank's part ends here; release everything and return it. Stage: it cannot process any sample */
-#define KINORA_END 2  /* no more items */
+#define KINORA_STOP                                                                                      \
+  1 /* model: this rank's part ends here; release everything and return it. Stage: it cannot process any \
+       sample */
+#define KINORA_END 2 /* no more items */
 /* Errors. */
 #define KINORA_FAILED (-1)      /* anything without a better code */
 #define KINORA_INVALID (-2)     /* an argument or option is wrong; the caller can correct it */
@@ -77,8 +84,9 @@ typedef struct kinora_bytes {
   uint64_t size;
 } kinora_bytes;
 
-/* Receives text or bytes, so that ownership of memory never crosses the boundary. write() may be called any number of times. It
- * cannot fail: a receiver reports its own errors to its caller. [owner-thread], only within the call that received the sink. */
+/* Receives text or bytes, so that ownership of memory never crosses the boundary. write() may be called any
+ * number of times. It cannot fail: a receiver reports its own errors to its caller. [owner-thread], only
+ * within the call that received the sink. */
 typedef struct kinora_sink {
   void* self;
   void (*write)(void* self, const void* data, uint64_t size);

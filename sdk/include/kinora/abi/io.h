@@ -1,7 +1,7 @@
 /* kinora.io/1: files of any storage, by URI.                                                  since ABI 1.0
  *
- * The host chooses the storage component by the URI's scheme (none: storage/file). Writing is atomic: the file appears under
- * its final name on commit, complete and flushed to the device, or never. */
+ * The host chooses the storage component by the URI's scheme (none: storage/file). Writing is atomic: the
+ * file appears under its final name on commit, complete and flushed to the device, or never. */
 #ifndef KINORA_ABI_IO_H
 #define KINORA_ABI_IO_H
 #include "kinora/abi/base.h"
@@ -14,7 +14,8 @@ typedef struct kinora_writer kinora_writer; /* opaque */
 typedef struct kinora_io_api {
   uint32_t struct_size;
   uint32_t reserved;
-  /* [any-thread] Opens for random access. KINORA_NOT_FOUND: no such file, or no storage for the scheme; KINORA_IO. */
+  /* [any-thread] Opens for random access. KINORA_NOT_FOUND: no such file, or no storage for the scheme;
+   * KINORA_IO. */
   int32_t (*open)(kinora_str uri, kinora_reader** out);
   /* [any-thread] Size in bytes at the time of opening. */
   int64_t (*size)(kinora_reader*);
@@ -25,9 +26,11 @@ typedef struct kinora_io_api {
   void (*close)(kinora_reader*);
   /* [any-thread] Begins a new file under a temporary name; creates missing folders. */
   int32_t (*create)(kinora_str uri, kinora_writer** out);
-  /* [owner-thread] Appends. KINORA_NO_MEMORY: the device is full; KINORA_IO. The writer is then only fit for abort(). */
+  /* [owner-thread] Appends. KINORA_NO_MEMORY: the device is full; KINORA_IO. The writer is then only fit for
+   * abort(). */
   int32_t (*write)(kinora_writer*, const void* data, uint64_t size);
-  /* [owner-thread] Gives the file its final name, replacing what was there; ends the writer, whatever it returns. */
+  /* [owner-thread] Gives the file its final name, replacing what was there; ends the writer, whatever it
+   * returns. */
   int32_t (*commit)(kinora_writer*);
   /* [owner-thread] Leaves nothing behind; ends the writer. */
   void (*abort)(kinora_writer*);

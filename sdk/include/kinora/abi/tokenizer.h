@@ -1,6 +1,7 @@
 /* kinora.tokenizer/1: video <-> latent.                                                       since ABI 1.0
  *
- * It is causal: one first frame, then groups of `time` frames, so T frames give 1 + (T - 1) / time latent frames. */
+ * It is causal: one first frame, then groups of `time` frames, so T frames give 1 + (T - 1) / time latent
+ * frames. */
 #ifndef KINORA_ABI_TOKENIZER_H
 #define KINORA_ABI_TOKENIZER_H
 #include "kinora/abi/context.h"
@@ -12,14 +13,17 @@ KINORA_EXTERN_C_BEGIN
 
 typedef struct kinora_tokenizer_info {
   uint32_t struct_size;
-  uint32_t discrete;  /* 1: the latent is int32 codes [B, t, h, w]; 0: [B, channels, t, h, w] in the video's dtype */
-  int64_t channels;   /* channels of the latent, 1 for codes */
-  int64_t time;       /* compression factors: frames, rows, columns of the video per frame, row, column of the latent */
+  uint32_t discrete; /* 1: the latent is int32 codes [B, t, h, w]; 0: [B, channels, t, h, w] in the video's
+                        dtype */
+  int64_t channels;  /* channels of the latent, 1 for codes */
+  int64_t
+      time; /* compression factors: frames, rows, columns of the video per frame, row, column of the latent */
   int64_t height;
   int64_t width;
-  int64_t codes;      /* size of the vocabulary, 0 for a continuous tokenizer */
-  int64_t halo;       /* number of earlier latent frames that decoding one frame depends on; -1: all */
-  int64_t encode_span; /* number of latent frames that encoding one depends on, itself and earlier ones; 0: all of them */
+  int64_t codes;       /* size of the vocabulary, 0 for a continuous tokenizer */
+  int64_t halo;        /* number of earlier latent frames that decoding one frame depends on; -1: all */
+  int64_t encode_span; /* number of latent frames that encoding one depends on, itself and earlier ones; 0:
+                          all of them */
 } kinora_tokenizer_info;
 
 typedef struct kinora_tokenizer {
@@ -30,26 +34,30 @@ typedef struct kinora_tokenizer {
   void (*destroy)(void* self);
   /* [any-thread] */
   int32_t (*info)(void* self, kinora_tokenizer_info* out);
-  /* [owner-thread] video [B, 3, T, H, W] in [-1, 1] -> latent. `posterior`: the moments [B, 2C, t, h, w] of a variational
-   * encoder (the latent is then its mode), the code vectors of a discrete tokenizer, else null. */
+  /* [owner-thread] video [B, 3, T, H, W] in [-1, 1] -> latent. `posterior`: the moments [B, 2C, t, h, w] of a
+   * variational encoder (the latent is then its mode), the code vectors of a discrete tokenizer, else null.
+   */
   int32_t (*encode)(void* self, const kinora_context*, kinora_tensor video, kinora_tensor* latent,
                     kinora_tensor* posterior);
-  /* [owner-thread] latent -> video [B, 3, T, H, W]; not clamped. A discrete tokenizer takes integer codes, or their vectors as
-   * in encode's posterior, a floating-point tensor. Codes have no gradient, so training decodes the vectors. */
+  /* [owner-thread] latent -> video [B, 3, T, H, W]; not clamped. A discrete tokenizer takes integer codes, or
+   * their vectors as in encode's posterior, a floating-point tensor. Codes have no gradient, so training
+   * decodes the vectors. */
   int32_t (*decode)(void* self, const kinora_context*, kinora_tensor latent, kinora_tensor* video);
-  /* [owner-thread] Opens a stream, which maps consecutive pieces to their results, equal to encode / decode of the whole. Any number
-   * of streams may be open. decoding: 0 encodes, 1 decodes. Null: KINORA_UNSUPPORTED. */
+  /* [owner-thread] Opens a stream, which maps consecutive pieces to their results, equal to encode / decode
+   * of the whole. Any number of streams may be open. decoding: 0 encodes, 1 decodes. Null:
+   * KINORA_UNSUPPORTED. */
   int32_t (*open)(void* self, const kinora_context*, int32_t decoding, void** stream);
-  /* [owner-thread] The stream keeps the state that later pieces depend on: its size does not grow with the length, unless
-   * info.halo is -1. A piece that is rejected leaves the stream unchanged. */
+  /* [owner-thread] The stream keeps the state that later pieces depend on: its size does not grow with the
+   * length, unless info.halo is -1. A piece that is rejected leaves the stream unchanged. */
   int32_t (*push)(void* stream, kinora_tensor piece, kinora_tensor* out);
   /* [owner-thread] At any time; drops the stream's state. */
   void (*close)(void* stream);
   /* [any-thread] As kinora_model.layout. */
   const kinora_layout* (*layout)(uint64_t i);
-  /* [owner-thread] Initial parameters in closed form, instead of random ones: values of whole parameters, by name, that
-   * suit `video` [B, 3, T, H, W]. `value` is called once for each, and owns the tensor; a parameter that is not named keeps its
-   * initial values. The same values for the same video on every rank. Null: KINORA_UNSUPPORTED. */
+  /* [owner-thread] Initial parameters in closed form, instead of random ones: values of whole parameters, by
+   * name, that suit `video` [B, 3, T, H, W]. `value` is called once for each, and owns the tensor; a
+   * parameter that is not named keeps its initial values. The same values for the same video on every rank.
+   * Null: KINORA_UNSUPPORTED. */
   int32_t (*fit)(void* self, const kinora_context*, kinora_tensor video, void* to,
                  void (*value)(void* to, const char* name, kinora_tensor));
 } kinora_tokenizer;
