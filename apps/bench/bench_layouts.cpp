@@ -1,5 +1,5 @@
-#include "apps/bench/bench_layouts.hpp"
-
+// Compares layouts of a sequence over ranks with the ones that they should beat: time and bytes of a
+// training step.
 #include <algorithm>
 #include <array>
 #include <chrono>
@@ -7,8 +7,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "apps/bench/bench_ranks.hpp"
+#include "apps/bench/benchmarks.hpp"
 #include "core/torch/media/streaming.hpp"
-#include "apps/bench/bench_step.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 

@@ -1,16 +1,14 @@
-#include "apps/bench/bench_parallel.hpp"
-
+// The cost of strategies, on several ranks or on one.
 #include <algorithm>
 #include <cmath>
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include "apps/bench/bench_ranks.hpp"
+#include "apps/bench/benchmarks.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "apps/bench/bench_layouts.hpp"
-#include "apps/bench/bench_pipelines.hpp"
-#include "apps/bench/bench_ranks.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 

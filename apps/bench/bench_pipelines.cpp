@@ -1,10 +1,11 @@
-#include "apps/bench/bench_pipelines.hpp"
-
+// Benchmarks of pipelines with one stage per rank: schedules, and ways to provide conditioning on every
+// stage.
 #include <numeric>
 
 #include <ATen/ATen.h>
 
-#include "apps/bench/bench_step.hpp"
+#include "apps/bench/bench_ranks.hpp"
+#include "apps/bench/benchmarks.hpp"
 
 namespace kinora::core {
 namespace {

@@ -1,4 +1,5 @@
-// Shared parts of multi-rank benchmarks: the ranks of a launch, strategies on them, and measuring in turns.
+// Shared parts of multi-rank benchmarks: the ranks of a launch, strategies and training steps on them, and
+// measuring in turns.
 #pragma once
 #include <functional>
 #include <map>
@@ -8,6 +9,7 @@
 
 #include "core/runtime/runtime.hpp"
 #include "core/torch/context/mesh.hpp"
+#include "core/torch/context/network.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "kinora/abi/strategy.h"
 
@@ -69,5 +71,22 @@ void measure(const BenchRanks&, std::vector<Measured>&, int repeat);
 double median(std::vector<double>);
 // The median of the rounds' ratios.
 double ratio(const Measured& a, const Measured& b);
+
+// A model behind a strategy with its training step, for benchmarks.
+class BenchStep {
+ public:
+  // text: [1, L, size], the model's text input. The strategy must outlive this object.
+  BenchStep(Runtime&, const std::string& model, const json& options, const Frames& rule, const BenchStrategy&,
+            at::Tensor text);
+  // The loss covers frames [from, ...), those that a rank learns from. Gradients keep their own memory from
+  // the first step on.
+  void operator()(const at::Tensor& latent, int64_t from = 0, int64_t micro = 1);
+
+ private:
+  const BenchStrategy& strategy_;
+  Component component_;
+  Network network_;
+  at::Tensor text_;
+};
 
 }  // namespace kinora::core

@@ -4,11 +4,9 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/set_option.hpp"
-#include "apps/kinora/apply_stage.hpp"
-#include "core/run/apply_methods.hpp"
 #include "core/base/cancel.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/run/apply.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {
@@ -38,8 +36,8 @@ po::options_description apply_flags() {
       "encode, decode, encode_decode, gradient, quantize ...")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
       "an option of the component; weights=PATH; config=FILE.json, whose members are options; seed=N")(
-      "out", po::value<std::string>()->default_value("")->value_name("PATH"), "file or folder for the results")(
-      "json", "print the result as JSON")("help,h", "this text");
+      "out", po::value<std::string>()->default_value("")->value_name("PATH"),
+      "file or folder for the results")("json", "print the result as JSON")("help,h", "this text");
   return options;
 }
 
@@ -66,7 +64,8 @@ std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& re
   const std::string lists = "; kinora plugins inspect " + spec.id + " lists the tensors";
   if (spec.kind == "stage") {
     if (request.input.empty()) return spec.id + " needs an input file: kinora apply " + spec.id + " FILE";
-    if (std::filesystem::is_directory(request.input)) return "'" + request.input + "' is a folder; apply takes one file, a curate job takes folders";
+    if (std::filesystem::is_directory(request.input))
+      return "'" + request.input + "' is a folder; apply takes one file, a curate job takes folders";
     if (!request.inputs.empty()) return spec.id + " takes a file instead of tensors; leave out --inputs";
     if (!request.method.empty()) return spec.id + " has no methods; leave out --method";
     return "";
@@ -76,7 +75,8 @@ std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& re
            "' cannot run alone; stages, tokenizers, models, losses, samplers and precisions can";
   if (request.inputs.empty()) return spec.id + " needs --inputs FILE.safetensors" + lists;
   if (!request.input.empty())
-    return spec.id + " takes tensors instead of the file '" + request.input + "'; give them with --inputs" + lists;
+    return spec.id + " takes tensors instead of the file '" + request.input + "'; give them with --inputs" +
+           lists;
   return "";
 }
 
@@ -113,7 +113,9 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto result = (*spec)->kind == "stage" ? apply_stage(runtime, request)
                                                : core::torch_apply((*spec)->kind)(runtime, request);
   // A stage's captions and keys may contain invalid UTF-8.
-  std::cout << result.result.dump(given.count("json") ? -1 : 2, ' ', false, core::json::error_handler_t::replace) << "\n";
+  std::cout << result.result.dump(given.count("json") ? -1 : 2, ' ', false,
+                                  core::json::error_handler_t::replace)
+            << "\n";
   std::cout.flush();  // before the messages on stderr
   return result.problem.empty() ? kDone : complain(kFailed, result.problem);
 }

@@ -1,12 +1,11 @@
-#include "apps/kinora/apply_stage.hpp"
-
+// kinora apply of a stage: one file in, the samples that the stage makes of it out.
 #include <algorithm>
 #include <thread>
 
+#include "apps/kinora/command.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_instance.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "core/sample/sample.hpp"
 #include "kinora/sample.hpp"
 
@@ -33,8 +32,8 @@ json fields_json(const Sample& sample) {
   return out;
 }
 
-// The stage's main result if one has the stage's name ("shots.content" sets "shots.json"), else the outcome of every
-// sample.
+// The stage's main result if one has the stage's name ("shots.content" sets "shots.json"), else the outcome
+// of every sample.
 json result_json(const std::string& name, const StageResults& r) {
   const std::string own = name.substr(0, name.find('.')) + ".json";
   if (r.emitted.size() == 1 && r.dropped.empty() && r.failed.empty())
@@ -58,9 +57,9 @@ void write_fields(const fs::path& folder, const Sample& sample) {
   fs::create_directories(folder);
   for (const auto& field : sample.fields())
     if (field.name != "url")
-      core::or_throw(
-          core::write_file_atomically(folder / (std::string(sample.key()) + "." + std::string(field.name)),
-                                {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
+      core::or_throw(core::write_file_atomically(
+          folder / (std::string(sample.key()) + "." + std::string(field.name)),
+          {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+// kinora bench plugin_call, startup and shots, and what all benchmarks share.
 #include "apps/kinora/bench.hpp"
 
 #include <algorithm>
@@ -7,8 +8,6 @@
 #include <filesystem>
 #include <memory>
 
-#include "apps/kinora/bench_virtual.hpp"
-#include "apps/kinora/shell.hpp"
 #include "core/base/paths.hpp"
 #include "core/run/one_stage.hpp"
 #include "kinora/abi/stage.h"
@@ -52,19 +51,19 @@ class MadeFilm {
   explicit MadeFilm(int seconds) {
     std::string name = (std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_IO,
-                  name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+      throw Error(KINORA_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
-    const std::string source =
-        "testsrc2=size=1280x720:rate=24:duration=" + std::to_string(seconds) + ",hue='H=floor(t/3)*2',noise=alls=12:allf=t";
+    const std::string source = "testsrc2=size=1280x720:rate=24:duration=" + std::to_string(seconds) +
+                               ",hue='H=floor(t/3)*2',noise=alls=12:allf=t";
     output_of("ffmpeg -v error -f lavfi -i " + shell_quoted(source) +
               " -c:v libx264 -preset veryfast -pix_fmt yuv420p " + shell_quoted(path()));
     std::error_code error;
     if (std::filesystem::file_size(path(), error) > 0 && !error) return;
     std::filesystem::remove_all(folder_, error);
-    throw Error(KINORA_NOT_FOUND,
-                "bench shots: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
-                "libx264, or give a video with --film FILE");
+    throw Error(
+        KINORA_NOT_FOUND,
+        "bench shots: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
+        "libx264, or give a video with --film FILE");
   }
   MadeFilm(const MadeFilm&) = delete;
   MadeFilm& operator=(const MadeFilm&) = delete;
@@ -164,7 +163,8 @@ struct ShotsTrial {
     seconds.push_back(seconds_of([&] { found = json::parse(stage(film).need("shots.json")); }));
     ratios.push_back(alone / seconds.back());
     if (downscale < 0) return;
-    peer = json::parse(output_of("python3 -c " + shell_quoted(kPeer) + " " + shell_quoted(path) + " " + std::to_string(downscale)),
+    peer = json::parse(output_of("python3 -c " + shell_quoted(kPeer) + " " + shell_quoted(path) + " " +
+                                 std::to_string(downscale)),
                        nullptr, false);
     if (!peer.is_object()) return;
     peers.push_back(peer.at("seconds"));
@@ -181,7 +181,9 @@ struct ShotsTrial {
       out["peer"] = "not measured: python3 has no scenedetect (packaging/dev.sh setup installs it)";
       return out;
     }
-    out.update({{"peer", "PySceneDetect"}, {"peer_fps", frames / median(peers)}, {"faster_than_peer", median(peer_ratios)}});
+    out.update({{"peer", "PySceneDetect"},
+                {"peer_fps", frames / median(peers)},
+                {"faster_than_peer", median(peer_ratios)}});
     out.update(compared(found, peer));
     return out;
   }
@@ -199,10 +201,22 @@ json bench_shots(core::Runtime& runtime, const BenchOptions& options) {
   };
   constexpr core::Isolation kHere{.is_allowed = false};  // starting a process is not part of the measurement
   const core::OneStage decode(runtime, "video.probe", with({{"count", true}}), kHere);
-  const json five{{"detectors", {"content", "adaptive", "histogram", "hash", "threshold"}}, {"sample_every", 1.0}, {"sample_height", 256}};
-  ShotsTrial trials[] = {{"content", {runtime, "shots.content", threads, kHere}, 0, 0.95, {}, {}, {}, {}, {}, {}},
-                         {"full_size", {runtime, "shots.content", with({{"downscale", 1}}), kHere}, 1, 0.95, {}, {}, {}, {}, {}, {}},
-                         {"five_and_frames", {runtime, "shots", with(five), kHere}, -1, 0.85, {}, {}, {}, {}, {}, {}}};
+  const json five{{"detectors", {"content", "adaptive", "histogram", "hash", "threshold"}},
+                  {"sample_every", 1.0},
+                  {"sample_height", 256}};
+  ShotsTrial trials[] = {
+      {"content", {runtime, "shots.content", threads, kHere}, 0, 0.95, {}, {}, {}, {}, {}, {}},
+      {"full_size",
+       {runtime, "shots.content", with({{"downscale", 1}}), kHere},
+       1,
+       0.95,
+       {},
+       {},
+       {},
+       {},
+       {},
+       {}},
+      {"five_and_frames", {runtime, "shots", with(five), kHere}, -1, 0.85, {}, {}, {}, {}, {}, {}}};
   Sample film("film");
   film.set("url", path);
   std::vector<double> alone;
@@ -220,6 +234,20 @@ json bench_shots(core::Runtime& runtime, const BenchOptions& options) {
     out[trial->name] = trial->result(frames);
     out["within"] = out["within"].get<bool>() && out[trial->name]["within"].get<bool>();
   }
+  return out;
+}
+
+std::string shell_quoted(const std::string& s) {
+  std::string out = "'";
+  for (char c : s) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+std::string output_of(const std::string& command) {
+  const std::unique_ptr<FILE, int (*)(FILE*)> pipe(popen((command + " 2>/dev/null").c_str(), "r"), pclose);
+  std::string out;
+  char part[4096];
+  while (pipe && std::fgets(part, sizeof part, pipe.get())) out += part;
   return out;
 }
 

@@ -1,12 +1,14 @@
-// The benchmarks of `kinora bench`. Each compares a measurement with its limit or with a peer, in alternating rounds of
-// one run.
+// The benchmarks of `kinora bench`. Each compares a measurement with its limit or with a peer, in alternating
+// rounds of one run.
 #pragma once
+#include <memory>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "core/runtime/runtime.hpp"
+#include "kinora/abi/stage.h"
 
 namespace kinora {
 
@@ -14,14 +16,14 @@ struct BenchOptions {
   std::string film;
   int repeat = 5;
   int threads = 1;   // for shots: threads of our decoder; the peer takes all cores
-  std::string peer;  // a command, see apps/bench/bench_networks.hpp
+  std::string peer;  // a command, see bench_networks in apps/bench/benchmarks.hpp
   int64_t tokens = 256;
   std::string device = "auto";
   bool quick = false;  // small sizes: checks only that everything can be measured
 };
 
-// The result says whether the median of the rounds is "within" its bound; it says nothing if the benchmark has no bound
-// without a peer.
+// The result says whether the median of the rounds is "within" its bound; it says nothing if the benchmark
+// has no bound without a peer.
 struct Benchmark {
   const char* name;
   nlohmann::json (*run)(core::Runtime&, const BenchOptions&);
@@ -45,5 +47,18 @@ nlohmann::json bench_block(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_parallel(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_balance(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_workers(core::Runtime&, const BenchOptions&);
+
+// The baseline of a plugin call: the same function behind a virtual call. bench_virtual.cpp is a file of its
+// own so that the compiler cannot see through the call.
+struct Virtual {
+  virtual ~Virtual() = default;
+  virtual int32_t resources(kinora_resources* out) = 0;
+};
+std::unique_ptr<Virtual> make_virtual();
+
+// For the commands that benchmarks run: `s` as one word of the shell.
+std::string shell_quoted(const std::string& s);
+// Runs the command in the shell and waits. Returns its standard output; empty if it failed.
+std::string output_of(const std::string& command);
 
 }  // namespace kinora

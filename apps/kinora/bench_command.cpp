@@ -109,7 +109,8 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
                         "video for shots; default: a generated one")(
       "repeat", po::value<int>()->default_value(5)->value_name("N"), "rounds")(
       "threads", po::value<int>()->default_value(1)->value_name("N"),
-      "threads of train, sample, vae and block, and of our decoder in shots; curation gives each video one and runs "
+      "threads of train, sample, vae and block, and of our decoder in shots; curation gives each video one "
+      "and runs "
       "several "
       "videos at once, PySceneDetect takes all cores")(
       "peer", po::value<std::string>()->default_value("")->value_name("CMD"),
@@ -117,8 +118,8 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
       "tokens", po::value<int64_t>()->default_value(256)->value_name("N"),
       "approximate number of video tokens in block")(
       "device", po::value<std::string>()->default_value("auto")->value_name("NAME"),
-      "device of the benchmark `block`: auto, cpu, cuda or cuda:N")(
-      "json", "print one line of JSON per benchmark")(
+      "device of the benchmark `block`: auto, cpu, cuda or cuda:N")("json",
+                                                                    "print one line of JSON per benchmark")(
       "quick", po::bool_switch(), "use small sizes, to check that everything can be measured here")(
       "help,h", "this text");
   po::options_description all;
@@ -153,8 +154,10 @@ int bench_command(core::Runtime& runtime, const Arguments& arguments) {
     line["benchmark"] = b.name;
     print_result(line, given.count("json") > 0);
     if (!line.value("within", !line.contains("error")))
-      missed.push_back(line.value("error", b.name + std::string(": its bound is exceeded; other load on this machine can be the cause, so "
-                                                                 "measure again while it is idle")));
+      missed.push_back(line.value(
+          "error",
+          b.name + std::string(": its bound is exceeded; other load on this machine can be the cause, so "
+                               "measure again while it is idle")));
   }
   if (!any)
     return complain(kUsage, "bench: no benchmark is called '" + name + "'" + core::did_you_mean(name, names));

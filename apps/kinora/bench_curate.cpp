@@ -9,9 +9,8 @@
 #include <fmt/format.h>
 
 #include "apps/kinora/bench.hpp"
-#include "apps/kinora/shell.hpp"
 #include "core/plugin/options.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 
 namespace kinora {
 namespace {
@@ -35,8 +34,7 @@ class CurateFilm {
   explicit CurateFilm(const std::string& source) {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_IO,
-                  name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+      throw Error(KINORA_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     const std::string made = "-f lavfi -i " +
                              shell_quoted(fmt::format("testsrc2=size=1280x720:rate={}:duration={},"
@@ -91,7 +89,8 @@ double cut(core::Runtime& runtime, const CurateFilm& film, const json& given, in
   kinora_run run{};
   run.struct_size = sizeof run;
   run.n_threads = static_cast<int32_t>(std::max(1U, std::thread::hardware_concurrency()));
-  const double seconds = seconds_of_curating([&] { check(stage.process(self.get(), sample.get(), &sink, &run)); });
+  const double seconds =
+      seconds_of_curating([&] { check(stage.process(self.get(), sample.get(), &sink, &run)); });
   if (results.emitted.size() != kClips)
     throw Error(KINORA_FAILED,
                 fmt::format("bench curate: {} of {} clips were made", results.emitted.size(), kClips));
@@ -100,8 +99,8 @@ double cut(core::Runtime& runtime, const CurateFilm& film, const json& given, in
   return seconds;
 }
 
-// Makes the same clips with processes of the ffmpeg program: the number of processes at once and the threads of each
-// (0: ffmpeg's own choice).
+// Makes the same clips with processes of the ffmpeg program: the number of processes at once and the
+// threads of each (0: ffmpeg's own choice).
 struct Peer {
   std::string name;
   int processes, threads;

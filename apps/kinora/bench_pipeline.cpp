@@ -1,22 +1,27 @@
 // kinora bench curate_pipeline and curate_memory: a whole curate job, run the way a user runs it.
 #include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <mutex>
+#include <string>
 #include <thread>
-
-#include <sys/resource.h>
+#include <unistd.h>
+#include <vector>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 
 #include "apps/kinora/bench.hpp"
-#include "apps/kinora/family_memory.hpp"
-#include "apps/kinora/shell.hpp"
-#include "core/plugin/options.hpp"
 #include "core/base/paths.hpp"
+#include "core/plugin/options.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "kinora/abi/stage.h"
 
 namespace kinora {
@@ -29,11 +34,95 @@ using Clock = std::chrono::steady_clock;
 constexpr const char* kShots = "shots.content";
 const json kTranscode = {{"preset", "veryfast"}, {"audio", false}, {"edge_crop", 0.0}};
 
+// Lists a folder of /proc whose process may end at any moment.
+template <class F>
+void each_in(const fs::path& folder, F&& f) {
+  std::error_code error;
+  for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) f(at->path());
+}
+
+std::vector<std::string> children(const std::string& process) {
+  std::vector<std::string> out;
+  each_in("/proc/" + process + "/task", [&](const fs::path& thread) {
+    std::ifstream list(thread / "children");
+    for (std::string child; list >> child;) out.push_back(child);
+  });
+  return out;
+}
+
+struct Shares {
+  uint64_t all = 0, shared = 0;  // bytes: Pss, and its part Pss_Shmem
+};
+
+Shares shares(const std::string& process) {
+  std::ifstream file("/proc/" + process + "/smaps_rollup");
+  Shares out;
+  for (std::string word; file >> word;)
+    if (word == "Pss:" || word == "Pss_Shmem:") file >> (word == "Pss:" ? out.all : out.shared);
+  return {out.all << 10, out.shared << 10};
+}
+
+void add_memory_files(const std::string& process, std::map<ino_t, uint64_t>& files) {
+  each_in("/proc/" + process + "/fd", [&](const fs::path& link) {
+    std::error_code ignored;
+    struct stat s {};
+    if (fs::read_symlink(link, ignored).string().starts_with("/memfd:") && ::stat(link.c_str(), &s) == 0)
+      files[s.st_ino] = static_cast<uint64_t>(s.st_blocks) * 512;
+  });
+}
+
+// Bytes in use now by the descendants of this process: their proportional shares (PSS), and memory files that
+// no process has mapped.
+uint64_t family_memory() {
+  std::vector<std::string> family = children(std::to_string(::getpid()));
+  uint64_t all = 0, shared = 0, in_files = 0;
+  std::map<ino_t, uint64_t> files;
+  for (size_t i = 0; i < family.size(); ++i) {
+    const std::string process = family[i];
+    const Shares held = shares(process);
+    all += held.all;
+    shared += held.shared;
+    add_memory_files(process, files);
+    for (auto& child : children(process)) family.push_back(std::move(child));
+  }
+  for (const auto& [inode, bytes] : files) in_files += bytes;
+  return all - shared + std::max(shared, in_files);
+}
+
+// Samples family_memory() every 50 ms in a thread while the object lives and keeps the largest value in
+// `most`.
+class WatchedMemory {
+ public:
+  explicit WatchedMemory(uint64_t& most)
+      : looking_([this, &most] {
+          for (std::unique_lock lock(mutex_); !over_; end_.wait_for(lock, std::chrono::milliseconds(50)))
+            most = std::max(most, family_memory());
+        }) {}
+  WatchedMemory(const WatchedMemory&) = delete;
+  WatchedMemory& operator=(const WatchedMemory&) = delete;
+  ~WatchedMemory() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    end_.notify_all();
+    looking_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable end_;
+  bool over_ = false;
+  std::thread looking_;
+};
+
 // Processor time of this process or of the children that it has waited for.
 double processor_seconds(int who) {
   rusage usage{};
   getrusage(who, &usage);
-  const auto seconds = [](const timeval& t) { return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec); };
+  const auto seconds = [](const timeval& t) {
+    return static_cast<double>(t.tv_sec) + 1e-6 * static_cast<double>(t.tv_usec);
+  };
   return seconds(usage.ru_utime) + seconds(usage.ru_stime);
 }
 
@@ -61,7 +150,9 @@ class Films {
     output_of("ffmpeg -nostdin -v error -y " + how + " " + shell_quoted(file));
     std::error_code error;
     if (fs::file_size(file, error) > 0 && !error) return file;
-    throw Error(KINORA_NOT_FOUND, "bench: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with libx264");
+    throw Error(KINORA_NOT_FOUND,
+                "bench: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
+                "libx264");
   }
 
  private:
@@ -71,7 +162,8 @@ class Films {
 // Grain, movement and a cut every three seconds.
 std::string made_film(int width, int height, int rate, int seconds, int first_hue) {
   return "-f lavfi -i " +
-         shell_quoted(fmt::format("testsrc2=size={}x{}:rate={}:duration={},hue='H=floor(t/3)*2+{}',noise=alls=12:allf=t:all_seed={}",
+         shell_quoted(fmt::format("testsrc2=size={}x{}:rate={}:duration={},hue='H=floor(t/"
+                                  "3)*2+{}',noise=alls=12:allf=t:all_seed={}",
                                   width, height, rate, seconds, first_hue, 7 + first_hue)) +
          " -c:v libx264 -preset veryfast -g 48 -pix_fmt yuv420p";
 }
@@ -87,8 +179,9 @@ PipelineRun curate(const Films& films, const std::string& input, const std::stri
   const fs::path out = films.folder() / "out", file = films.folder() / "run.toml";
   fs::remove_all(out);
   std::ofstream(file) << fmt::format(
-      "[run]\nout = '{}'\n[[job]]\nname = 'clips'\nkind = 'curate'\ninput = '{}'\nhash = false\nstages = {}\n", out.string(), input,
-      stages);
+      "[run]\nout = '{}'\n[[job]]\nname = 'clips'\nkind = 'curate'\ninput = '{}'\nhash = false\nstages = "
+      "{}\n",
+      out.string(), input, stages);
   const std::string self = shell_quoted((core::executable_folder() / "kinora").string());
   PipelineRun run;
   const double before = processor_seconds(RUSAGE_CHILDREN);
@@ -102,12 +195,16 @@ PipelineRun curate(const Films& films, const std::string& input, const std::stri
   std::ifstream summary(out / "clips/summary.json");
   run.summary = json::parse(summary, nullptr, false);
   if (!run.summary.is_object() || run.summary["clips"]["kept"] == 0)
-    throw Error(KINORA_FAILED, "bench: the curate job failed; try kinora run with the stages shots.content and clip.transcode");
+    throw Error(
+        KINORA_FAILED,
+        "bench: the curate job failed; try kinora run with the stages shots.content and clip.transcode");
   return run;
 }
 
-// Runs one stage over one sample in this thread and returns the emitted sample. Adds the processor time to `seconds`.
-Sample by_itself(core::Runtime& runtime, const std::string& id, const json& given, const Sample& film, double& seconds) {
+// Runs one stage over one sample in this thread and returns the emitted sample. Adds the processor time to
+// `seconds`.
+Sample by_itself(core::Runtime& runtime, const std::string& id, const json& given, const Sample& film,
+                 double& seconds) {
   const auto component = core::or_throw(runtime.registry().open("stage", id));
   const auto options = core::or_throw(core::Options::make(*component.spec, given));
   const auto& stage = component.table<kinora_stage>();
@@ -124,7 +221,8 @@ Sample by_itself(core::Runtime& runtime, const std::string& id, const json& give
   return std::move(results.emitted.front());
 }
 
-// Processor seconds of the same work without a pipeline: decoding and encoding each video once, at known cuts.
+// Processor seconds of the same work without a pipeline: decoding and encoding each video once, at known
+// cuts.
 double cost_alone(core::Runtime& runtime, const std::vector<std::string>& films) {
   double seconds = 0, ignored = 0;
   for (const auto& path : films) {
@@ -143,15 +241,17 @@ json bench_curate_pipeline(core::Runtime& runtime, const BenchOptions& options) 
   const unsigned cores = std::max(1U, std::thread::hardware_concurrency());
   std::vector<std::string> paths;
   for (unsigned i = 0; i < 3 * cores; ++i)
-    paths.push_back(films.add(fmt::format("films/{}.mp4", i), options.film.empty()
-                                                                 ? made_film(1280, 720, 24, 12, static_cast<int>(i))
-                                                                 : fmt::format("-ss {} -t 12 -i {} -c copy -an", 12 * i, shell_quoted(options.film))));
+    paths.push_back(films.add(fmt::format("films/{}.mp4", i),
+                              options.film.empty() ? made_film(1280, 720, 24, 12, static_cast<int>(i))
+                                                   : fmt::format("-ss {} -t 12 -i {} -c copy -an", 12 * i,
+                                                                 shell_quoted(options.film))));
   std::vector<double> busy, share;
   json last;
   for (int round = 0; round < options.repeat; ++round) {
     const double alone = cost_alone(runtime, paths) / cores;
-    const PipelineRun run = curate(films, (films.folder() / "films").string(),
-                           "[{ use = 'video.clips', preset = 'veryfast', audio = false, edge_crop = 0.0 }]");
+    const PipelineRun run =
+        curate(films, (films.folder() / "films").string(),
+               "[{ use = 'video.clips', preset = 'veryfast', audio = false, edge_crop = 0.0 }]");
     busy.push_back(run.processor_seconds / run.seconds / cores);
     share.push_back(alone / run.seconds);
     last = run.summary;
@@ -168,24 +268,33 @@ json bench_curate_pipeline(core::Runtime& runtime, const BenchOptions& options) 
 
 json bench_curate_memory(core::Runtime&, const BenchOptions& options) {
   const Films films;
-  const std::string piece =
-      films.add("piece.mp4", options.film.empty() ? made_film(320, 180, 24, 60, 0)
-                                                  : "-i " + shell_quoted(options.film) + " -c copy -an -t 60");
+  const std::string piece = films.add(
+      "piece.mp4", options.film.empty() ? made_film(320, 180, 24, 60, 0)
+                                        : "-i " + shell_quoted(options.film) + " -c copy -an -t 60");
   constexpr double kBound = 1.5e9, kGrowth = 1.25;
   const std::string stages = fmt::format(
-      "[{{ use = '{}', sample_every = 1.0, sample_height = 128 }}, {{ use = 'clip.transcode', preset = 'ultrafast', audio = false, "
+      "[{{ use = '{}', sample_every = 1.0, sample_height = 128 }}, {{ use = 'clip.transcode', preset = "
+      "'ultrafast', audio = false, "
       "max_length = 20.0, edge_crop = 0.0, sample_fps = 2.0, sample_height = 128 }}]",
       kShots);
   json out;
   std::vector<double> peaks;
   for (const int minutes : {10, 180}) {  // the same packets repeated
-    const std::string film = films.add(fmt::format("{}.mp4", minutes), fmt::format("-stream_loop {} -i {} -c copy", minutes - 1, shell_quoted(piece)));
+    const std::string film =
+        films.add(fmt::format("{}.mp4", minutes),
+                  fmt::format("-stream_loop {} -i {} -c copy", minutes - 1, shell_quoted(piece)));
     const PipelineRun run = curate(films, film, stages);
     peaks.push_back(static_cast<double>(run.peak));
-    out["minutes"].push_back({{"minutes", minutes}, {"seconds", run.seconds}, {"peak_bytes", peaks.back()}, {"clips", run.summary["clips"]["kept"]}});
+    out["minutes"].push_back({{"minutes", minutes},
+                              {"seconds", run.seconds},
+                              {"peak_bytes", peaks.back()},
+                              {"clips", run.summary["clips"]["kept"]}});
   }
   const double growth = peaks[1] / peaks[0];
-  out.update({{"bound_bytes", kBound}, {"growth", growth}, {"bound_growth", kGrowth}, {"within", peaks[1] <= kBound && growth <= kGrowth}});
+  out.update({{"bound_bytes", kBound},
+              {"growth", growth},
+              {"bound_growth", kGrowth},
+              {"within", peaks[1] <= kBound && growth <= kGrowth}});
   return out;
 }
 

@@ -7,12 +7,12 @@
 #include <unistd.h>
 
 #include "apps/kinora/bench.hpp"
-#include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
-#include "core/workers/worker.hpp"
-#include "core/plugin/options.hpp"
 #include "core/base/paths.hpp"
 #include "core/plugin/host.hpp"
+#include "core/plugin/options.hpp"
+#include "core/run/call.hpp"
+#include "core/run/one_stage.hpp"
+#include "core/workers/worker.hpp"
 
 namespace kinora {
 namespace {
@@ -88,10 +88,13 @@ json bench_workers(core::Runtime& runtime, const BenchOptions& o) {
       here = std::max(here, rate(bytes, [&](const Sample& s, const kinora_emit& e) {
                         return stage.process(self, s.get(), &e, &run);
                       }));
-      apart = std::max(apart, rate(bytes, [&](const Sample& s, const kinora_emit& e) { return worker.process(s, e, run); }));
+      apart = std::max(apart, rate(bytes, [&](const Sample& s, const kinora_emit& e) {
+                         return worker.process(s, e, run);
+                       }));
     }
     json& line = out["bytes_" + std::to_string(bytes)];
-    line = {{"thread_samples_a_second", here}, {"process_samples_a_second", apart},
+    line = {{"thread_samples_a_second", here},
+            {"process_samples_a_second", apart},
             {"added_microseconds", 1e6 / apart - 1e6 / here}};
     if (bytes > 0) line["process_megabytes_a_second"] = apart * static_cast<double>(bytes) / 1e6;
   }

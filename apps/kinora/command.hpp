@@ -1,10 +1,15 @@
-// Functions that the program's commands share.
+// The commands of the program, and what they share: messages, run files with their --set overrides, and the
+// options that --set gives to one component.
 #pragma once
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "core/plugin/registry.hpp"
+#include "core/run/apply.hpp"
 #include "core/run/run_file.hpp"
 #include "core/run/runner.hpp"
 #include "core/runtime/runtime.hpp"
@@ -26,8 +31,8 @@ int complain(int code, const std::string& message);
 // kDone if there is a command of this name, else prints a message and returns its code.
 int require_command(const std::string& name);
 
-// Reads a run file and applies the --set overrides; prints every problem. Nothing if there was one. ranks: also checks
-// every job, even a finished one, for a launch of that many ranks; 0: for any number.
+// Reads a run file and applies the --set overrides; prints every problem. Nothing if there was one. ranks:
+// also checks every job, even a finished one, for a launch of that many ranks; 0: for any number.
 std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
                                       const std::vector<std::string>& sets,
                                       std::optional<int64_t> ranks = {});
@@ -44,6 +49,25 @@ struct AskedRun {
 };
 std::optional<AskedRun> asked_run(core::Runtime&, const Arguments& of_run);
 
+// --set NAME=VALUE of apply, inspect, convert and plugins check-parallel, and the options that a published
+// configuration adds to it.
+struct SetOption {
+  std::string name;
+  nlohmann::json value;  // as parsed by TOML, else a string
+  std::string text;      // the value as a path or word
+};
+// Throws kinora::Error(KINORA_INVALID).
+SetOption parse_set(const std::string& text);
+
+// Adds the members of the configuration that `options` lacks. config: a file or folder, or "": the
+// configuration stored with the weights (core::with_weights).
+void complete_options(core::Registry& registry, const core::ComponentSpec& spec, const std::string& config,
+                      const std::string& weights, nlohmann::json& options);
+
+// The options of --set, `config=` included, completed.
+nlohmann::json options_of(core::Registry& registry, const core::ComponentSpec& spec,
+                          const std::vector<std::string>& sets, const std::string& weights = "");
+
 int run_command(core::Runtime&, const Arguments&);
 int check_command(core::Runtime&, const Arguments&);
 int apply_command(core::Runtime&, const Arguments&);
@@ -57,5 +81,18 @@ int launch_command(core::Runtime&, const Arguments& shared, const Arguments&);
 int plan_command(core::Runtime&, const Arguments&);
 int studio_command(core::Runtime&, const Arguments&);
 int completion_command(const Arguments&);
+
+// kinora plugins SUBCOMMAND, and its subcommands, each with its own flags.
+int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments);
+int plugins_list(core::Runtime&, const Arguments&);
+int plugins_inspect(core::Runtime&, const Arguments&);
+int plugins_validate(core::Runtime&, const Arguments&);
+int plugins_manifest(core::Runtime&, const Arguments&);
+int plugins_new(core::Runtime&, const Arguments&);
+int plugins_check_parallel(core::Runtime&, const Arguments&);
+
+// `kinora apply` of a stage: one file in, the samples that the stage makes of it out. request.out: a folder
+// for the samples' fields; empty: none are written. Throws Error.
+core::ApplyResult apply_stage(core::Runtime&, const core::ApplyRequest& request);
 
 }  // namespace kinora

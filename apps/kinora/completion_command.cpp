@@ -54,8 +54,7 @@ complete -o filenames -F _kinora kinora
 
 int completion_command(const Arguments& arguments) {
   if (arguments.size() != 1 || arguments[0] != "bash")
-    return complain(kUsage,
-                    "completion: the shell must be bash: source <(kinora completion bash)");
+    return complain(kUsage, "completion: the shell must be bash: source <(kinora completion bash)");
   std::cout << kBash;
   return kDone;
 }

@@ -5,9 +5,8 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/set_option.hpp"
-#include "core/runtime/torch_library.hpp"
-#include "core/base/size.hpp"
+#include "core/base/quantity.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {
@@ -34,13 +33,15 @@ po::options_description convert_flags() {
     return po::value<std::string>()->default_value("")->value_name(name);
   };
   po::options_description options("options");
-  options.add_options()("component", text("ID"),
-                        "component that the tensors belong to; needed to rename them and to find one part of a pipeline")(
+  options.add_options()(
+      "component", text("ID"),
+      "component that the tensors belong to; needed to rename them and to find one part of a pipeline")(
       "from", text("LAYOUT"),
       "naming scheme of IN; detected if not given. kinora plugins inspect ID lists them")(
       "to", text("LAYOUT"), "naming scheme of OUT: kinora (the component's own) or one of its layouts")(
       "dtype", text("D"), "dtype of floating-point tensors: bf16, fp16, fp32")(
-      "max-shard", text("SIZE"), "largest file, for example \"5 GB\"; default: 10 GB in a folder, no limit for a file")(
+      "max-shard", text("SIZE"),
+      "largest file, for example \"5 GB\"; default: 10 GB in a folder, no limit for a file")(
       "merge", text("ADAPTER"), "add a LoRA adapter (PEFT's folder or file)")(
       "unmerge", text("ADAPTER"), "remove a merged adapter; exact up to rounding")(
       "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),

@@ -7,15 +7,15 @@
 #include <fmt/ranges.h>
 
 #include "apps/kinora/command.hpp"
-#include "core/config/document.hpp"
-#include "core/base/facts.hpp"
 #include "apps/kinora/video_comment.hpp"
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
 #include "core/base/digest.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/base/suggest.hpp"
+#include "core/config/document.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/run/runner.hpp"
-#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {
@@ -48,7 +48,8 @@ po::options_description generate_flags() {
                     "folder of a published pipeline, used instead of a run file")(
       "from", po::value<std::string>()->value_name("VIDEO"),
       "take every setting from this MP4; a warning names weights and plugins that differ here")(
-      "prompt", po::value<Strings>()->composing()->value_name("TEXT"), "what to show; if given several times, one video each")(
+      "prompt", po::value<Strings>()->composing()->value_name("TEXT"),
+      "what to show; if given several times, one video each")(
       "image", po::value<std::string>()->value_name("FILE"), "image for the first frame")(
       "video", po::value<std::string>()->value_name("FILE"), "video to continue or to change")(
       "seed", po::value<int64_t>()->value_name("N"), "seed; another seed gives another video")(
@@ -81,7 +82,8 @@ const core::JobSpec* job_of(const core::RunFile& run, const std::string& name) {
     names.push_back(job.name);
     if (name.empty() || job.name == name) found = &job;
   }
-  if (names.empty()) throw Error(KINORA_INVALID, run.file.string() + ": the file has no job of kind generate");
+  if (names.empty())
+    throw Error(KINORA_INVALID, run.file.string() + ": the file has no job of kind generate");
   if (!name.empty() && !found)
     throw Error(KINORA_INVALID,
                 fmt::format("{}: no generate job is called '{}'{}; there are: {}", run.file.string(), name,
@@ -113,7 +115,8 @@ bool replaces_slot(const core::JobSpec& job, const std::string& set) {
   return job.component(set.substr(at, set.find('=') - at)) != nullptr;
 }
 
-// The options of --set. A run of --pipeline has one job, called generate, whose options need no name before them.
+// The options of --set. A run of --pipeline has one job, called generate, whose options need no name before
+// them.
 std::vector<std::string> sets_in(const po::variables_map& given) {
   auto out = given.count("set") ? given["set"].as<std::vector<std::string>>() : std::vector<std::string>();
   for (auto& set : out)
@@ -229,7 +232,8 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
   only.only = name;
   only.keeps_finished = only.is_trial = true;
   const auto result = core::run_jobs(runtime, *run, only);
-  if (result.was_cancelled) return complain(kInterrupted, "interrupted; run the same command again to continue");
+  if (result.was_cancelled)
+    return complain(kInterrupted, "interrupted; run the same command again to continue");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
   say_results(*run, name);
   return kDone;

@@ -1,23 +1,130 @@
-// kinora inspect ID [--set k=v]... [--input NAME=SHAPE]... [--json]
+// kinora inspect ID [--set k=v]... [--input NAME=SHAPE]... [--json], for one component, and kinora inspect
+// FOLDER, for a published pipeline: its size, and the command that runs it.
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <iostream>
+#include <set>
 
 #include <boost/program_options.hpp>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/inspect_pipeline.hpp"
 #include "apps/kinora/plugins_format.hpp"
-#include "apps/kinora/set_option.hpp"
-#include "core/runtime/torch_library.hpp"
-#include "core/base/size.hpp"
+#include "core/base/quantity.hpp"
+#include "core/io/safetensors.hpp"
+#include "core/runtime/runtime.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
 
 namespace kinora {
 namespace {
 
+namespace fs = std::filesystem;
 namespace po = boost::program_options;
 using nlohmann::json;
+
+json part_facts(const core::PublishedPipeline& pipeline, const std::string& name) {
+  const auto opened = core::or_throw(core::Safetensors::open(pipeline.folder / name));
+  uint64_t parameters = 0, bytes = 0;
+  std::set<std::string> dtypes;
+  for (const auto& t : opened.tensors()) {
+    uint64_t n = 1;
+    for (const int64_t size : t.shape) n *= static_cast<uint64_t>(size);
+    parameters += n;
+    bytes += t.bytes.size();
+    dtypes.insert(core::name_of(t.dtype));
+  }
+  return {{"name", name},
+          {"component", pipeline.component(name)},
+          {"files", opened.files().size()},
+          {"parameters", parameters},
+          {"bytes", bytes},
+          {"dtypes", dtypes}};
+}
+
+std::string in_shell(const std::string& path) {
+  const bool plain =
+      path.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+=@%:,") ==
+      path.npos;
+  if (plain) return path;
+  std::string out = "'";
+  for (const char c : path) out += c == '\'' ? "'\\''" : std::string(1, c);
+  return out + "'";
+}
+
+// The version that wrote the folder. "?" for anything but a short printable text, since the folder may come
+// from anyone.
+std::string version_in(const json& index) {
+  const json said = index.value("_diffusers_version", json());
+  const std::string text = said.is_string() ? said.get<std::string>() : "";
+  const bool is_plain = !text.empty() && text.size() < 40 &&
+                        std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c <= '~'; });
+  return is_plain ? text : "?";
+}
+
+// {"pipeline", "written_by", "makes", "begins_with", "parts": [{"name", "component", "files", "parameters",
+// "bytes", "dtypes"}], "bytes", "memory": {"weights", "weights_one_expert"}, "defaults": {...}, "command"} of
+// a published pipeline. Reads configurations and headers only. Throws Error.
+json pipeline_facts(const fs::path& folder) {
+  const core::PublishedPipeline pipeline(folder);
+  const json options = pipeline.options("generate");
+  json parts = json::array();
+  uint64_t bytes = 0, memory = 0, second = 0;
+  for (const char* name : {"transformer", "transformer_2", "text_encoder", "image_encoder", "vae"}) {
+    const bool is_used = name != std::string("transformer_2") ? true : options.contains("weights_2");
+    if (!pipeline.has(name) || !is_used) continue;
+    parts.push_back(part_facts(pipeline, name));
+    const uint64_t held =
+        4 * parts.back()["parameters"].get<uint64_t>();  // parameters are float32 in every precision
+    bytes += parts.back()["bytes"].get<uint64_t>();
+    memory += held;
+    if (name == std::string("transformer_2")) second = held;
+  }
+  json defaults = json::object();
+  for (const char* name : {"frames", "height", "width", "fps", "guidance", "guidance_convention", "boundary"})
+    if (options.contains(name)) defaults[name] = options[name];
+  defaults["sampler"] = options["sampler"];
+  const bool picture = !pipeline.from_text_alone;
+  return {{"pipeline", pipeline.name},
+          {"written_by", version_in(pipeline.index)},
+          {"makes", options["frames"] == 1 ? "pictures" : "videos"},
+          {"begins_with", picture ? "a text and a picture" : "a text"},
+          {"parts", parts},
+          {"bytes", bytes},
+          {"memory", {{"weights", memory}, {"weights_one_expert", memory - second}}},
+          {"defaults", defaults},
+          {"command", fmt::format("kinora generate --pipeline {} --prompt \"...\"{}",
+                                  in_shell(folder.string()), picture ? " --image PICTURE" : "")}};
+}
+
+std::string pipeline_text(const json& f) {
+  const json& d = f["defaults"];
+  std::string out = fmt::format("{}, written by diffusers {}: {} of {}\n", f["pipeline"].get<std::string>(),
+                                f["written_by"].get<std::string>(), f["makes"].get<std::string>(),
+                                f["begins_with"].get<std::string>());
+  std::vector<std::vector<std::string>> lines;
+  for (const auto& p : f["parts"])
+    lines.push_back({p["name"], p["component"],
+                     fmt::format("{:.2f} M parameters", p["parameters"].get<double>() / 1e6),
+                     core::format_size(p["bytes"].get<uint64_t>()),
+                     fmt::format("{}", fmt::join(p["dtypes"].get<std::vector<std::string>>(), " ")),
+                     p["files"] == 1 ? "" : fmt::format("{} files", p["files"].get<int64_t>())});
+  out += aligned(lines, "  ");
+  out +=
+      fmt::format("\nmade by default: {} frames of {} x {} (height x width), {} steps of {}, guidance {}\n",
+                  d["frames"].get<int64_t>(), d["height"].get<int64_t>(), d["width"].get<int64_t>(),
+                  d["sampler"]["steps"].get<int64_t>(), d["sampler"]["use"].get<std::string>(),
+                  d["guidance"].get<double>());
+  const auto all = f["memory"]["weights"].get<uint64_t>(),
+             one = f["memory"]["weights_one_expert"].get<uint64_t>();
+  out += fmt::format(
+      "memory: {} of weights alone, as float32{}; a video's activations, which come on top, are not "
+      "estimated\n",
+      core::format_size(all),
+      one < all ? fmt::format(" ({} with resident_experts = 1)", core::format_size(one)) : "");
+  return out + "\n  " + f["command"].get<std::string>() + "\n";
+}
 
 constexpr const char* kInspectHelp = R"(usage: kinora inspect ID [options]
        kinora inspect FOLDER [--json]
@@ -47,7 +154,8 @@ po::options_description inspect_flags() {
   options.add_options()("set", po::value<Texts>()->composing()->value_name("k=v"),
                         "option of the component; config=FILE.json reads options from a file")(
       "input", po::value<Texts>()->composing()->value_name("NAME=SHAPE"),
-      "shape of an input, for example latent=1x16x21x90x160")("json", "print the result as JSON")("help,h", "this text");
+      "shape of an input, for example latent=1x16x21x90x160")("json", "print the result as JSON")(
+      "help,h", "this text");
   return options;
 }
 
@@ -55,7 +163,8 @@ po::options_description inspect_flags() {
 void add_input(const std::string& text, json& inputs) {
   const auto equals = text.find('=');
   const auto wrong = [&] {
-    return Error(KINORA_INVALID, "--input " + text + ": expected NAME=SHAPE, for example latent=1x16x21x90x160");
+    return Error(KINORA_INVALID,
+                 "--input " + text + ": expected NAME=SHAPE, for example latent=1x16x21x90x160");
   };
   if (equals == text.npos || equals == 0) throw wrong();
   json shape = json::array();
@@ -124,7 +233,9 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
   };
   const std::string id = given["id"].as<std::string>();
   if (id.empty())
-    return complain(kUsage, "inspect: a component or folder is missing; see kinora plugins list and kinora inspect --help");
+    return complain(
+        kUsage,
+        "inspect: a component or folder is missing; see kinora plugins list and kinora inspect --help");
   const bool is_folder = std::filesystem::is_directory(id);
   if (is_folder && std::filesystem::exists(std::filesystem::path(id) / "model_index.json")) {
     const json facts = pipeline_facts((std::filesystem::absolute(id) / "").lexically_normal().parent_path());
@@ -134,8 +245,11 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
   auto sets = texts("set");
   if (is_folder) sets.push_back("config=" + id);
   const auto spec = runtime.registry().find(is_folder ? core::published_component(id) : id);
-  if (!spec) return complain(kUsage, "inspect: " + spec.failure().message + "; no folder has this name either");
-  json request = {{"id", (*spec)->id}, {"options", options_of(runtime.registry(), **spec, sets)}, {"inputs", json::object()}};
+  if (!spec)
+    return complain(kUsage, "inspect: " + spec.failure().message + "; no folder has this name either");
+  json request = {{"id", (*spec)->id},
+                  {"options", options_of(runtime.registry(), **spec, sets)},
+                  {"inputs", json::object()}};
   for (const auto& input : texts("input")) add_input(input, request["inputs"]);
   const auto result = core::torch_tool("inspect")(runtime, request);
   std::cout << (given.count("json") ? result.dump() + "\n" : text_of(result));

@@ -8,8 +8,8 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/world.hpp"
 #include "core/base/log.hpp"
-#include "core/run/folder_lock.hpp"
 #include "core/run/place.hpp"
+#include "core/run/run_folder.hpp"
 
 namespace kinora {
 namespace {
@@ -138,7 +138,8 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
     return complain(kUsage, "launch: the number of ranks is missing; kinora launch -n N -- run FILE.toml");
   if (const auto wrong = out_of_range(given); !wrong.empty()) return complain(kUsage, "launch: " + wrong);
   if (rest.empty())
-    return complain(kUsage, "launch: the command of the ranks is missing; give it after --, as in -- run FILE.toml");
+    return complain(kUsage,
+                    "launch: the command of the ranks is missing; give it after --, as in -- run FILE.toml");
   if (rest[0].rfind("--", 0) != 0)
     if (const int code = require_command(rest[0])) return code;
   if (const auto place = core::here(); !place.launcher.empty() && !place.alone())
@@ -154,7 +155,8 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
     if (!asked || !core::may_begin(runtime, asked->file, asked->options, plan.size)) return kUsage;
     if (plan.logs.empty()) plan.logs = asked->file.out / "logs";
   } else if (plan.logs.empty()) {
-    return complain(kUsage, "launch: --logs DIR is required; only the command `run` has a default folder for logs");
+    return complain(kUsage,
+                    "launch: --logs DIR is required; only the command `run` has a default folder for logs");
   }
   std::error_code error;
   fs::create_directories(plan.logs, error);

@@ -1,20 +1,38 @@
 // The command line: flags that all commands share, followed by one command.
-#include <boost/program_options.hpp>
 #include <cstdlib>
 #include <iostream>
 #include <map>
+#include <string>
+
+#include <boost/dll/shared_library.hpp>
+#include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/plugins_command.hpp"
-#include "apps/kinora/version.hpp"
-#include "core/runtime/torch_library.hpp"
-#include "core/base/suggest.hpp"
 #include "core/base/paths.hpp"
-#include "core/workers/serve.hpp"
+#include "core/base/suggest.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/workers/service.hpp"
+#include "kinora/abi/base.h"
 
 namespace kinora {
 namespace {
+
+// The program does not link FFmpeg, so this asks the library that the video plugin will load.
+std::string ffmpeg_version() {
+  std::error_code error;
+  boost::dll::shared_library library(
+      "libavutil.so." KINORA_AVUTIL_MAJOR,
+      boost::dll::load_mode::rtld_lazy | boost::dll::load_mode::search_system_folders, error);
+  if (error || !library.has("av_version_info")) return "not found (libavutil.so." KINORA_AVUTIL_MAJOR ")";
+  return library.get<const char*()>("av_version_info")();
+}
+
+// Versions of the program, of the libtorch it was built for, and of the FFmpeg that its plugins will load.
+std::string version_text() {
+  return std::string("kinora ") + KINORA_VERSION + "\nbuild    " + KINORA_BUILD + "\nabi      " +
+         std::to_string(KINORA_ABI_MAJOR) + "." + std::to_string(KINORA_ABI_MINOR) + "\nlibtorch " +
+         KINORA_TORCH_VERSION + "\nffmpeg   " + ffmpeg_version() + "\n";
+}
 
 constexpr const char* kMainHelp = R"(Kinora: from raw video to a video foundation model, and back to video.
 
@@ -54,11 +72,17 @@ exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted
 
 const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands() {
   static const std::map<std::string, int (*)(core::Runtime&, const Arguments&)> all{
-      {"run", run_command},     {"check", check_command}, {"apply", apply_command}, {"bench", bench_command},
-      {"convert", convert_command}, {"inspect", inspect_command}, {"generate", generate_command},
+      {"run", run_command},
+      {"check", check_command},
+      {"apply", apply_command},
+      {"bench", bench_command},
+      {"convert", convert_command},
+      {"inspect", inspect_command},
+      {"generate", generate_command},
       {"launch", nullptr},  // receives the shared flags too
       {"plan", plan_command},
-      {"search", search_command}, {"studio", studio_command},
+      {"search", search_command},
+      {"studio", studio_command},
       {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
       {"completion", [](core::Runtime&, const Arguments& a) { return completion_command(a); }}};
   return all;
@@ -73,7 +97,9 @@ int parse_globals(Arguments& arguments, Globals& globals) {
       value = flag.substr(equals + 1);
       flag.resize(equals);
     } else if (flag != "--plugins" && flag != "--log") {
-      return complain(kUsage, "unknown flag '" + flag + "'" + core::did_you_mean(flag, {"--plugins", "--log", "--version", "--help"}) + "; see kinora --help");
+      return complain(kUsage, "unknown flag '" + flag + "'" +
+                                  core::did_you_mean(flag, {"--plugins", "--log", "--version", "--help"}) +
+                                  "; see kinora --help");
     } else if (arguments.empty()) {
       return complain(kUsage, flag + " needs a value");
     } else {
@@ -87,7 +113,8 @@ int parse_globals(Arguments& arguments, Globals& globals) {
 }
 
 int run(Arguments arguments) {
-  if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h" || arguments.front() == "help") {
+  if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h" ||
+      arguments.front() == "help") {
     std::cout << kMainHelp;
     return arguments.empty() ? kUsage : kDone;
   }
@@ -125,26 +152,26 @@ int require_command(const std::string& name) {
                                 "\" in a run file; kinora plugins inspect job/" + name + " describes it");
   std::vector<std::string> names;
   for (const auto& [known, f] : commands()) names.push_back(known);
-  return complain(kUsage, "unknown command '" + name + "'" + core::did_you_mean(name, names) + "; see kinora --help");
-}
-
-int complain(int code, const std::string& message) {
-  std::cerr << "kinora: " << message << "\n";
-  return code;
+  return complain(kUsage,
+                  "unknown command '" + name + "'" + core::did_you_mean(name, names) + "; see kinora --help");
 }
 
 }  // namespace kinora
 
 int main(int argc, char** argv) {
-  // libgomp, which comes with libtorch, reads this when it is loaded. By default its threads spin while they wait and take cores
-  // from other processes: next to one busy process, 40 training steps took 36 s, with this setting 21 s; alone 21 s and 18 s.
+  // libgomp, which comes with libtorch, reads this when it is loaded. By default its threads spin while they
+  // wait and take cores from other processes: next to one busy process, 40 training steps took 36 s, with
+  // this setting 21 s; alone 21 s and 18 s.
   ::setenv("OMP_WAIT_POLICY", "passive", 0);
   try {
     return kinora::run({argv + 1, argv + argc});
   } catch (const boost::program_options::error& e) {
     return kinora::complain(kinora::kUsage, std::string(e.what()) + "; see --help");
   } catch (const kinora::Error& e) {
-    return kinora::complain(e.code() == KINORA_INVALID ? kinora::kUsage : e.code() == KINORA_CANCELLED ? kinora::kInterrupted : kinora::kFailed, e.what());
+    return kinora::complain(e.code() == KINORA_INVALID     ? kinora::kUsage
+                            : e.code() == KINORA_CANCELLED ? kinora::kInterrupted
+                                                           : kinora::kFailed,
+                            e.what());
   } catch (const std::exception& e) {
     return kinora::complain(kinora::kFailed, e.what());
   }

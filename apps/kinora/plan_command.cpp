@@ -5,14 +5,13 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "core/io/atomic_file.hpp"
-#include "core/base/log.hpp"
 #include "apps/planner/calibrate.hpp"
-#include "apps/planner/report.hpp"
-#include "apps/planner/request.hpp"
-#include "apps/planner/write_toml.hpp"
+#include "apps/planner/search.hpp"
+#include "apps/planner/train_job.hpp"
+#include "core/base/log.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/run/job_check.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {
@@ -48,8 +47,9 @@ po::options_description plan_flags() {
                     "number of nodes, GPUs per node, and GPU: A100, H100, H200, B200, GB200, cpu, here")(
       "job", po::value<std::string>()->default_value("")->value_name("NAME"),
       "train job to plan, if there are several")("latent", po::value<std::string>()->value_name("TxHxW"),
-                                                  "size of a sample's latent; default: the encode job's")(
-      "explain", po::value<std::string>()->value_name("LAYOUT"), "explain this layout instead of the best one")(
+                                                 "size of a sample's latent; default: the encode job's")(
+      "explain", po::value<std::string>()->value_name("LAYOUT"),
+      "explain this layout instead of the best one")(
       "best", po::value<int64_t>()->default_value(5)->value_name("N"), "number of layouts to print")(
       "set", po::value<Texts>()->composing()->value_name("a.b=v"), "override a value of the run file")(
       "write", po::value<std::string>()->value_name("OUT.toml"), "write the run file with the best layout")(
@@ -61,8 +61,8 @@ po::options_description plan_flags() {
 
 // The measurement of matrix products needs tensors; the other ones do not.
 int calibrate(core::Runtime& runtime, bool as_json) {
-  const json step =
-      core::tool_of("kinora_bench", "bench")(runtime, {{"what", "train"}, {"threads", 1}, {"repeat", 1}, {"peer", ""}});
+  const json step = core::tool_of("kinora_bench", "bench")(
+      runtime, {{"what", "train"}, {"threads", 1}, {"repeat", 1}, {"peer", ""}});
   const plan::Machine machine = plan::measure(step.at("product_gflops").get<double>() * 1e9,
                                               step.at("step").at("of_product").get<double>());
   const auto file = plan::machine_file();
@@ -102,7 +102,8 @@ int explain(const plan::Layout& layout, const plan::Problem& problem, bool as_js
   return kDone;
 }
 
-// Checks the written file: unchanged parts may not suit the cluster, and in another folder relative paths differ.
+// Checks the written file: unchanged parts may not suit the cluster, and in another folder relative paths
+// differ.
 void say_what_is_left(core::Runtime& runtime, const std::string& file, int64_t ranks) {
   const auto planned = load_run(runtime, file, {});
   if (!planned) return;  // load_run has printed the problems
@@ -142,7 +143,8 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   const bool as_json = given.count("json") != 0;
   if (given.count("calibrate")) return calibrate(runtime, as_json);
   const std::string file = given["file"].as<std::string>();
-  if (file.empty()) return complain(kUsage, "plan: a run file is missing; kinora plan FILE.toml --cluster 8x8xH100");
+  if (file.empty())
+    return complain(kUsage, "plan: a run file is missing; kinora plan FILE.toml --cluster 8x8xH100");
   if (const auto to = given.count("write") ? given["write"].as<std::string>() : "";
       !given.count("force") && std::filesystem::exists(to))
     return complain(kUsage, "plan: " + to + " exists already; give --write another name, or --force");

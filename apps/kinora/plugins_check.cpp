@@ -6,9 +6,9 @@
 
 #include <boost/program_options.hpp>
 
-#include "apps/kinora/plugins_command.hpp"
-#include "core/io/atomic_file.hpp"
+#include "apps/kinora/command.hpp"
 #include "core/base/paths.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/library.hpp"
 
@@ -106,7 +106,10 @@ class Validation {
     if (!add("its manifest is valid", parsed ? core::Status() : parsed.failure())) return false;
     spec_ = *std::move(parsed);
     const std::string name = "lib" + spec_.name + ".so", found = library_.filename().string();
-    if (!add("its file has the plugin's name", name == found ? "" : "expected " + name + ", found " + found + "; rename the file or the plugin")) return false;
+    if (!add(
+            "its file has the plugin's name",
+            name == found ? "" : "expected " + name + ", found " + found + "; rename the file or the plugin"))
+      return false;
     return add("it fits this host", core::check_compatible(spec_, core::host_facts()));
   }
 
@@ -180,7 +183,8 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
   if (!text) return complain(kFailed, text.failure().message);
   const auto library = values["file"].as<std::string>();
   if (const auto parsed = core::parse_manifest(*text, "plugin.toml"); !parsed)
-    return complain(kFailed, library + ": the manifest that its describe() functions write is wrong: " + parsed.failure().message);
+    return complain(kFailed, library + ": the manifest that its describe() functions write is wrong: " +
+                                 parsed.failure().message);
   if (values.count("check")) {
     const auto file = values["check"].as<std::string>();
     const auto found = manifest_text(file);

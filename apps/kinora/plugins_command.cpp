@@ -1,5 +1,3 @@
-#include "apps/kinora/plugins_command.hpp"
-
 #include <algorithm>
 #include <iostream>
 #include <unistd.h>
@@ -7,9 +5,10 @@
 #include <boost/program_options.hpp>
 #include <sys/ioctl.h>
 
+#include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
-#include "core/plugin/kinds.hpp"
 #include "core/base/suggest.hpp"
+#include "core/plugin/kinds.hpp"
 
 namespace kinora {
 namespace {
@@ -65,7 +64,8 @@ std::string dumped(const core::json& j) {
   return j.dump(2, ' ', false, core::json::error_handler_t::replace) + "\n";
 }
 
-// Resolves a word to an id: an id stays as it is, a bare name becomes the id of the only component that has it.
+// Resolves a word to an id: an id stays as it is, a bare name becomes the id of the only component that has
+// it.
 core::Result<std::string> id_of(const std::string& word, const std::vector<Row>& list) {
   if (word.find('/') != word.npos) return word;
   std::vector<std::string> named, in_plugin;
@@ -121,8 +121,11 @@ int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
   const auto id = id_of(shape.words[0], list);
   if (!id) return complain(kUsage, id.failure().message);
   // A disabled component is shown too, with the reason, if no other component has its id.
-  const auto is_it = [&](const Row& r) { return r.component && r.component->id == *id && state_of(r) != "shadowed"; };
-  auto row = std::find_if(list.begin(), list.end(), [&](const Row& r) { return is_it(r) && state_of(r) != "disabled"; });
+  const auto is_it = [&](const Row& r) {
+    return r.component && r.component->id == *id && state_of(r) != "shadowed";
+  };
+  auto row = std::find_if(list.begin(), list.end(),
+                          [&](const Row& r) { return is_it(r) && state_of(r) != "disabled"; });
   if (row == list.end()) row = std::find_if(list.begin(), list.end(), is_it);
   if (row == list.end()) return complain(kUsage, runtime.registry().find(*id).failure().message);
   if (shape.as_json) {
@@ -135,12 +138,10 @@ int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
 
 int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) {
   using Part = int (*)(core::Runtime&, const Arguments&);
-  const std::vector<std::pair<std::string, Part>> parts = {{"list", plugins_list},
-                                                           {"inspect", plugins_inspect},
-                                                           {"validate", plugins_validate},
-                                                           {"manifest", plugins_manifest},
-                                                           {"new", plugins_new},
-                                                           {"check-parallel", plugins_check_parallel}};
+  const std::vector<std::pair<std::string, Part>> parts = {
+      {"list", plugins_list},         {"inspect", plugins_inspect},
+      {"validate", plugins_validate}, {"manifest", plugins_manifest},
+      {"new", plugins_new},           {"check-parallel", plugins_check_parallel}};
   for (const auto& a : arguments) {
     if (a != "--help" && a != "-h") continue;
     std::cout << kPluginsHelp;

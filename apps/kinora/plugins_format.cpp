@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <set>
 
-#include "core/plugin/option_value.hpp"
+#include "core/plugin/options.hpp"
 
 namespace kinora {
 namespace {

@@ -21,7 +21,8 @@ std::vector<Row> rows(const std::vector<core::PluginInfo>& plugins, const std::s
 std::string state_of(const Row&);
 std::string reason_of(const Row&);
 
-// The table of `plugins list`, with lines cut at `width` (0: never), then the reasons of disabled and shadowed components.
+// The table of `plugins list`, with lines cut at `width` (0: never), then the reasons of disabled and
+// shadowed components.
 std::string list_text(const std::vector<Row>&, const std::vector<std::string>& notices, size_t width);
 core::json list_json(const std::vector<Row>&);
 std::string list_markdown(const std::vector<Row>&);

@@ -1,8 +1,8 @@
 // One component in full: its plugin, its tensors, its options, and how a run file uses it.
 #include "apps/kinora/plugins_format.hpp"
-#include "core/plugin/option_value.hpp"
-#include "core/run/apply_methods.hpp"
-#include "core/base/size.hpp"
+#include "core/base/quantity.hpp"
+#include "core/plugin/options.hpp"
+#include "core/run/apply.hpp"
 #include "kinora/options.hpp"
 
 namespace kinora {
@@ -180,7 +180,12 @@ json inspect_json(const Row& row) {
     out["reads"] = row.component->reads;
     out["slots"] = json::array();
     for (const auto& s : row.component->slots)
-      out["slots"].push_back({{"name", s.name}, {"kind", s.kind}, {"default", s.use}, {"required", s.required}, {"list", s.list}, {"help", s.help}});
+      out["slots"].push_back({{"name", s.name},
+                              {"kind", s.kind},
+                              {"default", s.use},
+                              {"required", s.required},
+                              {"list", s.list},
+                              {"help", s.help}});
   }
   out["options"] = json::array();
   for (const auto& o : row.component->options) out["options"].push_back(option_json(o));

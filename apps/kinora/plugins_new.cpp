@@ -7,12 +7,12 @@
 
 #include <boost/program_options.hpp>
 
-#include "apps/kinora/plugins_command.hpp"
+#include "apps/kinora/command.hpp"
+#include "core/base/paths.hpp"
+#include "core/base/suggest.hpp"
 #include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
-#include "core/base/paths.hpp"
 #include "core/plugin/kinds.hpp"
-#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {
@@ -87,7 +87,7 @@ std::string tier_lines(const std::string& tier) {
 
 // The header that says what the functions of a kind promise.
 std::string header_of(const std::string& kind) {
-  return kind == "job" ? "core/run/job_type.hpp" : "kinora/abi/" + (kind == "parallel" ? "strategy" : kind) + ".h";
+  return kind == "job" ? "core/run/job.hpp" : "kinora/abi/" + (kind == "parallel" ? "strategy" : kind) + ".h";
 }
 
 Words kind_files(const fs::path& from, const std::string& kind, const std::string& tier,
@@ -150,16 +150,15 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
   if (!is_plugin_name(name))
     return complain(
         kUsage,
-        fmt::format("'{}' is not a plugin name; begin with a-z, then use a-z, 0-9, '-', '_' and '.'",
-                    name));
+        fmt::format("'{}' is not a plugin name; begin with a-z, then use a-z, 0-9, '-', '_' and '.'", name));
 
   if (tier != "stable" && tier != "pinned")
     return complain(kUsage, fmt::format("--tier {}: the tiers are stable and pinned", tier));
   if (tier == "pinned" && kind != "model")
-    return complain(kUsage,
-                    fmt::format("the pinned tier has a template for models only, not for kind '{}'; begin with "
-                                "the stable tier, then see share/kinora/sdk/README.md",
-                                kind));
+    return complain(
+        kUsage, fmt::format("the pinned tier has a template for models only, not for kind '{}'; begin with "
+                            "the stable tier, then see share/kinora/sdk/README.md",
+                            kind));
   if (kind == "job") tier = "host";
 
   const fs::path to = words.size() > 2 ? words[2] : name;

@@ -5,12 +5,11 @@
 
 #include <boost/program_options.hpp>
 
-#include "apps/kinora/plugins_command.hpp"
-#include "apps/kinora/set_option.hpp"
+#include "apps/kinora/command.hpp"
 #include "apps/kinora/world.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/place.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace {
@@ -60,8 +59,8 @@ std::string use_of(const std::string& id, const std::vector<std::string>& sets) 
 
 // Runs one of the ranks; the first rank writes the result.
 int as_rank(core::Runtime& runtime, const Wanted& w) {
-  const json found =
-      core::tool_of("kinora_training", "check_parallel")(runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
+  const json found = core::tool_of("kinora_training", "check_parallel")(
+      runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
   if (!core::here().first()) return kDone;
   const auto written = core::write_file_atomically(w.into, found.dump());
   return written ? kDone : complain(kFailed, written.failure().message);

@@ -20,7 +20,8 @@ namespace {
 void write_all(int fd, std::string_view text) {
   while (!text.empty()) {
     const ssize_t n = ::write(fd, text.data(), text.size());
-    if (n < 0 && errno != EINTR && errno != EAGAIN) return;  // a full disk or a closed terminal must not stop a rank
+    if (n < 0 && errno != EINTR && errno != EAGAIN)
+      return;  // a full disk or a closed terminal must not stop a rank
     if (n > 0) text.remove_prefix(static_cast<size_t>(n));
   }
 }

@@ -16,8 +16,8 @@ class RankOutput {
   RankOutput& operator=(const RankOutput&) = delete;
   ~RankOutput();
 
-  // Descriptors for the rank's stdout and stderr: the file, or a pipe if the rank is displayed. The pipe is a terminal
-  // if ours is one, so that the rank draws its progress bar.
+  // Descriptors for the rank's stdout and stderr: the file, or a pipe if the rank is displayed. The pipe is a
+  // terminal if ours is one, so that the rank draws its progress bar.
   int stdout_of_rank() const { return channels_[0].to_rank >= 0 ? channels_[0].to_rank : file_; }
   int stderr_of_rank() const { return channels_[1].to_rank >= 0 ? channels_[1].to_rank : file_; }
   // Call after the rank has inherited the descriptors.

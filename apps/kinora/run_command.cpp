@@ -4,16 +4,16 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
-#include "core/config/document.hpp"
+#include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
-#include "core/base/cancel.hpp"
-#include "core/run/folder_lock.hpp"
-#include "core/run/place.hpp"
+#include "core/base/suggest.hpp"
+#include "core/config/document.hpp"
 #include "core/run/job_check.hpp"
+#include "core/run/place.hpp"
+#include "core/run/run_folder.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/storages.hpp"
-#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {
@@ -44,15 +44,15 @@ po::options_description run_options() {
       "run this job and the jobs that it reads")(
       "profile", "write trace.json into the folder of each job that an engine runs")(
       "out", po::value<std::string>()->value_name("DIR"), "output folder; default: the file's")(
-      "dry-run", "print what would be done")("retry-failed",
-                                           "retry the videos and clips that failed in finished curate jobs")(
-      "help,h", "this text");
+      "dry-run", "print what would be done")(
+      "retry-failed", "retry the videos and clips that failed in finished curate jobs")("help,h",
+                                                                                        "this text");
   return options;
 }
 
 struct Parsed {
   po::variables_map values;
-  std::string file;                // the first of `files`
+  std::string file;  // the first of `files`
   std::vector<std::string> files;
   std::vector<std::string> sets;
 };
@@ -75,7 +75,8 @@ Parsed parse_run(const Arguments& arguments, const po::options_description& visi
 std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   if (given.file.empty())
     return complain(kUsage,
-                    "run: a run file is missing; kinora run FILE.toml, for example kinora run configs/quickstart.toml"),
+                    "run: a run file is missing; kinora run FILE.toml, for example kinora run "
+                    "configs/quickstart.toml"),
            std::nullopt;
   auto run = load_run(runtime, given.file, given.sets);
   if (!run) return std::nullopt;
@@ -116,30 +117,6 @@ core::Result<core::LogFile> open_log(const std::filesystem::path& out, const cor
 
 }  // namespace
 
-std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string& file,
-                                      const std::vector<std::string>& sets, std::optional<int64_t> ranks) {
-  return load_run(runtime, core::Document::read(file), file, sets, ranks);
-}
-
-std::optional<core::RunFile> load_run(core::Runtime& runtime, core::Result<core::Document> doc, const std::string& file,
-                                      const std::vector<std::string>& sets, std::optional<int64_t> ranks) {
-  if (!doc) {
-    std::cerr << doc.failure().message << "\n";
-    return std::nullopt;
-  }
-  std::vector<core::Diagnostic> problems;
-  for (const auto& set : sets)
-    if (auto status = doc->set(set); !status) problems.push_back({{}, status.failure().message});
-  core::RunFile run = core::read_run(*doc, runtime.registry(), problems);
-  core::configure_storages(runtime.io(), run, problems);
-  if (ranks || !problems.empty())
-    for (auto& p : core::check_jobs(runtime, run, ranks.value_or(0))) problems.push_back(std::move(p));
-  for (const auto& p : problems) std::cerr << (p.at.file.empty() ? p.message : core::format(p)) << "\n";
-  if (problems.empty()) return run;
-  std::cerr << file << ": " << problems.size() << (problems.size() == 1 ? " error\n" : " errors\n");
-  return std::nullopt;
-}
-
 std::optional<AskedRun> asked_run(core::Runtime& runtime, const Arguments& of_run) {
   return asked_of(runtime, parse_run(of_run, run_options()));
 }
@@ -167,8 +144,8 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
                                  "; choose another with --out");
   core::watch_signals();
   const core::LaunchPlace place = core::here();
-  // Another run at work in this folder owns its log. If it takes the lock of run_jobs() after this check, its log has one
-  // line of ours.
+  // Another run at work in this folder owns its log. If it takes the lock of run_jobs() after this check, its
+  // log has one line of ours.
   if (place.first())
     if (const auto lock = core::FolderLock::take(run.out); !lock)
       return complain(kFailed, lock.failure().message);
@@ -205,7 +182,9 @@ int check_command(core::Runtime& runtime, const Arguments& arguments) {
   for (const auto& file : given.files) {
     auto run = load_run(runtime, file, given.sets, ranks_of(given));
     if (run && !run->storages.empty() && given.files.size() > 1) {
-      complain(kUsage, file + ": configures storages, which would also apply to the other files; check this file alone");
+      complain(
+          kUsage,
+          file + ": configures storages, which would also apply to the other files; check this file alone");
       run.reset();
     }
     if (!run) {

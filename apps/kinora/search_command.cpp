@@ -8,7 +8,6 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
 #include "plugins/jobs/curation/search/search.hpp"
-#include "plugins/jobs/curation/search/standing.hpp"
 
 namespace kinora {
 namespace {
@@ -34,14 +33,16 @@ examples:
 
 po::options_description search_flags() {
   po::options_description out("options");
-  out.add_options()("like", po::value<std::string>()->value_name("CLIP"), "key of a clip in DIR, or a video file")(
+  out.add_options()("like", po::value<std::string>()->value_name("CLIP"),
+                    "key of a clip in DIR, or a video file")(
       "name", po::value<std::string>()->value_name("NAME"),
       "image embedding to use; default: classic, or the only one there is")(
       "top,k", po::value<int64_t>()->default_value(10)->value_name("N"), "number of clips")(
-      "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"), "another folder to search")(
-      "copies", "also show clips that a dedup job of the run leaves out as copies")(
-      "rejected", "also show clips that were rejected in the studio")("json", "print one line of JSON per clip")(
-      "help,h", "this text");
+      "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"),
+      "another folder to search")("copies",
+                                  "also show clips that a dedup job of the run leaves out as copies")(
+      "rejected", "also show clips that were rejected in the studio")(
+      "json", "print one line of JSON per clip")("help,h", "this text");
   return out;
 }
 
@@ -50,8 +51,7 @@ std::string wrong_in(const po::variables_map& given) {
   const auto words =
       given.count("text") ? given["text"].as<std::vector<std::string>>() : std::vector<std::string>();
   if (words.size() > 1)
-    return fmt::format("{} texts are given; quote the text: \"{}\"", words.size(),
-                       fmt::join(words, " "));
+    return fmt::format("{} texts are given; quote the text: \"{}\"", words.size(), fmt::join(words, " "));
   if (!given.count("dir") || given.count("text") + given.count("like") != 1)
     return "expected a folder and either a text or --like CLIP; see kinora search --help";
   if (given["top"].as<int64_t>() < 1)
@@ -120,15 +120,17 @@ std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clip
     });
     if (all.clips.empty())
       std::cerr << fmt::format(
-          "{} is the only clip with an embedding '{}'; there is no other clip to compare it with\n", example, name);
+          "{} is the only clip with an embedding '{}'; there is no other clip to compare it with\n", example,
+          name);
     return core::nearest(shown.of(std::move(all)), query, top);
   }
   if (!fs::is_regular_file(example))
     throw Error(KINORA_NOT_FOUND, "--like " + example + ": neither a key with an embedding '" + name +
                                       "' here nor a video file");
   if (name != "classic")
-    throw Error(KINORA_UNSUPPORTED, "--like " + example + ": only 'classic' can be computed for a file; for '" +
-                                        name + "' give the key of a clip");
+    throw Error(KINORA_UNSUPPORTED, "--like " + example +
+                                        ": only 'classic' can be computed for a file; for '" + name +
+                                        "' give the key of a clip");
   all = shown.of(std::move(all));
   return core::nearest(all, core::video_query(runtime, example), top);
 }

@@ -5,8 +5,8 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/studio/serve.hpp"
-#include "core/base/paths.hpp"
 #include "core/base/cancel.hpp"
+#include "core/base/paths.hpp"
 #include "plugins/jobs/curation/search/search.hpp"
 
 namespace kinora {
@@ -33,8 +33,9 @@ examples:
 po::options_description studio_flags() {
   po::options_description out("options");
   out.add_options()("port", po::value<int>()->default_value(0)->value_name("N"),
-                    "port of the page; 0: any free one")("author", po::value<std::string>()->value_name("NAME"),
-                                                     "author of the edits; default: $USER")("help,h", "this text");
+                    "port of the page; 0: any free one")(
+      "author", po::value<std::string>()->value_name("NAME"), "author of the edits; default: $USER")(
+      "help,h", "this text");
   return out;
 }
 
@@ -60,10 +61,11 @@ int studio_command(core::Runtime& runtime, const Arguments& arguments) {
   const std::string dir = given["dir"].as<std::string>(), author = author_of(given);
   const int port = given["port"].as<int>();
   if (dir.empty())
-    return complain(kUsage, "studio: the folder of a curate job or of a run is missing; see kinora studio --help");
-  if (port < 0 || port > 65535)
     return complain(kUsage,
-                    "--port: " + std::to_string(port) + " is not a port; expected 1 to 65535, or 0 for a free one");
+                    "studio: the folder of a curate job or of a run is missing; see kinora studio --help");
+  if (port < 0 || port > 65535)
+    return complain(kUsage, "--port: " + std::to_string(port) +
+                                " is not a port; expected 1 to 65535, or 0 for a free one");
   if (author.empty()) return complain(kUsage, "--author: the name is empty");
   studio::Studio studio(dir, author,
                         [&](const nlohmann::json& encoder, const std::vector<std::string>& texts) {

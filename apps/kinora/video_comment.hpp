@@ -1,5 +1,5 @@
-// The settings that a generated video was made with: the comment of the MP4, a JSON object. A stranger may have
-// written it, so settings of the sampling are taken from it, each checked; files, weights, plugins and
+// The settings that a generated video was made with: the comment of the MP4, a JSON object. A stranger may
+// have written it, so settings of the sampling are taken from it, each checked; files, weights, plugins and
 // devices never are.
 #pragma once
 #include <set>

@@ -27,7 +27,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-// After one rank has failed, the others get this long to end by themselves, so that they can log their own errors.
+// After one rank has failed, the others get this long to end by themselves, so that they can log their own
+// errors.
 constexpr milliseconds kMoment{5000};
 
 sigset_t watched() {
@@ -91,7 +92,8 @@ struct RankProcess {
   }
 };
 
-// Starts a rank in its own process group, so that Ctrl-C reaches it through this program only. It dies with this program.
+// Starts a rank in its own process group, so that Ctrl-C reaches it through this program only. It dies with
+// this program.
 void start(RankProcess& p, const WorldPlan& plan) {
   std::vector<std::string> arguments{"kinora"}, environment = environment_of(plan, p.rank);
   arguments.insert(arguments.end(), plan.arguments.begin(), plan.arguments.end());
@@ -181,7 +183,8 @@ class World {
       return;
     }
     if (!deadline_) deadline_ = Clock::now() + (stopping_ ? plan_.grace : kMoment);
-    if (asked_ == 0 && p.code() != kUsage) tell(p);  // all ranks refuse the same configuration, and rank 0 is displayed
+    if (asked_ == 0 && p.code() != kUsage)
+      tell(p);  // all ranks refuse the same configuration, and rank 0 is displayed
   }
 
   void tell(const RankProcess& p) const {

@@ -23,10 +23,9 @@ struct WorldEnd {
   bool interrupted = false;  // by a signal to this program
 };
 
-// SIGINT, SIGTERM and SIGHUP ask every rank to stop; a second one kills them at once. SIGUSR1 is forwarded.
-// If a rank fails, the others get a moment to log their own errors, are asked to stop, and are killed after the grace
-// period. The failed rank is logged with its last lines. No rank outlives this process.
-class Signals {  // blocks them for this process while it lives
+// Blocks SIGINT, SIGTERM, SIGHUP, SIGUSR1 and SIGCHLD for the thread that creates it, and for threads that it
+// starts later, while it lives, and makes them readable from fd().
+class Signals {
  public:
   Signals();
   ~Signals();
@@ -35,6 +34,11 @@ class Signals {  // blocks them for this process while it lives
  private:
   int fd_;
 };
+
+// Starts the ranks and returns when all have ended. SIGINT, SIGTERM and SIGHUP ask every rank to stop; a
+// second one kills them at once. SIGUSR1 is forwarded. If a rank fails, the others get a moment to log their
+// own errors, are asked to stop, and are killed after the grace period. The failed rank is logged with its
+// last lines. No rank outlives this process. Throws Error.
 WorldEnd run_world(const WorldPlan&, const Signals&);
 
 }  // namespace kinora

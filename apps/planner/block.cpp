@@ -1,10 +1,11 @@
-#include "apps/planner/block.hpp"
-
+// Simulates one block of the model on one rank, and prices embedding and head.
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <iterator>
 
+#include "apps/planner/cost.hpp"
+#include "apps/planner/durations.hpp"
 #include "apps/planner/simulate.hpp"
 
 namespace kinora::core::plan {

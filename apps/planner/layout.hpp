@@ -4,6 +4,7 @@
 // dp, fsdp, cp, tp (core/torch/context/mesh.hpp): tensor parallelism's ranks are neighbours.
 #pragma once
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -65,5 +66,9 @@ std::vector<std::string> broken_rules(const Layout&, const Problem&);
 // The parts of a legal layout that waste ranks or work. A requested layout with such parts is priced all the
 // same; none is proposed.
 std::vector<std::string> vanities(const Layout&, const Problem&);
+
+// Calls `give` for every legal layout without vanities. recompute_every is 0 in all of them. Microbatch sizes
+// are 1, 2, 4 ... 64 samples.
+void each_layout(const Problem&, const std::function<void(const Layout&)>& give);
 
 }  // namespace kinora::core::plan

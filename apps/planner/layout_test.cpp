@@ -3,28 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/planner/communication.hpp"
-#include "apps/planner/plan_testing.hpp"
+#include "apps/planner/durations.hpp"
+#include "apps/planner/paper_runs.hpp"
 #include "apps/planner/search.hpp"
 
 namespace kinora::core::plan {
 namespace {
 
 using testing::HasSubstr;
-
-TEST(Cluster, IsReadAsNodesGpusAndName) {
-  const auto c = parse_cluster("32x8xh100");
-  ASSERT_TRUE(c);
-  EXPECT_EQ(c->nodes, 32);
-  EXPECT_EQ(c->size(), 256);
-  EXPECT_EQ(c->text(), "32x8xH100");
-  for (const auto& name : gpu_names()) EXPECT_TRUE(parse_cluster("1x1x" + name)) << name;
-  for (const char* text :
-       {"", "8", "8x8", "8x8x", "0x8xH100", "8x-1xH100", "8xH100", "x8xH100", "9999999x8xH100"})
-    EXPECT_FALSE(parse_cluster(text)) << text;
-  EXPECT_THAT(parse_cluster("8x8xH10").failure().message, HasSubstr("did you mean 'H100'?"));
-  EXPECT_THAT(parse_cluster("1x2xhere").failure().message, HasSubstr("kinora plan --calibrate"));
-}
 
 TEST(Layout, IsReadAndWritten) {
   const auto l =
@@ -40,7 +26,7 @@ TEST(Layout, IsReadAndWritten) {
   const struct {
     const char *text, *says;
   } wrong[] = {{"tq=2", "did you mean 'tp'?"},   {"tp", "has no '='"},
-               {"tp=0", "tp=0 is not a size"},    {"tp=2x", "tp=2x is not a size"},
+               {"tp=0", "tp=0 is not a size"},   {"tp=2x", "tp=2x is not a size"},
                {"stage=4", "1, 2 and 3"},        {"sequence=ring", "cp-ring"},
                {"schedule=zero", "gpipe, 1f1b"}, {"conditioning=x", "recompute or send"}};
   for (const auto& w : wrong)

@@ -1,7 +1,8 @@
-#include "apps/planner/memory.hpp"
-
+// The memory of the fullest rank of a layout.
 #include <algorithm>
 #include <cmath>
+
+#include "apps/planner/cost.hpp"
 
 namespace kinora::core::plan {
 

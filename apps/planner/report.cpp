@@ -1,9 +1,10 @@
-#include "apps/planner/report.hpp"
-
+// Plans as text and as JSON.
 #include <algorithm>
 #include <cmath>
 
-#include "core/base/size.hpp"
+#include "apps/planner/durations.hpp"
+#include "apps/planner/search.hpp"
+#include "core/base/quantity.hpp"
 
 namespace kinora::core::plan {
 namespace {

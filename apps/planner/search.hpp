@@ -1,9 +1,12 @@
-// Prices all legal layouts of a run and finds the best of them.
+// Prices all legal layouts of a run, finds the best of them and reports them.
 #pragma once
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "apps/planner/memory.hpp"
-#include "apps/planner/step.hpp"
+#include <nlohmann/json.hpp>
+
+#include "apps/planner/cost.hpp"
 
 namespace kinora::core::plan {
 
@@ -46,5 +49,17 @@ std::optional<Fewer> as_fast_with_fewer(const Problem&, double seconds);
 
 // Legal layouts nearest to one that is not legal: the fewest factors of two apart.
 std::vector<Layout> nearest(const Layout&, const Problem&, size_t count = 3);
+
+// Plans as text and as JSON (report.cpp). heading: the model and the cluster, two lines.
+std::string heading(const Problem&);
+// A table of the best plans, and the reasons for the first.
+std::string text_of(const Found&, const Problem&);
+// One layout: its time and memory, and the recomputation that it lacks to fit.
+std::string text_of(const Plan&, const Problem&);
+// One line: how many GPUs would suffice.
+std::string text_of(const Fewer&);
+nlohmann::json json_of(const Plan&, const Problem&);
+nlohmann::json json_of(const Fewer&);
+nlohmann::json json_of(const Found&, const Problem&);
 
 }  // namespace kinora::core::plan

@@ -5,9 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/planner/candidates.hpp"
-#include "apps/planner/plan_testing.hpp"
-#include "apps/planner/report.hpp"
+#include "apps/planner/paper_runs.hpp"
 
 namespace kinora::core::plan {
 namespace {

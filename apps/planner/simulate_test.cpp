@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "apps/planner/memory.hpp"
-#include "apps/planner/plan_testing.hpp"
+#include "apps/planner/cost.hpp"
+#include "apps/planner/paper_runs.hpp"
 
 namespace kinora::core::plan {
 namespace {

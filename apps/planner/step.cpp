@@ -1,8 +1,9 @@
-#include "apps/planner/step.hpp"
-
+// The seconds of one optimizer step: its simulation, its closed form, and the schedules of pipelines.
 #include <algorithm>
 #include <cmath>
 
+#include "apps/planner/cost.hpp"
+#include "apps/planner/durations.hpp"
 #include "apps/planner/simulate.hpp"
 
 namespace kinora::core::plan {
@@ -228,6 +229,39 @@ double estimate_step(const Layout& l, const Problem& p, const BlockTime& block) 
   const double micro = c.per_stage * (forward + backward) + 3 * c.outer + c.encode;
   const double bubble = (P - 1) * (micro / static_cast<double>(l.virtual_stages) + 2 * c.send);
   return m * micro + bubble + c.gather + c.scatter + c.reduce_layer + c.optimizer + c.optimizer_gather;
+}
+
+// Schedules: GPipe (Huang et al. 2019, arXiv 1811.06965), 1F1B and its interleaved form (Narayanan et al.
+// 2021, arXiv 2104.04473, section 2.2).
+
+namespace {
+
+// The k-th forward or backward of a stage: groups of P microbatches pass through one chunk after the other.
+Turn interleaved(int64_t k, int64_t stages, int64_t chunks, bool backward) {
+  const int64_t chunk = k / stages % chunks;
+  return {backward, backward ? chunks - 1 - chunk : chunk, k / (stages * chunks) * stages + k % stages};
+}
+
+int64_t warm_up(const Layout& l, int64_t stage, int64_t all) {
+  if (l.schedule == Schedule::gpipe) return all;
+  if (l.schedule == Schedule::one_f_one_b) return std::min(all, l.pp - stage - 1);
+  return std::min(all, 2 * (l.pp - stage - 1) + (l.virtual_stages - 1) * l.pp);
+}
+
+}  // namespace
+
+std::vector<Turn> turns(const Layout& l, int64_t stage, int64_t microbatches) {
+  const bool groups = l.schedule == Schedule::interleaved && l.pp > 1;
+  const int64_t all = microbatches * l.virtual_stages, warm = l.pp > 1 ? warm_up(l, stage, all) : 0;
+  const auto turn = [&](int64_t k, bool backward) {
+    return groups ? interleaved(k, l.pp, l.virtual_stages, backward) : Turn{backward, 0, k};
+  };
+  std::vector<Turn> out;
+  int64_t f = 0, b = 0;
+  while (f < warm) out.push_back(turn(f++, false));
+  while (f < all) out.push_back(turn(f++, false)), out.push_back(turn(b++, true));
+  while (b < all) out.push_back(turn(b++, true));
+  return out;
 }
 
 }  // namespace kinora::core::plan

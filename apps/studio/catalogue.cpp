@@ -1,18 +1,17 @@
 #include "apps/studio/catalogue.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <sstream>
 
-#include "apps/studio/copies.hpp"
-#include "apps/studio/film_places.hpp"
 #include "apps/studio/rows.hpp"
-#include "plugins/jobs/curation/clip_files.hpp"
-#include "plugins/jobs/curation/record.hpp"
 #include "core/base/facts.hpp"
-#include "plugins/jobs/curation/listing.hpp"
 #include "core/base/log.hpp"
 #include "core/base/status.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/inputs.hpp"
+#include "plugins/jobs/curation/record.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -72,8 +71,8 @@ void read_stored(const JobFolder& folder, size_t job, Rows& rows) {
 struct FilmType {
   const char *ending, *type;
 };
-// File name endings of videos. The user's browser may receive such files, whether it can play them or not; no other file
-// that an item names is read.
+// File name endings of videos. The user's browser may receive such files, whether it can play them or not; no
+// other file that an item names is read.
 constexpr FilmType kFilmTypes[] = {
     {".mp4", "video/mp4"},       {".m4v", "video/mp4"},        {".mov", "video/mp4"},
     {".webm", "video/webm"},     {".mkv", "video/x-matroska"}, {".ogv", "video/ogg"},
@@ -119,7 +118,7 @@ Catalogue read_catalogue(const std::vector<JobFolder>& jobs) {
   Rows rows(out);
   for (size_t job = 0; job < jobs.size(); ++job) {
     const Source source = source_of(jobs[job]);
-    (source == Source::items     ? read_items
+    (source == Source::items    ? read_items
      : source == Source::record ? read_running
                                 : read_stored)(jobs[job], job, rows);
   }
@@ -194,7 +193,8 @@ json item_of(const Catalogue& catalogue, const Clip& clip) {
   }
   json item = core::parse_facts(line);
   if (!item.is_object() || core::text_in(item, "key") != clip.key)
-    throw Error(KINORA_IO, (folder / (clip.in_record ? core::kRecordFile : "items.jsonl")).string() + ": the file has changed; reload the page");
+    throw Error(KINORA_IO, (folder / (clip.in_record ? core::kRecordFile : "items.jsonl")).string() +
+                               ": the file has changed; reload the page");
   return item;
 }
 
@@ -219,6 +219,37 @@ Media media_of(const Catalogue& catalogue, const Clip& clip) {
   std::string ending = core::ending_of(name);
   const char* type = film_type(ending);
   return {*type ? path : fs::path(), true, type, std::move(ending)};
+}
+
+namespace {
+
+constexpr uint64_t kLargest = 4 << 20;  // bytes of a file of live progress
+
+json object_in(const fs::path& path) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (error || size > kLargest) return {};
+  std::ifstream in(path, std::ios::binary);
+  json value = core::parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
+  return value.is_object() ? std::move(value) : json();
+}
+
+}  // namespace
+
+json live_of(const JobFolder& job, const json& usage) {
+  json figures = object_in(job.path / "live.json"), summary = object_in(job.path / "summary.json");
+  if (figures.is_null() && summary.is_null()) return {};
+  std::error_code error;
+  const auto written = fs::last_write_time(job.path / "live.json", error);
+  const auto age = std::chrono::duration<double>(fs::file_time_type::clock::now() - written).count();
+  return {
+      {"job", job.name},
+      {"done", !summary.is_null() && core::text_in(summary, "status") != "failed"},
+      {"age_s", error ? json() : json(age)},
+      {"failure", core::text_in(object_in(job.path.parent_path() / ("." + job.name + ".failed")), "message")},
+      {"usage", summary.is_null() ? usage : core::object_in(summary, "usage")},
+      {"figures", std::move(figures)},
+      {"summary", std::move(summary)}};
 }
 
 }  // namespace kinora::studio

@@ -1,6 +1,9 @@
-// Outcomes of the inputs of curate jobs: items.jsonl in memory, or the record of a running job, without the parts
-// that are needed for only one item at a time.
+// The curate jobs of a folder: the outcomes of their inputs (items.jsonl in memory, or the record of a
+// running job), without the parts that are needed for only one item at a time; each item's files; and the
+// progress of a running job.
 #pragma once
+#include <cmath>
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -9,9 +12,37 @@
 
 #include <nlohmann/json.hpp>
 
-#include "apps/studio/clip.hpp"
-
 namespace kinora::studio {
+
+enum class End : uint8_t { kept, filtered, failed };
+
+constexpr const char* name_of(End end) {
+  return end == End::kept ? "kept" : end == End::filtered ? "filtered" : "failed";
+}
+
+// One item of a curate job, as listed by the studio.
+struct Clip {
+  std::string id;  // "JOB/KEY"
+  std::string key;
+  std::string film;  // key of its source video; "" for an input video
+  std::string stage, reason, caption, url;
+  End end = End::kept;
+  bool is_film = false;   // an input of the job; else made by a stage
+  bool consumed = false;  // an input video that was cut into clips, which are shown instead
+  double score = std::nan("");
+  std::string copy_of;    // key of the clip or video that it is a copy of; "": not a copy
+  std::string copy_rule;  // rule by which a dedup job leaves it out as a copy; "": it is not left out
+  double copy_score = std::nan("");
+  std::vector<std::string> copies;  // ids of the clips that a dedup job leaves out as copies of this one
+  size_t job = 0;
+  uint64_t line_at = 0, line_size = 0;  // its line in items.jsonl; size 0: the file does not exist yet
+  bool in_record = false;               // line_at is its id in the job's record instead: the job is running
+};
+
+// Outcome, including the dedup jobs that follow the clip's own job: "kept", "filtered", "failed" or "copy".
+inline const char* outcome_of(const Clip& clip) {
+  return clip.copy_rule.empty() ? name_of(clip.end) : "copy";
+}
 
 struct JobFolder {
   std::string name;
@@ -24,33 +55,36 @@ std::vector<JobFolder> curate_jobs(const std::filesystem::path& dir);
 
 // The file that the items of a job are read from.
 enum class Source : uint8_t {
-  items,    // the job has ended
+  items,   // the job has ended
   record,  // the job is running: the items that have ended so far
-  stored,   // neither file exists: the clips in the job's folder data
+  stored,  // neither file exists: the clips in the job's folder data
 };
 Source source_of(const JobFolder&);
 
 struct Catalogue {
   std::vector<JobFolder> jobs;
   std::vector<Clip> clips;
-  // Every number of the items by name ("duration_s", "scores.filter.blur"), one value per clip; NaN: the clip does not
-  // have it.
+  // Every number of the items by name ("duration_s", "scores.filter.blur"), one value per clip; NaN: the clip
+  // does not have it.
   std::map<std::string, std::vector<double>> columns;
   std::unordered_map<std::string, size_t> by_id;
   std::vector<nlohmann::json>
-      usage;               // per job: {STAGE: {"requests", "prompt_tokens", ...}}, as in summary.json
+      usage;               // by job: {STAGE: {"requests", "prompt_tokens", ...}}, as in summary.json
   int64_t unreadable = 0;  // number of lines
   // For videos with equal file names: the part of the path that tells them apart, by id.
   std::unordered_map<std::string, std::string> places;
 
   const Clip* find(const std::string& id) const;
   double value(const std::string& column, size_t clip) const;
-  std::string film_of(const Clip&) const;  // id of the clip's source video, or the item's own if it is a video
-  // Where its source video is stored, "monday/tape.mp4", if a video in another folder has the same name; else "".
+  // The id of the clip's source video, or the item's own if it is a video.
+  std::string film_of(const Clip&) const;
+  // Where its source video is stored, "monday/tape.mp4", if a video in another folder has the same name; else
+  // "".
   std::string place_of(const Clip&) const;
 };
 
-// If two lines have the same key, the later one counts. Marks the clips that dedup jobs of the same run leave out.
+// If two lines have the same key, the later one counts. Marks the clips that dedup jobs of the same run leave
+// out.
 Catalogue read_catalogue(const std::vector<JobFolder>& jobs);
 
 // Changes if read_catalogue would now give a different result.
@@ -59,18 +93,25 @@ std::string stamp_of(const std::vector<JobFolder>& jobs);
 // The whole item as stored in items.jsonl, facts and shots included. Throws Error KINORA_IO.
 nlohmann::json item_of(const Catalogue&, const Clip&);
 
-// The stored file KEY.FIELD of a clip, if it exists in the job's data folder and is not reached through a link.
+// The stored file KEY.FIELD of a clip, if it exists in the job's data folder and is not reached through a
+// link.
 std::filesystem::path stored_file(const Catalogue&, const Clip&, const std::string& field);
 
-// The file to play for a clip: the clip itself, or else its source video, if that is a local file with the ending of a
-// video. Empty path: there is none.
+// The file to play for a clip: the clip itself, or else its source video, if that is a local file with the
+// ending of a video. Empty path: there is none.
 struct Media {
   std::filesystem::path path;
   bool is_film = false;   // path is the source video; the clip is its range start_s to end_s
   const char* type = "";  // its Content-Type
-  std::string ending =
-      {};  // ".mts", in lower case, if the video exists; the path is empty for an ending that is not played
+  // ".mts", in lower case, if the video exists; the path is empty for an ending that is not played.
+  std::string ending = {};
 };
 Media media_of(const Catalogue&, const Clip&);
+
+// The progress that a job reports: {"job", "done", "age_s": seconds since it was written, "figures":
+// live.json unchanged, "summary": summary.json unchanged, "failure": why its last run failed, or "", "usage":
+// requests of its stages to servers so far, by stage}. null if the folder has neither file, or both are
+// unreadable. usage: of the job's items so far, for a job that has no summary yet.
+nlohmann::json live_of(const JobFolder&, const nlohmann::json& usage);
 
 }  // namespace kinora::studio

@@ -1,17 +1,15 @@
 #include "apps/studio/catalogue.hpp"
 
 #include <chrono>
-#include <thread>
-
 #include <fstream>
+#include <thread>
 #include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/curation/record.hpp"
-
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/record.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -80,11 +78,14 @@ TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
   std::vector<core::Input> inputs{{.url = "/f.mp4", .size = 1}, {.url = "/broken.mp4", .size = 1}};
   core::Record record(folder_ / "clips", inputs, {.base = "b"});
   const auto end = [&](const char* line, const char* input, int32_t made) {
-    record.end(nlohmann::json::parse(line), {made, {input}, made ? std::vector<std::string>{input} : std::vector<std::string>{}}, nlohmann::json::object());
+    record.end(nlohmann::json::parse(line),
+               {made, {input}, made ? std::vector<std::string>{input} : std::vector<std::string>{}},
+               nlohmann::json::object());
   };
   end(R"({"key":"f-0000","end":"kept","parent":"f","caption":"a boat"})", "f", 1);
   end(R"({"key":"f-0001","end":"filtered","stage":"filter.blur","reason":"filter.blur","score":2,)"
-      R"("parent":"f","shots":{"cuts":[1]},"facts":{"duration_s":3}})", "f", 1);
+      R"("parent":"f","shots":{"cuts":[1]},"facts":{"duration_s":3}})",
+      "f", 1);
   end(R"({"key":"broken","end":"failed","reason":"no film","url":"/broken.mp4"})", "broken", 0);
   const auto jobs = curate_jobs(folder_);
   const Catalogue c = read_catalogue(jobs);
@@ -108,11 +109,10 @@ TEST_F(CatalogueTest, AJobAtWorkShowsAllThatHasEndedSoFar) {
 }
 
 TEST_F(CatalogueTest, ASecondSampleOfOneKeyDoesNotHideWhatIsStored) {
-  write("clips/items.jsonl",
-        R"({"key":"a","end":"kept","caption":"stored"})"
-        "\n"
-        R"({"key":"a","end":"failed","reason":"a second one"})"
-        "\n");
+  write("clips/items.jsonl", R"({"key":"a","end":"kept","caption":"stored"})"
+                             "\n"
+                             R"({"key":"a","end":"failed","reason":"a second one"})"
+                             "\n");
   write("clips/summary.json", "{}");
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   ASSERT_EQ(c.clips.size(), 1U);
@@ -146,7 +146,8 @@ TEST_F(CatalogueTest, CopiesAreMarkedInTheJobThatTheDecisionsAreAbout) {
         "\n"
         R"({"key":"b","end":"filtered","rule":"dedup.semantic","score":0.995,"of":"a"})"
         "\n");
-  EXPECT_EQ(read_catalogue(curate_jobs(folder_)).find("second/b")->copy_rule, "") << "the dedup job has not ended";
+  EXPECT_EQ(read_catalogue(curate_jobs(folder_)).find("second/b")->copy_rule, "")
+      << "the dedup job has not ended";
   write("copies/summary.json", R"({"curated": "second"})");
   const Catalogue c = read_catalogue(curate_jobs(folder_));
   const Clip* copy = c.find("second/b");
@@ -171,22 +172,30 @@ TEST_F(CatalogueTest, ADecisionIsOfItsFootageAndNotOfWhatHasItsKeyNow) {
   std::string items, decisions;
   for (const char* key : {"a", "b", "c", "d"}) {
     const std::string named = std::string(R"({"key":")") + key + "\"";
-    items += named + R"(,"end":"kept"})" "\n";
-    decisions += named + (*key == 'a' || *key == 'd' ? R"(,"end":"kept")" : *key == 'b' ? R"(,"end":"filtered","of":"a")" : R"(,"end":"filtered","of":"d")") +
-                 R"(,"clip":{"sha256":")" + key + R"(","first_frame":0,"end_frame":9}})" "\n";
+    items += named + R"(,"end":"kept"})"
+                     "\n";
+    decisions += named +
+                 (*key == 'a' || *key == 'd' ? R"(,"end":"kept")"
+                  : *key == 'b'              ? R"(,"end":"filtered","of":"a")"
+                                             : R"(,"end":"filtered","of":"d")") +
+                 R"(,"clip":{"sha256":")" + key +
+                 R"(","first_frame":0,"end_frame":9}})"
+                 "\n";
   }
   write("clips/items.jsonl", items);
   write("copies/decisions.jsonl", decisions);
-  const auto found = [&](const std::string& films) {  // footage of a, b, c and d; '-': the clip does not exist
-    for (size_t i = 0; i < films.size(); ++i) {
-      const std::string file = std::string("clips/data/") + "abcd"[i] + ".json";
-      fs::remove(folder_ / file);
-      if (films[i] != '-')
-        write(file, std::string(R"({"sha256":")") + films[i] + R"(","first_frame":0,"end_frame":9,"height":120})");
-    }
-    const Catalogue c = read_catalogue(curate_jobs(folder_));
-    return c.find("clips/b")->copy_of + c.find("clips/c")->copy_of;
-  };
+  const auto found =
+      [&](const std::string& films) {  // footage of a, b, c and d; '-': the clip does not exist
+        for (size_t i = 0; i < films.size(); ++i) {
+          const std::string file = std::string("clips/data/") + "abcd"[i] + ".json";
+          fs::remove(folder_ / file);
+          if (films[i] != '-')
+            write(file, std::string(R"({"sha256":")") + films[i] +
+                            R"(","first_frame":0,"end_frame":9,"height":120})");
+        }
+        const Catalogue c = read_catalogue(curate_jobs(folder_));
+        return c.find("clips/b")->copy_of + c.find("clips/c")->copy_of;
+      };
   EXPECT_EQ(found("abcd"), "ad");
   EXPECT_EQ(found("axcd"), "d") << "b is another video now";
   EXPECT_EQ(found("xbcd"), "d") << "the original of b is another video now";

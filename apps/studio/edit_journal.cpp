@@ -11,8 +11,8 @@
 #include <sys/file.h>
 #include <sys/stat.h>
 
-#include "core/io/atomic_file.hpp"
 #include "core/base/log.hpp"
+#include "core/io/atomic_file.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -94,8 +94,8 @@ core::Status EditJournal::read_new(int file) {
   return {};
 }
 
-// Called under the lock. A last line without a newline was typed by hand, or its writer died: a whole edit gets its
-// newline, anything else is dropped and written to the log.
+// Called under the lock. A last line without a newline was typed by hand, or its writer died: a whole edit
+// gets its newline, anything else is dropped and written to the log.
 core::Status EditJournal::read_all(int file) {
   if (Status status = read_new(file); !status) return status;
   struct stat about {};
@@ -175,8 +175,7 @@ core::Status EditJournal::change(const std::string& key, const Change& set, cons
   edit.set = set;
   if (set.caption && set.caption == now.caption) edit.set.caption.reset();
   if (set.reason && set.reason == now.reason) edit.set.reason.reset();
-  if (set.keep && set.keep == edited.keep)
-    edit.set.keep.reset();  // accepting a kept clip is a decision too
+  if (set.keep && set.keep == edited.keep) edit.set.keep.reset();  // accepting a kept clip is a decision too
   if (edit.set.empty()) return {};
   edit.was = same_fields(edited, edit.set);
   return append(locked.file(), std::move(edit));

@@ -1,10 +1,10 @@
-// edits.jsonl of one job on disk (format: plugins/jobs/curation/edits.hpp). Any number of studios may append to it at
-// the same time, one whole flushed line each.
+// edits.jsonl of one job on disk (format: plugins/jobs/curation/edits.hpp). Any number of studios may append
+// to it at the same time, one whole flushed line each.
 #pragma once
 #include <filesystem>
 #include <functional>
 
-#include "plugins/jobs/curation/edit_history.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 
 namespace kinora::studio {
 
@@ -18,15 +18,15 @@ class EditJournal {
   // The file need not exist; the first edit creates it.
   EditJournal(std::filesystem::path file, std::string author, core::Footage clips = {});
 
-  // Reads what other processes have written since; true if there was anything. A last line without a newline is still
-  // being written, or its writer died: it is ignored.
+  // Reads what other processes have written since; true if there was anything. A last line without a newline
+  // is still being written, or its writer died: it is ignored.
   core::Result<bool> refresh();
   // Reads everything again after the clips have changed, since edits follow footage.
   core::Result<bool> reread();
 
   // Appends a change. Fields that already have that value are left out, and nothing is written if no field
-  // remains. `own`: the clip's caption, keep and reason without any edit; `of`: its footage. Failure KINORA_IO:
-  // nothing was saved.
+  // remains. `own`: the clip's caption, keep and reason without any edit; `of`: its footage. Failure
+  // KINORA_IO: nothing was saved.
   core::Status change(const std::string& key, const Change& set, const Change& own,
                       const nlohmann::json& of = {});
   // Undoes the author's last edit that is not undone yet. `own` gives a clip's values without edits.
@@ -39,7 +39,8 @@ class EditJournal {
   std::string refusal() const;
   const EditHistory& history() const { return history_; }
   const std::string& author() const { return author_; }
-  // Message about the first line that cannot be read, because of which a shard job will fail; "" if there is none.
+  // Message about the first line that cannot be read, because of which a shard job will fail; "" if there is
+  // none.
   const std::string& wrong() const { return wrong_; }
 
  private:

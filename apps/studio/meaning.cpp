@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr auto kLook = std::chrono::seconds(3);  // between checks for new results of the run
-constexpr size_t kKnown = 8;        // cached answers: the windows and histograms of one view need the same one
+constexpr size_t kKnown = 8;  // cached answers: the windows and histograms of one view need the same one
 constexpr size_t kVectors = 16384;  // texts whose vectors are cached
 constexpr size_t kEncoded = 256;    // edited captions that one question waits for
 
@@ -159,8 +159,8 @@ std::string Meaning::id_of(const core::ClipRef& clip) {
   return at->second.empty() ? "" : at->second + clip.key;
 }
 
-// Encodes the text and the edited captions that have no vector yet. Edited captions beyond the limit of one question keep
-// their earlier vectors until the next questions.
+// Encodes the text and the edited captions that have no vector yet. Edited captions beyond the limit of one
+// question keep their earlier vectors until the next questions.
 void Meaning::encode(const Question& question, const core::Embedded& all) {
   if (vectors_.size() > kVectors) vectors_.clear();
   const std::string by = all.encoder.dump() + '\n';  // vectors depend on the encoder

@@ -17,8 +17,8 @@
 namespace kinora::studio {
 
 struct Question {
-  std::string text;             // if empty, `like` is used
-  std::string like, embedding;  // id of a clip, and a name from Offer::pictures, "": its first
+  std::string text;                           // if empty, `like` is used
+  std::string like, embedding;                // id of a clip, and a name from Offer::pictures, "": its first
   std::map<std::string, std::string> edited;  // for a text: edited captions by id
   bool operator==(const Question&) const = default;
 };
@@ -77,7 +77,8 @@ class Meaning {
   std::unique_ptr<core::Embedded> captions_;
   std::map<std::string, core::Embedded> pictures_;
   std::unordered_map<std::string, std::vector<float>> vectors_;  // by text
-  std::map<std::filesystem::path, std::string> job_of_;          // data folder -> "JOB/"; "": the folder of another run
+  std::map<std::filesystem::path, std::string>
+      job_of_;  // data folder -> "JOB/"; "": the folder of another run
 
   mutable std::mutex mutex_;
   std::condition_variable work_, done_;

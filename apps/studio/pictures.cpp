@@ -1,11 +1,13 @@
 #include "apps/studio/pictures.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 #include <fmt/format.h>
 
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
+#include "core/base/log.hpp"
+#include "core/plugin/options.hpp"
 #include "core/run/one_stage.hpp"
 
 namespace kinora::studio {
@@ -62,6 +64,93 @@ Picture Pictures::make(FilmDecoder& decoder, const PictureSource& source) const 
   const int64_t first = source.first + std::min<int64_t>(source.frames / 3, 48);
   const core::OneStage write(runtime_, "video.write", {{"format", "jpeg"}, {"quality", 80}});
   return std::make_shared<const std::string>(write(decoder.frame(source.path, first)).need("jpg"));
+}
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr uint64_t kMemory = uint64_t{1} << 30;  // memory limit of the process, bytes
+constexpr int64_t kFrameMemory = 16 << 20;       // limit of one frame: extremely wide frames are refused
+
+const kinora_workers_api& workers_of_host() {
+  const auto* table =
+      static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_WORKERS, 0));
+  if (!table) throw Error(KINORA_UNSUPPORTED, "this program cannot start worker processes");
+  return *table;
+}
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+Error last_error() { return {KINORA_FAILED, std::string(view(host()->last_error(host())))}; }
+
+// Limits one call to kSeconds, whether or not the process reports progress.
+kinora_run run_until(Clock::time_point& start) {
+  kinora_run run{};
+  run.struct_size = sizeof run;
+  run.device_type = KINORA_DL_CPU;
+  run.n_threads = 1;
+  run.self = &start;
+  run.cancelled = [](void* self) {
+    const bool is_late = seconds_since(*static_cast<Clock::time_point*>(self)) > FilmDecoder::kSeconds;
+    return is_late || core::cancelled() ? KINORA_CANCELLED : KINORA_OK;
+  };
+  return run;
+}
+
+}  // namespace
+
+FilmDecoder::FilmDecoder(core::Runtime& runtime)
+    : workers_(workers_of_host()),
+      options_(
+          core::or_throw(core::Options::make(*core::or_throw(runtime.registry().find("stage", "video.read")),
+                                             {{"frames", 1}, {"height", kHeight}, {"memory", kFrameMemory}}))
+              .canonical()) {}
+
+void FilmDecoder::end() {
+  if (worker_) workers_.stop(worker_);
+  worker_ = nullptr;
+}
+
+Sample FilmDecoder::frame(const std::filesystem::path& film, int64_t first) {
+  const bool was_there = worker_ != nullptr;
+  const auto start = Clock::now();
+  try {
+    return decoded(film, first);
+  } catch (const Error&) {
+    if (!worker_ || workers_.ended(worker_) == 0) throw;  // the video is at fault; the process is alive
+    end();
+    if (!was_there || seconds_since(start) > kSeconds / 2) throw;
+  }
+  try {
+    return decoded(film, first);
+  } catch (const Error&) {
+    if (worker_ && workers_.ended(worker_) != 0) end();
+    throw;
+  }
+}
+
+Sample FilmDecoder::decoded(const std::filesystem::path& film, int64_t first) {
+  if (!worker_) {
+    const kinora_worker_spec spec{sizeof(kinora_worker_spec), 0,        "picture", "stage/video.read",
+                                  options_.c_str(),           kSeconds, kMemory};
+    if (workers_.start(&spec, &worker_) != KINORA_OK) throw last_error();
+  }
+  Sample in("picture");
+  in.set("url", film.string());
+  in.set("first", std::to_string(first));
+  core::StageResults results;
+  const kinora_emit sink = results.sink();
+  auto start = Clock::now();
+  const kinora_run run = run_until(start);
+  if (workers_.process(worker_, in.get(), &sink, &run) != KINORA_OK) throw last_error();
+  if (results.emitted.size() != 1)
+    throw Error(KINORA_DATA,
+                film.string() + ": " +
+                    (results.failed.empty() ? "the video has no frame" : results.failed.front().reason));
+  return std::move(results.emitted.front());
 }
 
 }  // namespace kinora::studio

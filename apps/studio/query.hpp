@@ -1,4 +1,5 @@
-// Selects and orders clips and computes the distributions of their numbers: pure functions.
+// What the page shows of a catalogue: selects, orders and searches clips, computes the distributions of their
+// numbers, and lays out the shots of a video. Pure functions.
 #pragma once
 #include <functional>
 #include <map>
@@ -26,7 +27,8 @@ struct Query {
   std::string like, embedding;  // id of a clip, and the embedding in which others are compared with it
   bool words = false;           // search the text by words, not by meaning
   bool copies = false;          // also show clips that a dedup job leaves out
-  std::string sort;  // a column, "similarity", "key", "caption"; "": best match first, without a search by key
+  std::string
+      sort;  // a column, "similarity", "key", "caption"; "": best match first, without a search by key
   bool descending = false;
 
   bool searches() const { return !text.empty() || !like.empty(); }
@@ -35,8 +37,8 @@ struct Query {
 // The number that a search gives each clip. It can be sorted, bounded and shown like a column.
 constexpr const char* kSimilarity = "similarity";
 
-// Parses "end=kept&rule=filter.blur&range=duration_s:2:5&q=boat&sort=duration_s&desc=1", already split. Other names
-// are ignored. Throws Error KINORA_INVALID.
+// Parses "end=kept&rule=filter.blur&range=duration_s:2:5&q=boat&sort=duration_s&desc=1", already split. Other
+// names are ignored. Throws Error KINORA_INVALID.
 Query parse_query(const std::multimap<std::string, std::string>& parameters);
 
 // Returns a clip's current edits.
@@ -47,6 +49,8 @@ struct Found {
   std::vector<double> similarity;  // of every clip of the catalogue; NaN: none. Empty: found by words
 };
 
+// The clips that a query selects from. Refers to the catalogue and the search's result, which must outlive
+// it.
 struct Shelf {
   const Catalogue& catalogue;
   EditsOf edits;
@@ -62,9 +66,9 @@ Change values_now(const Clip&, const Change& edits);
 // A user's decision: "accepted", "rejected" or "".
 std::string decision_of(const Change& edits);
 
-// Indices into catalogue.clips. Input videos that were cut into clips are left out. Copies are left out unless the query
-// asks for them (by `copies`, by outcome or rule, or as the clip that others are compared with) or a user
-// accepted them.
+// Indices into catalogue.clips. Input videos that were cut into clips are left out. Copies are left out
+// unless the query asks for them (by `copies`, by outcome or rule, or as the clip that others are compared
+// with) or a user accepted them.
 std::vector<size_t> select(const Shelf&, const Query&);
 
 struct Histogram {
@@ -84,5 +88,18 @@ struct Counts {
 };
 enum class Kind : uint8_t { any, film };
 Counts counts_of(const Shelf&, Kind kind = Kind::any);
+
+// Clips found by words, best first, as indices. Every word of the text must begin a word of the clip's
+// caption, key or reason, ignoring case. Whole words count twice as much as beginnings, and rare words more
+// than common ones (inverse document frequency); ties are in the catalogue's order.
+std::vector<size_t> search_words(const Catalogue&, const EditsOf&, const std::string& text);
+
+// The shots of one video with the outcomes of their clips: {"film", "fps", "frames", "length_s", "shots":
+// [{"first", "end", "start_s", "end_s", "clips": [{"id", "end", "decision"}]}], "curve": [largest cut score
+// in each of at most 600 equal parts]}. A shot is frames first to end - 1; a clip belongs to the shot that
+// contains its first frame. Without shots, each clip counts as one. `film`: the video's line, null if there
+// is none.
+nlohmann::json timeline(const Catalogue&, const EditsOf&, size_t job, const std::string& film,
+                        const nlohmann::json& line);
 
 }  // namespace kinora::studio

@@ -5,8 +5,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/studio/search.hpp"
-#include "apps/studio/timeline.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::studio {

@@ -1,10 +1,15 @@
 #include "apps/studio/rows.hpp"
 
 #include <algorithm>
+#include <map>
 #include <numeric>
+#include <set>
+#include <string_view>
 #include <tuple>
+#include <utility>
 
 #include "core/base/facts.hpp"
+#include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::studio {
@@ -79,7 +84,8 @@ void Rows::add(const json& item, const Line& line) {
   usage_.erase(row);
   const json& facts = object_in(item, "facts");
   if (const json& used = object_in(facts, "usage"); !used.empty()) usage_[row] = used;
-  if (!clip.consumed) numbers(facts, "", row, 0);  // an input video shown as its clips does not count in histograms
+  if (!clip.consumed)
+    numbers(facts, "", row, 0);  // an input video shown as its clips does not count in histograms
   if (clip.end == End::filtered && !std::isnan(clip.score) && !clip.reason.empty())
     set("scores." + clip.reason, row, clip.score);
   if (is_new) {
@@ -137,6 +143,98 @@ void Rows::finish() {
   clips = std::move(sorted);
   out_.by_id.clear();
   for (size_t row = 0; row < clips.size(); ++row) out_.by_id[clips[row].id] = row;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// Decisions of the finished dedup jobs in all runs that the jobs belong to.
+std::vector<core::Decisions> decisions_beside(const std::vector<JobFolder>& jobs) {
+  std::set<fs::path> runs;
+  for (const auto& job : jobs) runs.insert(job.path.parent_path());
+  std::vector<core::Decisions> out;
+  for (const auto& run : runs)
+    for (auto& decisions : core::decisions_in(run)) out.push_back(std::move(decisions));
+  return out;
+}
+
+// The finished job whose clips were compared; null: the studio does not show it.
+const JobFolder* job_of(const Catalogue& catalogue, const fs::path& curated) {
+  const auto at = std::find_if(catalogue.jobs.begin(), catalogue.jobs.end(), [&](const JobFolder& job) {
+    std::error_code error;
+    return fs::equivalent(job.path, curated, error) && source_of(job) == Source::items;
+  });
+  return at == catalogue.jobs.end() ? nullptr : &*at;
+}
+
+}  // namespace
+
+void mark_copies(Catalogue& catalogue) {
+  for (const auto& decisions : decisions_beside(catalogue.jobs)) {
+    const JobFolder* job = job_of(catalogue, decisions.curated);
+    if (!job) continue;
+    for (const auto& [key, drop] : core::copies_by(decisions)) {
+      const auto at = catalogue.by_id.find(job->name + "/" + key);
+      if (at == catalogue.by_id.end() || catalogue.clips[at->second].end != End::kept) continue;
+      Clip& clip = catalogue.clips[at->second];
+      clip.copy_of = drop.of;
+      clip.copy_rule = drop.rule;
+      clip.copy_score = drop.score;
+    }
+  }
+}
+
+std::string copies_stamp(const std::vector<JobFolder>& jobs) {
+  std::string out;
+  for (const auto& decisions : decisions_beside(jobs)) {
+    std::error_code error;
+    out += decisions.file.string() +
+           std::to_string(fs::last_write_time(decisions.file, error).time_since_epoch().count()) + ";";
+  }
+  return out;
+}
+
+namespace {
+
+using Films = std::vector<const Clip*>;
+
+// The last `parts` components of an address; all of it if it has fewer.
+std::string_view tail(std::string_view url, size_t parts) {
+  size_t at = url.size();
+  while (parts-- > 0 && at != url.npos) at = at == 0 ? url.npos : url.rfind('/', at - 1);
+  return at == url.npos ? url : url.substr(at + 1);
+}
+
+std::string_view stem(std::string_view url) {
+  const auto name = tail(url, 1);
+  return name.substr(0, name.rfind('.'));
+}
+
+void tell_apart(const Films& films, std::unordered_map<std::string, std::string>& out) {
+  size_t longest = 2;
+  for (const Clip* film : films)
+    longest = std::max<size_t>(longest, static_cast<size_t>(std::ranges::count(film->url, '/')) + 1);
+  size_t parts = 2;
+  const auto differ = [&] {
+    std::set<std::string_view> tails;
+    return std::ranges::all_of(films,
+                               [&](const Clip* film) { return tails.insert(tail(film->url, parts)).second; });
+  };
+  while (parts < longest && !differ()) ++parts;
+  for (const Clip* film : films) out[film->id] = tail(film->url, parts);
+}
+
+}  // namespace
+
+std::unordered_map<std::string, std::string> film_places(const Catalogue& catalogue) {
+  std::map<std::pair<size_t, std::string_view>, Films> by_name;
+  for (const Clip& clip : catalogue.clips)
+    if (clip.is_film && !clip.url.empty()) by_name[{clip.job, stem(clip.url)}].push_back(&clip);
+  std::unordered_map<std::string, std::string> out;
+  for (const auto& [name, films] : by_name)
+    if (films.size() > 1) tell_apart(films, out);
+  return out;
 }
 
 }  // namespace kinora::studio

@@ -1,5 +1,7 @@
-// Turns lines about items into the rows and columns of a catalogue.
+// Fills a catalogue: turns lines about items into its rows and columns, then marks copies and tells videos of
+// equal names apart. read_catalogue uses these parts in this order.
 #pragma once
+#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -7,7 +9,8 @@
 
 namespace kinora::studio {
 
-// [owner-thread]
+// [owner-thread] Until finish() the rows have no order, columns may be shorter than the rows, and usage is
+// empty.
 class Rows {
  public:
   // Position of a line.
@@ -18,8 +21,8 @@ class Rows {
   };
 
   explicit Rows(Catalogue& out) : out_(out) {}
-  // Parses a line without its shots, which are long and not needed; `depth`: of the item in the line, 1 if the line is the
-  // item. Discarded if the line is not JSON.
+  // Parses a line without its shots, which are long and not needed; `depth`: of the item in the line, 1 if
+  // the line is the item. Discarded if the line is not JSON.
   static nlohmann::json parse(std::string_view line, int depth);
 
   // A line that is not an item is counted as unreadable. A repeated key replaces the earlier line.
@@ -35,5 +38,17 @@ class Rows {
   Catalogue& out_;
   std::unordered_map<size_t, nlohmann::json> usage_;  // by row, for items that used servers
 };
+
+// Finds the clips of a curate job that the dedup jobs of its run leave out as copies of others
+// (decisions.jsonl). Fills copy_of, copy_rule and copy_score of clips that finished jobs have kept.
+void mark_copies(Catalogue&);
+
+// Changes if mark_copies would now mark other clips.
+std::string copies_stamp(const std::vector<JobFolder>& jobs);
+
+// Ends of the addresses of a job's videos whose file names are equal except for the ending, each with as many
+// folders as are needed to tell them apart: {"clips/tape": "monday/tape.mp4", "clips/tape-2":
+// "tuesday/tape.mp4"}. Keyed by id.
+std::unordered_map<std::string, std::string> film_places(const Catalogue&);
 
 }  // namespace kinora::studio

@@ -1,16 +1,20 @@
 #include "apps/studio/serve.hpp"
 
+#include <array>
 #include <chrono>
 #include <fcntl.h>
 #include <httplib.h>
 #include <thread>
 #include <unistd.h>
 
+#include <fmt/format.h>
+#include <openssl/crypto.h>
+#include <openssl/rand.h>
 #include <sys/stat.h>
 
-#include "apps/studio/guard.hpp"
 #include "apps/studio/pictures.hpp"
 #include "core/base/log.hpp"
+#include "core/base/status.hpp"
 #include "plugins/jobs/report/page_files.hpp"
 
 namespace kinora::studio {
@@ -65,7 +69,8 @@ struct OpenFile {
   size_t size = 0;
 };
 
-// The library does not compare requested ranges with the file's size. False: the range does not fit, and 416 was answered.
+// The library does not compare requested ranges with the file's size. False: the range does not fit, and 416
+// was answered.
 bool range_fits(const Request& request, Response& response, size_t size) {
   if (request.ranges.empty()) return true;
   auto& [first, last] = const_cast<Request&>(request).ranges.front();  // the library's own object, read later
@@ -91,7 +96,8 @@ void send_file(const Request& request, Response& response, const Media& media) {
       });
 }
 
-// The studio's routes are literal paths, so a name in a request is always looked up and never joined to a path.
+// The studio's routes are literal paths, so a name in a request is always looked up and never joined to a
+// path.
 class Server {
  public:
   Server(core::Runtime& runtime, Studio& studio) : studio_(studio), pictures_(runtime, kPicturesBytes) {
@@ -99,8 +105,7 @@ class Server {
     http_.set_payload_max_length(kLargestRequest);
     http_.set_keep_alive_timeout(1);
     http_.set_read_timeout(5);
-    http_.set_write_timeout(
-        5);  // a browser with enough of a video buffered requests the rest later
+    http_.set_write_timeout(5);  // a browser with enough of a video buffered requests the rest later
     http_.set_socket_options(
         [](socket_t socket) {  // not SO_REUSEPORT: a second studio must not share the port
           const int yes = 1;
@@ -123,10 +128,9 @@ class Server {
                      : http_.bind_to_port("127.0.0.1", options.port) ? options.port
                                                                      : -1;
     if (port < 0)
-      throw Error(KINORA_IO,
-                  "port " + std::to_string(options.port) +
-                      " of 127.0.0.1 is in use by another program. Choose another with --port, or "
-                      "leave out --port");
+      throw Error(KINORA_IO, "port " + std::to_string(options.port) +
+                                 " of 127.0.0.1 is in use by another program. Choose another with --port, or "
+                                 "leave out --port");
     const Guard guard(new_token(), port);
     guarded_by(guard);
     std::thread server([this] { http_.listen_after_bind(); });
@@ -225,6 +229,48 @@ class Server {
 
 void serve(core::Runtime& runtime, Studio& studio, const ServeOptions& options) {
   Server(runtime, studio).run(options);
+}
+
+std::string new_token() {
+  std::array<unsigned char, 16> bytes{};
+  if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
+    throw Error(KINORA_FAILED, "the system's random numbers are unavailable");
+  std::string out;
+  for (const unsigned char byte : bytes) out += fmt::format("{:02x}", byte);
+  return out;
+}
+
+std::string Guard::cookie_name() const { return fmt::format("kinora_studio_{}", port_); }
+
+std::string Guard::cookie() const {
+  return cookie_name() + "=" + token_ + "; Path=/; HttpOnly; SameSite=Strict";
+}
+
+std::string Guard::address() const { return fmt::format("http://127.0.0.1:{}/?t={}", port_, token_); }
+
+bool Guard::is_token(std::string_view text) const {
+  return text.size() == token_.size() && CRYPTO_memcmp(text.data(), token_.data(), token_.size()) == 0;
+}
+
+std::string Guard::refusal(const Asked& asked) const {
+  const std::string here = fmt::format("127.0.0.1:{}", port_), local = fmt::format("localhost:{}", port_);
+  if (asked.host != here && asked.host != local) return "the Host header does not name this studio";
+  bool known = is_token(asked.token);
+  const std::string name = cookie_name() + "=";
+  std::string_view rest = asked.cookies;
+  while (!rest.empty()) {
+    const auto end = rest.find(';');
+    std::string_view one = rest.substr(0, end);
+    one.remove_prefix(std::min(one.find_first_not_of(' '), one.size()));
+    if (one.starts_with(name)) known |= is_token(one.substr(name.size()));
+    rest.remove_prefix(end == rest.npos ? rest.size() : end + 1);
+  }
+  if (!known) return "open the address that kinora studio printed; it changes with every start";
+  if (!asked.origin.empty() && asked.origin != "http://" + asked.host)
+    return "requests from other sites are refused";
+  if (asked.changes && (asked.origin.empty() || !asked.content_type.starts_with("application/json")))
+    return "changes must come from the studio's page, as JSON";
+  return "";
 }
 
 }  // namespace kinora::studio

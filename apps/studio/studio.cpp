@@ -5,11 +5,10 @@
 #include <chrono>
 #include <set>
 
-#include "apps/studio/live.hpp"
-#include "apps/studio/search.hpp"
-#include "apps/studio/timeline.hpp"
-#include "plugins/jobs/curation/edits.hpp"
+#include "apps/studio/catalogue.hpp"
+#include "apps/studio/query.hpp"
 #include "core/base/facts.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 
 namespace kinora::studio {
 namespace {
@@ -363,8 +362,7 @@ json Studio::stepped(bool back) {
     job = i;
     time = edit->time;
   }
-  if (!last)
-    throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
+  if (!last) throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
   const auto own = [&](const std::string& key) {
     const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
     return clip ? own_values(*clip) : Change{"", "", true};

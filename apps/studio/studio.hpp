@@ -19,20 +19,20 @@ struct PictureSource {
   bool is_preview = false;  // path is a WebP that is sent unchanged
 };
 
-// [any-thread] All functions. Throws Error: KINORA_NOT_FOUND for an unknown clip, KINORA_INVALID for an invalid
-// request, KINORA_IO if an edit could not be saved.
+// [any-thread] All functions. Throws Error: KINORA_NOT_FOUND for an unknown clip, KINORA_INVALID for an
+// invalid request, KINORA_IO if an edit could not be saved.
 class Studio {
  public:
   // Throws Error if `folder` contains no curate job. `encode`: encodes texts for search by meaning.
   Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode);
 
   // {"title", "author", "jobs", "version", "fields", "counts", "films", "reasons", "undo", "redo",
-  // "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films: counts of input videos
-  // only.
+  // "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films: counts of input
+  // videos only.
   nlohmann::json state();
-  // {"total", "films", "from", "version", "by", "why", "rows"}: `count` rows of the selection, starting at `from`,
-  // and how many of the selection are input videos. by: how it was searched, "meaning", "words", "pictures" or "".
-  // why: why not by meaning. Queries that search wait for Meaning, without the lock.
+  // {"total", "films", "from", "version", "by", "why", "rows"}: `count` rows of the selection, starting at
+  // `from`, and how many of the selection are input videos. by: how it was searched, "meaning", "words",
+  // "pictures" or "". why: why not by meaning. Queries that search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
   nlohmann::json histograms(const Parameters&);
   // {"place"}: index of a clip "id" in the selection, or -1.

@@ -1,6 +1,7 @@
-#include "apps/studio/timeline.hpp"
-
+// The shots of one video with the outcomes of their clips.
 #include <algorithm>
+
+#include "apps/studio/query.hpp"
 
 namespace kinora::studio {
 namespace {

@@ -55,7 +55,8 @@ std::string sha256_of_file(const std::filesystem::path& path) {
     in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     hash.add(piece.data(), static_cast<size_t>(in.gcount()));
   }
-  if (!in.eof()) throw Error(KINORA_IO, path.string() + ": the file cannot be read to its end; check the disk");
+  if (!in.eof())
+    throw Error(KINORA_IO, path.string() + ": the file cannot be read to its end; check the disk");
   return hash.hex();
 }
 

@@ -1,4 +1,4 @@
-// Reads members of JSON objects that stages and users have written: a member of another type counts as
+// JSON that stages and users have written: nothing in it can be relied on. A member of another type counts as
 // missing.
 #pragma once
 #include <filesystem>
@@ -55,6 +55,12 @@ inline nlohmann::json parse_facts(std::string_view text) {
       --depth;
   }
   return nlohmann::json::parse(text, nullptr, false);
+}
+
+// Makes text fit for JSON: replaces each byte that is not UTF-8 by U+FFFD.
+inline std::string valid_utf8(std::string_view text) {
+  using nlohmann::json;
+  return json::parse(json(text).dump(-1, ' ', false, json::error_handler_t::replace)).get<std::string>();
 }
 
 // The object in a file from an untrusted source; an empty one if it is missing or not an object.

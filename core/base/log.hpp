@@ -23,7 +23,8 @@ std::string log_level();
 // [main thread] Restricts stderr to warnings and errors; files still get every line.
 void quiet_terminal();
 
-// [any-thread] Writes one line only to the open log files, whatever the level. Returns false if there is none.
+// [any-thread] Writes one line only to the open log files, whatever the level. Returns false if there is
+// none.
 bool log_to_files(std::string_view message);
 
 // [any-thread] Also appends the same lines, with their date, to a file, during the lifetime of the object.
@@ -40,8 +41,8 @@ class LogFile {
   std::shared_ptr<void> sink_;
 };
 
-// [main thread, before any logging] Sends lines of the current level only to this function: a worker's lines go to the
-// process that started it.
+// [main thread, before any logging] Sends lines of the current level only to this function: a worker's lines
+// go to the process that started it.
 void divert_log(std::function<void(int32_t level, std::string_view message)> to);
 
 // [any-thread] level: KINORA_LOG_*. Control characters in `message` are escaped, so that hostile input cannot

@@ -47,30 +47,32 @@ bool is_trusted_owner(uid_t owner) {
 // Whether the group contains only its owner, as systems create one for every user, with the same name.
 bool is_private_group(const struct stat& s) {
   char users[4096], groups[4096];
-  struct passwd user {}, *known_user = nullptr;
-  struct group own {}, *known_group = nullptr;
+  struct passwd user {
+  }, *known_user = nullptr;
+  struct group own {
+  }, *known_group = nullptr;
   return getpwuid_r(s.st_uid, &user, users, sizeof users, &known_user) == 0 && known_user &&
          getgrgid_r(s.st_gid, &own, groups, sizeof groups, &known_group) == 0 && known_group &&
          std::string_view(user.pw_name) == own.gr_name;
 }
 
-// A missing file can be created by anyone who may write to the folder, sticky or not. If only trusted users may, it is
-// just missing, which its reader will report.
+// A missing file can be created by anyone who may write to the folder, sticky or not. If only trusted users
+// may, it is just missing, which its reader will report.
 std::string why_open(const fs::path& folder, const fs::path& missing) {
   struct stat s {};
   if (lstat(folder.c_str(), &s) != 0) return "";
   const bool every = s.st_mode & S_IWOTH;
   if (!every && (!(s.st_mode & S_IWGRP) || is_private_group(s))) return "";
-  return fmt::format("{} does not exist, and {} may create it; create it, or use a folder of your own", missing.string(),
-                     every ? "every user" : "a group");
+  return fmt::format("{} does not exist, and {} may create it; create it, or use a folder of your own",
+                     missing.string(), every ? "every user" : "a group");
 }
 
 // In a sticky folder (/tmp) everyone may create files, but only the owner of a file may change it.
 std::string why_changeable(const fs::path& path, const struct stat& s) {
   const std::string name = path.string();
   if (!is_trusted_owner(s.st_uid))
-    return fmt::format("{} belongs to another user; move it to a folder of your own, or run: chown {} {}", name,
-                       geteuid(), name);
+    return fmt::format("{} belongs to another user; move it to a folder of your own, or run: chown {} {}",
+                       name, geteuid(), name);
   if (S_ISLNK(s.st_mode) || (S_ISDIR(s.st_mode) && (s.st_mode & S_ISVTX))) return "";
   if (s.st_mode & S_IWOTH) return fmt::format("{} is writable by every user; run: chmod o-w {}", name, name);
   if ((s.st_mode & S_IWGRP) && !is_private_group(s))
@@ -119,8 +121,8 @@ Result<fs::path> find_asset(std::string_view name) {
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
   return fail(KINORA_NOT_FOUND,
-              "asset:{}: not found in {}; set KINORA_ASSETS to the folder that contains {}, or give a path", name,
-              searched, name);
+              "asset:{}: not found in {}; set KINORA_ASSETS to the folder that contains {}, or give a path",
+              name, searched, name);
 }
 
 }  // namespace kinora::core

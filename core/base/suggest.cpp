@@ -55,7 +55,8 @@ std::string suggest(std::string_view word, const std::vector<std::string>& candi
     const size_t d = nearness(word, candidate), other = edit_distance(word, candidate);
     // If the words share no letter, the distance is their length.
     if (d >= std::max<size_t>(1, word.size())) continue;
-    if (d < best || (d == best && !found.empty() && other < letters)) best = d, letters = other, found = candidate;
+    if (d < best || (d == best && !found.empty() && other < letters))
+      best = d, letters = other, found = candidate;
   }
   return found;
 }

@@ -3,10 +3,11 @@
 #pragma once
 #include <filesystem>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "core/base/status.hpp"
 
@@ -33,8 +34,8 @@ class Document {
   static Result<Document> read(const std::filesystem::path& file);
   static Result<Document> parse(std::string_view text, const std::string& name);
 
-  // Sets "a.b.c" like --set on the command line: the value is TOML, or else a plain string. Items of [[job]] are
-  // addressed by their name: "dit.steps". Fails if a job or table on the way does not exist.
+  // Sets "a.b.c" like --set on the command line: the value is TOML, or else a plain string. Items of [[job]]
+  // are addressed by their name: "dit.steps". Fails if a job or table on the way does not exist.
   Status set(std::string_view assignment);
 
   const nlohmann::json& root() const { return root_; }

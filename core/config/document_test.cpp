@@ -16,8 +16,8 @@ std::string error_of(const std::string& text) {
 
 TEST(Document, SaysThatATableInBracesIsOnOneLine) {
   constexpr const char* kRemedy = "write each { ... } on one line";
-  for (const char* text : {"a = { b = 1,\n  c = 2 }\n", "a = { b = 1\n}\n", "a = {\r\n b = 1 }\r\n", "a = [\n  {\n b = 1 }]\n",
-                           "a = { b = 1, # first\n  c = 2 }\n"})
+  for (const char* text : {"a = { b = 1,\n  c = 2 }\n", "a = { b = 1\n}\n", "a = {\r\n b = 1 }\r\n",
+                           "a = [\n  {\n b = 1 }]\n", "a = { b = 1, # first\n  c = 2 }\n"})
     EXPECT_THAT(error_of(text), HasSubstr(kRemedy)) << text;
   EXPECT_THAT(error_of("a = { b = 1,\n  c = 2 }\n"), HasSubstr("run.toml:1:13: "));
   for (const char* other : {"a = { b = 1 c = 2 }\n", "a = \n", "a = [1\n b\n"}) {

@@ -1,8 +1,8 @@
-#include "core/torch/tensors/cuda_library.hpp"
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "core/torch/tensors/device.hpp"
 
 namespace kinora::core {
 namespace {

@@ -1,12 +1,9 @@
-// libkinora_cuda on a GPU: its kernels compared with ATen in float64 on the CPU, its graphs and its copies.
+// libkinora_cuda on a GPU: its kernels compared with ATen in float64 on the CPU, and its memory statistics.
+// The training library's uses of its graphs and copies are tested in tests/cuda/training_test.cpp.
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/training/generating/replays.hpp"
-#include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
-#include "plugins/jobs/training/batch_ahead.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/error.hpp"
 
@@ -116,46 +113,6 @@ TEST_F(CudaTest, NormRopeEqualsAten) {
           expect_near(back[0], x0.grad(), 4 * bound(type), "gradient of x");
           expect_near(back[1], weight0.grad(), 4 * bound(type), "gradient of weight");
         }
-}
-
-TEST_F(CudaTest, AReplayIsTheFunctionOfItsNewInputs) {
-  const at::NoGradGuard off;
-  const Tensor w = drawn({64, 64}, at::kFloat);
-  const auto f = [&](uint32_t branch, const NamedTensors& in) {
-    return at::gelu(at::linear(in.at("x"), w)).sum(0) + static_cast<double>(branch);
-  };
-  Replays replays(*cuda_, 0, f);
-  for (int call = 0; call < 4; ++call) {
-    const NamedTensors in{{"x", drawn({8, 64}, at::kFloat)}};
-    EXPECT_TRUE(
-        at::equal(replays(static_cast<uint32_t>(call % 2), in), f(static_cast<uint32_t>(call % 2), in)));
-  }
-}
-
-// The function waits for the device, which a recording cannot; afterwards the device works as before.
-TEST_F(CudaTest, WhatCannotBeRecordedIsComputed) {
-  const at::NoGradGuard off;
-  const auto f = [](uint32_t, const NamedTensors& in) {
-    return in.at("x") * in.at("x").sum().item<double>();
-  };
-  Replays replays(*cuda_, 0, f);
-  for (int call = 0; call < 3; ++call) {
-    const NamedTensors in{{"x", drawn({8}, at::kFloat)}};
-    EXPECT_TRUE(at::equal(replays(0, in), f(0, in)));
-  }
-}
-
-TEST_F(CudaTest, CopiesAheadArriveWhole) {
-  const auto make = [](int64_t first, int64_t count) {
-    return NamedTensors{{"x", at::arange(first, first + (count << 20), at::kLong)}};
-  };
-  BatchAhead batches(make, device_, cuda_);
-  for (int64_t first = 0; first < 8; ++first) {
-    const Tensor x = batches.take(first, 4).at("x");
-    const Tensor sum = x.sum();
-    batches.prepare(first + 1, 4);
-    EXPECT_EQ(sum.item<int64_t>(), make(first, 4).at("x").sum().item<int64_t>());
-  }
 }
 
 TEST_F(CudaTest, MemoryCountsTensors) {

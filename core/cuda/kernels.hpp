@@ -1,4 +1,7 @@
-// Calls kernels/cuda with tensors (kinora/abi/cuda.h).
+// Calls kernels/cuda with tensors, for the table of kinora/abi/cuda.h: checks them, allocates the results and
+// enqueues the kernels on the current stream of x's device, without waiting. float32 or bfloat16, all of one
+// dtype and device; other dtypes: Error(KINORA_UNSUPPORTED), tensors that do not match:
+// Error(KINORA_INVALID). No autograd graph.
 #pragma once
 #include <array>
 
@@ -6,18 +9,22 @@
 
 namespace kinora::core {
 
+// x [B, S, D], scale and shift [1 or B, 1 or S, D] -> y of x's shape; mean and 1 / deviation, float32 [B, S].
 std::array<at::Tensor, 3> modulate_on_gpu(const at::Tensor& x, const at::Tensor& scale,
                                           const at::Tensor& shift, double eps);
+// -> gradients of x, scale and shift.
 std::array<at::Tensor, 3> modulate_backward_on_gpu(const at::Tensor& grad, const at::Tensor& x,
                                                    const at::Tensor& scale, const at::Tensor& shift,
                                                    const at::Tensor& mean, const at::Tensor& rstd);
 
-// Undefined cos and sin: no rotation.
 struct HeadsOf {
-  at::Tensor x, weight, cos, sin;
-  bool halves;
+  at::Tensor x, weight;  // [B, S, H, d], d even and at most 512; [d]
+  at::Tensor cos, sin;   // float32 [1 or B, S, d / 2]; both undefined: no rotation
+  bool halves;           // rotary pairs (i, i + d / 2), else (2 i, 2 i + 1)
 };
+// -> y of x's shape; 1 / root of the mean square, float32 [B, S, H].
 std::array<at::Tensor, 2> norm_rope_on_gpu(const HeadsOf& in, double eps);
+// -> gradients of x and weight.
 std::array<at::Tensor, 2> norm_rope_backward_on_gpu(const at::Tensor& grad, const HeadsOf& in,
                                                     const at::Tensor& rstd);
 

@@ -1,14 +1,14 @@
 #include "core/io/atomic_file.hpp"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <sys/stat.h>
 
 namespace kinora::core {
 namespace {
@@ -21,13 +21,16 @@ Failure system_failure(int error, const char* doing, const fs::path& path) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-      return fail(KINORA_NO_MEMORY, "{}: {} failed: {}; free some space and run again, finished work is kept", path.string(), doing, why);
+      return fail(KINORA_NO_MEMORY, "{}: {} failed: {}; free some space and run again, finished work is kept",
+                  path.string(), doing, why);
     case EACCES:
     case EPERM:
     case EROFS:
-      return fail(KINORA_IO, "{}: {} failed: {}; make the folder writable or choose another output folder", path.string(), doing, why);
+      return fail(KINORA_IO, "{}: {} failed: {}; make the folder writable or choose another output folder",
+                  path.string(), doing, why);
     case ENOENT:
-      return fail(KINORA_NOT_FOUND, "{}: {} failed: {}; its folder does not exist", path.string(), doing, why);
+      return fail(KINORA_NOT_FOUND, "{}: {} failed: {}; its folder does not exist", path.string(), doing,
+                  why);
     default:
       return fail(KINORA_IO, "{}: {} failed: {}", path.string(), doing, why);
   }
@@ -39,11 +42,14 @@ std::string host_name() {
   return host;
 }
 
-fs::path folder_of(const fs::path& name) { return name.has_parent_path() ? name.parent_path() : fs::path("."); }
+fs::path folder_of(const fs::path& name) {
+  return name.has_parent_path() ? name.parent_path() : fs::path(".");
+}
 
 Status rename_new(const fs::path& from, const fs::path& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
-  if (errno == EEXIST) return fail(KINORA_INVALID, "{} exists already; remove it or choose another name", to.string());
+  if (errno == EEXIST)
+    return fail(KINORA_INVALID, "{} exists already; remove it or choose another name", to.string());
   if (errno != EINVAL && errno != ENOSYS) return system_failure(errno, "renaming to it", to);
   // A file system without RENAME_NOREPLACE: a plain rename refuses a folder that is not empty.
   if (rename(from.c_str(), to.c_str()) == 0) return {};
@@ -68,7 +74,8 @@ Status put_in_place(const fs::path& from, const fs::path& to, bool replace) {
 
 fs::path temporary_name(const fs::path& final_name) {
   static std::atomic<uint64_t> count{0};
-  return final_name.parent_path() / fmt::format(".{}.tmp-{}-{}-{}", final_name.filename().string(), host_name(), getpid(), ++count);
+  return final_name.parent_path() /
+         fmt::format(".{}.tmp-{}-{}-{}", final_name.filename().string(), host_name(), getpid(), ++count);
 }
 
 // storage/file names its own without the machine: a job's folder has one writer at a time.
@@ -88,7 +95,8 @@ Status flush_folder(const fs::path& folder) {
   if (fd < 0) return system_failure(errno, "opening", folder);
   const int error = fsync(fd) == 0 ? 0 : errno;
   close(fd);
-  if (error && error != EINVAL) return system_failure(error, "flushing", folder);  // EINVAL: cannot be flushed here
+  if (error && error != EINVAL)
+    return system_failure(error, "flushing", folder);  // EINVAL: cannot be flushed here
   return {};
 }
 
@@ -157,7 +165,8 @@ Result<AtomicFolder> AtomicFolder::create(const fs::path& final_name) {
   return made;
 }
 
-AtomicFolder::AtomicFolder(AtomicFolder&& o) noexcept : final_(std::move(o.final_)), temporary_(std::move(o.temporary_)) {
+AtomicFolder::AtomicFolder(AtomicFolder&& o) noexcept
+    : final_(std::move(o.final_)), temporary_(std::move(o.temporary_)) {
   o.temporary_.clear();
 }
 

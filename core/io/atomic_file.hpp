@@ -1,7 +1,8 @@
 // Files and folders that appear under their name complete and flushed to the device, or not at all.
 //
-// They are written under a hidden temporary name next to the final one, flushed and renamed, and then the folder is
-// flushed. A process that dies leaves at most the temporary (".NAME.tmp-..."), which readers ignore.
+// They are written under a hidden temporary name next to the final one, flushed and renamed, and then the
+// folder is flushed. A process that dies leaves at most the temporary (".NAME.tmp-..."), which readers
+// ignore.
 #pragma once
 #include <cstdint>
 #include <filesystem>
@@ -46,8 +47,8 @@ class AtomicFolder {
 
   // Folder to write to; each file must be flushed (as AtomicFile does).
   const std::filesystem::path& temporary() const { return temporary_; }
-  // Call once. Without `replace`, fails if the final name exists by then; with it, both are exchanged in one step and the
-  // older contents are removed.
+  // Call once. Without `replace`, fails if the final name exists by then; with it, both are exchanged in one
+  // step and the older contents are removed.
   Status commit(bool replace = false);
 
  private:

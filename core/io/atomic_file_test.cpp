@@ -1,13 +1,13 @@
 #include "core/io/atomic_file.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <csignal>
 #include <fstream>
 #include <iterator>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
 
 namespace kinora::core {
 namespace {
@@ -17,13 +17,17 @@ using testing::HasSubstr;
 
 class AtomicIn : public testing::Test {
  protected:
-  AtomicIn() : folder_(fs::temp_directory_path() / ("kinora-atomic-" + std::to_string(getpid()))) { fs::create_directories(folder_); }
+  AtomicIn() : folder_(fs::temp_directory_path() / ("kinora-atomic-" + std::to_string(getpid()))) {
+    fs::create_directories(folder_);
+  }
   ~AtomicIn() override { fs::remove_all(folder_); }
   std::string text_of(const fs::path& file) {
     std::ifstream in(file);
     return {std::istreambuf_iterator<char>(in), {}};
   }
-  size_t entries() { return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator())); }
+  size_t entries() {
+    return static_cast<size_t>(std::distance(fs::directory_iterator(folder_), fs::directory_iterator()));
+  }
   fs::path folder_;
 };
 
@@ -116,7 +120,9 @@ void write_to_a_full_disk() {
   _exit(1);
 }
 
-TEST(AtomicFile, AFullDiskIsSaidAndLeavesNoFile) { EXPECT_DEATH(write_to_a_full_disk(), "said: .*writing failed"); }
+TEST(AtomicFile, AFullDiskIsSaidAndLeavesNoFile) {
+  EXPECT_DEATH(write_to_a_full_disk(), "said: .*writing failed");
+}
 
 }  // namespace
 }  // namespace kinora::core

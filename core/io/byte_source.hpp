@@ -20,10 +20,11 @@ class ByteSource {
   virtual Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const = 0;
 };
 
-// A local path, or "scheme://..." through kinora.io/1. Pipes, sockets, devices and folders are refused without blocking.
+// A local path, or "scheme://..." through kinora.io/1. Pipes, sockets, devices and folders are refused
+// without blocking.
 Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri);
-// A failure that names the kind of file at this local path if it is not a regular file; nothing if it cannot be
-// accessed.
+// A failure that names the kind of file at this local path if it is not a regular file; nothing if it cannot
+// be accessed.
 Status check_regular_file(const std::string& path);
 // The bytes from `offset` on, at most `size`.
 std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset,

@@ -5,12 +5,11 @@
 #include <fstream>
 #include <unistd.h>
 
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 namespace kinora::core {
 namespace {

@@ -1,9 +1,23 @@
 #include "core/io/io.hpp"
 
 #include <algorithm>
+#include <atomic>
+#include <cctype>
 
-#include "core/plugin/options.hpp"
+#include "core/base/paths.hpp"
 #include "core/plugin/host.hpp"
+#include "core/plugin/options.hpp"
+
+struct kinora_reader {
+  std::shared_ptr<kinora::core::Store> store;
+  void* reader = nullptr;
+  uint64_t size = 0;
+};
+
+struct kinora_writer {
+  std::shared_ptr<kinora::core::Store> store;
+  void* writer = nullptr;
+};
 
 namespace kinora::core {
 namespace {
@@ -165,5 +179,127 @@ Status Io::write_all(std::string_view text, std::string_view bytes) {
     return s;
   return from_abi(table.commit((*where)->self, std::exchange(writer.it, nullptr)), text);
 }
+
+namespace {
+
+int hex(char c) {
+  if (c >= '0' && c <= '9') return c - '0';
+  if (c >= 'a' && c <= 'f') return c - 'a' + 10;
+  return c >= 'A' && c <= 'F' ? c - 'A' + 10 : -1;
+}
+
+std::string percent_decoded(std::string_view text) {
+  std::string out;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const bool coded =
+        text[i] == '%' && i + 2 < text.size() && hex(text[i + 1]) >= 0 && hex(text[i + 2]) >= 0;
+    out += coded ? static_cast<char>(hex(text[i + 1]) * 16 + hex(text[i + 2])) : text[i];
+    if (coded) i += 2;
+  }
+  return out;
+}
+
+}  // namespace
+
+Result<Uri> parse_uri(std::string_view text) {
+  if (text.empty())
+    return fail(KINORA_INVALID, "an empty path; give a file, or a URI such as s3://bucket/key");
+  if (text.find('\0') != text.npos) return fail(KINORA_INVALID, "a path with a NUL byte in it");
+  if (text.starts_with("asset:")) {
+    const auto found = find_asset(text.substr(6));
+    if (!found) return found.failure();
+    return Uri{"file", found->string()};
+  }
+  const auto at = text.find("://");
+  if (at == text.npos || at == 0) return Uri{"file", std::string(text)};
+  std::string scheme;
+  for (const char c : text.substr(0, at)) {
+    // Not a scheme but an odd file name.
+    if (!std::isalnum(static_cast<unsigned char>(c)) && c != '+' && c != '-' && c != '.')
+      return Uri{"file", std::string(text)};
+    scheme += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  const auto rest = text.substr(at + 3);
+  if (scheme != "file") return Uri{scheme, std::string(rest)};
+  const auto path = rest.starts_with("localhost/") ? rest.substr(9) : rest;
+  if (!path.starts_with('/'))
+    return fail(KINORA_INVALID, "{}: a file URI has three slashes, file:///folder/name", text);
+  return Uri{"file", percent_decoded(path)};
+}
+
+// kinora.io/1: the view of Io that plugins get.
+namespace {
+
+std::atomic<Io*> served = nullptr;
+
+struct Target {
+  Uri uri;
+  std::shared_ptr<Store> store;
+};
+
+Target target(kinora_str text) {
+  Io* io = served;
+  if (!io) throw Error(KINORA_UNSUPPORTED, "this program does not offer files through kinora.io/1");
+  Target out;
+  out.uri = or_throw(parse_uri(view(text)));
+  out.store = or_throw(io->store(out.uri.scheme));
+  return out;
+}
+
+int32_t open(kinora_str uri, kinora_reader** out) {
+  return guard([&] {
+    auto t = target(uri);
+    auto r = std::make_unique<kinora_reader>();
+    check(t.store->table->open(t.store->self, str(t.uri.path), &r->reader, &r->size));
+    r->store = std::move(t.store);
+    *out = r.release();
+  });
+}
+
+int64_t size(kinora_reader* r) { return static_cast<int64_t>(r->size); }
+
+int32_t read(kinora_reader* r, uint64_t offset, void* to, uint64_t bytes, uint64_t* got) {
+  return r->store->table->read(r->store->self, r->reader, offset, to, bytes, got);
+}
+
+void close(kinora_reader* r) {
+  if (r) r->store->table->close(r->store->self, r->reader);
+  delete r;
+}
+
+int32_t create(kinora_str uri, kinora_writer** out) {
+  return guard([&] {
+    auto t = target(uri);
+    auto w = std::make_unique<kinora_writer>();
+    check(t.store->table->begin(t.store->self, str(t.uri.path), &w->writer));
+    w->store = std::move(t.store);
+    *out = w.release();
+  });
+}
+
+int32_t write(kinora_writer* w, const void* data, uint64_t bytes) {
+  return w->store->table->append(w->store->self, w->writer, data, bytes);
+}
+
+int32_t commit(kinora_writer* w) {
+  const std::unique_ptr<kinora_writer> ended(w);
+  return w->store->table->commit(w->store->self, w->writer);
+}
+
+void abort_writer(kinora_writer* w) {
+  if (w) w->store->table->abort(w->store->self, w->writer);
+  delete w;
+}
+
+}  // namespace
+
+void serve_io(Io* io) {
+  static const kinora_io_api table{sizeof(kinora_io_api), 0, open, size, read, close, create, write, commit,
+                                   abort_writer};
+  served = io;
+  register_interface(KINORA_IO_API, 0, &table);
+}
+
+Io* served_io() { return served; }
 
 }  // namespace kinora::core

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
+#include <set>
+
+#include <nlohmann/json.hpp>
 
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors_header.hpp"
@@ -23,7 +26,8 @@ const SafeTensor* find_sorted(const std::vector<SafeTensor>& in, std::string_vie
 // Recognises by its first bytes what a file that is not safetensors is, with the remedy; "" if unknown.
 std::string known_as(std::span<const std::byte> file) {
   const std::string_view begin(reinterpret_cast<const char*>(file.data()), std::min<size_t>(file.size(), 64));
-  if (begin.starts_with("version https://git-lfs")) return "a Git LFS pointer; fetch the file itself: git lfs pull";
+  if (begin.starts_with("version https://git-lfs"))
+    return "a Git LFS pointer; fetch the file itself: git lfs pull";
   if (begin.starts_with("PK") || begin.starts_with("\x80"))
     return "a file of torch.save or torch.jit.save; save its tensors with safetensors.torch.save_file";
   if (begin.starts_with("<")) return "a page of HTML; download the file again";
@@ -119,6 +123,54 @@ Status write_safetensors(const fs::path& path, std::vector<SafeTensor> tensors, 
     if (auto s = file->write(bytes.data(), bytes.size()); !s) return s;
   }
   return file->commit();
+}
+
+Result<std::vector<SafeShard>> cut_into_shards(const fs::path& path, const std::vector<SafeTensor>& tensors,
+                                               uint64_t most) {
+  std::vector<SafeShard> out(1);
+  std::set<std::string_view> seen;
+  for (const auto& t : tensors) {
+    if (!seen.insert(t.name).second)
+      return fail(KINORA_INVALID, "{}: two tensors are called '{}'", path.string(), t.name);
+    const uint64_t own = byte_size(t.shape, t.dtype).value_or(0);
+    if (!out.back().tensors.empty() && out.back().bytes + own > most) out.emplace_back();
+    out.back().tensors.push_back(t);
+    out.back().bytes += own;
+  }
+  std::string stem = path.string();
+  if (stem.ends_with(".safetensors")) stem.resize(stem.size() - std::string_view(".safetensors").size());
+  for (size_t i = 0; i < out.size(); ++i) {
+    out[i].path = out.size() == 1
+                      ? path
+                      : fs::path(fmt::format("{}-{:05}-of-{:05}.safetensors", stem, i + 1, out.size()));
+    sort_as_written(out[i].tensors);
+  }
+  return out;
+}
+
+Result<fs::path> write_index(const fs::path& path, const std::vector<SafeShard>& shards) {
+  if (shards.size() == 1) return path;
+  uint64_t total = 0;
+  nlohmann::json map = nlohmann::json::object();
+  for (const auto& shard : shards) {
+    for (const auto& t : shard.tensors) map[t.name] = shard.path.filename().string();
+    total += shard.bytes;
+  }
+  const fs::path index =
+      path.string() + (path.extension() == ".safetensors" ? "" : ".safetensors") + ".index.json";
+  const nlohmann::json text = {{"metadata", {{"total_size", total}}}, {"weight_map", map}};
+  if (auto s = write_file_atomically(index, text.dump(2) + "\n"); !s) return s.failure();
+  return index;
+}
+
+Result<fs::path> write_safetensors_sharded(const fs::path& path, const std::vector<SafeTensor>& tensors,
+                                           const SafeMetadata& metadata, uint64_t most,
+                                           const BytesOf& bytes_of) {
+  const auto shards = cut_into_shards(path, tensors, most);
+  if (!shards) return shards.failure();
+  for (const auto& shard : *shards)
+    if (auto s = write_safetensors(shard.path, shard.tensors, metadata, bytes_of); !s) return s.failure();
+  return write_index(path, *shards);
 }
 
 }  // namespace kinora::core

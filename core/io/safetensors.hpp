@@ -108,4 +108,9 @@ std::filesystem::path file_or_index(const std::filesystem::path& path);
 // model calls it after each tensor.
 void forget_pages(std::span<const std::byte> mapped);
 
+// KINORA_DATA if one of its files shrank since it was opened: reading the lost part would kill the process
+// with SIGBUS, as would a file that shrinks during a read. So new weights must be written next to the old
+// ones and renamed, as write_safetensors() does.
+Status check_whole(const Safetensors& file);
+
 }  // namespace kinora::core

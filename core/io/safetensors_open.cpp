@@ -14,7 +14,6 @@
 #include "core/io/byte_source.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/io/safetensors_header.hpp"
-#include "core/io/safetensors_whole.hpp"
 
 namespace kinora::core {
 namespace {
@@ -50,7 +49,8 @@ Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
   struct stat info {};
   auto made = std::make_shared<Mapping>(path, fd);
   if (fstat(fd, &info) == 0 && !S_ISREG(info.st_mode))
-    return fail(KINORA_INVALID, "{}: not a regular file; give a safetensors file or its folder", path.string());
+    return fail(KINORA_INVALID, "{}: not a regular file; give a safetensors file or its folder",
+                path.string());
   if (info.st_size > 0) {
     void* at = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
     if (at != MAP_FAILED) {
@@ -230,10 +230,11 @@ Status check_whole(const Safetensors& file) {
   for (const auto& one : *static_cast<const Mappings*>(file.keep().get())) {
     struct stat now {};
     if (fstat(one->file, &now) == 0 && static_cast<size_t>(now.st_size) < one->size)
-      return fail(KINORA_DATA,
-                  "{}: the file shrank while it was in use ({} bytes, now {}); write new weights under another name "
-                  "and rename them",
-                  one->path.string(), one->size, now.st_size);
+      return fail(
+          KINORA_DATA,
+          "{}: the file shrank while it was in use ({} bytes, now {}); write new weights under another name "
+          "and rename them",
+          one->path.string(), one->size, now.st_size);
   }
   return {};
 }

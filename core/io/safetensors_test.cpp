@@ -45,14 +45,14 @@ class SafetensorsFile : public testing::Test {
 
 TEST(Safetensors, AnotherKindOfFileIsNamed) {
   for (const auto& [begin, said] : std::map<std::string, std::string>{
-           {"version https://git-lfs.github.com/spec/v1\noid sha256:0", "a Git LFS pointer; fetch the file itself"},
+           {"version https://git-lfs.github.com/spec/v1\noid sha256:0",
+            "a Git LFS pointer; fetch the file itself"},
            {"PK\x03\x04model/data.pkl", "a file of torch.save or torch.jit.save"},
            {"\x80\x02}q\x01(X\x01\x02\x03", "a file of torch.save or torch.jit.save"},
            {"<!DOCTYPE html>", "a page of HTML"},
            {"{\"_class_name\": 1}", "JSON"},
            {"anything else", "its header would have"}})
-    EXPECT_THAT(parse_safetensors(std::as_bytes(std::span(begin)), "in").failure().message,
-                HasSubstr(said))
+    EXPECT_THAT(parse_safetensors(std::as_bytes(std::span(begin)), "in").failure().message, HasSubstr(said))
         << begin;
 }
 
@@ -314,8 +314,9 @@ TEST(Safetensors, SurvivesEveryMutationOfAGoodFile) {
     for (auto edits = random() % 4 + 1; edits > 0; --edits)
       bytes[random() % bytes.size()] = static_cast<char>(random());
     if (random() % 4 == 0) bytes.resize(random() % bytes.size());
-    const std::vector<char> exact(bytes.begin(),
-                                  bytes.end());  // a separate allocation: a sanitizer sees every access past it
+    const std::vector<char> exact(
+        bytes.begin(),
+        bytes.end());  // a separate allocation: a sanitizer sees every access past it
     const auto parsed = parse_safetensors(std::as_bytes(std::span(exact)), "in");
     if (!parsed) {
       ASSERT_FALSE(parsed.failure().message.empty());

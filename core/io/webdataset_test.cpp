@@ -48,7 +48,8 @@ std::string tar(const Files& files, const Prepare& prepare = ustar) {
 }
 
 std::shared_ptr<const ByteSource> source(const std::string& bytes) {
-  return test::bytes_in_memory("shard-000012.tar", {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+  return test::bytes_in_memory("shard-000012.tar",
+                               {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
 }
 
 // "KEY: FIELD=BYTES FIELD=BYTES", one a sample; the last may be "error: ...".

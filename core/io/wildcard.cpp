@@ -82,7 +82,8 @@ std::vector<std::string> local_files_matching(const std::string& pattern,
       if (type == fs::file_type::directory) {
         if (deep && path.filename().string().front() != '.' && !at->is_symlink(ignored))
           folders.push_back(path);
-      } else if ((type == fs::file_type::regular || is_unseen) && matches(rest, path.lexically_relative(top).string())) {
+      } else if ((type == fs::file_type::regular || is_unseen) &&
+                 matches(rest, path.lexically_relative(top).string())) {
         out.push_back(path.lexically_normal().string());
       }
     }

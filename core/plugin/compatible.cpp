@@ -85,7 +85,8 @@ Status check_compatible(const PluginSpec& p, const HostFacts& host) {
     return refuse("abi", fmt::format("{}.0 to {}.{}", host.abi_major, host.abi_major, host.abi_minor), abi,
                   "it needs a newer Kinora");
   if (p.tier == Tier::host && p.kinora != host.kinora)
-    return refuse("kinora", host.kinora, p.kinora, "build it with this Kinora, or install both from one package");
+    return refuse("kinora", host.kinora, p.kinora,
+                  "build it with this Kinora, or install both from one package");
   if (p.tier != Tier::pinned) return {};
   const char* rebuild = "build the plugin against this Kinora's libtorch, or take the stable tier";
   if (p.torch != host.torch)

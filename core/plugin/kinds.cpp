@@ -2,7 +2,6 @@
 
 #include <array>
 
-#include "core/plugin/job_table.hpp"
 #include "kinora/abi/engine.h"
 #include "kinora/abi/loss.h"
 #include "kinora/abi/model.h"

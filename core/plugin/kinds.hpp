@@ -1,10 +1,24 @@
-// The kinds of component that this host knows, and the interface that a component of each kind must offer.
+// The kinds of component that this host knows: the interface that a component of each kind offers, and its
+// table.
 #pragma once
 #include <cstdint>
 #include <span>
 #include <string_view>
 
+struct kinora_stage;
+struct kinora_storage;
+struct kinora_engine;
+struct kinora_tokenizer;
+struct kinora_model;
+struct kinora_loss;
+struct kinora_sampler;
+struct kinora_strategy;
+struct kinora_precision;
+struct kinora_collective;
+
 namespace kinora::core {
+
+class JobType;
 
 struct Kind {
   const char* name;       // "sampler": the part of an id before the slash
@@ -17,5 +31,39 @@ std::span<const Kind> kinds();
 
 // Null: unknown.
 const Kind* find_kind(std::string_view name);
+
+// The table of a component of kind "job". It gives a C++ object of this one build of Kinora (tier "host").
+struct kinora_job {
+  uint32_t struct_size;
+  uint32_t reserved;
+  const JobType* (*type)();  // [any-thread] constant, lives as long as the library
+};
+inline constexpr const char* kJobInterface = "kinora.job/host";
+
+// The kind of component that has this table.
+template <class Table>
+inline constexpr const char* kTableKind = nullptr;
+template <>
+inline constexpr const char* kTableKind<kinora_stage> = "stage";
+template <>
+inline constexpr const char* kTableKind<kinora_storage> = "storage";
+template <>
+inline constexpr const char* kTableKind<kinora_engine> = "engine";
+template <>
+inline constexpr const char* kTableKind<kinora_tokenizer> = "tokenizer";
+template <>
+inline constexpr const char* kTableKind<kinora_model> = "model";
+template <>
+inline constexpr const char* kTableKind<kinora_loss> = "loss";
+template <>
+inline constexpr const char* kTableKind<kinora_sampler> = "sampler";
+template <>
+inline constexpr const char* kTableKind<kinora_strategy> = "parallel";
+template <>
+inline constexpr const char* kTableKind<kinora_precision> = "precision";
+template <>
+inline constexpr const char* kTableKind<kinora_collective> = "collective";
+template <>
+inline constexpr const char* kTableKind<kinora_job> = "job";
 
 }  // namespace kinora::core

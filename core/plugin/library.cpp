@@ -1,14 +1,24 @@
 #include "core/plugin/library.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <dlfcn.h>
+#include <fcntl.h>
+#include <link.h>
 #include <map>
 #include <memory>
 #include <mutex>
+#include <spawn.h>
+#include <unistd.h>
+#include <utility>
 
 #include <boost/dll/shared_library.hpp>
+#include <sys/mman.h>
+#include <sys/wait.h>
 
+#include "core/base/paths.hpp"
+#include "core/plugin/elf.hpp"
 #include "core/plugin/host.hpp"
-#include "core/plugin/needed.hpp"
 
 namespace kinora::core {
 namespace {
@@ -77,6 +87,170 @@ Result<const kinora_plugin*> open_library(const fs::path& library) {
   auto it = all->find(path);
   if (it == all->end()) it = all->emplace(path, open_now(path)).first;
   return it->second.plugin;
+}
+
+namespace {
+
+// The Debian 12 package or the wheel that contains a library that a plugin may need.
+struct Package {
+  std::string_view library, package;
+};
+constexpr Package packages[] = {
+    {"libtorch", "the torch wheel that Kinora was built with (packaging/dev.sh setup)"},
+    {"libc10", "the torch wheel that Kinora was built with (packaging/dev.sh setup)"},
+    {"libav", "FFmpeg (apt install ffmpeg)"},
+    {"libsw", "FFmpeg (apt install ffmpeg)"},
+    {"libhdf5", "HDF5 (apt install libhdf5-103-1)"},
+    {"libarchive", "libarchive (apt install libarchive13)"},
+    {"libsqlite3", "SQLite (apt install libsqlite3-0)"},
+    {"libcurl", "libcurl (apt install libcurl4)"},
+    {"libutf8proc", "utf8proc (apt install libutf8proc2)"},
+    {"libcuda.", "the NVIDIA driver"},
+    {"libcudart", "the CUDA 13 runtime (pip install nvidia-cuda-runtime)"},
+    {"libcublas", "cuBLAS of CUDA 13 (pip install nvidia-cublas)"},
+    {"libcudnn", "cuDNN 9 (pip install nvidia-cudnn-cu13)"},
+    {"libnccl", "NCCL (pip install nvidia-nccl-cu13)"},
+};
+
+// The dynamic linker's default folders, without /etc/ld.so.conf, which only the linker itself reads.
+constexpr const char* system_folders[] = {
+#if defined(__x86_64__)
+    "/lib/x86_64-linux-gnu",
+    "/usr/lib/x86_64-linux-gnu",
+#elif defined(__aarch64__)
+    "/lib/aarch64-linux-gnu",
+    "/usr/lib/aarch64-linux-gnu",
+#endif
+    "/lib64",
+    "/usr/lib64",
+    "/lib",
+    "/usr/lib"};
+
+bool is_file(const fs::path& path) {
+  std::error_code error;
+  return fs::is_regular_file(path, error);
+}
+
+struct Places {
+  std::vector<fs::path> folders;
+
+  void add(fs::path folder) {
+    if (std::find(folders.begin(), folders.end(), folder) == folders.end())
+      folders.push_back(std::move(folder));
+  }
+  // An empty entry is the current folder, as for the dynamic linker; one with $LIB or $PLATFORM is left to
+  // the linker.
+  void add_list(std::string_view list, const fs::path& origin, std::string_view separators) {
+    if (list.empty()) return;
+    for (size_t begin = 0; begin <= list.size();) {
+      const size_t end = std::min(list.find_first_of(separators, begin), list.size());
+      std::string entry(list.substr(begin, end - begin));
+      for (const std::string_view token : {"${ORIGIN}", "$ORIGIN"})
+        for (size_t at = 0; (at = entry.find(token, at)) != entry.npos; at += origin.string().size())
+          entry.replace(at, token.size(), origin.string());
+      if (entry.find('$') == entry.npos) add(entry.empty() ? "." : entry);
+      begin = end + 1;
+    }
+  }
+  void add_run_path(const fs::path& library, std::string_view run_path) {
+    std::error_code error;
+    const fs::path real = fs::canonical(library, error);
+    add_list(run_path, (error ? library : real).parent_path(), ":");
+  }
+  bool has(const std::string& name) const {
+    return std::any_of(folders.begin(), folders.end(), [&](const fs::path& f) { return is_file(f / name); });
+  }
+};
+
+// Whoever may add or change a library in a folder of the run path gets it opened with the plugin. For a
+// missing folder it checks whether others may create it.
+Status check_run_path(const Places& own, const std::vector<std::string>& names) {
+  for (const auto& folder : own.folders)
+    for (bool told = false; const auto& name : names) {
+      if (!is_file(folder / name) && std::exchange(told, true)) continue;
+      if (const auto why = why_untrusted(folder / name); !why.empty())
+        return fail(KINORA_INVALID, "its run path leads to {}: {}; or build it with another run path",
+                    folder == "." ? "the current folder" : folder.string(), why);
+    }
+  return {};
+}
+
+bool is_in_process(const std::string& name) {
+  void* opened = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  return opened && dlclose(opened) == 0;
+}
+
+// The dynamic linker of this program; "" if it has none.
+std::string dynamic_linker() {
+  std::string out;
+  const auto first = [](dl_phdr_info* program, size_t, void* to) {
+    for (int i = 0; i < program->dlpi_phnum; ++i)
+      if (const auto& part = program->dlpi_phdr[i]; part.p_type == PT_INTERP)
+        *static_cast<std::string*>(to) = reinterpret_cast<const char*>(program->dlpi_addr + part.p_vaddr);
+    return 1;
+  };
+  dl_iterate_phdr(first, &out);
+  return out;
+}
+
+// The linker's report on everything that a library needs, one line each: "\tlibfoo.so.3 => not found". Runs
+// in a separate process that executes none of the code (ld.so(8), LD_TRACE_LOADED_OBJECTS); "" if it fails.
+std::string linker_says(const fs::path& library) {
+  std::string linker = dynamic_linker(), file = fs::absolute(library).string(), said;
+  std::string trace = "LD_TRACE_LOADED_OBJECTS=1";
+  char* words[] = {linker.data(), file.data(), nullptr};
+  std::vector<char*> variables{trace.data()};
+  for (char** one = environ; *one; ++one) variables.push_back(*one);
+  variables.push_back(nullptr);
+  const int out = memfd_create("kinora-needed", MFD_CLOEXEC);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+  posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+  pid_t child = -1;
+  const bool runs = out >= 0 && !linker.empty() &&
+                    posix_spawn(&child, linker.c_str(), &actions, nullptr, words, variables.data()) == 0;
+  while (runs && waitpid(child, nullptr, 0) < 0 && errno == EINTR) continue;
+  posix_spawn_file_actions_destroy(&actions);
+  char piece[4096];
+  for (ssize_t n; (n = pread(out, piece, sizeof piece, static_cast<off_t>(said.size()))) > 0;)
+    said.append(piece, static_cast<size_t>(n));
+  if (out >= 0) close(out);
+  return said;
+}
+
+}  // namespace
+
+std::string remedy_for(std::string_view library) {
+  for (const auto& p : packages)
+    if (library.starts_with(p.library)) return fmt::format("install {}", p.package);
+  return fmt::format(
+      "install the package that contains it (apt-file search {}), or add its folder to LD_LIBRARY_PATH",
+      library);
+}
+
+Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
+  const auto needs = read_needs(library);
+  if (!needs) return needs.failure();
+  Places own, usual;
+  own.add_run_path(library, needs->run_path);
+  if (auto s = check_run_path(own, needs->libraries); !s) return s;
+  if (tier != Tier::stable && !host.torch_library.empty())
+    if (const auto torch = read_needs(host.torch_library))
+      own.add_run_path(host.torch_library, torch->run_path);
+  usual.add_list(environment("LD_LIBRARY_PATH"), executable_folder(), ":;");
+  for (const auto* folder : system_folders) usual.add(folder);
+  std::vector<std::string> unseen;
+  for (const auto& name : needs->libraries)
+    if (!own.has(name) && !usual.has(name) && !is_in_process(name)) unseen.push_back(name);
+  if (unseen.empty()) return {};
+  std::string missing;
+  for (const std::string said = linker_says(library); const auto& name : unseen)
+    if (said.find(fmt::format("\t{} => not found", name)) != said.npos)
+      missing += fmt::format("{}requires {}, which is not installed; {}", missing.empty() ? "" : "; ", name,
+                             remedy_for(name));
+  if (!missing.empty()) return fail(KINORA_UNSUPPORTED, "{}", missing);
+  return {};
 }
 
 }  // namespace kinora::core

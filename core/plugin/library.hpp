@@ -1,7 +1,10 @@
-// A plugin's shared library. Opened by absolute path with RTLD_NOW | RTLD_LOCAL, once per process, and never
-// closed: static destructors and thread-local state of plugins do not survive a dlclose.
+// A plugin's shared library: the checks before and after it is opened, and its opening. It is opened by
+// absolute path with RTLD_NOW | RTLD_LOCAL, once per process, and never closed: static destructors and
+// thread-local state of plugins do not survive a dlclose.
 #pragma once
 #include <filesystem>
+#include <string>
+#include <string_view>
 
 #include "core/plugin/manifest.hpp"
 
@@ -10,10 +13,10 @@ namespace kinora::core {
 // The versions that this build of the host offers to a plugin; a test may pretend to be another build.
 struct HostFacts {
   uint32_t abi_major = KINORA_ABI_MAJOR, abi_minor = KINORA_ABI_MINOR;
-  std::string kinora;   // version of this Kinora
-  std::string torch;    // version of libtorch; empty: built without it
-  std::string cxx_abi;  // "0" or "1": _GLIBCXX_USE_CXX11_ABI
-  std::string cuda;     // empty: a build without CUDA
+  std::string kinora;                   // version of this Kinora
+  std::string torch;                    // version of libtorch; empty: built without it
+  std::string cxx_abi;                  // "0" or "1": _GLIBCXX_USE_CXX11_ABI
+  std::string cuda;                     // empty: a build without CUDA
   std::filesystem::path torch_library;  // libkinora_torch, whose run path leads to libtorch; empty: none
 };
 const HostFacts& host_facts();
@@ -21,6 +24,18 @@ const HostFacts& host_facts();
 // Checks before the library is opened that the manifest fits this host. The message has the field, the
 // expected and the found value, and the remedy.
 Status check_compatible(const PluginSpec& plugin, const HostFacts& host);
+
+// Checks, before a plugin's library is opened, that the libraries it needs exist where the dynamic linker
+// will look. KINORA_UNSUPPORTED if a library that it names is found nowhere: "requires libfoo.so.3, which is
+// not installed; install ...". Looks in its run path, LD_LIBRARY_PATH and the system's folders; for a plugin
+// of the pinned tier also next to the host's libtorch, whose libraries are loaded before the plugin. Asks the
+// dynamic linker, in a separate process, about those that are still missing: nothing is opened here. Does not
+// check what the libraries need in turn, nor what cannot be determined. KINORA_INVALID if its run path leads
+// to a folder or a library that others may change (why_untrusted).
+Status check_needed(const std::filesystem::path& library, Tier tier, const HostFacts& host);
+
+// What to install for a library with this name: a package, or how to find one.
+std::string remedy_for(std::string_view library);
 
 // [any-thread] Opens the library and calls its entry, or returns the result of the first call.
 Result<const kinora_plugin*> open_library(const std::filesystem::path& library);

@@ -23,10 +23,9 @@
 //
 // A job (tier "host", with kinora = "==0.1.0") also says what it reads and which components it is made of:
 //   id = "job/train"
-//   reads = ["encode"]       # kinds of jobs whose results it reads; "path": files. Empty: every other job of the run
-//   needs_input = false
-//   tensors = true           # libtorch is opened before the library
-//   slot.model = { kind = "model", required = true, weights = "weights", help = "network that is trained" }
+//   reads = ["encode"]       # kinds of jobs whose results it reads; "path": files. Empty: every other job of
+//   the run needs_input = false tensors = true           # libtorch is opened before the library slot.model =
+//   { kind = "model", required = true, weights = "weights", help = "network that is trained" }
 #pragma once
 #include <optional>
 #include <string>
@@ -71,8 +70,8 @@ struct TensorSpec {
   std::string name, shape, dtype, help;
   // "clip": the stage cuts its sample into clips and each of them gets this tensor. Empty: the sample itself.
   std::string per;
-  // An option of the component. The tensor is made or read only while the option has the value; an empty value
-  // means any except 0, false and "". No option: always.
+  // An option of the component. The tensor is made or read only while the option has the value; an empty
+  // value means any except 0, false and "". No option: always.
   std::string when, when_value;
   bool is_optional = false;  // of an input: the component works without it
 
@@ -99,7 +98,7 @@ struct Slot {
 };
 
 struct ComponentSpec {
-  std::string id, kind, name, help;  // id = kind/name
+  std::string id, kind, name, help;   // id = kind/name
   std::vector<std::string> formerly;  // names that it had before
   std::vector<OptionSpec> options;    // in the manifest's order, like inputs and outputs
   std::vector<TensorSpec> inputs, outputs;

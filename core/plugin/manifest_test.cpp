@@ -51,12 +51,14 @@ TEST(Manifest, KeepsEveryFieldAndTheFilesOrder) {
   EXPECT_EQ(c.kind, "sampler");
   EXPECT_EQ(c.name, "edm-heun");
   EXPECT_EQ(c.inputs[0].help, "unit variance");
-  EXPECT_THAT((std::vector{c.outputs[0].name, c.outputs[1].name, c.outputs[2].name}), ElementsAre("samples", "again", "parts"));
+  EXPECT_THAT((std::vector{c.outputs[0].name, c.outputs[1].name, c.outputs[2].name}),
+              ElementsAre("samples", "again", "parts"));
   EXPECT_EQ(c.inputs[1].when, "steps");
   EXPECT_EQ(c.outputs[2].per, "clip");
   EXPECT_EQ(c.outputs[2].when_value, "b");
   EXPECT_THAT((std::vector{c.inputs[0].is_optional, c.inputs[1].is_optional}), ElementsAre(false, true));
-  EXPECT_THAT((std::vector{c.option("rho")->is_bound, c.option("steps")->is_bound}), ElementsAre(true, false));
+  EXPECT_THAT((std::vector{c.option("rho")->is_bound, c.option("steps")->is_bound}),
+              ElementsAre(true, false));
   std::vector<std::string> names;
   for (const auto& o : c.options) names.push_back(o.name);
   EXPECT_THAT(names, ElementsAre("steps", "rho", "cache", "mode", "weights"));
@@ -86,7 +88,8 @@ struct Case {
 };
 
 const Case cases[] = {
-    {"name = \"samplers-edm\"", "name = \"../evil\"", "plugin.toml:2:8: '../evil' is not a valid plugin name"},
+    {"name = \"samplers-edm\"", "name = \"../evil\"",
+     "plugin.toml:2:8: '../evil' is not a valid plugin name"},
     {"name = \"samplers-edm\"", "name = 3", "plugin.toml:2:8: 'name' of [plugin] must be a string"},
     {"name = \"samplers-edm\"\n", "", "plugin.toml:1:1: [plugin] has no 'name'"},
     {"version =", "versoin =", "plugin.toml:3:1: unknown key 'versoin' in [plugin], did you mean 'version'?"},
@@ -116,11 +119,14 @@ const Case cases[] = {
      "'required' of option 'weights' of sampler/edm-heun must be true or false"},
     {"choices = [\"a\", \"b\"]", "choices = [\"a\", 2]",
      "'choices' of option 'mode' of sampler/edm-heun must be a list of strings"},
-    {"per = \"clip\"", "per = \"shot\"", "'per' of output 'parts' of sampler/edm-heun must be \"clip\", got \"shot\""},
+    {"per = \"clip\"", "per = \"shot\"",
+     "'per' of output 'parts' of sampler/edm-heun must be \"clip\", got \"shot\""},
     {"when = \"steps\"", "when = \"stepz\"",
-     "plugin.toml:14:71: 'when' of tensor 'mask' of sampler/edm-heun: unknown option 'stepz', did you mean 'steps'?"},
+     "plugin.toml:14:71: 'when' of tensor 'mask' of sampler/edm-heun: unknown option 'stepz', did you mean "
+     "'steps'?"},
     {"mode == b", "mode == c", "'c' is not among the choices of option 'mode'"},
-    {"optional = true", "optional = 1", "'optional' of input 'mask' of sampler/edm-heun must be true or false"},
+    {"optional = true", "optional = 1",
+     "'optional' of input 'mask' of sampler/edm-heun must be true or false"},
     {"bound = true", "bound = \"yes\"", "'bound' of option 'rho' of sampler/edm-heun must be true or false"},
     {"help = \"order 2\"", "help = \"order 2", "plugin.toml:12:"},
     {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:24:"},
@@ -147,7 +153,8 @@ TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
             "p:1:1: [plugin] has no 'abi'\np:1:1: [plugin] has no 'tier'\np:2:8: 'name' of [plugin] must be "
             "a string\n"
             "p:3:11: 'version' of [plugin] must be a string\n"
-            "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, formerly, input, output, layout, option");
+            "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, formerly, input, output, layout, "
+            "option");
 }
 
 TEST(Manifest, EmptyTextIsNoManifest) {

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
+#include "core/base/suggest.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/kinds.hpp"
-#include "core/plugin/registry_entry.hpp"
-#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 
@@ -16,7 +15,8 @@ const char* state_name(PluginState state) {
 
 void Component::require_kind(std::string_view kind) const {
   if (spec->kind != kind)
-    throw Error(KINORA_INVALID, fmt::format("'{}' is of kind {}; kind {} is required here", spec->id, spec->kind, kind));
+    throw Error(KINORA_INVALID,
+                fmt::format("'{}' is of kind {}; kind {} is required here", spec->id, spec->kind, kind));
 }
 
 Registry::Registry(HostFacts host) : host_(std::move(host)), locks_(std::make_unique<Locks>()) {}
@@ -45,7 +45,8 @@ std::string Registry::new_name(std::string_view kind, std::string_view name) con
   const std::string_view bare = slash == name.npos ? name : name.substr(slash + 1);
   for (const auto& [id, place] : by_id_) {
     const auto& former = place.spec->formerly;
-    if ((of_kind.empty() || place.spec->kind == of_kind) && std::find(former.begin(), former.end(), bare) != former.end())
+    if ((of_kind.empty() || place.spec->kind == of_kind) &&
+        std::find(former.begin(), former.end(), bare) != former.end())
       return fmt::format("; it is called '{}' now", slash == name.npos ? place.spec->name : id);
   }
   return "";
@@ -74,9 +75,11 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
   const std::lock_guard lock(locks_->state);
   std::vector<std::string> unreadable;
   for (const auto& entry : entries_)
-    if (entry->info.state == PluginState::disabled && entry->info.spec.components.empty()) unreadable.push_back(entry->info.reason);
+    if (entry->info.state == PluginState::disabled && entry->info.spec.components.empty())
+      unreadable.push_back(entry->info.reason);
   if (!unreadable.empty())
-    rest += fmt::format(" ({} plugin{} cannot be read: {}{})", unreadable.size(), unreadable.size() == 1 ? "" : "s", unreadable.front(),
+    rest += fmt::format(" ({} plugin{} cannot be read: {}{})", unreadable.size(),
+                        unreadable.size() == 1 ? "" : "s", unreadable.front(),
                         unreadable.size() == 1 ? "" : "; see `kinora plugins`");
   return fail(KINORA_NOT_FOUND, "unknown {} '{}'{}", kind.empty() ? "component" : kind, name, rest);
 }

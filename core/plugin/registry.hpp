@@ -1,56 +1,20 @@
 // The plugins that this host found. Built once by scan(); after that only states change: a plugin is opened
 // on the first use of one of its components, and if it cannot be opened, only that plugin is disabled.
 #pragma once
+#include <atomic>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "core/plugin/job_table.hpp"
+#include "core/plugin/kinds.hpp"
 #include "core/plugin/library.hpp"
 
-struct kinora_stage;
-struct kinora_storage;
-struct kinora_engine;
-struct kinora_tokenizer;
-struct kinora_model;
-struct kinora_loss;
-struct kinora_sampler;
-struct kinora_strategy;
-struct kinora_precision;
-struct kinora_collective;
-
 namespace kinora::core {
-
-// The kind of component that has this table.
-template <class Table>
-inline constexpr const char* kTableKind = nullptr;
-template <>
-inline constexpr const char* kTableKind<kinora_stage> = "stage";
-template <>
-inline constexpr const char* kTableKind<kinora_storage> = "storage";
-template <>
-inline constexpr const char* kTableKind<kinora_engine> = "engine";
-template <>
-inline constexpr const char* kTableKind<kinora_tokenizer> = "tokenizer";
-template <>
-inline constexpr const char* kTableKind<kinora_model> = "model";
-template <>
-inline constexpr const char* kTableKind<kinora_loss> = "loss";
-template <>
-inline constexpr const char* kTableKind<kinora_sampler> = "sampler";
-template <>
-inline constexpr const char* kTableKind<kinora_strategy> = "parallel";
-template <>
-inline constexpr const char* kTableKind<kinora_precision> = "precision";
-template <>
-inline constexpr const char* kTableKind<kinora_collective> = "collective";
-
-template <>
-inline constexpr const char* kTableKind<kinora_job> = "job";
 
 struct SearchFolder {
   std::filesystem::path path;
@@ -118,8 +82,17 @@ class Registry {
   Result<Component> open(std::string_view kind, std::string_view name);
 
  private:
-  struct Entry;
-  struct Locks;
+  struct Entry {
+    PluginInfo info;  // state and reason are guarded by Locks::state, the rest is constant after scan()
+    std::map<const ComponentSpec*, const void*> apis;  // written before `loaded`
+    std::atomic<bool> loaded = false;
+  };
+  struct Locks {
+    std::mutex state;
+    // One plugin is opened at a time. Recursive: a plugin's entry may read a file, which opens a storage
+    // plugin.
+    std::recursive_mutex load;
+  };
   struct Place {
     Entry* entry = nullptr;
     const ComponentSpec* spec = nullptr;

@@ -6,8 +6,8 @@
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
 #include "core/plugin/elf.hpp"
-#include "core/plugin/needed.hpp"
-#include "core/plugin/registry_entry.hpp"
+#include "core/plugin/library.hpp"
+#include "core/plugin/registry.hpp"
 
 namespace kinora::core {
 namespace {
@@ -86,9 +86,10 @@ Status read_plugin(PluginInfo& info) {
   const auto embedded = read_embedded_manifest(info.library);
   if (!embedded) return embedded.failure();
   if (*embedded && **embedded != text) {
-    return fail(KINORA_INVALID,
-                "{}:{}:1: it differs from the manifest inside {}; build the library again, or restore the file",
-                place, first_different_line(text, **embedded), info.library.filename().string());
+    return fail(
+        KINORA_INVALID,
+        "{}:{}:1: it differs from the manifest inside {}; build the library again, or restore the file",
+        place, first_different_line(text, **embedded), info.library.filename().string());
   }
   return {};
 }

@@ -2,8 +2,8 @@
 
 #include <set>
 
-#include "core/io/atomic_file.hpp"
 #include "core/base/cancel.hpp"
+#include "core/io/atomic_file.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -69,6 +69,18 @@ kinora_run JobContext::call(Progress* progress, int64_t first_sample) {
   kinora_run call = run_of(calls_.back());
   call.out = str(out_uri_);
   return call;
+}
+
+void run_job(JobContext& job) { job_type(job.runtime().registry(), *job.spec().kind).run(job); }
+
+const JobType& job_type(Registry& registry, const ComponentSpec& kind) {
+  const Component job = or_throw(registry.open(kind.id));
+  return *job.table<kinora_job>().type();
+}
+
+const JobType& job_type(const RunFile& run, const JobSpec& job) {
+  if (!run.registry) throw Error(KINORA_INVALID, "job '" + job.name + "' was not read from a run file");
+  return job_type(*run.registry, *job.kind);
 }
 
 }  // namespace kinora::core

@@ -1,17 +1,19 @@
-// JobView gives access to a job before it runs; JobContext adds what its work needs: the folder, metrics and progress.
+// A job of a run (JobView), one that runs (JobContext: its folder, metrics and progress), and its kind
+// (JobType).
 #pragma once
 #include <deque>
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "core/plugin/options.hpp"
+#include "core/plugin/registry.hpp"
 #include "core/run/call.hpp"
-#include "core/run/progress.hpp"
 #include "core/run/run_file.hpp"
 #include "core/runtime/runtime.hpp"
 #include "kinora/options.hpp"
@@ -19,7 +21,7 @@
 
 namespace kinora::core {
 
-// Appends one line of JSON per step or item; numbers keep 17 digits.
+// metrics.jsonl. Appends one line of JSON per step or item; numbers keep 17 digits.
 class Metrics {
  public:
   explicit Metrics(const std::filesystem::path& file);
@@ -55,7 +57,7 @@ class JobView {
     O::describe(d);
     return d.read(or_throw(Options::make(*spec_.kind, spec_.options)).abi());
   }
-  // Opens the component of a slot with its options. Throws kinora::Error.
+  // Opens the component, without creating an instance. Throws kinora::Error.
   Component open(const ComponentUse&) const;
   Component open_slot(const std::string& slot) const { return open(*spec_.component(slot)); }
 
@@ -65,6 +67,7 @@ class JobView {
   const JobSpec& spec_;
 };
 
+// A job while it runs. Its constructor creates the job's folder.
 class JobContext : public JobView {
  public:
   // writes: this process writes the job's metrics (rank 0 of a launch).
@@ -74,10 +77,11 @@ class JobContext : public JobView {
   const std::filesystem::path& folder() const { return folder_; }
 
   Metrics& metrics() { return *metrics_; }
-  // Counts and facts of the job, written to summary.json when it is done. Its member "results" lists the files that
-  // the job writes outside its folder: {path relative to the folder: bytes}.
+  // Counts and facts of the job, written to summary.json when it is done. Its member "results" lists the
+  // files that the job writes outside its folder: {path relative to the folder: bytes}.
   nlohmann::json summary = {{"results", nlohmann::json::object()}};
-  // A run struct for calls into components whose first sample has this global number. Valid while the context lives.
+  // A run struct for calls into components whose first sample has this global number. Valid while the context
+  // lives.
   kinora_run call(Progress* progress = nullptr, int64_t first_sample = 0);
 
  private:
@@ -86,5 +90,60 @@ class JobContext : public JobView {
   std::unique_ptr<Metrics> metrics_;
   std::deque<Call> calls_;
 };
+
+class JobCheck;
+
+// A kind of job as a component: a library of tier "host" below plugins/jobs, or a third party's built with
+// exactly this Kinora. A run opens it when its file names the kind. job_plugin.hpp makes a class of this type
+// a plugin. [any-thread] all functions; a JobType has no state. They throw kinora::Error.
+class JobType {
+ public:
+  virtual ~JobType() = default;
+
+  // Does the job's work. Results go to the job's folder, counts to its summary. It stops soon after
+  // cancelled() and must resume from what a killed run has left.
+  virtual void run(JobContext&) const = 0;
+  // Reports problems of the job's options and inputs, before anything runs.
+  virtual void check(JobCheck&) const {}
+
+  // Completes a job's table that names the folder of a published pipeline (option `pipeline`): what the table
+  // omits comes from the folder. before: kinds of the upstream jobs. A kind without that option has no such
+  // folder.
+  virtual nlohmann::json from_pipeline(const std::string& kind, const std::string& job, nlohmann::json table,
+                                       const std::filesystem::path& folder,
+                                       const std::set<std::string>& before) const {
+    (void)kind, (void)job, (void)folder, (void)before;
+    return table;
+  }
+
+  // Whether the job lists its inputs itself, one by one. It can then identify what affects results
+  // (inputs_identity), count failed inputs and retry them (--retry-failed).
+  virtual bool lists_inputs() const { return false; }
+  virtual std::string inputs_identity(const RunFile&, const JobSpec&) const { return {}; }
+  // Whether finished work on remaining inputs stays valid when other inputs are added or removed.
+  virtual bool keeps_work() const { return false; }
+  // Identity of the manual edits to the job's inputs that the job respects; "" if there are none.
+  virtual std::string edits_identity(const RunFile&, const JobSpec&) const { return {}; }
+
+  // Logs how a run that continues `folder` would begin; writes nothing. retries: the number of retries of
+  // failures that such a run would have.
+  virtual void foresee(Runtime&, const RunFile&, const JobSpec&, const std::filesystem::path& folder,
+                       int64_t retries) const {
+    (void)folder, (void)retries;
+  }
+  // One line about a finished job from its summary: "12 samples in 2 shards"; "" if there is nothing to say.
+  virtual std::string result_line(const nlohmann::json& summary) const {
+    (void)summary;
+    return {};
+  }
+};
+
+// Runs a job; its exceptions pass through.
+void run_job(JobContext&);
+
+// Opens the library of a kind of job. Throws kinora::Error.
+const JobType& job_type(Registry&, const ComponentSpec& kind);
+// The same for a job of a run that was read from its file.
+const JobType& job_type(const RunFile&, const JobSpec&);
 
 }  // namespace kinora::core

@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include "core/run/isolation.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
+#include "core/run/job_stages.hpp"
 #include "core/run/one_stage.hpp"
-#include "core/run/own_stages.hpp"
 #include "core/run/place.hpp"
 #include "core/run/storages.hpp"
 #include "core/workers/service.hpp"
@@ -68,11 +67,14 @@ void JobCheck::stage(const ComponentUse& use) {
   };
   try {
     resources_of(*this, use);
-    // Paths that a stage opens only with its first sample. A path option of a third-party stage may be an output.
+    // Paths that a stage opens only with its first sample. A path option of a third-party stage may be an
+    // output.
     std::error_code ignored;
-    const auto paths = own_stages(runtime().registry()).contains(use.id) ? use.options.paths() : std::vector<std::string>();
+    const auto paths =
+        own_stages(runtime().registry()).contains(use.id) ? use.options.paths() : std::vector<std::string>();
     for (const auto& path : paths)
-      if (!path.empty() && !is_uri(path) && !fs::exists(path, ignored) && !(ahead_ && made_by_earlier_job(path)))
+      if (!path.empty() && !is_uri(path) && !fs::exists(path, ignored) &&
+          !(ahead_ && made_by_earlier_job(path)))
         problem(use.at, prefix + "no such file or folder: " + path + "; fix the path");
   } catch (const WorkerDied& e) {
     // Lack of memory is not the fault of a line of the file.
@@ -89,7 +91,8 @@ void JobCheck::stage(const ComponentUse& use) {
 kinora_resources resources_of(const JobView& job, const ComponentUse& stage) {
   const std::string name = stage.called();
   if (may_run_apart(job.spec(), stage))
-    return ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), stage.id.c_str(), stage.options.canonical().c_str(), 0, 0, 0, 0});
+    return ask_apart({sizeof(kinora_worker_spec), 0, name.c_str(), stage.id.c_str(),
+                      stage.options.canonical().c_str(), 0, 0, 0, 0});
   return OneStage(job.runtime(), stage.id, stage.options).resources();
 }
 
@@ -120,7 +123,8 @@ std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const s
     } catch (const WorkerDied&) {
       throw;
     } catch (const std::exception& e) {
-      if (const auto* error = dynamic_cast<const Error*>(&e); error && error->code() == KINORA_CANCELLED) throw;
+      if (const auto* error = dynamic_cast<const Error*>(&e); error && error->code() == KINORA_CANCELLED)
+        throw;
       check.problem(job.at, e.what());
     }
   }

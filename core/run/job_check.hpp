@@ -1,5 +1,5 @@
-// Reports all problems of a job at once, before anything runs. A kind of job has one check function with the rules
-// that its work relies on; `kinora check` calls it for every job, `kinora run` for those that will run.
+// Reports all problems of a job at once, before anything runs. A kind of job has one check function with the
+// rules that its work relies on; `kinora check` calls it for every job, `kinora run` for those that will run.
 #pragma once
 #include <optional>
 
@@ -10,8 +10,8 @@ namespace kinora::core {
 
 class JobCheck : public JobView {
  public:
-  // ahead: nothing has run, so results of earlier jobs need not exist. Problems are added with the job's name and the
-  // place of the option at fault. ranks: number of ranks of the launch; 0: unknown.
+  // ahead: nothing has run, so results of earlier jobs need not exist. Problems are added with the job's name
+  // and the place of the option at fault. ranks: number of ranks of the launch; 0: unknown.
   JobCheck(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool ahead, int64_t ranks,
            std::vector<Diagnostic>& problems)
       : JobView(runtime, run, spec), ahead_(ahead), ranks_(ranks), problems_(problems) {}
@@ -39,11 +39,11 @@ class JobCheck : public JobView {
     return made(option, [&] { return f(), true; }).has_value();
   }
 
-  // Whether the file or folder that an option names exists, or an earlier job of the file will make it. Adds a problem
-  // if not; an empty name gives false without a problem.
+  // Whether the file or folder that an option names exists, or an earlier job of the file will make it. Adds
+  // a problem if not; an empty name gives false without a problem.
   bool finds(const std::string& option, const std::string& path);
-  // Checks that the stage can be created. A stage that may run in a separate process is created in one, so that a
-  // crash is a problem too.
+  // Checks that the stage can be created. A stage that may run in a separate process is created in one, so
+  // that a crash is a problem too.
   void stage(const ComponentUse& use);
 
   // Whether the path is in the folder of an earlier job of the file.
@@ -55,15 +55,16 @@ class JobCheck : public JobView {
   std::vector<Diagnostic>& problems_;
 };
 
-// Creates an instance of a job's stage and returns its resources. A stage that may run in a separate process is created
-// in one. Throws Error, WorkerDied.
+// Creates an instance of a job's stage and returns its resources. A stage that may run in a separate process
+// is created in one. Throws Error, WorkerDied.
 kinora_resources resources_of(const JobView&, const ComponentUse& stage);
 
-// Called at the start of a job: throws Error(KINORA_INVALID) with the problems that its check reports, one per line.
+// Called at the start of a job: throws Error(KINORA_INVALID) with the problems that its check reports, one
+// per line.
 void require(const JobContext&);
 
-// Problems of these jobs before any has run, in a launch of `ranks` ranks; 0: of any number. Skips jobs with errors in
-// the file, their own or a dependency's.
+// Problems of these jobs before any has run, in a launch of `ranks` ranks; 0: of any number. Skips jobs with
+// errors in the file, their own or a dependency's.
 std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&, const std::vector<bool>& which, int64_t ranks);
 std::vector<Diagnostic> check_jobs(Runtime&, const RunFile&, int64_t ranks);
 

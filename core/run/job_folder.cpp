@@ -4,11 +4,11 @@
 #include <array>
 #include <fstream>
 
-#include "core/build_info.hpp"
 #include "core/base/facts.hpp"
-#include "core/io/atomic_file.hpp"
 #include "core/base/log.hpp"
-#include "core/run/difference.hpp"
+#include "core/build_info.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/run/identity.hpp"
 
 namespace kinora::core {
 namespace {
@@ -53,7 +53,9 @@ constexpr const char* kEdits = "edits.jsonl";
 // A job's folder begins with the edits of the one before it, so the larger file is the newer one.
 void bring_edits(const fs::path& from, const fs::path& to) {
   std::error_code error;
-  const auto size = [&](const fs::path& file) { return fs::exists(file, error) ? fs::file_size(file, error) : 0; };
+  const auto size = [&](const fs::path& file) {
+    return fs::exists(file, error) ? fs::file_size(file, error) : 0;
+  };
   if (size(from / kEdits) <= size(to / kEdits)) return;
   std::ifstream in(from / kEdits, std::ios::binary);
   or_throw(write_file_atomically(to / kEdits, std::string{std::istreambuf_iterator<char>(in), {}}));
@@ -119,7 +121,9 @@ int64_t number_of(const fs::path& folder, const std::string& base, const char* n
 }
 
 // Temporary name for this job's earlier results while they are moved back.
-fs::path own_of(const fs::path& folder) { return folder.parent_path() / ("." + folder.filename().string() + ".own"); }
+fs::path own_of(const fs::path& folder) {
+  return folder.parent_path() / ("." + folder.filename().string() + ".own");
+}
 
 // Moves another job's results aside and restores the earlier results of this job, if there are any.
 void make_way(const fs::path& folder, const std::string& digest, const std::string& base) {
@@ -176,11 +180,14 @@ fs::path results_of(const fs::path& folder, const std::string& base) {
   return folder;
 }
 
-int64_t retries(const fs::path& folder, const std::string& base) { return number_of(folder, base, "retries"); }
+int64_t retries(const fs::path& folder, const std::string& base) {
+  return number_of(folder, base, "retries");
+}
 
 std::string kept_by(const fs::path& folder, const std::string& digest) {
   const json summary = read_json(folder / "summary.json");
-  const bool is_finished = digest_in(folder / "summary.json") == digest && summary.value("status", json()) == "done";
+  const bool is_finished =
+      digest_in(folder / "summary.json") == digest && summary.value("status", json()) == "done";
   return is_finished ? text_in(summary, "kept_sha256") : "";
 }
 
@@ -192,8 +199,8 @@ void count_retry(const fs::path& folder, const std::string& base) {
   or_throw(write_file_atomically(folder / "job.json", job.dump(2) + "\n"));
 }
 
-Beginning beginning(const fs::path& folder, const std::string& name, const json& spec, const std::string& digest,
-                    const std::string& base) {
+Beginning beginning(const fs::path& folder, const std::string& name, const json& spec,
+                    const std::string& digest, const std::string& base) {
   if (!is_a_jobs(folder)) return {};
   const std::string known = digest_in(folder / "job.json");
   if (is_of(folder, digest, base))
@@ -208,7 +215,8 @@ Beginning beginning(const fs::path& folder, const std::string& name, const json&
   out.said = fmt::format(
       "{}: {}; it {}{}", name,
       what.empty() ? "its inputs have changed since the results in " + folder.string() + " were made"
-                   : "its options or inputs differ from those of the results in " + folder.string() + " (" + what + ")",
+                   : "its options or inputs differ from those of the results in " + folder.string() + " (" +
+                         what + ")",
       out.from.empty() ? "starts from scratch" : "continues its earlier results for these options",
       is_done(folder) || has_begun(folder) ? "; the old results are kept until it is done" : "");
   return out;
@@ -280,9 +288,11 @@ void drop_before(const fs::path& folder) {
 }
 
 bool is_record(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kRecords{"job.json", "summary.json", "metrics.jsonl", kEdits,
-                                                     "metrics.prom", "live.json", "trace.json", "checkpoints"};
-  return name.starts_with(".") || name.starts_with("record.db") || std::find(kRecords.begin(), kRecords.end(), name) != kRecords.end();
+  constexpr std::array<std::string_view, 8> kRecords{"job.json",   "summary.json", "metrics.jsonl",
+                                                     kEdits,       "metrics.prom", "live.json",
+                                                     "trace.json", "checkpoints"};
+  return name.starts_with(".") || name.starts_with("record.db") ||
+         std::find(kRecords.begin(), kRecords.end(), name) != kRecords.end();
 }
 
 json results_in(const fs::path& folder) {
@@ -296,10 +306,12 @@ json results_in(const fs::path& folder) {
 }
 
 void leave_failure(const fs::path& folder, const std::string& digest, const std::string& message) {
-  // If this cannot be written either, the other ranks wait until they are stopped, and log one line per minute.
-  const auto status = write_file_atomically(failure_file(folder),
-                                            json{{"digest", digest}, {"message", message}}.dump(
-                                                -1, ' ', false, json::error_handler_t::replace) + "\n");
+  // If this cannot be written either, the other ranks wait until they are stopped, and log one line per
+  // minute.
+  const auto status = write_file_atomically(
+      failure_file(folder),
+      json{{"digest", digest}, {"message", message}}.dump(-1, ' ', false, json::error_handler_t::replace) +
+          "\n");
   if (!status) log_warn("{}", status.failure().message);
 }
 

@@ -1,4 +1,5 @@
-// A job's folder across runs: which job it belongs to, whether that is finished, what a killed process left there.
+// A job's folder across runs: which job it belongs to, whether that is finished, what a killed process left
+// there.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -11,8 +12,8 @@
 
 namespace kinora::core {
 
-// Whether summary.json says that the job of this identity is done and all its results still exist; otherwise `why`
-// receives the reason.
+// Whether summary.json says that the job of this identity is done and all its results still exist; otherwise
+// `why` receives the reason.
 bool finished(const std::filesystem::path& folder, const std::string& digest, std::string* why = nullptr);
 
 // Whether a job, of whatever identity, has finished there.
@@ -26,8 +27,8 @@ std::filesystem::path results_of(const std::filesystem::path& folder, const std:
 int64_t retries(const std::filesystem::path& folder, const std::string& base);
 // Adds one to retries(), if the folder is of that base.
 void count_retry(const std::filesystem::path& folder, const std::string& base);
-// The digest of everything that a finished job of this digest keeps (summary.json's kept_sha256); empty if it has none, or is not
-// finished.
+// The digest of everything that a finished job of this digest keeps (summary.json's kept_sha256); empty if it
+// has none, or is not finished.
 std::string kept_by(const std::filesystem::path& folder, const std::string& digest);
 
 // What a job of this identity finds before it does anything.
@@ -39,12 +40,12 @@ struct Beginning {
 Beginning beginning(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base);
 
-// Prepares the folder for a job. Results of a job of another identity, finished or not, are set aside with a line in
-// the log until drop_before(); earlier results of this job come back. Results of the same job stay, except temporary
-// files of dead processes. Only the last finished and the last unfinished results are kept aside.
-// Throws Error if the folder has files but no job made it: files of unknown origin are never removed. `spec`, with the
-// run's "seed", becomes job.json. base: see job_base(); if the folder has the same base, everything stays. The user's
-// edits (edits.jsonl) always stay.
+// Prepares the folder for a job. Results of a job of another identity, finished or not, are set aside with a
+// line in the log until drop_before(); earlier results of this job come back. Results of the same job stay,
+// except temporary files of dead processes. Only the last finished and the last unfinished results are kept
+// aside. Throws Error if the folder has files but no job made it: files of unknown origin are never removed.
+// `spec`, with the run's "seed", becomes job.json. base: see job_base(); if the folder has the same base,
+// everything stays. The user's edits (edits.jsonl) always stay.
 void prepare_folder(const std::filesystem::path& folder, const std::string& name, const nlohmann::json& spec,
                     const std::string& digest, const std::string& base = "");
 
@@ -52,10 +53,11 @@ void prepare_folder(const std::filesystem::path& folder, const std::string& name
 bool may_take_back(const std::filesystem::path& folder, const std::string& digest);
 // If results of this identity were set aside, moves them back, removes what replaced them and returns true.
 bool take_back(const std::filesystem::path& folder, const std::string& digest);
-// After a failure: moves the results set aside back, unless the failed job has made anything worth resuming. Returns
-// whether it did.
+// After a failure: moves the results set aside back, unless the failed job has made anything worth resuming.
+// Returns whether it did.
 bool take_back_after_failure(const std::filesystem::path& folder);
-// Cleans up after a job without results and checkpoints: removes its description, empty folders and failure message.
+// Cleans up after a job without results and checkpoints: removes its description, empty folders and failure
+// message.
 void drop_if_empty(const std::filesystem::path& folder);
 // The folders, existing or not, for results that were set aside from this one.
 std::vector<std::filesystem::path> lying_aside(const std::filesystem::path& folder);
@@ -65,7 +67,8 @@ void drop_before(const std::filesystem::path& folder);
 // Whether an entry of a job's folder records how the job went rather than being a result.
 bool is_record(std::string_view name);
 
-// Names of the results in the folder, with the size of each file in bytes and the number of entries of each folder.
+// Names of the results in the folder, with the size of each file in bytes and the number of entries of each
+// folder.
 nlohmann::json results_in(const std::filesystem::path& folder);
 
 // Rank 0 writes its failure next to the folder, for the ranks that wait for it.

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 
 #include "core/io/atomic_file.hpp"
-#include "core/run/folder_lock.hpp"
+#include "core/run/run_folder.hpp"
 
 namespace kinora::core {
 namespace {
@@ -117,7 +117,8 @@ TEST_F(JobFolder, SaysWhatAFinishedJobKeepsAndCountsRetries) {
   count_retry(folder_, "a"), count_retry(folder_, "a"), count_retry(folder_, "b");
   EXPECT_EQ(retries(folder_, "a"), 2);
   const auto kept = [&](const char* status) {
-    std::ofstream(folder_ / "summary.json") << json{{"digest", "a1"}, {"status", status}, {"kept_sha256", "1"}};
+    std::ofstream(folder_ / "summary.json")
+        << json{{"digest", "a1"}, {"status", status}, {"kept_sha256", "1"}};
     return kept_by(folder_, "a1");
   };
   EXPECT_EQ(kept("done"), "1");
@@ -134,7 +135,8 @@ TEST_F(JobFolder, KeepsUnfinishedResultsWhenAnOptionChanges) {
     prepare_folder(folder_, "clips", {{"kind", "curate"}}, digest, base);
   };
   const auto put_finished = [&](const std::string& digest) {
-    put(folder_ / "summary.json", json{{"digest", digest}, {"status", "done"}, {"results", results_in(folder_)}}.dump());
+    put(folder_ / "summary.json",
+        json{{"digest", digest}, {"status", "done"}, {"results", results_in(folder_)}}.dump());
   };
   prepare_as("a1", "a");
   put(folder_ / "data/1.mp4");
@@ -239,7 +241,8 @@ TEST_F(JobFolder, TellsTheOtherRanksOfAFailureOfThisRun) {
   leave_failure(folder_, "a", "the disk is full");
   EXPECT_EQ(failure_left(folder_, "a", before), "the disk is full");
   EXPECT_EQ(failure_left(folder_, "b", before), std::nullopt);
-  EXPECT_EQ(failure_left(folder_, "a", before + std::chrono::hours(1)), std::nullopt) << "failure of an earlier run";
+  EXPECT_EQ(failure_left(folder_, "a", before + std::chrono::hours(1)), std::nullopt)
+      << "failure of an earlier run";
   prepare("a");
   EXPECT_EQ(failure_left(folder_, "a", before), std::nullopt);
 }

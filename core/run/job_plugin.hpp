@@ -4,7 +4,8 @@
 //    public:
 //     struct Options {
 //       int64_t threads = 0;
-//       static void describe(kinora::Describe<Options>& d) { d.name("count").help("Counts the clips of a curate job"); }
+//       static void describe(kinora::Describe<Options>& d) { d.name("count").help("Counts the clips of a
+//       curate job"); }
 //     };
 //     static kinora::core::JobParts parts() { return {.reads = {"curate"}}; }
 //     void run(kinora::core::JobContext& job) const override;
@@ -17,10 +18,9 @@
 
 #include <fmt/format.h>
 
-#include "core/plugin/job_table.hpp"
+#include "core/plugin/kinds.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_check.hpp"
-#include "core/run/job_type.hpp"
 #include "kinora/plugin.hpp"
 
 namespace kinora::core {
@@ -71,9 +71,25 @@ kinora_component job_component() {
 }
 
 // Slots that several kinds have.
-inline const Slot kEngineSlot{.name = "engine", .kind = "engine", .use = "local", .required = true, .help = "engine that runs the stages", .how_only = true};
-inline const Slot kParallelSlot{.name = "parallel", .kind = "parallel", .use = "single", .required = true, .list = true, .help = "parallel strategies, composed", .how_only = true};
-inline const Slot kCollectiveSlot{.name = "collective", .kind = "collective", .use = "gloo", .required = true, .help = "communication between ranks", .how_only = true};
+inline const Slot kEngineSlot{.name = "engine",
+                              .kind = "engine",
+                              .use = "local",
+                              .required = true,
+                              .help = "engine that runs the stages",
+                              .how_only = true};
+inline const Slot kParallelSlot{.name = "parallel",
+                                .kind = "parallel",
+                                .use = "single",
+                                .required = true,
+                                .list = true,
+                                .help = "parallel strategies, composed",
+                                .how_only = true};
+inline const Slot kCollectiveSlot{.name = "collective",
+                                  .kind = "collective",
+                                  .use = "gloo",
+                                  .required = true,
+                                  .help = "communication between ranks",
+                                  .how_only = true};
 
 }  // namespace kinora::core
 

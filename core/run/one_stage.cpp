@@ -1,10 +1,142 @@
 #include "core/run/one_stage.hpp"
 
+#include <algorithm>
+#include <unistd.h>
+
 #include "core/base/log.hpp"
+#include "core/plugin/host.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "kinora/error.hpp"
 
 namespace kinora::core {
+namespace {
+
+// Default of engine/local: half of three quarters of the machine's memory.
+uint64_t memory_of_a_worker() {
+  const auto pages = ::sysconf(_SC_PHYS_PAGES), size = ::sysconf(_SC_PAGE_SIZE);
+  return static_cast<uint64_t>(std::max(0L, pages)) * static_cast<uint64_t>(std::max(0L, size)) / 8 * 3;
+}
+
+// Removes the names of engine options from a worker's message: there is no engine here.
+std::string without_options(std::string message) {
+  for (const std::string_view option : {" (item_timeout)", " (item_limit)", " (item_memory)"})
+    if (const size_t at = message.find(option); at != message.npos) message.erase(at, option.size());
+  return message;
+}
+
+}  // namespace
+
+StageInstance::StageInstance(Registry& registry, const std::string& id, const Options& options,
+                             const Isolation& isolation)
+    : isolation_(isolation) {
+  const Component component = or_throw(registry.open("stage", id));
+  id_ = component.spec->id;
+  options_ = options.canonical();
+  stage_ = &component.table<kinora_stage>();
+  self_ = made(stage_->create(host(), options.abi()), id_);
+  if (isolation_.is_allowed && resources().isolated != 0)
+    workers_ = static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_WORKERS, 0));
+}
+
+StageInstance::~StageInstance() {
+  if (worker_) workers_->stop(worker_);
+  if (self_) stage_->destroy(self_);
+}
+
+kinora_resources StageInstance::resources() const {
+  kinora_resources out{};
+  out.struct_size = sizeof out;
+  called(stage_->resources(self_, &out), id_);
+  return out;
+}
+
+template <class F>
+void StageInstance::in_process(const std::string& of, F call) {
+  constexpr double kLimit = 43200;  // seconds per sample, as in engine/local
+  const kinora_worker_spec spec{
+      sizeof spec, 0, id_.c_str(), id_.c_str(), options_.c_str(), isolation_.timeout, memory_of_a_worker(),
+      kLimit,      0};
+  if (!worker_) called(workers_->start(&spec, &worker_), id_);
+  const int32_t status = call();
+  if (status == KINORA_OK || workers_->ended(worker_) == 0) return called(status, id_);
+  const std::string message = without_options(from_abi(status, id_).failure().message);
+  workers_->stop(std::exchange(worker_, nullptr));
+  if (status == KINORA_CANCELLED) throw Error(status, message);
+  throw ProcessEnded(KINORA_DATA, of + ": " + message);
+}
+
+void StageInstance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) {
+  if (!workers_) return called(stage_->process(self_, in, &emit, &run), id_);
+  in_process(id_ + ": " + std::string(Sample::borrow(in).key()),
+             [&] { return workers_->process(worker_, in, &emit, &run); });
+}
+
+void StageInstance::finish(const kinora_emit& emit, const kinora_run& run) {
+  if (!stage_->finish) return;
+  if (!workers_) return called(stage_->finish(self_, &emit, &run), id_);
+  in_process(id_, [&] { return workers_->finish(worker_, &emit, &run); });
+}
+
+kinora_emit StageResults::sink() {
+  static const auto of = [](void* self) -> StageResults& { return *static_cast<StageResults*>(self); };
+  kinora_emit e{};
+  e.struct_size = sizeof e;
+  e.self = this;
+  e.emit = [](void* self, kinora_sample* s) {
+    return guard([&] {
+      of(self).emitted.push_back(Sample::adopt(s));
+      of(self).held.erase(std::string(of(self).emitted.back().key()));
+    });
+  };
+  e.drop = [](void* self, kinora_sample* s, const char* rule, double score) {
+    return guard([&] {
+      Sample sample = Sample::adopt(s);
+      std::string key(sample.key());
+      of(self).dropped.push_back({std::move(key), rule ? rule : "", score, std::move(sample)});
+      of(self).held.erase(of(self).dropped.back().key);
+    });
+  };
+  e.fail = [](void* self, kinora_sample* s, const char* reason) {
+    return guard([&] {
+      const Sample sample = Sample::adopt(s);
+      of(self).failed.push_back({std::string(sample.key()), reason ? reason : ""});
+      of(self).held.erase(of(self).failed.back().key);
+    });
+  };
+  e.hold = [](void* self) {
+    return guard([&] {
+      if (of(self).input.empty()) throw Error(KINORA_INVALID, "hold() is for the input of process()");
+      of(self).held.insert(of(self).input);
+    });
+  };
+  e.stored = [](void* self, kinora_str key) {
+    return guard([&] {
+      if (of(self).held.erase(std::string(view(key))) == 0)
+        throw Error(KINORA_NOT_FOUND,
+                    "stored() of '" + std::string(view(key)) + "', which this stage does not hold");
+    });
+  };
+  return e;
+}
+
+void StageResults::end_held() {
+  for (const auto& key : held) failed.push_back({key, "held, and its outcome was never reported"});
+  held.clear();
+}
+
+std::string damage_of(const Sample& sample) {
+  for (const auto& field : sample.fields()) {
+    if (field.name != "json" && !field.name.ends_with(".json")) continue;
+    const std::string_view text(reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size());
+    // Most samples are undamaged, and scores are long.
+    if (text.find("\"damaged\"") == std::string_view::npos) continue;
+    const auto object = nlohmann::json::parse(text, nullptr, false);
+    if (!object.is_object()) continue;
+    if (const auto found = object.find("damaged"); found != object.end() && found->is_string()) return *found;
+  }
+  return "";
+}
+
 namespace {
 
 // Says why the stage emitted no sample.

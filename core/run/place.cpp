@@ -17,9 +17,9 @@ std::optional<int64_t> number(const Variables& of, const char* name) {
   int64_t value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    throw Error(
-        KINORA_INVALID,
-        fmt::format("{}={} is not an integer of at least 0; unset it or let the launcher set it", name, text));
+    throw Error(KINORA_INVALID,
+                fmt::format("{}={} is not an integer of at least 0; unset it or let the launcher set it",
+                            name, text));
   return value;
 }
 
@@ -86,25 +86,27 @@ LaunchPlace of_torchrun(const Variables& of, LaunchPlace out, const std::string&
   return out;
 }
 
-LaunchPlace of_mpi(const Variables& of, const Names& names, LaunchPlace out, const std::string& address, int64_t port) {
+LaunchPlace of_mpi(const Variables& of, const Names& names, LaunchPlace out, const std::string& address,
+                   int64_t port) {
   out.rendezvous = tcp(host_of(of, names, address, out), port);
   return out;
 }
 
-// The place of a task of a job step. The batch script itself also has SLURM_PROCID=0 and the job's SLURM_NTASKS, but
-// is not part of a step. It runs alone: ranks it would wait for are never started. (A shell of salloc has no
-// SLURM_PROCID, or is in a step of one task.)
-std::optional<LaunchPlace> of_srun(const Variables& of, const std::string& address, std::optional<int64_t> port) {
+// The place of a task of a job step. The batch script itself also has SLURM_PROCID=0 and the job's
+// SLURM_NTASKS, but is not part of a step. It runs alone: ranks it would wait for are never started. (A shell
+// of salloc has no SLURM_PROCID, or is in a step of one task.)
+std::optional<LaunchPlace> of_srun(const Variables& of, const std::string& address,
+                                   std::optional<int64_t> port) {
   const auto rank = number(of, "SLURM_PROCID");
   const auto step = number(of, "SLURM_STEP_ID"), in_step = number(of, "SLURM_STEP_NUM_TASKS");
   const auto world = in_step ? in_step : number(of, "SLURM_NTASKS");
   const bool is_script = !step && !in_step && of("ENVIRONMENT") == "BATCH";
   if (!rank || is_script) {
     if (!world || *world <= 1) return std::nullopt;
-    return LaunchPlace{.remark =
-                     fmt::format("this Slurm job has {} tasks, and this process is not one of them; it runs "
-                                 "alone; to run on all, start it with srun",
-                                 *world)};
+    return LaunchPlace{
+        .remark = fmt::format("this Slurm job has {} tasks, and this process is not one of them; it runs "
+                              "alone; to run on all, start it with srun",
+                              *world)};
   }
   if (!world)
     throw Error(KINORA_INVALID, "SLURM_PROCID is set and SLURM_NTASKS is not; start it with srun --ntasks=N");

@@ -42,8 +42,8 @@ using Variables = std::function<std::string(const char*)>;
 Result<LaunchPlace> place_of(const Variables&);
 // The place of this process. Throws Error(KINORA_INVALID).
 LaunchPlace here();
-// Number of ranks of the launch that these variables describe; 0 if they describe none. WORLD_SIZE alone suffices, so
-// that a planned launch can be examined.
+// Number of ranks of the launch that these variables describe; 0 if they describe none. WORLD_SIZE alone
+// suffices, so that a planned launch can be examined.
 Result<int64_t> ranks_of(const Variables&);
 
 // The first host of Slurm's compressed list: "gpu[003-005,9]-ib,login1" is gpu003-ib.

@@ -19,8 +19,8 @@ struct ComponentUse {
   Options options;      // all options of the manifest, checked
   std::string version;  // of the plugin: part of the job's identity
   Location at;          // where the file names it
-  // For a stage in a list: its name for other stages, "" if the file gives none; and the stages whose output it takes,
-  // nullopt if the file gives none (then the one before it).
+  // For a stage in a list: its name for other stages, "" if the file gives none; and the stages whose output
+  // it takes, nullopt if the file gives none (then the one before it).
   std::string name{};
   std::optional<std::vector<std::string>> from{};
 
@@ -41,7 +41,8 @@ struct JobSpec {
   std::map<std::string, Location> places;  // of the values that the file gives, by key
   bool sound = true;                       // nothing was found wrong in reading it
   mutable std::string paths_identity;      // identity of the files behind `paths`, cached by job_digest()
-  mutable std::shared_ptr<const void> listing;  // what the job's type found behind `paths`, which it lists once
+  mutable std::shared_ptr<const void>
+      listing;  // what the job's type found behind `paths`, which it lists once
 
   // The place of an option in the file; that of the job if the file omits the option.
   const Location& place(const std::string& option) const;

@@ -6,16 +6,15 @@
 
 #include <fmt/ranges.h>
 
-#include "core/base/counted.hpp"
-#include "core/io/atomic_file.hpp"
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
-#include "core/run/folder_lock.hpp"
+#include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/run/identity.hpp"
+#include "core/run/job.hpp"
 #include "core/run/job_folder.hpp"
-#include "core/run/job_type.hpp"
-#include "core/run/launch_record.hpp"
 #include "core/run/place.hpp"
+#include "core/run/run_folder.hpp"
 
 namespace kinora::core {
 namespace {
@@ -34,8 +33,8 @@ std::string now_utc() {
 bool is_first_rank() { return here().first(); }
 bool is_alone() { return here().alone(); }
 
-// Waits until rank 0 has finished the job or failed: rank 0 finishes every job, and does all work of a job that is not
-// spread over ranks. since: the run's start, because rank 0 may have failed before this call.
+// Waits until rank 0 has finished the job or failed: rank 0 finishes every job, and does all work of a job
+// that is not spread over ranks. since: the run's start, because rank 0 may have failed before this call.
 RunResult wait_for(const fs::path& folder, const std::string& name, const std::string& digest,
                    fs::file_time_type since) {
   FirstRank first(folder.parent_path(), here());
@@ -66,7 +65,8 @@ json described(const RunFile& run, const JobSpec& job) {
 }
 
 // Logs what a run would do about an unfinished job; runs nothing. again: its failures would be tried again.
-void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest, bool again) {
+void foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const std::string& digest,
+             bool again) {
   const fs::path folder = run.out / job.name;
   if (!again && may_take_back(folder, digest)) return log_info(kTakenBack, job.name);
   if (!again) log_info("{}: would run ({})", job.name, job.kind->help);
@@ -105,9 +105,11 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
                             {"seconds", seconds},
                             {"finished", now_utc()}});
     context.summary["results"].update(results_in(folder));
-    or_throw(write_file_atomically(folder / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+    or_throw(write_file_atomically(
+        folder / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
     drop_before(folder);
-    if (const std::string line = type.result_line(context.summary); !line.empty()) log_info("{}: {}", job.name, line);
+    if (const std::string line = type.result_line(context.summary); !line.empty())
+      log_info("{}: {}", job.name, line);
     log_info("{}: done in {:.1f} s", job.name, seconds);
     return {true, false};
   } catch (const std::exception& e) {
@@ -152,7 +154,8 @@ std::vector<bool> ask_again(const RunFile& run, const std::vector<bool>& needed,
     const fs::path folder = run.out / job.name;
     if (!needed[i] || !job_type(run, job).lists_inputs()) continue;
     const int64_t failed = is_done(folder) ? failures_in(folder) : 0;
-    if (dry && failed > 0) log_info("{}: would try again {}", job.name, counted(failed, "failure", "failures"));
+    if (dry && failed > 0)
+      log_info("{}: would try again {}", job.name, counted(failed, "failure", "failures"));
     if (!dry && (failed > 0 || !is_done(folder))) count_retry(folder, job_base(run, job));
     out[i] = failed > 0;
   }
@@ -207,20 +210,24 @@ bool may_begin(Runtime& runtime, const RunFile& run, const RunOptions& options, 
 namespace {
 
 // Logs the line for a job whose results exist.
-void say_done(const RunFile& run, const JobSpec& job, const RunOptions& options, const std::vector<bool>& again) {
+void say_done(const RunFile& run, const JobSpec& job, const RunOptions& options,
+              const std::vector<bool>& again) {
   // After a restart the user has already seen this line.
   log_line(here().restart > 0 ? KINORA_LOG_DEBUG : KINORA_LOG_INFO, job.name + ": already done");
   if (options.dry) {
-    if (const auto* read = reads_any(run, job, again)) log_info("{}: would run again if {} then keeps other samples", job.name, read->name);
-  } else if (const int64_t failed = failures_in(run.out / job.name); failed > 0 && job_type(run, job).lists_inputs()) {
-    log_info("{}: {} in it; --retry-failed tries {} again", job.name, counted(failed, "failure is", "failures are"),
-             failed == 1 ? "it" : "them");
+    if (const auto* read = reads_any(run, job, again))
+      log_info("{}: would run again if {} then keeps other samples", job.name, read->name);
+  } else if (const int64_t failed = failures_in(run.out / job.name);
+             failed > 0 && job_type(run, job).lists_inputs()) {
+    log_info("{}: {} in it; --retry-failed tries {} again", job.name,
+             counted(failed, "failure is", "failures are"), failed == 1 ? "it" : "them");
   }
 }
 
-// Handles one job: already done, described by a dry run, refused, or run. again: jobs that retry their failures.
-RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const RunOptions& options, const std::vector<bool>& again,
-                    fs::file_time_type since) {
+// Handles one job: already done, described by a dry run, refused, or run. again: jobs that retry their
+// failures.
+RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const RunOptions& options,
+                    const std::vector<bool>& again, fs::file_time_type since) {
   const JobSpec& job = run.jobs[place];
   const std::string digest = job_digest(run, job);
   const bool tries_again = options.dry && again[place];
@@ -235,8 +242,11 @@ RunResult take_turn(Runtime& runtime, const RunFile& run, size_t place, const Ru
     return {true, false};
   }
   if (options.keeps_finished && is_done(run.out / job.name) && why.empty()) {
-    log_error("job '{}' in {} was made with other options or inputs than this file has now; repeat the --set that it was run "
-              "with, or rerun it first: kinora run", job.name, run.out.string());
+    log_error(
+        "job '{}' in {} was made with other options or inputs than this file has now; repeat the --set that "
+        "it was run "
+        "with, or rerun it first: kinora run",
+        job.name, run.out.string());
     return {false, false};
   }
   log_info("{}: {}", job.name, job.kind->help);
@@ -262,7 +272,10 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   }
   const std::vector<bool> needed = needed_jobs(run, options);
   if (options.retry_failed && !place.alone()) {
-    if (place.first()) log_error("--retry-failed is for one process: kinora run FILE --only JOB --retry-failed, then start the ranks");
+    if (place.first())
+      log_error(
+          "--retry-failed is for one process: kinora run FILE --only JOB --retry-failed, then start the "
+          "ranks");
     return {.was_refused = true};
   }
   if (!finds_inputs(run, needed)) return {.ok = false, .was_cancelled = cancelled()};
@@ -274,7 +287,8 @@ RunResult run_jobs(Runtime& runtime, const RunFile& run, const RunOptions& optio
   }
   for (size_t i = 0; i < run.jobs.size(); ++i)
     if (needed[i])
-      if (const RunResult result = take_turn(runtime, run, i, options, again, since); !result.ok) return result;
+      if (const RunResult result = take_turn(runtime, run, i, options, again, since); !result.ok)
+        return result;
   return {true, false};
 }
 

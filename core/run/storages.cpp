@@ -5,7 +5,8 @@
 namespace kinora::core {
 
 std::vector<ComponentUse> read_storages(const Document& doc, const Registry& registry,
-                                        const std::filesystem::path& base, std::vector<Diagnostic>& problems) {
+                                        const std::filesystem::path& base,
+                                        std::vector<Diagnostic>& problems) {
   std::vector<ComponentUse> out;
   const json all = doc.root().value("storage", json::object());
   if (!all.is_object()) {
@@ -15,7 +16,8 @@ std::vector<ComponentUse> read_storages(const Document& doc, const Registry& reg
   for (const auto& [scheme, options] : all.items()) {
     const std::string pointer = "/storage/" + scheme;
     if (!options.is_object()) {
-      problems.push_back({doc.key(pointer), "'storage." + scheme + "' must be a table, as [storage." + scheme + "]"});
+      problems.push_back(
+          {doc.key(pointer), "'storage." + scheme + "' must be a table, as [storage." + scheme + "]"});
       continue;
     }
     json given = options;
@@ -49,11 +51,16 @@ Status check_uri(const Registry& registry, std::string_view text) {
   if (uri->scheme == "file") return {};
   // The bucket may become part of a host name, whatever the storage.
   const std::string bucket = uri->path.substr(0, uri->path.find('/'));
-  const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_'; };
-  if (bucket.empty()) return fail(KINORA_INVALID, "{}: it names no bucket; write {}://BUCKET/FOLDER/", text, uri->scheme);
+  const auto ok = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_';
+  };
+  if (bucket.empty())
+    return fail(KINORA_INVALID, "{}: it names no bucket; write {}://BUCKET/FOLDER/", text, uri->scheme);
   if (bucket.size() < 3 || bucket.size() > 63 || !std::all_of(bucket.begin(), bucket.end(), ok))
-    return fail(KINORA_INVALID, "{}: '{}' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write {}://BUCKET/FOLDER/",
-                text, bucket, uri->scheme);
+    return fail(
+        KINORA_INVALID,
+        "{}: '{}' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write {}://BUCKET/FOLDER/",
+        text, bucket, uri->scheme);
   return {};
 }
 

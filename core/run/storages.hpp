@@ -11,7 +11,8 @@ namespace kinora::core {
 std::vector<ComponentUse> read_storages(const Document& doc, const Registry& registry,
                                         const std::filesystem::path& base, std::vector<Diagnostic>& problems);
 
-// Passes the options to `io`. A storage that cannot be created from them is a problem of its table. Reads nothing.
+// Passes the options to `io`. A storage that cannot be created from them is a problem of its table. Reads
+// nothing.
 void configure_storages(Io& io, const RunFile& run, std::vector<Diagnostic>& problems);
 
 // Whether an input is a URI such as "s3://bucket/films/" rather than a local path.

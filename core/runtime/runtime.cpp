@@ -1,6 +1,15 @@
 #include "core/runtime/runtime.hpp"
 
+#include <dlfcn.h>
+#include <map>
+#include <mutex>
+
+#include <boost/dll/runtime_symbol_info.hpp>
+#include <boost/dll/shared_library.hpp>
+
 #include "core/base/log.hpp"
+#include "core/build_info.hpp"
+#include "core/runtime/model_outline.hpp"
 
 namespace kinora::core {
 
@@ -14,6 +23,134 @@ Result<std::unique_ptr<Runtime>> Runtime::make(const RuntimeOptions& options) {
   std::unique_ptr<Runtime> made(new Runtime(Registry::scan(search_folders(options.plugin_dirs))));
   made->has_log_level_ = !options.log_level.empty();
   return made;
+}
+
+namespace {
+
+struct Parts {
+  std::mutex mutex;
+  std::map<std::string, ApplyFunction> applies;
+  std::map<std::string, ToolFunction> tools;
+  NoiseFunction noise = nullptr;
+  FittingFunction fitting = nullptr;
+  OutlineFunction outline = nullptr;
+};
+
+Parts& parts() {
+  static Parts all;
+  return all;
+}
+
+template <class F>
+F find(const std::map<std::string, F>& in, const std::string& name, const char* what) {
+  const std::scoped_lock lock(parts().mutex);
+  const auto it = in.find(name);
+  if (it == in.end())
+    throw Error(KINORA_UNSUPPORTED, std::string("libkinora_torch beside this program has no ") + what +
+                                        " for '" + name +
+                                        "': it is of another version; install both from one package");
+  return it->second;
+}
+
+// Opens a library of the folder that holds this one and calls its function.
+Status open_beside(boost::dll::shared_library& library, const std::string& file, const std::string& function,
+                   boost::dll::load_mode::type visibility) {
+  const auto path = boost::dll::this_line_location().parent_path() / file;
+  std::error_code error;
+  library.load(path, boost::dll::load_mode::rtld_now | visibility, error);
+  if (error) {
+    const char* why = dlerror();
+    return fail(KINORA_FAILED, "cannot open {}: {}; is libtorch {} installed? see the README's installation",
+                path.string(), why ? why : error.message(), KINORA_TORCH_VERSION);
+  }
+  library.get<void(const kinora_host*)>(function)(&core_host());
+  return {};
+}
+
+// Opens lib<LIBRARY>.so, whose function <LIBRARY>_open registers its parts.
+void open_shared_library(const std::string& library) {
+  or_throw(ensure_torch());
+  static auto* opened = new std::map<std::string, boost::dll::shared_library>;
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  if (auto& one = (*opened)[library]; !one.is_loaded())
+    or_throw(open_beside(one, "lib" + library + ".so", library + "_open", boost::dll::load_mode::rtld_local));
+}
+
+}  // namespace
+
+Status open_torch_library() {
+  // libtorch's libraries refer to each other's symbols: they must be visible to plugins of the pinned tier.
+  static auto* library = new boost::dll::shared_library();  // never unloaded: libtorch cannot be
+  return open_beside(*library, "libkinora_torch.so", "kinora_torch_open", boost::dll::load_mode::rtld_global);
+}
+
+void register_apply(const std::string& kind, ApplyFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().applies[kind] = f;
+}
+
+void register_tool(const std::string& name, ToolFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().tools[name] = f;
+}
+
+void register_noise(NoiseFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().noise = f;
+}
+
+void register_fitting(FittingFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().fitting = f;
+}
+
+FittingFunction torch_fitting() {
+  or_throw(ensure_torch());
+  const std::scoped_lock lock(parts().mutex);
+  return parts().fitting;
+}
+
+int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like,
+                   kinora_tensor* out) {
+  return guard([&] {
+    if (!key || !like || !out) throw Error(KINORA_INVALID, "noise: the key, `like` or `out` is null");
+    or_throw(ensure_torch());
+    const NoiseFunction draw = [] {
+      const std::scoped_lock lock(parts().mutex);
+      return parts().noise;
+    }();
+    check(draw(seed, first_sample, key, like, out));
+  });
+}
+
+ApplyFunction torch_apply(const std::string& kind) {
+  or_throw(ensure_torch());
+  return find(parts().applies, kind, "apply");
+}
+
+ToolFunction torch_tool(const std::string& name) {
+  or_throw(ensure_torch());
+  return find(parts().tools, name, "command");
+}
+
+ToolFunction tool_of(const std::string& library, const std::string& name) {
+  open_shared_library(library);
+  return torch_tool(name);
+}
+
+void register_outline(OutlineFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().outline = f;
+}
+
+ModelOutline model_outline(const JobView& train, const std::optional<LatentSize>& latent) {
+  open_shared_library("kinora_training");
+  const OutlineFunction outline = [] {
+    const std::scoped_lock lock(parts().mutex);
+    return parts().outline;
+  }();
+  return outline(train, latent);
 }
 
 }  // namespace kinora::core

@@ -8,7 +8,7 @@
 
 #include <fmt/format.h>
 
-#include "core/base/utf8.hpp"
+#include "core/base/facts.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {

@@ -46,8 +46,14 @@ TEST_F(SampleTest, KeysAreNamesThatStayBelowTheirFolder) {
 }
 
 TEST_F(SampleTest, AnyNameOfAFileMakesAKey) {
-  for (const auto& [name, key] : std::map<std::string, std::string>{{"a\nb", "a-b"}, {"my.film", "my-film"}, {"", "film"}, {"..", "--"}, {"Größe", "Größe"},
-                                                                   {"a\xff", "a\xef\xbf\xbd"}, {std::string(149, 'x') + "ö", std::string(149, 'x')}}) {
+  for (const auto& [name, key] :
+       std::map<std::string, std::string>{{"a\nb", "a-b"},
+                                          {"my.film", "my-film"},
+                                          {"", "film"},
+                                          {"..", "--"},
+                                          {"Größe", "Größe"},
+                                          {"a\xff", "a\xef\xbf\xbd"},
+                                          {std::string(149, 'x') + "ö", std::string(149, 'x')}}) {
     EXPECT_EQ(key_of_name(name), key);
     EXPECT_EQ(Sample(key_of_name(name)).key(), key);
   }

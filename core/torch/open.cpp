@@ -4,14 +4,12 @@
 
 #include "core/plugin/host.hpp"
 #include "core/run/apply.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "core/torch/apply/apply_tensors.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "core/torch/apply/convert.hpp"
-#include "core/torch/apply/inspect.hpp"
 #include "kinora/abi/plugin.h"
 #include "kinora/aten.hpp"
 

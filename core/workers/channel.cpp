@@ -2,18 +2,49 @@
 
 #include <cerrno>
 #include <cstring>
+#include <fcntl.h>
 #include <poll.h>
 #include <unistd.h>
 
+#include <sys/mman.h>
 #include <sys/socket.h>
-
-#include "core/workers/shallow.hpp"
 
 namespace kinora::core {
 namespace {
 
+using nlohmann::json;
+
+constexpr int kDeepestHead = 16;  // levels; none of our heads is nested more deeply
 constexpr size_t kMostHead = 64 << 10;
 constexpr const char* kGone = "the other end of a worker's socket is gone";
+
+// Counts open arrays and objects, and aborts parsing if there are too many.
+class Depth final : public nlohmann::json_sax<json> {
+ public:
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool key(string_t&) override { return true; }
+  bool start_object(size_t) override { return ++depth_ <= kDeepestHead; }
+  bool start_array(size_t) override { return ++depth_ <= kDeepestHead; }
+  bool end_object() override { return --depth_, true; }
+  bool end_array() override { return --depth_, true; }
+  bool parse_error(size_t, const std::string&, const json::exception&) override { return false; }
+
+ private:
+  int depth_ = 0;
+};
+
+// Whether a head can be parsed safely: the parser recurses once per nesting level, and the stack is limited.
+// Also false for invalid CBOR.
+bool is_shallow_cbor(const uint8_t* begin, const uint8_t* end) {
+  Depth depth;
+  return json::sax_parse(begin, end, &depth, json::input_format_t::cbor);
+}
 
 struct Control {
   alignas(cmsghdr) char bytes[CMSG_SPACE(sizeof(int) * Message::kMostShared)];
@@ -106,6 +137,27 @@ std::pair<Descriptor, Descriptor> socket_pair() {
     throw Error(KINORA_IO, fmt::format("a socket for a worker: {}; raise the limit on open files (ulimit -n)",
                                        std::strerror(errno)));
   return {Descriptor(ends[0]), Descriptor(ends[1])};
+}
+
+static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t>::is_always_lock_free);
+
+LifeSigns::LifeSigns() : memory_(::memfd_create("kinora-worker", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
+  if (!memory_ || ::ftruncate(memory_.get(), sizeof(Page)) != 0)
+    throw Error(KINORA_NO_MEMORY, fmt::format("no shared memory for a worker: {}", std::strerror(errno)));
+  // A worker that could shrink it would kill this process.
+  ::fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
+  map();
+}
+
+LifeSigns::LifeSigns(Descriptor memory) : memory_(std::move(memory)) { map(); }
+
+LifeSigns::~LifeSigns() { ::munmap(page_, sizeof(Page)); }
+
+void LifeSigns::map() {
+  void* at = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(), 0);
+  if (at == MAP_FAILED)
+    throw Error(KINORA_NO_MEMORY, fmt::format("a worker's page cannot be mapped: {}", std::strerror(errno)));
+  page_ = static_cast<Page*>(at);
 }
 
 }  // namespace kinora::core

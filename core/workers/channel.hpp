@@ -1,7 +1,11 @@
-// Messages between this process and one of its workers, over a socket pair that preserves message boundaries
-// (SOCK_SEQPACKET). A message: the size of its head (4 bytes, native order, since both ends are on one
-// machine), its head in CBOR, then plain bytes; and descriptors of shared memory alongside.
+// The connection between this process and one of its workers: messages, and a page of shared signals.
+//
+// Messages go over a socket pair that preserves their boundaries (SOCK_SEQPACKET). A message: the size of its
+// head (4 bytes, native order, since both ends are on one machine), its head in CBOR, then plain bytes; and
+// descriptors of shared memory alongside.
 #pragma once
+#include <atomic>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -54,5 +58,31 @@ class Channel {
 
 // Both ends. Throws Error.
 std::pair<Descriptor, Descriptor> socket_pair();
+
+// A page that a process and its worker share for signals that cannot wait for a message: the worker counts up
+// whenever its stage reports that it is alive, and the process asks it to stop.
+class LifeSigns {
+ public:
+  struct Page {
+    std::atomic<uint64_t> beats;
+    std::atomic<uint32_t> stop;
+    std::atomic<uint32_t> left;  // the worker has lost its connection and is terminating itself
+  };
+  // A new page. Throws Error.
+  LifeSigns();
+  // The page behind an inherited descriptor.
+  explicit LifeSigns(Descriptor memory);
+  ~LifeSigns();
+  LifeSigns(const LifeSigns&) = delete;
+  LifeSigns& operator=(const LifeSigns&) = delete;
+
+  Page& page() const { return *page_; }
+  int descriptor() const { return memory_.get(); }
+
+ private:
+  void map();
+  Descriptor memory_;
+  Page* page_ = nullptr;
+};
 
 }  // namespace kinora::core

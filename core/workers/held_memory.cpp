@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unistd.h>
@@ -32,8 +33,8 @@ uint64_t private_memory(const char* process) {
   return (resident - shared) * page;
 }
 
-// Bytes written or mapped behind its memory descriptors (memfd_create), counting only memory that is not yet in
-// `seen`; adds it there.
+// Bytes written or mapped behind its memory descriptors (memfd_create), counting only memory that is not yet
+// in `seen`; adds it there.
 uint64_t shared_memory(const char* process, std::set<ino_t>& seen) {
   char name[64];
   std::snprintf(name, sizeof name, "%s/fd", process);
@@ -60,8 +61,8 @@ std::string contents(const std::string& name) {
   return out;
 }
 
-// Like private_memory(), but a page that several processes share after fork() counts in part for each. The system walks all
-// pages for it: 200 MiB take milliseconds.
+// Like private_memory(), but a page that several processes share after fork() counts in part for each. The
+// system walks all pages for it: 200 MiB take milliseconds.
 uint64_t share_of_memory(const std::string& process) {
   constexpr std::string_view kLine = "\nPss_Anon:";
   const std::string text = contents(process + "/smaps_rollup");
@@ -122,7 +123,8 @@ uint64_t held_memory_of_group(pid_t leader, const std::set<ino_t>& given, uint64
   uint64_t own = 0, shared = 0;
   for (const pid_t member : members) {
     const std::string process = folder_of(member);
-    // A child that was forked to execute another program at once (vfork) shares all memory of its parent until then.
+    // A child that was forked to execute another program at once (vfork) shares all memory of its parent
+    // until then.
     const std::string space = contents(process + "/statm");
     if (space.empty() || !spaces.insert(space).second) continue;
     counted.push_back(process);
@@ -133,6 +135,62 @@ uint64_t held_memory_of_group(pid_t leader, const std::set<ino_t>& given, uint64
   own = 0;
   for (const auto& process : counted) own += share_of_memory(process);
   return own + shared;
+}
+
+namespace {
+
+struct AllHeld {
+  std::mutex mutex;  // guards the contents of the objects too
+  std::set<const HeldByOne*> of;
+};
+
+// Never destroyed: workers are watched until the very end of the process.
+AllHeld& all_held() {
+  static auto* one = new AllHeld;
+  return *one;
+}
+
+}  // namespace
+
+HeldByOne::HeldByOne() {
+  const std::lock_guard lock(all_held().mutex);
+  all_held().of.insert(this);
+}
+
+HeldByOne::~HeldByOne() {
+  const std::lock_guard lock(all_held().mutex);
+  all_held().of.erase(this);
+}
+
+void HeldByOne::set(uint64_t bytes, pid_t process) {
+  const std::lock_guard lock(all_held().mutex);
+  bytes_ = bytes;
+  process_ = process;
+}
+
+// A worker that waits for its next sample was last measured while it worked, and may have freed memory since:
+// it is measured again.
+uint64_t HeldByOne::sum_above(uint64_t limit) const {
+  const std::lock_guard lock(all_held().mutex);
+  uint64_t seen = 0, sum = 0;
+  for (const HeldByOne* one : all_held().of) {
+    seen += one->bytes_;
+    if (one != this && one->at_work_ && std::pair(one->bytes_, one) > std::pair(bytes_, this)) return 0;
+  }
+  if (!at_work_ || seen <= limit) return 0;
+  for (const HeldByOne* one : all_held().of)
+    if (one->bytes_ > 0) sum += one->at_work_ ? one->bytes_ : held_memory(one->process_, {});
+  return sum > limit ? sum : 0;
+}
+
+HeldByOne::AtWork::AtWork(HeldByOne& of, bool is_at_work) : of_(of) {
+  const std::lock_guard lock(all_held().mutex);
+  of_.at_work_ = is_at_work;
+}
+
+HeldByOne::AtWork::~AtWork() {
+  const std::lock_guard lock(all_held().mutex);
+  of_.at_work_ = false;
 }
 
 }  // namespace kinora::core

@@ -1,7 +1,7 @@
-// Sends a sample to another process. Large data goes in pieces (see piece.hpp), one per field or tensor, so
-// that each is freed as soon as it is no longer used; the receiver maps it without copying. Shared memory is
-// sealed: its sender can neither shrink nor change it afterwards. Data that came in a file is sent on in it,
-// so the frames of a long video are written only once.
+// Sends a sample to another process. Large data goes in pieces of memory or of a file, one per field or
+// tensor, so that each is freed as soon as it is no longer used; the receiver maps it without copying. Shared
+// memory is sealed: its sender can neither shrink nor change it afterwards. Data that came in a file is sent
+// on in it, so the frames of a long video are written only once.
 #pragma once
 #include "core/workers/channel.hpp"
 #include "kinora/sample.hpp"

@@ -1,5 +1,3 @@
-#include "core/workers/serve.hpp"
-
 #include <cmath>
 #include <csignal>
 #include <cstdio>
@@ -14,8 +12,9 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/options.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/workers/sample_message.hpp"
+#include "core/workers/service.hpp"
 #include "core/workers/worker.hpp"
 
 namespace kinora::core {
@@ -26,8 +25,8 @@ using nlohmann::json;
 // null until it serves. Never destroyed.
 LifeSigns* signs_of_this = nullptr;
 
-// Kills also everything that the stage has started: they are one group (process.hpp). If the owner lives, it sees that the
-// system did not do it.
+// Kills also everything that the stage has started: they are one group (process.hpp). If the owner lives, it
+// sees that the system did not do it.
 [[noreturn]] void end_group() {
   if (signs_of_this) signs_of_this->page().left.store(1, std::memory_order_relaxed);
   if (::getpgrp() == ::getpid()) ::kill(0, SIGKILL);
@@ -145,9 +144,10 @@ class Serving {
     check(stage_->resources(self_, &r));
     for (const auto& [number, of] : {std::pair{r.cores, "cores"}, {r.gpus, "GPUs"}})
       if (std::isnan(number))
-        throw Error(KINORA_INVALID,
-                    fmt::format("asks for a number of {} that is not a number (NaN); correct its resources()", of));
-    return {{"ordered", r.ordered}, {"cores", r.cores}, {"gpus", r.gpus}, {"memory", r.memory},
+        throw Error(
+            KINORA_INVALID,
+            fmt::format("asks for a number of {} that is not a number (NaN); correct its resources()", of));
+    return {{"ordered", r.ordered},   {"cores", r.cores}, {"gpus", r.gpus},   {"memory", r.memory},
             {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}, {"batch", r.batch}};
   }
 
@@ -263,7 +263,8 @@ void serve_worker(Runtime& runtime) {
   ::fcntl(kWorkerPage, F_SETFD, FD_CLOEXEC);
   // The stage's output must be read even if its process dies.
   std::setvbuf(stdout, nullptr, _IOLBF, 0);
-  auto* serving = new Serving(runtime, Descriptor(kWorkerSocket), Descriptor(kWorkerPage));  // until the process ends
+  auto* serving =
+      new Serving(runtime, Descriptor(kWorkerSocket), Descriptor(kWorkerPage));  // until the process ends
   end_with_owner(kWorkerSocket);
   for (;;) serving->serve(serving->next());
 }

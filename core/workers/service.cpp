@@ -29,8 +29,8 @@ Answers& the_answers() {
   return *one;
 }
 
-// A machine that is short of memory may kill a process as it starts, which says nothing about the stage. Any other death
-// would happen again.
+// A machine that is short of memory may kill a process as it starts, which says nothing about the stage. Any
+// other death would happen again.
 template <class Make>
 auto try_to_make(const kinora_worker_spec& spec, Make&& make) {
   constexpr int kStarts = 3;
@@ -83,7 +83,8 @@ kinora_resources ask_apart(const kinora_worker_spec& spec) {
   const std::pair<std::string, std::string> stage{spec.id, spec.options_json};
   {
     const std::lock_guard lock(answers.mutex);
-    if (const auto known = answers.by_stage.find(stage); known != answers.by_stage.end()) return known->second;
+    if (const auto known = answers.by_stage.find(stage); known != answers.by_stage.end())
+      return known->second;
   }
   const kinora_resources answer = ask_again(spec);
   const std::lock_guard lock(answers.mutex);

@@ -1,16 +1,24 @@
-// kinora.workers/1 for plugins.
+// Workers as this program offers them: kinora.workers/1 for plugins, and the main function of a worker
+// process.
 #pragma once
 #include "core/workers/worker.hpp"
 
 namespace kinora::core {
+
+class Runtime;
 
 // [main thread, once] Offers the interface from now on: workers are started from this program.
 void offer_workers(WorkerProgram);
 // Whether that was done.
 bool workers_are_offered();
 
-// [any-thread] The resources() of an instance, created in its own process. Throws Error with the reason why it cannot be
-// created, or how the process died. The answer for a component and its options is cached.
+// [any-thread] The resources() of an instance, created in its own process. Throws Error with the reason why
+// it cannot be created, or how the process died. The answer for a component and its options is cached.
 kinora_resources ask_apart(const kinora_worker_spec&);
+
+// The main function of `kinora worker`, which only kinora itself starts. Serves the process at the other end
+// of descriptor kWorkerSocket until it is gone; then ends this process. Throws Error if there is no other
+// end.
+[[noreturn]] void serve_worker(Runtime&);
 
 }  // namespace kinora::core

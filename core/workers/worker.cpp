@@ -10,11 +10,11 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "core/io/io.hpp"
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
-#include "core/workers/environment.hpp"
+#include "core/base/log.hpp"
+#include "core/io/io.hpp"
 #include "core/workers/held_memory.hpp"
+#include "core/workers/process.hpp"
 #include "core/workers/sample_message.hpp"
 
 namespace kinora::core {
@@ -24,7 +24,8 @@ using nlohmann::json;
 
 constexpr int kPoll = 10;                         // milliseconds between checks of a silent worker
 constexpr auto kGrace = std::chrono::seconds(2);  // time to stop in when asked to
-constexpr auto kLook = std::chrono::milliseconds(100);  // between measurements of the memory of a stage's child processes
+constexpr auto kLook =
+    std::chrono::milliseconds(100);        // between measurements of the memory of a stage's child processes
 constexpr size_t kLongestMessage = 16384;  // bytes of an error's message, as in serve.cpp
 constexpr double kSlow = 10;  // seconds after which the log reports that an instance is still being created
 
@@ -74,7 +75,8 @@ double limit_of(const kinora_worker_spec& spec) {
   return spec.struct_size >= offsetof(kinora_worker_spec, limit) + sizeof spec.limit ? spec.limit : 0;
 }
 uint64_t together_of(const kinora_worker_spec& spec) {
-  return spec.struct_size >= offsetof(kinora_worker_spec, together) + sizeof spec.together ? spec.together : 0;
+  return spec.struct_size >= offsetof(kinora_worker_spec, together) + sizeof spec.together ? spec.together
+                                                                                           : 0;
 }
 
 }  // namespace
@@ -94,7 +96,8 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
   auto [mine, theirs] = socket_pair();
   channel_ = Channel(std::move(mine));
   const json options = json::parse(spec.options_json);
-  process_.start(program, name_, {theirs.get(), signs_.descriptor(), output_.descriptor()}, worker_environment(options));
+  process_.start(program, name_, {theirs.get(), signs_.descriptor(), output_.descriptor()},
+                 worker_environment(options));
   theirs = Descriptor();
   output_.close();
   Message make;
@@ -106,11 +109,14 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
     if (status != KINORA_OK) throw Error(status, std::string(view(host()->last_error(host()))));
   } catch (const WorkerDied& e) {
     if (e.killed)
-      throw WorkerDied(KINORA_NO_MEMORY, e.how + " while an instance was made; free memory and run again", e.how, true);
-    throw WorkerDied(KINORA_FAILED,
-                     e.how + " while an instance was made, in its constructor or resources(); fix the plugin or the "
-                             "stage's options, or leave the stage out",
-                     e.how, false);
+      throw WorkerDied(KINORA_NO_MEMORY, e.how + " while an instance was made; free memory and run again",
+                       e.how, true);
+    throw WorkerDied(
+        KINORA_FAILED,
+        e.how +
+            " while an instance was made, in its constructor or resources(); fix the plugin or the "
+            "stage's options, or leave the stage out",
+        e.how, false);
   }
 }
 
@@ -127,7 +133,7 @@ void Worker::stop() {
   output_.say(KINORA_LOG_INFO, true);
 }
 
-// Only now, and only to this worker: see environment.hpp.
+// Only now, and only to this worker: see worker_environment().
 void Worker::lend_keys(Message& message) {
   if (std::exchange(has_keys_, true)) return;
   message.head["environment"] = storage_environment();
@@ -291,13 +297,15 @@ void Worker::watch_memory(Clock::time_point now) {
   held_.set(all, pid());
   if (together_ == 0) return;
   if (const uint64_t sum = held_.sum_above(together_))
-    end(fmt::format("killed with {} MiB of memory, the most of the processes that together held {} MiB, more than the {} MiB that they "
+    end(
+        fmt::format("killed with {} MiB of memory, the most of the processes that together held {} MiB, more "
+                    "than the {} MiB that they "
                     "may have (worker_memory)",
                     all >> 20, sum >> 20, together_ >> 20));
 }
 
-// Counts only what was there in two measurements in a row: a process may be measured at the moment when it executes another
-// program. Slow measurements are rare, so that they take a small part of the time.
+// Counts only what was there in two measurements in a row: a process may be measured at the moment when it
+// executes another program. Slow measurements are rare, so that they take a small part of the time.
 uint64_t Worker::held_with_started(Clock::time_point now) {
   if (now < next_look_) return with_started_;
   const uint64_t held = held_memory_of_group(pid(), given_, memory_);
@@ -307,8 +315,8 @@ uint64_t Worker::held_with_started(Clock::time_point now) {
   return with_started_;
 }
 
-// Reading a large model gives no sign of life, and a constructor receives no signals: only the time limit counts, and a
-// request to stop the program ends it at once.
+// Reading a large model gives no sign of life, and a constructor receives no signals: only the time limit
+// counts, and a request to stop the program ends it at once.
 void Worker::watch_making(Clock::time_point now) {
   if (cancelled()) {
     stop();
@@ -317,7 +325,8 @@ void Worker::watch_making(Clock::time_point now) {
   const double seconds = std::chrono::duration<double>(now - began_).count();
   if (seconds > kSlow && !std::exchange(said_slow_, true))
     log_warn("{}: still making its instance after {:g} s", name_, kSlow);
-  if (seconds > making_) end(fmt::format("killed after {:g} s, the most that making an instance may take,", making_));
+  if (seconds > making_)
+    end(fmt::format("killed after {:g} s, the most that making an instance may take,", making_));
 }
 
 // For a process that is gone: log lines that had not been read, and its own output.

@@ -4,9 +4,8 @@
 #include <set>
 #include <string>
 
-#include "core/workers/held_together.hpp"
-#include "core/workers/life_signs.hpp"
-#include "core/workers/output.hpp"
+#include "core/workers/channel.hpp"
+#include "core/workers/held_memory.hpp"
 #include "core/workers/process.hpp"
 #include "kinora/abi/workers.h"
 #include "kinora/sample.hpp"
@@ -21,15 +20,15 @@ struct WorkerDied : Error {
   bool killed;      // by SIGKILL, but not by this process: as a system that is short of memory does
 };
 
-// The maximum number of bytes that a worker of this process has held at once, with the processes its stage started: private
-// memory and shared memory that it created; since the last call of count_held_anew().
+// The maximum number of bytes that a worker of this process has held at once, with the processes its stage
+// started: private memory and shared memory that it created; since the last call of count_held_anew().
 uint64_t most_held_by_a_worker();
 void count_held_anew();
 
 class Worker {
  public:
-  // Returns when the other process has created its instance. Throws Error; KINORA_CANCELLED once the program is asked to
-  // stop; WorkerDied if the process died, with KINORA_NO_MEMORY if it was killed.
+  // Returns when the other process has created its instance. Throws Error; KINORA_CANCELLED once the program
+  // is asked to stop; WorkerDied if the process died, with KINORA_NO_MEMORY if it was killed.
   Worker(const WorkerProgram&, const kinora_worker_spec&);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

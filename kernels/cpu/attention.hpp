@@ -1,10 +1,10 @@
 // softmax(scale q k^T) v of float32 heads, and its gradient, without a matrix of scores.
 //
-// Idea: scores are computed in blocks of 96 queries by 192 keys that stay in the second-level cache (running softmax:
-// Milakov and Gimelshein 2018, arXiv 1805.02867; blocks, and a backward that recomputes the probabilities
-// from the saved logarithms of the sums: Dao et al. 2022, arXiv 2205.14135, algorithms 1 and 4). All seven
-// products run through one register tile of 6 rows; q is packed with scale and log2(e) multiplied in, so that the
-// exponential is one polynomial and no multiplication.
+// Idea: scores are computed in blocks of 96 queries by 192 keys that stay in the second-level cache (running
+// softmax: Milakov and Gimelshein 2018, arXiv 1805.02867; blocks, and a backward that recomputes the
+// probabilities from the saved logarithms of the sums: Dao et al. 2022, arXiv 2205.14135, algorithms 1 and
+// 4). All seven products run through one register tile of 6 rows; q is packed with scale and log2(e)
+// multiplied in, so that the exponential is one polynomial and no multiplication.
 //
 // Invariant: results do not depend on how queries are split into calls of attention_forward, and equal
 // kinora::reference, which holds whole rows of float64, within float32's rounding.
@@ -35,11 +35,12 @@ struct HeadIndex {
   int64_t b = 0, h = 0;
 };
 
-// Whether this processor has the instructions that the kernels need (AVX2 and FMA, or AVX-512); checked at run time.
+// Whether this processor has the instructions that the kernels need (AVX2 and FMA, or AVX-512); checked at
+// run time.
 bool has_attention();
 
-// Computes out and log_sum [S] for the queries [first, last). log_sum: base 2 logarithm of the sum of 2^(scores
-// log2(e)), needed by the backward.
+// Computes out and log_sum [S] for the queries [first, last). log_sum: base 2 logarithm of the sum of
+// 2^(scores log2(e)), needed by the backward.
 void attention_forward(const AttentionShape&, const Heads& q, const Heads& k, const Heads& v, HeadIndex,
                        int64_t first, int64_t last, const HeadsOut& out, float* log_sum);
 // Gradients of q, k and v of one head, overwritten.

@@ -51,8 +51,8 @@ TEST_P(AttentionBlocks, EqualTheFormulaWithItsGradient) {
       wide ? attention_detail::avx512_attention() : attention_detail::avx2_attention();
   if (!kernels) GTEST_SKIP() << "this processor has no " << GetParam().build;
   const int64_t d = n.size;
-  const Numbers q = drawn_values(n.queries * d, 1), k = drawn_values(n.keys * d, 2), v = drawn_values(n.keys * d, 3),
-                g = drawn_values(n.queries * d, 4);
+  const Numbers q = drawn_values(n.queries * d, 1), k = drawn_values(n.keys * d, 2),
+                v = drawn_values(n.keys * d, 3), g = drawn_values(n.queries * d, 4);
   const auto in = [d](const Numbers& x) { return Heads{x.data(), 0, d, 0}; };
   const auto to = [d](Numbers& x) { return HeadsOut{x.data(), 0, d, 0}; };
   Numbers out(q.size()), sums(static_cast<size_t>(n.queries)), gq(q.size()), gk(k.size()), gv(v.size());
@@ -66,7 +66,8 @@ TEST_P(AttentionBlocks, EqualTheFormulaWithItsGradient) {
   reference::attention_forward(n, twice(q).data(), twice(k).data(), twice(v).data(), o.data());
   reference::attention_backward(n, twice(q).data(), twice(k).data(), twice(v).data(), twice(g).data(),
                                 wq.data(), wk.data(), wv.data());
-  const double errors[] = {relative_error(o, out), relative_error(wq, gq), relative_error(wk, gk), relative_error(wv, gv)};
+  const double errors[] = {relative_error(o, out), relative_error(wq, gq), relative_error(wk, gk),
+                           relative_error(wv, gv)};
   double worst = 0;
   for (const double e : errors) {
     EXPECT_LT(e, 2e-6) << GetParam().build << " " << n.queries << " x " << n.keys << " x " << d;

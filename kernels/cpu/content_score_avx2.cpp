@@ -101,9 +101,9 @@ KINORA_AVX2_INLINE __m256i shifted_bytes(const Wide& values) {
   return _mm256_packs_epi16(values.low, values.high);
 }
 
-// Horizontal filter of a block without the four low bits, which the vertical one drops. It adds back the amount that the
-// shift by 128 took from the sum: 128 * 128 if the coarse weights are the whole weights, which sum to
-// 128.
+// Horizontal filter of a block without the four low bits, which the vertical one drops. It adds back the
+// amount that the shift by 128 took from the sum: 128 * 128 if the coarse weights are the whole weights,
+// which sum to 128.
 template <bool kFine>
 KINORA_AVX2_INLINE __m256i filter_columns(const ResizePlan& plan, int block, __m256i shifted) {
   const std::ptrdiff_t at = static_cast<std::ptrdiff_t>(32) * block;
@@ -361,7 +361,8 @@ KINORA_AVX2_INLINE Wide doubled(__m256i part) {
 
 // 16 chroma samples times 8, minus their offset.
 KINORA_AVX2_INLINE __m256i chroma_row(const uint8_t* at) {
-  return _mm256_sub_epi16(_mm256_slli_epi16(_mm256_cvtepu8_epi16(load16(at)), 3), _mm256_set1_epi16(kChromaOffset));
+  return _mm256_sub_epi16(_mm256_slli_epi16(_mm256_cvtepu8_epi16(load16(at)), 3),
+                          _mm256_set1_epi16(kChromaOffset));
 }
 
 KINORA_AVX2 void convert_yuv420(const uint8_t* y, const uint8_t* u, const uint8_t* v,
@@ -372,9 +373,10 @@ KINORA_AVX2 void convert_yuv420(const uint8_t* y, const uint8_t* u, const uint8_
   int x = 0;
   for (; x + 32 <= n; x += 32) {
     const __m256i blue = chroma_row(u + x / 2), red = chroma_row(v + x / 2);
-    const __m256i parts[3] = {_mm256_mulhi_epi16(blue, f.u_to_b),
-                              _mm256_add_epi16(_mm256_mulhi_epi16(blue, f.u_to_g), _mm256_mulhi_epi16(red, f.v_to_g)),
-                              _mm256_mulhi_epi16(red, f.v_to_r)};
+    const __m256i parts[3] = {
+        _mm256_mulhi_epi16(blue, f.u_to_b),
+        _mm256_add_epi16(_mm256_mulhi_epi16(blue, f.u_to_g), _mm256_mulhi_epi16(red, f.v_to_g)),
+        _mm256_mulhi_epi16(red, f.v_to_r)};
     const Wide luma = luma_part(f, load32(y + x));
     for (int c = 0; c < 3; ++c) {
       const __m256i bytes = shifted_bytes(plus(luma, doubled(parts[c])));
@@ -387,10 +389,11 @@ KINORA_AVX2 void convert_yuv420(const uint8_t* y, const uint8_t* u, const uint8_
 
 // Eight weighted sums of green and red, blue and a rounding constant, without kShift fractional bits.
 template <int kShift>
-KINORA_AVX2_INLINE __m256i weighed(__m256i green_and_red, __m256i blue_and_one, __m256i gr_weights, __m256i b1_weights) {
-  return _mm256_srli_epi32(
-      _mm256_add_epi32(_mm256_madd_epi16(green_and_red, gr_weights), _mm256_madd_epi16(blue_and_one, b1_weights)),
-      kShift);
+KINORA_AVX2_INLINE __m256i weighed(__m256i green_and_red, __m256i blue_and_one, __m256i gr_weights,
+                                   __m256i b1_weights) {
+  return _mm256_srli_epi32(_mm256_add_epi32(_mm256_madd_epi16(green_and_red, gr_weights),
+                                            _mm256_madd_epi16(blue_and_one, b1_weights)),
+                           kShift);
 }
 
 template <int kShift>
@@ -424,8 +427,8 @@ KINORA_AVX2 void to_grey(PlanarRow bgr, int n, uint8_t* grey) {
 }  // namespace
 
 const RowKernels* avx2_rows() {
-  static constexpr RowKernels kRows = {sample_yuv420, sample_bgr,     split,   join,    to_hsv, absolute_difference,
-                                       convert_yuv420, to_luma, to_grey, sum,    replace};
+  static constexpr RowKernels kRows = {sample_yuv420,  sample_bgr, split,   join, to_hsv, absolute_difference,
+                                       convert_yuv420, to_luma,    to_grey, sum,  replace};
   return __builtin_cpu_supports("avx2") ? &kRows : nullptr;
 }
 

@@ -1,6 +1,7 @@
-// The rows that gain by AVX-512, 64 columns at a time. The two divisions of the hue and saturation, which cost most of
-// the AVX2 form, become look-ups: a table of 256 numbers of three bytes fits in twelve registers, and VBMI picks 64 bytes
-// from four of them in three instructions. Every result equals the integer formula in content_score_rows.hpp.
+// The rows that gain by AVX-512, 64 columns at a time. The two divisions of the hue and saturation, which
+// cost most of the AVX2 form, become look-ups: a table of 256 numbers of three bytes fits in twelve
+// registers, and VBMI picks 64 bytes from four of them in three instructions. Every result equals the integer
+// formula in content_score_rows.hpp.
 #include "kernels/cpu/content_score_rows.hpp"
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -8,7 +9,8 @@
 #include <immintrin.h>
 
 #define KINORA_AVX512 __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi")))
-#define KINORA_AVX512_INLINE __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi"), always_inline)) inline
+#define KINORA_AVX512_INLINE \
+  __attribute__((target("avx512f,avx512bw,avx512vl,avx512vbmi"), always_inline)) inline
 
 namespace kinora::content_score_detail {
 namespace {
@@ -60,8 +62,8 @@ KINORA_AVX512_INLINE Words scaled_by(const Words& factors, const ByteTable& tabl
   return {scaled(factors.low, low.low, high.low), scaled(factors.high, low.high, high.high)};
 }
 
-// The hue's numerator is a difference of two channels and 0, 2 or 4 times the chroma; red wins a tie for the maximum,
-// then green.
+// The hue's numerator is a difference of two channels and 0, 2 or 4 times the chroma; red wins a tie for the
+// maximum, then green.
 KINORA_AVX512_INLINE Words hue_numerator(__m512i b, __m512i g, __m512i r, __m512i value, __m512i chroma) {
   const __mmask64 red = _mm512_cmpeq_epu8_mask(value, r), green = _mm512_cmpeq_epu8_mask(value, g);
   const __m512i minuend = _mm512_mask_blend_epi8(red, _mm512_mask_blend_epi8(green, r, b), g);
@@ -72,9 +74,10 @@ KINORA_AVX512_INLINE Words hue_numerator(__m512i b, __m512i g, __m512i r, __m512
   const Words steps = unpacked(sextants, _mm512_setzero_si512());
   const Words chromas = unpacked(chroma, _mm512_setzero_si512());
   const __m512i minus = _mm512_set1_epi16(static_cast<short>(0xFF01));  // 1, -1
-  return {_mm512_add_epi16(_mm512_maddubs_epi16(pairs.low, minus), _mm512_maddubs_epi16(chromas.low, steps.low)),
-          _mm512_add_epi16(_mm512_maddubs_epi16(pairs.high, minus),
-                           _mm512_maddubs_epi16(chromas.high, steps.high))};
+  return {
+      _mm512_add_epi16(_mm512_maddubs_epi16(pairs.low, minus), _mm512_maddubs_epi16(chromas.low, steps.low)),
+      _mm512_add_epi16(_mm512_maddubs_epi16(pairs.high, minus),
+                       _mm512_maddubs_epi16(chromas.high, steps.high))};
 }
 
 KINORA_AVX512_INLINE __m512i wrapped(__m512i hue) {
@@ -107,7 +110,8 @@ KINORA_AVX512 uint64_t replace(uint8_t* before, const uint8_t* now, int n) {
     sums = _mm512_add_epi64(sums, _mm512_sad_epu8(load64(before + i), fresh));
     _mm512_storeu_si512(before + i, fresh);
   }
-  return static_cast<uint64_t>(_mm512_reduce_add_epi64(sums)) + avx2_rows()->replace(before + i, now + i, n - i);
+  return static_cast<uint64_t>(_mm512_reduce_add_epi64(sums)) +
+         avx2_rows()->replace(before + i, now + i, n - i);
 }
 
 KINORA_AVX512_INLINE Words centred(__m512i samples, __m512i offset) {
@@ -119,15 +123,16 @@ KINORA_AVX512_INLINE Words centred(__m512i samples, __m512i offset) {
 // 32 chroma samples times 8, minus their offset.
 KINORA_AVX512_INLINE __m512i chroma_row(const uint8_t* at) {
   const __m256i bytes = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(at));
-  return _mm512_sub_epi16(_mm512_slli_epi16(_mm512_cvtepu8_epi16(bytes), 3), _mm512_set1_epi16(kChromaOffset));
+  return _mm512_sub_epi16(_mm512_slli_epi16(_mm512_cvtepu8_epi16(bytes), 3),
+                          _mm512_set1_epi16(kChromaOffset));
 }
 
-KINORA_AVX512 void convert_yuv420(const uint8_t* y, const uint8_t* u, const uint8_t* v, const YuvFactors& f, int n,
-                                  PlanarRow bgr) {
+KINORA_AVX512 void convert_yuv420(const uint8_t* y, const uint8_t* u, const uint8_t* v, const YuvFactors& f,
+                                  int n, PlanarRow bgr) {
   const __m512i y_offset = _mm512_set1_epi16(f.y_offset);
   const __m512i y_factor = _mm512_set1_epi16(f.y);
-  const __m512i factors[4] = {_mm512_set1_epi16(f.u_to_b), _mm512_set1_epi16(f.u_to_g), _mm512_set1_epi16(f.v_to_g),
-                              _mm512_set1_epi16(f.v_to_r)};
+  const __m512i factors[4] = {_mm512_set1_epi16(f.u_to_b), _mm512_set1_epi16(f.u_to_g),
+                              _mm512_set1_epi16(f.v_to_g), _mm512_set1_epi16(f.v_to_r)};
   uint8_t* const planes[3] = {bgr.first, bgr.second, bgr.third};
   int x = 0;
   for (; x + 64 <= n; x += 64) {
@@ -137,10 +142,12 @@ KINORA_AVX512 void convert_yuv420(const uint8_t* y, const uint8_t* u, const uint
         _mm512_add_epi16(_mm512_mulhi_epi16(blue, factors[1]), _mm512_mulhi_epi16(red, factors[2])),
         _mm512_mulhi_epi16(red, factors[3])};
     const Words luma = centred(load64(y + x), y_offset);
-    const __m512i low = _mm512_mulhi_epi16(luma.low, y_factor), high = _mm512_mulhi_epi16(luma.high, y_factor);
+    const __m512i low = _mm512_mulhi_epi16(luma.low, y_factor),
+                  high = _mm512_mulhi_epi16(luma.high, y_factor);
     for (int c = 0; c < 3; ++c) {
-      const __m512i bytes = _mm512_packus_epi16(_mm512_add_epi16(low, _mm512_unpacklo_epi16(parts[c], parts[c])),
-                                                _mm512_add_epi16(high, _mm512_unpackhi_epi16(parts[c], parts[c])));
+      const __m512i bytes =
+          _mm512_packus_epi16(_mm512_add_epi16(low, _mm512_unpacklo_epi16(parts[c], parts[c])),
+                              _mm512_add_epi16(high, _mm512_unpackhi_epi16(parts[c], parts[c])));
       _mm512_storeu_si512(planes[c] + x, bytes);
     }
   }
@@ -152,8 +159,8 @@ KINORA_AVX512 void convert_yuv420(const uint8_t* y, const uint8_t* u, const uint
 
 const RowKernels* avx512_rows() {
   static const RowKernels* const rows = []() -> const RowKernels* {
-    if (avx2_rows() == nullptr || !__builtin_cpu_supports("avx512bw") || !__builtin_cpu_supports("avx512vl") ||
-        !__builtin_cpu_supports("avx512vbmi"))
+    if (avx2_rows() == nullptr || !__builtin_cpu_supports("avx512bw") ||
+        !__builtin_cpu_supports("avx512vl") || !__builtin_cpu_supports("avx512vbmi"))
       return nullptr;
     static RowKernels table = *avx2_rows();
     table.to_hsv = to_hsv;

@@ -23,7 +23,8 @@ using content_score_detail::YuvFactors;
 
 using Bytes = std::vector<uint8_t>;
 
-// Several frames, so that the source rows come from memory, as from a decoder, not from the first-level cache.
+// Several frames, so that the source rows come from memory, as from a decoder, not from the first-level
+// cache.
 constexpr size_t kFrames = 8;
 
 struct Film {

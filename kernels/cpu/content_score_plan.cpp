@@ -18,8 +18,8 @@ constexpr int kLongSide = 256;
 constexpr int kLane = 8;     // columns of a lane: eight pairs fill sixteen bytes
 constexpr int kWindow = 16;  // bytes of one load
 
-// The half-pixel-centre map of OpenCV's resize, in its float arithmetic. Shrinking never reads outside the source,
-// so its border rules do not matter.
+// The half-pixel-centre map of OpenCV's resize, in its float arithmetic. Shrinking never reads outside the
+// source, so its border rules do not matter.
 std::vector<LinearTap> linear_taps(int source, int scaled) {
   const double scale = 1.0 / (static_cast<double>(scaled) / source);
   std::vector<LinearTap> taps(scaled);

@@ -144,10 +144,12 @@ const HsvTables& hsv_tables() {
 }
 
 const RowKernels& plain_rows() {
-  static constexpr RowKernels kRows = {
-      plain_sample_yuv420,       plain_sample_bgr,     plain_split,   plain_join,    plain_to_hsv,
-      plain_absolute_difference, plain_convert_yuv420, plain_to_luma, plain_to_grey, plain_sum,
-      plain_replace};
+  static constexpr RowKernels kRows = {plain_sample_yuv420,  plain_sample_bgr,
+                                       plain_split,          plain_join,
+                                       plain_to_hsv,         plain_absolute_difference,
+                                       plain_convert_yuv420, plain_to_luma,
+                                       plain_to_grey,        plain_sum,
+                                       plain_replace};
   return kRows;
 }
 

@@ -25,8 +25,8 @@ using content_score_detail::RowKernels;
 
 using Bytes = std::vector<uint8_t>;
 
-// Even and odd sides, one column, fewer than sixteen chroma samples, portrait, both sides of the size limit that is
-// kept.
+// Even and odd sides, one column, fewer than sixteen chroma samples, portrait, both sides of the size limit
+// that is kept.
 const FrameSize kSizes[] = {{1280, 720}, {854, 480}, {853, 479}, {640, 361}, {512, 288},
                             {568, 320},  {360, 640}, {257, 31},  {256, 256}, {300, 2},
                             {1, 300},    {30, 400},  {31, 300},  {32, 300},  {33, 270},

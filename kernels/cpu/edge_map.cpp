@@ -21,8 +21,10 @@ struct Gradient {
                                       value + ptrdiff_t{size.width} * std::min(y + 1, size.height - 1)};
       for (int x = 0; x < size.width; ++x) {
         const int left = std::max(x - 1, 0), right = std::min(x + 1, size.width - 1);
-        const int gx = rows[0][right] - rows[0][left] + 2 * (rows[1][right] - rows[1][left]) + rows[2][right] - rows[2][left];
-        const int gy = rows[2][left] - rows[0][left] + 2 * (rows[2][x] - rows[0][x]) + rows[2][right] - rows[0][right];
+        const int gx = rows[0][right] - rows[0][left] + 2 * (rows[1][right] - rows[1][left]) +
+                       rows[2][right] - rows[2][left];
+        const int gy =
+            rows[2][left] - rows[0][left] + 2 * (rows[2][x] - rows[0][x]) + rows[2][right] - rows[0][right];
         const size_t at = index(x, y);
         dx[at] = gx, dy[at] = gy, magnitude[at] = std::abs(gx) + std::abs(gy);
       }
@@ -31,7 +33,9 @@ struct Gradient {
   static size_t area(FrameSize size) {
     return (static_cast<size_t>(size.width) + 2) * (static_cast<size_t>(size.height) + 2);
   }
-  size_t index(int x, int y) const { return static_cast<size_t>(y + 1) * static_cast<size_t>(stride) + static_cast<size_t>(x) + 1; }
+  size_t index(int x, int y) const {
+    return static_cast<size_t>(y + 1) * static_cast<size_t>(stride) + static_cast<size_t>(x) + 1;
+  }
 
   // Largest across the edge, along the nearest of four directions.
   bool ridge(size_t at) const {
@@ -65,7 +69,8 @@ void widen_line(const uint8_t* in, uint8_t* out, int n, ptrdiff_t stride, int re
 }  // namespace
 
 int edge_kernel_size(FrameSize size) {
-  const int kernel = 4 + static_cast<int>(std::lrint(std::sqrt(static_cast<double>(size.width) * size.height) / 192));
+  const int kernel =
+      4 + static_cast<int>(std::lrint(std::sqrt(static_cast<double>(size.width) * size.height) / 192));
   return kernel % 2 == 0 ? kernel + 1 : kernel;
 }
 
@@ -80,7 +85,8 @@ EdgeThresholds edge_thresholds(const uint8_t* value, size_t n) {
   if (n == 0) return {};
   const double median = (at_rank((n - 1) / 2) + at_rank(n / 2)) / 2.0;
   constexpr double kSigma = 1.0 / 3.0;
-  return {static_cast<int>((1.0 - kSigma) * median), static_cast<int>(std::min(255.0, (1.0 + kSigma) * median))};
+  return {static_cast<int>((1.0 - kSigma) * median),
+          static_cast<int>(std::min(255.0, (1.0 + kSigma) * median))};
 }
 
 std::vector<uint8_t> canny(const uint8_t* value, FrameSize size, const EdgeThresholds& thresholds) {
@@ -113,8 +119,10 @@ std::vector<uint8_t> canny(const uint8_t* value, FrameSize size, const EdgeThres
 std::vector<uint8_t> widen_edges(const std::vector<uint8_t>& edges, FrameSize size, int kernel) {
   std::vector<uint8_t> across(edges.size()), out(edges.size());
   for (int y = 0; y < size.height; ++y)
-    widen_line(edges.data() + ptrdiff_t{size.width} * y, across.data() + ptrdiff_t{size.width} * y, size.width, 1, kernel / 2);
-  for (int x = 0; x < size.width; ++x) widen_line(across.data() + x, out.data() + x, size.height, size.width, kernel / 2);
+    widen_line(edges.data() + ptrdiff_t{size.width} * y, across.data() + ptrdiff_t{size.width} * y,
+               size.width, 1, kernel / 2);
+  for (int x = 0; x < size.width; ++x)
+    widen_line(across.data() + x, out.data() + x, size.height, size.width, kernel / 2);
   return out;
 }
 

@@ -1,6 +1,6 @@
-// The edges of a frame's brightness as PySceneDetect's ContentDetector counts them: OpenCV's Canny (3 x 3 Sobel, sum of
-// magnitudes, thresholds around the median), widened to squares. All of it integer arithmetic, equal to OpenCV's to the
-// bit.
+// The edges of a frame's brightness as PySceneDetect's ContentDetector counts them: OpenCV's Canny (3 x 3
+// Sobel, sum of magnitudes, thresholds around the median), widened to squares. All of it integer arithmetic,
+// equal to OpenCV's to the bit.
 #pragma once
 
 #include <cstdint>

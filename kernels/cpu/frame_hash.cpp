@@ -47,10 +47,11 @@ std::vector<LinearTap> growing_taps(int source, int target) {
 
 bool whole_factor(int source, int target) { return source % target == 0; }
 
-// Without the norm. Sums and differences of mirrored samples come first, so symmetric input gives exact zeros.
-// cosines: cos(2 pi i / size) of the outermost length n, size 4 n; `step` of them make one of this length.
-void transform(const std::vector<double>& cosines, size_t step, const double* x, size_t n, double* out, size_t stride,
-               size_t count) {
+// Without the norm. Sums and differences of mirrored samples come first, so symmetric input gives exact
+// zeros. cosines: cos(2 pi i / size) of the outermost length n, size 4 n; `step` of them make one of this
+// length.
+void transform(const std::vector<double>& cosines, size_t step, const double* x, size_t n, double* out,
+               size_t stride, size_t count) {
   const auto cosine = [&](size_t i) { return cosines[i * step % cosines.size()]; };
   if (n % 2 != 0) {
     for (size_t k = 0; k < count; ++k) {
@@ -74,7 +75,8 @@ void transform(const std::vector<double>& cosines, size_t step, const double* x,
 }
 
 // The `count` x `count` lowest frequencies of a square of `side`, in float32.
-std::vector<float> low_frequencies(const Dct& dct, const std::vector<double>& square, size_t side, size_t count) {
+std::vector<float> low_frequencies(const Dct& dct, const std::vector<double>& square, size_t side,
+                                   size_t count) {
   std::vector<double> line(count), rows(side * count);
   for (size_t y = 0; y < side; ++y) {
     dct(&square[y * side], count, line.data());
@@ -197,8 +199,10 @@ std::vector<uint8_t> FrameHash::take() {
   next_row_ = 0;
   const auto largest = static_cast<float>(std::max<int>(1, *std::max_element(pixels.begin(), pixels.end())));
   std::vector<double> square;
-  for (const uint8_t pixel : pixels) square.push_back(static_cast<double>(static_cast<float>(pixel) / largest));
-  const auto frequencies = low_frequencies(dct_, square, static_cast<size_t>(side_), static_cast<size_t>(size_));
+  for (const uint8_t pixel : pixels)
+    square.push_back(static_cast<double>(static_cast<float>(pixel) / largest));
+  const auto frequencies =
+      low_frequencies(dct_, square, static_cast<size_t>(side_), static_cast<size_t>(size_));
   const float middle = median(frequencies);
   std::vector<uint8_t> bits;
   for (const float frequency : frequencies) bits.push_back(frequency > middle ? 1 : 0);

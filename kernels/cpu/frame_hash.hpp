@@ -1,11 +1,11 @@
-// The perceptual hash of a frame: PySceneDetect's HashDetector. The grey frame is averaged down to a square, divided by
-// its largest value and transformed (DCT-II, orthonormal). Each bit says whether one of the low frequencies is above their
-// median.
+// The perceptual hash of a frame: PySceneDetect's HashDetector. The grey frame is averaged down to a square,
+// divided by its largest value and transformed (DCT-II, orthonormal). Each bit says whether one of the low
+// frequencies is above their median.
 //
-// The average is OpenCV's resize(INTER_AREA) of 8-bit images to the bit: whole factors add integers, others add float32
-// in row order; a side that grows is interpolated. The transform runs in double and by symmetric halves, so a frequency that is
-// exactly 0 for a symmetric picture is 0 here too; OpenCV's runs in float32. A bit can differ from OpenCV's only where two
-// frequencies around the median agree to 1e-6.
+// The average is OpenCV's resize(INTER_AREA) of 8-bit images to the bit: whole factors add integers, others
+// add float32 in row order; a side that grows is interpolated. The transform runs in double and by symmetric
+// halves, so a frequency that is exactly 0 for a symmetric picture is 0 here too; OpenCV's runs in float32. A
+// bit can differ from OpenCV's only where two frequencies around the median agree to 1e-6.
 #pragma once
 
 #include <cstddef>

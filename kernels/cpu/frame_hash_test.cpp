@@ -23,27 +23,33 @@ void add_all(FrameHash& hash, FrameSize size, const std::vector<uint8_t>& grey) 
 
 // The mean of the picture over the rectangle that a pixel of the square covers, in double.
 double mean_over(const std::vector<uint8_t>& grey, FrameSize size, int side, int x, int y) {
-  const double x0 = x * static_cast<double>(size.width) / side, x1 = (x + 1) * static_cast<double>(size.width) / side;
-  const double y0 = y * static_cast<double>(size.height) / side, y1 = (y + 1) * static_cast<double>(size.height) / side;
+  const double x0 = x * static_cast<double>(size.width) / side,
+               x1 = (x + 1) * static_cast<double>(size.width) / side;
+  const double y0 = y * static_cast<double>(size.height) / side,
+               y1 = (y + 1) * static_cast<double>(size.height) / side;
   double sum = 0;
   for (int row = 0; row < size.height; ++row)
     for (int column = 0; column < size.width; ++column) {
       const double across = std::min<double>(column + 1, x1) - std::max<double>(column, x0);
       const double down = std::min<double>(row + 1, y1) - std::max<double>(row, y0);
-      if (across > 0 && down > 0) sum += across * down * grey[static_cast<size_t>(row) * static_cast<size_t>(size.width) + static_cast<size_t>(column)];
+      if (across > 0 && down > 0)
+        sum += across * down *
+               grey[static_cast<size_t>(row) * static_cast<size_t>(size.width) + static_cast<size_t>(column)];
     }
   return sum / ((x1 - x0) * (y1 - y0));
 }
 
 TEST(FrameHash, TheSquareIsTheMeanOverAreas) {
-  for (const FrameSize size : {FrameSize{256, 144}, {64, 64}, {32, 32}, {96, 160}, {33, 35}, {209, 256}, {127, 64}}) {
+  for (const FrameSize size :
+       {FrameSize{256, 144}, {64, 64}, {32, 32}, {96, 160}, {33, 35}, {209, 256}, {127, 64}}) {
     FrameHash hash(size, 16, 2);
     const auto grey = noise(size, 5);
     add_all(hash, size, grey);
     const auto square = hash.square();
     for (int y = 0; y < 32; ++y)
       for (int x = 0; x < 32; ++x)
-        ASSERT_NEAR(square[static_cast<size_t>(y) * 32 + static_cast<size_t>(x)], mean_over(grey, size, 32, x, y), 0.52)
+        ASSERT_NEAR(square[static_cast<size_t>(y) * 32 + static_cast<size_t>(x)],
+                    mean_over(grey, size, 32, x, y), 0.52)
             << size.width << "x" << size.height << " at " << x << ", " << y;
   }
 }
@@ -69,8 +75,10 @@ TEST(Dct, IsItsDefinition) {
     for (size_t k = 0; k < n; ++k) {
       double sum = 0;
       for (size_t i = 0; i < n; ++i)
-        sum += x[i] * std::cos(std::numbers::pi * (static_cast<double>(i) + 0.5) * static_cast<double>(k) / static_cast<double>(n));
-      EXPECT_NEAR(found[k], sum * std::sqrt((k == 0 ? 1.0 : 2.0) / static_cast<double>(n)), 1e-12) << n << " " << k;
+        sum += x[i] * std::cos(std::numbers::pi * (static_cast<double>(i) + 0.5) * static_cast<double>(k) /
+                               static_cast<double>(n));
+      EXPECT_NEAR(found[k], sum * std::sqrt((k == 0 ? 1.0 : 2.0) / static_cast<double>(n)), 1e-12)
+          << n << " " << k;
     }
   }
 }

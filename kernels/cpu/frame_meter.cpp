@@ -22,15 +22,17 @@ constexpr size_t kRows = 7;
 struct Rows {
   const uint8_t *y, *u, *v;
   Rows(const Yuv420View& frame, int row)
-      : y(frame.y + row * frame.y_stride), u(frame.u + row / 2 * frame.u_stride), v(frame.v + row / 2 * frame.v_stride) {}
+      : y(frame.y + row * frame.y_stride),
+        u(frame.u + row / 2 * frame.u_stride),
+        v(frame.v + row / 2 * frame.v_stride) {}
   // `n` columns starting at an even x. The usual width is a constant, so that the compiler makes no calls.
   bool same(const Rows& o, int x, int n) const {
     if (n == kSpan)
       return std::memcmp(y + x, o.y + x, kSpan) == 0 && std::memcmp(u + x / 2, o.u + x / 2, kSpan / 2) == 0 &&
              std::memcmp(v + x / 2, o.v + x / 2, kSpan / 2) == 0;
     const auto half = static_cast<size_t>((n + 1) / 2);
-    return std::memcmp(y + x, o.y + x, static_cast<size_t>(n)) == 0 && std::memcmp(u + x / 2, o.u + x / 2, half) == 0 &&
-           std::memcmp(v + x / 2, o.v + x / 2, half) == 0;
+    return std::memcmp(y + x, o.y + x, static_cast<size_t>(n)) == 0 &&
+           std::memcmp(u + x / 2, o.u + x / 2, half) == 0 && std::memcmp(v + x / 2, o.v + x / 2, half) == 0;
   }
 };
 
@@ -41,7 +43,8 @@ FrameMeter::FrameMeter(FrameSize source, FrameSize scaled, const MeterOptions& o
       options_(options),
       unscaled_(source == scaled),
       scratch_(kRows * static_cast<size_t>(padded_width(scaled.width))),
-      previous_(options.hsv ? 3 * static_cast<size_t>(scaled.width) * static_cast<size_t>(scaled.height) : 0) {
+      previous_(options.hsv ? 3 * static_cast<size_t>(scaled.width) * static_cast<size_t>(scaled.height)
+                            : 0) {
   if (options_.edge_kernel == 0) options_.edge_kernel = edge_kernel_size(scaled);
   if (options_.bins > 0) histogram_.emplace(options_.bins);
   if (options_.hash_size > 0) hash_.emplace(scaled, options_.hash_size, options_.hash_lowpass);
@@ -78,9 +81,11 @@ void FrameMeter::measure(int y, uint8_t* const bgr[3], FrameMeasures& out) {
 void FrameMeter::add_edges(HsvDifference& sum) {
   const size_t plane = static_cast<size_t>(plan_.scaled.width) * static_cast<size_t>(plan_.scaled.height);
   const uint8_t* const value = previous_.data() + 2 * plane;
-  auto edges = widen_edges(canny(value, plan_.scaled, edge_thresholds(value, plane)), plan_.scaled, options_.edge_kernel);
+  auto edges = widen_edges(canny(value, plan_.scaled, edge_thresholds(value, plane)), plan_.scaled,
+                           options_.edge_kernel);
   edges_.resize(edges.size());
-  sum.edges = rows_for(nullptr).absolute_difference(edges_.data(), edges.data(), static_cast<int>(edges.size()));
+  sum.edges =
+      rows_for(nullptr).absolute_difference(edges_.data(), edges.data(), static_cast<int>(edges.size()));
   edges_ = std::move(edges);
 }
 
@@ -133,7 +138,8 @@ void FrameMeter::push_changes(const Yuv420View& frame, const YuvMatrix& matrix, 
     uint8_t* const kept = previous_.data() + static_cast<size_t>(y) * static_cast<size_t>(width);
     for (int x = 0; x < width;) {
       int end = x;
-      while (end < width && !now.same(last, end, std::min(kSpan, width - end))) end += std::min(kSpan, width - end);
+      while (end < width && !now.same(last, end, std::min(kSpan, width - end)))
+        end += std::min(kSpan, width - end);
       const int n = end - x;
       if (n > 0) {
         kernels.convert_yuv420(now.y + x, now.u + x / 2, now.v + x / 2, factors, n, {at[0], at[1], at[2]});

@@ -1,8 +1,9 @@
-// The measurements of the shot detectors, all from one pass over a frame's rows: a row is converted and scaled
-// once, and each requested measurement reads it while it is in the cache.
+// The measurements of the shot detectors, all from one pass over a frame's rows: a row is converted and
+// scaled once, and each requested measurement reads it while it is in the cache.
 //
-// Definitions: content_score.hpp (hsv), edge_map.hpp, luma_histogram.hpp, frame_hash.hpp; the mean is that of all B, G
-// and R. They are PySceneDetect's on the frames that OpenCV would read, to the bit (see there for the two exceptions).
+// Definitions: content_score.hpp (hsv), edge_map.hpp, luma_histogram.hpp, frame_hash.hpp; the mean is that of
+// all B, G and R. They are PySceneDetect's on the frames that OpenCV would read, to the bit (see there for
+// the two exceptions).
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,7 @@ namespace kinora {
 
 struct MeterOptions {
   bool hsv = true;
-  bool edges = false;  // into hsv.edges; needs hsv
+  bool edges = false;   // into hsv.edges; needs hsv
   int edge_kernel = 0;  // pixels, odd; 0: edge_kernel_size() of the scaled frame
   int bins = 0;         // bins of the histogram; 0: no histogram
   int hash_size = 0;    // bits per side; 0: no hash
@@ -33,13 +34,14 @@ struct FrameMeasures {
   double mean = 0.0;  // 0 to 255
 };
 
-// Measures one video, whose frames come in order. Keeps the needed data of the last frame. One instance serves one thread at a time.
+// Measures one video, whose frames come in order. Keeps the needed data of the last frame. One instance
+// serves one thread at a time.
 class FrameMeter {
  public:
   FrameMeter(FrameSize source, FrameSize scaled, const MeterOptions& options);
 
-  // before: the frame that was pushed last, under the same matrix and unchanged, or null. If only hsv of unscaled frames is
-  // requested, spans that are equal in both are then skipped, since their difference is 0.
+  // before: the frame that was pushed last, under the same matrix and unchanged, or null. If only hsv of
+  // unscaled frames is requested, spans that are equal in both are then skipped, since their difference is 0.
   FrameMeasures push(const Yuv420View& frame, const YuvMatrix& matrix, const Yuv420View* before = nullptr);
   FrameMeasures push(BgrView frame);
 
@@ -48,7 +50,8 @@ class FrameMeter {
  private:
   template <typename Row>
   FrameMeasures push_rows(const Row& row);
-  void push_changes(const Yuv420View& frame, const YuvMatrix& matrix, const Yuv420View& before, HsvDifference& sum);
+  void push_changes(const Yuv420View& frame, const YuvMatrix& matrix, const Yuv420View& before,
+                    HsvDifference& sum);
   void measure(int y, uint8_t* const bgr[3], FrameMeasures& out);
   void add_edges(HsvDifference& sum);
   void finish(FrameMeasures& out);

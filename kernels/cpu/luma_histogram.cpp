@@ -36,14 +36,17 @@ double correlation(const std::vector<float>& a, const std::vector<float>& b) {
   Lane lanes[2], rest;
   size_t i = 0;
   for (; i + 4 <= a.size(); i += 4)
-    for (size_t k = 0; k < 4; ++k) lanes[k % 2].add(static_cast<double>(a[i + k]), static_cast<double>(b[i + k]));
+    for (size_t k = 0; k < 4; ++k)
+      lanes[k % 2].add(static_cast<double>(a[i + k]), static_cast<double>(b[i + k]));
   for (; i < a.size(); ++i) rest.add(static_cast<double>(a[i]), static_cast<double>(b[i]));
   const auto total = [&](double Lane::*member) { return lanes[0].*member + lanes[1].*member + rest.*member; };
   const double scale = 1.0 / static_cast<double>(a.size());
   const double sum_a = total(&Lane::a), sum_b = total(&Lane::b);
   const double covariance = total(&Lane::ab) - sum_a * sum_b * scale;
-  const double variances = (total(&Lane::aa) - sum_a * sum_a * scale) * (total(&Lane::bb) - sum_b * sum_b * scale);
-  return std::abs(variances) > std::numeric_limits<double>::epsilon() ? covariance / std::sqrt(variances) : 1.0;
+  const double variances =
+      (total(&Lane::aa) - sum_a * sum_a * scale) * (total(&Lane::bb) - sum_b * sum_b * scale);
+  return std::abs(variances) > std::numeric_limits<double>::epsilon() ? covariance / std::sqrt(variances)
+                                                                      : 1.0;
 }
 
 }  // namespace kinora

@@ -1,8 +1,8 @@
-// The correlation of two successive luma histograms: PySceneDetect's HistogramDetector, which is OpenCV's calcHist over
-// [0, 256), normalize (to length 1) and compareHist (HISTCMP_CORREL).
+// The correlation of two successive luma histograms: PySceneDetect's HistogramDetector, which is OpenCV's
+// calcHist over [0, 256), normalize (to length 1) and compareHist (HISTCMP_CORREL).
 //
-// Invariant: counts and lengths are exact, and the sums of the correlation run in the order of OpenCV's x86 code (two
-// lanes of doubles), so the result has its bits there; elsewhere it agrees to 1e-12.
+// Invariant: counts and lengths are exact, and the sums of the correlation run in the order of OpenCV's x86
+// code (two lanes of doubles), so the result has its bits there; elsewhere it agrees to 1e-12.
 #pragma once
 
 #include <array>

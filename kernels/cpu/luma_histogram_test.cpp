@@ -11,7 +11,8 @@ namespace {
 std::vector<uint8_t> random_luma(size_t n, uint64_t seed, int spread) {
   std::mt19937_64 random(seed);
   std::vector<uint8_t> out(n);
-  for (uint8_t& value : out) value = static_cast<uint8_t>(100 + static_cast<int>(random() % static_cast<uint64_t>(spread)));
+  for (uint8_t& value : out)
+    value = static_cast<uint8_t>(100 + static_cast<int>(random() % static_cast<uint64_t>(spread)));
   return out;
 }
 
@@ -27,7 +28,8 @@ TEST(LumaHistogram, CountsAndHasLengthOne) {
     for (const double count : counts) length += count * count;
     const auto found = histogram.take();
     ASSERT_EQ(found.size(), counts.size());
-    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i], counts[i] / std::sqrt(length), 1e-7) << bins << " " << i;
+    for (size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i], counts[i] / std::sqrt(length), 1e-7) << bins << " " << i;
     for (const float value : histogram.take()) EXPECT_EQ(value, 0.0F) << "counting starts anew";
   }
 }
@@ -37,7 +39,9 @@ TEST(Correlation, IsPearsons) {
   for (const size_t n : {size_t{2}, size_t{7}, size_t{16}, size_t{256}}) {
     std::mt19937_64 random(n);
     std::vector<float> a(n), b(n);
-    for (size_t i = 0; i < n; ++i) a[i] = static_cast<float>(random() % 1000) / 999, b[i] = static_cast<float>(random() % 1000) / 999 + a[i];
+    for (size_t i = 0; i < n; ++i)
+      a[i] = static_cast<float>(random() % 1000) / 999,
+      b[i] = static_cast<float>(random() % 1000) / 999 + a[i];
     long double mean_a = 0, mean_b = 0, ab = 0, aa = 0, bb = 0;
     for (size_t i = 0; i < n; ++i) mean_a += a[i], mean_b += b[i];
     mean_a /= static_cast<long double>(n), mean_b /= static_cast<long double>(n);

@@ -1,12 +1,13 @@
 // Adaptive layer norm and the gated residual, float32, with one pass over memory in each direction.
 //
 // y = LayerNorm(x) * (1 + scale) + shift (Peebles and Xie 2023, arXiv 2212.09748, section 3.2): a norm
-// without parameters. The variance is computed from the differences to the mean, in a second pass over a row that is in
-// the first-level cache.
+// without parameters. The variance is computed from the differences to the mean, in a second pass over a row
+// that is in the first-level cache.
 //
-// Invariant: a call works on rows of one sample. Where rows share shift, scale or gate (a row stride of 0), the gradient is
-// the sum over the call's rows. If a tensor is split into calls at fixed places, independent of the number of threads,
-// and the sums are added in order (sum_rows), the bits are the same with any number of threads.
+// Invariant: a call works on rows of one sample. Where rows share shift, scale or gate (a row stride of 0),
+// the gradient is the sum over the call's rows. If a tensor is split into calls at fixed places, independent
+// of the number of threads, and the sums are added in order (sum_rows), the bits are the same with any number
+// of threads.
 #pragma once
 #include <cstdint>
 

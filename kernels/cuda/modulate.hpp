@@ -1,7 +1,7 @@
 // AdaLN's modulation: y = LayerNorm(x) * (1 + scale) + shift, without parameters of its own (Peebles and Xie
 // 2023, arXiv 2212.09748, section 3.2). One block per row; the row is read once from memory and then from the
-// cache; statistics in float32. The gradients of scale and shift are summed in an order that depends only on the
-// shape.
+// cache; statistics in float32. The gradients of scale and shift are summed in an order that depends only on
+// the shape.
 //
 // All functions enqueue on `stream` and return the launch's error.
 #pragma once
@@ -32,8 +32,8 @@ cudaError_t modulate(const ModulateShape&, RowsIn x, RowsIn scale, RowsIn shift,
 cudaError_t modulate_backward(const ModulateShape&, RowsIn grad, RowsIn x, RowsIn scale, const float* mean,
                               const float* rstd, void* grad_x, cudaStream_t stream);
 
-// Gradients of scale and shift, summed over their broadcast dimensions: [B or 1, S or 1, D] contiguous, float32.
-// partial: room for modulate_partial() numbers.
+// Gradients of scale and shift, summed over their broadcast dimensions: [B or 1, S or 1, D] contiguous,
+// float32. partial: room for modulate_partial() numbers.
 struct Broadcast {
   bool samples, tokens;
 };

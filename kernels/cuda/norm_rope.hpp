@@ -1,6 +1,6 @@
-// RMSNorm of each head and rotary positions in one pass over queries or keys, read in place from the projection
-// (Su et al. 2021, arXiv 2104.09864). One warp per head's row; statistics and angles in float32. The
-// gradient of the weight is summed in an order that depends only on the shape.
+// RMSNorm of each head and rotary positions in one pass over queries or keys, read in place from the
+// projection (Su et al. 2021, arXiv 2104.09864). One warp per head's row; statistics and angles in float32.
+// The gradient of the weight is summed in an order that depends only on the shape.
 //
 // All functions enqueue on `stream` and return the launch's error.
 #pragma once
@@ -14,7 +14,8 @@ struct HeadsIn {
   int64_t sample, token, head;
 };
 
-// cos and sin [1 or B, S, d / 2], S and d / 2 contiguous; sample: stride, 0 if all samples share them. Null: no rotation.
+// cos and sin [1 or B, S, d / 2], S and d / 2 contiguous; sample: stride, 0 if all samples share them. Null:
+// no rotation.
 struct Turns {
   const float *cos, *sin;
   int64_t sample;

@@ -1,5 +1,5 @@
-// Common parts of the row functions of this folder. They are written once for a team of threads: a warp or a block
-// on the device, or a single thread on the CPU, where their mathematics is tested without a GPU.
+// Common parts of the row functions of this folder. They are written once for a team of threads: a warp or a
+// block on the device, or a single thread on the CPU, where their mathematics is tested without a GPU.
 #pragma once
 #include <cstdint>
 

@@ -1,5 +1,5 @@
-// One block of an attention whose keys arrive piece by piece (ring attention): its result with the logarithm of
-// the sum of its exponentials, the merge of two blocks' results, and the block's part of the gradient.
+// One block of an attention whose keys arrive piece by piece (ring attention): its result with the logarithm
+// of the sum of its exponentials, the merge of two blocks' results, and the block's part of the gradient.
 //
 // The softmax over all blocks' keys is the mean of their results, weighted by their sums (Milakov and
 // Gimelshein 2018, arXiv 1805.02867); the backward of a block needs only the result and the sum of all blocks

@@ -27,8 +27,8 @@ AttentionShape shape_of(const Tensor& q, const Tensor& k, double scale) {
 
 Tensor with_dense_heads(const Tensor& x) { return x.stride(3) == 1 ? x : x.contiguous(); }
 
-// A head's queries are split into more pieces only if there are fewer heads than threads, since each piece packs the
-// keys.
+// A head's queries are split into more pieces only if there are fewer heads than threads, since each piece
+// packs the keys.
 void attention_of_heads(const Tensor& q, const Tensor& k, const Tensor& v, double scale, const Tensor& out,
                         const Tensor& sums) {
   const auto n = shape_of(q, k, scale);

@@ -1,5 +1,5 @@
-// kernels/cpu/gelu.hpp as a node of the autograd graph; ATen's operations for inputs that it does not support (another
-// dtype or device). One derivative in float32.
+// kernels/cpu/gelu.hpp as a node of the autograd graph; ATen's operations for inputs that it does not support
+// (another dtype or device). One derivative in float32.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -25,7 +25,8 @@ RowsOf rows_at(const Tensor& t, int64_t b, int64_t first) {
 }
 Blocks blocks_of(const Tensor& x) { return {x.size(0), x.size(1)}; }
 
-// The place where block `i` of sample b, from row `first`, puts the gradient of a row: its sum, or the rows themselves.
+// The place where block `i` of sample b, from row `first`, puts the gradient of a row: its sum, or the rows
+// themselves.
 struct RowGrad {
   RowGrad(const Tensor& rows, const Tensor& x)
       : shared(rows.size(1) == 1),

@@ -1,5 +1,5 @@
-// kernels/cpu/modulate.hpp as nodes of the autograd graph; ATen's operations for inputs that they do not support (another
-// dtype, device or shape). One derivative in float32.
+// kernels/cpu/modulate.hpp as nodes of the autograd graph; ATen's operations for inputs that they do not
+// support (another dtype, device or shape). One derivative in float32.
 //
 // x, y [B, S, D]; shift, scale, gate [1 or B, 1 or S, D].
 #pragma once

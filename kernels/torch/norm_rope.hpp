@@ -1,5 +1,5 @@
-// kernels/cpu/norm_rope.hpp as a node of the autograd graph; ATen's operations for inputs that it does not support
-// (another dtype, device or shape). One derivative in float32.
+// kernels/cpu/norm_rope.hpp as a node of the autograd graph; ATen's operations for inputs that it does not
+// support (another dtype, device or shape). One derivative in float32.
 //
 // B batch, S tokens, G groups of heads, d head size.
 #pragma once

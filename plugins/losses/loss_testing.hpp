@@ -22,7 +22,8 @@ inline double worst(const at::Tensor& a, const at::Tensor& b) {
   return ((a - b).abs() / b.abs().clamp_min(1)).max().item<double>();
 }
 
-// Inputs of losses.safetensors: x0, noise, the model's output, and ln(sigma), one per sample or one per frame.
+// Inputs of losses.safetensors: x0, noise, the model's output, and ln(sigma), one per sample or one per
+// frame.
 struct LossInputs {
   at::Tensor latent = numbers("latent", {2, 3, 4, 2, 5}) * 0.5, noise = numbers("noise", {2, 3, 4, 2, 5});
   at::Tensor prediction = numbers("prediction", {2, 3, 4, 2, 5}).set_requires_grad(true);
@@ -31,7 +32,8 @@ struct LossInputs {
   }
 };
 
-// Gradient of a sample's loss by autograd and by central differences at a few positions of `leaf`, one of `in`.
+// Gradient of a sample's loss by autograd and by central differences at a few positions of `leaf`, one of
+// `in`.
 inline void expect_gradient(const core::LossInstance& loss, core::NamedTensors in, const std::string& leaf) {
   at::Tensor x = in.at(leaf).detach().clone().set_requires_grad(true);
   in[leaf] = x;
@@ -49,8 +51,8 @@ inline void expect_gradient(const core::LossInstance& loss, core::NamedTensors i
   }
 }
 
-// The sorted levels of n evenly spread uniform numbers are the quantiles (i + 1/2) / n of the distribution that
-// `level` draws from.
+// The sorted levels of n evenly spread uniform numbers are the quantiles (i + 1/2) / n of the distribution
+// that `level` draws from.
 inline at::Tensor quantiles(const core::LossInstance& loss, int64_t n) {
   return std::get<0>(loss.level((at::arange(n, at::kDouble) + 0.5) / static_cast<double>(n)).sort());
 }

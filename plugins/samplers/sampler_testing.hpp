@@ -1,5 +1,5 @@
-// Common parts of the tests of samplers: a run on the exact denoiser of a mixture of Gaussians, the exact result of
-// its flow, and the requirements for every sampler. For tests.
+// Common parts of the tests of samplers: a run on the exact denoiser of a mixture of Gaussians, the exact
+// result of its flow, and the requirements for every sampler. For tests.
 #pragma once
 #include <algorithm>
 #include <array>
@@ -10,8 +10,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/mix.hpp"
 #include "core/torch/apply/mixture.hpp"
+#include "core/torch/context/instances.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/plugins.hpp"
@@ -74,8 +74,8 @@ inline core::Mixture line() {
           at::tensor(kWeight, at::kDouble)};
 }
 
-// In one dimension the probability flow preserves the cumulative distribution, which gives its state at `end` without
-// integration. x and the levels are in KINORA_MIX_ADD.
+// In one dimension the probability flow preserves the cumulative distribution, which gives its state at `end`
+// without integration. x and the levels are in KINORA_MIX_ADD.
 inline double exact_flow(double x, double sigma, double end) {
   const auto cdf = [](double v, double s) {
     double f = 0;
@@ -198,7 +198,8 @@ inline void expect_deterministic(const std::string& id, const json& options) {
   EXPECT_TRUE(at::equal(made[0], sampled(id, options, line(), noise).x));
 }
 
-// A sampler without a history, started in the middle with x of that level, continues like an uninterrupted run.
+// A sampler without a history, started in the middle with x of that level, continues like an uninterrupted
+// run.
 inline void expect_goes_on_from_the_middle(const std::string& id, const json& options) {
   SCOPED_TRACE(id + options.dump());
   const Instance<kinora_sampler> s(id, options);

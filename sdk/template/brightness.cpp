@@ -13,8 +13,8 @@ class Brightness final : public kinora::Stage {
   static void describe(kinora::Describe<Options>& d) {
     d.name("brightness").help("Drops samples that are darker than a bound");
     d.option("at_least", &Options::at_least).range(0, 1).help("mean of the frames, 0 black to 1 white");
-    d.input("frames", "[T, H, W, 3]", "uint8",
-            "made by video.read; a sample without it passes", {.optional = true});
+    d.input("frames", "[T, H, W, 3]", "uint8", "made by video.read; a sample without it passes",
+            {.optional = true});
   }
   explicit Brightness(const Options& o) : options_(o) {}
 

@@ -20,8 +20,11 @@ static int32_t minimal_process(void* self, kinora_sample* in, const kinora_emit*
   (void)self, (void)in, (void)emit, (void)run;
   return KINORA_OK;
 }
-static const kinora_stage minimal_stage = {.struct_size = sizeof(kinora_stage), .create = minimal_create, .destroy = minimal_destroy,
-                                           .resources = minimal_resources, .process = minimal_process};
+static const kinora_stage minimal_stage = {.struct_size = sizeof(kinora_stage),
+                                           .create = minimal_create,
+                                           .destroy = minimal_destroy,
+                                           .resources = minimal_resources,
+                                           .process = minimal_process};
 
 /* The entry's return value, from the fields that a defect may change. */
 #define MINIMAL_PLUGIN(NAME, STRUCT_SIZE, MAJOR, MINOR, ID, INTERFACE, TABLE)                     \

@@ -1,7 +1,5 @@
-// A plugin whose library needs another: libkinora_absent.so.3 is stored where neither the linker nor the loader
-// searches.
-#include "core/plugin/needed.hpp"
-
+// A plugin whose library needs another: libkinora_absent.so.3 is stored where neither the linker nor the
+// loader searches.
 #include <cstdlib>
 #include <dlfcn.h>
 
@@ -10,6 +8,7 @@
 #include <sys/stat.h>
 
 #include "core/plugin/elf.hpp"
+#include "core/plugin/library.hpp"
 #include "tests/abi/plugins_folder.hpp"
 
 namespace kinora::core::test {
@@ -111,9 +110,8 @@ TEST(Needed, AskingOpensNothing) {
   const std::string kept = before ? before : "";
   setenv("LD_LIBRARY_PATH", folder.path().c_str(), 1);
   expect_in_a_fork([&] {
-    return why(PluginsFolder::built("missing_library")).empty() &&
-           !std::getenv("KINORA_ABSENT_OPENED") && dlopen(library, RTLD_NOW) &&
-           std::getenv("KINORA_ABSENT_OPENED");
+    return why(PluginsFolder::built("missing_library")).empty() && !std::getenv("KINORA_ABSENT_OPENED") &&
+           dlopen(library, RTLD_NOW) && std::getenv("KINORA_ABSENT_OPENED");
   });
   if (before)
     setenv("LD_LIBRARY_PATH", kept.c_str(), 1);
@@ -128,7 +126,9 @@ TEST(Needed, RunPathLeadsToNothingThatOthersMayChange) {
   fs::copy_file(built_library, plugin / library);
   const fs::path shared = folder.path() / "shared", libs = shared / "libs";
   const auto said = [&] { return folder.scan().plugins().at(0).reason; };
-  const auto as_is = [](const fs::path& path, mode_t mode) { ASSERT_EQ(chmod(path.c_str(), mode), 0) << path; };
+  const auto as_is = [](const fs::path& path, mode_t mode) {
+    ASSERT_EQ(chmod(path.c_str(), mode), 0) << path;
+  };
   EXPECT_EQ(said(), "") << "no other user can create it";
   fs::create_directory(shared);
   as_is(shared, 01777);

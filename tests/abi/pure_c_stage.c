@@ -88,7 +88,11 @@ static int32_t describe(const kinora_sink* out) {
   return KINORA_OK;
 }
 
-static const kinora_stage table = {.struct_size = sizeof(kinora_stage), .create = create, .destroy = destroy, .resources = resources, .process = process};
+static const kinora_stage table = {.struct_size = sizeof(kinora_stage),
+                                   .create = create,
+                                   .destroy = destroy,
+                                   .resources = resources,
+                                   .process = process};
 static const kinora_component components[] = {
     {sizeof(kinora_component), 0, "stage/count.bytes", KINORA_STAGE, &table, describe}};
 static const kinora_plugin plugin = {

@@ -2,9 +2,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/plugin/options.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/host.hpp"
+#include "core/plugin/options.hpp"
 #include "kinora/abi/stage.h"
 #include "kinora/sample.hpp"
 #include "tests/abi/plugins_folder.hpp"

@@ -3,15 +3,15 @@
 #include <gtest/gtest.h>
 
 #include "apps/kinora/video_comment.hpp"
-#include "plugins/jobs/curation/search/caption_encoder.hpp"
-#include "plugins/jobs/curation/search/collection.hpp"
 #include "kinora/abi/engine.h"
 #include "kinora/abi/sampler.h"
 #include "kinora/abi/stage.h"
 #include "kinora/npy.hpp"
-#include "tests/support/shipped_job.hpp"
+#include "plugins/jobs/curation/search/caption_encoder.hpp"
+#include "plugins/jobs/curation/search/collection.hpp"
 #include "tests/abi/plugins_folder.hpp"
 #include "tests/support/refusal.hpp"
+#include "tests/support/shipped_job.hpp"
 
 namespace kinora::core::test {
 namespace {
@@ -114,10 +114,10 @@ TEST_F(Strangers, FilesDevicesAndWeightsAreNot) {
 
 // If --from left out an option that affects the sampling, the result would silently be another video.
 TEST_F(Strangers, EveryOptionIsTakenOrKnownNotToDecideWhatIsSampled) {
-  const std::set<std::string> left{"pipeline",  "steps",     "preview_every",     "format",
-                                   "weights",   "weights_2", "tokenizer_weights", "text_weights", "image_encoder_weights",
-                                   "device",    "threads",   "cuda_graphs",       "prompts",      "count",
-                                   "resident_experts"};
+  const std::set<std::string> left{
+      "pipeline",          "steps",        "preview_every",         "format", "weights", "weights_2",
+      "tokenizer_weights", "text_weights", "image_encoder_weights", "device", "threads", "cuda_graphs",
+      "prompts",           "count",        "resident_experts"};
   for (const auto& option : job_.kind->options) {
     const json about{{"job", "film"}, {"options", {{option.name, option.default_value}}}};
     if (left.contains(option.name)) continue;

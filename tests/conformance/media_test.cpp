@@ -1,6 +1,7 @@
-// A stage that opens media declares it (kinora_resources.isolated), because media cannot be trusted: an engine then
-// runs it in a process of its own, so that a failing decoder does not take down the run. Tested from outside: a stage
-// opens media if it opens the file that a sample names, or if replacing a video by other bytes changes the outcome.
+// A stage that opens media declares it (kinora_resources.isolated), because media cannot be trusted: an
+// engine then runs it in a process of its own, so that a failing decoder does not take down the run. Tested
+// from outside: a stage opens media if it opens the file that a sample names, or if replacing a video by
+// other bytes changes the outcome.
 #include <filesystem>
 #include <fstream>
 #include <set>
@@ -11,7 +12,7 @@
 
 #include "core/io/io.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "kinora/abi/stage.h"
 #include "tests/support/plugins.hpp"
 
@@ -64,7 +65,8 @@ class Watch {
 // The options that a stage cannot be created without.
 json required(const std::string& id, const Folder& folder) {
   if (id == "stage/embed.model") return {{"model", kData / "oracle/exported/tower.pt"}};
-  if (id == "stage/filter.model") return {{"model", kData / "oracle/exported/tower.pt"}, {"name", "x"}, {"threshold", 0.0}};
+  if (id == "stage/filter.model")
+    return {{"model", kData / "oracle/exported/tower.pt"}, {"name", "x"}, {"threshold", 0.0}};
   if (id == "stage/filter.facts") return {{"fact", "duration_s"}};
   if (id == "stage/text.wordpiece")
     return {{"vocab", folder.file("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\na\n")}};

@@ -238,8 +238,8 @@ Difference difference(const Outcome& found, const Outcome& wanted) {
     if (other == found.end()) {
       note(std::numeric_limits<double>::infinity(), name + " (missing)");
     } else {
-      // Relative to its own size. A gradient that is zero except for rounding, such as that of a key's bias, has no
-      // such size and only has to stay zero.
+      // Relative to its own size. A gradient that is zero except for rounding, such as that of a key's bias,
+      // has no such size and only has to stay zero.
       const double own = size_of(t), apart = size_of(other->second - t);
       note(apart == 0 ? 0 : own > nought ? apart / own : apart / largest, name);
     }

@@ -1,5 +1,5 @@
-// Every model of the registry at a size suitable for tests, with inputs drawn by its manifest, and the results of
-// one forward and backward. A strategy must not change them.
+// Every model of the registry at a size suitable for tests, with inputs drawn by its manifest, and the
+// results of one forward and backward. A strategy must not change them.
 #pragma once
 #include <map>
 #include <set>
@@ -22,23 +22,25 @@ struct SmallModel {
 };
 const std::vector<SmallModel>& small_models();
 
-// Draws one tensor for each input of the manifest: "float" normal in float64 with a gradient, integers, and masks
-// whose first entry in each row is true. Shapes are like "[B, in_channels, T / patch_time]": names are options, or
-// sizes of the table in the source. Throws std::runtime_error naming an input that cannot be made.
+// Draws one tensor for each input of the manifest: "float" normal in float64 with a gradient, integers, and
+// masks whose first entry in each row is true. Shapes are like "[B, in_channels, T / patch_time]": names are
+// options, or sizes of the table in the source. Throws std::runtime_error naming an input that cannot be
+// made.
 core::NamedTensors draw_inputs(const core::ComponentSpec& spec, const core::Options& options,
                                const SmallModel& small);
 
-// Output, gradients and everything else that two ways of running a model must have in common, by name: "output NAME",
-// "parameter NAME", "input NAME".
+// Output, gradients and everything else that two ways of running a model must have in common, by name:
+// "output NAME", "parameter NAME", "input NAME".
 using Outcome = std::map<std::string, at::Tensor>;
 
-// One forward and backward in float64 of a network whose parameters were all moved away from their initial values
-// (zeros would hide a lost gradient). `links` outlive the call. needs_gradient: whether inputs get gradients.
+// One forward and backward in float64 of a network whose parameters were all moved away from their initial
+// values (zeros would hide a lost gradient). `links` outlive the call. needs_gradient: whether inputs get
+// gradients.
 Outcome run_model(const core::Component& model, const SmallModel& small,
                   const std::vector<const kinora_link*>& links, bool needs_gradient = true);
 
-// Largest difference over all entries, relative to the entry's size, and its entry; infinite if an entry exists on one
-// side only.
+// Largest difference over all entries, relative to the entry's size, and its entry; infinite if an entry
+// exists on one side only.
 struct Difference {
   double value = 0;
   std::string where;

@@ -1,11 +1,10 @@
 // Ranks with different run files, weights or data stop before they compute, and report which rank differs in
 // what.
-#include "core/torch/context/agreement.hpp"
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/torch/context/meeting.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/ranks.hpp"
@@ -25,7 +24,8 @@ TEST(Agreement, NamesTheItemTheValuesAndTheFewFirst) {
   EXPECT_EQ(disagreements({usual, usual, other, usual}), "option batch: rank 2 has 8, ranks 0, 1, 3 have 4");
   EXPECT_EQ(disagreements({other, usual, usual, usual, usual}),
             "option batch: rank 0 has 8, ranks 1-4 have 4");
-  EXPECT_EQ(disagreements({usual, other}), "option batch: rank 1 has 8, rank 0 has 4") << "rank 0 is displayed";
+  EXPECT_EQ(disagreements({usual, other}), "option batch: rank 1 has 8, rank 0 has 4")
+      << "rank 0 is displayed";
   EXPECT_EQ(disagreements({{{"a", "1"}, {"b", "2"}}, {{"a", "3"}}}),
             "a: rank 1 has 3, rank 0 has 1; b: rank 1 has none, rank 0 has 2");
 }

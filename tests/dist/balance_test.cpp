@@ -78,8 +78,9 @@ TEST(SlowRanks, AreNamedWithHowMuch) {
   const auto found = slow_ranks(computing({0.12, 0.13, 0.11, 1.2}));
   ASSERT_EQ(found.size(), 1U);
   EXPECT_EQ(found[0].first, 3U);
-  EXPECT_EQ(found[0].second,
-            "rank 3 is 10.0x slower than the median of the others: 1.2 s of computing per step against 0.12 s");
+  EXPECT_EQ(
+      found[0].second,
+      "rank 3 is 10.0x slower than the median of the others: 1.2 s of computing per step against 0.12 s");
   EXPECT_EQ(slow_ranks(computing({1, 0.1}))[0].first, 0U) << "of two ranks the other one is the reference";
   for (const auto& even : {std::vector<double>{1}, {1, 1.9}, {0.001, 0.003}, {1, 1, 1, 1.5}})
     EXPECT_TRUE(slow_ranks(computing(even)).empty());

@@ -21,8 +21,8 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int kSamples = 120;
 
-// The owner of a pipeline, as a job does it: feeds the inputs that are not recorded yet, and records every outcome
-// at once.
+// The owner of a pipeline, as a job does it: feeds the inputs that are not recorded yet, and records every
+// outcome at once.
 struct Owner {
   std::set<std::string> recorded;
   std::ofstream record;
@@ -68,7 +68,8 @@ void pack(const fs::path& folder, int records_to_live) {
       &owner,
       [](void* self, kinora_sample** out) { return static_cast<Owner*>(self)->give(out); },
       [](void* self, const kinora_outcome* o) {
-        if (o->end != KINORA_KEPT) return kinora::set_error(KINORA_FAILED, o->reason ? o->reason : "not kept");
+        if (o->end != KINORA_KEPT)
+          return kinora::set_error(KINORA_FAILED, o->reason ? o->reason : "not kept");
         auto& owner = *static_cast<Owner*>(self);
         owner.record << Sample::borrow(o->sample).key() << std::endl;
         if (--owner.records_to_live == 0) ::raise(SIGKILL);
@@ -88,8 +89,8 @@ void pack(const fs::path& folder, int records_to_live) {
   check(status);
 }
 
-// Runs in a separate process that is killed after a time in microseconds, or kills itself after a number of records (0:
-// never). Returns whether it ended by itself and successfully.
+// Runs in a separate process that is killed after a time in microseconds, or kills itself after a number of
+// records (0: never). Returns whether it ended by itself and successfully.
 bool pack_until(const fs::path& folder, useconds_t kill_after, int records_to_live = 0) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -139,8 +140,9 @@ TEST(ShardsKilled, AreAfterwardsThoseOfAnUninterruptedRun) {
     for (int attempt = 1; attempt < 40; ++attempt) {
       const double share = (round * 13 + attempt * 29) % 97 / 97.0;  // of an uninterrupted run's time
       // The first kill is at a record, whatever the machine's speed; later ones at any moment.
-      const bool ended = attempt == 1 ? pack_until(folder, 0, 1 + 5 * round)
-                                      : pack_until(folder, static_cast<useconds_t>(seconds * share * 1e6) + 1);
+      const bool ended = attempt == 1
+                             ? pack_until(folder, 0, 1 + 5 * round)
+                             : pack_until(folder, static_cast<useconds_t>(seconds * share * 1e6) + 1);
       if (ended) break;
       ++kills;
     }

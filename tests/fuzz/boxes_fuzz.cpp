@@ -3,9 +3,9 @@
 // error.
 #include <cstdlib>
 
-#include "plugins/stages/video/media/extent.hpp"
-#include "plugins/stages/video/media/media_error.hpp"
+#include "plugins/stages/video/media/byte_source.hpp"
 #include "plugins/stages/video/media/packet_index.hpp"
+#include "plugins/stages/video/media/probe.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kinora::video;

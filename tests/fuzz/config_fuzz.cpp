@@ -1,8 +1,9 @@
-// Any bytes as the published configuration of models: a configuration that can be described without memory, or an error.
+// Any bytes as the published configuration of models: a configuration that can be described without memory,
+// or an error.
 #include <cstdlib>
 
 #include "core/plugin/host.hpp"
-#include "core/run/folder_options.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "kinora/error.hpp"

@@ -5,9 +5,8 @@
 
 #include "apps/studio/catalogue.hpp"
 #include "apps/studio/edit_journal.hpp"
-#include "apps/studio/live.hpp"
-#include "plugins/jobs/curation/edit_history.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 #include "tests/fuzz/files.hpp"
 
 namespace {

@@ -4,9 +4,6 @@
 #include <cstdlib>
 
 #include "answers.hpp"
-#include "error_text.hpp"
-#include "regions.hpp"
-#include "verdict.hpp"
 
 namespace endpoint = kinora::endpoint;
 

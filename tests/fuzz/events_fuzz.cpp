@@ -2,8 +2,8 @@
 // ones.
 #include <cstdlib>
 
-#include "plugins/jobs/training/tensorboard.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/training/tensorboard.hpp"
 #include "tests/fuzz/files.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -2,10 +2,10 @@
 // its place.
 #include <cstdlib>
 
-#include "plugins/jobs/curation/item_line.hpp"
-#include "plugins/jobs/curation/manifest_reader.hpp"
 #include "core/io/wildcard.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/items.hpp"
+#include "plugins/jobs/curation/manifest.hpp"
 
 namespace {
 

@@ -1,12 +1,13 @@
-// A record of a curate job with changed bytes, and one whose texts are any bytes: a record to resume from, or an error.
+// A record of a curate job with changed bytes, and one whose texts are any bytes: a record to resume from, or
+// an error.
 #include <cstdlib>
 #include <fstream>
 #include <span>
 
-#include "plugins/jobs/curation/database.hpp"
-#include "plugins/jobs/curation/record.hpp"
 #include "core/base/log.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/database.hpp"
+#include "plugins/jobs/curation/record.hpp"
 #include "tests/fuzz/files.hpp"
 
 namespace {
@@ -20,8 +21,11 @@ void resume(const kinora::fuzz::Folder& folder) {
     core::read_record(folder.path(), [](int64_t, const std::string&) {});
     core::Record record(folder.path(), inputs, {.base = "base"});
     for (const auto& input : inputs)
-      if (!record.has_ended(input)) record.end({{"key", input.key}, {"end", "failed"}}, {0, {input.key}, {}}, core::json::object());
-    record.each([](const core::json& line, bool, const core::json&) { static_cast<void>(line.dump(-1, ' ', false, core::json::error_handler_t::replace)); });
+      if (!record.has_ended(input))
+        record.end({{"key", input.key}, {"end", "failed"}}, {0, {input.key}, {}}, core::json::object());
+    record.each([](const core::json& line, bool, const core::json&) {
+      static_cast<void>(line.dump(-1, ' ', false, core::json::error_handler_t::replace));
+    });
   } catch (const kinora::Error& e) {
     if (*e.what() == 0) std::abort();
   }
@@ -33,7 +37,10 @@ void write_record(const kinora::fuzz::Folder& folder, const std::string& text) {
   inputs[0].url = "/films/a.mp4";
   core::Record(folder.path(), inputs, {.base = "base"});
   core::Database db(folder.path() / core::kRecordFile, core::Database::Access::write);
-  db.run("INSERT OR REPLACE INTO outcome (id, input, key, made, failed, parent, parents, line) VALUES (1, 1, ?, 1, 0, ?, 1, ?)", text, text, text);
+  db.run(
+      "INSERT OR REPLACE INTO outcome (id, input, key, made, failed, parent, parents, line) VALUES (1, 1, ?, "
+      "1, 0, ?, 1, ?)",
+      text, text, text);
   db.run("INSERT OR REPLACE INTO file VALUES (?, 0, 1)", text);
 }
 

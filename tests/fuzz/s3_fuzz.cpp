@@ -2,8 +2,8 @@
 // names.
 #include <cstdlib>
 
-#include "answers.hpp"
-#include "failure.hpp"
+#include "plugins/storage/s3/answers.hpp"
+#include "plugins/storage/s3/failure.hpp"
 
 namespace {
 

@@ -1,18 +1,17 @@
 // Any bytes as the comment in a stranger's video, and as the files of a stranger's run folder that a
-// search reads: settings of the right types, or one plain error; never another kind of component, nor a file that
-// the user has not named.
+// search reads: settings of the right types, or one plain error; never another kind of component, nor a file
+// that the user has not named.
 #include <cstdlib>
 
 #include "apps/kinora/video_comment.hpp"
-#include "tests/support/shipped_job.hpp"
 #include "core/run/job_folder.hpp"
-#include "plugins/jobs/curation/search/caption_encoder.hpp"
-#include "plugins/jobs/curation/search/collection.hpp"
-#include "plugins/jobs/curation/search/copies.hpp"
-#include "plugins/jobs/curation/search/known_texts.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
+#include "plugins/jobs/curation/drops.hpp"
+#include "plugins/jobs/curation/search/caption_encoder.hpp"
+#include "plugins/jobs/curation/search/collection.hpp"
 #include "tests/fuzz/files.hpp"
+#include "tests/support/shipped_job.hpp"
 
 namespace {
 

@@ -1,8 +1,9 @@
-// Any bytes as a video: frames, an error, or both; never more frames or larger pictures than the limits allow.
+// Any bytes as a video: frames, an error, or both; never more frames or larger pictures than the limits
+// allow.
 #include <cstdlib>
 
+#include "plugins/stages/video/media/byte_source.hpp"
 #include "plugins/stages/video/media/decoder.hpp"
-#include "plugins/stages/video/media/media_error.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace kinora::video;

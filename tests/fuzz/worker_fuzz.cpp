@@ -1,5 +1,5 @@
-// Any bytes as a message from a worker process, whose memory a decoder may have corrupted: a sample with all of its
-// bytes present, or an error. The message comes with two pieces of memory, one sealed as required and
+// Any bytes as a message from a worker process, whose memory a decoder may have corrupted: a sample with all
+// of its bytes present, or an error. The message comes with two pieces of memory, one sealed as required and
 // one not.
 #include <cstdlib>
 #include <cstring>

@@ -1,11 +1,13 @@
-// Prints random pipelines on random clusters with the results of the balancer and its bounds, one line of JSON each, for
-// balance_oracle.py. usage: balance_cases SEED NODES COUNT
+// Prints random pipelines on random clusters with the results of the balancer and its bounds, one line of
+// JSON each, for balance_oracle.py. usage: balance_cases SEED NODES COUNT
 #include <cstdlib>
 #include <iostream>
 
 #include <nlohmann/json.hpp>
 
-#include "apps/kinora/balance_trial.hpp"
+#include "plugins/engines/local/balance/bound.hpp"
+#include "plugins/engines/local/balance/place.hpp"
+#include "plugins/engines/local/balance/trial.hpp"
 
 namespace kinora {
 namespace {
@@ -13,8 +15,12 @@ namespace {
 using nlohmann::json;
 
 json json_of(const balance::Stage& s) {
-  return {{"from", s.from},           {"seconds", s.seconds},         {"out", s.out},           {"workers", s.workers},
-          {"whole_node", s.need.whole_node}, {"needs", {s.need.cores, s.need.memory, s.need.gpus, s.need.nvdec, s.need.nvenc}}};
+  return {{"from", s.from},
+          {"seconds", s.seconds},
+          {"out", s.out},
+          {"workers", s.workers},
+          {"whole_node", s.need.whole_node},
+          {"needs", {s.need.cores, s.need.memory, s.need.gpus, s.need.nvdec, s.need.nvenc}}};
 }
 
 json json_of(const Trial& trial) {
@@ -26,10 +32,12 @@ json json_of(const Trial& trial) {
   const auto plan = balance::place(trial.stages, trial.nodes);
   out["placed"] = plan.throughput;
   for (const auto& node : plan.by_node()) out["by_node"].push_back(node);
-  for (const auto& node : trial.nodes) out["node_has"].push_back({node.cores, node.memory, node.gpus, node.nvdec, node.nvenc});
+  for (const auto& node : trial.nodes)
+    out["node_has"].push_back({node.cores, node.memory, node.gpus, node.nvdec, node.nvenc});
   out["linear"] = linear_bound(trial.stages, trial.nodes);
   out["whole"] = whole_worker_bound(trial.stages, trial.nodes);
-  const auto exact = trial.nodes.size() <= 8 ? exact_optimum(trial.stages, trial.nodes, 300000) : std::nullopt;
+  const auto exact =
+      trial.nodes.size() <= 8 ? exact_optimum(trial.stages, trial.nodes, 300000) : std::nullopt;
   out["exact"] = exact ? json(*exact) : json();
   return out;
 }

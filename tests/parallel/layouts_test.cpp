@@ -5,10 +5,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/job_type.hpp"
-#include "core/base/log.hpp"
-#include "apps/planner/request.hpp"
 #include "apps/planner/search.hpp"
+#include "apps/planner/train_job.hpp"
+#include "core/base/log.hpp"
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/train_job_testing.hpp"
 #include "tests/support/ranks.hpp"

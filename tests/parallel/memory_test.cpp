@@ -1,5 +1,5 @@
-// Memory that a rank keeps from a forward for its backward: a layer's share for each of its tokens, by formula 1 /
-// ranks.
+// Memory that a rank keeps from a forward for its backward: a layer's share for each of its tokens, by
+// formula 1 / ranks.
 #include <cstdlib>
 
 #include <ATen/ATen.h>
@@ -48,8 +48,8 @@ int64_t bytes_of_graph(const Rank& me, const Share& s, int64_t layers, int64_t f
   return test::Metered::now();
 }
 
-// Bytes that a layer keeps for its tokens, in tensors of the stream's width: measured with four more layers of eight more
-// frames. Memory that exists once (the latent, embeddings) cancels.
+// Bytes that a layer keeps for its tokens, in tensors of the stream's width: measured with four more layers
+// of eight more frames. Memory that exists once (the latent, embeddings) cancels.
 double kept(const Rank& me, const Share& s) {
   const auto of = [&](int64_t layers, int64_t frames) {
     return static_cast<double>(bytes_of_graph(me, s, layers, frames));
@@ -60,7 +60,8 @@ double kept(const Rank& me, const Share& s) {
 
 // In units of a tensor of the stream's width for all tokens, c of them in one process: on each of P ranks (c
 // + own) / P + whole. Besides its share, a rank keeps for each layer:
-// tp             nothing: of the inputs of COLUMN weights only its own tokens; in bf16 three tensors as they were
+// tp             nothing: of the inputs of COLUMN weights only its own tokens; in bf16 three tensors as they
+// were
 //                  before they were rounded to half their bytes
 //   cp-ulysses     attention's queries and result, in heads and in tokens
 // cp-ring        attention's result, for its blocks

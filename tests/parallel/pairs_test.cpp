@@ -2,7 +2,7 @@
 // odd sizes, rules and inputs that each strategy is tested with alone, for pairs that interact in them.
 #include <gtest/gtest.h>
 
-#include "tests/support/context_trials.hpp"
+#include "tests/support/equality.hpp"
 
 namespace kinora {
 namespace {
@@ -97,8 +97,9 @@ TEST(Pairs, WithRecompute) {
           {kTp, kBalanced, kRecompute}});
 }
 
-// Sizes that nothing divides: lengths, one frame, causal rules with and without windows, teacher forcing, packed
-// rows, every model, adapters, float32 and recompute; grouped heads of keys. Microbatches for a pipeline.
+// Sizes that nothing divides: lengths, one frame, causal rules with and without windows, teacher forcing,
+// packed rows, every model, adapters, float32 and recompute; grouped heads of keys. Microbatches for a
+// pipeline.
 void odd(int ranks, const std::vector<Part>& parts) {
   const Trial even = together(parts);
   auto trials = test::odd_trials(even.parallel.substr(1, even.parallel.size() - 2));

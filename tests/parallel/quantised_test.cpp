@@ -14,8 +14,8 @@ namespace {
 using at::Tensor;
 using test::Rank;
 
-// Both operands of a product are rounded to 15 steps of their group's largest number; gradients bypass the rounding
-// step.
+// Both operands of a product are rounded to 15 steps of their group's largest number; gradients bypass the
+// rounding step.
 class Grouped final : public Link<Tensor> {
  public:
   explicit Grouped(int64_t group) : Link(KINORA_LEVEL_PRECISION), group_(group) { skip_inherited<Grouped>(); }

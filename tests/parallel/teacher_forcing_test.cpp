@@ -93,7 +93,8 @@ TEST(TeacherForcingOnRanks, TrainsAsOneProcessDoes) {
       200);
 }
 
-// Every rank has as many noisy tokens as clean ones; with equal runs of the sequence the first ranks have none.
+// Every rank has as many noisy tokens as clean ones; with equal runs of the sequence the first ranks have
+// none.
 TEST(TeacherForcingOnRanks, BalancedEveryRankLearns) {
   for (const int64_t n : {2, 4})
     test::on_ranks(static_cast<int>(n), [n](const Rank& me) {

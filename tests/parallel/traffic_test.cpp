@@ -55,7 +55,8 @@ TEST(Traffic, OfTheGridIsItsFormulaInEachOfItsDimensions) {
   });
 }
 
-// Teacher forcing's clean and noisy copies of a rank's stretch of time, L tokens in total: heads for tokens, like Ulysses.
+// Teacher forcing's clean and noisy copies of a rank's stretch of time, L tokens in total: heads for tokens,
+// like Ulysses.
 TEST(Traffic, OfBalancedSpIsItsFormula) {
   for (const int64_t P : {2, 4})
     test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
@@ -69,8 +70,8 @@ TEST(Traffic, OfBalancedSpIsItsFormula) {
     });
 }
 
-// Two all-to-alls per layer, and the keys of its one attention over all tokens: forward, again in the backward, and their
-// gradients back.
+// Two all-to-alls per layer, and the keys of its one attention over all tokens: forward, again in the
+// backward, and their gradients back.
 TEST(Traffic, OfSpatialTemporalModelsIsItsFormula) {
   for (const int64_t P : {2, 4})
     test::on_ranks(static_cast<int>(P), [&](const Rank& me) {
@@ -106,8 +107,8 @@ TEST(Traffic, OfTensorParallelismIsItsFormula) {
     });
 }
 
-// A frozen weight needs no gathered tokens in the backward; an adapter's inputs, as wide as its rank, are gathered
-// in addition.
+// A frozen weight needs no gathered tokens in the backward; an adapter's inputs, as wide as its rank, are
+// gathered in addition.
 TEST(Traffic, OfTensorParallelismFollowsWhatIsTrained) {
   test::on_ranks(2, [](const Rank& me) {
     constexpr int64_t T = 2, rank = 3, token = (T - 1) * B * (N / T) * e, out = token * C;

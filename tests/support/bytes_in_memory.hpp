@@ -26,7 +26,8 @@ class Memory final : public core::ByteSource {
   std::span<const uint8_t> bytes_;
 };
 
-inline std::shared_ptr<const core::ByteSource> bytes_in_memory(std::string name, std::span<const uint8_t> bytes) {
+inline std::shared_ptr<const core::ByteSource> bytes_in_memory(std::string name,
+                                                               std::span<const uint8_t> bytes) {
   return std::make_shared<Memory>(std::move(name), bytes);
 }
 

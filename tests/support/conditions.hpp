@@ -27,9 +27,9 @@ void expect_no_text_is_unconditional(Model& model, core::NamedTensors in) {
   EXPECT_LT(difference(model(absent), zero), 1e-14);
 }
 
-// Equal levels for all `rows` frames or tokens give the result of one level per sample, to the last bit except for
-// the rounding of matrix products with more rows. Different levels give another result. `in` has `timestep`
-// [B].
+// Equal levels for all `rows` frames or tokens give the result of one level per sample, to the last bit
+// except for the rounding of matrix products with more rows. Different levels give another result. `in` has
+// `timestep` [B].
 template <class Model>
 void expect_equal_levels_are_one(Model& model, const core::NamedTensors& in, std::vector<int64_t> rows) {
   const at::Tensor one = model(in), level = in.at("timestep");

@@ -1,4 +1,5 @@
-// A loopback port whose connection queue is full: a further connection is neither accepted nor refused. For tests.
+// A loopback port whose connection queue is full: a further connection is neither accepted nor refused. For
+// tests.
 #pragma once
 #include <array>
 #include <string>

@@ -1,4 +1,6 @@
 // Fixtures of tests/data/oracle: results of an independent implementation, written by tests/oracle/*.py.
+// And what is compared with them: a component on a chain of its own, and links for it that recompute or
+// reorder.
 #pragma once
 #include <filesystem>
 #include <string>
@@ -9,6 +11,7 @@
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/abi/strategy.h"
 #include "kinora/aten.hpp"
+#include "kinora/link.hpp"
 #include "tests/support/plugins.hpp"
 
 namespace kinora::test {
@@ -43,7 +46,8 @@ class Oracle {
   core::NamedTensors all_;
 };
 
-// Same as tests/oracle/oracle_numbers.py: unit variance, uniform, exact in float32, a function of (name, index).
+// Same as tests/oracle/oracle_numbers.py: unit variance, uniform, exact in float32, a function of (name,
+// index).
 inline at::Tensor numbers(const std::string& name, at::IntArrayRef shape) {
   uint64_t h = 0xCBF29CE484222325u;
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001B3u;
@@ -143,6 +147,29 @@ class OnChain {
   }
   core::Chain chain_;
   Instance<Table> instance_;
+};
+
+// Tokens in another order, as context parallelism leaves them: only the tables give their positions.
+class Shuffled final : public Link<at::Tensor> {
+ public:
+  // by_sample: one table per sample, as for packed rows.
+  explicit Shuffled(bool by_sample) : Link(KINORA_LEVEL_CONTEXT), by_sample_(by_sample) {}
+  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override {
+    at::manual_seed(5);
+    order_ = at::randperm(x.size(1), at::kLong);
+    table_ = borrow<at::Tensor>(spec.table).index_select(1, order_);
+    if (by_sample_) table_ = table_.expand({x.size(0), -1, -1}).contiguous();
+    auto shuffled = spec;
+    shuffled.table = handle(table_);
+    return next.sequence(x.index_select(1, order_), shuffled, seq);
+  }
+  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override {
+    return next.leave(x, seq).index_select(1, order_.argsort());
+  }
+
+ private:
+  bool by_sample_;
+  at::Tensor order_, table_;
 };
 
 }  // namespace kinora::test

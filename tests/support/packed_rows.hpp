@@ -104,7 +104,8 @@ class PackedRow : public ::testing::TestWithParam<PackedCase> {
     return leaf({1, rows == PackedCase::Rows::frames ? F : F * (H / ph) * (W / pw)}, g.channels);
   }
 
-  // The output of all videos, [1, C, N], and the gradients of its sum weighted by `weight`, for inputs and parameters.
+  // The output of all videos, [1, C, N], and the gradients of its sum weighted by `weight`, for inputs and
+  // parameters.
   struct Result {
     Tensor output;
     std::map<std::string, Tensor> gradients;

@@ -6,8 +6,8 @@
 
 #include <ATen/Parallel.h>
 
-#include "core/plugin/options.hpp"
 #include "core/plugin/host.hpp"
+#include "core/plugin/options.hpp"
 #include "core/plugin/registry.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 

@@ -35,8 +35,8 @@ int number_of_call() {
   return calls++;
 }
 
-// Reserves a loopback port, so that no other process gets it while the object lives; a listener that reuses addresses can
-// still bind it.
+// Reserves a loopback port, so that no other process gets it while the object lives; a listener that reuses
+// addresses can still bind it.
 class HeldPort {
  public:
   HeldPort() {
@@ -63,7 +63,8 @@ class HeldPort {
 // Socket for requesting ranks; -1 in a rank.
 int nursery = -1;
 
-// Turns this process into a rank. `told` has on separate lines the test, the file for its output, then its variables.
+// Turns this process into a rank. `told` has on separate lines the test, the file for its output, then its
+// variables.
 void become_rank(std::istringstream told) {
   std::string filter, log, variable;
   std::getline(told, filter);
@@ -112,8 +113,8 @@ void open_nursery() {
   _exit(0);
 }
 
-// In a child: runs the body and ends the process, without destructors of objects that still communicate with other
-// ranks.
+// In a child: runs the body and ends the process, without destructors of objects that still communicate with
+// other ranks.
 [[noreturn]] void run_rank(const std::function<void(const Rank&)>& body) {
   const auto number = [](const char* name) { return std::atoi(std::getenv(name)); };
   Rank me{number("KINORA_TEST_RANK"), number("KINORA_TEST_SIZE"), std::getenv("KINORA_TEST_FOLDER"),

@@ -1,5 +1,5 @@
-// Runs a test's body in several processes: copies of the test program in its initial state, one per rank, which run this
-// test only.
+// Runs a test's body in several processes: copies of the test program in its initial state, one per rank,
+// which run this test only.
 //
 //   TEST(Gloo, Sums) {
 //     for (int n : {2, 4})
@@ -18,7 +18,8 @@ struct Rank {
   std::string folder;  // empty at the start, shared, removed at the end
   int port = 0;        // on loopback, reserved for these ranks
   std::string file() const { return "file://" + folder + "/rendezvous"; }
-  // Waits until every rank has reached this point, without any transfer that is under test. Throws after 60 s.
+  // Waits until every rank has reached this point, without any transfer that is under test. Throws after 60
+  // s.
   void meet(const std::string& point) const;
   // Sets this process's variables as a launcher does: its rank, and the rendezvous. Each call gives a
   // new rendezvous, shared by all ranks that call it in the same order.

@@ -1,5 +1,5 @@
-// A run in a scratch folder, for tests of jobs: a small run file with every kind of job, and the context of any
-// of them without running the earlier ones.
+// A run in a scratch folder, for tests of jobs: a small run file with every kind of job, and the context of
+// any of them without running the earlier ones.
 #pragma once
 #include <cmath>
 #include <cstdlib>

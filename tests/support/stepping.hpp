@@ -7,7 +7,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/torch/context/parallelism.hpp"
-#include "tests/support/context_trials.hpp"
+#include "tests/support/equality.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
 

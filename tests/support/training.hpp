@@ -1,14 +1,14 @@
 // A small training job on several processes or on one, for tests that compare them.
 #pragma once
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/latents.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::test {
 
-// Runs the job `dit` of a run on this rank, from latents with the given number of frames and weights that are equal on
-// every rank.
+// Runs the job `dit` of a run on this rank, from latents with the given number of frames and weights that are
+// equal on every rank.
 inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
   at::manual_seed(7);
   std::filesystem::create_directories(run.of("latents"));
@@ -27,7 +27,8 @@ inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
   core::run_job(context);
 }
 
-// Log lines of the job `dit` with three steps, on the first rank; `parallel` as in a job, `more`: further lines of the job.
+// Log lines of the job `dit` with three steps, on the first rank; `parallel` as in a job, `more`: further
+// lines of the job.
 inline std::vector<core::json> trained(const Rank& me, const std::string& parallel, const std::string& more) {
   const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + parallel +
                                     "\nsteps = 3\nwarmup = 0\nlearning_rate = 0.01\neps = 1e-4\nema = 0\n"

@@ -1,16 +1,15 @@
-#include "core/torch/apply/apply_tensors.hpp"
-
 #include <numeric>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "core/run/apply_methods.hpp"
-#include "core/run/call.hpp"
 #include "core/base/suggest.hpp"
+#include "core/run/apply.hpp"
+#include "core/run/call.hpp"
+#include "core/torch/apply/mixture.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
-#include "core/torch/apply/mixture.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"

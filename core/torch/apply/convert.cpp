@@ -1,5 +1,3 @@
-#include "core/torch/apply/convert.hpp"
-
 #include <algorithm>
 #include <deque>
 #include <optional>
@@ -8,11 +6,12 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include "core/base/log.hpp"
+#include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors_header.hpp"
-#include "core/base/log.hpp"
-#include "core/run/apply_published.hpp"
-#include "core/base/suggest.hpp"
+#include "core/run/weights.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/lora.hpp"

@@ -1,13 +1,12 @@
-#include "core/torch/apply/inspect.hpp"
-
 #include <set>
 #include <sstream>
 
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include "core/run/apply_methods.hpp"
 #include "core/base/suggest.hpp"
+#include "core/run/apply.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 

@@ -40,7 +40,8 @@ Mixture::Mixture(const at::Tensor& mean, const at::Tensor& std, const at::Tensor
 
 void Mixture::require_rows(const char* name, const at::Tensor& t) const {
   if (t.dim() != 2 || t.size(1) != mean_.size(1))
-    invalid(fmt::format("{} must have the shape [N, {}], as mean has; it has {}", name, mean_.size(1), c10::str(t.sizes())));
+    invalid(fmt::format("{} must have the shape [N, {}], as mean has; it has {}", name, mean_.size(1),
+                        c10::str(t.sizes())));
 }
 
 at::Tensor Mixture::noise(const at::Tensor& given) const {
@@ -54,7 +55,8 @@ at::Tensor Mixture::denoise(const at::Tensor& x, const at::Tensor& sigma, uint32
   const at::Tensor x_ND = x.to(at::kCPU, at::kDouble);
   const at::Tensor sigma_N1 = sigma.to(at::kCPU, at::kDouble).reshape({-1, 1});
   const at::Tensor noise_N1 = sigma_N1.square();
-  const at::Tensor kept_N1 = mix == KINORA_MIX_BLEND ? 1 - sigma_N1 : at::ones_like(sigma_N1);  // x = kept x0 + sigma n
+  const at::Tensor kept_N1 =
+      mix == KINORA_MIX_BLEND ? 1 - sigma_N1 : at::ones_like(sigma_N1);  // x = kept x0 + sigma n
   const at::Tensor total_NK = noise_N1 + kept_N1.square() * variance_;
   // Distances are computed from differences: the expanded square loses half the digits where x is far from
   // every mean.
@@ -62,7 +64,8 @@ at::Tensor Mixture::denoise(const at::Tensor& x, const at::Tensor& sigma, uint32
   const at::Tensor score_NK = log_weight_ - 0.5 * static_cast<double>(x.size(1)) * total_NK.log() -
                               0.5 * away_NKD.square().sum(-1) / total_NK;
   const at::Tensor r_NK = score_NK.softmax(-1);
-  return (r_NK * variance_ / total_NK).sum(-1, true) * kept_N1 * x_ND + noise_N1 * at::matmul(r_NK / total_NK, mean_);
+  return (r_NK * variance_ / total_NK).sum(-1, true) * kept_N1 * x_ND +
+         noise_N1 * at::matmul(r_NK / total_NK, mean_);
 }
 
 kinora_denoiser Mixture::abi(uint32_t mix) {

@@ -1,18 +1,83 @@
 #include "core/torch/context/chain.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 #include <map>
 #include <set>
+#include <vector>
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/base_link.hpp"
+#include "core/torch/context/end_links.hpp"
 #include "core/torch/context/lora_link.hpp"
-#include "core/torch/context/root_link.hpp"
-#include "core/torch/context/slots.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/abi/context.h"
 
 namespace kinora::core {
+namespace {
+
+// A context whose every call goes straight to the first link, from some position of the chain on, that
+// implements it: a link with a null slot costs nothing.
+class Slots {
+ public:
+  // `from`: contexts of the links in chain order; the last implements everything. They must outlive this
+  // object.
+  explicit Slots(const std::vector<const kinora_context*>& from);
+  Slots(const Slots&) = delete;
+  Slots& operator=(const Slots&) = delete;
+  const kinora_context* context() const { return &context_; }
+
+  static constexpr size_t count = 11;
+
+ private:
+  kinora_context context_{};
+  std::array<const kinora_context*, count> owners_{};
+
+  template <size_t I, auto Member>
+  struct Slot;
+  template <size_t I, auto Member>
+  void resolve(const std::vector<const kinora_context*>& from);
+};
+
+template <size_t I, class... A, int32_t (*kinora_context::*Member)(void*, A...)>
+struct Slots::Slot<I, Member> {
+  static int32_t call(void* self, A... a) {
+    const auto* owner = static_cast<const Slots*>(self)->owners_[I];
+    return (owner->*Member)(owner->self, a...);
+  }
+};
+
+template <size_t I, auto Member>
+void Slots::resolve(const std::vector<const kinora_context*>& from) {
+  constexpr size_t end =
+      offsetof(kinora_context, parameter) + (I + 1) * sizeof(void*);  // slots are contiguous
+  for (const auto* c : from) {
+    if (c->struct_size < end || !(c->*Member)) continue;
+    owners_[I] = c;
+    context_.*Member = Slot<I, Member>::call;
+    return;
+  }
+  raise(KINORA_INVALID, "no link of the chain implements slot {} of the context", I);
+}
+
+Slots::Slots(const std::vector<const kinora_context*>& from) {
+  context_.struct_size = sizeof context_;
+  context_.self = this;
+  resolve<0, &kinora_context::parameter>(from);
+  resolve<1, &kinora_context::value>(from);
+  resolve<2, &kinora_context::linear>(from);
+  resolve<3, &kinora_context::attention>(from);
+  resolve<4, &kinora_context::total>(from);
+  resolve<5, &kinora_context::block>(from);
+  resolve<6, &kinora_context::sequence>(from);
+  resolve<7, &kinora_context::leave>(from);
+  resolve<8, &kinora_context::table>(from);
+  resolve<9, &kinora_context::reshard>(from);
+  resolve<10, &kinora_context::noise>(from);
+}
+
+}  // namespace
 
 struct Chain::State {
   explicit State(ChainOptions o)
@@ -131,10 +196,9 @@ std::set<kinora_param> Chain::State::ask_pieces() {
       if (p.count == 0) continue;
       if (p.first < 0 || p.count < 0 || p.offset < 0 || p.first + p.count > parameter.local_numel() ||
           !own.defined() || p.offset + p.count > own.numel())
-        raise(
-            KINORA_INVALID,
-            "a link's piece of parameter '{}' ({} elements from {}, at {} of its leaf) is outside of it",
-            parameter.name, p.count, p.first, p.offset);
+        raise(KINORA_INVALID,
+              "a link's piece of parameter '{}' ({} elements from {}, at {} of its leaf) is outside of it",
+              parameter.name, p.count, p.first, p.offset);
       leaf_of(leaves, own, slot<&kinora_link::reduce>(l) != nullptr).pieces.push_back(p);
     }
   }

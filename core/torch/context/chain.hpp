@@ -16,8 +16,8 @@
 #include <optional>
 #include <vector>
 
-#include "core/torch/tensors/parameter.hpp"
 #include "core/torch/context/visibility.hpp"
+#include "core/torch/tensors/parameter.hpp"
 #include "core/torch/weights/lora.hpp"
 #include "kinora/abi/link.h"
 

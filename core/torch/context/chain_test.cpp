@@ -161,7 +161,8 @@ TEST_F(ChainOf, ParametersAreDeclaredOnceAndHaveValuesAfterReady) {
   ChainContext(other.head()).parameter({"f", {2}, Init::constant(7)});
   const auto again = ChainContext(other.head()).parameter({"w", {3, 2}, Init::normal(0.5), Role::column});
   other.ready();
-  EXPECT_TRUE(at::equal(ChainContext(other.head()).value(again), c.value(w))) << "drawn by name, not by order";
+  EXPECT_TRUE(at::equal(ChainContext(other.head()).value(again), c.value(w)))
+      << "drawn by name, not by order";
 }
 
 TEST_F(ChainOf, LinearAsksTheHeadAndGivesTheDtypeOfX) {

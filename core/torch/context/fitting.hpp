@@ -1,4 +1,5 @@
-// Finds the options that weights fit, by names and shapes alone.
+// Finds the options that weights fit, and the reason why they do not fit a network, by names and shapes
+// alone: networks are made on the meta device, and no value is read.
 #pragma once
 #include <filesystem>
 #include <map>
@@ -25,5 +26,11 @@ bool would_fit(const Component& component, const nlohmann::json& options, const 
 // do, takes the one that a path names; throws kinora::Error(KINORA_INVALID) if none does.
 nlohmann::json with_fitting_size(const Component& component, const nlohmann::json& given,
                                  const std::vector<std::filesystem::path>& weights);
+
+// The likeliest reason why weights do not fit a network: how the folder's config.json or a published size
+// differs from the options, if the weights fit with that change; else the class in config.json; "" if nothing
+// is known. options: the component's, complete. Does not throw.
+std::string why_misfit(const Component& component, const nlohmann::json& options,
+                       const std::vector<std::filesystem::path>& weights);
 
 }  // namespace kinora::core

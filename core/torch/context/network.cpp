@@ -2,8 +2,8 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
-#include "core/run/apply_published.hpp"
-#include "core/torch/context/misfit.hpp"
+#include "core/run/weights.hpp"
+#include "core/torch/context/fitting.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/published.hpp"
 #include "kinora/aten.hpp"

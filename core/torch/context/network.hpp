@@ -45,7 +45,8 @@ class Network {
   // Runs a model: takes inputs by name, undefined ones left out, and returns its outputs in the manifest's
   // order. Throws Stop if a later pipeline stage has the output.
   std::vector<at::Tensor> forward(const NamedTensors& in);
-  // Calls of a tokenizer.
+  // Calls of a tokenizer: video [B, 3, T, H, W] in [-1, 1]; latent [B, C, t, h, w], or codes [B, t, h, w].
+  // posterior: undefined if the tokenizer gives none. decode() does not clamp.
   kinora_tokenizer_info info();
   at::Tensor encode(const at::Tensor& video, at::Tensor* posterior = nullptr);
   at::Tensor decode(const at::Tensor& latent);

@@ -36,7 +36,8 @@ struct PackedInputs {
 Tensor leaf(int64_t n) { return at::randn({1, n, kHeads * kWidth}, at::kDouble).set_requires_grad(true); }
 
 // Applies per-frame conditioning, positions, self-attention and attention to the text.
-Tensor mixed(const PackedContext& c, kinora_seq seq, const Tensor& tokens, const PackedInputs& in, Over over) {
+Tensor mixed(const PackedContext& c, kinora_seq seq, const Tensor& tokens, const PackedInputs& in,
+             Over over) {
   const Tensor table = c.table(seq, Place::inner)[0];
   const auto column = [&](int64_t n) { return table.select(1, n).to(at::kDouble).view({1, -1, 1}); };
   Tensor y = tokens + in.by_frame.index_select(1, table.select(1, KINORA_TOKEN_FRAME));
@@ -181,8 +182,7 @@ TEST(PackedRow, ThatDoesNotFitIsRefused) {
   kinora_seq_spec spec{sizeof spec, 0, 8, 1, 1, nullptr, 2, sizes};
   EXPECT_THAT(test::refusal([&] { c.sequence(x, spec, seq); }),
               HasSubstr("have 7 tokens, and frames, rows, cols are 8"));
-  spec.struct_size =
-      offsetof(kinora_seq_spec, n_samples);  // an older header: fields behind it are not read
+  spec.struct_size = offsetof(kinora_seq_spec, n_samples);  // an older header: fields behind it are not read
   EXPECT_EQ(test::refusal([&] { c.sequence(x, spec, seq); }), "nothing was refused");
   EXPECT_EQ(c.table(seq, Place::stream).select(2, KINORA_TOKEN_SAMPLE).max().item<int64_t>(), 0);
 

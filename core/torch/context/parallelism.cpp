@@ -8,8 +8,8 @@
 #include "core/base/paths.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/place.hpp"
-#include "core/torch/context/layout.hpp"
 #include "core/torch/context/meeting.hpp"
+#include "core/torch/context/mesh.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 
@@ -65,9 +65,8 @@ at::ScalarType stream_dtype(int32_t given, const std::string& id) {
   const auto type = static_cast<at::ScalarType>(given);
   for (const auto known : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
     if (type == known) return type;
-  throw Error(KINORA_INVALID,
-              id + ": dtype " + std::to_string(given) +
-                  " is not a floating-point type that a model can run in");
+  throw Error(KINORA_INVALID, id + ": dtype " + std::to_string(given) +
+                                  " is not a floating-point type that a model can run in");
 }
 
 // A configuration for many ranks may run on one; logs that it did, so that it is not mistaken for many.

@@ -9,7 +9,7 @@
 
 #include "core/run/job.hpp"
 #include "core/run/place.hpp"
-#include "core/torch/context/agreement.hpp"
+#include "core/torch/context/meeting.hpp"
 #include "core/torch/context/mesh.hpp"
 #include "core/torch/tensors/parameter.hpp"
 #include "core/torch/weights/weights.hpp"
@@ -25,7 +25,7 @@ class Parallelism {
   explicit Parallelism(JobContext&);
   // The size of every axis that the job's strategies give for this many ranks: a strategy's option `size`, or
   // the remaining ranks if it has none. Throws Error(KINORA_INVALID) if some ranks stay unused. world:
-  // kAnyWorld (layout.hpp) if it is not known.
+  // kAnyWorld if it is not known.
   static MeshOwner::Sizes axes(const JobView&, int64_t world);
   // Number of ranks that hold different samples.
   static int64_t data_ranks(const MeshOwner::Sizes& axes);

@@ -1,5 +1,9 @@
 #include "core/torch/context/visibility.hpp"
 
+#include <algorithm>
+#include <array>
+#include <map>
+
 #include <ATen/ATen.h>
 
 #include "core/torch/tensors/torch_guard.hpp"
@@ -75,6 +79,178 @@ at::Tensor visible(const Frames& rule, const at::Tensor& q_table, const at::Tens
   if (rule.streams == 1) return sees & (kc <= qc);
   return sees & (((qs == 0) & (ks == 0) & (kc <= qc)) |
                  ((qs == 1) & (((ks == 0) & (kc < qc)) | ((ks == 1) & (kc == qc)))));
+}
+
+namespace {
+
+// From here on: the rule as groups of queries that see the same keys.
+
+struct Range {
+  int64_t first, count;
+};
+using Ranges = std::vector<Range>;
+
+void append(Ranges& to, int64_t first, int64_t count) {
+  if (!to.empty() && to.back().first + to.back().count == first) {
+    to.back().count += count;
+  } else {
+    to.push_back({first, count});
+  }
+}
+int64_t total(const Ranges& r) {
+  int64_t n = 0;
+  for (const auto& x : r) n += x.count;
+  return n;
+}
+
+// Identifies tokens that the rule cannot tell apart, within one place.
+using Signature = std::array<int64_t, 2>;  // chunk, stream
+using SamePlace = std::array<int64_t, 3>;  // sample, and the coordinates that `over` requires to be equal
+using Tokens = std::map<SamePlace, std::map<Signature, Ranges>>;
+
+Tokens sort_tokens(const Frames& rule, const at::Tensor& cpu, uint32_t over, bool keys) {
+  const auto* t = cpu.data_ptr<int64_t>();
+  const bool ruled = rule.causal || rule.streams == 2;
+  Tokens out;
+  for (int64_t i = 0; i < cpu.size(0); ++i, t += KINORA_TOKEN_COLUMNS) {
+    if (t[KINORA_TOKEN_INDEX] < 0 && keys) continue;
+    SamePlace place{t[KINORA_TOKEN_SAMPLE], 0, 0};
+    if (over == KINORA_OVER_SPACE) place[1] = t[KINORA_TOKEN_FRAME];
+    if (over == KINORA_OVER_TIME) place = {place[0], t[KINORA_TOKEN_ROW], t[KINORA_TOKEN_COL]};
+    const Signature s = ruled ? Signature{t[KINORA_TOKEN_CHUNK], t[KINORA_TOKEN_STREAM]} : Signature{0, 0};
+    append(out[place][s], i, 1);
+  }
+  return out;
+}
+
+bool sees(const Frames& rule, const Signature& q, const Signature& k) {
+  if (!rule.causal && rule.streams == 1) return true;
+  const auto [qc, qs] = q;
+  const auto [kc, ks] = k;
+  if (rule.window > 0 && kc <= qc - rule.window && kc >= rule.sink) return false;
+  if (rule.streams == 1 || (qs == 0 && ks == 0)) return kc <= qc;
+  return qs == 1 && (ks == 0 ? kc < qc : kc == qc);
+}
+
+// Keys in table order, so that sums do not depend on how the rule groups them.
+Ranges keys_of(const Frames& rule, const Signature& q, const std::map<Signature, Ranges>& keys) {
+  Ranges all, out;
+  for (const auto& [k, ranges] : keys)
+    if (sees(rule, q, k)) all.insert(all.end(), ranges.begin(), ranges.end());
+  std::sort(all.begin(), all.end(), [](const Range& a, const Range& b) { return a.first < b.first; });
+  for (const auto& r : all) append(out, r.first, r.count);
+  return out;
+}
+
+// Rows of a table, ordered by INDEX.
+struct Indexed {
+  int64_t index, row;
+  bool operator<(const Indexed& other) const { return index < other.index; }
+};
+std::vector<Indexed> by_index(const Ranges& ranges, const at::Tensor& cpu) {
+  const auto* t = cpu.data_ptr<int64_t>();
+  std::vector<Indexed> out;
+  for (const auto& r : ranges)
+    for (int64_t i = r.first; i < r.first + r.count; ++i)
+      out.push_back({t[i * KINORA_TOKEN_COLUMNS + KINORA_TOKEN_INDEX], i});
+  std::stable_sort(out.begin(), out.end());
+  return out;
+}
+
+// Queries with the keys that they see.
+struct QueryGroup {
+  Ranges q, k;
+  bool before = false;
+};
+
+// The rest of the rule shows these keys to all of these queries; each query sees those up to itself. Queries
+// that are consecutive among the keys form one group, so a whole sequence, or the end of a longer one, is one
+// group.
+std::vector<QueryGroup> groups_before(const Ranges& q, const at::Tensor& q_table, const Ranges& k,
+                                      const at::Tensor& k_table) {
+  const auto queries = by_index(q, q_table), keys = by_index(k, k_table);
+  std::vector<QueryGroup> out;
+  std::vector<size_t> seen;  // indexed by the last query of each group
+  size_t n = 0;
+  for (const auto& query : queries) {
+    const size_t before = n;
+    while (n < keys.size() && keys[n].index <= query.index) ++n;
+    const bool follows = before > 0 && n == before + 1 && keys[before].index == query.index;
+    if (out.empty() || !follows) out.emplace_back(), seen.emplace_back();
+    append(out.back().q, query.row, 1);
+    seen.back() = n;
+  }
+  for (size_t g = 0; g < out.size(); ++g) {
+    for (size_t i = 0; i < seen[g]; ++i) append(out[g].k, keys[i].row, 1);
+    out[g].before = total(out[g].q) > 1;
+  }
+  return out;
+}
+
+Rows rows_of(const Ranges& r, at::Device device) {
+  if (r.size() == 1) return {r[0].first, r[0].count, {}};
+  auto index = at::empty({total(r)}, at::kLong);
+  auto* to = index.data_ptr<int64_t>();
+  for (const auto& x : r)
+    for (int64_t i = 0; i < x.count; ++i) *to++ = x.first + i;
+  return {-1, index.numel(), index.to(device)};
+}
+
+at::Tensor inverse(const std::vector<Ranges>& joined, int64_t n, at::Device device) {
+  auto order = at::empty({n}, at::kLong);
+  auto* to = order.data_ptr<int64_t>();
+  int64_t at = 0;
+  bool in_order = true;
+  for (const auto& ranges : joined)
+    for (const auto& r : ranges)
+      for (int64_t i = r.first; i < r.first + r.count; ++i, ++at) {
+        in_order &= i == at;
+        to[i] = at;
+      }
+  return in_order ? at::Tensor() : order.to(device);
+}
+
+}  // namespace
+
+VisiblePlan plan_visible(const Frames& rule, const at::Tensor& q_table, const at::Tensor& k_table,
+                         uint32_t over, at::Device device) {
+  const auto q_rows = q_table.to(at::kCPU).contiguous(), k_rows = k_table.to(at::kCPU).contiguous();
+  const Tokens queries = sort_tokens(rule, q_rows, over, false), keys = sort_tokens(rule, k_rows, over, true);
+  struct Batch {
+    int64_t groups = 0;
+    Ranges q, k;
+  };
+  std::map<std::array<int64_t, 3>, Batch> batches;  // keyed by sizes and `before`
+  Ranges blind;
+  for (const auto& [place, signatures] : queries) {
+    const auto here = keys.find(place);
+    for (const auto& [signature, q] : signatures) {
+      const Ranges k = here == keys.end() ? Ranges() : keys_of(rule, signature, here->second);
+      const auto groups =
+          rule.before ? groups_before(q, q_rows, k, k_rows) : std::vector<QueryGroup>{{q, k, false}};
+      for (const auto& g : groups) {
+        if (g.k.empty()) {
+          for (const auto& r : g.q) append(blind, r.first, r.count);
+          continue;
+        }
+        auto& batch = batches[{total(g.q), total(g.k), g.before}];
+        ++batch.groups;
+        for (const auto& r : g.q) append(batch.q, r.first, r.count);
+        for (const auto& r : g.k) append(batch.k, r.first, r.count);
+      }
+    }
+  }
+  VisiblePlan out;
+  std::vector<Ranges> joined;
+  for (auto& [sizes, b] : batches) {
+    out.batches.push_back(
+        {b.groups, sizes[0], sizes[1], rows_of(b.q, device), rows_of(b.k, device), sizes[2] != 0});
+    joined.push_back(std::move(b.q));
+  }
+  out.blind = total(blind);
+  joined.push_back(std::move(blind));
+  out.order = inverse(joined, q_table.size(0), device);
+  return out;
 }
 
 }  // namespace kinora::core

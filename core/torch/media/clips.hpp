@@ -1,4 +1,5 @@
-// The clips of a shard job as tensors, decoded on demand and cached up to a memory limit.
+// The clips of a shard job as tensors, decoded on demand and cached up to a memory limit; and their frames as
+// the inputs of networks.
 #pragma once
 #include <list>
 #include <map>
@@ -13,10 +14,11 @@
 
 namespace kinora::core {
 
+// Used by one thread at a time.
 class Clips {
  public:
-  // folder: the shard job's. read: a stage that sets the tensor "frames", stage/video.read with the requested
-  // size.
+  // folder: the shard job's, or a URI. read_options: those of stage/video.read, with height and width.
+  // memory: bytes of decoded frames that are kept. Throws Error(KINORA_DATA) for a folder without samples.
   Clips(JobContext&, const std::filesystem::path& folder, const json& read_options, int64_t memory);
 
   int64_t size() const { return static_cast<int64_t>(index_.size()); }
@@ -73,6 +75,10 @@ std::filesystem::path shards_of(const JobView& job);
 at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count);
 // Inverse: [1, 3, T, H, W] -> uint8 [T, H, W, 3], clamped.
 at::Tensor frames_of(const at::Tensor& video);
+// Input of CLIP's image encoders: frame uint8 [H, W, 3] -> [1, 3, size, size] float32, shorter edge scaled to
+// `size` with Pillow's bicubic filter, centre crop, normalised with CLIP's mean and deviation (transformers'
+// CLIPImageProcessor).
+at::Tensor clip_image(const at::Tensor& frame, int64_t size);
 // Adds frames uint8 [T, H, W, 3] to the sample, for stage/video.write.
 void set_frames(Sample& sample, const at::Tensor& frames);
 

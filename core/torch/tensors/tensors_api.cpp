@@ -1,17 +1,166 @@
 #include "core/torch/tensors/tensors_api.hpp"
 
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
+#include <string_view>
+#include <unordered_map>
+
 #include <ATen/DLConvertor.h>
 #include <ATen/core/grad_mode.h>
 #include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "core/plugin/host.hpp"
-#include "core/torch/tensors/autograd_node.hpp"
-#include "core/torch/tensors/operators.hpp"
+#include "core/torch/tensors/op_values.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/abi/tensor.h"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
 namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+// The plugin's function and state; destroyed after both the forward call and the graph's node.
+struct Holder : torch::CustomClassHolder {
+  kinora_function f;
+  std::vector<size_t> defined;  // indices of the inputs that are defined
+
+  explicit Holder(const kinora_function& function) : f(function) {}
+  Holder(const Holder&) = delete;
+  Holder& operator=(const Holder&) = delete;
+  ~Holder() override {
+    if (f.drop) f.drop(f.state);
+  }
+};
+
+// Takes ownership of a C callback's outputs even if it fails half-way, so that none leaks.
+variable_list call(int32_t (*fn)(void*, const kinora_tensor*, kinora_tensor*), void* state,
+                   const std::vector<kinora_tensor>& in, size_t n_out) {
+  std::vector<kinora_tensor> out(n_out, nullptr);
+  const int32_t status = fn(state, in.data(), out.data());
+  if (status != KINORA_OK) check_or_stop(status);  // outputs are untouched after an error
+  variable_list made;
+  for (auto* h : out) made.push_back(adopt<at::Tensor>(h));
+  return made;
+}
+
+// One node of the autograd graph whose forward and backward are C functions.
+struct PluginFunction : torch::autograd::Function<PluginFunction> {
+  // A TensorList, not a vector: libtorch only searches the former for tensors with a graph.
+  static variable_list forward(AutogradContext* ctx, at::TensorList in,
+                               const c10::intrusive_ptr<Holder>& holder) {
+    std::vector<kinora_tensor> handles(holder->f.n_in, nullptr);
+    for (size_t i = 0; i < in.size(); ++i) handles[holder->defined[i]] = handle(in[i]);
+    auto out = call(holder->f.forward, holder->f.state, handles, holder->f.n_out);
+    for (size_t i = 0; i < out.size(); ++i)
+      if (!out[i].defined()) raise(KINORA_INVALID, "autograd_apply: forward gave no tensor for output {}", i);
+    ctx->saved_data["holder"] = c10::IValue::make_capsule(holder);
+    return out;
+  }
+
+  // grads: zeros for a result that did not contribute to the outcome (filled in by the node).
+  static variable_list backward(AutogradContext* ctx, const variable_list& grads) {
+    const auto capsule = ctx->saved_data["holder"].toCapsule();
+    const auto& holder = static_cast<const Holder&>(*capsule);
+    const at::AutoGradMode off(false);  // restored if the plugin leaves it on
+    std::vector<kinora_tensor> handles;
+    handles.reserve(grads.size());
+    for (const auto& g : grads) handles.push_back(handle(g));
+    const auto all = call(holder.f.backward, holder.f.state, handles, holder.f.n_in);
+    variable_list out;
+    for (const size_t i : holder.defined) out.push_back(all[i]);
+    out.emplace_back();  // for the holder
+    return out;
+  }
+};
+
+// kinora_tensors_api.autograd_apply, but throws exceptions. f.drop is called exactly once in any case.
+void apply_function(const kinora_function& f, const kinora_tensor* in, kinora_tensor* out) {
+  auto holder = c10::make_intrusive<Holder>(f);
+  std::vector<at::Tensor> tensors;
+  for (size_t i = 0; i < f.n_in; ++i) {
+    if (!in[i]) continue;
+    holder->defined.push_back(i);
+    tensors.push_back(borrow<at::Tensor>(in[i]));
+  }
+  auto made = PluginFunction::apply(at::TensorList(tensors), std::move(holder));
+  for (size_t i = 0; i < f.n_out; ++i) out[i] = give(std::move(made[i]));
+}
+
+struct Hash {
+  using is_transparent = void;
+  size_t operator()(std::string_view s) const { return std::hash<std::string_view>{}(s); }
+};
+
+// Cache of looked-up operators, never evicted: the dispatcher's own table takes a lock and builds names at
+// every lookup.
+class Operators {
+ public:
+  const Operator& find(const char* name, const char* overload) {
+    char key[256];
+    const size_t n = std::strlen(name), m = overload ? std::strlen(overload) : 0;
+    if (n + m + 1 > sizeof key) raise(KINORA_NOT_FOUND, "no operator has a name as long as '{}'", name);
+    std::memcpy(key, name, n);
+    key[n] = '.';
+    if (m) std::memcpy(key + n + 1, overload, m);
+    const std::string_view view(key, n + 1 + m);
+    {
+      const std::shared_lock lock(mutex_);
+      if (const auto it = known_.find(view); it != known_.end()) return *it->second;
+    }
+    const auto handle = c10::Dispatcher::singleton().findSchema({name, overload ? overload : ""});
+    if (!handle)
+      raise(KINORA_NOT_FOUND, "libtorch has no operator '{}' with overload '{}'", name,
+            overload ? overload : "");
+    const std::unique_lock lock(mutex_);
+    auto& at = known_[std::string(view)];
+    if (!at) at = std::make_unique<Operator>(*handle);
+    return *at;
+  }
+
+ private:
+  std::shared_mutex mutex_;
+  std::unordered_map<std::string, std::unique_ptr<Operator>, Hash, std::equal_to<>> known_;
+};
+
+// kinora_tensors_api.release_value.
+void release_value(kinora_value* v) {
+  if (v->kind == KINORA_TENSOR) adopt<at::Tensor>(v->t);
+  if (v->kind == KINORA_LIST) {
+    const auto* list = static_cast<const kinora_tensor*>(v->list);
+    for (uint64_t i = 0; i < v->n; ++i) adopt<at::Tensor>(list[i]);
+    delete[] list;
+  }
+  if (v->kind == KINORA_INTS) delete[] static_cast<const int64_t*>(v->list);
+  *v = kinora_value{};
+}
+
+// [any-thread] kinora_tensors_api.call_op, but throws exceptions: kinora_value <-> the dispatcher's boxed
+// values.
+void call_operator(const char* name, const char* overload, const kinora_value* args, uint64_t n_args,
+                   kinora_value* out, uint64_t n_out) {
+  static Operators operators;
+  const Operator& op = operators.find(name, overload);
+  const size_t n = op.arguments.size(), returns = op.handle.schema().returns().size();
+  if (n_args > n) raise(KINORA_INVALID, "{}: {} arguments given, it has {}", op.name, n_args, n);
+  if (n_out > returns) raise(KINORA_INVALID, "{}: {} results asked for, it has {}", op.name, n_out, returns);
+  torch::jit::Stack stack;
+  stack.reserve(std::max(n, returns));
+  for (size_t i = 0; i < n; ++i) stack.push_back(i < n_args ? op.argument(i, args[i]) : op.missing(i));
+  op.handle.callBoxed(stack);
+  uint64_t done = 0;
+  try {
+    for (; done < n_out; ++done) out[done] = result_of(stack[done]);
+  } catch (...) {
+    while (done > 0) release_value(&out[--done]);
+    throw;
+  }
+}
 
 const at::Tensor& tensor_of(kinora_tensor h) {
   if (!h) throw Error(KINORA_INVALID, "a tensor is missing (null handle)");
@@ -103,9 +252,8 @@ int32_t grad(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, ui
 }
 
 int32_t backward(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs) {
-  return torch_guard([&] {
-    torch::autograd::backward(list_of(outputs, n_outputs), list_of(grad_outputs, n_outputs));
-  });
+  return torch_guard(
+      [&] { torch::autograd::backward(list_of(outputs, n_outputs), list_of(grad_outputs, n_outputs)); });
 }
 
 int32_t set_grad_mode(int32_t on) {

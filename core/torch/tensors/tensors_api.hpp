@@ -7,7 +7,8 @@ namespace kinora::core {
 // [any-thread] The table; constant. Errors are reported to the host.
 const kinora_tensors_api* tensors_api_table();
 
-// Called once when this library is opened: sets the host and registers the table.
+// For a program that links this library instead of opening it (a test): sets the host and registers the
+// table.
 void serve_tensors();
 
 }  // namespace kinora::core

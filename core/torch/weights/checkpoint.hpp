@@ -15,8 +15,8 @@
 #include <string>
 
 #include "core/io/atomic_file.hpp"
-#include "core/torch/weights/sigma_losses.hpp"
 #include "core/torch/weights/sharded_files.hpp"
+#include "core/torch/weights/sigma_losses.hpp"
 #include "core/torch/weights/weights.hpp"
 
 namespace kinora::core {

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
+#include "core/torch/weights/checkpoint_writer.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "core/torch/weights/writer.hpp"
 #include "kinora/error.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -138,9 +138,8 @@ TEST_F(CheckpointIn, NamesTheShardThatIsMissingOrDamagedAndWhatToDo) {
   fs::resize_file(shard, fs::file_size(shard) - 1);
   EXPECT_THAT(message(), testing::AllOf(HasSubstr(shard.string() + ": truncated"), HasSubstr(remedy)));
   fs::remove(shard);
-  EXPECT_THAT(message(),
-              testing::AllOf(HasSubstr("1 of 2 shards are missing: " + shard.filename().string()),
-                             HasSubstr(remedy)));
+  EXPECT_THAT(message(), testing::AllOf(HasSubstr("1 of 2 shards are missing: " + shard.filename().string()),
+                                        HasSubstr(remedy)));
 }
 
 // A folder with one file that gets shards, and then one file again.

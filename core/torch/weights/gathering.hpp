@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "core/torch/weights/exchange.hpp"
-#include "core/torch/weights/holding.hpp"
+#include "core/torch/weights/weights.hpp"
 
 namespace kinora::core {
 

@@ -142,7 +142,10 @@ Handle open_file(const std::filesystem::path& path) {
 Handle within_file(hid_t kind) {
   Handle p(H5Pcreate(kind), H5Pclose);
   H5Pset_elink_cb(
-      p.get(), [](const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) -> herr_t { return -1; },
+      p.get(),
+      [](const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) -> herr_t {
+        return -1;
+      },
       nullptr);
   return p;
 }

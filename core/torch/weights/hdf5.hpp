@@ -11,7 +11,8 @@
 
 namespace kinora::core::hdf5 {
 
-// Debian's build of the library is not thread-safe: every use of it in the process holds this lock.
+// Debian's build of the library is not thread-safe: every use of it in the process holds this lock, also
+// the calls of the functions below and a Handle's destruction.
 std::unique_lock<std::mutex> lock();
 
 class Handle {

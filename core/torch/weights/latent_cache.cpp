@@ -6,8 +6,8 @@
 #include <ATen/ATen.h>
 #include <nlohmann/json.hpp>
 
-#include "core/io/atomic_file.hpp"
 #include "core/base/digest.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/hdf5.hpp"
 

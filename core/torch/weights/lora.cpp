@@ -10,8 +10,8 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
-#include "core/io/atomic_file.hpp"
 #include "core/base/suggest.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 

@@ -1,4 +1,5 @@
-// Published weights: any file or folder of safetensors, under the component's own names or another layout's.
+// Published weights: any file or folder of safetensors, under the component's own names or another layout's;
+// and TorchScript archives, such as NVIDIA's encoder.jit. Pickles (torch.save) are refused.
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -9,6 +10,7 @@
 
 #include "core/plugin/registry.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "core/torch/weights/weights.hpp"
 #include "kinora/abi/layout.h"
 
 namespace kinora::core {
@@ -48,7 +50,7 @@ Layout layout_of(const Component& component, const std::vector<std::string>& nam
 class PublishedWeights {
  public:
   // Finds the part of a pipeline's folder that fits the component, and the layout of each file; one log line
-  // states if only the variant fp16 exists. From *.jit (archives.hpp), tensors that are not parameters are
+  // states if only the variant fp16 exists. From *.jit, tensors that are not parameters are
   // left out, with a warning. Throws kinora::Error.
   PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& component,
                    const Parameters& parameters);
@@ -64,5 +66,17 @@ class PublishedWeights {
 // kinora::Error(KINORA_DATA) if two get the same name.
 std::map<std::string, const SafeTensor*> renamed(
     const Safetensors& file, const std::function<std::string(const std::string&)>& name_of);
+
+// Whether the path's weights are TorchScript archives (archives_of in core/run/apply_published.hpp).
+bool is_archive(const std::filesystem::path& given);
+// Whether they are *.jit, which may have unused tensors: NVIDIA's tokenizers contain unused resamplers.
+bool may_hold_more(const std::filesystem::path& given);
+
+// Reads the parameters of a TorchScript file by name, on the CPU; buffers and program are ignored. Needs
+// libtorch_cpu only. Throws kinora::Error for any other file; for a pickle the message has the command that
+// converts it.
+NamedTensors read_archive(const std::filesystem::path& file);
+// Reads all archives of the path.
+NamedTensors read_archives(const std::filesystem::path& given);
 
 }  // namespace kinora::core

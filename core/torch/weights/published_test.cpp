@@ -9,11 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "core/plugin/manifest.hpp"
-#include "core/run/apply_published.hpp"
-#include "core/run/folder_options.hpp"
+#include "core/run/weights.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
-#include "core/torch/apply/convert.hpp"
 #include "kinora/model.hpp"
 #include "tests/support/oracle.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/io/safetensors_whole.hpp"
+#include "core/io/safetensors.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
 namespace kinora::core {

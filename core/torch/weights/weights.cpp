@@ -1,5 +1,6 @@
 #include "core/torch/weights/weights.hpp"
 
+#include <cstring>
 #include <set>
 
 #include <ATen/ATen.h>
@@ -11,6 +12,56 @@
 #include "core/torch/weights/weights_complaint.hpp"
 
 namespace kinora::core {
+namespace {
+
+// copy(global, local, count), in bytes.
+template <class Copy>
+void each_run(const Parameter& p, const Piece& piece, size_t element, Copy copy) {
+  const auto bytes = [&](int64_t n) { return static_cast<size_t>(n) * element; };
+  for (const auto& r : runs(p, piece.first, piece.count))
+    copy(bytes(r.global), bytes(r.local - piece.first), bytes(r.count));
+}
+
+}  // namespace
+
+Holding held(const Parameters& parameters, const std::vector<Leaf>& leaves,
+             const std::vector<at::Tensor>& per_leaf, const std::string& prefix) {
+  Holding out{parameters, leaves, prefix};
+  for (size_t i = 0; i < leaves.size(); ++i) out.leaves[i].tensor = per_leaf.at(i);
+  return out;
+}
+
+Holding held(const NamedTensors& tensors) {
+  Holding out;
+  for (const auto& [name, t] : tensors) {
+    Parameter p;
+    p.name = name;
+    p.shape = t.sizes().vec();
+    out.parameters.push_back(std::move(p));
+    const auto id = static_cast<kinora_param>(out.parameters.size());
+    out.leaves.push_back({name, t, false, false, {{id, 0, t.numel(), 0}}});
+  }
+  return out;
+}
+
+at::Tensor range_of(const at::Tensor& of_leaf, const Piece& p) {
+  return of_leaf.detach().reshape({-1}).narrow(0, p.offset, p.count);
+}
+
+void copy_to_whole(const Parameter& p, const Piece& piece, const void* local, const at::Tensor& whole) {
+  auto* to = static_cast<char*>(whole.data_ptr());
+  each_run(p, piece, whole.element_size(), [&](size_t global, size_t at, size_t count) {
+    std::memcpy(to + global, static_cast<const char*>(local) + at, count);
+  });
+}
+
+void copy_from_whole(const Parameter& p, const Piece& piece, const at::Tensor& whole, void* local) {
+  const auto* from = static_cast<const char*>(whole.data_ptr());
+  each_run(p, piece, whole.element_size(), [&](size_t global, size_t at, size_t count) {
+    std::memcpy(static_cast<char*>(local) + at, from + global, count);
+  });
+}
+
 namespace {
 
 struct LeafPlace {
@@ -26,8 +77,8 @@ std::vector<std::vector<LeafPlace>> places_of(const Parameters& parameters, cons
   return out;
 }
 
-void put_whole(const Parameter& p, const std::vector<LeafPlace>& places, const std::vector<at::Tensor>& per_leaf,
-               const at::Tensor& given) {
+void put_whole(const Parameter& p, const std::vector<LeafPlace>& places,
+               const std::vector<at::Tensor>& per_leaf, const at::Tensor& given) {
   const auto whole = given.to(at::kCPU).contiguous();
   for (const auto& [leaf, piece] : places) {
     auto local = at::empty({piece.count}, whole.options());
@@ -94,11 +145,12 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
   if (!options.allow_unexpected) problems.unexpected = report.unexpected;
   const std::vector<std::string> names_there{expected.begin(), expected.end()};
   if (const auto text = complaint(problems, names_there); !text.empty()) {
-    const std::string all = "weights that do not fit: " + complaint(problems, names_there, parameters.size() + names.size());
+    const std::string all =
+        "weights that do not fit: " + complaint(problems, names_there, parameters.size() + names.size());
     const bool is_in_file = log_to_files(all);
     if (!is_in_file) log_line(KINORA_LOG_DEBUG, all);
-    raise(KINORA_INVALID, "{} tensors were given for {} parameters: {} ({})", names.size(), parameters.size(), text,
-          is_in_file ? "all of them are in kinora.log" : "log level debug lists all of them");
+    raise(KINORA_INVALID, "{} tensors were given for {} parameters: {} ({})", names.size(), parameters.size(),
+          text, is_in_file ? "all of them are in kinora.log" : "log level debug lists all of them");
   }
   if (options.compare_only) return report;
   for (size_t i = 0; i < parameters.size(); ++i)

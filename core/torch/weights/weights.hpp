@@ -2,13 +2,37 @@
 // one process, so a run resumes at any topology.
 #pragma once
 #include <functional>
+#include <map>
 #include <string>
 #include <vector>
 
+#include "core/torch/tensors/parameter.hpp"
 #include "core/torch/weights/exchange.hpp"
-#include "core/torch/weights/holding.hpp"
 
 namespace kinora::core {
+
+using NamedTensors = std::map<std::string, at::Tensor>;
+using Parameters = std::vector<Parameter>;  // by kinora_param - 1
+
+// This rank's part of some tensors of a file.
+struct Holding {
+  Parameters parameters;     // the same on every rank, except for the shards
+  std::vector<Leaf> leaves;  // with the tensors in question; undefined: nothing is held
+  std::string prefix;        // prefix of the parameters' names in the file
+};
+// One tensor per leaf, with the leaf's shape (values, optimizer state, averages).
+Holding held(const Parameters&, const std::vector<Leaf>&, const std::vector<at::Tensor>& per_leaf,
+             const std::string& prefix = "");
+// Whole tensors, on every rank that passes them.
+Holding held(const NamedTensors& tensors);
+
+// The range of a piece in its leaf's flattened tensor.
+at::Tensor range_of(const at::Tensor& of_leaf, const Piece& piece);
+
+// Copies elements [piece.first, + piece.count) of the flattened local piece of `p` into the whole parameter,
+// and back. Both are on the CPU, contiguous, of one dtype.
+void copy_to_whole(const Parameter& p, const Piece& piece, const void* local, const at::Tensor& whole);
+void copy_from_whole(const Parameter& p, const Piece& piece, const at::Tensor& whole, void* local);
 
 // Copies of whole CPU tensors by parameter name, from one tensor per leaf with the leaf's shape (values,
 // optimizer state, averages). Every rank contributes its part and gets all tensors, so this is for small

@@ -1,23 +1,114 @@
 #include "plugins/collectives/c10d/rendezvous.hpp"
 
+#include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <netdb.h>
+#include <poll.h>
+#include <string>
+#include <thread>
+#include <unistd.h>
 
 #include <c10/util/Logging.h>
+#include <sys/socket.h>
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include "kinora/abi/collective.h"
 #include "kinora/error.hpp"
-#include "plugins/collectives/c10d/listener.hpp"
-#include "plugins/collectives/c10d/patience.hpp"
+#include "kinora/run.hpp"
 
 namespace kinora {
-
 namespace {
+
+// One rank's wait for others while a world begins: it ends when its time is over or the run is asked to
+// stop, and logs after a moment what it waits for.
+class Patience {
+ public:
+  Patience(std::string collective, const kinora_world& world)
+      : who_(std::move(collective)),
+        limit_(world.timeout_ms),
+        run_(world.struct_size > offsetof(kinora_world, run) ? world.run : nullptr) {}
+
+  // Sleeps briefly and returns whether time is left. Throws Error(KINORA_CANCELLED). what(): "rank 3 at
+  // host:1".
+  template <class What>
+  bool more(What what) {
+    if (run_) Run(run_).check_cancelled();
+    const auto waited = Clock::now() - begin_;
+    if (waited >= limit_) return false;
+    if (!said_ && waited >= kMoment) {
+      log(Log::info, who_ + ": waiting for " + what() + ", at most " +
+                         std::to_string(std::chrono::ceil<std::chrono::seconds>(limit_).count()) + " s");
+      said_ = true;
+    }
+    std::this_thread::sleep_for(std::min<Clock::duration>(nap_, limit_ - waited));
+    nap_ = std::min(2 * nap_, kLongestNap);
+    return true;
+  }
+  std::chrono::milliseconds limit() const { return limit_; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using milliseconds = std::chrono::milliseconds;
+  static constexpr milliseconds kMoment{2000}, kLongestNap{200};
+  std::string who_;
+  milliseconds limit_, nap_{5};
+  const kinora_run* run_;
+  Clock::time_point begin_ = Clock::now();
+  bool said_ = false;
+};
+
+// Limit of one attempt: a lost packet is sent again by the next one.
+constexpr int kAttemptMs = 1000;
+
+bool takes_connections(const addrinfo& at) {
+  const int fd = socket(at.ai_family, at.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC, at.ai_protocol);
+  if (fd < 0) return false;
+  bool done = connect(fd, at.ai_addr, at.ai_addrlen) == 0;
+  if (!done && errno == EINPROGRESS) {
+    pollfd wait{fd, POLLOUT, 0};
+    int error = 0;
+    socklen_t size = sizeof error;
+    done = poll(&wait, 1, kAttemptMs) == 1 && getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &size) == 0 &&
+           error == 0;
+  }
+  close(fd);
+  return done;
+}
+
+// Empty if a process listens there; else the reason. A host name may become known while ranks start.
+std::string refusal(const std::string& host, uint16_t port) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  if (const int error = getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found))
+    return "the host name '" + host + "' is not known (" + gai_strerror(error) + ")";
+  const std::unique_ptr<addrinfo, void (*)(addrinfo*)> all(found, freeaddrinfo);
+  for (const addrinfo* at = found; at; at = at->ai_next)
+    if (takes_connections(*at)) return "";
+  return "no process listens at " + host + ":" + std::to_string(port);
+}
+
+// Checks whether a process listens at an address before c10d's store connects: the store would wait without
+// reacting to Ctrl-C, and fail with pages of text. Returns once host:port accepts connections. Throws
+// Error(KINORA_TIMEOUT) with the reason; expected: the process that must listen, "rank 0".
+void wait_for_listener(const std::string& who, const std::string& host, uint16_t port,
+                       const std::string& expected, Patience& patience) {
+  std::string why;
+  while (!(why = refusal(host, port)).empty())
+    if (!patience.more([&] { return expected + ", for " + why; }))
+      throw Error(KINORA_TIMEOUT, who + ": " + why + " after " + std::to_string(patience.limit().count()) +
+                                      " ms; " + expected + " must be started there");
+}
 
 // c10d logs every failed socket with its stack; the errors here already say the result. Libtorch's log is
 // shown if the user asks libtorch for it.
@@ -45,7 +136,8 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
   const std::string expected = at.part.empty() ? "rank 0" : "the launcher's store";
   if (!serves) wait_for_listener(who, at.host, at.port, expected, patience);
   try {
-    // It listens on every address of its host; if the given one belongs to another host, the other ranks report it.
+    // It listens on every address of its host; if the given one belongs to another host, the other ranks
+    // report it.
     auto store = c10::make_intrusive<c10d::TCPStore>(serves ? "127.0.0.1" : at.host, options);
     if (at.part.empty()) return store;
     return c10::make_intrusive<c10d::PrefixStore>(at.part, std::move(store));

@@ -12,7 +12,8 @@ struct Rendezvous {
   std::string file;  // for "file:///folder/name": a path on a file system that all ranks share; empty: tcp
   std::string host;  // for "tcp://host:port": the address where rank 0 listens
   uint16_t port = 0;
-  std::string part;  // for "store://host:port/part": part of a store that another process serves there (torchrun)
+  std::string
+      part;  // for "store://host:port/part": part of a store that another process serves there (torchrun)
 
   bool tcp() const { return file.empty(); }
 };

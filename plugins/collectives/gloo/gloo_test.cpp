@@ -64,7 +64,8 @@ TEST(Gloo, EveryTransferHasItsClosedForm) {
     });
 }
 
-// The pattern of a pipeline: sends whose completion is not awaited, distinguished by tag, received in another order.
+// The pattern of a pipeline: sends whose completion is not awaited, distinguished by tag, received in another
+// order.
 TEST(Gloo, MessagesAreToldApartByTagAndNeedNotBeFinishedInOrder) {
   for (const int size : {2, 4})
     on_ranks(size, [](const Rank& me) {

@@ -1,9 +1,9 @@
-// Option `check` of collective/gloo: ranks announce the transfers that they are about to start, and a rank whose transfer
-// differs from another rank's gets an error. Gloo itself ends the process: a message of an unexpected size
-// is an exception in a thread of Gloo, where it cannot be caught.
+// Option `check` of collective/gloo: ranks announce the transfers that they are about to start, and a rank
+// whose transfer differs from another rank's gets an error. Gloo itself ends the process: a message of an
+// unexpected size is an exception in a thread of Gloo, where it cannot be caught.
 //
-// Nothing waits: each rank announces what it starts, then reads the announcements of the others, before it starts.
-// If two ranks differ, the later one sees it, and does not start.
+// Nothing waits: each rank announces what it starts, then reads the announcements of the others, before it
+// starts. If two ranks differ, the later one sees it, and does not start.
 #pragma once
 #include <map>
 #include <string>
@@ -29,7 +29,8 @@ struct Announced {
 class TransferCheck {
  public:
   // what: its name, "sum #17". Throws Peers::failure() with both transfers; the group cannot be used
-  // afterwards. A transfer that has started and fails asks again for the difference: the other rank has announced by then.
+  // afterwards. A transfer that has started and fails asks again for the difference: the other rank has
+  // announced by then.
   Announced before(const Peers&, const Transfer<at::Tensor>&, const std::string& what);
 
  private:

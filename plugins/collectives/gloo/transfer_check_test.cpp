@@ -1,5 +1,5 @@
-// Option `check` of collective/gloo: if one rank starts a different transfer, every rank gets an error, instead of the end of
-// the process in a thread of Gloo.
+// Option `check` of collective/gloo: if one rank starts a different transfer, every rank gets an error,
+// instead of the end of the process in a thread of Gloo.
 #include <gtest/gtest.h>
 
 #include "kinora/strategy.hpp"

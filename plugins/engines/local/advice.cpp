@@ -1,4 +1,4 @@
-#include "advice.hpp"
+#include "plugins/engines/local/advice.hpp"
 
 #include <cmath>
 
@@ -6,7 +6,8 @@ namespace kinora::local {
 
 Advice::Advice(Stages& stages, const Tokens& total)
     : stages_(stages),
-      node_{total.cores, static_cast<double>(total.memory), static_cast<int64_t>(std::ceil(total.gpus - 1e-9)), total.nvdec, total.nvenc},
+      node_{total.cores, static_cast<double>(total.memory),
+            static_cast<int64_t>(std::ceil(total.gpus - 1e-9)), total.nvdec, total.nvenc},
       seconds_(stages.size()),
       last_(stages.size()) {
   const double each = total.cores / std::max<double>(1, static_cast<double>(stages.size()));
@@ -18,14 +19,16 @@ balance::Stage Advice::measured(size_t i, double now) {
   const StageState& stage = *stages_[i];
   const StageState::Figures& f = stage.figures;
   const StageState::Figures last = std::exchange(last_[i], f);
-  if (const auto n = static_cast<double>(f.in - last.in); n > 0) seconds_[i].add((f.seconds - last.seconds) / n, n, now);
+  if (const auto n = static_cast<double>(f.in - last.in); n > 0)
+    seconds_[i].add((f.seconds - last.seconds) / n, n, now);
   balance::Stage out;
   out.from.assign(stage.spec->from, stage.spec->from + stage.spec->n_from);
   out.seconds = seconds_[i].value();
   // Samples in progress have emitted a part of their output, on average half.
   const double taken = static_cast<double>(f.in) + 0.5 * stage.busy;
   out.out = taken > 0 ? static_cast<double>(f.out) / taken : 1;
-  out.need = {stage.need.cores, stage.need.gpus, static_cast<double>(stage.need.memory), stage.need.nvdec, stage.need.nvenc};
+  out.need = {stage.need.cores, stage.need.gpus, static_cast<double>(stage.need.memory), stage.need.nvdec,
+              stage.need.nvenc};
   out.workers = stage.in_order || stage.spec->workers > 0 ? static_cast<int64_t>(stage.slots.size()) : 0;
   return out;
 }

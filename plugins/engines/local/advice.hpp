@@ -1,12 +1,12 @@
-// The balancer's conclusions from a run's figures: how many instances each stage needs, which stage limits the run,
-// and the machine's best throughput.
+// The balancer's conclusions from a run's figures: how many instances each stage needs, which stage limits
+// the run, and the machine's best throughput.
 #pragma once
 #include <memory>
 #include <vector>
 
-#include "kinora/balance/estimate.hpp"
-#include "kinora/balance/shared.hpp"
-#include "stage_state.hpp"
+#include "plugins/engines/local/balance/estimate.hpp"
+#include "plugins/engines/local/balance/stages.hpp"
+#include "plugins/engines/local/stage_state.hpp"
 
 namespace kinora::local {
 
@@ -15,7 +15,8 @@ class Advice {
   using Stages = std::vector<std::unique_ptr<StageState>>;
   // Until times are known, stages share the cores equally.
   Advice(Stages& stages, const Tokens& total);
-  // At `now`, seconds since the run began: ages the measurements, adds new ones and sets each stage's `wanted`.
+  // At `now`, seconds since the run began: ages the measurements, adds new ones and sets each stage's
+  // `wanted`.
   void look(double now);
   // Inputs of the source per second; 0 while a stage's time is unknown.
   double expected() const { return expected_; }

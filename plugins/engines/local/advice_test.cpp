@@ -1,6 +1,6 @@
 #include <nlohmann/json.hpp>
 
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {

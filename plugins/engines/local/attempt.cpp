@@ -1,11 +1,14 @@
 // One job of a thread, from start to end.
-#include "task.hpp"
-#include "words.hpp"
+#include "plugins/engines/local/task.hpp"
 
 namespace kinora::local {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+// Number of the first sample that a batch makes after it has ended its inputs, among those at the place of
+// the first: above all that process() may make.
+constexpr uint64_t kOfBatch = uint64_t{1} << 62;
 
 double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
@@ -29,7 +32,8 @@ void Runner::perform_pull(uint64_t reserve) {
   Weight weight = weigh(sample);
   std::vector<Sample> copies;
   Source& source = scheduler_.source;
-  for (size_t i = 1; i < source.to.size(); ++i) copies.push_back(sample.clone(source.to[i]->branch_key(sample.key())));
+  for (size_t i = 1; i < source.to.size(); ++i)
+    copies.push_back(sample.clone(source.to[i]->branch_key(sample.key())));
   const Lock lock(mutex_);
   ledger_.release(reserve);
   source.pulling = false;
@@ -37,7 +41,8 @@ void Runner::perform_pull(uint64_t reserve) {
   ledger_.samples().add(weight);
   source.largest = std::max(source.largest, ledger_.samples().now() - before);
   auto track = std::make_shared<Track>(std::string(sample.key()));
-  scheduler_.hand_on(source.to, {std::move(track), {source.pulled++}}, std::move(sample), std::move(weight), std::move(copies));
+  scheduler_.hand_on(source.to, {std::move(track), {source.pulled++}}, std::move(sample), std::move(weight),
+                     std::move(copies));
 }
 
 void Runner::perform_process(Job& job) {
@@ -46,8 +51,8 @@ void Runner::perform_process(Job& job) {
   job.in.size() > 1 ? perform_batch(job) : attempt(job, *job.slot);
 }
 
-// Runs in an instance that receives nothing else. The slot's own instance is destroyed first, so that two do not use its memory and
-// devices; if it has a batch in progress, both exist.
+// Runs in an instance that receives nothing else. The slot's own instance is destroyed first, so that two do
+// not use its memory and devices; if it has a batch in progress, both exist.
 void Runner::perform_alone(Job& job) {
   if (job.slot->instance && job.slot->held.empty()) {
     job.slot->instance = Instance();
@@ -64,11 +69,13 @@ void Runner::perform_alone(Job& job) {
     Item& in = job.in.front();
     lineage_.end_work(in.track);
     Scheduler::expect_no_more(*job.stage, in.place, in.emitted);
-    return fail(in.track, *job.stage, KINORA_FAILED,
-                std::string("lost with a process that died of this sample or another one; could not be tried again alone, "
-                            "next to a process that has a batch in progress: ") +
-                    e.what() + "; run again, with fewer 'workers' of the stage",
-                std::move(in.sample), std::move(in.weight));
+    return fail(
+        in.track, *job.stage, KINORA_FAILED,
+        std::string(
+            "lost with a process that died of this sample or another one; could not be tried again alone, "
+            "next to a process that has a batch in progress: ") +
+            e.what() + "; run again, with fewer 'workers' of the stage",
+        std::move(in.sample), std::move(in.weight));
   }
   ++job.stage->instances;
   attempt(job, alone);
@@ -192,7 +199,8 @@ void Runner::complete_input(Task& task, int32_t status, const std::string& messa
   Item& in = *task.in;
   if (ends_run(stage, status, message)) return;
   if (status != KINORA_OK) {
-    if (stage.in_order && (status == KINORA_IO || status == KINORA_NO_MEMORY || (task.died && !stage.may_start_anew)))
+    if (stage.in_order &&
+        (status == KINORA_IO || status == KINORA_NO_MEMORY || (task.died && !stage.may_start_anew)))
       return abort(status, of_stage(stage, message));
     if (task.ended) return note_error_after(task, message);
     task.holds = false;
@@ -213,7 +221,10 @@ bool Runner::ends_run(const StageState& stage, int32_t status, const std::string
 // A sample that was emitted or dropped has its outcome elsewhere.
 void Runner::note_error_after(Task& task, const std::string& message) {
   ++task.stage.figures.errors_after;
-  log(Log::warn, of_stage(task.stage, task.key + (task.batch.empty() ? "" : " and its batch") + ": " + message + "; the stage had already emitted or dropped the sample, so its outcome does not change"));
+  log(Log::warn,
+      of_stage(task.stage,
+               task.key + (task.batch.empty() ? "" : " and its batch") + ": " + message +
+                   "; the stage had already emitted or dropped the sample, so its outcome does not change"));
 }
 
 // Its bytes stay counted. If the instance has its own process, the sample stays complete, to be tried again.
@@ -231,8 +242,8 @@ void Runner::keep_back(Task& task) {
   task.slot.held.emplace(task.key, std::move(held));
 }
 
-void Runner::fail(const std::shared_ptr<Track>& track, StageState& stage, int32_t status, const std::string& message, Sample sample,
-                  Weight weight) {
+void Runner::fail(const std::shared_ptr<Track>& track, StageState& stage, int32_t status,
+                  const std::string& message, Sample sample, Weight weight) {
   ++stage.figures.failed;
   lineage_.end(track, End::failed(stage.spec->name, status, message), std::move(sample), std::move(weight));
 }
@@ -256,6 +267,73 @@ kinora_run Runner::stage_run(const StageState& stage, const Slot& slot) {
     return e.run_.noise(e.run_.self, key, like, out);
   };
   return run;
+}
+
+// Several inputs in one call of process_batch(). While it runs they are like inputs that the stage holds: it
+// ends them in any order.
+void Runner::perform_batch(Job& job) {
+  StageState& stage = *job.stage;
+  const Place first = job.in.front().place;
+  const size_t n = job.in.size();
+  Holding batch;
+  Tracks tracks;
+  std::vector<Sample> samples;
+  for (Item& item : job.in) {
+    tracks.push_back(item.track);
+    samples.push_back(item.sample);
+    Held held{std::move(item.track), std::move(item.place), item.emitted, std::move(item.sample),
+              std::move(item.weight)};
+    batch.emplace(samples.back().key(), std::move(held));
+  }
+  Task task{*this, stage,    *job.slot,   batch, std::nullopt, std::string(samples.front().key()),
+            first, kOfBatch, job.reserve, tracks};
+  {
+    const Lock lock(mutex_);
+    Scheduler::expect(stage, first, kOfBatch);
+  }
+  std::vector<kinora_sample*> inputs;
+  for (const Sample& sample : samples) inputs.push_back(sample.get());
+  const auto start = Clock::now();
+  const kinora_emit emit = task.table();
+  const kinora_run run = stage_run(stage, *job.slot);
+  std::string message;
+  const int32_t status = said(job.slot->instance.process_batch(inputs, emit, run), message);
+  if (trace_)
+    trace_->span(stage.index, stage.spec->name, job.slot->number,
+                 task.key + " and " + std::to_string(n - 1) + " more", start, task.waited,
+                 status == KINORA_OK ? "ok" : message.c_str());
+  const Lock lock(mutex_);
+  stage.figures.in += n;
+  stage.figures.seconds += std::chrono::duration<double>(Clock::now() - start).count() - task.waited;
+  ledger_.release(task.reserve);
+  if (stopping()) return;
+  for (const auto& track : tracks) lineage_.end_work(track);
+  complete_batch(task, n, status, message);
+  Scheduler::expect_no_more(stage, first, task.emitted);
+}
+
+// Inputs that the stage has not ended are consumed, or, after an error, processed again one at a time.
+void Runner::complete_batch(Task& task, size_t n, int32_t status, const std::string& message) {
+  StageState& stage = task.stage;
+  if (ends_run(stage, status, message)) return;
+  if (status != KINORA_OK && task.held.empty()) return note_error_after(task, message);
+  if (status != KINORA_OK && !std::exchange(stage.said_batch, true))
+    log(Log::warn, of_stage(stage, "a batch of " + std::to_string(n) + " failed (" + message +
+                                       "); its inputs are tried one by one, as after every failed batch; if "
+                                       "all fail for lack of memory, lower the batch"));
+  while (!task.held.empty()) {
+    Held held = std::move(task.held.begin()->second);
+    task.held.erase(task.held.begin());
+    if (status == KINORA_OK) {
+      Scheduler::expect_no_more(stage, held.place, held.emitted);
+      lineage_.end(held.track, End::consumed_by(stage.spec->name), std::move(held.sample),
+                   std::move(held.weight));
+    } else {
+      ++stage.figures.retried;
+      Scheduler::put_back(stage, {std::move(held.sample), std::move(held.weight), std::move(held.place),
+                                  std::move(held.track), false, true, held.emitted, std::move(held.told)});
+    }
+  }
 }
 
 }  // namespace kinora::local

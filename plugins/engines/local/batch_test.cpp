@@ -1,7 +1,7 @@
 // Stages that process several inputs at once.
 #include <nlohmann/json.hpp>
 
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {
@@ -31,7 +31,9 @@ Act& add_batch(Pipeline& p, std::vector<uint32_t> from, uint32_t batch, Sizes& s
   return act;
 }
 
-uint64_t figure(const Pipeline& p, const char* name) { return nlohmann::json::parse(p.reports.back())["stages"][0][name].get<uint64_t>(); }
+uint64_t figure(const Pipeline& p, const char* name) {
+  return nlohmann::json::parse(p.reports.back())["stages"][0][name].get<uint64_t>();
+}
 
 TEST(Batch, IsFullUntilTheInputEnds) {
   Pipeline p;
@@ -136,7 +138,8 @@ TEST(Batch, ThatFailsHalfwayPassesNothingOnTwice) {
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 11}}));
 }
 
-// A sum of all, then an error: the sum stays, each input is tried alone, and only the one that is wrong fails, with its own message.
+// A sum of all, then an error: the sum stays, each input is tried alone, and only the one that is wrong
+// fails, with its own message.
 TEST(Batch, WithAnErrorAfterASampleOfAllCostsOnlyTheOneThatIsWrong) {
   Pipeline p;
   Sizes sizes;
@@ -154,7 +157,8 @@ TEST(Batch, WithAnErrorAfterASampleOfAllCostsOnlyTheOneThatIsWrong) {
   };
   p.inputs(4);
   EXPECT_EQ(p.run(), "");
-  EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 7}, {"failed", 1}}));  // 3 inputs, sums of 0, 1, 2 and 3
+  EXPECT_EQ(p.counts(),
+            (std::map<std::string, int>{{"kept", 7}, {"failed", 1}}));  // 3 inputs, sums of 0, 1, 2 and 3
   for (const auto& [key, o] : p.outcomes) EXPECT_EQ(o.reason, key == "2" ? "two" : "") << key;
 }
 
@@ -190,7 +194,8 @@ TEST(Batch, IsTheParentOfWhatIsMadeOfItAfterItsInputsEnded) {
   EXPECT_EQ(p.run(), "");
   EXPECT_EQ(parents["sum"], 4u);
   EXPECT_EQ(parents["of-one"], 1u);
-  for (size_t i = 0; i < 2; ++i) EXPECT_FALSE(p.outcomes[i].first.size() == 1) << "an input is reported before what was made of it";
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_FALSE(p.outcomes[i].first.size() == 1) << "an input is reported before what was made of it";
 }
 
 TEST(Batch, IsTheParentOfWhatIsMadeOfIt) {
@@ -232,13 +237,16 @@ TEST(Batch, CannotHold) {
   p.inputs(4);
   EXPECT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"failed", 4}}));
-  EXPECT_TRUE(p.outcomes[0].second.reason.starts_with("hold() is not for a stage with batches")) << p.outcomes[0].second.reason;
+  EXPECT_TRUE(p.outcomes[0].second.reason.starts_with("hold() is not for a stage with batches"))
+      << p.outcomes[0].second.reason;
 }
 
 TEST(Batch, MayStopTheRun) {
   Pipeline p;
   Sizes sizes;
-  add_batch(p, {}, 4, sizes).process_batch = [](Batch, const Emit&, const kinora::Run&) { throw Error(KINORA_STOP, "the key is refused"); };
+  add_batch(p, {}, 4, sizes).process_batch = [](Batch, const Emit&, const kinora::Run&) {
+    throw Error(KINORA_STOP, "the key is refused");
+  };
   p.inputs(8);
   EXPECT_EQ(p.run(), "stage 'batch': the key is refused");
   EXPECT_TRUE(p.outcomes.empty());

@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {
@@ -66,8 +66,8 @@ TEST(LocalEngine, AStageFailsOneSampleAndTheOthersGoOn) {
                                               {"1 input 2 the video ends early", 1}}));
 }
 
-// Samples made of a video are reported before the video: a run that is interrupted in between repeats the video and
-// loses no clip.
+// Samples made of a video are reported before the video: a run that is interrupted in between repeats the
+// video and loses no clip.
 TEST(LocalEngine, TellsAFilmAfterAllItsClips) {
   Pipeline p;
   p.add("cut", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
@@ -121,20 +121,24 @@ TEST(LocalEngine, DoesNotTryAgainWhatHasEmitted) {
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 3}, {"failed", 3}}));
 }
 
-// A sample that was emitted or dropped has its outcome elsewhere; the stage's error for it is a figure, not a second outcome.
+// A sample that was emitted or dropped has its outcome elsewhere; the stage's error for it is a figure, not a
+// second outcome.
 TEST(LocalEngine, AnErrorOverWhatHasGoneOnIsNoSecondEnd) {
   for (const bool drops : {false, true})
     for (const int32_t status : {KINORA_FAILED, KINORA_IO}) {
       Pipeline p;
       p.add("a", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
         emit(in.clone(std::string(in.key()) + "-0"));
-        if (drops) emit.drop(in, "a.short", 1);
-        else emit(in);
+        if (drops)
+          emit.drop(in, "a.short", 1);
+        else
+          emit(in);
         throw Error(status, "too late");
       });
       p.inputs(3);
       EXPECT_EQ(p.run(), "");
-      const auto expected = drops ? std::map<std::string, int>{{"kept", 3}, {"filtered", 3}} : std::map<std::string, int>{{"kept", 6}};
+      const auto expected = drops ? std::map<std::string, int>{{"kept", 3}, {"filtered", 3}}
+                                  : std::map<std::string, int>{{"kept", 6}};
       EXPECT_EQ(p.counts(), expected);
       const auto figures = nlohmann::json::parse(p.reports.back())["stages"][0];
       EXPECT_EQ(figures["errors_after"], 3);
@@ -145,7 +149,8 @@ TEST(LocalEngine, AnErrorOverWhatHasGoneOnIsNoSecondEnd) {
 TEST(LocalEngine, ADropWithoutARuleIsTheStages) {
   for (const char* rule : {"", static_cast<const char*>(nullptr)}) {
     Pipeline p;
-    p.add("gate", {}, [&](Sample in, const Emit& emit, const kinora::Run&) { emit.drop(std::move(in), rule, 1); });
+    p.add("gate", {},
+          [&](Sample in, const Emit& emit, const kinora::Run&) { emit.drop(std::move(in), rule, 1); });
     p.inputs(1);
     EXPECT_EQ(p.run(), "");
     ASSERT_EQ(p.outcomes.size(), 1u);

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/testing.hpp"
-#include "local_engine.hpp"
+#include "plugins/engines/local/local_engine.hpp"
 
 namespace kinora::local {
 
@@ -17,7 +17,8 @@ struct Act {
   std::function<void(Sample, const Emit&, const kinora::Run&)> process;
   std::function<void(const Emit&, const kinora::Run&)> finish = {};
   uint32_t batch = 0;  // resources.batch
-  std::function<void(std::span<const Sample>, const Emit&, const kinora::Run&)> process_batch = {};  // none: process() of each
+  std::function<void(std::span<const Sample>, const Emit&, const kinora::Run&)> process_batch =
+      {};  // none: process() of each
   bool ordered = false;
   int64_t workers = 0;
   double cores = 1, gpus = 0;
@@ -47,8 +48,15 @@ class ActStage final : public Stage {
     if (act_->finish) act_->finish(emit, run);
   }
   kinora_resources resources() const override {
-    return {sizeof(kinora_resources), act_->ordered ? 1u : 0u, act_->cores, act_->gpus, 0, 0, act_->nvdec,
-            act_->nvenc, act_->batch};
+    return {sizeof(kinora_resources),
+            act_->ordered ? 1u : 0u,
+            act_->cores,
+            act_->gpus,
+            0,
+            0,
+            act_->nvdec,
+            act_->nvenc,
+            act_->batch};
   }
   struct Options {};
   explicit ActStage(const Options&) {}

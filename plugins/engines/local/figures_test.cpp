@@ -1,7 +1,7 @@
 // A run's reports about its time: the trace, and the limit of its speed.
 #include <fstream>
 
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {

@@ -2,7 +2,7 @@
 #include <random>
 #include <set>
 
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {

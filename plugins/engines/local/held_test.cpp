@@ -3,7 +3,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {
@@ -78,12 +78,11 @@ TEST(Held, AStageThatKeepsAllBackDoesNotStopTheRest) {
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 128}}));
   EXPECT_GE(nlohmann::json::parse(p.reports.back())["memory"]["beside"].get<uint64_t>(), 120 * kMiB)
       << "held inputs that no longer count are still reported";
-  EXPECT_GE(late, 32)
-      << "samples that were read in addition to others when held inputs took all the memory";
+  EXPECT_GE(late, 32) << "samples that were read in addition to others when held inputs took all the memory";
 }
 
-// Clips become four times as large as fits, and one of a later video comes first: one at a time exceeds the bound, without
-// the older one in addition.
+// Clips become four times as large as fits, and one of a later video comes first: one at a time exceeds the
+// bound, without the older one in addition.
 TEST(Held, OfWhatAStageMakesLargerThanFitsOneGoesOnAtATime) {
   Pipeline p;
   p.memory = 4 * kMiB;

@@ -1,4 +1,4 @@
-#include "instance.hpp"
+#include "plugins/engines/local/instance.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -30,12 +30,14 @@ void Isolation::check(const kinora_pipeline& pipeline) const {
                        std::any_of(pipeline.stages, pipeline.stages + pipeline.n_stages,
                                    [&](const kinora_stage_spec& s) { return name == s.name; });
     if (!known)
-      throw Error(KINORA_INVALID, "engine/local: isolate names '" + name +
-                                      "', which is not a stage of this job; give names of stages, or \"auto\", "
-                                      "\"none\" or \"all\"");
+      throw Error(KINORA_INVALID,
+                  "engine/local: isolate names '" + name +
+                      "', which is not a stage of this job; give names of stages, or \"auto\", "
+                      "\"none\" or \"all\"");
     if (!workers && name != "auto" && name != "none")
-      throw Error(KINORA_UNSUPPORTED, "engine/local: isolate = \"" + name +
-                                          "\", but this program starts no worker processes; set isolate = \"none\"");
+      throw Error(KINORA_UNSUPPORTED,
+                  "engine/local: isolate = \"" + name +
+                      "\", but this program starts no worker processes; set isolate = \"none\"");
   }
 }
 
@@ -45,7 +47,8 @@ bool Isolation::asks_apart(const kinora_stage_spec& spec) const {
 }
 
 kinora_resources Isolation::ask(const kinora_stage_spec& spec) const {
-  const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json, timeout, memory, limit, 0};
+  const kinora_worker_spec asked{
+      sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json, timeout, memory, limit, 0};
   kinora_resources out{};
   if (const int32_t status = workers->ask(&asked, &out); status != KINORA_OK) throw error_of(spec, status);
   return out;
@@ -68,8 +71,15 @@ Instance Instance::apart(const kinora_stage_spec& spec, const Isolation& isolati
   Instance out;
   out.spec_ = &spec;
   out.workers_ = isolation.workers;
-  const kinora_worker_spec asked{sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json,
-                                 isolation.timeout, isolation.memory, isolation.limit, isolation.together};
+  const kinora_worker_spec asked{sizeof(kinora_worker_spec),
+                                 0,
+                                 spec.name,
+                                 spec.id,
+                                 spec.options_json,
+                                 isolation.timeout,
+                                 isolation.memory,
+                                 isolation.limit,
+                                 isolation.together};
   const int32_t status = isolation.workers->start(&asked, &out.worker_);
   if (status != KINORA_OK) throw error_of(spec, status);
   return out;
@@ -87,10 +97,12 @@ kinora_resources Instance::resources() const {
 }
 
 int32_t Instance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) const {
-  return worker_ ? workers_->process(worker_, in, &emit, &run) : spec_->stage->process(self_, in, &emit, &run);
+  return worker_ ? workers_->process(worker_, in, &emit, &run)
+                 : spec_->stage->process(self_, in, &emit, &run);
 }
 
-int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit, const kinora_run& run) const {
+int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit,
+                                const kinora_run& run) const {
   return spec_->stage->process_batch(self_, in.data(), static_cast<uint32_t>(in.size()), &emit, &run);
 }
 

@@ -12,12 +12,12 @@ namespace kinora::local {
 
 // Which stages run in their own processes, and the limits of these.
 struct Isolation {
-  std::vector<std::string> which{"none"};  // "auto", "none", "all", or names of stages
-  double timeout = 0;                      // seconds without a sign of life; 0: none
-  double limit = 0;                        // seconds that a sample may take; 0: any
-  uint64_t memory = 0;                     // bytes a process may hold; 0: any
-  uint64_t together = 0;                   // bytes all processes may hold together; 0: any
-  int64_t retries = 1;                     // retries of a sample whose process ended
+  std::vector<std::string> which{"none"};       // "auto", "none", "all", or names of stages
+  double timeout = 0;                           // seconds without a sign of life; 0: none
+  double limit = 0;                             // seconds that a sample may take; 0: any
+  uint64_t memory = 0;                          // bytes a process may hold; 0: any
+  uint64_t together = 0;                        // bytes all processes may hold together; 0: any
+  int64_t retries = 1;                          // retries of a sample whose process ended
   const kinora_workers_api* workers = nullptr;  // null: the host does not start processes
 
   // Throws Error if processes are requested and the host has none, or if a name is not a stage.
@@ -56,7 +56,8 @@ class Instance {
   // For an instance in this process.
   kinora_resources resources() const;
   int32_t process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) const;
-  int32_t process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit, const kinora_run& run) const;  // not apart
+  int32_t process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit,
+                        const kinora_run& run) const;  // not apart
   bool has_finish() const { return spec_->stage->finish != nullptr; }
   int32_t finish(const kinora_emit& emit, const kinora_run& run) const;
   bool is_apart() const { return worker_ != nullptr; }

@@ -1,10 +1,11 @@
-#include "local_engine.hpp"
+#include "plugins/engines/local/local_engine.hpp"
 
 #include <algorithm>
 #include <thread>
 #include <unistd.h>
 
-#include "runner.hpp"
+#include "kinora/plugin.hpp"
+#include "plugins/engines/local/runner.hpp"
 
 namespace kinora::local {
 namespace {
@@ -51,9 +52,13 @@ void LocalEngine::describe(Describe<Options>& d) {
   d.option("worker_memory", &Options::worker_memory)
       .bytes()
       .at_least(0)
-      .help("memory that stages and their processes may use together, next to the samples; the largest process is killed when they hold more; 0: three quarters of the machine's");
+      .help(
+          "memory that stages and their processes may use together, next to the samples; the largest process "
+          "is killed when they hold more; 0: three quarters of the machine's");
   d.option("isolate", &Options::isolate)
-      .help("stages that run in processes of their own: auto (those that read media), none, all, or their names");
+      .help(
+          "stages that run in processes of their own: auto (those that read media), none, all, or their "
+          "names");
   d.option("item_timeout", &Options::item_timeout)
       .at_least(0)
       .unit("s")
@@ -61,7 +66,9 @@ void LocalEngine::describe(Describe<Options>& d) {
   d.option("item_limit", &Options::item_limit)
       .at_least(0)
       .unit("s")
-      .help("longest time for a sample before its process is killed, whatever its signs of life; waits for the next stage do not count; 0: no limit");
+      .help(
+          "longest time for a sample before its process is killed, whatever its signs of life; waits for the "
+          "next stage do not count; 0: no limit");
   d.option("item_memory", &Options::item_memory)
       .bytes()
       .at_least(0)
@@ -87,10 +94,18 @@ void LocalEngine::run(const kinora_pipeline& pipeline, const Run& run) {
   settings.retries = options_.retries;
   settings.backoff = options_.backoff;
   settings.profile = options_.profile;
-  settings.isolation = {options_.isolate, options_.item_timeout, options_.item_limit,
-                        options_.item_memory > 0 ? static_cast<uint64_t>(options_.item_memory) : settings.total.memory / 2,
-                        settings.total.memory, options_.item_retries, workers_of_host()};
+  settings.isolation = {
+      options_.isolate,
+      options_.item_timeout,
+      options_.item_limit,
+      options_.item_memory > 0 ? static_cast<uint64_t>(options_.item_memory) : settings.total.memory / 2,
+      settings.total.memory,
+      options_.item_retries,
+      workers_of_host()};
   Runner(pipeline, run, settings).run();
 }
+
+KINORA_COMPONENT(LocalEngine)
+KINORA_PLUGIN(LocalEngine)
 
 }  // namespace kinora::local

@@ -1,5 +1,5 @@
 // Samples that a stage makes of held inputs are reported before these.
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {
@@ -18,8 +18,7 @@ size_t place_of(const Pipeline& p, const std::string& key) {
 // Source videos of `clips` clips each.
 void add_cut(Pipeline& p, int clips) {
   p.add("cut", {}, [clips](Sample in, const Emit& emit, const kinora::Run&) {
-    for (int i = 0; i < clips; ++i)
-      emit(in.clone(std::string(in.key()) + "-" + std::to_string(i)));
+    for (int i = 0; i < clips; ++i) emit(in.clone(std::string(in.key()) + "-" + std::to_string(i)));
   });
 }
 
@@ -32,9 +31,12 @@ void add_slow(Pipeline& p, uint32_t from) {
   act.workers = 4;
 }
 
-void name(const Emit& emit, std::initializer_list<std::string_view> keys) { emit.made_of({keys.begin(), keys.size()}); }
+void name(const Emit& emit, std::initializer_list<std::string_view> keys) {
+  emit.made_of({keys.begin(), keys.size()});
+}
 
-// A report of each clip, emitted in finish() or when later clips fill the batch. names: whether the stage names its parent.
+// A report of each clip, emitted in finish() or when later clips fill the batch. names: whether the stage
+// names its parent.
 void run_reports(bool names, size_t batch, int inputs) {
   Pipeline p;
   std::vector<Sample> kept;
@@ -163,7 +165,10 @@ TEST(Parents, WhatFinishMakesOfNothingHasNoneAndAWrongNameIsRefused) {
       name(emit, {"elsewhere"});
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), KINORA_NOT_FOUND);
-      EXPECT_NE(std::string(e.what()).find("made_of(): 'elsewhere' is neither an input of this call nor held"), std::string::npos) << e.what();
+      EXPECT_NE(
+          std::string(e.what()).find("made_of(): 'elsewhere' is neither an input of this call nor held"),
+          std::string::npos)
+          << e.what();
     }
     kept = std::move(in);
     emit.hold();
@@ -209,8 +214,12 @@ TEST(Parents, ASampleMayNotTakeTheKeyOfItsFilm) {
     return key + " made stage 'name' emitted a sample called '" + key +
            "', the key of the input that it was made of; fix the stage: each sample needs its own key";
   };
-  EXPECT_EQ(ends, (std::map<std::string, int>{{"0 input ", 1}, {"1 input ", 1}, {"0-0 made ", 1}, {"1-0 made ", 1},
-                                              {taken("0"), 1}, {taken("1"), 1}}));
+  EXPECT_EQ(ends, (std::map<std::string, int>{{"0 input ", 1},
+                                              {"1 input ", 1},
+                                              {"0-0 made ", 1},
+                                              {"1-0 made ", 1},
+                                              {taken("0"), 1},
+                                              {taken("1"), 1}}));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // Limits on a run's resources: memory, cores, devices, hardware coders.
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora::local {

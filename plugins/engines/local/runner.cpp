@@ -1,4 +1,4 @@
-#include "runner.hpp"
+#include "plugins/engines/local/runner.hpp"
 
 #include <cmath>
 
@@ -6,8 +6,9 @@ namespace kinora::local {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(20);  // longest delay until a cancellation is noticed
-constexpr double kLook = 0.1;                           // seconds between two looks at the figures
-constexpr double kRefused = 2.0;  // seconds that other workers get to end their tasks after a stage returned KINORA_STOP
+constexpr double kLook = 0.1;                          // seconds between two looks at the figures
+constexpr double kRefused =
+    2.0;  // seconds that other workers get to end their tasks after a stage returned KINORA_STOP
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -19,7 +20,8 @@ Runner::Runner(const kinora_pipeline& pipeline, const Run& run, const Settings& 
     : pipeline_(pipeline),
       run_(*run.get()),
       settings_(settings),
-      stages_((settings.isolation.check(pipeline), set_up_stages(pipeline, {settings.total, settings_.isolation}))),
+      stages_((settings.isolation.check(pipeline),
+               set_up_stages(pipeline, {settings.total, settings_.isolation}))),
       ledger_(pipeline.memory),
       lineage_(ledger_, owner_wakes_),
       scheduler_(stages_, settings.total, settings.queue, ledger_, lineage_),
@@ -70,7 +72,8 @@ void Runner::run() {
       pipeline_.report(pipeline_.self, figures(now).c_str());
     }
     lock.lock();
-    if (lineage_.unreported() == 0 && !scheduler_.all_finished() && !stopping()) owner_wakes_.wait_for(lock, kPoll);
+    if (lineage_.unreported() == 0 && !scheduler_.all_finished() && !stopping())
+      owner_wakes_.wait_for(lock, kPoll);
   }
   // Workers inside a plugin return when it checks cancelled() or finishes; wait for all of them.
   owner_wakes_.wait(lock, [&] { return scheduler_.is_at_rest(); });
@@ -142,9 +145,11 @@ void Runner::refuse(const StageState& stage, const std::string& message) {
   scheduler_.close(false);
 }
 
-// Results of the stage's other workers are not lost. A worker that waits for room may wait forever, so the wait is limited.
+// Results of the stage's other workers are not lost. A worker that waits for room may wait forever, so the
+// wait is limited.
 bool Runner::refused_is_told() const {
-  return refused_ && lineage_.unreported() == 0 && (refused_->busy == 0 || seconds_since(refused_since_) > kRefused);
+  return refused_ && lineage_.unreported() == 0 &&
+         (refused_->busy == 0 || seconds_since(refused_since_) > kRefused);
 }
 
 void Runner::dispatch() {
@@ -153,7 +158,8 @@ void Runner::dispatch() {
     if (idle_ < scheduler_.ready().size() && !spawn()) return;
     ready_changed_.notify_one();
   }
-  if (scheduler_.is_stuck()) abort(KINORA_FAILED, "engine/local: the pipeline cannot continue; please report this as a bug");
+  if (scheduler_.is_stuck())
+    abort(KINORA_FAILED, "engine/local: the pipeline cannot continue; please report this as a bug");
   if (scheduler_.all_finished()) owner_wakes_.notify_one();
 }
 

@@ -1,8 +1,9 @@
-// One run of a pipeline: threads that do what the scheduler chooses, and the thread of the pipeline's owner, which reports outcomes.
+// One run of a pipeline: threads that do what the scheduler chooses, and the thread of the pipeline's owner,
+// which reports outcomes.
 //
-// scheduler.hpp chooses what runs next, ledger.hpp counts the memory, lineage.hpp knows what each sample was made of and ends it,
-// and this file and task.hpp call the stages. One mutex guards all four and the states of the stages; it is never held while a
-// plugin or the pipeline's owner is called.
+// scheduler.hpp chooses what runs next, resources.hpp counts the memory, lineage.hpp knows what each sample
+// was made of and ends it, and this file and task.hpp call the stages. One mutex guards all four and the
+// states of the stages; it is never held while a plugin or the pipeline's owner is called.
 #pragma once
 #include <atomic>
 #include <chrono>
@@ -10,11 +11,10 @@
 #include <mutex>
 #include <thread>
 
-#include "advice.hpp"
-#include "figures.hpp"
 #include "kinora/run.hpp"
-#include "scheduler.hpp"
-#include "trace.hpp"
+#include "plugins/engines/local/advice.hpp"
+#include "plugins/engines/local/figures.hpp"
+#include "plugins/engines/local/scheduler.hpp"
 
 namespace kinora::local {
 
@@ -51,12 +51,14 @@ class Runner {
  private:
   using Lock = std::unique_lock<std::mutex>;
 
-  // runner.cpp: the owner's thread and the pool. Functions without a Lock argument are called under it, unless stated otherwise.
+  // runner.cpp: the owner's thread and the pool. Functions without a Lock argument are called under it,
+  // unless stated otherwise.
   void report_outcomes(Lock& lock);
   int32_t report(const Track& track, std::string& message);  // not under the lock
   std::string figures(double seconds);                       // not under the lock
   void abort(int32_t code, const std::string& message);
-  // A stage cannot process any sample (KINORA_STOP): starts nothing more; the run aborts when that stage's running tasks have ended.
+  // A stage cannot process any sample (KINORA_STOP): starts nothing more; the run aborts when that stage's
+  // running tasks have ended.
   void refuse(const StageState& stage, const std::string& message);
   bool refused_is_told() const;
   bool spawn();
@@ -79,21 +81,21 @@ class Runner {
   bool ends_run(const StageState& stage, int32_t status, const std::string& message);
   void note_error_after(Task& task, const std::string& message);
   void keep_back(Task& task);
-  void fail(const std::shared_ptr<Track>& track, StageState& stage, int32_t status, const std::string& message, Sample sample,
-            Weight weight);
+  void fail(const std::shared_ptr<Track>& track, StageState& stage, int32_t status,
+            const std::string& message, Sample sample, Weight weight);
   kinora_run stage_run(const StageState& stage, const Slot& slot);
 
-  // batch.cpp: several inputs in one call. Not under the lock, except complete_batch.
+  // Several inputs in one call. Not under the lock, except complete_batch.
   void perform_batch(Job& job);
   void complete_batch(Task& task, size_t n, int32_t status, const std::string& message);
 
-  // finish.cpp: the end of a stage's input. Not under the lock, except fail_finish and end_left_over.
+  // held.cpp, the end of a stage's input. Not under the lock, except fail_finish and end_left_over.
   void perform_finish(StageState& stage);
   bool finish_slot(StageState& stage, Slot& slot);
   void fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message);
   void end_left_over(StageState& stage, Slot& slot, const std::string& why, int32_t status = KINORA_FAILED);
 
-  // death.cpp: samples whose process died. Not under the lock, except the last two.
+  // held.cpp, samples whose process died. Not under the lock, except the last two.
   bool bury(Task& task, const std::string& why);
   bool revive(Task& task, int64_t deaths, std::string& message);
   void try_alone(StageState& stage, Slot& slot, const std::string& why);

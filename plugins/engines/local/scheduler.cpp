@@ -1,17 +1,18 @@
-#include "scheduler.hpp"
+#include "plugins/engines/local/scheduler.hpp"
 
 #include <algorithm>
 
-#include "words.hpp"
+#include "plugins/engines/local/stage_state.hpp"
 
 namespace kinora::local {
 namespace {
 
 constexpr uint64_t kOrderedQueue = 16;
 
-// More instances than a stage's share of the work needs are made only if a core would be idle, and if the work
-// queued per instance takes as long as this many starts: in a burst, starting a process or loading a model does not pay;
-// a thread always does. While the time of a sample is unknown, a start may cost kCheapStart seconds.
+// More instances than a stage's share of the work needs are made only if a core would be idle, and if the
+// work queued per instance takes as long as this many starts: in a burst, starting a process or loading a
+// model does not pay; a thread always does. While the time of a sample is unknown, a start may cost
+// kCheapStart seconds.
 constexpr double kStartsThatPay = 20;
 constexpr double kCheapStart = 0.05;
 
@@ -70,12 +71,14 @@ Scheduler::Answer Scheduler::advance(StageState& stage, bool further) {
     if (answer == Answer::yes) start_finish(stage);
     return answer;
   }
-  if (Waiting* waiting = oldest_waiting(&stage); waiting && fits(*waiting) && machine_.has(waiting->slot->devices, stage.share)) {
+  if (Waiting* waiting = oldest_waiting(&stage);
+      waiting && fits(*waiting) && machine_.has(waiting->slot->devices, stage.share)) {
     const Answer answer = machine_.has(stage.need);
     if (answer == Answer::yes) grant(*waiting);
     return answer;
   }
-  if (!stage.runnable() || !queues_left(stage.to) || !(has_full_batch(stage) || upstream_finished(stage))) return Answer::no;
+  if (!stage.runnable() || !queues_left(stage.to) || !(has_full_batch(stage) || upstream_finished(stage)))
+    return Answer::no;
   const Slot* slot = free_slot(stage);
   if (!slot || !(slot->instance || may_make(stage, further))) return Answer::no;
   // Upstream would only add to a memory that is already full.
@@ -97,25 +100,26 @@ bool Scheduler::may_make(const StageState& stage, bool further) const {
 size_t Scheduler::together(const StageState& stage) const {
   size_t n = 0;
   for (const auto& [place, item] : stage.queue) {
-    if (n == stage.batch || (n > 0 && item.is_single()) || (stage.in_order && !stage.ahead.passed(place))) break;
+    if (n == stage.batch || (n > 0 && item.is_single()) || (stage.in_order && !stage.ahead.passed(place)))
+      break;
     ++n;
     if (item.is_single()) break;
   }
   return n;
 }
 
-// Whether waiting makes the stage's next call no larger. Otherwise it waits until its upstream has finished, or nothing else runs
-// (force_one).
+// Whether waiting makes the stage's next call no larger. Otherwise it waits until its upstream has finished,
+// or nothing else runs (force_one).
 bool Scheduler::has_full_batch(const StageState& stage) const {
   if (stage.batch == 1) return true;
   const size_t n = together(stage);
   const auto next = std::next(stage.queue.begin(), static_cast<std::ptrdiff_t>(n));
-  return n >= std::min<size_t>(stage.batch, longest_queue(stage)) || stage.queue.begin()->second.is_single() ||
-         (next != stage.queue.end() && next->second.is_single());
+  return n >= std::min<size_t>(stage.batch, longest_queue(stage)) ||
+         stage.queue.begin()->second.is_single() || (next != stage.queue.end() && next->second.is_single());
 }
 
-// Nothing runs and nothing fits: the oldest sample continues. It alone can be the one that an ordered stage, and with
-// it all samples queued there, is waiting for.
+// Nothing runs and nothing fits: the oldest sample continues. It alone can be the one that an ordered stage,
+// and with it all samples queued there, is waiting for.
 bool Scheduler::force_one() {
   if (active_ > 0 || !lineage_.all_told()) return false;
   if (let_go_of_held() || finish_what_is_large()) return true;
@@ -137,8 +141,9 @@ bool Scheduler::force_one() {
   return true;
 }
 
-// More than the bound is in use already: samples that are nearly done go first, so that no other adds to it. Emissions that would
-// add more than facts, and everything upstream of them, wait, unless nothing else can continue.
+// More than the bound is in use already: samples that are nearly done go first, so that no other adds to it.
+// Emissions that would add more than facts, and everything upstream of them, wait, unless nothing else can
+// continue.
 bool Scheduler::finish_what_is_large() {
   if (ledger_.bound() == 0 || ledger_.samples().now() <= ledger_.bound()) return false;
   const uint64_t most = ledger_.samples().now() + ledger_.bound() / 16;
@@ -148,11 +153,13 @@ bool Scheduler::finish_what_is_large() {
     const size_t at = waiting->stage->index;
     if (ledger_.samples().after(*waiting->in, waiting->replaced) > most) {
       from = std::max(from, at + 1);
-    } else if (!leaving || at > leaving->stage->index || (at == leaving->stage->index && waiting->next < leaving->next)) {
+    } else if (!leaving || at > leaving->stage->index ||
+               (at == leaving->stage->index && waiting->next < leaving->next)) {
       leaving = waiting;
     }
   }
-  const auto furthest = std::find_if(stages_.rbegin(), stages_.rend(), [](const auto& s) { return s->runnable(); });
+  const auto furthest =
+      std::find_if(stages_.rbegin(), stages_.rend(), [](const auto& s) { return s->runnable(); });
   const bool can_run = furthest != stages_.rend() && (*furthest)->index >= from;
   if (leaving && (!can_run || leaving->stage->index >= (*furthest)->index)) return grant(*leaving), true;
   if (can_run) start_process(**furthest);
@@ -160,7 +167,8 @@ bool Scheduler::finish_what_is_large() {
 }
 
 // If held inputs take half of the memory and nothing else fits, a stage holds more than batches, and waits
-// for samples that would never arrive, or arrive one at a time. The held inputs of the stage that holds most no longer count.
+// for samples that would never arrive, or arrive one at a time. The held inputs of the stage that holds most
+// no longer count.
 bool Scheduler::let_go_of_held() {
   if (ledger_.bound() == 0) return false;
   StageState* most = nullptr;
@@ -271,12 +279,14 @@ void Scheduler::account(const Waiting& waiting) {
   if (after <= before) return;
   StageState& stage = *waiting.stage;
   stage.largest = std::max(stage.largest, after - before);
-  if (ledger_.bound() > 0 && after > ledger_.bound() && !stage.said_large) say_large(stage, before, after, replaced);
+  if (ledger_.bound() > 0 && after > ledger_.bound() && !stage.said_large)
+    say_large(stage, before, after, replaced);
 }
 
 // Logged once per stage: tells the user what makes samples larger than the bound.
 void Scheduler::say_large(StageState& stage, uint64_t before, uint64_t after, const Weight* replaced) {
-  const uint64_t bound = ledger_.bound(), left = ledger_.samples().after({}, replaced), more = left - std::min(left, before);
+  const uint64_t bound = ledger_.bound(), left = ledger_.samples().after({}, replaced),
+                 more = left - std::min(left, before);
   if (more == 0 || (before > bound && more < bound / 4)) return;
   stage.said_large = true;
   const auto mib = [](uint64_t bytes) { return std::to_string((bytes + (1 << 20) - 1) >> 20) + " MiB"; };
@@ -290,11 +300,14 @@ bool Scheduler::fits(const Waiting& waiting) {
 }
 
 // Samples that wait for their turn before an ordered stage do not mean that it is slow.
-uint64_t Scheduler::longest_queue(const StageState& stage) const { return queue_ * (stage.in_order ? kOrderedQueue : 1); }
+uint64_t Scheduler::longest_queue(const StageState& stage) const {
+  return queue_ * (stage.in_order ? kOrderedQueue : 1);
+}
 
 bool Scheduler::queues_left(const std::vector<StageState*>& to) const {
   if (to.empty()) return lineage_.unreported() < queue_;
-  return std::all_of(to.begin(), to.end(), [&](const StageState* next) { return next->queue.size() < longest_queue(*next); });
+  return std::all_of(to.begin(), to.end(),
+                     [&](const StageState* next) { return next->queue.size() < longest_queue(*next); });
 }
 
 Waiting* Scheduler::oldest_waiting(const StageState* stage) {
@@ -332,12 +345,14 @@ bool Scheduler::all_finished() const {
          std::all_of(stages_.begin(), stages_.end(), [](const auto& stage) { return stage->finished; });
 }
 
-void Scheduler::hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight, std::vector<Sample> copies) {
+void Scheduler::hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight,
+                        std::vector<Sample> copies) {
   if (to.empty()) return lineage_.end(from.track, {}, std::move(sample), std::move(weight));
   for (size_t i = to.size(); i-- > 0;) {
     if (i > 0) ledger_.samples().add(weight);
     const auto track = i > 0 ? Lineage::child({from.track}, copies[i - 1].key()) : from.track;
-    Item item{i > 0 ? std::move(copies[i - 1]) : std::move(sample), weight, to.size() > 1 ? below(from.place, i) : from.place, track};
+    Item item{i > 0 ? std::move(copies[i - 1]) : std::move(sample), weight,
+              to.size() > 1 ? below(from.place, i) : from.place, track};
     expect(*to[i], item.place, 0);
     put_back(*to[i], std::move(item));
   }

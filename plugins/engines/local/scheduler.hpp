@@ -1,14 +1,16 @@
 // Chooses what runs next.
 //
-// Whenever a core is free, the most downstream task that can run gets it. So a slow stage takes as many cores as it needs, and
-// samples that are nearly done, and their memory, go first. Cores are not assigned to stages: measured on 8 cores
-// (dispatch_test.cpp), sharing takes 0.97 of the time of the balancer's allocation where that divides evenly, 0.94 where it does
-// not, 0.61 where times drift, and is no slower than reallocation at no cost. The balancer decides what lasts (advice.hpp): how
-// many instances, that is worker processes or copies of a model, a stage's share of the work needs.
+// Whenever a core is free, the most downstream task that can run gets it. So a slow stage takes as many cores
+// as it needs, and samples that are nearly done, and their memory, go first. Cores are not assigned to
+// stages: measured on 8 cores (dispatch_test.cpp), sharing takes 0.97 of the time of the balancer's
+// allocation where that divides evenly, 0.94 where it does not, 0.61 where times drift, and is no slower than
+// reallocation at no cost. The balancer decides what lasts (advice.hpp): how many instances, that is worker
+// processes or copies of a model, a stage's share of the work needs.
 //
-// A task that waits for room releases its core while it waits. When nothing runs and nothing fits, the oldest sample continues all
-// the same: hence no deadlock, and a single sample that is larger than the bound passes alone. Until it has passed, samples that
-// are nearly done go first: of emissions that are larger than fits, one at a time exceeds the bound.
+// A task that waits for room releases its core while it waits. When nothing runs and nothing fits, the oldest
+// sample continues all the same: hence no deadlock, and a single sample that is larger than the bound passes
+// alone. Until it has passed, samples that are nearly done go first: of emissions that are larger than fits,
+// one at a time exceeds the bound.
 //
 // Guarded by the run's mutex (runner.hpp).
 #pragma once
@@ -18,8 +20,8 @@
 #include <optional>
 #include <vector>
 
-#include "lineage.hpp"
-#include "stage_state.hpp"
+#include "plugins/engines/local/lineage.hpp"
+#include "plugins/engines/local/stage_state.hpp"
 
 namespace kinora::local {
 
@@ -64,7 +66,8 @@ class Scheduler {
   // queue: samples that may wait for one stage.
   Scheduler(Stages& stages, const Tokens& total, uint64_t queue, Ledger& ledger, Lineage& lineage);
 
-  // Starts all jobs that can run now, and returns how many; takes them from ready(). Call it after every change.
+  // Starts all jobs that can run now, and returns how many; takes them from ready(). Call it after every
+  // change.
   size_t dispatch();
   std::deque<Job>& ready() { return ready_; }
   void ended(const Job& job);
@@ -78,17 +81,21 @@ class Scheduler {
   bool is_stuck() const { return is_stuck_; }
   bool is_at_rest() const { return active_ == 0 && waiting_.empty(); }
   size_t active() const { return active_; }
-  bool waits_for_memory() const { return !waiting_.empty() || (!source.ended && !ledger_.has_room(source.largest)); }
+  bool waits_for_memory() const {
+    return !waiting_.empty() || (!source.ended && !ledger_.has_room(source.largest));
+  }
   const Stages& stages() const { return stages_; }
 
-  // A task's emission that may have no room yet. True: it was counted in the ledger at once. False: the task has given back its
-  // resources; it waits for waiting.go until it is granted or the scheduler is closed, then calls waited().
+  // A task's emission that may have no room yet. True: it was counted in the ledger at once. False: the task
+  // has given back its resources; it waits for waiting.go until it is granted or the scheduler is closed,
+  // then calls waited().
   bool enter(Waiting& waiting);
   void waited(Waiting& waiting);
 
-  // Puts a sample into the queue of each stage that takes it; every one but the first gets a copy, a separate sample. None takes
-  // it: it leaves the pipeline.
-  void hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight, std::vector<Sample> copies);
+  // Puts a sample into the queue of each stage that takes it; every one but the first gets a copy, a separate
+  // sample. None takes it: it leaves the pipeline.
+  void hand_on(const std::vector<StageState*>& to, Origin from, Sample sample, Weight weight,
+               std::vector<Sample> copies);
   // An ordered stage downstream expects, or no longer expects, emission number `emitted` at this place.
   static void expect(StageState& stage, const Place& place, uint64_t emitted);
   static void expect_no_more(StageState& stage, const Place& place, uint64_t emitted);

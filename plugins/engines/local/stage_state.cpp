@@ -1,4 +1,4 @@
-#include "stage_state.hpp"
+#include "plugins/engines/local/stage_state.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -35,8 +35,8 @@ void connect(std::vector<std::unique_ptr<StageState>>& stages) {
       stages[from]->to.push_back(stage.get());
     }
   }
-  // From the last to the first: the stages downstream of a stage are those that it feeds, and the stages downstream of
-  // these.
+  // From the last to the first: the stages downstream of a stage are those that it feeds, and the stages
+  // downstream of these.
   for (size_t i = stages.size(); i-- > 0;) {
     auto& behind = stages[i]->ordered;
     for (StageState* next : stages[i]->to) {
@@ -88,7 +88,8 @@ size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   if (asked > 0) return std::min(static_cast<size_t>(asked), capacity.most_workers);
   double limit = static_cast<double>(capacity.most_workers);
   if (stage.need.cores > 0) limit = std::min(limit, capacity.total.cores / stage.need.cores);
-  if (stage.need.gpus > 0) limit = std::min(limit, instances_on_devices(stage.need.gpus, capacity.total.gpus));
+  if (stage.need.gpus > 0)
+    limit = std::min(limit, instances_on_devices(stage.need.gpus, capacity.total.gpus));
   if (stage.need.cores <= 0 && stage.need.gpus <= 0) limit = capacity.total.cores;
   if (stage.need.nvdec > 0) limit = std::min(limit, capacity.total.nvdec / stage.need.nvdec);
   if (stage.need.nvenc > 0) limit = std::min(limit, capacity.total.nvenc / stage.need.nvenc);
@@ -110,16 +111,17 @@ void size_up(StageState& stage, const Capacity& capacity) {
     first = made(stage, [&] { return Instance::here(*stage.spec); });
   const kinora_resources r = first ? first.resources() : capacity.isolation.ask(*stage.spec);
   if (!(r.cores >= 0) || !(r.gpus >= 0))
-    throw Error(KINORA_INVALID,
-                stage_named(*stage.spec) + " asks for a negative number of cores or GPUs; correct its resources()");
+    throw Error(KINORA_INVALID, stage_named(*stage.spec) +
+                                    " asks for a negative number of cores or GPUs; correct its resources()");
   const Tokens& total = capacity.total;
   stage.in_order = r.ordered != 0;
   stage.may_start_anew = stage.counts_held = r.ordered != kKeepsState;
-  stage.need = {std::min(r.cores, total.cores), std::min(r.gpus, total.gpus), std::min(r.memory, total.memory),
-                std::min<double>(r.nvdec, total.nvdec), std::min<double>(r.nvenc, total.nvenc)};
+  stage.need = {std::min(r.cores, total.cores), std::min(r.gpus, total.gpus),
+                std::min(r.memory, total.memory), std::min<double>(r.nvdec, total.nvdec),
+                std::min<double>(r.nvenc, total.nvenc)};
   const size_t limit = worker_limit(stage, capacity);
-  // A user who requests more workers than cores expects them to run side by side (for example because they wait for
-  // a network).
+  // A user who requests more workers than cores expects them to run side by side (for example because they
+  // wait for a network).
   if (stage.spec->workers > 0)
     stage.need.cores = std::min(stage.need.cores, capacity.total.cores / static_cast<double>(limit));
   while (stage.slots.size() < limit) {
@@ -128,7 +130,8 @@ void size_up(StageState& stage, const Capacity& capacity) {
   }
   put_on_devices(stage, capacity.total.gpus);
   stage.isolated = capacity.isolation.covers(*stage.spec, r);
-  const bool takes_batches = stage.spec->stage->struct_size > offsetof(kinora_stage, process_batch) && stage.spec->stage->process_batch;
+  const bool takes_batches = stage.spec->stage->struct_size > offsetof(kinora_stage, process_batch) &&
+                             stage.spec->stage->process_batch;
   if (takes_batches && !stage.isolated) stage.batch = std::max<size_t>(1, r.batch);
   // Made at once, to show whether an instance can be made at all.
   if (!first || stage.isolated) first = made(stage, [&] { return make_instance(stage, capacity.isolation); });
@@ -160,7 +163,8 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
     tear_down(stages);
     throw;
   }
-  // Until a stage has finished, the emissions of its finish() are still expected by the ordered stages downstream.
+  // Until a stage has finished, the emissions of its finish() are still expected by the ordered stages
+  // downstream.
   for (auto& stage : stages)
     for (StageState* next : stage->ordered) next->ahead.add(below(stage->finish_place(), 0));
   return stages;

@@ -1,4 +1,5 @@
-// One running stage of the pipeline: its needs, its instances, its queue, its figures.
+// One running stage of the pipeline: its needs, its instances, its queue, its figures, and how messages name
+// it.
 #pragma once
 #include <algorithm>
 #include <atomic>
@@ -8,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "instance.hpp"
-#include "machine.hpp"
-#include "track.hpp"
+#include "plugins/engines/local/instance.hpp"
+#include "plugins/engines/local/lineage.hpp"
+#include "plugins/engines/local/resources.hpp"
 
 namespace kinora::local {
 
@@ -37,8 +38,8 @@ struct StageState {
   bool let_go = false;         // it held more than fits, so its held inputs no longer count
   bool said_large = false;     // the warning about emissions larger than the bound was logged
   bool said_batch = false;     // the warning about a failed batch was logged
-  bool isolated = false;  // its instances are in processes of their own
-  double share = 0;       // share of each of an instance's devices
+  bool isolated = false;       // its instances are in processes of their own
+  double share = 0;            // share of each of an instance's devices
 
   std::vector<std::unique_ptr<Slot>> slots;
   std::vector<Slot*> free;  // the last is taken first: slots with an instance come before empty ones
@@ -48,8 +49,8 @@ struct StageState {
   std::atomic<uint32_t> instances{0};
   size_t wanted = SIZE_MAX;  // instances that the stage's share of the work needs (advice.hpp)
   double starting = 0;       // seconds that making the last instance took
-  size_t lost = 0;    // slots whose instance could not be made
-  uint32_t busy = 0;  // tasks that occupy a slot, also while they wait for room
+  size_t lost = 0;           // slots whose instance could not be made
+  uint32_t busy = 0;         // tasks that occupy a slot, also while they wait for room
   bool finishing = false, finished = false;
   uint64_t finish_emitted = 0;
   uint64_t largest = 0;  // bytes that its largest emission added
@@ -58,7 +59,7 @@ struct StageState {
     uint64_t in = 0, out = 0, dropped = 0, failed = 0, retried = 0;
     uint64_t died = 0;          // processes that died
     uint64_t errors_after = 0;  // errors for samples that had been emitted or dropped
-    double seconds = 0;  // working time, all workers together
+    double seconds = 0;         // working time, all workers together
   } figures;
 
   // Key of the copy that this stage takes if other stages take the sample too, so that both can be stored.
@@ -96,5 +97,19 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
 void tear_down(std::vector<std::unique_ptr<StageState>>& stages);
 // A new instance, or an Error that names the stage.
 Instance make_instance(const StageState& stage, const Isolation& isolation);
+
+constexpr const char* kNeverTold = "held by the stage and never ended; fix its finish()";
+constexpr const char* kNobodyAsked = "returned KINORA_CANCELLED although the run was not asked to stop";
+
+// A message about a stage.
+inline std::string of_stage(const StageState& stage, const std::string& message) {
+  return "stage '" + std::string(stage.spec->name) + "': " + message;
+}
+
+// The host's message of the last error on this thread, or the status if it has none.
+inline std::string last_message(int32_t status) {
+  const std::string text(view(host()->last_error(host())));
+  return text.empty() ? "failed with status " + std::to_string(status) : text;
+}
 
 }  // namespace kinora::local

@@ -1,5 +1,5 @@
 // Events that end a run before its last sample.
-#include "engine_testing.hpp"
+#include "plugins/engines/local/engine_testing.hpp"
 
 namespace kinora::local {
 namespace {
@@ -28,7 +28,8 @@ TEST(LocalEngine, EndsWithTheFirstErrorOfTheSourceTheOwnerOrFinish) {
   EXPECT_EQ(testing::TestSample::alive, 0) << "samples leaked";
 }
 
-// For example a trace on a full disk: an exception leaves run() while a stage waits for room, and the stage must not wait forever.
+// For example a trace on a full disk: an exception leaves run() while a stage waits for room, and the stage
+// must not wait forever.
 TEST(LocalEngine, AnExceptionOfTheOwnersThreadEndsTheRunWhileAStageWaitsForRoom) {
   Pipeline p;
   p.memory = 1 << 20;

@@ -1,8 +1,8 @@
-#include "task.hpp"
+#include "plugins/engines/local/task.hpp"
 
 #include <algorithm>
 
-#include "words.hpp"
+#include "plugins/engines/local/stage_state.hpp"
 
 namespace kinora::local {
 
@@ -20,7 +20,9 @@ kinora_emit Task::table() {
           [](void* self, kinora_sample* s, const char* reason) {
             return guard([&] { of(self).fail(Sample::adopt(s), reason); });
           },
-          [](void* self, const kinora_str* keys, uint64_t n) { return guard([&] { of(self).made_of({keys, n}); }); }};
+          [](void* self, const kinora_str* keys, uint64_t n) {
+            return guard([&] { of(self).made_of({keys, n}); });
+          }};
 }
 
 void Task::emit(Sample sample) {
@@ -36,7 +38,8 @@ void Task::emit(Sample sample) {
   make_room(lock, {&stage, &slot, &weight, out, below(place, emitted), replaced(sample, out)});
   Origin from = origin(sample, of);
   ++stage.figures.out;
-  runner.scheduler().hand_on(stage.to, std::move(from), std::move(sample), std::move(weight), std::move(copies));
+  runner.scheduler().hand_on(stage.to, std::move(from), std::move(sample), std::move(weight),
+                             std::move(copies));
   runner.dispatch();
 }
 
@@ -44,7 +47,8 @@ void Task::drop(Sample sample, const char* rule, double score) {
   if (told_before(sample.key())) return;
   const Tracks of = parents_of(sample);
   if (refuse_key(sample, of)) return;
-  end_here(std::move(sample), of, End::filtered(stage.spec->name, rule && *rule ? rule : stage.spec->name, score));
+  end_here(std::move(sample), of,
+           End::filtered(stage.spec->name, rule && *rule ? rule : stage.spec->name, score));
 }
 
 void Task::fail(Sample sample, const char* reason) {
@@ -57,8 +61,10 @@ void Task::fail(Sample sample, const char* reason) {
 void Task::hold() {
   const std::lock_guard lock(runner.mutex());
   if (stage.batch > 1)
-    throw Error(KINORA_INVALID, "hold() is not for a stage with batches (resources.batch); use one or the other");
-  if (!in || ended) throw Error(KINORA_INVALID, "hold() is for the input of process(), before it was emitted or dropped");
+    throw Error(KINORA_INVALID,
+                "hold() is not for a stage with batches (resources.batch); use one or the other");
+  if (!in || ended)
+    throw Error(KINORA_INVALID, "hold() is for the input of process(), before it was emitted or dropped");
   holds = touched = true;
 }
 
@@ -69,9 +75,11 @@ void Task::stored(std::string_view name) {
     return;
   }
   const auto at = held.find(name);
-  if (at == held.end()) throw Error(KINORA_NOT_FOUND, "stored() of '" + std::string(name) + "', which this stage does not hold");
+  if (at == held.end())
+    throw Error(KINORA_NOT_FOUND, "stored() of '" + std::string(name) + "', which this stage does not hold");
   Held one = take_held(at);
-  runner.lineage().end(one.track, End::consumed_by(stage.spec->name), std::move(one.sample), std::move(one.weight));
+  runner.lineage().end(one.track, End::consumed_by(stage.spec->name), std::move(one.sample),
+                       std::move(one.weight));
 }
 
 void Task::made_of(std::span<const kinora_str> names) {
@@ -83,11 +91,16 @@ void Task::made_of(std::span<const kinora_str> names) {
       named.push_back(at->second.track);
     } else if (in && view(name) == key) {
       named.push_back(in->track);
-    } else if (const auto of = std::find_if(batch.begin(), batch.end(), [&](const auto& track) { return track->key == view(name); }); of != batch.end()) {
+    } else if (const auto of = std::find_if(batch.begin(), batch.end(),
+                                            [&](const auto& track) { return track->key == view(name); });
+               of != batch.end()) {
       named.push_back(*of);
     } else {
       named.clear();
-      throw Error(KINORA_NOT_FOUND, "made_of(): '" + std::string(view(name)) + "' is neither an input of this call nor held; name the parents of a sample before they end");
+      throw Error(
+          KINORA_NOT_FOUND,
+          "made_of(): '" + std::string(view(name)) +
+              "' is neither an input of this call nor held; name the parents of a sample before they end");
     }
   }
 }
@@ -97,7 +110,8 @@ bool Task::told_before(std::string_view name) {
   if (replay == 0) return false;
   const std::string& before = told[told.size() - replay--];
   if (before != name)
-    throw Error(KINORA_DATA, "its process died, and it was tried again: expected '" + before + "' as before, got '" + std::string(name) +
+    throw Error(KINORA_DATA, "its process died, and it was tried again: expected '" + before +
+                                 "' as before, got '" + std::string(name) +
                                  "'; fix the stage: it emits the same keys in the same order");
   return true;
 }
@@ -106,8 +120,9 @@ bool Task::is_input(const Sample& sample) const {
   return in && !ended && (sample.get() == in->sample.get() || sample.key() == key);
 }
 
-// Returns nothing for an input, for a held input, and for a sample that finish() emits while nothing is held. The parents of a batch's
-// samples include inputs that have ended, since none is reported before the call is over.
+// Returns nothing for an input, for a held input, and for a sample that finish() emits while nothing is held.
+// The parents of a batch's samples include inputs that have ended, since none is reported before the call is
+// over.
 Tracks Task::parents_of(const Sample& sample) {
   Tracks of = std::exchange(named, {});
   if (is_input(sample) || held.contains(sample.key())) return {};
@@ -118,8 +133,8 @@ Tracks Task::parents_of(const Sample& sample) {
   return of;
 }
 
-// Fails a sample with the key of another sample, or of its own source: if both were stored, one would overwrite the other, and
-// their outcomes could not be distinguished.
+// Fails a sample with the key of another sample, or of its own source: if both were stored, one would
+// overwrite the other, and their outcomes could not be distinguished.
 bool Task::refuse_key(Sample& sample, const Tracks& of) {
   const std::string name(sample.key()), emitted_by = "stage '" + std::string(stage.spec->name) + "' emitted ";
   std::string why;
@@ -129,7 +144,9 @@ bool Task::refuse_key(Sample& sample, const Tracks& of) {
     why = emitted_by + "a sample called '" + name + "', the key of the input that it was made of";
   else
     return false;
-  end_here(std::move(sample), of, End::failed(stage.spec->name, KINORA_DATA, why + "; fix the stage: each sample needs its own key"));
+  end_here(
+      std::move(sample), of,
+      End::failed(stage.spec->name, KINORA_DATA, why + "; fix the stage: each sample needs its own key"));
   return true;
 }
 
@@ -156,7 +173,8 @@ void Task::make_room(std::unique_lock<std::mutex>& lock, Waiting waiting) {
   if (!waiting.granted) throw Error(KINORA_CANCELLED, "cancelled");
 }
 
-// The weight that leaves the ledger as this sample enters it: the input that continues, or a held input; else null.
+// The weight that leaves the ledger as this sample enters it: the input that continues, or a held input; else
+// null.
 Weight* Task::leaving(const Sample& sample) {
   if (in && !ended && sample.get() == in->sample.get()) return &in->weight;
   if (in && !ended && sample.key() == key) return nullptr;
@@ -205,11 +223,14 @@ Origin Task::origin(const Sample& sample, const Tracks& of) {
   return from;
 }
 
-// The first input that a batch made the sample of: the sample takes its position from it, as if that input had been processed alone.
+// The first input that a batch made the sample of: the sample takes its position from it, as if that input
+// had been processed alone.
 Held* Task::first_of(const Tracks& parents) {
   Held* first = nullptr;
   for (auto& [key, one] : held)
-    if (!batch.empty() && std::find(parents.begin(), parents.end(), one.track) != parents.end() && (!first || one.place < first->place)) first = &one;
+    if (!batch.empty() && std::find(parents.begin(), parents.end(), one.track) != parents.end() &&
+        (!first || one.place < first->place))
+      first = &one;
   return first;
 }
 

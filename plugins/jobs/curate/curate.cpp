@@ -1,51 +1,86 @@
-#include "plugins/jobs/curate/curate.hpp"
-
+// kind = "curate": videos in, clips out, through stages on an engine. A run lists its inputs, opens the
+// record of earlier runs, runs the stages over what has not ended, and writes the results
+// (curate_results.hpp).
 #include <algorithm>
 #include <chrono>
-#include <mutex>
 
-#include "core/base/facts.hpp"
-#include "plugins/jobs/curation/ingest.hpp"
-#include "plugins/jobs/curation/item_line.hpp"
-#include "plugins/jobs/curation/store.hpp"
-#include "plugins/jobs/curation/usage.hpp"
-#include "plugins/jobs/curate/curate_beginning.hpp"
-#include "plugins/jobs/curate/curate_results.hpp"
-#include "plugins/jobs/curation/peak_memory.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
-#include "core/base/log.hpp"
+#include <fmt/ranges.h>
+
 #include "core/base/digest.hpp"
+#include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/run/identity.hpp"
-#include "core/run/isolation.hpp"
 #include "core/run/job_folder.hpp"
-#include "core/run/stage_graph.hpp"
-#include "plugins/jobs/curate/stage_order.hpp"
-#include "plugins/jobs/curate/tensor_flow.hpp"
-#include "core/base/utf8.hpp"
+#include "core/run/job_plugin.hpp"
+#include "core/run/job_stages.hpp"
 #include "core/workers/worker.hpp"
+#include "plugins/jobs/curate/curate_results.hpp"
+#include "plugins/jobs/curate/stage_order.hpp"
+#include "plugins/jobs/curation/ingest.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::core {
+
+struct CurateOptions {
+  int64_t memory = int64_t{1} << 30;
+  int64_t threads = 0;
+  bool recursive = false, all_files = false, hash = true;
+  std::string duplicates = "drop";
+  std::vector<std::string> prune;
+  static void describe(Describe<CurateOptions>& d) {
+    d.name("curate").help("Runs stages over videos and stores what leaves the last stage as files");
+    d.option("memory", &CurateOptions::memory)
+        .how_only()
+        .bytes()
+        .at_least(1 << 20)
+        .help("most memory of the samples between stages");
+    d.option("threads", &CurateOptions::threads)
+        .how_only()
+        .range(0, 4096)
+        .help("number of worker threads; 0: one per core");
+    d.option("recursive", &CurateOptions::recursive)
+        .help("read folders and prefixes with all their subfolders");
+    d.option("all_files", &CurateOptions::all_files)
+        .help(
+            "read every file of folders and prefixes, also with endings that are not of videos, such as "
+            ".txt, .jpg, .csv, .part");
+    d.option("hash", &CurateOptions::hash)
+        .help("read every video once more for its SHA-256: adds the fact sha256 and finds duplicates");
+    d.option("duplicates", &CurateOptions::duplicates)
+        .choices({"drop", "keep"})
+        .help("drop: of videos with equal bytes use the first and filter the others by ingest.duplicate");
+    d.option("prune", &CurateOptions::prune)
+        .how_only()
+        .help(
+            "videos, folders or patterns whose results are removed if the input no longer leads to them; the "
+            "results of other such videos stay. Relative to the run file");
+  }
+};
+
+class Curate final : public JobType {
+ public:
+  using Options = CurateOptions;
+  static JobParts parts();
+  void run(JobContext&) const override;
+  void check(JobCheck&) const override;
+  bool lists_inputs() const override { return true; }
+  bool keeps_work() const override { return true; }
+  std::string inputs_identity(const RunFile&, const JobSpec&) const override;
+  void foresee(Runtime&, const RunFile&, const JobSpec&, const std::filesystem::path& folder,
+               int64_t retries) const override;
+};
+
 namespace {
 
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 constexpr uint32_t kKeepsState = 1;  // kinora_resources.ordered
 
-// Files that stages keep next to the results while they work on a video (video.remux); removed when its input
-// ends.
-fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
-
 // Answers that stages have paid for (plugins/stages/endpoint/kept_answers.hpp).
 fs::path answers_folder(const JobContext& context) { return context.folder() / "answers"; }
 // Where the answers go when the job is done: a job that starts over with other options finds them here.
 fs::path old_answers_folder(const JobContext& context) { return context.folder() / ".answers"; }
-
-void remove_work(const JobContext& context, const Sample& film) {
-  const auto url = film.text("url");
-  const std::string work = work_folder(context).string() + "/";
-  std::error_code ignored;
-  if (url && url->starts_with(work) && url->find("..") == std::string_view::npos) fs::remove(fs::path(*url), ignored);
-}
 
 // Holds the answers folder for stages that may query servers; its destructor removes the folder if it is
 // empty.
@@ -72,121 +107,133 @@ class Answers {
   const fs::path folder_, old_;
 };
 
-// Stages whose output no other stage reads.
-std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& stages) {
+// "its 1 clip is", "their 3 clips are"
+std::string their_clips(const Record::Count& of) {
+  return fmt::format("{} {} {}", of.films == 1 ? "its" : "their", counted(of.clips, "clip", "clips"),
+                     of.clips == 1 ? "is" : "are");
+}
+
+// Whether every stage reads one other stage's output and no two read the same: then a clip has one outcome.
+bool is_chain(const std::vector<const ComponentUse*>& stages) {
   const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
-  std::set<size_t> taken;
-  for (const auto& from : graph.from) taken.insert(from.begin(), from.end());
-  std::vector<std::string> out;
-  for (size_t i = 0; i < stages.size(); ++i)
-    if (!taken.contains(i)) out.push_back(stages[i]->called());
+  for (size_t i = 0; i < graph.order.size(); ++i) {
+    const auto& from = graph.from[graph.order[i]];
+    if (i == 0 ? !from.empty() : from != std::vector{graph.order[i - 1]}) return false;
+  }
+  return true;
+}
+
+// The videos that the job's input leads to, without keys.
+struct Listing {
+  std::vector<Input> inputs;
+  LeftOut left_out;
+};
+// Lists them on the first call for the job, and keeps the answer in the job for the others. Throws as
+// find_inputs().
+const Listing& listed_inputs(Io& io, const JobSpec& job) {
+  if (!job.listing) {
+    auto listing = std::make_shared<Listing>();
+    const Look look{job.options.value("recursive", false), job.options.value("all_files", false)};
+    listing->inputs = find_inputs(io, job.paths, look, &listing->left_out);
+    job.listing = listing;
+  }
+  return *static_cast<const Listing*>(job.listing.get());
+}
+
+// retries: the number of requested retries of failures.
+Record::Options record_options(const RunFile& run, const JobSpec& job, int64_t retries) {
+  Record::Options out{
+      .base = job_base(run, job), .per_clip = is_chain(job.list("stages")), .retries = retries};
+  for (const auto& entry : job.options.value("prune", std::vector<std::string>()))
+    out.prune.push_back(is_remote(entry) ? entry
+                                         : (run.file.parent_path() / entry).lexically_normal().string());
   return out;
 }
 
-// Stores kept samples and records every outcome.
-class Keeper {
- public:
-  Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs) : context_(context), record_(record) {
-    for (const auto& input : inputs) urls_.emplace(input.key, input.url), ++named_[with_folder(input.url, 0)];
-    last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), "' or '"));
+// Logs how many videos are unlisted, pruned or changed with their clips, how many failures are retried, and
+// how many inputs have ended.
+void say_beginning(const std::string& job, const Record& record) {
+  const auto &unlisted = record.unlisted(), &pruned = record.pruned(), &changed = record.changed(),
+             &unseen = record.unseen();
+  if (unseen.films > 0)
+    log_warn("{}: {} not there now, {} the first: {} kept until {} seen again", job,
+             counted(unseen.films, "video is", "videos are"), unseen.first, their_clips(unseen),
+             unseen.films == 1 ? "it is" : "they are");
+  if (unlisted.films > 0)
+    log_warn("{}: {} no longer found by the input, {} the first: {} kept; prune = [\"{}\"] removes {}", job,
+             counted(unlisted.films, "video is", "videos are"), unlisted.first, their_clips(unlisted),
+             unlisted.first, unlisted.films == 1 ? "it" : "the results of that one");
+  if (pruned.films > 0)
+    log_warn("{}: {} pruned: {} removed", job, counted(pruned.films, "video is", "videos are"),
+             their_clips(pruned));
+  if (changed.films > 0)
+    log_info("{}: {}, {} redone: {} removed", job,
+             counted(changed.films, "video has changed", "videos have changed"),
+             changed.films == 1 ? "and is" : "and are", their_clips(changed));
+  if (record.retried() > 0)
+    log_info("{}: {} retried", job, counted(record.retried(), "earlier failure is", "earlier failures are"));
+  if (record.ended_before() > 0 || record.clips_before() > 0)
+    log_info("{}: resuming: {} of {} ended, and {}", job, record.ended_before(),
+             counted(record.inputs(), "input has", "inputs have"),
+             counted(record.clips_before(), "clip", "clips"));
+}
+
+// Logs the inputs that were skipped on purpose, so that none is skipped silently, and keys that had to
+// change.
+void say_left_out(const std::string& job, const Listing& listing) {
+  const LeftOut& out = listing.left_out;
+  std::vector<std::string> named;
+  if (out.hidden > 0)
+    named.push_back(
+        counted(out.hidden, "file or folder whose name begins", "files and folders whose names begin") +
+        " with a dot");
+  if (out.links > 0) named.push_back(counted(out.links, "link to a folder", "links to folders"));
+  if (!named.empty()) {
+    const bool one = out.hidden + out.links == 1;
+    log_warn("{}: {} {}; name {} to use {}", job, fmt::join(named, " and "),
+             one ? "is skipped" : "are skipped", one ? "it" : "them", one ? "it" : "them");
   }
+  std::vector<std::string> endings;
+  for (const auto& [ending, count] : out.endings) endings.push_back(fmt::format("{} {}", count, ending));
+  if (!endings.empty())
+    log_warn("{}: {} of folders {} ({}) and {} skipped{}; all_files = true takes {}", job,
+             counted(out.no_films(), "file", "files"),
+             out.no_films() == 1 ? "does not have the ending of a video" : "do not have endings of videos",
+             fmt::join(endings, ", "), out.no_films() == 1 ? "is" : "are", out.no_films() == 1 ? "" : "s",
+             out.no_films() == 1 ? "it" : "them");
+  for (const auto& manifest : changed_keys(listing.inputs, out)) log_warn("{}: {}", job, manifest);
+  if (out.folders > 0) log_warn("{}: {}", job, folders_below(out.folders));
+}
 
-  void end(const Sample& sample, const kinora_outcome& outcome) {
-    const std::string key = valid_utf8(sample.key());  // as the record spells it
-    const bool made = outcome.made != 0, stores = outcome.end == KINORA_KEPT && !outcome.consumed;
-    if (!made) remove_work(context_, sample);
-    if (record_.knows(key, made)) return;
-    if (const std::string why = stores && made ? problem_of_key(sample.key()) : ""; !why.empty())
-      return end_failed(sample, outcome, KINORA_INVALID, fmt::format("{} (it came out of stage '{}')", why, last_));
-    if (stores && ((made && urls_.contains(key)) || record_.has_stored(key))) return end_second(sample, outcome);
-    const Lineage lineage = Lineage::of(outcome);
-    const json line = line_of(sample, outcome, lineage);
-    json files = json::object();
-    if (stores) files = store_sample(context_.folder() / "data", sample);
-    if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
-      log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
-    {
-      const std::lock_guard lock(mutex_);
-      usage_.add(line["facts"]);
-    }
-    record_.end(line, lineage, files);
-  }
+// Adds the counts of skipped inputs to summary.json.
+void count_left_out(JobContext& context, const LeftOut& out) {
+  context.summary["skipped"] = {{"hidden", out.hidden},
+                                {"links", out.links},
+                                {"folders", out.folders},
+                                {"no_films", out.no_films()},
+                                {"endings", out.endings}};
+}
 
-  // [any-thread] The sample's key, with its video's folder if several videos have the same name: "scene-2
-  // (b/scene.mp4)".
-  std::string called(const Sample& sample) const {
-    const std::string key(sample.key());
-    auto url = urls_.find(key);
-    if (url == urls_.end()) url = urls_.find(text_in(parse_facts(sample.text("json").value_or("")), "film"));
-    if (url == urls_.end() || named_.at(with_folder(url->second, 0)) == 1) return key;
-    return key + " (" + with_folder(url->second, 1) + ")";
-  }
-
-  // [any-thread] Usage of the samples that ended in this run.
-  json usage() const {
-    const std::lock_guard lock(mutex_);
-    return usage_.sums();
-  }
-
- private:
-  // Of two kept samples with one key the first is stored and the second fails, as does a sample with an input's
-  // key.
-  void end_second(const Sample& sample, const kinora_outcome& outcome) {
-    end_failed(sample, outcome, KINORA_DATA,
-               fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the first; rename an input, "
-                           "or fix the stage that names it", sample.key(), last_));
-  }
-
-  // Records as failed a sample that the engine reported as kept or filtered but that cannot be stored; the
-  // run continues.
-  void end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status, const std::string& reason) {
-    kinora_outcome failed = outcome;
-    failed.end = KINORA_FAILED_AT;
-    failed.status = status;
-    failed.reason = reason.c_str();
-    failed.stage = last_.c_str();
-    log_warn("{}: {}", valid_utf8(sample.key()), reason);
-    const Lineage lineage = Lineage::of(outcome);
-    record_.end(line_of(sample, failed, lineage), lineage, json::object());
-  }
-
-  json line_of(const Sample& sample, const kinora_outcome& outcome, const Lineage& lineage) const {
-    return item_line(sample, outcome, lineage, outcome.made ? "" : urls_.at(std::string(sample.key())));
-  }
-
-  // The last parts of a url: the file name and this many folders.
-  static std::string with_folder(const std::string& url, int folders) {
-    size_t at = url.rfind('/');
-    while (folders-- > 0 && at != std::string::npos && at > 0) at = url.rfind('/', at - 1);
-    return at == std::string::npos ? url : url.substr(at + 1);
-  }
-
-  JobContext& context_;
-  Record& record_;
-  mutable std::mutex mutex_;
-  Usage usage_;
-  std::unordered_map<std::string, std::string> urls_;
-  std::unordered_map<std::string, int64_t> named_;  // number of videos with each name
-  std::string last_;  // names of the stages whose samples leave the pipeline
-};
-
-// Name of a stage with state over all samples (abi/stage.h), "" if none. Without the earlier samples it cannot do single
-// videos.
+// Name of a stage with state over all samples (abi/stage.h), "" if none. Without the earlier samples it
+// cannot do single videos.
 std::string keeps_state(const JobContext& context) {
   for (const auto* use : context.spec().list("stages"))
     if (resources_of(context, *use).ordered == kKeepsState) return use->called();
   return "";
 }
 
-// Resumes from the folder's record if possible.
+// Resumes from the folder's record if possible. Gives the inputs their keys.
 std::unique_ptr<Record> open_record(JobContext& context, std::vector<Input>& inputs) {
   const std::string& name = context.spec().name;
-  const auto how = record_options(context.run(), context.spec(), retries(context.folder(), job_base(context.run(), context.spec())));
+  const auto how = record_options(context.run(), context.spec(),
+                                  retries(context.folder(), job_base(context.run(), context.spec())));
   auto record = std::make_unique<Record>(context.folder(), inputs, how);
   const bool goes_on = record->ended_before() + record->clips_before() > 0;
   if (const std::string stage = goes_on ? keeps_state(context) : ""; !stage.empty()) {
-    log_warn("{}: stage '{}' keeps state over all samples (ordered = 1), so the job reruns from scratch: the results of {} inputs "
-             "and {} clips are discarded", name, stage, record->ended_before(), record->clips_before());
+    log_warn(
+        "{}: stage '{}' keeps state over all samples (ordered = 1), so the job reruns from scratch: the "
+        "results of {} inputs and {} clips are discarded",
+        name, stage, record->ended_before(), record->clips_before());
     record.reset();
     remove_record(context.folder());
     return std::make_unique<Record>(context.folder(), inputs, how);
@@ -198,7 +245,8 @@ std::unique_ptr<Record> open_record(JobContext& context, std::vector<Input>& inp
 }  // namespace
 
 JobParts Curate::parts() {
-  return {.slots = {kEngineSlot, {.name = "stages", .kind = "stage", .required = true, .list = true, .help = "in order"}},
+  return {.slots = {kEngineSlot,
+                    {.name = "stages", .kind = "stage", .required = true, .list = true, .help = "in order"}},
           .reads = {"path"}};
 }
 
@@ -207,13 +255,15 @@ void Curate::check(JobCheck& check) const {
   const auto options = check.options<CurateOptions>();
   LeftOut left_out;
   const auto inputs = check.made("input", [&] {
-    return glance_at_inputs(check.runtime().io(), job.paths, {options.recursive, options.all_files}, &left_out);
+    return glance_at_inputs(check.runtime().io(), job.paths, {options.recursive, options.all_files},
+                            &left_out);
   });
   const auto is_there = [](const Input& input) { return input.error.empty(); };
   if (inputs && std::none_of(inputs->begin(), inputs->end(), is_there)) {
     const std::string others =
         left_out.no_films() > 0
-            ? fmt::format(" but {} whose endings are not those of videos (all_files = true takes them)", left_out.no_films())
+            ? fmt::format(" but {} whose endings are not those of videos (all_files = true takes them)",
+                          left_out.no_films())
             : "";
     const std::string below = left_out.folders > 0 ? " (" + folders_below(left_out.folders) + ")" : "";
     const auto of_list = std::find_if(inputs->begin(), inputs->end(), [&](const Input& input) {
@@ -221,19 +271,24 @@ void Curate::check(JobCheck& check) const {
         return is_listing(path) && input.error.find(path) != std::string::npos;
       });
     });
-    check.problem("input", of_list == inputs->end()
-                               ? fmt::format("input: there is no file in {}{}{}; name videos or a folder that contains some",
-                                             fmt::join(job.paths, ", "), others, below)
-                               : fmt::format("input: nothing that {} names can be used; the first problem: {}",
-                                             fmt::join(job.paths, ", "), of_list->error));
+    check.problem(
+        "input",
+        of_list == inputs->end()
+            ? fmt::format("input: there is no file in {}{}{}; name videos or a folder that contains some",
+                          fmt::join(job.paths, ", "), others, below)
+            : fmt::format("input: nothing that {} names can be used; the first problem: {}",
+                          fmt::join(job.paths, ", "), of_list->error));
   }
   if (check.ahead())
     for (const auto& columns : left_out.columns) log_warn("job '{}': {}", job.name, columns);
   for (const auto& path : job.paths)
-    if (is_remote(path)) check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });
+    if (is_remote(path))
+      check.holds("input", [&] { or_throw(check.runtime().io().store(or_throw(parse_uri(path)).scheme)); });
   for (const auto* use : job.list("stages")) check.stage(*use);
   check_isolated(check, job.list("stages"));
-  const Finding problem = [&](const ComponentUse& use, const std::string& message) { check.problem(use.at, message); };
+  const Finding problem = [&](const ComponentUse& use, const std::string& message) {
+    check.problem(use.at, message);
+  };
   const Finding doubt = [&](const ComponentUse& use, const std::string& message) {
     if (check.ahead()) log_warn("{}", format(Diagnostic{use.at, "job '" + job.name + "': " + message}));
   };
@@ -241,9 +296,9 @@ void Curate::check(JobCheck& check) const {
   check_order(check.runtime().registry(), job.list("stages"), problem, doubt);
 }
 
-// Identity of the videos that the job's inputs lead to now, with their metadata: size and modification time of every file, and
-// the columns of lists and manifests; and of the videos to prune, so that a finished job runs again for them. Lists remote folders;
-// throws kinora::Error if one cannot be listed.
+// Identity of the videos that the job's inputs lead to now, with their metadata: size and modification time
+// of every file, and the columns of lists and manifests; and of the videos to prune, so that a finished job
+// runs again for them. Lists remote folders; throws kinora::Error if one cannot be listed.
 std::string Curate::inputs_identity(const RunFile&, const JobSpec& job) const {
   Io* io = served_io();
   if (!io) return sha256(fmt::format("{}", fmt::join(job.paths, "\n")));
@@ -253,9 +308,10 @@ std::string Curate::inputs_identity(const RunFile&, const JobSpec& job) const {
     return prune.empty() ? listed : sha256(fmt::format("{}\n{}", listed, fmt::join(prune, "\n")));
   });
   if (found) return *found;
-  throw Error(found.failure().code, fmt::format("job '{}': its inputs cannot be listed, so the job does not run and the existing "
-                                                "results are kept: {}",
-                                                job.name, found.failure().message));
+  throw Error(found.failure().code,
+              fmt::format("job '{}': its inputs cannot be listed, so the job does not run and the existing "
+                          "results are kept: {}",
+                          job.name, found.failure().message));
 }
 
 void Curate::run(JobContext& context) const {
@@ -290,7 +346,9 @@ void Curate::run(JobContext& context) const {
   job.ended_before = [&](const Sample& sample, const kinora_outcome& outcome) {
     return record.knows(std::string(sample.key()), outcome.made != 0);
   };
-  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) { keeper.end(sample, outcome), memory.look(); };
+  job.ended = [&](const Sample& sample, const kinora_outcome& outcome) {
+    keeper.end(sample, outcome), memory.look();
+  };
   const auto start = Clock::now();
   const PipelineResult ran = run_pipeline(context, job);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
@@ -304,7 +362,14 @@ void Curate::run(JobContext& context) const {
 
 void Curate::foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, const fs::path& folder,
                      int64_t retries) const {
-  foresee_curate(runtime, run, job, folder, retries);
+  Listing listing = listed_inputs(runtime.io(), job);
+  name_inputs(listing.inputs);
+  if (!folder.empty()) {
+    auto options = record_options(run, job, retries);
+    options.looks = true;
+    say_beginning(job.name, Record(folder, listing.inputs, options));
+  }
+  say_left_out(job.name, listing);
 }
 
 }  // namespace kinora::core

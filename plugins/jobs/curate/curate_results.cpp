@@ -3,20 +3,50 @@
 #include <algorithm>
 #include <set>
 
-#include "core/base/counted.hpp"
-#include "core/base/facts.hpp"
-#include "plugins/jobs/curation/manifest_writer.hpp"
-#include "core/io/atomic_file.hpp"
-#include "core/base/log.hpp"
+#include <fmt/ranges.h>
+
 #include "core/base/digest.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job_folder.hpp"
+#include "core/run/job_stages.hpp"
 #include "core/workers/worker.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/manifest.hpp"
 
 namespace kinora::core {
 namespace {
 
 namespace fs = std::filesystem;
+
+void remove_work(const JobContext& context, const Sample& film) {
+  const auto url = film.text("url");
+  const std::string work = work_folder(context).string() + "/";
+  std::error_code ignored;
+  if (url && url->starts_with(work) && url->find("..") == std::string_view::npos)
+    fs::remove(fs::path(*url), ignored);
+}
+
+// Stages whose output no other stage reads.
+std::vector<std::string> last_stages(const std::vector<const ComponentUse*>& stages) {
+  const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string&) {});
+  std::set<size_t> taken;
+  for (const auto& from : graph.from) taken.insert(from.begin(), from.end());
+  std::vector<std::string> out;
+  for (size_t i = 0; i < stages.size(); ++i)
+    if (!taken.contains(i)) out.push_back(stages[i]->called());
+  return out;
+}
+
+// The last parts of a url: the file name and this many folders.
+std::string with_folder(const std::string& url, int folders) {
+  size_t at = url.rfind('/');
+  while (folders-- > 0 && at != std::string::npos && at > 0) at = url.rfind('/', at - 1);
+  return at == std::string::npos ? url : url.substr(at + 1);
+}
 
 // One digest of everything the job has kept: what other jobs read of it.
 class KeptDigest {
@@ -43,22 +73,98 @@ void require_any_use(JobContext& context, const Totals& totals) {
   else if (clips.failed > 0 && clips.failed == clips.sum() && fs::is_empty(context.folder() / "data"))
     none = fmt::format("all {} clips failed", clips.failed);
   const bool did_all_fail = !none.empty();
-  const bool is_of_films = clips.sum() == 0 && inputs.kept > 0;  // inputs that a stage consumed without cutting clips
+  // Inputs that a stage consumed without cutting clips.
+  const bool is_of_films = clips.sum() == 0 && inputs.kept > 0;
   if (none.empty() && inputs.failed + clips.failed > 0 && clips.kept == 0 && !is_of_films &&
       fs::is_empty(context.folder() / "data"))
-    none = fmt::format("nothing was kept, and {} failed",
-                       clips.failed > 0 ? counted(clips.failed, "clip", "clips") : counted(inputs.failed, "input", "inputs"));
+    none = fmt::format("nothing was kept, and {} failed", clips.failed > 0
+                                                              ? counted(clips.failed, "clip", "clips")
+                                                              : counted(inputs.failed, "input", "inputs"));
   if (none.empty()) return;
   if (did_all_fail)
     remove_record(context.folder());
   else
     count_retry(context.folder(), job_base(context.run(), context.spec()));
-  context.summary.update({{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
-  or_throw(write_file_atomically(context.folder() / "summary.json", context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
-  throw Error(KINORA_DATA, none + "; items.jsonl has the reason for each; the first is: " + totals.first_failure(is_of_clips));
+  context.summary.update(
+      {{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
+  or_throw(write_file_atomically(context.folder() / "summary.json",
+                                 context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
+  throw Error(KINORA_DATA, none + "; items.jsonl has the reason for each; the first is: " +
+                               totals.first_failure(is_of_clips));
 }
 
 }  // namespace
+
+fs::path work_folder(const JobContext& context) { return context.folder() / "work"; }
+
+Keeper::Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs)
+    : context_(context), record_(record) {
+  for (const auto& input : inputs) urls_.emplace(input.key, input.url), ++named_[with_folder(input.url, 0)];
+  last_ = fmt::format("{}", fmt::join(last_stages(context.spec().list("stages")), "' or '"));
+}
+
+void Keeper::end(const Sample& sample, const kinora_outcome& outcome) {
+  const std::string key = valid_utf8(sample.key());  // as the record spells it
+  const bool made = outcome.made != 0, stores = outcome.end == KINORA_KEPT && !outcome.consumed;
+  if (!made) remove_work(context_, sample);
+  if (record_.knows(key, made)) return;
+  if (const std::string why = stores && made ? problem_of_key(sample.key()) : ""; !why.empty())
+    return end_failed(sample, outcome, KINORA_INVALID,
+                      fmt::format("{} (it came out of stage '{}')", why, last_));
+  if (stores && ((made && urls_.contains(key)) || record_.has_stored(key)))
+    return end_second(sample, outcome);
+  const Lineage lineage = Lineage::of(outcome);
+  const json line = line_of(sample, outcome, lineage);
+  json files = json::object();
+  if (stores) files = store_sample(context_.folder() / "data", sample);
+  if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
+    log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
+  {
+    const std::lock_guard lock(mutex_);
+    usage_.add(line["facts"]);
+  }
+  record_.end(line, lineage, files);
+}
+
+std::string Keeper::called(const Sample& sample) const {
+  const std::string key(sample.key());
+  auto url = urls_.find(key);
+  if (url == urls_.end()) url = urls_.find(text_in(parse_facts(sample.text("json").value_or("")), "film"));
+  if (url == urls_.end() || named_.at(with_folder(url->second, 0)) == 1) return key;
+  return key + " (" + with_folder(url->second, 1) + ")";
+}
+
+json Keeper::usage() const {
+  const std::lock_guard lock(mutex_);
+  return usage_.sums();
+}
+
+// Of two kept samples with one key the first is stored and the second fails, as does a sample with an input's
+// key.
+void Keeper::end_second(const Sample& sample, const kinora_outcome& outcome) {
+  end_failed(sample, outcome, KINORA_DATA,
+             fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the "
+                         "first; rename an input, or fix the stage that names it",
+                         sample.key(), last_));
+}
+
+// Records as failed a sample that the engine reported as kept or filtered but that cannot be stored; the run
+// continues.
+void Keeper::end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status,
+                        const std::string& reason) {
+  kinora_outcome failed = outcome;
+  failed.end = KINORA_FAILED_AT;
+  failed.status = status;
+  failed.reason = reason.c_str();
+  failed.stage = last_.c_str();
+  log_warn("{}: {}", valid_utf8(sample.key()), reason);
+  const Lineage lineage = Lineage::of(outcome);
+  record_.end(line_of(sample, failed, lineage), lineage, json::object());
+}
+
+json Keeper::line_of(const Sample& sample, const kinora_outcome& outcome, const Lineage& lineage) const {
+  return item_line(sample, outcome, lineage, outcome.made ? "" : urls_.at(std::string(sample.key())));
+}
 
 Totals write_results(JobContext& context, const std::vector<Input>& inputs, Record& record) {
   const fs::path& folder = context.folder();
@@ -81,8 +187,8 @@ Totals write_results(JobContext& context, const std::vector<Input>& inputs, Reco
   return totals;
 }
 
-void summarise(JobContext& context, const Totals& totals, const std::vector<Input>& inputs, const Record& record,
-               double seconds, int64_t memory) {
+void summarise(JobContext& context, const Totals& totals, const std::vector<Input>& inputs,
+               const Record& record, double seconds, int64_t memory) {
   json& summary = context.summary;
   summary.update(totals.summary());
   uint64_t bytes = 0;
@@ -98,7 +204,9 @@ void summarise(JobContext& context, const Totals& totals, const std::vector<Inpu
 }
 
 void say_of_engine(JobContext& context, const json& figures) {
-  const auto whole = [](const json& of, const char* name) { return static_cast<int64_t>(number_in(of, name)); };
+  const auto whole = [](const json& of, const char* name) {
+    return static_cast<int64_t>(number_in(of, name));
+  };
   const json& memory = object_in(figures, "memory");
   for (const char* name : {"peak", "bound", "beside"})
     if (memory.contains(name)) context.summary["memory"][name] = whole(memory, name);
@@ -109,23 +217,19 @@ void say_of_engine(JobContext& context, const json& figures) {
       context.summary["errors_after"][text_in(stage, "name")] = errors;
 }
 
-void count_left_out(JobContext& context, const LeftOut& out) {
-  context.summary["skipped"] = {
-      {"hidden", out.hidden}, {"links", out.links}, {"folders", out.folders}, {"no_films", out.no_films()}, {"endings", out.endings}};
-}
-
 void say_how_it_went(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
   std::vector<std::string> rules;
   for (const auto& [rule, count] : totals.rules()) rules.push_back(fmt::format("{} {}", rule, count));
-  log_info("{}: of {} {} kept, {} filtered, {} failed; {} kept, {} filtered, {} failed{}; {} has the reasons", context.spec().name,
-           counted(inputs.sum(), "input", "inputs"), inputs.kept, inputs.filtered, inputs.failed,
-           counted(clips.kept, "clip", "clips"), clips.filtered, clips.failed,
+  log_info("{}: of {} {} kept, {} filtered, {} failed; {} kept, {} filtered, {} failed{}; {} has the reasons",
+           context.spec().name, counted(inputs.sum(), "input", "inputs"), inputs.kept, inputs.filtered,
+           inputs.failed, counted(clips.kept, "clip", "clips"), clips.filtered, clips.failed,
            rules.empty() ? "" : fmt::format(" ({})", fmt::join(rules, ", ")),
            (context.folder() / "items.jsonl").string());
   require_any_use(context, totals);
   if (inputs.failed + clips.failed > 0)
-    log_warn("{}: failures are kept until you retry them: run the same command with --retry-failed", context.spec().name);
+    log_warn("{}: failures are kept until you retry them: run the same command with --retry-failed",
+             context.spec().name);
   if (fs::is_empty(context.folder() / "data"))
     log_warn("{}: nothing was kept; jobs that read it will find no clips", context.spec().name);
 }

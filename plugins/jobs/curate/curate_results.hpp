@@ -1,29 +1,70 @@
-// Writes what a curate job leaves next to its clips: items.jsonl, the manifests, the counts of summary.json and log
-// lines.
+// What a curate job leaves: the files and the outcome of each sample while it runs, and at its end
+// items.jsonl, the manifests, the counts of summary.json and log lines.
 #pragma once
-#include "plugins/jobs/curation/record.hpp"
-#include "plugins/jobs/curation/totals.hpp"
+#include <mutex>
+#include <string>
+#include <unordered_map>
+
 #include "core/run/job.hpp"
+#include "plugins/jobs/curation/items.hpp"
+#include "plugins/jobs/curation/record.hpp"
+#include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::core {
+
+// Folder for the files that stages keep while they work on a video (video.remux). A video's file there is
+// removed when its input ends.
+std::filesystem::path work_folder(const JobContext&);
+
+// Stores kept samples below data/ and records every outcome.
+class Keeper {
+ public:
+  // Borrows the context and the record.
+  Keeper(JobContext& context, Record& record, const std::vector<Input>& inputs);
+
+  // [any-thread, one call at a time] Takes one outcome of the engine. A kept sample that cannot be stored
+  // under its key is recorded as failed, with a warning, and the run continues. Throws kinora::Error if a
+  // file or the record cannot be written.
+  void end(const Sample& sample, const kinora_outcome& outcome);
+
+  // [any-thread] The sample's key, with its video's folder if several videos have the same name: "scene-2
+  // (b/scene.mp4)".
+  std::string called(const Sample& sample) const;
+
+  // [any-thread] Usage of the samples that ended in this run.
+  json usage() const;
+
+ private:
+  void end_second(const Sample& sample, const kinora_outcome& outcome);
+  void end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status,
+                  const std::string& reason);
+  json line_of(const Sample& sample, const kinora_outcome& outcome, const Lineage& lineage) const;
+
+  JobContext& context_;
+  Record& record_;
+  mutable std::mutex mutex_;
+  Usage usage_;
+  std::unordered_map<std::string, std::string> urls_;  // of the inputs, by key
+  std::unordered_map<std::string, int64_t> named_;     // number of videos with each file name
+  std::string last_;                                   // names of the stages whose samples leave the pipeline
+};
 
 // Writes items.jsonl and the manifests in an order that does not depend on the order of the work; returns
 // their sums. Adds kept_sha256, a digest of everything kept, to summary.json: what other jobs read of this
 // one.
 Totals write_results(JobContext&, const std::vector<Input>&, Record&);
 
-// Adds counts, memory and times to summary.json. seconds: time of the pipeline; memory: peak bytes of this process during it.
-void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Record&, double seconds, int64_t memory);
+// Adds counts, memory and times to summary.json. seconds: time of the pipeline; memory: peak bytes of this
+// process during it.
+void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Record&, double seconds,
+               int64_t memory);
 
-// Logs the engine's last report of this run: the memory of samples against its bound, and, by stage, errors over samples
-// that were already emitted or dropped.
+// Adds figures of the engine's last report of this run to summary.json: the memory of samples and its bound,
+// and, by stage, the errors over samples that were already emitted or dropped.
 void say_of_engine(JobContext& context, const json& figures);
 
-// Adds the counts of skipped inputs to summary.json.
-void count_left_out(JobContext&, const LeftOut&);
-
-// Throws Error(KINORA_DATA) if something failed and nothing was kept, in this run or earlier ones. The counts then have
-// status "failed", and the next run retries the failures.
+// Logs the counts. Throws Error(KINORA_DATA) if something failed and nothing was kept, in this run or earlier
+// ones; summary.json then has the status "failed", and the next run retries the failures.
 void say_how_it_went(JobContext&, const Totals&);
 
 }  // namespace kinora::core

@@ -89,7 +89,8 @@ void Database::fail(sqlite3* database, int status) const {
 }
 
 void Database::script(const char* sql) {
-  if (const int status = sqlite3_exec(database_, sql, nullptr, nullptr, nullptr); status != SQLITE_OK) fail(database_, status);
+  if (const int status = sqlite3_exec(database_, sql, nullptr, nullptr, nullptr); status != SQLITE_OK)
+    fail(database_, status);
 }
 
 int64_t Database::last_id() const { return sqlite3_last_insert_rowid(database_); }
@@ -108,7 +109,8 @@ Query::Query(Database& database, const char* sql) : database_(database), sql_(sq
     statement_ = idle->second;
     database_.idle_.erase(idle);
   } else {
-    require(sqlite3_prepare_v3(database_.database_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_, nullptr));
+    require(
+        sqlite3_prepare_v3(database_.database_, sql, -1, SQLITE_PREPARE_PERSISTENT, &statement_, nullptr));
   }
 }
 
@@ -124,7 +126,8 @@ void Query::require(int status) const {
 void Query::bind(int at, int64_t value) { require(sqlite3_bind_int64(statement_, at, value)); }
 
 void Query::bind(int at, std::string_view value) {
-  require(sqlite3_bind_text64(statement_, at, value.data() ? value.data() : "", value.size(), SQLITE_TRANSIENT, SQLITE_UTF8));
+  require(sqlite3_bind_text64(statement_, at, value.data() ? value.data() : "", value.size(),
+                              SQLITE_TRANSIENT, SQLITE_UTF8));
 }
 
 void Query::bind(int at, std::nullptr_t) { require(sqlite3_bind_null(statement_, at)); }

@@ -116,9 +116,12 @@ class Database {
   }
   template <class V>
   static void bind_one(Query& query, int at, const V& value) {
-    if constexpr (std::is_integral_v<V>) query.bind(at, static_cast<int64_t>(value));
-    else if constexpr (std::is_null_pointer_v<V>) query.bind(at, nullptr);
-    else query.bind(at, std::string_view(value));
+    if constexpr (std::is_integral_v<V>)
+      query.bind(at, static_cast<int64_t>(value));
+    else if constexpr (std::is_null_pointer_v<V>)
+      query.bind(at, nullptr);
+    else
+      query.bind(at, std::string_view(value));
   }
   void open(int flags);
   void copy_from(sqlite3* source);

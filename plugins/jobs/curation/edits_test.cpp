@@ -1,3 +1,5 @@
+#include "plugins/jobs/curation/edits.hpp"
+
 #include <filesystem>
 #include <fstream>
 #include <unistd.h>
@@ -5,9 +7,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/curation/drops.hpp"
-#include "plugins/jobs/curation/edit_history.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/drops.hpp"
 
 namespace kinora::core {
 namespace {
@@ -224,7 +225,8 @@ TEST_F(OfAJob, AnEditStaysWithItsFilmWhereFilmsAreNotHashed) {
   EXPECT_EQ(h.now("film-0000"), (Change{std::nullopt, "of before edits said so", std::nullopt}));
   EXPECT_EQ(h.now("film-2-0000"), (Change{std::nullopt, std::nullopt, false}));
   ASSERT_EQ(h.of_others().size(), 1u);
-  EXPECT_EQ(subject_of({{"sha256", "s"}, {"url", "u"}, {"first_frame", 1}}), (json{{"sha256", "s"}, {"first_frame", 1}}))
+  EXPECT_EQ(subject_of({{"sha256", "s"}, {"url", "u"}, {"first_frame", 1}}),
+            (json{{"sha256", "s"}, {"first_frame", 1}}))
       << "a hashed video may be stored elsewhere";
 }
 

@@ -1,16 +1,39 @@
 #include "plugins/jobs/curation/ingest.hpp"
 
+#include <string>
+#include <vector>
 
 #include <fmt/ranges.h>
 
-#include "plugins/jobs/curation/content.hpp"
-#include "plugins/jobs/curation/item_line.hpp"
-#include "core/io/byte_source.hpp"
-#include "core/base/log.hpp"
+#include "core/base/cancel.hpp"
 #include "core/base/digest.hpp"
+#include "core/base/log.hpp"
+#include "core/base/status.hpp"
+#include "core/io/byte_source.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/items.hpp"
 
 namespace kinora::core {
+namespace {
+
+// SHA-256 of a file on any storage, as 64 hexadecimal digits, read piece by piece. Throws kinora::Error;
+// KINORA_CANCELLED if the run is cancelled meanwhile.
+std::string content_hash(const std::string& url) {
+  const auto bytes = or_throw(open_bytes(url));
+  std::vector<char> piece(size_t{4} << 20);
+  Sha256 hash;
+  for (uint64_t done = 0; done < bytes->size();) {
+    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    const uint64_t got = or_throw(bytes->read(done, piece.data(), piece.size()));
+    if (got == 0)
+      throw Error(KINORA_DATA, url + ": the file shrank while it was read; is it still being written?");
+    hash.add(piece.data(), got);
+    done += got;
+  }
+  return hash.hex();
+}
+
+}  // namespace
 
 std::optional<Sample> Ingest::next() {
   while (at_ < inputs_.size()) {
@@ -44,7 +67,8 @@ bool Ingest::knows_content(const Input& input) {
 bool Ingest::is_no_file(const Input& input) {
   if (input.size > 0 || is_remote(input.url)) return false;
   const auto regular = check_regular_file(input.url);
-  if (!regular && !record_.has_ended(input)) end(input, unread_line(input, "", regular.failure().message, regular.failure().code));
+  if (!regular && !record_.has_ended(input))
+    end(input, unread_line(input, "", regular.failure().message, regular.failure().code));
   return !regular;
 }
 
@@ -56,7 +80,8 @@ bool Ingest::is_empty(const Input& input) {
     record_.forget(input);
     --ended_;
   }
-  if (!record_.has_ended(input)) end(input, unread_line(input, "", input.url + ": the file is empty; fetch it again"));
+  if (!record_.has_ended(input))
+    end(input, unread_line(input, "", input.url + ": the file is empty; fetch it again"));
   return true;
 }
 
@@ -67,7 +92,9 @@ bool Ingest::is_duplicate(const Input& input) {
   const std::string content = record_.content(input), said = record_.duplicate_of(input);
   const auto unlisted = unlisted_.find(content);
   const Input& first = *first_.try_emplace(content, &input).first->second;
-  const std::string copied = unlisted != unlisted_.end() ? unlisted->second : first.key == input.key ? "" : first.key;
+  const std::string copied = unlisted != unlisted_.end() ? unlisted->second
+                             : first.key == input.key    ? ""
+                                                         : first.key;
   if (record_.has_ended(input) && said != copied) {
     record_.forget(input);
     --ended_;
@@ -88,10 +115,13 @@ void Ingest::say_lost(const Input& copy, const Input& first) const {
   std::vector<std::string> lost;
   if (copy.caption && copy.caption != first.caption) lost.emplace_back("caption");
   for (const auto& [column, value] : copy.user.items())
-    if (const auto at = first.user.find(column); at == first.user.end() || *at != value) lost.push_back(column);
+    if (const auto at = first.user.find(column); at == first.user.end() || *at != value)
+      lost.push_back(column);
   if (!lost.empty())
-    log_warn("{}: it is a copy of {} and is left out with the columns that only its own manifest line has: {}; add them to the "
-             "line of {}, or set duplicates = \"keep\"", copy.key, first.key, fmt::join(lost, ", "), first.key);
+    log_warn(
+        "{}: it is a copy of {} and is left out with the columns that only its own manifest line has: {}; "
+        "add them to the line of {}, or set duplicates = \"keep\"",
+        copy.key, first.key, fmt::join(lost, ", "), first.key);
 }
 
 void Ingest::end(const Input& input, const json& line) {
@@ -105,8 +135,10 @@ Sample Ingest::film_of(const Input& input) const {
   film.set("url", input.url);
   json facts = json::object();
   // The source of a clip; edits of it are identified by this too (subject_of).
-  if (const auto content = record_.content(input); !content.empty()) facts["sha256"] = content;
-  else facts["url"] = input.url;
+  if (const auto content = record_.content(input); !content.empty())
+    facts["sha256"] = content;
+  else
+    facts["url"] = input.url;
   if (!input.user.empty()) facts["user"] = input.user;
   if (input.caption) {
     facts["caption"] = {{"by", "user"}};

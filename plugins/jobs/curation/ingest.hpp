@@ -1,14 +1,15 @@
 // The source of a curate job's pipeline: emits its inputs as video samples.
 //
 // A video's sample has field `url`; `json` with its `sha256` and the columns of the user's manifest (`user`,
-// and a `caption` by the user, whose text is field `txt`); `ended.json` if an earlier run finished some of its
-// clips. An input that cannot be read or is empty, and a copy of an earlier one, end here: stage "ingest".
+// and a `caption` by the user, whose text is field `txt`); `ended.json` if an earlier run finished some of
+// its clips. An input that cannot be read or is empty, and a copy of an earlier one, end here: stage
+// "ingest".
 #pragma once
 #include <atomic>
 #include <optional>
 
-#include "plugins/jobs/curation/record.hpp"
 #include "kinora/sample.hpp"
+#include "plugins/jobs/curation/record.hpp"
 
 namespace kinora::core {
 
@@ -40,8 +41,9 @@ class Ingest {
   Record& record_;
   const Options options_;
   size_t at_ = 0;
-  std::unordered_map<std::string, std::string> unlisted_;  // SHA-256 and key of videos that are no longer listed
-  std::unordered_map<std::string, const Input*> first_;    // the first listed video with these bytes
+  std::unordered_map<std::string, std::string>
+      unlisted_;  // SHA-256 and key of videos that are no longer listed
+  std::unordered_map<std::string, const Input*> first_;  // the first listed video with these bytes
   std::atomic<int64_t> ended_ = 0;
 };
 

@@ -4,14 +4,13 @@
 #include <fstream>
 #include <unistd.h>
 
-#include <sys/stat.h>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include "core/base/digest.hpp"
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
-#include "core/base/digest.hpp"
 
 namespace kinora::core {
 namespace {
@@ -31,7 +30,8 @@ class IngestTest : public testing::Test {
     const std::string file = folder_ / (key + ".mp4");
     std::ofstream(file) << bytes;
     const FoundFile found = found_file(file);
-    return inputs_.emplace_back(Input{.url = file, .wanted = key, .size = found.size, .modified = found.modified});
+    return inputs_.emplace_back(
+        Input{.url = file, .wanted = key, .size = found.size, .modified = found.modified});
   }
   // The keys of the videos that were emitted, and the log lines.
   std::pair<std::vector<std::string>, std::string> run(Ingest::Options options = {}) {
@@ -43,7 +43,8 @@ class IngestTest : public testing::Test {
       while (const auto film = ingest.next()) {
         out.first.emplace_back(film->key());
         const std::string key(film->key());
-        record.end({{"key", key}, {"end", "kept"}, {"facts", json::object()}}, {0, {key}, {}}, json::object());
+        record.end({{"key", key}, {"end", "kept"}, {"facts", json::object()}}, {0, {key}, {}},
+                   json::object());
       }
       ends_ = json::object();
       record.each([&](const json& line, bool, const json&) { ends_[line["key"].get<std::string>()] = line; });
@@ -67,7 +68,8 @@ TEST_F(IngestTest, AnEmptyFileHasFailedAndIsNoCopyOfAnother) {
     for (const char* key : {"a", "b"}) {
       if (!hash && *key == 'b') continue;
       EXPECT_EQ(ends_[key]["end"], "failed") << key;
-      EXPECT_THAT(ends_[key]["reason"].get<std::string>(), HasSubstr("the file is empty; fetch it again")) << key;
+      EXPECT_THAT(ends_[key]["reason"].get<std::string>(), HasSubstr("the file is empty; fetch it again"))
+          << key;
     }
   }
 }
@@ -83,7 +85,8 @@ TEST_F(IngestTest, APipeThatIsNamedAsAFilmHasFailedAndNobodyWaitsForIt) {
     for (const bool hash : {true, false}) {
       EXPECT_THAT(run({.hash = hash, .drop_duplicates = true}).first, ElementsAre("a"));
       EXPECT_EQ(ends_["pipe"]["end"], "failed");
-      EXPECT_THAT(ends_["pipe"]["reason"].get<std::string>(), HasSubstr("pipe.mp4: not a regular file but a pipe; "));
+      EXPECT_THAT(ends_["pipe"]["reason"].get<std::string>(),
+                  HasSubstr("pipe.mp4: not a regular file but a pipe; "));
       remove_record(folder_);
     }
     inputs_.pop_back();
@@ -97,7 +100,8 @@ TEST_F(IngestTest, AnEarlierRunThatTookAnEmptyFileForACopyIsPutRight) {
     Record record(folder_, inputs_, {.base = "x"});
     for (const auto& input : inputs_) record.set_content(input, sha256(""));
     record.end({{"key", "a"}, {"end", "failed"}, {"facts", json::object()}}, {0, {"a"}, {}}, json::object());
-    record.end({{"key", "b"}, {"end", "filtered"}, {"of", "a"}, {"facts", json::object()}}, {0, {"b"}, {}}, json::object());
+    record.end({{"key", "b"}, {"end", "filtered"}, {"of", "a"}, {"facts", json::object()}}, {0, {"b"}, {}},
+               json::object());
   }
   run();
   EXPECT_EQ(ends_["b"]["end"], "failed");

@@ -4,8 +4,8 @@
 #include <map>
 #include <set>
 
-#include "plugins/jobs/curation/inputs.hpp"
 #include "core/sample/sample.hpp"
+#include "plugins/jobs/curation/inputs.hpp"
 
 namespace kinora::core {
 namespace {
@@ -53,7 +53,7 @@ class Names {
 
 struct Wish {
   Input* input;
-  std::string key;       // from its manifest or its file name
+  std::string key;        // from its manifest or its file name
   bool is_users = false;  // from its manifest
 };
 
@@ -83,7 +83,8 @@ void name_inputs(std::vector<Input>& inputs, std::unordered_set<std::string> tak
   std::vector<Wish> wishes;
   wishes.reserve(inputs.size());
   for (Input& input : inputs) wishes.push_back({&input, wanted_key(input), !input.wanted.empty()});
-  keep_names(wishes, names, [](const Wish& wish) { return wish.is_users && wish.input->key_before == wish.key; });
+  keep_names(wishes, names,
+             [](const Wish& wish) { return wish.is_users && wish.input->key_before == wish.key; });
   keep_names(wishes, names, [&](const Wish& wish) {
     return wish.is_users && names.has(wish.key) && is_made_of(wish.input->key_before, wish.key);
   });

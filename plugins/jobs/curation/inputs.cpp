@@ -1,15 +1,20 @@
 #include "plugins/jobs/curation/inputs.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 #include <map>
 #include <set>
+#include <utility>
 
-#include "plugins/jobs/curation/manifest_reader.hpp"
-#include "core/io/wildcard.hpp"
-#include "core/io/byte_source.hpp"
-#include "core/base/log.hpp"
+#include <sys/stat.h>
+
 #include "core/base/digest.hpp"
+#include "core/base/log.hpp"
+#include "core/io/byte_source.hpp"
+#include "core/io/wildcard.hpp"
+#include "core/plugin/host.hpp"
+#include "plugins/jobs/curation/manifest.hpp"
 
 namespace kinora::core {
 namespace {
@@ -46,8 +51,7 @@ class Finder {
     if (is_remote(path) && !asks_) return add_film({.url = path});
     std::error_code error;
     const bool remote = is_remote(path);
-    if (path.ends_with('/') || (!remote && fs::is_directory(path, error)))
-      return add_folder(path);
+    if (path.ends_with('/') || (!remote && fs::is_directory(path, error))) return add_folder(path);
     if (is_pattern(path) && (remote || !fs::exists(path, error)))
       return add_all(files_matching(io_, path, left_out_), path, "matches no files");
     const FoundFile file = found_file(path);
@@ -58,8 +62,11 @@ class Finder {
     const LeftOut before = left_out_;
     const auto files = files_in(io_, path, look_, left_out_);
     const bool others = left_out_.no_films() > before.no_films();
-    std::string none = others ? "contains no file with the ending of a video; all_files = true takes every file" : "contains no files";
-    if (const int64_t below = left_out_.folders - before.folders; below > 0) none += "; " + folders_below(below);
+    std::string none = others
+                           ? "contains no file with the ending of a video; all_files = true takes every file"
+                           : "contains no files";
+    if (const int64_t below = left_out_.folders - before.folders; below > 0)
+      none += "; " + folders_below(below);
     add_all(files, path, none);
   }
 
@@ -87,7 +94,8 @@ class Finder {
             input->size = file.size, input->modified = file.modified;
       } catch (const Error& e) {
         // Files in a folder that may not be listed may still be readable.
-        if (e.code() == KINORA_CANCELLED || (is_unanswered(folder, e.code()) && e.code() != KINORA_INVALID)) throw;
+        if (e.code() == KINORA_CANCELLED || (is_unanswered(folder, e.code()) && e.code() != KINORA_INVALID))
+          throw;
         log_warn("{}; changes of the videos there since an earlier run cannot be detected", e.what());
       }
   }
@@ -110,7 +118,8 @@ class Finder {
         add_named(resolved(line, file));
       } catch (const Error& e) {
         if (e.code() == KINORA_CANCELLED || is_unanswered(resolved(line, file), e.code())) throw;
-        add_film({.url = resolved(line, file), .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
+        add_film({.url = resolved(line, file),
+                  .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
       }
     }
     listed_in_.clear();
@@ -125,13 +134,16 @@ class Finder {
         input.size = found.size;
         input.modified = found.modified;
         std::error_code error;
-        if (is_pattern(input.url) && !is_remote(input.url) && !fs::exists(fs::symlink_status(input.url, error)))
-          input.error = input.url + ": file not found; patterns work in lists (.txt) and in `input`, not in manifests";
+        if (is_pattern(input.url) && !is_remote(input.url) &&
+            !fs::exists(fs::symlink_status(input.url, error)))
+          input.error =
+              input.url + ": file not found; patterns work in lists (.txt) and in `input`, not in manifests";
       }
       add_film(std::move(input));
     };
     const size_t first = found_.size();
-    for (auto& said : ends_as(file, {".csv"}) ? read_csv_manifest(text, file, row) : read_jsonl_manifest(text, file, row))
+    for (auto& said :
+         ends_as(file, {".csv"}) ? read_csv_manifest(text, file, row) : read_jsonl_manifest(text, file, row))
       left_out_.columns.push_back(std::move(said));
     left_out_.manifests.push_back({file, first, found_.size()});
   }
@@ -156,7 +168,8 @@ class Finder {
   std::vector<Input> found_;
 };
 
-std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote, LeftOut* left_out) {
+std::vector<Input> found(Io& io, const std::vector<std::string>& paths, Look look, bool asks_remote,
+                         LeftOut* left_out) {
   Finder finder(io, look, asks_remote);
   for (const auto& path : paths) finder.add(path);
   std::vector<Input> out = finder.take();
@@ -173,9 +186,7 @@ std::string Input::named() const {
   return sha256(all.dump(-1, ' ', false, json::error_handler_t::replace)).substr(0, 32);
 }
 
-std::string Input::identity() const {
-  return fmt::format("{}-{}-{}", named(), size, modified);
-}
+std::string Input::identity() const { return fmt::format("{}-{}-{}", named(), size, modified); }
 
 std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
   return found(io, paths, look, true, left_out);
@@ -184,20 +195,25 @@ std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Lo
 std::vector<std::string> changed_keys(const std::vector<Input>& inputs, const LeftOut& left_out) {
   std::vector<std::string> out;
   for (const auto& rows : left_out.manifests) {
-    const auto is_changed = [](const Input& input) { return !input.wanted.empty() && input.wanted != input.key; };
-    const auto begin = inputs.begin() + static_cast<ptrdiff_t>(rows.first), end = inputs.begin() + static_cast<ptrdiff_t>(rows.end);
+    const auto is_changed = [](const Input& input) {
+      return !input.wanted.empty() && input.wanted != input.key;
+    };
+    const auto begin = inputs.begin() + static_cast<ptrdiff_t>(rows.first),
+               end = inputs.begin() + static_cast<ptrdiff_t>(rows.end);
     const auto first = std::find_if(begin, end, is_changed);
     const auto changed = std::count_if(first, end, is_changed);
     if (changed > 0)
-      out.push_back(fmt::format("{}: {} {} changed to be unique and valid as file names: '{}' is now '{}'", rows.file, changed,
-                                changed == 1 ? "key is" : "keys are", first->wanted, first->key));
+      out.push_back(fmt::format("{}: {} {} changed to be unique and valid as file names: '{}' is now '{}'",
+                                rows.file, changed, changed == 1 ? "key is" : "keys are", first->wanted,
+                                first->key));
   }
   return out;
 }
 
 bool is_listing(const std::string& path) { return ends_as(path, {".txt", ".jsonl", ".csv"}); }
 
-std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out) {
+std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
+                                    LeftOut* left_out) {
   return found(io, paths, look, false, left_out);
 }
 
@@ -205,6 +221,163 @@ std::string identity_of(const std::vector<Input>& inputs) {
   std::string all;
   for (const auto& input : inputs) all += input.wanted + " " + input.identity() + "\n";
   return sha256(all);
+}
+
+namespace {
+
+// Deeper than any local path can be; bucket keys are bounded too.
+constexpr int kDeepest = 2048;
+
+bool is_link(const std::string& url) {
+  std::error_code error;
+  return !is_remote(url) && std::filesystem::is_symlink(url, error);
+}
+
+class Walk {
+ public:
+  Walk(Io& io, Look look, LeftOut& left_out) : io_(io), look_(look), left_out_(left_out) {}
+
+  void add(const std::string& folder, int depth) {
+    for (const auto& entry : or_throw(io_.list(folder))) {
+      if (entry.name.empty()) continue;
+      const std::string url = folder + (folder.ends_with('/') ? "" : "/") + entry.name;
+      if (entry.name.front() == '.') {
+        ++left_out_.hidden;
+      } else if (!entry.folder && !look_.all_files && is_no_film(entry.name)) {
+        ++left_out_.endings[ending_of(entry.name)];
+      } else if (!entry.folder) {
+        found.push_back({url, entry.size, entry.modified, ""});
+      } else if (look_.recursive) {
+        add_below(url, depth + 1);
+      } else {
+        ++left_out_.folders;
+      }
+    }
+  }
+
+  std::vector<FoundFile> found;
+
+ private:
+  void add_below(const std::string& folder, int depth) {
+    if (is_link(folder)) {
+      ++left_out_.links;
+      return;
+    }
+    try {
+      if (depth > kDeepest) throw Error(KINORA_UNSUPPORTED, folder + ": folders nest too deep");
+      add(folder + "/", depth);
+    } catch (const Error& e) {
+      if (e.code() == KINORA_CANCELLED || e.code() == KINORA_NO_MEMORY) throw;
+      if (is_unanswered(folder, e.code())) throw;
+      found.push_back({folder, 0, 0, e.what()});
+    }
+  }
+
+  Io& io_;
+  const Look look_;
+  LeftOut& left_out_;
+};
+
+// Where a listing goes, and which names are wanted.
+struct Wanted {
+  const std::string& folder;
+  std::set<std::string> names;
+  std::vector<FoundFile> found;
+};
+
+int32_t take_wanted(void* user, const kinora_entry* entry) {
+  auto& wanted = *static_cast<Wanted*>(user);
+  int32_t status = KINORA_OK;
+  const int32_t failed = guard([&] {
+    if (entry->folder || wanted.names.erase(std::string(view(entry->name))) == 0) return;
+    wanted.found.push_back(
+        {wanted.folder + std::string(view(entry->name)), entry->size, entry->modified, ""});
+    if (wanted.names.empty()) status = KINORA_END;  // a bucket may hold a million more
+  });
+  return failed != KINORA_OK ? failed : status;
+}
+
+}  // namespace
+
+bool is_remote(std::string_view url) {
+  const auto uri = parse_uri(url);
+  return uri && uri->scheme != "file";
+}
+
+std::string ending_of(std::string_view name) {
+  std::string ending = std::filesystem::path(name).extension().string();
+  for (auto& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return ending;
+}
+
+int64_t LeftOut::no_films() const {
+  int64_t sum = 0;
+  for (const auto& [ending, count] : endings) sum += count;
+  return sum;
+}
+
+std::string folders_below(int64_t count) {
+  return count == 1 ? "1 folder below is not read; recursive = true reads it"
+                    : fmt::format("{} folders below are not read; recursive = true reads them", count);
+}
+
+bool is_no_film(std::string_view name) {
+  constexpr std::array<std::string_view, 31> kEndings{
+      ".txt", ".md",   ".json",   ".jsonl", ".csv",        ".tsv",   ".toml", ".yaml",
+      ".yml", ".xml",  ".html",   ".log",   ".srt",        ".vtt",   ".ass",  ".nfo",
+      ".jpg", ".jpeg", ".png",    ".webp",  ".bmp",        ".tif",   ".tiff", ".npy",
+      ".pdf", ".md5",  ".sha256", ".part",  ".crdownload", ".aria2", ".tmp"};
+  return std::find(kEndings.begin(), kEndings.end(), ending_of(name)) != kEndings.end();
+}
+
+std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, LeftOut& out) {
+  Walk walk(io, look, out);
+  walk.add(folder, 0);
+  return std::move(walk.found);
+}
+
+bool is_unanswered(const std::string& url, int32_t code) {
+  return code == KINORA_IO || (is_remote(url) && (code == KINORA_TIMEOUT || code == KINORA_INVALID));
+}
+
+std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& left_out) {
+  std::vector<FoundFile> out;
+  if (!is_remote(pattern)) {
+    std::vector<std::string> unreadable;
+    for (const auto& file : local_files_matching(pattern, unreadable)) out.push_back(found_file(file));
+    for (const auto& folder : unreadable)
+      out.push_back({folder, 0, 0, folder + ": the folder cannot be read; fix its permissions"});
+    return out;
+  }
+  const auto [folder, rest] = split_pattern(pattern);
+  const bool deep = rest.find('/') != std::string::npos || rest.find("**") != std::string::npos;
+  const int64_t folders = left_out.folders;
+  const auto files = files_in(io, folder, {deep, true}, left_out);
+  left_out.folders = folders;  // the pattern does not cover their contents
+  for (auto file : files) {
+    if (file.url == pattern) return {file};
+    if (!file.error.empty() || matches(rest, std::string_view(file.url).substr(folder.size())))
+      out.push_back(std::move(file));
+  }
+  return out;
+}
+
+std::vector<FoundFile> files_named(Io& io, const std::string& folder, const std::set<std::string>& names) {
+  const Uri uri = or_throw(parse_uri(folder));
+  const auto store = or_throw(io.store(uri.scheme));
+  Wanted wanted{folder, names, {}};
+  const int32_t status = store->table->list(store->self, str(uri.path), &wanted, take_wanted);
+  if (status != KINORA_END && status != KINORA_NOT_FOUND) or_throw(from_abi(status, folder));
+  return std::move(wanted.found);
+}
+
+FoundFile found_file(const std::string& url) {
+  FoundFile out{url, 0, 0, ""};
+  struct stat info {};
+  if (is_remote(url) || ::stat(url.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return out;
+  out.size = static_cast<uint64_t>(info.st_size);
+  out.modified = int64_t{info.st_mtim.tv_sec} * 1'000'000'000 + info.st_mtim.tv_nsec;
+  return out;
 }
 
 }  // namespace kinora::core

@@ -1,27 +1,96 @@
 // Finds the inputs of a curate job: every video that its paths lead to, with the user's metadata.
 //
 //   film.mp4, s3://bucket/film.mp4     one video
-//   films/, s3://bucket/films/         a folder or prefix: its videos, with `recursive` also of subfolders; with
+//   films/, s3://bucket/films/         a folder or prefix: its videos, with `recursive` also of subfolders;
+//   with
 //                                      `all_files` files of any ending
 //   s3://bucket/films/**/*.mp4         a pattern (local ones are resolved with the run file)
-//   films.txt                          a list: one path, URI, folder or pattern per line; "#" begins a comment
-//   films.jsonl, films.csv             a manifest, see manifest_reader.hpp
+//   films.txt                          a list: one path, URI, folder or pattern per line; "#" begins a
+//   comment films.jsonl, films.csv             a manifest, see manifest.hpp
 //
 // Paths in lists and manifests are relative to the file that contains them.
 #pragma once
+#include <map>
 #include <optional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <vector>
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/jobs/curation/listing.hpp"
+#include "core/io/io.hpp"
 
 namespace kinora::core {
 
 using nlohmann::json;
 
+// A file of a folder or prefix on any storage.
+struct FoundFile {
+  std::string url;
+  uint64_t size = 0;
+  int64_t modified = 0;  // nanoseconds since 1970, as the storage reports it
+  std::string error;     // why a subfolder cannot be listed; the url is the folder's
+};
+
+// What to read of a folder.
+struct Look {
+  bool recursive = false;  // subfolders too, except behind links to folders
+  bool all_files = false;  // also files whose ending is not a video's
+};
+
+// What was skipped on purpose, and what was changed.
+struct LeftOut {
+  int64_t hidden = 0;                      // files and folders whose names begin with a dot
+  int64_t links = 0;                       // links to folders
+  int64_t folders = 0;                     // subfolders of folders read without `recursive`
+  std::map<std::string, int64_t> endings;  // files without a video's ending, by ending
+  struct Rows {
+    std::string file;
+    size_t first, end;  // range of inputs
+  };
+  std::vector<Rows> manifests;
+  std::vector<std::string> columns;  // messages about misspelt columns of manifests
+
+  // Files without a video's ending, all endings together.
+  int64_t no_films() const;
+};
+
+// "2 folders below are not read; recursive = true reads them"
+std::string folders_below(int64_t count);
+
+// The ending of a file name in lower case, with its dot; empty if the name has none.
+std::string ending_of(std::string_view name);
+
+// Whether the ending is known not to be a video's: lists and manifests, captions and subtitles, pictures,
+// logs, unfinished downloads. An unknown ending may be a video's.
+bool is_no_film(std::string_view name);
+
+// Whether the url has a scheme other than file.
+bool is_remote(std::string_view url);
+
+// Whether an error at this place comes from the network or the device: then the contents are unknown, and
+// what an earlier run found must not be treated as gone.
+bool is_unanswered(const std::string& url, int32_t code);
+
+// Files sorted by name, folder by folder. Skips names that begin with a dot, and does not follow links to
+// folders, which may form cycles. A subfolder that cannot be listed is an entry with its error. Adds the
+// skipped counts to `out`. Throws kinora::Error if the folder itself cannot be listed, or if the network
+// fails below it, since the contents are unknown then.
+std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, LeftOut& out);
+
+// Files of any ending that match a pattern, on this machine or behind a URI; an object with exactly the
+// pattern as its name comes first. Throws as files_in().
+std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& out);
+
+// Which of these names a remote folder directly contains. Throws kinora::Error if it cannot be listed.
+std::vector<FoundFile> files_named(Io& io, const std::string& folder, const std::set<std::string>& names);
+
+// Size and modification time of a local file; zeros if it is missing or remote.
+FoundFile found_file(const std::string& url);
+
+// A video and what the user says about it.
 struct Input {
   std::string key;     // of its sample, see name_inputs()
   std::string url;     // path or URI
@@ -30,25 +99,26 @@ struct Input {
   json user = json::object();  // other columns of its manifest
   uint64_t size = 0;           // bytes, from its folder's listing
   int64_t modified = 0;
-  std::string error;  // why it cannot be read: it ends as failed with this reason
+  std::string error;       // why it cannot be read: it ends as failed with this reason
   std::string key_before;  // its key in the job's record
 
   // Equal as long as nothing shows that the video or its metadata changed. Begins with named().
   std::string identity() const;
   // The part that does not depend on the video's file.
   std::string named() const;
-  // The file is unavailable now (a missing disk, a bucket that denies access), but nothing shows that it changed.
+  // The file is unavailable now (a missing disk, a bucket that denies access), but nothing shows that it
+  // changed.
   bool is_unseen() const { return error.empty() && size == 0 && modified == 0; }
   // Its listing says that it has no bytes.
   bool is_empty() const { return error.empty() && size == 0 && modified != 0; }
 };
 
-// The inputs in the order of the paths; in folders by name. An entry of a list or manifest that is missing or unusable stays
-// an input whose `error` is the reason. Throws kinora::Error if a list, manifest, folder or prefix cannot be read at all, or
-// the network fails; a subfolder that cannot be read is an input with an error. left_out: receives what was skipped, unless
-// null.
-// Their keys are empty.
-std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look, LeftOut* left_out = nullptr);
+// The inputs in the order of the paths; in folders by name. An entry of a list or manifest that is missing or
+// unusable stays an input whose `error` is the reason. Throws kinora::Error if a list, manifest, folder or
+// prefix cannot be read at all, or the network fails; a subfolder that cannot be read is an input with an
+// error. left_out: receives what was skipped, unless null. Their keys are empty.
+std::vector<Input> find_inputs(Io& io, const std::vector<std::string>& paths, Look look,
+                               LeftOut* left_out = nullptr);
 
 // Whether the ending is that of a list or a manifest.
 bool is_listing(const std::string& path);
@@ -57,10 +127,10 @@ bool is_listing(const std::string& path);
 std::vector<Input> glance_at_inputs(Io& io, const std::vector<std::string>& paths, Look look,
                                     LeftOut* left_out = nullptr);
 
-// Gives every input a key: the one from its manifest, else its name without the ending. Dots (in WebDataset the field
-// starts at the first dot), slashes and control characters are replaced; equal keys get a number, and a key that equals a
-// clip of another video gets "-film". Manifest keys are assigned first, then earlier keys (key_before). taken: keys that no input
-// may have.
+// Gives every input a key: the one from its manifest, else its name without the ending. Dots (in WebDataset
+// the field starts at the first dot), slashes and control characters are replaced; equal keys get a number,
+// and a key that equals a clip of another video gets "-film". Manifest keys are assigned first, then earlier
+// keys (key_before). taken: keys that no input may have.
 void name_inputs(std::vector<Input>& inputs, std::unordered_set<std::string> taken = {});
 // A line for each manifest whose keys had to change to be unique and valid.
 std::vector<std::string> changed_keys(const std::vector<Input>& inputs, const LeftOut& left_out);

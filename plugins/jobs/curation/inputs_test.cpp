@@ -7,10 +7,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/curation/csv.hpp"
-#include "plugins/jobs/curation/manifest_reader.hpp"
 #include "core/io/wildcard.hpp"
 #include "core/runtime/runtime.hpp"
+#include "plugins/jobs/curation/manifest.hpp"
 
 namespace kinora::core {
 namespace {
@@ -144,22 +143,27 @@ TEST_F(Inputs, OfAFolderAreTheFoldersBelowThatAreNotReadCounted) {
   EXPECT_EQ(out.folders, 0);
   const auto none = find({folder_ / "only/"});
   ASSERT_EQ(none.size(), 1u);
-  EXPECT_THAT(none[0].error, HasSubstr("contains no files; 1 folder below is not read; recursive = true reads it; fix"));
+  EXPECT_THAT(none[0].error,
+              HasSubstr("contains no files; 1 folder below is not read; recursive = true reads it; fix"));
 }
 
 // Files whose ending is not a video's are skipped and counted, unless a pattern or list names them.
 TEST_F(Inputs, OfAFolderAreNotItsListsPicturesAndLogs) {
-  put("a.mp4"), put("b"), put("c.dat"), put("a.txt"), put("b.JPG"), put("c.jpg"), put("d.mp4.part"), put("sub/e.srt");
+  put("a.mp4"), put("b"), put("c.dat"), put("a.txt"), put("b.JPG"), put("c.jpg"), put("d.mp4.part"),
+      put("sub/e.srt");
   LeftOut out;
-  EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out)), ElementsAre("a", "b", "c"));
-  EXPECT_EQ(out.endings, (std::map<std::string, int64_t>{{".txt", 1}, {".jpg", 2}, {".part", 1}, {".srt", 1}}));
+  EXPECT_THAT(keys(find_inputs(runtime_->io(), {folder_}, {.recursive = true}, &out)),
+              ElementsAre("a", "b", "c"));
+  EXPECT_EQ(out.endings,
+            (std::map<std::string, int64_t>{{".txt", 1}, {".jpg", 2}, {".part", 1}, {".srt", 1}}));
   EXPECT_EQ(out.no_films(), 5);
   EXPECT_EQ(find({folder_}, {.recursive = true, .all_files = true}).size(), 8u);
   EXPECT_THAT(keys(find({(folder_ / "*.JPG").string()})), ElementsAre("b"));
   EXPECT_THAT(keys(find({put("lists/l.txt", "../c.jpg\n../*.part\n")})), ElementsAre("c", "d-mp4"));
   const auto none = find({(folder_ / "sub").string() + "/"});
   ASSERT_EQ(none.size(), 1u);
-  EXPECT_THAT(none[0].error, HasSubstr("contains no file with the ending of a video; all_files = true takes every file"));
+  EXPECT_THAT(none[0].error,
+              HasSubstr("contains no file with the ending of a video; all_files = true takes every file"));
 }
 
 TEST_F(Inputs, OfAListAreItsLinesAndWhatIsMissingSaysWhere) {
@@ -229,10 +233,12 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
   } catch (const Error& e) {
     EXPECT_THAT(e.what(), HasSubstr("twice.csv: line 1: columns 2 and 4 are both called 'tag'"));
   }
-  const auto nameless = find({put("nameless.csv", "path,,\na.mp4,,\nb.mp4,x,y\n")});  // as spreadsheets end their lines
+  const auto nameless =
+      find({put("nameless.csv", "path,,\na.mp4,,\nb.mp4,x,y\n")});  // as spreadsheets end their lines
   ASSERT_EQ(nameless.size(), 2u);
   EXPECT_EQ(nameless[0].error, "");
-  EXPECT_THAT(nameless[1].error, HasSubstr("nameless.csv: record 3: two nameless columns have a value, the second is column 3"));
+  EXPECT_THAT(nameless[1].error,
+              HasSubstr("nameless.csv: record 3: two nameless columns have a value, the second is column 3"));
   EXPECT_THROW(find({put("bad.csv", "path,\"caption\nb.mp4,x\n")}), Error);
   const auto open = find({put("open.csv", "path,caption\na.mp4,x\nb.mp4,\"a boat\n")});
   ASSERT_EQ(open.size(), 2u);
@@ -245,7 +251,9 @@ TEST_F(Inputs, OfAManifestHaveTheUsersWords) {
 
 TEST_F(Inputs, OfAListThatBeginsWithAByteOrderMarkAreItsFilms) {
   put("a.mp4");
-  for (const char* list : {"\xEF\xBB\xBF" "a.mp4\n", "\xEF\xBB\xBF# films\r\na.mp4"}) {
+  for (const char* list : {"\xEF\xBB\xBF"
+                           "a.mp4\n",
+                           "\xEF\xBB\xBF# films\r\na.mp4"}) {
     const auto found = find({put("l.txt", list)});
     ASSERT_EQ(found.size(), 1u) << list;
     EXPECT_EQ(found[0].url, folder_ / "a.mp4");
@@ -253,15 +261,19 @@ TEST_F(Inputs, OfAListThatBeginsWithAByteOrderMarkAreItsFilms) {
 }
 
 TEST_F(Inputs, OfAManifestWhoseKeysHadToChangeAreNamedOnce) {
-  const auto one = put("one.jsonl", "{\"url\": \"a.mp4\", \"key\": \"hero\"}\n{\"url\": \"b.mp4\", \"key\": \"hero\"}\n"
-                                    "{\"url\": \"c.mp4\", \"key\": \"a.b/c\"}\n{\"url\": \"d.mp4\"}\n");
-  const auto two = put("two.csv", "url,key\nd.mp4,fine\nd.mp4,\n"), three = put("three.csv", "url,key\ne.mp4,x/y\n");
+  const auto one = put("one.jsonl",
+                       "{\"url\": \"a.mp4\", \"key\": \"hero\"}\n{\"url\": \"b.mp4\", \"key\": \"hero\"}\n"
+                       "{\"url\": \"c.mp4\", \"key\": \"a.b/c\"}\n{\"url\": \"d.mp4\"}\n");
+  const auto two = put("two.csv", "url,key\nd.mp4,fine\nd.mp4,\n"),
+             three = put("three.csv", "url,key\ne.mp4,x/y\n");
   LeftOut out;
   auto inputs = find_inputs(runtime_->io(), {one, folder_ / "two.csv", three}, {}, &out);
   name_inputs(inputs);
   EXPECT_THAT(keys(inputs), ElementsAre("hero", "hero-2", "a-b-c", "d", "fine", "d-2", "x-y"));
-  EXPECT_THAT(changed_keys(inputs, out), ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is now 'hero-2'")),
-                                       testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is now 'x-y'"))));
+  EXPECT_THAT(
+      changed_keys(inputs, out),
+      ElementsAre(testing::AllOf(HasSubstr("one.jsonl: 2 keys are"), HasSubstr("'hero' is now 'hero-2'")),
+                  testing::AllOf(HasSubstr("three.csv: 1 key is"), HasSubstr("'x/y' is now 'x-y'"))));
 }
 
 TEST_F(Inputs, OfAManifestAreNamedAsItSaysBeforeTheOthersAre) {
@@ -279,9 +291,13 @@ TEST_F(Inputs, OfAManifestWhoseColumnIsALetterAwayFromAKnownOneSayIt) {
     find_inputs(runtime_->io(), {put(name, text)}, {}, &out);
     return out.columns;
   };
-  EXPECT_THAT(said("a.csv", "url,captions,licence\na.mp4,A boat.,CC0\n"),
-              ElementsAre(HasSubstr("a.csv: column 'captions' is kept as a column of your own; if you mean 'caption', rename it")));
-  EXPECT_THAT(said("b.jsonl", "{\"url\": \"a.mp4\", \"Caption\": \"A boat.\"}\n{\"url\": \"b.mp4\", \"ky\": \"b\", \"Caption\": \"\"}\n"),
+  EXPECT_THAT(
+      said("a.csv", "url,captions,licence\na.mp4,A boat.,CC0\n"),
+      ElementsAre(HasSubstr(
+          "a.csv: column 'captions' is kept as a column of your own; if you mean 'caption', rename it")));
+  EXPECT_THAT(said("b.jsonl",
+                   "{\"url\": \"a.mp4\", \"Caption\": \"A boat.\"}\n{\"url\": \"b.mp4\", \"ky\": \"b\", "
+                   "\"Caption\": \"\"}\n"),
               ElementsAre(HasSubstr("'Caption'"), HasSubstr("if you mean 'key'")));
   EXPECT_THAT(said("c.csv", "url,caption,captions,author,id\na.mp4,A,B,C,D\n"), testing::IsEmpty());
 }
@@ -290,7 +306,10 @@ TEST_F(Inputs, OfAManifestArePatternsNone) {
   put("films/a.mov"), put("odd[1].mp4");
   const auto found = find({put("m.jsonl", "{\"path\": \"films/*.mov\"}\n{\"path\": \"odd[1].mp4\"}\n")});
   ASSERT_EQ(found.size(), 2u);
-  EXPECT_THAT(found[0].error, HasSubstr("films/*.mov: file not found; patterns work in lists (.txt) and in `input`, not in manifests"));
+  EXPECT_THAT(
+      found[0].error,
+      HasSubstr(
+          "films/*.mov: file not found; patterns work in lists (.txt) and in `input`, not in manifests"));
   EXPECT_EQ(found[1].error, "");
 }
 
@@ -298,7 +317,8 @@ TEST_F(Inputs, OfAManifestArePatternsNone) {
 TEST_F(Inputs, ThatAreLinksToNothingAreThereAndUnseen) {
   put("a.mp4"), put("sub/c.mp4");
   fs::create_symlink("unmounted/b.mp4", folder_ / "b.mp4");
-  for (const auto& found : {find({folder_}), find({put("lists/l.txt", "../*.mp4\n")}), find({put("lists/d.txt", "../**/?.mp4\n")})}) {
+  for (const auto& found : {find({folder_}), find({put("lists/l.txt", "../*.mp4\n")}),
+                            find({put("lists/d.txt", "../**/?.mp4\n")})}) {
     ASSERT_GE(found.size(), 2u);
     EXPECT_EQ(found[1].url, folder_ / "b.mp4");
     EXPECT_TRUE(found[1].is_unseen());
@@ -340,12 +360,17 @@ TEST_F(Inputs, KeepTheKeysThatTheJobKnowsThemByWhateverIsAdded) {
   };
   const Known known{{url("x/f.mp4"), "f"}, {url("y/f.mp4"), "f-2"}};
   EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", {}), ElementsAre("f", "f-2", "f-2-2", "f-3"));
-  EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", known), ElementsAre("f-3", "f", "f-2-2", "f-2"));
-  EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2")) << "the key of a removed video is free";
-  EXPECT_THAT(keys_of("y/f.mp4\ny/f.mp4\nx/f.mp4\n", known), ElementsAre("f-2", "f-3", "f")) << "each key is used once";
+  EXPECT_THAT(keys_of("w/f.mp4\nx/f.mp4\nv/f-2.mp4\ny/f.mp4\n", known),
+              ElementsAre("f-3", "f", "f-2-2", "f-2"));
+  EXPECT_THAT(keys_of("w/f.mp4\ny/f.mp4\n", known), ElementsAre("f", "f-2"))
+      << "the key of a removed video is free";
+  EXPECT_THAT(keys_of("y/f.mp4\ny/f.mp4\nx/f.mp4\n", known), ElementsAre("f-2", "f-3", "f"))
+      << "each key is used once";
   // Keys that people give come first.
-  EXPECT_THAT(keys_of("url,key\nw/f.mp4,\nx/f.mp4,\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f-2", "f-3", "f"));
-  EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\nx/f.mp4,f\n", known, "l.csv"), ElementsAre("f-3", "f-2", "f"));
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,\nx/f.mp4,\ny/f.mp4,f\n", known, "l.csv"),
+              ElementsAre("f-2", "f-3", "f"));
+  EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\nx/f.mp4,f\n", known, "l.csv"),
+              ElementsAre("f-3", "f-2", "f"));
   EXPECT_THAT(keys_of("url,key\nw/f.mp4,f\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f", "f-2"));
   EXPECT_THAT(keys_of("url,key\ny/f.mp4,f\n", known, "l.csv"), ElementsAre("f"));
 }

@@ -1,9 +1,14 @@
-// Runs the stages of a job on its engine and counts outcomes: every sample has exactly one, and the sums add
-// up.
+// Runs the stages of a job on its engine, counts outcomes (every sample has exactly one, and the sums add
+// up), and shows what the run is doing.
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "core/run/job.hpp"
 #include "kinora/abi/engine.h"
@@ -19,7 +24,7 @@ struct Counts {
 };
 
 struct PipelineResult {
-  Counts inputs, made;                  // inputs of the source, and samples that stages made from them
+  Counts inputs, made;                   // inputs of the source, and samples that stages made from them
   std::map<std::string, int64_t> rules;  // filtered, by rule
   nlohmann::json figures;                // the engine's last report (abi/engine.h)
 };
@@ -46,5 +51,37 @@ struct PipelineJob {
 
 // Throws kinora::Error if the run itself fails; failures of samples are counted.
 PipelineResult run_pipeline(JobContext&, const PipelineJob&);
+
+// Publishes what a job is doing now, from the figures that its engine reports: a table on the terminal, and
+// two files in the job's folder, each replaced atomically: live.json for pages, and metrics.prom in
+// Prometheus' text format for collectors.
+class Live {
+ public:
+  Live(std::string job, std::filesystem::path folder, int64_t total)
+      : job_(std::move(job)), folder_(std::move(folder)), total_(total) {}
+
+  // figures: as in abi/engine.h, perhaps with "usage" (plugins/jobs/curation/usage.hpp). done: inputs that
+  // have ended; made: samples made from them that have ended; both include earlier runs. A file that cannot
+  // be written is logged once, and the job continues.
+  void update(nlohmann::json figures, int64_t done, int64_t made);
+  // The job has ended. how: "done", "failed" or "interrupted".
+  void end(const std::string& how);
+  // The last update as lines of a table; empty before the first.
+  std::vector<std::string> table() const;
+
+ private:
+  void write_all();
+  void write(const char* name, const std::string& text);
+  const std::string job_;
+  const std::filesystem::path folder_;
+  const int64_t total_;
+  nlohmann::json figures_;
+  bool said_ = false;
+};
+
+// The figures of live.json in Prometheus' text exposition format 0.0.4.
+std::string prometheus_text(const std::string& job, const nlohmann::json& live);
+// Table of stage, workers, rate, queue and busy; the stage that limits the run is marked.
+std::vector<std::string> live_table(const nlohmann::json& live);
 
 }  // namespace kinora::core

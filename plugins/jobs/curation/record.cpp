@@ -6,11 +6,11 @@
 
 #include <fmt/ranges.h>
 
-#include "plugins/jobs/curation/store.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/io/wildcard.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
 
 namespace kinora::core {
 namespace {
@@ -18,9 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 constexpr int64_t kVersion = 1;
 
-// SQLite keeps this text in every record. input.place and input.after are the order: the position of a listed input, and that of an
-// unlisted one behind it. outcome.input is NULL for a sample of several inputs, which `joined` has, or of none. outcome.parent is the key of
-// one parent.
+// SQLite keeps this text in every record. input.place and input.after are the order: the position of a listed
+// input, and that of an unlisted one behind it. outcome.input is NULL for a sample of several inputs, which
+// `joined` has, or of none. outcome.parent is the key of one parent.
 constexpr const char* kTables = R"sql(
 CREATE TABLE job (version INTEGER, base TEXT, retries INTEGER);
 CREATE TABLE input (
@@ -40,13 +40,15 @@ CREATE INDEX files_of_outcome ON file(outcome);
 )sql";
 
 bool is_below(const std::string& url, const std::string& folder) {
-  return url.starts_with(folder) && (folder.ends_with('/') || url.size() == folder.size() || url[folder.size()] == '/');
+  return url.starts_with(folder) &&
+         (folder.ends_with('/') || url.size() == folder.size() || url[folder.size()] == '/');
 }
 
 // Whether an entry of the option `prune` names the url: itself, a folder above it, or a pattern.
 bool names(const std::string& entry, const std::string& url) {
   const auto [folder, rest] = split_pattern(entry);
-  return is_below(url, entry) || (is_pattern(entry) && url.starts_with(folder) && matches(rest, std::string_view(url).substr(folder.size())));
+  return is_below(url, entry) || (is_pattern(entry) && url.starts_with(folder) &&
+                                  matches(rest, std::string_view(url).substr(folder.size())));
 }
 
 std::string line_text(const json& line) { return line.dump(-1, ' ', false, json::error_handler_t::replace); }
@@ -55,7 +57,9 @@ std::string line_text(const json& line) { return line.dump(-1, ' ', false, json:
 
 Lineage Lineage::of(const kinora_outcome& outcome) {
   if (outcome.struct_size < sizeof outcome)
-    throw Error(KINORA_INVALID, "the engine does not report what samples are made of (kinora_outcome.inputs); update its plugin");
+    throw Error(
+        KINORA_INVALID,
+        "the engine does not report what samples are made of (kinora_outcome.inputs); update its plugin");
   Lineage out{outcome.made};
   for (uint32_t i = 0; i < outcome.n_inputs; ++i) out.inputs.emplace_back(view(outcome.inputs[i]));
   for (uint32_t i = 0; i < outcome.n_parents; ++i) out.parents.emplace_back(view(outcome.parents[i]));
@@ -67,13 +71,15 @@ struct Record::Known {
   int64_t id;
   std::string key, url, identity;
   bool was_seen, has_failed;
-  bool is_worth_keeping;         // it has results other than its own failure
-  std::optional<size_t> at;      // its place among the listed inputs
+  bool is_worth_keeping;     // it has results other than its own failure
+  std::optional<size_t> at;  // its place among the listed inputs
   bool stays = true;
 };
 
 Record::Record(const fs::path& folder, std::vector<Input>& inputs, const Options& options)
-    : data_(folder / "data"), options_(options), db_(folder / kRecordFile, options.looks ? Database::Access::copy : Database::Access::write) {
+    : data_(folder / "data"),
+      options_(options),
+      db_(folder / kRecordFile, options.looks ? Database::Access::copy : Database::Access::write) {
   Database::Transaction all(db_);
   begin(folder);
   auto known = known_inputs();
@@ -104,19 +110,25 @@ void Record::begin(const fs::path& folder) {
   if (is_new) db_.script(kTables);
   const fs::path old = folder / "journal.jsonl";
   if (is_new && fs::exists(old)) {
-    log_warn("{}: the results were recorded by an earlier Kinora (journal.jsonl), so the job reruns from scratch", folder.string());
+    log_warn(
+        "{}: the results were recorded by an earlier Kinora (journal.jsonl), so the job reruns from scratch",
+        folder.string());
     if (!options_.looks) fs::remove(old);
   }
   if (!is_new && db_.number("SELECT version FROM job") != kVersion)
-    throw Error(KINORA_UNSUPPORTED, (folder / kRecordFile).string() + ": another version of Kinora wrote it; use that version, or delete the file to run the job from scratch");
+    throw Error(KINORA_UNSUPPORTED, (folder / kRecordFile).string() +
+                                        ": another version of Kinora wrote it; use that version, or delete "
+                                        "the file to run the job from scratch");
   if (is_new) return db_.run("INSERT INTO job VALUES (?, ?, ?)", kVersion, options_.base, options_.retries);
   if (db_.text("SELECT base FROM job") != options_.base) return start_over("it was made with other options");
-  if (db_.number("SELECT COUNT(*) FROM outcome WHERE input IS NULL AND id NOT IN (SELECT outcome FROM joined)") > 0)
+  if (db_.number(
+          "SELECT COUNT(*) FROM outcome WHERE input IS NULL AND id NOT IN (SELECT outcome FROM joined)") > 0)
     start_over("a stage's finish() made samples of no input");
 }
 
 void Record::start_over(const std::string& why) {
-  log_warn("{}: the existing results cannot be used: {}; the job reruns from scratch", data_.parent_path().string(), why);
+  log_warn("{}: the existing results cannot be used: {}; the job reruns from scratch",
+           data_.parent_path().string(), why);
   db_.script("DELETE FROM outcome; DELETE FROM input; DELETE FROM job");
   db_.run("INSERT INTO job VALUES (?, ?, ?)", kVersion, options_.base, options_.retries);
 }
@@ -124,17 +136,27 @@ void Record::start_over(const std::string& why) {
 std::vector<Record::Known> Record::known_inputs() {
   std::vector<Known> out;
   Query rows(db_,
-             "SELECT id, key, url, identity, seen, EXISTS (SELECT 1 FROM outcome WHERE input = input.id AND made = 0 AND failed),"
-             " EXISTS (SELECT 1 FROM outcome WHERE outcome.input = input.id AND (made > 0 OR NOT failed)) FROM input ORDER BY place, after");
+             "SELECT id, key, url, identity, seen, EXISTS (SELECT 1 FROM outcome WHERE input = input.id AND "
+             "made = 0 AND failed),"
+             " EXISTS (SELECT 1 FROM outcome WHERE outcome.input = input.id AND (made > 0 OR NOT failed)) "
+             "FROM input ORDER BY place, after");
   while (rows.next())
-    out.push_back({rows.number(0), rows.text(1), rows.text(2), rows.text(3), rows.number(4) != 0, rows.number(5) != 0, rows.number(6) != 0, {}});
+    out.push_back({rows.number(0),
+                   rows.text(1),
+                   rows.text(2),
+                   rows.text(3),
+                   rows.number(4) != 0,
+                   rows.number(5) != 0,
+                   rows.number(6) != 0,
+                   {}});
   return out;
 }
 
-// Finds each listed input in the record by its url, and names all inputs. A listed input keeps its key unless its manifest gives
-// another one; an unlisted one always.
+// Finds each listed input in the record by its url, and names all inputs. A listed input keeps its key unless
+// its manifest gives another one; an unlisted one always.
 void Record::match(std::vector<Known>& known, std::vector<Input>& inputs) {
-  std::unordered_map<std::string_view, std::vector<size_t>> of_url;  // inputs with this url, the first one last
+  std::unordered_map<std::string_view, std::vector<size_t>>
+      of_url;  // inputs with this url, the first one last
   for (size_t i = inputs.size(); i-- > 0;) of_url[inputs[i].url].push_back(i);
   std::unordered_set<std::string> taken;
   for (auto& film : known) {
@@ -144,7 +166,8 @@ void Record::match(std::vector<Known>& known, std::vector<Input>& inputs) {
       inputs[*film.at].key_before = film.key;
       continue;
     }
-    const bool is_pruned = std::any_of(options_.prune.begin(), options_.prune.end(), [&](const auto& entry) { return names(entry, film.url); });
+    const bool is_pruned = std::any_of(options_.prune.begin(), options_.prune.end(),
+                                       [&](const auto& entry) { return names(entry, film.url); });
     film.stays = film.is_worth_keeping && !is_pruned;
     if (film.stays) taken.insert(film.key);
   }
@@ -156,7 +179,8 @@ void Record::void_stale(std::vector<Known>& known, const std::vector<Input>& inp
   for (auto& film : known) {
     if (film.at) {
       const Input& input = inputs[*film.at];
-      const bool is_same = input.is_unseen() ? film.identity.starts_with(input.named() + "-") : film.identity == input.identity();
+      const bool is_same = input.is_unseen() ? film.identity.starts_with(input.named() + "-")
+                                             : film.identity == input.identity();
       film.stays = is_same && film.key == input.key && files_are_there(film.id);
     }
     const Count results = count_of(film);
@@ -174,10 +198,15 @@ void Record::void_stale(std::vector<Known>& known, const std::vector<Input>& inp
 }
 
 Record::Count Record::count_of(const Known& known) {
-  return {1, db_.number("SELECT COUNT(DISTINCT outcome.id) FROM outcome JOIN file ON file.outcome = outcome.id WHERE input = ? AND made > 0", known.id), {}};
+  return {1,
+          db_.number("SELECT COUNT(DISTINCT outcome.id) FROM outcome JOIN file ON file.outcome = outcome.id "
+                     "WHERE input = ? AND made > 0",
+                     known.id),
+          {}};
 }
 
-// Writes the order of the inputs, and adds new ones. An unlisted input follows the one that it followed before.
+// Writes the order of the inputs, and adds new ones. An unlisted input follows the one that it followed
+// before.
 void Record::place(const std::vector<Known>& known, const std::vector<Input>& inputs) {
   std::vector<bool> is_known(inputs.size());
   int64_t last = -1, after = 0;
@@ -190,13 +219,15 @@ void Record::place(const std::vector<Known>& known, const std::vector<Input>& in
     }
     is_known[*film.at] = true;
     const bool is_seen = !inputs[*film.at].is_unseen();
-    db_.run("UPDATE input SET place = ?, after = 0, listed = 1, seen = ? WHERE id = ?", *film.at, is_seen, film.id);
+    db_.run("UPDATE input SET place = ?, after = 0, listed = 1, seen = ? WHERE id = ?", *film.at, is_seen,
+            film.id);
     if (is_seen && !film.was_seen && film.has_failed) reopen(film.id);
   }
   for (size_t i = 0; i < inputs.size(); ++i)
     if (!is_known[i])
-      db_.run("INSERT INTO input (key, url, identity, place, after, listed, seen) VALUES (?, ?, ?, ?, 0, 1, ?)", inputs[i].key, inputs[i].url,
-              inputs[i].identity(), i, !inputs[i].is_unseen());
+      db_.run(
+          "INSERT INTO input (key, url, identity, place, after, listed, seen) VALUES (?, ?, ?, ?, 0, 1, ?)",
+          inputs[i].key, inputs[i].url, inputs[i].identity(), i, !inputs[i].is_unseen());
 }
 
 void Record::retry_failures() {
@@ -204,7 +235,8 @@ void Record::retry_failures() {
   db_.run("UPDATE job SET retries = ?", options_.retries);
   constexpr const char* kFailed =
       "SELECT input.id FROM outcome JOIN input ON input.id = outcome.input WHERE failed AND listed"
-      " UNION ALL SELECT joined.input FROM outcome JOIN joined ON joined.outcome = outcome.id JOIN input ON input.id = joined.input WHERE failed AND listed";
+      " UNION ALL SELECT joined.input FROM outcome JOIN joined ON joined.outcome = outcome.id JOIN input ON "
+      "input.id = joined.input WHERE failed AND listed";
   const auto failed = db_.numbers(kFailed);
   retried_ = db_.number("SELECT COUNT(*) FROM outcome WHERE failed");
   for (const int64_t id : std::set<int64_t>(failed.begin(), failed.end())) reopen(id);
@@ -213,30 +245,39 @@ void Record::retry_failures() {
 
 // A run was interrupted in the inputs that have results and no outcome.
 void Record::reopen_unfinished() {
-  for (const int64_t id : db_.numbers("SELECT DISTINCT input FROM outcome AS one WHERE input IS NOT NULL AND NOT EXISTS"
-                                      " (SELECT 1 FROM outcome WHERE input = one.input AND made = 0)"))
+  for (const int64_t id :
+       db_.numbers("SELECT DISTINCT input FROM outcome AS one WHERE input IS NOT NULL AND NOT EXISTS"
+                   " (SELECT 1 FROM outcome WHERE input = one.input AND made = 0)"))
     reopen(id);
   constexpr const char* kUnfinishedJoin =
-      "SELECT input FROM joined WHERE NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.input = joined.input AND made = 0) LIMIT 1";
-  for (auto ids = db_.numbers(kUnfinishedJoin); !ids.empty(); ids = db_.numbers(kUnfinishedJoin)) void_results(ids.front());
+      "SELECT input FROM joined WHERE NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.input = joined.input "
+      "AND made = 0) LIMIT 1";
+  for (auto ids = db_.numbers(kUnfinishedJoin); !ids.empty(); ids = db_.numbers(kUnfinishedJoin))
+    void_results(ids.front());
 }
 
-// Voids the input's own outcome and its failures, with the samples that these were made of, since nothing else makes them again. A
-// sample of several parents may be made of others in the next run, so then everything is void.
+// Voids the input's own outcome and its failures, with the samples that these were made of, since nothing
+// else makes them again. A sample of several parents may be made of others in the next run, so then
+// everything is void.
 void Record::reopen(int64_t input) {
-  const bool is_joined = db_.number("SELECT EXISTS (SELECT 1 FROM joined WHERE input = ?1) OR EXISTS (SELECT 1 FROM outcome WHERE input = ?1 AND parents > 1)", input) != 0;
+  const bool is_joined = db_.number(
+                             "SELECT EXISTS (SELECT 1 FROM joined WHERE input = ?1) OR EXISTS (SELECT 1 FROM "
+                             "outcome WHERE input = ?1 AND parents > 1)",
+                             input) != 0;
   if (!options_.per_clip || is_joined) {
     void_results(input);
     return;
   }
   db_.run("DELETE FROM outcome WHERE input = ? AND made = 0", input);
-  db_.run("WITH RECURSIVE again(key) AS (SELECT key FROM outcome WHERE input = ?1 AND failed"
-          " UNION SELECT parent FROM outcome JOIN again ON outcome.key = again.key WHERE input = ?1)"
-          " DELETE FROM outcome WHERE input = ?1 AND key IN (SELECT key FROM again)", input);
+  db_.run(
+      "WITH RECURSIVE again(key) AS (SELECT key FROM outcome WHERE input = ?1 AND failed"
+      " UNION SELECT parent FROM outcome JOIN again ON outcome.key = again.key WHERE input = ?1)"
+      " DELETE FROM outcome WHERE input = ?1 AND key IN (SELECT key FROM again)",
+      input);
 }
 
-// Voids all outcomes of the input, of samples made of it, and of all inputs that such a sample was made of too. Returns the names of
-// their files.
+// Voids all outcomes of the input, of samples made of it, and of all inputs that such a sample was made of
+// too. Returns the names of their files.
 std::vector<std::string> Record::void_results(int64_t input) {
   std::vector<std::string> files;
   std::vector<int64_t> open{input};
@@ -244,9 +285,13 @@ std::vector<std::string> Record::void_results(int64_t input) {
   while (!open.empty()) {
     const int64_t id = open.back();
     open.pop_back();
-    for (const int64_t other : db_.numbers("SELECT DISTINCT b.input FROM joined AS a JOIN joined AS b ON a.outcome = b.outcome WHERE a.input = ?", id))
+    for (const int64_t other : db_.numbers("SELECT DISTINCT b.input FROM joined AS a JOIN joined AS b ON "
+                                           "a.outcome = b.outcome WHERE a.input = ?",
+                                           id))
       if (seen.insert(other).second) open.push_back(other);
-    for (auto& name : db_.texts("SELECT name FROM file WHERE outcome IN (SELECT id FROM outcome WHERE input = ?1 UNION ALL SELECT outcome FROM joined WHERE input = ?1)", id))
+    for (auto& name : db_.texts("SELECT name FROM file WHERE outcome IN (SELECT id FROM outcome WHERE input "
+                                "= ?1 UNION ALL SELECT outcome FROM joined WHERE input = ?1)",
+                                id))
       files.push_back(std::move(name));
     db_.run("DELETE FROM outcome WHERE id IN (SELECT outcome FROM joined WHERE input = ?)", id);
     db_.run("DELETE FROM outcome WHERE input = ?", id);
@@ -256,7 +301,9 @@ std::vector<std::string> Record::void_results(int64_t input) {
 }
 
 bool Record::files_are_there(int64_t input) {
-  Query files(db_, "SELECT name, size FROM file WHERE outcome IN (SELECT id FROM outcome WHERE input = ?1 UNION ALL SELECT outcome FROM joined WHERE input = ?1)");
+  Query files(db_,
+              "SELECT name, size FROM file WHERE outcome IN (SELECT id FROM outcome WHERE input = ?1 UNION "
+              "ALL SELECT outcome FROM joined WHERE input = ?1)");
   files.bind(1, input);
   while (files.next())
     if (!is_stored(data_, files.text(0), files.number(1))) return false;
@@ -264,10 +311,14 @@ bool Record::files_are_there(int64_t input) {
 }
 
 void Record::remove_strangers() {
-  remove_unless(data_, [&](const std::string& name) { return db_.number("SELECT COUNT(*) FROM file WHERE name = ?", name) > 0; });
+  remove_unless(data_, [&](const std::string& name) {
+    return db_.number("SELECT COUNT(*) FROM file WHERE name = ?", name) > 0;
+  });
 }
 
-int64_t Record::id_of(const Input& input) const { return db_.number("SELECT id FROM input WHERE key = ?", input.key); }
+int64_t Record::id_of(const Input& input) const {
+  return db_.number("SELECT id FROM input WHERE key = ?", input.key);
+}
 
 bool Record::has_ended(const Input& input) const {
   const std::lock_guard lock(mutex_);
@@ -276,7 +327,8 @@ bool Record::has_ended(const Input& input) const {
 
 std::vector<std::string> Record::ended_of(const Input& input) const {
   const std::lock_guard lock(mutex_);
-  return db_.texts("SELECT DISTINCT key FROM outcome WHERE input = ? AND made > 0 ORDER BY key", id_of(input));
+  return db_.texts("SELECT DISTINCT key FROM outcome WHERE input = ? AND made > 0 ORDER BY key",
+                   id_of(input));
 }
 
 std::string Record::content(const Input& input) const {
@@ -312,12 +364,14 @@ void Record::forget(const Input& input) {
 
 bool Record::knows(const std::string& key, bool made) const {
   const std::lock_guard lock(mutex_);
-  return made && db_.number("SELECT COUNT(*) FROM outcome WHERE key = ? AND made > 0 AND id <= ?", key, last_before_) > 0;
+  return made && db_.number("SELECT COUNT(*) FROM outcome WHERE key = ? AND made > 0 AND id <= ?", key,
+                            last_before_) > 0;
 }
 
 bool Record::has_stored(const std::string& key) const {
   const std::lock_guard lock(mutex_);
-  return db_.number("SELECT COUNT(*) FROM outcome JOIN file ON file.outcome = outcome.id WHERE key = ?", key) > 0;
+  return db_.number("SELECT COUNT(*) FROM outcome JOIN file ON file.outcome = outcome.id WHERE key = ?",
+                    key) > 0;
 }
 
 void Record::end(const json& line, const Lineage& lineage, const json& files) {
@@ -325,27 +379,36 @@ void Record::end(const json& line, const Lineage& lineage, const json& files) {
   Database::Transaction all(db_);
   const std::string key = text_in(line, "key"), copied = text_in(line, "of");
   const auto id = [&](const std::string& of) { return db_.number("SELECT id FROM input WHERE key = ?", of); };
-  constexpr const char* kAdd = "INSERT INTO outcome (input, key, made, failed, parent, parents, line) VALUES (?, ?, ?, ?, ?, ?, ?)";
+  constexpr const char* kAdd =
+      "INSERT INTO outcome (input, key, made, failed, parent, parents, line) VALUES (?, ?, ?, ?, ?, ?, ?)";
   const std::string parent = lineage.parents.empty() ? "" : lineage.parents.front();
   const bool has_failed = text_in(line, "end") == "failed";
-  if (lineage.inputs.size() == 1) db_.run(kAdd, id(lineage.inputs.front()), key, lineage.made, has_failed, parent, lineage.parents.size(), line_text(line));
-  else db_.run(kAdd, nullptr, key, lineage.made, has_failed, parent, lineage.parents.size(), line_text(line));
+  if (lineage.inputs.size() == 1)
+    db_.run(kAdd, id(lineage.inputs.front()), key, lineage.made, has_failed, parent, lineage.parents.size(),
+            line_text(line));
+  else
+    db_.run(kAdd, nullptr, key, lineage.made, has_failed, parent, lineage.parents.size(), line_text(line));
   const int64_t outcome = db_.last_id();
   if (lineage.inputs.size() > 1)
     for (const auto& input : lineage.inputs) db_.run("INSERT INTO joined VALUES (?, ?)", outcome, id(input));
-  for (const auto& [name, size] : files.items()) db_.run("INSERT INTO file VALUES (?, ?, ?)", name, size.get<int64_t>(), outcome);
+  for (const auto& [name, size] : files.items())
+    db_.run("INSERT INTO file VALUES (?, ?, ?)", name, size.get<int64_t>(), outcome);
   if (!copied.empty()) db_.run("UPDATE input SET copy_of = ? WHERE key = ?", copied, key);
   all.commit();
 }
 
 void Record::check_all_ended() {
-  constexpr const char* kLost = "SELECT key FROM input WHERE listed AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.input = input.id AND made = 0) ORDER BY place";
+  constexpr const char* kLost =
+      "SELECT key FROM input WHERE listed AND NOT EXISTS (SELECT 1 FROM outcome WHERE outcome.input = "
+      "input.id AND made = 0) ORDER BY place";
   const auto lost = db_.texts(kLost);
   if (lost.empty()) return;
   const size_t shown = std::min<size_t>(lost.size(), 5);
   throw Error(KINORA_FAILED,
-              fmt::format("the engine lost {} of {} inputs ({}{}): they have no outcome; run again, and please report this as a bug",
-                          lost.size(), inputs_, fmt::join(lost.begin(), lost.begin() + static_cast<ptrdiff_t>(shown), ", "),
+              fmt::format("the engine lost {} of {} inputs ({}{}): they have no outcome; run again, and "
+                          "please report this as a bug",
+                          lost.size(), inputs_,
+                          fmt::join(lost.begin(), lost.begin() + static_cast<ptrdiff_t>(shown), ", "),
                           lost.size() > shown ? ", ..." : ""));
 }
 
@@ -377,11 +440,13 @@ void read_record(const fs::path& folder, const std::function<void(int64_t, const
 }
 
 std::string record_line(const fs::path& folder, int64_t id) {
-  return Database(folder / kRecordFile, Database::Access::read).text("SELECT line FROM outcome WHERE id = ?", id);
+  return Database(folder / kRecordFile, Database::Access::read)
+      .text("SELECT line FROM outcome WHERE id = ?", id);
 }
 
 void remove_record(const fs::path& folder) {
-  for (const char* suffix : {"", "-wal", "-shm", "-journal"}) fs::remove(folder / (std::string(kRecordFile) + suffix));
+  for (const char* suffix : {"", "-wal", "-shm", "-journal"})
+    fs::remove(folder / (std::string(kRecordFile) + suffix));
 }
 
 }  // namespace kinora::core

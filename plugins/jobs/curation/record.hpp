@@ -1,11 +1,14 @@
-// The record of a curate job: record.db, a SQLite file in its folder. It has the job's inputs, the outcome of each and of every
-// sample made from them, and the stored files, so that an interrupted run resumes and a later one repeats only what changed.
+// The record of a curate job: record.db, a SQLite file in its folder. It has the job's inputs, the outcome of
+// each and of every sample made from them, and the stored files, so that an interrupted run resumes and a
+// later one repeats only what changed.
 //
-// An outcome is added as soon as it is known; that of a kept sample after its files are stored. Since the engine reports the outcome
-// of an input after those of everything made of it, an input with an outcome is done. A run begins as follows:
+// An outcome is added as soon as it is known; that of a kept sample after its files are stored. Since the
+// engine reports the outcome of an input after those of everything made of it, an input with an outcome is
+// done. A run begins as follows:
 //
 //   the input has an outcome          it is not read again
-//   only samples made of it have one  it is read again, and its stages receive the samples to skip (field ended.json); what failed
+//   only samples made of it have one  it is read again, and its stages receive the samples to skip (field
+//   ended.json); what failed
 //                                     is done again, with the samples that it was made of
 //   a sample was made of several      all its inputs are done again if one of them has no outcome
 //   a failure is to be retried        as if a run had been interrupted before it
@@ -17,9 +20,9 @@
 #include <functional>
 #include <mutex>
 
+#include "kinora/abi/engine.h"
 #include "plugins/jobs/curation/database.hpp"
 #include "plugins/jobs/curation/inputs.hpp"
-#include "kinora/abi/engine.h"
 
 namespace kinora::core {
 
@@ -35,13 +38,14 @@ struct Lineage {
 class Record {
  public:
   struct Options {
-    std::string base;              // identity of everything but the inputs that affects results
-    bool per_clip = true;          // false: a video is finished or redone as a whole
-    int64_t retries = 0;           // how often the user has asked to retry failures, all runs together
+    std::string base;                  // identity of everything but the inputs that affects results
+    bool per_clip = true;              // false: a video is finished or redone as a whole
+    int64_t retries = 0;               // how often the user has asked to retry failures, all runs together
     std::vector<std::string> prune{};  // patterns and folders: unlisted videos whose results are removed
-    bool looks = false;            // only finds what a run would begin with: writes and removes nothing
+    bool looks = false;                // only finds what a run would begin with: writes and removes nothing
   };
-  // Compares the inputs with the record, gives them their keys, and removes what is void. Throws kinora::Error.
+  // Compares the inputs with the record, gives them their keys, and removes what is void. Throws
+  // kinora::Error.
   Record(const std::filesystem::path& folder, std::vector<Input>& inputs, const Options& options);
   ~Record();
 
@@ -53,8 +57,10 @@ class Record {
   const Count& changed() const { return changed_; }    // their results are void
   const Count& pruned() const { return pruned_; }      // their results are void
   const Count& unlisted() const { return unlisted_; }  // their results stay
-  const Count& unseen() const { return unseen_; }      // listed, but their files cannot be seen now: their results stay
-  int64_t inputs() const { return inputs_; }           // unlisted ones included
+  const Count& unseen() const {
+    return unseen_;
+  }  // listed, but their files cannot be seen now: their results stay
+  int64_t inputs() const { return inputs_; }  // unlisted ones included
   int64_t ended_before() const { return ended_before_; }
   int64_t clips_before() const { return clips_before_; }  // outcomes of made samples
   int64_t retried() const { return retried_; }            // failures that are void because they are retried
@@ -76,11 +82,11 @@ class Record {
   bool knows(const std::string& key, bool made) const;
   // Whether files of a sample with this key are stored.
   bool has_stored(const std::string& key) const;
-  // line: of items.jsonl, see item_line.hpp; files: names below data/ with their sizes.
+  // line: of items.jsonl, see items.hpp; files: names below data/ with their sizes.
   void end(const json& line, const Lineage& lineage, const json& files);
 
-  // Calls `f` for every outcome: each input followed by the samples made of it, by key; last those of several inputs or none.
-  // Throws kinora::Error if a listed input has no outcome.
+  // Calls `f` for every outcome: each input followed by the samples made of it, by key; last those of several
+  // inputs or none. Throws kinora::Error if a listed input has no outcome.
   void each(const std::function<void(const json& line, bool made, const json& files)>& f);
 
  private:
@@ -111,7 +117,8 @@ class Record {
 };
 
 // The outcomes of a job that is running or was interrupted: id and line of each. Throws kinora::Error.
-void read_record(const std::filesystem::path& folder, const std::function<void(int64_t id, const std::string& line)>& f);
+void read_record(const std::filesystem::path& folder,
+                 const std::function<void(int64_t id, const std::string& line)>& f);
 // One of these lines; empty: there is none.
 std::string record_line(const std::filesystem::path& folder, int64_t id);
 // Removes the record, so that the job begins anew.

@@ -7,10 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/curation/store.hpp"
 #include "core/plugin/host.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
 
 namespace kinora::core {
 namespace {
@@ -31,7 +31,8 @@ class InFolder : public testing::Test {
 
 // A key must be usable in a file name and in a line of JSON. Keys of folders keep their dots.
 TEST(StoredKeys, HaveNoDotInTheirLastPartAndAreText) {
-  for (const char* good : {"film-0000", "a.b/c", "..a/b", "\xC3\xA9"}) EXPECT_EQ(problem_of_key(good), "") << good;
+  for (const char* good : {"film-0000", "a.b/c", "..a/b", "\xC3\xA9"})
+    EXPECT_EQ(problem_of_key(good), "") << good;
   for (const auto& [bad, word] : {std::pair{"film-0000.report", "has a dot in its last part"},
                                   {".a", "has a dot in its last part"},
                                   {"a/b.c", "'-' or '_' instead of the dot"},
@@ -42,7 +43,8 @@ TEST(StoredKeys, HaveNoDotInTheirLastPartAndAreText) {
 class RecordTest : public InFolder {
  protected:
   RecordTest() {
-    for (const char* key : {"b", "a"}) inputs_.push_back({.url = std::string("/films/") + key + ".mp4", .size = 5, .modified = 7});
+    for (const char* key : {"b", "a"})
+      inputs_.push_back({.url = std::string("/films/") + key + ".mp4", .size = 5, .modified = 7});
   }
   Record open(Record::Options options = {.base = "x"}) { return Record(folder_, inputs_, options); }
   Record open_retrying(int64_t retries) { return open({.base = "x", .retries = retries}); }
@@ -50,18 +52,25 @@ class RecordTest : public InFolder {
     return {{"key", key}, {"end", end}, {"facts", json::object()}};
   }
   // The outcome of an input.
-  static void finish(Record& record, const std::string& key, const std::string& end = "kept") { record.end(line(key, end), {0, {key}, {}}, json::object()); }
-  // The outcome of a sample that was made of `parent`, of the input whose key begins it, and is stored if it is kept.
-  void clip(Record& record, const std::string& key, const std::string& parent, const std::string& end = "kept") {
+  static void finish(Record& record, const std::string& key, const std::string& end = "kept") {
+    record.end(line(key, end), {0, {key}, {}}, json::object());
+  }
+  // The outcome of a sample that was made of `parent`, of the input whose key begins it, and is stored if it
+  // is kept.
+  void clip(Record& record, const std::string& key, const std::string& parent,
+            const std::string& end = "kept") {
     joined(record, key, {parent.substr(0, 1)}, {parent}, end);
   }
-  void joined(Record& record, const std::string& key, std::vector<std::string> inputs, std::vector<std::string> parents, const std::string& end = "kept") {
+  void joined(Record& record, const std::string& key, std::vector<std::string> inputs,
+              std::vector<std::string> parents, const std::string& end = "kept") {
     json files = json::object();
     if (end == "kept") {
       std::ofstream(folder_ / "data" / (key + ".mp4")) << "xyz";
       files[key + ".mp4"] = 3;
     }
-    record.end(line(key, end), {parents.size() == 1 && parents[0].size() == 1 ? 1 : 2, std::move(inputs), std::move(parents)}, files);
+    record.end(line(key, end),
+               {parents.size() == 1 && parents[0].size() == 1 ? 1 : 2, std::move(inputs), std::move(parents)},
+               files);
   }
   std::vector<std::string> order(Record& record) {
     std::vector<std::string> out;
@@ -191,7 +200,8 @@ TEST_F(RecordTest, InputsThatWereJoinedAreDoneTogetherOrNotAtAll) {
 TEST_F(RecordTest, AnInputWithASampleOfSeveralClipsIsDoneAsAWhole) {
   {
     Record record = open();
-    clip(record, "b-0000", "b"), joined(record, "two", {"a"}, {"a-0000", "a-0001"}), clip(record, "a-0000", "a");
+    clip(record, "b-0000", "b"), joined(record, "two", {"a"}, {"a-0000", "a-0001"}),
+        clip(record, "a-0000", "a");
   }
   Record record = open();
   EXPECT_THAT(record.ended_of(a()), IsEmpty());
@@ -285,7 +295,8 @@ TEST_F(RecordTest, ResultsOfUnlistedFilmsStayUntilTheyArePruned) {
     finish(record, "b-2");
     EXPECT_THAT(order(record), ElementsAre("b", "b-0000", "b-0001", "a", "a-0000", "a-0001", "b-2"));
   }
-  for (const auto& [entry, clips] : std::vector<std::pair<std::string, int64_t>>{{"/films/b", 0}, {"/other", 0}, {"/films/b*", 2}}) {
+  for (const auto& [entry, clips] :
+       std::vector<std::pair<std::string, int64_t>>{{"/films/b", 0}, {"/other", 0}, {"/films/b*", 2}}) {
     Record record = open({.base = "x", .prune = {entry}});
     EXPECT_EQ(record.pruned().clips, clips) << entry;
     EXPECT_FALSE(record.knows("b-0000", true) && clips > 0);
@@ -375,7 +386,10 @@ TEST_F(RecordTest, IsReadWhileAJobWritesItAndRefusedWhereItIsDamaged) {
       FAIL();
     } catch (const Error& e) {
       EXPECT_EQ(e.code(), KINORA_DATA);
-      EXPECT_THAT(e.what(), HasSubstr("record.db: database disk image is malformed; the file is damaged: put back a copy of it"));
+      EXPECT_THAT(
+          e.what(),
+          HasSubstr(
+              "record.db: database disk image is malformed; the file is damaged: put back a copy of it"));
     }
   EXPECT_THAT(stored(), ElementsAre("b-0000"));
 }

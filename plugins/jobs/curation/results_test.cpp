@@ -5,12 +5,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/curation/bins.hpp"
-#include "plugins/jobs/curation/csv.hpp"
-#include "plugins/jobs/curation/drops.hpp"
-#include "plugins/jobs/curation/manifest_writer.hpp"
-#include "plugins/jobs/curation/totals.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/drops.hpp"
+#include "plugins/jobs/curation/items.hpp"
+#include "plugins/jobs/curation/manifest.hpp"
 
 namespace kinora::core {
 namespace {
@@ -140,7 +139,8 @@ TEST_F(Results, FollowTheLastEditAndAPersonBeforeARule) {
           "{\"key\":\"a\",\"author\":\"y\",\"set\":{\"caption\":\"two\"}}\n\n"
           "{\"key\":\"b\",\"set\":{\"keep\":false,\"reason\":\"logo\"}}\n{\"key\":\"b\",\"set\":{\"keep\":"
           "null,\"reason\":null}}\n"
-          "{\"key\":\"c\",\"set\":{\"keep\":true}}\n{\"key\":\"a\",\"set\":{\"cap"));  // the writer was killed here
+          "{\"key\":\"c\",\"set\":{\"keep\":true}}\n{\"key\":\"a\",\"set\":{\"cap"));  // the writer was
+                                                                                       // killed here
   ASSERT_EQ(edits.edited().size(), 2u);  // no edits of b are left
   EXPECT_EQ(edits.now("a").caption, "two");
   EXPECT_EQ(edits.now("a").author, "y");
@@ -175,8 +175,8 @@ TEST_F(Results, TakeNoEditOfOtherFootage) {
           "{\"key\":\"b\",\"set\":{\"caption\":\"of "
           "anything\"}}\n{\"key\":\"gone\",\"of\":{\"sha256\":\"x\"},\"set\":{\"keep\":true}}\n");
   const json facts{{"sha256", "x"}, {"first_frame", 0}, {"end_frame", 60}, {"height", 120}};
-  const auto read =
-      read_edits(file, Footage{[&](const std::string& key) { return key == "gone" ? json() : subject_of(facts); }});
+  const auto read = read_edits(
+      file, Footage{[&](const std::string& key) { return key == "gone" ? json() : subject_of(facts); }});
   EXPECT_EQ(read.of_others().size(), 2u);
   EXPECT_EQ(read.now("a").caption, std::nullopt);
   EXPECT_EQ(read.now("a").keep, std::nullopt);

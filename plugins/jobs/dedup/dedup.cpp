@@ -1,21 +1,105 @@
-#include "plugins/jobs/dedup/dedup.hpp"
+// kind = "dedup": finds clips of a curate job that are copies of others. Writes decisions.jsonl; moves and
+// removes nothing. Each decision identifies its footage ("clip", as in subject_of), so that it is not applied
+// to other footage that has the key later. Clips that people rejected in the studio are removed first, by
+// rule studio.reject: they are compared with nothing, so a copy of one may be kept. Such a copy's decision
+// has "instead_of", and shard jobs report it.
+#include <algorithm>
+#include <string>
+#include <vector>
 
-#include "plugins/jobs/curation/drops.hpp"
-#include "core/base/facts.hpp"
-#include "core/io/atomic_file.hpp"
-#include "plugins/jobs/curation/clip_files.hpp"
-#include "plugins/jobs/curation/edits_identity.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
-#include "core/base/log.hpp"
 #include "core/base/digest.hpp"
-#include "core/run/isolation.hpp"
-#include "plugins/jobs/dedup/made_by_stages.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/base/suggest.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/run/job_plugin.hpp"
+#include "core/run/job_stages.hpp"
+#include "core/run/run_file.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/drops.hpp"
+#include "plugins/jobs/curation/edits.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
 
 namespace kinora::core {
+
+struct DedupOptions {
+  int64_t memory = int64_t{1} << 30;
+  int64_t threads = 0;
+  static void describe(Describe<DedupOptions>& d) {
+    d.name("dedup").help(
+        "Finds clips of a curate job that are copies of other clips; a shard job that reads this job leaves "
+        "them out");
+    d.option("memory", &DedupOptions::memory)
+        .how_only()
+        .bytes()
+        .at_least(1 << 20)
+        .help("most memory for the data of the clips, which are all compared at once");
+    d.option("threads", &DedupOptions::threads)
+        .how_only()
+        .range(0, 4096)
+        .help("number of worker threads; 0: one per core");
+  }
+};
+
+class Dedup final : public JobType {
+ public:
+  using Options = DedupOptions;
+  static JobParts parts();
+  void run(JobContext&) const override;
+  void check(JobCheck&) const override;
+  std::string edits_identity(const RunFile&, const JobSpec&) const override;
+};
+
 namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kDecisions = "decisions.jsonl";
+
+// What the stages of a curate job leave with its clips, as far as their names tell: stages filter.* write
+// scores of their own names, stages embed.* a field NAME.npy, by their option `name`.
+class MadeByStages {
+ public:
+  explicit MadeByStages(const std::vector<const ComponentUse*>& stages) {
+    for (const auto* use : stages) {
+      const std::string name = use->id.substr(use->id.find('/') + 1), family = name.substr(0, name.find('.'));
+      const std::string called = use->options.values().value("name", "");
+      knows_all_ = knows_all_ && is_of_own_family(use->id);
+      if (family == "embed" && !called.empty()) embeddings_.push_back(called);
+      if (family == "filter") scores_.push_back(called.empty() ? name : "filter." + called);
+    }
+  }
+
+  // "no stage makes the embedding 'clas', did you mean 'classic'?", or "" if one does, or if one of a family
+  // that Kinora does not know might.
+  std::string lacks_embedding(const std::string& name) const {
+    const bool is_made = std::find(embeddings_.begin(), embeddings_.end(), name) != embeddings_.end();
+    if (is_made || !knows_all_) return "";
+    const std::string stage = name == "classic" ? "embed.classic" : "an embed stage of that name";
+    return lacks("embedding", name, embeddings_) +
+           (embeddings_.empty()
+                ? "; put " + stage + ", with sample_fps of video.clips or clip.transcode, into the stages"
+                : "");
+  }
+
+  // The same of a member of the facts' scores: "filter.blur", "filter.flow.p10".
+  std::string lacks_score(const std::string& score) const {
+    const bool is_made = std::any_of(scores_.begin(), scores_.end(), [&](const std::string& known) {
+      return score == known || score.starts_with(known + ".");
+    });
+    return is_made || !knows_all_ ? "" : lacks("score", score, scores_);
+  }
+
+ private:
+  static std::string lacks(const std::string& what, const std::string& name,
+                           const std::vector<std::string>& there) {
+    const std::string what_is =
+        there.empty() ? "; there is none" : did_you_mean_or_list(name, there, "there are");
+    return "no stage makes the " + what + " '" + name + "'" + what_is;
+  }
+
+  std::vector<std::string> embeddings_, scores_;
+  bool knows_all_ = true;
+};
 
 // Hashes the mp4 of clips that have equal sizes: only those can be equal.
 std::map<std::string, std::string> clip_contents(const std::map<std::string, ClipFields>& clips) {
@@ -48,7 +132,8 @@ ComponentUse bounded(JobContext& context, int64_t memory) {
   json values = use.options.values();
   if (values.value("memory", json()) != 0) return use;
   values["memory"] = memory;
-  use.options = or_throw(Options::make(*or_throw(context.runtime().registry().find("stage", use.id)), values));
+  use.options =
+      or_throw(Options::make(*or_throw(context.runtime().registry().find("stage", use.id)), values));
   return use;
 }
 
@@ -67,8 +152,8 @@ json decision(const Sample& sample, const kinora_outcome& outcome) {
   return line;
 }
 
-// Removes clips that people rejected before any rule applies, so nothing becomes a copy of such a clip. Returns
-// the removed ones by key.
+// Removes clips that people rejected before any rule applies, so nothing becomes a copy of such a clip.
+// Returns the removed ones by key.
 std::map<std::string, Drop> take_rejected(const fs::path& curated, std::map<std::string, ClipFields>& clips) {
   std::map<std::string, Drop> rejected;
   apply_edits(read_edits(curated / kEditsFile, kept_in(curated)), rejected);
@@ -88,7 +173,8 @@ std::string text_of(const JobSpec& job, const char* option) {
 using Ended = std::function<void(const Sample&, const kinora_outcome&)>;
 
 // Compares the clips of `among` and reports the outcome of each. content: identities of their media, by key.
-PipelineResult compared(JobContext& context, const DedupOptions& options, const ComponentUse& dedup, const std::map<std::string, ClipFields>& among,
+PipelineResult compared(JobContext& context, const DedupOptions& options, const ComponentUse& dedup,
+                        const std::map<std::string, ClipFields>& among,
                         const std::map<std::string, std::string>& content, const Ended& ended) {
   auto at = among.begin();
   PipelineJob job;
@@ -112,13 +198,17 @@ PipelineResult compared(JobContext& context, const DedupOptions& options, const 
 
 JobParts Dedup::parts() {
   return {.slots = {kEngineSlot,
-                    {.name = "dedup", .kind = "stage", .use = "dedup.semantic", .required = true,
+                    {.name = "dedup",
+                     .kind = "stage",
+                     .use = "dedup.semantic",
+                     .required = true,
                      .help = "stage that decides which clips are copies"}},
           .reads = {"curate"}};
 }
 
 std::string Dedup::edits_identity(const RunFile& run, const JobSpec& job) const {
-  return core::edits_identity(run, job, [](const Edited& edit) { return edit.keep == false ? json(false) : json(); });
+  return core::edits_identity(run, job,
+                              [](const Edited& edit) { return edit.keep == false ? json(false) : json(); });
 }
 
 // Checks that a stage of the curate job makes the fields that are compared and that decide.
@@ -133,7 +223,8 @@ void Dedup::check(JobCheck& check) const {
     if (!wrong.empty()) check.problem(use.at, "dedup: " + wrong + " in job '" + curate->name + "'");
   };
   if (use.options.values().value("semantic", true)) say(made.lacks_embedding(text_of(check.spec(), "name")));
-  if (const auto score = text_of(check.spec(), "score"); text_of(check.spec(), "keep") == "best" && !score.empty())
+  if (const auto score = text_of(check.spec(), "score");
+      text_of(check.spec(), "keep") == "best" && !score.empty())
     say(made.lacks_score(score));
 }
 
@@ -156,7 +247,8 @@ void Dedup::run(JobContext& context) const {
   if (!rejected.empty())
     compare(everything, [&](const Sample& sample, const kinora_outcome& outcome) {
       const json line = decision(sample, outcome);
-      if (const std::string of = text_in(line, "of"); rejected.contains(of)) copy_of[std::string(sample.key())] = of;
+      if (const std::string of = text_in(line, "of"); rejected.contains(of))
+        copy_of[std::string(sample.key())] = of;
     });
   AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisions));
   const auto write = [&](const json& line) {
@@ -172,9 +264,11 @@ void Dedup::run(JobContext& context) const {
   or_throw(decisions.commit());
   if (result.inputs.sum() != static_cast<int64_t>(clips.size()))
     throw Error(KINORA_FAILED, "the engine lost clips: " + std::to_string(clips.size()) + " went in, " +
-                                   std::to_string(result.inputs.sum()) + " ended; please report this as a bug");
+                                   std::to_string(result.inputs.sum()) +
+                                   " ended; please report this as a bug");
   log_info("{}: {} of {} clips kept, {} are copies, {} were rejected by people, {} could not be compared",
-           context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(), result.inputs.failed);
+           context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(),
+           result.inputs.failed);
   for (const auto& [key, drop] : rejected) ++result.inputs.filtered, ++result.rules[drop.rule];
   context.summary["curated"] = curate.name;  // the job with these clips
   context.summary["inputs"] = result.inputs.sum();

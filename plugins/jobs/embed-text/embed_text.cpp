@@ -1,23 +1,47 @@
-// kind = "embed-text"
-#include "plugins/jobs/embed-text/embed_text.hpp"
-
+// kind = "embed-text": one vector per caption, for `kinora search`.
 #include <optional>
 
-#include "plugins/jobs/curation/edits_identity.hpp"
-#include "core/io/atomic_file.hpp"
-#include "plugins/jobs/curation/clip_files.hpp"
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
 #include "core/base/digest.hpp"
-#include "plugins/jobs/curation/search/caption_encoder.hpp"
-#include "plugins/jobs/curation/search/known_texts.hpp"
-#include "plugins/jobs/training/caption_vectors.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
+#include "core/base/log.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/run/job_check.hpp"
 #include "kinora/npy.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/edits.hpp"
+#include "plugins/jobs/curation/search/caption_encoder.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/options/paths_option.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {
+
+// Writes text.npy [clips, D], rows of length 1, and text.json: {"clips": folder of the curate job's data,
+// relative to this folder; "keys": one per row; "texts": the SHA-256 of each row's text; "rows_sha256": of
+// text.npy; "encoder": the encoder that kinora search uses for queries}. A text that was embedded before
+// keeps its vector.
+struct EmbedTextOptions {
+  int64_t max_tokens = 256, threads = 0;
+  std::string device = "auto";
+  WeightsPaths text_weights{"asset:minilm/model.safetensors"};
+  static void describe(Describe<EmbedTextOptions>& d) {
+    d.name("embed-text")
+        .help("Embeds the captions of a curate job as one vector per clip, for kinora search");
+    d.option("text_weights", &EmbedTextOptions::text_weights).help("safetensors of the text encoder");
+    d.option("max_tokens", &EmbedTextOptions::max_tokens)
+        .range(2, 4096)
+        .help("longest caption in tokens; longer ones are cut");
+    d.option("device", &EmbedTextOptions::device)
+        .how_only()
+        .help("device for tensor operations: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
+    d.option("threads", &EmbedTextOptions::threads)
+        .how_only()
+        .range(0, 4096)
+        .help("number of threads for tensor operations; 0: one per core");
+  }
+};
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -75,7 +99,8 @@ class EmbedText final : public TensorJob {
   static JobParts parts();
   bool keeps_work() const override { return true; }
   std::string edits_identity(const RunFile& run, const JobSpec& job) const override {
-    return core::edits_identity(run, job, [](const Edited& edit) { return edit.caption ? json(*edit.caption) : json(); });
+    return core::edits_identity(
+        run, job, [](const Edited& edit) { return edit.caption ? json(*edit.caption) : json(); });
   }
 
  private:

@@ -2,28 +2,26 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "plugins/jobs/training/options/training.hpp"
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
+#include "core/base/log.hpp"
 #include "core/torch/context/meeting.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/generating/frame_condition.hpp"
-#include "plugins/jobs/training/generating/image_encoder.hpp"
-#include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/generating/text_encoder.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
-#include "core/torch/weights/latent_cache.hpp"
-#include "plugins/jobs/encode/latent_merge.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/media/streaming.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
+#include "plugins/jobs/encode/latent_parts.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {
 namespace {
@@ -236,20 +234,27 @@ class Encode final : public TensorJob {
 };
 
 JobParts Encode::parts() {
-  return {.slots = {{.name = "read", .kind = "stage", .use = "video.read", .required = true, .help = "decodes clips"},
-                    kPublishedTokenizerSlot,
-                    kTextSlot,
-                    kWordsSlot,
-                    {.name = "image_encoder", .kind = "model",
-                     .help = "encoder that embeds each window's first frame, cached as `image`: clip-vision",
-                     .weights = "image_encoder_weights"},
-                    {.name = "parallel", .kind = "parallel", .use = "ddp", .required = true, .list = true,
-                     .help = "parallel strategies, composed; ddp divides the clips, strategies along cp divide the "
-                             "time of each clip",
-                     .how_only = true},
-                    kCollectiveSlot},
-          .reads = {"shard", "path", "train-tokenizer"},
-          .tensors = true};
+  return {
+      .slots =
+          {{.name = "read", .kind = "stage", .use = "video.read", .required = true, .help = "decodes clips"},
+           kPublishedTokenizerSlot,
+           kTextSlot,
+           kWordsSlot,
+           {.name = "image_encoder",
+            .kind = "model",
+            .help = "encoder that embeds each window's first frame, cached as `image`: clip-vision",
+            .weights = "image_encoder_weights"},
+           {.name = "parallel",
+            .kind = "parallel",
+            .use = "ddp",
+            .required = true,
+            .list = true,
+            .help = "parallel strategies, composed; ddp divides the clips, strategies along cp divide the "
+                    "time of each clip",
+            .how_only = true},
+           kCollectiveSlot},
+      .reads = {"shard", "path", "train-tokenizer"},
+      .tensors = true};
 }
 
 void Encode::work(JobContext& context) const {

@@ -4,11 +4,11 @@
 #include <ATen/core/grad_mode.h>
 #include <gmock/gmock.h>
 
+#include "core/run/job.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "core/run/job_type.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
-#include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/media/streaming.hpp"
+#include "core/torch/weights/latent_cache.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/refusal.hpp"
@@ -206,10 +206,10 @@ TEST(EncodeOnRanks, RefusesStrategiesThatCutWhatIsWhole) {
     EXPECT_THAT(said(strategy, true),
                 testing::HasSubstr("give ddp, which divides the clips, or a strategy along cp"))
         << strategy;
-  EXPECT_THAT(
-      said("balanced-sp", false),
-      testing::HasSubstr("tokenizer/cosmos encodes a frame together with all earlier ones, so the time of a clip "
-                         "cannot be divided along cp; give ddp"));
+  EXPECT_THAT(said("balanced-sp", false),
+              testing::HasSubstr(
+                  "tokenizer/cosmos encodes a frame together with all earlier ones, so the time of a clip "
+                  "cannot be divided along cp; give ddp"));
 }
 
 TEST(LongClips, AreCountedAndReadInParts) {

@@ -6,21 +6,20 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "core/io/atomic_file.hpp"
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
+#include "core/base/log.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/run/one_stage.hpp"
-#include "plugins/jobs/training/generating/generator.hpp"
-#include "plugins/jobs/training/generating/made_with.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
-#include "plugins/jobs/training/generating/wishes.hpp"
 #include "core/torch/media/clips.hpp"
-#include "core/torch/tensors/cuda_library.hpp"
+#include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/generating/generator.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/generating/wishes.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {
 namespace {
@@ -269,23 +268,40 @@ class Generate final : public TensorJob {
 };
 
 JobParts Generate::parts() {
-  return {.slots = {{.name = "sampler", .kind = "sampler", .use = "edm-heun", .required = true, .help = "sampler that turns noise into a sample"},
-                    {.name = "model", .kind = "model", .help = "published model to use instead of a train job's", .weights = "weights"},
-                    {.name = "loss", .kind = "loss", .help = "loss that the published model was trained on"},
-                    kPublishedTokenizerSlot,
-                    {.name = "text", .kind = "model", .help = "text encoder to use instead of the encode job's", .weights = "text_weights"},
-                    {.name = "words", .kind = "stage", .help = "stage that turns text into tokens for `text`"},
-                    {.name = "image_encoder", .kind = "model",
-                     .help = "encoder of the picture that a video starts with, instead of the encode job's: "
-                             "clip-vision",
-                     .weights = "image_encoder_weights"},
-                    {.name = "parallel", .kind = "parallel", .use = "ddp", .required = true, .list = true,
-                     .help = "parallel strategies, composed; ddp distributes the videos over the ranks", .how_only = true},
-                    kPrecisionSlot,
-                    kCollectiveSlot},
-          .reads = {"train", "train-tokenizer"},
-          .needs_input = false,
-          .tensors = true};
+  return {
+      .slots = {{.name = "sampler",
+                 .kind = "sampler",
+                 .use = "edm-heun",
+                 .required = true,
+                 .help = "sampler that turns noise into a sample"},
+                {.name = "model",
+                 .kind = "model",
+                 .help = "published model to use instead of a train job's",
+                 .weights = "weights"},
+                {.name = "loss", .kind = "loss", .help = "loss that the published model was trained on"},
+                kPublishedTokenizerSlot,
+                {.name = "text",
+                 .kind = "model",
+                 .help = "text encoder to use instead of the encode job's",
+                 .weights = "text_weights"},
+                {.name = "words", .kind = "stage", .help = "stage that turns text into tokens for `text`"},
+                {.name = "image_encoder",
+                 .kind = "model",
+                 .help = "encoder of the picture that a video starts with, instead of the encode job's: "
+                         "clip-vision",
+                 .weights = "image_encoder_weights"},
+                {.name = "parallel",
+                 .kind = "parallel",
+                 .use = "ddp",
+                 .required = true,
+                 .list = true,
+                 .help = "parallel strategies, composed; ddp distributes the videos over the ranks",
+                 .how_only = true},
+                kPrecisionSlot,
+                kCollectiveSlot},
+      .reads = {"train", "train-tokenizer"},
+      .needs_input = false,
+      .tensors = true};
 }
 
 void Generate::work(JobContext& context) const {

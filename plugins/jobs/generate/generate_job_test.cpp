@@ -9,15 +9,15 @@
 #include <gtest/gtest.h>
 
 #include "core/base/digest.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "core/run/job_type.hpp"
-#include "plugins/jobs/training/generating/text_encoder.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "core/run/job.hpp"
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
-#include "core/torch/apply/convert.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/weights/sharded_files.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora::core {
@@ -29,12 +29,14 @@ const std::vector<std::string> kPrompts = {"red sea", "blue"};
 struct Film {
   double guidance = 1.5;
   std::string negative;
-  double from = 0, to = std::numeric_limits<double>::infinity();  // noise levels between which guidance applies
-  at::Tensor given;    // [1, C, K, h, w], normalised: the first latents
-  at::Tensor changed;  // [1, C, T, h, w]: initial latents of the sampling
-  size_t first = 0;    // the step at which `changed` enters
+  double from = 0,
+         to = std::numeric_limits<double>::infinity();  // noise levels between which guidance applies
+  at::Tensor given;                                     // [1, C, K, h, w], normalised: the first latents
+  at::Tensor changed;                                   // [1, C, T, h, w]: initial latents of the sampling
+  size_t first = 0;                                     // the step at which `changed` enters
   uint64_t seed = kSeed;
-  int64_t causal = 0;  // number of frames per chunk; a frame does not attend to later chunks; 0: all frames attend to each other
+  int64_t causal = 0;  // number of frames per chunk; a frame does not attend to later chunks; 0: all frames
+                       // attend to each other
 };
 
 std::vector<double> levels() {
@@ -265,7 +267,8 @@ TEST(GenerateJob, MakesChunkAfterChunkWithAModelThatLearntSo) {
                      want = how.given / 0.5 * by_channel(facts.scale.std) + by_channel(facts.scale.mean);
     EXPECT_LT(worst(got, want) / want.abs().max().item<double>(), 1e-6);
   }
-  EXPECT_THAT(generate_message("causal = true"), testing::HasSubstr("causal is the train job's; leave it out"));
+  EXPECT_THAT(generate_message("causal = true"),
+              testing::HasSubstr("causal is the train job's; leave it out"));
 }
 
 TEST(GenerateJob, ChangesAVideoFromTheLevelThatItsStrengthSays) {

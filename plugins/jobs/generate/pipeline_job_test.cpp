@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "core/io/atomic_file.hpp"
-#include "core/run/job_type.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/latents.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/oracle_folders.hpp"
 
@@ -240,8 +240,10 @@ TEST_F(PipelineFolder, IsWhatFineTuningBeginsWith) {
 
 TEST_F(PipelineFolder, WhoseNoiseDoesNotFitIsRefusedByName) {
   const auto folder = assembled({"wan_t2v"});
-  EXPECT_THAT(refusal(job_of(folder, "t2v", "", "001")),
-              HasSubstr("tensor '000', the noise of video 0, is missing; the file has 1 tensors, the first is '001'"));
+  EXPECT_THAT(
+      refusal(job_of(folder, "t2v", "", "001")),
+      HasSubstr(
+          "tensor '000', the noise of video 0, is missing; the file has 1 tensors, the first is '001'"));
   frames_ = 13;
   EXPECT_THAT(refusal(job_of(folder, "t2v", "")),
               HasSubstr("noise '000' is [2, 3, 4, 6], but the latent is [2, 4, 4, 6]"));

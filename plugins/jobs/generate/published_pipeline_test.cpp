@@ -5,8 +5,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/job_type.hpp"
-#include "plugins/jobs/training/generating/image_encoder.hpp"
+#include "core/run/job.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 

@@ -32,12 +32,18 @@ const std::map<std::string, PublishedCall> kPublishedCalls{
 
 // Classes of diffusers and transformers, and the corresponding components.
 const std::map<std::string, std::string> kPublishedClasses{
-    {"WanTransformer3DModel", "model/wan"},   {"CosmosTransformer3DModel", "model/cosmos"},
-    {"AutoencoderKLWan", "tokenizer/wan"},    {"AutoencoderKLCosmos", "tokenizer/cosmos"},
-    {"UMT5EncoderModel", "model/umt5"},       {"T5EncoderModel", "model/t5"},
-    {"CLIPVisionModel", "model/clip-vision"}, {"CLIPVisionModelWithProjection", "model/clip-vision"},
-    {"CLIPTextModel", "model/clip-text"},     {"CLIPTextModelWithProjection", "model/clip-text"},
-    {"BertModel", "model/minilm"},            {"BertForMaskedLM", "model/minilm"},
+    {"WanTransformer3DModel", "model/wan"},
+    {"CosmosTransformer3DModel", "model/cosmos"},
+    {"AutoencoderKLWan", "tokenizer/wan"},
+    {"AutoencoderKLCosmos", "tokenizer/cosmos"},
+    {"UMT5EncoderModel", "model/umt5"},
+    {"T5EncoderModel", "model/t5"},
+    {"CLIPVisionModel", "model/clip-vision"},
+    {"CLIPVisionModelWithProjection", "model/clip-vision"},
+    {"CLIPTextModel", "model/clip-text"},
+    {"CLIPTextModelWithProjection", "model/clip-text"},
+    {"BertModel", "model/minilm"},
+    {"BertForMaskedLM", "model/minilm"},
 };
 
 template <class Map>
@@ -66,8 +72,8 @@ T said_in(const json& config, const char* name, T otherwise) {
   try {
     return value.get<T>();
   } catch (const json::exception&) {
-    throw Error(KINORA_DATA, fmt::format("{} = {} has the wrong type; expected one like {}", name, value.dump(),
-                                         json(otherwise).dump()));
+    throw Error(KINORA_DATA, fmt::format("{} = {} has the wrong type; expected one like {}", name,
+                                         value.dump(), json(otherwise).dump()));
   }
 }
 
@@ -222,7 +228,8 @@ json PublishedPipeline::config(const std::string& part, const std::string& file)
 
 namespace {
 
-// The job options that a pipeline's folder implies. Each method adds those of one part, or of one kind of job.
+// The job options that a pipeline's folder implies. Each method adds those of one part, or of one kind of
+// job.
 class FolderJob {
  public:
   explicit FolderJob(const PublishedPipeline& of, bool own_sampler)
@@ -300,7 +307,8 @@ class FolderJob {
     out["pad_text"] = true;
   }
 
-  // Wan's image-to-video model has a mask and a picture's latent among its channels; 2.1 also reads CLIP's tokens.
+  // Wan's image-to-video model has a mask and a picture's latent among its channels; 2.1 also reads CLIP's
+  // tokens.
   void pictures() {
     if (cosmos_ || !of_.has("image_encoder") ||
         said_in<int64_t>(of_.config("transformer"), "image_dim", 0) == 0)
@@ -308,7 +316,8 @@ class FolderJob {
     network("image_encoder", "image_encoder", "image_encoder_weights");
   }
 
-  // Sampler and loss of the folder's scheduler; for an unknown one only the loss, if the user names a sampler.
+  // Sampler and loss of the folder's scheduler; for an unknown one only the loss, if the user names a
+  // sampler.
   json sampler() const {
     const fs::path file = of_.folder / "scheduler" / "scheduler_config.json";
     try {
@@ -396,13 +405,15 @@ void by_their_scale(json& out, const json& given) {
   if (out.contains("guidance_2")) out["guidance_2"] = none;
 }
 
-// Moves options of the job to the components that have them. others: the differences from the pipeline, for the log.
+// Moves options of the job to the components that have them. others: the differences from the pipeline, for
+// the log.
 void move_into_parts(json& out, const json& given, std::vector<std::string>& others) {
   if (given.contains("steps") && given["steps"].is_number() && out["sampler"].is_object() &&
       given["steps"] != 0 &&
       !(given.contains("sampler") && given["sampler"].is_object() && given["sampler"].contains("steps"))) {
     json& steps = out["sampler"]["steps"];
-    if (steps != given["steps"]) others.push_back(fmt::format("steps = {} ({})", given["steps"].dump(), steps.dump()));
+    if (steps != given["steps"])
+      others.push_back(fmt::format("steps = {} ({})", given["steps"].dump(), steps.dump()));
     steps = given["steps"];
   }
   if (given.contains("max_tokens") && out.contains("words") && out["words"].is_object() &&
@@ -448,9 +459,12 @@ json with_pipeline(const std::string& kind, const std::string& job, json table, 
     move_into_parts(out, given, others);
     by_their_scale(out, given);
     const auto is_left_out = [&](const char* name) { return given.value(name, json("")) == ""; };
-    if (!pipeline.from_text_alone && is_left_out("image") && is_left_out("video") && is_left_out("prompts_file"))
-      throw Error(KINORA_INVALID, folder.string() + ": this pipeline begins with a picture or a video; give image = \"FILE\" or video = "
-                                                    "\"FILE\" (kinora generate --image FILE)");
+    if (!pipeline.from_text_alone && is_left_out("image") && is_left_out("video") &&
+        is_left_out("prompts_file"))
+      throw Error(KINORA_INVALID,
+                  folder.string() +
+                      ": this pipeline begins with a picture or a video; give image = \"FILE\" or video = "
+                      "\"FILE\" (kinora generate --image FILE)");
     const json image = given.value("image", json(""));
     if (pipeline.name == "WanPipeline" && !said_in(pipeline.index, "expand_timesteps", false) &&
         image.is_string() && image != "")

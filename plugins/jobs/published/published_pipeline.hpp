@@ -1,5 +1,5 @@
-// Translates the folder of a published pipeline (model_index.json) into the job options that a user would write by
-// hand.
+// Translates the folder of a published pipeline (model_index.json) into the job options that a user would
+// write by hand.
 #pragma once
 #include <filesystem>
 #include <set>
@@ -25,9 +25,10 @@ struct PublishedPipeline {
   std::string component(const std::string& part) const;
   // A part's configuration.
   nlohmann::json config(const std::string& part, const std::string& file = "config.json") const;
-  // All options of a job of this kind ("generate", "encode", "train", "train-tokenizer") that the folder determines,
-  // under their names in a run file, with the defaults of the pipeline's call. before: kinds of the upstream jobs, whose
-  // networks take precedence. own_sampler: the job names a sampler, so the folder's may be unknown.
+  // All options of a job of this kind ("generate", "encode", "train", "train-tokenizer") that the folder
+  // determines, under their names in a run file, with the defaults of the pipeline's call. before: kinds of
+  // the upstream jobs, whose networks take precedence. own_sampler: the job names a sampler, so the folder's
+  // may be unknown.
   nlohmann::json options(const std::string& kind, const std::set<std::string>& before = {},
                          bool own_sampler = false) const;
 };
@@ -35,9 +36,9 @@ struct PublishedPipeline {
 // KIND/NAME of the component for the folder of a single network (config.json). Throws kinora::Error.
 std::string published_component(const std::filesystem::path& folder);
 
-// Completes a job's table that has `pipeline` = folder: options and components' options that the table omits come from
-// the folder. One log line under the job's name lists what the table overrides. The table's weights are loaded over the
-// pipeline's own. Throws kinora::Error.
+// Completes a job's table that has `pipeline` = folder: options and components' options that the table omits
+// come from the folder. One log line under the job's name lists what the table overrides. The table's weights
+// are loaded over the pipeline's own. Throws kinora::Error.
 nlohmann::json with_pipeline(const std::string& kind, const std::string& job, nlohmann::json table,
                              const std::filesystem::path& folder, const std::set<std::string>& before = {});
 

@@ -1,14 +1,14 @@
 #include <algorithm>
 #include <cmath>
 
-#include "plugins/jobs/report/sections.hpp"
-#include "plugins/jobs/report/series.hpp"
+#include "plugins/jobs/report/numbers.hpp"
+#include "plugins/jobs/report/page.hpp"
 
 namespace kinora::core::report {
 namespace {
 
 constexpr size_t kMostFilms = 12, kMostTiles = 96, kMostEndings = 3, kScoreColumns = 600;
-constexpr int kStillWidth = 360;     // pixels: sharp on a display with two dots per pixel
+constexpr int kStillWidth = 360;        // pixels: sharp on a display with two dots per pixel
 constexpr int64_t kDeepestFrame = 240;  // of a clip: a frame costs decoding all frames before it
 
 // One picture of the contact sheet: a shot, or a clip that is in no known shot.
@@ -31,7 +31,8 @@ int still_height(const Film& film, const Tile& tile) {
   return 2 * static_cast<int>(std::lround(kStillWidth / std::clamp(aspect, 0.75, 2.4) / 2));
 }
 
-// A frame from the middle of the tile, read from its clip if it has one, since clips are short, else from the video.
+// A frame from the middle of the tile, read from its clip if it has one, since clips are short, else from the
+// video.
 Still still_of(Pictures& pictures, const JobRecord& job, const Film& film, const Tile& tile, int height) {
   if (const Item* clip = tile.kept()) {
     const auto file = job.folder / "data" / (clip->key + ".mp4");
@@ -55,7 +56,8 @@ json endings_of(const Tile& tile) {
       return other["end"] == ending["end"] && other["caption"] == ending["caption"] &&
              other["reason"] == ending["reason"];
     };
-    if (std::none_of(out.begin(), out.end(), same) && out.size() < kMostEndings) out.push_back(std::move(ending));
+    if (std::none_of(out.begin(), out.end(), same) && out.size() < kMostEndings)
+      out.push_back(std::move(ending));
   }
   return out;
 }

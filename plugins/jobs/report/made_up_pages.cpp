@@ -17,13 +17,15 @@ void write_many(MadeUpRun& run) {
     std::snprintf(key, sizeof key, "%05d", i);
     if (i > 0) first["shots"]["cuts"].push_back(50 * i);
     const json facts{{"first_frame", 50 * i}, {"end_frame", 50 * (i + 1)}};
-    lines += MadeUpRun::dump({{"key", std::string("clip-") + key}, {"parent", "00000"}, {"end", "kept"}, {"facts", facts}});
+    lines += MadeUpRun::dump(
+        {{"key", std::string("clip-") + key}, {"parent", "00000"}, {"end", "kept"}, {"facts", facts}});
     if (i > 0) lines += MadeUpRun::dump({{"key", key}, {"end", "failed"}, {"stage", "a"}, {"reason", "b"}});
   }
   run.write("curate/items.jsonl", lines + MadeUpRun::dump(first));
   const json clips{{"kept", 10'000}, {"filtered", 0}, {"failed", 0}};
   run.write("curate/summary.json",
-            MadeUpRun::dump({{"inputs", 10'000}, {"kept", 1}, {"filtered", 0}, {"failed", 9'999}, {"clips", clips}}));
+            MadeUpRun::dump(
+                {{"inputs", 10'000}, {"kept", 1}, {"filtered", 0}, {"failed", 9'999}, {"clips", clips}}));
 }
 
 // Sums that are wrong, a broken line, a damaged video, and the work of ranks.
@@ -32,14 +34,18 @@ void write_wrong(MadeUpRun& run) {
   const json rot{{"key", "rot"}, {"end", "kept"}, {"damaged", "rot"}};
   run.write("curate/items.jsonl", MadeUpRun::dump(rot) + "{\"key\": \"cut o");
   run.write("curate/summary.json", R"({"inputs": 3, "kept": 1, "filtered": 0, "failed": 1, "damaged": 1})");
-  const json ranks{{"steps", {2, 2}}, {"tokens", {4321, 1234}}, {"bytes_sent", {4096, 8192}}, {"computing_seconds", {90, 9}}};
+  const json ranks{{"steps", {2, 2}},
+                   {"tokens", {4321, 1234}},
+                   {"bytes_sent", {4096, 8192}},
+                   {"computing_seconds", {90, 9}}};
   run.write("dit/summary.json", MadeUpRun::dump({{"steps", 2}, {"ranks", ranks}}));
 }
 
 void write_curve(MadeUpRun& run, int points) {
   std::string metrics;
   for (int i = 0; i < points; ++i)
-    metrics += MadeUpRun::dump({{"step", i}, {"loss", i % 7 == 0 ? 0 : i}, {"mfu", 1e-9 * (i + 1)}, {"l1", -5}});
+    metrics +=
+        MadeUpRun::dump({{"step", i}, {"loss", i % 7 == 0 ? 0 : i}, {"mfu", 1e-9 * (i + 1)}, {"l1", -5}});
   run.write("dit/metrics.jsonl", metrics);
 }
 
@@ -49,7 +55,8 @@ void write_all(const std::filesystem::path& folder) {
   };
   MadeUpRun run;
   save("nothing", run, "nothing");
-  for (const auto& [name, text] : {std::pair<std::string, std::string>{"hostile", kHostile}, {"plain", "plain"}}) {
+  for (const auto& [name, text] :
+       {std::pair<std::string, std::string>{"hostile", kHostile}, {"plain", "plain"}}) {
     run.write_curation(text);
     run.write_rest(text);
     save(name, run, text);

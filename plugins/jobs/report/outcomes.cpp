@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <set>
 
-#include "plugins/jobs/report/sections.hpp"
+#include "plugins/jobs/report/page.hpp"
 
 namespace kinora::core::report {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <string_view>
 
+#include "plugins/jobs/report/pictures.hpp"
 #include "plugins/jobs/report/record.hpp"
-#include "plugins/jobs/report/stills.hpp"
 
 namespace kinora::core::report {
 
@@ -16,10 +16,34 @@ struct Gathered {
 // Calls `still` for a picture of every displayed shot.
 Gathered gather(const RunRecord& run, StillSource still);
 
-// The page with the data in it. The line is written as markup: it contains only words of this program and numbers.
+// The page with the data in it. The line is written as markup: it contains only words of this program and
+// numbers.
 std::string make_page(const Gathered&);
 
 // JSON as text that an HTML script element can contain: ASCII without "<", whatever the data.
 std::string script_safe(const json& data);
+
+// The sections of the page, as data that its scripts draw. Lists are cut to what the page shows, with the
+// number of the rest in "more".
+
+// The contact sheet: every shot of every video, with its outcome and a picture.
+json films_of(Pictures&, const JobRecord&, const Curation&);
+// Outcomes of all inputs and clips in summary.json and in items.jsonl, the rules that filtered, and the
+// failures.
+json outcomes_of(const JobRecord&, const Curation&);
+// {"loss": a curve or null, "small": [curves]} from metrics.jsonl.
+json curves_of(const JobRecord&);
+// Work of each rank of a launch; empty for a single process.
+json ranks_of(const JobRecord&);
+// Frames of originals and of their reconstructions by a tokenizer.
+json pairs_of(Pictures&, const JobRecord&);
+// {"list", "more"}: the generated videos with their settings and frames.
+json videos_of(Pictures&, const JobRecord&);
+
+// Outcome of an item, as far as it has one: end, stage, reason, score, bound.
+json ending_of(const Item&);
+json or_null(const std::optional<double>&);
+// {name, value} of the counts and figures of a summary, except those that every summary has.
+json facts_of(const json& summary);
 
 }  // namespace kinora::core::report

@@ -1,15 +1,101 @@
 #include "plugins/jobs/report/record.hpp"
-#include "core/base/facts.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <fstream>
 #include <iterator>
 
+#include "core/base/facts.hpp"
+
 namespace kinora::core::report {
 namespace {
 
 namespace fs = std::filesystem;
+
+json bound_of(const json& facts, const std::string& rule) {
+  const json& bounds = object_at(object_at(facts, "bounds"), rule.c_str());
+  for (const auto& [name, words] : {std::pair{"at_least", "at least"}, {"at_most", "at most"}})
+    if (const auto bound = number_at(bounds, name)) return {words, *bound};
+  return nullptr;
+}
+
+Item read_item(const json& line) {
+  Item item;
+  item.key = text_at(line, "key");
+  item.parent = text_at(line, "parent");
+  item.end = text_at(line, "end");
+  item.stage = text_at(line, "stage");
+  item.reason = text_at(line, "reason");
+  item.caption = text_at(line, "caption");
+  item.url = text_at(line, "url");
+  item.damaged = text_at(line, "damaged");
+  item.score = number_at(line, "score");
+  const auto consumed = line.find("consumed");
+  item.consumed = consumed != line.end() && consumed->is_boolean() && consumed->get<bool>();
+  const json& facts = object_at(line, "facts");
+  item.bound = bound_of(facts, item.reason);
+  if (number_at(facts, "first_frame")) item.first = count_at(facts, "first_frame");
+  if (number_at(facts, "end_frame")) item.last = count_at(facts, "end_frame");
+  item.width = static_cast<int>(std::clamp<int64_t>(count_at(facts, "width"), 0, 1 << 16));
+  item.height = static_cast<int>(std::clamp<int64_t>(count_at(facts, "height"), 0, 1 << 16));
+  return item;
+}
+
+void read_shots(Film& film, const json& shots) {
+  film.fps = number_at(shots, "fps").value_or(0);
+  film.frames = count_at(shots, "frames");
+  film.scores = numbers_at(shots, "scores");
+  std::vector<int64_t> bounds{0};
+  for (const double cut : numbers_at(shots, "cuts"))
+    if (cut > static_cast<double>(bounds.back()) && cut < static_cast<double>(film.frames))
+      bounds.push_back(static_cast<int64_t>(cut));
+  if (film.frames <= 0) return;
+  bounds.push_back(film.frames);
+  for (size_t i = 0; i + 1 < bounds.size(); ++i) {
+    Shot shot{bounds[i], bounds[i + 1], std::nullopt, {}};
+    const auto at = static_cast<size_t>(bounds[i]);
+    if (i > 0 && at < film.scores.size()) shot.score = film.scores[at];
+    film.shots.push_back(shot);
+  }
+}
+
+// The shot that shares the most frames with the clip.
+Shot* shot_of(Film& film, const Item& clip) {
+  Shot* best = nullptr;
+  int64_t most = 0;
+  for (auto& shot : film.shots) {
+    const int64_t shared = std::min(shot.last, clip.last) - std::max(shot.first, clip.first);
+    if (shared > most) {
+      most = shared;
+      best = &shot;
+    }
+  }
+  return best;
+}
+
+// Clips of clips belong to the video at the end of the chain of parents.
+Film& film_of(Curation& curation, const std::map<std::string, Film*>& films,
+              const std::map<std::string, std::string>& parents, const Item& clip) {
+  std::string key = clip.parent;
+  for (int depth = 0; depth < 16; ++depth) {
+    if (const auto film = films.find(key); film != films.end()) return *film->second;
+    const auto up = parents.find(key);
+    if (up == parents.end()) break;
+    key = up->second;
+  }
+  for (auto& film : curation.films)
+    if (film.item.key == key && film.item.end.empty()) return film;
+  Film& unknown = curation.films.emplace_back();  // its line is missing
+  unknown.item.key = key;
+  return unknown;
+}
+
+std::optional<double> threshold_of(const JobRecord& job) {
+  for (const auto& component : job.components)
+    if (component.id.starts_with("stage/shots"))
+      if (const auto value = number_at(component.options, "threshold")) return value;
+  return std::nullopt;
+}
 
 }  // namespace
 
@@ -108,6 +194,49 @@ std::vector<fs::path> files_in(const fs::path& folder, std::string_view extensio
     if (at->path().extension() == extension && at->path().filename().string().front() != '.')
       out.push_back(at->path());
   std::sort(out.begin(), out.end());
+  return out;
+}
+
+int64_t Film::clips_that(std::string_view end) const {
+  return std::count_if(clips.begin(), clips.end(), [&](const Item& clip) { return clip.end == end; });
+}
+
+Curation read_curation(const JobRecord& job) {
+  Curation out;
+  const Lines lines = read_lines(job.folder / "items.jsonl");
+  out.found = lines.found;
+  out.broken = lines.broken;
+  out.threshold = threshold_of(job);
+  std::map<std::string, Film*> films;
+  std::map<std::string, std::string> parents;
+  for (const auto& line : lines.objects) {
+    Item item = read_item(line);
+    if (!item.parent.empty()) {
+      parents[item.key] = item.parent;
+      continue;
+    }
+    Film& film = out.films.emplace_back();
+    read_shots(film, object_at(line, "shots"));
+    films.emplace(item.key, &film);
+    film.item = std::move(item);
+  }
+  for (const auto& line : lines.objects) {
+    if (text_at(line, "parent").empty()) continue;
+    Item clip = read_item(line);
+    Film& film = film_of(out, films, parents, clip);
+    film.clips.push_back(std::move(clip));
+  }
+  // Videos end in any order; the page sorts them.
+  std::stable_sort(out.films.begin(), out.films.end(),
+                   [](const Film& a, const Film& b) { return a.item.key < b.item.key; });
+  for (auto& film : out.films) {
+    std::stable_sort(film.clips.begin(), film.clips.end(),
+                     [](const Item& a, const Item& b) { return a.first < b.first; });
+    for (const auto& clip : film.clips) {
+      Shot* shot = shot_of(film, clip);
+      (shot ? shot->clips : film.loose).push_back(&clip);
+    }
+  }
   return out;
 }
 

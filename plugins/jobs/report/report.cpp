@@ -1,11 +1,27 @@
-#include "plugins/jobs/report/report.hpp"
-
+// kind = "report": one self-contained page about the run.
 #include "core/build_info.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/run/job_plugin.hpp"
 #include "plugins/jobs/report/page.hpp"
-#include "plugins/jobs/report/stills.hpp"
+#include "plugins/jobs/report/pictures.hpp"
 
 namespace kinora::core {
+
+struct ReportOptions {
+  std::string title;
+  static void describe(Describe<ReportOptions>& d) {
+    d.name("report").help("Writes report.html, one file that shows what every job did");
+    d.option("title", &ReportOptions::title).help("title of the page; empty: the run's name");
+  }
+};
+
+class Report final : public JobType {
+ public:
+  using Options = ReportOptions;
+  static JobParts parts() { return {.needs_input = false}; }
+  void run(JobContext&) const override;
+};
+
 namespace {
 
 report::JobRecord record_of(const JobContext& context, const JobSpec& job) {

@@ -1,12 +1,9 @@
-#include "core/run/job.hpp"
-#include "core/run/job_type.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/report/base64.hpp"
+#include "core/run/job.hpp"
+#include "plugins/jobs/report/pictures.hpp"
 #include "plugins/jobs/report/report_testing.hpp"
-#include "plugins/jobs/report/words.hpp"
 
 namespace kinora::core::report {
 namespace {
@@ -87,7 +84,8 @@ TEST_F(ReportTest, DamagedFilmsAreShownWhateverTheirEnd) {
   EXPECT_EQ(curate["outcomes"]["inputs"]["list"][1]["is_damaged"], true);
 }
 
-// The page has as many tags with hostile texts as with harmless ones, and its data is the data that was gathered.
+// The page has as many tags with hostile texts as with harmless ones, and its data is the data that was
+// gathered.
 TEST_F(ReportTest, NoTextBecomesMarkup) {
   write_curation("harmless");
   write_rest("harmless");
@@ -96,7 +94,8 @@ TEST_F(ReportTest, NoTextBecomesMarkup) {
   write_rest(kHostile);
   const std::string page = make_page(gathered(kHostile));
   EXPECT_EQ(std::count(page.begin(), page.end(), '<'), std::count(harmless.begin(), harmless.end(), '<'));
-  for (const char* unwanted : {"\xff", "\xE2\x80\xAE", "\x01"}) EXPECT_EQ(page.find(unwanted), std::string::npos);
+  for (const char* unwanted : {"\xff", "\xE2\x80\xAE", "\x01"})
+    EXPECT_EQ(page.find(unwanted), std::string::npos);
   const std::string safe = script_safe(data(kHostile));
   EXPECT_NE(page.find(safe), std::string::npos);
   EXPECT_EQ(safe.find('<'), std::string::npos);
@@ -125,13 +124,15 @@ TEST_F(ReportTest, RanksAreRows) {
 TEST_F(ReportTest, CurvesAreThin) {
   for (const int points : {1, 11, 12, 20'000}) {
     std::string metrics;
-    for (int i = 0; i < points; ++i) metrics += dump({{"step", i}, {"loss", i == points / 2 ? 1e6 : 1.0 + i % 7}});
+    for (int i = 0; i < points; ++i)
+      metrics += dump({{"step", i}, {"loss", i == points / 2 ? 1e6 : 1.0 + i % 7}});
     write("dit/metrics.jsonl", metrics);
     const json all = data(), &loss = job_of(all, "dit")["curves"]["loss"];
     EXPECT_LE(loss["points"].size(), 600U);
     EXPECT_EQ(loss["line"].is_null(), points < 12);
     EXPECT_EQ(loss["ends"][1][0], points - 1);
-    EXPECT_NE(std::find(loss["points"].begin(), loss["points"].end(), json({points / 2, 1e6})), loss["points"].end());
+    EXPECT_NE(std::find(loss["points"].begin(), loss["points"].end(), json({points / 2, 1e6})),
+              loss["points"].end());
   }
 }
 
@@ -139,9 +140,11 @@ TEST_F(ReportTest, NeedsNothingElse) {
   write_curation("film");
   write_rest("plain");
   const std::string page = make_page(gathered("plain"));
-  for (const char* other : {"https://", "src=", "url(", "@import", "<link", "\nimport ", "fetch(", "innerHTML"})
+  for (const char* other :
+       {"https://", "src=", "url(", "@import", "<link", "\nimport ", "fetch(", "innerHTML"})
     EXPECT_EQ(page.find(other), std::string::npos) << "found: " << other;
-  for (const char* part : {"default-src 'none'", "script-src 'sha256-", "style-src 'sha256-", "trusted-types-for"})
+  for (const char* part :
+       {"default-src 'none'", "script-src 'sha256-", "style-src 'sha256-", "trusted-types-for"})
     EXPECT_NE(page.find(part), std::string::npos) << "missing: " << part;
   EXPECT_EQ(page.find("unsafe"), std::string::npos);
 }
@@ -157,8 +160,8 @@ TEST_F(ReportTest, JobsThatDidNotRunAreSaidToBeMissing) {
   EXPECT_THAT(job_of(data(), "shard")["missing"].get<std::string>(), testing::HasSubstr("is incomplete"));
 }
 
-// The data is whole whatever the files contain: 40 runs with files broken at random places, the same in every run
-// of the test.
+// The data is whole whatever the files contain: 40 runs with files broken at random places, the same in every
+// run of the test.
 TEST_F(ReportTest, BrokenFilesBreakNothing) {
   std::mt19937 random(7);
   for (int i = 0; i < 40; ++i) {
@@ -189,22 +192,14 @@ TEST_F(ReportTest, TheJobWritesThePageTwice) {
   const auto page = read_file(folder_ / "report.html"), own = read_file(folder_ / "report/report.html");
   ASSERT_TRUE(page && own);
   EXPECT_EQ(*page, *own);
-  for (const char* part : {"\"title\":\"made-up\"", "\"reason\":\""}) EXPECT_NE(page->find(part), std::string::npos) << part;
+  for (const char* part : {"\"title\":\"made-up\"", "\"reason\":\""})
+    EXPECT_NE(page->find(part), std::string::npos) << part;
   const std::string line = context.summary["line"];
   EXPECT_EQ(line,
-            "2\u00A0source videos (1\u00A0failed), 3\u00A0shots, 1\u00A0clip kept (1\u00A0filtered, 1\u00A0failed), "
+            "2\u00A0source videos (1\u00A0failed), 3\u00A0shots, 1\u00A0clip kept (1\u00A0filtered, "
+            "1\u00A0failed), "
             "12.5\u00A0s\u00A0total time");
   EXPECT_NE(page->find("<noscript><h1>Kinora report</h1><p class=\"note\">" + line), std::string::npos);
-}
-
-TEST(Words, NumbersAsAReaderWantsThem) {
-  using testing::ElementsAre;
-  EXPECT_THAT((std::vector{count(1234567), count(-12), count(-1234), count(0)}),
-              ElementsAre("1,234,567", "-12", "-1,234", "0"));
-  EXPECT_THAT((std::vector{duration(0.0812), duration(4), duration(59.97), duration(200.4), duration(3841),
-                           duration(-1)}),
-              ElementsAre("0.081\u00A0s", "4.0\u00A0s", "1\u00A0min\u00A000\u00A0s",
-                          "3\u00A0min\u00A020\u00A0s", "1\u00A0h\u00A004\u00A0min", "unknown"));
 }
 
 TEST(Base64, EndsWithAsManySignsAsBytesAreMissing) {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <set>
 
-#include "core/base/counted.hpp"
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
+#include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/storages.hpp"
 #include "kinora/io.hpp"
@@ -30,7 +30,8 @@ std::vector<LocalFile> results(const fs::path& folder) {
     const fs::path name = entry.path().lexically_relative(folder);
     const std::string top = name.begin()->string();
     if (!entry.is_regular_file() || (top != ".nv-meta" && is_record(top))) continue;
-    out.push_back({name.generic_string(), entry.file_size(), entry.last_write_time().time_since_epoch().count()});
+    out.push_back(
+        {name.generic_string(), entry.file_size(), entry.last_write_time().time_since_epoch().count()});
   }
   std::sort(out.begin(), out.end(), [](const LocalFile& a, const LocalFile& b) {
     return std::pair(a.name == kInfo, a.name) < std::pair(b.name == kInfo, b.name);
@@ -43,7 +44,8 @@ class CopyJournal {
  public:
   explicit CopyJournal(const fs::path& file) {
     std::ifstream before(file);
-    for (std::string line; std::getline(before, line) && !before.eof();) lines_.insert(line);  // skips an incomplete last line
+    for (std::string line; std::getline(before, line) && !before.eof();)
+      lines_.insert(line);  // skips an incomplete last line
     out_.open(file, std::ios::app);
     out_ << "\n";  // ends an incomplete last line
   }
@@ -57,7 +59,8 @@ class CopyJournal {
 
 std::map<std::string, uint64_t> sizes_at(Io& io, const std::string& uri) {
   const auto listed = io.list_all(uri + "/");
-  if (!listed && listed.failure().code != KINORA_NOT_FOUND) throw Error(listed.failure().code, listed.failure().message);
+  if (!listed && listed.failure().code != KINORA_NOT_FOUND)
+    throw Error(listed.failure().code, listed.failure().message);
   std::map<std::string, uint64_t> out;
   if (listed)
     for (const auto& file : *listed) out[file.name] = file.size;
@@ -94,7 +97,9 @@ nlohmann::json copy_out(JobContext& context, const std::string& given) {
   const std::string uri = bare(given);
   Io& io = context.runtime().io();
   const auto files = results(context.folder());
-  const auto line_of = [&](const LocalFile& f) { return fmt::format("{} {} {}/{}", f.size, f.changed, uri, f.name); };
+  const auto line_of = [&](const LocalFile& f) {
+    return fmt::format("{} {} {}/{}", f.size, f.changed, uri, f.name);
+  };
   CopyJournal journal(context.folder() / kJournal);
   const auto there = sizes_at(io, uri);
   const auto is_there = [&](const LocalFile& f) {
@@ -116,11 +121,14 @@ nlohmann::json copy_out(JobContext& context, const std::string& given) {
   const auto now = sizes_at(io, uri);
   for (const auto& f : files)
     if (const auto it = now.find(f.name); it == now.end() || it->second != f.size)
-      throw Error(KINORA_IO, fmt::format("{}/{}: the file was written but is now {}; does another program write there?", uri,
-                                         f.name, it == now.end() ? "gone" : "of a different size"));
+      throw Error(KINORA_IO,
+                  fmt::format("{}/{}: the file was written but is now {}; does another program write there?",
+                              uri, f.name, it == now.end() ? "gone" : "of a different size"));
   if (now.size() > files.size())
-    log_warn("{}: {} there that this job did not write", uri, counted(static_cast<int64_t>(now.size() - files.size()), "file is", "files are"));
-  log_info("{}: {}, {} bytes copied to {}", context.spec().name, counted(static_cast<int64_t>(files.size()), "file", "files"), bytes, uri);
+    log_warn("{}: {} there that this job did not write", uri,
+             counted(static_cast<int64_t>(now.size() - files.size()), "file is", "files are"));
+  log_info("{}: {}, {} bytes copied to {}", context.spec().name,
+           counted(static_cast<int64_t>(files.size()), "file", "files"), bytes, uri);
   return {{"uri", uri}, {"files", files.size()}, {"bytes", bytes}};
 }
 
@@ -140,8 +148,9 @@ void refuse_others(JobContext& context, const std::string& given) {
 void check_out(JobCheck& check, const std::string& uri) {
   if (uri.empty()) return;
   if (!is_uri(uri))
-    return check.problem("out", "out: '" + uri + "' is not a URI; give one such as s3://bucket/shards (the job's own "
-                                                 "folder has the shards in any case)");
+    return check.problem("out", "out: '" + uri +
+                                    "' is not a URI; give one such as s3://bucket/shards (the job's own "
+                                    "folder has the shards in any case)");
   if (const auto status = check_uri(check.runtime().registry(), uri); !status)
     check.problem("out", "out: " + status.failure().message);
 }

@@ -5,9 +5,9 @@
 namespace kinora::core {
 
 // Copies every file of the job's folder except its records to below `uri`. Copies the dataset's
-// .nv-meta/.info.json last, so that a reader who finds it finds everything it names. A killed run resumes with
-// the file it was copying. At the end the storage must list every file with its size. Returns {"uri", "files",
-// "bytes"}; throws kinora::Error.
+// .nv-meta/.info.json last, so that a reader who finds it finds everything it names. A killed run resumes
+// with the file it was copying. At the end the storage must list every file with its size. Returns {"uri",
+// "files", "bytes"}; throws kinora::Error.
 nlohmann::json copy_out(JobContext& context, const std::string& uri);
 
 // Throws Error(KINORA_INVALID) if `uri` contains a dataset that neither this job nor the job it replaces has

@@ -1,22 +1,58 @@
-#include "plugins/jobs/shard/shard.hpp"
+// kind = "shard": packs clips of a curate job into WebDataset shards, following people's decisions in the
+// studio.
+#include <algorithm>
 
 #include <fmt/ranges.h>
 
-#include <algorithm>
-
-#include "core/base/counted.hpp"
-#include "plugins/jobs/curation/bins.hpp"
-#include "plugins/jobs/curation/drops.hpp"
 #include "core/base/facts.hpp"
-#include "core/io/atomic_file.hpp"
-#include "plugins/jobs/curation/clip_files.hpp"
-#include "plugins/jobs/shard/copy_out.hpp"
-#include "plugins/jobs/curation/edits_identity.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
 #include "core/base/log.hpp"
-#include "core/run/isolation.hpp"
+#include "core/base/quantity.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/run/job_plugin.hpp"
+#include "core/run/job_stages.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/drops.hpp"
+#include "plugins/jobs/curation/edits.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/shard/copy_out.hpp"
 
 namespace kinora::core {
+
+struct ShardOptions {
+  int64_t memory = int64_t{1} << 30;
+  int64_t threads = 0;
+  std::string layout = "flat", out;
+  static void describe(Describe<ShardOptions>& d) {
+    d.name("shard").help("Packs the clips of a curate job into WebDataset shards");
+    d.option("memory", &ShardOptions::memory)
+        .how_only()
+        .bytes()
+        .at_least(1 << 20)
+        .help("most memory of the samples between stages");
+    d.option("threads", &ShardOptions::threads)
+        .how_only()
+        .range(0, 4096)
+        .help("number of worker threads; 0: one per core");
+    d.option("layout", &ShardOptions::layout)
+        .choices({"flat", "cosmos"})
+        .help("folder layout of the shards; cosmos: folders resolution_R/aspect_ratio_W_H/duration_D");
+    d.option("out", &ShardOptions::out)
+        .help(
+            "URI of a folder that receives a copy of the shards, such as "
+            "s3://bucket/shards");
+  }
+};
+
+class Shard final : public JobType {
+ public:
+  using Options = ShardOptions;
+  static JobParts parts();
+  void run(JobContext&) const override;
+  void check(JobCheck&) const override;
+  std::string edits_identity(const RunFile&, const JobSpec&) const override;
+  std::string result_line(const json& summary) const override;
+};
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -34,12 +70,14 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips) {
       clip.folder = bin_of(parse_facts(or_throw(io.read_all(facts->second.string()))));
     if (clip.folder.empty()) clip.folder = "unknown";
   }
-  std::stable_sort(clips.begin(), clips.end(), [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
+  std::stable_sort(clips.begin(), clips.end(),
+                   [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
 }
 
 Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits) {
   Sample sample(clip.key);
-  for (const auto& [field, file] : clip.files) sample.set(field.c_str(), or_throw(io.read_all(file.string())));
+  for (const auto& [field, file] : clip.files)
+    sample.set(field.c_str(), or_throw(io.read_all(file.string())));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const Edited edit = edits.now(clip.key);
   if (!edit.caption) return sample;
@@ -61,7 +99,8 @@ std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Cli
     const auto drop = drops.find(clip.key);
     if (drop == drops.end()) return false;
     ++rules[drop->second.rule];
-    json line{{"key", clip.key}, {"end", "filtered"}, {"rule", drop->second.rule}, {"score", drop->second.score}};
+    json line{
+        {"key", clip.key}, {"end", "filtered"}, {"rule", drop->second.rule}, {"score", drop->second.score}};
     if (!drop->second.reason.empty()) line["reason"] = drop->second.reason;
     if (!drop->second.of.empty()) line["of"] = drop->second.of;
     lines += line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
@@ -71,10 +110,10 @@ std::map<std::string, int64_t> leave_out(const fs::path& folder, std::vector<Cli
   return rules;
 }
 
-// Reports edits without effect to their author: counted in `summary` as `count`, logged with their first keys. Returns
-// lines of dropped.jsonl.
-std::string say_unused(JobContext& context, const std::vector<std::pair<std::string, json>>& edits, const char* count,
-                       const std::function<std::string(bool is_one)>& why) {
+// Reports edits without effect to their author: counted in `summary` as `count`, logged with their first
+// keys. Returns lines of dropped.jsonl.
+std::string say_unused(JobContext& context, const std::vector<std::pair<std::string, json>>& edits,
+                       const char* count, const std::function<std::string(bool is_one)>& why) {
   constexpr size_t kShown = 3;
   context.summary[count] = edits.size();
   std::string lines, first;
@@ -82,12 +121,13 @@ std::string say_unused(JobContext& context, const std::vector<std::pair<std::str
     const auto& [key, set] = edits[i];
     if (i < kShown) first += (i > 0 ? ", " : "") + key;
     lines += json{{"key", key}, {"end", "unused_edit"}, {"reason", count}, {"set", set}}.dump(
-                 -1, ' ', false, json::error_handler_t::replace) + "\n";
+                 -1, ' ', false, json::error_handler_t::replace) +
+             "\n";
   }
   if (!edits.empty())
     log_warn("{}: {} left out, since {}: {}{}; dropped.jsonl lists {}", context.spec().name,
-             counted(static_cast<int64_t>(edits.size()), "edit is", "edits are"), why(edits.size() == 1), first,
-             edits.size() > kShown ? ", ..." : "", edits.size() == 1 ? "it" : "them");
+             counted(static_cast<int64_t>(edits.size()), "edit is", "edits are"), why(edits.size() == 1),
+             first, edits.size() > kShown ? ", ..." : "", edits.size() == 1 ? "it" : "them");
   return lines;
 }
 
@@ -97,16 +137,21 @@ std::string unused_edits(JobContext& context, const EditHistory& edits, const st
   for (const auto& edit : edits.of_others()) others.emplace_back(edit.key, json_of(edit.set));
   const auto before = [](const Clip& a, const Clip& b) { return a.key < b.key; };
   for (const auto& [key, edit] : edits.edited())
-    if (!std::binary_search(clips.begin(), clips.end(), Clip{key, "", {}}, before)) gone.emplace_back(key, json_of(edit));
+    if (!std::binary_search(clips.begin(), clips.end(), Clip{key, "", {}}, before))
+      gone.emplace_back(key, json_of(edit));
   return say_unused(context, others, "edits_of_other_footage",
-                    [](bool is_one) { return is_one ? "its clip has other footage now" : "their clips have other footage now"; }) +
+                    [](bool is_one) {
+                      return is_one ? "its clip has other footage now" : "their clips have other footage now";
+                    }) +
          say_unused(context, gone, "edits_of_clips_not_kept", [&](bool is_one) {
            return fmt::format("{} has not kept {}", curated.string(), is_one ? "its clip" : "their clips");
          });
 }
 
-// People reject a clip for its content as often as for its encoding, so copies that take its place are logged.
-void say_replacements(JobContext& context, const std::vector<Clip>& clips, const std::map<std::string, std::string>& of,
+// People reject a clip for its content as often as for its encoding, so copies that take its place are
+// logged.
+void say_replacements(JobContext& context, const std::vector<Clip>& clips,
+                      const std::map<std::string, std::string>& of,
                       const std::map<std::string, Drop>& drops) {
   constexpr size_t kNamed = 3;
   size_t count = 0;
@@ -118,9 +163,10 @@ void say_replacements(JobContext& context, const std::vector<Clip>& clips, const
   }
   context.summary["copies_of_rejected"] = count;
   if (count > 0)
-    log_warn("{}: {} of a rejected clip {}: {}{}; reject {} too if you do not want what {}", context.spec().name,
-             count == 1 ? "1 copy" : std::to_string(count) + " copies", count == 1 ? "takes its place" : "take its place", names,
-             count > kNamed ? ", ..." : "", count == 1 ? "it" : "them", count == 1 ? "it shows" : "they show");
+    log_warn("{}: {} of a rejected clip {}: {}{}; reject {} too if you do not want what {}",
+             context.spec().name, count == 1 ? "1 copy" : std::to_string(count) + " copies",
+             count == 1 ? "takes its place" : "take its place", names, count > kNamed ? ", ..." : "",
+             count == 1 ? "it" : "them", count == 1 ? "it shows" : "they show");
 }
 
 void count_shards(JobContext& context) {
@@ -135,7 +181,11 @@ void count_shards(JobContext& context) {
 
 JobParts Shard::parts() {
   return {.slots = {kEngineSlot,
-                    {.name = "shard", .kind = "stage", .use = "shard.webdataset", .required = true, .help = "the writer"}},
+                    {.name = "shard",
+                     .kind = "stage",
+                     .use = "shard.webdataset",
+                     .required = true,
+                     .help = "the writer"}},
           .reads = {"curate", "dedup"}};
 }
 
@@ -146,9 +196,11 @@ std::string Shard::result_line(const json& summary) const {
   const json left_out = summary.value("rules", json::object());
   for (const auto& [rule, count] : left_out.items())
     rules.push_back(fmt::format("{} {}", rule, count.get<int64_t>()));
-  std::string out = counted(number("samples"), "sample", "samples") + " in " + counted(number("shards"), "shard", "shards");
+  std::string out =
+      counted(number("samples"), "sample", "samples") + " in " + counted(number("shards"), "shard", "shards");
   if (number("filtered") > 0)
-    out += fmt::format("; {} left out ({})", counted(number("filtered"), "clip", "clips"), fmt::join(rules, ", "));
+    out += fmt::format("; {} left out ({})", counted(number("filtered"), "clip", "clips"),
+                       fmt::join(rules, ", "));
   return out;
 }
 
@@ -201,10 +253,12 @@ void Shard::run(JobContext& context) const {
                 std::to_string(result.inputs.failed) + " clips could not be packed; the log names them");
   const int64_t filtered = all - static_cast<int64_t>(clips.size());
   if (result.inputs.kept + filtered != all)
-    throw Error(KINORA_FAILED, fmt::format("the engine lost clips: of {} {} were left out and {} packed; please report "
-                                           "this as a bug",
-                                           all, filtered, result.inputs.kept));
-  context.summary.update({{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules}});
+    throw Error(KINORA_FAILED,
+                fmt::format("the engine lost clips: of {} {} were left out and {} packed; please report "
+                            "this as a bug",
+                            all, filtered, result.inputs.kept));
+  context.summary.update(
+      {{"inputs", all}, {"samples", result.inputs.kept}, {"filtered", filtered}, {"rules", rules}});
   count_shards(context);
   if (!options.out.empty()) context.summary["copied"] = copy_out(context, options.out);
 }

@@ -10,13 +10,13 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
 
+#include "core/run/job.hpp"
 #include "core/torch/context/instances.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "core/run/job_type.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
-#include "core/torch/media/clip_image.hpp"
+#include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/perceptual.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -230,7 +230,8 @@ TEST(TokenizerTuning, DrawsLatentsAndCountsTheirDivergence) {
   expect_near(line, "kl", kl);
   expect_near(line, "l1", l1);
   expect_near(line, "loss", l1 + mse + 0.01 * kl);
-  EXPECT_THAT(tokenizer_failure(*tokenizer_training("kl = 0.01\n")), HasSubstr("kl requires the moments of latents"));
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training("kl = 0.01\n")),
+              HasSubstr("kl requires the moments of latents"));
 }
 
 TEST(TokenizerTuning, OfADiscreteTokenizerReachesTheEncoder) {
@@ -281,7 +282,8 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
   const double want = distance_of_pairs(seen, made);
   EXPECT_GT(want, 1e-3);
   expect_near(summary, "frechet_distance", want, 1e-3);
-  EXPECT_THAT(tokenizer_failure(*tokenizer_training(features)), HasSubstr("set its weights: features_weights"));
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training(features)),
+              HasSubstr("set its weights: features_weights"));
   EXPECT_THAT(tokenizer_failure(*tokenizer_training("features = 'minilm'\nfeatures_weights = 'x'\n")),
               HasSubstr("reads neither 'video' nor an 'image'"));
 }

@@ -1,26 +1,54 @@
 // kind = "train-tokenizer"
+#include <fstream>
+
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
-#include "plugins/jobs/training/options/training.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/partial_init.hpp"
+#include "core/torch/weights/published.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 #include "plugins/jobs/training/tokenizer_critic.hpp"
 #include "plugins/jobs/training/tokenizer_objective.hpp"
-#include "plugins/jobs/training/tokenizer_start.hpp"
 #include "plugins/jobs/training/trainer.hpp"
 #include "plugins/jobs/training/validation.hpp"
 #include "plugins/jobs/training/video_features.hpp"
 
 namespace kinora::core {
 namespace {
+
+constexpr const char* kTable = "weights.txt";
+
+// Loads safetensors or TorchScript archives under any layout of the job's tokenizer. partial: tensors that do
+// not fit are initialised from the run's seed, and a table of all tensors is logged and, if `writes`, stored
+// as weights.txt in the job's folder.
+void start_from(JobContext& context, Network& tokenizer, const WeightsPaths& weights, bool partial,
+                bool writes) {
+  if (!partial) return tokenizer.load(weights);
+  auto& chain = tokenizer.chain();
+  const PublishedWeights file(weights, context.open_slot("tokenizer"), chain.parameters());
+  const PartialReport report =
+      load_partially(chain.parameters(), chain.leaves(), file.names(), file.find(),
+                     {.seed = static_cast<uint64_t>(context.run().seed), .name_in_file = {}});
+  if (writes) or_throw(write_file_atomically(context.folder() / kTable, report.text() + "\n"));
+  log_info("{}: of {}: {}", context.spec().name, weights.back().string(), report.text());
+}
+
+// The first line of weights.txt: "12 taken, 1 resized, 2 new, 0 unused". Empty without the file.
+std::string start_counts(const JobContext& context) {
+  std::ifstream in(context.folder() / kTable);
+  std::string line;
+  std::getline(in, line);
+  return line;
+}
 
 // A random crop in time: its first frame depends only on (seed, n).
 int64_t start_of(int64_t n, int64_t length, int64_t frames, uint64_t seed) {
@@ -43,8 +71,8 @@ class TokenizerTraining {
         options_(o),
         device_(device_of(o.device)),
         seed_(static_cast<uint64_t>(context.run().seed)),
-        clips_(context, shards_of(context),
-               {{"height", o.height}, {"width", o.width}, {"stride", o.every}}, o.memory),
+        clips_(context, shards_of(context), {{"height", o.height}, {"width", o.width}, {"stride", o.every}},
+               o.memory),
         parallel_(context),
         network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
                  {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
@@ -85,7 +113,8 @@ class TokenizerTraining {
       else
         (hash_share(clips_.key(i)) < options_.validation ? held_out_ : usable_).push_back(i);
     }
-    if (usable_.empty() && held_out_.empty()) throw clips_.none_usable(too_short_, clips_.failed(), options_.frames);
+    if (usable_.empty() && held_out_.empty())
+      throw clips_.none_usable(too_short_, clips_.failed(), options_.frames);
     if (usable_.empty() || (options_.validation > 0 && held_out_.empty()))
       raise(KINORA_INVALID, "validation = {} leaves {} of {} clips for training; choose another share",
             options_.validation, usable_.size(), usable_.size() + held_out_.size());
@@ -191,17 +220,26 @@ class TrainTokenizer final : public TensorJob {
 };
 
 JobParts TrainTokenizer::parts() {
-  return {.slots = {{.name = "tokenizer", .kind = "tokenizer", .required = true, .help = "network to train", .weights = "weights"},
-                    {.name = "perceptual", .kind = "loss", .help = "distance between two videos, such as lpips"},
-                    {.name = "critic", .kind = "model", .help = "discriminator for an adversarial loss: "
-                                                                "patch-discriminator"},
-                    {.name = "features", .kind = "model",
-                     .help = "encoder of videos or images for the frechet_distance of evaluated clips: clip-vision",
-                     .weights = "features_weights"},
-                    kParallelSlot,
-                    kCollectiveSlot},
-          .reads = {"shard", "path"},
-          .tensors = true};
+  return {
+      .slots = {{.name = "tokenizer",
+                 .kind = "tokenizer",
+                 .required = true,
+                 .help = "network to train",
+                 .weights = "weights"},
+                {.name = "perceptual", .kind = "loss", .help = "distance between two videos, such as lpips"},
+                {.name = "critic",
+                 .kind = "model",
+                 .help = "discriminator for an adversarial loss: "
+                         "patch-discriminator"},
+                {.name = "features",
+                 .kind = "model",
+                 .help =
+                     "encoder of videos or images for the frechet_distance of evaluated clips: clip-vision",
+                 .weights = "features_weights"},
+                kParallelSlot,
+                kCollectiveSlot},
+      .reads = {"shard", "path"},
+      .tensors = true};
 }
 
 void TrainTokenizer::work(JobContext& context) const {

@@ -6,10 +6,10 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/tensors/noise.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/weights/checkpoint.hpp"
 #include "tests/support/run_file.hpp"
 #include "tests/support/worst.hpp"
@@ -104,8 +104,7 @@ class TrainOnCodes : public testing::TestWithParam<std::pair<std::string, double
 
 TEST_P(TrainOnCodes, EqualsALoopInDouble) {
   const auto& [lines, bound] = GetParam();
-  const ScratchRun run(
-      {{"dit", fmt::format(R"(
+  const ScratchRun run({{"dit", fmt::format(R"(
 model = {{ use = 'ar', vocab_size = 9, n_layers = 2, dim = 24, n_heads = 4, n_kv_heads = 2, head_dim = 6, ffn_hidden_size = 16, insert_cross_attn = true, context_dim = 12 }}
 loss = {{ use = 'next-token', z_loss = {} }}
 steps = {}
@@ -121,14 +120,15 @@ clip_norm = 0.0
 ema = 0.0
 weights = 'FOLDER/start.safetensors'
 {})",
-                           kZ, kTokenSteps, kTokenBatch, kRate, kDecay, kBeta1, kBeta2, kEps, kDropout, lines)}});
+                                            kZ, kTokenSteps, kTokenBatch, kRate, kDecay, kBeta1, kBeta2, kEps,
+                                            kDropout, lines)}});
   ASSERT_EQ(run.problems(), "");
   write_codes(run.of("latents"), coded_samples());
   ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
   JobContext context = run.context("dit");
   run_job(context);
   const CodeReference want = code_reference(*run.network("dit", "model", at::kDouble), coded_samples(),
-                                   lines.find("decay_all = true") != std::string::npos);
+                                            lines.find("decay_all = true") != std::string::npos);
   double worst = 0;
   const auto compare = [&](double got, double wanted, const std::string& what) {
     EXPECT_NEAR(got / wanted, 1, bound) << what;
@@ -151,13 +151,12 @@ weights = 'FOLDER/start.safetensors'
   std::printf("          worst relative difference %.2g\n", worst);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, TrainOnCodes,
-                         testing::Values(std::pair<std::string, double>{"precision = 'fp64'\n", 1e-10},
-                                         std::pair<std::string, double>{
-                                             "precision = 'fp64'\naccumulate = 2\n", 1e-10},
-                                         std::pair<std::string, double>{
-                                             "precision = 'fp64'\ndecay_all = true\n", 1e-10},
-                                         std::pair<std::string, double>{"", 1e-3}));
+INSTANTIATE_TEST_SUITE_P(
+    Cases, TrainOnCodes,
+    testing::Values(std::pair<std::string, double>{"precision = 'fp64'\n", 1e-10},
+                    std::pair<std::string, double>{"precision = 'fp64'\naccumulate = 2\n", 1e-10},
+                    std::pair<std::string, double>{"precision = 'fp64'\ndecay_all = true\n", 1e-10},
+                    std::pair<std::string, double>{"", 1e-3}));
 
 }  // namespace
 }  // namespace kinora::core

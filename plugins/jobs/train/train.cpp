@@ -1,24 +1,21 @@
 // kind = "train"
 #include <ATen/ATen.h>
 
-#include "plugins/jobs/training/options/training.hpp"
 #include "core/base/log.hpp"
 #include "core/torch/context/meter_link.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/frame_rule.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/signals.hpp"
-#include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"
-#include "plugins/jobs/training/given_draw.hpp"
-#include "plugins/jobs/training/level_draw.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/objective.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 #include "plugins/jobs/training/trainer.hpp"
 #include "plugins/jobs/training/validation.hpp"
 
@@ -200,17 +197,23 @@ class Train final : public TensorJob {
 };
 
 JobParts Train::parts() {
-  return {.slots = {{.name = "model", .kind = "model", .required = true, .help = "network to train", .weights = "weights"},
-                    {.name = "loss", .kind = "loss", .use = "edm", .required = true, .help = "loss to train on"},
-                    {.name = "sampler", .kind = "sampler",
-                     .help = "sampler that draws the samples of sample_every; by default edm-heun or flow-euler, "
-                             "depending on the loss",
-                     .how_only = true},
-                    kParallelSlot,
-                    kPrecisionSlot,
-                    kCollectiveSlot},
-          .reads = {"encode"},
-          .tensors = true};
+  return {
+      .slots = {{.name = "model",
+                 .kind = "model",
+                 .required = true,
+                 .help = "network to train",
+                 .weights = "weights"},
+                {.name = "loss", .kind = "loss", .use = "edm", .required = true, .help = "loss to train on"},
+                {.name = "sampler",
+                 .kind = "sampler",
+                 .help = "sampler that draws the samples of sample_every; by default edm-heun or flow-euler, "
+                         "depending on the loss",
+                 .how_only = true},
+                kParallelSlot,
+                kPrecisionSlot,
+                kCollectiveSlot},
+      .reads = {"encode"},
+      .tensors = true};
 }
 
 void Train::work(JobContext& context) const {

@@ -54,7 +54,8 @@ TEST(TrainGiven, AGivenFrameTellsTheOnesThatFollow) {
   const auto worth = [&](const std::string& more) {
     const auto run = training(
         k,
-        kGivenModel + std::string("validation = 0.25\nvalidation_every = 500\nvalidation_sigmas = [0.7]\n") + more,
+        kGivenModel + std::string("validation = 0.25\nvalidation_every = 500\nvalidation_sigmas = [0.7]\n") +
+            more,
         still, "0.98");
     return trained(*run).at("validation_loss").get<double>();
   };

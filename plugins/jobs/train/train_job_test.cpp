@@ -1,7 +1,7 @@
 // A training job of a whole model: all its numbers, and its handling of steps that are not finite.
 #include "core/run/identity.hpp"
-#include "plugins/jobs/training/train_job_testing.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "plugins/jobs/training/train_job_testing.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora::core {
@@ -31,13 +31,14 @@ TEST_P(TrainJobOf, EqualsALoopInDouble) {
   const Checkpoint last = load_checkpoint(*latest_checkpoint(run->of("dit") / "checkpoints"));
   EXPECT_LT(worst(last.weights, want.weights), GetParam().bound);
   EXPECT_LT(worst(last.ema.at("0.6"), want.averages), GetParam().bound);
-  EXPECT_GT(worst(want.averages, want.weights), 1e-3) << "averages that equal the weights would prove nothing";
+  EXPECT_GT(worst(want.averages, want.weights), 1e-3)
+      << "averages that equal the weights would prove nothing";
   EXPECT_NEAR(summary.at("loss").get<double>() / want.steps.back().loss, 1, GetParam().bound);
 }
 INSTANTIATE_TEST_SUITE_P(Cases, TrainJobOf,
                          testing::Values(JobCase{"float64", "precision = 'fp64'\n", 1e-10},
                                          JobCase{"float64_in_microbatches",
-                                              "precision = 'fp64'\naccumulate = 2\n", 1e-10},
+                                                 "precision = 'fp64'\naccumulate = 2\n", 1e-10},
                                          JobCase{"float32", "", 1e-3}),
                          [](const auto& info) { return info.param.name; });
 

@@ -1,6 +1,6 @@
 // A training job of LoRA matrices.
+#include "core/torch/apply/tools.hpp"
 #include "plugins/jobs/training/train_job_testing.hpp"
-#include "core/torch/apply/convert.hpp"
 
 namespace kinora::core {
 namespace {

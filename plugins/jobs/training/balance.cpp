@@ -6,7 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/log.hpp"
-#include "core/base/size.hpp"
+#include "core/base/quantity.hpp"
 #include "core/torch/context/meeting.hpp"
 #include "core/torch/context/traffic.hpp"
 

@@ -13,11 +13,13 @@ class BatchAhead {
   // Samples [first, first + count), on the CPU; depends only on these two numbers.
   using Make = std::function<NamedTensors(int64_t first, int64_t count)>;
 
-  // cuda: copies on its own stream (null: the next batch is made ahead, and copied when it is taken).
+  // cuda: copies on its own stream (null: the next batch is made ahead, and copied when it is taken); must
+  // outlive this object. All calls are from one thread.
   BatchAhead(Make make, at::Device device, const kinora_cuda_api* cuda);
 
   // The batch from prepare() if it was called for the same samples, else made now.
   NamedTensors take(int64_t first, int64_t count);
+  // Makes the batch now and starts its copy; it replaces a prepared one that was not taken.
   void prepare(int64_t first, int64_t count);
 
  private:

@@ -3,16 +3,14 @@
 
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/generating/experts.hpp"
-#include "plugins/jobs/training/generating/frame_condition.hpp"
-#include "plugins/jobs/training/generating/frame_rule.hpp"
-#include "plugins/jobs/training/generating/given_noise.hpp"
-#include "plugins/jobs/training/generating/next_token.hpp"
-#include "plugins/jobs/training/generating/rules.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/generating/wishes.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/generating/next_token.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/generating/rules.hpp"
+#include "plugins/jobs/training/generating/wishes.hpp"
 
 namespace kinora::core {
 namespace {
@@ -34,7 +32,7 @@ struct GivenPart {
   std::unique_ptr<Network> network;
 };
 std::optional<GivenPart> check_part(JobCheck& check, const char* slot, const char* weights,
-                                const char* trained_by) {
+                                    const char* trained_by) {
   auto part = check.made(slot, [&] { return part_of(check, slot, weights, trained_by); });
   if (!part) return std::nullopt;
   if (slot == std::string("model")) check_experts(check, *part);
@@ -112,7 +110,8 @@ void check_denoiser(JobCheck& check) {
     check.holds("condition_sigma", [&] {
       const auto& use = loss_of(check);
       if (clean_sigma(LossInstance(check.open(use), use.options), 1) != 0)
-        raise(KINORA_INVALID, "condition_sigma = 0: {} has no noise level 0; give a small one, such as 1e-4", use.id);
+        raise(KINORA_INVALID, "condition_sigma = 0: {} has no noise level 0; give a small one, such as 1e-4",
+              use.id);
     });
   const auto& sampler = *job.component("sampler");
   check.holds("sampler", [&] { SamplerInstance(check.open(sampler), sampler.options).levels(); });
@@ -146,7 +145,8 @@ void require_encoding(const MeshOwner::Sizes& axes, const kinora_tokenizer_info&
             axis);
   if (axes.contains("cp") && info.encode_span == 0)
     raise(KINORA_INVALID,
-          "parallel: {} encodes a frame together with all earlier ones, so the time of a clip cannot be divided "
+          "parallel: {} encodes a frame together with all earlier ones, so the time of a clip cannot be "
+          "divided "
           "along cp; give ddp, which divides the clips",
           tokenizer);
 }
@@ -165,8 +165,8 @@ void check_encode(JobCheck& check) {
   if (!tokenizer) return;
   const auto info = tokenizer->network->info();
   if (o.first_frame && info.discrete)
-    check.problem("first_frame",
-                  "first_frame applies to latents, but " + tokenizer->part.use->id + " makes codes; leave it out");
+    check.problem("first_frame", "first_frame applies to latents, but " + tokenizer->part.use->id +
+                                     " makes codes; leave it out");
   if (axes) check.holds("parallel", [&] { require_encoding(*axes, info, tokenizer->part.use->id); });
   check_size(check, info, tokenizer->part.use->id, o.frames, o.height, o.width);
 }

@@ -1,5 +1,5 @@
-#include "plugins/jobs/training/check_parallel.hpp"
-
+// `kinora plugins check-parallel`: compares a strategy with one process on trials, and names the rule that a
+// difference probably breaks.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>

@@ -1,19 +1,17 @@
 // Checks train and train-tokenizer jobs.
 #include <ATen/ATen.h>
 
-#include "plugins/jobs/training/options/training.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/generating/frame_condition.hpp"
-#include "plugins/jobs/training/generating/rules.hpp"
-#include "plugins/jobs/training/checks.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/training/given_draw.hpp"
-#include "plugins/jobs/training/level_draw.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/generating/rules.hpp"
 #include "plugins/jobs/training/objective.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
 #include "plugins/jobs/training/tokenizer_critic.hpp"
 #include "plugins/jobs/training/tokenizer_objective.hpp"
-#include "plugins/jobs/training/tokenizer_start.hpp"
 #include "plugins/jobs/training/video_features.hpp"
 
 namespace kinora::core {
@@ -67,16 +65,23 @@ void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) 
               [&] { last_layer(tokenizer.chain(), last); });
 }
 
+void require_one_start(const TrainTokenizerOptions& o) {
+  if (o.start == "principal" && !o.weights.empty())
+    raise(KINORA_INVALID,
+          "start = \"principal\" and weights = \"{}\" both set the initial weights; remove one",
+          o.weights.front().string());
+}
+
 // Every rank would compute the same gradient, and the sum over ranks would be too large.
 void require_data_axes(const JobCheck& job, const std::string& tokenizer) {
   const auto axes = catching([&] { return Parallelism::axes(job, job.ranks()); });
   if (!axes) return;
   for (const char* axis : {"pp", "cp", "tp"})
     if (const auto found = axes->find(axis); found != axes->end() && found->second > 1)
-      raise(
-          KINORA_INVALID,
-          "parallel: {} has no sequence that ranks along {} could share; use ddp or fsdp, which give them different videos",
-          tokenizer, axis);
+      raise(KINORA_INVALID,
+            "parallel: {} has no sequence that ranks along {} could share; use ddp or fsdp, which give them "
+            "different videos",
+            tokenizer, axis);
 }
 
 }  // namespace
@@ -84,17 +89,17 @@ void require_data_axes(const JobCheck& job, const std::string& tokenizer) {
 std::optional<LoraOptions> lora_of(const TrainOptions& o) {
   if (o.lora.empty() && o.adapter.empty()) return std::nullopt;
   if (!o.lora.empty() && !o.adapter.empty())
-    raise(KINORA_INVALID, "lora and adapter are both given; an adapter has its own rank and modules; leave lora out");
+    raise(KINORA_INVALID,
+          "lora and adapter are both given; an adapter has its own rank and modules; leave lora out");
   if (o.adapter.empty() && std::filesystem::exists(o.lora))
-    raise(KINORA_INVALID, "lora = '{0}' is a file or folder; to continue with an adapter, set adapter = '{0}'",
-          o.lora);
+    raise(KINORA_INVALID,
+          "lora = '{0}' is a file or folder; to continue with an adapter, set adapter = '{0}'", o.lora);
   return parse_lora(o.adapter.empty() ? o.lora : o.adapter);
 }
 
 void require_base(const TrainOptions& o) {
   if (o.weights.empty() && !(o.lora.empty() && o.adapter.empty()))
-    raise(KINORA_INVALID,
-          "an adapter is trained on a model's weights; set weights = \"FILE or FOLDER\"");
+    raise(KINORA_INVALID, "an adapter is trained on a model's weights; set weights = \"FILE or FOLDER\"");
 }
 
 void check_train(JobCheck& check) {

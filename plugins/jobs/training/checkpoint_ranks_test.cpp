@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/checkpoint_writer.hpp"
 #include "core/torch/weights/layouts_testing.hpp"

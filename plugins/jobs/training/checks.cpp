@@ -3,18 +3,18 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "core/run/apply_published.hpp"
+#include "core/run/weights.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/context/rehearsal.hpp"
-#include "plugins/jobs/training/generating/image_encoder.hpp"
-#include "plugins/jobs/training/generating/next_token.hpp"
-#include "plugins/jobs/training/generating/rules.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/published.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/generating/next_token.hpp"
+#include "plugins/jobs/training/generating/rules.hpp"
 #include "plugins/jobs/training/trainer.hpp"
-#include "core/torch/weights/archives.hpp"
 
 namespace kinora::core {
 namespace {
@@ -139,9 +139,10 @@ void check_training(JobCheck& check, const OptimizerOptions& o, const ComponentU
   check_weights(check, "weights", trained);
   const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, check.ranks()); });
   if (axes && axes->contains("cfg"))
-    check.problem("parallel",
-                  "parallel: cfg divides the two predictions of guidance, which training does not have; leave it to "
-                  "generate jobs");
+    check.problem(
+        "parallel",
+        "parallel: cfg divides the two predictions of guidance, which training does not have; leave it to "
+        "generate jobs");
   if (axes) check.holds("batch", [&] { require_batch(o, Parallelism::data_ranks(*axes)); });
 }
 

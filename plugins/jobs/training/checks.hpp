@@ -4,10 +4,10 @@
 #include <memory>
 #include <optional>
 
-#include "plugins/jobs/training/options/training.hpp"
 #include "core/run/job_check.hpp"
 #include "core/torch/context/network.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {
 

@@ -2,17 +2,76 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <limits>
+#include <optional>
+#include <string>
 
+#include "core/run/job.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/training/optimizer.hpp"
-#include "plugins/jobs/training/trial_job.hpp"
 #include "kinora/strategy.hpp"
+#include "plugins/jobs/training/optimizer.hpp"
 
 namespace kinora::core {
 namespace {
+
+// A train job that is never run: supplies the strategies, precision and model of a trial.
+class TrialJob {
+ public:
+  // lines: of a run file's train job. Throws Error(KINORA_INVALID) with all errors in them.
+  TrialJob(Runtime&, const std::string& lines);
+  TrialJob(const TrialJob&) = delete;
+  TrialJob& operator=(const TrialJob&) = delete;
+  ~TrialJob();
+  JobContext& context() { return *context_; }
+
+ private:
+  RunFile run_;
+  std::optional<JobContext> context_;
+};
+
+JobSpec spec_of(const Document& document, const Registry& registry) {
+  std::vector<Diagnostic> problems;
+  JobSpec job;
+  job.name = "trial";
+  job.kind = or_throw(registry.find("job/train"));
+  job.options = or_throw(Options::make(*job.kind, json::object())).values();
+  const auto add = [&](const Slot& slot, const std::string& pointer, const json& given) {
+    auto use = read_component(document, registry, pointer, slot.kind, {}, problems, given);
+    if (!use) return;
+    use->slot = slot.name;
+    job.components.push_back(std::move(*use));
+  };
+  for (const auto& slot : job.kind->slots) {
+    const json given = document.root().value(slot.name, json());
+    if (given.is_array()) {
+      for (size_t i = 0; i < given.size(); ++i) add(slot, fmt::format("/{}/{}", slot.name, i), given[i]);
+    } else if (!given.is_null()) {
+      add(slot, "/" + slot.name, given);
+    }
+  }
+  std::string all;
+  for (const auto& p : problems) all += (all.empty() ? "" : "; ") + p.message;
+  if (!all.empty()) throw Error(KINORA_INVALID, all);
+  return job;
+}
+
+TrialJob::TrialJob(Runtime& runtime, const std::string& lines) {
+  run_.seed = 3;
+  run_.jobs.push_back(spec_of(or_throw(Document::parse(lines, "trial")), runtime.registry()));
+  std::string folder = (std::filesystem::temp_directory_path() / "kinora-trial-XXXXXX").string();
+  if (!mkdtemp(folder.data()))
+    raise(KINORA_IO, "{}: cannot be made; set TMPDIR to a folder that can be written to", folder);
+  run_.out = folder;
+  context_.emplace(runtime, run_, run_.jobs[0], false);
+}
+
+TrialJob::~TrialJob() {
+  std::error_code ignored;
+  std::filesystem::remove_all(run_.out, ignored);
+}
 
 using at::Tensor;
 using Kind = Compared::Kind;
@@ -286,7 +345,8 @@ class Equality::Comparison {
   TrialJob job_;
   Parallelism parallel_;
   Component model_;
-  double ranks_;  // created before a network may throw: a rank that leaves breaks groups that others still join
+  double
+      ranks_;  // created before a network may throw: a rank that leaves breaks groups that others still join
   std::vector<std::unique_ptr<Link<Tensor>>> more_;
   std::unique_ptr<Network> mine_, whole_;
   std::function<void(const Compared&)> seen_;

@@ -23,9 +23,9 @@ struct Trial {
   std::string model =
       "{ use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 4, "
       "head_size = 12, adaln_lora = 4 }";
-  Frames rule;        // the attention rule; 2 streams: the latent's frames are clean ones, then as many noisy ones
-  int64_t each = 1;   // samples per microbatch of a rank that holds its own samples
-  int64_t micro = 1;  // microbatches per step
+  Frames rule;  // the attention rule; 2 streams: the latent's frames are clean ones, then as many noisy ones
+  int64_t each = 1;                        // samples per microbatch of a rank that holds its own samples
+  int64_t micro = 1;                       // microbatches per step
   int64_t frames = 4, rows = 4, cols = 6;  // of the latent, which has 2 channels
   int64_t text = 5;                        // tokens; 0: the model reads none
   std::string precision = "fp64", collective = "'gloo'";
@@ -43,8 +43,10 @@ struct Compared {
   Kind kind = Kind::output;
   std::string name;  // of the parameter or input; else empty
   int64_t step = 0;
-  double off = 0;    // the largest difference relative to the largest number of its kind; infinite: the shapes differ
-  double times = 0;  // factor between all numbers and those of one process, up to rounding; 0: they are not proportional
+  double off =
+      0;  // the largest difference relative to the largest number of its kind; infinite: the shapes differ
+  double times =
+      0;  // factor between all numbers and those of one process, up to rounding; 0: they are not proportional
 
   // "gradient of blocks.0.x.weight"
   std::string what() const;
@@ -65,5 +67,11 @@ class Equality {
   class Comparison;
   std::unique_ptr<Comparison> comparison_;
 };
+
+// The tool of `kinora plugins check-parallel`, on the ranks of this launch (check_parallel.cpp).
+// request: {"use": the strategy as in a job's `parallel`, "bound"}. Every rank calls it with the same file://
+// rendezvous; each returns {"ranks", "layout", "trials": [{"name", "worst": {kind: difference}, "skipped":
+// why, or "wrong": {"what", "off", "rule"}}]}. Throws kinora::Error.
+json check_parallel(Runtime& runtime, const json& request);
 
 }  // namespace kinora::core

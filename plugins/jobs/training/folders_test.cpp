@@ -11,11 +11,10 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 
 #include "core/base/log.hpp"
-#include "core/run/folder_options.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/run/weights.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
-#include "core/torch/weights/archives.hpp"
 #include "core/torch/weights/published.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "tests/support/oracle.hpp"
@@ -155,11 +154,11 @@ TEST_F(Folders, OptionsThatAreGivenWinAndAreNamed) {
   EXPECT_EQ(options.at("layers"), 2);
   EXPECT_THAT(said, AllOf(HasSubstr("bert/config.json"), HasSubstr("max_positions = 7, not 9"),
                           Not(HasSubstr("heads = "))));
-  EXPECT_THAT(
-      misfit("model/minilm", folder, options),
-      AllOf(HasSubstr("config.json says max_positions = 9, and the options say max_positions = 7; 39 tensors were given for 37 parameters: "),
-            HasSubstr("1 of other shapes: 'embeddings.position_embeddings.weight' is [9, 8] in the "
-                      "file and [7, 8] in the model")));
+  EXPECT_THAT(misfit("model/minilm", folder, options),
+              AllOf(HasSubstr("config.json says max_positions = 9, and the options say max_positions = 7; 39 "
+                              "tensors were given for 37 parameters: "),
+                    HasSubstr("1 of other shapes: 'embeddings.position_embeddings.weight' is [9, 8] in the "
+                              "file and [7, 8] in the model")));
 }
 
 // The keys that AutoencoderKLWan's configuration has since its second form.
@@ -215,8 +214,9 @@ TEST_F(Folders, APublishedSizeIsNamed) {
   const fs::path small = empty_weights("model/wan", {{"size", "1.3B"}});
   const auto said = misfit("model/wan", small, {{"size", "14B"}});
   EXPECT_THAT(
-      said, HasSubstr("these are the weights of size = \"1.3B\", and the options say size = \"14B\"; 825 tensors "
-                      "were given for 1095 parameters: "));
+      said,
+      HasSubstr("these are the weights of size = \"1.3B\", and the options say size = \"14B\"; 825 tensors "
+                "were given for 1095 parameters: "));
   EXPECT_THAT(said,
               AllOf(HasSubstr("270 missing: "), HasSubstr(" and 24 more"), HasSubstr("of other shapes: ")));
   EXPECT_LT(said.size(), 1500u) << said;
@@ -287,7 +287,8 @@ TEST_F(Folders, TheNameOfAScriptsFolderTellsThePublishedTokenizer) {
   for (const auto& [size, shapes] : sizes.items()) {
     const fs::path named = run_.folder() / ("Cosmos-Tokenizer-" + size);
     fs::create_directories(named);
-    for (const char* part : {"encoder.jit", "decoder.jit"}) std::ofstream(named / part) << "must never be opened";
+    for (const char* part : {"encoder.jit", "decoder.jit"})
+      std::ofstream(named / part) << "must never be opened";
     EXPECT_EQ(said_by("tokenizer/cosmos", named), json({{"size", size}}));
   }
   const fs::path plain = run_.folder() / "tokenizer";
@@ -323,13 +324,15 @@ TEST_F(Folders, TheVariantFp16IsReadWhereThereIsNoOther) {
 }
 
 TEST_F(Folders, APickleIsNeverRead) {
-  const auto bytes = torch::jit::pickle_save(c10::impl::GenericDict(at::StringType::get(), at::AnyType::get()));
+  const auto bytes =
+      torch::jit::pickle_save(c10::impl::GenericDict(at::StringType::get(), at::AnyType::get()));
   std::ofstream(run_.folder() / "model.pt", std::ios::binary)
       .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
   Network network = network_of("model/cosmos", {{"layers", 1}, {"heads", 2}});
-  EXPECT_THAT(refused([&] { network.load(run_.folder()); }),
-              AllOf(HasSubstr("model.pt is a pickle of torch.save, which is never read; convert it once: python -c"),
-                    HasSubstr("weights_only=True"), HasSubstr("model.safetensors")));
+  EXPECT_THAT(
+      refused([&] { network.load(run_.folder()); }),
+      AllOf(HasSubstr("model.pt is a pickle of torch.save, which is never read; convert it once: python -c"),
+            HasSubstr("weights_only=True"), HasSubstr("model.safetensors")));
   std::ofstream(run_.folder() / "model.pt") << "no archive";
   EXPECT_THAT(refused([&] { network.load(run_.folder()); }),
               HasSubstr("model.pt is not an archive that libtorch reads"));

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/guidance.hpp"
-#include "plugins/jobs/training/given_draw.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/model.hpp"
+#include "plugins/jobs/training/generating/guidance.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
 

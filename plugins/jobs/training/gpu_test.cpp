@@ -4,12 +4,11 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include "core/run/job.hpp"
 #include "core/torch/context/attention.hpp"
-#include "core/run/job_type.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
-#include "core/torch/weights/latent_cache.hpp"
-#include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "core/torch/weights/latent_cache.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora::core {
@@ -69,8 +68,7 @@ void expect_equal(const Trained& gpu, const Trained& cpu) {
 TEST_F(Gpu, ATrainingEqualsTheCpus) {
   const auto cpu = trained("dit", "model", "device = 'cpu'\n");
   for (const char* prefetch : {"false", "true"}) {
-    const auto gpu =
-        trained("dit", "model", std::string("device = 'cuda'\nprefetch = ") + prefetch + "\n");
+    const auto gpu = trained("dit", "model", std::string("device = 'cuda'\nprefetch = ") + prefetch + "\n");
     expect_equal(gpu, cpu);
     EXPECT_EQ(gpu.summary.contains("gpu_peak_bytes"), why_no_cuda_library().empty());
   }

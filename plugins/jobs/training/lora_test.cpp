@@ -7,10 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/torch/apply/tools.hpp"
 #include "core/torch/context/lora_link.hpp"
 #include "core/torch/context/network.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
-#include "core/torch/apply/convert.hpp"
 #include "tests/support/oracle.hpp"
 
 namespace kinora::core {

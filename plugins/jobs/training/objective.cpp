@@ -106,11 +106,10 @@ void require_given(int64_t most, int64_t all, ToldBy told, const std::string& mo
           "condition_frames: {} of {} latent frames are given, so none is left to learn; give fewer", most,
           all);
   if (told == ToldBy::channels && most > 0)
-    raise(
-        KINORA_INVALID,
-        "condition_frames: {} reads its picture in `condition`, and its latent has no given frames; "
-        "leave condition_frames empty, and set first_frame = true in the encode job",
-        model);
+    raise(KINORA_INVALID,
+          "condition_frames: {} reads its picture in `condition`, and its latent has no given frames; "
+          "leave condition_frames empty, and set first_frame = true in the encode job",
+          model);
 }
 
 ToldBy Objective::told(const at::Tensor& latent) const {

@@ -6,8 +6,8 @@
 
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
-#include "plugins/jobs/training/generating/frame_condition.hpp"
 #include "core/torch/media/latents.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
 
 namespace kinora::core {
 

@@ -4,13 +4,13 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
-#include "core/torch/context/mix.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/strip.hpp"
+#include "core/torch/context/instances.hpp"
 #include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {
 namespace {
@@ -35,8 +35,9 @@ std::unique_ptr<SamplerInstance> sample_sampler(const JobView& context, const Tr
 
 void require_samples(const TrainOptions& o) {
   if (o.samples > o.validation_samples)
-    raise(KINORA_INVALID, "samples = {} is more than validation_samples = {}, from which they are taken; raise that option", o.samples,
-          o.validation_samples);
+    raise(KINORA_INVALID,
+          "samples = {} is more than validation_samples = {}, from which they are taken; raise that option",
+          o.samples, o.validation_samples);
 }
 
 SampleGrid::SampleGrid(JobContext& context, const TrainOptions& o, const Validation& validation,

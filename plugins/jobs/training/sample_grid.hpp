@@ -2,10 +2,10 @@
 #pragma once
 #include <memory>
 
-#include "plugins/jobs/training/options/training.hpp"
-#include "plugins/jobs/training/generating/frame_rule.hpp"
-#include "plugins/jobs/training/generating/guidance.hpp"
 #include "core/torch/media/latents.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/generating/guidance.hpp"
+#include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/validation.hpp"
 
 namespace kinora::core {

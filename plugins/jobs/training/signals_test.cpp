@@ -3,10 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/job_type.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
-#include "core/torch/media/clip_image.hpp"
+#include "core/run/job.hpp"
+#include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora::core {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/frame_rule.hpp"
-#include "plugins/jobs/training/level_draw.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/objective.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
 #include "tests/support/worst.hpp"
@@ -108,8 +108,8 @@ struct Formula {
 };
 
 // [b] losses, and the loss of every chunk.
-Tensor by_definition(Made& causal, const ForcedCase& c, const Tensor& x0, const Tensor& noise, const Tensor& sigma,
-                     const Tensor& text) {
+Tensor by_definition(Made& causal, const ForcedCase& c, const Tensor& x0, const Tensor& noise,
+                     const Tensor& sigma, const Tensor& text) {
   const Formula formula{c.loss == "flow"};
   Tensor sum = at::zeros({B}, at::kDouble);
   for (int64_t first = 0; first < c.frames; first += c.chunk) {
@@ -172,11 +172,13 @@ TEST_P(TeacherForcing, IsThePlainCausalModelChunkByChunk) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, TeacherForcing,
-                         testing::Values(ForcedCase{"dit", "flow"}, ForcedCase{"dit", "edm"}, ForcedCase{"cosmos", "edm"},
-                                         ForcedCase{"cosmos", "flow"}, ForcedCase{"cosmos_mask", "edm"},
-                                         ForcedCase{"cosmos_logvar", "edm"}, ForcedCase{"wan_picture", "flow"},
-                                         ForcedCase{"wan", "flow"}, ForcedCase{"wan", "edm"}, ForcedCase{"stdit", "flow"},
-                                         ForcedCase{"dit", "flow", 6, 1, 3, 1}, ForcedCase{"wan", "flow", 7, 2, 2, 1},
+                         testing::Values(ForcedCase{"dit", "flow"}, ForcedCase{"dit", "edm"},
+                                         ForcedCase{"cosmos", "edm"}, ForcedCase{"cosmos", "flow"},
+                                         ForcedCase{"cosmos_mask", "edm"}, ForcedCase{"cosmos_logvar", "edm"},
+                                         ForcedCase{"wan_picture", "flow"}, ForcedCase{"wan", "flow"},
+                                         ForcedCase{"wan", "edm"}, ForcedCase{"stdit", "flow"},
+                                         ForcedCase{"dit", "flow", 6, 1, 3, 1},
+                                         ForcedCase{"wan", "flow", 7, 2, 2, 1},
                                          ForcedCase{"dit", "edm", 4, 3, 0, 0, "frame"},
                                          ForcedCase{"dit", "flow", 6, 2, 0, 0, "sample"}),
                          [](const auto& info) { return name_of(info.param); });
@@ -225,8 +227,10 @@ TEST(TeacherForced, SaysWhatDoesNotFit) {
     change(o);
     return test::refusal([&] { LevelDraw::require(o, loss); });
   };
-  EXPECT_THAT(said([](auto& o) { o.chunk = 2; }, *flow), HasSubstr("chunk applies to causal frames; add causal"));
-  EXPECT_THAT(said([](auto& o) { o.causal = true, o.sink = 1; }, *flow), HasSubstr("set window, such as window = 4"));
+  EXPECT_THAT(said([](auto& o) { o.chunk = 2; }, *flow),
+              HasSubstr("chunk applies to causal frames; add causal"));
+  EXPECT_THAT(said([](auto& o) { o.causal = true, o.sink = 1; }, *flow),
+              HasSubstr("set window, such as window = 4"));
   EXPECT_THAT(said([](auto& o) { o.levels = "chunk"; }, *flow), HasSubstr("or choose \"frame\""));
   EXPECT_THAT(said([](auto& o) { o.teacher_forcing = true; }, *codes),
               HasSubstr("teacher_forcing: loss/next-token draws no noise"));

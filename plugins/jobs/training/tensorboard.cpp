@@ -41,7 +41,8 @@ std::string of_bytes(uint32_t field, std::string_view x) {
   return (key(field, kBytes) + varint(x.size())).append(x);
 }
 
-uint32_t masked(std::string_view bytes) {  // so that checksums of data that contains checksums differ from them
+uint32_t masked(
+    std::string_view bytes) {  // so that checksums of data that contains checksums differ from them
   const uint32_t crc = crc32c(bytes);
   return (crc >> 15 | crc << 17) + 0xa282ead8u;
 }

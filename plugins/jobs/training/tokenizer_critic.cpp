@@ -7,8 +7,8 @@
 
 #include "core/base/log.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/training/discriminator.hpp"
 #include "core/torch/weights/checkpoint.hpp"
+#include "plugins/jobs/training/tokenizer_objective.hpp"
 
 namespace kinora::core {
 namespace {
@@ -54,10 +54,11 @@ const Leaf& last_layer(const Chain& chain, const std::string& name) {
           "set last_layer");
   for (const auto& leaf : chain.leaves())
     if (leaf.name == wanted) return leaf;
-  raise(KINORA_INVALID,
-        "last_layer '{}' is not a parameter that this process holds whole; name another, and with a critic use "
-        "data parallelism only",
-        wanted);
+  raise(
+      KINORA_INVALID,
+      "last_layer '{}' is not a parameter that this process holds whole; name another, and with a critic use "
+      "data parallelism only",
+      wanted);
 }
 
 TokenizerCritic::TokenizerCritic(JobContext& context, Network& tokenizer, Parallelism& parallel,

@@ -4,10 +4,10 @@
 #include <map>
 #include <string>
 
-#include "plugins/jobs/training/options/training.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
+#include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {
 

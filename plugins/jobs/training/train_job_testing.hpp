@@ -8,10 +8,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/tensors/noise.hpp"
-#include "core/run/job_type.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/weights/checkpoint.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"

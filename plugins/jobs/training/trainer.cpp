@@ -6,9 +6,9 @@
 
 #include <fmt/format.h>
 
-#include "core/base/log.hpp"
 #include "core/base/cancel.hpp"
-#include "core/torch/tensors/cuda_library.hpp"
+#include "core/base/log.hpp"
+#include "core/torch/tensors/device.hpp"
 
 namespace kinora::core {
 namespace {

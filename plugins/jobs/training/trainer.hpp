@@ -5,15 +5,15 @@
 #include <memory>
 #include <optional>
 
-#include "plugins/jobs/training/options/training.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/balance.hpp"
-#include "plugins/jobs/training/optimizer.hpp"
-#include "core/torch/weights/sigma_losses.hpp"
-#include "plugins/jobs/training/tensorboard.hpp"
 #include "core/torch/context/throughput.hpp"
 #include "core/torch/weights/checkpoint_writer.hpp"
+#include "core/torch/weights/sigma_losses.hpp"
+#include "plugins/jobs/training/balance.hpp"
+#include "plugins/jobs/training/optimizer.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/tensorboard.hpp"
 
 namespace kinora::core {
 
@@ -99,7 +99,7 @@ class Trainer {
   Exchange exchange_;
   CheckpointWriter writer_;
   std::optional<TensorBoard> board_;
-  bool averaged_ = false;  // the first averages and the network's weights are swapped
+  bool averaged_ = false;                          // the first averages and the network's weights are swapped
   int64_t step_ = 0, skipped_ = 0, in_a_row_ = 0;  // step_: steps done
   int64_t tokens_ = 0;                             // of the step, over all ranks
   double own_tokens_ = 0, own_loss_tokens_ = 0;    // of the step, on this rank

@@ -3,10 +3,10 @@
 #include <functional>
 #include <vector>
 
-#include "plugins/jobs/training/options/training.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/given_draw.hpp"
 #include "plugins/jobs/training/objective.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/sample_draws.hpp"
 
 namespace kinora::core {
 

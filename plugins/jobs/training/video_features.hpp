@@ -1,16 +1,38 @@
 // Features of videos by a feature model, for Frechet distances between sets of videos.
 #pragma once
+#include <filesystem>
+#include <memory>
 #include <optional>
+
+#include <ATen/core/Tensor.h>
 
 #include "core/run/job.hpp"
 #include "core/torch/context/network.hpp"
 #include "plugins/jobs/training/perceptual.hpp"
-#include "plugins/jobs/training/script_model.hpp"
 
 namespace kinora::core {
 
-// The distance between originals and their reconstructions; rFVD if the model is I3D (Unterthiner et al. 2018),
-// or a distance of frames if it is CLIP's.
+// A feature model in a TorchScript archive, the form in which the FVD's I3D is published:
+// forward(video [B, 3, T, H, W] in [-1, 1]) -> [B, D]. The further arguments of StyleGAN-V's I3D (arXiv
+// 2112.14683) are passed by name: rescale = false, since pixels are in [-1, 1]; resize = true, to 224 x 224;
+// return_features = true, not the logits.
+class ScriptModel {
+ public:
+  // By its ending: .pt or .jit.
+  static bool is_one(const std::filesystem::path&);
+  // Throws Error(KINORA_INVALID) if libtorch cannot read it.
+  explicit ScriptModel(const std::filesystem::path& file);
+  ~ScriptModel();
+  // Throws Error(KINORA_INVALID) if the script fails or returns anything else.
+  at::Tensor operator()(const at::Tensor& video);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// The distance between originals and their reconstructions; rFVD if the model is I3D (Unterthiner et al.
+// 2018), or a distance of frames if it is CLIP's.
 class ReconstructionFeatures {
  public:
   // The model in the job's slot `features`, with the weights in its option features_weights; without the

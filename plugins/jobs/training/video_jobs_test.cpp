@@ -8,14 +8,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/run/job_type.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/text_encoder.hpp"
-#include "core/run/job_type.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/noise.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora::core {

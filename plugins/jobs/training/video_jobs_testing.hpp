@@ -8,8 +8,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "core/run/job.hpp"
 #include "core/run/one_stage.hpp"
-#include "core/run/job_type.hpp"
 #include "core/torch/media/clips.hpp"
 #include "tests/support/run_file.hpp"
 

@@ -8,11 +8,11 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
-#include "plugins/jobs/training/script_model.hpp"
-#include "core/torch/weights/archives.hpp"
+#include "core/torch/weights/published.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "core/torch/weights/weights_complaint.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/training/video_features.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora::core {

@@ -1,14 +1,33 @@
-// EDM's training objective. Karras et al. 2022 (arXiv 2206.00364), equations 2, 7 and 8: the network F receives
-// c_in x and c_noise, D(x; sigma) = c_skip x + c_out F estimates the clean latent x0, and the loss is weight
-// * (D - x0)^2 with a log-normal sigma. A model that also returns logvar, its log-variance at that level, is
-// trained on loss * exp(-logvar) + logvar (Kendall et al. 2018, arXiv 1705.07115).
-#include "kinora/levels.hpp"
+// EDM's training objective. Karras et al. 2022 (arXiv 2206.00364), equations 2, 7 and 8: the network F
+// receives c_in x and c_noise, D(x; sigma) = c_skip x + c_out F estimates the clean latent x0, and the loss
+// is weight * (D - x0)^2 with a log-normal sigma. A model that also returns logvar, its log-variance at that
+// level, is trained on loss * exp(-logvar) + logvar (Kendall et al. 2018, arXiv 1705.07115).
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
+#include "kinora/tensor.hpp"
 #include "plugins/losses/edm/log_normal.hpp"
-#include "plugins/losses/edm/scalings.hpp"
 
 namespace kinora {
+namespace {
+
+// EDM's preconditioning. Karras et al. 2022 (arXiv 2206.00364), table 1, rightmost column, with s = sigma,
+// d = sigma_data:
+//   c_skip = d^2 / (s^2 + d^2)      c_out = s d / sqrt(s^2 + d^2)      c_in = 1 / sqrt(s^2 + d^2)
+//   c_noise = ln(s) / 4             weight = (s^2 + d^2) / (s d)^2 = 1 / c_out^2
+// Float64, each of sigma's shape.
+struct Scalings {
+  Tensor skip, out, in, noise, weight;
+};
+
+Scalings scalings(const Tensor& sigma, double sigma_data) {
+  const Tensor s = sigma.to(KINORA_FLOAT64);
+  const Tensor total = square(s) + sigma_data * sigma_data, root = sqrt(total);
+  const Tensor one = full_like(total, 1);
+  return {sigma_data * sigma_data * (one / total), s * sigma_data / root, one / root, log(s) / 4,
+          total / square(s * sigma_data)};
+}
+
+}  // namespace
 
 class Edm final : public Loss<Tensor> {
  public:
@@ -27,10 +46,8 @@ class Edm final : public Loss<Tensor> {
     d.input("latent", "[B, C, T, H, W]", "float", "clean; scaled to standard deviation sigma_data");
     d.input("noise", "[B, C, T, H, W]", "float", "standard normal");
     d.input("sigma", "[B] or [B, T]", "float", "noise level of each sample, or of each of its frames");
-    d.input("prediction", "[B, C, T, H, W]", "float",
-            "F, the model's output; accepted as `output` too");
-    d.input("logvar", "[B] or [B, T]", "float",
-            "log-variance that the model also returned; may be absent");
+    d.input("prediction", "[B, C, T, H, W]", "float", "F, the model's output; accepted as `output` too");
+    d.input("logvar", "[B] or [B, T]", "float", "log-variance that the model also returned; may be absent");
     d.output("loss", "[B]", "float", "mean of weight * (D - latent)^2 over a sample's elements");
     d.output("target", "[B, C, T, H, W]", "float", "target of F: (latent - c_skip x) / c_out");
     for (const char* scaling : {"weight", "c_skip", "c_out", "c_in", "c_noise"})
@@ -84,5 +101,7 @@ class Edm final : public Loss<Tensor> {
   LogNormal levels_;
 };
 KINORA_COMPONENT(Edm)
+
+KINORA_PLUGIN(Edm, RectifiedFlow)
 
 }  // namespace kinora

@@ -112,7 +112,8 @@ TEST(EdmLoss, ScalingsKeepUnitVarianceAndUnitWeight) {
   auto out = edm.evaluate(d.x0, d.n, d.sigma, d.f);
   const Tensor s2 = d.sigma.square();
   EXPECT_LT(worst(out["weight"] * out["c_out"].square(), at::ones({2}, at::kDouble)), 1e-15);
-  EXPECT_LT(worst(out["c_in"].square() * (s2 + 0.25), at::ones({2}, at::kDouble)), 1e-15);  // variance of the input
+  EXPECT_LT(worst(out["c_in"].square() * (s2 + 0.25), at::ones({2}, at::kDouble)),
+            1e-15);  // variance of the input
   EXPECT_LT(worst(out["c_out"].square(), (1 - out["c_skip"]).square() * 0.25 + out["c_skip"].square() * s2),
             1e-15);  // variance of the target
   EXPECT_LT(worst(out["c_noise"], d.sigma.log() / 4), 1e-15);
@@ -137,7 +138,8 @@ TEST(EdmLoss, GradientIsThatOfFiniteDifferences) {
   }
 }
 
-// In float32 the loss computed from D - x0 has an error of 8e-6 at sigma = 2e-4, and more for a single element.
+// In float32 the loss computed from D - x0 has an error of 8e-6 at sigma = 2e-4, and more for a single
+// element.
 TEST(EdmLoss, Float32IsAccurateAtEveryLevel) {
   for (const double sigma : {2e-4, 1e-2, 1.0, 80.0}) {
     Data d = data();
@@ -219,7 +221,8 @@ TEST(EdmLoss, GradientOfLogvarIsThatOfFiniteDifferences) {
     test::loss("loss/edm").evaluate(in);
     FAIL() << "logvar of another shape";
   } catch (const Error& e) {
-    EXPECT_NE(std::string(e.what()).find("logvar [2, 3] must be [B], or [B, T] for one per frame"), std::string::npos)
+    EXPECT_NE(std::string(e.what()).find("logvar [2, 3] must be [B], or [B, T] for one per frame"),
+              std::string::npos)
         << e.what();
   }
 }
@@ -243,5 +246,71 @@ TEST(EdmLoss, NamesWhatIsWrong) {
   EXPECT_THROW(edm.evaluate(d.x0, d.n, d.sigma, d.f, "flow"), Error);
 }
 
+// Rectified flow against Cosmos Predict 2's own scalings, and against its invariants.
+const char* const kId = "loss/rectified-flow";
+
+// Given frames have sigma = 0.
+at::Tensor levels_of(const test::Oracle& o) {
+  at::Tensor sigma = test::numbers("sigma", o.exact("timestep").sizes()).exp();
+  const auto given = static_cast<int64_t>(o.exact("given").item<double>());
+  if (given > 0) sigma.narrow(1, 0, given).zero_();
+  return sigma;
+}
+
+TEST(RectifiedFlowLoss, EqualsCosmos) {
+  double error = 0;
+  for (int i = 0; i < 3; ++i) {
+    const test::Oracle o("losses.safetensors", "rectified" + std::to_string(i));
+    const auto loss = test::loss(kId, o.options);
+    const at::Tensor sigma = levels_of(o);
+    const test::LossInputs given;
+    const auto made = loss.evaluate(given.with(sigma));
+    made.at("loss").sum().backward();
+    const auto input = loss.input(loss.noisy(given.latent, given.noise, sigma), sigma);
+    for (const auto& [a, b] :
+         std::vector<std::pair<at::Tensor, std::string>>{{made.at("loss").detach(), "loss"},
+                                                         {given.prediction.grad(), "grad.prediction"},
+                                                         {input.latent, "latent"},
+                                                         {input.timestep, "timestep"},
+                                                         {made.at("timestep"), "timestep"}}) {
+      EXPECT_LT(test::worst(a, o.exact(b)), 1e-12) << i << b;
+      error = test::worse(error, test::worst(a, o.exact(b)));
+    }
+  }
+  RecordProperty("worst", std::to_string(error * 1e12) + "e-12");
+}
+
+TEST(RectifiedFlowLoss, PerfectPredictionCostsNothingAndEstimatesTheLatent) {
+  const auto loss = test::loss(kId);
+  test::LossInputs given;
+  for (const double sigma : {1e-3, 1.0, 80.0, 1e5}) {
+    const at::Tensor s = at::full({2}, sigma, at::kDouble);
+    given.prediction = loss.evaluate(given.with(s)).at("target");
+    EXPECT_EQ(loss.evaluate(given.with(s)).at("loss").abs().max().item<double>(), 0);
+    const at::Tensor x = loss.noisy(given.latent, given.noise, s);
+    EXPECT_LT(test::worst(loss.estimate(x, s, given.prediction), given.latent), 1e-12) << sigma;
+    const at::Tensor weight = loss.evaluate(given.with(s)).at("weight");
+    EXPECT_LT(test::worst(weight * (s / (1 + s)).square(), at::ones({2}, at::kDouble)), 1e-12);
+  }
+}
+
+TEST(RectifiedFlowLoss, GivenFramesStayAsTheyAre) {
+  const auto loss = test::loss(kId);
+  const test::LossInputs given;
+  const at::Tensor s = at::zeros({2, 4}, at::kDouble);
+  const at::Tensor x = loss.noisy(given.latent, given.noise, s);
+  EXPECT_TRUE(at::equal(x, given.latent));
+  EXPECT_TRUE(at::equal(loss.estimate(x, s, given.prediction.detach()), given.latent));
+  const auto made = loss.evaluate(given.with(s));
+  EXPECT_EQ(made.at("loss").abs().max().item<double>(), 0);
+  EXPECT_TRUE(made.at("weight").isfinite().all().item<bool>());
+}
+
+TEST(RectifiedFlowLoss, GradientIsThatOfFiniteDifferences) {
+  test::expect_gradient(test::loss(kId), test::LossInputs().with(test::numbers("sigma", {2, 4}).exp()),
+                        "prediction");
+}
+
 }  // namespace
+
 }  // namespace kinora

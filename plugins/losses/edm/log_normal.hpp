@@ -1,5 +1,5 @@
-// The noise levels that Cosmos trains on: log-normal as EDM's, and for a small share of the samples far higher
-// levels, so that training covers the levels at which samplers start.
+// The noise levels that Cosmos trains on: log-normal as EDM's, and for a small share of the samples far
+// higher levels, so that training covers the levels at which samplers start.
 #pragma once
 #include <limits>
 
@@ -20,7 +20,9 @@ void describe_levels(Describe<Options>& d) {
   d.option("p_std", &Options::p_std).above(0).help("standard deviation of ln(sigma)");
   d.option("level_scale", &Options::level_scale)
       .above(0)
-      .help("factor of drawn levels; Cosmos' adjust_video_noise is the square root of the number of latent frames");
+      .help(
+          "factor of drawn levels; Cosmos' adjust_video_noise is the square root of the number of latent "
+          "frames");
   d.option("sigma_min", &Options::sigma_min).at_least(0).help("lower limit of drawn levels; 0: none");
   d.option("sigma_max", &Options::sigma_max).above(0).help("upper limit of drawn levels; inf: none");
   d.option("high_sigma_share", &Options::high_sigma_share)
@@ -30,9 +32,9 @@ void describe_levels(Describe<Options>& d) {
   d.option("high_sigma_max", &Options::high_sigma_max).above(0).help("highest level of that share");
 }
 
-// uniform in (0, 1) of any shape -> sigma, float64. One number decides both whether a level belongs to the high
-// share (numbers above 1 - share do) and its value: each part, stretched to (0, 1), is uniform again. Throws
-// in the constructor if a range is empty.
+// uniform in (0, 1) of any shape -> sigma, float64. One number decides both whether a level belongs to the
+// high share (numbers above 1 - share do) and its value: each part, stretched to (0, 1), is uniform again.
+// Throws in the constructor if a range is empty.
 class LogNormal {
  public:
   explicit LogNormal(const LevelOptions& o);

@@ -4,7 +4,6 @@
 //   weight = (1 + sigma)^2 / sigma^2 = 1 / t^2
 // F is the line's velocity n - x0 (Liu et al. 2022, arXiv 2209.03003, equation 1), so the loss is
 // (F - (n - x0))^2 at every level.
-#include "kinora/levels.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
 #include "plugins/losses/edm/log_normal.hpp"
@@ -31,8 +30,7 @@ class RectifiedFlow final : public Loss<Tensor> {
     d.input("noise", "[B, C, T, H, W]", "float", "standard normal");
     d.input("sigma", "[B] or [B, T]", "float",
             "noise level of each sample, or of each of its frames; 0: given");
-    d.input("prediction", "[B, C, T, H, W]", "float",
-            "F, the model's output; accepted as `output` too");
+    d.input("prediction", "[B, C, T, H, W]", "float", "F, the model's output; accepted as `output` too");
     d.output("loss", "[B]", "float",
              "loss_scale times the mean of weight * (D - latent)^2 over a sample's elements");
     d.output("target", "[B, C, T, H, W]", "float", "target of F: noise - latent");

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kinora/levels.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
 
@@ -47,16 +46,13 @@ class Flow final : public Loss<Tensor> {
     d.option("weighting", &Options::weighting)
         .choices({"none", "linear"})
         .help("linear: 1 + shift * sigma, as NeMo DFM");
-    d.option("timestep_scale", &Options::timestep_scale)
-        .above(0)
-        .help("factor of the model's timestep, s");
+    d.option("timestep_scale", &Options::timestep_scale).above(0).help("factor of the model's timestep, s");
     d.option("whole_timesteps", &Options::whole_timesteps)
         .help("timesteps rounded down to whole numbers, as in the samplers of Wan and diffusers");
     d.input("latent", "[B, C, T, H, W]", "float", "clean");
     d.input("noise", "[B, C, T, H, W]", "float", "standard normal");
     d.input("sigma", "[B] or [B, T]", "float", "s in [0, 1] of each sample, or of each of its frames");
-    d.input("prediction", "[B, C, T, H, W]", "float",
-            "F, the model's output; accepted as `output` too");
+    d.input("prediction", "[B, C, T, H, W]", "float", "F, the model's output; accepted as `output` too");
     d.output("loss", "[B]", "float", "mean of weight * (F - target)^2 over a sample's elements");
     d.output("target", "[B, C, T, H, W]", "float", "target of F: noise - latent");
     d.output("weight", "[B] or [B, T]", "float");
@@ -126,5 +122,7 @@ class Flow final : public Loss<Tensor> {
   double shift_;
 };
 KINORA_COMPONENT(Flow)
+
+KINORA_PLUGIN(Flow)
 
 }  // namespace kinora

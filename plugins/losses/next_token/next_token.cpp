@@ -3,7 +3,6 @@
 //   -(1 - e) ln p_c - e / V sum_v ln p_v + z_loss (ln sum_v exp(logit_v))^2
 // (smoothing: Szegedy et al. 2015, arXiv 1512.00567, section 7; z-loss: Chowdhery et al. 2022, arXiv
 // 2204.02311, section 5).
-#include "kinora/levels.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
 
@@ -92,5 +91,7 @@ class NextToken final : public Loss<Tensor> {
   Options o_;
 };
 KINORA_COMPONENT(NextToken)
+
+KINORA_PLUGIN(NextToken)
 
 }  // namespace kinora

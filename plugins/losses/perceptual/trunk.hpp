@@ -12,8 +12,9 @@ namespace kinora::perceptual {
 
 struct TrunkLayer {
   enum Kind { conv, relu, pool, fire } kind;
-  int64_t in = 0, out = 0, kernel = 0, stride = 1, padding = 0;  // fire: `out` of each branch, `kernel`: squeezed channels
-  bool ceil = false;                                             // for a pool
+  int64_t in = 0, out = 0, kernel = 0, stride = 1,
+          padding = 0;  // fire: `out` of each branch, `kernel`: squeezed channels
+  bool ceil = false;    // for a pool
 };
 
 struct Trunk {

@@ -1,6 +1,6 @@
 #include "plugins/models/ar/config.hpp"
 
-#include "kinora/preset.hpp"
+#include "kinora/options.hpp"
 
 namespace kinora::ar {
 namespace {
@@ -14,7 +14,8 @@ struct Preset {
 constexpr Preset presets[] = {{"4B", 16, 4096, true}, {"12B", 40, 5120, true}};
 
 void describe_tensors(Describe<Config>& d) {
-  d.input("codes", "[B, t, h, w]", "int", "codes of a discrete tokenizer, below vocab_size; or [B, N] with `grid`");
+  d.input("codes", "[B, t, h, w]", "int",
+          "codes of a discrete tokenizer, below vocab_size; or [B, N] with `grid`");
   d.input("grid", "[3]", "int64", "t, h, w of the video that contains codes [B, N]");
   d.input("position", "[1]", "int64",
           "position of the first output; left out: 0. From 1 on, codes are those directly before each output "

@@ -26,8 +26,8 @@ struct Config {
 };
 
 void describe(Describe<Config>& d);
-// Applies the preset, and replaces zeros that represent another option's value. Throws kinora::Error for combinations that
-// the ranges of single options do not exclude.
+// Applies the preset, and replaces zeros that represent another option's value. Throws kinora::Error for
+// combinations that the ranges of single options do not exclude.
 Config checked(Config c);
 
 }  // namespace kinora::ar

@@ -52,8 +52,7 @@ TEST_P(ClipTower, EqualsTransformersForwardAndBackward) {
     }
     for (const auto& leaf : clip.chain().leaves()) {
       ASSERT_TRUE(leaf.tensor.grad().defined()) << leaf.name;
-      if (leaf.name.ends_with(
-              "k_proj.bias")) {  // shifts all scores of a query alike: zero up to rounding
+      if (leaf.name.ends_with("k_proj.bias")) {  // shifts all scores of a query alike: zero up to rounding
         EXPECT_LT(leaf.tensor.grad().abs().max().item<double>(), bound) << leaf.name;
         continue;
       }

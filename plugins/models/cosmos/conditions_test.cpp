@@ -3,9 +3,9 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/oracle.hpp"
 #include "tests/support/packed_rows.hpp"
 #include "tests/support/refusal.hpp"
-#include "tests/support/shuffled.hpp"
 
 namespace kinora {
 namespace {
@@ -18,7 +18,7 @@ constexpr const char* kId = "model/cosmos";
 const auto kDouble = at::TensorOptions().dtype(at::kDouble);
 
 const core::json kConditioned = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 2},
-                           {"head_size", 12},  {"text_size", 10},   {"adaln_lora", 8}};
+                                 {"head_size", 12},  {"text_size", 10},   {"adaln_lora", 8}};
 core::json small_with(const core::json& more) {
   auto out = kConditioned;
   out.update(more);
@@ -91,8 +91,8 @@ TEST(CosmosLevels, ThatAreEqualAreOne) {
 }
 
 TEST(CosmosSignal, AddsNothingAtFirstNorWhenItIsLeftOut) {
-  test::expect_signal_adds_nothing_at_first([](const core::json& more) { return ConditionedCosmos(more); }, conditioned_inputs(),
-                                            "camera", at::randn({2, 3}, kDouble));
+  test::expect_signal_adds_nothing_at_first([](const core::json& more) { return ConditionedCosmos(more); },
+                                            conditioned_inputs(), "camera", at::randn({2, 3}, kDouble));
 }
 
 // The log-variance has the level's shape, even if other conditions have more rows.

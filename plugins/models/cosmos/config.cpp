@@ -1,7 +1,7 @@
 #include "plugins/models/cosmos/config.hpp"
 
-#include "kinora/preset.hpp"
-#include "plugins/models/cosmos/names.hpp"
+#include "kinora/options.hpp"
+#include "kinora/renames.hpp"
 
 namespace kinora::cosmos {
 namespace {
@@ -41,16 +41,17 @@ void describe_tensors(Describe<Config>& d) {
   d.input("sizes", "[n, 3]", "int64",
           "T, H and W of each of n consecutive videos in a packed row, N numbers per channel; all other "
           "inputs then have n for B, and all frames or all tokens for [B, F, ...]");
-  d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
-          "noise level in the network's unit: one per sample, frame or token (F, h, w: T, H, W divided by the "
-          "patch)");
+  d.input(
+      "timestep", "[B] or [B, F] or [B, F * h * w]", "float",
+      "noise level in the network's unit: one per sample, frame or token (F, h, w: T, H, W divided by the "
+      "patch)");
   d.input("text", "[B, L, text_size]", "float", "zeros, or left out, for the unconditional prediction");
   d.input("text_mask", "[B, L]", "bool", "true for tokens that may be seen; left out: all");
   d.input("condition_mask", "[B, 1, T, H, W]", "float", "one additional channel, counted in in_channels");
   d.input("padding_mask", "[B or 1, 1, any, any]", "float",
           "if concat_padding_mask; resized; left out: zeros");
-  d.input("fps", "[1] or [B]", "float", 
-      "frame rate of the video, if base_fps is set (left out: base_fps) or a signal");
+  d.input("fps", "[1] or [B]", "float",
+          "frame rate of the video, if base_fps is set (left out: base_fps) or a signal");
   d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
           "a signal, like any other name of `signals`; left out: nothing is added");
   d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");
@@ -80,7 +81,8 @@ void describe_size(Describe<Config>& d) {
           "out_channels, max_size, qk_norm_eps and signals");
   d.option("in_channels", &Config::in_channels)
       .range(1, 4096)
-      .help("channels of the latent, including condition_mask's if it is used: 16 text2world, 17 video2world");
+      .help(
+          "channels of the latent, including condition_mask's if it is used: 16 text2world, 17 video2world");
   d.option("out_channels", &Config::out_channels).range(1, 4096).help("channels of the prediction");
   d.option("layers", &Config::layers).range(1, 1024).help("transformer blocks").config({"num_layers"});
   d.option("heads", &Config::heads)
@@ -112,7 +114,8 @@ void describe_size(Describe<Config>& d) {
 
 void describe_details(Describe<Config>& d) {
   d.option("max_size", &Config::max_size).help("largest latent: frames, rows, columns");
-  d.option("rope_scale", &Config::rope_scale).help("factors of RoPE's wavelengths (NTK): time, rows, columns");
+  d.option("rope_scale", &Config::rope_scale)
+      .help("factors of RoPE's wavelengths (NTK): time, rows, columns");
   d.option("base_fps", &Config::base_fps)
       .at_least(0)
       .unit("1/s")
@@ -127,8 +130,69 @@ void describe_details(Describe<Config>& d) {
   d.option("concat_padding_mask", &Config::concat_padding_mask)
       .help("an additional input channel: 1 where a pixel is padding");
   d.option("logvar", &Config::logvar)
-      .help("learnt uncertainty of the loss as a function of the timestep (EDM2, arXiv 2312.02696, section 2.1)");
+      .help(
+          "learnt uncertainty of the loss as a function of the timestep (EDM2, arXiv 2312.02696, section "
+          "2.1)");
   d.option("signals", &Config::signals).help(kSignalsHelp);
+}
+
+// Equal in both releases.
+Renames outside() {
+  return {{"x_embedder.proj.1", "patch_embed.proj"},
+          {"t_embedder.1", "time_embed.t_embedder"},
+          {"extra_pos_embedder", "learnable_pos_embed"},
+          {"final_layer.linear", "proj_out"}};
+}
+
+// networks/general_dit.py
+Renames of_predict1() {
+  Renames inside;
+  for (const std::string part : {"0", "1", "2"}) {
+    const std::string number = std::to_string(std::stoi(part) + 1);
+    inside.under(part + ".adaLN_modulation", "norm" + number, {{"1", "linear_1"}, {"2", "linear_2"}});
+    if (part != "2")
+      inside.under(part + ".block.attn", "attn" + number,
+                   {{"to_q.0", "to_q"},
+                    {"to_q.1", "norm_q"},
+                    {"to_k.0", "to_k"},
+                    {"to_k.1", "norm_k"},
+                    {"to_v.0", "to_v"},
+                    {"to_out.0", "to_out.0"}});
+  }
+  inside.under("2.block", "ff.net", {{"layer1", "0.proj"}, {"layer2", "2"}});
+  return Renames{{"affline_norm", "time_embed.norm"},
+                 {"final_layer.adaLN_modulation.1", "norm_out.linear_1"},
+                 {"final_layer.adaLN_modulation.2", "norm_out.linear_2"}}
+      .under("", "", outside())
+      .under("blocks.block*.blocks", "transformer_blocks.*", inside);
+}
+
+// models/text2image_dit.py
+Renames of_predict2() {
+  const Renames modulation{{"1", "linear_1"}, {"2", "linear_2"}};
+  const Renames attention{{"q_proj", "to_q"},   {"q_norm", "norm_q"}, {"k_proj", "to_k"},
+                          {"k_norm", "norm_k"}, {"v_proj", "to_v"},   {"output_proj", "to_out.0"}};
+  const Renames inside = Renames{{"mlp.layer1", "ff.net.0.proj"}, {"mlp.layer2", "ff.net.2"}}
+                             .under("adaln_modulation_self_attn", "norm1", modulation)
+                             .under("adaln_modulation_cross_attn", "norm2", modulation)
+                             .under("adaln_modulation_mlp", "norm3", modulation)
+                             .under("self_attn", "attn1", attention)
+                             .under("cross_attn", "attn2", attention);
+  return Renames{{"t_embedding_norm", "time_embed.norm"},
+                 {"final_layer.adaln_modulation.1", "norm_out.linear_1"},
+                 {"final_layer.adaln_modulation.2", "norm_out.linear_2"}}
+      .under("", "", outside())
+      .under("blocks.*", "transformer_blocks.*", inside);
+}
+
+const Renames& names(Release release) {
+  static const Renames predict1 = of_predict1(), predict2 = of_predict2();
+  return release == Release::predict1 ? predict1 : predict2;
+}
+
+bool no_parameter(std::string_view name) {
+  return name.find("_extra_state") != name.npos || name.starts_with("pos_embedder.") ||
+         name.starts_with("accum_");
 }
 
 }  // namespace
@@ -160,6 +224,15 @@ std::vector<Signal> signals_of(const Config& c) {
   return kinora::signals_of(
       c.signals, {"latent", "sizes", "timestep", "text", "text_mask", "condition_mask", "padding_mask"},
       "model/cosmos");
+}
+
+std::string diffusers_name(std::string_view original, Release release) {
+  if (original.starts_with("net.")) original.remove_prefix(4);
+  return no_parameter(original) ? "" : names(release).ours(original);
+}
+
+std::string original_name(std::string_view diffusers, Release release) {
+  return "net." + names(release).theirs(diffusers);
 }
 
 }  // namespace kinora::cosmos

@@ -1,7 +1,8 @@
-// Options of model/cosmos.
+// Options of model/cosmos, and the names of its parameters in NVIDIA's checkpoints and in diffusers'.
 #pragma once
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kinora/options.hpp"
@@ -34,5 +35,16 @@ void describe(Describe<Config>& d);
 // Applies the preset. Throws kinora::Error for combinations that the ranges of single options do not exclude.
 Config checked(Config c);
 std::vector<Signal> signals_of(const Config& c);
+
+// Of NVIDIA's checkpoints: cosmos-predict1, cosmos-predict2.
+enum class Release { predict1, predict2 };
+
+// The name in diffusers and model/cosmos of the parameter that NVIDIA's checkpoint calls `original`, with or
+// without the prefix `net.`. Empty: not a parameter (a buffer of RoPE, a counter, TransformerEngine's
+// `_extra_state`). `logvar.` is unchanged: model/cosmos has it, diffusers does not. A name that is
+// not of this release is unchanged too, so that loading reports it.
+std::string diffusers_name(std::string_view original, Release release);
+// The inverse, with `net.`.
+std::string original_name(std::string_view diffusers, Release release);
 
 }  // namespace kinora::cosmos

@@ -8,7 +8,6 @@
 #include "tests/support/conditions.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
-#include "tests/support/shuffled.hpp"
 
 namespace kinora {
 namespace {

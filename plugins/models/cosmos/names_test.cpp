@@ -1,10 +1,9 @@
-#include "plugins/models/cosmos/names.hpp"
-
 #include <set>
 
 #include <gtest/gtest.h>
 
 #include "kinora/abi/model.h"
+#include "plugins/models/cosmos/config.hpp"
 #include "tests/support/oracle.hpp"
 
 namespace kinora::cosmos {
@@ -33,7 +32,8 @@ TEST_P(Keys, ComeBackTheSame) {
   EXPECT_EQ(original_name(diffusers_name("net.unknown.weight", release), release), "net.unknown.weight");
 }
 
-// The releases' files can be distinguished: names of the other release's blocks are unchanged, and are not parameters.
+// The releases' files can be distinguished: names of the other release's blocks are unchanged, and are not
+// parameters.
 TEST_P(Keys, OfTheOtherReleaseAreNotTaken) {
   const auto other = release == Release::predict1 ? Release::predict2 : Release::predict1;
   for (const auto& [original, wanted] : pairs.items()) {

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "kinora/preset.hpp"
+#include "kinora/options.hpp"
 
 namespace kinora::dit {
 namespace {
@@ -14,7 +14,8 @@ struct Preset {
 };
 // S to XL: Peebles and Xie 2023 (arXiv 2212.09748), table 1, and NeMo DFM. 1B, 5B, 7B and MovieGen-30B: NeMo;
 // 7B has the full AdaLN (2.7B of its parameters, arXiv 2503.12964, section 4.5.1), 5B a low-rank one.
-// 7B-wide and 28B: table 1 there. MovieGen-30B's MLP has the published hidden size, with GELU and without a gate.
+// 7B-wide and 28B: table 1 there. MovieGen-30B's MLP has the published hidden size, with GELU and without a
+// gate.
 constexpr Preset presets[] = {{"XS", 6, 6, 32, 64},
                               {"S", 12, 6, 64, 256},
                               {"B", 12, 12, 64, 256},
@@ -47,7 +48,8 @@ void describe_shape(Describe<Options>& d) {
       .help("channels per head, even; the width is heads * head_size");
   d.option("kv_heads", &Config::kv_heads)
       .range(0, 1024)
-      .help("number of heads of keys and values, each shared by heads / kv_heads queries; 0: as many as heads");
+      .help(
+          "number of heads of keys and values, each shared by heads / kv_heads queries; 0: as many as heads");
   d.option("mlp_ratio", &Config::mlp_ratio).above(0).help("hidden channels of the MLP divided by the width");
   d.option("adaln_lora", &Config::adaln_lora)
       .range(0, 65536)
@@ -63,7 +65,8 @@ void describe_conditions(Describe<Options>& d) {
   d.option("signals", &Config::signals).help(kSignalsHelp);
   d.option("max_size", &Config::max_size)
       .help("largest latent, if positions are learnt: frames, rows, columns");
-  d.option("rope_scale", &Config::rope_scale).help("factors of RoPE's wavelengths (NTK): time, rows, columns");
+  d.option("rope_scale", &Config::rope_scale)
+      .help("factors of RoPE's wavelengths (NTK): time, rows, columns");
   d.option("base_fps", &Config::base_fps)
       .at_least(0)
       .unit("1/s")
@@ -87,13 +90,15 @@ void describe(Describe<Options>& d) {
   d.input("sizes", "[n, 3]", "int64",
           "T, H and W of each of n consecutive videos in a packed row, N numbers per channel; all other "
           "inputs then have n for B, and all frames or all tokens for [B, F, ...]");
-  d.input("timestep", "[B] or [B, F] or [B, F * h * w]", "float",
-          "noise level in the network's unit: one per sample, frame or token (F, h, w: T, H, W divided by the "
-          "patch)");
+  d.input(
+      "timestep", "[B] or [B, F] or [B, F * h * w]", "float",
+      "noise level in the network's unit: one per sample, frame or token (F, h, w: T, H, W divided by the "
+      "patch)");
   d.input("text", "[B, L, text_size]", "float", "zeros, or left out, for the unconditional prediction");
   d.input("text_mask", "[B, L]", "bool", "true for tokens that may be seen; left out: all");
   d.input("condition_mask", "[B, 1, T, H, W]", "float", "one additional channel, counted in in_channels");
-  d.input("fps", "[B]", "float", "frame rate of the video, if base_fps is set (left out: base_fps) or a signal");
+  d.input("fps", "[B]", "float",
+          "frame rate of the video, if base_fps is set (left out: base_fps) or a signal");
   d.input("camera", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]", "float",
           "a signal, like any other name of `signals`; left out: nothing is added");
   d.input("image", "[B, L, channels] or [B, channels]", "float", "a signal");

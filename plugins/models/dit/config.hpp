@@ -39,8 +39,8 @@ struct StConfig : Config {
 template <class Options>
 void describe(Describe<Options>& d);
 
-// Applies the preset, in place. Throws kinora::Error with `id` in front for combinations that the ranges of single options do
-// not exclude.
+// Applies the preset, in place. Throws kinora::Error with `id` in front for combinations that the ranges of
+// single options do not exclude.
 void check(Config& c, const std::string& id);
 std::vector<Signal> signals_of(const Config& c, const std::string& id);
 

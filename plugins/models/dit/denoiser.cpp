@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/torch/modulate.hpp"
+#include "kinora/videos.hpp"
+
 namespace kinora::dit {
 
 using at::Tensor;
@@ -93,5 +96,40 @@ std::vector<Tensor> Denoiser::forward(const Ctx& ctx, const Named<Tensor>& in) {
     return unpatchify(t, {F, h, w}, patch, PatchOrder::space_first);
   })};
 }
+
+Condition::Condition(const Declare& outside, const Config& c, const std::string& id)
+    : options_(c),
+      id_(id),
+      time_{outside.biased("t_embedder.1.linear_1", c.width(), c.width(), Init::normal(0.02)),
+            outside.biased("t_embedder.1.linear_2", c.width(), c.width(), Init::normal(0.02))},
+      signals_(outside.context(), signals_of(c, id), c.width(), c.text_size, id) {}
+
+void Condition::operator()(const Ctx& ctx, const Named<Tensor>& in, const Tensor& x, const Videos& videos,
+                           Shared& to) const {
+  const Tensor waves = sinusoid(videos.timestep(in), options_.width(), true).to(x.scalar_type());
+  const Tensor level = videos.rows(time_(ctx, waves));
+  to.active = at::silu(signals_.add(ctx, in, videos, x.scalar_type(), level));
+
+  if (!options_.cross_attention) return;
+  const Text text = unconditional_if_hidden(read_text(in, x, videos.count(), options_.text_size, id_));
+  to.text = text.tokens, to.text_mask = text.mask;
+  signals_.append(ctx, in, to.text, to.text_mask);
+  if (videos.packed()) to.text_table = joined_text(to.text, to.text_mask);
+}
+
+AdaLn modulation(const Declare& declare, const Config& c, int64_t parts) {
+  return {declare.in("adaLN_modulation"), {"1", "2"}, c.width(), c.adaln_lora, parts};
+}
+
+Rows rows_of(const std::vector<Tensor>& parts, size_t first, const Tensor& row) {
+  return {at_rows(parts[first], row), at_rows(parts[first + 1], row),
+          first + 2 < parts.size() ? at_rows(parts[first + 2], row) : Tensor()};
+}
+
+Tensor modulate(const Tensor& x, const Rows& rows) {
+  return kinora::modulate(x, rows.shift, rows.scale, 1e-6);
+}
+
+Tensor gated(const Tensor& x, const Tensor& y, const Rows& rows) { return kinora::gated(x, y, rows.gate); }
 
 }  // namespace kinora::dit

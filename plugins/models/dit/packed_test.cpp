@@ -13,7 +13,7 @@ using at::Tensor;
 using Of = test::PackedCase::Of;
 using Rows = test::PackedCase::Rows;
 const core::json kPackedSmall = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 2},    {"heads", 4},
-                           {"head_size", 12},  {"text_size", 10},   {"adaln_lora", 8}};
+                                 {"head_size", 12},  {"text_size", 10},   {"adaln_lora", 8}};
 const core::json kSignals = {"camera:3", "image:6:tokens", "fps:1"};
 
 test::PackedCase of(const char* name, const char* id, const core::json& more, Rows rows,

@@ -22,8 +22,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, StDitModel,
                          [](const auto& info) { return std::string(info.param); });
 
 const core::json kSmallStdit = {{"in_channels", 4}, {"out_channels", 4}, {"layers", 1},
-                           {"heads", 2},       {"head_size", 12},   {"text_size", 10},
-                           {"adaln_lora", 8},  {"patch_space", 1},  {"full_attention", false}};
+                                {"heads", 2},       {"head_size", 12},   {"text_size", 10},
+                                {"adaln_lora", 8},  {"patch_space", 1},  {"full_attention", false}};
 
 TEST(StDit, OneLayerReachesEveryTokenThroughFrameThenPlace) {
   test::Denoiser model(kStdit, kSmallStdit);

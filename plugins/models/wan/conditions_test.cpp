@@ -3,8 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/oracle.hpp"
 #include "tests/support/packed_rows.hpp"
-#include "tests/support/shuffled.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora {
@@ -17,13 +17,13 @@ using Rows = test::PackedCase::Rows;
 constexpr const char* kId = "model/wan";
 
 const core::json kConditioned = {{"num_attention_heads", 2},
-                           {"attention_head_dim", 12},
-                           {"in_channels", 4},
-                           {"out_channels", 4},
-                           {"text_dim", 10},
-                           {"freq_dim", 8},
-                           {"ffn_dim", 12},
-                           {"num_layers", 2}};
+                                 {"attention_head_dim", 12},
+                                 {"in_channels", 4},
+                                 {"out_channels", 4},
+                                 {"text_dim", 10},
+                                 {"freq_dim", 8},
+                                 {"ffn_dim", 12},
+                                 {"num_layers", 2}};
 core::json small_with(const core::json& more) {
   auto out = kConditioned;
   out.update(more);
@@ -70,7 +70,8 @@ TEST_P(WanPacked, EqualsItsVideosAloneForwardAndBackwardInAnyOrder) {
 INSTANTIATE_TEST_SUITE_P(Cases, WanPacked, ::testing::ValuesIn(kPacked), test::packed_case_name);
 
 struct ConditionedWan : test::OnChain<kinora_model> {
-  explicit ConditionedWan(const core::json& more = core::json::object()) : OnChain(kId, small_with(more), at::kDouble) {}
+  explicit ConditionedWan(const core::json& more = core::json::object())
+      : OnChain(kId, small_with(more), at::kDouble) {}
   Tensor operator()(const core::NamedTensors& in) { return forward(in)[0]; }
 };
 
@@ -87,8 +88,8 @@ TEST(WanLevels, ThatAreEqualAreOne) {
 }
 
 TEST(WanSignal, AddsNothingAtFirstNorWhenItIsLeftOut) {
-  test::expect_signal_adds_nothing_at_first([](const core::json& more) { return ConditionedWan(more); }, conditioned_inputs(),
-                                            "camera", test::numbers("camera", {2, 3}));
+  test::expect_signal_adds_nothing_at_first([](const core::json& more) { return ConditionedWan(more); },
+                                            conditioned_inputs(), "camera", test::numbers("camera", {2, 3}));
 }
 
 TEST(WanPackedInputs, ThatDoNotFitAreRefused) {

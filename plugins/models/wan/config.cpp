@@ -1,7 +1,7 @@
 #include "plugins/models/wan/config.hpp"
 
-#include "kinora/preset.hpp"
-#include "plugins/models/wan/names.hpp"
+#include "kinora/options.hpp"
+#include "kinora/renames.hpp"
 
 namespace kinora::wan {
 namespace {
@@ -36,6 +36,45 @@ void describe_inputs(Describe<Config>& d) {
           "a signal, like any other name of `signals`; left out: nothing is added");
   d.output("output", "[B, out_channels, T, H, W]", "float",
            "velocity: noise - latent; or [1, out_channels, N], like the latent");
+}
+
+constexpr std::string_view kWrapped = "model.diffusion_model.";
+
+Renames made() {
+  const Renames attention{{"q", "to_q"},
+                          {"k", "to_k"},
+                          {"v", "to_v"},
+                          {"o", "to_out.0"},
+                          {"k_img", "add_k_proj"},
+                          {"v_img", "add_v_proj"},
+                          {"norm_k_img", "norm_added_k"},
+                          {"", ""}};
+  return Renames{
+      {"time_embedding.0", "condition_embedder.time_embedder.linear_1"},
+      {"time_embedding.2", "condition_embedder.time_embedder.linear_2"},
+      {"time_projection.1", "condition_embedder.time_proj"},
+      {"text_embedding.0", "condition_embedder.text_embedder.linear_1"},
+      {"text_embedding.2", "condition_embedder.text_embedder.linear_2"},
+      {"img_emb.proj.0", "condition_embedder.image_embedder.norm1"},
+      {"img_emb.proj.1", "condition_embedder.image_embedder.ff.net.0.proj"},
+      {"img_emb.proj.3", "condition_embedder.image_embedder.ff.net.2"},
+      {"img_emb.proj.4", "condition_embedder.image_embedder.norm2"},
+      {"img_emb.emb_pos", "condition_embedder.image_embedder.pos_embed"},
+      {"head.modulation", "scale_shift_table"},
+      {"head.head", "proj_out"},
+      {"blocks.*.modulation", "blocks.*.scale_shift_table"},
+      // Wan numbers a block's norms by their order in the code, diffusers by their order in the block.
+      {"blocks.*.norm2", "blocks.*.norm3"},
+      {"blocks.*.norm3", "blocks.*.norm2"},
+      {"blocks.*.ffn.0", "blocks.*.ffn.net.0.proj"},
+      {"blocks.*.ffn.2", "blocks.*.ffn.net.2"}}
+      .under("blocks.*.self_attn", "blocks.*.attn1", attention)
+      .under("blocks.*.cross_attn", "blocks.*.attn2", attention);
+}
+
+const Renames& names() {
+  static const Renames all = made();
+  return all;
 }
 
 }  // namespace
@@ -119,6 +158,16 @@ Config checked(Config c) {
 std::vector<Signal> signals_of(const Config& c) {
   return kinora::signals_of(
       c.signals, {"latent", "sizes", "timestep", "text", "text_mask", "image", "condition"}, "model/wan");
+}
+
+std::string diffusers_name(const std::string& original) { return names().ours(original); }
+std::string original_name(const std::string& diffusers) { return names().theirs(diffusers); }
+
+std::string name_of_comfyui(const std::string& wrapped) {
+  return wrapped.starts_with(kWrapped) ? diffusers_name(wrapped.substr(kWrapped.size())) : "";
+}
+std::string comfyui_name(const std::string& diffusers) {
+  return std::string(kWrapped) + original_name(diffusers);
 }
 
 }  // namespace kinora::wan

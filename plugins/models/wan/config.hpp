@@ -1,4 +1,5 @@
-// Options of model/wan: the keys of diffusers' WanTransformer3DModel, with its defaults.
+// Options of model/wan: the keys of diffusers' WanTransformer3DModel, with its defaults; and the names of
+// parameters in other checkpoints.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -30,5 +31,17 @@ void describe(Describe<Config>& d);
 // Applies the preset. Throws kinora::Error for combinations that the ranges of single options do not exclude.
 Config checked(Config c);
 std::vector<Signal> signals_of(const Config& c);
+
+// The name in diffusers, and in model/wan, of the parameter that Wan's own checkpoints name `original`. A
+// name that is equal on both sides, or that is not one of Wan's, is returned unchanged. Not for names that
+// are already diffusers': "blocks.N.norm2" is another norm there.
+std::string diffusers_name(const std::string& original);
+// The inverse.
+std::string original_name(const std::string& diffusers);
+
+// The same with the prefix "model.diffusion_model.", as in ComfyUI's files with several models; names without
+// the prefix do not belong to the model: "".
+std::string name_of_comfyui(const std::string& wrapped);
+std::string comfyui_name(const std::string& diffusers);
 
 }  // namespace kinora::wan

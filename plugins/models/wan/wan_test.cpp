@@ -10,10 +10,9 @@
 
 #include "kinora/abi/model.h"
 #include "kinora/link.hpp"
-#include "plugins/models/wan/names.hpp"
+#include "plugins/models/wan/config.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
-#include "tests/support/shuffled.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora {

@@ -5,9 +5,8 @@
 
 #include "core/torch/context/visibility.hpp"
 #include "plugins/parallel/balanced-sp/pairs.hpp"
-#include "tests/support/context_trials.hpp"
 #include "tests/support/equality.hpp"
-#include "tests/support/own_tokens.hpp"
+#include "tests/support/rank_strategies.hpp"
 
 namespace kinora {
 namespace {

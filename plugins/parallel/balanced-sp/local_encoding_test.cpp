@@ -9,7 +9,7 @@
 #include "core/torch/media/streaming.hpp"
 #include "kinora/link.hpp"
 #include "tests/support/oracle.hpp"
-#include "tests/support/rank_groups.hpp"
+#include "tests/support/rank_strategies.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora {

@@ -15,9 +15,9 @@ struct Owners {
 
 // The clean and the noisy copy of a token are a pair; pairs are ordered by time. Rank r owns the
 // r-th run of n pairs, its clean tokens before its noisy ones. So if the frames divide by the ranks, rank
-// r owns both copies of frames [r F/P, (r + 1) F/P); otherwise frames are split, but never pairs. Pairs of padding
-// follow the last. multiple: divides the number of tokens of a rank. table: int64 [1 or B, tokens, 8]; a table without
-// copies, or with other than two of each token, is split into equal runs of tokens.
+// r owns both copies of frames [r F/P, (r + 1) F/P); otherwise frames are split, but never pairs. Pairs of
+// padding follow the last. multiple: divides the number of tokens of a rank. table: int64 [1 or B, tokens,
+// 8]; a table without copies, or with other than two of each token, is split into equal runs of tokens.
 Owners own_pairs(const at::Tensor& table, int64_t P, int64_t multiple);
 // Equal runs of the sequence in its order: the first ranks own only clean tokens, the last only noisy ones.
 Owners own_runs(const at::Tensor& table, int64_t P, int64_t multiple);

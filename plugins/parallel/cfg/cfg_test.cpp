@@ -4,11 +4,11 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/training/strip.hpp"
-#include "core/run/job_type.hpp"
-#include "core/torch/weights/latent_cache.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
@@ -143,7 +143,8 @@ TEST(Generating, MakesTheSameVideosWithAModelThatFitsNoRank) {
   test::on_ranks(
       2,
       [](const Rank& me) {
-        makes_the_same(me, "'fsdp'", true);  // an odd number of videos: at the end one rank computes for the other
+        makes_the_same(me, "'fsdp'",
+                       true);  // an odd number of videos: at the end one rank computes for the other
         makes_the_same(me, "{use = 'fsdp', stage = 2}", true);
         makes_the_same(me, "'tp'", false);
         makes_the_same(me, "'pp'", true);

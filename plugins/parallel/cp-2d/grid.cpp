@@ -1,7 +1,7 @@
 // Context parallelism in two dimensions (LongVILA's 2D attention, Chen et al. 2024, arXiv 2408.10188; USP,
 // Fang and Zhao 2024, arXiv 2405.07719): neighbours inside a node exchange heads for tokens, and the keys of
-// a rank's heads travel around a ring across nodes. For the bytes see head_exchange.hpp and ring_attention.hpp,
-// with `ulysses` and size / ulysses ranks.
+// a rank's heads travel around a ring across nodes. For the bytes see head_exchange.hpp and
+// ring_attention.hpp, with `ulysses` and size / ulysses ranks.
 #include <optional>
 #include <set>
 

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/ring_split.hpp"
-#include "tests/support/context_trials.hpp"
+#include "tests/support/equality.hpp"
 
 namespace kinora {
 namespace {

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/torch/attention_block.hpp"
-#include "tests/support/rank_groups.hpp"
+#include "tests/support/rank_strategies.hpp"
 
 namespace kinora {
 namespace {

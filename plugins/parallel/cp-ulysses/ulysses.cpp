@@ -1,7 +1,7 @@
 // DeepSpeed-Ulysses (Jacobs et al. 2023, arXiv 2309.14509): tokens are split over the ranks, and in each
 // attention heads are, by an all-to-all of q, k and v together and one of the result (for the bytes see
-// head_exchange.hpp). Visibility follows from the tables of all ranks' tokens, so every rule and every `over` works, and
-// kernels and caches below see whole sequences. Shared keys (text) are not exchanged.
+// head_exchange.hpp). Visibility follows from the tables of all ranks' tokens, so every rule and every `over`
+// works, and kernels and caches below see whole sequences. Shared keys (text) are not exchanged.
 #include <set>
 
 #include "kinora/head_exchange.hpp"

@@ -3,8 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "kinora/head_exchange.hpp"
-#include "tests/support/context_trials.hpp"
-#include "tests/support/rank_groups.hpp"
+#include "tests/support/equality.hpp"
+#include "tests/support/rank_strategies.hpp"
 
 namespace kinora {
 namespace {

@@ -5,8 +5,8 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/tensors/noise.hpp"
 #include "core/torch/context/parallelism.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "tests/support/equality.hpp"
 #include "tests/support/training.hpp"
 

@@ -86,4 +86,47 @@ Tensor Flat::joined(const std::vector<Tensor>& values, at::ScalarType dtype) con
   return out;
 }
 
+void FlatGradient::add(Tensor whole) {
+  if (!at_once_) {
+    whole_ = whole_.defined() ? whole_.add_(whole) : std::move(whole);
+    return;
+  }
+  settle();
+  coming_ = group_.start_scatter_sum(whole, 0);
+}
+
+void FlatGradient::settle() {
+  if (!coming_.pending()) return;
+  const Tensor one = coming_.finish();
+  part_ = part_.defined() ? part_.add_(one) : one;
+}
+
+void FlatGradient::start() {
+  if (!whole_.defined()) return;
+  coming_ = group_.start_scatter_sum(whole_, 0);
+  whole_ = Tensor();
+}
+
+Tensor FlatGradient::take(const Tensor& like, at::ScalarType dtype) {
+  settle();
+  return part_.defined() ? std::exchange(part_, Tensor())
+                         : at::zeros(like.sizes(), like.options().dtype(dtype).requires_grad(false));
+}
+
+void Whole::empty() {
+  if (!numbers_.defined()) return;
+  const c10::Storage& storage = numbers_.storage();
+  storage.unsafeGetStorageImpl()->set_data_ptr_noswap(at::DataPtr(nullptr, numbers_.device()));
+  storage.unsafeGetStorageImpl()->set_nbytes(0);
+}
+
+void Whole::fill(const at::Tensor& gathered) {
+  if (!numbers_.defined()) return;
+  auto *to = numbers_.storage().unsafeGetStorageImpl(), *from = gathered.storage().unsafeGetStorageImpl();
+  const size_t bytes = from->nbytes();
+  to->set_data_ptr_noswap(from->set_data_ptr(at::DataPtr(nullptr, gathered.device())));
+  to->set_nbytes(bytes);
+  from->set_nbytes(0);
+}
+
 }  // namespace kinora::fsdp

@@ -9,8 +9,11 @@ class Fsdp final : public Strategy<at::Tensor> {
   static void describe(Describe<Options>& d) {
     d.name("fsdp").help(
         "Sharded data parallelism (ZeRO): different samples on each rank, which stores a part of the "
-        "optimizer's state, gradients and parameters; combined with ddp (HSDP) the parts are copied along dp");
-    d.option("size", &Options::size).at_least(0).help("number of ranks along the axis fsdp; 0: all remaining ranks");
+        "optimizer's state, gradients and parameters; combined with ddp (HSDP) the parts are copied along "
+        "dp");
+    d.option("size", &Options::size)
+        .at_least(0)
+        .help("number of ranks along the axis fsdp; 0: all remaining ranks");
     d.option("stage", &Options::stage)
         .range(1, 3)
         .help(
@@ -24,10 +27,13 @@ class Fsdp final : public Strategy<at::Tensor> {
         .choices({"auto", "bfloat16"})
         .help(
             "dtype of gathered parameters; auto: that of the parameters. bfloat16 halves their bytes, also "
-            "for a model in bfloat16 without recompute, which would keep copies in bfloat16 for the backward");
+            "for a model in bfloat16 without recompute, which would keep copies in bfloat16 for the "
+            "backward");
     d.option("reduce_dtype", &Options::reduce_dtype)
         .choices({"auto", "float32"})
-        .help("dtype of the gradients' sums over ranks and microbatches; auto: float64 for float64, else float32");
+        .help(
+            "dtype of the gradients' sums over ranks and microbatches; auto: float64 for float64, else "
+            "float32");
   }
   Fsdp(const Options& o, const Mesh<at::Tensor>& mesh)
       : link_(o, mesh), alone_(mesh.group("fsdp").size() == 1) {}

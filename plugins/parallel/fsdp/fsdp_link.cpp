@@ -66,8 +66,8 @@ bool FsdpLink::piece(int64_t i, Piece& out) {
   return true;
 }
 
-// Between passes without gradient and others the leaves may have been written to (for example by averages that are swapped
-// with the weights).
+// Between passes without gradient and others the leaves may have been written to (for example by averages
+// that are swapped with the weights).
 void FsdpLink::begin(const kinora_pass& pass) {
   const bool no_grad = pass.no_grad != 0;
   if (no_grad || no_grad_) ++step_;

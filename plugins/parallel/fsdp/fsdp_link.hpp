@@ -1,6 +1,6 @@
 // Fully sharded data parallelism: ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054) with the units of PyTorch
-// FSDP (Zhao et al. 2023, arXiv 2304.11277), one unit per block. Ranks read different samples, and each stores a part of
-// everything.
+// FSDP (Zhao et al. 2023, arXiv 2304.11277), one unit per block. Ranks read different samples, and each
+// stores a part of everything.
 //
 //   stage 1  the optimizer's state is split: parameters are gathered and gradients scattered once a step
 //   stage 2  gradients too: scattered after each microbatch
@@ -18,18 +18,17 @@
 //   stage 2  backward U g (P - 1) / P; a step U w (P - 1) / P
 //   stage 1  a step (U w + U g) (P - 1) / P
 // At stage 3 the unit outside blocks is treated as at stage 2. Frozen parameters form a separate vector,
-// with its own padding, gathered like the others, without g. A pass without gradient: U w (P - 1) / P at every
-// stage, and the next pass gathers again what is kept for a step. If R ranks hold the same shard (ddp,
-// context or tensor parallelism), a step ends with a sum over them of U / P numbers of p bytes, the size of the
-// parameters: 2 U p / P (R - 1) / R.
+// with its own padding, gathered like the others, without g. A pass without gradient: U w (P - 1) / P at
+// every stage, and the next pass gathers again what is kept for a step. If R ranks hold the same shard (ddp,
+// context or tensor parallelism), a step ends with a sum over them of U / P numbers of p bytes, the size of
+// the parameters: 2 U p / P (R - 1) / R.
 //
 // The leaves belong to this link: gradients are complete after reduce(), and undefined until then.
 #pragma once
 #include <map>
 #include <memory>
 
-#include "plugins/parallel/fsdp/gradient.hpp"
-#include "plugins/parallel/fsdp/whole.hpp"
+#include "plugins/parallel/fsdp/flat.hpp"
 
 namespace kinora::fsdp {
 
@@ -80,8 +79,8 @@ class FsdpLink final : public Link<at::Tensor> {
   Both<at::Tensor> gathered(int64_t block, int64_t direction);
   std::shared_ptr<Both<Whole>> whole(int64_t block, int64_t direction);
   Tensors values_of(const Unit& unit, const Both<Whole>& whole) const;
-  // The node at a block's entry: from here on the unit's values are those with their graph; returns the block's
-  // inputs.
+  // The node at a block's entry: from here on the unit's values are those with their graph; returns the
+  // block's inputs.
   Tensors enter(int64_t block, const std::shared_ptr<Both<Whole>>& whole, const Tensors& in);
   // The node at the block's exit, which fills `whole` again in the backward.
   Tensors filled_again(int64_t block, const std::shared_ptr<Both<Whole>>& whole, const Tensors& out);
@@ -90,8 +89,8 @@ class FsdpLink final : public Link<at::Tensor> {
 
   Options options_;
   Group<at::Tensor> group_;
-  // Ranks that hold the same numbers: for parameters split by tensor parallelism, and for the others; in blocks, and outside of
-  // blocks.
+  // Ranks that hold the same numbers: for parameters split by tensor parallelism, and for the others; in
+  // blocks, and outside of blocks.
   Group<at::Tensor> split_copies_, whole_copies_, split_copies_outside_, whole_copies_outside_;
   std::vector<Declared> declared_;
   std::map<int64_t, Unit> units_;  // by block

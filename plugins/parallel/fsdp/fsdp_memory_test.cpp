@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/metered.hpp"
-#include "tests/support/strategy_chain.hpp"
+#include "tests/support/rank_strategies.hpp"
 
 namespace kinora {
 namespace {
@@ -95,7 +95,8 @@ TEST(FsdpMemory, TheFirstStagesKeepWhatTheyDoNotCut) {
 
 TEST(FsdpMemory, ABackwardHoldsNoMoreForMoreBlocks) {
   test::on_ranks(2, [](const Rank& me) {
-    // The unit in use, the next one and Gloo's copy of its gather; a gradient, Gloo's copy of it, and its part.
+    // The unit in use, the next one and Gloo's copy of its gather; a gradient, Gloo's copy of it, and its
+    // part.
     constexpr int64_t most = 5 * kUnit + kUnit / 2 + kLittle;
     for (const int64_t blocks : {8, 16, 32})
       EXPECT_LE(bytes(me, "['fsdp']", blocks).backward - 2 * blocks * kUnit / me.size, most) << blocks;

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/context/parallelism.hpp"
-#include "tests/support/context_trials.hpp"
+#include "tests/support/equality.hpp"
 #include "tests/support/training.hpp"
 
 namespace kinora {

@@ -1,11 +1,12 @@
-// Multi-modal sequence parallelism (MM-SP of LongVILA, Chen et al. 2024, arXiv 2408.10188). Images are distributed
-// to the ranks' vision encoders by cost, and the sequence of text and image tokens that they make to the
-// ranks' language models by tokens. For the pinned tier.
+// Multi-modal sequence parallelism (MM-SP of LongVILA, Chen et al. 2024, arXiv 2408.10188). Images are
+// distributed to the ranks' vision encoders by cost, and the sequence of text and image tokens that they make
+// to the ranks' language models by tokens. For the pinned tier.
 //
 // S tokens of the joined sequence, P ranks, D channels. A rank holds the tokens of the images that it encodes
-// and ceil(S / P) of the joined sequence, never all. repack() sends each image token to the rank that holds its
-// position, and its gradient back to the rank that encoded it, whose backward continues with it. Values that ranks share
-// (weights, and images that all of them read) get partial sums, as everywhere (abi/context.h).
+// and ceil(S / P) of the joined sequence, never all. repack() sends each image token to the rank that holds
+// its position, and its gradient back to the rank that encoded it, whose backward continues with it. Values
+// that ranks share (weights, and images that all of them read) get partial sums, as everywhere
+// (abi/context.h).
 //
 // Bytes that a rank sends, for elements of e bytes: in a forward D e for each token of its images whose
 // position is on another rank, in a backward D e for each of its positions that another rank's image fills.
@@ -31,8 +32,8 @@ struct MmSegment {
   int64_t image = -1;  // number of the image, each once; -1: text
 };
 
-// The rank of each image: the most expensive first, each to the rank with the least load (Graham 1969: at most 4/3 of the
-// optimum).
+// The rank of each image: the most expensive first, each to the rank with the least load (Graham 1969: at
+// most 4/3 of the optimum).
 inline std::vector<int64_t> share_by_cost(const std::vector<double>& costs, int64_t ranks) {
   std::vector<size_t> dearest(costs.size());
   std::iota(dearest.begin(), dearest.end(), size_t{0});
@@ -49,8 +50,8 @@ inline std::vector<int64_t> share_by_cost(const std::vector<double>& costs, int6
 
 class MmShard {
  public:
-  // The arguments are the same on every rank. costs: of the images, in any unit; empty: their tokens. The sequence is padded to
-  // a multiple of the ranks. Throws Error(KINORA_INVALID).
+  // The arguments are the same on every rank. costs: of the images, in any unit; empty: their tokens. The
+  // sequence is padded to a multiple of the ranks. Throws Error(KINORA_INVALID).
   MmShard(Group<at::Tensor> group, const std::vector<MmSegment>& sequence, std::vector<double> costs = {})
       : group_(group) {
     const auto sizes = sizes_of(sequence);
@@ -68,7 +69,8 @@ class MmShard {
   const std::vector<int64_t>& owner() const { return owner_; }
   // Images that this rank encodes, ascending.
   const std::vector<int64_t>& mine() const { return mine_; }
-  // Index in the joined sequence of each of this rank's positions, int64: ascending, -1 for padding at the end.
+  // Index in the joined sequence of each of this rank's positions, int64: ascending, -1 for padding at the
+  // end.
   const at::Tensor& positions() const { return positions_; }
   // Indices of this rank's text tokens among the sequence's text tokens, int64, ascending.
   const at::Tensor& text() const { return text_; }
@@ -78,8 +80,8 @@ class MmShard {
     return images.index_select(0, at::tensor(mine_, at::kLong).to(images.device()));
   }
   // [tokens of mine(), image after image, D] and [tokens of text(), D] -> [positions, D], zeros for
-  // padding. image_tokens must need a gradient on every rank or on none, also where it has no rows: ranks wait for
-  // each other in its backward.
+  // padding. image_tokens must need a gradient on every rank or on none, also where it has no rows: ranks
+  // wait for each other in its backward.
   at::Tensor repack(const at::Tensor& image_tokens, const at::Tensor& text_tokens) const {
     if (image_tokens.size(0) != made_ || text_tokens.size(0) != text_.size(0))
       throw Error(KINORA_INVALID, "mm-sp: " + std::to_string(image_tokens.size(0)) + " image tokens and " +

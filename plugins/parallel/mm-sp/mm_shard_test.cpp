@@ -95,8 +95,8 @@ Tensor encode(const Tensor& image, const Weights& w) {
   return x + at::gelu(at::linear(x.mean(0, true), w.at("mix")));
 }
 
-// Causal attention over the joined sequence, as in Ulysses: all positions and some heads on a rank. positions:
-// of this rank's rows, -1 for padding.
+// Causal attention over the joined sequence, as in Ulysses: all positions and some heads on a rank.
+// positions: of this rank's rows, -1 for padding.
 Tensor language(const Group<Tensor>& group, const Tensor& x, const Tensor& positions, const Weights& w) {
   const auto heads = [&](const char* name) {
     return exchanged(group, at::linear(x, w.at(name)).view({1, -1, kHeads, kWidth / kHeads}), 2, 1)

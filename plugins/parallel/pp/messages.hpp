@@ -4,11 +4,31 @@
 #include <map>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
-#include "plugins/parallel/pp/geometry.hpp"
 
 namespace kinora::pp {
+
+// Shapes and dtypes of the tensors between two stages, as numbers that can be sent before
+// them.
+struct Geometry {
+  struct One {
+    at::ScalarType dtype;
+    std::vector<int64_t> shape;
+    bool operator==(const One&) const = default;
+  };
+  std::vector<One> tensors;
+  bool operator==(const Geometry&) const = default;
+
+  static Geometry of(const std::vector<at::Tensor>& tensors);
+  // int64 [kNumbers]. Throws kinora::Error(KINORA_UNSUPPORTED) for more tensors or dimensions than fit.
+  static constexpr int64_t kTensors = 8, kDims = 8, kNumbers = 1 + kTensors * (2 + kDims);
+  at::Tensor encoded(at::Device device) const;
+  static Geometry decoded(const at::Tensor& numbers);
+  std::vector<at::Tensor> made(at::Device device) const;  // uninitialised
+};
 
 enum class Way { forward, back };
 
@@ -22,8 +42,8 @@ class Messages {
   Transfer receive(const at::Tensor& like, int64_t boundary, int64_t micro, Way way, int64_t number) const;
   static constexpr int64_t kTensors = 32;
 
-  // The same on every rank: the arguments of a pass. Both sides of a boundary agree once per key on the tensors that pass
-  // it.
+  // The same on every rank: the arguments of a pass. Both sides of a boundary agree once per key on the
+  // tensors that pass it.
   using Key = std::vector<int64_t>;
   void tell(const std::vector<at::Tensor>& flow, int64_t boundary, const Key& key);
   Geometry ask(int64_t boundary, const Key& key, at::Device device);

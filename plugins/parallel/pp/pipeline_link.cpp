@@ -8,7 +8,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "kinora/autograd.hpp"
-#include "plugins/parallel/pp/stages.hpp"
+#include "plugins/parallel/pp/schedule.hpp"
 
 namespace kinora::pp {
 
@@ -118,8 +118,8 @@ Tensor PipelineLink::linear(const Tensor& x, kinora_param w, kinora_param b, kin
   return at::full(shape, std::numeric_limits<double>::quiet_NaN(), x.options()).set_requires_grad(true);
 }
 
-// At this level x has the same shape on the other stages of this rank's position, so both sides of a boundary know each other's
-// shapes.
+// At this level x has the same shape on the other stages of this rank's position, so both sides of a boundary
+// know each other's shapes.
 Tensor PipelineLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   key_.insert(key_.end(), {static_cast<int64_t>(x.scalar_type()), x.dim()});
   key_.insert(key_.end(), x.sizes().begin(), x.sizes().end());

@@ -1,30 +1,31 @@
 // Pipeline parallelism: a rank has the blocks of some stages, and one call of the model runs one stage of one
 // microbatch.
 //
-// In a pass with a backward, blocks of earlier stages are skipped. The stage's first block receives the outputs of the
-// previous stage; after its last block the results are sent to the next stage and kept for the backward, and the call
-// ends (KINORA_STOP). Results computed outside blocks (conditioning) are computed on every stage, and each stage has
-// a part of their gradient. With `conditioning = send` only the first stage's are used: its tensors travel
-// with the flow, their gradients with the flow's. A pass without gradient runs all stages in order,
-// and the last one's result is on every rank.
+// In a pass with a backward, blocks of earlier stages are skipped. The stage's first block receives the
+// outputs of the previous stage; after its last block the results are sent to the next stage and kept for the
+// backward, and the call ends (KINORA_STOP). Results computed outside blocks (conditioning) are computed on
+// every stage, and each stage has a part of their gradient. With `conditioning = send` only the first stage's
+// are used: its tensors travel with the flow, their gradients with the flow's. A pass without gradient runs
+// all stages in order, and the last one's result is on every rank.
 //
 // `send` saves later stages the products with weights outside blocks, and the graph behind them:
-// the result of such a product has a gradient, so by the rule of partial sums it reaches the loss only through blocks,
-// as one of their shared tensors, where the first stage's result replaces it. Until then it is NaN,
-// so a model that uses it in another way (detached, for example) gets a visibly wrong loss. Functions of the model's
-// inputs alone are computed on every stage: sinusoids, rotations, sums, norms and activations, which
-// are small, and everything without gradient (text as given, a frozen model's conditioning).
+// the result of such a product has a gradient, so by the rule of partial sums it reaches the loss only
+// through blocks, as one of their shared tensors, where the first stage's result replaces it. Until then it
+// is NaN, so a model that uses it in another way (detached, for example) gets a visibly wrong loss. Functions
+// of the model's inputs alone are computed on every stage: sinusoids, rotations, sums, norms and activations,
+// which are small, and everything without gradient (text as given, a frozen model's conditioning).
 //
-// A send is awaited only when its receive must have been started: a forward's send is finished when its gradient
-// arrives, and the receive of a gradient is started with the send of the forward, so that the send of a gradient never
-// waits for a stage's turn.
+// A send is awaited only when its receive must have been started: a forward's send is finished when its
+// gradient arrives, and the receive of a gradient is started with the send of the forward, so that the send
+// of a gradient never waits for a stage's turn.
 //
-// Bytes over each boundary of two stages per microbatch, for flow tensors of F bytes in total: F forward, from the
-// rank before it, and F back, from the rank after it. With `conditioning = send` F + C, where C are the shared
-// tensors with a gradient that blocks of later stages read. A pass without gradient: F forward, and the
-// head's result of H bytes from the last of P ranks to the others, (P - 1) H. Once per geometry 648 bytes that
-// describe its shapes, forward over each boundary and with the head's result. A step ends with the trainer's sum
-// of the gradients of parameters outside blocks, G bytes, over the stages: 2 G (P - 1) / P per rank.
+// Bytes over each boundary of two stages per microbatch, for flow tensors of F bytes in total: F forward,
+// from the rank before it, and F back, from the rank after it. With `conditioning = send` F + C, where C are
+// the shared tensors with a gradient that blocks of later stages read. A pass without gradient: F forward,
+// and the head's result of H bytes from the last of P ranks to the others, (P - 1) H. Once per geometry 648
+// bytes that describe its shapes, forward over each boundary and with the head's result. A step ends with the
+// trainer's sum of the gradients of parameters outside blocks, G bytes, over the stages: 2 G (P - 1) / P per
+// rank.
 #pragma once
 #include <map>
 #include <string>

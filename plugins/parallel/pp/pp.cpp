@@ -16,7 +16,9 @@ class Pp final : public Strategy<at::Tensor> {
     d.name("pp").help(
         "Pipeline parallelism: some of the blocks on each rank; microbatches (accumulate) follow each other "
         "through them");
-    d.option("size", &Options::size).at_least(0).help("number of ranks along the axis pp; 0: all remaining ranks");
+    d.option("size", &Options::size)
+        .at_least(0)
+        .help("number of ranks along the axis pp; 0: all remaining ranks");
     d.option("schedule", &Options::schedule)
         .choices({"gpipe", "1f1b", "interleaved"})
         .help(

@@ -7,7 +7,7 @@
 
 #include "kinora/error.hpp"
 #include "tests/support/metered.hpp"
-#include "tests/support/strategy_chain.hpp"
+#include "tests/support/rank_strategies.hpp"
 
 namespace kinora {
 namespace {
@@ -49,7 +49,8 @@ double most(const Rank& me, const std::string& schedule, int64_t micro) {
 }
 
 // A graph of n blocks keeps its input and each block's output, and, except in the last stage, room for
-// the gradient of the sent result. In addition to the graphs there are a block's current computation, and a message.
+// the gradient of the sent result. In addition to the graphs there are a block's current computation, and a
+// message.
 constexpr double kBeside = 6, kLittle = 0.1;
 
 struct Schedule {

@@ -7,7 +7,6 @@
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
-#include "plugins/parallel/pp/stages.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora::pp {

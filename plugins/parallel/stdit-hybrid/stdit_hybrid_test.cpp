@@ -214,7 +214,8 @@ TEST(StDitHybrid, TakesTwoAllToAllsALayerAndTheBytesOfItsFormula) {
   });
 }
 
-// Every token is on one rank in either split, with whole frames or whole positions, and the transfer loses none.
+// Every token is on one rank in either split, with whole frames or whole positions, and the transfer loses
+// none.
 TEST(StDitHybrid, SwitchesAreWaysThereAndBackForVideosAndPackedRowsOfAnySize) {
   const std::vector<std::vector<core::VideoSize>> rows = {
       {{8, 4, 4}}, {{5, 3, 7}}, {{1, 1, 1}}, {{1, 5, 3}}, {{7, 1, 1}}, {{3, 2, 5}, {4, 3, 3}, {1, 7, 2}}};

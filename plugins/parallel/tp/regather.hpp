@@ -1,7 +1,7 @@
 // All tokens of a tensor group, of which a rank keeps only its own for the backward and gathers the rest
 // again (Korthikanti et al. 2022, arXiv 2205.05198, section 4.2.2). The graph's tensor shares
-// this memory. It is freed after the forward and filled again before the backward, without the graph's version
-// counter noticing. If the graph keeps nothing of it (frozen weights), nothing is gathered.
+// this memory. It is freed after the forward and filled again before the backward, without the graph's
+// version counter noticing. If the graph keeps nothing of it (frozen weights), nothing is gathered.
 #pragma once
 #include <ATen/core/Tensor.h>
 

@@ -1,5 +1,5 @@
-// bfloat16 has 8 bits of significand: an operand's rounding error is at most 2^-8 of it, and no other error is
-// allowed.
+// bfloat16 has 8 bits of significand: an operand's rounding error is at most 2^-8 of it, and no other error
+// is allowed.
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -33,8 +33,8 @@ struct End : Link<Tensor> {
   at::ScalarType seen = at::kDouble;
 };
 
-// A chain of two: the precision's link over End. `above` represents links that provide another weight than the
-// base has.
+// A chain of two: the precision's link over End. `above` represents links that provide another weight than
+// the base has.
 struct Bf16 : test::Instance<kinora_precision> {
   End end, above;
   kinora_chain chain{};

@@ -1,15 +1,97 @@
-// Heun and Euler against an independent float64 implementation and against the exact flow of a Gaussian
+// The samplers on EDM's grid against independent implementations and against the exact flow of a Gaussian
 // mixture.
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <vector>
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "plugins/samplers/edm/plain_edm_testing.hpp"
 #include "plugins/samplers/sampler_testing.hpp"
 #include "tests/support/worst.hpp"
+
+// Algorithms 1 and 2 of Karras et al. 2022 (arXiv 2206.00364) and Euler's method, on a mixture of Gaussians:
+// plain loops over doubles that share nothing with the plugin or with core.
+namespace kinora::plain {
+
+using Row = std::vector<double>;
+
+struct Component {
+  double weight, std;
+  Row mean;
+};
+inline const std::vector<Component> kMixture = {
+    {0.3, 0.4, {-1.5, 0.5}}, {0.5, 0.7, {1.0, -0.2}}, {0.2, 0.3, {0.3, 2.0}}};
+inline const std::vector<Row> kNoise = {{0.3, -1.1}, {-0.8, 0.4}, {1.9, 0.05}};
+
+inline Row posterior_mean(const Row& x, double sigma) {
+  Row out(x.size(), 0);
+  double best = -INFINITY, total = 0;
+  std::vector<double> logs;
+  for (const auto& c : kMixture) {
+    const double v = c.std * c.std + sigma * sigma;
+    double l = std::log(c.weight);
+    for (size_t d = 0; d < x.size(); ++d)
+      l -= 0.5 * (std::log(v) + (x[d] - c.mean[d]) * (x[d] - c.mean[d]) / v);
+    logs.push_back(l);
+    best = test::worse(best, l);
+  }
+  for (double l : logs) total += std::exp(l - best);
+  for (size_t k = 0; k < logs.size(); ++k) {
+    const auto& c = kMixture[k];
+    const double r = std::exp(logs[k] - best) / total, v = c.std * c.std + sigma * sigma;
+    for (size_t d = 0; d < x.size(); ++d)
+      out[d] += r * (c.std * c.std * x[d] + sigma * sigma * c.mean[d]) / v;
+  }
+  return out;
+}
+
+inline double level(int64_t i, int64_t n, double low, double high, double rho) {
+  if (i == n) return 0;
+  const double a = std::pow(high, 1 / rho), b = std::pow(low, 1 / rho);
+  return n == 1 ? high : std::pow(a + double(i) / double(n - 1) * (b - a), rho);
+}
+
+// Fresh noise that the run provides at each call: the same numbers for the plugin and for the reference.
+using Draw = double (*)(int64_t call, size_t row, size_t d);
+
+struct Plain {
+  int64_t steps = 12;
+  double low = 0.002, high = 80, rho = 7, churn = 0, from = 0, to = 1e9, scale = 1;
+  bool heun = true;
+  Draw draw = nullptr;
+};
+
+inline Row reference(const Plain& p, size_t row) {
+  Row x = kNoise[row];
+  for (double& v : x) v *= level(0, p.steps, p.low, p.high, p.rho);
+  int64_t draws = 0;
+  for (int64_t i = 0; i < p.steps; ++i) {
+    double t = level(i, p.steps, p.low, p.high, p.rho);
+    const double next = level(i + 1, p.steps, p.low, p.high, p.rho);
+    if (p.churn > 0 && t >= p.from && t <= p.to) {
+      const double up = t * (1 + std::min(p.churn / double(p.steps), std::sqrt(2.0) - 1));
+      for (size_t d = 0; d < x.size(); ++d)
+        x[d] += std::sqrt(up * up - t * t) * p.scale * p.draw(draws, row, d);
+      ++draws;
+      t = up;
+    }
+    const Row d0 = posterior_mean(x, t);
+    Row y = x;
+    for (size_t d = 0; d < x.size(); ++d) y[d] += (next - t) * (x[d] - d0[d]) / t;
+    if (p.heun && next > 0) {
+      const Row d1 = posterior_mean(y, next);
+      for (size_t d = 0; d < x.size(); ++d)
+        x[d] += (next - t) * 0.5 * ((x[d] - d0[d]) / t + (y[d] - d1[d]) / next);
+    } else {
+      x = y;
+    }
+  }
+  return x;
+}
+
+}  // namespace kinora::plain
 
 namespace kinora {
 namespace {
@@ -100,8 +182,8 @@ TEST(EdmSamplers, HeunIsSecondOrderEulerFirst) {
   EXPECT_NEAR(test::measured_order("sampler/euler", 320, kFine), 1.0, 0.1);
 }
 
-// The corrector that calls the denoiser at the step's start returns the same slope: Heun at first order, that is Euler at
-// twice the cost.
+// The corrector that calls the denoiser at the step's start returns the same slope: Heun at first order, that
+// is Euler at twice the cost.
 TEST(EdmSamplers, NemoCompatibilityIsEulerInDisguise) {
   const test::Sampled nemo = run("sampler/edm-heun", {{"steps", 12}, {"compat", "nemo"}});
   EXPECT_LT(difference(nemo.x, {.heun = false}), 1e-12);
@@ -168,11 +250,15 @@ TEST(Mixture, DenoisesABlendAsTheSameInTheOtherUnitAndPureNoiseToItsMean) {
   at::Tensor mean = at::zeros({x.size(1)}, at::kDouble);
   double sum = 0;
   for (const auto& c : kMixture) mean += c.weight * matrix({c.mean})[0], sum += c.weight;
-  const auto worst = [](const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); };
-  EXPECT_LT(worst(m.denoise(x, at::ones({3}, at::kDouble), KINORA_MIX_BLEND), (mean / sum).expand_as(x)), 1e-14);
+  const auto worst = [](const at::Tensor& a, const at::Tensor& b) {
+    return (a - b).abs().max().item<double>();
+  };
+  EXPECT_LT(worst(m.denoise(x, at::ones({3}, at::kDouble), KINORA_MIX_BLEND), (mean / sum).expand_as(x)),
+            1e-14);
   for (const double s : {0.001, 0.5, 0.99}) {
     const at::Tensor level = at::full({3}, s, at::kDouble);
-    EXPECT_LT(worst(m.denoise(x, level, KINORA_MIX_BLEND), m.denoise(x / (1 - s), level / (1 - s))), 1e-13) << s;
+    EXPECT_LT(worst(m.denoise(x, level, KINORA_MIX_BLEND), m.denoise(x / (1 - s), level / (1 - s))), 1e-13)
+        << s;
   }
 }
 
@@ -186,13 +272,71 @@ TEST(Mixture, NamesWhatHasAnotherShapeOrHoldsIntegers) {
     }
     return "";
   };
-  EXPECT_EQ(said([&] { core::Mixture(at::zeros({1, 2}, at::kLong), one, one); }), "mean must be of floating point, it is Long");
+  EXPECT_EQ(said([&] {
+              core::Mixture(at::zeros({1, 2}, at::kLong), one, one);
+            }),
+            "mean must be of floating point, it is Long");
   EXPECT_EQ(said([&] { core::Mixture(mean, whole, one); }), "std must be of floating point, it is Long");
   EXPECT_EQ(said([&] { core::Mixture(mean, one, whole); }), "weight must be of floating point, it is Long");
-  EXPECT_EQ(said([&] { core::Mixture(mean, one, one).noise(at::zeros({3, 2}, at::kLong)); }), "noise must be of floating point, it is Long");
-  EXPECT_EQ(said([&] { core::Mixture(mean, one, one).noise(at::zeros({2})); }), "noise must have the shape [N, 2], as mean has; it has [2]");
+  EXPECT_EQ(said([&] {
+              core::Mixture(mean, one, one).noise(at::zeros({3, 2}, at::kLong));
+            }),
+            "noise must be of floating point, it is Long");
+  EXPECT_EQ(said([&] { core::Mixture(mean, one, one).noise(at::zeros({2})); }),
+            "noise must have the shape [N, 2], as mean has; it has [2]");
   EXPECT_EQ(core::Mixture(mean, one, one).noise(at::zeros({3, 2})).scalar_type(), at::kDouble);
 }
 
+// DPM-Solver++ 2M against diffusers' EDMDPMSolverMultistepScheduler and against the exact flow.
+const char* const kId = "sampler/dpmpp-2m";
+
+TEST(Dpmpp2m, EqualsDiffusers) {
+  double worst = 0, worst32 = 0;
+  for (const auto& name : test::cases("dpmpp")) {
+    const test::Oracle o("samplers.safetensors", name);
+    const double d = test::oracle_difference(kId, o), d32 = test::oracle_difference(kId, o, "sample32");
+    EXPECT_LT(d, 1e-12) << name;
+    EXPECT_LT(d32, 1e-5) << name;  // diffusers' levels are float32, starting at 80
+    worst = test::worse(worst, d), worst32 = test::worse(worst32, d32);
+  }
+  RecordProperty("worst", std::to_string(worst * 1e12) + "e-12");
+  RecordProperty("worst32", std::to_string(worst32 * 1e6) + "e-6");
+}
+
+TEST(Dpmpp2m, IsSecondOrder) {
+  const core::json fine = {{"sigma_max", 20.0}, {"sigma_min", 1e-4}};
+  EXPECT_NEAR(test::measured_order(kId, 160, fine), 2.0, 0.1);
+  core::json heun = fine;
+  heun["solver_type"] = "heun";
+  EXPECT_NEAR(test::measured_order(kId, 160, heun), 2.0, 0.1);
+}
+
+TEST(Dpmpp2m, AsksOnceAStepAtEachLevel) {
+  for (int64_t n : {1, 2, 35}) {
+    auto made = test::sampled(kId, {{"steps", n}}, test::line(), at::ones({2, 1}, at::kDouble));
+    EXPECT_EQ(made.calls, n);
+    EXPECT_EQ(made.steps, n);
+    made.levels.pop_back();
+    EXPECT_EQ(made.visited, made.levels);
+  }
+}
+
+TEST(Dpmpp2m, OwesTheCaller) {
+  test::expect_cancellation_leaves_nothing(kId, {{"steps", 8}});
+  test::expect_error_passes(kId, {{"steps", 8}});
+  test::expect_deterministic(kId, {{"steps", 8}});
+}
+
+TEST(Dpmpp2m, RefusesAGridThatDoesNotDescend) {
+  EXPECT_EQ(test::refusal(kId, {{"sigma_min", 2.0}, {"sigma_max", 2.0}}),
+            "sampler/dpmpp-2m: sigma_min = 2.0 must be below sigma_max = 2.0");
+}
+
+TEST(EdmSamplers, GoOnFromTheMiddle) {
+  for (const char* id : {"sampler/euler", "sampler/edm-heun"})
+    test::expect_goes_on_from_the_middle(id, {{"steps", 8}});
+}
+
 }  // namespace
+
 }  // namespace kinora

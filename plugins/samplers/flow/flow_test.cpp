@@ -7,8 +7,8 @@ namespace {
 
 using core::json;
 
-// bound32: for diffusers unmodified, whose levels are float32: at the first level, 1 - 1e-6, one digit of 1 - s
-// remains.
+// bound32: for diffusers unmodified, whose levels are float32: at the first level, 1 - 1e-6, one digit of 1 -
+// s remains.
 void expect_oracle(const std::string& id, const std::string& prefix, double bound32) {
   double worst = 0, worst32 = 0, levels = 0;
   for (const auto& name : test::cases(prefix)) {
@@ -29,8 +29,8 @@ void expect_oracle(const std::string& id, const std::string& prefix, double boun
 TEST(FlowSamplers, UnipcEqualsDiffusers) { expect_oracle("sampler/unipc", "unipc", 1e-3); }
 TEST(FlowSamplers, EulerEqualsDiffusers) { expect_oracle("sampler/flow-euler", "flow_euler", 1e-6); }
 
-// A corrected step is one order above the predictor. The total error is bounded by the last step, to zero, from a
-// level of about 1 / steps with an error of its square.
+// A corrected step is one order above the predictor. The total error is bounded by the last step, to zero,
+// from a level of about 1 / steps with an error of its square.
 TEST(FlowSamplers, HaveTheirOrder) {
   EXPECT_NEAR(test::measured_order("sampler/flow-euler", 160, {{"convention", "uniform"}}), 1.0, 0.1);
   EXPECT_NEAR(test::measured_order("sampler/flow-euler", 160, {{"convention", "uniform"}, {"shift", 3.0}}),

@@ -25,7 +25,8 @@ TEST(Res, EqualsCosmos) {
   RecordProperty("worst", std::to_string(worst * 1e12) + "e-12");
 }
 
-// 2heun_naive is of first order, as published: the error of the slope at its step's start is of the order of the step.
+// 2heun_naive is of first order, as published: the error of the slope at its step's start is of the order of
+// the step.
 TEST(Res, HasTheOrderOfItsSolver) {
   for (const auto& s : kSolvers) {
     const core::json options = {

@@ -1,4 +1,4 @@
-// Spherical k-means with faiss: duplicates are searched within each cluster.
+// Searches near duplicates among embeddings with faiss: spherical k-means, then cosines within each cluster.
 #pragma once
 #include <cstdint>
 #include <span>
@@ -12,10 +12,24 @@ struct KMeans {
   int64_t seed = 1234;
 };
 
+// Number of clusters for `count` vectors: at least 1, at most one per vector.
 int64_t clusters_for(const KMeans&, int64_t count);
 
-// Returns the cluster of each row of `vectors` [count, size], rows of norm 1. The same vectors in the same order
-// give the same clusters on any number of threads.
+// Returns the cluster of each row of `vectors` [count, size], rows of norm 1. The same vectors in the same
+// order give the same clusters on any number of threads.
 std::vector<int64_t> clusters_of(std::span<const float> vectors, int64_t size, const KMeans& how);
+
+// SemDeDup's rule (arXiv 2303.09540; Cosmos-Curate and NeMo Curator use it): within a cluster, in keep order,
+// a clip is dropped if its cosine with any earlier clip is at least 1 - eps, whether or not the earlier clip
+// is kept.
+struct Near {
+  int64_t of = -1;        // row of the most similar earlier clip; -1: first of its cluster
+  float similarity = -1;  // cosine with that clip
+};
+
+// vectors [count, size], rows of norm 1, in keep order; cluster [count]. Returns one entry per row. Needs
+// memory for one copy of the largest cluster.
+std::vector<Near> nearest_before(std::span<const float> vectors, int64_t size,
+                                 std::span<const int64_t> cluster);
 
 }  // namespace kinora::dedup

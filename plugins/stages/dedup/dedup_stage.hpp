@@ -1,11 +1,33 @@
 // stage/dedup.semantic: keeps one clip of each set of equal or nearly equal clips.
 #pragma once
+#include <string>
 #include <vector>
 
-#include "clip.hpp"
+#include "kinora/npy.hpp"
+#include "kinora/sample.hpp"
 #include "kinora/stage.hpp"
 
 namespace kinora::dedup {
+
+// A clip with its rank in the keep order and its content.
+struct Clip {
+  Sample sample;
+  std::string content;  // hash of its bytes; "" if unknown or known to be unique
+  std::vector<double> worth =
+      {};  // compared lexicographically, larger values rank first; ties: the lower key first
+};
+
+// Builds a clip with its rank by a rule: "best" (facts.scores[score]), "longest" (duration_s), "largest"
+// (width x height), "first" (the key alone decides). The rule's own number comes first, then picture size,
+// then length. A missing number ranks last.
+Clip clip_of(Sample sample, const std::string& keep, const std::string& score);
+
+// Whether a ranks before b in the keep order.
+bool before(const Clip& a, const Clip& b);
+
+// Returns field NAME.npy as a vector of norm 1. Error(KINORA_NOT_FOUND or KINORA_DATA) if it is missing, of
+// another size than `size` (0: any), not finite or zero.
+std::vector<float> unit_embedding(const Sample& sample, const std::string& name, int64_t size);
 
 class DedupSemantic final : public Stage {
  public:
@@ -18,12 +40,12 @@ class DedupSemantic final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit DedupSemantic(const Options& o);
-  // Holds every clip until finish(), which drops duplicates by rule "dedup.exact" (score 1) or "dedup.semantic"
-  // (score: the cosine). A duplicate gets json["duplicate"] = {"of": KEY, "similarity": s}, where `of` is the
-  // clip kept in its place; if the similarity is with another clip, itself a duplicate of `of`, "nearest" names
-  // that clip. Every compared clip gets json["dedup"] = {"cluster"}. With mode = "score" duplicates are kept,
-  // and json["scores"] has the score under the rule's name. Error(KINORA_NO_MEMORY), which ends the run, if the
-  // clips so far take more than `memory`.
+  // Holds every clip until finish(), which drops duplicates by rule "dedup.exact" (score 1) or
+  // "dedup.semantic" (score: the cosine). A duplicate gets json["duplicate"] = {"of": KEY, "similarity": s},
+  // where `of` is the clip kept in its place; if the similarity is with another clip, itself a duplicate of
+  // `of`, "nearest" names that clip. Every compared clip gets json["dedup"] = {"cluster"}. With mode =
+  // "score" duplicates are kept, and json["scores"] has the score under the rule's name.
+  // Error(KINORA_NO_MEMORY), which ends the run, if the clips so far take more than `memory`.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
   // One instance receives all clips, in the order of the source.

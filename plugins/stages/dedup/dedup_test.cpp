@@ -88,8 +88,8 @@ double cosine(const std::vector<float>& a, const std::vector<float>& b) {
   return sum;
 }
 
-// In the order of keys: a clip is dropped if its cosine with any earlier clip of its cluster is at least 1 - eps. It
-// is a copy of the nearest one, or of the clip that one is a copy of.
+// In the order of keys: a clip is dropped if its cosine with any earlier clip of its cluster is at least 1 -
+// eps. It is a copy of the nearest one, or of the clip that one is a copy of.
 void expect_plain(const Ends& ends, const Vectors& vectors, double eps, bool clustered) {
   const auto cluster = [&](size_t i) {
     return clustered ? ends.facts.at(key_of(i)).at("dedup").at("cluster").get<int64_t>() : 0;
@@ -111,7 +111,8 @@ void expect_plain(const Ends& ends, const Vectors& vectors, double eps, bool clu
     const bool nearest_went = ends.dropped.contains(key_of(of));
     chains += nearest_went;
     EXPECT_EQ(duplicate.contains("nearest"), nearest_went);
-    EXPECT_EQ(duplicate["of"], nearest_went ? ends.facts.at(key_of(of))["duplicate"]["of"] : json(key_of(of)));
+    EXPECT_EQ(duplicate["of"],
+              nearest_went ? ends.facts.at(key_of(of))["duplicate"]["of"] : json(key_of(of)));
     EXPECT_FALSE(ends.dropped.contains(duplicate["of"].get<std::string>()));
   }
   EXPECT_GT(chains, 0u);
@@ -125,7 +126,8 @@ TEST(Dedup, InOneClusterEqualsEverythingWithEverything) {
     const Ends ends = run(samples_of(vectors), {.eps = eps, .clusters = 1});
     if (eps > 0.005) expect_plain(ends, vectors, eps, false);
   }
-  expect_plain(run(samples_of(vectors), {.eps = 0.01}), vectors, 0.01, false);  // up to 1,024 clips form one cluster
+  expect_plain(run(samples_of(vectors), {.eps = 0.01}), vectors, 0.01,
+               false);  // up to 1,024 clips form one cluster
 }
 
 TEST(Dedup, InClustersEqualsEverythingWithEverythingOfTheCluster) {
@@ -142,7 +144,8 @@ TEST(Dedup, InClustersEqualsEverythingWithEverythingOfTheCluster) {
 
 TEST(Dedup, ScoreKeepsWhatOnDropsAndNotesTheSame) {
   const auto vectors = planted(300, 24, 5);
-  const Ends on = run(samples_of(vectors), {.eps = 0.01}), score = run(samples_of(vectors), {.mode = "score", .eps = 0.01});
+  const Ends on = run(samples_of(vectors), {.eps = 0.01}),
+             score = run(samples_of(vectors), {.mode = "score", .eps = 0.01});
   EXPECT_GT(on.dropped.size(), 10u);
   EXPECT_EQ(score.kept.size(), vectors.size());
   for (const auto& [key, facts] : score.facts) {
@@ -153,7 +156,8 @@ TEST(Dedup, ScoreKeepsWhatOnDropsAndNotesTheSame) {
   }
 }
 
-// Two shots of one dark stage have a cosine of 0.995 by embed.classic; with a network's embedding this means a copy.
+// Two shots of one dark stage have a cosine of 0.995 by embed.classic; with a network's embedding this means
+// a copy.
 TEST(Dedup, HowNearACopyIsDependsOnTheEmbeddingUnlessItIsSaid) {
   testing::start();
   const auto dropped = [](float cosine, const std::string& name, double eps) {

@@ -8,7 +8,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/stage.hpp"
@@ -51,8 +51,11 @@ struct Made {
     const size_t most = std::max(1u, needs.batch);
     for (size_t first = 0; first < samples.size(); first += most) {
       std::vector<kinora_sample*> batch;
-      for (size_t i = first; i < std::min(first + most, samples.size()); ++i) batch.push_back(samples[i].get());
-      if (batch.size() > 1 && !stage->process_batch(stage.self(), batch.data(), static_cast<uint32_t>(batch.size()), &sink, &run)) continue;
+      for (size_t i = first; i < std::min(first + most, samples.size()); ++i)
+        batch.push_back(samples[i].get());
+      if (batch.size() > 1 &&
+          !stage->process_batch(stage.self(), batch.data(), static_cast<uint32_t>(batch.size()), &sink, &run))
+        continue;
       for (kinora_sample* one : batch)
         if (stage->process(stage.self(), one, &sink, &run)) errors.push_back(test::last_error());
     }
@@ -193,7 +196,8 @@ TEST(FilterModel, DropsBelowTheThresholdOfAnEmbeddingsScore) {
   ASSERT_EQ(run.results.dropped.size(), 1u);
   EXPECT_EQ(run.results.dropped[0].rule, "filter.aesthetic");
   EXPECT_NEAR(run.results.dropped[0].score, sorted[0], 1e-6);
-  EXPECT_EQ(json_field(run.results.dropped[0].sample, "json")["bounds"]["filter.aesthetic"]["at_least"], threshold);
+  EXPECT_EQ(json_field(run.results.dropped[0].sample, "json")["bounds"]["filter.aesthetic"]["at_least"],
+            threshold);
   for (size_t i = 0; i < 3; ++i)
     EXPECT_NEAR(json_field(samples[i], "json")["scores"]["filter.aesthetic"], scores[i], 1e-6);
 }
@@ -231,7 +235,8 @@ TEST(FilterModel, GivesTheModelItsInputInTheTypeThatIsNamed) {
   script.save(path);
   for (const auto& [dtype, bytes] : {std::pair{"float32", 4}, {"float64", 8}, {"bfloat16", 2}})
     for (const char* from : {"frames", "clip.npy"}) {
-      const Made run("stage/filter.model", {{"model", path}, {"dtype", dtype}, {"from", from}, {"threshold", 0}},
+      const Made run("stage/filter.model",
+                     {{"model", path}, {"dtype", dtype}, {"from", from}, {"threshold", 0}},
                      {with_embedding("a")});
       ASSERT_EQ(run.results.emitted.size(), 1u) << dtype << from;
       EXPECT_EQ(json_field(run.results.emitted[0], "json")["scores"]["filter.model"], bytes) << dtype << from;
@@ -241,7 +246,8 @@ TEST(FilterModel, GivesTheModelItsInputInTheTypeThatIsNamed) {
 TEST(ModelStages, TakeTheThreadsThatTheySayTheyTake) {
   const int before = at::get_num_threads();
   for (const int threads : {1, 3})
-    for (const auto& [id, model] : {std::pair{"stage/embed.model", "tower.pt"}, {"stage/filter.model", "scorer.pt2"}}) {
+    for (const auto& [id, model] :
+         {std::pair{"stage/embed.model", "tower.pt"}, {"stage/filter.model", "scorer.pt2"}}) {
       json options{{"model", file(model)}, {"threads", threads}};
       if (id == std::string("stage/filter.model"))
         options.update({{"from", "clip.npy"}, {"threshold", 0}, {"batch", 2}});
@@ -268,9 +274,9 @@ TEST(EmbedModel, OneBadSampleIsOneFailure) {
   };
   test::plugins();
   Sample none("none");
-  const Made run(
-      "stage/embed.model", {{"model", path}, {"batch", 4}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
-      {grey("x", 100), none, grey("white", 255), grey("y", 200), grey("z", 50)});
+  const Made run("stage/embed.model",
+                 {{"model", path}, {"batch", 4}, {"mean", {0, 0, 0}}, {"std", {1, 1, 1}}},
+                 {grey("x", 100), none, grey("white", 255), grey("y", 200), grey("z", 50)});
   ASSERT_EQ(run.errors.size(), 2u);
   EXPECT_THAT(run.errors[0], HasSubstr("'none' has no frames"));
   EXPECT_THAT(run.errors[1], HasSubstr("refuses.pt failed on an input [12, 3, 24, 32]"));
@@ -288,7 +294,8 @@ TEST(EmbedModel, RefusesAFileThatIsNoModel) {
     }
     return std::string("taken");
   };
-  EXPECT_THAT(why({{"model", file("results.safetensors")}}), HasSubstr("is not a model that libtorch can read"));
+  EXPECT_THAT(why({{"model", file("results.safetensors")}}),
+              HasSubstr("is not a model that libtorch can read"));
   EXPECT_THAT(why({{"model", file("none.pt")}}), HasSubstr("there is no such file"));
   EXPECT_THAT(why({{"model", file("tower.pt")}, {"mean", {1, 2}}}), HasSubstr("three numbers"));
   EXPECT_THAT(why({{"model", file("tower.pt")}, {"device", "tpu"}}), HasSubstr("device"));

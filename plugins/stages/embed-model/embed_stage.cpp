@@ -1,9 +1,10 @@
-#include "embed_stage.hpp"
-
+// stage/embed.model: embeds clips with any exported image or video model.
 #include <ATen/ATen.h>
 
+#include "exported.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
 
 namespace kinora::exported {
 namespace {
@@ -13,6 +14,30 @@ std::span<const float> numbers(const at::Tensor& t) {
 }
 
 }  // namespace
+
+class EmbedModel final : public Stage {
+ public:
+  struct Options : InputOptions {
+    std::string model, name = "model", device = "auto";
+    int64_t output = 0, batch = 8, threads = 1;
+  };
+  static void describe(Describe<Options>& d);
+  explicit EmbedModel(const Options& o);
+  // Sets field NAME.npy [D], of norm 1; for a video with shots.json, shots.NAME.npy [shots, D], where a shot
+  // without frames has a row of zeros.
+  void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
+  void process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) override;
+  // One instance, in the order of the source: every run forms the same batches.
+  kinora_resources resources() const override;
+
+ private:
+  at::Tensor embed(const std::vector<at::Tensor>& clips);
+  void store(Sample& sample, const at::Tensor& row) const;
+  void embed_shots(Sample& film, const Pictures& pictures, const Run& run);
+  Options options_;
+  std::unique_ptr<Model> model_;
+  at::Device device_;
+};
 
 void EmbedModel::describe(Describe<Options>& d) {
   d.name("embed.model")
@@ -39,18 +64,24 @@ void EmbedModel::describe(Describe<Options>& d) {
       .help("number of threads of tensor operations; the last bits of the result depend on it");
 }
 
-EmbedModel::EmbedModel(const Options& o)
-    : options_(o),
-      device_(device_of(o.device)) {
+EmbedModel::EmbedModel(const Options& o) : options_(o), device_(device_of(o.device)) {
   o.check("embed.model");
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
-    throw Error(KINORA_INVALID, "embed.model: name must be a word without dots and slashes, such as \"clip\"");
+    throw Error(KINORA_INVALID,
+                "embed.model: name must be a word without dots and slashes, such as \"clip\"");
   model_ = Model::open(o.model, device_);
 }
 
 kinora_resources EmbedModel::resources() const {
-  return {sizeof(kinora_resources), 2, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
-          options_.memory(options_.batch) + std::filesystem::file_size(options_.model), 0, 0, 0, static_cast<uint32_t>(options_.batch)};
+  return {sizeof(kinora_resources),
+          2,
+          static_cast<double>(options_.threads),
+          device_.is_cuda() ? 1.0 : 0.0,
+          options_.memory(options_.batch) + std::filesystem::file_size(options_.model),
+          0,
+          0,
+          0,
+          static_cast<uint32_t>(options_.batch)};
 }
 
 // Maps [F, 3, H, W] per clip to [clips, D], rows of norm 1.
@@ -69,7 +100,8 @@ at::Tensor EmbedModel::embed(const std::vector<at::Tensor>& clips) {
   }
   out = out.narrow(0, 0, static_cast<int64_t>(clips.size()));
   if (!at::isfinite(out).all().item<bool>())
-    throw Error(KINORA_DATA, "embed.model: the model returned numbers that are not finite; try dtype = \"float32\"");
+    throw Error(KINORA_DATA,
+                "embed.model: the model returned numbers that are not finite; try dtype = \"float32\"");
   return (out / out.norm(2, {1}, true).clamp_min(1e-12)).contiguous();
 }
 
@@ -129,7 +161,8 @@ void EmbedModel::process_batch(std::span<const Sample> in, const Emit& emit, con
 void EmbedModel::store(Sample& sample, const at::Tensor& row) const {
   sample.set((options_.name + ".npy").c_str(), to_npy(numbers(row), {row.numel()}));
   auto facts = json_field(sample, "json");
-  note_embedding(facts, options_.name, std::filesystem::path(options_.model).filename().string(), row.numel());
+  note_embedding(facts, options_.name, std::filesystem::path(options_.model).filename().string(),
+                 row.numel());
   sample.set("json", json_text(facts));
 }
 
@@ -137,3 +170,4 @@ void EmbedModel::store(Sample& sample, const at::Tensor& row) const {
 
 using kinora::exported::EmbedModel;
 KINORA_COMPONENT(EmbedModel)
+KINORA_PLUGIN(EmbedModel, FilterModel)

@@ -1,13 +1,39 @@
-#include "filter_stage.hpp"
-
+// stage/filter.model: scores clips with any exported model, from frames or an embedding.
 #include <limits>
 
 #include <ATen/ATen.h>
 
+#include "exported.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
 
 namespace kinora::exported {
+
+class FilterModel final : public Stage {
+ public:
+  struct Options : InputOptions {
+    std::string model, name = "model", from = "frames", reduction = "min", mode = "on", device = "auto";
+    double threshold = 0;
+    int64_t output = 0, batch = 8, threads = 1;
+  };
+  static void describe(Describe<Options>& d);
+  explicit FilterModel(const Options& o);
+  // Sets json["scores"]["filter.NAME"]; with mode on, rule filter.NAME drops a sample below the threshold.
+  void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
+  void process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) override;
+  kinora_resources resources() const override;
+
+ private:
+  at::Tensor input_of(const Sample& sample) const;
+  at::Tensor scores(const std::vector<at::Tensor>& inputs);
+  void judge(Sample sample, double score, const Emit& emit) const;
+  bool of_pictures() const { return options_.from == "frames"; }
+  Options options_;
+  std::string rule_;
+  std::unique_ptr<Model> model_;
+  at::Device device_;
+};
 
 void FilterModel::describe(Describe<Options>& d) {
   d.name("filter.model")
@@ -41,9 +67,7 @@ void FilterModel::describe(Describe<Options>& d) {
 }
 
 FilterModel::FilterModel(const Options& o)
-    : options_(o),
-      rule_("filter." + o.name),
-      device_(device_of(o.device)) {
+    : options_(o), rule_("filter." + o.name), device_(device_of(o.device)) {
   o.check("filter.model");
   if (!of_pictures() && !o.from.ends_with(".npy"))
     throw Error(KINORA_INVALID, "filter.model: from = \"" + o.from +
@@ -52,8 +76,15 @@ FilterModel::FilterModel(const Options& o)
 }
 
 kinora_resources FilterModel::resources() const {
-  return {sizeof(kinora_resources), 2, static_cast<double>(options_.threads), device_.is_cuda() ? 1.0 : 0.0,
-          options_.memory(options_.batch) + std::filesystem::file_size(options_.model), 0, 0, 0, static_cast<uint32_t>(options_.batch)};
+  return {sizeof(kinora_resources),
+          2,
+          static_cast<double>(options_.threads),
+          device_.is_cuda() ? 1.0 : 0.0,
+          options_.memory(options_.batch) + std::filesystem::file_size(options_.model),
+          0,
+          0,
+          0,
+          static_cast<uint32_t>(options_.batch)};
 }
 
 // Returns [F, 3, H, W], or the embedding [D].
@@ -101,7 +132,8 @@ void FilterModel::judge(Sample sample, double score, const Emit& emit) const {
   auto facts = json_field(sample, "json");
   note_score(facts, rule_, score);
   const bool is_dropped = options_.mode == "on" && !(score >= options_.threshold);
-  if (is_dropped) note_bound(facts, rule_, score, options_.threshold, std::numeric_limits<double>::infinity());
+  if (is_dropped)
+    note_bound(facts, rule_, score, options_.threshold, std::numeric_limits<double>::infinity());
   sample.set("json", json_text(facts));
   if (is_dropped)
     emit.drop(std::move(sample), rule_.c_str(), score);

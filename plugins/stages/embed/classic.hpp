@@ -3,8 +3,7 @@
 // Every frame is averaged down to 64 x 64, whatever its size and shape. Then
 //   colour    216 bins: RGB, 6 x 6 x 6, each pixel split among the eight nearest bins
 //   gradient  16 cells x (8 orientations without sign, by magnitude, and one bin "flat" that every pixel adds
-//   4 levels to, so
-//             that noise on a plain wall is not taken for texture)
+//             kFlatLevels to, so that noise on a plain wall is not taken for texture)
 //   motion    16 cells x 8 bins of log2(1 + |change of brightness| from the previous frame)
 // Each histogram is averaged over the frames, sums to 1, and enters as sqrt(share * histogram) (Hellinger's
 // map), so the vector has norm 1 and
@@ -13,6 +12,8 @@
 #pragma once
 #include <cstdint>
 #include <vector>
+
+#include "kinora/stage.hpp"
 
 namespace kinora::embed {
 
@@ -46,6 +47,24 @@ class Classic {
                       gradient_ = std::vector<double>(kGradientBins),
                       motion_ = std::vector<double>(kMotionBins);
   std::vector<double> light_, light_before_;  // [kSide, kSide], 0..255
+};
+
+// stage/embed.classic: embeds clips with this descriptor.
+class EmbedClassic final : public Stage {
+ public:
+  struct Options {
+    std::string name = "classic";
+    double colour = 0.4, gradient = 0.4, motion = 0.2;
+  };
+  static void describe(Describe<Options>& d);
+  explicit EmbedClassic(const Options& o);
+  // A sample with shots.json gets field shots.NAME.npy [shots, D], where a shot without frames has a row of
+  // zeros; any other sample gets NAME.npy [D].
+  void process(Sample in, const Emit& emit, const Run& run) override;
+
+ private:
+  Options options_;
+  Shares shares_;
 };
 
 }  // namespace kinora::embed

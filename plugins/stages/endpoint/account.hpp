@@ -1,7 +1,7 @@
 // State that all workers of a process share for one server: limits, open connections and usage.
 //
-// Instances of a stage share nothing else. They share this because a server limits the account, not one worker.
-// With an engine of several processes, the limits apply to each process separately.
+// Instances of a stage share nothing else. They share this because a server limits the account, not one
+// worker. With an engine of several processes, the limits apply to each process separately.
 #pragma once
 #include <map>
 #include <memory>
@@ -50,14 +50,15 @@ class Account {
   // Returns the stage's usage since the previous call.
   Usage take(const std::string& stage);
 
-  // Records that the server refuses the key or the model, or cannot be reached, so that no more requests are sent.
+  // Records that the server refuses the key or the model, or cannot be reached, so that no more requests are
+  // sent.
   void refuse(const std::string& why);
   std::string refused() const;
 
   // Records that a server has answered, possibly with an error.
   void reached();
-  // Records that no server was reached for the sample with this key. Returns the number of such samples; 0 if a
-  // server has answered before.
+  // Records that no server was reached for the sample with this key. Returns the number of such samples; 0 if
+  // a server has answered before.
   size_t missed(const std::string& key);
 
  private:

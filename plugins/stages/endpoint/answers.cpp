@@ -1,10 +1,11 @@
 #include "answers.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <cmath>
 
-#include "error_text.hpp"
-#include "verdict.hpp"
+#include <nlohmann/json.hpp>
 
 namespace kinora::endpoint {
 namespace {
@@ -129,6 +130,141 @@ Json object_in(std::string_view text) {
     if (out.is_object()) return out;
   }
   refuse("there is no JSON object in the answer: " + shown(text, ""));
+}
+
+namespace {
+
+constexpr size_t kShown = 200;  // characters
+constexpr size_t kTelling = 6;  // characters of a key that identify it
+
+bool part_of_word(char c) {
+  return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '*' || c == '.' ||
+         c == '+' || c == '/' || c == '=';
+}
+
+// Hides every word that contains `piece`.
+std::string hide(std::string text, std::string_view piece) {
+  for (size_t at = text.find(piece); at != std::string::npos; at = text.find(piece, at)) {
+    size_t begin = at, end = at + piece.size();
+    while (begin > 0 && part_of_word(text[begin - 1])) --begin;
+    while (end < text.size() && part_of_word(text[end])) ++end;
+    text.replace(begin, end - begin, "[key]");
+    at = begin + 5;
+  }
+  return text;
+}
+
+// Replaces bytes that are not UTF-8 by U+FFFD.
+std::string valid(std::string_view text) {
+  const std::string quoted =
+      nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return nlohmann::json::parse(quoted).get<std::string>();
+}
+
+}  // namespace
+
+std::string shown(std::string_view body, std::string_view key) {
+  // Longer than the shown text, so that a key at its end is still complete.
+  std::string text = valid(body.substr(0, 8 * kShown + key.size()));
+  if (!key.empty()) text = hide(std::move(text), key.substr(0, std::min(kTelling, key.size())));
+  std::string line;
+  for (const char c : text) {
+    const bool space = static_cast<unsigned char>(c) <= 0x20 || c == 0x7f;
+    if (!space) line += c;
+    if (space && !line.empty() && line.back() != ' ') line += ' ';
+  }
+  size_t end = 0, characters = 0;
+  while (end < line.size() && characters < kShown) {
+    ++end;
+    while (end < line.size() && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80) ++end;
+    ++characters;
+  }
+  if (end < line.size()) line = line.substr(0, end) + "...";
+  return line;
+}
+
+std::string lower_case(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  return text;
+}
+
+Verdict verdict_of(const Json& json) {
+  const auto wrong = [&](const char* what) {
+    return Error(KINORA_DATA, std::string("the answer's ") + what + ": " + shown(dump(json), ""));
+  };
+  if (!json.contains("keep") || !json["keep"].is_boolean()) throw wrong("keep is not true or false");
+  Verdict out;
+  out.keep = json["keep"].get<bool>();
+  if (json.contains("reason") && json["reason"].is_string()) out.reason = json["reason"].get<std::string>();
+  if (!json.contains("labels")) return out;
+  if (!json["labels"].is_array()) throw wrong("labels are not a list");
+  for (const auto& label : json["labels"]) {
+    if (!label.is_string()) throw wrong("labels are not all words");
+    out.labels.push_back(lower_case(label.get<std::string>()));
+  }
+  return out;
+}
+
+namespace {
+
+constexpr size_t kMostRegions = 1024;  // computing the area takes quadratic time
+
+// Length of the union of vertical extents of the boxes that span [left, right]. Boxes are sorted by top.
+double height_between(const std::vector<Box>& boxes, double left, double right) {
+  double sum = 0, reached = 0;
+  for (const Box& b : boxes) {
+    if (b.left > left || b.right < right) continue;
+    sum += std::max(0.0, b.bottom - std::max(b.top, reached));
+    reached = std::max(reached, b.bottom);
+  }
+  return sum;
+}
+
+}  // namespace
+
+double covered(std::vector<Box> boxes) {
+  std::vector<double> edges;
+  for (Box& b : boxes) {
+    b = {std::clamp(std::min(b.left, b.right), 0.0, 1.0), std::clamp(std::min(b.top, b.bottom), 0.0, 1.0),
+         std::clamp(std::max(b.left, b.right), 0.0, 1.0), std::clamp(std::max(b.top, b.bottom), 0.0, 1.0)};
+    edges.push_back(b.left);
+    edges.push_back(b.right);
+  }
+  std::sort(edges.begin(), edges.end());
+  std::sort(boxes.begin(), boxes.end(), [](const Box& a, const Box& b) { return a.top < b.top; });
+  double sum = 0;
+  for (size_t i = 0; i + 1 < edges.size(); ++i)
+    if (edges[i + 1] > edges[i])
+      sum += (edges[i + 1] - edges[i]) * height_between(boxes, edges[i], edges[i + 1]);
+  return sum;
+}
+
+TextRegions text_regions(const Json& json, double scale) {
+  const auto wrong = [&] {
+    return Error(KINORA_DATA,
+                 "the answer must be a list of regions, each with a text and a box of four numbers: " +
+                     shown(dump(json), ""));
+  };
+  if (!json.contains("regions") || !json["regions"].is_array() || json["regions"].size() > kMostRegions)
+    throw wrong();
+  TextRegions out;
+  std::vector<Box> boxes;
+  for (const auto& region : json["regions"]) {
+    if (!region.is_object() || !region.contains("box") || !region["box"].is_array() ||
+        region["box"].size() != 4)
+      throw wrong();
+    std::array<double, 4> edges{};
+    for (size_t i = 0; i < edges.size(); ++i) {
+      if (!region["box"][i].is_number()) throw wrong();
+      edges[i] = region["box"][i].get<double>() / scale;
+    }
+    boxes.push_back({edges[0], edges[1], edges[2], edges[3]});
+    if (region.contains("text") && region["text"].is_string())
+      out.texts.push_back(region["text"].get<std::string>());
+  }
+  out.share = covered(std::move(boxes));
+  return out;
 }
 
 }  // namespace kinora::endpoint

@@ -1,4 +1,5 @@
-// Parses servers' answers, as OpenAI's API reference defines them and as servers that follow it loosely write them.
+// Parses servers' answers, as OpenAI's API reference defines them and as servers that follow it loosely write
+// them.
 #pragma once
 #include <string>
 #include <string_view>
@@ -8,8 +9,8 @@
 
 namespace kinora::endpoint {
 
-// Parses untrusted JSON; the result is discarded (is_discarded) if the text is not JSON or is nested deeper than any
-// answer, because code that walks such a value recursively would run out of stack.
+// Parses untrusted JSON; the result is discarded (is_discarded) if the text is not JSON or is nested deeper
+// than any answer, because code that walks such a value recursively would run out of stack.
 Json parsed(std::string_view text);
 
 struct Chat {
@@ -21,8 +22,8 @@ struct Chat {
 // Error(KINORA_DATA) for a refusal, an empty text and an answer of another shape.
 Chat chat_of(const Json& answer);
 
-// Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws Error(KINORA_DATA) if there is
-// none, or if it is zero or not finite.
+// Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws Error(KINORA_DATA) if
+// there is none, or if it is zero or not finite.
 std::vector<float> embedding_of(const Json& answer);
 
 // Whether an answer with this status says, in the wording of a known server, that it has no such model.
@@ -33,5 +34,40 @@ Usage usage_of(const Json& answer);
 
 // Finds the JSON object in a text, since models put fences and words around it. Throws Error(KINORA_DATA).
 Json object_in(std::string_view text);
+
+// Excerpt of a server's answer that is safe to show in an error.
+// Returns the first 200 characters of `body` as one line of valid UTF-8. Hides the key, both whole and in the
+// shortened form in which servers repeat a refused key ("sk-abcd****").
+std::string shown(std::string_view body, std::string_view key);
+
+// A model's verdict on whether to keep a clip.
+struct Verdict {
+  bool keep = false;
+  std::string reason;
+  std::vector<std::string> labels;  // in lower case
+};
+
+// Parses {"keep": bool, "reason": str, "labels": [str]}; the last two may be absent. Throws
+// Error(KINORA_DATA).
+Verdict verdict_of(const Json& json);
+
+// Lower-cases ASCII letters only.
+std::string lower_case(std::string text);
+
+struct Box {
+  double left = 0, top = 0, right = 0, bottom = 0;  // in fractions of the picture
+};
+
+// Returns the share of the picture covered by the union of the boxes, 0 to 1; parts outside do not count.
+double covered(std::vector<Box> boxes);
+
+struct TextRegions {
+  double share = 0;  // covered share of the picture
+  std::vector<std::string> texts;
+};
+
+// Parses {"regions": [{"text": str, "box": [left, top, right, bottom]}]} with coordinates from 0 to `scale`.
+// Throws Error(KINORA_DATA), also for an implausible number of regions.
+TextRegions text_regions(const Json& json, double scale);
 
 }  // namespace kinora::endpoint

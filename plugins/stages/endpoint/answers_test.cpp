@@ -3,8 +3,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "error_text.hpp"
-
 namespace kinora::endpoint {
 namespace {
 
@@ -56,13 +54,16 @@ TEST(Answers, SaysWhyThereIsNoText) {
 
 TEST(Answers, KnowsHowServersSayThatThereIsNoModel) {
   const std::string model = "Org/Model-7B";
-  for (const auto& [status, body] :
-       {std::pair{404, R"({"error":{"message":"The model `Org/Model-7B` does not exist.","type":"NotFoundError"}})"},  // vLLM
-        {404, R"({"error":{"message":"model 'org/model-7b' not found"}})"},                                         // Ollama
-        {404, R"({"error":{"message":"no access","code":"model_not_found"}})"},                                     // OpenAI
-        {400, R"({"error":{"message":"Model Not Exist"}})"},                                                        // DeepSeek
-        {400, R"({"error":{"message":"Org/Model-7B is not a valid model ID"}})"},                                   // OpenRouter
-        {400, R"({"message":"Invalid model: Org/Model-7B","code":"1500"})"}})                                       // Mistral
+  for (
+      const auto& [status, body] :
+      {std::pair{
+           404,
+           R"({"error":{"message":"The model `Org/Model-7B` does not exist.","type":"NotFoundError"}})"},  // vLLM
+       {404, R"({"error":{"message":"model 'org/model-7b' not found"}})"},        // Ollama
+       {404, R"({"error":{"message":"no access","code":"model_not_found"}})"},    // OpenAI
+       {400, R"({"error":{"message":"Model Not Exist"}})"},                       // DeepSeek
+       {400, R"({"error":{"message":"Org/Model-7B is not a valid model ID"}})"},  // OpenRouter
+       {400, R"({"message":"Invalid model: Org/Model-7B","code":"1500"})"}})      // Mistral
     EXPECT_TRUE(says_no_model(status, body, model)) << body;
   for (const auto& [status, body] :
        {std::pair{400, R"({"error":{"message":"This model's maximum context length is 8192 tokens."}})"},

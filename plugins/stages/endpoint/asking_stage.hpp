@@ -1,4 +1,4 @@
-// Base class of this plugin's stages: owns a client and handles samples without a usable answer.
+// Base class of this plugin's stages, and the facts that they read.
 #pragma once
 #include <functional>
 #include <optional>
@@ -6,14 +6,25 @@
 #include <vector>
 
 #include "client.hpp"
-#include "facts.hpp"
+#include "kinora/curation.hpp"
 #include "kinora/stage.hpp"
+#include "timeline.hpp"
 
 namespace kinora::endpoint {
 
-// Each worker asks about one sample and sleeps until the answer comes. So an answered sample is emitted and recorded
-// at once, and waiting samples count towards the pipeline's memory. The engine may use many workers for this stage,
-// because they take almost no CPU; the account limits how many ask at the same time.
+// Whether the caption is the user's own: its facts say so, or name no author.
+bool captioned_by_user(const Sample& sample, const Json& facts);
+
+// Returns the times of the sampled frames from the facts frames_at, fps and frames. Without frames_at the
+// `count` frames are the whole video. Throws Error(KINORA_DATA) if frames_at is not one rising number per
+// frame.
+Timeline timeline_of(const Json& facts, int64_t count);
+
+// Owns a client, and handles samples without a usable answer.
+//
+// Each worker asks about one sample and sleeps until the answer comes. So an answered sample is emitted and
+// recorded at once, and waiting samples count towards the pipeline's memory. The engine may use many workers
+// for this stage, because they take almost no CPU; the account limits how many ask at the same time.
 class AskingStage : public Stage {
  public:
   void process(Sample in, const Emit& emit, const Run& run) final;
@@ -21,8 +32,8 @@ class AskingStage : public Stage {
   kinora_resources resources() const final { return {sizeof(kinora_resources), 0, kCores, 0.0, 0}; }
 
  protected:
-  // Not 0, which would mean one worker per core; small enough that all workers together leave the cores to other
-  // stages.
+  // Not 0, which would mean one worker per core; small enough that all workers together leave the cores to
+  // other stages.
   static constexpr double kCores = 1e-9;
   AskingStage(std::string name, const ServerOptions& options, const std::string& path)
       : name_(std::move(name)), options_(options), client_(name_, options, path) {}
@@ -31,14 +42,14 @@ class AskingStage : public Stage {
   struct Drop {
     double score;
   };
-  // Sets fields of the sample and its facts; the caller stores the facts. Error(KINORA_DATA) if there is no usable
-  // answer; option on_error then decides.
+  // Sets fields of the sample and its facts; the caller stores the facts. Error(KINORA_DATA) if there is no
+  // usable answer; option on_error then decides.
   virtual std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) = 0;
 
   // Asks the server and adds the usage to the facts ("usage").
   Answered ask(const Question&, Json& facts, const Run&) const;
-  // The same for n questions, several at once; answer i belongs to question(i). After the first error no further
-  // question is asked.
+  // The same for n questions, several at once; answer i belongs to question(i). After the first error no
+  // further question is asked.
   std::vector<Answered> ask_all(size_t n, const std::function<Question(size_t)>& question, Json& facts,
                                 const Run&) const;
   const std::string& name() const { return name_; }

@@ -81,10 +81,9 @@ class CaptionEndpoint final : public AskingStage {
                                                : ", frames " + std::to_string(parts[i].begin) + " to " +
                                                      std::to_string(parts[i].end - 1);
     if (picked.empty())
-      throw Error(
-          KINORA_DATA,
-          key + part +
-              ": no sampled frame is in this window; sample more densely (sample_fps of video.clips or clip.transcode)");
+      throw Error(KINORA_DATA, key + part +
+                                   ": no sampled frame is in this window; sample more densely (sample_fps of "
+                                   "video.clips or clip.transcode)");
     return {key, [this, &frames, picked] { return body(frames, picked); },
             guess_tokens(options_, options_.prompt, picked.size()), part};
   }

@@ -8,7 +8,6 @@
 #include <fmt/format.h>
 
 #include "answers.hpp"
-#include "error_text.hpp"
 #include "kept_answers.hpp"
 #include "kinora/random.hpp"
 
@@ -24,7 +23,8 @@ std::string key_of(const std::string& stage, const std::string& variable) {
   const std::string key(value);
   for (const char c : key)
     if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f)
-      throw Error(KINORA_INVALID, stage + ": the key in " + variable + " contains a space or a line break; remove it");
+      throw Error(KINORA_INVALID,
+                  stage + ": the key in " + variable + " contains a space or a line break; remove it");
   return key;
 }
 
@@ -83,7 +83,8 @@ std::string Client::body(Json request) const {
 
 Answered Client::ask(const Question& question, const Run& run) const {
   const Stop stop = [&] { run.check_cancelled(); };
-  // The place is kept during a wait before a retry, so a failing server gets fewer requests and few bodies are in memory.
+  // The place is kept during a wait before a retry, so a failing server gets fewer requests and few bodies
+  // are in memory.
   const Gate::Place place = account_->gate.enter(stop);
   check_accepted();
   const std::string body = question.body();
@@ -127,17 +128,18 @@ Answered Client::ask(const Question& question, const Run& run) const {
   }
 }
 
-// If a server that has answered becomes unreachable, only the samples of that time fail. If it was never reachable,
-// the run file is wrong or the server has not started yet; the run stops, because every further clip would fail.
+// If a server that has answered becomes unreachable, only the samples of that time fail. If it was never
+// reachable, the run file is wrong or the server has not started yet; the run stops, because every further
+// clip would fail.
 void Client::miss(const Question& question, const std::string& why) const {
   constexpr size_t kEnough = 8;  // samples
   const std::string start =
       "; start the server or set base_url of " + stage_ + ", then run again with --retry-failed";
   if (account_->missed(question.key) >= kEnough)
-    account_->refuse(
-        fmt::format("{}; this happened for the first {} samples, and no request was ever answered{}: finished "
-                    "samples are kept",
-                    why, kEnough, start));
+    account_->refuse(fmt::format(
+        "{}; this happened for the first {} samples, and no request was ever answered{}: finished "
+        "samples are kept",
+        why, kEnough, start));
   check_accepted();
   give_up(question, why + start);
 }
@@ -166,9 +168,12 @@ std::string Client::refusal(const Response& response) const {
     return key_.empty() ? "no key was sent: name the environment variable that holds it in api_key_env"
                         : "the key in api_key_env is not accepted";
   if (says_no_model(response.status, response.body, options_.model))
-    return fmt::format("the server has no model '{}': set model of {} to one that it has", options_.model, stage_);
+    return fmt::format("the server has no model '{}': set model of {} to one that it has", options_.model,
+                       stage_);
   if (response.status == 404)
-    return fmt::format("this address does not exist on the server: set base_url of {} to the server's, with its version", stage_);
+    return fmt::format(
+        "this address does not exist on the server: set base_url of {} to the server's, with its version",
+        stage_);
   return "";
 }
 
@@ -181,7 +186,8 @@ Client::Attempt Client::judge(const Response& response) const {
     // OpenAI also sends 429 if the account is out of money, which waiting does not fix.
     out.again = passing(response.status) && response.body.find("insufficient_quota") == std::string::npos;
     if (const auto why = refusal(response); !why.empty())
-      account_->refuse(fmt::format("{}; {}. Fix it and run again: answered requests are kept", out.problem, why));
+      account_->refuse(
+          fmt::format("{}; {}. Fix it and run again: answered requests are kept", out.problem, why));
     return out;
   }
   Json answer = parsed(response.body);
@@ -191,9 +197,10 @@ Client::Attempt Client::judge(const Response& response) const {
     return out;
   }
   out.problem = answer.is_object()
-                    ? fmt::format("{}: the answer has no {}: {}; base_url of {} must name a server that speaks "
-                                  "OpenAI's protocol",
-                                  url_, needed_, told, stage_)
+                    ? fmt::format(
+                          "{}: the answer has no {}: {}; base_url of {} must name a server that speaks "
+                          "OpenAI's protocol",
+                          url_, needed_, told, stage_)
                     : fmt::format("{}: the answer is not a JSON object: {}", url_, told);
   out.again = true;
   return out;
@@ -205,7 +212,8 @@ double Client::backoff(int64_t attempt, const std::string& about, const Run& run
   return full * (1 - 0.5 * Random(run.seed(), about).uniform(static_cast<uint64_t>(attempt))[0]);
 }
 
-// A refused key or model, or an unreachable server, affects every sample and is the fault of none, so the run ends.
+// A refused key or model, or an unreachable server, affects every sample and is the fault of none, so the run
+// ends.
 void Client::check_accepted() const {
   if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_STOP, why);
 }
@@ -224,8 +232,8 @@ std::string Client::sums() const {
   const Usage all = account_->take(stage_);
   if (all.answered + all.again + all.known == 0) return "";
   std::string out =
-      fmt::format("{}, this run: {} requests answered, {} retried; {} prompt and {} completion tokens", stage_,
-                  all.answered, all.again, all.prompt, all.completion);
+      fmt::format("{}, this run: {} requests answered, {} retried; {} prompt and {} completion tokens",
+                  stage_, all.answered, all.again, all.prompt, all.completion);
   if (priced()) out += fmt::format(", cost {:.6g} in the currency of its prices", cost(all));
   if (all.known > 0) out += fmt::format("; {} kept answers were reused", all.known);
   return out;

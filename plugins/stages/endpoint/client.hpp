@@ -1,4 +1,5 @@
-// Sends requests to an OpenAI-compatible server within the account's limits, with retries where they can help.
+// Sends requests to an OpenAI-compatible server within the account's limits, with retries where they can
+// help.
 #pragma once
 #include <functional>
 #include <memory>
@@ -34,13 +35,13 @@ struct Answered {
   Usage usage;
 };
 
-// [any-thread] A question that fails throws Error(KINORA_DATA), which fails the sample. KINORA_IO would make the
-// engine retry the whole sample and pay again for its other answers. A refused key or model, or a server that was
-// unreachable for all of the first samples, throws Error(KINORA_STOP), which ends the run.
+// [any-thread] A question that fails throws Error(KINORA_DATA), which fails the sample. KINORA_IO would make
+// the engine retry the whole sample and pay again for its other answers. A refused key or model, or a server
+// that was unreachable for all of the first samples, throws Error(KINORA_STOP), which ends the run.
 class Client {
  public:
-  // stage: name in messages and totals. path: below base_url, such as "/chat/completions". Throws Error for invalid
-  // options, including a key that is missing in the environment.
+  // stage: name in messages and totals. path: below base_url, such as "/chat/completions". Throws Error for
+  // invalid options, including a key that is missing in the environment.
   Client(std::string stage, const ServerOptions&, const std::string& path);
   // Returns a kept answer at no cost, or asks the server and keeps the answer.
   Answered ask(const Question&, const Run&) const;

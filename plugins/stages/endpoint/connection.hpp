@@ -34,8 +34,8 @@ class Unanswered : public std::runtime_error {
   bool again_, nobody_;
 };
 
-// [one thread at a time] Verifies certificates, does not follow redirects, uses the proxies of the environment
-// (https_proxy, no_proxy and so on), and refuses protocols other than http and https.
+// [one thread at a time] Verifies certificates, does not follow redirects, uses the proxies of the
+// environment (https_proxy, no_proxy and so on), and refuses protocols other than http and https.
 class Connection {
  public:
   Connection();
@@ -50,8 +50,8 @@ class Connection {
   void* easy_;
 };
 
-// Returns why `url` cannot be a server's address, and what to do; empty if it is valid. It must contain neither user
-// nor password, which belong in the environment.
+// Returns why `url` cannot be a server's address, and what to do; empty if it is valid. It must contain
+// neither user nor password, which belong in the environment.
 std::string wrong_url(const std::string& url);
 // Whether requests to this address travel unencrypted over a network.
 bool goes_in_clear(const std::string& url);

@@ -26,8 +26,8 @@ class EmbedEndpoint final : public AskingStage {
   }
   explicit EmbedEndpoint(const Options& o) : AskingStage("embed.endpoint", o, "/embeddings"), options_(o) {
     if (o.name.empty() || o.name.find_first_of("/. ") != std::string::npos)
-      throw Error(KINORA_INVALID,
-                  "embed.endpoint: name '" + o.name + "' must not be empty or contain a slash, a dot or a space");
+      throw Error(KINORA_INVALID, "embed.endpoint: name '" + o.name +
+                                      "' must not be empty or contain a slash, a dot or a space");
   }
 
  private:

@@ -6,7 +6,6 @@
 #include "kinora/plugin.hpp"
 #include "pictures.hpp"
 #include "prompt.hpp"
-#include "verdict.hpp"
 
 namespace kinora::endpoint {
 namespace {

@@ -28,7 +28,8 @@ TEST(Gate, NeverLetsMoreInThanAtOnceAndAllOfThem) {
       const int now = ++inside;
       for (int seen = most; seen < now && !most.compare_exchange_weak(seen, now);) {
       }
-      // The first ones wait for the others, however slowly threads start; a fourth would then have time to enter.
+      // The first ones wait for the others, however slowly threads start; a fourth would then have time to
+      // enter.
       while (most < 3 && Clock::now() < late) std::this_thread::sleep_for(std::chrono::milliseconds(1));
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       --inside;

@@ -1,12 +1,14 @@
-// Stores answers that have been paid for. A run that was killed while samples wait after this stage, or between the
-// windows of a sample, does not request them again; nor does a job that starts over with other options.
+// Stores answers that have been paid for. A run that was killed while samples wait after this stage, or
+// between the windows of a sample, does not request them again; nor does a job that starts over with other
+// options.
 //
-// A job enables this with a folder `answers` in its own folder, which it renames to `.answers` when it is done:
+// A job enables this with a folder `answers` in its own folder, which it renames to `.answers` when it is
+// done:
 //   answers/STAGE/ab/cdef..01/2345..67.json     SHA-256 of the sample's key, then of the request's body; the
 //                                               server's key is in neither
 //
-// A job that starts over has its previous folder next to its own, as .NAME.before or .NAME.unfinished; answers to
-// the same requests are taken from there.
+// A job that starts over has its previous folder next to its own, as .NAME.before or .NAME.unfinished;
+// answers to the same requests are taken from there.
 #pragma once
 #include <filesystem>
 #include <optional>
@@ -25,7 +27,8 @@ class KeptAnswers {
   KeptAnswers(std::string_view out, const std::string& stage, std::string_view key);
   // Returns the answer to a request with this body.
   std::optional<Json> find(const std::string& body) const;
-  // Returns when the answer is on disk. A failed write is only logged, because the run does not need the file.
+  // Returns when the answer is on disk. A failed write is only logged, because the run does not need the
+  // file.
   void keep(const std::string& body, const Json& answer) const;
   // Removes the answers of a failed sample, so that a rerun asks again.
   void forget() const;

@@ -7,7 +7,6 @@
 #include "kinora/plugin.hpp"
 #include "pictures.hpp"
 #include "prompt.hpp"
-#include "regions.hpp"
 
 namespace kinora::endpoint {
 namespace {

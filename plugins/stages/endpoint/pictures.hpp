@@ -14,9 +14,11 @@ Pictures frames_of(const Sample& sample);
 struct Size {
   int64_t height = 0, width = 0;
 };
-// Returns the largest size of the same aspect whose longer side is at most max_side; never larger than `size`.
+// Returns the largest size of the same aspect whose longer side is at most max_side; never larger than
+// `size`.
 Size fitted(Size size, int64_t max_side);
-// Returns [to.height, to.width, 3], each pixel the mean of the area that it covers; `to` is not larger than `from`.
+// Returns [to.height, to.width, 3], each pixel the mean of the area that it covers; `to` is not larger than
+// `from`.
 std::vector<uint8_t> shrunk(const uint8_t* rgb, Size from, Size to);
 
 // Encodes a JPEG with quality 1 to 100. Throws Error.

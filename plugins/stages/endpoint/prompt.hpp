@@ -9,8 +9,8 @@
 
 namespace kinora::endpoint {
 
-// A text with placeholders for a caption and facts: "{caption}", "{duration_s}", "{caption_info.model}" (a nested
-// member); "{{" and "}}" are braces.
+// A text with placeholders for a caption and facts: "{caption}", "{duration_s}", "{caption_info.model}" (a
+// nested member); "{{" and "}}" are braces.
 class Template {
  public:
   // Throws Error(KINORA_INVALID) with the position of an unmatched brace.
@@ -32,7 +32,8 @@ Json chat_request(const ChatOptions& options, const std::string& prompt,
 // Rough number of tokens of a request: an estimate for the rate limit until the first answer.
 int64_t guess_tokens(const ChatOptions& options, const std::string& prompt, size_t pictures);
 
-// Returns a response_format that makes the answer follow `schema`, as in OpenAI's structured outputs and vLLM.
+// Returns a response_format that makes the answer follow `schema`, as in OpenAI's structured outputs and
+// vLLM.
 Json schema_format(const char* name, Json schema);
 
 }  // namespace kinora::endpoint

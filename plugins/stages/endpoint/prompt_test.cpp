@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "regions.hpp"
+#include "answers.hpp"
 
 namespace kinora::endpoint {
 namespace {

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "answers.hpp"
 #include "caption_stage.cpp"
 #include "embed_stage.cpp"
 #include "enhance_stage.cpp"
@@ -11,7 +12,6 @@
 #include "kinora/testing.hpp"
 #include "ocr_stage.cpp"
 #include "tests/support/full_port.hpp"
-#include "verdict.hpp"
 
 namespace kinora::endpoint {
 namespace {

@@ -1,10 +1,10 @@
 // Black bars around a picture: letterbox, pillarbox, both.
 //
 // A line (row or column) is lit in a frame if at least half of it is brighter than black; half, so that a
-// subtitle inside a bar does not light a line. Everything outside the outermost line that is lit in any frame is
-// a bar; any frame, because one bright frame shows what dark ones cannot. A bar ends in a straight edge: within
-// three lines the picture must be clearly brighter than black along a third of a line. Otherwise the dark area
-// belongs to the picture (a night sky, a stage).
+// subtitle inside a bar does not light a line. Everything outside the outermost line that is lit in any frame
+// is a bar; any frame, because one bright frame shows what dark ones cannot. A bar ends in a straight edge:
+// within three lines the picture must be clearly brighter than black along a third of a line. Otherwise the
+// dark area belongs to the picture (a night sky, a stage).
 #pragma once
 #include <cstdint>
 #include <functional>

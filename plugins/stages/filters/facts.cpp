@@ -36,8 +36,8 @@ std::optional<double> number_of(const json* fact) {
   return whole ? std::optional(value) : std::nullopt;
 }
 
-// Appends names of facts that number_of() accepts, in the form of option `fact`: "height", "scores.filter.blur",
-// "user.rating"; only the first ones if there are many.
+// Appends names of facts that number_of() accepts, in the form of option `fact`: "height",
+// "scores.filter.blur", "user.rating"; only the first ones if there are many.
 void add_numbers(const json& facts, const std::string& before, int depth, std::vector<std::string>& out) {
   constexpr size_t kMost = 32;
   constexpr int kDeepest = 4;

@@ -3,7 +3,15 @@
 #include <algorithm>
 #include <numeric>
 
+#include <opencv2/imgproc.hpp>
+
 namespace kinora::filters {
+namespace {
+
+// OpenCV stores rows, columns and the bytes of a row as int.
+constexpr int64_t kLongestSide = 32768;
+
+}  // namespace
 
 using nlohmann::json;
 
@@ -13,8 +21,8 @@ double reduce(const std::vector<double>& values, const std::string& how) {
   return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-void leave(Sample in, json facts, const Emit& emit, const std::string& rule, double score, double low, double high,
-           bool always_kept) {
+void leave(Sample in, json facts, const Emit& emit, const std::string& rule, double score, double low,
+           double high, bool always_kept) {
   const bool keep = always_kept || (score >= low && score <= high);
   if (!keep) note_bound(facts, rule, score, low, high);
   in.set("json", json_text(facts));
@@ -27,6 +35,18 @@ void judge(Sample in, const Emit& emit, const std::string& rule, double score, d
   json facts = json_field(in, "json");
   note_score(facts, rule, score);
   leave(std::move(in), std::move(facts), emit, rule, score, low, high, mode == "score");
+}
+
+Frames::Frames(const Sample& sample) : pictures_(pictures_of(sample, kLongestSide)) {}
+
+cv::Mat Frames::rgb(int64_t i) const {
+  return {height(), width(), CV_8UC3, const_cast<uint8_t*>(pictures_.frame(i))};
+}
+
+cv::Mat Frames::luma(int64_t i) const {
+  cv::Mat out;
+  cv::cvtColor(rgb(i), out, cv::COLOR_RGB2GRAY);
+  return out;
 }
 
 }  // namespace kinora::filters

@@ -5,10 +5,10 @@
 #include <opencv2/imgproc.hpp>
 
 #include "bars.hpp"
-#include "core/plugin/options.hpp"
 #include "core/plugin/host.hpp"
+#include "core/plugin/options.hpp"
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "core/runtime/runtime.hpp"
 #include "flow.hpp"
 #include "text_regions.hpp"
@@ -102,14 +102,19 @@ cv::Mat texture(double shift, int width = 320, int height = 180) {
 }
 
 TEST(Bounds, OfADropAreAmongItsFactsAndOfNoOther) {
-  const auto bounds = [](const std::string& id, const std::vector<cv::Mat>& lumas, const json& options = json::object()) {
+  const auto bounds = [](const std::string& id, const std::vector<cv::Mat>& lumas,
+                         const json& options = json::object()) {
     return judge(id, film(lumas), options).facts.value("bounds", json());
   };
-  EXPECT_EQ(bounds("filter.brightness", {grey(5)}), json::parse(R"({"filter.brightness": {"at_least": 0.04}})"));
-  EXPECT_EQ(bounds("filter.brightness", {grey(250)}), json::parse(R"({"filter.brightness": {"at_most": 0.95}})"));
+  EXPECT_EQ(bounds("filter.brightness", {grey(5)}),
+            json::parse(R"({"filter.brightness": {"at_least": 0.04}})"));
+  EXPECT_EQ(bounds("filter.brightness", {grey(250)}),
+            json::parse(R"({"filter.brightness": {"at_most": 0.95}})"));
   EXPECT_EQ(bounds("filter.black", {grey(0)}), json::parse(R"({"filter.black": {"at_most": 0.33}})"));
-  EXPECT_EQ(bounds("filter.blur", {grey(90)}, {{"at_least", 7.0}}), json::parse(R"({"filter.blur": {"at_least": 7.0}})"));
-  EXPECT_EQ(bounds("filter.flow", {grey(90), grey(90)}), json::parse(R"({"filter.flow": {"at_least": 0.002}})"));
+  EXPECT_EQ(bounds("filter.blur", {grey(90)}, {{"at_least", 7.0}}),
+            json::parse(R"({"filter.blur": {"at_least": 7.0}})"));
+  EXPECT_EQ(bounds("filter.flow", {grey(90), grey(90)}),
+            json::parse(R"({"filter.flow": {"at_least": 0.002}})"));
   EXPECT_EQ(bounds("filter.flow", {grey(90), grey(90)}, {{"at_least", 0.0}, {"p10_at_least", 0.5}}),
             json::parse(R"({"filter.flow.p10": {"at_least": 0.5}})"));
   EXPECT_EQ(bounds("filter.brightness", {grey(128)}), json());

@@ -10,9 +10,9 @@ struct Flow {
   double p10 = 0;  // 10th percentile: above 0 only if the camera moves
 };
 
-// G. Farneback, "Two-Frame Motion Estimation Based on Polynomial Expansion", SCIA 2003, as implemented by OpenCV.
-// (OpenCV's dense inverse search is faster, but reads outside the picture on flat frames, which hostile input may
-// contain.)
+// G. Farneback, "Two-Frame Motion Estimation Based on Polynomial Expansion", SCIA 2003, as implemented by
+// OpenCV. (OpenCV's dense inverse search is faster, but reads outside the picture on flat frames, which
+// hostile input may contain.)
 //
 // [owner-thread]
 class FlowMeter {

@@ -7,7 +7,6 @@
 
 #include "filter.hpp"
 #include "flow.hpp"
-#include "frames.hpp"
 #include "kinora/plugin.hpp"
 
 namespace kinora::filters {
@@ -16,8 +15,8 @@ using nlohmann::json;
 
 class FilterFlow final : public Stage {
  public:
-  // The project's media score 0.003 (a toy turned by hand in front of a still background) to 0.03 and more; a still
-  // scores 0.
+  // The project's media score 0.003 (a toy turned by hand in front of a still background) to 0.03 and more; a
+  // still scores 0.
   struct Options : ModeOption, ReduceOption {
     double at_least = 0.002, p10_at_least = 0, at_most = 1e300, fps = 0;
     int64_t height = 144;
@@ -27,7 +26,10 @@ class FilterFlow final : public Stage {
         .help("Drops samples with hardly any motion: optical flow, in fractions of the diagonal per second");
     describe_mode(d);
     describe_reduce(d);
-    d.option("at_least", &Options::at_least).at_least(0).bound().help("smallest mean over the picture that passes");
+    d.option("at_least", &Options::at_least)
+        .at_least(0)
+        .bound()
+        .help("smallest mean over the picture that passes");
     d.option("at_most", &Options::at_most)
         .at_least(0)
         .bound()
@@ -63,7 +65,8 @@ class FilterFlow final : public Stage {
     if (score_only || (mean >= options_.at_least && mean <= options_.at_most))
       return leave(std::move(in), std::move(facts), emit, "filter.flow.p10", p10, options_.p10_at_least,
                    std::numeric_limits<double>::infinity(), score_only);
-    leave(std::move(in), std::move(facts), emit, "filter.flow", mean, options_.at_least, options_.at_most, false);
+    leave(std::move(in), std::move(facts), emit, "filter.flow", mean, options_.at_least, options_.at_most,
+          false);
   }
 
  private:

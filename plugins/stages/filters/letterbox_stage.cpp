@@ -1,7 +1,6 @@
 // stage/filter.letterbox: finds black bars; records the picture inside them, or drops samples that have them.
 #include "bars.hpp"
 #include "filter.hpp"
-#include "frames.hpp"
 #include "kinora/plugin.hpp"
 
 namespace kinora::filters {
@@ -12,7 +11,8 @@ class FilterLetterbox final : public Stage {
  public:
   struct Options {
     std::string mode = "crop";
-    double at_most = 0.02;  // share of the height: 7 lines of 360, more than the ragged edge of an old transfer
+    double at_most =
+        0.02;  // share of the height: 7 lines of 360, more than the ragged edge of an old transfer
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.letterbox")
@@ -49,7 +49,8 @@ class FilterLetterbox final : public Stage {
       const cv::Rect r = picture_inside(bars, {frames.width(), frames.height()}, video);
       facts["crop"] = {{"x", r.x}, {"y", r.y}, {"width", r.width}, {"height", r.height}};
     }
-    leave(std::move(in), std::move(facts), emit, "filter.letterbox", score, 0, options_.at_most, options_.mode != "filter");
+    leave(std::move(in), std::move(facts), emit, "filter.letterbox", score, 0, options_.at_most,
+          options_.mode != "filter");
   }
 
  private:

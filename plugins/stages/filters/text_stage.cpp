@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "filter.hpp"
-#include "frames.hpp"
 #include "kinora/plugin.hpp"
 #include "text_regions.hpp"
 
@@ -10,8 +9,8 @@ namespace kinora::filters {
 
 class FilterText final : public Stage {
  public:
-  // A line of 22 letters, one thirteenth of the height tall, covers 0.045. At 2 frames per second the project's
-  // media score 0 to 0.025 unchanged and 0.043 to 0.075 with such a line drawn into them.
+  // A line of 22 letters, one thirteenth of the height tall, covers 0.045. At 2 frames per second the
+  // project's media score 0 to 0.025 unchanged and 0.043 to 0.075 with such a line drawn into them.
   struct Options : ModeOption, ReduceOption {
     double at_most = 0.035;
     int64_t lasting = 3, contrast = 80;

@@ -1,14 +1,30 @@
 #include "webdataset_stage.hpp"
 
 #include <algorithm>
+#include <string>
 
-#include "sample_name.hpp"
-#include "tar_scan.hpp"
+#include "kinora/error.hpp"
+#include "kinora/plugin.hpp"
+#include "tar.hpp"
 
 namespace kinora::shard {
 namespace {
 
-// An error of a shard or its index is not the fault of one sample: the engine ends the run on these two codes.
+[[noreturn]] void refuse(std::string_view key, const std::string& why) {
+  throw Error(KINORA_DATA, "sample '" + std::string(key) + "' cannot be stored: " + why);
+}
+
+bool has_control(std::string_view text) {
+  return std::any_of(text.begin(), text.end(), [](unsigned char c) { return c < 32 || c == 127; });
+}
+
+// Whether a part is "__x__", which readers treat as a comment and skip.
+bool is_note(std::string_view part) {
+  return part.size() >= 4 && part.starts_with("__") && part.ends_with("__");
+}
+
+// An error of a shard or its index is not the fault of one sample: the engine ends the run on these two
+// codes.
 template <class F>
 void as_storage_error(F&& f) {
   try {
@@ -27,15 +43,18 @@ void write_file(const std::string& uri, std::string_view text) {
 
 constexpr const char* kFolder = "shard.folder";
 
-// Returns the folder of a sample: below the dataset and without dots, because readers end a shard's name at a dot.
+// Returns the folder of a sample: below the dataset and without dots, because readers end a shard's name at a
+// dot.
 std::string folder_of(const Sample& in) {
   const std::string folder(in.text(kFolder).value_or(""));
   const bool is_name = std::all_of(folder.begin(), folder.end(), [](unsigned char c) {
     return std::isalnum(c) || c == '_' || c == '-' || c == '/';
   });
-  const bool is_below = !folder.starts_with('/') && !folder.ends_with('/') && folder.find("//") == std::string::npos;
+  const bool is_below =
+      !folder.starts_with('/') && !folder.ends_with('/') && folder.find("//") == std::string::npos;
   if (is_name && is_below) return folder;
-  throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " + kFolder + " is '" + folder +
+  throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " + kFolder +
+                               " is '" + folder +
                                "'; use letters, digits, '_' and '-', with '/' between names");
 }
 
@@ -55,6 +74,31 @@ bool exists(const std::string& uri) {
 }
 
 }  // namespace
+
+void check_key(std::string_view key) {
+  if (key.empty()) refuse(key, "its key is empty; give every sample a key");
+  if (has_control(key)) refuse(key, "its key contains a control character; use letters, digits, '-' and '_'");
+  for (size_t at = 0; at <= key.size();) {
+    const size_t end = std::min(key.find('/', at), key.size());
+    const std::string_view part = key.substr(at, end - at);
+    const bool last = end == key.size();
+    if (part.empty() || part == "." || part == "..")
+      refuse(key, "its key has an empty part, '.' or '..' between slashes; remove it");
+    if (is_note(part))
+      refuse(key, "readers skip names such as '" + std::string(part) + "'; choose another key");
+    if (last && part.find('.') != std::string_view::npos)
+      refuse(key,
+             "a key may have no dot after its last slash, because readers end the key there; replace the dot "
+             "with '-' or '_'");
+    at = end + 1;
+  }
+}
+
+void check_field(std::string_view key, std::string_view field) {
+  if (field.empty() || field.find('/') != std::string_view::npos || has_control(field))
+    refuse(key, "the field name '" + std::string(field) +
+                    "' is empty or has a slash or a control character; rename the field");
+}
 
 void WebDatasetStage::describe(Describe<Options>& d) {
   d.name("shard.webdataset").help("Packs samples into WebDataset tar shards with Energon's index");
@@ -133,10 +177,9 @@ std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) con
     out.push_back(field);
   }
   if (out.empty())
-    throw Error(
-        KINORA_DATA,
-        "sample '" + std::string(in.key()) +
-            "' cannot be stored: it has no byte fields; put a stage that sets one before this stage");
+    throw Error(KINORA_DATA,
+                "sample '" + std::string(in.key()) +
+                    "' cannot be stored: it has no byte fields; put a stage that sets one before this stage");
   return out;
 }
 
@@ -200,3 +243,7 @@ void WebDatasetStage::finish(const Emit& emit, const Run& run) {
 }
 
 }  // namespace kinora::shard
+
+using kinora::shard::WebDatasetStage;
+KINORA_COMPONENT(WebDatasetStage)
+KINORA_PLUGIN(WebDatasetStage)

@@ -2,6 +2,7 @@
 #pragma once
 #include <map>
 #include <optional>
+#include <string_view>
 #include <unordered_set>
 
 #include "energon_meta.hpp"
@@ -9,13 +10,13 @@
 
 namespace kinora::shard {
 
-// Samples arrive in the order of the source and a shard ends at a count or a size, so the same input gives the same
-// bytes. A shard appears only when complete, and only then are its samples reported as stored. After a kill, the
-// run continues after the existing shards and receives the remaining samples again, so the result equals that of an
-// uninterrupted run.
+// Samples arrive in the order of the source and a shard ends at a count or a size, so the same input gives
+// the same bytes. A shard appears only when complete, and only then are its samples reported as stored. After
+// a kill, the run continues after the existing shards and receives the remaining samples again, so the result
+// equals that of an uninterrupted run.
 //
-// A sample's field shard.folder, which is not stored, names its folder in the dataset; a source that gives samples
-// folder by folder gets full shards. A run that continues another must then give all samples again.
+// A sample's field shard.folder, which is not stored, names its folder in the dataset; a source that gives
+// samples folder by folder gets full shards. A run that continues another must then give all samples again.
 class WebDatasetStage final : public Stage {
  public:
   struct Options {
@@ -49,7 +50,7 @@ class WebDatasetStage final : public Stage {
   std::optional<ShardIndex> index_;
   IndexHash hash_;
   std::vector<ShardInfo> shards_;
-  std::vector<char> was_there_;           // one flag per shard: written by an earlier run
+  std::vector<char> was_there_;            // one flag per shard: written by an earlier run
   std::map<std::string, size_t> numbers_;  // number of the next shard in each folder
   std::string place_;                      // folder that is being written
   struct OpenShard {
@@ -61,5 +62,12 @@ class WebDatasetStage final : public Stage {
   };
   std::unique_ptr<OpenShard> open_;
 };
+
+// Check a name by WebDataset's rule, which decides whether readers recover a sample, and throw Error
+// (KINORA_DATA) that says what is wrong. A member of a shard is called KEY.FIELD, and readers split it at the
+// first dot of its last part (^((?:.*/|)[^.]+)[.]([^/]*)$, the expression of webdataset and Energon). A key
+// with a dot in its last part would be read as another key, and members called __x__ are not read.
+void check_key(std::string_view key);
+void check_field(std::string_view key, std::string_view field);
 
 }  // namespace kinora::shard

@@ -9,8 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "kinora/testing.hpp"
-#include "sample_name.hpp"
-#include "tar_scan.hpp"
+#include "tar.hpp"
 
 namespace kinora::shard {
 namespace {
@@ -42,7 +41,8 @@ class Shards : public ::testing::Test {
   }
   void TearDown() override { fs::remove_all(root); }
 
-  // Sample n: sizes that are not multiples of a block, fields in unsorted order, and a url that is not stored.
+  // Sample n: sizes that are not multiples of a block, fields in unsorted order, and a url that is not
+  // stored.
   static Sample sample(int n) {
     Sample s("film-" + std::to_string(n));
     s.set("url", "/films/x.mp4");
@@ -160,7 +160,8 @@ TEST_F(Shards, AfterARestartAreThoseOfAnUninterruptedRun) {
     out.stored.clear();
     pack(folder, o, 0, cut, false);
     const auto stored = static_cast<int>(out.stored.size());
-    if (cut % 3 == 0) fs::remove(path(folder + "/shard-000001.tar.idx"));  // as if killed between the two files
+    if (cut % 3 == 0)
+      fs::remove(path(folder + "/shard-000001.tar.idx"));  // as if killed between the two files
     // Stored samples may or may not be given again.
     pack(folder, o, cut % 2 ? stored : 0, 23);
     EXPECT_EQ(tree(path(folder)), tree(path("whole"))) << "cut after " << cut;
@@ -181,11 +182,14 @@ TEST_F(Shards, InFoldersAndPartsAreOneDatasetThatABrokenRunGoesOnWith) {
   };
   pack_until("whole", 14, true);
   const auto whole = tree(path("whole"));
-  for (const char* name : {"resolution_720/duration_5_10/part_000000/shard-000001.tar", "resolution_720/duration_5_10/part_000002/shard-000001.tar",
+  for (const char* name : {"resolution_720/duration_5_10/part_000000/shard-000001.tar",
+                           "resolution_720/duration_5_10/part_000002/shard-000001.tar",
                            "resolution_1080/duration_0_5/part_000000/shard-000000.tar.idx"})
     EXPECT_TRUE(whole.contains(name)) << name;
-  EXPECT_EQ(std::count_if(whole.begin(), whole.end(), [](const auto& f) { return f.first.ends_with(".tar"); }), 8);
-  EXPECT_THAT(slurp(path("whole/.nv-meta/.info.json")), HasSubstr("\"resolution_1080/duration_0_5/part_000000/shard-000001.tar\": 1"));
+  EXPECT_EQ(
+      std::count_if(whole.begin(), whole.end(), [](const auto& f) { return f.first.ends_with(".tar"); }), 8);
+  EXPECT_THAT(slurp(path("whole/.nv-meta/.info.json")),
+              HasSubstr("\"resolution_1080/duration_0_5/part_000000/shard-000001.tar\": 1"));
   for (const auto& [name, bytes] : whole) EXPECT_EQ(bytes.find("shard.folder"), std::string::npos) << name;
   for (int cut = 0; cut <= 14; ++cut) {
     const std::string folder = "cut" + std::to_string(cut);

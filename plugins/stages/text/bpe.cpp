@@ -1,7 +1,6 @@
-#include "bpe.hpp"
-
 #include <queue>
 
+#include "models.hpp"
 #include "unicode.hpp"
 
 namespace kinora::text {

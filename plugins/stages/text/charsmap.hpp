@@ -1,9 +1,9 @@
 // A sentencepiece charsmap: replacements of character sequences, "precompiled" into a double-array trie.
 //
 // Bytes: uint32 n; n bytes of trie, units of uint32; then the replacements, each ending with a zero. All
-// little-endian. A unit of the trie (darts-clone): bits 0-7 and 31 are its label, bit 8 says that it has a value,
-// bits 10-30 are the offset to its children, shifted left by 8 if bit 9 is set. A value unit: bits 0-30 are the
-// position of the replacement.
+// little-endian. A unit of the trie (darts-clone): bits 0-7 and 31 are its label, bit 8 says that it has a
+// value, bits 10-30 are the offset to its children, shifted left by 8 if bit 9 is set. A value unit: bits
+// 0-30 are the position of the replacement.
 #pragma once
 #include <cstdint>
 #include <optional>

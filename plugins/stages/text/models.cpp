@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "bpe.hpp"
 #include "unicode.hpp"
 
 namespace kinora::text {
@@ -55,7 +54,8 @@ std::unique_ptr<PieceModel> read_model(const Json& json, const std::string& wher
   if (type == "BPE") out = std::make_unique<BpeModel>(f);
   if (type == "WordPiece") out = read_word_piece(f);
   if (type == "Unigram") out = read_unigram(f);
-  if (!out) f.refuse("the model '" + type + "' is not known; the known models are BPE, Unigram and WordPiece");
+  if (!out)
+    f.refuse("the model '" + type + "' is not known; the known models are BPE, Unigram and WordPiece");
   f.done();
   return out;
 }

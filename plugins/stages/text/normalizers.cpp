@@ -1,10 +1,9 @@
-#include "normalizers.hpp"
-
 #include <array>
 #include <memory>
 
 #include "charsmap.hpp"
 #include "regex.hpp"
+#include "tokenizer_json.hpp"
 #include "unicode.hpp"
 
 namespace kinora::text {
@@ -31,7 +30,8 @@ std::string stripped(std::string_view text, bool left, bool right) {
   return std::string(text.substr(begin, end > begin ? end - begin : 0));
 }
 
-// sentencepiece's old rules for translation: removes control characters and replaces other invisible ones by blanks.
+// sentencepiece's old rules for translation: removes control characters and replaces other invisible ones by
+// blanks.
 std::string nmt(std::string_view text) {
   std::string out;
   while (!text.empty()) {

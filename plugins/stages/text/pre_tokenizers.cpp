@@ -1,9 +1,7 @@
-#include "pre_tokenizers.hpp"
-
 #include <algorithm>
 #include <array>
 
-#include "normalizers.hpp"
+#include "tokenizer_json.hpp"
 #include "unicode.hpp"
 
 namespace kinora::text {
@@ -85,7 +83,8 @@ const std::array<std::string, 256>& byte_letters() {
   return table;
 }
 
-// GPT-2's words (Radford et al. 2019): contractions, letters, numbers and the rest, each with the preceding blank.
+// GPT-2's words (Radford et al. 2019): contractions, letters, numbers and the rest, each with the preceding
+// blank.
 constexpr const char* kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 // Joiners belong to words here, unlike in patterns given by the file.

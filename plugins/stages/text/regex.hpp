@@ -19,7 +19,8 @@ class Regex {
   // Compiles the pattern as Oniguruma reads it: \s, \w and \d are Unicode's. Throws an Error that names the
   // pattern and the position.
   explicit Regex(const std::string& pattern);
-  // Returns the non-overlapping matches in valid UTF-8, left to right. Throws Error if a match takes too long.
+  // Returns the non-overlapping matches in valid UTF-8, left to right. Throws Error if a match takes too
+  // long.
   std::vector<Span> find_all(std::string_view text) const;
 
  private:

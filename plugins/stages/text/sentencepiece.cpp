@@ -1,15 +1,130 @@
 // sentencepiece's .model as a tokenizer: its own normalisation, then a unigram or BPE model.
 #include <algorithm>
 #include <limits>
+#include <queue>
 
 #include "charsmap.hpp"
-#include "normalizers.hpp"
-#include "scored_bpe.hpp"
+#include "models.hpp"
+#include "sentencepiece_spec.hpp"
 #include "tokenizer.hpp"
+#include "tokenizer_json.hpp"
 #include "unicode.hpp"
 
 namespace kinora::text {
 namespace {
+
+// Words that normalizers leave unchanged and models never split.
+class UserDefined {
+ public:
+  void add(const std::string& text) {
+    if (text.empty()) return;
+    texts_.emplace(text, 0);
+    longest_ = std::max(longest_, text.size());
+  }
+  // Bytes of the longest word that is a prefix of `text`; 0: none.
+  size_t match(std::string_view text) const {
+    for (size_t n = std::min(longest_, text.size()); n > 0; --n)
+      if (texts_.contains(text.substr(0, n))) return n;
+    return 0;
+  }
+
+ private:
+  Vocabulary texts_;
+  size_t longest_ = 0;
+};
+
+// sentencepiece's BPE: merges the neighbours whose joint piece scores highest, the leftmost of equals first.
+class ScoredBpe {
+ public:
+  ScoredBpe(const SentencePieceSpec& spec, int64_t unknown) : unknown_(unknown) {
+    for (size_t i = 0; i < spec.pieces.size(); ++i) {
+      const auto& p = spec.pieces[i];
+      all_.emplace(p.text, static_cast<int64_t>(i));
+      if (p.type == kNormal || p.type == kUserDefined) ids_.emplace(p.text, static_cast<int64_t>(i));
+      scores_.push_back(p.score);
+    }
+    if (spec.byte_fallback)
+      bytes_ = BytePieces([&](const std::string& s) {
+        const auto it = all_.find(s);
+        return it == all_.end() ? std::nullopt : std::optional(it->second);
+      });
+  }
+  void encode(std::string_view text, const UserDefined& whole, std::vector<int64_t>& out) const;
+
+ private:
+  struct Symbol {
+    std::string_view text;
+    size_t last, next;
+    bool frozen;
+  };
+  std::vector<Symbol> characters(std::string_view text, const UserDefined& whole) const;
+  void add(const std::vector<Symbol>& symbols, std::vector<int64_t>& out) const;
+
+  Vocabulary all_, ids_;
+  std::vector<float> scores_;
+  int64_t unknown_;
+  BytePieces bytes_;
+};
+
+std::vector<ScoredBpe::Symbol> ScoredBpe::characters(std::string_view text, const UserDefined& whole) const {
+  std::vector<Symbol> out;
+  while (!text.empty()) {
+    const size_t fixed = whole.match(text), n = fixed ? fixed : length_of_first(text);
+    out.push_back({text.substr(0, n), out.size() - 1, out.size() + 1, fixed != 0});
+    text.remove_prefix(n);
+  }
+  return out;
+}
+
+void ScoredBpe::encode(std::string_view text, const UserDefined& whole, std::vector<int64_t>& out) const {
+  struct Step {
+    float score;
+    size_t left, right, size;
+    bool operator<(const Step& o) const { return score != o.score ? score < o.score : left > o.left; }
+  };
+  auto symbols = characters(text, whole);
+  const size_t n = symbols.size();
+  std::priority_queue<Step> steps;
+  const auto joined = [&](size_t l, size_t r) {
+    return std::string_view(symbols[l].text.data(), symbols[l].text.size() + symbols[r].text.size());
+  };
+  const auto consider = [&](size_t left, size_t right) {
+    if (left >= n || right >= n || symbols[left].frozen || symbols[right].frozen) return;
+    const auto piece = joined(left, right);
+    if (const auto it = ids_.find(piece); it != ids_.end())
+      steps.push({scores_[static_cast<size_t>(it->second)], left, right, piece.size()});
+  };
+  for (size_t i = 1; i < n; ++i) consider(i - 1, i);
+  while (!steps.empty()) {
+    const Step step = steps.top();
+    steps.pop();
+    Symbol &left = symbols[step.left], &right = symbols[step.right];
+    if (left.text.empty() || right.text.empty() || left.text.size() + right.text.size() != step.size)
+      continue;
+    left.text = joined(step.left, step.right);
+    left.next = right.next;
+    if (right.next < n) symbols[right.next].last = step.left;
+    right.text = {};
+    consider(left.last, step.left);
+    consider(step.left, left.next);
+  }
+  add(symbols, out);
+}
+
+void ScoredBpe::add(const std::vector<Symbol>& symbols, std::vector<int64_t>& out) const {
+  bool unknown = false;  // neighbouring unknown characters form one piece
+  for (const Symbol& s : symbols) {
+    if (s.text.empty()) continue;
+    const auto it = all_.find(s.text);
+    const bool known = it != all_.end() && it->second != unknown_;
+    if (known) {
+      out.push_back(it->second);
+    } else if (!bytes_.add(s.text, out) && !unknown) {
+      out.push_back(unknown_);
+    }
+    unknown = !known;
+  }
+}
 
 constexpr const char* kSpace = "\u2581";
 
@@ -64,7 +179,8 @@ class SentencePiece final : public Tokenizer {
   }
   int64_t need(const std::string& piece, const std::string& name) const {
     if (const auto id = id_of(piece)) return *id;
-    throw Error(KINORA_INVALID, name + ": the vocabulary has no piece '" + piece + "'; unset add_begin and add_end");
+    throw Error(KINORA_INVALID,
+                name + ": the vocabulary has no piece '" + piece + "'; unset add_begin and add_end");
   }
   void make_unigram(int64_t unknown) {
     std::vector<UnigramModel::Piece> pieces;

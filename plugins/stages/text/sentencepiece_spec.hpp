@@ -1,8 +1,8 @@
 // Contents of a sentencepiece .model: a protobuf of the pieces, their training and the normalisation of text
 // (github.com/google/sentencepiece, sentencepiece_model.proto).
 //
-// libsentencepiece is not used: tokenizer.json needs the charsmap and the unigram model anyway, so the library
-// would only save the parsing of this message.
+// libsentencepiece is not used: tokenizer.json needs the charsmap and the unigram model anyway, so the
+// library would only save the parsing of this message.
 #pragma once
 #include <cstdint>
 #include <string>

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "fields.hpp"
+#include "tokenizer_json.hpp"
 
 namespace kinora::text {
 
@@ -27,11 +27,12 @@ class Tokenizer {
   std::optional<int64_t> padding_;
 };
 
-// All readers throw Error, which calls the file `name`, for anything unknown, because ids would be silently wrong.
-// Reads a tokenizer.json. The caller handles truncation and padding.
+// All readers throw Error, which calls the file `name`, for anything unknown, because ids would be silently
+// wrong. Reads a tokenizer.json. The caller handles truncation and padding.
 std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& name);
 std::unique_ptr<Tokenizer> make_tokenizer(const Json& json, const std::string& name);
-// Reads a .model, Unigram or BPE. The file does not say which special tokens surround a text; `Ends` does: begin
+// Reads a .model, Unigram or BPE. The file does not say which special tokens surround a text; `Ends` does:
+// begin
 // "<s>", end "</s>".
 struct Ends {
   bool begin = false, end = false;

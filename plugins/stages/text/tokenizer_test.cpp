@@ -8,7 +8,7 @@
 #include "clean.hpp"
 #include "kinora/testing.hpp"
 #include "tests/support/refusal.hpp"
-#include "tokenizer_stage.hpp"
+#include "tokenizer_stages.hpp"
 
 namespace kinora::text {
 namespace {
@@ -213,14 +213,19 @@ TEST(TokenizerStage, ReadsAFolderAsItsFile) {
   };
   const std::string text = "A red ball";
   const auto said = [&](const std::string& file) { return run({.file = file}, text).first; };
-  const std::string fast = folder("fast", {{"tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})"}}),
-                    slow = folder("slow", {{"tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})"}}),
-                    other = folder("other", {{"tokenizer_config.json", R"({"tokenizer_class": "XLNetTokenizer"})"}});
+  const std::string fast =
+                        folder("fast", {{"tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})"}}),
+                    slow =
+                        folder("slow", {{"tokenizer_config.json", R"({"tokenizer_class": "T5Tokenizer"})"}}),
+                    other = folder("other",
+                                   {{"tokenizer_config.json", R"({"tokenizer_class": "XLNetTokenizer"})"}});
   std::filesystem::copy_file(std::string(files.json()), fast + "/tokenizer.json");
-  for (const auto& to : {fast, slow, other}) std::filesystem::copy_file(std::string(files.model()), to + "/spiece.model");
+  for (const auto& to : {fast, slow, other})
+    std::filesystem::copy_file(std::string(files.model()), to + "/spiece.model");
   EXPECT_EQ(said(fast), said(files.json()));
   EXPECT_EQ(said(slow), run({.file = files.model(), .add_end = true}, text).first);
-  EXPECT_THAT(test::refusal([&] { said(other); }), HasSubstr("\"XLNetTokenizer\" are not known here; name spiece.model"));
+  EXPECT_THAT(test::refusal([&] { said(other); }),
+              HasSubstr("\"XLNetTokenizer\" are not known here; name spiece.model"));
   const std::map<std::string, std::string> words{{"vocab.txt", "[UNK]\n[CLS]\n[SEP]\nA\na\nred\nball\n"}};
   EXPECT_EQ(said(folder("uncased", words)), (Ids{1, 4, 5, 6, 2}));
   auto cased = words;
@@ -238,7 +243,8 @@ struct ClipFolder {
   ClipFolder() {
     std::filesystem::create_directories(path);
     std::string merges = "#version: 0.2\n";
-    for (const auto& m : model["merges"]) merges += m[0].get<std::string>() + " " + m[1].get<std::string>() + "\n";
+    for (const auto& m : model["merges"])
+      merges += m[0].get<std::string>() + " " + m[1].get<std::string>() + "\n";
     write("vocab.json", model["vocab"].dump());
     write("merges.txt", merges);
   }
@@ -258,7 +264,8 @@ TEST(ClipWords, AreThoseOfTransformers) {
   const auto expect = [&](const Json& texts, const Json& ids) {
     ASSERT_EQ(texts.size(), ids.size());
     for (size_t i = 0; i < texts.size(); ++i)
-      EXPECT_EQ(run({.file = folder.path, .max_length = 1 << 20}, texts[i]).first, ids[i].get<Ids>()) << texts[i];
+      EXPECT_EQ(run({.file = folder.path, .max_length = 1 << 20}, texts[i]).first, ids[i].get<Ids>())
+          << texts[i];
   };
   expect(fixture("texts")["texts"], fixture("clip")["ids"]);
   const Json f = fixture("clip_words");

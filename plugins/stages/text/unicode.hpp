@@ -5,8 +5,8 @@
 
 namespace kinora::text {
 
-// Removes and returns the first code point of `text`, which must not be empty. A byte that begins no code point
-// counts as U+FFFD.
+// Removes and returns the first code point of `text`, which must not be empty. A byte that begins no code
+// point counts as U+FFFD.
 char32_t take(std::string_view& text);
 // Bytes of the first code point of `text`, which must not be empty.
 size_t length_of_first(std::string_view text);

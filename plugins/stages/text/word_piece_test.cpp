@@ -7,8 +7,9 @@
 #include <nlohmann/json.hpp>
 
 #include "kinora/testing.hpp"
-#include "normalizers.hpp"
-#include "word_piece_stage.hpp"
+#include "older_files.hpp"
+#include "tokenizer_json.hpp"
+#include "tokenizer_stages.hpp"
 
 namespace kinora::text {
 namespace {
@@ -61,7 +62,8 @@ TEST(WordPiece, ReadsWindowsLinesAndNamesAWrongFile) {
     read_vocab_txt("a\nb\n", "/x/notes.txt");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_STREQ(e.what(), "/x/notes.txt: none of its 2 lines is [UNK]; give the vocab.txt of a BERT tokenizer");
+    EXPECT_STREQ(e.what(),
+                 "/x/notes.txt: none of its 2 lines is [UNK]; give the vocab.txt of a BERT tokenizer");
   }
 }
 

@@ -1,10 +1,77 @@
 #include "plugins/stages/transnetv2/network.hpp"
 
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
 #include <ATen/ATen.h>
+#include <nlohmann/json.hpp>
 
 #include "kinora/error.hpp"
+#include "kinora/io.hpp"
 
 namespace kinora::transnetv2 {
+namespace {
+
+constexpr uint64_t kLargestFile = uint64_t{1} << 30, kLargestHeader = uint64_t{16} << 20;
+
+[[noreturn]] void refuse(const std::string& uri, const std::string& what) {
+  throw Error(KINORA_DATA,
+              uri + ": " + what + "; run packaging/dev.sh setup to create the weights of TransNetV2 again");
+}
+
+std::vector<uint8_t> read_file(const std::string& uri) {
+  Reader reader(uri);
+  const auto size = static_cast<uint64_t>(reader.size());
+  if (size < 8 || size > kLargestFile) refuse(uri, "not a safetensors file of these weights");
+  std::vector<uint8_t> bytes(size);
+  for (uint64_t done = 0; done < size;) {
+    const auto n = static_cast<uint64_t>(reader.read(done, bytes.data() + done, size - done));
+    if (n == 0) refuse(uri, "ends early");
+    done += n;
+  }
+  return bytes;
+}
+
+at::Tensor tensor_of(const std::string& uri, const std::string& name, const nlohmann::json& entry,
+                     const uint8_t* data, uint64_t data_size) {
+  const auto shape = entry.at("shape").get<std::vector<int64_t>>();
+  const auto range = entry.at("data_offsets").get<std::vector<uint64_t>>();
+  uint64_t wanted = sizeof(float);
+  for (const int64_t side : shape) {
+    if (side < 0 || static_cast<uint64_t>(side) > kLargestFile || wanted > kLargestFile)
+      refuse(uri, "'" + name + "' is too large");
+    wanted *= static_cast<uint64_t>(side);
+  }
+  if (range.size() != 2 || range[0] > range[1] || range[1] > data_size || range[1] - range[0] != wanted)
+    refuse(uri, "the bytes of '" + name + "' do not fit its shape");
+  at::Tensor out = at::empty(shape, at::kFloat);
+  std::memcpy(out.data_ptr(), data + range[0], wanted);
+  return out;
+}
+
+}  // namespace
+
+Weights read_safetensors(const std::string& uri) {
+  const std::vector<uint8_t> bytes = read_file(uri);
+  uint64_t header_size = 0;
+  std::memcpy(&header_size, bytes.data(), sizeof header_size);
+  if (header_size > kLargestHeader || header_size > bytes.size() - 8) refuse(uri, "its header is cut off");
+  const auto* text = reinterpret_cast<const char*>(bytes.data()) + 8;
+  const auto header = nlohmann::json::parse(text, text + header_size, nullptr, false);
+  if (!header.is_object()) refuse(uri, "its header is not a JSON object");
+  Weights out;
+  try {
+    for (const auto& [name, entry] : header.items())
+      if (name != "__metadata__" && entry.at("dtype") == "F32")
+        out[name] =
+            tensor_of(uri, name, entry, bytes.data() + 8 + header_size, bytes.size() - 8 - header_size);
+  } catch (const nlohmann::json::exception& e) {
+    refuse(uri, std::string("its header is wrong: ") + e.what());
+  }
+  return out;
+}
+
 namespace {
 
 using at::Tensor;
@@ -129,6 +196,49 @@ Tensor colour_histograms(const Tensor& frames) {
     for (int64_t p = 0; p < pixels; ++p, rgb += 3)
       ++out[(rgb[0] >> 5) << 6 | (rgb[1] >> 5) << 3 | rgb[2] >> 5];
   return counts / counts.norm(2, {2}, true).clamp_min(1e-12);
+}
+
+namespace {
+
+constexpr int64_t kFrames = 100, kStep = 50, kEdge = 25;
+
+// Returns `count` windows from number `first` on: [count, 100, 27, 48, 3].
+at::Tensor windows(const at::Tensor& thumbnails, int64_t first, int64_t count) {
+  std::vector<int64_t> frames;
+  for (int64_t w = first; w < first + count; ++w)
+    for (int64_t i = 0; i < kFrames; ++i)
+      frames.push_back(std::clamp<int64_t>(w * kStep + i - kEdge, 0, thumbnails.size(0) - 1));
+  const auto at = at::tensor(frames, at::kLong);
+  return thumbnails.index_select(0, at).view({count, kFrames, thumbnails.size(1), thumbnails.size(2), 3});
+}
+
+void append_middle(std::vector<float>& to, const at::Tensor& batch, size_t length) {
+  const at::Tensor middle = batch.narrow(1, kEdge, kStep).contiguous();
+  const float* from = middle.const_data_ptr<float>();
+  to.insert(to.end(), from, from + std::min(static_cast<size_t>(middle.numel()), length - to.size()));
+}
+
+}  // namespace
+
+FilmPredictions predict(const Ask& network, const at::Tensor& thumbnails, int64_t batch,
+                        const std::function<void()>& before_batch) {
+  const int64_t frames = thumbnails.size(0), all = (frames + kStep - 1) / kStep;
+  FilmPredictions out;
+  for (int64_t first = 0; first < all; first += batch) {
+    before_batch();
+    const auto answers = network(windows(thumbnails, first, std::min(batch, all - first)));
+    append_middle(out.change, answers.change, static_cast<size_t>(frames));
+    append_middle(out.part, answers.part, static_cast<size_t>(frames));
+  }
+  return out;
+}
+
+std::vector<int64_t> cuts_of(const std::vector<float>& change, double threshold) {
+  std::vector<int64_t> cuts;
+  for (size_t i = 1; i < change.size(); ++i)
+    if (static_cast<double>(change[i - 1]) > threshold && static_cast<double>(change[i]) <= threshold)
+      cuts.push_back(static_cast<int64_t>(i));
+  return cuts;
 }
 
 }  // namespace kinora::transnetv2

@@ -1,4 +1,5 @@
-// stage/shots.transnetv2: finds the starts of a video's shots with TransNet V2, from thumbnails of all frames.
+// stage/shots.transnetv2: finds the starts of a video's shots with TransNet V2, from thumbnails of all
+// frames.
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -10,8 +11,7 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "plugins/stages/transnetv2/safetensors_file.hpp"
-#include "plugins/stages/transnetv2/windows.hpp"
+#include "plugins/stages/transnetv2/network.hpp"
 
 namespace kinora::transnetv2 {
 namespace {

@@ -12,7 +12,7 @@
 #include "core/plugin/host.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
-#include "plugins/stages/transnetv2/windows.hpp"
+#include "plugins/stages/transnetv2/network.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/worst.hpp"
 
@@ -105,8 +105,8 @@ TEST(TransNetV2, SaysWhatMustStandBefore) {
   }
 }
 
-// A network that answers each frame with its first byte, and expects only frames of the video and copies of its
-// first and last frame.
+// A network that answers each frame with its first byte, and expects only frames of the video and copies of
+// its first and last frame.
 TEST(Windows, EveryFrameIsAnsweredOnceInItsOrder) {
   for (const int64_t frames : {1, 2, 49, 50, 51, 99, 100, 101, 149, 150, 230}) {
     Tensor film = at::zeros({frames, 27, 48, 3}, at::kByte);
@@ -182,8 +182,9 @@ TEST(Weights, AWrongFileIsNamed) {
     }
     return std::string();
   };
-  EXPECT_THAT(error_of(turned),
-              ::testing::HasSubstr("some.safetensors: 'fc1.weight' has shape [4864, 1024], expected [1024, 4864]"));
+  EXPECT_THAT(
+      error_of(turned),
+      ::testing::HasSubstr("some.safetensors: 'fc1.weight' has shape [4864, 1024], expected [1024, 4864]"));
   EXPECT_THAT(error_of(lacking), ::testing::HasSubstr("no float32 tensor 'cls_layer2.bias'"));
 }
 

@@ -13,9 +13,9 @@ using core::json;
 using testing::Applied;
 using testing::applied;
 using testing::Bytes;
+using ::testing::ElementsAre;
 using testing::facts_in;
 using testing::ffmpeg_has_nvenc;
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using testing::runtime;
 
@@ -50,16 +50,17 @@ std::vector<std::string> keys_of(const std::vector<Sample>& samples) {
 TEST(ClipTranscode, ShortClipsAreFilteredBySecondsAndByFrames) {
   Sample in = film();
   set_shots(in, {12, 60, 120});
-  const Applied out =
-      cut({{"min_length", 2.0}, {"min_frames", 50}, {"preset", "ultrafast"}}, in);
+  const Applied out = cut({{"min_length", 2.0}, {"min_frames", 50}, {"preset", "ultrafast"}}, in);
   EXPECT_EQ(out.error, "");
   EXPECT_THAT(keys_of(out.results.emitted), ElementsAre("film-0002", "film-0003"));
   ASSERT_EQ(out.results.dropped.size(), 2u);
   EXPECT_EQ(out.results.dropped[1].key, "film-0001");  // 48 frames: two seconds, but two frames too few
   EXPECT_EQ(out.results.dropped[1].rule, "clip.too-short");
   EXPECT_DOUBLE_EQ(out.results.dropped[1].score, 2.0);
-  EXPECT_EQ(facts_in(out.results.dropped[0].sample).at("bounds"), json::parse(R"({"clip.too-short": {"at_least": 2.0}})"));
-  EXPECT_FALSE(facts_in(out.results.dropped[1].sample).contains("bounds")) << "the bound in seconds applies to its score";
+  EXPECT_EQ(facts_in(out.results.dropped[0].sample).at("bounds"),
+            json::parse(R"({"clip.too-short": {"at_least": 2.0}})"));
+  EXPECT_FALSE(facts_in(out.results.dropped[1].sample).contains("bounds"))
+      << "the bound in seconds applies to its score";
 }
 
 TEST(ClipTranscode, AClipOfOneFrameIsSaid) {
@@ -95,14 +96,17 @@ TEST(ClipTranscode, WhatAnEarlierRunHasEndedIsLeftOut) {
   EXPECT_EQ(rest.results.emitted.at(0).need("mp4"), whole.results.emitted.at(0).need("mp4"));
   EXPECT_EQ(rest.results.emitted.at(1).need("mp4"), whole.results.emitted.at(2).need("mp4"));
   in.set("ended.json", R"({"film-0000": 1})");
-  EXPECT_THAT(cut(json::object(), in).error,
-              HasSubstr("ended.json is not an array of keys"));
+  EXPECT_THAT(cut(json::object(), in).error, HasSubstr("ended.json is not an array of keys"));
 }
 
 TEST(ClipTranscode, WhatIsOfTheWholeFilmIsNotOfItsClips) {
   Sample in = film();
-  const json of_film{{"scores", {{"filter.letterbox", 0.1}}}, {"usage", {{"filter.ocr", {{"requests", 3}}}}}, {"ocr", {{"share", 0.5}}},
-                     {"errors", {{"filter.ocr", "no answer"}}}, {"embeddings", {{"classic", {{"size", 488}}}}}, {"caption", {{"by", "caption.describe"}}}};
+  const json of_film{{"scores", {{"filter.letterbox", 0.1}}},
+                     {"usage", {{"filter.ocr", {{"requests", 3}}}}},
+                     {"ocr", {{"share", 0.5}}},
+                     {"errors", {{"filter.ocr", "no answer"}}},
+                     {"embeddings", {{"classic", {{"size", 488}}}}},
+                     {"caption", {{"by", "caption.describe"}}}};
   json facts = of_film;
   facts["user"] = {{"licence", "CC0"}};
   in.set("json", facts.dump());
@@ -149,8 +153,7 @@ TEST(ClipTranscode, CopiesWhatNeedsNoEncoder) {
 TEST(ClipTranscode, FramesTravelBesideTheClip) {
   Sample in = film();
   set_shots(in, {96});
-  const Applied out =
-      cut({{"preset", "ultrafast"}, {"sample_fps", 2.0}, {"sample_height", 32}}, in);
+  const Applied out = cut({{"preset", "ultrafast"}, {"sample_fps", 2.0}, {"sample_height", 32}}, in);
   ASSERT_EQ(out.results.emitted.size(), 2u);
   const auto* frames = out.results.emitted[1].tensor("frames");
   ASSERT_NE(frames, nullptr);
@@ -165,12 +168,10 @@ TEST(ClipTranscode, CropsToTheFact) {
   Sample in = film();
   set_shots(in, {});
   in.set("json", json{{"crop", {{"x", 0}, {"y", 8}, {"width", 96}, {"height", 48}}}}.dump());
-  const json uncropped =
-      facts_in(cut({{"preset", "ultrafast"}}, in).results.emitted.at(0));
+  const json uncropped = facts_in(cut({{"preset", "ultrafast"}}, in).results.emitted.at(0));
   EXPECT_EQ(uncropped.at("height"), kClipHeight);
   EXPECT_TRUE(uncropped.contains("crop"));
-  const json facts = facts_in(
-      cut({{"preset", "ultrafast"}, {"crop", true}}, in).results.emitted.at(0));
+  const json facts = facts_in(cut({{"preset", "ultrafast"}, {"crop", true}}, in).results.emitted.at(0));
   EXPECT_EQ(facts.at("height"), 48);
   EXPECT_FALSE(facts.contains("crop")) << "the crop has been applied";
   EXPECT_EQ(facts.at("cropped").at("y"), 8);
@@ -181,8 +182,7 @@ TEST(ClipTranscode, CropsToTheFact) {
 TEST(ClipTranscode, SaysWhatIsWrongWithShots) {
   Sample in = film();
   in.set("shots.json", R"({"fps": 24})");
-  EXPECT_THAT(cut(json::object(), in).error,
-              HasSubstr("shots.json lacks fps, frames or cuts"));
+  EXPECT_THAT(cut(json::object(), in).error, HasSubstr("shots.json lacks fps, frames or cuts"));
 }
 
 kinora_resources declared(const char* id, const json& given) {
@@ -271,21 +271,26 @@ TEST(ClipPreview, IsMadeOfFramesThatAreThere) {
 TEST(ClipPreview, DecodesWhereTheFramesWillNotDo) {
   const json options{{"height", kClipHeight}, {"format", "mp4"}};
   EXPECT_NE(applied("clip.preview", options, beside_nonsense(1.5, 7)).error, "") << "too few";
-  EXPECT_NE(applied("clip.preview", options, beside_nonsense(0.5, 10)).error, "") << "the frames end too early";
-  EXPECT_NE(applied("clip.preview", {{"height", kClipHeight + 2}}, beside_nonsense(0.5, 20)).error, "") << "too low";
+  EXPECT_NE(applied("clip.preview", options, beside_nonsense(0.5, 10)).error, "")
+      << "the frames end too early";
+  EXPECT_NE(applied("clip.preview", {{"height", kClipHeight + 2}}, beside_nonsense(0.5, 20)).error, "")
+      << "too low";
   Sample whole = film();
   const Applied plain = applied("clip.preview", options, whole);
   const Sample sparse = beside_nonsense(1.5, 7);
   whole.set("json", sparse.need("json"));
   const auto* t = sparse.tensor("frames");
   const auto* bytes = static_cast<const uint8_t*>(t->data);
-  whole.set_tensor("frames", {bytes, bytes + 7 * kClipWidth * kClipHeight * 3}, {7, kClipHeight, kClipWidth, 3}, KINORA_DL_UINT, 8);
+  whole.set_tensor("frames", {bytes, bytes + 7 * kClipWidth * kClipHeight * 3},
+                   {7, kClipHeight, kClipWidth, 3}, KINORA_DL_UINT, 8);
   const Applied beside = applied("clip.preview", options, whole);
-  EXPECT_EQ(beside.results.emitted.at(0).need("preview.mp4"), plain.results.emitted.at(0).need("preview.mp4"));
+  EXPECT_EQ(beside.results.emitted.at(0).need("preview.mp4"),
+            plain.results.emitted.at(0).need("preview.mp4"));
   Sample other = film();
   other.set_tensor("frames", Bytes(4), {1}, KINORA_DL_UINT, 32);
   const Applied beside_others = applied("clip.preview", options, other);
-  EXPECT_EQ(beside_others.results.emitted.at(0).need("preview.mp4"), plain.results.emitted.at(0).need("preview.mp4"));
+  EXPECT_EQ(beside_others.results.emitted.at(0).need("preview.mp4"),
+            plain.results.emitted.at(0).need("preview.mp4"));
 }
 
 TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
@@ -298,7 +303,8 @@ TEST(FilterMotion, DropsTheStillAndKeepsTheMoving) {
   ASSERT_EQ(dropped.results.dropped.size(), 1u);
   EXPECT_EQ(dropped.results.dropped[0].rule, "filter.motion");
   EXPECT_LT(dropped.results.dropped[0].score, 1e-6);
-  EXPECT_EQ(facts_in(dropped.results.dropped[0].sample).at("bounds"), json::parse(R"({"filter.motion": {"at_least": 0.00098}})"));
+  EXPECT_EQ(facts_in(dropped.results.dropped[0].sample).at("bounds"),
+            json::parse(R"({"filter.motion": {"at_least": 0.00098}})"));
   const Applied scored = applied("filter.motion", {{"mode", "score"}}, still);
   ASSERT_EQ(scored.results.emitted.size(), 1u);
   EXPECT_EQ(facts_in(scored.results.emitted[0]).at("scores").at("filter.motion"),

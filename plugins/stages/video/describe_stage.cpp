@@ -7,11 +7,11 @@
 
 #include <fmt/format.h>
 
-#include "media/convert.hpp"
-#include "media/decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
+#include "media/convert.hpp"
+#include "media/decoder.hpp"
 #include "media/scaler.hpp"
 
 namespace kinora::video {
@@ -118,8 +118,8 @@ Measured measure(Decoder& decoder, const Run& run) {
   return measuring.result();
 }
 
-// Frames and times sampled by an earlier stage. Motion is measured between neighbouring samples, so movement to
-// and fro between them is missed.
+// Frames and times sampled by an earlier stage. Motion is measured between neighbouring samples, so movement
+// to and fro between them is missed.
 struct Sampled {
   const kinora_dl_tensor* frames = nullptr;  // uint8 [T, H, W, 3]
   std::vector<double> at;                    // seconds

@@ -1,5 +1,5 @@
-// Checks the clips of a video against presentation times from ffprobe and the rules in plain loops, with the stages'
-// defaults and at a variable rate.
+// Checks the clips of a video against presentation times from ffprobe and the rules in plain loops, with the
+// stages' defaults and at a variable rate.
 #include <filesystem>
 #include <sstream>
 
@@ -179,7 +179,8 @@ TEST(ClipLengths, OfTheStagesOwnDefaults) {
   EXPECT_EQ(two.results.emitted.size(), 8u) << "four of the twelve shots have less than 72 frames";
 }
 
-// Four scenes in 20 s: 30 frames per second, then every seventh of them with a gap of a second, then every third.
+// Four scenes in 20 s: 30 frames per second, then every seventh of them with a gap of a second, then every
+// third.
 std::filesystem::path variable_film() {
   const auto path =
       std::filesystem::path(::testing::TempDir()) / ("variable-" + std::to_string(getpid()) + ".mp4");

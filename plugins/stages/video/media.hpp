@@ -5,10 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "media/byte_source.hpp"
 #include "kinora/abi/stage.h"
 #include "kinora/sample.hpp"
-#include "media/media_error.hpp"
+#include "media/byte_source.hpp"
 #include "media/probe.hpp"
 
 namespace kinora::video {
@@ -18,20 +17,22 @@ struct Media {
   std::string name;  // for messages
 };
 
-// Opens field mp4 (or webm, mkv, mov, avi, ogv, mpg), whose bytes are borrowed from the sample, else the file that
-// field url names. Error(KINORA_NOT_FOUND) if the sample has neither.
+// Opens field mp4 (or webm, mkv, mov, avi, ogv, mpg), whose bytes are borrowed from the sample, else the file
+// that field url names. Error(KINORA_NOT_FOUND) if the sample has neither.
 Media open_media(const Sample& sample);
 
-// Resources of a stage that decodes with this many threads: as many cores, and a process of its own if the engine
-// supports it, because the media is untrusted.
+// Resources of a stage that decodes with this many threads: as many cores, and a process of its own if the
+// engine supports it, because the media is untrusted.
 inline kinora_resources reads_media(int64_t threads = 1) {
   return {sizeof(kinora_resources), 0, static_cast<double>(threads), 0.0, 0, 1, 0, 0, 0};
 }
 
-// The facts that video.probe adds to a sample: times in seconds, sizes in pixels as stored, rotation in degrees.
+// The facts that video.probe adds to a sample: times in seconds, sizes in pixels as stored, rotation in
+// degrees.
 nlohmann::json facts_of(const Probe& probe);
 
-// Returns the sample's json field, an empty object if it has none. Error(KINORA_DATA) if it is not a JSON object.
+// Returns the sample's json field, an empty object if it has none. Error(KINORA_DATA) if it is not a JSON
+// object.
 nlohmann::json facts_of(const Sample& sample);
 
 // Runs f and turns its MediaError into Error(KINORA_DATA), which fails the sample.

@@ -53,9 +53,11 @@ class FilterMotion final : public Stage {
       facts["scores"]["filter.motion"] = motion.global_mean;
       facts["scores"]["filter.motion.patch_min"] = motion.patch_min;
     } else {
-      facts["filter.motion"] = "not measured: none of the examined frames has motion vectors; a higher fps examines more";
+      facts["filter.motion"] =
+          "not measured: none of the examined frames has motion vectors; a higher fps examines more";
     }
-    const bool still = motion.global_mean < options_.global_mean, patch_still = motion.patch_min < options_.patch_min;
+    const bool still = motion.global_mean < options_.global_mean,
+               patch_still = motion.patch_min < options_.patch_min;
     // A clip that was not measured does not count as still.
     const bool is_dropped = options_.mode != "score" && measured && (still || patch_still);
     const double score = still ? motion.global_mean : motion.patch_min;

@@ -1,4 +1,5 @@
-// Sources that clips cannot store unchanged: more bits, more chroma, HDR, odd sides; and files without pictures.
+// Sources that clips cannot store unchanged: more bits, more chroma, HDR, odd sides; and files without
+// pictures.
 #include <filesystem>
 
 #include <gmock/gmock.h>

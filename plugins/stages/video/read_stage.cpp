@@ -3,10 +3,10 @@
 #include <charconv>
 #include <cmath>
 
-#include "media/decoder.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
+#include "media/decoder.hpp"
 #include "media/scaler.hpp"
 
 namespace kinora::video {
@@ -61,8 +61,9 @@ class VideoRead final : public Stage {
     int64_t out = -1;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), out);
     if (error != std::errc() || end != text->data() + text->size() || out < 0)
-      throw Error(KINORA_DATA, std::string(in.key()) + ": its field `first` is not a frame index; give a whole "
-                                                       "number from 0 on, or omit the field");
+      throw Error(KINORA_DATA, std::string(in.key()) +
+                                   ": its field `first` is not a frame index; give a whole "
+                                   "number from 0 on, or omit the field");
     return out;
   }
 

@@ -17,17 +17,21 @@ json shots_of(const Sample& s) { return json::parse(s.need("shots.json")); }
 TEST(Shots, AllInOneDecodeAreEachAloneAtAnyNumberOfThreads) {
   const std::vector<std::string> names{"content", "adaptive", "histogram", "hash", "threshold", "fixed"};
   const Sample one = core::OneStage(runtime(), "shots", {{"detectors", names}})(film_at("bbb_A.mp4"));
-  const Sample three = core::OneStage(runtime(), "shots", {{"detectors", names}, {"threads", 3}})(film_at("bbb_A.mp4"));
+  const Sample three =
+      core::OneStage(runtime(), "shots", {{"detectors", names}, {"threads", 3}})(film_at("bbb_A.mp4"));
   EXPECT_EQ(one.need("shots.json"), three.need("shots.json"));
   for (const auto& name : names) {
-    const json alone = shots_of(core::OneStage(runtime(), "shots." + name, json::object())(film_at("bbb_A.mp4")));
+    const json alone =
+        shots_of(core::OneStage(runtime(), "shots." + name, json::object())(film_at("bbb_A.mp4")));
     EXPECT_EQ(alone.at("detectors").at(name), shots_of(one).at("detectors").at(name)) << name;
     EXPECT_EQ(alone.at("cuts"), alone.at("detectors").at(name).at("cuts"));
   }
 }
 
 TEST(Shots, SampledFramesAreThoseOfTheirTimes) {
-  const Sample out = core::OneStage(runtime(), "shots", {{"sample_every", 0.7}, {"sample_height", 60}, {"threads", 2}})(film_at("bbb_A.mp4"));
+  const Sample out =
+      core::OneStage(runtime(), "shots",
+                     {{"sample_every", 0.7}, {"sample_height", 60}, {"threads", 2}})(film_at("bbb_A.mp4"));
   const auto& t = *out.tensor("frames");
   const json at = json::parse(out.need("json")).at("frames_at");
   FileSource source(testing::data("bbb_A.mp4"));
@@ -55,18 +59,25 @@ TEST(Shots, SampledFramesAreThoseOfTheirTimes) {
 }
 
 TEST(Shots, EachOptionOfTheContentScoreChangesIt) {
-  const json cases = json::parse(R"([{}, {"hue": 0}, {"saturation": 0}, {"value": 0}, {"edges": 1}, {"edges": 1, "kernel_size": 9}, {"luma_only": true}])");
+  const json cases = json::parse(
+      R"([{}, {"hue": 0}, {"saturation": 0}, {"value": 0}, {"edges": 1}, {"edges": 1, "kernel_size": 9}, {"luma_only": true}])");
   for (const char* name : {"content", "adaptive"}) {
     std::set<std::string> scores;
     for (const auto& options : cases)
-      scores.insert(shots_of(core::OneStage(runtime(), std::string("shots.") + name, options)(film_at("bbb_D.mp4"))).at("detectors").at(name).at("scores").dump());
+      scores.insert(
+          shots_of(core::OneStage(runtime(), std::string("shots.") + name, options)(film_at("bbb_D.mp4")))
+              .at("detectors")
+              .at(name)
+              .at("scores")
+              .dump());
     EXPECT_EQ(scores.size(), cases.size()) << name;
   }
 }
 
 // The published pipeline of TransNet V2 reads these from ffmpeg.
 Bytes thumbnails_by_ffmpeg(const std::filesystem::path& path) {
-  return testing::output_of("ffmpeg -v error -i '" + path.string() + "' -fps_mode passthrough -f rawvideo -pix_fmt rgb24 -s 48x27 -");
+  return testing::output_of("ffmpeg -v error -i '" + path.string() +
+                            "' -fps_mode passthrough -f rawvideo -pix_fmt rgb24 -s 48x27 -");
 }
 
 TEST(Shots, ThumbnailsAreThoseOfFfmpeg) {
@@ -102,7 +113,8 @@ TEST(Shots, OptionsThatMakeNoSenseAreRefused) {
   EXPECT_THAT(error_of("shots", {{"detectors", {"magic"}}}), HasSubstr("there is no 'magic'"));
   EXPECT_THAT(error_of("shots", {{"detectors", {"hash", "hash"}}}), HasSubstr("twice"));
   EXPECT_THAT(error_of("shots", {{"decide", "hash"}}), HasSubstr("not among detectors"));
-  EXPECT_THAT(error_of("shots.content", {{"hue", 0}, {"saturation", 0}, {"value", 0}}), HasSubstr("all weights"));
+  EXPECT_THAT(error_of("shots.content", {{"hue", 0}, {"saturation", 0}, {"value", 0}}),
+              HasSubstr("all weights"));
   EXPECT_THAT(error_of("shots.content", {{"kernel_size", 4}}), HasSubstr("odd number"));
   EXPECT_THAT(error_of("shots.hash", {{"size", 5}, {"lowpass", 3}}), HasSubstr("is odd"));
 }

@@ -10,7 +10,6 @@
 #include <gtest/gtest.h>
 
 #include "core/run/one_stage.hpp"
-#include "core/run/stage_results.hpp"
 #include "media/media_testing.hpp"
 
 namespace kinora::video::testing {
@@ -67,7 +66,8 @@ inline Bytes output_of(const std::string& command) {
   Bytes out;
   FILE* pipe = popen((command + " 2>/dev/null").c_str(), "r");
   uint8_t buffer[65536];
-  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;) out.insert(out.end(), buffer, buffer + n);
+  for (size_t n = 0; (n = fread(buffer, 1, sizeof buffer, pipe)) > 0;)
+    out.insert(out.end(), buffer, buffer + n);
   return pclose(pipe) == 0 ? out : Bytes{};
 }
 

@@ -10,8 +10,8 @@ using testing::Applied;
 using testing::applied;
 using testing::Bytes;
 using testing::facts_in;
-using testing::runtime;
 using ::testing::HasSubstr;
+using testing::runtime;
 
 struct Rgb {
   double r, g, b;
@@ -163,7 +163,9 @@ TEST(Caption, TellsTheContrast) {
 }
 
 TEST(Caption, FromTheFramesThatAnEarlierStageSampledEqualsThatFromTheVideo) {
-  const Sample video = film(24, 4, [](int i, int x, int) { return x < 20 + i ? Rgb{220, 10, 10} : Rgb{10, 10, 220}; });
+  const Sample video = film(24, 4, [](int i, int x, int) {
+    return x < 20 + i ? Rgb{220, 10, 10} : Rgb{10, 10, 220};
+  });
   Sample read = core::OneStage(runtime(), "video.read", json::object())(video);
   json at = json::array();
   for (int i = 0; i < 24; ++i) at.push_back(i / 4.0);
@@ -173,7 +175,9 @@ TEST(Caption, FromTheFramesThatAnEarlierStageSampledEqualsThatFromTheVideo) {
   const Sample from_frames = describe(read), from_video = describe(video);
   EXPECT_EQ(from_frames.need("txt"), from_video.need("txt"));
   for (const char* what : {"brightness", "contrast", "motion"})
-    EXPECT_NEAR(facts_in(from_frames)["measured"][what], facts_in(from_video)["measured"][what], 0.02 * facts_in(from_video)["measured"][what].get<double>()) << what;
+    EXPECT_NEAR(facts_in(from_frames)["measured"][what], facts_in(from_video)["measured"][what],
+                0.02 * facts_in(from_video)["measured"][what].get<double>())
+        << what;
   EXPECT_EQ(facts_in(from_frames)["measured"]["colours"], facts_in(from_video)["measured"]["colours"]);
   EXPECT_EQ(facts_in(from_frames)["caption"], (json{{"by", "caption.describe"}}));
 }
@@ -195,7 +199,8 @@ TEST(Caption, TheUsersOwnWins) {
     in.set("json", about);
     return std::string(core::OneStage(runtime(), "caption.describe", options)(in).need("txt"));
   };
-  const char *user = R"({"caption":{"by":"user"}})", *nobody = "{}", *stage = R"({"caption":{"by":"caption.describe"}})";
+  const char *user = R"({"caption":{"by":"user"}})", *nobody = "{}",
+             *stage = R"({"caption":{"by":"caption.describe"}})";
   for (const char* about : {user, nobody, stage}) EXPECT_EQ(after(about, json::object()), "mine");
   for (const char* about : {user, nobody}) EXPECT_EQ(after(about, {{"keep", false}}), "mine");
   EXPECT_THAT(after(stage, {{"keep", false}}), HasSubstr("evenly lit"));
@@ -321,7 +326,12 @@ TEST(ClipTranscode, AClipsFactsAreItsOwn) {
   const Sample in = probe(film(20, 10, [](int i, int, int) { return Rgb{i * 10.0, 100, 50}; }));
   EXPECT_EQ(facts_in(in).at("height"), kHigh);
   const Applied out = applied("clip.transcode",
-                              {{"preset", "ultrafast"}, {"max_height", kHigh / 2}, {"min_length", 0.1}, {"min_frames", 1}, {"edge_crop", 0.0}}, in);
+                              {{"preset", "ultrafast"},
+                               {"max_height", kHigh / 2},
+                               {"min_length", 0.1},
+                               {"min_frames", 1},
+                               {"edge_crop", 0.0}},
+                              in);
   ASSERT_EQ(out.error, "");
   const json facts = testing::facts_in(out.results.emitted.at(0));
   EXPECT_EQ(facts.at("height"), kHigh / 2);
@@ -333,7 +343,8 @@ TEST(ClipTranscode, AClipsFactsAreItsOwn) {
 }
 
 json all_of_small() {
-  return {{"preset", "ultrafast"}, {"max_height", 64}, {"audio", false}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}};
+  return {{"preset", "ultrafast"}, {"max_height", 64}, {"audio", false},
+          {"min_length", 0.5},     {"min_frames", 1},  {"edge_crop", 0.0}};
 }
 
 // Intact clips are emitted; damaged clips and the video fail with a reason.
@@ -343,8 +354,7 @@ TEST(ClipTranscode, DamageCostsWhatItHits) {
   Sample film("film");
   film.set("mp4", Bytes(bytes));
   const core::OneStage shots(runtime(), "shots.content", json::object());
-  const Applied rot =
-      applied("clip.transcode", all_of_small(), shots(film));
+  const Applied rot = applied("clip.transcode", all_of_small(), shots(film));
   EXPECT_THAT(rot.error, HasSubstr("film.mp4: incomplete pictures from frame"));
   ASSERT_EQ(rot.results.failed.size(), 1u);
   EXPECT_EQ(rot.results.failed[0].key, "film-0000");
@@ -356,8 +366,7 @@ TEST(ClipTranscode, DamageCostsWhatItHits) {
   film.set("mp4", std::move(bytes));
   const Sample cut = shots(film);
   EXPECT_THAT(core::damage_of(cut), HasSubstr("cut off"));
-  const Applied half =
-      applied("clip.transcode", all_of_small(), cut);
+  const Applied half = applied("clip.transcode", all_of_small(), cut);
   EXPECT_EQ(half.error, core::damage_of(cut));
   for (const Sample& clip : half.results.emitted) {
     const json facts = testing::facts_in(clip);

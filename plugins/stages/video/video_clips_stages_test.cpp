@@ -1,9 +1,9 @@
 // stage/video.clips of the built plugin emits what stage/shots and then stage/clip.transcode emit.
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <set>
+
+#include <gmock/gmock.h>
 
 #include "stage_testing.hpp"
 
@@ -18,7 +18,8 @@ using ::testing::HasSubstr;
 
 constexpr int kFilmWidth = 96, kFilmHeight = 64;
 
-// Scenes of these lengths at 24 frames per second, each with its own colours; a negative length is that many dark frames.
+// Scenes of these lengths at 24 frames per second, each with its own colours; a negative length is that many
+// dark frames.
 struct Made {
   std::vector<int> scenes;
   bool sound = false;
@@ -39,7 +40,8 @@ Bytes make(const Made& how) {
       for (size_t p = 0; p < rgb.size(); p += 3) {
         std::rotate(&rgb[p], &rgb[p + scene % 3], &rgb[p + 3]);
         for (size_t c = 0; c < 3; ++c)
-          rgb[p + c] = how.scenes[scene] < 0 ? uint8_t{0} : static_cast<uint8_t>(rgb[p + c] + 70 * (scene % 2));
+          rgb[p + c] =
+              how.scenes[scene] < 0 ? uint8_t{0} : static_cast<uint8_t>(rgb[p + c] + 70 * (scene % 2));
       }
       if (how.times.empty()) {
         encoder.write_rgb(rgb.data());
@@ -48,12 +50,14 @@ Bytes make(const Made& how) {
         frame->width = how.width, frame->height = how.height, frame->format = AV_PIX_FMT_RGB24;
         EXPECT_GE(av_frame_get_buffer(frame.get(), 0), 0);
         for (int y = 0; y < how.height; ++y)
-          std::copy_n(&rgb[static_cast<size_t>(y * how.width * 3)], how.width * 3, frame->data[0] + ptrdiff_t{frame->linesize[0]} * y);
+          std::copy_n(&rgb[static_cast<size_t>(y * how.width * 3)], how.width * 3,
+                      frame->data[0] + ptrdiff_t{frame->linesize[0]} * y);
         encoder.write(*frame, how.times[static_cast<size_t>(at)]);
       }
       if (!how.sound) continue;
       std::vector<float> samples(500);
-      for (size_t n = 0; n < samples.size(); ++n) samples[n] = static_cast<float>(0.5 * std::sin(0.02 * static_cast<double>(n) * (1 + at % 5)));
+      for (size_t n = 0; n < samples.size(); ++n)
+        samples[n] = static_cast<float>(0.5 * std::sin(0.02 * static_cast<double>(n) * (1 + at % 5)));
       const float* plane = samples.data();
       encoder.write_audio(&plane, 500);
     }
@@ -68,10 +72,11 @@ Sample film_of(const Bytes& bytes, const json& facts = json::object()) {
 }
 
 bool looks_for_shots(const std::string& option) {
-  static const std::set<std::string> others{"detectors", "decide", "tolerance", "shot_min_length", "downscale"};
+  static const std::set<std::string> others{"detectors", "decide", "tolerance", "shot_min_length",
+                                            "downscale"};
   const auto begins = [&](const char* prefix) { return option.rfind(prefix, 0) == 0; };
-  return others.count(option) || begins("content_") || begins("adaptive_") || begins("histogram_") || begins("hash_") ||
-         begins("threshold_") || begins("fixed_");
+  return others.count(option) || begins("content_") || begins("adaptive_") || begins("histogram_") ||
+         begins("hash_") || begins("threshold_") || begins("fixed_");
 }
 
 // Applies the two stages; `film` receives the sample with the fields they set.
@@ -89,12 +94,15 @@ std::string described(const Sample& s) {
   std::string out(s.key());
   for (const auto& field : s.fields())
     out += "\n " + std::string(field.name) + ": " +
-           (field.name == "json" ? std::string(s.need("json"))
-                                 : std::to_string(field.bytes.size()) + " bytes, " +
-                                       std::to_string(std::hash<std::string_view>{}({reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()})));
+           (field.name == "json"
+                ? std::string(s.need("json"))
+                : std::to_string(field.bytes.size()) + " bytes, " +
+                      std::to_string(std::hash<std::string_view>{}(
+                          {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()})));
   if (const auto* t = s.tensor("frames")) {
     const auto size = static_cast<size_t>(t->shape[0] * t->shape[1] * t->shape[2] * t->shape[3]);
-    out += "\n frames: " + std::to_string(t->shape[0]) + " " + std::to_string(std::hash<std::string_view>{}({static_cast<const char*>(t->data), size}));
+    out += "\n frames: " + std::to_string(t->shape[0]) + " " +
+           std::to_string(std::hash<std::string_view>{}({static_cast<const char*>(t->data), size}));
   }
   return out;
 }
@@ -130,7 +138,11 @@ size_t expect_equal(const json& options, const Sample& given) {
 
 // Options for videos of a few seconds, of which the stages' defaults would leave nothing.
 json with(const json& given, const json& more = json::object()) {
-  json out{{"preset", "ultrafast"}, {"min_length", 0.5}, {"min_frames", 1}, {"edge_crop", 0.0}, {"long_shots", "equal"}};
+  json out{{"preset", "ultrafast"},
+           {"min_length", 0.5},
+           {"min_frames", 1},
+           {"edge_crop", 0.0},
+           {"long_shots", "equal"}};
   out.update(given);
   out.update(more);
   return out;
@@ -147,13 +159,19 @@ TEST(VideoClips, EqualsTheTwoStagesWithEveryDetectorAndDecision) {
     EXPECT_GT(expect_equal(with({{"detectors", {name}}, {"fixed_stride", 1.7}}), film), 1u);
   for (const char* decide : {"any", "all", "threshold", "adaptive"})
     for (const int tolerance : {0, 3, 20})
-      expect_equal(with({{"detectors", {"adaptive", "content", "histogram", "threshold"}}, {"decide", decide}, {"tolerance", tolerance}}), film);
-  expect_equal(with({{"detectors", {"content"}}, {"content_filter", "suppress"}, {"shot_min_length", 0}}), film);
+      expect_equal(with({{"detectors", {"adaptive", "content", "histogram", "threshold"}},
+                         {"decide", decide},
+                         {"tolerance", tolerance}}),
+                   film);
+  expect_equal(with({{"detectors", {"content"}}, {"content_filter", "suppress"}, {"shot_min_length", 0}}),
+               film);
   expect_equal(with({{"detectors", {"content"}}, {"shot_min_length", 50}}), film);
-  expect_equal(with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}), film);
+  expect_equal(
+      with({{"detectors", {"threshold"}}, {"threshold_fade", "ceiling"}, {"threshold_threshold", 90}}), film);
 }
 
-// Each option of a set of detectors equals the detector's own option of that name and has an effect: another cut or score.
+// Each option of a set of detectors equals the detector's own option of that name and has an effect: another
+// cut or score.
 TEST(VideoClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
   static const Bytes dark = make({.scenes = {30, 25, 9, 47, -20, 30, 18, 3, 3, 28, -22}});
   const json cases = json::parse(R"([
@@ -172,7 +190,8 @@ TEST(VideoClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
     const std::string name = one[0];
     SCOPED_TRACE(one.dump());
     json of_set{{"detectors", {name}}};
-    for (const auto& [option, value] : one[1].items()) all[name + "_" + option] = of_set[name + "_" + option] = value;
+    for (const auto& [option, value] : one[1].items())
+      all[name + "_" + option] = of_set[name + "_" + option] = value;
     const json own = found("shots." + name, name, one[1]);
     EXPECT_NE(own, found("shots." + name, name, json::object()));
     EXPECT_EQ(own, found("shots", name, of_set));
@@ -181,7 +200,8 @@ TEST(VideoClips, OptionsOfDetectorsAreThoseOfTheirOwnStages) {
 }
 
 TEST(VideoClips, EqualsTheTwoStagesWithEveryRuleForClips) {
-  const Sample film = film_of(scenes(), {{"crop", {{"x", 8}, {"y", 4}, {"width", 80}, {"height", 56}}}, {"caption", {{"by", "user"}}}});
+  const Sample film = film_of(scenes(), {{"crop", {{"x", 8}, {"y", 4}, {"width", 80}, {"height", 56}}},
+                                         {"caption", {{"by", "user"}}}});
   const json cases = json::parse(R"([
     {"min_length": 0}, {"min_length": 1.5}, {"min_frames": 45}, {"max_length": 0.7}, {"max_length": 1.0, "min_length": 0.45},
     {"max_length": 0.7, "long_shots": "stride"}, {"max_length": 0.7, "long_shots": "stride", "stride": 0.3, "min_length": 0.2},
@@ -192,7 +212,8 @@ TEST(VideoClips, EqualsTheTwoStagesWithEveryRuleForClips) {
     {"sample_fps": 24.0, "memory": 1048576}, {"threads": 2}, {"copy": "auto"}, {"copy": "auto", "crop": true}])");
   for (size_t i = 0; i < cases.size(); ++i)
     expect_equal(with({{"detectors", {"content"}}, {"parallel", 1 + i % 4}}, cases[i]), film);
-  for (const int parallel : {1, 2, 3, 4}) expect_equal(with({{"detectors", {"content"}}, {"parallel", parallel}}, cases[3]), film);
+  for (const int parallel : {1, 2, 3, 4})
+    expect_equal(with({{"detectors", {"content"}}, {"parallel", parallel}}, cases[3]), film);
 }
 
 TEST(VideoClips, LeavesOutWhatHasEnded) {
@@ -201,20 +222,28 @@ TEST(VideoClips, LeavesOutWhatHasEnded) {
   for (const char* rule : {"equal", "stride"})
     expect_equal(with({{"detectors", {"content"}}, {"max_length", 0.9}, {"long_shots", rule}}), film);
   film.set("ended.json", "7");
-  EXPECT_THAT(applied("video.clips", json::object(), film).error, HasSubstr("ended.json is not an array of keys"));
+  EXPECT_THAT(applied("video.clips", json::object(), film).error,
+              HasSubstr("ended.json is not an array of keys"));
 }
 
 TEST(VideoClips, EqualsTheTwoStagesOnOtherFilms) {
   EXPECT_EQ(expect_equal(with({{"min_length", 0}}), film_of(make({.scenes = {70}}))), 1u);
   EXPECT_EQ(expect_equal(with({{"min_length", 0}}), film_of(make({.scenes = {1}}))), 1u);
-  EXPECT_GT(expect_equal(with({{"detectors", {"fixed"}}, {"fixed_stride", 0.05}, {"min_length", 0}}), film_of(scenes())), 100u);
+  EXPECT_GT(expect_equal(with({{"detectors", {"fixed"}}, {"fixed_stride", 0.05}, {"min_length", 0}}),
+                         film_of(scenes())),
+            100u);
   std::vector<int64_t> times;
   for (int64_t i = 0, t = 0; i < 150; ++i, t += i < 60 ? 41 : i % 7 == 0 ? 310 : 12) times.push_back(t);
   const Sample variable = film_of(make({.scenes = {40, 50, 25, 35}, .times = times}));
   for (const char* rule : {"equal", "stride", "truncate"})
-    expect_equal(with({{"detectors", {"content", "threshold"}}, {"max_length", 0.9}, {"long_shots", rule}, {"min_length", 0.2}}), variable);
+    expect_equal(with({{"detectors", {"content", "threshold"}},
+                       {"max_length", 0.9},
+                       {"long_shots", rule},
+                       {"min_length", 0.2}}),
+                 variable);
   for (const char* name : {"film_excerpt.webm", "bbb_A.mp4", "calais_1906.ogv"}) {
-    expect_equal(with({{"max_height", 64}, {"max_length", 2.0}, {"long_shots", "stride"}}), testing::film_at(name));
+    expect_equal(with({{"max_height", 64}, {"max_length", 2.0}, {"long_shots", "stride"}}),
+                 testing::film_at(name));
   }
 }
 
@@ -240,19 +269,29 @@ TEST(VideoClips, EqualsTheTwoStagesOnDamagedFilms) {
 
 TEST(VideoClips, EqualsTheTwoStagesWhereMemoryIsShort) {
   // 12 frames of this video take 1 MiB.
-  const Sample film = film_of(make({.scenes = {45, 25, -30, 40, 30}, .sound = true, .width = 320, .height = 180}));
+  const Sample film =
+      film_of(make({.scenes = {45, 25, -30, 40, 30}, .sound = true, .width = 320, .height = 180}));
   for (const char* decide : {"content", "any"})
     for (const char* rule : {"equal", "stride"})
       for (const int parallel : {1, 3})
-        expect_equal(with({{"detectors", {"content", "threshold"}}, {"decide", decide}, {"tolerance", 2}, {"parallel", parallel}, {"long_shots", rule}},
-                          {{"memory", 1048576}, {"min_length", 1.2}, {"max_length", 1.6}, {"stride", 0.6}, {"edge_crop", 0.1}}),
+        expect_equal(with({{"detectors", {"content", "threshold"}},
+                           {"decide", decide},
+                           {"tolerance", 2},
+                           {"parallel", parallel},
+                           {"long_shots", rule}},
+                          {{"memory", 1048576},
+                           {"min_length", 1.2},
+                           {"max_length", 1.6},
+                           {"stride", 0.6},
+                           {"edge_crop", 0.1}}),
                      film);
 }
 
 TEST(VideoClips, TimesOfAVariableRateAreThoseOfThePictures) {
   std::vector<int64_t> times;
   for (int64_t i = 0, t = 0; i < 90; ++i, t += i < 45 ? 20 : 200) times.push_back(t);
-  const Applied out = applied("video.clips", with({{"detectors", {"content"}}}), film_of(make({.scenes = {50, 40}, .times = times})));
+  const Applied out = applied("video.clips", with({{"detectors", {"content"}}}),
+                              film_of(make({.scenes = {50, 40}, .times = times})));
   ASSERT_EQ(out.results.emitted.size(), 2u);
   const json facts = testing::facts_in(out.results.emitted[1]);
   EXPECT_EQ(facts.at("first_frame"), 50);

@@ -1,14 +1,11 @@
 // stage/video.write: encodes the tensor "frames" as a video or a picture.
 #include <cmath>
 
-#include "media/comment.hpp"
-#include "media/encoder.hpp"
-#include "media/image.hpp"
-#include "media/presets.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "media/webp.hpp"
+#include "media/encoder.hpp"
+#include "media/image.hpp"
 
 namespace kinora::video {
 
@@ -20,7 +17,8 @@ class VideoWrite final : public Stage {
     int64_t crf = 18, quality = 90;
   };
   static void describe(Describe<Options>& d) {
-    d.name("video.write").help("Encodes the tensor frames: a video, or one picture with the frames side by side");
+    d.name("video.write")
+        .help("Encodes the tensor frames: a video, or one picture with the frames side by side");
     d.option("format", &Options::format)
         .choices({"mp4", "webp", "png", "jpeg"})
         .help("format of the result, in field mp4, webp, png or jpg");
@@ -36,8 +34,11 @@ class VideoWrite final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const kinora_dl_tensor* frames = in.tensor("frames");
-    if (!frames || frames->ndim != 4 || frames->shape[3] != 3 || frames->code != KINORA_DL_UINT || frames->bits != 8 || frames->strides)
-      throw Error(KINORA_INVALID, "sample '" + std::string(in.key()) + "' needs a row-major uint8 tensor frames [T, H, W, 3]; stage/video.read writes one");
+    if (!frames || frames->ndim != 4 || frames->shape[3] != 3 || frames->code != KINORA_DL_UINT ||
+        frames->bits != 8 || frames->strides)
+      throw Error(KINORA_INVALID,
+                  "sample '" + std::string(in.key()) +
+                      "' needs a row-major uint8 tensor frames [T, H, W, 3]; stage/video.read writes one");
     media_call([&] {
       if (options_.format == "mp4") {
         in.set("mp4", video(in, *frames, run));
@@ -53,7 +54,9 @@ class VideoWrite final : public Stage {
 
  private:
   Rational rate() const { return {static_cast<int>(std::lround(options_.fps * 1000)), 1000}; }
-  static const uint8_t* pixels(const kinora_dl_tensor& t) { return static_cast<const uint8_t*>(t.data) + t.byte_offset; }
+  static const uint8_t* pixels(const kinora_dl_tensor& t) {
+    return static_cast<const uint8_t*>(t.data) + t.byte_offset;
+  }
 
   std::vector<uint8_t> video(const Sample& in, const kinora_dl_tensor& t, const Run& run) const {
     EncoderOptions o;
@@ -72,7 +75,8 @@ class VideoWrite final : public Stage {
   }
 
   std::vector<uint8_t> animation(const Sample& in, const kinora_dl_tensor& t, const Run& run) const {
-    WebpWriter writer(static_cast<int>(t.shape[2]), static_cast<int>(t.shape[1]), rate(), static_cast<int>(options_.quality));
+    WebpWriter writer(static_cast<int>(t.shape[2]), static_cast<int>(t.shape[1]), rate(),
+                      static_cast<int>(options_.quality));
     for (int64_t i = 0; i < t.shape[0]; ++i) {
       run.check_cancelled();
       writer.write_rgb(pixels(t) + i * t.shape[1] * t.shape[2] * 3);
@@ -89,7 +93,8 @@ class VideoWrite final : public Stage {
     for (int64_t i = 0; i < n; ++i)
       for (int64_t y = 0; y < h; ++y)
         std::copy_n(pixels(t) + (i * h + y) * row, row, sheet.data() + (y * n + i) * row);
-    auto made = encode_image(sheet.data(), static_cast<int>(h), static_cast<int>(t.shape[2] * n), options_.format, static_cast<int>(options_.quality));
+    auto made = encode_image(sheet.data(), static_cast<int>(h), static_cast<int>(t.shape[2] * n),
+                             options_.format, static_cast<int>(options_.quality));
     const auto comment = in.text("comment");
     return comment && options_.format == "png" ? png_with_comment(std::move(made), *comment) : made;
   }

@@ -13,8 +13,8 @@ class FileStorage final : public Storage {
   explicit FileStorage(const Options&) {}
   std::unique_ptr<StorageReader> open(std::string_view path) override;
   std::unique_ptr<StorageWriter> begin(std::string_view path) override;
-  // Omits temporary files of writers. An entry that cannot be examined (a broken link, a disk that is unavailable) has size and
-  // time 0.
+  // Omits temporary files of writers. An entry that cannot be examined (a broken link, a disk that is
+  // unavailable) has size and time 0.
   int32_t list(std::string_view path, const Each& each) override;
   void remove(std::string_view path) override;
 };

@@ -1,4 +1,4 @@
-#include "file_storage.hpp"
+#include "plugins/storage/file/file_storage.hpp"
 
 #include <csignal>
 #include <filesystem>
@@ -14,8 +14,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
-#include "local_path.hpp"
-#include "system_error.hpp"
+#include "plugins/storage/file/local_path.hpp"
 
 namespace kinora::file {
 namespace {
@@ -86,7 +85,8 @@ TEST_F(FileStorageTest, ShowsAFileOnlyWhenItIsWhole) {
     w->append("new", 3);
     EXPECT_EQ(read("a"), "old");
     EXPECT_EQ(listing(), (std::map<std::string, uint64_t>{{"a", 3}}));
-    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2) << "the temporary file is in the same folder";
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 2)
+        << "the temporary file is in the same folder";
   }
   EXPECT_EQ(read("a"), "old");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1) << "an aborted writer leaves nothing";
@@ -144,7 +144,8 @@ TEST_F(FileStorageTest, ListsWhatCannotBeLookedAtNow) {
   fs::create_symlink(path("real/a.mp4"), path("seen.mp4"));
   fs::create_symlink(path("unmounted/a.mp4"), path("unseen.mp4"));
   fs::create_symlink(path("circle.mp4"), path("circle.mp4"));
-  EXPECT_EQ(listing(), (std::map<std::string, uint64_t>{{"circle.mp4", 0}, {"real/", 0}, {"seen.mp4", 3}, {"unseen.mp4", 0}}));
+  EXPECT_EQ(listing(), (std::map<std::string, uint64_t>{
+                           {"circle.mp4", 0}, {"real/", 0}, {"seen.mp4", 3}, {"unseen.mp4", 0}}));
   int64_t modified = -1;
   storage.list(path(""), [&](const kinora_entry& e) {
     if (view(e.name) == "unseen.mp4") modified = e.modified;
@@ -156,7 +157,8 @@ TEST_F(FileStorageTest, ListsWhatCannotBeLookedAtNow) {
 // Opening it would wait for a writer.
 TEST_F(FileStorageTest, OfAPipeSaysAtOnceThatItIsNoFile) {
   ASSERT_EQ(::mkfifo(path("a.mp4").c_str(), 0600), 0);
-  EXPECT_NE(std::string(error_of([&] { storage.open(path("a.mp4")); }).what()).find("pipe or device"), std::string::npos);
+  EXPECT_NE(std::string(error_of([&] { storage.open(path("a.mp4")); }).what()).find("pipe or device"),
+            std::string::npos);
 }
 
 TEST_F(FileStorageTest, RemovesFiles) {
@@ -179,7 +181,11 @@ TEST_F(FileStorageTest, SaysWhatIsWrongAndWhatToDo) {
   EXPECT_EQ(error_of([&] { storage.list(path("no"), [](const auto&) { return 0; }); }).code(),
             KINORA_NOT_FOUND);
   for (const char* end : {"", "/", "//"})
-    EXPECT_EQ(std::string(error_of([&] { storage.list(path("no") + end, [](const auto&) { return 0; }); }).what()).find(path("no") + "/: "), 0u) << end;
+    EXPECT_EQ(
+        std::string(error_of([&] { storage.list(path("no") + end, [](const auto&) { return 0; }); }).what())
+            .find(path("no") + "/: "),
+        0u)
+        << end;
   const Error full = system_error(path("file"), "cannot be written", ENOSPC);
   EXPECT_EQ(full.code(), KINORA_NO_MEMORY);
   EXPECT_NE(std::string(full.what()).find("the device of '" + folder + "' is full"), std::string::npos);

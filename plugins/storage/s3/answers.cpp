@@ -1,4 +1,4 @@
-#include "answers.hpp"
+#include "plugins/storage/s3/answers.hpp"
 
 #include <charconv>
 #include <cstdlib>
@@ -8,7 +8,7 @@
 #include <pugixml.hpp>
 
 #include "kinora/error.hpp"
-#include "object_path.hpp"
+#include "plugins/storage/s3/object_path.hpp"
 
 namespace kinora::s3 {
 namespace {

@@ -1,10 +1,10 @@
-#include "answers.hpp"
+#include "plugins/storage/s3/answers.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "failure.hpp"
 #include "kinora/error.hpp"
+#include "plugins/storage/s3/failure.hpp"
 
 namespace kinora::s3 {
 namespace {

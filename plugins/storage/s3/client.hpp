@@ -6,11 +6,10 @@
 #include <memory>
 #include <string>
 
-#include "answers.hpp"
-#include "endpoint.hpp"
-#include "http.hpp"
-#include "object_path.hpp"
-#include "tries.hpp"
+#include "plugins/storage/s3/answers.hpp"
+#include "plugins/storage/s3/failure.hpp"
+#include "plugins/storage/s3/http.hpp"
+#include "plugins/storage/s3/object_path.hpp"
 
 namespace kinora::s3 {
 
@@ -41,8 +40,8 @@ class Client {
 
   // Size and the first bytes, at most `first`, in one request.
   Opened open(const ObjectPath& at, uint64_t first);
-  // Bytes [offset, offset + size), which must exist. After a broken connection the read continues where it broke.
-  // etag: the object's at open(); a different one is an error.
+  // Bytes [offset, offset + size), which must exist. After a broken connection the read continues where it
+  // broke. etag: the object's at open(); a different one is an error.
   void read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to, const std::string& etag,
             const std::atomic<bool>* stop = nullptr);
   Opened head(const ObjectPath& at);

@@ -14,8 +14,6 @@
 #include <string>
 #include <vector>
 
-#include "options.hpp"
-
 namespace kinora::s3 {
 
 struct Credentials {
@@ -55,8 +53,8 @@ class CredentialSource {
   std::vector<int64_t> read_at_;  // stamp() when they were read; empty: never
 };
 
-// Runs the command of `credential_process` as AWS's tools do, and parses its output: {"Version": 1, "AccessKeyId", ...}.
-// Throws Error(KINORA_INVALID).
+// Runs the command of `credential_process` as AWS's tools do, and parses its output: {"Version": 1,
+// "AccessKeyId", ...}. Throws Error(KINORA_INVALID).
 Credentials run_credential_process(const std::string& command);
 
 // The variable's value; empty if it is not set.

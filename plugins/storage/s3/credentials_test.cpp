@@ -1,4 +1,4 @@
-#include "credentials.hpp"
+#include "plugins/storage/s3/credentials.hpp"
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,8 +1,13 @@
-#include "failure.hpp"
+#include "plugins/storage/s3/failure.hpp"
 
 #include <algorithm>
 #include <array>
+#include <chrono>
+#include <cmath>
+#include <cstdlib>
+#include <random>
 #include <string_view>
+#include <thread>
 
 namespace kinora::s3 {
 namespace {
@@ -49,13 +54,11 @@ struct Remedy {
 Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& source,
               const std::string& region) {
   const std::string code = code_of(a, said);
-  if (code == "NoSuchBucket")
-    return {KINORA_NOT_FOUND, "no such bucket; check its name and the endpoint"};
+  if (code == "NoSuchBucket") return {KINORA_NOT_FOUND, "no such bucket; check its name and the endpoint"};
   if (code == "NoSuchUpload")
     return {KINORA_NOT_FOUND,
             "its upload was aborted meanwhile, by a lifecycle rule or another program; run it again"};
-  if (code == "NoSuchKey" || code == "NotFound")
-    return {KINORA_NOT_FOUND, "no such object; check the name"};
+  if (code == "NoSuchKey" || code == "NotFound") return {KINORA_NOT_FOUND, "no such object; check the name"};
   if (code == "RequestTimeTooSkewed")
     return {KINORA_INVALID, "this machine's clock and the server's differ too much; set the clock (NTP)"};
   if (code == "SignatureDoesNotMatch")
@@ -134,6 +137,27 @@ Error failure(const std::string& subject, const HttpAnswer& answer, const Server
   std::string text = subject + ": " + why;
   if (tries > 1) text += " (" + std::to_string(tries) + " tries)";
   return {r.code, text + ": " + r.text};
+}
+
+bool Tries::another(const HttpAnswer& answer, const std::atomic<bool>* stop) {
+  // A name that cannot be resolved is most often wrong.
+  const int64_t most = answer.code == CURLE_COULDNT_RESOLVE_HOST ? std::min<int64_t>(most_, 2) : most_;
+  if (failed_in_a_row_ >= most) return false;
+  const double bound =
+      std::min(20.0, 0.1 * std::exp2(std::min<double>(20, static_cast<double>(failed_in_a_row_))));
+  // Affects only time, never results: this randomness needs no reproducible seed.
+  thread_local std::minstd_rand random(std::random_device{}());
+  double pause = std::uniform_real_distribution<double>(0, bound)(random);
+  pause = std::max(pause, std::clamp(std::atof(answer.header("retry-after").c_str()), 0.0, 60.0));
+  using Clock = std::chrono::steady_clock;
+  const auto end = Clock::now() + std::chrono::duration<double>(pause);
+  while (Clock::now() < end) {
+    if (stop && *stop) return false;
+    std::this_thread::sleep_for(
+        std::min<std::chrono::duration<double>>(end - Clock::now(), std::chrono::milliseconds(50)));
+  }
+  ++failed_in_a_row_, ++all_;
+  return !(stop && *stop);
 }
 
 }  // namespace kinora::s3

@@ -1,9 +1,11 @@
-#include "http.hpp"
+#include "plugins/storage/s3/http.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <cstdio>
 #include <memory>
+
+#include <openssl/evp.h>
 
 #include "kinora/error.hpp"
 
@@ -98,10 +100,19 @@ void set_limits(CURL* h, const Options& o, const HttpRequest& r) {
   if (!o.ca_file.empty()) curl_easy_setopt(h, CURLOPT_CAINFO, o.ca_file.c_str());
 }
 
+std::string digest(std::string_view bytes, const EVP_MD* kind) {
+  unsigned char out[EVP_MAX_MD_SIZE];
+  unsigned int size = 0;
+  if (EVP_Digest(bytes.data(), bytes.size(), out, &size, kind, nullptr) != 1)
+    throw Error(KINORA_FAILED, "OpenSSL does not compute checksums here; is it set to FIPS only?");
+  return {reinterpret_cast<char*>(out), size};
+}
+
 }  // namespace
 
 Http::Http(const Options& options) : options_(options), signature_("aws:amz:" + options.region + ":s3") {
-  static const CURLcode started = curl_global_init(CURL_GLOBAL_DEFAULT);  // initialised once, and never cleaned up
+  static const CURLcode started =
+      curl_global_init(CURL_GLOBAL_DEFAULT);  // initialised once, and never cleaned up
   if (started != CURLE_OK)
     throw Error(KINORA_FAILED, std::string("libcurl cannot start: ") + curl_easy_strerror(started));
 }
@@ -170,6 +181,23 @@ HttpAnswer Http::perform(const HttpRequest& r, const Credentials* credentials) {
   else
     curl_easy_cleanup(h);
   return std::move(x.answer);
+}
+
+std::string md5_bytes(std::string_view bytes) { return digest(bytes, EVP_md5()); }
+std::string sha256_hex(std::string_view bytes) { return hexadecimal(digest(bytes, EVP_sha256())); }
+
+std::string hexadecimal(std::string_view bytes) {
+  constexpr const char* kHex = "0123456789abcdef";
+  std::string out;
+  for (const char c : bytes) out += {kHex[static_cast<unsigned char>(c) >> 4], kHex[c & 15]};
+  return out;
+}
+
+std::string base64(std::string_view bytes) {
+  std::string out((bytes.size() + 2) / 3 * 4, '\0');
+  EVP_EncodeBlock(reinterpret_cast<unsigned char*>(out.data()),
+                  reinterpret_cast<const unsigned char*>(bytes.data()), static_cast<int>(bytes.size()));
+  return out;
 }
 
 }  // namespace kinora::s3

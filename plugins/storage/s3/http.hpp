@@ -1,4 +1,5 @@
-// One HTTP request by libcurl: signed by SigV4, bounded in memory, without retries.
+// One HTTP request by libcurl: signed by SigV4, bounded in memory, without retries; and the checksums that it
+// carries.
 #pragma once
 #include <atomic>
 #include <cstdint>
@@ -10,8 +11,8 @@
 
 #include <curl/curl.h>
 
-#include "credentials.hpp"
-#include "options.hpp"
+#include "plugins/storage/s3/credentials.hpp"
+#include "plugins/storage/s3/object_path.hpp"
 
 namespace kinora::s3 {
 
@@ -58,5 +59,11 @@ class Http {
   std::mutex mutex_;
   std::vector<CURL*> idle_;
 };
+
+// Checksums by which a server verifies an upload.
+std::string md5_bytes(std::string_view bytes);  // 16 bytes, not hexadecimal
+std::string hexadecimal(std::string_view bytes);
+std::string sha256_hex(std::string_view bytes);
+std::string base64(std::string_view bytes);
 
 }  // namespace kinora::s3

@@ -1,6 +1,6 @@
 // Signatures by libcurl against the examples that AWS publishes: docs.aws.amazon.com/AmazonS3/latest/API,
 // "Signature Calculations for the Authorization Header: Transferring Payload in a Single Chunk".
-#include "http.hpp"
+#include "plugins/storage/s3/http.hpp"
 
 #include <chrono>
 #include <thread>
@@ -11,8 +11,7 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 
-#include "checksum.hpp"
-#include "endpoint.hpp"
+#include "plugins/storage/s3/object_path.hpp"
 #include "tests/support/full_port.hpp"
 
 namespace kinora::s3 {

@@ -1,5 +1,7 @@
-// "bucket/key": what follows "s3://".
+// Where an object is: "bucket/key", as it follows "s3://", and the URL of a request for it, by the user's
+// options.
 #pragma once
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -27,5 +29,30 @@ std::string decoded_name(std::string_view text);
 using Query = std::vector<std::pair<std::string, std::string>>;
 // "a=1&b=", sorted and encoded: the canonical form, which is also sent.
 std::string query_text(Query query);
+
+// The user's options of an S3 server, see plugin.toml.
+struct Options {
+  std::string endpoint, region;
+  std::string path_style = "auto";
+  std::string profile;
+  bool anonymous = false;
+  std::string ca_file;
+  double connect_timeout = 10, timeout = 60;  // s
+  int64_t retries = 8;
+  int64_t part_size = 16 << 20;
+  int64_t parallel = 4;
+  int64_t read_ahead = 32 << 20;
+};
+
+// Addresses of requests: https://BUCKET.HOST/KEY, or with path style https://HOST/BUCKET/KEY.
+struct Endpoint {
+  std::string scheme, host;  // the host includes its port
+  std::string folder;        // path of the endpoint, "/s3"; else empty
+  std::string path_style;    // auto, on, off
+  std::string url(const ObjectPath& at, const Query& query) const;
+};
+
+// An empty endpoint is AWS's endpoint of the region. Throws Error(KINORA_INVALID).
+Endpoint endpoint_of(const Options& options);
 
 }  // namespace kinora::s3

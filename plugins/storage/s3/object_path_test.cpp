@@ -1,9 +1,8 @@
-#include "object_path.hpp"
+#include "plugins/storage/s3/object_path.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "endpoint.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::s3 {

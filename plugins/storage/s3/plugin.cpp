@@ -1,6 +1,6 @@
 #include "kinora/plugin.hpp"
 
-#include "s3_storage.hpp"
+#include "plugins/storage/s3/s3_storage.hpp"
 
 using kinora::s3::S3Storage;
 KINORA_COMPONENT(S3Storage)

@@ -1,4 +1,4 @@
-#include "reader.hpp"
+#include "plugins/storage/s3/reader.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,11 +1,11 @@
 // An object, open for random access.
 //
 // A reader that moves forward gets its bytes from windows that are fetched before they are needed. The longer
-// it has moved forward without a jump, the more is fetched ahead: as many bytes as it has read so far, up to a
-// quarter of `read_ahead`, in windows of up to a sixteenth, each a request on its own connection. A jump
-// fetches the requested bytes (at least 64 KiB) and nothing ahead. Two positions are followed at once, since the
-// audio and video of a file may be stored apart. So a reader holds at most `read_ahead` bytes (default
-// 32 MiB: 2 MiB a request, 8 MiB ahead), and reads of at least twice a window go directly to the caller's
+// it has moved forward without a jump, the more is fetched ahead: as many bytes as it has read so far, up to
+// a quarter of `read_ahead`, in windows of up to a sixteenth, each a request on its own connection. A jump
+// fetches the requested bytes (at least 64 KiB) and nothing ahead. Two positions are followed at once, since
+// the audio and video of a file may be stored apart. So a reader holds at most `read_ahead` bytes (default 32
+// MiB: 2 MiB a request, 8 MiB ahead), and reads of at least twice a window go directly to the caller's
 // memory, in `parallel` requests at a time.
 #pragma once
 #include <array>
@@ -16,8 +16,8 @@
 #include <mutex>
 #include <vector>
 
-#include "client.hpp"
 #include "kinora/storage.hpp"
+#include "plugins/storage/s3/client.hpp"
 
 namespace kinora::s3 {
 

@@ -1,10 +1,109 @@
-#include "s3_storage.hpp"
+#include "plugins/storage/s3/s3_storage.hpp"
 
-#include "reader.hpp"
-#include "writer.hpp"
+#include <algorithm>
+#include <atomic>
+#include <deque>
+#include <future>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kinora/storage.hpp"
+#include "plugins/storage/s3/client.hpp"
+#include "plugins/storage/s3/reader.hpp"
 
 namespace kinora::s3 {
 namespace {
+
+// A new object. If it fits into one part, it is one PUT; otherwise a multipart upload, `parallel` parts at a
+// time, so a writer holds at most (parallel + 1) parts. The object appears complete at the end: S3 has no
+// partially written objects. A process that is killed leaves no object, but its uploaded parts stay on the
+// server until they are removed there (a lifecycle rule, see README).
+class S3Writer final : public StorageWriter {
+ public:
+  S3Writer(std::shared_ptr<Client> client, ObjectPath at);
+  S3Writer(const S3Writer&) = delete;
+  S3Writer& operator=(const S3Writer&) = delete;
+  ~S3Writer() override;  // without commit(): no object, and no parts
+  void append(const void* data, uint64_t size) override;
+  void commit() override;
+
+ private:
+  void send_part();
+  void wait_for_first();
+
+  std::shared_ptr<Client> client_;
+  ObjectPath at_;
+  uint64_t part_size_, size_ = 0;
+  std::string part_;  // the part that is being filled
+  Upload upload_;
+  std::atomic<bool> stop_{false};
+  std::deque<std::future<std::string>> sending_;
+  std::vector<std::string> etags_;
+};
+
+constexpr size_t kMostParts = 10'000;  // limit of S3
+constexpr size_t kSmall = 1 << 20;
+
+S3Writer::S3Writer(std::shared_ptr<Client> client, ObjectPath at)
+    : client_(std::move(client)),
+      at_(std::move(at)),
+      part_size_(static_cast<uint64_t>(client_->options().part_size)) {
+  if (at_.key.ends_with('/'))
+    throw Error(KINORA_INVALID,
+                at_.uri() + ": cannot be written: it is the name of a folder; give that of an object");
+}
+
+S3Writer::~S3Writer() {
+  stop_ = true;
+  for (auto& part : sending_) part.wait();  // a part that arrives after the abort would stay
+  if (upload_.id.empty()) return;
+  try {
+    client_->abort_upload(at_, upload_);
+  } catch (const std::exception& e) {
+    log(Log::warn, std::string(e.what()) + "; its parts stay on the server, remove them there (upload " +
+                       upload_.id + ")");
+  }
+}
+
+void S3Writer::append(const void* data, uint64_t size) {
+  const char* from = static_cast<const char*>(data);
+  while (size > 0) {
+    if (part_.size() == part_size_) send_part();
+    const uint64_t n = std::min(size, part_size_ - part_.size());
+    if (part_.size() + n > kSmall)
+      part_.reserve(part_size_);  // growth by doubling could take twice the memory
+    part_.append(from, n);
+    from += n, size -= n, size_ += n;
+  }
+}
+
+void S3Writer::wait_for_first() {
+  auto first = std::move(sending_.front());
+  sending_.pop_front();
+  etags_.push_back(first.get());
+}
+
+void S3Writer::send_part() {
+  if (upload_.id.empty()) upload_ = client_->begin_upload(at_);
+  if (sending_.size() == static_cast<size_t>(client_->options().parallel)) wait_for_first();
+  const size_t number = etags_.size() + sending_.size() + 1;
+  if (number > kMostParts)
+    throw Error(KINORA_INVALID, at_.uri() +
+                                    ": cannot be written: S3 allows 10,000 parts and this is larger; raise "
+                                    "part_size in [storage.s3]");
+  sending_.push_back(std::async(std::launch::async, [this, number, bytes = std::exchange(part_, {})] {
+    return client_->put_part(at_, upload_, static_cast<int64_t>(number), bytes, &stop_);
+  }));
+}
+
+void S3Writer::commit() {
+  if (upload_.id.empty()) return client_->put(at_, part_);
+  send_part();
+  while (!sending_.empty()) wait_for_first();
+  client_->complete_upload(at_, upload_, etags_, size_);
+  upload_ = {};
+}
 
 // The part of a name after the folder's, or an Error: a server must not list names outside the folder.
 std::string inside(const ObjectPath& folder, const std::string& name) {
@@ -38,12 +137,15 @@ void S3Storage::describe(Describe<Options>& d) {
   d.name("s3").help("Objects of Amazon S3 and servers like it, s3://BUCKET/KEY");
   d.option("endpoint", &Options::endpoint)
       .help("the server's address, as https://s3.example.org; empty: AWS_ENDPOINT_URL_S3, else AWS itself");
-  d.option("region", &Options::region).help("the bucket's region; empty: AWS_REGION, the profile's, else us-east-1");
+  d.option("region", &Options::region)
+      .help("the bucket's region; empty: AWS_REGION, the profile's, else us-east-1");
   d.option("path_style", &Options::path_style)
       .choices({"auto", "on", "off"})
       .help("the bucket in the path, not in the host's name; auto: on for any endpoint but AWS");
   d.option("profile", &Options::profile)
-      .help("profile in ~/.aws/credentials and ~/.aws/config; empty: the keys of the environment, else AWS_PROFILE");
+      .help(
+          "profile in ~/.aws/credentials and ~/.aws/config; empty: the keys of the environment, else "
+          "AWS_PROFILE");
   d.option("anonymous", &Options::anonymous).help("no credentials, for public buckets");
   d.option("ca_file", &Options::ca_file).path().help("certificates to trust instead of the system's");
   d.option("connect_timeout", &Options::connect_timeout)
@@ -88,8 +190,7 @@ int32_t S3Storage::list(std::string_view path, const Each& each) {
     is_empty = is_empty && page.objects.empty() && page.prefixes.empty();
     if (const int32_t status = give(folder, page, each); status != KINORA_OK) return status;
     if (!page.next.empty() && page.next == token)
-      throw Error(KINORA_DATA,
-                  folder.uri() + ": cannot be listed: the server repeats one page");
+      throw Error(KINORA_DATA, folder.uri() + ": cannot be listed: the server repeats one page");
     token = std::move(page.next);
   } while (!token.empty());
   if (is_empty && !folder.key.empty())

@@ -1,7 +1,7 @@
 // storage/s3: objects of Amazon S3 and compatible servers (MinIO, Ceph, R2, rclone serve s3).
 #pragma once
-#include "client.hpp"
 #include "kinora/storage.hpp"
+#include "plugins/storage/s3/client.hpp"
 
 namespace kinora::s3 {
 

@@ -1,8 +1,11 @@
-// Options of tokenizer/cosmos and the plan of its levels, in the terms of diffusers' AutoencoderKLCosmos.
+// Options of tokenizer/cosmos, the plan of its levels in the terms of diffusers' AutoencoderKLCosmos, and its
+// parameters' names.
 #pragma once
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "kinora/renames.hpp"
 
 namespace kinora::cosmos {
 
@@ -50,5 +53,11 @@ struct Level {
 // Throws kinora::Error if the compression ratios cannot be reached with these blocks.
 std::vector<Level> encoder_levels(const Config& c);
 std::vector<Level> decoder_levels(const Config& c);
+
+// The names in NVIDIA's Cosmos-Tokenizer (its encoder.jit, decoder.jit and autoencoder.jit) and those of
+// diffusers' layout, which are ours; only for Renames::ours(), since a convolution's wrapper has no name in
+// diffusers. up_blocks: number in the decoder, which counts them from the other end.
+//   encoder.down.0.block.1.conv1.0.conv3d.weight -> encoder.down_blocks.0.resnets.1.conv1.conv_s.weight
+Renames names(int64_t up_blocks);
 
 }  // namespace kinora::cosmos

@@ -1,9 +1,21 @@
-#include "plugins/tokenizers/cosmos/cosmos.hpp"
+// tokenizer/cosmos: the causal tokenizers of Cosmos (arXiv 2501.03575, section 4). A Haar wavelet turns
+// patches into channels; factorised causal convolutions and attention compress further. The latent is
+// continuous (a plain autoencoder, without sampling) or discrete (finite scalar quantisation). Layout, names
+// and numbers are those of diffusers' AutoencoderKLCosmos, and for codes and images those of NVIDIA's
+// Cosmos-Tokenizer. An image tokenizer processes every frame of a video on its own.
+#include <memory>
+#include <optional>
 
-#include "plugins/tokenizers/cosmos/names.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/plugin.hpp"
+#include "kinora/tokenizer.hpp"
+#include "plugins/tokenizers/cosmos/config.hpp"
+#include "plugins/tokenizers/cosmos/fsq.hpp"
+#include "plugins/tokenizers/cosmos/network.hpp"
 #include "plugins/tokenizers/cosmos/principal.hpp"
 
 namespace kinora::cosmos {
+
 namespace {
 
 using at::Tensor;
@@ -18,13 +30,48 @@ void check_input(const char* what, const Tensor& x, int64_t channels) {
 
 }  // namespace
 
+class CosmosTokenizer final : public Tokenizer<at::Tensor> {
+ public:
+  using Options = Config;
+  static void describe(Describe<Options>& d);
+  CosmosTokenizer(const Options& o, const Ctx& ctx);
+
+  kinora_tokenizer_info info() const override;
+  // video [B, 3, 1 + n * time, H, W]; height and width are multiples of the spatial ratio. FSQ: the latent is
+  // int32 codes, the posterior their vectors [B, embedding_dim, t, h, w], which carry the gradient.
+  Encoded<at::Tensor> encode(const Ctx& ctx, const at::Tensor& video) override;
+  // latent: as from encode; FSQ: codes, or vectors of them.
+  at::Tensor decode(const Ctx& ctx, const at::Tensor& latent) override;
+  // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent
+  // frames.
+  std::unique_ptr<TokenizerStream<at::Tensor>> open(const Ctx& ctx, bool decoding) override;
+  // The principal components of the video's patches, see principal.hpp.
+  std::vector<std::pair<std::string, at::Tensor>> fit(const Ctx& ctx, const at::Tensor& video) override;
+
+ private:
+  class Stream;
+  at::Tensor patches(const at::Tensor& video, bool first) const;
+  // at: number of earlier latent frames, in a stream.
+  Encoded<at::Tensor> encode(const Pass& run, const at::Tensor& video, int64_t at = 0) const;
+  at::Tensor decode(const Pass& run, const at::Tensor& latent, int64_t at = 0) const;
+  // A list of the options as [1, C, 1 or t, 1, 1], for the latent frames of z from `at` on.
+  at::Tensor scale(const std::vector<double>& list, const at::Tensor& z, int64_t at) const;
+
+  Options options_;
+  std::optional<Fsq> fsq_;
+  Patcher patcher_;
+  int64_t blocks_ = 0;  // blocks of the context, counted as they are made
+  Encoder encoder_;
+  Decoder decoder_;
+  Conv quant_, post_quant_;
+};
+
 void CosmosTokenizer::describe(Describe<Options>& d) {
   d.name("cosmos").help(
       "Causal video and image tokenizers of Cosmos, continuous or discrete: Haar patches, factorised causal "
       "convolutions");
   d.input("video", "[B, 3, T, H, W]", "float", "in [-1, 1]; T is 1 + n * temporal_compression_ratio");
-  d.output("latent", "[B, latent_channels, t, h, w]", "float",
-           "formulation FSQ: codes [B, t, h, w], int32");
+  d.output("latent", "[B, latent_channels, t, h, w]", "float", "formulation FSQ: codes [B, t, h, w], int32");
   d.output("posterior", "[B, embedding_dim, t, h, w]", "float", "formulation FSQ: the codes' vectors");
   // NVIDIA's names count the decoder's blocks from the other end, and a name does not contain their number.
   for (const int64_t up_blocks : {3, 2, 4, 1})
@@ -35,7 +82,8 @@ void CosmosTokenizer::describe(Describe<Options>& d) {
   sizes.insert(sizes.begin(), "");
   d.option("size", &Options::size)
       .choices(sizes)
-      .help("a published layout, such as CV8x8x8, which replaces all other options; empty: the other options");
+      .help(
+          "a published layout, such as CV8x8x8, which replaces all other options; empty: the other options");
   d.option("image", &Options::image).help("layers of the image tokenizers: every frame on its own");
   d.option("formulation", &Options::formulation)
       .choices({"AE", "FSQ"})
@@ -85,7 +133,8 @@ CosmosTokenizer::CosmosTokenizer(const Options& o, const Ctx& ctx)
       patcher_(options_.patch_size, options_.patch_type, options_.image),
       encoder_(Scope{ctx, options_.image}, options_, patcher_.channels(), blocks_),
       decoder_(Scope{ctx, options_.image}, options_, patcher_.channels(), blocks_),
-      quant_(Scope{ctx, options_.image}, "quant_conv", options_.latent_channels, options_.code_channels(), 1, 1),
+      quant_(Scope{ctx, options_.image}, "quant_conv", options_.latent_channels, options_.code_channels(), 1,
+             1),
       post_quant_(Scope{ctx, options_.image}, "post_quant_conv", options_.code_channels(),
                   options_.latent_channels, 1, 1) {}
 
@@ -198,5 +247,8 @@ class CosmosTokenizer::Stream final : public TokenizerStream<Tensor> {
 std::unique_ptr<TokenizerStream<Tensor>> CosmosTokenizer::open(const Ctx& ctx, bool decoding) {
   return std::make_unique<Stream>(*this, ctx, decoding);
 }
+
+KINORA_COMPONENT(CosmosTokenizer)
+KINORA_PLUGIN(CosmosTokenizer)
 
 }  // namespace kinora::cosmos

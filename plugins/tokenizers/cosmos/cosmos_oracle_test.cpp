@@ -1,10 +1,10 @@
 // tokenizer/cosmos against diffusers' AutoencoderKLCosmos and NVIDIA's Cosmos-Tokenizer.
 #include <fstream>
 
-#include "core/torch/weights/archives.hpp"
+#include "core/torch/weights/published.hpp"
+#include "plugins/tokenizers/cosmos/config.hpp"
 #include "plugins/tokenizers/cosmos/cosmos_testing.hpp"
-#include "plugins/tokenizers/cosmos/names.hpp"
-#include "plugins/tokenizers/cosmos/patch.hpp"
+#include "plugins/tokenizers/cosmos/network.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora::cosmos {
@@ -29,7 +29,8 @@ void expect_gradients(Cosmos& cosmos, const test::Oracle& oracle, at::ScalarType
   for (const auto& [name, want] : expected) {
     const Tensor got = gradients.at(names(up_blocks).ours(name)).to(at::kDouble);
     // Relative to the gradient's own size, unless it is zero: a key's bias has no gradient, since softmax
-    // does not depend on it. In float32 relative to the largest of all, whose rounding is in the sums over all positions.
+    // does not depend on it. In float32 relative to the largest of all, whose rounding is in the sums over
+    // all positions.
     const double own = want.abs().max().item<double>();
     const double off =
         (got - want).abs().max().item<double>() / (dtype == at::kDouble && own > 1e-12 * scale ? own : scale);
@@ -124,7 +125,8 @@ TEST_P(Nvidia, EncodesDecodesAndHasTheGradients) {
   EXPECT_LT(test::difference(decoded, frames_of_images(oracle.exact("decoded"), image)), bound(dtype));
   const Tensor weight = test::numbers("grad.decoded", oracle.exact("decoded").sizes()).to(dtype);
   (decoded * frames_of_images(weight, image)).sum().backward();
-  // libtorch's AVX-512 kernels have an error of 1.26e-5 in float32 here, its AVX2 and plain ones less than 1e-5.
+  // libtorch's AVX-512 kernels have an error of 1.26e-5 in float32 here, its AVX2 and plain ones less than
+  // 1e-5.
   EXPECT_LT(test::difference(leaf.grad(), oracle.exact("grad.video")), dtype == at::kDouble ? 1e-10 : 2e-5);
   expect_gradients(cosmos, oracle, dtype, up_blocks_of(options));
 }
@@ -162,7 +164,9 @@ TEST(JitWeights, OfWhatIsNoneAreRefused) {
   const auto folder = std::filesystem::path(KINORA_TEST_DATA) / "oracle";
   EXPECT_NE(test::refusal([&] { core::read_archive(folder / "absent.jit"); }).find("does not exist"),
             std::string::npos);
-  EXPECT_NE(test::refusal([&] { core::read_archive(folder / kDiffusers); }).find("not an archive that libtorch reads"),
+  EXPECT_NE(test::refusal([&] {
+              core::read_archive(folder / kDiffusers);
+            }).find("not an archive that libtorch reads"),
             std::string::npos);
 }
 

@@ -1,4 +1,5 @@
-// Invariants of tokenizer/cosmos: it is causal, a stream equals the whole, blocks can run again, a deeper one fits.
+// Invariants of tokenizer/cosmos: it is causal, a stream equals the whole, blocks can run again, a deeper one
+// fits.
 #include <gmock/gmock.h>
 
 #include "core/torch/weights/partial_init.hpp"
@@ -12,8 +13,8 @@ namespace {
 constexpr const char* kFile = "cosmos_tokenizer.safetensors";
 constexpr const char* kNvidia = "cosmos_tokenizer_nvidia.safetensors";
 
-// The calls that a link sees: each block once per pass, numbered from 0, and each parameter within the block that reads
-// it.
+// The calls that a link sees: each block once per pass, numbered from 0, and each parameter within the block
+// that reads it.
 struct Blocks final : Link<Tensor> {
   Blocks() : Link(KINORA_LEVEL_METER) { skip_inherited<Blocks>(); }
   Tensors block(const kinora_block& b, const Tensors& in) override {

@@ -21,8 +21,8 @@ Fsq::Fsq(std::vector<int64_t> levels) : levels_(std::move(levels)) {
 }
 
 // tanh reaches its bounds only in the limit: a width of L - 1 plus a thousandth makes the outermost values
-// reachable by rounding. An even L has no middle: the squashed number is shifted by half a step, and its argument such
-// that 0 still maps to 0.
+// reachable by rounding. An even L has no middle: the squashed number is shifted by half a step, and its
+// argument such that 0 still maps to 0.
 Tensor Fsq::vectors(const Tensor& z) const {
   const Tensor wide = z.to(at::promote_types(z.scalar_type(), at::kFloat));
   std::vector<Tensor> out;

@@ -11,8 +11,8 @@ namespace {
 using at::Tensor;
 using Values = std::vector<std::pair<std::string, Tensor>>;
 
-// Ratio of the constant's power to that of all other numbers: a frame of twice the usual power then has an error of
-// 1 / (2 * kAnchor).
+// Ratio of the constant's power to that of all other numbers: a frame of twice the usual power then has an
+// error of 1 / (2 * kAnchor).
 constexpr double kAnchor = 100;
 
 [[noreturn]] void refuse(const std::string& why) {

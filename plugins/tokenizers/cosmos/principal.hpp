@@ -4,8 +4,8 @@
 //
 // Idea: silu(u) - silu(-u) = u, so a layer that has every number with both signs passes it through its
 // activation unchanged. Two more channels have a constant, once with either sign, which is so much larger
-// than the other numbers that a frame's norm divides by nearly the same number in every frame. Residual branches end
-// in zeros initially.
+// than the other numbers that a frame's norm divides by nearly the same number in every frame. Residual
+// branches end in zeros initially.
 #pragma once
 #include <string>
 #include <utility>
@@ -17,9 +17,9 @@
 
 namespace kinora::cosmos {
 
-// Parameters by name, float64; parameters that are not named keep their initial values. patches [B, t, h, w, D].
-// Throws kinora::Error if these layers cannot represent it: codes, images, a latent that is compressed further
-// than its patches, fewer than 2 * latent_channels + 2 channels.
+// Parameters by name, float64; parameters that are not named keep their initial values. patches [B, t, h, w,
+// D]. Throws kinora::Error if these layers cannot represent it: codes, images, a latent that is compressed
+// further than its patches, fewer than 2 * latent_channels + 2 channels.
 std::vector<std::pair<std::string, at::Tensor>> principal_start(const Config& c, const at::Tensor& patches);
 
 }  // namespace kinora::cosmos

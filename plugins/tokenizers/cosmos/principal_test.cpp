@@ -55,8 +55,8 @@ TEST_P(Principal, StartIsTheBestLinearTokenizerOfTheVideo) {
   const Tensor video = film();
   fit(cosmos, video);
   const Tensor latent = cosmos.encode(video), made = cosmos.decode(latent), want = best_linear(video, 4);
-  // The constant has 100 times the power of the other numbers, so a frame of another brightness has a relative
-  // error.
+  // The constant has 100 times the power of the other numbers, so a frame of another brightness has a
+  // relative error.
   EXPECT_LT(test::difference(made, want), 0.01);
   const auto error = [&](const Tensor& y) { return (y - video).square().mean().item<double>(); };
   EXPECT_LT(error(made), 1.02 * error(want));

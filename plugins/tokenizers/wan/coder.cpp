@@ -11,7 +11,6 @@ namespace {
 
 using at::Tensor;
 
-
 // [B, C, T, p h, p w] -> [B, T, h, w, C p p]; a patch's columns vary slower than its rows.
 Tensor patches(const Tensor& video, int64_t p) {
   const auto B = video.size(0), C = video.size(1), T = video.size(2), h = video.size(3) / p,
@@ -65,9 +64,9 @@ Tensor blended(const Tensor& a, const Tensor& b, int64_t dim, int64_t extent, in
   return at::cat({mixed, b.narrow(dim, size, b.size(dim) - size)}, dim);
 }
 
-// Tiles of `in` positions, one every `step`; of their results the first `out` are used, and `fade` units are blended
-// into the previous tile. As in diffusers, the encoder's tiles are counted in patches and the decoder's in
-// pixels.
+// Tiles of `in` positions, one every `step`; of their results the first `out` are used, and `fade` units are
+// blended into the previous tile. As in diffusers, the encoder's tiles are counted in patches and the
+// decoder's in pixels.
 struct Coder::Axis {
   int64_t in = 0, step = 0, out = 0, fade = 0, unit = 1;
   std::vector<int64_t> starts(int64_t size) const {

@@ -1,5 +1,5 @@
-// One direction of the tokenizer over consecutive pieces of a clip: one latent frame at a time, so that memory
-// does not depend on the length, and in tiles of the image if configured. A whole clip is a single
+// One direction of the tokenizer over consecutive pieces of a clip: one latent frame at a time, so that
+// memory does not depend on the length, and in tiles of the image if configured. A whole clip is a single
 // piece, so a stream is bit-identical to a whole clip.
 #pragma once
 #include <vector>
@@ -36,7 +36,8 @@ class Coder {
   std::vector<History> histories_;  // one for each tile, row by row
 };
 
-// Returns b, whose first n * unit positions along `dim` are blended with the last of a: n is `extent` or the smaller size.
+// Returns b, whose first n * unit positions along `dim` are blended with the last of a: n is `extent` or the
+// smaller size.
 at::Tensor blended(const at::Tensor& a, const at::Tensor& b, int64_t dim, int64_t extent, int64_t unit = 1);
 
 }  // namespace kinora::wan

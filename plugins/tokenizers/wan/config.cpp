@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kinora/error.hpp"
+#include "kinora/renames.hpp"
 
 namespace kinora::wan {
 
@@ -103,6 +104,39 @@ void check_tile(const char* name, int64_t tile, int64_t& stride, int64_t unit) {
            ", the stride at most the tile");
 }
 
+constexpr int64_t kLevels = 8;  // twice as many as published
+
+Renames made(int64_t resnets) {
+  const Renames residual{{"residual.0", "norm1"}, {"residual.2", "conv1"},       {"residual.3", "norm2"},
+                         {"residual.6", "conv2"}, {"shortcut", "conv_shortcut"}, {"", ""}};
+  Renames all{{"conv1", "quant_conv"}, {"conv2", "post_quant_conv"}};
+  for (const std::string part : {"encoder", "decoder"})
+    all.under(part, part,
+              Renames{{"conv1", "conv_in"},
+                      {"head.0", "norm_out"},
+                      {"head.2", "conv_out"},
+                      {"middle.1", "mid_block.attentions.0"}}
+                  .under("middle.0", "mid_block.resnets.0", residual)
+                  .under("middle.2", "mid_block.resnets.1", residual));
+  // 2.2 lists the layers of a level inside it, 2.1 all in one list, which diffusers keeps in the encoder and
+  // splits into levels in the decoder. A level ends with its resampling.
+  const std::string last = std::to_string(resnets), one_more = std::to_string(resnets + 1);
+  all.add("encoder.downsamples.*.downsamples." + last, "encoder.down_blocks.*.downsampler")
+      .under("encoder.downsamples.*.downsamples.*", "encoder.down_blocks.*.resnets.*", residual)
+      .under("encoder.downsamples.*", "encoder.down_blocks.*", residual)
+      .add("decoder.upsamples.*.upsamples." + one_more, "decoder.up_blocks.*.upsampler")
+      .under("decoder.upsamples.*.upsamples.*", "decoder.up_blocks.*.resnets.*", residual);
+  int64_t next = 0;
+  for (int64_t i = 0; i < kLevels; ++i) {
+    const std::string level = "decoder.up_blocks." + std::to_string(i);
+    const auto theirs = [&] { return "decoder.upsamples." + std::to_string(next++); };
+    for (int64_t j = 0; j <= resnets; ++j)
+      all.under(theirs(), level + ".resnets." + std::to_string(j), residual);
+    all.add(theirs(), level + ".upsamplers.0");
+  }
+  return all;
+}
+
 }  // namespace
 
 int64_t Config::time() const {
@@ -122,8 +156,8 @@ Config resolved(Config c) {
   return c;
 }
 
-// Follows dependencies from a late frame back through the decoder. A convolution reaches 2 frames back; where time is doubled,
-// frame j comes from frame ceil(j / 2) of the coarser sequence.
+// Follows dependencies from a late frame back through the decoder. A convolution reaches 2 frames back; where
+// time is doubled, frame j comes from frame ceil(j / 2) of the coarser sequence.
 int64_t decoder_halo(const Config& c) {
   constexpr int64_t late = int64_t{1} << 40;
   int64_t frame = 1 + c.time() * (late - 1);  // the first frame that latent frame `late` decodes to
@@ -136,8 +170,8 @@ int64_t decoder_halo(const Config& c) {
   return late - (frame - 2 * 2 * 2 - 2);  // the middle's two residual blocks, conv_in
 }
 
-// Follows dependencies from a late latent frame back through the encoder. Where time is halved, frame j comes from frames 2 j - 2
-// to 2 j of the finer sequence.
+// Follows dependencies from a late latent frame back through the encoder. Where time is halved, frame j comes
+// from frames 2 j - 2 to 2 j of the finer sequence.
 int64_t encoder_span(const Config& c) {
   constexpr int64_t late = int64_t{1} << 40;
   const int64_t stack = 2 * 2 * c.num_res_blocks;
@@ -148,6 +182,11 @@ int64_t encoder_span(const Config& c) {
   }
   frame -= 2;  // conv_in
   return late - (frame + c.time() - 1) / c.time() + 1;
+}
+
+std::string diffusers_name(const std::string& original) {
+  static const Renames names = made(2);
+  return names.ours(original);
 }
 
 }  // namespace kinora::wan

@@ -1,4 +1,5 @@
-// Options of tokenizer/wan with the keys of diffusers' AutoencoderKLWan, and derived values.
+// Options of tokenizer/wan with the keys of diffusers' AutoencoderKLWan, values derived from them, and
+// parameters' names.
 #pragma once
 #include <cstdint>
 #include <string>
@@ -35,7 +36,8 @@ struct Config {
   int64_t tile_frames = 0, tile_stride_frames = 0;
 
   int64_t levels() const { return static_cast<int64_t>(dim_mult.size()); }
-  // Pixels per latent row or column, frames per latent frame, computed from the levels; scale_factor_* is ignored.
+  // Pixels per latent row or column, frames per latent frame, computed from the levels; scale_factor_* is
+  // ignored.
   int64_t space() const { return patch_size << (levels() - 1); }
   int64_t time() const;
   bool time_at(int64_t level) const { return temperal_downsample[static_cast<size_t>(level)] != 0; }
@@ -50,5 +52,10 @@ Config resolved(Config c);
 int64_t decoder_halo(const Config& c);
 // Largest number of latent frames that an encoded one depends on, itself included.
 int64_t encoder_span(const Config& c);
+
+// Converts names of the original Wan VAE checkpoints (Wan-Video/Wan2.2, wan/modules/vae2_1.py and vae2_2.py)
+// to those of diffusers. "encoder.downsamples.0.residual.2.weight" -> "encoder.down_blocks.0.conv1.weight",
+// for both families. Other names are returned unchanged.
+std::string diffusers_name(const std::string& original);
 
 }  // namespace kinora::wan

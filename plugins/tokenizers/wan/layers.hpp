@@ -31,9 +31,7 @@ struct Pass {
     if (history->next == history->slots.size()) history->slots.emplace_back();
     history->slots[history->next++] = std::move(t);
   }
-  at::Tensor value(kinora_param p, const at::Tensor& like) const {
-    return value_as(ctx, p, like);
-  }
+  at::Tensor value(kinora_param p, const at::Tensor& like) const { return value_as(ctx, p, like); }
 };
 
 class Layer {
@@ -64,7 +62,8 @@ class CausalConv final : public Layer {
   int64_t padding_;
 };
 
-// x / |x| sqrt(C) gamma over the channels (RMSNorm without an epsilon in the root); followed by silu if requested.
+// x / |x| sqrt(C) gamma over the channels (RMSNorm without an epsilon in the root); followed by silu if
+// requested.
 class RmsNorm {
  public:
   RmsNorm(const Declare& at, const std::string& name, int64_t channels, int64_t dims);

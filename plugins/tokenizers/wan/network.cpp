@@ -61,8 +61,9 @@ void plain_down(const Declaring& d, const Config& c, int64_t level, int64_t in, 
       add<ResidualBlock>(s, at, name, i ? out : in, out);
     });
     if (attention)
-      next(
-          [&](Stage& s, const Declare& at, const std::string& name) { add<AttentionBlock>(s, at, name, out); });
+      next([&](Stage& s, const Declare& at, const std::string& name) {
+        add<AttentionBlock>(s, at, name, out);
+      });
   }
   if (level < c.levels() - 1)
     next([&](Stage& s, const Declare& at, const std::string& name) {
@@ -104,8 +105,8 @@ Tensor Stage::inside(const Pass& run, const Tensor& x) const {
   return shortcut ? y + shortcut(x, run.first()) : y;
 }
 
-// The block's history is passed in and out as tensors, so that a link may run it again, and gradients flow through
-// the state between pieces.
+// The block's history is passed in and out as tensors, so that a link may run it again, and gradients flow
+// through the state between pieces.
 Tensor Stage::operator()(const Pass& run, const Tensor& x) const {
   History& all = *run.history;
   const bool first = all.first;

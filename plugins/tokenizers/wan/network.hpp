@@ -1,5 +1,5 @@
-// Encoder and decoder of the Wan VAE over [B, T, H, W, C], one piece of the clip at a time; parameter names are
-// diffusers'.
+// Encoder and decoder of the Wan VAE over [B, T, H, W, C], one piece of the clip at a time; parameter names
+// are diffusers'.
 #pragma once
 #include <functional>
 #include <string>

@@ -1,10 +1,16 @@
-#include "plugins/tokenizers/wan/wan.hpp"
-
+// tokenizer/wan: the causal video VAE of Wan 2.1 and 2.2 (arXiv 2503.20314, section 4.1). Layout, names and
+// numbers are those of diffusers' AutoencoderKLWan; the latent is the posterior's mode.
 #include <algorithm>
+#include <memory>
 
-#include "plugins/tokenizers/wan/names.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/plugin.hpp"
+#include "kinora/tokenizer.hpp"
+#include "plugins/tokenizers/wan/coder.hpp"
+#include "plugins/tokenizers/wan/config.hpp"
 
 namespace kinora::wan {
+
 namespace {
 
 using at::Tensor;
@@ -35,8 +41,12 @@ void describe_network(Describe<Config>& d) {
       .range(0, 1)
       .help("for each level but the last: whether frames are halved too");
   d.option("is_residual", &Config::is_residual).help("2.2: every level has a shortcut");
-  d.option("in_channels", &Config::in_channels).range(1, 65536).help("channels of the video, times patch_size^2");
-  d.option("out_channels", &Config::out_channels).range(1, 65536).help("channels of the video, times patch_size^2");
+  d.option("in_channels", &Config::in_channels)
+      .range(1, 65536)
+      .help("channels of the video, times patch_size^2");
+  d.option("out_channels", &Config::out_channels)
+      .range(1, 65536)
+      .help("channels of the video, times patch_size^2");
   d.option("patch_size", &Config::patch_size)
       .range(1, 64)
       .help("edge of the pixel patch that becomes channels; 1: no patches");
@@ -47,8 +57,9 @@ void describe_network(Describe<Config>& d) {
       .range(1, 65536)
       .help("published value, ignored: temperal_downsample decides");
   d.option("latents_mean", &Config::latents_mean).help("mean of each channel of the latent; empty: 0");
-  d.option("latents_std", &Config::latents_std).above(0).help(
-      "standard deviation of each channel of the latent; empty: 1");
+  d.option("latents_std", &Config::latents_std)
+      .above(0)
+      .help("standard deviation of each channel of the latent; empty: 1");
 }
 
 void describe_use(Describe<Config>& d) {
@@ -59,7 +70,8 @@ void describe_use(Describe<Config>& d) {
     return d.option(name, field).range(0, 65536).unit("px");
   };
   tile("tile_height", &Config::tile_height)
-      .help("rows of a tile, if the image has more; 0: no tiles. The encoder counts patches, as in diffusers");
+      .help(
+          "rows of a tile, if the image has more; 0: no tiles. The encoder counts patches, as in diffusers");
   tile("tile_width", &Config::tile_width).help("columns of a tile");
   tile("tile_stride_height", &Config::tile_stride_height)
       .help("distance of tiles in rows; overlapping rows are blended; 0: tile_height");
@@ -67,7 +79,9 @@ void describe_use(Describe<Config>& d) {
   d.option("tile_frames", &Config::tile_frames)
       .range(0, 1 << 30)
       .unit("frames")
-      .help("frames of a tile in time, one more in the first; each tile starts like a clip. 0: no tiles in time");
+      .help(
+          "frames of a tile in time, one more in the first; each tile starts like a clip. 0: no tiles in "
+          "time");
   d.option("tile_stride_frames", &Config::tile_stride_frames)
       .range(0, 1 << 30)
       .unit("frames")
@@ -75,6 +89,32 @@ void describe_use(Describe<Config>& d) {
 }
 
 }  // namespace
+
+class WanTokenizer final : public Tokenizer<at::Tensor> {
+ public:
+  using Options = Config;
+  static void describe(Describe<Options>& d);
+  WanTokenizer(const Options& o, const Ctx& ctx);
+
+  kinora_tokenizer_info info() const override;
+  // video [B, 3, 1 + n * time, H, W] -> the mode, and mean and log variance [B, 2 z, t, h, w] of the same
+  // posterior: both for (z - latents_mean) / latents_std if options.normalise.
+  Encoded<at::Tensor> encode(const Ctx& ctx, const at::Tensor& video) override;
+  at::Tensor decode(const Ctx& ctx, const at::Tensor& latent) override;
+  // Pieces to encode: 1 + n * time frames, then multiples of `time`. Pieces to decode: any number of latent
+  // frames.
+  std::unique_ptr<TokenizerStream<at::Tensor>> open(const Ctx& ctx, bool decoding) override;
+
+ private:
+  class Stream;
+  at::Tensor whole(const Ctx& ctx, const at::Tensor& x, bool decoding) const;
+  Encoded<at::Tensor> encoded(const at::Tensor& moments) const;
+  at::Tensor raw_latent(const at::Tensor& latent) const;
+  at::Tensor video(const at::Tensor& decoded) const;
+
+  int64_t blocks_ = 0;  // blocks of the context, counted as they are made
+  Networks networks_;
+};
 
 void WanTokenizer::describe(Describe<Options>& d) {
   d.name("wan").help("Causal video VAE of Wan 2.1 and 2.2, streaming and tiled");
@@ -178,5 +218,8 @@ std::unique_ptr<TokenizerStream<Tensor>> WanTokenizer::open(const Ctx& ctx, bool
         "tile_frames = 0");
   return std::make_unique<Stream>(*this, ctx, decoding);
 }
+
+KINORA_COMPONENT(WanTokenizer)
+KINORA_PLUGIN(WanTokenizer)
 
 }  // namespace kinora::wan

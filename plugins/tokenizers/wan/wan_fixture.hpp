@@ -58,7 +58,8 @@ class WanStream {
 
 inline const std::vector<const char*> kWanCases{"plain", "residual", "attention", "image", "ends"};
 
-// One case of tests/oracle/make_wan_vae_fixtures.py: `options` of the tokenizer, and additional options `tiles`.
+// One case of tests/oracle/make_wan_vae_fixtures.py: `options` of the tokenizer, and additional options
+// `tiles`.
 struct WanCase : Oracle {
   explicit WanCase(const std::string& name) : Oracle("wan_vae.safetensors", name) {
     shape = options["shape"].get<std::vector<int64_t>>();

@@ -1,7 +1,9 @@
 // tokenizer/wan against diffusers' AutoencoderKLWan: encode, decode, tiles, gradients; the published options.
 #include <algorithm>
 
+#include "core/torch/context/network.hpp"
 #include "kinora/link.hpp"
+#include "plugins/tokenizers/wan/config.hpp"
 #include "plugins/tokenizers/wan/wan_fixture.hpp"
 
 namespace kinora {
@@ -68,7 +70,8 @@ TEST_P(WanTokenizer, HasTheGradientsOfDiffusersAndOfRecompute) {
   const auto [name, dtype] = GetParam();
   const WanCase c(name);
   const test::Recompute recompute;
-  // diffusers' own float32 is up to 4.4e-6 from its float64; ours was up to 1.15e-5 on a processor without AVX-512.
+  // diffusers' own float32 is up to 4.4e-6 from its float64; ours was up to 1.15e-5 on a processor without
+  // AVX-512.
   const double slack = dtype == at::kFloat ? 2 : 1;
   for (const auto& links : {std::vector<const kinora_link*>{}, {recompute.get()}}) {
     Wan wan(c.with({{"normalise", false}}), dtype, links);
@@ -118,7 +121,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, WanTokenizer,
 INSTANTIATE_TEST_SUITE_P(Cases, WanTiled, ::testing::Combine(::testing::Values("plain", "residual"), kDtypes),
                          named);
 
-// The blocks that a link sees: the first ones of a pass in order from 0, and again for every later latent frame.
+// The blocks that a link sees: the first ones of a pass in order from 0, and again for every later latent
+// frame.
 struct Blocks final : Link<Tensor> {
   Blocks() : Link(KINORA_LEVEL_METER) { skip_inherited<Blocks>(); }
   Tensors block(const kinora_block& b, const Tensors& in) override {
@@ -156,7 +160,8 @@ TEST(WanTiles, InTimeEqualTheWholeButForTheirBeginnings) {
   const auto differs = [&](int64_t first, int64_t last) {  // frames first..last
     return difference(b.narrow(2, first, last - first + 1), a.narrow(2, first, last - first + 1));
   };
-  // The second tile begins with frame 22, which is not shown; it is blended into the last eight frames of tile one.
+  // The second tile begins with frame 22, which is not shown; it is blended into the last eight frames of
+  // tile one.
   EXPECT_LT(differs(0, 23), 1e-12);
   EXPECT_GT(differs(24, 30), 1e-6);
   EXPECT_LT(differs(24, 22 + halo), 0.5);
@@ -216,5 +221,49 @@ TEST(WanOptions, RefuseWhatDoesNotFit) {
   EXPECT_THAT(make(c.with({{"tile_frames", 4}, {"tile_stride_frames", 8}})), HasSubstr("at most the tile"));
 }
 
+using Shapes = std::map<std::string, std::vector<int64_t>>;
+
+class WanNames : public ::testing::TestWithParam<const char*> {
+ protected:
+  // original, diffusers: name -> shape; converted: diffusers' own name for each original one (2.1)
+  core::json lists() { return test::Oracle("wan_vae.safetensors", "names").options[GetParam()]; }
+};
+
+TEST_P(WanNames, OfOriginalCheckpointsMapOneToOne) {
+  const auto all = lists();
+  const auto expected = all["diffusers"].get<Shapes>();
+  Shapes mapped;
+  for (const auto& [name, shape] : all["original"].get<Shapes>())
+    EXPECT_TRUE(mapped.emplace(wan::diffusers_name(name), shape).second) << name << " maps to a name twice";
+  EXPECT_EQ(mapped, expected);
+  const core::json converted = all.value("converted", core::json::object());
+  for (const auto& [name, to] : converted.items()) EXPECT_EQ(wan::diffusers_name(name), to);
+  for (const auto& [name, shape] : expected)
+    EXPECT_EQ(wan::diffusers_name(name), name) << "already diffusers'";
+}
+
+// Declared, never allocated.
+TEST_P(WanNames, OfThePresetAreThePublishedOnes) {
+  test::plugins();
+  core::Chain chain(core::ChainOptions{}, {});
+  const test::Instance<kinora_tokenizer> tokenizer("tokenizer/wan", {{"size", GetParam()}}, chain.head());
+  Shapes declared;
+  int64_t numel = 0;
+  for (const auto& p : chain.parameters()) declared[p.name] = p.shape, numel += p.numel();
+  EXPECT_EQ(declared, lists()["diffusers"].get<Shapes>());
+  const bool small = std::string(GetParam()) == "2.1";
+  EXPECT_EQ(declared.size(), small ? 194u : 196u);
+  EXPECT_EQ(numel, small ? 126892531 : 704688668);
+}
+
+INSTANTIATE_TEST_SUITE_P(Published, WanNames, ::testing::Values("2.1", "2.2"),
+                         [](const auto& info) { return info.param[2] == '1' ? "Wan21" : "Wan22"; });
+
+TEST(WanName, OfAnythingElseStaysAsItIs) {
+  for (const char* name : {"encoder.downsamples.x.weight", "decoder.upsamples.", "conv3.weight", ""})
+    EXPECT_EQ(wan::diffusers_name(name), name);
+}
+
 }  // namespace
+
 }  // namespace kinora

@@ -1,4 +1,5 @@
-// Tensors of the pinned tier: the handles of the ABI are at::Tensor*. Only for plugins built against the host's libtorch.
+// Tensors of the pinned tier: the handles of the ABI are at::Tensor*. Only for plugins built against the
+// host's libtorch.
 #pragma once
 #include <ATen/core/Tensor.h>
 

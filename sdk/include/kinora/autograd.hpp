@@ -46,9 +46,10 @@ struct Node {
 
 }  // namespace detail
 
-// Adds one node over `in`. forward: in -> n_out tensors, run at once without gradient. backward: n_out gradients
-// -> in.size() gradients, where an undefined one means zero; it may run later, on another thread, and owns its
-// captures until then.
+// Adds one node over `in`. forward: in -> n_out tensors, run at once without gradient. backward: n_out
+// gradients
+// -> in.size() gradients, where an undefined one means zero; it may run later, on another thread, and owns
+// its captures until then.
 template <class T>
 std::vector<T> autograd_apply(const std::vector<T>& in, size_t n_out, typename detail::Node<T>::Fn forward,
                               typename detail::Node<T>::Fn backward) {
@@ -63,7 +64,8 @@ std::vector<T> autograd_apply(const std::vector<T>& in, size_t n_out, typename d
   f.drop = Node::drop;
   std::vector<kinora_tensor> handles, out(n_out);
   for (const auto& t : in) handles.push_back(handle(t));
-  check_or_stop(tensors_api().autograd_apply(&f, handles.data(), out.data()));  // on an error the state was dropped
+  check_or_stop(
+      tensors_api().autograd_apply(&f, handles.data(), out.data()));  // on an error the state was dropped
   std::vector<T> made;
   for (auto h : out) made.push_back(adopt<T>(h));
   return made;

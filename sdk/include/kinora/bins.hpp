@@ -1,4 +1,5 @@
-// The bins in which Cosmos-Curate shards its clips (core/utils/dataset/dimensions.py, ResolutionAspectRatioFramesBinsSpec).
+// The bins in which Cosmos-Curate shards its clips (core/utils/dataset/dimensions.py,
+// ResolutionAspectRatioFramesBinsSpec).
 #pragma once
 #include <algorithm>
 #include <optional>
@@ -14,9 +15,9 @@ struct Bin {
   bool complete() const { return aspect && duration; }
 };
 
-// width, height: pixels of the upright picture, at least 1. Aspect is width / height between the edges 0, 0.65, 0.88, 1.16,
-// 1.55 and 10 (lower exclusive, upper inclusive), duration between 5, 10 and 30 s (both inclusive; the shorter bin where two
-// fit).
+// width, height: pixels of the upright picture, at least 1. Aspect is width / height between the edges 0,
+// 0.65, 0.88, 1.16, 1.55 and 10 (lower exclusive, upper inclusive), duration between 5, 10 and 30 s (both
+// inclusive; the shorter bin where two fit).
 inline Bin bin_of(double width, double height, double seconds) {
   struct Aspect {
     double above, most;

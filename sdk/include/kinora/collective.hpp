@@ -25,7 +25,8 @@ template <class T>
 class CollectiveWork {
  public:
   virtual ~CollectiveWork() = default;
-  // Waits; call it once. Undefined for SEND and BARRIER. Error(KINORA_TIMEOUT) if a peer does not answer in time.
+  // Waits; call it once. Undefined for SEND and BARRIER. Error(KINORA_TIMEOUT) if a peer does not answer in
+  // time.
   virtual T finish() = 0;
 };
 

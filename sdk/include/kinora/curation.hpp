@@ -1,5 +1,5 @@
-// Conventions of curating stages: the frames of a sample, its facts, and the shot that a frame belongs to. Needs
-// nlohmann-json.
+// Conventions of curating stages: the frames of a sample, its facts, and the shot that a frame belongs to.
+// Needs nlohmann-json.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -32,16 +32,17 @@ inline bool is_row_major(const kinora_dl_tensor& t) {
 
 }  // namespace detail
 
-// Error(KINORA_NOT_FOUND) if the sample has none; the message says which option to set. Error(KINORA_DATA) if they have
-// another format, are empty, or are larger than `most_side` pixels.
+// Error(KINORA_NOT_FOUND) if the sample has none; the message says which option to set. Error(KINORA_DATA) if
+// they have another format, are empty, or are larger than `most_side` pixels.
 inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   const std::string key(sample.key());
   if (!t)
-    throw Error(KINORA_NOT_FOUND, "sample '" + key +
-                                      "' has no frames; set sample_fps of video.clips or clip.transcode for clips, or "
-                                      "sample_every of shots.* for whole videos, or put "
-                                      "stage/video.read before");
+    throw Error(KINORA_NOT_FOUND,
+                "sample '" + key +
+                    "' has no frames; set sample_fps of video.clips or clip.transcode for clips, or "
+                    "sample_every of shots.* for whole videos, or put "
+                    "stage/video.read before");
   if (t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 || t->lanes != 1 ||
       t->device_type != KINORA_DL_CPU || !t->data || !detail::is_row_major(*t))
     throw Error(KINORA_DATA,
@@ -87,7 +88,8 @@ inline void note_score(nlohmann::json& facts, const std::string& rule, double sc
 
 // Sets facts["bounds"][rule] for a dropped sample: the bound that its score violates, {"at_least": low} or
 // {"at_most": high}.
-inline void note_bound(nlohmann::json& facts, const std::string& rule, double score, double low, double high) {
+inline void note_bound(nlohmann::json& facts, const std::string& rule, double score, double low,
+                       double high) {
   const bool is_above = score > high;
   object_in(facts, "bounds")[rule] = {{is_above ? "at_most" : "at_least", is_above ? high : low}};
 }
@@ -110,7 +112,8 @@ inline std::vector<double> numbers_in(const Sample& sample, const nlohmann::json
   if (at == object.end() || !at->is_array())
     throw wrong_sample(sample, std::string(name) + " must be a list");
   for (const auto& value : *at) {
-    if (!value.is_number()) throw wrong_sample(sample, std::string("an entry of ") + name + " is not a number");
+    if (!value.is_number())
+      throw wrong_sample(sample, std::string("an entry of ") + name + " is not a number");
     out.push_back(value.get<double>());
   }
   if (!std::is_sorted(out.begin(), out.end()))

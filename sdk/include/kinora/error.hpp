@@ -31,15 +31,18 @@ struct Stop {};
 inline std::string_view view(kinora_str s) { return {s.data ? s.data : "", s.size}; }
 inline kinora_str str(std::string_view s) { return {s.data(), s.size()}; }
 
-// Turns a status that a host call or another plugin returned into an exception, with the message that came with it.
+// Turns a status that a host call or another plugin returned into an exception, with the message that came
+// with it.
 inline void check(int32_t status) {
   if (status == KINORA_OK) return;
-  if (status == KINORA_STOP) throw Error(KINORA_FAILED, "KINORA_STOP was returned, which only calls of a context may");
+  if (status == KINORA_STOP)
+    throw Error(KINORA_FAILED, "KINORA_STOP was returned, which only calls of a context may");
   std::string text = host() ? std::string(view(host()->last_error(host()))) : std::string();
   throw Error(status, text.empty() ? "call failed with status " + std::to_string(status) : text);
 }
 
-// The same for calls of a context, and for functions that run blocks, where a block may end this rank's part of the model.
+// The same for calls of a context, and for functions that run blocks, where a block may end this rank's part
+// of the model.
 inline void check_or_stop(int32_t status) {
   if (status == KINORA_STOP) throw Stop{};
   check(status);
@@ -70,10 +73,12 @@ int32_t guard(F&& f) noexcept {
   }
 }
 
-// The table of a host interface, or an Error that says why the host does not have it. The result never changes.
+// The table of a host interface, or an Error that says why the host does not have it. The result never
+// changes.
 template <class Api>
 const Api& interface(const char* id, uint32_t minor = KINORA_ABI_TARGET_MINOR) {
-  if (!host()) throw Error(KINORA_FAILED, std::string(id) + " was asked for before the plugin's entry was called");
+  if (!host())
+    throw Error(KINORA_FAILED, std::string(id) + " was asked for before the plugin's entry was called");
   const void* api = host()->get_interface(host(), id, minor);
   if (!api) check(KINORA_UNSUPPORTED);
   return *static_cast<const Api*>(api);

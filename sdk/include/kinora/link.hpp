@@ -1,4 +1,5 @@
-// A link of the chain behind a model's context in C++, see abi/link.h. Override what the link changes; the rest passes on.
+// A link of the chain behind a model's context in C++, see abi/link.h. Override what the link changes; the
+// rest passes on.
 #pragma once
 #include <algorithm>
 #include <cstring>
@@ -22,7 +23,8 @@ class Link {
     link_.ready = [](void* self) { return guard([&] { of(self)->ready(); }); };
     link_.begin = [](void* self, const kinora_pass* p) { return guard([&] { of(self)->begin(*p); }); };
     link_.reduce = [](void* self) { return guard([&] { of(self)->reduce(); }); };
-    link_.piece = [](void* self, int64_t i, kinora_param* param, int64_t* first, int64_t* count, kinora_tensor* leaf, int64_t* offset) {
+    link_.piece = [](void* self, int64_t i, kinora_param* param, int64_t* first, int64_t* count,
+                     kinora_tensor* leaf, int64_t* offset) {
       Piece p;
       bool more = false;
       const int32_t status = guard([&] { more = of(self)->piece(i, p); });
@@ -42,14 +44,22 @@ class Link {
 
   virtual kinora_param parameter(const kinora_param_spec& s) { return next.parameter(s); }
   virtual T value(kinora_param p) { return next.value(p); }
-  virtual T linear(const T& x, kinora_param w, kinora_param b, kinora_seq s) { return next.linear(x, w, b, s); }
-  virtual T attention(const T& q, const T& k, const T& v, const kinora_attention& how) { return next.attention(q, k, v, how); }
+  virtual T linear(const T& x, kinora_param w, kinora_param b, kinora_seq s) {
+    return next.linear(x, w, b, s);
+  }
+  virtual T attention(const T& q, const T& k, const T& v, const kinora_attention& how) {
+    return next.attention(q, k, v, how);
+  }
   virtual T total(const T& x) { return next.total(x); }
   virtual Tensors block(const kinora_block& b, const Tensors& in) { return next.block(b, in); }
-  virtual T sequence(const T& x, const kinora_seq_spec& spec, kinora_seq& seq) { return next.sequence(x, spec, seq); }
+  virtual T sequence(const T& x, const kinora_seq_spec& spec, kinora_seq& seq) {
+    return next.sequence(x, spec, seq);
+  }
   virtual T leave(const T& x, kinora_seq s) { return next.leave(x, s); }
   virtual T table(kinora_seq s, Place place) { return next.table(s, place); }
-  virtual T reshard(const T& x, kinora_seq s, Over over, kinora_seq& to) { return next.reshard(x, s, over, to); }
+  virtual T reshard(const T& x, kinora_seq s, Over over, kinora_seq& to) {
+    return next.reshard(x, s, over, to);
+  }
   virtual T noise(const T& like, kinora_seq s, const char* key) { return next.noise(like, s, key); }
   // Every parameter is known; none has storage yet.
   virtual void declared() {}
@@ -81,7 +91,8 @@ class Link {
   // In declared(): the block of this number does not run on this rank.
   void skip_block(int64_t block) const { check(chain_->skip_block(chain_->self, block)); }
   bool holds_block(int64_t block) const { return chain_->holds_block(chain_->self, block) != 0; }
-  // The leaves that receive the gradients of the parameters that `block` reads: inputs of a node that represents the block.
+  // The leaves that receive the gradients of the parameters that `block` reads: inputs of a node that
+  // represents the block.
   Tensors leaves(int64_t block) const {
     Tensors out;
     for (int64_t i = 0;; ++i) {
@@ -94,7 +105,8 @@ class Link {
   }
 
  protected:
-  // In the constructor of a link D: slots that D does not override become null, so that calls pass by this link for free.
+  // In the constructor of a link D: slots that D does not override become null, so that calls pass by this
+  // link for free.
   template <class D>
   void skip_inherited();
   Context<T> next, head;
@@ -142,7 +154,9 @@ kinora_context Link<T>::slots(Link* self) {
   kinora_context c{};
   c.struct_size = sizeof c;
   c.self = self;
-  c.parameter = [](void* s, const kinora_param_spec* p, kinora_param* o) { return guard([&] { *o = of(s)->parameter(*p); }); };
+  c.parameter = [](void* s, const kinora_param_spec* p, kinora_param* o) {
+    return guard([&] { *o = of(s)->parameter(*p); });
+  };
   c.value = [](void* s, kinora_param p, H* o) { return guard([&] { *o = give(of(s)->value(p)); }); };
   c.linear = [](void* s, H x, kinora_param w, kinora_param b, kinora_seq q, H* o) {
     return guard([&] { *o = give(of(s)->linear(borrow<T>(x), w, b, q)); });
@@ -166,8 +180,12 @@ kinora_context Link<T>::slots(Link* self) {
   c.sequence = [](void* s, H x, const kinora_seq_spec* p, kinora_seq* q, H* o) {
     return guard([&] { *o = give(of(s)->sequence(borrow<T>(x), *p, *q)); });
   };
-  c.leave = [](void* s, H x, kinora_seq q, H* o) { return guard([&] { *o = give(of(s)->leave(borrow<T>(x), q)); }); };
-  c.table = [](void* s, kinora_seq q, uint32_t p, H* o) { return guard([&] { *o = give(of(s)->table(q, Place(p))); }); };
+  c.leave = [](void* s, H x, kinora_seq q, H* o) {
+    return guard([&] { *o = give(of(s)->leave(borrow<T>(x), q)); });
+  };
+  c.table = [](void* s, kinora_seq q, uint32_t p, H* o) {
+    return guard([&] { *o = give(of(s)->table(q, Place(p))); });
+  };
   c.reshard = [](void* s, H x, kinora_seq q, uint32_t over, kinora_seq* to, H* o) {
     return guard([&] { *o = give(of(s)->reshard(borrow<T>(x), q, Over(over), *to)); });
   };

@@ -2,14 +2,14 @@
 #pragma once
 #include "kinora/abi/model.h"
 #include "kinora/context.hpp"
-#include "kinora/layout.hpp"
-#include "kinora/named.hpp"
 #include "kinora/options.hpp"
+#include "kinora/renames.hpp"
+#include "kinora/tensor.hpp"
 
 namespace kinora {
 
-// A subclass M has: struct Options; static void describe(Describe<Options>&); M(const Options&, const Context<T>&), which
-// declares the parameters.
+// A subclass M has: struct Options; static void describe(Describe<Options>&); M(const Options&, const
+// Context<T>&), which declares the parameters.
 template <class T>
 class Model {
  public:
@@ -25,19 +25,22 @@ class Model {
   template <class M>
   static const void* api() {
     static const kinora_model table{
-        sizeof(kinora_model), M::sees,
+        sizeof(kinora_model),
+        M::sees,
         [](const kinora_host*, const kinora_options* o, const kinora_context* c) -> void* {
           Model* made = nullptr;
           guard([&] { made = new M(described<M>().read(o), Context<T>(c)); });
           return made;
         },
         [](void* self) { delete static_cast<Model*>(self); },
-        [](void* self, const kinora_context* c, const kinora_named* in, uint64_t n_in, kinora_tensor* out, uint64_t n_out) {
+        [](void* self, const kinora_context* c, const kinora_named* in, uint64_t n_in, kinora_tensor* out,
+           uint64_t n_out) {
           return guard([&] {
-            detail::give_all(static_cast<Model*>(self)->forward(Context<T>(c), Named<T>(in, n_in)), out, n_out);
+            detail::give_all(static_cast<Model*>(self)->forward(Context<T>(c), Named<T>(in, n_in)), out,
+                             n_out);
           });
         },
-        [](void* self) { 
+        [](void* self) {
           int64_t n = -1;
           guard([&] { n = static_cast<Model*>(self)->blocks(); });
           return n;

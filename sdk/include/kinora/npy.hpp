@@ -1,7 +1,7 @@
 // NumPy's .npy files of float32 numbers, version 1.0, the format of embeddings.
 //
-// Layout: "\x93NUMPY", the bytes 1 and 0, the length of the header as a little-endian uint16, the header, the data row by
-// row. The header is a Python literal such as
+// Layout: "\x93NUMPY", the bytes 1 and 0, the length of the header as a little-endian uint16, the header, the
+// data row by row. The header is a Python literal such as
 // {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }, padded with spaces and ended by a newline
 // so that the data begins at a multiple of 64. Specification: numpy.org, lib.format.
 #pragma once

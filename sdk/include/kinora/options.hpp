@@ -73,7 +73,9 @@ template <>
 struct OptionType<bool> {
   static constexpr const char* name = "bool";
   static std::string toml(bool v) { return v ? "true" : "false"; }
-  static bool read(const kinora_options* o, const char* n, int64_t i) { return OptionType<int64_t>::read(o, n, i) != 0; }
+  static bool read(const kinora_options* o, const char* n, int64_t i) {
+    return OptionType<int64_t>::read(o, n, i) != 0;
+  }
 };
 template <>
 struct OptionType<std::string> {
@@ -125,9 +127,9 @@ class OptionLine {
   OptionLine& choices(const std::vector<std::string>& c) {
     return entry("choices", detail::OptionType<std::vector<std::string>>::toml(c));
   }
-  // Where a published config.json stores it, if not under the option's own name: "num_attention_heads", "patch_size[0]",
-  // "vision_config.hidden_size ?? 768" (768 if vision_config does not have it), "extra_pos_embed_type == learnable" (a bool). The
-  // first that exists is used.
+  // Where a published config.json stores it, if not under the option's own name: "num_attention_heads",
+  // "patch_size[0]", "vision_config.hidden_size ?? 768" (768 if vision_config does not have it),
+  // "extra_pos_embed_type == learnable" (a bool). The first that exists is used.
   OptionLine& config(const std::vector<std::string>& lines) {
     return entry("config", detail::OptionType<std::vector<std::string>>::toml(lines));
   }
@@ -139,13 +141,14 @@ class OptionLine {
   OptionLine& required() { return entry("required", "true"); }
   // What comes of the component's work is the same with another value: how it is done, how often it logs.
   OptionLine& how_only() { return entry("how_only", "true"); }
-  // A stage drops samples outside of it. A default of 1e300 or -1e300 drops nothing; `kinora check` warns of a filter all of
-  // whose bounds drop nothing.
+  // A stage drops samples outside of it. A default of 1e300 or -1e300 drops nothing; `kinora check` warns of
+  // a filter all of whose bounds drop nothing.
   OptionLine& bound() { return entry("bound", "true"); }
 
   const std::string& name() const { return name_; }
   std::string toml() const {
-    return "option." + name_ + " = { type = " + detail::toml_string(type_) + ", default = " + default_ + rest_ + " }\n";
+    return "option." + name_ + " = { type = " + detail::toml_string(type_) + ", default = " + default_ +
+           rest_ + " }\n";
   }
 
  private:
@@ -164,9 +167,9 @@ class OptionLine {
   std::string name_, type_, default_, rest_;
 };
 
-// A naming scheme of published weights, see abi/layout.h. `ours`: the parameter's name from the layout's, "" drops the tensor;
-// `theirs`: the inverse. Either one is enough to read the layout, `theirs` to write it. Neither: the names are the component's
-// own.
+// A naming scheme of published weights, see abi/layout.h. `ours`: the parameter's name from the layout's, ""
+// drops the tensor; `theirs`: the inverse. Either one is enough to read the layout, `theirs` to write it.
+// Neither: the names are the component's own.
 struct Layout {
   using Rename = std::function<std::string(std::string)>;
   std::string name, help;
@@ -175,9 +178,10 @@ struct Layout {
 
 // When a tensor is there. `kinora check` uses it to find stages that read what no stage before them makes.
 struct Presence {
-  std::string_view when = "";  // "sample_fps": only while this option is set; "from == frames": only while it has this value
-  std::string_view per = "";   // "clip": the stage cuts its sample into clips, and each of them has the tensor
-  bool optional = false;       // an input that the component works without
+  std::string_view when =
+      "";  // "sample_fps": only while this option is set; "from == frames": only while it has this value
+  std::string_view per = "";  // "clip": the stage cuts its sample into clips, and each of them has the tensor
+  bool optional = false;      // an input that the component works without
 };
 
 // A component's description of itself: name, help, options with their members, tensors in and out.
@@ -192,16 +196,18 @@ class Describe {
     return *this;
   }
   // A tensor of the interface, as `kinora apply` and `plugins inspect` name it; shape as "[B, C, T, H, W]".
-  Describe& input(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "",
-                  const Presence& presence = {}) {
+  Describe& input(std::string_view n, std::string_view shape, std::string_view dtype,
+                  std::string_view help = "", const Presence& presence = {}) {
     return tensor("input", n, shape, dtype, help, presence);
   }
-  Describe& output(std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help = "",
-                   const Presence& presence = {}) {
+  Describe& output(std::string_view n, std::string_view shape, std::string_view dtype,
+                   std::string_view help = "", const Presence& presence = {}) {
     return tensor("output", n, shape, dtype, help, presence);
   }
-  // For a model or tokenizer: published names of its parameters, for `kinora convert` and wherever weights are loaded.
-  Describe& layout(std::string_view n, std::string_view help, Layout::Rename ours = nullptr, Layout::Rename theirs = nullptr) {
+  // For a model or tokenizer: published names of its parameters, for `kinora convert` and wherever weights
+  // are loaded.
+  Describe& layout(std::string_view n, std::string_view help, Layout::Rename ours = nullptr,
+                   Layout::Rename theirs = nullptr) {
     layouts_.push_back({std::string(n), std::string(help), std::move(ours), std::move(theirs)});
     return *this;
   }
@@ -209,19 +215,23 @@ class Describe {
   // The default is the member's initial value; Base may be Options or a base of it.
   template <class Base, class M>
   OptionLine& option(const char* name, M Base::*member) {
-    options_.push_back({OptionLine(name, detail::OptionType<M>::name, detail::OptionType<M>::toml(defaults_.*member)),
-                        [name = std::string(name), member](Options& to, const kinora_options* from) {
-                          detail::read_option(to.*member, from, name.c_str());
-                        }});
+    options_.push_back(
+        {OptionLine(name, detail::OptionType<M>::name, detail::OptionType<M>::toml(defaults_.*member)),
+         [name = std::string(name), member](Options& to, const kinora_options* from) {
+           detail::read_option(to.*member, from, name.c_str());
+         }});
     return options_.back().line;
   }
 
   std::string id(const char* kind) const { return std::string(kind) + "/" + name_; }
   std::string toml(const char* kind) const {
-    std::string out = "[[component]]\nid = " + detail::toml_string(id(kind)) + "\nhelp = " + detail::toml_string(help_) + "\n";
-    if (!former_.empty()) out += "formerly = " + detail::OptionType<std::vector<std::string>>::toml(former_) + "\n";
+    std::string out = "[[component]]\nid = " + detail::toml_string(id(kind)) +
+                      "\nhelp = " + detail::toml_string(help_) + "\n";
+    if (!former_.empty())
+      out += "formerly = " + detail::OptionType<std::vector<std::string>>::toml(former_) + "\n";
     for (const auto& t : tensors_) out += t;
-    for (const auto& l : layouts_) out += "layout." + l.name + " = { help = " + detail::toml_string(l.help) + " }\n";
+    for (const auto& l : layouts_)
+      out += "layout." + l.name + " = { help = " + detail::toml_string(l.help) + " }\n";
     for (const auto& o : options_) out += o.line.toml();
     return out;
   }
@@ -240,8 +250,8 @@ class Describe {
     to = from;
     return *this;
   }
-  Describe& tensor(const char* way, std::string_view n, std::string_view shape, std::string_view dtype, std::string_view help,
-                   const Presence& presence) {
+  Describe& tensor(const char* way, std::string_view n, std::string_view shape, std::string_view dtype,
+                   std::string_view help, const Presence& presence) {
     std::string line = std::string(way) + "." + std::string(n) + " = { shape = " + detail::toml_string(shape);
     const auto entry = [&](const char* key, std::string_view value) {
       if (!value.empty()) line += std::string(", ") + key + " = " + detail::toml_string(value);
@@ -266,6 +276,14 @@ Describe<typename T::Options> described() {
   Describe<typename T::Options> d;
   T::describe(d);
   return d;
+}
+
+// Sets an option to the value of a model's named size. A value that differs from the default was set by the
+// user and stays; if it does not fit the rest, the check of all options rejects it.
+template <class Options, class T, class V>
+void preset(Options& options, T Options::*option, const V& value) {
+  static const Options by_default;
+  if (options.*option == by_default.*option) options.*option = value;
 }
 
 }  // namespace kinora

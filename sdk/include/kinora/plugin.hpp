@@ -3,8 +3,8 @@
 //   class EdmHeun final : public kinora::Sampler {
 //    public:
 //     struct Options { int64_t steps = 35; };
-//     static void describe(kinora::Describe<Options>& d) { d.name("edm-heun").help("..."); d.option("steps", &Options::steps); }
-//     explicit EdmHeun(const Options& o) : options_(o) {}
+//     static void describe(kinora::Describe<Options>& d) { d.name("edm-heun").help("..."); d.option("steps",
+//     &Options::steps); } explicit EdmHeun(const Options& o) : options_(o) {}
 //     ...
 //   };
 //   KINORA_COMPONENT(EdmHeun)
@@ -32,7 +32,8 @@ int32_t describe_component(const kinora_sink* out) {
 template <class T>
 kinora_component component() {
   static const std::string id = described<T>().id(T::kind);
-  return {sizeof(kinora_component), 0, id.c_str(), T::interface_id, T::template api<T>(), describe_component<T>};
+  return {sizeof(kinora_component), 0, id.c_str(), T::interface_id, T::template api<T>(),
+          describe_component<T>};
 }
 
 using ComponentFn = kinora_component (*)();
@@ -42,8 +43,9 @@ template <size_t N>
 const kinora_plugin* plugin_entry(const kinora_host* host, const ComponentFn (&makers)[N]) {
   g_host = host;
   static kinora_component components[N];
-  static const kinora_plugin plugin{sizeof(kinora_plugin),    KINORA_ABI_MAJOR, KINORA_ABI_TARGET_MINOR, N, KINORA_PLUGIN_NAME,
-                                    KINORA_PLUGIN_VERSION, components};
+  static const kinora_plugin plugin{
+      sizeof(kinora_plugin), KINORA_ABI_MAJOR, KINORA_ABI_TARGET_MINOR, N, KINORA_PLUGIN_NAME,
+      KINORA_PLUGIN_VERSION, components};
   const int32_t status = guard([&] {
     for (size_t i = 0; i < N; ++i) components[i] = makers[i]();
   });
@@ -65,9 +67,9 @@ const kinora_plugin* plugin_entry(const kinora_host* host, const ComponentFn (&m
 #define KINORA_EXPAND2(...) __VA_ARGS__
 #define KINORA_DECLARE(Class) kinora_component kinora_component_##Class();
 #define KINORA_MAKER(Class) kinora_component_##Class,
-#define KINORA_PLUGIN(...)                                                                            \
-  KINORA_FOR_EACH(KINORA_DECLARE, __VA_ARGS__)                                                        \
-  extern "C" KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host) {        \
+#define KINORA_PLUGIN(...)                                                                                \
+  KINORA_FOR_EACH(KINORA_DECLARE, __VA_ARGS__)                                                            \
+  extern "C" KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host) {            \
     static constexpr kinora::detail::ComponentFn makers[] = {KINORA_FOR_EACH(KINORA_MAKER, __VA_ARGS__)}; \
-    return kinora::detail::plugin_entry(host, makers);                                                \
+    return kinora::detail::plugin_entry(host, makers);                                                    \
   }

@@ -2,13 +2,14 @@
 #pragma once
 #include "kinora/abi/precision.h"
 #include "kinora/link.hpp"
-#include "kinora/named.hpp"
 #include "kinora/options.hpp"
+#include "kinora/tensor.hpp"
 
 namespace kinora {
 
-// In parameter() of a link that quantises the rows of a matrix in groups of `group` numbers: rejects a weight that tensor
-// parallelism splits within a group, since its scales would cover other numbers than in one process.
+// In parameter() of a link that quantises the rows of a matrix in groups of `group` numbers: rejects a weight
+// that tensor parallelism splits within a group, since its scales would cover other numbers than in one
+// process.
 inline void require_whole_groups(const kinora_param_spec& s, int64_t group) {
   if (s.role != KINORA_ROW || s.shards <= 1 || s.ndim < 2) return;
   const int64_t whole = s.shape[1], local = whole / s.shards;
@@ -38,7 +39,8 @@ class Precision {
   template <class P>
   static const void* api() {
     static const kinora_precision table{
-        sizeof(kinora_precision), 0,
+        sizeof(kinora_precision),
+        0,
         [](const kinora_host*, const kinora_options* o) -> void* {
           Precision* made = nullptr;
           guard([&] { made = new P(described<P>().read(o)); });
@@ -46,7 +48,7 @@ class Precision {
         },
         [](void* self) { delete of(self); },
         [](void* self, const kinora_link** out) { return guard([&] { *out = of(self)->link(); }); },
-        [](void* self) { 
+        [](void* self) {
           int32_t type = -1;
           guard([&] { type = of(self)->dtype(); });
           return type;

@@ -1,8 +1,9 @@
-// Rotary positions factorised over time, rows and columns (Cosmos, arXiv 2501.03575, section 5.1.2), for models of the pinned
-// tier.
+// Rotary positions factorised over time, rows and columns (Cosmos, arXiv 2501.03575, section 5.1.2), for
+// models of the pinned tier.
 //
-// Of a head's d channels, h = w = 2 * (d / 6) belong to rows and to columns, the rest to time. Pair i is (i, i + d / 2). Pair j
-// of an axis with n channels rotates by position * (10000 * scale^(n / (n - 2)))^(-2j / n).
+// Of a head's d channels, h = w = 2 * (d / 6) belong to rows and to columns, the rest to time. Pair i is (i,
+// i + d / 2). Pair j of an axis with n channels rotates by position * (10000 * scale^(n / (n - 2)))^(-2j /
+// n).
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -24,18 +25,20 @@ inline at::Tensor rope_angles(const at::Tensor& position, int64_t n, double thet
   return position.to(at::kDouble).unsqueeze(-1) * at::pow(theta, places / -static_cast<double>(n));
 }
 
-// table: int64 [1 or B, S, KINORA_TOKEN_COLUMNS] of the tokens. scale: time, rows, columns. rate: undefined, or the factor of
-// time positions, [1 or B] or [1 or B, 1 or S]. -> [1 or B, S, 1 (head_dims times), d / 2], float32, float64 if `like` is; head_dims:
-// number of head dimensions between S and d in the tensor to be rotated.
-inline Turns rope_turns(const at::Tensor& table, int64_t head_size, const std::vector<double>& scale, const at::Tensor& rate,
-                        const at::Tensor& like, int head_dims = 1) {
+// table: int64 [1 or B, S, KINORA_TOKEN_COLUMNS] of the tokens. scale: time, rows, columns. rate: undefined,
+// or the factor of time positions, [1 or B] or [1 or B, 1 or S]. -> [1 or B, S, 1 (head_dims times), d / 2],
+// float32, float64 if `like` is; head_dims: number of head dimensions between S and d in the tensor to be
+// rotated.
+inline Turns rope_turns(const at::Tensor& table, int64_t head_size, const std::vector<double>& scale,
+                        const at::Tensor& rate, const at::Tensor& like, int head_dims = 1) {
   const int64_t space = head_size / 6 * 2, sizes[] = {head_size - 2 * space, space, space};
   const int64_t columns[] = {KINORA_TOKEN_TIME, KINORA_TOKEN_ROW, KINORA_TOKEN_COL};
   const int64_t batch = std::max(table.size(0), rate.defined() ? rate.size(0) : 1);
   std::vector<at::Tensor> angles;
   for (size_t axis = 0; axis < 3; ++axis) {
     at::Tensor position = table.select(2, columns[axis]).to(at::kDouble);  // [1 or B, S]
-    if (axis == 0 && rate.defined()) position = position * (rate.dim() == 1 ? rate.unsqueeze(1) : rate).to(at::kDouble);
+    if (axis == 0 && rate.defined())
+      position = position * (rate.dim() == 1 ? rate.unsqueeze(1) : rate).to(at::kDouble);
     const auto n = static_cast<double>(sizes[axis]);
     const double theta = scale[axis] == 1 ? 10000 : 10000 * std::pow(scale[axis], n / (n - 2));
     angles.push_back(rope_angles(position.expand({batch, -1}), sizes[axis], theta));

@@ -17,10 +17,11 @@ class Run {
   }
   // For long loops: throws if the run was asked to stop.
   void check_cancelled() const { cancel(run_->cancelled ? run_->cancelled(run_->self) : KINORA_OK); }
-  // Standard normal numbers of like's shape and dtype, the same at every world size; use a different key for each draw. Owned by
-  // the caller. Throws Error(KINORA_UNSUPPORTED) in a run without noise.
+  // Standard normal numbers of like's shape and dtype, the same at every world size; use a different key for
+  // each draw. Owned by the caller. Throws Error(KINORA_UNSUPPORTED) in a run without noise.
   kinora_tensor noise(const char* key, kinora_tensor like) const {
-    if (!run_->noise) throw Error(KINORA_UNSUPPORTED, "noise '" + std::string(key) + "': this run has none to give");
+    if (!run_->noise)
+      throw Error(KINORA_UNSUPPORTED, "noise '" + std::string(key) + "': this run has none to give");
     kinora_tensor out = nullptr;
     check(run_->noise(run_->self, key, like, &out));
     return out;

@@ -60,14 +60,18 @@ class Sample {
   // A required field.
   std::string_view need(const char* name) const {
     if (const auto t = text(name)) return *t;
-    throw Error(KINORA_NOT_FOUND, "sample '" + std::string(key()) + "' has no field '" + name + "'; an earlier stage must set it");
+    throw Error(KINORA_NOT_FOUND, "sample '" + std::string(key()) + "' has no field '" + name +
+                                      "'; an earlier stage must set it");
   }
-  void set(const char* name, std::string_view value) { check(samples_api().set(s_, name, {value.data(), value.size()}, nullptr, nullptr)); }
+  void set(const char* name, std::string_view value) {
+    check(samples_api().set(s_, name, {value.data(), value.size()}, nullptr, nullptr));
+  }
   // Keeps the vector's memory instead of copying it.
   void set(const char* name, std::vector<uint8_t>&& value) {
     auto* kept = new std::vector<uint8_t>(std::move(value));
     const int32_t status = samples_api().set(
-        s_, name, {kept->data(), kept->size()}, [](void* v) { delete static_cast<std::vector<uint8_t>*>(v); }, kept);
+        s_, name, {kept->data(), kept->size()}, [](void* v) { delete static_cast<std::vector<uint8_t>*>(v); },
+        kept);
     if (status != KINORA_OK) delete kept;
     check(status);
   }
@@ -90,7 +94,8 @@ class Sample {
     return samples_api().get_tensor(s_, name, &t) == KINORA_OK ? t : nullptr;
   }
   // A row-major CPU tensor whose memory the sample keeps.
-  void set_tensor(const char* name, std::vector<uint8_t>&& data, std::vector<int64_t> shape, uint8_t code, uint8_t bits);
+  void set_tensor(const char* name, std::vector<uint8_t>&& data, std::vector<int64_t> shape, uint8_t code,
+                  uint8_t bits);
   uint64_t memory() const { return samples_api().memory(s_); }
   kinora_sample* get() const { return s_; }
   kinora_sample* release() { return std::exchange(s_, nullptr); }
@@ -100,8 +105,8 @@ class Sample {
   kinora_sample* s_ = nullptr;
 };
 
-inline void Sample::set_tensor(const char* name, std::vector<uint8_t>&& data, std::vector<int64_t> shape, uint8_t code,
-                               uint8_t bits) {
+inline void Sample::set_tensor(const char* name, std::vector<uint8_t>&& data, std::vector<int64_t> shape,
+                               uint8_t code, uint8_t bits) {
   struct Owned {
     kinora_dl_managed managed;
     std::vector<uint8_t> data;
@@ -111,8 +116,9 @@ inline void Sample::set_tensor(const char* name, std::vector<uint8_t>&& data, st
   o->managed.major = 1;
   o->managed.manager = o;
   o->managed.deleter = [](kinora_dl_managed* m) { delete static_cast<Owned*>(m->manager); };
-  o->managed.tensor = {o->data.data(), KINORA_DL_CPU,  0,      static_cast<int32_t>(o->shape.size()), code, bits, 1,
-                       o->shape.data(), nullptr, 0};
+  o->managed.tensor = {
+      o->data.data(),  KINORA_DL_CPU, 0, static_cast<int32_t>(o->shape.size()), code, bits, 1,
+      o->shape.data(), nullptr,       0};
   const int32_t status = samples_api().set_tensor(s_, name, &o->managed);
   if (status != KINORA_OK) delete o;
   check(status);

@@ -48,7 +48,8 @@ class Sampler {
   template <class T>
   static const void* api() {
     static const kinora_sampler table{
-        sizeof(kinora_sampler), T::mix,
+        sizeof(kinora_sampler),
+        T::mix,
         [](const kinora_host*, const kinora_options* o) -> void* {
           Sampler* made = nullptr;
           guard([&] { made = new T(described<T>().read(o)); });
@@ -58,10 +59,12 @@ class Sampler {
         [](void* self, kinora_tensor* out) {
           return guard([&] { *out = tensor(static_cast<Sampler*>(self)->levels()).release(); });
         },
-        [](void* self, const kinora_denoiser* d, kinora_tensor noise, const kinora_run* run, kinora_tensor* out) {
+        [](void* self, const kinora_denoiser* d, kinora_tensor noise, const kinora_run* run,
+           kinora_tensor* out) {
           return guard([&] {
             const GradMode off(false);
-            *out = static_cast<Sampler*>(self)->sample(Denoiser(d), Tensor::borrow(noise), Run(run)).release();
+            *out =
+                static_cast<Sampler*>(self)->sample(Denoiser(d), Tensor::borrow(noise), Run(run)).release();
           });
         }};
     return &table;

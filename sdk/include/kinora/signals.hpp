@@ -1,9 +1,9 @@
-// Named conditions of a denoiser in addition to its text (a camera path, the frame rate, an image's tokens), for
-// models of the pinned tier.
+// Named conditions of a denoiser in addition to its text (a camera path, the frame rate, an image's tokens),
+// for models of the pinned tier.
 //
-// A signal is either a vector, mapped by two linear layers and added to the embedding of the noise level, or tokens, mapped by
-// one layer and appended to the text's keys. Its initial contribution is zero, so a trained model can be given one more;
-// an omitted signal contributes nothing.
+// A signal is either a vector, mapped by two linear layers and added to the embedding of the noise level, or
+// tokens, mapped by one layer and appended to the text's keys. Its initial contribution is zero, so a trained
+// model can be given one more; an omitted signal contributes nothing.
 //
 // B batch, R rows (1, frames or tokens), L tokens, D width.
 #pragma once
@@ -65,7 +65,8 @@ class Signals {
       : id_(std::move(id)) {
     for (const auto& s : signals) {
       const auto declare = Declare(ctx, "signals.", -1).in(s.name);
-      Embedder by{declare.biased("linear_1", s.tokens ? text_width : width, s.channels, fan_in(s.channels)), {}};
+      Embedder by{declare.biased("linear_1", s.tokens ? text_width : width, s.channels, fan_in(s.channels)),
+                  {}};
       if (!s.tokens) by.second = declare.biased("linear_2", width, width, Init::zeros());
       all_.push_back({s, by});
     }

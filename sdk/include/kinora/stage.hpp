@@ -57,14 +57,16 @@ class Stage {
   virtual ~Stage() = default;
   // One sample in, any number out. An exception fails this sample only.
   virtual void process(Sample in, const Emit& emit, const Run& run) = 0;
-  // Several samples at once, at most resources().batch of them ("Batches" in abi/stage.h). An exception repeats those that have not
-  // ended alone, by process().
+  // Several samples at once, at most resources().batch of them ("Batches" in abi/stage.h). An exception
+  // repeats those that have not ended alone, by process().
   virtual void process_batch(std::span<const Sample>, const Emit&, const Run&) {
     throw Error(KINORA_UNSUPPORTED, "resources().batch is for a stage with process_batch()");
   }
   // No more input: end every held input.
   virtual void finish(const Emit&, const Run&) {}
-  virtual kinora_resources resources() const { return {sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0}; }
+  virtual kinora_resources resources() const {
+    return {sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
+  }
 
   template <class T>
   static const void* api() {

@@ -137,8 +137,8 @@ class Strategy {
   // The axis that it adds to the mesh; "" if none.
   virtual const char* axis() const { return ""; }
   virtual const kinora_link* link() { return nullptr; }
-  // Runs the forwards and backwards of a step in its own order. If it is overridden, the trainer leaves the order to
-  // it.
+  // Runs the forwards and backwards of a step in its own order. If it is overridden, the trainer leaves the
+  // order to it.
   virtual void step(const Step&, const Run&) {}
 
   template <class S>

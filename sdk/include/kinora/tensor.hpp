@@ -1,11 +1,14 @@
 // Tensors of the stable tier: libtorch's operators through the host, no libtorch header (see abi/tensor.h).
 //
-// A Tensor is one counted reference; copies share the data. Every operator of libtorch can be called by name with op();
-// those that samplers, losses, links and precisions use are declared as functions. Autograd records them all.
+// A Tensor is one counted reference; copies share the data. Every operator of libtorch can be called by name
+// with op(); those that samplers, losses, links and precisions use are declared as functions. Autograd
+// records them all.
 #pragma once
 #include <array>
 #include <initializer_list>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -62,7 +65,8 @@ class Tensor {
     const auto i = info();
     const int64_t at = d < 0 ? d + i.ndim : d;
     if (at < 0 || at >= i.ndim)
-      throw Error(KINORA_INVALID, "a tensor of " + std::to_string(i.ndim) + " dimensions has no dimension " + std::to_string(d));
+      throw Error(KINORA_INVALID, "a tensor of " + std::to_string(i.ndim) + " dimensions has no dimension " +
+                                      std::to_string(d));
     return i.shape[at];
   }
   std::vector<int64_t> sizes() const {
@@ -108,7 +112,8 @@ struct Value : kinora_value {
   Value(const std::vector<int64_t>& v) : Value(KINORA_INTS, v.data(), v.size()) {}
   Value(const std::vector<double>& v) : Value(KINORA_DOUBLES, v.data(), v.size()) {}
   Value(const std::vector<Tensor>& v) : Value(KINORA_LIST, v.data(), v.size()) {
-    static_assert(std::is_standard_layout_v<Tensor> && sizeof(Tensor) == sizeof(kinora_tensor));  // only its handle
+    static_assert(std::is_standard_layout_v<Tensor> &&
+                  sizeof(Tensor) == sizeof(kinora_tensor));  // only its handle
   }
   Value(std::string_view v) : Value(KINORA_STRING, v.data(), v.size()) {}
   Value(const std::string& v) : Value(std::string_view(v)) {}
@@ -118,7 +123,8 @@ struct Value : kinora_value {
   Value(uint32_t of, const void* items, uint64_t count) : kinora_value{of, 0, 0, 0, nullptr, items, count} {}
 };
 
-// Operator with one tensor as its result: op("aten::add", "Tensor", {a, b, 1}). Missing arguments take their defaults.
+// Operator with one tensor as its result: op("aten::add", "Tensor", {a, b, 1}). Missing arguments take their
+// defaults.
 inline Tensor op(const char* name, const char* overload, std::initializer_list<Value> args) {
   std::array<kinora_value, 16> plain;
   if (args.size() > plain.size()) throw Error(KINORA_INVALID, std::string(name) + ": more than 16 arguments");
@@ -141,10 +147,14 @@ inline Tensor operator*(double a, const Tensor& b) { return b * a; }
 inline Tensor operator+(double a, const Tensor& b) { return b + a; }
 inline Tensor Tensor::operator-() const { return op("aten::neg", "", {*this}); }
 inline Tensor Tensor::operator[](int64_t i) const { return op("aten::select", "int", {*this, 0, i}); }
-inline Tensor Tensor::to(int32_t dtype) const { return op("aten::to", "dtype", {*this, static_cast<int64_t>(dtype)}); }
+inline Tensor Tensor::to(int32_t dtype) const {
+  return op("aten::to", "dtype", {*this, static_cast<int64_t>(dtype)});
+}
 inline Tensor Tensor::detach() const { return op("aten::detach", "", {*this}); }
 inline Tensor Tensor::contiguous() const { return op("aten::contiguous", "", {*this}); }
-inline Tensor Tensor::reshape(std::vector<int64_t> shape) const { return op("aten::reshape", "", {*this, shape}); }
+inline Tensor Tensor::reshape(std::vector<int64_t> shape) const {
+  return op("aten::reshape", "", {*this, shape});
+}
 inline Tensor Tensor::sum() const { return op("aten::sum", "", {*this}); }
 inline Tensor Tensor::mean(std::vector<int64_t> dims, bool keepdim) const {
   return op("aten::mean", "dim", {*this, dims, keepdim});
@@ -160,7 +170,9 @@ inline Tensor sqrt(const Tensor& x) { return op("aten::sqrt", "", {x}); }
 inline Tensor exp(const Tensor& x) { return op("aten::exp", "", {x}); }
 inline Tensor log(const Tensor& x) { return op("aten::log", "", {x}); }
 inline Tensor square(const Tensor& x) { return x * x; }
-inline Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}) { return op("aten::linear", "", {x, w, b}); }
+inline Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}) {
+  return op("aten::linear", "", {x, w, b});
+}
 
 // A new CPU tensor with these numbers.
 inline Tensor tensor(const std::vector<double>& v, const std::vector<int64_t>& shape) {
@@ -195,8 +207,8 @@ class GradMode {
   int32_t before_;
 };
 
-// How templates of the SDK pass a tensor through the ABI: here for the stable tier; aten.hpp adds the pinned tier.
-// All four are templates, so that a specialisation is found wherever aten.hpp is among the includes.
+// How templates of the SDK pass a tensor through the ABI: here for the stable tier; aten.hpp adds the pinned
+// tier. All four are templates, so that a specialisation is found wherever aten.hpp is among the includes.
 template <class T>
 kinora_tensor handle(const T& t);
 template <class T>
@@ -221,5 +233,39 @@ template <>
 inline Tensor borrow<Tensor>(kinora_tensor h) {
   return Tensor::borrow(h);
 }
+
+// The tensors of a call by the interface's argument names. References that operator[] returns live as long as
+// this object.
+template <class T>
+class Named {
+ public:
+  Named(const kinora_named* in, uint64_t n) {
+    for (uint64_t i = 0; i < n; ++i)
+      if (in[i].tensor) tensors_.emplace(in[i].name, borrow<T>(in[i].tensor));
+  }
+  bool has(const std::string& name) const { return tensors_.count(name) != 0; }
+  // A required tensor.
+  const T& operator[](const std::string& name) const {
+    const auto it = tensors_.find(name);
+    if (it == tensors_.end()) throw Error(KINORA_INVALID, "input '" + name + "' is missing" + listed());
+    return it->second;
+  }
+  T get(const std::string& name) const { return has(name) ? tensors_.at(name) : T(); }
+
+ private:
+  std::string listed() const {
+    std::string out = "; given:";
+    for (const auto& [n, t] : tensors_) out += " " + n;
+    return tensors_.empty() ? "; no inputs were given" : out;
+  }
+  std::map<std::string, T> tensors_;
+};
+
+namespace detail {
+template <class T>
+void give_all(std::vector<T> from, kinora_tensor* out, uint64_t n_out) {
+  for (uint64_t i = 0; i < n_out; ++i) out[i] = i < from.size() ? give(std::move(from[i])) : nullptr;
+}
+}  // namespace detail
 
 }  // namespace kinora

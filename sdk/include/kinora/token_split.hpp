@@ -54,8 +54,8 @@ class TokenSplit : public Link<at::Tensor> {
     at::Tensor back;   // int64 [N]: where each token of the one-process order is in the split order
     int64_t frames, rows, cols;
   };
-  // The token at each position of the split order, int64 [N] on the table's device; a permutation. Default: the
-  // one-process order.
+  // The token at each position of the split order, int64 [N] on the table's device; a permutation. Default:
+  // the one-process order.
   virtual at::Tensor order(const at::Tensor& table) const {
     return at::arange(table.size(1), table.options());
   }
@@ -87,8 +87,8 @@ class TokenSplit : public Link<at::Tensor> {
   int64_t multiple_;
 
  private:
-  // How the tokens of a table are split. The host keeps one table for each geometry and rule, so it is made once, and
-  // links and the base identify its tables by their address.
+  // How the tokens of a table are split. The host keeps one table for each geometry and rule, so it is made
+  // once, and links and the base identify its tables by their address.
   struct Split {
     at::Tensor source;          // kept, so that its address identifies it
     at::Tensor mine, narrowed;  // this rank's positions, and their table

@@ -8,8 +8,8 @@
 
 #include "kinora/abi/tokenizer.h"
 #include "kinora/context.hpp"
-#include "kinora/layout.hpp"
 #include "kinora/options.hpp"
+#include "kinora/renames.hpp"
 
 namespace kinora {
 
@@ -40,8 +40,8 @@ class Tokenizer {
   // Null: this tokenizer cannot stream.
   virtual std::unique_ptr<TokenizerStream<T>> open(const Context<T>&, bool /*decoding*/) { return nullptr; }
 
-  // Initial values for training in closed form, by the parameters' names. Without an override the slot is null,
-  // so that the host knows it before a run.
+  // Initial values for training in closed form, by the parameters' names. Without an override the slot is
+  // null, so that the host knows it before a run.
   virtual std::vector<std::pair<std::string, T>> fit(const Context<T>&, const T& /*video*/) {
     throw Error(KINORA_UNSUPPORTED, "this tokenizer begins at random only");
   }

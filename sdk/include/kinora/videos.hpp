@@ -15,7 +15,7 @@
 
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
-#include "kinora/named.hpp"
+#include "kinora/tensor.hpp"
 
 namespace kinora {
 
@@ -27,8 +27,8 @@ class Videos {
   // each. patch: T, H, W of a token. Throws kinora::Error with `id` in front if a latent does not divide into
   // patches.
   Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch, std::string id);
-  // Throws for a latent of more than largest[0] frames, [1] rows or [2] columns. table: of the STREAM tokens; it
-  // accounts for frames that share their positions in time, as clean and noisy copies do.
+  // Throws for a latent of more than largest[0] frames, [1] rows or [2] columns. table: of the STREAM tokens;
+  // it accounts for frames that share their positions in time, as clean and noisy copies do.
   void refuse_above(const std::vector<int64_t>& largest, const at::Tensor& table) const;
 
   bool packed() const { return packed_; }
@@ -44,8 +44,8 @@ class Videos {
   at::Tensor latent(const at::Tensor& x, Unpatchify unpatchify) const;
   at::Tensor sequence(const Context<at::Tensor>& ctx, const at::Tensor& patches, kinora_seq& seq) const;
 
-  // Conditions have shape [count, 1, F or F * h * w, ...], or [n, sum of F_i or N, 1, ...] for a packed row: whether a shape
-  // fits, and a description of the fitting shapes, followed by `channels`.
+  // Conditions have shape [count, 1, F or F * h * w, ...], or [n, sum of F_i or N, 1, ...] for a packed row:
+  // whether a shape fits, and a description of the fitting shapes, followed by `channels`.
   bool fit(int64_t first, int64_t second) const;
   std::string needed(const std::string& channels = "") const;
   // The input `timestep`, [count] or as conditions, as conditions; throws kinora::Error if it does not fit.
@@ -59,8 +59,8 @@ class Videos {
   // The row, of R, of each STREAM token: int64 [1 or B, S]; undefined if R is 1.
   at::Tensor row_of_token(const Context<at::Tensor>& ctx, kinora_seq seq, int64_t R) const;
 
-  // The factor of time positions for rope_turns: `base` divided by the frames per second, [1] or [count]. table: of the
-  // tokens that are rotated.
+  // The factor of time positions for rope_turns: `base` divided by the frames per second, [1] or [count].
+  // table: of the tokens that are rotated.
   at::Tensor rate(const at::Tensor& fps, double base, const at::Tensor& table) const;
 
  private:
@@ -85,8 +85,8 @@ inline at::Tensor at_rows(const at::Tensor& x, const at::Tensor& row) {
 }
 
 // Joins the texts [n, L, D] of a packed row to the keys of one row: text [1, n * L, D]. -> their table, for
-// Attention::k_table: the sample of each token, and whether `mask`, bool [n, L] or undefined, makes it visible. Clears
-// the mask.
+// Attention::k_table: the sample of each token, and whether `mask`, bool [n, L] or undefined, makes it
+// visible. Clears the mask.
 at::Tensor joined_text(at::Tensor& text, at::Tensor& mask);
 
 inline Videos::Videos(const Named<at::Tensor>& in, const at::Tensor& latent, const Size& patch,

@@ -7,11 +7,12 @@
 #include <filesystem>
 #include <fstream>
 #include <limits>
-#include <sys/mman.h>
-#include <sys/socket.h>
 #include <thread>
 #include <unistd.h>
 #include <utility>
+
+#include <sys/mman.h>
+#include <sys/socket.h>
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
@@ -31,22 +32,43 @@ class Faulty final : public kinora::Stage {
   };
   static void describe(kinora::Describe<Options>& d) {
     d.name("faulty").help("Fails at samples whose key contains a word, in one of many ways; for tests");
-    d.option("how", &Options::how).choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop", "noise", "draw", "child", "kill", "close", "heavy"}).help("child: starts a process that takes 600 MiB of memory; heavy: takes 200 MiB and keeps them; noise: requests noise without a shape; draw: stores three numbers of noise in field drawn");
+    d.option("how", &Options::how)
+        .choices({"none", "crash", "abort", "exit", "hang", "poll", "allocate", "share", "error", "stop",
+                  "noise", "draw", "child", "kill", "close", "heavy"})
+        .help(
+            "child: starts a process that takes 600 MiB of memory; heavy: takes 200 MiB and keeps them; "
+            "noise: requests noise without a shape; draw: stores three numbers of noise in field drawn");
     d.option("when", &Options::when).help("word in the key");
-    d.option("where", &Options::where).choices({"process", "late", "batch", "constructor", "resources", "finish", "end", "number"}).help("late: after the sample was emitted; batch: when the kept samples are emitted; finish: after half of them are emitted; end: after all are emitted; number: resources() returns NaN");
-    d.option("once", &Options::once).path().help("a file: fails only while it does not exist, and creates it");
-    d.option("clips", &Options::clips).range(0, 1000).help("samples made from each input, half of them before the failure");
+    d.option("where", &Options::where)
+        .choices({"process", "late", "batch", "constructor", "resources", "finish", "end", "number"})
+        .help(
+            "late: after the sample was emitted; batch: when the kept samples are emitted; finish: after "
+            "half of them are emitted; end: after all are emitted; number: resources() returns NaN");
+    d.option("once", &Options::once)
+        .path()
+        .help("a file: fails only while it does not exist, and creates it");
+    d.option("clips", &Options::clips)
+        .range(0, 1000)
+        .help("samples made from each input, half of them before the failure");
     d.option("milliseconds", &Options::milliseconds).range(0, 100000).help("time that each sample takes");
     d.option("holds", &Options::holds).help("keeps samples back until finish()");
-    d.option("batch", &Options::batch).range(0, 1000).help("number of samples to keep back before they are emitted");
+    d.option("batch", &Options::batch)
+        .range(0, 1000)
+        .help("number of samples to keep back before they are emitted");
     d.option("ordered", &Options::ordered).range(0, 2).help("value of `ordered` in resources()");
     d.option("says", &Options::says).range(0, 1000).help("lines written to stderr before the failure");
-    d.option("mutters", &Options::mutters).help("words written to stderr with each sample, without a newline");
-    d.option("prints", &Options::prints).range(0, 1000).help("lines printed to stdout before the failure, with an invalid UTF-8 byte");
+    d.option("mutters", &Options::mutters)
+        .help("words written to stderr with each sample, without a newline");
+    d.option("prints", &Options::prints)
+        .range(0, 1000)
+        .help("lines printed to stdout before the failure, with an invalid UTF-8 byte");
     d.option("sets", &Options::sets).range(0, 1 << 30).help("bytes of the field shots.json set in the input");
-    d.option("counts", &Options::counts).help("writes the number of samples seen into field count, state over all samples, and no pid");
+    d.option("counts", &Options::counts)
+        .help("writes the number of samples seen into field count, state over all samples, and no pid");
     d.option("keeps", &Options::keeps).help("does not emit its input");
-    d.option("starts", &Options::starts).path().help("file for the ids of two sleeping processes started before the failure");
+    d.option("starts", &Options::starts)
+        .path()
+        .help("file for the ids of two sleeping processes started before the failure");
     d.option("called", &Options::called).help("key of all samples that it makes");
     d.option("isolated", &Options::isolated).help("declares that it needs a process of its own");
     d.option("tells", &Options::tells).help("environment variable whose value goes into field told");
@@ -67,7 +89,8 @@ class Faulty final : public kinora::Stage {
     }
     for (int64_t i = 0; i < options_.clips; ++i) {
       if (i == options_.clips / 2 && options_.where == "process") fail_at(in, run);
-      Sample clip = in.clone(options_.called.empty() ? std::string(in.key()) + "-" + std::to_string(i) : options_.called);
+      Sample clip = in.clone(options_.called.empty() ? std::string(in.key()) + "-" + std::to_string(i)
+                                                     : options_.called);
       clip.set("txt", "clip " + std::to_string(i));
       emit(std::move(clip));
     }
@@ -91,7 +114,8 @@ class Faulty final : public kinora::Stage {
     const size_t half = held_.size() / 2;
     for (size_t i = 0; auto& s : std::exchange(held_, {})) {
       if (options_.where == "finish" && i++ == half)
-        throw options_.how == "stop" ? kinora::Error(KINORA_STOP, "the key is refused") : kinora::Error(KINORA_IO, "the index is broken");
+        throw options_.how == "stop" ? kinora::Error(KINORA_STOP, "the key is refused")
+                                     : kinora::Error(KINORA_IO, "the index is broken");
       emit(std::move(s));
     }
     if (options_.where == "end") fail_at(Sample(options_.when), run);
@@ -99,7 +123,15 @@ class Faulty final : public kinora::Stage {
   kinora_resources resources() const override {
     if (options_.where == "resources") ::raise(SIGSEGV);
     const double cores = options_.where == "number" ? std::numeric_limits<double>::quiet_NaN() : 1.0;
-    return {sizeof(kinora_resources), static_cast<uint32_t>(options_.ordered), cores, 0.0, 0, options_.isolated ? 1u : 0u, 0, 0, 0};
+    return {sizeof(kinora_resources),
+            static_cast<uint32_t>(options_.ordered),
+            cores,
+            0.0,
+            0,
+            options_.isolated ? 1u : 0u,
+            0,
+            0,
+            0};
   }
 
  private:
@@ -126,7 +158,8 @@ class Faulty final : public kinora::Stage {
     }
   }
   static void draw(Sample& in, const kinora::Run& run) {
-    const auto made = kinora::Tensor::adopt(run.noise("faulty.draw", kinora::tensor({0, 0, 0}, {1, 3}).get()));
+    const auto made =
+        kinora::Tensor::adopt(run.noise("faulty.draw", kinora::tensor({0, 0, 0}, {1, 3}).get()));
     std::string text;
     for (int i = 0; i < 3; ++i) text += std::to_string(made.data<double>()[i]) + "\n";
     in.set("drawn", text);
@@ -152,8 +185,10 @@ class Faulty final : public kinora::Stage {
     }
     if (!options_.starts.empty()) start_processes();
     if (options_.says > 0) kinora::log(kinora::Log::info, "faulty is about to fail");
-    for (int64_t i = 0; i < options_.says; ++i) std::fprintf(stderr, "line %d of stderr\n", static_cast<int>(i));
-    for (int64_t i = 0; i < options_.prints; ++i) std::printf("line %d of stdout \xff\n", static_cast<int>(i));
+    for (int64_t i = 0; i < options_.says; ++i)
+      std::fprintf(stderr, "line %d of stderr\n", static_cast<int>(i));
+    for (int64_t i = 0; i < options_.prints; ++i)
+      std::printf("line %d of stdout \xff\n", static_cast<int>(i));
     if (options_.how == "crash") ::raise(SIGSEGV);
     if (options_.how == "close") ::shutdown(3, SHUT_RDWR);  // as if another library owned this descriptor
     if (options_.how == "kill") ::raise(SIGKILL);

@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "core/run/call.hpp"
-#include "core/run/stage_results.hpp"
+#include "core/run/one_stage.hpp"
 #include "core/workers/worker.hpp"
 #include "tests/faults/workers/job.hpp"
 
@@ -102,7 +102,8 @@ TEST(Workers, MemoryWithoutEndEndsAtItsLimit) {
   EXPECT_EQ(ran.ends.at("c"), "kept");
 }
 
-// Each process stays within its own limit, both together exceed theirs: the working one is killed, the waiting one is kept.
+// Each process stays within its own limit, both together exceed theirs: the working one is killed, the
+// waiting one is kept.
 TEST(Workers, OfProcessesThatHoldTooMuchTogetherTheLargestAtWorkEnds) {
   runtime();
   const auto heavy = [](Worker& worker) {
@@ -112,7 +113,8 @@ TEST(Workers, OfProcessesThatHoldTooMuchTogetherTheLargestAtWorkEnds) {
     return worker.process(Sample("bad"), sink, run_of(call));
   };
   for (const uint64_t together : {uint64_t{0}, (320 + 2 * (kMemory - 256)) << 20}) {
-    const kinora_worker_spec spec{sizeof spec, 0, "fault", "stage/faulty", R"({"how":"heavy"})", 0, 0, 0, together};
+    const kinora_worker_spec spec{sizeof spec, 0, "fault", "stage/faulty", R"({"how":"heavy"})",
+                                  0,           0, 0,       together};
     Worker waits({KINORA_PROGRAM, {KINORA_FAULTY}}, spec), works({KINORA_PROGRAM, {KINORA_FAULTY}}, spec);
     EXPECT_EQ(heavy(waits), KINORA_OK);
     std::string died;
@@ -121,7 +123,8 @@ TEST(Workers, OfProcessesThatHoldTooMuchTogetherTheLargestAtWorkEnds) {
     } catch (const WorkerDied& e) {
       died = e.what();
     }
-    const std::string expected = "more than the " + std::to_string(together >> 20) + " MiB that they may have (worker_memory)";
+    const std::string expected =
+        "more than the " + std::to_string(together >> 20) + " MiB that they may have (worker_memory)";
     EXPECT_TRUE(together == 0 ? died.empty() : died.find(expected) != std::string::npos) << died;
     EXPECT_FALSE(waits.ended());
   }
@@ -130,9 +133,11 @@ TEST(Workers, OfProcessesThatHoldTooMuchTogetherTheLargestAtWorkEnds) {
 TEST(Workers, TheEngineBoundsWhatItsProcessesHoldTogether) {
   Job job;
   job.stage = {{"how", "heavy"}};
-  job.engine = {{"worker_memory", (kMemory - 106) << 20}, {"item_memory", 2 * kMemory << 20}, {"item_retries", 0}};
+  job.engine = {
+      {"worker_memory", (kMemory - 106) << 20}, {"item_memory", 2 * kMemory << 20}, {"item_retries", 0}};
   const Ran ran = job.run();
-  EXPECT_NE(ran.ends.at("bad").find("MiB that they may have (worker_memory) in fault"), std::string::npos) << ran.ends.at("bad");
+  EXPECT_NE(ran.ends.at("bad").find("MiB that they may have (worker_memory) in fault"), std::string::npos)
+      << ran.ends.at("bad");
   EXPECT_EQ(ran.ends.at("c"), "kept");
 }
 
@@ -147,7 +152,8 @@ TEST(Workers, GiveTheSameAsThreads) {
     EXPECT_FALSE(b.pids.contains(std::to_string(::getpid())));
     EXPECT_EQ(a.ends, b.ends);
     EXPECT_TRUE(a.fields == b.fields) << "bytes of fields or tensors differ";
-    EXPECT_EQ(b.fields.at("bad.seen"), "yes") << "a field that a stage sets on an input that it does not emit";
+    EXPECT_EQ(b.fields.at("bad.seen"), "yes")
+        << "a field that a stage sets on an input that it does not emit";
     EXPECT_EQ(b.fields.at("a.mp4").size(), 300001u);
     EXPECT_EQ(b.fields.at("a.frames").size(), 72000u + 3);
   }
@@ -173,8 +179,8 @@ std::map<std::string, std::string> all_kept(const std::vector<std::string>& keys
   return out;
 }
 
-// The whole batch is in the process that dies. Each sample is then processed alone, with all its bytes, and no outcome is reported
-// twice.
+// The whole batch is in the process that dies. Each sample is then processed alone, with all its bytes, and
+// no outcome is reported twice.
 TEST(Workers, OfABatchOnlyTheSampleFailsThatKillsItsProcess) {
   for (const auto& [retries, reason] : {std::pair{0, "killed by signal 11 (SIGSEGV) in fault"},
                                         {1, "killed by signal 11 (SIGSEGV) in fault, twice"}})
@@ -260,7 +266,8 @@ TEST(Workers, ALongFieldOfAnInputThatIsNotHandedOnReachesItsEnd) {
     }
 }
 
-// Three of six outcomes are reported when finish() fails: the other three samples fail, and the run continues.
+// Three of six outcomes are reported when finish() fails: the other three samples fail, and the run
+// continues.
 TEST(Workers, AnErrorInFinishCostsWhatWasStillKeptBack) {
   for (const char* isolate : {"none", "fault"})
     for (const int ordered : {0, 1, 2}) {
@@ -298,9 +305,10 @@ TEST(Workers, AStageThatCanDoNoSampleEndsTheRun) {
 
 // An instance without pending samples may lose unknown state, so an error and a death both end the run.
 TEST(Workers, WhoDiesInFinishWithNothingKeptBackEndsTheRun) {
-  const std::map<std::string, std::string> reasons{{"crash", "killed by signal 11 (SIGSEGV) in finish()"},
-                                                   {"hang", "killed after 0.5 s without a sign of life (item_timeout) in finish()"},
-                                                   {"error", "bad bytes"}};
+  const std::map<std::string, std::string> reasons{
+      {"crash", "killed by signal 11 (SIGSEGV) in finish()"},
+      {"hang", "killed after 0.5 s without a sign of life (item_timeout) in finish()"},
+      {"error", "bad bytes"}};
   for (const auto& [how, reason] : reasons)
     for (const bool holds : {false, true}) {
       Job job;
@@ -364,7 +372,8 @@ TEST(Workers, MemoryOfWhatAStageHasStartedEndsAtItsLimit) {
   const Ran ran = job.run();
   const std::string& end = ran.ends.at("bad");
   EXPECT_TRUE(end.starts_with("killed when it and what it had started held ")) << end;
-  EXPECT_TRUE(end.ends_with(" MiB of memory, more than the 256 MiB it may have (item_memory) in fault")) << end;
+  EXPECT_TRUE(end.ends_with(" MiB of memory, more than the 256 MiB it may have (item_memory) in fault"))
+      << end;
   EXPECT_EQ(ran.ends.at("c"), "kept");
 }
 
@@ -391,8 +400,8 @@ TEST(Workers, NoiseThatCannotBeGivenCostsOneSample) {
   }
 }
 
-// Memory that a process receives does not count as its own: 30 MiB come in, 30 MiB of its own go out, and the limit is
-// below 60.
+// Memory that a process receives does not count as its own: 30 MiB come in, 30 MiB of its own go out, and the
+// limit is below 60.
 TEST(Workers, WhatItIsGivenIsNotItsOwn) {
   Job job;
   job.keys = {"a", "b", "c"};

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include "core/plugin/options.hpp"
 #include "core/base/cancel.hpp"
+#include "core/plugin/options.hpp"
 #include "core/workers/service.hpp"
 #include "core/workers/worker.hpp"
 #include "tests/faults/workers/job.hpp"
@@ -51,8 +51,8 @@ TEST(Workers, AConstructorThatHangsEndsAtTheLimit) {
   runtime();
   const auto faulty = or_throw(runtime().registry().open("stage/faulty"));
   const Options options = or_throw(Options::make(*faulty.spec, {{"where", "constructor"}, {"how", "hang"}}));
-  const kinora_worker_spec spec{sizeof spec, 0, "fault", "stage/faulty", options.canonical().c_str(),
-                                0,           0, 0, 0};
+  const kinora_worker_spec spec{sizeof spec, 0, "fault", "stage/faulty", options.canonical().c_str(), 0,
+                                0,           0, 0};
   try {
     const Worker worker({KINORA_PROGRAM, {KINORA_FAULTY}, 0.7}, spec);
     ADD_FAILURE() << "made";
@@ -104,7 +104,8 @@ TEST(Workers, ANumberOfCoresThatIsNoneIsSaid) {
 TEST(Workers, ANameThatIsNoStageIsRefused) {
   Job job;
   job.engine = {{"isolate", {"fualt"}}};
-  EXPECT_NE(job.run().error.find("isolate names 'fualt', which is not a stage of this job"), std::string::npos);
+  EXPECT_NE(job.run().error.find("isolate names 'fualt', which is not a stage of this job"),
+            std::string::npos);
 }
 
 }  // namespace

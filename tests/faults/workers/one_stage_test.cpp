@@ -10,7 +10,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/kinora/apply_stage.hpp"
+#include "apps/kinora/command.hpp"
 #include "tests/faults/workers/job.hpp"
 
 namespace kinora::core {

@@ -117,7 +117,8 @@ TEST(SampleMessage, RefusesWhatDoesNotHoldWhatItSays) {
             "a worker sent a sample without its memory");
   EXPECT_NE(refused([](json& h) { h.erase("key"); }).find("what is no sample"), std::string::npos);
   for (const char* name : {"", "/etc/x", "../x", "a/../../x"}) {
-    EXPECT_EQ(refused([&](json& h) { h["key"] = name; }), "a worker sent a name that is not a valid file name")
+    EXPECT_EQ(refused([&](json& h) { h["key"] = name; }),
+              "a worker sent a name that is not a valid file name")
         << name;
     EXPECT_EQ(refused([&](json& h) { h["fields"][0]["name"] = name; }),
               "a worker sent a name that is not a valid file name")

@@ -34,8 +34,7 @@ TEST(Workers, WhatAStageHasStartedEndsWithItsProcess) {
     job.engine = {{"item_retries", 0}, {"item_timeout", 4}};
     const Ran ran = job.run();
     EXPECT_EQ(ran.ends.at("c"), "kept");
-    EXPECT_EQ(ran.ends.at("bad"), reason)
-        << "must not wait for a process that holds a dead one's socket";
+    EXPECT_EQ(ran.ends.at("bad"), reason) << "must not wait for a process that holds a dead one's socket";
     std::istringstream words(ids.text());
     int n = 0;
     for (std::string pid; words >> pid; ++n) {

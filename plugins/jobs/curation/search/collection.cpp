@@ -7,13 +7,13 @@
 
 #include <fmt/ranges.h>
 
-#include "plugins/jobs/curation/clip_files.hpp"
 #include "core/base/facts.hpp"
-#include "core/io/byte_source.hpp"
 #include "core/base/log.hpp"
+#include "core/io/byte_source.hpp"
 #include "core/run/run_file.hpp"
 #include "kinora/error.hpp"
 #include "kinora/npy.hpp"
+#include "plugins/jobs/curation/clip_files.hpp"
 
 namespace kinora::core {
 namespace {
@@ -37,12 +37,14 @@ std::vector<fs::path> folders_in(const fs::path& folder) {
   std::vector<fs::path> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(folder, error))
-    if (entry.is_directory(error) && entry.path().filename().string().front() != '.') out.push_back(entry.path());
+    if (entry.is_directory(error) && entry.path().filename().string().front() != '.')
+      out.push_back(entry.path());
   std::sort(out.begin(), out.end());
   return out;
 }
 
-// Keys must be relative and stay below the data folder, which belongs to another job of the run: "../clips/data".
+// Keys must be relative and stay below the data folder, which belongs to another job of the run:
+// "../clips/data".
 bool is_text_facts(const json& about) {
   const auto stays_below = [](const json& key) {
     if (!key.is_string()) return false;
@@ -101,14 +103,16 @@ void Collection::add_texts_beside(const fs::path& job) {
   const fs::path at = fs::canonical(job);
   std::error_code error;
   for (const auto& beside : folders_in(at.parent_path()))
-    if (fs::is_regular_file(beside / "text.json", error) && embedded_by(beside) == at / "data") add_text(beside);
+    if (fs::is_regular_file(beside / "text.json", error) && embedded_by(beside) == at / "data")
+      add_text(beside);
 }
 
 // Adds a job's folder, a folder of files, or the folder of a run, whose jobs are its direct subfolders.
 void Collection::add(const fs::path& folder) {
   const auto job = [&](const fs::path& at) {
     std::error_code error;
-    const bool clips = fs::is_directory(at / "data", error), texts = fs::is_regular_file(at / "text.json", error);
+    const bool clips = fs::is_directory(at / "data", error),
+               texts = fs::is_regular_file(at / "text.json", error);
     if (clips) data_.push_back(at / "data");
     if (texts) add_text(at);
     return clips || texts;
@@ -117,9 +121,10 @@ void Collection::add(const fs::path& folder) {
     if (fs::is_directory(folder / "data")) add_texts_beside(folder);
     return;
   }
-  const bool files = std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), [](const auto& entry) {
-    return embedding_name(entry.path().filename().string()) != "" || entry.path().extension() == ".npy";
-  });
+  const bool files =
+      std::any_of(fs::directory_iterator(folder), fs::directory_iterator(), [](const auto& entry) {
+        return embedding_name(entry.path().filename().string()) != "" || entry.path().extension() == ".npy";
+      });
   if (files) data_.push_back(folder);
   for (const auto& at : folders_in(folder)) job(at);
 }
@@ -165,9 +170,10 @@ Embedded Collection::captions() const {
     const bool whole = is_text_facts(about) && rows.shape.size() == 2 &&
                        rows.rows() == static_cast<int64_t>(about["keys"].size());
     if (!whole)
-      throw Error(KINORA_DATA,
-                  (folder / "text.json").string() +
-                      " was not written by an embed-text job or is damaged; remove the folder and run the job again");
+      throw Error(
+          KINORA_DATA,
+          (folder / "text.json").string() +
+              " was not written by an embed-text job or is damaged; remove the folder and run the job again");
     if (!out.encoder.is_null() && out.encoder != about["encoder"]) {
       log_warn("{}: its captions were embedded by another encoder; they are left out", folder.string());
       continue;

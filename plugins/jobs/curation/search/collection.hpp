@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "plugins/jobs/curation/edit_history.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 
 namespace kinora::core {
 
@@ -31,15 +31,15 @@ struct Embedded {
   std::vector<ClipRef> clips;
   std::vector<float> vectors;
   int64_t size = 0;
-  nlohmann::json encoder;  // of captions: the encoder for queries, see plugins/jobs/embed-text/embed_text.hpp
+  nlohmann::json encoder;  // of captions: the encoder for queries, see plugins/jobs/embed-text/embed_text.cpp
   std::span<const float> row(size_t i) const {
     const auto n = static_cast<size_t>(size);
     return std::span(vectors).subspan(i * n, n);
   }
 };
 
-// Reads folders of runs, of their jobs, or of files KEY.FIELD. A curate job includes the embed-text jobs of the
-// same run that have read it.
+// Reads folders of runs, of their jobs, or of files KEY.FIELD. A curate job includes the embed-text jobs of
+// the same run that have read it.
 class Collection {
  public:
   // Throws Error(KINORA_NOT_FOUND) if one of the folders has no clips.

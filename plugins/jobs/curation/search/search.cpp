@@ -5,9 +5,10 @@
 #include <numeric>
 
 #include "core/run/one_stage.hpp"
-#include "core/runtime/torch_library.hpp"
+#include "core/runtime/runtime.hpp"
 #include "core/sample/sample.hpp"
 #include "kinora/npy.hpp"
+#include "plugins/jobs/curation/drops.hpp"
 
 namespace kinora::core {
 namespace {
@@ -23,8 +24,8 @@ double dot(std::span<const float> a, std::span<const float> b) {
 std::vector<double> cosines(const Embedded& among, std::span<const float> query) {
   if (static_cast<int64_t>(query.size()) != among.size)
     throw Error(KINORA_INVALID,
-                fmt::format("the query has {} numbers, the clips have {}; they come from different models", query.size(),
-                            among.size));
+                fmt::format("the query has {} numbers, the clips have {}; they come from different models",
+                            query.size(), among.size));
   const double length = std::sqrt(dot(query, query));
   std::vector<double> out;
   out.reserve(among.clips.size());
@@ -53,7 +54,9 @@ std::vector<std::vector<float>> text_vectors(Runtime& runtime, const json& encod
                                              const std::vector<std::string>& texts) {
   json request = encoder;
   request["texts"] = texts;
-  return tool_of("kinora_training", "embed_texts")(runtime, request).at("embeddings").get<std::vector<std::vector<float>>>();
+  return tool_of("kinora_training", "embed_texts")(runtime, request)
+      .at("embeddings")
+      .get<std::vector<std::vector<float>>>();
 }
 
 std::vector<float> video_query(Runtime& runtime, const std::filesystem::path& file) {
@@ -71,6 +74,42 @@ int64_t row_of(const Embedded& among, const std::string& key) {
   const auto at =
       std::find_if(among.clips.begin(), among.clips.end(), [&](const ClipRef& c) { return c.key == key; });
   return at == among.clips.end() ? -1 : at - among.clips.begin();
+}
+
+namespace {
+
+std::set<std::string> rejected_in(const std::filesystem::path& data) {
+  const auto job = std::filesystem::weakly_canonical(data).parent_path();
+  std::set<std::string> out;
+  const EditHistory edits = read_edits(job / kEditsFile, kept_in(job));
+  for (const auto& [key, edit] : edits.edited())
+    if (edit.keep == false) out.insert(key);
+  return out;
+}
+
+}  // namespace
+
+Standing Standings::of(const ClipRef& clip) {
+  auto known = folders_.find(clip.folder);
+  if (known == folders_.end())
+    known = folders_.emplace(clip.folder, Folder{copies_in(clip.folder), rejected_in(clip.folder)}).first;
+  const Folder& folder = known->second;
+  return folder.rejected.contains(clip.key) ? Standing::rejected
+         : folder.copies.contains(clip.key) ? Standing::copy
+                                            : Standing::used;
+}
+
+Embedded those(Embedded all, const std::function<bool(const ClipRef&)>& is_wanted) {
+  Embedded out;
+  out.size = all.size;
+  out.encoder = std::move(all.encoder);
+  for (size_t i = 0; i < all.clips.size(); ++i) {
+    if (!is_wanted(all.clips[i])) continue;
+    const auto row = all.row(i);
+    out.vectors.insert(out.vectors.end(), row.begin(), row.end());
+    out.clips.push_back(std::move(all.clips[i]));
+  }
+  return out;
 }
 
 }  // namespace kinora::core

@@ -1,5 +1,11 @@
-// Finds the clips nearest to a text or to a clip.
+// Finds the clips nearest to a text or to a clip, and those that a search hides.
 #pragma once
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+
 #include "core/runtime/runtime.hpp"
 #include "plugins/jobs/curation/search/collection.hpp"
 
@@ -29,5 +35,25 @@ std::vector<float> video_query(Runtime&, const std::filesystem::path& file);
 
 // The row of the clip with this key, -1 if there is none.
 int64_t row_of(const Embedded&, const std::string& key);
+
+// copy: a dedup job leaves the clip out as a copy of another one; rejected: a person rejected it.
+enum class Standing : uint8_t { used, copy, rejected };
+
+// [owner-thread] The standing of clips, read once for each data folder.
+class Standings {
+ public:
+  // For a clip that is both, the person's decision counts. Throws Error(KINORA_DATA) if edits.jsonl cannot be
+  // read.
+  Standing of(const ClipRef&);
+
+ private:
+  struct Folder {
+    std::set<std::string> copies, rejected;  // keys
+  };
+  std::map<std::filesystem::path, Folder> folders_;
+};
+
+// The rows of the clips for which `is_wanted` holds.
+Embedded those(Embedded all, const std::function<bool(const ClipRef&)>& is_wanted);
 
 }  // namespace kinora::core

@@ -3,19 +3,18 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
-#include "plugins/jobs/training/options/training.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/sample/sample.hpp"
-#include "core/torch/context/mix.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/given_noise.hpp"
-#include "plugins/jobs/training/generating/rules.hpp"
+#include "core/torch/context/instances.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/streaming.hpp"
-#include "core/torch/tensors/cuda_library.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
+#include "plugins/jobs/training/generating/rules.hpp"
+#include "plugins/jobs/training/generating/wishes.hpp"
+#include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {
 namespace {

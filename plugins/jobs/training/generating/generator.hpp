@@ -4,27 +4,17 @@
 #include <memory>
 #include <optional>
 
-#include "plugins/jobs/training/options/generating.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/generating/frame_rule.hpp"
+#include "core/torch/media/latents.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/generating/guidance.hpp"
-#include "plugins/jobs/training/generating/image_encoder.hpp"
 #include "plugins/jobs/training/generating/next_token.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/generating/text_encoder.hpp"
-#include "core/torch/media/latents.hpp"
-#include "core/torch/media/signals.hpp"
+#include "plugins/jobs/training/generating/wishes.hpp"
+#include "plugins/jobs/training/options/generating.hpp"
 
 namespace kinora::core {
-
-// The inputs of one video.
-struct Wish {
-  int64_t number = 0;  // key of the noise, together with the seed
-  uint64_t seed = 0;
-  std::string prompt, negative;
-  std::filesystem::path image, video;
-  GivenSignals signals;
-};
 
 class Generator {
  public:

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "core/torch/context/mix.hpp"
+#include "core/torch/context/instances.hpp"
 #include "kinora/aten.hpp"
 
 namespace kinora::core {
@@ -40,9 +40,7 @@ GuidedModel::GuidedModel(Experts& experts, const ComponentSpec& spec, std::set<s
       seed_(seed),
       device_(device) {
   if (experts.boundary() > 0 && loss.mix() != KINORA_MIX_BLEND)
-    throw Error(
-        KINORA_INVALID,
-        "boundary applies to losses that blend, such as flow; this loss adds noise");
+    throw Error(KINORA_INVALID, "boundary applies to losses that blend, such as flow; this loss adds noise");
   for (const auto& input : spec.inputs) inputs_.insert(input.name);
 }
 

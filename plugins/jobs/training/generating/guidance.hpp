@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "core/torch/context/instances.hpp"
-#include "plugins/jobs/training/generating/experts.hpp"
-#include "plugins/jobs/training/generating/replays.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/generating/replays.hpp"
 
 namespace kinora::core {
 

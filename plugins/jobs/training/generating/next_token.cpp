@@ -1,6 +1,7 @@
 #include "plugins/jobs/training/generating/next_token.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/ATen.h>
 
@@ -20,16 +21,33 @@ constexpr int64_t kPiece = 256;
 
 }  // namespace
 
+int64_t draw_token(const at::Tensor& logits, const TokenSampling& how, double u) {
+  const auto [sorted, codes] =
+      at::sort(logits.to(at::kCPU, at::kDouble), /*stable=*/true, /*dim=*/0, /*descending=*/true);
+  if (const double best = sorted[0].item<double>(); !std::isfinite(best))
+    raise(KINORA_FAILED, "the model's greatest logit is {}; its weights or its precision are at fault", best);
+  if (how.temperature == 0) return codes[0].item<int64_t>();
+  const int64_t all = how.top_k > 0 ? std::min(how.top_k, sorted.size(0)) : sorted.size(0);
+  const at::Tensor cumulative =
+      at::softmax((sorted.narrow(0, 0, all) - sorted[0]) / how.temperature, 0).cumsum(0);
+  // A code is kept while the codes before it do not reach top_p.
+  const int64_t kept = 1 + (cumulative.narrow(0, 0, all - 1) < how.top_p).sum().item<int64_t>();
+  const at::Tensor mine = cumulative.narrow(0, 0, kept);
+  const int64_t passed = (mine <= u * mine[kept - 1]).sum().item<int64_t>();
+  return codes[std::min(passed, kept - 1)].item<int64_t>();
+}
+
 bool NextToken::is_for(const ComponentSpec& model) {
   return takes(model, "codes") && !takes(model, "latent");
 }
 
 void NextToken::require_alone(const std::string& model, int64_t ranks) {
   if (ranks > 1)
-    raise(KINORA_UNSUPPORTED,
-          "parallel: {} draws codes one after the other on one rank; give ddp, which makes different videos on "
-          "other ranks",
-          model);
+    raise(
+        KINORA_UNSUPPORTED,
+        "parallel: {} draws codes one after the other on one rank; give ddp, which makes different videos on "
+        "other ranks",
+        model);
 }
 
 NextToken::NextToken(Network& model, const ComponentSpec& spec, KvCacheLink& cache,
@@ -53,8 +71,8 @@ at::Tensor NextToken::operator()(const Conditions& with, const Conditions& none,
                                  uint64_t seed, int64_t number, Progress& progress) {
   const int64_t N = tokens(), first = given.defined() ? given.numel() : 0;
   if (first >= N)
-    raise(KINORA_INVALID, "{} latent frames are given of {} to generate; make a longer video",
-          given.size(1), grid_[0]);
+    raise(KINORA_INVALID, "{} latent frames are given of {} to generate; make a longer video", given.size(1),
+          grid_[0]);
   with_ = with;
   none_ = none;
   both_ =

@@ -4,13 +4,27 @@
 // N codes of the video in the order frames, rows, columns; V codes in the tokenizer's vocabulary.
 #pragma once
 #include <array>
+#include <cstdint>
 
-#include "core/run/progress.hpp"
+#include <ATen/core/Tensor.h>
+
+#include "core/run/call.hpp"
 #include "core/torch/context/kv_cache_link.hpp"
 #include "plugins/jobs/training/generating/guidance.hpp"
-#include "plugins/jobs/training/generating/token_sampling.hpp"
 
 namespace kinora::core {
+
+// How a code is drawn from the logits of all codes.
+struct TokenSampling {
+  double temperature = 1;  // divisor of the logits; 0: the likeliest code
+  int64_t top_k = 0;       // keep this many of the likeliest codes; 0: all
+  double top_p = 1;  // of these the fewest whose probabilities reach it (nucleus sampling, Holtzman et al.
+                     // 2019, arXiv 1904.09751)
+};
+
+// logits [V], u in (0, 1): the code at which the cumulative probability, likeliest code first, exceeds u.
+// Ties go to the lower code. Throws Error(KINORA_FAILED) if the greatest logit is not finite.
+int64_t draw_token(const at::Tensor& logits, const TokenSampling& how, double u);
 
 class NextToken {
  public:

@@ -1,5 +1,4 @@
 // Codes drawn one by one with a KV cache, against a loop that runs the whole model for every token.
-#include "core/run/job_type.hpp"
 #include "plugins/jobs/training/generating/next_token.hpp"
 
 #include <algorithm>
@@ -12,10 +11,11 @@
 #include <gtest/gtest.h>
 
 #include "core/base/cancel.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/text_encoder.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "core/run/job.hpp"
 #include "core/torch/media/latents.hpp"
+#include "core/torch/tensors/noise.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora::core {
@@ -139,7 +139,8 @@ TEST(NextTokenJob, ContinuesTheFirstCodesOfAPictureOrVideo) {
   const at::NoGradGuard off;
   const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
   for (const auto& [option, frames] : {std::pair{"image", 1}, {"video", 5}}) {
-    const auto run = ready_tokens(fmt::format("{} = '{}'\ncondition_frames = 5\nguidance = 2.0", option, file));
+    const auto run =
+        ready_tokens(fmt::format("{} = '{}'\ncondition_frames = 5\nguidance = 2.0", option, file));
     generate_tokens(*run);
     const at::Tensor pixels = decoded(bytes_of(file), {{"height", 16}, {"width", 32}, {"frames", frames}});
     const at::Tensor clip =

@@ -1,14 +1,22 @@
-// Finds a job's networks: in a slot of its own with weights from elsewhere, or in an earlier job that trained
-// one.
+// The networks of a job: where each and its weights come from, the two experts that one model may consist of,
+// and the record of what a video was made with.
 #pragma once
+#include <array>
+#include <filesystem>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 
-#include "plugins/jobs/training/options/paths_option.hpp"
+#include <nlohmann/json.hpp>
+
 #include "core/run/job.hpp"
 #include "core/torch/context/network.hpp"
+#include "plugins/jobs/training/options/paths_option.hpp"
 
 namespace kinora::core {
 
+// A network and its weights, which are in a slot of the job's own or in an earlier job that trained it.
 struct Part {
   const ComponentUse* use = nullptr;
   WeightsPaths weights;
@@ -22,5 +30,50 @@ Part part_of(const JobView&, const std::string& slot, const std::string& weights
 
 // Opens a tokenizer or text encoder with its weights; a model is opened by its job, which knows the links.
 std::unique_ptr<Network> open_part(const JobView&, const Part&, const ChainOptions& = {});
+
+// Where the weights of the second of two experts are, and from which timestep on it denoises.
+struct TwoExperts {
+  WeightsPaths low;
+  double boundary = 0;  // share of the timesteps
+};
+// From the job's options weights_2 and boundary, or from the pipeline folder that `model` names, whose
+// weights then become the first expert's; nothing if there is only one expert. Throws Error(KINORA_INVALID)
+// if they contradict each other or the boundary is unknown.
+std::optional<TwoExperts> two_experts(const JobView&, Part& model);
+
+// The networks behind one denoiser: one, or two that divide the noise levels between them. Wan 2.2 (A14B) has
+// an expert for the timesteps from pure noise down to a boundary and another below it; both have the same
+// architecture. Networks are kept by reference.
+class Experts {
+ public:
+  // One network with its weights.
+  explicit Experts(Network& model) : networks_{&model, &model} {}
+  // high, low: two networks with their weights.
+  Experts(Network& high, Network& low, double boundary) : networks_{&high, &low}, boundary_(boundary) {}
+  // One network that receives each expert's weights in turn and now has the first's. Half the memory.
+  Experts(Network& model, WeightsPaths high, WeightsPaths low, double boundary)
+      : networks_{&model, &model}, weights_{std::move(high), std::move(low)}, boundary_(boundary) {}
+
+  // Share of the timesteps below which the second expert denoises; 0: there is only one.
+  double boundary() const { return boundary_; }
+  // The network of expert 0 or 1 with its weights loaded.
+  Network& use(size_t expert);
+
+ private:
+  std::array<Network*, 2> networks_;
+  std::array<WeightsPaths, 2> weights_;  // empty: both are in memory
+  double boundary_ = 0;
+  size_t loaded_ = 0;
+};
+
+// What a video was made with, {"weights": {SLOT: "sha256:..."}, "components": {SLOT: {"id", "version"}}}.
+// kept: see weights_digest().
+nlohmann::json made_with(const JobContext&, const std::map<std::string, Part>& parts,
+                         const std::filesystem::path& kept);
+
+// How two such records differ, as a list such as "weights of model (sha256:0123abcd..., here
+// sha256:4567cdef...)"; "" if everything in `then` is the same now. Members that `then` lacks are not
+// compared.
+std::string differences(const nlohmann::json& then, const nlohmann::json& now);
 
 }  // namespace kinora::core

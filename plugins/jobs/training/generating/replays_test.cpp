@@ -1,4 +1,5 @@
-// Tests what is recorded and when, with a table that replays by calling the function again on the recorded inputs.
+// Tests what is recorded and when, with a table that replays by calling the function again on the recorded
+// inputs.
 #include "plugins/jobs/training/generating/replays.hpp"
 
 #include <map>

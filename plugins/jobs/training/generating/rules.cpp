@@ -2,9 +2,9 @@
 
 #include <fmt/ranges.h>
 
-#include "plugins/jobs/training/generating/next_token.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/generating/next_token.hpp"
 
 namespace kinora::core {
 namespace {
@@ -39,8 +39,7 @@ std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::
   if (o.height > 0) shape[2] = latent_rows(info, tokenizer, o.height);
   if (o.width > 0) shape[3] = latent_columns(info, tokenizer, o.width);
   if (shape[1] * shape[2] * shape[3] == 0)
-    raise(KINORA_INVALID,
-          "no earlier encode job supplies the size; set frames, height and width");
+    raise(KINORA_INVALID, "no earlier encode job supplies the size; set frames, height and width");
   return shape;
 }
 

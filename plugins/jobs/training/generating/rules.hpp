@@ -1,9 +1,9 @@
 // Rules for the options of jobs with tokenizers and models, checked before a run starts and by the job
 // itself. Each throws Error(KINORA_INVALID) that names the option.
 #pragma once
-#include "plugins/jobs/training/options/generating.hpp"
 #include "core/run/job.hpp"
 #include "kinora/abi/tokenizer.h"
+#include "plugins/jobs/training/options/generating.hpp"
 
 namespace kinora::core {
 
@@ -30,6 +30,7 @@ const JobSpec* source_of(const JobView& job, const char* slot);
 void require_one_kind(const ComponentSpec& model, const std::string& tokenizer, bool makes_codes);
 // A named condition must be one that the model takes.
 void require_signal(const ComponentSpec& model, const Options& its, const std::string& name);
+// guidance_interval must be empty or two rising noise levels.
 void require_interval(const GenerateOptions& options);
 // The set options that have no effect on a model that draws codes one by one (of_codes), or on one that
 // denoises.

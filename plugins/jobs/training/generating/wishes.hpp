@@ -1,13 +1,40 @@
-// The videos that a generate job makes, one after the other.
+// The videos that a generate job makes: their inputs, from the job's options and its prompts_file, and the
+// noise that a file gives for them.
 #pragma once
-#include "plugins/jobs/training/generating/generator.hpp"
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "core/run/job.hpp"
+#include "core/torch/media/signals.hpp"
+#include "plugins/jobs/training/options/generating.hpp"
 
 namespace kinora::core {
 
+// The inputs of one video.
+struct Wish {
+  int64_t number = 0;  // key of the noise, together with the seed
+  uint64_t seed = 0;
+  std::string prompt, negative;
+  std::filesystem::path image, video;
+  GivenSignals signals;
+};
+
 // Every video of the job, in order. Throws Error that names the option, or the line of prompts_file.
 std::vector<Wish> wishes(const JobView& context, const GenerateOptions& options);
-// Rules of the options; they throw Error(KINORA_INVALID).
+// Throws Error(KINORA_INVALID) for an output format that does not exist.
 void require_formats(const GenerateOptions& options);
+// Throws Error(KINORA_INVALID) if `strength` is below 1 and no wish has a video to change.
 void require_video(const GenerateOptions& options, const std::vector<Wish>& all);
+
+// The noise of the video with this number, float64 [1, C, T, H, W], so that two programs can start from the
+// same noise. file: safetensors with one tensor per video, "000", "001", ... shape: [C, T, H, W] of the
+// latent. Throws Error: KINORA_NOT_FOUND without the tensor, KINORA_INVALID for another shape, KINORA_DATA
+// for a value that is not finite.
+at::Tensor given_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape);
+// Checks only its name and shape, without reading values.
+void require_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape);
 
 }  // namespace kinora::core

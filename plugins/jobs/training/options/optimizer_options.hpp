@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "plugins/jobs/training/options/paths_option.hpp"
 #include "core/run/job.hpp"
+#include "plugins/jobs/training/options/paths_option.hpp"
 
 namespace kinora::core {
 
@@ -27,9 +27,12 @@ struct OptimizerOptions {
     describe_rate(d);
     d.option("weight_decay", &O::weight_decay)
         .at_least(0)
-        .help("decoupled weight decay; not applied to biases, norms, and tables of tokens, positions and modulations");
+        .help(
+            "decoupled weight decay; not applied to biases, norms, and tables of tokens, positions and "
+            "modulations");
     d.option("decay_all", &O::decay_all)
-        .help("apply weight decay to those tables too, that is to all parameters with two or more dimensions");
+        .help(
+            "apply weight decay to those tables too, that is to all parameters with two or more dimensions");
     d.option("beta1", &O::beta1).at_least(0).below(1).help("AdamW's decay of the first moment");
     d.option("beta2", &O::beta2).at_least(0).below(1).help("AdamW's decay of the second moment");
     d.option("eps", &O::eps).above(0).help("AdamW's epsilon, added to the root of the second moment");
@@ -39,19 +42,31 @@ struct OptimizerOptions {
     d.option("ema", &O::ema)
         .range(0, 1)
         .help(
-            "decays of averaged weights, each stored in weights.ema-DECAY.safetensors; later jobs use the first; 0: "
+            "decays of averaged weights, each stored in weights.ema-DECAY.safetensors; later jobs use the "
+            "first; 0: "
             "none");
     d.option("max_skipped", &O::max_skipped)
         .range(1, 1e9)
         .unit("steps")
-        .help("number of successive steps with a loss or gradient that is not finite after which the job fails");
+        .help(
+            "number of successive steps with a loss or gradient that is not finite after which the job "
+            "fails");
     d.option("weights", &O::weights)
-        .help("file or folder to start from, or a list whose later entries override earlier ones; empty: from scratch");
+        .help(
+            "file or folder to start from, or a list whose later entries override earlier ones; empty: from "
+            "scratch");
     describe_records(d);
-    d.option("device", &O::device).how_only().help("device for tensor operations: auto (the first GPU, else the CPU), "
-                                                   "cpu, cuda, cuda:1");
-    d.option("threads", &O::threads).how_only().range(0, 4096).help("number of threads for tensor operations; 0: one "
-                                                                    "per core");
+    d.option("device", &O::device)
+        .how_only()
+        .help(
+            "device for tensor operations: auto (the first GPU, else the CPU), "
+            "cpu, cuda, cuda:1");
+    d.option("threads", &O::threads)
+        .how_only()
+        .range(0, 4096)
+        .help(
+            "number of threads for tensor operations; 0: one "
+            "per core");
   }
 
  private:
@@ -61,9 +76,13 @@ struct OptimizerOptions {
     d.option("warmup", &O::warmup).at_least(0).unit("steps").help("length of the linear warm-up from 0");
     d.option("schedule", &O::schedule)
         .choices({"cosine", "constant", "linear", "wsd"})
-        .help("learning rate schedule after the warm-up; wsd: constant, then a decay over the last decay_share of the "
-              "steps");
-    d.option("final_rate", &O::final_rate).at_least(0).help("learning rate at the end of cosine, linear and wsd");
+        .help(
+            "learning rate schedule after the warm-up; wsd: constant, then a decay over the last decay_share "
+            "of the "
+            "steps");
+    d.option("final_rate", &O::final_rate)
+        .at_least(0)
+        .help("learning rate at the end of cosine, linear and wsd");
     d.option("decay_share", &O::decay_share).range(0, 1).help("share of all steps for wsd's decay");
     d.option("decay_shape", &O::decay_shape)
         .choices({"1-sqrt", "linear"})
@@ -71,29 +90,45 @@ struct OptimizerOptions {
   }
   template <class O>
   static void describe_records(Describe<O>& d) {
-    d.option("checkpoint_every", &O::checkpoint_every).how_only()
+    d.option("checkpoint_every", &O::checkpoint_every)
+        .how_only()
         .range(1, 1e9)
         .unit("steps")
-        .help("interval between checkpoints, from which training resumes bit for bit; SIGUSR1 writes one at once");
+        .help(
+            "interval between checkpoints, from which training resumes bit for bit; SIGUSR1 writes one at "
+            "once");
     d.option("keep", &O::keep).how_only().range(1, 1e6).help("number of latest checkpoints to keep");
-    d.option("keep_every", &O::keep_every).how_only()
+    d.option("keep_every", &O::keep_every)
+        .how_only()
         .range(0, 1e9)
         .unit("steps")
         .help("also keep all checkpoints at multiples of this step; 0: none");
-    d.option("async_checkpoints", &O::async_checkpoints).how_only().help("write checkpoints in a thread while training continues");
-    d.option("shard_size", &O::shard_size).how_only()
+    d.option("async_checkpoints", &O::async_checkpoints)
+        .how_only()
+        .help("write checkpoints in a thread while training continues");
+    d.option("shard_size", &O::shard_size)
+        .how_only()
         .bytes()
         .at_least(1)
         .help(
-            "maximum file size of weights, moments and averages; larger ones are split into shards with an index, "
+            "maximum file size of weights, moments and averages; larger ones are split into shards with an "
+            "index, "
             "each written by one rank");
-    d.option("log_every", &O::log_every).how_only().range(1, 1e6).unit("steps").help("interval between lines of metrics.jsonl");
-    d.option("tensorboard", &O::tensorboard).how_only().help("write the same metrics as event files in tensorboard/");
-    d.option("peak_flops", &O::peak_flops).how_only()
+    d.option("log_every", &O::log_every)
+        .how_only()
+        .range(1, 1e6)
+        .unit("steps")
+        .help("interval between lines of metrics.jsonl");
+    d.option("tensorboard", &O::tensorboard)
+        .how_only()
+        .help("write the same metrics as event files in tensorboard/");
+    d.option("peak_flops", &O::peak_flops)
+        .how_only()
         .at_least(0)
         .unit("1/s")
         .help(
-            "peak speed of one rank, the reference of mfu; 0: measured by a matrix product in the precision of the "
+            "peak speed of one rank, the reference of mfu; 0: measured by a matrix product in the precision "
+            "of the "
             "job");
   }
 };

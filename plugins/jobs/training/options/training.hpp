@@ -1,9 +1,9 @@
 // Options of the jobs that use tensors, apart from their code, so that a run file can be checked without
 // libtorch.
 #pragma once
+#include "core/run/job.hpp"
 #include "plugins/jobs/training/options/frame_options.hpp"
 #include "plugins/jobs/training/options/optimizer_options.hpp"
-#include "core/run/job.hpp"
 
 namespace kinora::core {
 
@@ -32,7 +32,8 @@ struct TrainTokenizerOptions : OptimizerOptions {
         .unit("pixels")
         .help("height of the result; clips are scaled to cover it and cropped");
     d.option("width", &TrainTokenizerOptions::width).range(8, 1e4).unit("pixels").help("see height");
-    d.option("memory", &TrainTokenizerOptions::memory).how_only()
+    d.option("memory", &TrainTokenizerOptions::memory)
+        .how_only()
         .bytes()
         .at_least(1 << 20)
         .help("most memory of decoded clips that are kept");
@@ -47,25 +48,35 @@ struct TrainTokenizerOptions : OptimizerOptions {
     d.option("start", &O::start)
         .choices({"random", "principal"})
         .help(
-            "initial weights without `weights`: random numbers, or the best linear tokenizer of these clips, their "
+            "initial weights without `weights`: random numbers, or the best linear tokenizer of these clips, "
+            "their "
             "principal components");
     d.option("partial", &O::partial)
         .help("initialise the tensors of `weights` that do not fit at random; weights.txt lists them");
     d.option("kl", &O::kl)
         .at_least(0)
         .help(
-            "weight of the divergence from a standard normal, summed over a latent; above 0, latents are sampled");
-    d.option("perceptual_weight", &O::perceptual_weight).at_least(0).help("weight of the loss in `perceptual`");
+            "weight of the divergence from a standard normal, summed over a latent; above 0, latents are "
+            "sampled");
+    d.option("perceptual_weight", &O::perceptual_weight)
+        .at_least(0)
+        .help("weight of the loss in `perceptual`");
     d.option("critic_weight", &O::critic_weight)
         .at_least(0)
-        .help("weight of the adversarial loss, multiplied by the ratio of gradients at last_layer in each microbatch");
-    d.option("critic_start", &O::critic_start).at_least(0).unit("steps").help("number of steps before the critic acts");
+        .help(
+            "weight of the adversarial loss, multiplied by the ratio of gradients at last_layer in each "
+            "microbatch");
+    d.option("critic_start", &O::critic_start)
+        .at_least(0)
+        .unit("steps")
+        .help("number of steps before the critic acts");
     d.option("critic_learning_rate", &O::critic_learning_rate).above(0).help("constant");
     d.option("last_layer", &O::last_layer)
         .help("name of the decoder's last layer; empty: the last parameter with conv_out in its name");
     d.option("features_weights", &O::features_weights)
         .help(
-            "weights of the model in `features`: a file or a folder; without `features`, a TorchScript file (.pt) "
+            "weights of the model in `features`: a file or a folder; without `features`, a TorchScript file "
+            "(.pt) "
             "that is the model itself, such as I3D: video [B, 3, T, H, W] in [-1, 1] -> [B, D]");
     d.option("image_share", &O::image_share)
         .range(0, 1)
@@ -91,7 +102,8 @@ struct EncodeOptions {
     d.option("pipeline", &EncodeOptions::pipeline)
         .path()
         .help(
-            "folder of a published pipeline: supplies the tokenizer, the text encoder and the form of latents and "
+            "folder of a published pipeline: supplies the tokenizer, the text encoder and the form of "
+            "latents and "
             "texts that its model was trained on");
     d.option("frames", &EncodeOptions::frames).range(1, 1e5).help("frames per window");
     d.option("stride", &EncodeOptions::stride)
@@ -112,20 +124,26 @@ struct EncodeOptions {
     d.option("scale", &EncodeOptions::scale)
         .choices({"channel", "latent", "none"})
         .help(
-            "how latents are scaled: each channel to deviation sigma_data, or all channels together, so that strong "
-            "channels stay strong (principal components); none: multiplied by sigma_data, for tokenizers whose "
+            "how latents are scaled: each channel to deviation sigma_data, or all channels together, so that "
+            "strong "
+            "channels stay strong (principal components); none: multiplied by sigma_data, for tokenizers "
+            "whose "
             "latents have deviation 1, as published ones do");
     d.option("max_tokens", &EncodeOptions::max_tokens)
         .range(2, 4096)
         .help("longest caption in tokens; longer ones are cut");
     d.option("pad_text", &EncodeOptions::pad_text)
-        .help(
-            "pad every caption to max_tokens with zeros that the model attends to, as Wan and Cosmos do");
+        .help("pad every caption to max_tokens with zeros that the model attends to, as Wan and Cosmos do");
     d.option("first_frame", &EncodeOptions::first_frame)
         .help(
-            "also cache each window's first frame followed by grey frames, with its mask, as `condition`: Wan's image "
+            "also cache each window's first frame followed by grey frames, with its mask, as `condition`: "
+            "Wan's image "
             "to video reads it in addition to the latent");
-    d.option("memory", &EncodeOptions::memory).how_only().bytes().at_least(1 << 20).help("most memory of decoded clips that are kept");
+    d.option("memory", &EncodeOptions::memory)
+        .how_only()
+        .bytes()
+        .at_least(1 << 20)
+        .help("most memory of decoded clips that are kept");
     d.option("tokenizer_weights", &EncodeOptions::tokenizer_weights)
         .help(
             "weights of the job's own tokenizer: a file, a diffusers folder or a folder with encoder.jit and "
@@ -135,11 +153,16 @@ struct EncodeOptions {
         .help("weights of `image_encoder`: a file or a folder");
     d.option("signals", &EncodeOptions::signals)
         .help(
-            "numbers or lists of numbers in each clip's JSON to cache by name, for example [\"fps\", \"camera\"]; "
+            "numbers or lists of numbers in each clip's JSON to cache by name, for example [\"fps\", "
+            "\"camera\"]; "
             "clips that lack one are left out and counted");
-    d.option("device", &EncodeOptions::device).how_only()
+    d.option("device", &EncodeOptions::device)
+        .how_only()
         .help("device of tokenizer and text encoder: auto (the first GPU, else the CPU), cpu, cuda, cuda:1");
-    d.option("threads", &EncodeOptions::threads).how_only().range(0, 4096).help("number of threads for tensor operations; 0: one per core");
+    d.option("threads", &EncodeOptions::threads)
+        .how_only()
+        .range(0, 4096)
+        .help("number of threads for tensor operations; 0: one per core");
   }
 };
 
@@ -157,7 +180,8 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
     d.option("pipeline", &TrainOptions::pipeline)
         .path()
         .help(
-            "folder of a published pipeline whose model and weights the training starts from; give the encode job the "
+            "folder of a published pipeline whose model and weights the training starts from; give the "
+            "encode job the "
             "same folder");
     describe_optimizer(d);
     d.option("text_dropout", &TrainOptions::text_dropout)
@@ -167,42 +191,58 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
     describe_rule(d);
     d.option("lora", &TrainOptions::lora)
         .help(
-            "settings of LoRA matrices to train on frozen weights, for example \"rank=16 alpha=32 dropout=0.1 "
-            "targets=to_q,to_k,to_v rslora\", or pattern=REGEX for targets; written to adapter/ (PEFT's files), and "
+            "settings of LoRA matrices to train on frozen weights, for example \"rank=16 alpha=32 "
+            "dropout=0.1 "
+            "targets=to_q,to_k,to_v rslora\", or pattern=REGEX for targets; written to adapter/ (PEFT's "
+            "files), and "
             "merged to weights.safetensors");
     d.option("adapter", &TrainOptions::adapter)
         .path()
-        .help(
-            "PEFT folder to start from, instead of lora: its rank, dropout, modules and weights are used");
-    d.option("prefetch", &TrainOptions::prefetch).how_only()
+        .help("PEFT folder to start from, instead of lora: its rank, dropout, modules and weights are used");
+    d.option("prefetch", &TrainOptions::prefetch)
+        .how_only()
         .help("copy the next batch to the GPU while it computes; requires a CUDA build");
     d.option("validation", &TrainOptions::validation)
         .at_least(0)
         .below(1)
         .help(
-            "share of clips held out of training, by a hash of their keys; 0: none, and validation uses training "
+            "share of clips held out of training, by a hash of their keys; 0: none, and validation uses "
+            "training "
             "samples");
-    d.option("validation_every", &TrainOptions::validation_every).how_only()
+    d.option("validation_every", &TrainOptions::validation_every)
+        .how_only()
         .range(0, 1e9)
         .unit("steps")
-        .help("interval between validations: the loss of the first averaged weights, or else of the weights, at "
-              "validation_sigmas; 0: never");
-    d.option("validation_samples", &TrainOptions::validation_samples).how_only().range(1, 1e6).help("number of samples per validation");
-    d.option("validation_sigmas", &TrainOptions::validation_sigmas).how_only()
+        .help(
+            "interval between validations: the loss of the first averaged weights, or else of the weights, "
+            "at "
+            "validation_sigmas; 0: never");
+    d.option("validation_samples", &TrainOptions::validation_samples)
+        .how_only()
+        .range(1, 1e6)
+        .help("number of samples per validation");
+    d.option("validation_sigmas", &TrainOptions::validation_sigmas)
+        .how_only()
         .at_least(0)
         .help(
-            "noise levels in the units of the loss, whose mean loss is validation_loss; empty: 0.1, 0.5 and 2, or "
+            "noise levels in the units of the loss, whose mean loss is validation_loss; empty: 0.1, 0.5 and "
+            "2, or "
             "their equivalents for a loss that blends, 1/11, 1/3 and 2/3");
-    d.option("sample_every", &TrainOptions::sample_every).how_only()
+    d.option("sample_every", &TrainOptions::sample_every)
+        .how_only()
         .range(0, 1e9)
         .unit("steps")
         .help(
-            "interval between pictures of samples in samples/ and TensorBoard, drawn with the first averaged weights "
+            "interval between pictures of samples in samples/ and TensorBoard, drawn with the first averaged "
+            "weights "
             "from the same noise each time; 0: never");
-    d.option("samples", &TrainOptions::samples).how_only()
+    d.option("samples", &TrainOptions::samples)
+        .how_only()
         .range(1, 1e3)
-        .help("number of samples per picture, with the texts and given frames of the first validation samples");
-    d.option("sample_steps", &TrainOptions::sample_steps).how_only()
+        .help(
+            "number of samples per picture, with the texts and given frames of the first validation samples");
+    d.option("sample_steps", &TrainOptions::sample_steps)
+        .how_only()
         .range(1, 1e4)
         .help("steps of the default sampler of the loss, used if the job names none in `sampler`");
   }
@@ -212,27 +252,33 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
     describe_frames(d);
     d.option("teacher_forcing", &TrainOptions::teacher_forcing)
         .help(
-            "let a noisy chunk attend to itself and to clean copies of earlier chunks: the model reads every latent "
-            "twice, clean and noisy, and learns the noisy half; parallel = [\"balanced-sp\"] divides this work");
+            "let a noisy chunk attend to itself and to clean copies of earlier chunks: the model reads every "
+            "latent "
+            "twice, clean and noisy, and learns the noisy half; parallel = [\"balanced-sp\"] divides this "
+            "work");
     d.option("levels", &TrainOptions::levels)
         .choices({"auto", "sample", "chunk", "frame"})
         .help(
-            "unit with its own independently drawn noise level; auto: chunk with teacher forcing, else sample");
+            "unit with its own independently drawn noise level; auto: chunk with teacher forcing, else "
+            "sample");
   }
   static void describe_given(Describe<TrainOptions>& d) {
     d.option("condition_frames", &TrainOptions::condition_frames)
         .at_least(0)
         .help(
-            "numbers of leading latent frames that are given and not learned, one drawn per sample, for image to "
+            "numbers of leading latent frames that are given and not learned, one drawn per sample, for "
+            "image to "
             "video and continuations: [0, 1, 2]; empty: no given frames");
     d.option("condition_sigma", &TrainOptions::condition_sigma)
         .at_least(0)
         .help(
-            "noise level of given frames, like condition_sigma of generate jobs; also of clean frames if the loss has "
+            "noise level of given frames, like condition_sigma of generate jobs; also of clean frames if the "
+            "loss has "
             "no level 0");
     d.option("condition_noise", &TrainOptions::condition_noise)
         .help(
-            "mean and deviation of ln sigma of the noise added to given frames, which the model reads instead of "
+            "mean and deviation of ln sigma of the noise added to given frames, which the model reads "
+            "instead of "
             "condition_sigma: [-3, 2] is Cosmos-Predict 1's; empty: given frames are clean");
   }
 };

@@ -14,7 +14,8 @@ std::vector<Range> kept(const std::vector<PlannedClip>& plan) {
   return out;
 }
 
-std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, int64_t frames, double fps, const PlanOptions& o) {
+std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, int64_t frames, double fps,
+                                    const PlanOptions& o) {
   return plan_clips(cuts, FrameTimes(frames, fps, even_time(frames, fps)), o);
 }
 

@@ -29,8 +29,7 @@ ShownSize shown_size(const VideoInfo& video, const Crop& stored, int64_t height)
   return {side(wide * scale), side(high * scale)};
 }
 
-ClipSampler::ClipSampler(const VideoInfo& video, const Crop& stored, double fps, int64_t height,
-                           int64_t most)
+ClipSampler::ClipSampler(const VideoInfo& video, const Crop& stored, double fps, int64_t height, int64_t most)
     : crop_(stored),
       fps_(fps),
       most_(static_cast<size_t>(most)),

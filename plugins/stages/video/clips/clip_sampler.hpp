@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "media/crop.hpp"
+#include "media/convert.hpp"
 #include "media/probe.hpp"
 #include "media/scaler.hpp"
 

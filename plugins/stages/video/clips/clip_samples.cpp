@@ -12,14 +12,16 @@ using nlohmann::json;
 
 namespace {
 
-// Times are whole microseconds. If the rate gives the same time up to rounding, the rate's exact value is used.
+// Times are whole microseconds. If the rate gives the same time up to rounding, the rate's exact value is
+// used.
 double seconds_at(int64_t frames, int64_t microseconds, double fps) {
   constexpr double kRounding = 1.001e-6;  // error of a difference of two times
   const double by_rate = static_cast<double>(frames) / fps, shown = static_cast<double>(microseconds) / 1e6;
   return std::abs(shown - by_rate) < kRounding ? by_rate : shown;
 }
 
-// Moves results of earlier stages for the whole video below film_facts; totals over clips would count them once per clip.
+// Moves results of earlier stages for the whole video below film_facts; totals over clips would count them
+// once per clip.
 void set_apart(json& facts) {
   json of_film = json::object();
   const auto take = [&](const char* name) {
@@ -36,7 +38,9 @@ void set_apart(json& facts) {
 
 }  // namespace
 
-std::string clip_key(const Sample& film, int64_t number) { return fmt::format("{}-{:04}", film.key(), number); }
+std::string clip_key(const Sample& film, int64_t number) {
+  return fmt::format("{}-{:04}", film.key(), number);
+}
 
 double seconds_of(const Range& range, const ClipSpan& span, double fps) {
   return seconds_at(range.end - range.first, span.end_us - span.start_us, fps);
@@ -115,7 +119,9 @@ std::set<std::string> ended_clips(const Sample& film) {
 std::string damage_before_remux(const Sample& film) {
   const auto facts = facts_of(film);
   const auto damaged = facts.find("damaged");
-  return facts.contains("remuxed") && damaged != facts.end() && damaged->is_string() ? damaged->get<std::string>() : "";
+  return facts.contains("remuxed") && damaged != facts.end() && damaged->is_string()
+             ? damaged->get<std::string>()
+             : "";
 }
 
 Crop crop_of(const Sample& film) {

@@ -206,7 +206,8 @@ std::optional<Feed> ClipWorks::next(Id id) {
   Lock lock(mutex_);
   State& s = work_.at(id);
   s.busy = false;
-  if (s.feeds.empty() && !s.ended) feeder_wakes_.notify_one();  // the feeder may be waiting for this clip only
+  if (s.feeds.empty() && !s.ended)
+    feeder_wakes_.notify_one();  // the feeder may be waiting for this clip only
   makers_wake_.wait(lock, [&] { return stopped_ || s.gone || s.ended || !s.feeds.empty(); });
   s.busy = true;
   if (stopped_ || s.gone || s.feeds.empty()) return std::nullopt;

@@ -23,12 +23,14 @@ enum class Way {
   alone     // the maker decodes both
 };
 
-// Work queue between one feeder, which supplies frames and sound for a video's clips, and several makers. Results wait
-// here until they are due. A clip's number is its position among all clips of the video; each piece of work has an id.
+// Work queue between one feeder, which supplies frames and sound for a video's clips, and several makers.
+// Results wait here until they are due. A clip's number is its position among all clips of the video; each
+// piece of work has an id.
 //
-// A fed clip is added when its first frame arrives; its end may still be unknown. Its frames wait until it has begun,
-// then a maker takes it. It either ends or is let go: then its work is discarded, and if it turns out to be a clip
-// after all, a maker makes it alone. A clip whose range is known can be given to a maker from the start.
+// A fed clip is added when its first frame arrives; its end may still be unknown. Its frames wait until it
+// has begun, then a maker takes it. It either ends or is let go: then its work is discarded, and if it turns
+// out to be a clip after all, a maker makes it alone. A clip whose range is known can be given to a maker
+// from the start.
 //
 // make_room() limits the bytes that wait here and that the feeder holds.
 //
@@ -50,14 +52,15 @@ class ClipWorks {
   // The clip is likely enough to exist that makers may take it.
   void begin(Id id);
   void feed(Id id, Feed feed);
-  // Sets the clip's range. False if its frames were discarded because memory was short; then let it go and add it alone.
+  // Sets the clip's range. False if its frames were discarded because memory was short; then let it go and
+  // add it alone.
   bool end(Id id, const Ended& how);
   // Call if the clip does not exist or its frames are gone.
   void let_go(Id id);
   // Index of the video's frames so far, by which makers seek.
   void set_index(std::shared_ptr<const FrameIndex> index);
-  // Waits until `bytes` more fit in addition to waiting and held bytes, or nothing waits. Calls `idle` meanwhile,
-  // without the lock.
+  // Waits until `bytes` more fit in addition to waiting and held bytes, or nothing waits. Calls `idle`
+  // meanwhile, without the lock.
   void make_room(int64_t bytes, const std::function<void()>& idle);
   void hold(int64_t bytes);  // the feeder holds this many more bytes; negative: fewer
   // Whether a maker is idle without work.

@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "media/convert.hpp"
-#include "media/encoder.hpp"
 #include "clips/clip_sampler.hpp"
 #include "clips/feed.hpp"
 #include "clips/transcode.hpp"
+#include "media/convert.hpp"
+#include "media/encoder.hpp"
 
 namespace kinora::video {
 
@@ -29,8 +29,8 @@ inline Size clip_size(int width, int height, int rotation, int max_height) {
   return {std::max(2, 2 * static_cast<int>(std::lround(size.width * ratio / 2))), max_height};
 }
 
-// Keeps primaries and transfer. Writes the assumed matrix of untagged frames, because readers may assume another one
-// for the clip's size.
+// Keeps primaries and transfer. Writes the assumed matrix of untagged frames, because readers may assume
+// another one for the clip's size.
 inline Colour clip_colour(const AVFrame& picture) {
   Colour colour = Colour::of(picture);
   colour.matrix = matrix_of(picture);
@@ -73,7 +73,7 @@ inline Crop film_crop(const TranscodeOptions& options, const Probe& film) {
 inline std::unique_ptr<ClipSampler> new_sampler(const TranscodeOptions& o, const Probe& film) {
   if (o.sample_fps <= 0) return nullptr;
   return std::make_unique<ClipSampler>(film.video, film_crop(o, film), o.sample_fps, o.sample_height,
-                                        o.memory);
+                                       o.memory);
 }
 
 inline std::vector<const float*> pointers(const Planes& planes) {
@@ -82,8 +82,8 @@ inline std::vector<const float*> pointers(const Planes& planes) {
   return out;
 }
 
-// Limits the silence that a broken timestamp could require: false if a clip that starts at `start` ticks would span over
-// an hour up to `pts`, or starts years from zero.
+// Limits the silence that a broken timestamp could require: false if a clip that starts at `start` ticks
+// would span over an hour up to `pts`, or starts years from zero.
 inline bool credible(int64_t start, int64_t pts, Rational time_base) {
   constexpr double kLatestClip = 1e8;  // seconds
   const double at = static_cast<double>(pts) * time_base.value(),

@@ -1,23 +1,55 @@
-// Cuts one video with known shots into clips, for a stage.
+// Cuts one video into clips for a stage, and reports each of them.
 #pragma once
+#include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
-#include "clips/clip_teller.hpp"
+#include "clips/clip_samples.hpp"
+#include "clips/clip_writer.hpp"
+#include "clips/film_cutter.hpp"
+#include "clips/transcode_options.hpp"
+#include "kinora/bins.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "clips/transcode_options.hpp"
 
 namespace kinora::video {
 
-// Plans the clips, selects those to make, and makes them. [owner-thread] film, media and options are borrowed.
+// Reports each planned clip: made, dropped, or left out because an earlier run finished it.
+// [owner-thread] film, media and options are borrowed. Error(KINORA_DATA) for an invalid fact crop or field
+// ended.json.
+class ClipTeller {
+ public:
+  // fps: the plan's nominal rate.
+  ClipTeller(const Sample& film, const Media& media, const ClipOptions& options, double fps);
+
+  Fate fate(int64_t number, double seconds, bool too_short);
+  // Emits, drops or fails the clip. `clip` is ignored unless its fate is `made`.
+  void tell(const FilmClip& which, Clip clip, const Emit& emit);
+  // Options for making clips, without the video's packets.
+  TranscodeOptions how(const Run& run) const;
+
+ private:
+  Bin bin(double seconds);
+
+  const Sample& film_;
+  const Media& media_;
+  const ClipOptions& options_;
+  double fps_;
+  Crop crop_;
+  std::optional<Size> size_;  // size of the clips' picture
+  std::set<std::string> ended_;
+};
+
+// Cuts at known shots: plans the clips, selects those to make, and makes them. [owner-thread] film, media and
+// options are borrowed.
 class Cutting {
  public:
   // shots: must have fps, frames and cuts.
   Cutting(const Sample& film, const Media& media, const nlohmann::json& shots, const ClipOptions& options);
 
-  // Makes the selected clips and reports every clip, dropped ones first. sound: no damage has been found in the video so
-  // far. Returns the damage found.
+  // Makes the selected clips and reports every clip, dropped ones first. sound: no damage has been found in
+  // the video so far. Returns the damage found.
   std::string cut(const Emit& emit, const Run& run, bool sound);
 
  private:

@@ -1,11 +1,14 @@
-// The data that a clip receives, in the order of its frames.
+// The data that a clip receives, in the order of its frames: pictures and sound.
 #pragma once
-
+#include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
-#include "media/crop.hpp"
+#include "media/audio_reader.hpp"
+#include "media/convert.hpp"
+#include "media/encoder.hpp"
 #include "media/ffmpeg.hpp"
 
 namespace kinora::video {
@@ -43,6 +46,54 @@ struct Feed {
     for (const auto& plane : *feed.sound) feed.bytes += static_cast<int64_t>(plane.size() * sizeof(float));
     return feed;
   }
+};
+
+// Delivers the sound of a video, frame by frame, to its clips. [owner-thread] Forward only. The video is
+// borrowed.
+class SoundFeed {
+ public:
+  // wanted: false treats the video as having no sound.
+  SoundFeed(ByteSource& film, const std::string& name, bool wanted, Rational time_base) : base_(time_base) {
+    if (wanted) audio_ = AudioReader::open(film, name);
+  }
+
+  AudioFormat format() const {
+    return audio_ ? AudioFormat{audio_->rate(), audio_->channels(), 0} : AudioFormat{};
+  }
+
+  // Continues at `pts`, which must not be before the end of the sound delivered so far.
+  void start(int64_t pts) {
+    if (audio_) at_ = sample_at(pts);
+  }
+  // Calls give(planes, over) in pieces up to `pts`. over: the video's sound has ended, and this is silence,
+  // which only clips without any sound so far need. If the video's clock leaps by more than a clip may last
+  // (see credible()), only the sound just before `pts` is delivered, because every clip that is open then
+  // fails.
+  template <class Give>
+  void until(int64_t pts, const Give& give) {
+    if (!audio_) return;
+    const bool over = audio_->ended();
+    const int64_t end = sample_at(pts), longest = static_cast<int64_t>(kLongestClip) * audio_->rate();
+    if (end - at_ > longest + kPiece) at_ = end - kPiece;
+    while (at_ < end) {
+      const int64_t count = std::min(kPiece, end - at_);
+      auto planes = std::make_shared<Planes>();
+      audio_->read(at_, count, *planes);
+      at_ += count;
+      give(std::shared_ptr<const Planes>(std::move(planes)), over);
+    }
+  }
+
+ private:
+  static constexpr int64_t kPiece = 1 << 16;  // samples
+
+  int64_t sample_at(int64_t pts) const {
+    return av_rescale_q(pts, {base_.num, base_.den}, {1, audio_->rate()});
+  }
+
+  Rational base_;
+  std::unique_ptr<AudioReader> audio_;
+  int64_t at_ = 0;  // the next sample, on the video's clock
 };
 
 }  // namespace kinora::video

@@ -1,18 +1,58 @@
 #include "clips/film_cutter.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <thread>
 
-#include "clips/frame_window.hpp"
 #include "clips/clip_maker.hpp"
-#include "media/media_error.hpp"
-#include "clips/sound_feed.hpp"
+#include "clips/clip_works.hpp"
+#include "clips/feed.hpp"
+#include "media/byte_source.hpp"
 
 namespace kinora::video {
 namespace {
 
-// One pass over a video. Three positions advance: the decoded frames; `settled`, before which all cuts are known; and,
-// `edge` frames behind, at_, before which frames have been passed to the clips of the open shot.
+// Buffers decoded frames of a video until it is known which clips they belong to.
+// [owner-thread] Holds consecutive frames; their bytes count as held by the feeder of `works`.
+class FrameWindow {
+ public:
+  explicit FrameWindow(ClipWorks& works) : works_(works) {}
+
+  void push(Feed frame) {
+    works_.hold(frame.bytes);
+    bytes_ += frame.bytes;
+    frames_.push_back(std::move(frame));
+  }
+  void drop_before(int64_t frame) {
+    while (!frames_.empty() && first_ < frame) drop_first();
+  }
+  // Drops the oldest frames until at most this many bytes remain, or two frames: one, and the next, which
+  // gives its end.
+  void shrink(int64_t most) {
+    while (bytes_ > most && frames_.size() > 2) drop_first();
+  }
+  // Null if the frame was dropped.
+  const Feed* at(int64_t frame) const {
+    const int64_t place = frame - first_;
+    return place < 0 || place >= static_cast<int64_t>(frames_.size()) ? nullptr
+                                                                      : &frames_[static_cast<size_t>(place)];
+  }
+
+ private:
+  void drop_first() {
+    works_.hold(-frames_.front().bytes);
+    bytes_ -= frames_.front().bytes;
+    frames_.pop_front();
+    ++first_;
+  }
+
+  ClipWorks& works_;
+  std::deque<Feed> frames_;
+  int64_t first_ = 0, bytes_ = 0;
+};
+
+// One pass over a video. Three positions advance: the decoded frames; `settled`, before which all cuts are
+// known; and, `edge` frames behind, at_, before which frames have been passed to the clips of the open shot.
 class FilmCutter {
  public:
   FilmCutter(ByteSource& film, const std::string& name, const FilmOptions& options)
@@ -34,13 +74,15 @@ class FilmCutter {
   FilmCutter& operator=(const FilmCutter&) = delete;
 
   FilmCut run() {
-    for (size_t i = 0; i < makers(options_); ++i) makers_.emplace_back([this] { make_clips(context_, works_); });
+    for (size_t i = 0; i < makers(options_); ++i)
+      makers_.emplace_back([this] { make_clips(context_, works_); });
     while (const Frame* frame = decoder_.next()) take(*frame);
     if (pts_.empty()) throw MediaError(no_frame(name_, decoder_.damaged()));
     FilmCut out;
     out.frames = static_cast<int64_t>(pts_.size());
     out.shots = finish_shots();
-    for (tell(); !planned_.empty(); tell()) works_.wait_for_result(*planned_.front().id, std::chrono::milliseconds(100));
+    for (tell(); !planned_.empty(); tell())
+      works_.wait_for_result(*planned_.front().id, std::chrono::milliseconds(100));
     out.damaged = decoder_.damaged();
     const ClipWorks::Figures figures = works_.figures();
     out.decoded_again = figures.decoded_alone;
@@ -98,8 +140,8 @@ class FilmCutter {
     return shots;
   }
 
-  // Earliest end of the open shot's part without edges, given that the shot continues at least to `settled`. For frames
-  // before it, the next frame's time is known.
+  // Earliest end of the open shot's part without edges, given that the shot continues at least to `settled`.
+  // For frames before it, the next frame's time is known.
   int64_t sure_before(int64_t settled) const {
     const int64_t newest = times_.known() - 1, end = std::max(shot_, std::min(settled, newest));
     return times_.first_within(shot_, end, limits_.edge);
@@ -154,7 +196,8 @@ class FilmCutter {
     }
   }
 
-  // Whether the clip is long enough and, with overlapping clips, the previous one has not reached the shot's end.
+  // Whether the clip is long enough and, with overlapping clips, the previous one has not reached the shot's
+  // end.
   bool is_likely(const Open& clip) const {
     if (&clip != &open_.front()) return false;
     const Range range{clip.first, at_ + 1};
@@ -162,7 +205,8 @@ class FilmCutter {
   }
 
   Fate fate_of(int64_t number, const Range& range, bool short_) const {
-    return options_.fate(number, static_cast<double>(times_.at(range.end) - times_.at(range.first)) / 1e6, short_);
+    return options_.fate(number, static_cast<double>(times_.at(range.end) - times_.at(range.first)) / 1e6,
+                         short_);
   }
 
   // Feeds the sound up to `pts` to all open clips.
@@ -189,7 +233,8 @@ class FilmCutter {
     const Open clip = open_.front();
     open_.pop_front();
     const Range range{clip.first, at_};
-    plan({range, {times_.at(clip.first), times_.at(at_)}, too_short(range, times_, options_.plan)}, clip.id, pts);
+    plan({range, {times_.at(clip.first), times_.at(at_)}, too_short(range, times_, options_.plan)}, clip.id,
+         pts);
   }
 
   // Ends the open shot at `end`; its clips are now known.
@@ -198,7 +243,8 @@ class FilmCutter {
     if (!open_.empty()) hear(pts_[static_cast<size_t>(at_)]);
     std::vector<PlannedClip> clips;
     plan_shot({shot_, end}, times_, options_.plan, clips);
-    while (planned_of_shot_ < static_cast<int64_t>(clips.size())) finish(clips[static_cast<size_t>(planned_of_shot_)]);
+    while (planned_of_shot_ < static_cast<int64_t>(clips.size()))
+      finish(clips[static_cast<size_t>(planned_of_shot_)]);
     let_go_open();
     shot_ = end;
     numbered_ += planned_of_shot_;
@@ -270,13 +316,13 @@ class FilmCutter {
   FrameTimes times_;          // the same in microseconds from the first
   int64_t film_end_ = 0;
   std::shared_ptr<const FrameIndex> index_;
-  size_t cuts_ = 0;           // number of cuts that have closed a shot
+  size_t cuts_ = 0;  // number of cuts that have closed a shot
   int64_t shot_ = 0, at_ = 0;
-  int64_t numbered_ = 0;      // clips of earlier shots
+  int64_t numbered_ = 0;                      // clips of earlier shots
   int64_t opened_ = 0, planned_of_shot_ = 0;  // clips of the open shot
-  int64_t last_opened_ = 0;   // first frame of the clip opened last
-  std::deque<Open> open_;     // clips that have opened and not ended, ascending
-  std::deque<Planned> planned_;  // clips not yet reported
+  int64_t last_opened_ = 0;                   // first frame of the clip opened last
+  std::deque<Open> open_;                     // clips that have opened and not ended, ascending
+  std::deque<Planned> planned_;               // clips not yet reported
 };
 
 }  // namespace

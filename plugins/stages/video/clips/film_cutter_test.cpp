@@ -87,7 +87,11 @@ TEST(FilmCutter, DecodesAFilmOnce) {
   for (const auto& name : detector_names()) {
     DetectorOptions one;
     one.name = name;
-    one.threshold = name == "adaptive" ? 3.0 : name == "histogram" ? 0.05 : name == "hash" ? 0.395 : name == "threshold" ? 12.0 : 27.0;
+    one.threshold = name == "adaptive"    ? 3.0
+                    : name == "histogram" ? 0.05
+                    : name == "hash"      ? 0.395
+                    : name == "threshold" ? 12.0
+                                          : 27.0;
     all.shots.detectors.push_back(one);
   }
   film.read = 0;
@@ -137,7 +141,9 @@ TEST(FilmCutter, OnlyLongShotsInEqualPartsAreDecodedAgain) {
 }
 
 TEST(FilmCutter, SaysWhatIsWrongWithAFilmWithoutPictures) {
-  EXPECT_EQ(no_frame("a.mp4", ""), "a.mp4: no frame could be decoded; its video stream has no visible frame; fetch or re-encode the file");
+  EXPECT_EQ(
+      no_frame("a.mp4", ""),
+      "a.mp4: no frame could be decoded; its video stream has no visible frame; fetch or re-encode the file");
   EXPECT_EQ(no_frame("a.mp4", "a.mp4: cut off"), "a.mp4: no frame could be decoded; cut off");
 }
 

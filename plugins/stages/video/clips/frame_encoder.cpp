@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "media/media_error.hpp"
-#include "media/rotate.hpp"
+#include "media/byte_source.hpp"
+#include "media/convert.hpp"
 #include "media/x264.hpp"
 
 namespace kinora::video {

@@ -14,8 +14,8 @@ namespace kinora::video {
 // [owner-thread] Memory: the encoder's look-ahead. After an exception only destruction is allowed.
 class FrameEncoder {
  public:
-  // Receives every packet in decoding order, with times in ticks of time_base() and its duration set; it may consume
-  // the packet.
+  // Receives every packet in decoding order, with times in ticks of time_base() and its duration set; it may
+  // consume the packet.
   using Sink = std::function<void(AVPacket&)>;
 
   // Ignores the options' audio and metadata. MediaError as in Encoder.

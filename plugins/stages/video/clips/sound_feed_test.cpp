@@ -1,5 +1,4 @@
-#include "clips/sound_feed.hpp"
-
+#include "clips/feed.hpp"
 #include "clips/transcode.hpp"
 #include "media/media_testing.hpp"
 

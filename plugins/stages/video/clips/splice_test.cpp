@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include "clips/clip_sampler.hpp"
+#include "clips/transcode.hpp"
 #include "media/media_testing.hpp"
 #include "media/packet_index.hpp"
 #include "media/parameter_sets.hpp"
 #include "media/scaler.hpp"
-#include "clips/transcode.hpp"
 
 namespace kinora::video {
 namespace {
@@ -50,8 +50,8 @@ std::vector<Clip> cut(ByteSource& film, const std::vector<Range>& ranges, const 
   return clips;
 }
 
-// Compares every frame of the clip with the video's frame at its position: equal where copied, close where encoded, and
-// on time.
+// Compares every frame of the clip with the video's frame at its position: equal where copied, close where
+// encoded, and on time.
 void expect_frames(const Clip& clip, const Decoded& film, const Range& range, const Range& copied) {
   const Decoded found = testing::decode(clip.bytes);
   EXPECT_EQ(found.damage, "");
@@ -178,7 +178,8 @@ TEST(Copy, IsLeftWhereSomethingChanges) {
   EXPECT_EQ(cut(source, {{0, 40}, {20, 60}}, options)[0].copied, 0) << "clips that overlap";
 }
 
-// Bytes do not depend on the number of clips encoded at once, on the waiting memory, or on which thread decodes.
+// Bytes do not depend on the number of clips encoded at once, on the waiting memory, or on which thread
+// decodes.
 TEST(Parallel, SameBytesForEveryDegreeAndMemory) {
   const Bytes film = film_of_groups(16000);
   MemorySource source{std::span(film)};

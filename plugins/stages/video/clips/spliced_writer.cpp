@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "media/media_error.hpp"
+#include "media/byte_source.hpp"
 
 namespace kinora::video {
 namespace {
@@ -68,8 +68,8 @@ void SplicedWriter::copy(const AVPacket& packet, int64_t pts) { keep(packet, pts
 
 void SplicedWriter::write_audio(const float* const* planes, int64_t count) { audio_->write(planes, count); }
 
-// Sets durations from the frames' starts. Decoding times are the starts in ascending order, as late as possible with every
-// frame decoded before it is shown, so the first ones are below 0.
+// Sets durations from the frames' starts. Decoding times are the starts in ascending order, as late as
+// possible with every frame decoded before it is shown, so the first ones are below 0.
 void SplicedWriter::set_times(int64_t end_pts) {
   std::vector<int64_t> starts;
   for (const auto& packet : packets_) starts.push_back(packet->pts);

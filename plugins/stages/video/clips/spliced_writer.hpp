@@ -3,24 +3,25 @@
 #include <memory>
 #include <vector>
 
-#include "media/aac_track.hpp"
 #include "clips/frame_encoder.hpp"
+#include "media/aac_track.hpp"
 #include "media/mp4_writer.hpp"
 #include "media/parameter_sets.hpp"
 
 namespace kinora::video {
 
-// Writes a clip that copies whole groups of pictures of a video byte for byte, with encoded frames before and after them.
-// The file is one avc1 track whose avcC holds the parameter sets of both, ours under an id that the video does not use:
-// every piece begins with an IDR, at which a decoder may change from one set to the other. FFmpeg and Chromium show every
-// frame of such a file once and on time; parameter sets inside the packets (avc3), which Chromium refuses in MP4 without a
-// fallback, are not needed.
+// Writes a clip that copies whole groups of pictures of a video byte for byte, with encoded frames before and
+// after them. The file is one avc1 track whose avcC holds the parameter sets of both, ours under an id that
+// the video does not use: every piece begins with an IDR, at which a decoder may change from one set to the
+// other. FFmpeg and Chromium show every frame of such a file once and on time; parameter sets inside the
+// packets (avc3), which Chromium refuses in MP4 without a fallback, are not needed.
 //
-// [owner-thread] Times are ticks of the options' time base from the clip's start. Memory: twice the coded clip.
+// [owner-thread] Times are ticks of the options' time base from the clip's start. Memory: twice the coded
+// clip.
 class SplicedWriter {
  public:
-  // film: parameters of the video's stream. sets: content of its avcC. ends: options of the encoded frames; their
-  // parameter_set must be a free_id(sets), or 0 if there are no encoded frames.
+  // film: parameters of the video's stream. sets: content of its avcC. ends: options of the encoded frames;
+  // their parameter_set must be a free_id(sets), or 0 if there are no encoded frames.
   SplicedWriter(const AVCodecParameters& film, const ParameterSets& sets, const EncoderOptions& ends);
 
   void encode(const AVFrame& frame, int64_t pts);

@@ -4,10 +4,9 @@
 #include <thread>
 
 #include "clips/clip_maker.hpp"
-#include "clips/copied_clip.hpp"
-#include "clips/sound_feed.hpp"
-#include "media/media_error.hpp"
-#include "shots/shot_clock.hpp"
+#include "clips/feed.hpp"
+#include "media/byte_source.hpp"
+#include "shots/frame_times.hpp"
 
 namespace kinora::video {
 namespace {
@@ -137,8 +136,8 @@ class Feeder {
     }
   }
 
-  // Advances by one frame: ends clips, begins clips, and feeds the frame to the open ones. False at the end of the
-  // video.
+  // Advances by one frame: ends clips, begins clips, and feeds the frame to the open ones. False at the end
+  // of the video.
   bool step() {
     if (done_ == open_end_) at_ = std::max(at_, ranges_[done_].first);
     if (indexed_ && !needs_picture()) return step_by_index();

@@ -7,10 +7,10 @@
 #include <fmt/format.h>
 
 #include "clips/clip_plan.hpp"
+#include "clips/transcode.hpp"
 #include "kinora/stage.hpp"
 #include "media.hpp"
-#include "clips/transcode.hpp"
-#include "media/presets.hpp"
+#include "media/encoder.hpp"
 
 namespace kinora::video {
 
@@ -98,9 +98,11 @@ void describe_clip_options(Describe<Options>& d) {
 // Checks the options; Error(KINORA_INVALID) for lengths that no clip can have.
 inline const ClipOptions& checked(const ClipOptions& o) {
   if (o.min_length > o.max_length)
-    throw Error(KINORA_INVALID, fmt::format("min_length = {} is above max_length = {}, so every clip would be filtered as too short; "
-                                            "lower min_length or raise max_length",
-                                            o.min_length, o.max_length));
+    throw Error(
+        KINORA_INVALID,
+        fmt::format("min_length = {} is above max_length = {}, so every clip would be filtered as too short; "
+                    "lower min_length or raise max_length",
+                    o.min_length, o.max_length));
   return o;
 }
 
@@ -109,14 +111,15 @@ inline int64_t parallel_clips(const ClipOptions& o) {
   return o.parallel > 0 ? o.parallel : std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, kMost);
 }
 
-// A video rarely has as many clips in progress as it may encode at once, so it requests half the cores that these would
-// need; two videos can then share the cores that one would leave idle.
+// A video rarely has as many clips in progress as it may encode at once, so it requests half the cores that
+// these would need; two videos can then share the cores that one would leave idle.
 constexpr int64_t kClipsACore = 2;
 
 // nvenc: the card encodes the clips, so the cores are only for the decoder.
 inline kinora_resources clip_resources(const ClipOptions& o, bool nvenc) {
   kinora_resources out = reads_media(o.threads);
-  if (!nvenc) out.cores = static_cast<double>(std::max<int64_t>(1, parallel_clips(o) * o.threads / kClipsACore));
+  if (!nvenc)
+    out.cores = static_cast<double>(std::max<int64_t>(1, parallel_clips(o) * o.threads / kClipsACore));
   out.nvenc = nvenc ? 1 : 0;
   out.memory = static_cast<uint64_t>(o.memory);
   return out;

@@ -21,7 +21,7 @@ TranscodeOptions quick() {
 }
 
 std::vector<Clip> cut_clips(ByteSource& film, const std::vector<Range>& ranges,
-                      const TranscodeOptions& options = quick()) {
+                            const TranscodeOptions& options = quick()) {
   std::vector<Clip> clips;
   transcode_clips(film, "film", ranges, options, [&](size_t i, Clip clip) {
     EXPECT_EQ(i, clips.size());
@@ -49,8 +49,8 @@ std::vector<Range> shots() {
   return ranges;
 }
 
-// Each frame of each clip is the video's frame at its position and not a neighbour: its PSNR is high, never below the PSNR
-// against the surrounding frames, and several decibels above it where the picture moves.
+// Each frame of each clip is the video's frame at its position and not a neighbour: its PSNR is high, never
+// below the PSNR against the surrounding frames, and several decibels above it where the picture moves.
 TEST(Transcode, ShotsOfTheFilmAreFrameExact) {
   FileSource film(testing::data("film.mp4"));
   TranscodeOptions options = quick();
@@ -161,8 +161,8 @@ TEST(Transcode, BytesDoNotDependOnTheWayThere) {
 }
 
 #if defined(__GLIBC__)
-// The same clip results from fresh and from used memory: no uninitialised memory is read. (x264's AVX-512 code does; the
-// encoder avoids it.)
+// The same clip results from fresh and from used memory: no uninitialised memory is read. (x264's AVX-512
+// code does; the encoder avoids it.)
 TEST(Transcode, BytesDoNotDependOnWhatMemoryHeld) {
   FileSource film(testing::data("film_excerpt.webm"));
   TranscodeOptions options = quick();

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "media/media_error.hpp"
+#include "media/byte_source.hpp"
 
 namespace kinora::video {
 namespace {

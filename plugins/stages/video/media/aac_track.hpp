@@ -12,7 +12,8 @@ namespace kinora::video {
 // is declared in the edit list, so players start at the first real sample. [owner-thread]
 class AacTrack {
  public:
-  // Adds its stream to the writer (borrowed, not yet started). MediaError for formats that AAC does not support.
+  // Adds its stream to the writer (borrowed, not yet started). MediaError for formats that AAC does not
+  // support.
   AacTrack(const AudioFormat& format, Mp4Writer& writer);
 
   int rate() const { return encoder_->sample_rate; }

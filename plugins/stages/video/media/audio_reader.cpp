@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "media/byte_source.hpp"
 #include "media/input.hpp"
-#include "media/media_error.hpp"
 #include "media/probe.hpp"
 
 namespace kinora::video {
@@ -88,7 +88,8 @@ struct AudioReader::State {
     next_start += chunk_count;
   }
 
-  // Prepares conversion from the frame's sample format, layout and rate, which may change in damaged or joined streams.
+  // Prepares conversion from the frame's sample format, layout and rate, which may change in damaged or
+  // joined streams.
   bool prepare_converter() {
     if (converter && frame->format == from_format && frame->sample_rate == from_rate &&
         frame->ch_layout.nb_channels == from_channels) {

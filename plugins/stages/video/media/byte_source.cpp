@@ -8,8 +8,6 @@
 
 #include <sys/stat.h>
 
-#include "media/media_error.hpp"
-
 namespace kinora::video {
 
 int64_t MemorySource::read_at(int64_t offset, void* buffer, int64_t n) {
@@ -41,7 +39,8 @@ int64_t FileSource::read_at(int64_t offset, void* buffer, int64_t n) {
         ::pread(descriptor_, static_cast<char*>(buffer) + done, static_cast<size_t>(n - done), offset + done);
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
-      throw MediaError(path_.string() + ": cannot read the file (" + std::strerror(errno) + "); check the disk");
+      throw MediaError(path_.string() + ": cannot read the file (" + std::strerror(errno) +
+                       "); check the disk");
     if (got == 0) break;
     done += got;
   }

@@ -1,14 +1,23 @@
+// The bytes of a video, from any storage, and the exception of the media layer.
 #pragma once
-
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
 namespace kinora::video {
 
-// Random-access bytes, from which every video and clip is read, so that the demuxer treats a local file, an object
-// store and a block of memory alike. All media is read through this interface; no URL is ever opened.
+// The exception of the media layer. what() names the file (or option), the problem and the remedy: "a.mp4: no
+// video stream (1 audio stream); give a file with video". Only constructors and functions of this folder
+// throw it. An object that threw may only be destroyed, unless its comment says otherwise.
+class MediaError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+// Random-access bytes, from which every video and clip is read, so that the demuxer treats a local file, an
+// object store and a block of memory alike. All media is read through this interface; no URL is ever opened.
 //
 // [any-thread] One source may serve several decoders at once.
 struct ByteSource {
@@ -17,12 +26,14 @@ struct ByteSource {
   // Total length in bytes; every call returns the same value.
   virtual int64_t size() = 0;
 
-  // Copies up to n bytes at `offset` into `buffer` (the caller's, at least n bytes) and returns their number: fewer
-  // than n only at the end, 0 at or past it. May throw; the decoder's caller receives the exception unchanged.
+  // Copies up to n bytes at `offset` into `buffer` (the caller's, at least n bytes) and returns their number:
+  // fewer than n only at the end, 0 at or past it. May throw; the decoder's caller receives the exception
+  // unchanged.
   virtual int64_t read_at(int64_t offset, void* buffer, int64_t n) = 0;
 };
 
-// Bytes in memory: borrowed from an lvalue or span (they must outlive the source), or owned if a vector is moved in.
+// Bytes in memory: borrowed from an lvalue or span (they must outlive the source), or owned if a vector is
+// moved in.
 class MemorySource final : public ByteSource {
  public:
   explicit MemorySource(std::span<const uint8_t> borrowed) : bytes_(borrowed) {}

@@ -1,7 +1,12 @@
+// Decoded frames changed in memory: converted, cut, turned.
 #pragma once
-
+#include <cstddef>
+#include <cstdint>
+#include <new>
+#include <string>
 #include <tuple>
 
+#include "media/byte_source.hpp"
 #include "media/ffmpeg.hpp"
 #include "media/scaler.hpp"
 
@@ -16,8 +21,8 @@ AVColorRange range_of(const AVFrame& frame);
 // [owner-thread] Caches the tables of the last kind of conversion.
 class PixelConverter {
  public:
-  // Fills `to`, which has writable buffers and gives the target size, format, matrix and range. MediaError if swscale
-  // cannot convert between the two formats.
+  // Fills `to`, which has writable buffers and gives the target size, format, matrix and range. MediaError if
+  // swscale cannot convert between the two formats.
   void convert(const AVFrame& from, AVFrame& to, Filter filter);
 
  private:
@@ -33,5 +38,60 @@ ff::Owned<AVFrame> allocate_picture(int width, int height, AVPixelFormat format)
 
 // Returns a copy of packed RGB, [height, width, 3] uint8, as a frame.
 ff::Owned<AVFrame> picture_of_rgb(const uint8_t* rgb, int width, int height);
+
+// A part of a picture, in pixels. Zero width: the whole picture.
+struct Crop {
+  int x = 0, y = 0, width = 0, height = 0;
+  bool empty() const { return width <= 0 || height <= 0; }
+};
+
+// Returns the even rectangle inside `upright` (chroma is cut where luma is), in coordinates of the stored
+// picture of width x height pixels, which a turn by `rotation` degrees clockwise makes upright. MediaError if
+// `upright` is not within the picture.
+inline Crop stored_crop(const Crop& upright, int width, int height, int rotation) {
+  const int right = upright.x + upright.width, bottom = upright.y + upright.height;
+  Crop c{(upright.x + 1) & ~1, (upright.y + 1) & ~1, 0, 0};
+  c.width = (right & ~1) - c.x;
+  c.height = (bottom & ~1) - c.y;
+  const bool turned = rotation % 180 != 0;
+  const int w = turned ? height : width, h = turned ? width : height;
+  if (upright.x < 0 || upright.y < 0 || c.width < 2 || c.height < 2 || right > w || bottom > h)
+    throw MediaError("crop of " + std::to_string(upright.width) + " x " + std::to_string(upright.height) +
+                     " at (" + std::to_string(upright.x) + ", " + std::to_string(upright.y) +
+                     ") is not within a picture of " + std::to_string(w) + " x " + std::to_string(h) +
+                     "; fix the fact crop or set crop = false");
+  if (rotation == 90) return {c.y, height - c.x - c.width, c.height, c.width};
+  if (rotation == 180) return {width - c.x - c.width, height - c.y - c.height, c.width, c.height};
+  if (rotation == 270) return {width - c.y - c.height, c.x, c.height, c.width};
+  return c;
+}
+
+// Returns a reference to that part of the frame, or to the whole frame for an empty crop.
+inline ff::Owned<AVFrame> cropped(const AVFrame& frame, const Crop& stored) {
+  auto part = ff::new_frame();
+  if (av_frame_ref(part.get(), &frame) < 0) throw std::bad_alloc();
+  if (stored.empty()) return part;
+  if (stored.x + stored.width > frame.width || stored.y + stored.height > frame.height)
+    throw MediaError("the picture shrinks to " + std::to_string(frame.width) + " x " +
+                     std::to_string(frame.height) +
+                     " within the video, and the crop does not fit any more; set crop = false");
+  part->crop_left = static_cast<size_t>(stored.x);
+  part->crop_top = static_cast<size_t>(stored.y);
+  part->crop_right = static_cast<size_t>(frame.width - stored.x - stored.width);
+  part->crop_bottom = static_cast<size_t>(frame.height - stored.y - stored.height);
+  if (av_frame_apply_cropping(part.get(), AV_FRAME_CROP_UNALIGNED) < 0)
+    throw MediaError("frames of this pixel format cannot be cropped; set crop = false");
+  return part;
+}
+
+// One plane of pixels. `bytes` is borrowed; rows are `stride` bytes apart.
+struct Plane {
+  uint8_t* bytes = nullptr;
+  ptrdiff_t stride = 0;
+};
+
+// Turns a plane of width x height pixels clockwise by 0, 90, 180 or 270 degrees into `to`, which has height x
+// width pixels after a quarter turn. pixel_bytes is 1 or 3. The planes must not overlap.
+void rotate_plane(Plane from, int width, int height, int pixel_bytes, int degrees, Plane to);
 
 }  // namespace kinora::video

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "media/byte_source.hpp"
 #include "media/frame_queue.hpp"
-#include "media/media_error.hpp"
 #include "media/timestamps.hpp"
 
 namespace kinora::video {
@@ -70,8 +70,8 @@ struct Decoder::State {
     return true;
   }
 
-  // Whether a seek led to a key frame whose following pictures need data from before it. The index says that the video is
-  // intact, so damage here comes from the seek.
+  // Whether a seek led to a key frame whose following pictures need data from before it. The index says that
+  // the video is intact, so damage here comes from the seek.
   bool was_misled(bool pulled) const {
     if (linear) return false;
     if (!pulled) return position < static_cast<int64_t>(options.index->pts.size());
@@ -97,8 +97,8 @@ struct Decoder::State {
     frame.seconds = static_cast<double>(frame.pts) * probe.video.time_base.value();
     frame.key = ff::is_key(picture);
     frame.concealed = is_concealed(picture);
-    // A key frame repairs a loss only if its packet came after the loss: with reordering, a key frame that was sent
-    // earlier may come out later.
+    // A key frame repairs a loss only if its packet came after the loss: with reordering, a key frame that
+    // was sent earlier may come out later.
     const int64_t problems = queue->problems();
     if (frame.key && problems == problems_seen &&
         (lost_at == AV_NOPTS_VALUE || raw == AV_NOPTS_VALUE || raw > lost_at))
@@ -135,8 +135,8 @@ struct Decoder::State {
     return options.index && trusts_keys && covers(*options.index) ? options.index.get() : nullptr;
   }
 
-  // Seeks to a key frame ahead of the position and decodes up to `target`, which becomes pending. False if nothing was
-  // gained or the container's seek cannot be trusted; the position may then be lost.
+  // Seeks to a key frame ahead of the position and decodes up to `target`, which becomes pending. False if
+  // nothing was gained or the container's seek cannot be trusted; the position may then be lost.
   bool seek_towards(int64_t target, const FrameIndex& map) {
     auto key = std::upper_bound(map.keys.begin(), map.keys.end(), target);
     for (int attempt = 0; attempt < kSeekAttempts && trusts_keys && key != map.keys.begin(); ++attempt) {
@@ -150,8 +150,8 @@ struct Decoder::State {
     return false;
   }
 
-  // Decodes up to the picture of `target`. False if it does not come, as after a seek that landed past it, or if a picture
-  // since the key frame is damaged by the seek.
+  // Decodes up to the picture of `target`. False if it does not come, as after a seek that landed past it, or
+  // if a picture since the key frame is damaged by the seek.
   bool arrive(int64_t key, int64_t target, const FrameIndex& map) {
     while (queue->pull()) {
       const int64_t at = map.find(queue->picture().best_effort_timestamp);
@@ -177,11 +177,11 @@ struct Decoder::State {
   TimestampRepair clock;
   FrameIndex index;
   Frame frame;
-  int64_t nominal = 1;   // ticks
-  int64_t position = 0;  // index of the next frame from the queue
-  bool pending = false;  // `frame` is decoded but not yet delivered
-  bool linear = true;    // every frame since the start has been decoded
-  bool strayed = false;  // a seek has lost the position
+  int64_t nominal = 1;      // ticks
+  int64_t position = 0;     // index of the next frame from the queue
+  bool pending = false;     // `frame` is decoded but not yet delivered
+  bool linear = true;       // every frame since the start has been decoded
+  bool strayed = false;     // a seek has lost the position
   bool trusts_keys = true;  // no picture has shown that decoding cannot start at its key frame
   bool finished = false;
   bool lost = false;  // data was lost since the last key frame

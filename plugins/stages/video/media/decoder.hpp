@@ -14,10 +14,10 @@ namespace kinora::video {
 
 // The timestamps of all frames of a video, known from decoding it once. They make seeking frame-exact.
 struct FrameIndex {
-  std::vector<int64_t>
-      pts;  // timestamp of every frame from the container, ticks of the video's time base
+  std::vector<int64_t> pts;   // timestamp of every frame from the container, ticks of the video's time base
   std::vector<int64_t> keys;  // indices of the key frames, ascending
-  bool exact = true;  // no timestamp was missing or repeated and nothing was damaged, so seeking may rely on it
+  bool exact =
+      true;  // no timestamp was missing or repeated and nothing was damaged, so seeking may rely on it
 
   // Returns the index of the frame with this timestamp, or -1.
   int64_t find(int64_t timestamp) const;
@@ -26,8 +26,8 @@ struct FrameIndex {
 struct DecoderOptions {
   int threads = 1;  // decoding threads; the frames are the same for every value
   Limits limits{};
-  int64_t max_frames = int64_t{1} << 31;      // delivery ends here, and damaged() reports it
-  int max_errors = 64;                        // consecutive undecodable packets before giving up
+  int64_t max_frames = int64_t{1} << 31;  // delivery ends here, and damaged() reports it
+  int max_errors = 64;                    // consecutive undecodable packets before giving up
   bool motion_vectors = false;  // frames carry FFmpeg's AV_FRAME_DATA_MOTION_VECTORS if the codec has them
   std::shared_ptr<const FrameIndex> index{};  // from an earlier pass over the same video; lets skip_to() seek
 };
@@ -46,13 +46,14 @@ struct Frame {
 
 // Decodes the frames of a file's first video stream in presentation order and numbers them.
 //
-// Edit lists: frames that the container marks as not presented (before an edit's start, after its end, pre-roll) are
-// decoded but not delivered, as in players, so indices count shown frames. A variable frame rate is kept: no frame is
-// repeated or dropped to fit a rate. A missing timestamp becomes the previous one plus a nominal frame; one that does
-// not increase is moved one tick after the previous one; a jump back of a second or more restarts the clock there.
+// Edit lists: frames that the container marks as not presented (before an edit's start, after its end,
+// pre-roll) are decoded but not delivered, as in players, so indices count shown frames. A variable frame
+// rate is kept: no frame is repeated or dropped to fit a rate. A missing timestamp becomes the previous one
+// plus a nominal frame; one that does not increase is moved one tick after the previous one; a jump back of a
+// second or more restarts the clock there.
 //
-// Damage: every frame that decodes is delivered, and damaged() reports where an error occurred. Reading always ends:
-// at the end of the bytes, after max_errors consecutive errors, or after max_frames.
+// Damage: every frame that decodes is delivered, and damaged() reports where an error occurred. Reading
+// always ends: at the end of the bytes, after max_errors consecutive errors, or after max_frames.
 //
 // [owner-thread] The source is borrowed and must outlive the decoder. Exceptions of the source pass through.
 class Decoder {
@@ -74,12 +75,12 @@ class Decoder {
   const Probe& probe() const;
   Rational time_base() const;  // seconds per tick of Frame::pts
 
-  // Index of the frames decoded from the start without a gap: the whole video once next() has returned null without
-  // any seek.
+  // Index of the frames decoded from the start without a gap: the whole video once next() has returned null
+  // without any seek.
   const FrameIndex& index() const;
 
-  // Empty if nothing is wrong; otherwise the error, its frame and the number of delivered frames. Final once next()
-  // has returned null.
+  // Empty if nothing is wrong; otherwise the error, its frame and the number of delivered frames. Final once
+  // next() has returned null.
   std::string damaged() const;
 
  private:

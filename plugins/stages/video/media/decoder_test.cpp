@@ -15,8 +15,8 @@ namespace {
 using testing::Bytes;
 using testing::Decoded;
 
-// frames: `ffprobe -count_frames`; md5: `ffmpeg -i FILE -map 0:v:0 -vsync passthrough -f md5 -`, all pictures as raw
-// planes; both by Debian 12's FFmpeg 5.1.
+// frames: `ffprobe -count_frames`; md5: `ffmpeg -i FILE -map 0:v:0 -vsync passthrough -f md5 -`, all pictures
+// as raw planes; both by Debian 12's FFmpeg 5.1.
 struct Known {
   const char* file;
   int64_t frames;
@@ -100,8 +100,8 @@ std::shared_ptr<const FrameIndex> learn(ByteSource& source) {
   return std::make_shared<FrameIndex>(decoder.index());
 }
 
-// Skipping gives exactly the pictures of decoding from the start, with and without the index, forwards and backwards.
-// Some pictures after key frames of cockatoo.mp4 depend on frames before the key frame.
+// Skipping gives exactly the pictures of decoding from the start, with and without the index, forwards and
+// backwards. Some pictures after key frames of cockatoo.mp4 depend on frames before the key frame.
 TEST(Decoder, SkippingIsFrameExact) {
   for (const char* name : {"film.mp4", "film_excerpt.webm", "calais_1906.ogv", "cockatoo.mp4"}) {
     SCOPED_TRACE(name);

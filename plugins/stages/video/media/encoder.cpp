@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "media/aac_track.hpp"
 #include "clips/frame_encoder.hpp"
-#include "media/media_error.hpp"
+#include "media/aac_track.hpp"
+#include "media/byte_source.hpp"
 #include "media/mp4_writer.hpp"
 #include "media/x264.hpp"
 
@@ -38,8 +38,7 @@ bool nvenc_opens() {
 
 struct Encoder::State {
   explicit State(const EncoderOptions& options)
-      : frames(options,
-               [this](AVPacket& packet) { writer.write(packet, *stream, frames.time_base()); }),
+      : frames(options, [this](AVPacket& packet) { writer.write(packet, *stream, frames.time_base()); }),
         writer(options.metadata) {
     stream = writer.add(frames.context());
     if (options.rotation_tag != 0) tag_rotation(*stream, options.rotation_tag);
@@ -62,7 +61,8 @@ void Encoder::write_rgb(const uint8_t* rgb) { state_->frames.write_rgb(rgb); }
 void Encoder::write(const AVFrame& frame, int64_t pts) { state_->frames.write(frame, pts); }
 
 void Encoder::write_audio(const float* const* planes, int64_t count) {
-  if (!state_->audio) throw MediaError("encoding aac: the encoder has no audio track; set EncoderOptions::audio");
+  if (!state_->audio)
+    throw MediaError("encoding aac: the encoder has no audio track; set EncoderOptions::audio");
   state_->audio->write(planes, count);
 }
 

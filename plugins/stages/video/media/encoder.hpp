@@ -1,8 +1,9 @@
 #pragma once
-
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -27,12 +28,12 @@ struct EncoderOptions {
   Rational time_base{0, 1};  // seconds per tick of write()'s pts; 0/1 means 1/fps
   int crf = 18;              // x264's quality, 0 (lossless) to 51
   std::string preset = "medium";
-  int threads = 1;            // the bytes depend on it; for a given number x264 is reproducible
-  int key_interval = 0;       // most frames between key frames; 0: x264's default (250)
+  int threads = 1;                // the bytes depend on it; for a given number x264 is reproducible
+  int key_interval = 0;           // most frames between key frames; 0: x264's default (250)
   std::string codec = "libx264";  // or "h264_nvenc", or "auto": nvenc if FFmpeg can open it, else x264
   int parameter_set = 0;          // id of x264's sequence and picture parameter sets, 0 to 31
   bool length_prefixed = false;   // x264 writes packets and headers in MP4's form, without start codes
-  Colour colour{1, 1, 1, 1};  // tags to write: BT.709, limited range. The file's range is always limited
+  Colour colour{1, 1, 1, 1};      // tags to write: BT.709, limited range. The file's range is always limited
   Rational sample_aspect{1, 1};
   int turn = 0;  // degrees clockwise by which write() turns the frames; width and height apply after the turn
   int rotation_tag = 0;  // degrees clockwise by which players should turn (display matrix)
@@ -40,12 +41,15 @@ struct EncoderOptions {
   std::vector<std::pair<std::string, std::string>> metadata;  // title, comment, ...: see Mp4Writer
 };
 
-// Whether FFmpeg can open NVIDIA's encoder on this machine, which codec "auto" then uses. Checked once. [any-thread]
+// Whether FFmpeg can open NVIDIA's encoder on this machine, which codec "auto" then uses. Checked once.
+// [any-thread]
 bool nvenc_opens();
 
-// Encodes H.264 (x264, yuv420p) into an MP4 in memory, index in front; the bytes are reproducible on one machine.
+// Encodes H.264 (x264, yuv420p) into an MP4 in memory, index in front; the bytes are reproducible on one
+// machine.
 //
-// [owner-thread] Memory: the file so far plus x264's look-ahead. After an exception only destruction is allowed.
+// [owner-thread] Memory: the file so far plus x264's look-ahead. After an exception only destruction is
+// allowed.
 class Encoder {
  public:
   // MediaError if this FFmpeg lacks libx264, or for a bad size, preset, crf or metadata key.
@@ -54,23 +58,32 @@ class Encoder {
   Encoder(Encoder&&) noexcept;
   Encoder& operator=(Encoder&&) noexcept;
 
-  // Writes [H, W, 3] uint8 of the options' size (with its odd column or row), shown 1/fps after the previous frame.
+  // Writes [H, W, 3] uint8 of the options' size (with its odd column or row), shown 1/fps after the previous
+  // frame.
   void write_rgb(const uint8_t* rgb);
 
-  // Writes a frame of any size and format, turned, converted and scaled to the file's, shown at `pts` ticks, which
-  // must increase. A frame that already has the file's form is encoded unchanged.
+  // Writes a frame of any size and format, turned, converted and scaled to the file's, shown at `pts` ticks,
+  // which must increase. A frame that already has the file's form is encoded unchanged.
   void write(const AVFrame& frame, int64_t pts);
 
   // Appends `count` samples per channel (planes[channel][i], in [-1, 1]); the first sample sounds at pts 0.
   void write_audio(const float* const* planes, int64_t count);
 
-  // Ends the last frame at `end_pts` ticks (-1: 1/fps after its start) and returns the file. The encoder must not be
-  // used afterwards.
+  // Ends the last frame at `end_pts` ticks (-1: 1/fps after its start) and returns the file. The encoder must
+  // not be used afterwards.
   std::vector<uint8_t> finish(int64_t end_pts = -1);
 
  private:
   struct State;
   std::unique_ptr<State> state_;
 };
+
+// x264's presets, fastest first.
+inline constexpr std::array<std::string_view, 10> kPresets = {"ultrafast", "superfast", "veryfast", "faster",
+                                                              "fast",      "medium",    "slow",     "slower",
+                                                              "veryslow",  "placebo"};
+
+// The same as choices of an option.
+inline std::vector<std::string> preset_names() { return {kPresets.begin(), kPresets.end()}; }
 
 }  // namespace kinora::video

@@ -1,7 +1,5 @@
+// Ownership and error text for FFmpeg's C objects.
 #pragma once
-
-// Ownership and error text for FFmpeg's C objects. Only .cpp files of this folder include it; the public headers
-// forward-declare the types they need.
 
 extern "C" {
 #include <libavcodec/avcodec.h>
@@ -49,8 +47,8 @@ Owned<T> own(T* object) {
 inline Owned<AVFrame> new_frame() { return own(av_frame_alloc()); }
 inline Owned<AVPacket> new_packet() { return own(av_packet_alloc()); }
 
-// Reads an enumeration that FFmpeg filled from the file as a number: a damaged file may give values outside the
-// enumeration, and reading them as the enumeration is undefined in C++. Such values become `unspecified`.
+// Reads an enumeration that FFmpeg filled from the file as a number: a damaged file may give values outside
+// the enumeration, and reading them as the enumeration is undefined in C++. Such values become `unspecified`.
 template <class Enum>
 Enum tag(const Enum& field, Enum count, Enum unspecified) {
   int value = 0;

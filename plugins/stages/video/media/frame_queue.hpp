@@ -52,8 +52,8 @@ class FrameQueue {
   }
 
  private:
-  // Consecutive packets that may give neither a frame nor an error: more than any codec's delay and than the wait for
-  // the first key frame of a stream that starts in the middle.
+  // Consecutive packets that may give neither a frame nor an error: more than any codec's delay and than the
+  // wait for the first key frame of a stream that starts in the middle.
   static constexpr int kMaxSilentPackets = 4096;
 
   bool feed() {

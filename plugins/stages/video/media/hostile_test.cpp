@@ -1,11 +1,12 @@
-// Broken and malicious input: for any bytes, the decoder, the probe and the transcoder end with frames, an error, or both,
-// and never crash. Under the address sanitizer this also shows that they stay within their memory.
+// Broken and malicious input: for any bytes, the decoder, the probe and the transcoder end with frames, an
+// error, or both, and never crash. Under the address sanitizer this also shows that they stay within their
+// memory.
 
 #include <random>
 
+#include "clips/transcode.hpp"
 #include "media/audio_reader.hpp"
 #include "media/media_testing.hpp"
-#include "clips/transcode.hpp"
 
 namespace kinora::video {
 namespace {

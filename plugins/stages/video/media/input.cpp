@@ -1,11 +1,11 @@
 #include "media/input.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <array>
+#include <cstring>
 #include <string_view>
 
-#include "media/media_error.hpp"
+#include "media/byte_source.hpp"
 #include "media/probe.hpp"
 
 namespace kinora::video {
@@ -54,8 +54,7 @@ Input::Input(ByteSource& source, const std::string& name, const Limits& limits)
   if (source.size() == 0) throw MediaError(name + ": the file is empty; fetch it again");
   auto* buffer = static_cast<unsigned char*>(av_malloc(kReadBytes));
   if (buffer == nullptr) throw std::bad_alloc();
-  io_.reset(
-      avio_alloc_context(buffer, kReadBytes, 0, this, &Input::read_bytes, nullptr, &Input::seek_bytes));
+  io_.reset(avio_alloc_context(buffer, kReadBytes, 0, this, &Input::read_bytes, nullptr, &Input::seek_bytes));
   if (!io_) {
     av_free(buffer);
     throw std::bad_alloc();
@@ -156,7 +155,8 @@ void Input::check_size(const AVStream& stream, const Limits& limits) const {
 }
 
 void Input::find_streams(const Limits& limits) {
-  // One dictionary per stream known so far, so that decoders that FFmpeg opens to find parameters obey the limit too.
+  // One dictionary per stream known so far, so that decoders that FFmpeg opens to find parameters obey the
+  // limit too.
   std::vector<AVDictionary*> options(format_->nb_streams, nullptr);
   for (AVDictionary*& option : options) {
     av_dict_set_int(&option, "max_pixels", limits.max_pixels, 0);
@@ -211,7 +211,8 @@ bool conceals(AVCodecID codec) {
   }
 }
 
-// Clears buffers, so that parts a decoder leaves empty do not show an earlier picture: the same file gives the same pictures.
+// Clears buffers, so that parts a decoder leaves empty do not show an earlier picture: the same file gives
+// the same pictures.
 int cleared_buffer(AVCodecContext* decoder, AVFrame* frame, int flags) {
   const int code = avcodec_default_get_buffer2(decoder, frame, flags);
   for (int i = 0; code >= 0 && i < AV_NUM_DATA_POINTERS && frame->buf[i] != nullptr; ++i)

@@ -12,9 +12,9 @@ struct Limits;
 
 // A container opened over a ByteSource; the base of the probe, the decoder and the audio reader.
 //
-// Security: all bytes come from the source. FFmpeg gets no protocol and no way to open a second file, and only demuxers
-// of self-contained media are allowed, so a playlist (hls, dash, concat) that names other files or URLs is refused
-// before any of its lines is acted on.
+// Security: all bytes come from the source. FFmpeg gets no protocol and no way to open a second file, and
+// only demuxers of self-contained media are allowed, so a playlist (hls, dash, concat) that names other files
+// or URLs is refused before any of its lines is acted on.
 //
 // [owner-thread] The source is borrowed and must outlive the input.
 class Input {
@@ -29,13 +29,16 @@ class Input {
   AVStream* video() const { return video_; }  // null if there is none; cover pictures do not count
   AVStream* audio() const { return audio_; }  // null if there is none
 
-  // From now on reads only packets of this stream; demuxers with an index then skip the bytes of other streams.
+  // From now on reads only packets of this stream; demuxers with an index then skip the bytes of other
+  // streams.
   void select(const AVStream* wanted);
 
-  // Reads the next packet; returns 0, AVERROR_EOF, or another negative FFmpeg code. Rethrows the source's exceptions.
+  // Reads the next packet; returns 0, AVERROR_EOF, or another negative FFmpeg code. Rethrows the source's
+  // exceptions.
   int read(AVPacket& packet);
 
-  // Seeks to the last key frame at or before `timestamp` (ticks of the stream). Rethrows the source's exceptions.
+  // Seeks to the last key frame at or before `timestamp` (ticks of the stream). Rethrows the source's
+  // exceptions.
   int seek(const AVStream* stream, int64_t timestamp);
 
  private:
@@ -57,7 +60,8 @@ class Input {
   AVStream* audio_ = nullptr;
 };
 
-// Opens a decoder for the stream with `threads` threads and the pixel limit. MediaError if FFmpeg has none for it.
+// Opens a decoder for the stream with `threads` threads and the pixel limit. MediaError if FFmpeg has none
+// for it.
 ff::Owned<AVCodecContext> open_decoder(const AVStream& stream, const std::string& name, int threads,
                                        const Limits& limits, bool motion_vectors = false);
 

@@ -15,7 +15,6 @@
 #include "media/decoder.hpp"
 #include "media/encoder.hpp"
 #include "media/ffmpeg.hpp"
-#include "media/media_error.hpp"
 
 namespace kinora::video::testing {
 
@@ -34,8 +33,8 @@ inline Bytes load(const std::string& name) {
 
 inline Bytes text(const std::string& content) { return {content.begin(), content.end()}; }
 
-// [H, W, 3] with a soft blob that moves three pixels per frame over a textured background: every frame differs from
-// its neighbours.
+// [H, W, 3] with a soft blob that moves three pixels per frame over a textured background: every frame
+// differs from its neighbours.
 inline Bytes picture(int width, int height, int64_t frame) {
   Bytes rgb(static_cast<size_t>(width) * height * 3);
   for (int y = 0; y < height; ++y) {
@@ -60,8 +59,8 @@ inline EncoderOptions small_film(int width = 96, int height = 64) {
   return options;
 }
 
-// `frames` pictures at the options' rate. With audio in the options: a second-long ramp of clicks, one at each frame's
-// start.
+// `frames` pictures at the options' rate. With audio in the options: a second-long ramp of clicks, one at
+// each frame's start.
 inline Bytes make_film(const EncoderOptions& options, int64_t frames) {
   Encoder encoder(options);
   for (int64_t i = 0; i < frames; ++i) {
@@ -139,7 +138,9 @@ std::string error_of(Call call) {
 
 // Whether the ffmpeg program can encode with NVENC.
 inline bool ffmpeg_has_nvenc() {
-  return std::system("ffmpeg -nostdin -v quiet -f lavfi -i testsrc2=size=256x256:duration=0.2 -c:v h264_nvenc -f null - >/dev/null 2>&1") == 0;
+  return std::system(
+             "ffmpeg -nostdin -v quiet -f lavfi -i testsrc2=size=256x256:duration=0.2 -c:v h264_nvenc -f "
+             "null - >/dev/null 2>&1") == 0;
 }
 
 }  // namespace kinora::video::testing

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <memory>
 
+#include "media/byte_source.hpp"
 #include "media/frame_queue.hpp"
-#include "media/media_error.hpp"
 
 extern "C" {
 #include <libavutil/motion_vector.h>
@@ -45,8 +45,8 @@ Schedule schedule(const Input& input, const MotionOptions& o) {
           std::max(kFewestFrames, static_cast<int64_t>(half_even(o.fps * seconds * o.duration)))};
 }
 
-// Sampling positions of the patches along a side of `pixels`, as in OpenCV's bilinear resize by 1 / 256: halfway
-// between the two middle pixels of each patch; on a shorter side, at its middle.
+// Sampling positions of the patches along a side of `pixels`, as in OpenCV's bilinear resize by 1 / 256:
+// halfway between the two middle pixels of each patch; on a shorter side, at its middle.
 struct Tap {
   int low, high;
   double weight;  // of high

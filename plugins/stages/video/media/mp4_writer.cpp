@@ -5,7 +5,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "media/media_error.hpp"
+#include "media/byte_source.hpp"
 
 namespace kinora::video {
 namespace {

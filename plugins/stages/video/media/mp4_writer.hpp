@@ -9,27 +9,29 @@
 
 namespace kinora::video {
 
-// Writes an MP4 file to memory, with its index in front (faststart) and nothing that changes from run to run: no
-// creation time, no library version.
+// Writes an MP4 file to memory, with its index in front (faststart) and nothing that changes from run to run:
+// no creation time, no library version.
 //
-// [owner-thread] add() the streams, start(), write() packets, finish(). MediaError if the muxer refuses something.
+// [owner-thread] add() the streams, start(), write() packets, finish(). MediaError if the muxer refuses
+// something.
 class Mp4Writer {
  public:
   using Metadata = std::vector<std::pair<std::string, std::string>>;
 
-  // Metadata keys are those that MP4 supports: title, artist, album, comment, description, synopsis, genre, date,
-  // copyright, encoder... MediaError names a key that would be lost.
+  // Metadata keys are those that MP4 supports: title, artist, album, comment, description, synopsis, genre,
+  // date, copyright, encoder... MediaError names a key that would be lost.
   explicit Mp4Writer(const Metadata& metadata);
   ~Mp4Writer();
   Mp4Writer(const Mp4Writer&) = delete;
   Mp4Writer& operator=(const Mp4Writer&) = delete;
 
-  // Adds a stream for an opened encoder, or for packets copied from elsewhere (with their time base). Returns the
-  // stream, which the writer owns.
+  // Adds a stream for an opened encoder, or for packets copied from elsewhere (with their time base). Returns
+  // the stream, which the writer owns.
   AVStream* add(const AVCodecContext& encoder);
   AVStream* add(const AVCodecParameters& parameters, AVRational time_base);
 
-  // timescale: ticks per second of the movie clock, in which edit lists are written; give the finest one needed.
+  // timescale: ticks per second of the movie clock, in which edit lists are written; give the finest one
+  // needed.
   void start(int timescale);
 
   // Moves the packet's content into the file and leaves the packet blank; its times are in `time_base`.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "media/byte_source.hpp"
 #include "media/input.hpp"
-#include "media/media_error.hpp"
 
 namespace kinora::video {
 namespace {

@@ -33,9 +33,9 @@ struct PacketIndex {
   }
 };
 
-// Reads the whole video once, with about 40 bytes of memory per frame. Null if packets do not determine the indices: a
-// timestamp is missing or repeated, a packet is damaged, or the number of shown frames is not `frames`. MediaError as in
-// Decoder. each: called once per packet; an exception from it ends the reading.
+// Reads the whole video once, with about 40 bytes of memory per frame. Null if packets do not determine the
+// indices: a timestamp is missing or repeated, a packet is damaged, or the number of shown frames is not
+// `frames`. MediaError as in Decoder. each: called once per packet; an exception from it ends the reading.
 std::shared_ptr<const PacketIndex> index_packets(ByteSource& film, const std::string& name, int64_t frames,
                                                  const std::function<void()>& each = {});
 

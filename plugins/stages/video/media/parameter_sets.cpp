@@ -9,8 +9,8 @@ namespace {
 constexpr size_t kSequenceIdAt = 4;  // bytes: header, profile, compatibility, level
 constexpr size_t kPictureIdAt = 1;
 
-// Reads the unsigned exp-Golomb number at byte `at`; -1 past the end. Ids are small, so no emulation prevention byte can
-// precede them.
+// Reads the unsigned exp-Golomb number at byte `at`; -1 past the end. Ids are small, so no emulation
+// prevention byte can precede them.
 int golomb(const std::vector<uint8_t>& unit, size_t at) {
   const auto bit = [&](size_t i) { return i / 8 < unit.size() ? unit[i / 8] >> (7 - i % 8) & 1 : -1; };
   size_t position = at * 8;
@@ -91,7 +91,8 @@ std::vector<uint8_t> write_avcc(const ParameterSets& sets) {
   record.push_back(static_cast<uint8_t>(sets.picture.size()));
   write_sets(sets.picture, record);
   const uint8_t profile = first[1];
-  // Chroma format 1, depths of 8, no extended sets; the baseline, main and extended profiles have no such fields.
+  // Chroma format 1, depths of 8, no extended sets; the baseline, main and extended profiles have no such
+  // fields.
   if (profile != 66 && profile != 77 && profile != 88) record.insert(record.end(), {0xFD, 0xF8, 0xF8, 0});
   return record;
 }

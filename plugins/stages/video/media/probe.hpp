@@ -1,5 +1,5 @@
+// What a video's headers say, and whether the file is complete.
 #pragma once
-
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -43,10 +43,10 @@ struct VideoInfo {
   std::string pixel_format;  // "yuv420p", "yuv444p10le", ...
   int width = 0;             // pixels as stored, before rotation and sample aspect ratio
   int height = 0;
-  Rational fps;        // nominal; 0/1 if the container does not indicate it
+  Rational fps;          // nominal; 0/1 if the container does not indicate it
   Rational average_fps;  // frames over the whole length; fps if the container does not indicate it
-  Rational time_base;  // seconds per tick of a timestamp
-  int64_t frames = 0;  // counted by the container or, if frames_estimated, duration * fps
+  Rational time_base;    // seconds per tick of a timestamp
+  int64_t frames = 0;    // counted by the container or, if frames_estimated, duration * fps
   bool frames_estimated = true;
   int rotation = 0;  // degrees clockwise that turn the stored picture upright: 0, 90, 180 or 270
   Rational sample_aspect{1, 1};
@@ -66,13 +66,14 @@ struct Probe {
   VideoInfo video;
   std::optional<AudioInfo> audio;
   std::vector<std::pair<std::string, std::string>> metadata;  // of the container: title, comment, ...
-  // Not empty if bytes are missing ("cut off: its container declares ..."); the headers above are still valid.
+  // Not empty if bytes are missing ("cut off: its container declares ..."); the headers above are still
+  // valid.
   std::string damage;
 };
 
-// Reads the headers of a video, and as many packets as the codec parameters need. `name` is for messages. MediaError if
-// the source is empty, not media, a playlist, without a video stream, cut off before the headers end, or larger than the
-// limits. The source is borrowed for the call.
+// Reads the headers of a video, and as many packets as the codec parameters need. `name` is for messages.
+// MediaError if the source is empty, not media, a playlist, without a video stream, cut off before the
+// headers end, or larger than the limits. The source is borrowed for the call.
 Probe probe(ByteSource& source, const std::string& name, const Limits& limits = {});
 
 class Input;
@@ -80,7 +81,14 @@ class Input;
 // The same for an input that is already open.
 Probe describe(const Input& input, ByteSource& source, const std::string& name);
 
-// Message for a source that is shorter than its container declares; empty if it is complete or the size is unknown.
+// Message for a source that is shorter than its container declares; empty if it is complete or the size is
+// unknown.
 std::string missing_bytes(ByteSource& source);
+
+// File size in bytes that the container declares: the end of the outermost boxes of MP4/MOV (ISO/IEC
+// 14496-12, 4.2), of the Matroska Segment (RFC 8794, 4-6), or of the RIFF chunks of AVI. 0 for other
+// containers and for sizes left open by a live recorder. A shorter file was cut off; demuxers end such a file
+// without an error.
+int64_t declared_size(ByteSource& source);
 
 }  // namespace kinora::video

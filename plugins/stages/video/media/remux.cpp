@@ -9,9 +9,9 @@ extern "C" {
 #include <libavcodec/bsf.h>
 }
 
+#include "media/byte_source.hpp"
 #include "media/ffmpeg.hpp"
 #include "media/input.hpp"
-#include "media/media_error.hpp"
 #include "media/probe.hpp"
 
 namespace kinora::video {
@@ -26,7 +26,8 @@ std::string container_of(const Input& input) {
 }
 
 void check(int code, const std::string& name, const char* what) {
-  if (code < 0) throw MediaError(name + ": cannot rewrite it: " + what + " failed (" + ff::error_text(code) + ")");
+  if (code < 0)
+    throw MediaError(name + ": cannot rewrite it: " + what + " failed (" + ff::error_text(code) + ")");
 }
 
 struct FreeFilter {
@@ -37,7 +38,8 @@ struct FreeFilter {
 std::unique_ptr<AVBSFContext, FreeFilter> filter_for(const AVStream& stream, const std::string& name) {
   const bool packed = stream.codecpar->codec_id == AV_CODEC_ID_MPEG4;
   AVBSFContext* filter = nullptr;
-  check(av_bsf_alloc(av_bsf_get_by_name(packed ? "mpeg4_unpack_bframes" : "null"), &filter), name, "a filter");
+  check(av_bsf_alloc(av_bsf_get_by_name(packed ? "mpeg4_unpack_bframes" : "null"), &filter), name,
+        "a filter");
   std::unique_ptr<AVBSFContext, FreeFilter> owned(filter);
   check(avcodec_parameters_copy(filter->par_in, stream.codecpar), name, "a filter");
   filter->time_base_in = stream.time_base;
@@ -45,7 +47,8 @@ std::unique_ptr<AVBSFContext, FreeFilter> filter_for(const AVStream& stream, con
   return owned;
 }
 
-// Describes the damage as a decoder of the original would, because the new file's headers and packets are intact.
+// Describes the damage as a decoder of the original would, because the new file's headers and packets are
+// intact.
 std::string damage_of(const std::string& broken, ByteSource& film, const std::string& name) {
   const std::string cut = missing_bytes(film);
   if (broken.empty() && cut.empty()) return "";
@@ -55,7 +58,8 @@ std::string damage_of(const std::string& broken, ByteSource& film, const std::st
 // The new file; removed unless finish() is called.
 class Copy {
  public:
-  Copy(const Input& input, const std::string& name, const std::filesystem::path& stem) : input_(input), name_(name) {
+  Copy(const Input& input, const std::string& name, const std::filesystem::path& stem)
+      : input_(input), name_(name) {
     for (AVStream* stream : {input.video(), input.audio()})
       if (stream) tracks_.push_back({stream, filter_for(*stream, name), nullptr});
     const bool mp4 = std::all_of(tracks_.begin(), tracks_.end(), [](const Track& t) {
@@ -65,7 +69,8 @@ class Copy {
     to_ = mp4 ? "mp4" : "matroska";
     file_ = stem;
     file_ += mp4 ? ".mp4" : ".mkv";
-    check(avformat_alloc_output_context2(&format_, nullptr, to_.c_str(), file_.c_str()), name_, "the new container");
+    check(avformat_alloc_output_context2(&format_, nullptr, to_.c_str(), file_.c_str()), name_,
+          "the new container");
     try {
       begin();
     } catch (...) {
@@ -105,7 +110,8 @@ class Copy {
     for (auto& track : tracks_) {
       track.out = avformat_new_stream(format_, nullptr);
       if (track.out == nullptr) throw std::bad_alloc();
-      check(avcodec_parameters_copy(track.out->codecpar, track.filter->par_out), name_, "describing a stream");
+      check(avcodec_parameters_copy(track.out->codecpar, track.filter->par_out), name_,
+            "describing a stream");
       track.out->codecpar->codec_tag = 0;  // the old container's tag may have another meaning in the new one
       track.out->time_base = track.filter->time_base_out;
       track.out->avg_frame_rate = track.in->avg_frame_rate;
@@ -129,8 +135,9 @@ class Copy {
     }
   }
 
-  // Moves the packet's times to a clock that begins with the video and always increases: a packet that is late because the old
-  // container's clock slipped is moved one tick after the previous one, as the decoder does.
+  // Moves the packet's times to a clock that begins with the video and always increases: a packet that is
+  // late because the old container's clock slipped is moved one tick after the previous one, as the decoder
+  // does.
   void place(Track& track, AVPacket& packet) {
     const AVRational base = track.filter->time_base_out;
     const int64_t start = input_.format()->start_time;
@@ -181,7 +188,8 @@ std::optional<Remuxed> remux(ByteSource& film, const std::string& name, const st
   int code = 0;
   while ((code = input.read(*packet)) >= 0) {
     each();
-    const bool incomplete = packet->stream_index == input.video()->index && (packet->flags & AV_PKT_FLAG_CORRUPT) != 0;
+    const bool incomplete =
+        packet->stream_index == input.video()->index && (packet->flags & AV_PKT_FLAG_CORRUPT) != 0;
     if (broken.empty() && incomplete) broken = "a packet is incomplete";
     copy.write(packet.get());
   }

@@ -6,10 +6,9 @@
 #include <string>
 #include <vector>
 
+#include "media/byte_source.hpp"
 #include "media/convert.hpp"
-#include "media/media_error.hpp"
 #include "media/probe.hpp"
-#include "media/rotate.hpp"
 
 namespace kinora::video {
 namespace {

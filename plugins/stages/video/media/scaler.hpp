@@ -37,8 +37,9 @@ struct ScalerOptions {
   int rotation = 0;  // degrees clockwise applied to the picture: VideoInfo::rotation makes it upright
 };
 
-// Converts decoded frames to 8-bit or float colour pictures of one size. The range (limited or full) follows the frame's
-// tag; untagged is limited. Uses swscale's bit-exact arithmetic, so a frame gives the same bytes on every CPU.
+// Converts decoded frames to 8-bit or float colour pictures of one size. The range (limited or full) follows
+// the frame's tag; untagged is limited. Uses swscale's bit-exact arithmetic, so a frame gives the same bytes
+// on every CPU.
 //
 // [owner-thread] Frames may change size and format from call to call; the last conversion tables are cached.
 class Scaler {

@@ -1,16 +1,16 @@
 #include "media/spilled_tensor.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
+#include <fcntl.h>
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <unistd.h>
 #include <utility>
+
+#include <sys/mman.h>
 
 namespace kinora::video {
 namespace {
@@ -83,8 +83,9 @@ void SpilledTensor::give(Sample& to, const char* name, std::vector<int64_t> shap
   kept->managed.major = 1;
   kept->managed.manager = kept.get();
   kept->managed.deleter = [](kinora_dl_managed* m) { delete static_cast<Mapped*>(m->manager); };
-  kept->managed.tensor = {kept->data, KINORA_DL_CPU, 0, static_cast<int32_t>(kept->shape.size()), KINORA_DL_UINT, 8, 1,
-                          kept->shape.data(), nullptr, 0};
+  kept->managed.tensor = {
+      kept->data,         KINORA_DL_CPU, 0, static_cast<int32_t>(kept->shape.size()), KINORA_DL_UINT, 8, 1,
+      kept->shape.data(), nullptr,       0};
   check(samples_api().set_tensor(to.get(), name, &kept->managed));
   static_cast<void>(kept.release());
 }

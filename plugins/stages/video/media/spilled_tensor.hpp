@@ -1,5 +1,6 @@
-// A uint8 tensor of unknown length that grows in an unlinked temporary file and is then memory-mapped. So a long video's
-// frames occupy the page cache, which the kernel can write back and reclaim, instead of the process's memory.
+// A uint8 tensor of unknown length that grows in an unlinked temporary file and is then memory-mapped. So a
+// long video's frames occupy the page cache, which the kernel can write back and reclaim, instead of the
+// process's memory.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +22,8 @@ class SpilledTensor {
   // Error(KINORA_IO) if the folder for temporary files (TMPDIR) cannot be written or is full.
   uint8_t* append(size_t n);
 
-  // Sets the appended bytes as the sample's tensor `name`, [rows, ...shape]. Nothing can be appended afterwards.
+  // Sets the appended bytes as the sample's tensor `name`, [rows, ...shape]. Nothing can be appended
+  // afterwards.
   void give(Sample& to, const char* name, std::vector<int64_t> shape);
 
  private:

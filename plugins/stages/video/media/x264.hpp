@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <string>
 
+#include "media/byte_source.hpp"
 #include "media/encoder.hpp"
 #include "media/ffmpeg.hpp"
-#include "media/media_error.hpp"
-#include "media/presets.hpp"
 
 namespace kinora::video {
 
@@ -39,8 +38,8 @@ inline void validate_h264(const EncoderOptions& o) {
   }
 }
 
-// The AVX-512 code of x264 164 reads uninitialised memory, so for most picture sizes the bytes depend on earlier heap
-// contents. Its AVX2 code does not, and is as fast.
+// The AVX-512 code of x264 164 reads uninitialised memory, so for most picture sizes the bytes depend on
+// earlier heap contents. Its AVX2 code does not, and is as fast.
 inline const char* reproducible_instructions() {
 #if defined(__x86_64__)
   if (__builtin_cpu_supports("avx512f")) return "asm=AVX2";
@@ -91,8 +90,9 @@ inline ff::Owned<AVCodecContext> open_x264(const EncoderOptions& o, int width, i
   return encoder;
 }
 
-// Opens NVIDIA's encoder at constant quality: crf is its cq, the preset its middle one. Null, with the reason in `why`, if
-// FFmpeg lacks it or cannot open it: no driver, no card, or a card without an encoder such as the H100.
+// Opens NVIDIA's encoder at constant quality: crf is its cq, the preset its middle one. Null, with the reason
+// in `why`, if FFmpeg lacks it or cannot open it: no driver, no card, or a card without an encoder such as
+// the H100.
 inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, int height,
                                             AVRational time_base, std::string& why) {
   const AVCodec* codec = avcodec_find_encoder_by_name("h264_nvenc");
@@ -108,7 +108,8 @@ inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, 
   return nullptr;
 }
 
-// Opens x264 if the options need features that only it has. MediaError if the encoder they name is unavailable.
+// Opens x264 if the options need features that only it has. MediaError if the encoder they name is
+// unavailable.
 inline ff::Owned<AVCodecContext> open_h264(const EncoderOptions& o, int width, int height,
                                            AVRational time_base) {
   if (o.codec == "libx264" || o.parameter_set != 0 || o.length_prefixed)

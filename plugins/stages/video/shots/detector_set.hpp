@@ -15,8 +15,9 @@ struct DetectorSet {
   std::string decide = "any", content_filter = "merge", threshold_fade = "floor";
   int64_t tolerance = 0, shot_min_length = 15, adaptive_window = 2, histogram_bins = 128, hash_size = 8,
           hash_lowpass = 2;
-  double content_threshold = 27.0, adaptive_threshold = 3.0, adaptive_min_content = 15.0, histogram_threshold = 0.2,
-         hash_threshold = 0.35, threshold_threshold = 12.0, threshold_fade_bias = 0.0, fixed_stride = 10.0;
+  double content_threshold = 27.0, adaptive_threshold = 3.0, adaptive_min_content = 15.0,
+         histogram_threshold = 0.2, hash_threshold = 0.35, threshold_threshold = 12.0,
+         threshold_fade_bias = 0.0, fixed_stride = 10.0;
   bool threshold_final_cut = false;
 };
 
@@ -33,7 +34,10 @@ void describe_detectors(Describe<Options>& d, const char* min_length) {
       .help(
           "distance up to which any and all treat cuts as one, placed where the detector listed first puts "
           "it");
-  d.option(min_length, &DetectorSet::shot_min_length).at_least(0).unit("frames").help("shortest shot of every detector");
+  d.option(min_length, &DetectorSet::shot_min_length)
+      .at_least(0)
+      .unit("frames")
+      .help("shortest shot of every detector");
   d.option("content_threshold", &DetectorSet::content_threshold)
       .range(0, 255)
       .help("threshold of shots.content");
@@ -98,12 +102,15 @@ inline ShotsPlan plan_of(const DetectorSet& o) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, what); };
-  if (o.detectors.empty()) refuse("detectors is empty; name one of content, adaptive, histogram, hash, threshold, fixed");
+  if (o.detectors.empty())
+    refuse("detectors is empty; name one of content, adaptive, histogram, hash, threshold, fixed");
   ShotsPlan out;
   for (const auto& name : o.detectors) {
     if (!known(detector_names(), name))
-      refuse("detectors: there is no '" + name + "'; the names are content, adaptive, histogram, hash, threshold, fixed");
-    if (std::count(o.detectors.begin(), o.detectors.end(), name) > 1) refuse("detectors: '" + name + "' is listed twice; remove one");
+      refuse("detectors: there is no '" + name +
+             "'; the names are content, adaptive, histogram, hash, threshold, fixed");
+    if (std::count(o.detectors.begin(), o.detectors.end(), name) > 1)
+      refuse("detectors: '" + name + "' is listed twice; remove one");
     out.detectors.push_back(detector_of(o, name));
   }
   if (o.decide != "any" && o.decide != "all" && !known(o.detectors, o.decide))

@@ -59,7 +59,8 @@ std::vector<int64_t> detect(const std::string& frames, int64_t min_length, const
   FlashFilter filter(FlashFilter::Mode::merge, min_length, nominal_frame_rate(frames_per_second));
   std::vector<int64_t> cuts;
   for (size_t i = 0; i < frames.size(); ++i) {
-    if (const auto cut = filter.push(frames[i] == '#', {static_cast<int64_t>(i), times[i]})) cuts.push_back(*cut);
+    if (const auto cut = filter.push(frames[i] == '#', {static_cast<int64_t>(i), times[i]}))
+      cuts.push_back(*cut);
   }
   return cuts;
 }
@@ -78,8 +79,8 @@ TEST(FlashFilter, DecidesLikeTheFlashFilter) {
   }
 }
 
-// Matroska stores milliseconds: 15 frames at 24000/1001 last 625.625 ms, or 625 or 626 by its clock. A length shorter by
-// half a frame counts as fewer frames.
+// Matroska stores milliseconds: 15 frames at 24000/1001 last 625.625 ms, or 625 or 626 by its clock. A length
+// shorter by half a frame counts as fewer frames.
 TEST(FlashFilter, MeasuresTheMinimumLengthInFramesOfTheNominalRate) {
   const std::string frames = "...............#..";
   std::vector<int64_t> times(frames.size());
@@ -127,8 +128,8 @@ TEST(FlashFilter, SuppressTakesTheFirstOfABurst) {
   const struct {
     const char* frames;
     std::vector<int64_t> cuts;
-  } cases[] = {{"#.......", {}},        {"..#.#...", {4}},          {"...####.", {3, 6}},
-               {"...#.#..#", {3, 8}},   {"...#########", {3, 6, 9}}, {"", {}}};
+  } cases[] = {{"#.......", {}},      {"..#.#...", {4}},           {"...####.", {3, 6}},
+               {"...#.#..#", {3, 8}}, {"...#########", {3, 6, 9}}, {"", {}}};
   for (const auto& c : cases) {
     FlashFilter filter(FlashFilter::Mode::suppress, 3, kFramesPerSecond);
     std::vector<int64_t> cuts;

@@ -1,20 +1,19 @@
-// The shot detectors: derive the starts of shots from measures of each frame (kernels/cpu/frame_meter.hpp). Each equals the
-// detector of the same name in PySceneDetect 0.7.2, score for score and cut for cut, with the same defaults. Decoding and
-// measuring happen elsewhere.
+// The shot detectors: derive the starts of shots from measures of each frame (kernels/cpu/frame_meter.hpp).
+// Each equals the detector of the same name in PySceneDetect 0.7.2, score for score and cut for cut, with the
+// same defaults. Decoding and measuring happen elsewhere.
 //
-// Scores, one per frame: content, the weighted mean difference to the previous frame (0 to 255; 0 for the first); adaptive,
-// the ratio of the content score to the mean of its neighbours (0 where the window does not fit); histogram, the
-// correlation with the previous frame (1 for the first); hash, the share of bits that differ (0 for the first);
-// threshold, the mean of B, G and R; fixed, none.
+// Scores, one per frame: content, the weighted mean difference to the previous frame (0 to 255; 0 for the
+// first); adaptive, the ratio of the content score to the mean of its neighbours (0 where the window does not
+// fit); histogram, the correlation with the previous frame (1 for the first); hash, the share of bits that
+// differ (0 for the first); threshold, the mean of B, G and R; fixed, none.
 #pragma once
-
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/cpu/frame_meter.hpp"
-#include "shots/shot_clock.hpp"
+#include "shots/frame_times.hpp"
 
 namespace kinora::video {
 
@@ -23,18 +22,19 @@ struct DetectorOptions {
   std::string name = "content";  // content, adaptive, histogram, hash, threshold, fixed
   int64_t min_length = 15;       // shortest shot, in frames at the nominal rate; 0: no limit
   double threshold = 27.0;
-  ContentWeights weights;      // content, adaptive
-  std::string filter = "merge";  // content: merge, suppress
-  int64_t window = 2;            // adaptive: frames before and after
-  double min_content = 15.0;     // adaptive: smallest content score of a cut
-  int64_t bins = 128;            // histogram
+  ContentWeights weights;         // content, adaptive
+  std::string filter = "merge";   // content: merge, suppress
+  int64_t window = 2;             // adaptive: frames before and after
+  double min_content = 15.0;      // adaptive: smallest content score of a cut
+  int64_t bins = 128;             // histogram
   int64_t size = 8, lowpass = 2;  // hash
-  double fade_bias = 0.0;          // threshold: -1 cuts where a fade to black ends, 1 where the next begins
-  bool final_cut = false;          // threshold: a fade out at the end is a cut
-  std::string fade = "floor";      // threshold: floor, ceiling
-  double stride = 10.0;            // fixed: seconds
+  double fade_bias = 0.0;         // threshold: -1 cuts where a fade to black ends, 1 where the next begins
+  bool final_cut = false;         // threshold: a fade out at the end is a cut
+  std::string fade = "floor";     // threshold: floor, ceiling
+  double stride = 10.0;           // fixed: seconds
 };
 
+// [owner-thread] Frames in order, then finish().
 class ShotDetector {
  public:
   virtual ~ShotDetector() = default;
@@ -62,8 +62,6 @@ class ShotDetector {
 
 // rate: nominal_frame_rate() of the video. std::invalid_argument for an unknown name.
 std::unique_ptr<ShotDetector> make_detector(const DetectorOptions& options, double rate);
-std::unique_ptr<ShotDetector> make_content_detector(const DetectorOptions& options, double rate);
-std::unique_ptr<ShotDetector> make_fade_detector(const DetectorOptions& options, double rate);
 
 // Names of all detectors.
 const std::vector<std::string>& detector_names();

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "shots/decided_cuts.hpp"
+#include "shots/cut_decision.hpp"
 
 namespace kinora::video {
 namespace {
@@ -25,7 +25,8 @@ DetectorOptions named(const std::string& name) {
 
 // Runs a detector on ten frames per second; `make` turns each number into measures.
 template <class F>
-std::unique_ptr<ShotDetector> run(const DetectorOptions& options, const std::vector<double>& numbers, F&& make) {
+std::unique_ptr<ShotDetector> run(const DetectorOptions& options, const std::vector<double>& numbers,
+                                  F&& make) {
   auto detector = make_detector(options, kRate);
   Moment now;
   for (size_t i = 0; i < numbers.size(); ++i) {
@@ -67,7 +68,8 @@ TEST(AdaptiveDetector, HoldsAScoreAgainstTheFramesAround) {
   EXPECT_THAT(run(options, {0, 1, 1, 1, 20, 1, 1, 1}, content)->cuts(), ElementsAre(4));
 }
 
-// The newest frame is `window` ahead of the frame being decided; the shot's length must not be measured to it.
+// The newest frame is `window` ahead of the frame being decided; the shot's length must not be measured to
+// it.
 TEST(AdaptiveDetector, NoShotIsShorterThanTheShortest) {
   auto options = named("adaptive");
   options.threshold = 3.0, options.window = 3, options.min_length = 5;
@@ -99,7 +101,8 @@ TEST(HashDetector, CutsWhereBitsChange) {
     out.hash_distance = distance;
     return out;
   };
-  EXPECT_THAT(run(options, {0.9, 0.395, 0.39, 1}, measured)->cuts(), ElementsAre(1, 3)) << "the first frame has no previous one";
+  EXPECT_THAT(run(options, {0.9, 0.395, 0.39, 1}, measured)->cuts(), ElementsAre(1, 3))
+      << "the first frame has no previous one";
 }
 
 FrameMeasures bright(double mean) {
@@ -142,8 +145,10 @@ TEST(FadeDetector, TheMiddleIsAPointInTime) {
   auto detector = make_detector(options, kRate);
   const double means[] = {90, 90, 0, 0, 0, 0, 0, 0, 90};
   const int64_t tenths[] = {0, 1, 2, 3, 4, 6, 8, 10, 12};
-  for (size_t i = 0; i < 9; ++i) detector->push(bright(means[i]), {static_cast<int64_t>(i), tenths[i] * 100000});
-  EXPECT_THAT(detector->cuts(), ElementsAre(6)) << "at 0.7 s the frame of 0.6 s is shown; the next begins at 0.8";
+  for (size_t i = 0; i < 9; ++i)
+    detector->push(bright(means[i]), {static_cast<int64_t>(i), tenths[i] * 100000});
+  EXPECT_THAT(detector->cuts(), ElementsAre(6))
+      << "at 0.7 s the frame of 0.6 s is shown; the next begins at 0.8";
 }
 
 TEST(FixedDetector, CutsAtTheFirstFrameOfEveryStride) {
@@ -159,14 +164,17 @@ TEST(FixedDetector, CutsAtTheFirstFrameOfEveryStride) {
   EXPECT_THAT(detector->cuts(), ElementsAre(1)) << "a gap is one cut";
 }
 
-TEST(Detectors, AnUnknownNameIsRefused) { EXPECT_THROW(make_detector(named("magic"), kRate), std::invalid_argument); }
+TEST(Detectors, AnUnknownNameIsRefused) {
+  EXPECT_THROW(make_detector(named("magic"), kRate), std::invalid_argument);
+}
 
 TEST(DecidedCuts, AnyAllOrOne) {
   const std::vector<NamedCuts> found{{"a", {10, 50, 90}}, {"b", {11, 50, 70}}, {"c", {9, 50, 71}}};
   EXPECT_THAT(decided_cuts(found, "b", 0), ElementsAre(11, 50, 70));
   EXPECT_THAT(decided_cuts(found, "any", 0), ElementsAre(9, 10, 11, 50, 70, 71, 90));
   EXPECT_THAT(decided_cuts(found, "all", 0), ElementsAre(50));
-  EXPECT_THAT(decided_cuts(found, "any", 1), ElementsAre(10, 50, 70, 90)) << "the first named detector gives the position";
+  EXPECT_THAT(decided_cuts(found, "any", 1), ElementsAre(10, 50, 70, 90))
+      << "the first named detector gives the position";
   EXPECT_THAT(decided_cuts(found, "all", 1), ElementsAre(10, 50));
   EXPECT_THAT(decided_cuts({{"a", {}}}, "any", 3), IsEmpty());
   EXPECT_THAT(decided_cuts({{"a", {0, 4}}}, "a", 0), ElementsAre(4));

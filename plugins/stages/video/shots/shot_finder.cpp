@@ -2,8 +2,66 @@
 
 #include <algorithm>
 
+#include "media/byte_source.hpp"
+#include "media/convert.hpp"
+
+extern "C" {
+#include <libavutil/opt.h>
+#include <libavutil/pixdesc.h>
+}
+
 namespace kinora::video {
 namespace {
+
+bool full_range(const AVFrame& f) {
+  return f.format == AV_PIX_FMT_YUVJ420P || f.color_range == AVCOL_RANGE_JPEG;
+}
+
+YuvMatrix matrix(const AVFrame& f) {
+  const int* k = sws_getCoefficients(f.colorspace);
+  return {k[0], k[1], k[2], k[3], full_range(f)};
+}
+
+// Opens libswscale's converter to BGR with the settings of OpenCV's reader: bicubic chroma; the frame's own
+// chroma position, matrix and range; full-range output.
+SwsContext* open_converter(const AVFrame& f, FrameSize to) {
+  SwsContext* sws = sws_alloc_context();
+  const auto set = [&](const char* name, int64_t value) { av_opt_set_int(sws, name, value, 0); };
+  const AVPixFmtDescriptor* format = av_pix_fmt_desc_get(static_cast<AVPixelFormat>(f.format));
+  int x = 128, y = 128;
+  if (f.chroma_location) avcodec_enum_to_chroma_pos(&x, &y, f.chroma_location);
+  set("srcw", f.width);
+  set("srch", f.height);
+  set("src_format", f.format);
+  set("dstw", to.width);
+  set("dsth", to.height);
+  set("dst_format", AV_PIX_FMT_BGR24);
+  set("sws_flags", SWS_BICUBIC);
+  set("src_h_chr_pos", format && format->log2_chroma_w ? x * ((1 << format->log2_chroma_w) - 1) : -513);
+  set("src_v_chr_pos", format && format->log2_chroma_h ? y * ((1 << format->log2_chroma_h) - 1) : -513);
+  if (full_range(f)) set("src_range", 1);
+  if (sws_init_context(sws, nullptr, nullptr) < 0) {
+    sws_freeContext(sws);
+    throw MediaError(std::string("pixel format ") + (format ? format->name : "?") +
+                     " cannot be converted to BGR; transcode the video first");
+  }
+  if (f.colorspace != AVCOL_SPC_RGB)
+    sws_setColorspaceDetails(sws, sws_getCoefficients(f.colorspace), full_range(f),
+                             sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
+  return sws;
+}
+
+FrameSize upright(FrameSize size, int rotation) {
+  return rotation % 180 != 0 ? FrameSize{size.height, size.width} : size;
+}
+
+bool same_colours(const AVFrame& a, const AVFrame& b) {
+  return a.format == b.format && a.colorspace == b.colorspace && a.color_range == b.color_range;
+}
+
+Yuv420View view_of(const AVFrame& f) {
+  return {f.data[0], f.data[1], f.data[2], f.linesize[0], f.linesize[1], f.linesize[2]};
+}
 
 std::vector<std::string> names_of(const ShotsPlan& plan) {
   std::vector<std::string> names;
@@ -16,6 +74,78 @@ bool measures_anything(const MeterOptions& needs) {
 }
 
 }  // namespace
+
+FrameSize measured_size(FrameSize upright, int64_t downscale) {
+  if (downscale == 0) return content_score_size(upright);
+  return downscaled_size(upright, static_cast<double>(downscale));
+}
+
+MeasureSource::MeasureSource(FrameSize size, int rotation, int64_t downscale, const MeterOptions& needs)
+    : size_(size),
+      rotation_(rotation),
+      meter_(upright(size, rotation), measured_size(upright(size, rotation), downscale), needs) {}
+
+MeasureSource::~MeasureSource() { sws_freeContext(convert_); }
+
+FrameMeasures MeasureSource::push(const AVFrame& frame) {
+  const bool planar = frame.format == AV_PIX_FMT_YUV420P || frame.format == AV_PIX_FMT_YUVJ420P;
+  // Turned planes stay 4:2:0 only if both sides are even.
+  const bool even = frame.height % 2 == 0 && (rotation_ == 0 || frame.width % 2 == 0);
+  if (planar && even && FrameSize{frame.width, frame.height} == size_) return push_planes(turned(frame));
+  last_.reset();
+  return meter_.push(whole(frame));
+}
+
+FrameMeasures MeasureSource::push_planes(const AVFrame& frame) {
+  const bool comparable = last_ && same_colours(frame, *last_);
+  const Yuv420View before = comparable ? view_of(*last_) : Yuv420View{};
+  const FrameMeasures out = meter_.push(view_of(frame), matrix(frame), comparable ? &before : nullptr);
+  if (meter_.plan().source == meter_.plan().scaled) {
+    last_ = ff::new_frame();
+    if (av_frame_ref(last_.get(), &frame) < 0) throw std::bad_alloc();
+  }
+  return out;
+}
+
+// OpenCV turns the frame in BGR. The conversion uses a pixel and its block's chroma, so turning the planes
+// first gives the same result.
+const AVFrame& MeasureSource::turned(const AVFrame& frame) {
+  if (rotation_ == 0) return frame;
+  auto& to = turned_[turn_ ^= 1];
+  const FrameSize size = upright({frame.width, frame.height}, rotation_);
+  if (!to || to->format != frame.format || to->width != size.width)
+    to = allocate_picture(size.width, size.height, static_cast<AVPixelFormat>(frame.format));
+  if (av_frame_copy_props(to.get(), &frame) < 0) throw std::bad_alloc();
+  for (size_t plane = 0; plane < 3; ++plane) {
+    const int shift = plane == 0 ? 0 : 1;
+    rotate_plane({frame.data[plane], frame.linesize[plane]}, frame.width >> shift, frame.height >> shift, 1,
+                 rotation_, {to->data[plane], to->linesize[plane]});
+  }
+  return *to;
+}
+
+// Returns the whole frame in BGR, in the container's size, upright.
+BgrView MeasureSource::whole(const AVFrame& frame) {
+  const int stride = (size_.width * 3 + 63) / 64 * 64 + 64;
+  const FrameSize from{frame.width, frame.height};
+  if (convert_format_ != frame.format || convert_from_ != from) {
+    sws_freeContext(convert_);
+    convert_ = open_converter(frame, size_);
+    convert_format_ = frame.format;
+    convert_from_ = from;
+    bgr_.resize(static_cast<size_t>(stride) * static_cast<size_t>(size_.height));
+  }
+  uint8_t* const to[4] = {bgr_.data(), nullptr, nullptr, nullptr};
+  const int strides[4] = {stride, 0, 0, 0};
+  sws_scale(convert_, frame.data, frame.linesize, 0, frame.height, to, strides);
+  if (rotation_ == 0) return {bgr_.data(), stride};
+  const ptrdiff_t upright_stride = ptrdiff_t{3} * upright(size_, rotation_).width;
+  upright_bgr_.resize(static_cast<size_t>(upright_stride) *
+                      static_cast<size_t>(upright(size_, rotation_).height));
+  rotate_plane({bgr_.data(), stride}, size_.width, size_.height, 3, rotation_,
+               {upright_bgr_.data(), upright_stride});
+  return {upright_bgr_.data(), upright_stride};
+}
 
 ShotFinder::ShotFinder(const VideoInfo& video, const ShotsPlan& plan)
     : plan_(plan),

@@ -1,15 +1,195 @@
 #include "shots/shots_pass.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <deque>
 #include <exception>
+#include <mutex>
+#include <new>
 #include <optional>
+#include <string>
 #include <thread>
+#include <vector>
 
+#include "kinora/sample.hpp"
+#include "media/byte_source.hpp"
+#include "media/convert.hpp"
 #include "media/decoder.hpp"
-#include "media/frame_pipe.hpp"
-#include "shots/frame_sampler.hpp"
+#include "media/ffmpeg.hpp"
+#include "media/probe.hpp"
+#include "media/scaler.hpp"
+#include "media/spilled_tensor.hpp"
+#include "shots/frame_times.hpp"
 
 namespace kinora::video {
 namespace {
+
+// Samples the first frame at or after every multiple of `every` seconds, upright, RGB.
+class FrameSampler {
+ public:
+  // height: pixels; 0 keeps the size. The width follows from the displayed aspect.
+  FrameSampler(const VideoInfo& video, double every, int64_t height);
+
+  void push(const AVFrame& frame, const Moment& now);
+  // Sets the tensor `frames`, uint8 [T, H, W, 3]; returns each frame's seconds from the start of the video.
+  std::vector<double> give(Sample& to);
+
+ private:
+  EvenTimes times_;
+  ScalerOptions size_;
+  Scaler scaler_;
+  std::vector<double> seconds_;
+  SpilledTensor pixels_;
+};
+
+// Scales every frame to 48 x 27, upright, as `ffmpeg -s 48x27 -pix_fmt rgb24` does (bicubic; the frame's
+// matrix and range).
+class Thumbnailer {
+ public:
+  static constexpr int kWidth = 48, kHeight = 27;
+
+  explicit Thumbnailer(int rotation) : rotation_(rotation) {}
+  ~Thumbnailer();
+  Thumbnailer(const Thumbnailer&) = delete;
+  Thumbnailer& operator=(const Thumbnailer&) = delete;
+
+  void push(const AVFrame& frame);
+  // Sets the tensor `thumbnails`, uint8 [T, 27, 48, 3], RGB.
+  void give(Sample& to) { pixels_.give(to, "thumbnails", {kHeight, kWidth, 3}); }
+
+ private:
+  void prepare(const AVFrame& frame);
+
+  int rotation_;
+  SwsContext* scale_ = nullptr;
+  int from_[5]{};  // width, height, format, matrix, range
+  std::vector<uint8_t> padded_;
+  SpilledTensor pixels_;
+};
+
+constexpr int kPaddedStride = 256;  // swscale writes whole vectors past the end of a row
+
+ScalerOptions size_for(const VideoInfo& video, int64_t height) {
+  ScalerOptions out;
+  out.rotation = video.rotation;
+  const bool turned = video.rotation % 180 != 0;
+  const double wide = video.width * video.sample_aspect.value();
+  const double h = turned ? wide : video.height, w = turned ? video.height : wide;
+  out.height = std::max(1, static_cast<int>(height > 0 ? height : std::lround(h)));
+  out.width = std::max(1, static_cast<int>(std::lround(w * out.height / h)));
+  return out;
+}
+
+bool full_range(const AVFrame& f) {
+  return f.format == AV_PIX_FMT_YUVJ420P || f.color_range == AVCOL_RANGE_JPEG;
+}
+
+FrameSampler::FrameSampler(const VideoInfo& video, double every, int64_t height)
+    : times_(every, 0), size_(size_for(video, height)), scaler_(size_) {}
+
+void FrameSampler::push(const AVFrame& frame, const Moment& now) {
+  if (!times_.due(now.microseconds)) return;
+  seconds_.push_back(static_cast<double>(now.microseconds) / 1e6);
+  scaler_.bytes(frame,
+                pixels_.append(static_cast<size_t>(size_.height) * static_cast<size_t>(size_.width) * 3));
+}
+
+std::vector<double> FrameSampler::give(Sample& to) {
+  pixels_.give(to, "frames", {size_.height, size_.width, 3});
+  return seconds_;
+}
+
+Thumbnailer::~Thumbnailer() { sws_freeContext(scale_); }
+
+// Configures swscale as FFmpeg's scale filter does.
+void Thumbnailer::prepare(const AVFrame& frame) {
+  const int kind[5] = {frame.width, frame.height, frame.format, frame.colorspace, full_range(frame)};
+  if (scale_ != nullptr && std::equal(kind, kind + 5, from_)) return;
+  sws_freeContext(scale_);
+  const bool turned = rotation_ % 180 != 0;
+  scale_ = sws_alloc_context();
+  const auto set = [&](const char* name, int64_t value) { av_opt_set_int(scale_, name, value, 0); };
+  set("srcw", frame.width);
+  set("srch", frame.height);
+  set("src_format", frame.format);
+  set("dstw", turned ? kHeight : kWidth);
+  set("dsth", turned ? kWidth : kHeight);
+  set("dst_format", AV_PIX_FMT_RGB24);
+  set("sws_flags", SWS_BICUBIC);
+  if (frame.format == AV_PIX_FMT_YUV420P) set("src_v_chr_pos", 128);
+  set("src_range", full_range(frame));
+  if (sws_init_context(scale_, nullptr, nullptr) < 0) {
+    const char* name = av_get_pix_fmt_name(static_cast<AVPixelFormat>(frame.format));
+    throw MediaError(std::string("frames of format ") + (name != nullptr ? name : "?") +
+                     " cannot be scaled to thumbnails; convert the video to yuv420p");
+  }
+  sws_setColorspaceDetails(scale_, sws_getCoefficients(frame.colorspace), full_range(frame),
+                           sws_getCoefficients(frame.colorspace), 1, 0, 1 << 16, 1 << 16);
+  std::copy(kind, kind + 5, from_);
+}
+
+void Thumbnailer::push(const AVFrame& frame) {
+  prepare(frame);
+  const bool turned = rotation_ % 180 != 0;
+  const int width = turned ? kHeight : kWidth, height = turned ? kWidth : kHeight;
+  padded_.resize(size_t{kPaddedStride} * static_cast<size_t>(height));
+  uint8_t* const to[4] = {padded_.data(), nullptr, nullptr, nullptr};
+  const int strides[4] = {kPaddedStride, 0, 0, 0};
+  sws_scale(scale_, frame.data, frame.linesize, 0, frame.height, to, strides);
+  uint8_t* const out = pixels_.append(size_t{kWidth} * kHeight * 3);
+  rotate_plane({padded_.data(), kPaddedStride}, width, height, 3, rotation_, {out, ptrdiff_t{kWidth} * 3});
+}
+
+struct TimedFrame {
+  ff::Owned<AVFrame> picture;
+  Moment when;
+};
+
+// Passes decoded frames from the decoding thread to the measuring thread. It holds only a few, so a video
+// needs little more memory than its decoder. [any-thread] One thread pushes, one pulls.
+class FramePipe {
+ public:
+  explicit FramePipe(size_t capacity) : capacity_(capacity) {}
+
+  // Waits for room. False if the pipe is closed; the frame is then dropped.
+  bool push(const AVFrame& picture, const Moment& when) {
+    TimedFrame frame{ff::new_frame(), when};
+    if (av_frame_ref(frame.picture.get(), &picture) < 0) throw std::bad_alloc();
+    std::unique_lock lock(mutex_);
+    room_.wait(lock, [&] { return closed_ || frames_.size() < capacity_; });
+    if (closed_) return false;
+    frames_.push_back(std::move(frame));
+    filled_.notify_one();
+    return true;
+  }
+
+  // Waits for a frame; empty once the pipe is closed and drained.
+  std::optional<TimedFrame> pull() {
+    std::unique_lock lock(mutex_);
+    filled_.wait(lock, [&] { return closed_ || !frames_.empty(); });
+    if (frames_.empty()) return std::nullopt;
+    TimedFrame frame = std::move(frames_.front());
+    frames_.pop_front();
+    room_.notify_one();
+    return frame;
+  }
+
+  // Called by either side: no more frames follow, or no more are needed.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+    room_.notify_all();
+    filled_.notify_all();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable room_, filled_;
+  std::deque<TimedFrame> frames_;
+  size_t capacity_;
+  bool closed_ = false;
+};
 
 constexpr size_t kFramesAhead = 4;
 
@@ -31,8 +211,8 @@ class Takers {
     if (thumbnailer_) {
       thumbnailer_->give(film);
       const auto* bytes = reinterpret_cast<const uint8_t*>(times.data());
-      film.set_tensor("times_us", {bytes, bytes + times.size() * sizeof(int64_t)}, {static_cast<int64_t>(times.size())},
-                      KINORA_DL_INT, 64);
+      film.set_tensor("times_us", {bytes, bytes + times.size() * sizeof(int64_t)},
+                      {static_cast<int64_t>(times.size())}, KINORA_DL_INT, 64);
     }
     if (!sampler_) return;
     auto facts = facts_of(film);

@@ -1,5 +1,5 @@
-// Decodes a video once to find its shots with any set of detectors, and to sample frames for other stages and thumbnails
-// for TransNetV2.
+// Decodes a video once to find its shots with any set of detectors, and to sample frames for other stages and
+// thumbnails for TransNetV2.
 #pragma once
 
 #include "kinora/run.hpp"

@@ -1,8 +1,9 @@
 /* kinora.collective/1-draft.1: communication between ranks (gloo, nccl).                      draft
  *
- * A transfer is started and finished by separate calls, for overlap. Ranks of a group start the same transfers in the same order.
- * Collectives sum, they never average. If a peer does not answer in time, the status is KINORA_ERROR_TIMEOUT, and the message names the
- * operation, its sequence number and, where known, the rank.
+ * A transfer is started and finished by separate calls, for overlap. Ranks of a group start the same
+ * transfers in the same order. Collectives sum, they never average. If a peer does not answer in time, the
+ * status is KINORA_ERROR_TIMEOUT, and the message names the operation, its sequence number and, where known,
+ * the rank.
  *
  * Draft: it becomes 1.0 when it has run on several nodes and on GPUs. */
 #ifndef KINORA_ABI_COLLECTIVE_H
@@ -26,15 +27,15 @@ KINORA_EXTERN_C_BEGIN
 
 typedef struct kinora_transfer {
   uint32_t struct_size;
-  uint32_t op; /* KINORA_OP_* */
-  int64_t dim;      /* ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL: counted from the last if negative; else unread */
-  int64_t dim2;     /* ALL_TO_ALL */
-  int64_t peer;     /* BROADCAST, SEND, RECV: rank within the group */
-  int64_t tag;      /* SEND, RECV: in [0, 2^31), distinguishes transfers of one pair of ranks */
-  kinora_tensor in; /* any strides; null for BARRIER. Borrowed for start(), which keeps its storage until finish(): do not
-                       write to it before. Shape and dtype are the same on every rank; the result has them too, except for
-                       the sizes that the operation changes */
-  uint32_t needs; /* rule 11 */
+  uint32_t op;  /* KINORA_OP_* */
+  int64_t dim;  /* ALL_GATHER, REDUCE_SCATTER, ALL_TO_ALL: counted from the last if negative; else unread */
+  int64_t dim2; /* ALL_TO_ALL */
+  int64_t peer; /* BROADCAST, SEND, RECV: rank within the group */
+  int64_t tag;  /* SEND, RECV: in [0, 2^31), distinguishes transfers of one pair of ranks */
+  kinora_tensor in; /* any strides; null for BARRIER. Borrowed for start(), which keeps its storage until
+                       finish(): do not write to it before. Shape and dtype are the same on every rank; the
+                       result has them too, except for the sizes that the operation changes */
+  uint32_t needs;   /* rule 11 */
   uint32_t reserved;
 } kinora_transfer;
 
@@ -43,10 +44,12 @@ typedef struct kinora_world {
   int32_t timeout_ms; /* for each transfer */
   int64_t rank;
   int64_t size;
-  const char* rendezvous; /* "file:///shared/folder/name", "tcp://host:port", or "store://host:port/part" where a launcher
-                             serves the store; the same on every rank */
-  const char* interface_address; /* address to listen on; null: loopback with file://, else the address of the host's name */
-  const kinora_run* run; /* borrowed for join(), which polls its cancelled() while it waits; null: join() cannot be cancelled */
+  const char* rendezvous; /* "file:///shared/folder/name", "tcp://host:port", or "store://host:port/part"
+                             where a launcher serves the store; the same on every rank */
+  const char* interface_address; /* address to listen on; null: loopback with file://, else the address of the
+                                    host's name */
+  const kinora_run* run; /* borrowed for join(), which polls its cancelled() while it waits; null: join()
+                            cannot be cancelled */
 } kinora_world;
 
 typedef struct kinora_collective {
@@ -55,20 +58,22 @@ typedef struct kinora_collective {
   /* [owner-thread] */
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void* self);
-  /* [owner-thread] Joins the world; blocks until all ranks have joined or the time is over. Once per instance.
-   * The world's strings are borrowed for the call. KINORA_ERROR_TIMEOUT: the message names the missing ranks, where known;
-   * KINORA_ERROR_CANCELLED: the run was asked to stop. */
+  /* [owner-thread] Joins the world; blocks until all ranks have joined or the time is over. Once per
+   * instance. The world's strings are borrowed for the call. KINORA_ERROR_TIMEOUT: the message names the
+   * missing ranks, where known; KINORA_ERROR_CANCELLED: the run was asked to stop. */
   int32_t (*join)(void* self, const kinora_world*);
-  /* [owner-thread] Makes a group of ranks. Every member calls with the same name and members; other ranks need not call. Other ranks
-   * may make a group of the same name at the same time ("tp" of ranks 0, 1 and of 2, 3): name and members together identify a group.
-   * members: world ranks, borrowed; a rank's position in it is its rank in the group. *group: owned, ended by release(). */
+  /* [owner-thread] Makes a group of ranks. Every member calls with the same name and members; other ranks
+   * need not call. Other ranks may make a group of the same name at the same time ("tp" of ranks 0, 1 and of
+   * 2, 3): name and members together identify a group. members: world ranks, borrowed; a rank's position in
+   * it is its rank in the group. *group: owned, ended by release(). */
   int32_t (*group)(void* self, const char* name, const int64_t* members, uint64_t n_members, void** group);
-  /* [owner-thread, autograd-thread] Starts a transfer and returns before it is complete. The struct is borrowed for the call.
-   * On an error there is no work to finish. */
+  /* [owner-thread, autograd-thread] Starts a transfer and returns before it is complete. The struct is
+   * borrowed for the call. On an error there is no work to finish. */
   int32_t (*start)(void* group, const kinora_transfer*, void** work);
-  /* [owner-thread, autograd-thread] Completes the transfer; releases `work`, whatever it returns. *out: the result, owned; null for
-   * SEND and BARRIER. On the CPU the result is there when this returns; on a GPU work that the calling thread enqueues on the device's
-   * current stream from now on sees it, and this does not wait for the device. */
+  /* [owner-thread, autograd-thread] Completes the transfer; releases `work`, whatever it returns. *out: the
+   * result, owned; null for SEND and BARRIER. On the CPU the result is there when this returns; on a GPU work
+   * that the calling thread enqueues on the device's current stream from now on sees it, and this does not
+   * wait for the device. */
   int32_t (*finish)(void* work, kinora_tensor* out);
   /* [owner-thread] Releases a group that has no unfinished work. */
   void (*release)(void* group);

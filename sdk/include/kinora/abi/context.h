@@ -1,19 +1,19 @@
 /* kinora.context/1-draft.1: the calls with which a model computes.                            draft
  *
- * A model declares parameters, then writes the mathematics of one process with these calls. Links (tensor, context,
- * pipeline and FSDP parallelism, recompute, precision, KV cache, meters) form a chain behind them; each implements some
- * calls and passes the rest to the next (link.h). `head` is the model's end of the chain. The other end is the base: plain
- * mathematics, and the owner of the storage.
+ * A model declares parameters, then writes the mathematics of one process with these calls. Links (tensor,
+ * context, pipeline and FSDP parallelism, recompute, precision, KV cache, meters) form a chain behind them;
+ * each implements some calls and passes the rest to the next (link.h). `head` is the model's end of the
+ * chain. The other end is the base: plain mathematics, and the owner of the storage.
  *
- * Gradients: every gradient of a value that ranks share (parameter, input) is a PARTIAL SUM, and no call completes it.
- * After the backward pass the trainer sums it over all ranks that do not hold another piece of it. Losses divide by the global
- * count; nothing is ever scaled by the size of a group.
- * Tensors: inputs borrowed for the call, outputs owned by the caller.
- * Threads: all calls [owner-thread], and [autograd-thread] when a block runs again in the backward pass.
- * Status: KINORA_OK, KINORA_SIGNAL_STOP, or an error after set_error.
+ * Gradients: every gradient of a value that ranks share (parameter, input) is a PARTIAL SUM, and no call
+ * completes it. After the backward pass the trainer sums it over all ranks that do not hold another piece of
+ * it. Losses divide by the global count; nothing is ever scaled by the size of a group. Tensors: inputs
+ * borrowed for the call, outputs owned by the caller. Threads: all calls [owner-thread], and
+ * [autograd-thread] when a block runs again in the backward pass. Status: KINORA_OK, KINORA_SIGNAL_STOP, or
+ * an error after set_error.
  *
- * Draft: it becomes 1.0 when KV caches, packed low-precision weights, vocabulary-parallel embeddings and mixtures of experts have been
- * built on it. */
+ * Draft: it becomes 1.0 when KV caches, packed low-precision weights, vocabulary-parallel embeddings and
+ * mixtures of experts have been built on it. */
 #ifndef KINORA_ABI_CONTEXT_H
 #define KINORA_ABI_CONTEXT_H
 #include "kinora/abi/tensor.h"
@@ -21,26 +21,31 @@ KINORA_EXTERN_C_BEGIN
 #define KINORA_INTERFACE_CONTEXT "kinora.context/1-draft.1"
 
 /* Roles of a parameter: how it may be split. */
-#define KINORA_ROLE_WHOLE 0u  /* not split: norms, head, convolutions, bias of a ROW linear */
-#define KINORA_ROLE_COLUMN 1u /* split along outputs (dim 0): q, k, v, MLP up, their biases, norms over all heads */
-#define KINORA_ROLE_ROW 2u    /* split along inputs (dim 1): attention output, MLP down */
-#define KINORA_ROLE_TABLE 3u  /* not split; its rows are looked up or added, not multiplied: tokens, learnt positions, shifts
-                            and scales. Weight decay skips it */
+#define KINORA_ROLE_WHOLE 0u /* not split: norms, head, convolutions, bias of a ROW linear */
+#define KINORA_ROLE_COLUMN \
+  1u /* split along outputs (dim 0): q, k, v, MLP up, their biases, norms over all heads */
+#define KINORA_ROLE_ROW 2u /* split along inputs (dim 1): attention output, MLP down */
+#define KINORA_ROLE_TABLE                                                                            \
+  3u /* not split; its rows are looked up or added, not multiplied: tokens, learnt positions, shifts \
+   and scales. Weight decay skips it */
 
 /* Where a tensor of tokens is. */
 #define KINORA_PLACE_STREAM 0u /* the residual stream: what sequence() and a ROW linear return */
-#define KINORA_PLACE_INNER 1u  /* between a COLUMN and a ROW linear: all tokens of the tensor group, some of the heads */
+#define KINORA_PLACE_INNER \
+  1u /* between a COLUMN and a ROW linear: all tokens of the tensor group, some of the heads */
 
 /* The tokens that a token attends to, within the run's visibility rule. */
 #define KINORA_OVER_ALL 0u
 #define KINORA_OVER_SPACE 1u /* its own frame */
 #define KINORA_OVER_TIME 2u  /* its own position in every frame */
 
-/* Columns of a token table, int64 [1 or B, tokens, at least KINORA_TOKEN_COLUMNS]. A reader takes the number of columns from the table:
- * a newer host appends some. A column that a link does not know is copied with its token; in padding it is 0. */
-#define KINORA_TOKEN_INDEX 0  /* position in the one-process order; keys the noise. -1: padding */
-#define KINORA_TOKEN_FRAME 1  /* row of per-frame conditioning */
-#define KINORA_TOKEN_TIME 2   /* temporal position (start frame, shot offset and clean/noisy copy accounted for) */
+/* Columns of a token table, int64 [1 or B, tokens, at least KINORA_TOKEN_COLUMNS]. A reader takes the number
+ * of columns from the table: a newer host appends some. A column that a link does not know is copied with its
+ * token; in padding it is 0. */
+#define KINORA_TOKEN_INDEX 0 /* position in the one-process order; keys the noise. -1: padding */
+#define KINORA_TOKEN_FRAME 1 /* row of per-frame conditioning */
+#define KINORA_TOKEN_TIME \
+  2 /* temporal position (start frame, shot offset and clean/noisy copy accounted for) */
 #define KINORA_TOKEN_ROW 3
 #define KINORA_TOKEN_COL 4
 #define KINORA_TOKEN_NOISY 5  /* 0 clean, 1 noisy copy (teacher forcing) */
@@ -49,14 +54,16 @@ KINORA_EXTERN_C_BEGIN
 #define KINORA_TOKEN_COLUMNS 8
 
 typedef int64_t kinora_param; /* 0: none */
-typedef int64_t kinora_seq;   /* 0: not tokens, but data that is the same on every rank of the model (text, conditioning) */
+typedef int64_t
+    kinora_seq; /* 0: not tokens, but data that is the same on every rank of the model (text, conditioning) */
 
 /* Initial values of a parameter. Drawn by (seed, name, global index): the same numbers with every layout. */
 #define KINORA_INIT_CONSTANT 0u /* init_scale */
 #define KINORA_INIT_NORMAL 1u   /* mean 0, standard deviation init_scale */
 #define KINORA_INIT_UNIFORM 2u  /* in [-init_scale, init_scale) */
-#define KINORA_INIT_IDENTITY 3u /* init_scale where the first two indices are equal and each other index is the last of its dimension, else 0:
-                                   a causal convolution over time that initially returns the current frame */
+#define KINORA_INIT_IDENTITY                                                                                \
+  3u /* init_scale where the first two indices are equal and each other index is the last of its dimension, \
+        else 0: a causal convolution over time that initially returns the current frame */
 
 typedef struct kinora_param_spec {
   uint32_t struct_size;
@@ -64,12 +71,13 @@ typedef struct kinora_param_spec {
   const char* name;     /* as in a checkpoint; borrowed */
   const int64_t* shape; /* in a run of one process; borrowed */
   uint32_t ndim;
-  uint32_t n_parts;     /* fused pieces along the split dimension, each split on its own (qkv: 3); 0 or 1: one */
+  uint32_t n_parts; /* fused pieces along the split dimension, each split on its own (qkv: 3); 0 or 1: one */
   const int64_t* parts; /* their sizes; null: equal */
   int64_t quantum;      /* smallest unit of the split dimension: the head size, else 1 */
   int64_t block;        /* index of the block() that reads it; -1: read outside blocks, on every stage */
   uint32_t init;        /* KINORA_INIT_* */
-  uint32_t frozen;      /* 1: no gradient and no optimizer state, but saved in the checkpoint (statistics, codebooks) */
+  uint32_t
+      frozen; /* 1: no gradient and no optimizer state, but saved in the checkpoint (statistics, codebooks) */
   double init_scale;
   int64_t shard; /* a model writes shard 0 of shards 1; links change them on the way down */
   int64_t shards;
@@ -84,30 +92,33 @@ typedef struct kinora_seq_spec {
   int64_t rows;
   int64_t cols;
   kinora_tensor table; /* a model passes null; the first link makes it, links narrow it on the way down */
-  /* A packed row: n_samples videos one after the other, of sizes[3 i + 0..2] frames, rows and cols. `frames` is then the
-   * number of all tokens, rows and cols are 1. Positions (TIME, ROW, COL, CHUNK) restart in each sample, FRAME and
-   * INDEX continue, and no token sees another sample's. Set by a model only; 0 and null: one video, as above. */
+  /* A packed row: n_samples videos one after the other, of sizes[3 i + 0..2] frames, rows and cols. `frames`
+   * is then the number of all tokens, rows and cols are 1. Positions (TIME, ROW, COL, CHUNK) restart in each
+   * sample, FRAME and INDEX continue, and no token sees another sample's. Set by a model only; 0 and null:
+   * one video, as above. */
   uint64_t n_samples;
   const int64_t* sizes; /* borrowed */
 } kinora_seq_spec;
 
 typedef struct kinora_attention {
   uint32_t struct_size;
-  uint32_t over;     /* KINORA_OVER_* */
-  const char* name;  /* unique in the model: key of a cache, name in a profile; borrowed */
-  int64_t block;     /* index of the block that contains it */
-  kinora_seq q_seq;  /* 0: queries that all ranks share too (a text encoder) */
-  kinora_seq kv_seq; /* 0: keys shared by all ranks (text) */
-  double scale;      /* factor of q k^T */
+  uint32_t over;          /* KINORA_OVER_* */
+  const char* name;       /* unique in the model: key of a cache, name in a profile; borrowed */
+  int64_t block;          /* index of the block that contains it */
+  kinora_seq q_seq;       /* 0: queries that all ranks share too (a text encoder) */
+  kinora_seq kv_seq;      /* 0: keys shared by all ranks (text) */
+  double scale;           /* factor of q k^T */
   kinora_tensor kv_valid; /* bool [B, L] for shared keys; true: may be seen. Null: all */
   kinora_tensor k_shared; /* joint attention: shared keys in addition to those of kv_seq; null: none */
   kinora_tensor v_shared;
   kinora_tensor q_table; /* a model passes null; the tables of q and k as they are, rewritten by links */
-  /* A model passes null, or, for shared keys of several samples of a packed row (kv_seq 0, q_seq not), their table: SAMPLE
-   * is the sample of a key, INDEX -1 hides a key (kv_valid is null then), the other columns are not read. */
+  /* A model passes null, or, for shared keys of several samples of a packed row (kv_seq 0, q_seq not), their
+   * table: SAMPLE is the sample of a key, INDEX -1 hides a key (kv_valid is null then), the other columns are
+   * not read. */
   kinora_tensor k_table;
-  /* [1 or B, 1 or heads, S, L], added to scale q k^T; -inf hides a key. For shared queries and keys only: relative
-   * positions and the causal order of a text encoder. Null: none. A link that cannot apply it returns KINORA_ERROR_UNSUPPORTED. */
+  /* [1 or B, 1 or heads, S, L], added to scale q k^T; -inf hides a key. For shared queries and keys only:
+   * relative positions and the causal order of a text encoder. Null: none. A link that cannot apply it
+   * returns KINORA_ERROR_UNSUPPORTED. */
   kinora_tensor bias;
   uint32_t needs; /* rule 11 */
   uint32_t reserved;
@@ -120,11 +131,12 @@ typedef struct kinora_block {
   uint32_t n_out;    /* the next block's n_carry */
   int64_t index;     /* 0 the embedding, 1..N, N + 1 the head; every rank calls all of them, in order */
   void* user;        /* holds NO TENSORS: a tensor that is not in in[] loses its gradient under recompute */
-  /* May run zero, one or two times, the second time inside the backward pass, with the random numbers of the first. */
+  /* May run zero, one or two times, the second time inside the backward pass, with the random numbers of the
+   * first. */
   int32_t (*fn)(void* user, const kinora_tensor* in, kinora_tensor* out);
   void (*retain)(void* user);  /* [any-thread] called by a link that keeps the block for the backward pass */
   void (*release)(void* user); /* [any-thread] called by that link when the graph is destroyed */
-  uint32_t needs; /* rule 11 */
+  uint32_t needs;              /* rule 11 */
   uint32_t reserved;
 } kinora_block;
 
@@ -132,39 +144,50 @@ typedef struct kinora_context {
   uint32_t struct_size;
   uint32_t reserved;
   void* self;
-  /* Only inside create(). Declares a parameter; storage is allocated after create(), so a model of any size is described without
-   * memory. KINORA_ERROR_INVALID if the name was declared before, or a link cannot split it (the message says which and why). */
+  /* Only inside create(). Declares a parameter; storage is allocated after create(), so a model of any size
+   * is described without memory. KINORA_ERROR_INVALID if the name was declared before, or a link cannot split
+   * it (the message says which and why). */
   int32_t (*parameter)(void* self, const kinora_param_spec*, kinora_param* out);
-  /* The local piece, complete along dimensions that are not split. Valid inside its own block only (FSDP frees it after). */
+  /* The local piece, complete along dimensions that are not split. Valid inside its own block only (FSDP
+   * frees it after). */
   int32_t (*value)(void* self, kinora_param, kinora_tensor* out);
-  /* x w^T + b; b may be 0. seq: x's sequence, 0 when x is shared. COLUMN maps STREAM to INNER, ROW maps INNER to STREAM.
-   * The result has x's dtype. The partial sum of a split ROW weight may have a wider one; the link that sums it converts. */
-  int32_t (*linear)(void* self, kinora_tensor x, kinora_param w, kinora_param b, kinora_seq, kinora_tensor* out);
-  /* q [B, S, heads, d], k, v [B, L, heads, d], INNER, after norms and RoPE; S, L and heads are the local sizes.
-   * The heads of k and v may be a divisor of q's: each then serves the same number of consecutive heads of q (GQA).
-   * out: q's shape. softmax(scale q k^T) v over the visible keys. */
+  /* x w^T + b; b may be 0. seq: x's sequence, 0 when x is shared. COLUMN maps STREAM to INNER, ROW maps INNER
+   * to STREAM. The result has x's dtype. The partial sum of a split ROW weight may have a wider one; the link
+   * that sums it converts. */
+  int32_t (*linear)(void* self, kinora_tensor x, kinora_param w, kinora_param b, kinora_seq,
+                    kinora_tensor* out);
+  /* q [B, S, heads, d], k, v [B, L, heads, d], INNER, after norms and RoPE; S, L and heads are the local
+   * sizes. The heads of k and v may be a divisor of q's: each then serves the same number of consecutive
+   * heads of q (GQA). out: q's shape. softmax(scale q k^T) v over the visible keys. */
   int32_t (*attention)(void* self, kinora_tensor q, kinora_tensor k, kinora_tensor v, const kinora_attention*,
                        kinora_tensor* out);
-  /* Sums x elementwise over the ranks that hold the other channels or heads of an INNER tensor; identity where none are split. x:
-   * a statistic that the model has summed over its local channels or heads, such as the sum of squares [B, S, 1] of an RMSNorm over all
-   * heads (Wan). out: x's shape and dtype, the same on all those ranks. Backward: the gradients of all those ranks are summed too, since
-   * each of them uses the result for its own channels. */
+  /* Sums x elementwise over the ranks that hold the other channels or heads of an INNER tensor; identity
+   * where none are split. x: a statistic that the model has summed over its local channels or heads, such as
+   * the sum of squares [B, S, 1] of an RMSNorm over all heads (Wan). out: x's shape and dtype, the same on
+   * all those ranks. Backward: the gradients of all those ranks are summed too, since each of them uses the
+   * result for its own channels. */
   int32_t (*all_reduce)(void* self, kinora_tensor x, kinora_tensor* out);
-  /* Runs fn; a link may skip it, or run it again later. A skipped block returns empty tensors: only pass them to the next block. */
+  /* Runs fn; a link may skip it, or run it again later. A skipped block returns empty tensors: only pass them
+   * to the next block. */
   int32_t (*block)(void* self, const kinora_block*, const kinora_tensor* in, kinora_tensor* out);
-  /* x [B, frames * rows * cols, D], the same on every rank -> the local tokens. Outside blocks, before the first. */
-  int32_t (*sequence)(void* self, kinora_tensor x, const kinora_seq_spec*, kinora_seq* seq, kinora_tensor* out);
+  /* x [B, frames * rows * cols, D], the same on every rank -> the local tokens. Outside blocks, before the
+   * first. */
+  int32_t (*sequence)(void* self, kinora_tensor x, const kinora_seq_spec*, kinora_seq* seq,
+                      kinora_tensor* out);
   /* Local tokens -> all tokens, in the one-process order, on every rank. */
   int32_t (*gather)(void* self, kinora_tensor x, kinora_seq, kinora_tensor* out);
   /* The table of the tokens of a tensor at `place` (STREAM or INNER): int64 [1 or B, tokens, columns]. */
   int32_t (*table)(void* self, kinora_seq, uint32_t place, kinora_tensor* out);
-  /* STREAM tokens, redistributed so that OVER_SPACE / OVER_TIME / OVER_ALL attention is cheapest; identity if nothing is split. */
-  int32_t (*reshard)(void* self, kinora_tensor x, kinora_seq, uint32_t over, kinora_seq* seq, kinora_tensor* out);
-  /* Standard normal numbers of like's shape [B, tokens, D] and dtype: a function of (run seed, sample, token index, channel,
-   * key) only. */
+  /* STREAM tokens, redistributed so that OVER_SPACE / OVER_TIME / OVER_ALL attention is cheapest; identity if
+   * nothing is split. */
+  int32_t (*reshard)(void* self, kinora_tensor x, kinora_seq, uint32_t over, kinora_seq* seq,
+                     kinora_tensor* out);
+  /* Standard normal numbers of like's shape [B, tokens, D] and dtype: a function of (run seed, sample, token
+   * index, channel, key) only. */
   int32_t (*noise)(void* self, kinora_tensor like, kinora_seq, const char* key, kinora_tensor* out);
-  /* [any-thread] A table of functions by which the links below offer a service of their own (id "vendor.name/1"); null, with
-   * set_error(KINORA_ERROR_NOT_FOUND), if none does. A link that does not know the id passes the call to the next. */
+  /* [any-thread] A table of functions by which the links below offer a service of their own (id
+   * "vendor.name/1"); null, with set_error(KINORA_ERROR_NOT_FOUND), if none does. A link that does not know
+   * the id passes the call to the next. */
   const void* (*get_interface)(void* self, const char* id, uint32_t minor);
 } kinora_context;
 

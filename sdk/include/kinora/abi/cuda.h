@@ -1,9 +1,9 @@
 /* kinora.cuda/1-draft.1: functions that need libtorch's CUDA library or nvcc.                 draft
  *
- * Available only where libkinora_cuda is installed and a job chose a CUDA device; everything works without it,
- * but slower. It is a table of the process, not a component, since a run file neither chooses nor configures
- * it. Tensors are libtorch's. Work is enqueued on the device's current stream; nothing waits for the
- * device.
+ * Available only where libkinora_cuda is installed and a job chose a CUDA device; everything works without
+ * it, but slower. It is a table of the process, not a component, since a run file neither chooses nor
+ * configures it. Tensors are libtorch's. Work is enqueued on the device's current stream; nothing waits for
+ * the device.
  *
  * Draft: it becomes 1.0 when training on GPUs has been measured with it. */
 #ifndef KINORA_ABI_CUDA_H
@@ -38,9 +38,9 @@ typedef struct kinora_cuda_api {
   /* [owner-thread] */
   int32_t (*graphs_open)(int32_t device, kinora_cuda_graphs** out);
   /* [owner-thread] Runs evaluate() twice on a side stream, which does all one-time initialisation, and
-   * records a third run. evaluate() must read tensors at fixed addresses and never wait for the device. *graph:
-   * its number; *out: the result of every replay, always the same memory, undefined before the first. An
-   * error leaves the device as it was, and evaluate() can then be called without a graph. */
+   * records a third run. evaluate() must read tensors at fixed addresses and never wait for the device.
+   * *graph: its number; *out: the result of every replay, always the same memory, undefined before the first.
+   * An error leaves the device as it was, and evaluate() can then be called without a graph. */
   int32_t (*graphs_record)(kinora_cuda_graphs*, int32_t (*evaluate)(void* user, kinora_tensor* out),
                            void* user, int64_t* graph, kinora_tensor* out);
   /* [owner-thread] */
@@ -50,15 +50,16 @@ typedef struct kinora_cuda_api {
 
   /* [owner-thread] */
   int32_t (*copier_open)(int32_t device, kinora_cuda_copier** out);
-  /* [owner-thread] Starts copies of CPU tensors through pinned memory; out[i]: the copy of in[i], which may be
-   * changed at once. */
+  /* [owner-thread] Starts copies of CPU tensors through pinned memory; out[i]: the copy of in[i], which may
+   * be changed at once. */
   int32_t (*copier_send)(kinora_cuda_copier*, const kinora_tensor* in, uint64_t n, kinora_tensor* out);
-  /* [owner-thread] Work that is enqueued from now on runs after the copies; sent: the output of the last send(). */
+  /* [owner-thread] Work that is enqueued from now on runs after the copies; sent: the output of the last
+   * send(). */
   int32_t (*copier_wait)(kinora_cuda_copier*, const kinora_tensor* sent, uint64_t n);
   void (*copier_close)(kinora_cuda_copier*);
 
-  /* Kernels: float32 or bfloat16, statistics in float32. Other dtypes: KINORA_ERROR_UNSUPPORTED. They record no
-   * autograd graph; autograd nodes call them.
+  /* Kernels: float32 or bfloat16, statistics in float32. Other dtypes: KINORA_ERROR_UNSUPPORTED. They record
+   * no autograd graph; autograd nodes call them.
    *
    * [any-thread] LayerNorm(x) * (1 + scale) + shift; x [B, S, D], scale and shift [1 or B, 1 or S, D], all of
    * x's dtype

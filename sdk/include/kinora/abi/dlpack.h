@@ -1,7 +1,8 @@
 /* kinora/abi/dlpack.h: tensors for code that does not use libtorch.                           since ABI 1.0
  *
- * kinora_dl_managed has, byte for byte, the layout of DLPack 1.x's DLManagedTensorVersioned, and kinora_dl_tensor that
- * of DLTensor: a plugin that includes dlpack.h may cast. Source: github.com/dmlc/dlpack, include/dlpack/dlpack.h. */
+ * kinora_dl_managed has, byte for byte, the layout of DLPack 1.x's DLManagedTensorVersioned, and
+ * kinora_dl_tensor that of DLTensor: a plugin that includes dlpack.h may cast. Source:
+ * github.com/dmlc/dlpack, include/dlpack/dlpack.h. */
 #ifndef KINORA_ABI_DLPACK_H
 #define KINORA_ABI_DLPACK_H
 #include "kinora/abi/base.h"
@@ -17,24 +18,26 @@ KINORA_EXTERN_C_BEGIN
 #define KINORA_DL_READ_ONLY 1ull
 
 typedef struct kinora_dl_tensor {
-  void* data; /* on the device; the first element is byte_offset bytes after it. May be null if there are no elements */
+  void* data; /* on the device; the first element is byte_offset bytes after it. May be null if there are no
+                 elements */
   int32_t device_type; /* KINORA_DL_CPU, KINORA_DL_CUDA */
   int32_t device_id;
   int32_t ndim;
-  uint8_t code; /* KINORA_DL_INT ... */
-  uint8_t bits;   /* size of an element: 8, 16, 32, 64 */
-  uint16_t lanes; /* 1 */
-  int64_t* shape; /* [ndim], as strides; both belong to the maker of the tensor and live as long as it */
-  int64_t* strides; /* in elements. A writer fills them in where ndim > 0; a reader takes null for row-major, and any others as they are */
+  uint8_t code;     /* KINORA_DL_INT ... */
+  uint8_t bits;     /* size of an element: 8, 16, 32, 64 */
+  uint16_t lanes;   /* 1 */
+  int64_t* shape;   /* [ndim], as strides; both belong to the maker of the tensor and live as long as it */
+  int64_t* strides; /* in elements. A writer fills them in where ndim > 0; a reader takes null for row-major,
+                       and any others as they are */
   uint64_t byte_offset;
 } kinora_dl_tensor;
 
 typedef struct kinora_dl_managed {
   uint32_t major; /* 1; if it is different, only deleter may be called */
   uint32_t minor;
-  void* manager; /* private to the maker */
+  void* manager;                              /* private to the maker */
   void (*deleter)(struct kinora_dl_managed*); /* [any-thread] once, when the last user is done */
-  uint64_t flags; /* KINORA_DL_READ_ONLY: do not write to data */
+  uint64_t flags;                             /* KINORA_DL_READ_ONLY: do not write to data */
   kinora_dl_tensor tensor;
 } kinora_dl_managed;
 

@@ -1,9 +1,10 @@
 /* kinora/abi/layout.h: names of a model's or tokenizer's tensors in published weights.        since ABI 1.0
  *
  * The same network is published under several naming schemes ("blocks.0.self_attn.q.weight" by its authors,
- * "blocks.0.attn1.to_q.weight" by diffusers). A layout is one such scheme: two functions of names, since a scheme may
- * swap two names, which a list of replacements cannot express. The host detects which layout a file has: the one under
- * which most of its names are parameters. A component's own names are the layout "kinora" and are not listed. */
+ * "blocks.0.attn1.to_q.weight" by diffusers). A layout is one such scheme: two functions of names, since a
+ * scheme may swap two names, which a list of replacements cannot express. The host detects which layout a
+ * file has: the one under which most of its names are parameters. A component's own names are the layout
+ * "kinora" and are not listed. */
 #ifndef KINORA_ABI_LAYOUT_H
 #define KINORA_ABI_LAYOUT_H
 #include "kinora/abi/base.h"
@@ -14,12 +15,13 @@ typedef struct kinora_layout {
   uint32_t reserved;
   const void* self;
   const char* name; /* as in the manifest: "original", "diffusers" */
-  /* [any-thread] The parameter that the layout calls `name`. If it writes nothing, the tensor is not a parameter (optimizer state, a
-   * computed buffer) and is dropped. Null: the host inverts `theirs` over the names of the parameters and drops nothing;
-   * if that is null too, the layout's names are the component's own. */
+  /* [any-thread] The parameter that the layout calls `name`. If it writes nothing, the tensor is not a
+   * parameter (optimizer state, a computed buffer) and is dropped. Null: the host inverts `theirs` over the
+   * names of the parameters and drops nothing; if that is null too, the layout's names are the component's
+   * own. */
   int32_t (*ours)(const void* self, const char* name, const kinora_sink* out);
-  /* [any-thread] The inverse: theirs(ours(n)) is n for every n that is not dropped. Null while `ours` is not: this layout can be
-   * read, but not written. */
+  /* [any-thread] The inverse: theirs(ours(n)) is n for every n that is not dropped. Null while `ours` is not:
+   * this layout can be read, but not written. */
   int32_t (*theirs)(const void* self, const char* name, const kinora_sink* out);
 } kinora_layout;
 

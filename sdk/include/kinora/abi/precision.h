@@ -1,7 +1,7 @@
 /* kinora.precision/1-draft.1: the number format of linear layers and attention.               draft
  *
- * It is a link on linear (and attention), not autocast: autocast is thread state and would miss other links. Parameters and
- * optimizer state stay float32 (float64 with a float64 stream); the link converts at use.
+ * It is a link on linear (and attention), not autocast: autocast is thread state and would miss other links.
+ * Parameters and optimizer state stay float32 (float64 with a float64 stream); the link converts at use.
  *
  * Draft: it becomes 1.0 when four-bit training has been built on it. */
 #ifndef KINORA_ABI_PRECISION_H
@@ -22,8 +22,8 @@ typedef struct kinora_precision {
   int32_t (*link)(void* self, const kinora_link** out);
   /* [any-thread] KINORA_DTYPE_FLOAT32 ...: the dtype of the residual stream, to be passed to sequence(). */
   int32_t (*dtype)(void* self);
-  /* [owner-thread] Converts x [M, N] to the format: out receives the manifest's outputs in its order (codes, scales, global_scale,
-   * dequantized); null for one that the format does not have. */
+  /* [owner-thread] Converts x [M, N] to the format: out receives the manifest's outputs in its order (codes,
+   * scales, global_scale, dequantized); null for one that the format does not have. */
   int32_t (*quantize)(void* self, kinora_tensor x, kinora_tensor* out, uint64_t n_out);
 } kinora_precision;
 

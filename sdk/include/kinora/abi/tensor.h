@@ -1,8 +1,9 @@
 /* kinora.tensors/1: libtorch tensors without libtorch's headers.                              since ABI 1.0
  *
- * A kinora_tensor is libtorch's AtenTensorHandle: an owning pointer to one reference of an at::Tensor, autograd graph
- * included, so gradients flow through plugins. A plugin of the `stable` tier uses tensors only through this table
- * and works across libtorch releases; a plugin of the `pinned` tier casts the handle (kinora/aten.hpp). */
+ * A kinora_tensor is libtorch's AtenTensorHandle: an owning pointer to one reference of an at::Tensor,
+ * autograd graph included, so gradients flow through plugins. A plugin of the `stable` tier uses tensors only
+ * through this table and works across libtorch releases; a plugin of the `pinned` tier casts the handle
+ * (kinora/aten.hpp). */
 #ifndef KINORA_ABI_TENSOR_H
 #define KINORA_ABI_TENSOR_H
 #include "kinora/abi/dlpack.h"
@@ -30,13 +31,15 @@ typedef struct kinora_named {
 #define KINORA_NO_STORAGE (-1)
 
 /* Kinds of a kinora_value, and which member holds it. */
-#define KINORA_VALUE_NONE 0u    /* an optional argument that is absent */
-#define KINORA_VALUE_INT 1u     /* i; also dtypes and layouts. A device argument is -1 for the CPU, else the index of the CUDA device */
+#define KINORA_VALUE_NONE 0u /* an optional argument that is absent */
+#define KINORA_VALUE_INT                                                                                   \
+  1u /* i; also dtypes and layouts. A device argument is -1 for the CPU, else the index of the CUDA device \
+      */
 #define KINORA_VALUE_DOUBLE 2u  /* d */
-#define KINORA_VALUE_BOOL 3u   /* i: 0 or 1 */
+#define KINORA_VALUE_BOOL 3u    /* i: 0 or 1 */
 #define KINORA_VALUE_TENSOR 4u  /* t */
 #define KINORA_VALUE_INTS 5u    /* list: const int64_t[n] */
-#define KINORA_VALUE_TENSORS 6u    /* list: const kinora_tensor[n] */
+#define KINORA_VALUE_TENSORS 6u /* list: const kinora_tensor[n] */
 #define KINORA_VALUE_STRING 7u  /* list: const char[n] */
 #define KINORA_VALUE_DOUBLES 8u /* list: const double[n] */
 
@@ -52,9 +55,9 @@ typedef struct kinora_value {
 
 typedef struct kinora_tensor_info {
   uint32_t struct_size;
-  int32_t dtype; /* KINORA_DTYPE_FLOAT32 ... */
-  int32_t device_type; /* DLPack's: KINORA_DL_CPU, KINORA_DL_CUDA; KINORA_NO_STORAGE for a tensor of the meta device, which has a shape
-                          and no values */
+  int32_t dtype;       /* KINORA_DTYPE_FLOAT32 ... */
+  int32_t device_type; /* DLPack's: KINORA_DL_CPU, KINORA_DL_CUDA; KINORA_NO_STORAGE for a tensor of the meta
+                          device, which has a shape and no values */
   int32_t device_id;   /* from 0; 0 for the CPU */
   int64_t ndim;
   const int64_t* shape;   /* shape and strides live as long as the tensor's handle */
@@ -73,8 +76,8 @@ typedef struct kinora_function {
   void* state;
   /* [owner-thread] Runs once, without gradient. in: borrowed; out: n_out new tensors. */
   int32_t (*forward)(void* state, const kinora_tensor* in, kinora_tensor* out);
-  /* [autograd-thread] grad_out: n_out gradients, zeros where undefined; grad_in: n_in new tensors or null. Gradient mode
-   * is off; a backward that runs a forward again turns it on with set_grad_mode. */
+  /* [autograd-thread] grad_out: n_out gradients, zeros where undefined; grad_in: n_in new tensors or null.
+   * Gradient mode is off; a backward that runs a forward again turns it on with set_grad_mode. */
   int32_t (*backward)(void* state, const kinora_tensor* grad_out, kinora_tensor* grad_in);
   /* [any-thread] Called once, when the graph is destroyed, or right after forward if no graph was kept. */
   void (*drop)(void* state);
@@ -87,37 +90,41 @@ typedef struct kinora_tensors_api {
   void (*release)(kinora_tensor);
   /* [any-thread] A second handle to the same tensor. */
   int32_t (*retain)(kinora_tensor, kinora_tensor* out);
-  /* [any-thread] Fills *out in (KINORA_FILL): shape, dtype and device; its pointers live as long as a handle to the tensor. */
+  /* [any-thread] Fills *out in (KINORA_FILL): shape, dtype and device; its pointers live as long as a handle
+   * to the tensor. */
   int32_t (*info)(kinora_tensor, kinora_tensor_info* out);
-  /* [any-thread] First element, on the tensor's device; lives as long as a handle to the tensor. For strides see info.
-   * KINORA_ERROR_UNSUPPORTED for a tensor on the meta device, which has a shape and no values. */
+  /* [any-thread] First element, on the tensor's device; lives as long as a handle to the tensor. For strides
+   * see info. KINORA_ERROR_UNSUPPORTED for a tensor on the meta device, which has a shape and no values. */
   int32_t (*data)(kinora_tensor, void** out);
-  /* [any-thread] A new tensor: uninitialised, row-major, without gradient, on the device of `like` (null: the CPU). */
+  /* [any-thread] A new tensor: uninitialised, row-major, without gradient, on the device of `like` (null: the
+   * CPU). */
   int32_t (*empty)(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor like, kinora_tensor* out);
   /* [any-thread] Takes ownership of the DLPack tensor without a copy; it is released with the last user. */
   int32_t (*from_dlpack)(kinora_dl_managed*, kinora_tensor* out);
   /* [any-thread] A view without gradient; the caller calls its deleter. */
   int32_t (*to_dlpack)(kinora_tensor, kinora_dl_managed** out);
-  /* [any-thread] Runs operator `name` ("aten::add") with `overload` ("Tensor") through the dispatcher: any operator, with autograd,
-   * on any device. args: all of the schema's arguments, or fewer when the rest have defaults. out: the first n_out results, owned.
-   * A list result has kind KINORA_VALUE_TENSORS and is released by release_value. Errors keep libtorch's text. */
-  int32_t (*call_op)(const char* name, const char* overload, const kinora_value* args, uint64_t n_args, kinora_value* out,
-                     uint64_t n_out);
+  /* [any-thread] Runs operator `name` ("aten::add") with `overload` ("Tensor") through the dispatcher: any
+   * operator, with autograd, on any device. args: all of the schema's arguments, or fewer when the rest have
+   * defaults. out: the first n_out results, owned. A list result has kind KINORA_VALUE_TENSORS and is
+   * released by release_value. Errors keep libtorch's text. */
+  int32_t (*call_op)(const char* name, const char* overload, const kinora_value* args, uint64_t n_args,
+                     kinora_value* out, uint64_t n_out);
   /* [any-thread] Releases tensors and lists in a value that call_op returned. */
   void (*release_value)(kinora_value*);
-  /* [owner-thread, autograd-thread] Runs forward and adds the node to the graph. out: its n_out results. The function is copied;
-   * `state` lives until drop. On an error drop has been called. */
+  /* [owner-thread, autograd-thread] Runs forward and adds the node to the graph. out: its n_out results. The
+   * function is copied; `state` lives until drop. On an error drop has been called. */
   int32_t (*autograd_apply)(const kinora_function*, const kinora_tensor* in, kinora_tensor* out);
-  /* [owner-thread, autograd-thread] Gradients of `outputs`, weighted by grad_outputs, with respect to `inputs`; null
-   * for an input that the outputs do not depend on. Nothing is accumulated in .grad. */
+  /* [owner-thread, autograd-thread] Gradients of `outputs`, weighted by grad_outputs, with respect to
+   * `inputs`; null for an input that the outputs do not depend on. Nothing is accumulated in .grad. */
   int32_t (*grad)(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs,
                   const kinora_tensor* inputs, uint64_t n_inputs, kinora_tensor* out);
   /* [any-thread] Sets the gradient mode of the calling thread; returns the previous mode. */
   int32_t (*set_grad_mode)(int32_t on);
   /* [any-thread] For a leaf of a floating dtype; else an error. */
   int32_t (*set_requires_grad)(kinora_tensor, int32_t on);
-  /* [owner-thread] Runs the backward of `outputs`, weighted by grad_outputs (null: ones, for a single number); gradients are added
-   * to .grad of the leaves. For pipelines, where the last local block receives its gradient from another rank. */
+  /* [owner-thread] Runs the backward of `outputs`, weighted by grad_outputs (null: ones, for a single
+   * number); gradients are added to .grad of the leaves. For pipelines, where the last local block receives
+   * its gradient from another rank. */
   int32_t (*backward)(const kinora_tensor* outputs, const kinora_tensor* grad_outputs, uint64_t n_outputs);
 } kinora_tensors_api;
 

@@ -1,8 +1,10 @@
 /* kinora.tokenizer/1-draft.1: video <-> latent.                                               draft
  *
- * It is causal: one first frame, then groups of `time` frames, so T frames give 1 + (T - 1) / time latent frames.
+ * It is causal: one first frame, then groups of `time` frames, so T frames give 1 + (T - 1) / time latent
+ * frames.
  *
- * Draft: it becomes 1.0 together with kinora.context, and when decoders that look ahead have been built on it. */
+ * Draft: it becomes 1.0 together with kinora.context, and when decoders that look ahead have been built on
+ * it. */
 #ifndef KINORA_ABI_TOKENIZER_H
 #define KINORA_ABI_TOKENIZER_H
 #include "kinora/abi/context.h"
@@ -14,13 +16,16 @@ KINORA_EXTERN_C_BEGIN
 
 typedef struct kinora_tokenizer_info {
   uint32_t struct_size;
-  uint32_t discrete;  /* 1: the latent is int32 codes [B, t, h, w]; 0: [B, channels, t, h, w] in the video's dtype */
-  int64_t channels;   /* channels of the latent, 1 for codes */
-  int64_t time;       /* compression factors: frames, rows, columns of the video per frame, row, column of the latent */
+  uint32_t discrete; /* 1: the latent is int32 codes [B, t, h, w]; 0: [B, channels, t, h, w] in the video's
+                        dtype */
+  int64_t channels;  /* channels of the latent, 1 for codes */
+  int64_t
+      time; /* compression factors: frames, rows, columns of the video per frame, row, column of the latent */
   int64_t height;
   int64_t width;
-  int64_t codes;      /* size of the vocabulary, 0 for a continuous tokenizer */
-  int64_t decode_span; /* number of latent frames that decoding one depends on, itself and earlier ones; 0: all of them */
+  int64_t codes;       /* size of the vocabulary, 0 for a continuous tokenizer */
+  int64_t decode_span; /* number of latent frames that decoding one depends on, itself and earlier ones; 0:
+                          all of them */
   int64_t encode_span; /* the same of encoding one */
 } kinora_tokenizer_info;
 
@@ -32,28 +37,34 @@ typedef struct kinora_tokenizer {
   void (*destroy)(void* self);
   /* [any-thread] Fills *out in (KINORA_FILL). */
   int32_t (*info)(void* self, kinora_tokenizer_info* out);
-  /* [owner-thread] video [B, 3, T, H, W] in [-1, 1] -> latent. `posterior`: the moments [B, 2C, t, h, w] of a variational
-   * encoder (the latent is then its mode), the code vectors of a discrete tokenizer, else null. */
+  /* [owner-thread] video [B, 3, T, H, W] in [-1, 1] -> latent. `posterior`: the moments [B, 2C, t, h, w] of a
+   * variational encoder (the latent is then its mode), the code vectors of a discrete tokenizer, else null.
+   */
   int32_t (*encode)(void* self, const kinora_context*, kinora_tensor video, kinora_tensor* latent,
                     kinora_tensor* posterior);
-  /* [owner-thread] latent -> video [B, 3, T, H, W]; not clamped. A discrete tokenizer takes integer codes, or their vectors as
-   * in encode's posterior, a floating-point tensor. Codes have no gradient, so training decodes the vectors. */
+  /* [owner-thread] latent -> video [B, 3, T, H, W]; not clamped. A discrete tokenizer takes integer codes, or
+   * their vectors as in encode's posterior, a floating-point tensor. Codes have no gradient, so training
+   * decodes the vectors. */
   int32_t (*decode)(void* self, const kinora_context*, kinora_tensor latent, kinora_tensor* video);
-  /* [owner-thread] Opens a stream, which maps consecutive pieces to their results, equal to encode / decode of the whole. Any number
-   * of streams may be open. decoding: 0 encodes, 1 decodes. Null: KINORA_ERROR_UNSUPPORTED. */
+  /* [owner-thread] Opens a stream, which maps consecutive pieces to their results, equal to encode / decode
+   * of the whole. Any number of streams may be open. decoding: 0 encodes, 1 decodes. Null:
+   * KINORA_ERROR_UNSUPPORTED. */
   int32_t (*open)(void* self, const kinora_context*, int32_t decoding, void** stream);
-  /* [owner-thread], the tokenizer's own calls included. The next piece, with the leading and trailing sizes of encode / decode. The first
-   * piece to encode has 1 + k * info.time frames, every later one k * info.time; pieces to decode have any number of latent frames from 1.
-   * *out: the result of this piece, never null. The stream keeps the state that later pieces depend on: its size does not grow with the
-   * length, unless the span is 0. A piece that is rejected (KINORA_ERROR_INVALID) leaves the stream unchanged. */
+  /* [owner-thread], the tokenizer's own calls included. The next piece, with the leading and trailing sizes
+   * of encode / decode. The first piece to encode has 1 + k * info.time frames, every later one k *
+   * info.time; pieces to decode have any number of latent frames from 1. *out: the result of this piece,
+   * never null. The stream keeps the state that later pieces depend on: its size does not grow with the
+   * length, unless the span is 0. A piece that is rejected (KINORA_ERROR_INVALID) leaves the stream
+   * unchanged. */
   int32_t (*push)(void* stream, kinora_tensor piece, kinora_tensor* out);
   /* [owner-thread] At any time; drops the stream's state. */
   void (*close)(void* stream);
   /* [any-thread] As kinora_model.layout. */
   const kinora_layout* (*layout)(uint64_t i);
-  /* [owner-thread] Initial parameters in closed form, instead of random ones: values of whole parameters, by name, that
-   * suit `video` [B, 3, T, H, W]. `value` is called once for each, and owns the tensor; a parameter that is not named keeps its
-   * initial values. The same values for the same video on every rank. Null: KINORA_ERROR_UNSUPPORTED. */
+  /* [owner-thread] Initial parameters in closed form, instead of random ones: values of whole parameters, by
+   * name, that suit `video` [B, 3, T, H, W]. `value` is called once for each, and owns the tensor; a
+   * parameter that is not named keeps its initial values. The same values for the same video on every rank.
+   * Null: KINORA_ERROR_UNSUPPORTED. */
   int32_t (*fit)(void* self, const kinora_context*, kinora_tensor video, void* to,
                  void (*value)(void* to, const char* name, kinora_tensor));
 } kinora_tokenizer;

@@ -1,0 +1,231 @@
+#include "core/torch/context/end_links.hpp"
+
+#include <cstddef>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/tensors/noise.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+
+kinora_seq Sequences::number_of(const kinora_seq_spec& s, const at::Tensor& table) {
+  const auto is = [&](const Known& k) {
+    if (k.frames != s.frames || k.rows != s.rows || k.cols != s.cols || k.table.sizes() != table.sizes())
+      return false;
+    return (k.table.data_ptr() == table.data_ptr() && k.table.strides() == table.strides()) ||
+           at::equal(k.table, table);
+  };
+  for (auto it = known_.begin(); it != known_.end(); ++it)
+    if (is(*it)) {
+      known_.splice(known_.begin(), known_, it);
+      return it->number;
+    }
+  constexpr size_t most = 256;
+  if (known_.size() == most) known_.pop_back();
+  known_.push_front({++last_, s.frames, s.rows, s.cols, table});
+  return last_;
+}
+
+const at::Tensor& Sequences::table(kinora_seq seq) {
+  for (auto it = known_.begin(); it != known_.end(); ++it)
+    if (it->number == seq) {
+      known_.splice(known_.begin(), known_, it);
+      return it->table;
+    }
+  raise(KINORA_INVALID,
+        "sequence {} is not known; take it from sequence() or reshard() of the same run, and not 0 (shared "
+        "tensors have no table)",
+        seq);
+}
+
+BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed)
+    : Link(KINORA_LEVEL_BASE), frames_(frames), device_(device), dtype_(dtype), seed_(seed) {}
+
+kinora_param BaseLink::parameter(const kinora_param_spec& s) {
+  auto p = make_parameter(s);
+  if (stage_ != Stage::declaring)
+    raise(KINORA_INVALID, "parameter '{}' is declared after create(); a model must declare all of them there",
+          p.name);
+  if (!names_.insert(p.name).second) raise(KINORA_INVALID, "parameter '{}' was declared before", p.name);
+  parameters_.push_back(std::move(p));
+  return static_cast<kinora_param>(parameters_.size());
+}
+
+const Parameter& BaseLink::parameter_of(kinora_param p) const {
+  if (p < 1 || p > static_cast<kinora_param>(parameters_.size()))
+    raise(KINORA_INVALID, "parameter number {} was never declared ({} are)", p, parameters_.size());
+  return parameters_[static_cast<size_t>(p - 1)];
+}
+
+at::Tensor BaseLink::drawn(const Parameter& p) const {
+  if (device_.is_meta()) return at::empty(p.local_shape(), at::TensorOptions().dtype(dtype_).device(device_));
+  return draw(p, seed_, dtype_).to(device_);
+}
+
+void BaseLink::skip_block(int64_t block) {
+  if (stage_ != Stage::declaring || block < 0)
+    raise(KINORA_INVALID, "block {} can be skipped only inside a link's declared()", block);
+  skipped_.insert(block);
+  for (auto& p : parameters_) p.absent = p.absent || p.block == block;
+}
+
+void BaseLink::keep_the_rest(const std::set<kinora_param>& taken) {
+  stage_ = Stage::running;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const bool mine = !parameters_[i].absent && taken.count(static_cast<kinora_param>(i + 1)) == 0;
+    values_.push_back(mine ? drawn(parameters_[i]).set_requires_grad(!parameters_[i].frozen) : Tensor());
+  }
+}
+
+at::Tensor BaseLink::value(kinora_param id) {
+  const auto& p = parameter_of(id);
+  if (stage_ == Stage::declaring)
+    raise(KINORA_INVALID, "parameter '{}' has no value yet: create() only declares", p.name);
+  if (p.absent)
+    raise(KINORA_INVALID, "parameter '{}' of block {} was asked for on a rank that does not run that block",
+          p.name, p.block);
+  if (stage_ == Stage::taking) return drawn(p);
+  const auto& v = values_[static_cast<size_t>(id - 1)];
+  if (!v.defined())
+    raise(KINORA_INVALID, "parameter '{}' was taken over by a link above; ask the head of the chain for it",
+          p.name);
+  return v;
+}
+
+at::Tensor BaseLink::linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq) {
+  const auto as_x = [&](const Tensor& t) { return t.to(x.scalar_type()); };
+  // head, not value(): links above may own or change the weight.
+  const auto weight = as_x(head.value(w));
+  return b ? at::linear(x, weight, as_x(head.value(b))) : at::linear(x, weight);
+}
+
+at::Tensor BaseLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                               const kinora_attention& how) {
+  if (q.is_meta()) return at::empty_like(q);
+  return core::attention(q, k, v, how, frames_, plans_);
+}
+
+BaseLink::Tensors BaseLink::block(const kinora_block& b, const Tensors& in) {
+  std::vector<kinora_tensor> handles, out(b.n_out, nullptr);
+  for (const auto& t : in) handles.push_back(handle(t));
+  check_or_stop(b.fn(b.user, handles.data(), out.data()));
+  Tensors made;
+  for (auto* h : out) made.push_back(adopt<Tensor>(h));
+  return made;
+}
+
+at::Tensor BaseLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
+  const auto table = borrow<Tensor>(spec.table);
+  if (!table.defined() || table.dim() != 3 || table.size(1) != x.size(1) ||
+      table.size(2) != KINORA_TOKEN_COLUMNS)
+    raise(KINORA_INVALID,
+          "sequence: the table {} is not [1 or B, {}, {}]; a link above cut only one of tokens and table",
+          table.defined() ? c10::str(table.sizes()) : "(none)", x.size(1), KINORA_TOKEN_COLUMNS);
+  seq = sequences_.number_of(spec, table);
+  return x;
+}
+
+at::Tensor BaseLink::reshard(const Tensor& x, kinora_seq seq, Over, kinora_seq& to) {
+  to = seq;
+  return x;
+}
+
+at::Tensor BaseLink::noise(const Tensor& like, kinora_seq seq, const char* key) {
+  if (like.is_meta()) return at::empty_like(like);
+  const auto index = seq ? sequences_.table(seq).select(2, KINORA_TOKEN_INDEX)
+                         : at::arange(like.size(1), at::kLong).unsqueeze(0);
+  const auto now = pass();
+  return token_noise(like, index, now.seed, now.first_sample, key);
+}
+
+namespace {
+
+// Size of the struct before packed rows were added.
+constexpr uint32_t kTableEnd = offsetof(kinora_seq_spec, n_samples);
+
+std::vector<VideoSize> samples_of(const kinora_seq_spec& s) {
+  if (s.struct_size < sizeof s || s.n_samples == 0) return {{s.frames, s.rows, s.cols}};
+  std::vector<VideoSize> out;
+  int64_t tokens = 0;
+  for (uint64_t i = 0; i < s.n_samples; ++i) {
+    const int64_t* size = s.sizes + 3 * i;
+    if (size[0] < 1 || size[1] < 1 || size[2] < 1)
+      raise(KINORA_INVALID, "sequence: sample {} of a packed row has {} frames of {} x {} tokens", i, size[0],
+            size[1], size[2]);
+    out.push_back({size[0], size[1], size[2]});
+    tokens += size[0] * size[1] * size[2];
+  }
+  if (tokens != s.frames || s.rows != 1 || s.cols != 1)
+    raise(KINORA_INVALID,
+          "sequence: the samples of a packed row have {} tokens, and frames, rows, cols are {}, {}, {}; "
+          "{}, 1, 1 are expected",
+          tokens, s.frames, s.rows, s.cols, tokens);
+  return out;
+}
+
+}  // namespace
+
+RootLink::RootLink(const Frames& frames, at::Device device, int64_t token_multiple)
+    : Link(KINORA_LEVEL_ROOT),
+      frames_(frames),
+      device_(device),
+      token_multiple_(std::max<int64_t>(token_multiple, 1)) {
+  skip_inherited<RootLink>();
+}
+
+const at::Tensor& RootLink::table_of(const std::vector<VideoSize>& samples, int64_t padding) {
+  for (const auto& m : tables_)
+    if (m.samples == samples) return m.table;
+  constexpr size_t most = 64;
+  if (tables_.size() == most) tables_.pop_front();
+  const auto table = token_table(frames_, samples, padding);
+  tables_.push_back({samples, device_.is_meta() ? table : table.to(device_)});
+  return tables_.back().table;
+}
+
+at::Tensor RootLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
+  const int64_t n = spec.frames * spec.rows * spec.cols;
+  if (x.dim() != 3 || x.size(1) != n)
+    raise(KINORA_INVALID, "sequence: {} frames of {} x {} tokens are {}, but x is {}; [B, {}, D] is expected",
+          spec.frames, spec.rows, spec.cols, n, c10::str(x.sizes()), n);
+  const int64_t padding = (token_multiple_ - n % token_multiple_) % token_multiple_;
+  const auto& table = table_of(samples_of(spec), padding);
+  // The table states which samples the row contains; links below read that, also links from before rows could
+  // be packed.
+  kinora_seq_spec with_table{kTableEnd, 0, spec.frames, spec.rows, spec.cols, handle(table), 0, nullptr};
+  auto out = next.sequence(padding ? at::constant_pad_nd(x, {0, 0, 0, padding}) : x, with_table, seq);
+  lengths_[seq] = n;
+  return out;
+}
+
+at::Tensor RootLink::leave(const at::Tensor& x, kinora_seq seq) {
+  auto out = next.leave(x, seq);
+  const auto it = lengths_.find(seq);
+  return it == lengths_.end() || it->second == out.size(1) ? out : out.narrow(1, 0, it->second);
+}
+
+at::Tensor RootLink::table(kinora_seq seq, Place place) {
+  auto out = next.table(seq, place);
+  return device_.is_meta() ? out.to(device_) : out;
+}
+
+at::Tensor RootLink::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const kinora_attention& how) {
+  at::Tensor q_table, k_table;
+  if (how.q_seq) q_table = next.table(how.q_seq, Place::inner);
+  if (how.kv_seq)
+    k_table = how.kv_seq == how.q_seq ? q_table : next.table(how.kv_seq, Place::inner);
+  else
+    k_table = borrow<at::Tensor>(how.k_table);  // given by a model: the owners of the shared keys
+  if (!how.kv_seq && k_table.defined() && (!how.q_seq || how.kv_valid))
+    raise(KINORA_INVALID,
+          "attention '{}': a k_table of shared keys is for queries of a sequence, without kv_valid",
+          how.name);
+  auto with_tables = how;
+  with_tables.q_table = handle(q_table);
+  with_tables.k_table = handle(k_table);
+  return next.attention(q, k, v, with_tables);
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,110 @@
+// The host's two links, one at each end of the chain (chain.hpp).
+#pragma once
+#include <deque>
+#include <list>
+#include <set>
+
+#include "core/torch/context/attention.hpp"
+#include "core/torch/context/visibility.hpp"
+#include "core/torch/tensors/parameter.hpp"
+#include "kinora/aten.hpp"
+#include "kinora/link.hpp"
+
+namespace kinora::core {
+
+// The sequences of a run by number. A table keeps its number however often a forward requests it. At most 256
+// are kept, more than a live graph needs; the least recently used is dropped first.
+class Sequences {
+ public:
+  kinora_seq number_of(const kinora_seq_spec& spec, const at::Tensor& table);
+  // Throws Error(KINORA_INVALID) for a number that was never issued, or was dropped.
+  const at::Tensor& table(kinora_seq seq);
+
+ private:
+  struct Known {
+    kinora_seq number;
+    int64_t frames, rows, cols;
+    at::Tensor table;
+  };
+  std::list<Known> known_;  // latest first
+  kinora_seq last_ = 0;
+};
+
+// At the base end: plain mathematics, and owner of the parameters' storage.
+class BaseLink final : public kinora::Link<at::Tensor> {
+ public:
+  using Tensor = at::Tensor;
+  BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed);
+
+  kinora_param parameter(const kinora_param_spec& s) override;
+  Tensor value(kinora_param p) override;
+  Tensor linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
+  Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override;
+  Tensor total(const Tensor& x) override { return x; }
+  Tensors block(const kinora_block& b, const Tensors& in) override;
+  Tensor sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
+  Tensor leave(const Tensor& x, kinora_seq) override { return x; }
+  Tensor table(kinora_seq seq, Place) override { return sequences_.table(seq); }
+  Tensor reshard(const Tensor& x, kinora_seq seq, Over, kinora_seq& to) override;
+  Tensor noise(const Tensor& like, kinora_seq seq, const char* key) override;
+
+  // The next stages of a run: links take parameters over (values are drawn anew each time), then the base
+  // keeps the rest.
+  void let_links_take() { stage_ = Stage::taking; }
+  void keep_the_rest(const std::set<kinora_param>& taken);
+  // Marks a block whose parameters this rank does not hold.
+  void skip_block(int64_t block);
+  bool holds_block(int64_t block) const { return skipped_.count(block) == 0; }
+  void forget_plans() { plans_.clear(); }
+
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const Parameter& parameter_of(kinora_param p) const;
+
+ private:
+  enum class Stage { declaring, taking, running } stage_ = Stage::declaring;
+  Tensor drawn(const Parameter& p) const;
+
+  const Frames& frames_;
+  at::Device device_;
+  at::ScalarType dtype_;
+  uint64_t seed_;
+  std::vector<Parameter> parameters_;  // by kinora_param - 1
+  std::set<std::string> names_;
+  std::set<int64_t> skipped_;   // blocks of other ranks
+  std::vector<Tensor> values_;  // undefined where a link took the parameter over
+  Sequences sequences_;
+  VisiblePlans plans_;
+};
+
+// At the model's end: numbers the tokens, and adds the tables of the given sequences to attention.
+class RootLink final : public kinora::Link<at::Tensor> {
+ public:
+  // Tokens are padded to a multiple of token_multiple; leave() removes the padding.
+  RootLink(const Frames& frames, at::Device device, int64_t token_multiple);
+
+  at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
+  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override;
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const kinora_attention& how) override;
+  // On the meta device tables still have their values, for the links; a model gets a meta tensor like its
+  // own.
+  at::Tensor table(kinora_seq seq, Place place) override;
+  // To be called when the rule changes: tables are built anew.
+  void forget_tables() { tables_.clear(); }
+
+ private:
+  struct Made {
+    std::vector<VideoSize> samples;
+    at::Tensor table;
+  };
+  // One tensor per geometry, so that links and the base recognise tables by their address.
+  const at::Tensor& table_of(const std::vector<VideoSize>& samples, int64_t padding);
+
+  const Frames& frames_;
+  at::Device device_;
+  int64_t token_multiple_;
+  std::deque<Made> tables_;
+  std::map<kinora_seq, int64_t> lengths_;  // without padding
+};
+
+}  // namespace kinora::core

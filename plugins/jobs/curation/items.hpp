@@ -1,0 +1,61 @@
+// The lines of items.jsonl, one for each outcome of a curate job, and their sums.
+#pragma once
+#include <map>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "kinora/abi/engine.h"
+#include "kinora/sample.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/curation/record.hpp"
+#include "plugins/jobs/curation/usage.hpp"
+
+namespace kinora::core {
+
+// The line about an outcome of the engine. Members: key, end ("kept", "filtered", "failed"), consumed; stage,
+// reason and score where it ended early, and the status of a failure ("data", "io", ...: the ABI's codes in
+// words); facts, shots, caption and damage; for a made sample `parent`, the key of the input that it was made
+// of, or `parents`, those of several. url: the input's; empty for a made sample.
+json item_line(const Sample& sample, const kinora_outcome& outcome, const Lineage& lineage,
+               const std::string& url);
+
+// The line of an input that no stage has seen. rule: the rule that filtered it; empty: it failed with
+// `reason`.
+json unread_line(const Input& input, const std::string& rule, const std::string& reason,
+                 int32_t status = KINORA_DATA);
+
+// The sums of a curate job, computed from the lines of items.jsonl.
+class Totals {
+ public:
+  // files: of a kept sample, with their sizes.
+  void add(const nlohmann::json& line, bool made, const nlohmann::json& files);
+
+  const Counts& inputs() const { return inputs_; }
+  const Counts& clips() const { return clips_; }
+  const std::map<std::string, int64_t>& rules() const { return rules_; }
+  int64_t damaged() const { return damaged_; }
+  // The failure reason of the first input (made = false) or made sample that failed; empty if none has.
+  std::string first_failure(bool made) const;
+
+  // For summary.json: inputs, kept, filtered, failed, damaged; clips; rules; outcomes by stage; kept files;
+  // usage: requests of stages to servers by stage, including those for failed samples.
+  nlohmann::json summary() const;
+
+ private:
+  // (kind, end, stage, rule) -> count. All failures of a stage count together, since their reasons differ
+  // from video to video.
+  std::map<std::tuple<std::string, std::string, std::string, std::string>, int64_t> outcomes_;
+  std::map<std::string, int64_t> rules_;
+  Usage usage_;
+  std::map<bool, std::string> first_failure_;  // by whether it was made
+  Counts inputs_, clips_;
+  int64_t damaged_ = 0, files_ = 0;
+  uint64_t bytes_kept_ = 0;
+  double film_seconds_ = 0, clip_seconds_ = 0;
+};
+
+// Duration of the video or clip of this line, from its facts; 0 if unknown.
+double seconds_of(const nlohmann::json& line);
+
+}  // namespace kinora::core

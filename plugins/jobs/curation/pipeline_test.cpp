@@ -1,0 +1,52 @@
+// Tests metrics.prom and live.json of a job.
+#include "plugins/jobs/curation/pipeline.hpp"
+
+#include <ctime>
+#include <fstream>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Live, TellsWhatServersWereAskedAndWhenItWasWritten) {
+  const json usage{{"caption.endpoint", {{"requests", 3}, {"prompt_tokens", 300}, {"cost", 0.25}}},
+                   {"filter.ocr", {{"requests", 2}}},
+                   {"odd", 7}};
+  const std::string text =
+      prometheus_text("cl\"ips", {{"total", 9}, {"updated", 1700000000.0}, {"usage", usage}});
+  EXPECT_THAT(text, HasSubstr("kinora_job_updated_seconds{job=\"cl\\\"ips\"} 1700000000\n"));
+  EXPECT_THAT(text, HasSubstr("# TYPE kinora_stage_requests_total counter\n"
+                              "kinora_stage_requests_total{job=\"cl\\\"ips\",stage=\"caption.endpoint\"} 3\n"
+                              "kinora_stage_requests_total{job=\"cl\\\"ips\",stage=\"filter.ocr\"} 2\n"));
+  EXPECT_THAT(text,
+              HasSubstr("kinora_stage_cost_total{job=\"cl\\\"ips\",stage=\"caption.endpoint\"} 0.25\n"));
+  EXPECT_THAT(text, Not(HasSubstr("kinora_stage_completion_tokens_total"))) << "no server has reported any";
+  EXPECT_THAT(prometheus_text("a", json::object()), Not(HasSubstr("requests")));
+}
+
+TEST(Live, WritesBothFilesWithTheTime) {
+  const fs::path folder = fs::path(testing::TempDir()) / ("live-" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  const auto before = static_cast<double>(std::time(nullptr));
+  Live live("clips", folder, 12);
+  live.update({{"seconds", 1.5}, {"usage", {{"filter.ocr", {{"requests", 2}}}}}}, 7, 30);
+  const json shown = json::parse(std::ifstream(folder / "live.json"));
+  EXPECT_EQ(shown["total"], 12);
+  EXPECT_EQ(shown["done"], 7);
+  EXPECT_EQ(shown["usage"]["filter.ocr"]["requests"], 2);
+  EXPECT_GE(shown["updated"], before);
+  EXPECT_LE(shown["updated"], before + 10);
+  EXPECT_TRUE(fs::exists(folder / "metrics.prom"));
+  fs::remove_all(folder);
+}
+
+}  // namespace
+}  // namespace kinora::core

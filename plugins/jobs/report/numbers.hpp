@@ -1,0 +1,30 @@
+// Numbers as the page shows them: counts and durations as text, and long series as few points.
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kinora::core::report {
+
+// A point of a measured series.
+struct Point {
+  double x = 0, y = 0;
+};
+
+// The lowest and the highest point of each of `columns` equal parts of the series, in order; short series are
+// unchanged.
+std::vector<Point> thinned(const std::vector<Point>& points, size_t columns);
+
+// `count` points of the series, each the mean of its neighbours weighted by a Gaussian of `sigma` points.
+// With `log` it averages logarithms, so that peaks do not dominate a curve over decades.
+std::vector<Point> smoothed(const std::vector<Point>& points, double sigma, size_t count, bool log);
+
+// The maximum of each of `columns` equal parts: for scores, where only peaks matter.
+std::vector<double> peaks(const std::vector<double>& values, size_t columns);
+
+// A number and its unit are joined by a no-break space.
+std::string count(int64_t n);          // 12,345
+std::string duration(double seconds);  // 0.08 s, 4.0 s, 3 min 20 s, 1 h 04 min
+
+}  // namespace kinora::core::report

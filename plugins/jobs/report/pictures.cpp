@@ -1,0 +1,87 @@
+#include "plugins/jobs/report/pictures.hpp"
+
+#include <thread>
+
+#include "core/base/cancel.hpp"
+
+namespace kinora::core::report {
+namespace {
+
+constexpr uint64_t kLargest = uint64_t{32} << 20;  // of one file
+constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n", kJpeg = "\xFF\xD8\xFF";
+
+bool is_what_it_says(std::string_view bytes, std::string_view mime) {
+  if (mime == "image/png") return bytes.starts_with(kPng) && bytes.size() > 24;
+  if (mime == "image/jpeg") return bytes.starts_with(kJpeg);
+  return bytes.size() > 12 && bytes.substr(4, 4) == "ftyp";
+}
+
+int big_endian(std::string_view four) {
+  uint32_t v = 0;
+  for (const char c : four) v = v << 8 | static_cast<uint8_t>(c);
+  return static_cast<int>(v & 0xFFFFFF);
+}
+
+}  // namespace
+
+std::string base64(std::string_view bytes) {
+  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  out.reserve(bytes.size() / 3 * 4 + 4);
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    const auto byte = [&](size_t k) {
+      return i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : uint32_t{0};
+    };
+    const uint32_t three = byte(0) << 16 | byte(1) << 8 | byte(2);
+    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
+  }
+  return out;
+}
+
+json Media::checked(std::string_view bytes, std::string_view mime, const std::string& name) {
+  if (!is_what_it_says(bytes, mime)) return {{"reason", name + " is no " + std::string(mime) + " file"}};
+  if (bytes.size() > left_) return {{"reason", name + " is left out: the page would become too large"}};
+  left_ -= bytes.size();
+  json out{{"uri", "data:" + std::string(mime) + ";base64," + base64(bytes)}};
+  if (mime == "image/png") {
+    out["width"] = big_endian(bytes.substr(16, 4));
+    out["height"] = big_endian(bytes.substr(20, 4));
+  }
+  return out;
+}
+
+json Media::embed(const std::filesystem::path& file, std::string_view mime) {
+  const std::string name = file.filename().string();
+  if (const auto bytes = read_file(file, kLargest)) return checked(*bytes, mime, name);
+  std::error_code error;
+  return {{"reason", std::filesystem::exists(file, error) ? name + " is too large for this page"
+                                                          : "there is no " + name}};
+}
+
+Still Stills::operator()(const StillRequest& request) {
+  if (request.media.empty()) return {"", "no file is named"};
+  if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+  if (request.frame > frames_left_) return {"", "too far into a long video to decode for a picture"};
+  frames_left_ -= request.frame;
+  auto jpeg = catching([&] { return jpeg_of(request); });
+  if (!jpeg) return {"", jpeg.failure().message};
+  return {*std::move(jpeg), ""};
+}
+
+std::string Stills::jpeg_of(const StillRequest& request) {
+  auto& read = (*readers_)[{request.height, request.width}];
+  if (!read) {
+    const auto threads = std::min<unsigned>(std::max(1U, std::thread::hardware_concurrency()), 8);
+    const json options{
+        {"frames", 1}, {"height", request.height}, {"width", request.width}, {"threads", threads}};
+    read = std::make_unique<OneStage>(registry_, "video.read", options);
+  }
+  Sample sample("still");
+  sample.set("url", request.media);
+  sample.set("first", std::to_string(request.frame));
+  sample = (*read)(sample);
+  sample = OneStage(registry_, "video.write", json{{"format", "jpeg"}, {"quality", 82}})(sample);
+  return std::string(sample.need("jpg"));
+}
+
+}  // namespace kinora::core::report

@@ -1,0 +1,124 @@
+#include "plugins/jobs/training/generating/encoders.hpp"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/torch/media/clips.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/options/paths_option.hpp"
+
+namespace kinora::core {
+namespace {
+
+// int64 [L] of the sample, as [1, L].
+at::Tensor ids(const Sample& sample, const char* name) {
+  const kinora_dl_tensor* t = sample.tensor(name);
+  if (!t || t->ndim != 1 || t->code != KINORA_DL_INT || t->bits != 64)
+    throw Error(KINORA_INVALID,
+                std::string("the stage of slot words must set the tensor ") + name + ", int64 [L]");
+  return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, {1, t->shape[0]}, at::kLong).clone();
+}
+
+TextEncoder::Parts parts_of(const JobSpec& encode) {
+  const auto &words = *encode.component("words"), &text = *encode.component("text");
+  return {words.id,
+          text.id,
+          words.options,
+          text.options,
+          weights_in(encode.options, "text_weights"),
+          encode.options.at("max_tokens").get<int64_t>(),
+          encode.options.at("pad_text").get<bool>()};
+}
+
+TextEncoder::Parts parts_of(const CaptionEncoder& encoder) {
+  TextEncoder::Parts parts;
+  parts.words = encoder.words;
+  parts.text = encoder.text;
+  parts.words_options = encoder.words_options;
+  parts.text_options = encoder.text_options;
+  parts.weights = encoder.weights;
+  parts.max_tokens = encoder.max_tokens;
+  return parts;
+}
+
+}  // namespace
+
+TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device,
+                         std::vector<const kinora_link*> links)
+    : words_(runtime, parts.words, parts.words_options),
+      network_(std::make_unique<Network>(or_throw(runtime.registry().open("model", parts.text)),
+                                         parts.text_options, ChainOptions{.device = device},
+                                         std::move(links))),
+      device_(device),
+      max_tokens_(parts.max_tokens),
+      pad_(parts.pad) {
+  network_->load(parts.weights);
+}
+
+TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode, at::Device device,
+                         std::vector<const kinora_link*> links)
+    : TextEncoder(context.runtime(), parts_of(encode), device, std::move(links)) {}
+
+at::Tensor TextEncoder::operator()(const std::string& text) {
+  const at::NoGradGuard off;
+  Sample sample("text");
+  sample.set("txt", text);
+  const Sample words = words_(sample);
+  const at::Tensor mask = ids(words, "attention_mask");
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  network_->chain().begin(pass);
+  const at::Tensor out = network_
+                             ->forward({{"input_ids", ids(words, "input_ids").to(device_)},
+                                        {"attention_mask", mask.to(device_)}})
+                             .at(0)
+                             .to(at::kCPU);
+  const at::Tensor tokens = mask[0].nonzero().squeeze(1).slice(0, 0, max_tokens_),
+                   kept = out[0].index_select(0, tokens).to(at::kFloat).contiguous();
+  return pad_ ? at::constant_pad_nd(kept, {0, 0, 0, max_tokens_ - kept.size(0)}) : kept;
+}
+
+int64_t ImageEncoder::require(const JobView& context, const JobSpec& job) {
+  const auto& use = *job.component("image_encoder");
+  const auto& inputs = context.open(use).spec->inputs;
+  const bool reads =
+      std::any_of(inputs.begin(), inputs.end(), [](const auto& i) { return i.name == "image"; });
+  if (!reads || !use.options.values().contains("image_size"))
+    raise(KINORA_INVALID,
+          "image_encoder = '{}' reads no 'image' of a fixed size; choose an encoder such as clip-vision",
+          use.id);
+  if (weights_in(job.options, "image_encoder_weights").empty())
+    raise(KINORA_INVALID,
+          "the job has an image_encoder; set its weights: image_encoder_weights = \"FILE or FOLDER\"");
+  return use.options.values().at("image_size").get<int64_t>();
+}
+
+ImageEncoder::ImageEncoder(const JobView& context, const JobSpec& job, const ChainOptions& chain)
+    : device_(chain.device), size_(require(context, job)) {
+  const auto& use = *job.component("image_encoder");
+  network_ = std::make_unique<Network>(context.open(use), use.options, chain);
+  network_->load(weights_in(job.options, "image_encoder_weights"));
+}
+
+at::Tensor ImageEncoder::operator()(const at::Tensor& frame) {
+  const at::NoGradGuard off;
+  return network_->forward({{"image", clip_image(frame, size_).to(device_)}})
+      .at(0)[0]
+      .to(at::kCPU, at::kFloat)
+      .contiguous();
+}
+
+CaptionVectors::CaptionVectors(Runtime& runtime, const CaptionEncoder& encoder)
+    : encoder_(runtime, parts_of(encoder), device_of(encoder.device)) {}
+
+std::vector<float> CaptionVectors::operator()(const std::string& text) {
+  const at::Tensor mean = encoder_(text).mean(0), unit = (mean / mean.norm().clamp_min(1e-12)).contiguous();
+  const auto* from = unit.const_data_ptr<float>();
+  return {from, from + unit.numel()};
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,68 @@
+// Turns captions and pictures into embeddings. Encoders run without gradients; results are on the CPU.
+#pragma once
+#include <memory>
+#include <vector>
+
+#include "core/run/job.hpp"
+#include "core/run/one_stage.hpp"
+#include "core/torch/context/network.hpp"
+#include "plugins/jobs/curation/search/caption_encoder.hpp"
+
+namespace kinora::core {
+
+// A tokenizing stage, then an encoder model.
+class TextEncoder {
+ public:
+  struct Parts {
+    std::string words, text;  // ids of the tokenizing stage and of the encoder
+    Options words_options, text_options;
+    std::vector<std::filesystem::path> weights;
+    int64_t max_tokens = 0;
+    bool pad = false;
+  };
+  TextEncoder(Runtime&, const Parts&, at::Device device = at::kCPU,
+              std::vector<const kinora_link*> links = {});
+  // From an encode job's slots words and text and its options text_weights, max_tokens and pad_text.
+  // links: follow the encoder; all their ranks must then call it together.
+  TextEncoder(JobContext&, const JobSpec& encode, at::Device device = at::kCPU,
+              std::vector<const kinora_link*> links = {});
+  // [L, D] float32: one embedding per token; with pad_text, L is max_tokens and the rest is zero.
+  at::Tensor operator()(const std::string& text);
+
+ private:
+  OneStage words_;
+  std::unique_ptr<Network> network_;
+  at::Device device_;
+  int64_t max_tokens_;
+  bool pad_;
+};
+
+// The tokens of an image encoder such as CLIP's.
+class ImageEncoder {
+ public:
+  // From a job's slot image_encoder and its option image_encoder_weights. Throws Error(KINORA_INVALID) for a
+  // model that reads no image.
+  ImageEncoder(const JobView&, const JobSpec& job, const ChainOptions& = {});
+  // Throws the constructor's errors before anything is opened; returns the edge length of its pictures.
+  static int64_t require(const JobView&, const JobSpec& job);
+  // uint8 [H, W, 3] -> [L, D] float32.
+  at::Tensor operator()(const at::Tensor& frame);
+
+ private:
+  at::Device device_;
+  int64_t size_;
+  std::unique_ptr<Network> network_;
+};
+
+// Vectors of captions and of `kinora search` queries: the mean of a text's token embeddings [L, D], scaled to
+// length 1, as sentence-transformers computes it for MiniLM.
+class CaptionVectors {
+ public:
+  CaptionVectors(Runtime&, const CaptionEncoder&);
+  std::vector<float> operator()(const std::string& text);
+
+ private:
+  TextEncoder encoder_;
+};
+
+}  // namespace kinora::core

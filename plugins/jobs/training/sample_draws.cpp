@@ -1,0 +1,133 @@
+#include "plugins/jobs/training/sample_draws.hpp"
+
+#include <algorithm>
+
+#include <ATen/ATen.h>
+
+#include "core/torch/tensors/noise.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
+
+namespace kinora::core {
+namespace {
+
+std::string levels_of(const TrainOptions& o) {
+  if (o.levels != "auto") return o.levels;
+  return o.teacher_forcing ? "chunk" : "sample";
+}
+
+int64_t frames_of_level(const TrainOptions& o) {
+  const std::string of = levels_of(o);
+  return of == "sample" ? 0 : of == "chunk" ? o.chunk : 1;
+}
+
+// By the names of the models' inputs.
+int64_t frames_of_token(const Options& model) {
+  const auto patch = model.values().value("patch_size", json());
+  if (patch.is_array() && patch.size() == 3) return patch[0];
+  return model.values().value("patch_time", int64_t{1});
+}
+
+}  // namespace
+
+void LevelDraw::require(const TrainOptions& o, const LossInstance& loss) {
+  require_frames(o);
+  if (!loss.draws_noise() && (o.in_chunks() || o.levels != "auto"))
+    raise(KINORA_INVALID,
+          "{}: {} draws no noise, and its model always sees earlier codes as they are; leave it out",
+          o.teacher_forcing ? "teacher_forcing"
+          : o.causal        ? "causal"
+                            : "levels",
+          loss.spec().id);
+  if (o.levels == "chunk" && !o.in_chunks())
+    raise(
+        KINORA_INVALID,
+        "levels = \"chunk\" applies to causal frames; add causal = true or teacher_forcing = true, or choose "
+        "\"frame\"");
+  if (o.teacher_forcing && !o.condition_frames.empty())
+    raise(
+        KINORA_INVALID,
+        "teacher_forcing already gives every chunk the clean chunks before it; leave condition_frames empty");
+}
+
+LevelDraw::LevelDraw(const TrainOptions& o, const LossInstance& loss, uint64_t seed)
+    : loss_(loss), each_(frames_of_level(o)), seed_(seed) {
+  require(o, loss);
+}
+
+at::Tensor LevelDraw::operator()(int64_t first, int64_t count, int64_t frames, const std::string& key) const {
+  if (each_ == 0) return loss_.level(sample_uniform({count}, seed_, first, key));
+  const int64_t n = (frames + each_ - 1) / each_;
+  return loss_.level(sample_uniform({count, n}, seed_, first, key))
+      .repeat_interleave(each_, 1)
+      .narrow(1, 0, frames);
+}
+
+bool require_levels(const TrainOptions& o, const ComponentSpec& model, const Options& its, int64_t frames) {
+  if (!o.teacher_forcing && frames_of_level(o) == 0) return false;
+  const char* otherwise = o.teacher_forcing ? "leave teacher_forcing out" : "levels = \"sample\"";
+  const auto timestep = std::find_if(model.inputs.begin(), model.inputs.end(),
+                                     [](const auto& in) { return in.name == "timestep"; });
+  const std::string shape = timestep == model.inputs.end() ? "missing" : timestep->shape;
+  if (shape.find("[B, F]") == std::string::npos && shape.find("[B, T]") == std::string::npos)
+    raise(KINORA_INVALID,
+          "{} does not take one noise level per frame (its input `timestep` is {}); choose one that does, "
+          "such as dit, "
+          "cosmos or wan, or {}",
+          model.id, shape, otherwise);
+  if (const int64_t each = frames_of_token(its); each > 1)
+    raise(
+        KINORA_INVALID,
+        "{} makes a token of {} latent frames, which then share a noise level; set that to one frame, or {}",
+        model.id, each, otherwise);
+  if (o.teacher_forcing && o.chunk >= frames)
+    raise(KINORA_INVALID,
+          "teacher_forcing: a chunk learns from earlier ones, but {} latent frames are one chunk of {}; "
+          "lower chunk, or encode longer windows",
+          frames, o.chunk);
+  return true;
+}
+
+GivenDraw::GivenDraw(const TrainOptions& o, const LossInstance& loss, uint64_t seed)
+    : frames_(o.condition_frames),
+      sigma_(o.condition_sigma),
+      noise_(o.condition_noise),
+      mix_(loss.mix()),
+      seed_(seed) {
+  require(o, loss);
+}
+
+void GivenDraw::require(const TrainOptions& o, const LossInstance& loss) {
+  const auto& frames = o.condition_frames;
+  const auto& noise = o.condition_noise;
+  if (!frames.empty() && !loss.draws_noise())
+    raise(
+        KINORA_INVALID,
+        "condition_frames: {} draws no noise, so every frame is already given to later ones; leave it empty",
+        loss.spec().id);
+  if (frames.empty() && !noise.empty())
+    raise(KINORA_INVALID,
+          "condition_noise applies to given frames; set their number: condition_frames = [0, 1]");
+  if (!noise.empty() && (noise.size() != 2 || noise[1] < 0))
+    raise(KINORA_INVALID,
+          "condition_noise requires a mean and a deviation of ln sigma, for example [-3.0, 2.0]");
+}
+
+Given GivenDraw::operator()(int64_t first, int64_t count, const std::string& key) const {
+  if (frames_.empty()) return {};
+  Given out;
+  const at::Tensor which = sample_uniform({count}, seed_, first, key + ".condition-frames");
+  for (int64_t i = 0; i < count; ++i)
+    out.frames.push_back(
+        frames_[static_cast<size_t>(which[i].item<double>() * static_cast<double>(frames_.size()))]);
+  out.level = at::full({count}, sigma_, at::kDouble);
+  if (!noise_.empty()) {
+    out.noisy = true;
+    const at::Tensor u = sample_uniform({count}, seed_, first, key + ".condition-noise");
+    out.level = (at::special_ndtri(u) * noise_[1] + noise_[0]).exp();
+  }
+  if (mix_ == KINORA_MIX_BLEND) out.level = out.level / (1 + out.level);
+  return out;
+}
+
+}  // namespace kinora::core

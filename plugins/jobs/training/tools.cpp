@@ -1,0 +1,158 @@
+// Makes this library a plugin that core opens for its tools: the outline of a train job's model, the vectors
+// of texts, and the comparison of a strategy with one process (check_parallel.cpp).
+#include <algorithm>
+#include <charconv>
+#include <sstream>
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/runtime/model_outline.hpp"
+#include "core/runtime/runtime.hpp"
+#include "core/torch/context/outline_link.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "kinora/abi/plugin.h"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/equality.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
+
+namespace kinora::core {
+namespace {
+
+at::Tensor shaped(const std::vector<int64_t>& shape, at::ScalarType dtype = at::kFloat) {
+  return at::empty(shape, at::TensorOptions().device(at::kMeta).dtype(dtype));
+}
+
+const TensorSpec* input_of(const ComponentSpec& spec, const std::string& name) {
+  const auto it =
+      std::find_if(spec.inputs.begin(), spec.inputs.end(), [&](const auto& i) { return i.name == name; });
+  return it == spec.inputs.end() ? nullptr : &*it;
+}
+
+// Dimension `at` of the manifest's shape, "[B, in_channels, T, H, W]": a number, or the option of that name;
+// 0: neither.
+int64_t dimension(const TensorSpec& input, size_t at, const json& options) {
+  const size_t begin = input.shape.find('['), end = input.shape.find(']');
+  if (begin == std::string::npos || end == std::string::npos) return 0;
+  std::istringstream words(input.shape.substr(begin + 1, end - begin - 1));
+  std::string word;
+  for (size_t i = 0; i <= at; ++i)
+    if (!std::getline(words >> std::ws, word, ',')) return 0;
+  int64_t n = 0;
+  std::from_chars(word.data(), word.data() + word.size(), n);
+  if (n > 0) return n;
+  const auto option = options.find(word);
+  return option != options.end() && option->is_number_integer() ? option->get<int64_t>() : 0;
+}
+
+// The sizes to try for a dimension: the manifest's, then the encode job's, which is the right one where a
+// preset sets the option. {0}: the model has no such input, or nothing says the size.
+std::vector<int64_t> sizes_of(const ComponentUse& use, const ComponentSpec& spec, const char* name, size_t at,
+                              int64_t encoded) {
+  const TensorSpec* its = input_of(spec, name);
+  if (!its) return {0};
+  std::vector<int64_t> out{dimension(*its, at, use.options.values())};
+  if (out[0] == 0) return {encoded};
+  if (encoded > 0 && encoded != out[0]) out.push_back(encoded);
+  return out;
+}
+
+// The embeddings of a picture, [1, L, D], if the encode job caches them and the model takes them.
+at::Tensor picture_of(const JobCheck& check, const ComponentSpec& spec) {
+  const JobSpec* encode = check.upstream("encode");
+  const ComponentUse* encoder = encode ? encode->component("image_encoder") : nullptr;
+  if (!encoder || !input_of(spec, "image")) return {};
+  const auto edge = encoder->options.values().value("image_size", int64_t{0});
+  return on_meta({check.runtime(), check.run(), *encode}, *encoder)
+      ->forward({{"image", shaped({1, 3, edge, edge})}})
+      .at(0);
+}
+
+ModelOutline outline_of(const JobView& job, const ComponentUse& use, const NamedTensors& in) {
+  const at::NoGradGuard off;
+  OutlineLink link;
+  Network network(job.open(use), use.options, {.device = at::kMeta}, {link.get()});
+  kinora_pass pass{};
+  pass.struct_size = sizeof pass;
+  pass.no_grad = 1;
+  network.chain().begin(pass);
+  network.forward(in);
+  ModelOutline out = link.outline();
+  out.model = use.id;
+  return out;
+}
+
+// Throws the error of a model that accepted no inputs, with a remedy if it read values.
+[[noreturn]] void refuse_outline(const ComponentUse& use, const Error& why) {
+  if (why.code() == KINORA_INVALID) throw why;
+  std::string text = why.what();
+  text.resize(std::min(text.find('\n'), text.size()));
+  raise(KINORA_UNSUPPORTED,
+        "plan: {} does not run on the meta device, where tensors have shapes and no values: {}; let its "
+        "forward "
+        "depend on shapes alone, without reading values (item(), data())",
+        use.id, text);
+}
+
+// The outline (core/runtime/model_outline.hpp) for latents of the given size, else of the encode job's. Tries
+// the sizes of channels and texts in turn; if the model accepts none, throws an error with the first one's
+// reason.
+ModelOutline outline_model(const JobView& train, const std::optional<LatentSize>& given) {
+  std::vector<Diagnostic> ignored;
+  const JobCheck check(train.runtime(), train.run(), train.spec(), true, 0, ignored);
+  const auto encoded = encoded_for(check);
+  if (!encoded && !given)
+    raise(KINORA_INVALID,
+          "plan: job '{}' reads no encode job that gives the size of its latents; give --latent TxHxW",
+          train.spec().name);
+  const auto& use = *train.spec().component("model");
+  const auto& spec = *or_throw(train.runtime().registry().find("model", use.id));
+  const JobSpec* encode = train.upstream("encode");
+  const int64_t L = encode ? encode->options.at("max_tokens").get<int64_t>() : 512;
+  const auto latent =
+      given ? *given
+            : LatentSize{*(encoded->shape.end() - 3), *(encoded->shape.end() - 2), encoded->shape.back()};
+  const std::vector<int64_t> video(latent.begin(), latent.end());
+  std::optional<Error> first;
+  const bool of_codes = !input_of(spec, "latent") && input_of(spec, "codes");
+  const int64_t channels = encoded && !encoded->of_codes() ? encoded->shape[0] : 0;
+  for (const int64_t C : sizes_of(use, spec, "latent", 1, channels))
+    for (const int64_t D : sizes_of(use, spec, "text", 2, encoded ? encoded->text_size : 0)) {
+      NamedTensors in;
+      if (of_codes) in["codes"] = shaped({1, video[0], video[1], video[2]}, at::kLong);
+      if (C > 0) in["latent"] = shaped({1, C, video[0], video[1], video[2]});
+      if (D > 0) in["text"] = shaped({1, L, D});
+      if (input_of(spec, "timestep")) in["timestep"] = shaped({1});
+      try {
+        return with_plain_errors([&] {
+          in["image"] = picture_of(check, spec);
+          return outline_of(train, use, in);
+        });
+      } catch (const Error& e) {
+        if (!first) first = e;
+      }
+    }
+  refuse_outline(use, *first);
+}
+
+// The tool "embed_texts": {"words", "text", "words_options", "text_options", "weights", "max_tokens",
+// "device"}: an encoder in the form of an embed-text job's text.json; "texts" -> {"embeddings": [[D
+// numbers]]}, each of length 1.
+json embed_texts(Runtime& runtime, const json& request) {
+  const CaptionEncoder named = read_caption_encoder(runtime.registry(), request);
+  require_safe(runtime.registry(), named);
+  CaptionVectors vector_of(runtime, named);
+  json out = json::array();
+  for (const auto& text : request.at("texts")) out.push_back(vector_of(text.get<std::string>()));
+  return {{"embeddings", out}};
+}
+
+}  // namespace
+}  // namespace kinora::core
+
+extern "C" KINORA_EXPORT void kinora_training_open(const kinora_host*) {
+  using namespace kinora::core;
+  register_tool("check_parallel", plain<check_parallel, Runtime, const json>);
+  register_outline(plain<outline_model, const JobView, const std::optional<LatentSize>>);
+  register_tool("embed_texts", plain<embed_texts, Runtime, const json>);
+}

@@ -1,5 +1,0 @@
-#include "kinora/plugin.hpp"
-
-namespace kinora {
-KINORA_PLUGIN(Edm, RectifiedFlow)
-}

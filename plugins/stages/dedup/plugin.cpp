@@ -1,3 +1,0 @@
-#include "kinora/plugin.hpp"
-
-KINORA_PLUGIN(DedupSemantic)

@@ -1,7 +1,0 @@
-#include "kinora/plugin.hpp"
-
-#include "webdataset_stage.hpp"
-
-using kinora::shard::WebDatasetStage;
-KINORA_COMPONENT(WebDatasetStage)
-KINORA_PLUGIN(WebDatasetStage)

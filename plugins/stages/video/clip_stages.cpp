@@ -1,0 +1,163 @@
+// Stages that cut videos into clips: clip.transcode at known shots, video.clips while it finds them.
+#include "clips/clip_maker.hpp"
+#include "clips/clip_samples.hpp"
+#include "clips/cutting.hpp"
+#include "clips/film_cutter.hpp"
+#include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
+#include "shots/detector_set.hpp"
+#include "shots/shot_finder.hpp"
+#include "shots/shots_pass.hpp"
+
+namespace kinora::video {
+
+// stage/clip.transcode: cuts a video into clips at its shots in one pass.
+class ClipTranscode final : public Stage {
+ public:
+  using Options = ClipOptions;
+  static void describe(Describe<Options>& d) {
+    d.name("clip.transcode")
+        .help(
+            "Cuts a video at its shots into H.264 clips, frame-exact and with sound; without shots the "
+            "video is one shot");
+    describe_clip_options(d);
+  }
+  explicit ClipTranscode(const Options& o) : options_(video::checked(o)) {}
+  kinora_resources resources() const override {
+    return clip_resources(options_, uses_nvenc(options_.encoder));
+  }
+
+  void process(Sample film, const Emit& emit, const Run& run) override {
+    const Media media = open_media(film);
+    const nlohmann::json shots = shots_of(film, media, run);
+    std::string damage = shots.value("damaged", "");
+    if (damage.empty()) damage = damage_before_remux(film);
+    const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
+    if (damage.empty()) damage = found;
+    // Its intact clips have been emitted; the video itself is damaged, so it fails.
+    if (!damage.empty()) throw Error(KINORA_DATA, damage);
+  }
+
+ private:
+  // Returns the result of a shots stage; without one, the video as a single shot, whose frames are counted by
+  // decoding.
+  nlohmann::json shots_of(const Sample& film, const Media& media, const Run& run) const {
+    if (const auto text = film.text("shots.json"))
+      return checked(film, nlohmann::json::parse(*text, nullptr, false));
+    return media_call([&] { return one_shot(media, run); });
+  }
+
+  nlohmann::json one_shot(const Media& media, const Run& run) const {
+    DecoderOptions decoding;
+    decoding.threads = static_cast<int>(options_.threads);
+    Decoder decoder(*media.source, media.name, decoding);
+    FilmClock clock(decoder.time_base());
+    while (const Frame* frame = decoder.next()) {
+      run.check_cancelled();
+      clock.next(frame->pts, frame->duration);
+    }
+    const std::string damage = decoder.damaged();
+    if (clock.times().empty()) throw MediaError(no_frame(media.name, damage));
+    const double fps = nominal_frame_rate(decoder.probe().video.fps.value());
+    nlohmann::json whole{{"fps", fps}, {"frames", clock.times().size()}, {"cuts", nlohmann::json::array()}};
+    write_frame_times(whole, clock, fps);
+    if (!damage.empty()) whole["damaged"] = damage;
+    return whole;
+  }
+
+  static nlohmann::json checked(const Sample& film, nlohmann::json shots) {
+    const bool whole = shots.is_object() && shots.contains("fps") && shots["fps"].is_number() &&
+                       shots.contains("frames") && shots["frames"].is_number_integer() &&
+                       shots.contains("cuts") && shots["cuts"].is_array();
+    if (whole) return shots;
+    throw Error(
+        KINORA_DATA,
+        "sample '" + std::string(film.key()) +
+            "': its field shots.json lacks fps, frames or cuts; put a stage shots.* before clip.transcode");
+  }
+
+  Options options_;
+};
+
+// stage/video.clips: stage/shots and stage/clip.transcode in one decode of the video.
+//
+// The source video is not emitted, as in clip.transcode: no later stage could read its frames, so the options
+// that sample them do not exist here. To change the shots before cutting (shots.merge, shots.transnetv2), use
+// the two stages.
+class VideoClips final : public Stage {
+ public:
+  struct Options : DetectorSet, ClipOptions {
+    int64_t downscale = 0;
+  };
+
+  static void describe(Describe<Options>& d) {
+    d.name("video.clips")
+        .formerly("film.clips")
+        .help(
+            "Finds the shots of a video and cuts it into clips in one decode; equals shots followed by "
+            "clip.transcode");
+    describe_detectors(d, "shot_min_length");
+    d.option("downscale", &Options::downscale).range(0, 1024).help("downscale of shots");
+    describe_clip_options(d);
+  }
+  explicit VideoClips(const Options& o) : options_(o), shots_(plan_of(o)) {
+    checked(o);
+    shots_.downscale = o.downscale;
+    shots_.threads = o.threads;
+  }
+  kinora_resources resources() const override {
+    return clip_resources(options_, uses_nvenc(options_.encoder));
+  }
+
+  void process(Sample film, const Emit& emit, const Run& run) override {
+    const Media media = open_media(film);
+    const Probe header = media_call([&] { return probe(*media.source, media.name); });
+    std::string damage = could_copy(header, transcode_options(options_))
+                             ? look_then_cut(film, media, emit, run)
+                             : cut_at_once(film, media, header, emit, run);
+    if (damage.empty()) damage = damage_before_remux(film);
+    // Its intact clips have been emitted; the video itself is damaged, so it fails.
+    if (!damage.empty()) throw Error(KINORA_DATA, damage);
+  }
+
+ private:
+  // Packets may be copied only if the video is intact to its end, so find the shots first; copied packets
+  // need no decoding.
+  std::string look_then_cut(Sample& film, const Media& media, const Emit& emit, const Run& run) const {
+    media_call([&] { find_shots(film, media, shots_, run); });
+    const auto shots = nlohmann::json::parse(film.need("shots.json"));
+    const std::string damage = shots.value("damaged", "");
+    const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
+    return damage.empty() ? found : damage;
+  }
+
+  std::string cut_at_once(Sample& film, const Media& media, const Probe& header, const Emit& emit,
+                          const Run& run) const {
+    ClipTeller teller(film, media, options_, nominal_frame_rate(header.video.average_fps.value()));
+    FilmOptions how;
+    how.shots = shots_;
+    how.plan = plan_options(options_);
+    how.transcode = teller.how(run);
+    how.fate = [&](int64_t number, double seconds, bool short_) {
+      return teller.fate(number, seconds, short_);
+    };
+    how.tell = [&](const FilmClip& which, Clip clip) {
+      run.check_cancelled();
+      teller.tell(which, std::move(clip), emit);
+    };
+    FilmCut cut = media_call([&] { return cut_film(*media.source, media.name, how); });
+    if (!cut.damaged.empty()) cut.shots["damaged"] = cut.damaged;
+    film.set("shots.json", cut.shots.dump());
+    return cut.damaged;
+  }
+
+  Options options_;
+  ShotsPlan shots_;
+};
+
+}  // namespace kinora::video
+
+using kinora::video::ClipTranscode;
+using kinora::video::VideoClips;
+KINORA_COMPONENT(ClipTranscode)
+KINORA_COMPONENT(VideoClips)

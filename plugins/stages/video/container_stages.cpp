@@ -1,0 +1,103 @@
+// Stages for a video's container: video.probe reports what it says, video.remux rewrites it.
+#include <fmt/format.h>
+
+#include "kinora/plugin.hpp"
+#include "kinora/stage.hpp"
+#include "media.hpp"
+#include "media/decoder.hpp"
+#include "media/probe.hpp"
+#include "media/remux.hpp"
+
+namespace kinora::video {
+
+// stage/video.probe: reads a video's properties from its headers; optionally counts its frames by decoding.
+class VideoProbe final : public Stage {
+ public:
+  struct Options {
+    bool count = false;
+    int64_t threads = 1;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("video.probe").help("Adds what a video's headers say: size, rate, length, codecs, rotation");
+    d.option("count", &Options::count).help("decode the whole video and count its frames exactly");
+    d.option("threads", &Options::threads).range(1, 64).help("number of decoder threads, for count");
+  }
+  explicit VideoProbe(const Options& o) : options_(o) {}
+  kinora_resources resources() const override { return reads_media(options_.count ? options_.threads : 1); }
+
+  void process(Sample in, const Emit& emit, const Run&) override {
+    const Media media = open_media(in);
+    auto all = facts_of(in);
+    media_call([&] {
+      const Probe found = probe(*media.source, media.name);
+      all.update(facts_of(found));
+      if (!found.damage.empty()) all["damaged"] = media.name + ": " + found.damage;
+      if (!options_.count) return;
+      DecoderOptions options;
+      options.threads = static_cast<int>(options_.threads);
+      const Counted counted = count_frames(*media.source, media.name, options);
+      all["frames"] = counted.frames;
+      all["frames_estimated"] = false;
+      if (!counted.damaged.empty()) all["damaged"] = counted.damaged;
+    });
+    in.set("json", all.dump());
+    emit(std::move(in));
+  }
+
+ private:
+  Options options_;
+};
+
+// stage/video.remux: rewrites videos whose containers cannot be seeked before other stages seek in them.
+class FilmRemux final : public Stage {
+ public:
+  struct Options {
+    bool require = false;
+  };
+  static void describe(Describe<Options>& d) {
+    d.name("video.remux")
+        .formerly("film.remux")
+        .help(
+            "Rewrites transport streams, AVI, FLV and other containers without an index as MP4 or "
+            "Matroska for the duration of the job, without decoding");
+    d.option("require", &Options::require)
+        .help("fail a video that cannot be rewritten; else it is emitted unchanged, with fact remux_failed");
+  }
+  explicit FilmRemux(const Options& o) : options_(o) {}
+  kinora_resources resources() const override { return reads_media(); }
+
+  void process(Sample in, const Emit& emit, const Run& run) override {
+    if (run.out().empty())
+      throw Error(KINORA_INVALID,
+                  "video.remux writes files but has no output folder; set one, with --out for kinora apply");
+    // The job that owns the folder removes the files: each with its video, and all of them at the end.
+    const std::filesystem::path folder = std::filesystem::path(run.out()) / "work";
+    std::filesystem::create_directories(folder);
+    const Media media = open_media(in);
+    auto facts = facts_of(in);
+    try {
+      const auto made = remux(*media.source, media.name, folder / fmt::format("{}.remux", in.key()),
+                              [&] { run.check_cancelled(); });
+      if (!made) return emit(std::move(in));
+      facts["remuxed"] = {{"from", made->from}, {"to", made->to}};
+      if (!made->damage.empty()) facts["damaged"] = made->damage;
+      for (const char* field : {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"}) in.remove(field);
+      in.set("url", made->file.string());
+    } catch (const MediaError& e) {
+      if (options_.require) throw Error(KINORA_DATA, e.what());
+      facts["remux_failed"] = e.what();
+    }
+    in.set("json", facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+    emit(std::move(in));
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace kinora::video
+
+using kinora::video::FilmRemux;
+using kinora::video::VideoProbe;
+KINORA_COMPONENT(VideoProbe)
+KINORA_COMPONENT(FilmRemux)

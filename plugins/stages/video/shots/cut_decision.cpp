@@ -1,0 +1,89 @@
+#include "shots/cut_decision.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+namespace kinora::video {
+
+CutDecision::CutDecision(const std::vector<std::string>& names, const std::string& decide, int64_t tolerance)
+    : all_(decide == "all"), tolerance_(tolerance) {
+  const auto one = static_cast<size_t>(std::find(names.begin(), names.end(), decide) - names.begin());
+  for (size_t i = 0; i < names.size(); ++i)
+    if (one == names.size() || one == i) of_.push_back(i);
+  if (one < names.size()) {
+    all_ = false;
+    tolerance_ = 0;
+  }
+  taken_.resize(of_.size());
+}
+
+void CutDecision::advance(const std::vector<const std::vector<int64_t>*>& found,
+                          const std::vector<int64_t>& settled) {
+  int64_t until = std::numeric_limits<int64_t>::max();
+  for (const size_t by : of_) until = std::min(until, settled[by]);
+  std::vector<Cut> next;
+  for (size_t i = 0; i < of_.size(); ++i) {
+    const auto& cuts = *found[of_[i]];
+    for (; taken_[i] < cuts.size() && cuts[taken_[i]] < until; ++taken_[i])
+      if (cuts[taken_[i]] > 0) next.push_back({cuts[taken_[i]], i});
+  }
+  std::sort(next.begin(), next.end());
+  for (const Cut& cut : next) take(cut);
+  if (!together_.empty() && until - together_.back().frame > tolerance_) close();
+  settled_ = together_.empty() ? until : together_.front().frame;
+}
+
+void CutDecision::take(const Cut& cut) {
+  if (!together_.empty() && cut.frame - together_.back().frame > tolerance_) close();
+  together_.push_back(cut);
+}
+
+void CutDecision::close() {
+  std::vector<bool> has(of_.size());
+  const Cut* first = &together_.front();
+  for (const Cut& cut : together_) {
+    has[cut.by] = true;
+    if (cut.by < first->by) first = &cut;
+  }
+  if (!all_ || std::find(has.begin(), has.end(), false) == has.end()) cuts_.push_back(first->frame);
+  together_.clear();
+}
+
+std::vector<int64_t> decided_cuts(const std::vector<NamedCuts>& found, const std::string& decide,
+                                  int64_t tolerance) {
+  std::vector<std::string> names;
+  std::vector<const std::vector<int64_t>*> cuts;
+  for (const auto& one : found) {
+    names.push_back(one.name);
+    cuts.push_back(&one.cuts);
+  }
+  CutDecision decision(names, decide, tolerance);
+  decision.advance(cuts, std::vector<int64_t>(found.size(), std::numeric_limits<int64_t>::max()));
+  return decision.cuts();
+}
+
+SettledFrames::SettledFrames(const DetectorOptions& options, double rate)
+    : options_(options),
+      filter_(options.filter == "merge" ? FlashFilter::Mode::merge : FlashFilter::Mode::suppress,
+              options.min_length, rate) {}
+
+int64_t SettledFrames::after(const ShotDetector& detector, const Moment& now) {
+  if (options_.name == "adaptive") return std::max<int64_t>(0, now.frame - options_.window + 1);
+  if (options_.name == "threshold") return after_fade(detector.scores().back(), now);
+  if (options_.name != "content") return now.frame + 1;
+  filter_.push(detector.scores().back() >= options_.threshold, now);
+  return filter_.settled(now);
+}
+
+int64_t SettledFrames::after_fade(double mean, const Moment& now) {
+  const bool out = (mean < std::trunc(options_.threshold)) == (options_.fade == "floor");
+  if (first_ || out != out_) {
+    out_ = out;
+    faded_ = now.frame;
+  }
+  first_ = false;
+  return out_ ? faded_ : now.frame + 1;
+}
+
+}  // namespace kinora::video

@@ -1,7 +1,0 @@
-#include "kinora/plugin.hpp"
-
-#include "file_storage.hpp"
-
-using kinora::file::FileStorage;
-KINORA_COMPONENT(FileStorage)
-KINORA_PLUGIN(FileStorage)
