@@ -67,7 +67,7 @@ json ran(const std::string& command) {
   }
   const auto said = json::parse(last, nullptr, false);
   if (!said.is_object())
-    raise(KINORA_FAILED, "bench: the peer `{}` printed no JSON object as its last line; run it by hand",
+    raise(KINORA_ERROR_FAILED, "bench: the peer `{}` printed no JSON object as its last line; run it by hand",
           command);
   return said;
 }

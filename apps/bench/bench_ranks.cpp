@@ -101,7 +101,7 @@ std::vector<double> BenchRanks::of_all(double mine) const {
 BenchStrategy::BenchStrategy(Runtime& runtime, const std::string& id, const json& options,
                              const BenchRanks& ranks) {
   const Component component = or_throw(runtime.registry().open("parallel/" + id));
-  api_ = &component.table<kinora_strategy>();
+  api_ = &component.table<kinora_parallel>();
   const Options complete = or_throw(Options::make(*component.spec, options));
   const auto make = [&](const kinora_mesh* mesh) {
     return std::unique_ptr<void, void (*)(void*)>(

@@ -11,7 +11,7 @@
 #include "core/torch/context/mesh.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 
 namespace kinora::core {
 
@@ -47,7 +47,7 @@ class BenchStrategy {
   void step(const Parallelism::Microbatches&) const;
 
  private:
-  const kinora_strategy* api_ = nullptr;
+  const kinora_parallel* api_ = nullptr;
   std::unique_ptr<void, void (*)(void*)> self_{nullptr, [](void*) {}};
   std::vector<const kinora_link*> links_;
 };

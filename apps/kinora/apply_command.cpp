@@ -47,7 +47,7 @@ void assign(const std::string& text, const core::ComponentSpec& spec, core::Appl
     request.options[name] = v;
   } else if (name == "weights") {
     if (!core::has_weights(spec))
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "--set " + text + ": " + spec.id + " has no weights; models and tokenizers have");
     request.weights = path;
   } else if (name == "config") {

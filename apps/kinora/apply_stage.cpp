@@ -89,7 +89,7 @@ core::ApplyResult apply_stage(core::Runtime& runtime, const core::ApplyRequest& 
     results.end_held();
   } catch (const Error& e) {
     // Samples emitted before a damaged video failed are results too, even if it crashed the stage's process.
-    if (e.code() != KINORA_DATA || (results.emitted.empty() && results.failed.empty())) throw;
+    if (e.code() != KINORA_ERROR_DATA || (results.emitted.empty() && results.failed.empty())) throw;
     made.problem = e.what();
   }
   if (!request.out.empty())

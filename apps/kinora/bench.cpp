@@ -51,7 +51,7 @@ class MadeFilm {
   explicit MadeFilm(int seconds) {
     std::string name = (std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     const std::string source = "testsrc2=size=1280x720:rate=24:duration=" + std::to_string(seconds) +
                                ",hue='H=floor(t/3)*2',noise=alls=12:allf=t";
@@ -61,7 +61,7 @@ class MadeFilm {
     if (std::filesystem::file_size(path(), error) > 0 && !error) return;
     std::filesystem::remove_all(folder_, error);
     throw Error(
-        KINORA_NOT_FOUND,
+        KINORA_ERROR_NOT_FOUND,
         "bench shots: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
         "libx264, or give a video with --film FILE");
   }
@@ -108,7 +108,7 @@ json bench_plugin_call(core::Runtime& runtime, const BenchOptions& options) {
   const auto& stage = component.table<kinora_stage>();
   const auto values = core::or_throw(core::Options::make(*component.spec, json::object()));
   const std::unique_ptr<void, void (*)(void*)> self(stage.create(host(), values.abi()), stage.destroy);
-  if (!self) check(KINORA_FAILED);
+  if (!self) check(KINORA_ERROR_FAILED);
   const std::unique_ptr<Virtual> direct = make_virtual();
   Virtual* virtual_stage = direct.get();
   const kinora_stage* table = opaque(&stage);

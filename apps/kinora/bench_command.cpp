@@ -96,7 +96,7 @@ nlohmann::json measured(const Benchmark& b, core::Runtime& runtime, const BenchO
   try {
     return b.run(runtime, options);
   } catch (const Error& e) {
-    if (e.code() == KINORA_CANCELLED) throw;
+    if (e.code() == KINORA_ERROR_CANCELLED) throw;
     return {{"error", e.what()}};
   }
 }

@@ -34,7 +34,7 @@ class CurateFilm {
   explicit CurateFilm(const std::string& source) {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     const std::string made = "-f lavfi -i " +
                              shell_quoted(fmt::format("testsrc2=size=1280x720:rate={}:duration={},"
@@ -50,7 +50,7 @@ class CurateFilm {
     if (fs::file_size(path(), error) > 0 && !error) return;
     fs::remove_all(folder_, error);
     throw Error(
-        KINORA_NOT_FOUND,
+        KINORA_ERROR_NOT_FOUND,
         "bench curate: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
         "libx264, or give a video of 36 seconds or more with --film FILE");
   }
@@ -82,7 +82,7 @@ double cut(core::Runtime& runtime, const CurateFilm& film, const json& given, in
   const auto options = core::or_throw(core::Options::make(*component.spec, given));
   const auto& stage = component.table<kinora_stage>();
   const std::unique_ptr<void, void (*)(void*)> self(stage.create(host(), options.abi()), stage.destroy);
-  if (!self) check(KINORA_FAILED);
+  if (!self) check(KINORA_ERROR_FAILED);
   const Sample sample = film_sample(film);
   core::StageResults results;
   const kinora_emit sink = results.sink();
@@ -92,7 +92,7 @@ double cut(core::Runtime& runtime, const CurateFilm& film, const json& given, in
   const double seconds =
       seconds_of_curating([&] { check(stage.process(self.get(), sample.get(), &sink, &run)); });
   if (results.emitted.size() != kClips)
-    throw Error(KINORA_FAILED,
+    throw Error(KINORA_ERROR_FAILED,
                 fmt::format("bench curate: {} of {} clips were made", results.emitted.size(), kClips));
   for (const Sample& clip : results.emitted)
     copied += json::parse(clip.need("json")).at("copied").get<int64_t>();
@@ -119,7 +119,7 @@ double cut(const CurateFilm& film, const Peer& peer) {
   const double seconds = seconds_of_curating([&] { output_of(all); });
   for (int i = 0; i < kClips; ++i)
     if (!fs::exists(film.folder() / fmt::format("{}.mp4", i * kSeconds)))
-      throw Error(KINORA_FAILED, "bench curate: the ffmpeg program made no clip");
+      throw Error(KINORA_ERROR_FAILED, "bench curate: the ffmpeg program made no clip");
   return seconds;
 }
 

@@ -132,7 +132,7 @@ class Films {
   Films() {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     fs::create_directories(folder_ / "films");
   }
@@ -150,7 +150,7 @@ class Films {
     output_of("ffmpeg -nostdin -v error -y " + how + " " + shell_quoted(file));
     std::error_code error;
     if (fs::file_size(file, error) > 0 && !error) return file;
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 "bench: the ffmpeg command that makes a test video failed or is missing; install FFmpeg with "
                 "libx264");
   }
@@ -196,7 +196,7 @@ PipelineRun curate(const Films& films, const std::string& input, const std::stri
   run.summary = json::parse(summary, nullptr, false);
   if (!run.summary.is_object() || run.summary["clips"]["kept"] == 0)
     throw Error(
-        KINORA_FAILED,
+        KINORA_ERROR_FAILED,
         "bench: the curate job failed; try kinora run with the stages shots.content and clip.transcode");
   return run;
 }
@@ -209,7 +209,7 @@ Sample by_itself(core::Runtime& runtime, const std::string& id, const json& give
   const auto options = core::or_throw(core::Options::make(*component.spec, given));
   const auto& stage = component.table<kinora_stage>();
   const std::unique_ptr<void, void (*)(void*)> self(stage.create(host(), options.abi()), stage.destroy);
-  if (!self) check(KINORA_FAILED);
+  if (!self) check(KINORA_ERROR_FAILED);
   core::StageResults results;
   const kinora_emit sink = results.sink();
   core::Call call;
@@ -217,7 +217,7 @@ Sample by_itself(core::Runtime& runtime, const std::string& id, const json& give
   const double before = processor_seconds(RUSAGE_SELF);
   check(stage.process(self.get(), film.clone(film.key()).get(), &sink, &run));
   seconds += processor_seconds(RUSAGE_SELF) - before;
-  if (results.emitted.empty()) throw Error(KINORA_FAILED, "bench: " + id + " emitted nothing for a video");
+  if (results.emitted.empty()) throw Error(KINORA_ERROR_FAILED, "bench: " + id + " emitted nothing for a video");
   return std::move(results.emitted.front());
 }
 

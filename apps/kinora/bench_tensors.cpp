@@ -37,7 +37,7 @@ json networks(core::Runtime& runtime, const BenchOptions& o, const char* what) {
 json launched(int ranks, const BenchOptions& o) {
   std::string logs = (std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string();
   if (!mkdtemp(logs.data()))
-    throw Error(KINORA_IO, logs + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+    throw Error(KINORA_ERROR_IO, logs + ": cannot create a temporary folder; set TMPDIR to a writable folder");
   const std::string out = output_of(shell_quoted((core::executable_folder() / "kinora").string()) +
                                     " launch -n " + std::to_string(ranks) + " --logs " + shell_quoted(logs) +
                                     " -- bench parallel --json --threads " + std::to_string(o.threads) +
@@ -46,10 +46,10 @@ json launched(int ranks, const BenchOptions& o) {
   std::filesystem::remove_all(logs, ignored);
   const json line = json::parse(out, nullptr, false);
   if (!line.is_object())
-    throw Error(KINORA_FAILED,
+    throw Error(KINORA_ERROR_FAILED,
                 "bench parallel: " + std::to_string(ranks) +
                     " ranks printed no result; see kinora launch -n 2 --logs DIR -- bench parallel --json");
-  if (line.contains("error")) throw Error(KINORA_FAILED, line["error"].get<std::string>());
+  if (line.contains("error")) throw Error(KINORA_ERROR_FAILED, line["error"].get<std::string>());
   return line;
 }
 

@@ -29,7 +29,7 @@ class Vocabulary {
   Vocabulary() : path_((std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string()) {
     const int fd = mkstemp(path_.data());
     if (fd < 0)
-      throw Error(KINORA_IO, path_ + ": cannot create a temporary file; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO, path_ + ": cannot create a temporary file; set TMPDIR to a writable folder");
     ::close(fd);
     std::ofstream(path_) << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nboat\nat\nsea\n";
   }
@@ -60,7 +60,7 @@ double rate(size_t bytes, Process&& process) {
     core::StageResults results;
     const kinora_emit emit = results.sink();
     check(process(in.clone("bench"), emit));
-    if (results.emitted.size() != 1) throw Error(KINORA_FAILED, "bench workers: the stage emitted no sample");
+    if (results.emitted.size() != 1) throw Error(KINORA_ERROR_FAILED, "bench workers: the stage emitted no sample");
   }
   return n / seconds;
 }

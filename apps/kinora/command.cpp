@@ -42,7 +42,7 @@ std::optional<core::RunFile> load_run(core::Runtime& runtime, core::Result<core:
 SetOption parse_set(const std::string& text) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0)
-    throw Error(KINORA_INVALID, "--set " + text + ": expected NAME=VALUE");
+    throw Error(KINORA_ERROR_INVALID, "--set " + text + ": expected NAME=VALUE");
   SetOption out{text.substr(0, equals), {}, text.substr(equals + 1)};
   auto parsed = core::Document::parse("v = " + out.text, "--set");
   out.value = parsed ? parsed->root().value("v", nlohmann::json(out.text)) : nlohmann::json(out.text);

@@ -56,7 +56,7 @@ struct SetOption {
   nlohmann::json value;  // as parsed by TOML, else a string
   std::string text;      // the value as a path or word
 };
-// Throws kinora::Error(KINORA_INVALID).
+// Throws kinora::Error(KINORA_ERROR_INVALID).
 SetOption parse_set(const std::string& text);
 
 // Adds the members of the configuration that `options` lacks. config: a file or folder, or "": the

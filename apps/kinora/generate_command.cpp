@@ -65,7 +65,7 @@ po::options_description generate_flags() {
 
 // The settings that an MP4 written by Kinora stores in its comment.
 core::VideoComment comment_of(core::Runtime& runtime, const std::string& file) {
-  if (!fs::exists(file)) throw Error(KINORA_NOT_FOUND, file + ": file not found");
+  if (!fs::exists(file)) throw Error(KINORA_ERROR_NOT_FOUND, file + ": file not found");
   kinora::Sample sample("video");
   sample.set("url", fs::absolute(file).string());
   const core::OneStage probe(runtime, "video.probe", json::object());
@@ -83,13 +83,13 @@ const core::JobSpec* job_of(const core::RunFile& run, const std::string& name) {
     if (name.empty() || job.name == name) found = &job;
   }
   if (names.empty())
-    throw Error(KINORA_INVALID, run.file.string() + ": the file has no job of kind generate");
+    throw Error(KINORA_ERROR_INVALID, run.file.string() + ": the file has no job of kind generate");
   if (!name.empty() && !found)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("{}: no generate job is called '{}'{}; there are: {}", run.file.string(), name,
                             core::did_you_mean(name, names), fmt::join(names, ", ")));
   if (name.empty() && names.size() > 1)
-    throw Error(KINORA_INVALID, "there are several generate jobs; choose one with --job " + names.front());
+    throw Error(KINORA_ERROR_INVALID, "there are several generate jobs; choose one with --job " + names.front());
   return found;
 }
 
@@ -103,7 +103,7 @@ std::string job_in(const core::RunFile& run, const core::VideoComment& about) {
 void set_option(json& options, const std::string& assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string::npos)
-    throw Error(KINORA_INVALID, "--set " + assignment + ": expected NAME=VALUE");
+    throw Error(KINORA_ERROR_INVALID, "--set " + assignment + ": expected NAME=VALUE");
   core::Document document = core::or_throw(core::Document::parse("[job]\n", "--set"));
   core::or_throw(document.set("job." + assignment));
   options[assignment.substr(0, equals)] = document.root()["job"][assignment.substr(0, equals)];

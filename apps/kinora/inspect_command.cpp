@@ -163,7 +163,7 @@ po::options_description inspect_flags() {
 void add_input(const std::string& text, json& inputs) {
   const auto equals = text.find('=');
   const auto wrong = [&] {
-    return Error(KINORA_INVALID,
+    return Error(KINORA_ERROR_INVALID,
                  "--input " + text + ": expected NAME=SHAPE, for example latent=1x16x21x90x160");
   };
   if (equals == text.npos || equals == 0) throw wrong();

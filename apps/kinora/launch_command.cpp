@@ -62,7 +62,7 @@ class MeetingPlace {
   MeetingPlace() {
     std::string name = (fs::temp_directory_path() / "kinora-launch-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_IO, name + ": cannot be created; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO, name + ": cannot be created; set TMPDIR to a writable folder");
     folder_ = name;
   }
   MeetingPlace(const MeetingPlace&) = delete;
@@ -165,7 +165,7 @@ int launch_command(core::Runtime& runtime, const Arguments& shared, const Argume
   // Rank 0 locks the run's folder, but each rank's log gets its first line before that.
   const auto lock = core::FolderLock::take(plan.logs);
   if (!lock)
-    return complain(kFailed, lock.failure().code == KINORA_IO
+    return complain(kFailed, lock.failure().code == KINORA_ERROR_IO
                                  ? lock.failure().message
                                  : "launch: another kinora launch is writing its logs to " +
                                        plan.logs.string() +

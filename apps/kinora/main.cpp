@@ -168,8 +168,8 @@ int main(int argc, char** argv) {
   } catch (const boost::program_options::error& e) {
     return kinora::complain(kinora::kUsage, std::string(e.what()) + "; see --help");
   } catch (const kinora::Error& e) {
-    return kinora::complain(e.code() == KINORA_INVALID     ? kinora::kUsage
-                            : e.code() == KINORA_CANCELLED ? kinora::kInterrupted
+    return kinora::complain(e.code() == KINORA_ERROR_INVALID     ? kinora::kUsage
+                            : e.code() == KINORA_ERROR_CANCELLED ? kinora::kInterrupted
                                                            : kinora::kFailed,
                             e.what());
   } catch (const std::exception& e) {

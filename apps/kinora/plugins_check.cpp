@@ -127,7 +127,7 @@ po::variables_map parse(const Arguments& arguments, po::options_description know
   po::variables_map values;
   po::store(po::command_line_parser(arguments).options(known).positional(words).run(), values);
   if (values.count("file") == 0)
-    throw Error(KINORA_INVALID, "plugins validate and manifest need a FILE.so; see kinora plugins --help");
+    throw Error(KINORA_ERROR_INVALID, "plugins validate and manifest need a FILE.so; see kinora plugins --help");
   return values;
 }
 

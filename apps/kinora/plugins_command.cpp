@@ -77,9 +77,9 @@ core::Result<std::string> id_of(const std::string& word, const std::vector<Row>&
   }
   if (named.size() == 1) return named.front();
   if (named.size() > 1)
-    return core::fail(KINORA_INVALID, "'{}' is ambiguous; give one of {}", word, fmt::join(named, ", "));
+    return core::fail(KINORA_ERROR_INVALID, "'{}' is ambiguous; give one of {}", word, fmt::join(named, ", "));
   if (!in_plugin.empty())
-    return core::fail(KINORA_INVALID, "'{}' is a plugin; give one of its components: {}", word,
+    return core::fail(KINORA_ERROR_INVALID, "'{}' is a plugin; give one of its components: {}", word,
                       fmt::join(in_plugin, ", "));
   return word;
 }

@@ -64,7 +64,7 @@ std::string filled(const std::string& text, const Words& words) {
 
 std::string contents(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
-  if (!in) throw Error(KINORA_IO, file.string() + ": cannot be read");
+  if (!in) throw Error(KINORA_ERROR_IO, file.string() + ": cannot be read");
   return {std::istreambuf_iterator<char>(in), {}};
 }
 

@@ -70,7 +70,7 @@ int as_rank(core::Runtime& runtime, const Wanted& w) {
 std::optional<json> launched(const Wanted& w, const fs::path& plugin, int& code) {
   std::string folder = (fs::temp_directory_path() / "kinora-check-XXXXXX").string();
   if (!mkdtemp(folder.data()))
-    throw Error(KINORA_IO, folder + ": cannot be created; set TMPDIR to a writable folder");
+    throw Error(KINORA_ERROR_IO, folder + ": cannot be created; set TMPDIR to a writable folder");
   const fs::path at = folder, into = at / "found.json";
   WorldPlan plan{
       .size = w.ranks,

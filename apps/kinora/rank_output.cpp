@@ -69,7 +69,7 @@ std::string as_shown(std::string_view line) {
 RankOutput::RankOutput(std::filesystem::path log, const std::string& headline, bool shown)
     : log_(std::move(log)), file_(open(log_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) {
   if (file_ < 0)
-    throw Error(KINORA_IO,
+    throw Error(KINORA_ERROR_IO,
                 log_.string() + ": " + std::strerror(errno) + "; choose another folder with --logs");
   write_all(file_, headline + "\n");
   begin_ = static_cast<uint64_t>(std::max<off_t>(0, lseek(file_, 0, SEEK_END)));
@@ -90,7 +90,7 @@ void RankOutput::open_channel(Channel& c, int shown_at) const {
   c.shown_at = shown_at;
   if (isatty(shown_at) && open_terminal(shown_at, c.from_rank, c.to_rank)) return;
   int ends[2];
-  if (pipe2(ends, O_CLOEXEC) != 0) throw Error(KINORA_IO, std::string("pipe: ") + std::strerror(errno));
+  if (pipe2(ends, O_CLOEXEC) != 0) throw Error(KINORA_ERROR_IO, std::string("pipe: ") + std::strerror(errno));
   c.from_rank = ends[0];
   c.to_rank = ends[1];
 }

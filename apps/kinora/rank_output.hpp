@@ -10,7 +10,7 @@ namespace kinora {
 
 class RankOutput {
  public:
-  // Appends to `log`, after the line `headline`. Throws Error(KINORA_IO).
+  // Appends to `log`, after the line `headline`. Throws Error(KINORA_ERROR_IO).
   RankOutput(std::filesystem::path log, const std::string& headline, bool shown);
   RankOutput(const RankOutput&) = delete;
   RankOutput& operator=(const RankOutput&) = delete;

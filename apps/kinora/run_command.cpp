@@ -100,7 +100,7 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
 int64_t ranks_of(const Parsed& given) {
   if (!given.values.count("ranks")) return core::or_throw(core::ranks_of(core::environment));
   const auto ranks = given.values["ranks"].as<int64_t>();
-  if (ranks < 1) throw Error(KINORA_INVALID, "check: --ranks must be 1 or more");
+  if (ranks < 1) throw Error(KINORA_ERROR_INVALID, "check: --ranks must be 1 or more");
   return ranks;
 }
 

@@ -125,10 +125,10 @@ std::vector<core::Hit> like(core::Runtime& runtime, const core::Collection& clip
     return core::nearest(shown.of(std::move(all)), query, top);
   }
   if (!fs::is_regular_file(example))
-    throw Error(KINORA_NOT_FOUND, "--like " + example + ": neither a key with an embedding '" + name +
+    throw Error(KINORA_ERROR_NOT_FOUND, "--like " + example + ": neither a key with an embedding '" + name +
                                       "' here nor a video file");
   if (name != "classic")
-    throw Error(KINORA_UNSUPPORTED, "--like " + example +
+    throw Error(KINORA_ERROR_UNSUPPORTED, "--like " + example +
                                         ": only 'classic' can be computed for a file; for '" + name +
                                         "' give the key of a clip");
   all = shown.of(std::move(all));

@@ -49,7 +49,7 @@ class CommentReader {
   explicit CommentReader(const std::string& file) : file_(file) {}
 
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(KINORA_DATA, fmt::format("{}: what it says of how it was made is not what Kinora writes: {}; "
+    throw Error(KINORA_ERROR_DATA, fmt::format("{}: what it says of how it was made is not what Kinora writes: {}; "
                                          "give the settings by hand, see "
                                          "kinora generate --help",
                                          file_, what));
@@ -99,7 +99,7 @@ VideoComment read_video_comment(const std::string& file, const std::string& comm
   const json about = parse_facts(comment);
   if (!about.is_object() || !about.contains("options") || !about.contains("job"))
     throw Error(
-        KINORA_DATA,
+        KINORA_ERROR_DATA,
         fmt::format("{}: it does not say how it was made; only the MP4 of a generate job does", file));
   const CommentReader reader(file);
   VideoComment out;
@@ -136,7 +136,7 @@ void take_files(const VideoComment& comment, const std::set<std::string>& given,
   for (const auto& [name, path] : comment.files.items()) {
     if (given.contains(name) || path == options.value(name, json())) continue;
     if (path != "")
-      throw Error(KINORA_DATA, fmt::format("{}: it was made with {} {}, which the run file does not name, "
+      throw Error(KINORA_ERROR_DATA, fmt::format("{}: it was made with {} {}, which the run file does not name, "
                                            "and a video's word for a file is "
                                            "not taken; give it with "
                                            "--set JOB.{}=FILE",
@@ -148,12 +148,12 @@ void take_files(const VideoComment& comment, const std::set<std::string>& given,
 
 void take_sampler(const Registry& registry, const VideoComment& comment, ComponentUse& use) {
   const auto spec = registry.find("sampler", comment.sampler);
-  if (!spec) throw Error(KINORA_DATA, fmt::format("{}: {}", comment.file, spec.failure().message));
+  if (!spec) throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, spec.failure().message));
   auto options = Options::make(**spec, comment.sampler_options);
-  if (!options) throw Error(KINORA_DATA, fmt::format("{}: {}", comment.file, options.failure().message));
+  if (!options) throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, options.failure().message));
   if (!options->paths().empty())
     throw Error(
-        KINORA_DATA,
+        KINORA_ERROR_DATA,
         fmt::format(
             "{}: options of its {} name files, and a video's word for a file is not taken; set them by hand",
             comment.file, comment.sampler));
@@ -170,7 +170,7 @@ void take_settings(const Registry& registry, const VideoComment& comment, const 
   for (const auto& [name, value] : comment.settings.items())
     if (!given.contains(name)) options[name] = value;
   auto checked = Options::make(*job.kind, options);
-  if (!checked) throw Error(KINORA_DATA, fmt::format("{}: {}", comment.file, checked.failure().message));
+  if (!checked) throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, checked.failure().message));
   job.options = checked->values();
   for (auto& use : job.components)
     if (use.slot == "sampler" && !given.contains("sampler") && !comment.sampler.empty())

@@ -19,11 +19,11 @@ struct VideoComment {
   json made_with;  // {"weights": {SLOT: digest}, "components": {SLOT: {"id", "version"}}}
 };
 
-// Throws Error(KINORA_DATA) that names `file`, the member and its type.
+// Throws Error(KINORA_ERROR_DATA) that names `file`, the member and its type.
 VideoComment read_video_comment(const std::string& file, const std::string& comment);
 
 // `job` as the comment says, but for the options and the slot "sampler" among `given`, which the user sets. A
-// file that the comment names must be the run file's own. Throws Error(KINORA_DATA).
+// file that the comment names must be the run file's own. Throws Error(KINORA_ERROR_DATA).
 void take_settings(const Registry&, const VideoComment&, const std::set<std::string>& given, JobSpec& job);
 
 }  // namespace kinora::core

@@ -101,7 +101,7 @@ void start(RankProcess& p, const WorldPlan& plan) {
   const int out = p.output->stdout_of_rank(), err = p.output->stderr_of_rank();
   const pid_t parent = getpid();
   p.pid = fork();
-  if (p.pid < 0) throw Error(KINORA_FAILED, std::string("cannot start a rank: ") + std::strerror(errno));
+  if (p.pid < 0) throw Error(KINORA_ERROR_FAILED, std::string("cannot start a rank: ") + std::strerror(errno));
   if (p.pid > 0) {
     p.output->started();
     return;
@@ -228,7 +228,7 @@ Signals::Signals() {
   const sigset_t set = watched();
   sigprocmask(SIG_BLOCK, &set, nullptr);
   fd_ = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (fd_ < 0) throw Error(KINORA_FAILED, std::string("signalfd: ") + std::strerror(errno));
+  if (fd_ < 0) throw Error(KINORA_ERROR_FAILED, std::string("signalfd: ") + std::strerror(errno));
 }
 
 Signals::~Signals() {

@@ -25,7 +25,7 @@ double since(Clock::time_point start) { return std::chrono::duration<double>(Clo
 class Socket {
  public:
   explicit Socket(int fd) : fd_(fd) {
-    if (fd < 0) throw Error(KINORA_FAILED, std::string("calibrate: loopback: ") + std::strerror(errno));
+    if (fd < 0) throw Error(KINORA_ERROR_FAILED, std::string("calibrate: loopback: ") + std::strerror(errno));
     const int one = 1;
     ::setsockopt(fd_, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   }
@@ -102,13 +102,13 @@ Loopback loopback() {
   auto* where = reinterpret_cast<sockaddr*>(&address);
   if (::bind(listener.fd(), where, length) || ::listen(listener.fd(), 1) ||
       ::getsockname(listener.fd(), where, &length))
-    throw Error(KINORA_FAILED, std::string("calibrate: loopback: ") + std::strerror(errno));
+    throw Error(KINORA_ERROR_FAILED, std::string("calibrate: loopback: ") + std::strerror(errno));
   std::jthread other;
   Loopback out{1e30, 0};
   {
     const Socket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     if (::connect(socket.fd(), where, length))
-      throw Error(KINORA_FAILED, std::string("calibrate: loopback: ") + std::strerror(errno));
+      throw Error(KINORA_ERROR_FAILED, std::string("calibrate: loopback: ") + std::strerror(errno));
     other = std::jthread(answer, listener.fd());
     std::vector<char> buffer(kLong, 1);
     bool ok = true;
@@ -122,7 +122,7 @@ Loopback loopback() {
       ok = socket.write(buffer.data(), kLong) && socket.read(buffer.data(), 8);
       out.rate = std::max(out.rate, static_cast<double>(kLong) / since(start));
     }
-    if (!ok) throw Error(KINORA_FAILED, "calibrate: loopback: the connection broke");
+    if (!ok) throw Error(KINORA_ERROR_FAILED, "calibrate: loopback: the connection broke");
   }
   return out;
 }
@@ -154,7 +154,7 @@ json json_of(const Machine& m) {
 Result<Machine> read_machine(const std::filesystem::path& file) {
   std::ifstream in(file);
   if (!in)
-    return fail(KINORA_INVALID, "{}: this machine is not measured; run kinora plan --calibrate",
+    return fail(KINORA_ERROR_INVALID, "{}: this machine is not measured; run kinora plan --calibrate",
                 file.string());
   const json j = json::parse(in, nullptr, false);
   Machine m;
@@ -169,7 +169,7 @@ Result<Machine> read_machine(const std::filesystem::path& file) {
   if (!number("peak", m.gpu.peak) || !number("memory", m.gpu.memory) || !number("link", m.gpu.link) ||
       !number("memory_bandwidth", m.gpu.memory_bandwidth) || !number("latency", m.latency) ||
       !number("matrix", share))
-    return fail(KINORA_INVALID, "{}: damaged; run kinora plan --calibrate again", file.string());
+    return fail(KINORA_ERROR_INVALID, "{}: damaged; run kinora plan --calibrate again", file.string());
   m.gpu.network = m.gpu.link;
   m.efficiency = measured_rates(share);
   return m;

@@ -32,7 +32,7 @@ Machine measure(double product, double share);
 // $XDG_CACHE_HOME/kinora/machine.json, or ~/.cache/kinora/machine.json.
 std::filesystem::path machine_file();
 nlohmann::json json_of(const Machine&);
-// KINORA_INVALID: the machine was not measured, or the file is damaged.
+// KINORA_ERROR_INVALID: the machine was not measured, or the file is damaged.
 Result<Machine> read_machine(const std::filesystem::path&);
 
 }  // namespace kinora::core::plan

@@ -52,10 +52,10 @@ Result<Cluster> parse_cluster(std::string_view text, const Gpu* here) {
   Cluster out;
   std::string_view rest = text;
   if (!take(rest, out.nodes) || !take(rest, out.per_node) || rest.empty())
-    return fail(KINORA_INVALID, "cluster '{}': expected NODESxGPUSxNAME, such as 8x8xH100", text);
+    return fail(KINORA_ERROR_INVALID, "cluster '{}': expected NODESxGPUSxNAME, such as 8x8xH100", text);
   if (same(rest, "here")) {
     if (!here)
-      return fail(KINORA_INVALID, "cluster '{}': this machine is not measured; run kinora plan --calibrate",
+      return fail(KINORA_ERROR_INVALID, "cluster '{}': this machine is not measured; run kinora plan --calibrate",
                   text);
     out.gpu = *here;
     return out;
@@ -67,7 +67,7 @@ Result<Cluster> parse_cluster(std::string_view text, const Gpu* here) {
     }
   auto names = gpu_names();
   names.emplace_back("here");
-  return fail(KINORA_INVALID, "cluster '{}': unknown GPU '{}'{}", text, rest,
+  return fail(KINORA_ERROR_INVALID, "cluster '{}': unknown GPU '{}'{}", text, rest,
               did_you_mean_or_list(rest, names, "there are"));
 }
 

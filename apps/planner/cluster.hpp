@@ -43,7 +43,7 @@ struct Efficiency {
 
 // GPU names that parse_cluster knows.
 std::vector<std::string> gpu_names();
-// KINORA_INVALID states the error in the text. `here`: the calibrated machine, called "here", or null.
+// KINORA_ERROR_INVALID states the error in the text. `here`: the calibrated machine, called "here", or null.
 Result<Cluster> parse_cluster(std::string_view text, const Gpu* here = nullptr);
 
 }  // namespace kinora::core::plan

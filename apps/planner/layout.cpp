@@ -30,14 +30,14 @@ Status set(Layout& out, const std::string& key, std::string_view value) {
   if (it == numbers().end()) {
     std::vector<std::string> known{"sequence", "schedule", "conditioning"};
     for (const auto& [name, member] : numbers()) known.push_back(name);
-    return fail(KINORA_INVALID, "layout: unknown '{}'{}", key, did_you_mean_or_list(key, known, "there are"));
+    return fail(KINORA_ERROR_INVALID, "layout: unknown '{}'{}", key, did_you_mean_or_list(key, known, "there are"));
   }
   int64_t n = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);
   if (error != std::errc() || end != value.data() + value.size() || n < (key == "recompute" ? 0 : 1))
-    return fail(KINORA_INVALID, "layout: {}={} is not a size; write for example {}=2", key, value, key);
+    return fail(KINORA_ERROR_INVALID, "layout: {}={} is not a size; write for example {}=2", key, value, key);
   if (key == "stage" && n > 3)
-    return fail(KINORA_INVALID, "layout: stage={}; the stages of fsdp are 1, 2 and 3", value);
+    return fail(KINORA_ERROR_INVALID, "layout: stage={}; the stages of fsdp are 1, 2 and 3", value);
   out.*it->second = n;
   return {};
 }
@@ -45,26 +45,26 @@ Status set(Layout& out, const std::string& key, std::string_view value) {
 Status set_word(Layout& out, std::string_view word) {
   const auto equals = word.find('=');
   if (equals == word.npos)
-    return fail(KINORA_INVALID, "layout: '{}' has no '='; write for example tp=2,cp=4", word);
+    return fail(KINORA_ERROR_INVALID, "layout: '{}' has no '='; write for example tp=2,cp=4", word);
   const std::string key(word.substr(0, equals));
   const auto value = word.substr(equals + 1);
   if (key == "sequence") {
     if (!choose(value,
                 {Sequence::ring, Sequence::ulysses, Sequence::two_d, Sequence::hybrid, Sequence::balanced},
                 out.sequence))
-      return fail(KINORA_INVALID,
+      return fail(KINORA_ERROR_INVALID,
                   "layout: sequence={}; expected cp-ring, cp-ulysses, cp-2d, stdit-hybrid or balanced-sp",
                   value);
     return {};
   }
   if (key == "schedule") {
     if (!choose(value, {Schedule::gpipe, Schedule::one_f_one_b, Schedule::interleaved}, out.schedule))
-      return fail(KINORA_INVALID, "layout: schedule={}; expected gpipe, 1f1b or interleaved", value);
+      return fail(KINORA_ERROR_INVALID, "layout: schedule={}; expected gpipe, 1f1b or interleaved", value);
     return {};
   }
   if (key == "conditioning") {
     if (value != "recompute" && value != "send")
-      return fail(KINORA_INVALID, "layout: conditioning={}; expected recompute or send", value);
+      return fail(KINORA_ERROR_INVALID, "layout: conditioning={}; expected recompute or send", value);
     out.send_conditioning = value == "send";
     return {};
   }

@@ -49,7 +49,7 @@ struct Layout {
   std::string toml() const;
 };
 
-// KINORA_INVALID names the wrong word.
+// KINORA_ERROR_INVALID names the wrong word.
 Result<Layout> parse_layout(std::string_view text);
 
 // The run to lay out.

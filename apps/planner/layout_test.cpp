@@ -61,7 +61,7 @@ TEST(Layout, EachRuleIsSaidWithItsNumbers) {
   for (const auto& c : cases) {
     const auto priced = price(*parse_layout(c.text), p);
     ASSERT_FALSE(priced) << c.text;
-    EXPECT_EQ(priced.failure().code, KINORA_INVALID);
+    EXPECT_EQ(priced.failure().code, KINORA_ERROR_INVALID);
     EXPECT_THAT(priced.failure().message, HasSubstr(c.says)) << c.text;
     EXPECT_THAT(priced.failure().message, HasSubstr("Nearest legal: ")) << c.text;
   }

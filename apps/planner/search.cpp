@@ -80,12 +80,12 @@ class Search {
   Result<Found> operator()(int64_t count, const std::optional<Layout>& own) {
     each_layout(p_, [this](const Layout& l) { consider(l); });
     if (!out_.legal)
-      return fail(KINORA_INVALID,
+      return fail(KINORA_ERROR_INVALID,
                   "plan: no layout of {} GPUs is legal for batch = {}; the batch must be divisible "
                   "by GPUs / (tp*cp*pp)",
                   p_.cluster.size(), p_.batch);
     if (!out_.fit)
-      return fail(KINORA_INVALID,
+      return fail(KINORA_ERROR_INVALID,
                   "plan: nothing fits: the leanest layout, {}, needs {} of {} a GPU; take more GPUs",
                   leanest_.text(), format_size(static_cast<uint64_t>(least_)),
                   format_size(static_cast<uint64_t>(room(p_))));
@@ -201,7 +201,7 @@ Result<Plan> price(const Layout& l, const Problem& p) {
   for (size_t i = 0; i < rules.size(); ++i) message += (i ? "; " : "") + rules[i];
   const auto near = nearest(l, p);
   for (size_t i = 0; i < near.size(); ++i) message += (i ? "; or " : ". Nearest legal: ") + near[i].words();
-  return fail(KINORA_INVALID, "{}", message);
+  return fail(KINORA_ERROR_INVALID, "{}", message);
 }
 
 Result<Found> search(const Problem& p, int64_t count, const std::optional<Layout>& own) {

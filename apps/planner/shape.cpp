@@ -117,7 +117,7 @@ class Branches {
 
   void add(const ModelOutline::Call& c) {
     const bool tokens = c.linear ? c.linear->tokens : c.attention->tokens;
-    const bool column = c.linear && c.linear->role == KINORA_COLUMN;
+    const bool column = c.linear && c.linear->role == KINORA_ROLE_COLUMN;
     if (!tokens && !column)
       s_.other_flops += flops_of(c);
     else if (!tokens)
@@ -169,7 +169,7 @@ Result<Shape> shape_of(const ModelOutline& o) {
   s.model = o.model, s.layers = o.blocks - 2, s.width = o.width, s.frames = o.frames, s.patches = o.patches;
   if (s.layers < 1 || s.width < 1 || s.tokens() < 1)
     return fail(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "plan: {} has no layers to divide; call sequence() of its context, then block() for the embedding "
         "(index 0), each layer (1 to N) and the head (N + 1)",
         o.model);

@@ -22,23 +22,23 @@ ModelOutline two_layers() {
   ModelOutline o;
   o.model = "model/theirs", o.blocks = 4, o.width = 8, o.frames = 3, o.patches = 2;
   o.parameters = {{-1, 100}, {0, 24}, {1, 400}, {2, 600}, {3, 16}};
-  o.calls = {shared(-1, KINORA_WHOLE, 4, 8, 1), linear(0, KINORA_WHOLE, 3, 8)};
+  o.calls = {shared(-1, KINORA_ROLE_WHOLE, 4, 8, 1), linear(0, KINORA_ROLE_WHOLE, 3, 8)};
   for (const int64_t b : {1, 2}) {
-    o.calls.push_back(shared(b, KINORA_WHOLE, 8, 16, 1));
-    for (const int64_t out : {8, 4, 4}) o.calls.push_back(linear(b, KINORA_COLUMN, 8, out));
+    o.calls.push_back(shared(b, KINORA_ROLE_WHOLE, 8, 16, 1));
+    for (const int64_t out : {8, 4, 4}) o.calls.push_back(linear(b, KINORA_ROLE_COLUMN, 8, out));
     o.calls.push_back({b, {}, ModelOutline::Attention{true, KINORA_OVER_ALL, 6, 0, 2, 1, 4}});
-    o.calls.push_back(linear(b, KINORA_ROW, 8, 8));
+    o.calls.push_back(linear(b, KINORA_ROLE_ROW, 8, 8));
     if (b == 2) {
-      o.calls.push_back(linear(b, KINORA_COLUMN, 8, 8));
-      o.calls.push_back(shared(b, KINORA_COLUMN, 7, 8, 5));
-      o.calls.push_back(shared(b, KINORA_COLUMN, 7, 8, 5));
+      o.calls.push_back(linear(b, KINORA_ROLE_COLUMN, 8, 8));
+      o.calls.push_back(shared(b, KINORA_ROLE_COLUMN, 7, 8, 5));
+      o.calls.push_back(shared(b, KINORA_ROLE_COLUMN, 7, 8, 5));
       o.calls.push_back({b, {}, ModelOutline::Attention{true, {}, 6, 5, 2, 2, 4}});
-      o.calls.push_back(linear(b, KINORA_ROW, 8, 8));
+      o.calls.push_back(linear(b, KINORA_ROLE_ROW, 8, 8));
     }
-    for (int i = 0; i < 2; ++i) o.calls.push_back(linear(b, KINORA_COLUMN, 8, 12));
-    o.calls.push_back(linear(b, KINORA_ROW, 12, 8));
+    for (int i = 0; i < 2; ++i) o.calls.push_back(linear(b, KINORA_ROLE_COLUMN, 8, 12));
+    o.calls.push_back(linear(b, KINORA_ROLE_ROW, 12, 8));
   }
-  o.calls.push_back(linear(3, KINORA_WHOLE, 8, 2));
+  o.calls.push_back(linear(3, KINORA_ROLE_WHOLE, 8, 2));
   return o;
 }
 
@@ -68,7 +68,7 @@ TEST(PlanShape, OperationsAreTheSumOverItsCalls) {
 TEST(PlanShape, LinearLayersWithoutRolesAreCounted) {
   ModelOutline o = two_layers();
   for (auto& c : o.calls)
-    if (c.linear && c.linear->tokens) c.linear->role = KINORA_WHOLE;
+    if (c.linear && c.linear->tokens) c.linear->role = KINORA_ROLE_WHOLE;
   EXPECT_DOUBLE_EQ(shape_of(o)->forward_flops(), shape_of(two_layers())->forward_flops());
 }
 

@@ -42,7 +42,7 @@ Result<int64_t*> add(Layout& l, const std::string& id, const nlohmann::json& o) 
     return l.sequence = it->second, l.ulysses = o.value("ulysses", int64_t{1}), &l.cp;
   if (id == "parallel/recompute") l.recompute_every = o.value("every", int64_t{1});
   if (id == "parallel/recompute" || id == "parallel/single") return static_cast<int64_t*>(nullptr);
-  return fail(KINORA_UNSUPPORTED, "{} has no model of its time and memory; only Kinora's strategies do", id);
+  return fail(KINORA_ERROR_UNSUPPORTED, "{} has no model of its time and memory; only Kinora's strategies do", id);
 }
 
 }  // namespace
@@ -56,10 +56,10 @@ Result<const JobSpec*> train_job(const RunFile& run, const std::string& name) {
     if (name.empty() || job.name == name) found = &job;
   }
   if (name.empty() && names.size() > 1)
-    return fail(KINORA_INVALID, "plan: which train job? --job {}{}", names[0],
+    return fail(KINORA_ERROR_INVALID, "plan: which train job? --job {}{}", names[0],
                 did_you_mean_or_list("", names, "there are"));
   if (!found)
-    return fail(KINORA_INVALID, "plan: {} has no train job{}{}", run.file.filename().string(),
+    return fail(KINORA_ERROR_INVALID, "plan: {} has no train job{}{}", run.file.filename().string(),
                 name.empty() ? "" : " '" + name + "'",
                 name.empty() ? "" : did_you_mean_or_list(name, names, "there are"));
   return found;
@@ -71,7 +71,7 @@ Result<LatentSize> parse_latent(std::string_view text) {
   for (size_t i = 0; i < 3; ++i) {
     const auto [next, error] = std::from_chars(at, end, out[i]);
     if (error != std::errc() || out[i] < 1 || (i < 2 ? next == end || *next != 'x' : next != end))
-      return fail(KINORA_INVALID, "--latent {}: expected FRAMESxROWSxCOLUMNS, such as 21x90x160", text);
+      return fail(KINORA_ERROR_INVALID, "--latent {}: expected FRAMESxROWSxCOLUMNS, such as 21x90x160", text);
     at = next + (i < 2 ? 1 : 0);
   }
   return out;
@@ -100,17 +100,17 @@ Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
     any = any || use->id != "parallel/single";
     if (!*found) continue;
     if (!sized.insert(*found).second)
-      return fail(KINORA_INVALID, "{} splits along an axis that already has a strategy", use->id);
+      return fail(KINORA_ERROR_INVALID, "{} splits along an axis that already has a strategy", use->id);
     const auto size = use->options.values().value("size", int64_t{0});
     if (size > 0) **found = size;
     if (size == 0 && std::exchange(rest, *found))
-      return fail(KINORA_INVALID, "two strategies would take the remaining ranks; give {} a size", use->id);
+      return fail(KINORA_ERROR_INVALID, "two strategies would take the remaining ranks; give {} a size", use->id);
   }
   if (!any) return std::optional<Layout>();
   if (rest && p.cluster.size() % l.size() == 0) *rest = p.cluster.size() / l.size();
   const int64_t microbatches = l.data() * job.options.at("accumulate").get<int64_t>();
   if (p.batch % microbatches)
-    return fail(KINORA_INVALID, "batch = {} is not divisible by dp*fsdp*accumulate = {}; {} would do",
+    return fail(KINORA_ERROR_INVALID, "batch = {} is not divisible by dp*fsdp*accumulate = {}; {} would do",
                 p.batch, microbatches, (p.batch / microbatches + 1) * microbatches);
   l.micro = p.batch / microbatches;
   return std::optional<Layout>(l);
@@ -162,7 +162,7 @@ Result<std::string> with_values(std::string text, const std::string& job,
     const auto doc = Document::parse(text, "run file");
     if (!doc) return doc.failure();
     const auto index = job_index(doc->root(), job);
-    if (!index) return fail(KINORA_NOT_FOUND, "plan: the file has no job '{}'", job);
+    if (!index) return fail(KINORA_ERROR_NOT_FOUND, "plan: the file has no job '{}'", job);
     const std::string at = "/job/" + std::to_string(*index);
     const bool has = doc->root()["job"][*index].contains(key);
     const int found = doc->key(at + (has ? "/" + key : "/name")).line;

@@ -23,7 +23,7 @@ TEST(PlanRequest, AStrategyThatIsNotKnownIsNotSimulated) {
   p.batch = 4;
   const auto own = layout_of(job_of({"ddp", "their-own"}), p);
   ASSERT_FALSE(own);
-  EXPECT_EQ(own.failure().code, KINORA_UNSUPPORTED);
+  EXPECT_EQ(own.failure().code, KINORA_ERROR_UNSUPPORTED);
   EXPECT_THAT(own.failure().message, HasSubstr("parallel/their-own has no model"));
   const auto known = layout_of(job_of({"ddp"}), p);
   ASSERT_TRUE(known) << known.failure().message;

@@ -95,7 +95,7 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
   std::error_code error;
   const fs::path folder = fs::canonical(dir, error);
   if (error || !fs::is_directory(folder))
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 dir.string() + ": no such folder; give the folder of a curate job or of a run");
   if (is_curate(folder)) return {{folder.filename().string(), folder}};
   std::vector<JobFolder> jobs;
@@ -105,7 +105,7 @@ std::vector<JobFolder> curate_jobs(const fs::path& dir) {
       jobs.push_back({entry.path().filename().string(), entry.path()});
   std::sort(jobs.begin(), jobs.end(), [](const auto& a, const auto& b) { return a.name < b.name; });
   if (jobs.empty())
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 dir.string() +
                     ": contains no curate job; give the folder of a curate job (it contains items.jsonl) or "
                     "of a run that has one");
@@ -193,7 +193,7 @@ json item_of(const Catalogue& catalogue, const Clip& clip) {
   }
   json item = core::parse_facts(line);
   if (!item.is_object() || core::text_in(item, "key") != clip.key)
-    throw Error(KINORA_IO, (folder / (clip.in_record ? core::kRecordFile : "items.jsonl")).string() +
+    throw Error(KINORA_ERROR_IO, (folder / (clip.in_record ? core::kRecordFile : "items.jsonl")).string() +
                                ": the file has changed; reload the page");
   return item;
 }

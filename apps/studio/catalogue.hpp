@@ -50,7 +50,7 @@ struct JobFolder {
 };
 
 // `dir` itself if it is a curate job's folder, else the curate jobs directly inside it, sorted by name.
-// Throws Error KINORA_NOT_FOUND if there is none.
+// Throws Error KINORA_ERROR_NOT_FOUND if there is none.
 std::vector<JobFolder> curate_jobs(const std::filesystem::path& dir);
 
 // The file that the items of a job are read from.
@@ -90,7 +90,7 @@ Catalogue read_catalogue(const std::vector<JobFolder>& jobs);
 // Changes if read_catalogue would now give a different result.
 std::string stamp_of(const std::vector<JobFolder>& jobs);
 
-// The whole item as stored in items.jsonl, facts and shots included. Throws Error KINORA_IO.
+// The whole item as stored in items.jsonl, facts and shots included. Throws Error KINORA_ERROR_IO.
 nlohmann::json item_of(const Catalogue&, const Clip&);
 
 // The stored file KEY.FIELD of a clip, if it exists in the job's data folder and is not reached through a

@@ -22,7 +22,7 @@ using core::fail;
 using core::Status;
 
 core::Failure failed(const std::filesystem::path& path) {
-  return fail(KINORA_IO, "{}: {}; nothing was saved. Make the folder writable and free some space",
+  return fail(KINORA_ERROR_IO, "{}: {}; nothing was saved. Make the folder writable and free some space",
               path.string(), std::strerror(errno));
 }
 
@@ -186,9 +186,9 @@ core::Result<std::string> EditJournal::undo(const Own& own) {
   if (locked.file() < 0) return failed(path_);
   if (Status status = read_all(locked.file()); !status) return status.failure();
   const Edit* last = history_.undoable(author_);
-  if (!last) return fail(KINORA_NOT_FOUND, "there is nothing to undo");
+  if (!last) return fail(KINORA_ERROR_NOT_FOUND, "there is nothing to undo");
   if (same_fields(history_.now(last->key), last->set) != last->set)
-    return fail(KINORA_INVALID, "{}: another author has changed it since; edit it again", last->key);
+    return fail(KINORA_ERROR_INVALID, "{}: another author has changed it since; edit it again", last->key);
   Edit edit;
   edit.key = last->key;
   edit.of = last->of;
@@ -207,9 +207,9 @@ core::Result<std::string> EditJournal::redo() {
   if (locked.file() < 0) return failed(path_);
   if (Status status = read_all(locked.file()); !status) return status.failure();
   const Edit* last = history_.redoable(author_);
-  if (!last) return fail(KINORA_NOT_FOUND, "there is nothing to redo");
+  if (!last) return fail(KINORA_ERROR_NOT_FOUND, "there is nothing to redo");
   if (same_fields(history_.now(last->key), last->set) != same_fields(last->was, last->set))
-    return fail(KINORA_INVALID, "{}: another author has changed it since; edit it again", last->key);
+    return fail(KINORA_ERROR_INVALID, "{}: another author has changed it since; edit it again", last->key);
   Edit edit;
   edit.key = last->key;
   edit.of = last->of;

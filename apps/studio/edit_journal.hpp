@@ -26,11 +26,11 @@ class EditJournal {
 
   // Appends a change. Fields that already have that value are left out, and nothing is written if no field
   // remains. `own`: the clip's caption, keep and reason without any edit; `of`: its footage. Failure
-  // KINORA_IO: nothing was saved.
+  // KINORA_ERROR_IO: nothing was saved.
   core::Status change(const std::string& key, const Change& set, const Change& own,
                       const nlohmann::json& of = {});
   // Undoes the author's last edit that is not undone yet. `own` gives a clip's values without edits.
-  // KINORA_NOT_FOUND: there is no such edit. KINORA_INVALID: another author has changed the same field since.
+  // KINORA_ERROR_NOT_FOUND: there is no such edit. KINORA_ERROR_INVALID: another author has changed the same field since.
   using Own = std::function<Change(const std::string& key)>;
   core::Result<std::string> undo(const Own& own);  // returns the key
   core::Result<std::string> redo();

@@ -93,7 +93,7 @@ TEST_F(EditJournalTest, UndoIsRightForAReaderOfLastValues) {
   EXPECT_EQ(journal.history().now("a"), (Change{"one", std::nullopt, std::nullopt}));
   EXPECT_EQ(*journal.undo(own_of_), "a");
   EXPECT_EQ(last_values("a")["caption"], "its own");
-  EXPECT_EQ(journal.undo(own_of_).failure().code, KINORA_NOT_FOUND);
+  EXPECT_EQ(journal.undo(own_of_).failure().code, KINORA_ERROR_NOT_FOUND);
   EXPECT_TRUE(journal.redo());
   EXPECT_TRUE(journal.redo());
   EXPECT_EQ(last_values("a"), (json{{"caption", "two"}, {"keep", false}, {"reason", "dark"}}));

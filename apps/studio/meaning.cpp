@@ -126,7 +126,7 @@ void Meaning::look() {
 
 Ranking Meaning::answer(const Question& question) {
   auto out = core::catching([&] {
-    if (!collection_) throw Error(KINORA_NOT_FOUND, "the run has no embeddings");
+    if (!collection_) throw Error(KINORA_ERROR_NOT_FOUND, "the run has no embeddings");
     return question.text.empty() ? to_clip(question) : to_text(question);
   });
   return out ? std::move(*out) : Ranking{{}, out.failure().message};
@@ -216,7 +216,7 @@ Ranking Meaning::to_clip(const Question& question) {
       if (auto id = id_of(all.clips[j]); !id.empty()) out.similarity.emplace(std::move(id), scores[j]);
     return out;
   }
-  throw Error(KINORA_NOT_FOUND,
+  throw Error(KINORA_ERROR_NOT_FOUND,
               question.like + ": the clip has no embedding '" + name + "', so similar clips cannot be found");
 }
 

@@ -75,8 +75,8 @@ constexpr int64_t kFrameMemory = 16 << 20;       // limit of one frame: extremel
 
 const kinora_workers_api& workers_of_host() {
   const auto* table =
-      static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_WORKERS, 0));
-  if (!table) throw Error(KINORA_UNSUPPORTED, "this program cannot start worker processes");
+      static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0));
+  if (!table) throw Error(KINORA_ERROR_UNSUPPORTED, "this program cannot start worker processes");
   return *table;
 }
 
@@ -84,7 +84,7 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-Error last_error() { return {KINORA_FAILED, std::string(view(host()->last_error(host())))}; }
+Error last_error() { return {KINORA_ERROR_FAILED, std::string(view(host()->last_error(host())))}; }
 
 // Limits one call to kSeconds, whether or not the process reports progress.
 kinora_run run_until(Clock::time_point& start) {
@@ -95,7 +95,7 @@ kinora_run run_until(Clock::time_point& start) {
   run.self = &start;
   run.cancelled = [](void* self) {
     const bool is_late = seconds_since(*static_cast<Clock::time_point*>(self)) > FilmDecoder::kSeconds;
-    return is_late || core::cancelled() ? KINORA_CANCELLED : KINORA_OK;
+    return is_late || core::cancelled() ? KINORA_ERROR_CANCELLED : KINORA_OK;
   };
   return run;
 }
@@ -147,7 +147,7 @@ Sample FilmDecoder::decoded(const std::filesystem::path& film, int64_t first) {
   const kinora_run run = run_until(start);
   if (workers_.process(worker_, in.get(), &sink, &run) != KINORA_OK) throw last_error();
   if (results.emitted.size() != 1)
-    throw Error(KINORA_DATA,
+    throw Error(KINORA_ERROR_DATA,
                 film.string() + ": " +
                     (results.failed.empty() ? "the video has no frame" : results.failed.front().reason));
   return std::move(results.emitted.front());

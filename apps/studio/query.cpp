@@ -15,7 +15,7 @@ double number(std::string_view text, const std::string& whole) {
   double out = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(out))
-    throw Error(KINORA_INVALID, "range=" + whole + ": expected range=FIELD:LOW:HIGH with two numbers");
+    throw Error(KINORA_ERROR_INVALID, "range=" + whole + ": expected range=FIELD:LOW:HIGH with two numbers");
   return out;
 }
 
@@ -23,7 +23,7 @@ void add_range(const std::string& text, Query& query) {
   const auto second = text.rfind(':');
   const auto first = second == text.npos || second == 0 ? text.npos : text.rfind(':', second - 1);
   if (first == text.npos || first == 0)
-    throw Error(KINORA_INVALID, "range=" + text + ": expected range=FIELD:LOW:HIGH");
+    throw Error(KINORA_ERROR_INVALID, "range=" + text + ": expected range=FIELD:LOW:HIGH");
   const std::string_view all = text;
   query.ranges[text.substr(0, first)] = {number(all.substr(first + 1, second - first - 1), text),
                                          number(all.substr(second + 1), text)};
@@ -124,7 +124,7 @@ void sort_rows(const Shelf& shelf, const Query& query, std::vector<size_t>& rows
     std::sort(rows.begin(), rows.end());  // the catalogue is sorted by key
     if (query.descending) std::reverse(rows.begin(), rows.end());
   } else if (!query.sort.empty() && query.sort != kSimilarity) {
-    throw Error(KINORA_INVALID, "sort=" + query.sort + ": no clip has this number");
+    throw Error(KINORA_ERROR_INVALID, "sort=" + query.sort + ": no clip has this number");
   }
 }
 

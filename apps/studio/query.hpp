@@ -38,7 +38,7 @@ struct Query {
 constexpr const char* kSimilarity = "similarity";
 
 // Parses "end=kept&rule=filter.blur&range=duration_s:2:5&q=boat&sort=duration_s&desc=1", already split. Other
-// names are ignored. Throws Error KINORA_INVALID.
+// names are ignored. Throws Error KINORA_ERROR_INVALID.
 Query parse_query(const std::multimap<std::string, std::string>& parameters);
 
 // Returns a clip's current edits.

@@ -32,7 +32,7 @@ void answer(Response& response, int status, const json& body) {
   response.set_content(body.dump(-1, ' ', false, json::error_handler_t::replace), "application/json");
 }
 
-int status_of(int32_t code) { return code == KINORA_NOT_FOUND ? 404 : code == KINORA_INVALID ? 400 : 500; }
+int status_of(int32_t code) { return code == KINORA_ERROR_NOT_FOUND ? 404 : code == KINORA_ERROR_INVALID ? 400 : 500; }
 
 // Answers with f's JSON, or with its error as {"error"}.
 void guarded(Response& response, const std::function<json()>& f) {
@@ -128,7 +128,7 @@ class Server {
                      : http_.bind_to_port("127.0.0.1", options.port) ? options.port
                                                                      : -1;
     if (port < 0)
-      throw Error(KINORA_IO, "port " + std::to_string(options.port) +
+      throw Error(KINORA_ERROR_IO, "port " + std::to_string(options.port) +
                                  " of 127.0.0.1 is in use by another program. Choose another with --port, or "
                                  "leave out --port");
     const Guard guard(new_token(), port);
@@ -234,7 +234,7 @@ void serve(core::Runtime& runtime, Studio& studio, const ServeOptions& options) 
 std::string new_token() {
   std::array<unsigned char, 16> bytes{};
   if (RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) != 1)
-    throw Error(KINORA_FAILED, "the system's random numbers are unavailable");
+    throw Error(KINORA_ERROR_FAILED, "the system's random numbers are unavailable");
   std::string out;
   for (const unsigned char byte : bytes) out += fmt::format("{:02x}", byte);
   return out;

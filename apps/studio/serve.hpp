@@ -15,7 +15,7 @@ struct ServeOptions {
   std::function<bool()> stopped;                          // polled; true stops the server
 };
 
-// Runs until stopped() returns true. Throws Error KINORA_IO if the port is in use.
+// Runs until stopped() returns true. Throws Error KINORA_ERROR_IO if the port is in use.
 void serve(core::Runtime&, Studio&, const ServeOptions&);
 
 // Access control. The address that the command prints carries a random token; opening it stores the token in
@@ -25,7 +25,7 @@ void serve(core::Runtime&, Studio&, const ServeOptions&);
 // cookie is SameSite=Strict, changes must come from our own origin as JSON, and no answer
 // allows another origin. Names rebound to 127.0.0.1: the Host header must be ours.
 
-// 128 random bits from the system as 32 hexadecimal digits. Throws Error KINORA_FAILED.
+// 128 random bits from the system as 32 hexadecimal digits. Throws Error KINORA_ERROR_FAILED.
 std::string new_token();
 
 struct Asked {

@@ -34,7 +34,7 @@ int64_t whole_of(const Parameters& p, const char* name, int64_t otherwise) {
   if (text.empty()) return out;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
   if (error != std::errc() || end != text.data() + text.size() || out < 0)
-    throw Error(KINORA_INVALID, std::string(name) + "=" + text + ": expected an integer of at least 0");
+    throw Error(KINORA_ERROR_INVALID, std::string(name) + "=" + text + ": expected an integer of at least 0");
   return out;
 }
 
@@ -110,7 +110,7 @@ Shelf Studio::shelf() const {
 
 const Clip& Studio::need(const std::string& id) const {
   const Clip* clip = catalogue_.find(id);
-  if (!clip) throw Error(KINORA_NOT_FOUND, id + ": no such clip");
+  if (!clip) throw Error(KINORA_ERROR_NOT_FOUND, id + ": no such clip");
   return *clip;
 }
 
@@ -134,7 +134,7 @@ void Studio::search(const Query& query, const Ranked& ranking) {
   const auto same = [&](const Query& q) { return q.text == query.text && q.like == query.like; };
   if (s.at == version_ && s.ranked == ranking && same(s.query)) return;
   const bool is_ranked = ranking && ranking->why.empty();
-  if (!query.like.empty() && !is_ranked) throw Error(KINORA_NOT_FOUND, ranking->why);
+  if (!query.like.empty() && !is_ranked) throw Error(KINORA_ERROR_NOT_FOUND, ranking->why);
   s = {query, ranking, version_, {}, "", ""};
   selected_at_ = 0;
   if (!query.searches()) return;
@@ -315,7 +315,7 @@ json Studio::clip(const Parameters& parameters) {
   const std::string id = text_of(parameters, "id");
   auto out = core::catching([&] { return detail(need(id)); });
   if (out) return std::move(*out);
-  if (out.failure().code != KINORA_IO) throw Error(out.failure().code, out.failure().message);
+  if (out.failure().code != KINORA_ERROR_IO) throw Error(out.failure().code, out.failure().message);
   refresh(true);  // the job has ended meanwhile, and its lines have moved
   return detail(need(id));
 }
@@ -333,7 +333,7 @@ json Studio::edit(const json& request) {
   const Lock lock(mutex_);
   if (!request.is_object() || !request.contains("id") || !request["id"].is_string() ||
       !request.contains("set"))
-    throw Error(KINORA_INVALID, R"(expected {"id": KEY, "set": {"caption", "keep", "reason"}})");
+    throw Error(KINORA_ERROR_INVALID, R"(expected {"id": KEY, "set": {"caption", "keep", "reason"}})");
   refresh(true);
   const Clip& clip = need(request["id"].get<std::string>());
   Change set = core::change_of(request["set"]);
@@ -362,7 +362,7 @@ json Studio::stepped(bool back) {
     job = i;
     time = edit->time;
   }
-  if (!last) throw Error(KINORA_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
+  if (!last) throw Error(KINORA_ERROR_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
   const auto own = [&](const std::string& key) {
     const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
     return clip ? own_values(*clip) : Change{"", "", true};

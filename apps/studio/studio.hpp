@@ -19,8 +19,8 @@ struct PictureSource {
   bool is_preview = false;  // path is a WebP that is sent unchanged
 };
 
-// [any-thread] All functions. Throws Error: KINORA_NOT_FOUND for an unknown clip, KINORA_INVALID for an
-// invalid request, KINORA_IO if an edit could not be saved.
+// [any-thread] All functions. Throws Error: KINORA_ERROR_NOT_FOUND for an unknown clip, KINORA_ERROR_INVALID for an
+// invalid request, KINORA_ERROR_IO if an edit could not be saved.
 class Studio {
  public:
   // Throws Error if `folder` contains no curate job. `encode`: encodes texts for search by meaning.
@@ -56,7 +56,7 @@ class Studio {
   void refresh(bool at_once = false);
   // Result of the query's search; null: there is none, or it searches by words. Takes the lock for a moment.
   Ranked ranked(const Query&);
-  // Stores the clips found for shelf(). Throws Error(KINORA_NOT_FOUND) if the clip cannot be compared.
+  // Stores the clips found for shelf(). Throws Error(KINORA_ERROR_NOT_FOUND) if the clip cannot be compared.
   void search(const Query&, const Ranked&);
   Shelf shelf() const;
   Change edits_of(const Clip&) const;

@@ -51,12 +51,12 @@ std::string sha256_of_file(const std::filesystem::path& path) {
   Sha256 hash;
   std::vector<char> piece(size_t{1} << 20);
   while (in) {
-    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     hash.add(piece.data(), static_cast<size_t>(in.gcount()));
   }
   if (!in.eof())
-    throw Error(KINORA_IO, path.string() + ": the file cannot be read to its end; check the disk");
+    throw Error(KINORA_ERROR_IO, path.string() + ": the file cannot be read to its end; check the disk");
   return hash.hex();
 }
 

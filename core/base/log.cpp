@@ -72,7 +72,7 @@ void on_log_error(const std::string& what) {
 Status check_log_level(std::string_view level) {
   static const std::vector<std::string> levels = {"trace", "debug", "info", "warn", "error", "off"};
   if (std::find(levels.begin(), levels.end(), level) != levels.end()) return {};
-  return fail(KINORA_INVALID, "unknown log level '{}'{}", level,
+  return fail(KINORA_ERROR_INVALID, "unknown log level '{}'{}", level,
               did_you_mean_or_list(level, levels, "levels"));
 }
 
@@ -113,7 +113,7 @@ Result<LogFile> LogFile::open(const std::filesystem::path& path) {
     outputs()->add_sink(sink);
     return LogFile(std::move(sink));
   } catch (const spdlog::spdlog_ex& e) {
-    return fail(KINORA_IO, "{}: cannot write the log ({}); choose another output folder with --out",
+    return fail(KINORA_ERROR_IO, "{}: cannot write the log ({}); choose another output folder with --out",
                 path.string(), e.what());
   }
 }

@@ -110,7 +110,7 @@ Result<fs::path> find_asset(std::string_view name) {
   const fs::path relative(name);
   for (const auto& part : relative) {
     if (part == ".." || relative.is_absolute() || relative.empty())
-      return fail(KINORA_INVALID, "asset:{}: an asset is named by a relative path without '..'", name);
+      return fail(KINORA_ERROR_INVALID, "asset:{}: an asset is named by a relative path without '..'", name);
   }
   auto folders = split_paths(environment("KINORA_ASSETS"));
   folders.push_back((executable_folder() / "../share/kinora/assets").lexically_normal());
@@ -120,7 +120,7 @@ Result<fs::path> find_asset(std::string_view name) {
     if (!relative.empty() && fs::exists(folder / relative, error)) return fs::absolute(folder / relative);
     searched += (searched.empty() ? "" : ", ") + folder.string();
   }
-  return fail(KINORA_NOT_FOUND,
+  return fail(KINORA_ERROR_NOT_FOUND,
               "asset:{}: not found in {}; set KINORA_ASSETS to the folder that contains {}, or give a path",
               name, searched, name);
 }

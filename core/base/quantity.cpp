@@ -36,7 +36,7 @@ std::string unit_of(std::string_view text) {
 
 Result<int64_t> parse_size(std::string_view text) {
   const auto wrong = [&] {
-    return fail(KINORA_INVALID, "'{}' is not a size; write for example \"2 GiB\", \"512 MiB\" or 4096", text);
+    return fail(KINORA_ERROR_INVALID, "'{}' is not a size; write for example \"2 GiB\", \"512 MiB\" or 4096", text);
   };
   double number = 0;
   const auto [end, error] =
@@ -46,7 +46,7 @@ Result<int64_t> parse_size(std::string_view text) {
   for (const auto& u : units) {
     if (u.name != unit) continue;
     const double bytes = number * u.bytes;
-    if (!(bytes < 0x1p63)) return fail(KINORA_INVALID, "'{}' is larger than 2^63 bytes", text);
+    if (!(bytes < 0x1p63)) return fail(KINORA_ERROR_INVALID, "'{}' is larger than 2^63 bytes", text);
     // An integer without a unit keeps all its digits, which a double would not.
     int64_t exact = 0;
     const auto whole = std::from_chars(text.data(), text.data() + text.size(), exact);

@@ -1,4 +1,4 @@
-// Errors of core: values with a code of the ABI (KINORA_INVALID ...) and one line that says what to do about
+// Errors of core: values with a code of the ABI (KINORA_ERROR_INVALID ...) and one line that says what to do about
 // it.
 #pragma once
 #include <cstdint>
@@ -16,11 +16,11 @@
 namespace kinora::core {
 
 struct Failure {
-  int32_t code = KINORA_FAILED;
+  int32_t code = KINORA_ERROR_FAILED;
   std::string message;
 };
 
-// fail(KINORA_NOT_FOUND, "{}: no such file", path); converts to any Result.
+// fail(KINORA_ERROR_NOT_FOUND, "{}: no such file", path); converts to any Result.
 template <class... Args>
 Failure fail(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
   return {code, fmt::format(format, std::forward<Args>(args)...)};
@@ -52,7 +52,7 @@ class [[nodiscard]] Result<void> {
   Result() { failure_.code = KINORA_OK; }
   // NOLINTNEXTLINE(google-explicit-constructor)
   Result(Failure failure) : failure_(std::move(failure)) {
-    if (failure_.code == KINORA_OK) failure_.code = KINORA_FAILED;
+    if (failure_.code == KINORA_OK) failure_.code = KINORA_ERROR_FAILED;
   }
   explicit operator bool() const { return failure_.code == KINORA_OK; }
   const Failure& failure() const { return failure_; }
@@ -84,9 +84,9 @@ auto catching(F&& f) -> Result<decltype(f())> {
   } catch (const Error& e) {
     return Failure{e.code(), e.what()};
   } catch (const std::bad_alloc&) {
-    return Failure{KINORA_NO_MEMORY, "out of memory"};
+    return Failure{KINORA_ERROR_NO_MEMORY, "out of memory"};
   } catch (const std::exception& e) {
-    return Failure{KINORA_FAILED, e.what()};
+    return Failure{KINORA_ERROR_FAILED, e.what()};
   }
 }
 

@@ -63,7 +63,7 @@ const char* syntax_remedy(std::string_view said) {
 
 Failure syntax_error(const toml::parse_error& e, const std::string& name) {
   const Location at{name, static_cast<int>(e.source().begin.line), static_cast<int>(e.source().begin.column)};
-  return {KINORA_INVALID, format({at, std::string(e.description()) + syntax_remedy(e.description())})};
+  return {KINORA_ERROR_INVALID, format({at, std::string(e.description()) + syntax_remedy(e.description())})};
 }
 
 // The table of a job by its name, or a table by its key.
@@ -112,8 +112,8 @@ Result<Document> Document::read(const std::filesystem::path& file) {
   std::ifstream in(file, std::ios::binary);
   std::error_code ignored;
   if (std::filesystem::is_directory(file, ignored))
-    return Failure{KINORA_INVALID, file.string() + ": this is a folder; give the path of a file in it"};
-  if (!in) return Failure{KINORA_NOT_FOUND, file.string() + ": no such file, or it cannot be read"};
+    return Failure{KINORA_ERROR_INVALID, file.string() + ": this is a folder; give the path of a file in it"};
+  if (!in) return Failure{KINORA_ERROR_NOT_FOUND, file.string() + ": no such file, or it cannot be read"};
   std::ostringstream text;
   text << in.rdbuf();
   return parse(text.str(), file.string());
@@ -139,7 +139,7 @@ Result<Document> Document::parse(std::string_view text, const std::string& name)
 Status Document::set(std::string_view assignment) {
   const auto equals = assignment.find('=');
   if (equals == std::string_view::npos || equals == 0)
-    return Failure{KINORA_INVALID,
+    return Failure{KINORA_ERROR_INVALID,
                    "--set " + std::string(assignment) + ": expected NAME=VALUE, for example dit.steps=100"};
   const std::string path(assignment.substr(0, equals)), text(assignment.substr(equals + 1));
   auto parsed = parse("v = " + text, "--set");
@@ -161,11 +161,11 @@ Status Document::set(std::string_view assignment) {
   if (!at) {
     std::vector<std::string> names = job_names(root_);
     names.emplace_back("run");
-    return fail(KINORA_INVALID, "--set {}: {} has no job '{}'{}", path, name_, parts.front(),
+    return fail(KINORA_ERROR_INVALID, "--set {}: {} has no job '{}'{}", path, name_, parts.front(),
                 did_you_mean_or_list(parts.front(), names, "there are"));
   }
   if (parts.size() < 2)
-    return fail(KINORA_INVALID, "--set {}: expected an option; write {}.OPTION=VALUE", path, path);
+    return fail(KINORA_ERROR_INVALID, "--set {}: expected an option; write {}.OPTION=VALUE", path, path);
   const Location here{"--set " + std::string(assignment), 0, 0};
   for (size_t i = 1; i + 1 < parts.size(); ++i) {
     pointer = child(pointer, parts[i]);
@@ -178,10 +178,10 @@ Status Document::set(std::string_view assignment) {
       places_[pointer] = {here, here};
     }
     if (at->is_array())
-      return fail(KINORA_INVALID, "--set {}: '{}' is a list, which is set as a whole: --set '{}={}'", path,
+      return fail(KINORA_ERROR_INVALID, "--set {}: '{}' is a list, which is set as a whole: --set '{}={}'", path,
                   parts[i], join(parts, i + 1), inline_toml(*at));
     if (!at->is_object())
-      return Failure{KINORA_INVALID, "--set " + path + ": '" + parts[i] + "' is not a table"};
+      return Failure{KINORA_ERROR_INVALID, "--set " + path + ": '" + parts[i] + "' is not a table"};
   }
   (*at)[parts.back()] = value;
   const std::string inside = child(pointer, parts.back()) + "/";  // places inside the replaced value

@@ -90,7 +90,7 @@ Tensor turned(const Tensor& x, const Tensor& weight, const Tensor& cos, const Te
 TEST_F(CudaTest, NormRopeEqualsAten) {
   for (const auto type : {at::kFloat, at::kBFloat16})
     for (const int64_t d : {2, 66, 128, 512})
-      for (const uint32_t turn : {KINORA_TURN_HALVES, KINORA_TURN_PAIRS})
+      for (const uint32_t turn : {KINORA_ROPE_HALVES, KINORA_ROPE_PAIRS})
         for (const int64_t batch : {0, 1, 2}) {  // batch size of the angles; 0: no rotation
           SCOPED_TRACE(c10::str(type, " ", d, " ", turn, " ", batch));
           const Tensor qkv = drawn({2, 301, 3, 4, d}, type), x = qkv.select(2, 1), weight = drawn({d}, type),
@@ -107,7 +107,7 @@ TEST_F(CudaTest, NormRopeEqualsAten) {
           });
           const Tensor x0 = leaf(x), weight0 = leaf(weight);
           const Tensor y = turned(x0, weight0, batch ? exact(cos) : Tensor(), batch ? exact(sin) : Tensor(),
-                                  turn == KINORA_TURN_HALVES);
+                                  turn == KINORA_ROPE_HALVES);
           y.backward(exact(grad));
           expect_near(out[0], y, bound(type), "y");
           expect_near(back[0], x0.grad(), 4 * bound(type), "gradient of x");

@@ -18,13 +18,13 @@ using at::Tensor;
 cuda::Number number_of(const Tensor& x, const char* kernel) {
   if (x.is_cuda() && x.scalar_type() == at::kFloat) return cuda::Number::float32;
   if (x.is_cuda() && x.scalar_type() == at::kBFloat16) return cuda::Number::bfloat16;
-  raise(KINORA_UNSUPPORTED, "{}: expected float32 or bfloat16 on a GPU, got {} on {}", kernel,
+  raise(KINORA_ERROR_UNSUPPORTED, "{}: expected float32 or bfloat16 on a GPU, got {} on {}", kernel,
         c10::str(x.scalar_type()), c10::str(x.device()));
 }
 
 void check_like(const Tensor& t, const Tensor& x, bool fits, const char* kernel, const char* name) {
   if (fits && t.scalar_type() == x.scalar_type() && t.device() == x.device()) return;
-  raise(KINORA_INVALID, "{}: {} {} {} on {} does not match x {} {} on {}", kernel, name,
+  raise(KINORA_ERROR_INVALID, "{}: {} {} {} on {} does not match x {} {} on {}", kernel, name,
         c10::str(t.scalar_type()), c10::str(t.sizes()), c10::str(t.device()), c10::str(x.scalar_type()),
         c10::str(x.sizes()), c10::str(x.device()));
 }
@@ -43,7 +43,7 @@ cuda::HeadsIn heads_of(const Tensor& t) { return {t.data_ptr(), t.stride(0), t.s
 
 cuda::ModulateShape modulate_shape(const Tensor& x, const Tensor& scale, const Tensor& shift, double eps) {
   const auto number = number_of(x, "modulate");
-  if (x.dim() != 3) raise(KINORA_INVALID, "modulate: x {} is not [B, S, D]", c10::str(x.sizes()));
+  if (x.dim() != 3) raise(KINORA_ERROR_INVALID, "modulate: x {} is not [B, S, D]", c10::str(x.sizes()));
   const auto check = [&](const Tensor& t, const char* name) {
     const bool fits = t.dim() == 3 && (t.size(0) == 1 || t.size(0) == x.size(0)) &&
                       (t.size(1) == 1 || t.size(1) == x.size(1)) && t.size(2) == x.size(2);
@@ -52,7 +52,7 @@ cuda::ModulateShape modulate_shape(const Tensor& x, const Tensor& scale, const T
   check(scale, "scale");
   check(shift, "shift");
   if (scale.sizes() != shift.sizes())
-    raise(KINORA_INVALID, "modulate: scale {} and shift {} differ", c10::str(scale.sizes()),
+    raise(KINORA_ERROR_INVALID, "modulate: scale {} and shift {} differ", c10::str(scale.sizes()),
           c10::str(shift.sizes()));
   return {x.size(0), x.size(1), x.size(2), static_cast<float>(eps), number};
 }
@@ -61,7 +61,7 @@ cuda::NormRopeShape norm_rope_shape(const HeadsOf& in, double eps) {
   const Tensor& x = in.x;
   const auto number = number_of(x, "norm_rope");
   if (x.dim() != 4 || x.size(3) % 2 || x.size(3) > cuda::kMostHeadWidth)
-    raise(KINORA_UNSUPPORTED, "norm_rope: x {} is not [B, S, H, d] with an even d of at most {}",
+    raise(KINORA_ERROR_UNSUPPORTED, "norm_rope: x {} is not [B, S, H, d] with an even d of at most {}",
           c10::str(x.sizes()), cuda::kMostHeadWidth);
   check_like(in.weight, x, in.weight.dim() == 1 && in.weight.numel() == x.size(3), "norm_rope", "weight");
   for (const Tensor* t : {&in.cos, &in.sin})
@@ -69,7 +69,7 @@ cuda::NormRopeShape norm_rope_shape(const HeadsOf& in, double eps) {
         (t->defined() &&
          (t->dim() != 3 || (t->size(0) != 1 && t->size(0) != x.size(0)) || t->size(1) != x.size(1) ||
           t->size(2) != x.size(3) / 2 || t->scalar_type() != at::kFloat || t->device() != x.device())))
-      raise(KINORA_INVALID, "norm_rope: cos and sin are not both float32 [1 or {}, {}, {}] on x's device",
+      raise(KINORA_ERROR_INVALID, "norm_rope: cos and sin are not both float32 [1 or {}, {}, {}] on x's device",
             x.size(0), x.size(1), x.size(3) / 2);
   return {x.size(0), x.size(1), x.size(2), x.size(3), static_cast<float>(eps), number, in.halves};
 }

@@ -1,7 +1,7 @@
 // Calls kernels/cuda with tensors, for the table of kinora/abi/cuda.h: checks them, allocates the results and
 // enqueues the kernels on the current stream of x's device, without waiting. float32 or bfloat16, all of one
-// dtype and device; other dtypes: Error(KINORA_UNSUPPORTED), tensors that do not match:
-// Error(KINORA_INVALID). No autograd graph.
+// dtype and device; other dtypes: Error(KINORA_ERROR_UNSUPPORTED), tensors that do not match:
+// Error(KINORA_ERROR_INVALID). No autograd graph.
 #pragma once
 #include <array>
 

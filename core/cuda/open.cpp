@@ -141,7 +141,7 @@ void kinora_cuda_graphs::abandon() {
 
 void kinora_cuda_graphs::replay(int64_t number) {
   const auto it = graphs_.find(number);
-  if (it == graphs_.end()) kinora::core::raise(KINORA_INVALID, "CUDA graph {} does not exist", number);
+  if (it == graphs_.end()) kinora::core::raise(KINORA_ERROR_INVALID, "CUDA graph {} does not exist", number);
   it->second->replay();
 }
 
@@ -150,7 +150,7 @@ namespace {
 
 c10::DeviceIndex index(int32_t device) { return static_cast<c10::DeviceIndex>(device); }
 const at::Tensor& tensor(kinora_tensor h) {
-  if (!h) throw Error(KINORA_INVALID, "a tensor is missing (null handle)");
+  if (!h) throw Error(KINORA_ERROR_INVALID, "a tensor is missing (null handle)");
   return *reinterpret_cast<const at::Tensor*>(h);
 }
 std::vector<at::Tensor> tensors(const kinora_tensor* handles, uint64_t n) {
@@ -215,7 +215,7 @@ int32_t modulate_backward(kinora_tensor grad, kinora_tensor x, kinora_tensor sca
 
 HeadsOf heads(kinora_tensor x, kinora_tensor weight, kinora_tensor cos, kinora_tensor sin, uint32_t turn) {
   return {tensor(x), tensor(weight), borrow<at::Tensor>(cos), borrow<at::Tensor>(sin),
-          turn == KINORA_TURN_HALVES};
+          turn == KINORA_ROPE_HALVES};
 }
 int32_t norm_rope(kinora_tensor x, kinora_tensor weight, kinora_tensor cos, kinora_tensor sin, uint32_t turn,
                   uint32_t, double eps, kinora_tensor* out) {

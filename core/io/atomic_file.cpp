@@ -21,18 +21,18 @@ Failure system_failure(int error, const char* doing, const fs::path& path) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-      return fail(KINORA_NO_MEMORY, "{}: {} failed: {}; free some space and run again, finished work is kept",
+      return fail(KINORA_ERROR_NO_MEMORY, "{}: {} failed: {}; free some space and run again, finished work is kept",
                   path.string(), doing, why);
     case EACCES:
     case EPERM:
     case EROFS:
-      return fail(KINORA_IO, "{}: {} failed: {}; make the folder writable or choose another output folder",
+      return fail(KINORA_ERROR_IO, "{}: {} failed: {}; make the folder writable or choose another output folder",
                   path.string(), doing, why);
     case ENOENT:
-      return fail(KINORA_NOT_FOUND, "{}: {} failed: {}; its folder does not exist", path.string(), doing,
+      return fail(KINORA_ERROR_NOT_FOUND, "{}: {} failed: {}; its folder does not exist", path.string(), doing,
                   why);
     default:
-      return fail(KINORA_IO, "{}: {} failed: {}", path.string(), doing, why);
+      return fail(KINORA_ERROR_IO, "{}: {} failed: {}", path.string(), doing, why);
   }
 }
 
@@ -49,7 +49,7 @@ fs::path folder_of(const fs::path& name) {
 Status rename_new(const fs::path& from, const fs::path& to) {
   if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return {};
   if (errno == EEXIST)
-    return fail(KINORA_INVALID, "{} exists already; remove it or choose another name", to.string());
+    return fail(KINORA_ERROR_INVALID, "{} exists already; remove it or choose another name", to.string());
   if (errno != EINVAL && errno != ENOSYS) return system_failure(errno, "renaming to it", to);
   // A file system without RENAME_NOREPLACE: a plain rename refuses a folder that is not empty.
   if (rename(from.c_str(), to.c_str()) == 0) return {};

@@ -91,7 +91,7 @@ TEST_F(AtomicIn, TemporariesOfDeadProcessesAreKnown) {
 TEST_F(AtomicIn, AMissingFolderIsNamed) {
   const auto file = AtomicFile::create(folder_ / "none" / "a");
   ASSERT_FALSE(file);
-  EXPECT_EQ(file.failure().code, KINORA_NOT_FOUND);
+  EXPECT_EQ(file.failure().code, KINORA_ERROR_NOT_FOUND);
   EXPECT_THAT(file.failure().message, HasSubstr("folder does not exist"));
 }
 

@@ -29,7 +29,7 @@ class LocalFile final : public ByteSource {
           ::pread(descriptor_, static_cast<char*>(to) + got, size - got, static_cast<off_t>(offset + got));
       if (n < 0 && errno == EINTR) continue;
       if (n < 0)
-        return fail(KINORA_IO, "{}: reading failed ({}); check the disk", name_, std::strerror(errno));
+        return fail(KINORA_ERROR_IO, "{}: reading failed ({}); check the disk", name_, std::strerror(errno));
       if (n == 0) break;
       got += static_cast<uint64_t>(n);
     }
@@ -82,7 +82,7 @@ const char* kind_of(mode_t mode) {
 }
 
 Status no_regular_file(const std::string& path, mode_t mode) {
-  return fail(KINORA_INVALID, "{}: not a regular file but {}; give the path of a file", path, kind_of(mode));
+  return fail(KINORA_ERROR_INVALID, "{}: not a regular file but {}; give the path of a file", path, kind_of(mode));
 }
 
 }  // namespace
@@ -102,7 +102,7 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri) {
   if (descriptor < 0 && errno == ENXIO)  // a socket, or a device like a pipe without its other side
     if (const auto regular = check_regular_file(path); !regular) return regular.failure();
   if (descriptor < 0)
-    return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_INVALID,
+    return fail(errno == ENOENT ? KINORA_ERROR_NOT_FOUND : KINORA_ERROR_INVALID,
                 "{}: cannot be opened ({}); check the path and its permissions", path, std::strerror(errno));
   struct stat info {};
   if (::fstat(descriptor, &info) != 0 || !S_ISREG(info.st_mode)) {
@@ -123,7 +123,7 @@ Result<std::string> read_text(std::string_view uri, uint64_t limit) {
   if (!source) return source.failure();
   const uint64_t size = (*source)->size();
   if (size > limit)
-    return fail(KINORA_DATA, "{}: {} bytes where at most {} are expected; is it the right file?", uri, size,
+    return fail(KINORA_ERROR_DATA, "{}: {} bytes where at most {} are expected; is it the right file?", uri, size,
                 limit);
   std::string text(size, '\0');
   const auto got = (*source)->read(0, text.data(), size);

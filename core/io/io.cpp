@@ -97,7 +97,7 @@ Result<std::vector<Listed>> Io::list_one(std::string_view text) {
   for (const auto& entry : *around)
     if (!entry.folder && entry.name == text.substr(slash + 1))
       return std::vector{Listed{"", false, entry.size, entry.modified}};
-  return fail(KINORA_NOT_FOUND, "{}: no such file or folder; check the path", text);
+  return fail(KINORA_ERROR_NOT_FOUND, "{}: no such file or folder; check the path", text);
 }
 
 Result<std::vector<Listed>> Io::list_all(std::string_view text) {
@@ -107,7 +107,7 @@ Result<std::vector<Listed>> Io::list_all(std::string_view text) {
     const std::string folder = std::move(folders.back());
     folders.pop_back();
     const auto listed = list(top + folder);
-    if (!listed && folder.empty() && listed.failure().code == KINORA_NOT_FOUND && !text.ends_with('/'))
+    if (!listed && folder.empty() && listed.failure().code == KINORA_ERROR_NOT_FOUND && !text.ends_with('/'))
       return list_one(text);
     if (!listed) return listed.failure();
     for (const auto& entry : *listed) {
@@ -154,7 +154,7 @@ Result<std::string> Io::read_all(std::string_view text, uint64_t at_most) {
   if (const auto s = from_abi(table.open((*where)->self, str(uri->path), &reader.it, &size), text); !s)
     return s.failure();
   if (size > at_most)
-    return fail(KINORA_UNSUPPORTED, "{}: {} bytes; at most {} are read into memory at once", text, size,
+    return fail(KINORA_ERROR_UNSUPPORTED, "{}: {} bytes; at most {} are read into memory at once", text, size,
                 at_most);
   std::string out(size, '\0');
   for (uint64_t done = 0; done < size; done += got) {
@@ -162,7 +162,7 @@ Result<std::string> Io::read_all(std::string_view text, uint64_t at_most) {
         from_abi(table.read((*where)->self, reader.it, done, out.data() + done, size - done, &got), text);
     if (!s) return s.failure();
     if (got == 0)
-      return fail(KINORA_DATA, "{}: the file shrank while it was read ({} of {} bytes)", text, done, size);
+      return fail(KINORA_ERROR_DATA, "{}: the file shrank while it was read ({} of {} bytes)", text, done, size);
   }
   return out;
 }
@@ -203,8 +203,8 @@ std::string percent_decoded(std::string_view text) {
 
 Result<Uri> parse_uri(std::string_view text) {
   if (text.empty())
-    return fail(KINORA_INVALID, "an empty path; give a file, or a URI such as s3://bucket/key");
-  if (text.find('\0') != text.npos) return fail(KINORA_INVALID, "a path with a NUL byte in it");
+    return fail(KINORA_ERROR_INVALID, "an empty path; give a file, or a URI such as s3://bucket/key");
+  if (text.find('\0') != text.npos) return fail(KINORA_ERROR_INVALID, "a path with a NUL byte in it");
   if (text.starts_with("asset:")) {
     const auto found = find_asset(text.substr(6));
     if (!found) return found.failure();
@@ -223,7 +223,7 @@ Result<Uri> parse_uri(std::string_view text) {
   if (scheme != "file") return Uri{scheme, std::string(rest)};
   const auto path = rest.starts_with("localhost/") ? rest.substr(9) : rest;
   if (!path.starts_with('/'))
-    return fail(KINORA_INVALID, "{}: a file URI has three slashes, file:///folder/name", text);
+    return fail(KINORA_ERROR_INVALID, "{}: a file URI has three slashes, file:///folder/name", text);
   return Uri{"file", percent_decoded(path)};
 }
 
@@ -239,7 +239,7 @@ struct Target {
 
 Target target(kinora_str text) {
   Io* io = served;
-  if (!io) throw Error(KINORA_UNSUPPORTED, "this program does not offer files through kinora.io/1");
+  if (!io) throw Error(KINORA_ERROR_UNSUPPORTED, "this program does not offer files through kinora.io/1");
   Target out;
   out.uri = or_throw(parse_uri(view(text)));
   out.store = or_throw(io->store(out.uri.scheme));
@@ -297,7 +297,7 @@ void serve_io(Io* io) {
   static const kinora_io_api table{sizeof(kinora_io_api), 0, open, size, read, close, create, write, commit,
                                    abort_writer};
   served = io;
-  register_interface(KINORA_IO_API, 0, &table);
+  register_interface(KINORA_INTERFACE_IO, 0, &table);
 }
 
 Io* served_io() { return served; }

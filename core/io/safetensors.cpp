@@ -40,16 +40,16 @@ std::string known_as(std::span<const std::byte> file) {
 Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::string_view origin) {
   uint64_t length = 0;
   if (file.size() < sizeof length)
-    return fail(KINORA_DATA, "{}: {} bytes are too few for a safetensors file", origin, file.size());
+    return fail(KINORA_ERROR_DATA, "{}: {} bytes are too few for a safetensors file", origin, file.size());
   std::memcpy(&length, file.data(), sizeof length);
   const std::string known = length > kSafeHeaderLimit ? known_as(file) : "";
-  if (!known.empty()) return fail(KINORA_DATA, "{}: not a safetensors file but {}", origin, known);
+  if (!known.empty()) return fail(KINORA_ERROR_DATA, "{}: not a safetensors file but {}", origin, known);
   if (length > kSafeHeaderLimit)
-    return fail(KINORA_DATA,
+    return fail(KINORA_ERROR_DATA,
                 "{}: not a safetensors file: its header would have {} bytes, at most {} are allowed", origin,
                 length, kSafeHeaderLimit);
   if (length > file.size() - sizeof length)
-    return fail(KINORA_DATA, "{}: truncated: the header has {} bytes, the file {}", origin, length,
+    return fail(KINORA_ERROR_DATA, "{}: truncated: the header has {} bytes, the file {}", origin, length,
                 file.size());
   auto header =
       parse_safe_header({reinterpret_cast<const char*>(file.data()) + sizeof length, length}, origin);
@@ -63,12 +63,12 @@ Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::str
   uint64_t end = 0;
   for (const auto* e : by_offset) {
     if (e->begin != end)
-      return fail(KINORA_DATA, "{}: tensor '{}' begins at byte {} of the data, {} expected (overlap or hole)",
+      return fail(KINORA_ERROR_DATA, "{}: tensor '{}' begins at byte {} of the data, {} expected (overlap or hole)",
                   origin, e->tensor.name, e->begin, end);
     end = e->end;
   }
   if (end != data.size())
-    return fail(KINORA_DATA, "{}: {}: the tensors have {} bytes, the file holds {}", origin,
+    return fail(KINORA_ERROR_DATA, "{}: {}: the tensors have {} bytes, the file holds {}", origin,
                 end > data.size() ? "truncated" : "trailing bytes", end, data.size());
 
   SafeContents out;
@@ -100,16 +100,16 @@ Status write_safetensors(const fs::path& path, std::vector<SafeTensor> tensors, 
   for (const auto& t : tensors) {
     const auto size = byte_size(t.shape, t.dtype);
     if (!size || (!bytes_of && *size != t.bytes.size()))
-      return fail(KINORA_INVALID, "{}: tensor '{}' {} has {} bytes, {} given", path.string(), t.name,
+      return fail(KINORA_ERROR_INVALID, "{}: tensor '{}' {} has {} bytes, {} given", path.string(), t.name,
                   text_of(t.shape), size.value_or(0), t.bytes.size());
     if (t.name == "__metadata__" || seen[t.name]++)
-      return fail(KINORA_INVALID, "{}: two tensors are called '{}'", path.string(), t.name);
+      return fail(KINORA_ERROR_INVALID, "{}: two tensors are called '{}'", path.string(), t.name);
   }
   std::string header;
   try {
     header = make_safe_header(tensors, metadata);
   } catch (const std::exception& e) {
-    return fail(KINORA_INVALID, "{}: a name or metadata is not UTF-8: {}", path.string(), e.what());
+    return fail(KINORA_ERROR_INVALID, "{}: a name or metadata is not UTF-8: {}", path.string(), e.what());
   }
   auto file = AtomicFile::create(path);
   if (!file) return file.failure();
@@ -119,7 +119,7 @@ Status write_safetensors(const fs::path& path, std::vector<SafeTensor> tensors, 
   for (const auto& t : tensors) {
     const auto bytes = bytes_of ? bytes_of(t) : t.bytes;
     if (bytes.size() != *byte_size(t.shape, t.dtype))
-      return fail(KINORA_FAILED, "{}: tensor '{}' became {} bytes", path.string(), t.name, bytes.size());
+      return fail(KINORA_ERROR_FAILED, "{}: tensor '{}' became {} bytes", path.string(), t.name, bytes.size());
     if (auto s = file->write(bytes.data(), bytes.size()); !s) return s;
   }
   return file->commit();
@@ -131,7 +131,7 @@ Result<std::vector<SafeShard>> cut_into_shards(const fs::path& path, const std::
   std::set<std::string_view> seen;
   for (const auto& t : tensors) {
     if (!seen.insert(t.name).second)
-      return fail(KINORA_INVALID, "{}: two tensors are called '{}'", path.string(), t.name);
+      return fail(KINORA_ERROR_INVALID, "{}: two tensors are called '{}'", path.string(), t.name);
     const uint64_t own = byte_size(t.shape, t.dtype).value_or(0);
     if (!out.back().tensors.empty() && out.back().bytes + own > most) out.emplace_back();
     out.back().tensors.push_back(t);

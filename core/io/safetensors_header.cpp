@@ -154,13 +154,13 @@ std::string text_of(const std::vector<int64_t>& shape) { return fmt::format("[{}
 Result<SafeHeader> parse_safe_header(std::string_view text, std::string_view origin) {
   Reader reader;
   if (!json::sax_parse(text, &reader))
-    return fail(KINORA_DATA, "{}: not a safetensors file: {}", origin, reader.why);
+    return fail(KINORA_ERROR_DATA, "{}: not a safetensors file: {}", origin, reader.why);
   auto& entries = reader.header.entries;
   std::sort(entries.begin(), entries.end(), [](auto& a, auto& b) { return a.tensor.name < b.tensor.name; });
   const auto twice = std::adjacent_find(entries.begin(), entries.end(),
                                         [](auto& a, auto& b) { return a.tensor.name == b.tensor.name; });
   if (twice != entries.end())
-    return fail(KINORA_DATA, "{}: tensor '{}' appears twice", origin, twice->tensor.name);
+    return fail(KINORA_ERROR_DATA, "{}: tensor '{}' appears twice", origin, twice->tensor.name);
   return std::move(reader.header);
 }
 

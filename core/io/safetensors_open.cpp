@@ -44,12 +44,12 @@ Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
   if (fd < 0 && errno == ENXIO)
     if (const auto regular = check_regular_file(path.string()); !regular) return regular.failure();
   if (fd < 0)
-    return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_IO, "{}: {}", path.string(),
+    return fail(errno == ENOENT ? KINORA_ERROR_NOT_FOUND : KINORA_ERROR_IO, "{}: {}", path.string(),
                 std::strerror(errno));
   struct stat info {};
   auto made = std::make_shared<Mapping>(path, fd);
   if (fstat(fd, &info) == 0 && !S_ISREG(info.st_mode))
-    return fail(KINORA_INVALID, "{}: not a regular file; give a safetensors file or its folder",
+    return fail(KINORA_ERROR_INVALID, "{}: not a regular file; give a safetensors file or its folder",
                 path.string());
   if (info.st_size > 0) {
     void* at = mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
@@ -60,8 +60,8 @@ Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
   }
   const int error = errno;
   if (S_ISREG(info.st_mode) && info.st_size == 0)
-    return fail(KINORA_DATA, "{}: the file is empty", path.string());
-  if (!made->data) return fail(KINORA_IO, "{}: cannot be mapped: {}", path.string(), std::strerror(error));
+    return fail(KINORA_ERROR_DATA, "{}: the file is empty", path.string());
+  if (!made->data) return fail(KINORA_ERROR_IO, "{}: cannot be mapped: {}", path.string(), std::strerror(error));
   return made;
 }
 
@@ -104,17 +104,17 @@ Result<Index> read_index(const fs::path& path) {
   if (!mapping) return mapping.failure();
   const auto bytes = (*mapping)->bytes();
   if (bytes.size() > kSafeHeaderLimit)
-    return fail(KINORA_DATA, "{}: {} bytes are too many for an index", path.string(), bytes.size());
+    return fail(KINORA_ERROR_DATA, "{}: {} bytes are too many for an index", path.string(), bytes.size());
   try {
     const auto index = parse_index({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
     auto map = index.at("weight_map").get<Index>();
     for (const auto& [name, file] : map)
       if (!is_file_name(file))
-        return fail(KINORA_DATA, "{}: tensor '{}' is said to be in '{}', which is not a file name",
+        return fail(KINORA_ERROR_DATA, "{}: tensor '{}' is said to be in '{}', which is not a file name",
                     path.string(), name, file);
     return map;
   } catch (const std::exception& e) {
-    return fail(KINORA_DATA,
+    return fail(KINORA_ERROR_DATA,
                 "{}: not an index of safetensors files (needs an object \"weight_map\" of names): {}",
                 path.string(), e.what());
   }
@@ -128,7 +128,7 @@ Result<Shards> open_shards(const fs::path& index_file, const Index& index) {
   for (const auto& file : files)
     if (std::error_code ignored; !fs::exists(index_file.parent_path() / file, ignored)) absent.insert(file);
   if (!absent.empty())
-    return fail(KINORA_DATA, "{}: {} of {} shards are missing: {}; copy them next to the index",
+    return fail(KINORA_ERROR_DATA, "{}: {} of {} shards are missing: {}; copy them next to the index",
                 index_file.string(), absent.size(), files.size(), fmt::join(absent, ", "));
   Shards out;
   std::map<std::string_view, std::string_view> holder;
@@ -138,7 +138,7 @@ Result<Shards> open_shards(const fs::path& index_file, const Index& index) {
     const auto& kept = out.emplace(file, *std::move(shard)).first->second;
     for (const auto& t : kept.contents.tensors)
       if (const auto [it, fresh] = holder.emplace(t.name, file); !fresh)
-        return fail(KINORA_DATA, "{}: tensor '{}' is in {} and in {}", index_file.string(), t.name,
+        return fail(KINORA_ERROR_DATA, "{}: tensor '{}' is in {} and in {}", index_file.string(), t.name,
                     it->second, file);
   }
   return out;
@@ -170,7 +170,7 @@ Result<fs::path> in_folder(const fs::path& folder) {
   }
   const auto& found = indices.empty() ? files : indices;
   if (found.size() == 1) return *found.begin();
-  return fail(found.empty() ? KINORA_NOT_FOUND : KINORA_INVALID,
+  return fail(found.empty() ? KINORA_ERROR_NOT_FOUND : KINORA_ERROR_INVALID,
               "{}: {} *.safetensors or *.safetensors.index.json in this folder; name the file",
               folder.string(), found.empty() ? "no" : "several");
 }
@@ -213,7 +213,7 @@ Result<Safetensors> Safetensors::open(const fs::path& given) {
   if (!shards) return shards.failure();
   for (const auto& [name, file] : *index) {
     const auto* t = in_shard(shards->at(file), name);
-    if (!t) return fail(KINORA_DATA, "{}: tensor '{}' is not in {}", path.string(), name, file);
+    if (!t) return fail(KINORA_ERROR_DATA, "{}: tensor '{}' is not in {}", path.string(), name, file);
     out.tensors_.push_back(*t);
   }
   auto kept = std::make_shared<Mappings>();
@@ -231,7 +231,7 @@ Status check_whole(const Safetensors& file) {
     struct stat now {};
     if (fstat(one->file, &now) == 0 && static_cast<size_t>(now.st_size) < one->size)
       return fail(
-          KINORA_DATA,
+          KINORA_ERROR_DATA,
           "{}: the file shrank while it was in use ({} bytes, now {}); write new weights under another name "
           "and rename them",
           one->path.string(), one->size, now.st_size);

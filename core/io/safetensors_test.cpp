@@ -167,7 +167,7 @@ TEST_F(SafetensorsFile, RefusesHostileIndices) {
     put("model.safetensors.index.json", c.index);
     const auto read = Safetensors::open(folder_ / "model.safetensors.index.json");
     ASSERT_FALSE(read) << c.index;
-    EXPECT_EQ(read.failure().code, KINORA_DATA) << c.index;
+    EXPECT_EQ(read.failure().code, KINORA_ERROR_DATA) << c.index;
     EXPECT_THAT(read.failure().message, HasSubstr(c.message)) << c.index;
   }
   // The same name in metadata and in the map is not a duplicate.
@@ -258,7 +258,7 @@ TEST_P(HostileHeader, IsRefusedInWords) {
   const auto bytes = file_of(GetParam().header, std::string(GetParam().data, '\0'));
   const auto parsed = parse_safetensors(std::as_bytes(std::span(bytes)), "in");
   ASSERT_FALSE(parsed);
-  EXPECT_EQ(parsed.failure().code, KINORA_DATA);
+  EXPECT_EQ(parsed.failure().code, KINORA_ERROR_DATA);
   EXPECT_THAT(parsed.failure().message, HasSubstr(GetParam().message));
 }
 

@@ -50,14 +50,14 @@ Failure TarReader::State::damaged() const {
   if (read_failure) return *read_failure;
   const char* text = archive_error_string(archive.get());
   if (count == 0)
-    return fail(KINORA_DATA, "{}: not a tar archive ({}); check the file", source->name(),
+    return fail(KINORA_ERROR_DATA, "{}: not a tar archive ({}); check the file", source->name(),
                 text ? text : "empty");
-  return fail(KINORA_DATA, "{}: entry {} is damaged ({}); copy it again, or run the job that made it again",
+  return fail(KINORA_ERROR_DATA, "{}: entry {} is damaged ({}); copy it again, or run the job that made it again",
               source->name(), count + 1, text ? text : "unknown error");
 }
 
 Failure TarReader::State::truncated(uint64_t found) const {
-  return fail(KINORA_DATA,
+  return fail(KINORA_ERROR_DATA,
               "{}: entry {} is truncated (expected {} bytes, found {}); copy it again, or run the job that "
               "made it again",
               source->name(), count, archive_entry_size(entry), found);
@@ -66,7 +66,7 @@ Failure TarReader::State::truncated(uint64_t found) const {
 // A file cut between two entries looks complete, except for the missing block of zeros that ends an archive.
 std::optional<Failure> TarReader::State::check_end() const {
   if (!need_end || compressed() || end + 512 <= source->size()) return std::nullopt;
-  return fail(KINORA_DATA,
+  return fail(KINORA_ERROR_DATA,
               "{}: cut off after entry {} (no end-of-archive block at byte {}); copy it again, or run the "
               "job that made it again",
               source->name(), count, end);
@@ -85,11 +85,11 @@ TarReader::~TarReader() = default;
 
 Result<TarReader> TarReader::open(std::shared_ptr<const ByteSource> source, bool need_end) {
   auto state = std::make_unique<State>();
-  if (!state->archive) return Failure{KINORA_NO_MEMORY, "out of memory"};
+  if (!state->archive) return Failure{KINORA_ERROR_NO_MEMORY, "out of memory"};
   state->source = std::move(source);
   state->need_end = need_end;
   if (state->source->size() == 0 && need_end)
-    return fail(KINORA_DATA, "{}: not a tar archive (empty); check the file", state->source->name());
+    return fail(KINORA_ERROR_DATA, "{}: not a tar archive (empty); check the file", state->source->name());
   archive_read_support_format_tar(state->archive.get());
   archive_read_support_filter_gzip(state->archive.get());
   if (state->source->size() > 0 && archive_read_open2(state->archive.get(), state.get(), nullptr, State::read,
@@ -120,7 +120,7 @@ Result<std::optional<TarMember>> TarReader::next() {
     const auto size = static_cast<uint64_t>(std::max<la_int64_t>(archive_entry_size(s.entry), 0));
     if (archive_entry_sparse_count(s.entry) > 0) {
       s.finished = true;
-      return fail(KINORA_UNSUPPORTED, "{}: entry {} is a sparse file; pack it without --sparse",
+      return fail(KINORA_ERROR_UNSUPPORTED, "{}: entry {} is a sparse file; pack it without --sparse",
                   s.source->name(), s.count);
     }
     const uint64_t left = s.source->size() - std::min(begin, s.source->size());
@@ -139,7 +139,7 @@ Result<std::vector<uint8_t>> TarReader::content(uint64_t limit) {
   State& s = *state_;
   const auto size = static_cast<uint64_t>(std::max<la_int64_t>(archive_entry_size(s.entry), 0));
   if (size > limit)
-    return fail(KINORA_DATA,
+    return fail(KINORA_ERROR_DATA,
                 "{}: entry {} has {} bytes where at most {} may come; raise the limit if that is right",
                 s.source->name(), s.count, size, limit);
   std::vector<uint8_t> out;

@@ -30,7 +30,7 @@ Result<WebDatasetSample> read_one(const std::shared_ptr<const ByteSource>& sourc
   auto sample = reader->next();
   if (!sample) return sample.failure();
   if (!*sample)
-    return fail(KINORA_DATA,
+    return fail(KINORA_ERROR_DATA,
                 "{}: no sample at byte {}; the index does not belong to this shard; write it again",
                 source->name(), offset);
   (*sample)->where.offset += offset;
@@ -105,10 +105,10 @@ Result<std::optional<WebDatasetSample>> WebDatasetReader::read(bool contents) {
 Status WebDatasetReader::add(WebDatasetSample& sample, const TarMember& member, std::string_view field,
                              bool contents, uint64_t& left) {
   if (sample.find(field))
-    return fail(KINORA_DATA, "{}: entry {} is a second '{}'; a sample may have each field once", name_,
+    return fail(KINORA_ERROR_DATA, "{}: entry {} is a second '{}'; a sample may have each field once", name_,
                 member.number, member.name);
   if (sample.fields.size() == kMostFields)
-    return fail(KINORA_DATA, "{}: entry {}: sample '{}' has more than {} fields; is it a WebDataset?", name_,
+    return fail(KINORA_ERROR_DATA, "{}: entry {}: sample '{}' has more than {} fields; is it a WebDataset?", name_,
                 member.number, sample.key(), kMostFields);
   WebDatasetSample::Field to{std::string(field), {}};
   if (contents) {
@@ -139,7 +139,7 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   const auto& o = shard.offsets_;
   const bool rising = std::adjacent_find(o.begin(), o.end(), std::greater_equal<>()) == o.end();
   if (o.empty() || text->size() % 8 != 0 || !rising || o.back() > shard.source_->size())
-    return fail(KINORA_DATA,
+    return fail(KINORA_ERROR_DATA,
                 "{}: not an index of {} ({} bytes); copy the folder again, or run the job that made it again",
                 name, uri, text->size());
   return shard;
@@ -147,7 +147,7 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
 
 Result<WebDatasetSample> WebDatasetShard::at(size_t i) const {
   if (i >= size())
-    return fail(KINORA_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i, size());
+    return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i, size());
   return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_);
 }
 
@@ -156,7 +156,7 @@ Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const Web
   if (!source) return source.failure();
   auto sample = read_one(*source, entry.offset, entry.size, limits);
   if (sample && sample->key() != entry.key)
-    return fail(KINORA_DATA, "{}: '{}' is at the position of '{}'; the shard has changed, start again",
+    return fail(KINORA_ERROR_DATA, "{}: '{}' is at the position of '{}'; the shard has changed, start again",
                 entry.shard, sample->key(), entry.key);
   return sample;
 }
@@ -178,14 +178,14 @@ Result<std::vector<std::string>> shards_of_info(std::string_view folder, const s
   const auto info = nlohmann::ordered_json::parse(text, nullptr, false);
   const std::string name = std::string(folder) + "/.nv-meta/.info.json";
   if (!info.is_object() || !info.contains("shard_counts") || !info["shard_counts"].is_object())
-    return fail(KINORA_DATA,
+    return fail(KINORA_ERROR_DATA,
                 "{}: no object \"shard_counts\"; copy the folder again, or run the job that made it again",
                 name);
   std::vector<std::string> out;
   for (const auto& [shard, count] : info["shard_counts"].items()) {
     if (!stays_inside(shard))
       return fail(
-          KINORA_DATA,
+          KINORA_ERROR_DATA,
           "{}: '{}' is not a name below the folder; copy the folder again, or run the job that made it again",
           name, shard);
     out.push_back(std::string(folder) + "/" + shard);
@@ -195,14 +195,14 @@ Result<std::vector<std::string>> shards_of_info(std::string_view folder, const s
 
 Result<std::vector<std::string>> shards_of_list(std::string_view folder) {
   Io* io = served_io();
-  if (!io) return fail(KINORA_UNSUPPORTED, "{}: this program reads no files of other storages", folder);
+  if (!io) return fail(KINORA_ERROR_UNSUPPORTED, "{}: this program reads no files of other storages", folder);
   const auto listed = io->list(folder);
   if (!listed) return listed.failure();
   std::vector<std::string> out;
   for (const auto& entry : *listed)
     if (!entry.folder && entry.name.ends_with(".tar") && entry.name.front() != '.')
       out.push_back(std::string(folder) + (folder.ends_with('/') ? "" : "/") + entry.name);
-  if (out.empty()) return fail(KINORA_NOT_FOUND, "{}: no .tar files; give a folder of shards", folder);
+  if (out.empty()) return fail(KINORA_ERROR_NOT_FOUND, "{}: no .tar files; give a folder of shards", folder);
   return out;
 }
 
@@ -215,7 +215,7 @@ Result<std::vector<std::string>> webdataset_shards(std::string_view folder) {
     return std::vector{std::string(folder)};
   const auto info = read_text(std::string(folder) + "/.nv-meta/.info.json", kInfo);
   if (info) return shards_of_info(folder, *info);
-  if (info.failure().code != KINORA_NOT_FOUND) return info.failure();
+  if (info.failure().code != KINORA_ERROR_NOT_FOUND) return info.failure();
   if (has_scheme(folder)) return shards_of_list(folder);
   std::vector<std::string> out;
   for (fs::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
@@ -223,9 +223,9 @@ Result<std::vector<std::string>> webdataset_shards(std::string_view folder) {
     if (name.ends_with(".tar") && name.front() != '.') out.push_back(at->path().string());
   }
   if (error)
-    return fail(KINORA_NOT_FOUND, "{}: cannot be listed ({}); give a folder of shards", folder,
+    return fail(KINORA_ERROR_NOT_FOUND, "{}: cannot be listed ({}); give a folder of shards", folder,
                 error.message());
-  if (out.empty()) return fail(KINORA_NOT_FOUND, "{}: no .tar files; give a folder of shards", folder);
+  if (out.empty()) return fail(KINORA_ERROR_NOT_FOUND, "{}: no .tar files; give a folder of shards", folder);
   std::sort(out.begin(), out.end());
   return out;
 }
@@ -240,14 +240,14 @@ Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder,
     auto reader = WebDatasetReader::open(shard, limits);
     if (!reader) return reader.failure();
     if (!reader->seekable())
-      return fail(KINORA_UNSUPPORTED,
+      return fail(KINORA_ERROR_UNSUPPORTED,
                   "{}: the shard is compressed, so its samples cannot be read at random; unpack it", shard);
     for (;;) {
       auto sample = reader->next_names();
       if (!sample) return sample.failure();
       if (!*sample) break;
       if (!seen.insert((*sample)->key()).second)
-        return fail(KINORA_DATA, "{}: a second sample '{}'; keys must differ in all shards of a folder",
+        return fail(KINORA_ERROR_DATA, "{}: a second sample '{}'; keys must differ in all shards of a folder",
                     shard, (*sample)->key());
       out.push_back(std::move((*sample)->where));
     }

@@ -182,7 +182,7 @@ TEST_F(WebDatasetFolder, ListsShardsAsEnergonDoesElseByName) {
     write(".nv-meta/.info.json", std::string(R"({"shard_counts": {")") + bad + "\": 1}}");
     EXPECT_THAT(webdataset_shards(folder).failure().message, HasSubstr("not a name below the folder"));
   }
-  EXPECT_EQ(webdataset_shards(folder + "/no").failure().code, KINORA_NOT_FOUND);
+  EXPECT_EQ(webdataset_shards(folder + "/no").failure().code, KINORA_ERROR_NOT_FOUND);
 }
 
 TEST_F(WebDatasetFolder, FindsEverySampleAgain) {
@@ -224,7 +224,7 @@ TEST_F(WebDatasetFolder, ReadsThroughTheIndexAndRefusesAForeignOne) {
   ASSERT_EQ(shard->size(), 2u);
   EXPECT_EQ(shard->at(1)->key(), "b");
   EXPECT_EQ(shard->at(0)->key(), "a");
-  EXPECT_EQ(shard->at(2).failure().code, KINORA_INVALID);
+  EXPECT_EQ(shard->at(2).failure().code, KINORA_ERROR_INVALID);
   for (const auto& bad : {std::vector<uint64_t>{}, {0, 5000}, {0, 0}, {1024, 0}}) {
     put(bad);
     EXPECT_THAT(WebDatasetShard::open(folder + "/s.tar").failure().message, HasSubstr("not an index of"));

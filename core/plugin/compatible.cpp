@@ -18,7 +18,7 @@ constexpr uint32_t max_components = 4096;
 
 Failure differs(const kinora_plugin& p, std::string_view field, std::string_view expected,
                 std::string_view found) {
-  return fail(KINORA_INVALID,
+  return fail(KINORA_ERROR_INVALID,
               "plugin '{}': {}: expected {}, found {}; build the library and its plugin.toml again, together",
               p.name ? p.name : "", field, expected, found);
 }
@@ -72,7 +72,7 @@ const HostFacts& host_facts() {
 Status check_compatible(const PluginSpec& p, const HostFacts& host) {
   const auto refuse = [&](const char* field, const std::string& expected, const std::string& found,
                           const char* remedy) -> Status {
-    return fail(KINORA_UNSUPPORTED, "plugin '{}': {}: expected {}, found {}; {}", p.name, field, expected,
+    return fail(KINORA_ERROR_UNSUPPORTED, "plugin '{}': {}: expected {}, found {}; {}", p.name, field, expected,
                 found, remedy);
   };
   const auto abi = fmt::format("{}.{}", p.abi_major, p.abi_minor);
@@ -108,7 +108,7 @@ const kinora_component& component_at(const kinora_plugin& plugin, uint32_t i) {
 
 Status check_shape(const kinora_plugin& p, const std::string& name) {
   const auto wrong = [&](std::string_view field, const std::string& expected, uint64_t found) -> Status {
-    return fail(KINORA_INVALID,
+    return fail(KINORA_ERROR_INVALID,
                 "plugin '{}': {}: expected {}, found {}; build it again with this Kinora's SDK", name, field,
                 expected, found);
   };

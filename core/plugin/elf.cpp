@@ -20,7 +20,7 @@ class ElfFile {
   ElfFile& operator=(const ElfFile&) = delete;
   ~ElfFile();
 
-  // Reads the header and the section table. KINORA_DATA with the reason if it is not a shared library for
+  // Reads the header and the section table. KINORA_ERROR_DATA with the reason if it is not a shared library for
   // this machine.
   Status open();
 
@@ -28,7 +28,7 @@ class ElfFile {
   const Elf64_Ehdr& header() const { return header_; }
   const std::vector<Elf64_Shdr>& sections() const { return sections_; }
 
-  // KINORA_DATA if the section is not entirely inside the file, or larger than `at_most` bytes.
+  // KINORA_ERROR_DATA if the section is not entirely inside the file, or larger than `at_most` bytes.
   Result<std::string> contents(const Elf64_Shdr& section, uint64_t at_most, const char* what) const;
   // The NUL-terminated text at `at` in a section of strings, at most 4,095 bytes.
   Result<std::string> text(const Elf64_Shdr& strings, uint64_t at, const char* what) const;
@@ -99,8 +99,8 @@ Status ElfFile::open() {
 Status ElfFile::stat_it() {
   struct stat s {};
   if (fd_ < 0 || fstat(fd_, &s) != 0)
-    return fail(errno == ENOENT ? KINORA_NOT_FOUND : KINORA_IO, "{}: {}", name_, std::strerror(errno));
-  if (!S_ISREG(s.st_mode)) return fail(KINORA_DATA, "{}: not a regular file", name_);
+    return fail(errno == ENOENT ? KINORA_ERROR_NOT_FOUND : KINORA_ERROR_IO, "{}: {}", name_, std::strerror(errno));
+  if (!S_ISREG(s.st_mode)) return fail(KINORA_ERROR_DATA, "{}: not a regular file", name_);
   size_ = static_cast<uint64_t>(s.st_size);
   return {};
 }
@@ -108,7 +108,7 @@ Status ElfFile::stat_it() {
 Status ElfFile::read(uint64_t offset, void* to, uint64_t size, const char* what) const {
   if (offset > size_ || size > size_ - offset) {
     return fail(
-        KINORA_DATA,
+        KINORA_ERROR_DATA,
         "{}: damaged library: {} at byte {} of size {} ends after the file ({} bytes); build it again", name_,
         what, offset, size, size_);
   }
@@ -117,7 +117,7 @@ Status ElfFile::read(uint64_t offset, void* to, uint64_t size, const char* what)
         pread(fd_, static_cast<char*>(to) + done, size - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
-      return fail(KINORA_IO, "{}: {}", name_, n == 0 ? "the file became shorter" : std::strerror(errno));
+      return fail(KINORA_ERROR_IO, "{}: {}", name_, n == 0 ? "the file became shorter" : std::strerror(errno));
     done += static_cast<uint64_t>(n);
   }
   return {};
@@ -134,15 +134,15 @@ Result<T> ElfFile::value(uint64_t offset, const char* what) const {
 Status ElfFile::check_header() const {
   const Elf64_Ehdr& h = header_;
   if (h.e_ident[EI_CLASS] != ELFCLASS64)
-    return fail(KINORA_DATA, "{}: a 32-bit library; build it for 64 bits", name_);
+    return fail(KINORA_ERROR_DATA, "{}: a 32-bit library; build it for 64 bits", name_);
   if (h.e_ident[EI_DATA] != ELFDATA2LSB)
-    return fail(KINORA_DATA, "{}: a big-endian library; build it for this machine", name_);
+    return fail(KINORA_ERROR_DATA, "{}: a big-endian library; build it for this machine", name_);
   if (h.e_machine != machine) {
-    return fail(KINORA_DATA, "{}: a library for {}, this machine is {}; build it here", name_,
+    return fail(KINORA_ERROR_DATA, "{}: a library for {}, this machine is {}; build it here", name_,
                 machine_name(h.e_machine), machine_name(machine));
   }
   if (h.e_type != ET_DYN)
-    return fail(KINORA_DATA, "{}: not a shared library (ELF type {}, expected {})", name_, h.e_type, ET_DYN);
+    return fail(KINORA_ERROR_DATA, "{}: not a shared library (ELF type {}, expected {})", name_, h.e_type, ET_DYN);
   return {};
 }
 
@@ -150,7 +150,7 @@ Status ElfFile::read_header() {
   unsigned char magic[SELFMAG] = {};
   const auto begin = read(0, magic, sizeof magic, "the ELF magic");
   if (!begin || std::memcmp(magic, ELFMAG, SELFMAG) != 0)
-    return fail(KINORA_DATA, "{}: not an ELF file, so not a library", name_);
+    return fail(KINORA_ERROR_DATA, "{}: not an ELF file, so not a library", name_);
   const auto header = value<Elf64_Ehdr>(0, "the ELF header");
   if (!header) return header.failure();
   header_ = *header;
@@ -162,7 +162,7 @@ Status ElfFile::read_sections() {
   const Elf64_Ehdr& h = header_;
   if (h.e_shoff == 0) return {};
   if (h.e_shentsize != sizeof(Elf64_Shdr)) {
-    return fail(KINORA_DATA, "{}: damaged library: section headers of {} bytes, expected {}; build it again",
+    return fail(KINORA_ERROR_DATA, "{}: damaged library: section headers of {} bytes, expected {}; build it again",
                 name_, h.e_shentsize, sizeof(Elf64_Shdr));
   }
   uint64_t count = h.e_shnum;
@@ -172,14 +172,14 @@ Status ElfFile::read_sections() {
     count = first->sh_size;
   }
   if (count > max_table / sizeof(Elf64_Shdr))
-    return fail(KINORA_DATA, "{}: damaged library: {} sections; build it again", name_, count);
+    return fail(KINORA_ERROR_DATA, "{}: damaged library: {} sections; build it again", name_, count);
   sections_.resize(count);
   return read(h.e_shoff, sections_.data(), count * sizeof(Elf64_Shdr), "the table of sections");
 }
 
 Result<std::string> ElfFile::contents(const Elf64_Shdr& s, uint64_t at_most, const char* what) const {
   if (s.sh_type == SHT_NOBITS || s.sh_size > at_most) {
-    return fail(KINORA_DATA, "{}: damaged library: {} of {} bytes, at most {} expected; build it again",
+    return fail(KINORA_ERROR_DATA, "{}: damaged library: {} of {} bytes, at most {} expected; build it again",
                 name_, what, s.sh_size, at_most);
   }
   // Checked before memory is allocated for it: a short file with a large number must not cost more than its
@@ -187,7 +187,7 @@ Result<std::string> ElfFile::contents(const Elf64_Shdr& s, uint64_t at_most, con
   char last = 0;
   if (s.sh_size > 0) {
     if (s.sh_offset > UINT64_MAX - s.sh_size)
-      return fail(KINORA_DATA, "{}: damaged library: {} has no end", name_, what);
+      return fail(KINORA_ERROR_DATA, "{}: damaged library: {} has no end", name_, what);
     const auto end = read(s.sh_offset + s.sh_size - 1, &last, 1, what);
     if (!end) return end.failure();
   }
@@ -199,7 +199,7 @@ Result<std::string> ElfFile::contents(const Elf64_Shdr& s, uint64_t at_most, con
 
 Result<std::string> ElfFile::text(const Elf64_Shdr& strings, uint64_t at, const char* what) const {
   if (at >= strings.sh_size || strings.sh_offset > UINT64_MAX - at)
-    return fail(KINORA_DATA, "{}: damaged library: {} at {} of {} bytes of names; build it again", name_,
+    return fail(KINORA_ERROR_DATA, "{}: damaged library: {} at {} of {} bytes of names; build it again", name_,
                 what, at, strings.sh_size);
   const uint64_t begin = strings.sh_offset + at;
   const uint64_t in_file = begin < size_ ? size_ - begin : 0;
@@ -207,7 +207,7 @@ Result<std::string> ElfFile::text(const Elf64_Shdr& strings, uint64_t at, const 
   if (const auto status = read(begin, out.data(), out.size(), what); !status) return status.failure();
   const auto end = out.find('\0');
   if (end == out.npos)
-    return fail(KINORA_DATA, "{}: damaged library: {} has no end; build it again", name_, what);
+    return fail(KINORA_ERROR_DATA, "{}: damaged library: {} has no end; build it again", name_, what);
   out.resize(end);
   return out;
 }
@@ -245,7 +245,7 @@ Result<std::optional<std::string>> read_embedded_manifest(const std::filesystem:
       file.header().e_shstrndx == SHN_XINDEX ? sections[0].sh_link : file.header().e_shstrndx;
   if (names_at == SHN_UNDEF) return std::optional<std::string>();
   if (names_at >= sections.size()) {
-    return fail(KINORA_DATA, "{}: damaged library: section {} of {} has the names; build it again",
+    return fail(KINORA_ERROR_DATA, "{}: damaged library: section {} of {} has the names; build it again",
                 file.name(), names_at, sections.size());
   }
   const auto names = file.contents(sections[names_at], max_names, "the section names");
@@ -267,7 +267,7 @@ Result<Needs> read_needs(const std::filesystem::path& library) {
   for (const auto& section : file.sections()) {
     if (section.sh_type != SHT_DYNAMIC) continue;
     if (section.sh_link >= file.sections().size())
-      return fail(KINORA_DATA,
+      return fail(KINORA_ERROR_DATA,
                   "{}: damaged library: section {} of {} has the names of its libraries; build it again",
                   file.name(), section.sh_link, file.sections().size());
     const auto& strings = file.sections()[section.sh_link];

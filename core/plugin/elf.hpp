@@ -10,7 +10,7 @@
 
 namespace kinora::core {
 
-// The text of section .kinora.manifest; nothing if the library has no such section. KINORA_DATA with the
+// The text of section .kinora.manifest; nothing if the library has no such section. KINORA_ERROR_DATA with the
 // reason if it is not a shared library for this machine.
 Result<std::optional<std::string>> read_embedded_manifest(const std::filesystem::path& library);
 

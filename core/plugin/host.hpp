@@ -29,7 +29,7 @@ Failure take_error(std::string_view what);
 // component's id.
 void* made(void* instance, std::string_view id);
 // Throws the error of any other call into a component, with a message that starts with the component's id.
-// KINORA_STOP counts as an error, since only calls of a context may return it.
+// KINORA_SIGNAL_STOP counts as an error, since only calls of a context may return it.
 void called(int32_t status, std::string_view id);
 
 // Lets this library or program use the SDK's C++ wrappers (kinora::Sample, kinora::Reader). The SDK's pointer

@@ -19,20 +19,20 @@ TEST(Host, OffersAnInterfaceUpToItsMinor) {
   EXPECT_EQ(ask("kinora.test-only/1", 2), &table);
   EXPECT_EQ(ask("kinora.test-only/1", 3), nullptr);
   EXPECT_EQ(ask("kinora.test-only/2", 0), nullptr);
-  EXPECT_EQ(from_abi(KINORA_UNSUPPORTED, "call").failure().message,
+  EXPECT_EQ(from_abi(KINORA_ERROR_UNSUPPORTED, "call").failure().message,
             "this Kinora does not offer kinora.test-only/2 in minor version 0; a newer one may");
   EXPECT_EQ(ask(nullptr, 0), nullptr);
-  EXPECT_NE(ask(KINORA_OPTIONS, 0), nullptr);
+  EXPECT_NE(ask(KINORA_INTERFACE_OPTIONS, 0), nullptr);
 }
 
 TEST(Host, EachThreadHasItsOwnError) {
   adopt_host();
-  kinora::set_error(KINORA_IO, "mine");
-  std::thread([] { kinora::set_error(KINORA_DATA, "the other's"); }).join();
-  const auto status = from_abi(KINORA_IO, "call");
+  kinora::set_error(KINORA_ERROR_IO, "mine");
+  std::thread([] { kinora::set_error(KINORA_ERROR_DATA, "the other's"); }).join();
+  const auto status = from_abi(KINORA_ERROR_IO, "call");
   EXPECT_EQ(status.failure().message, "mine");
   // The message is reported once; a status without its own message must not repeat it.
-  EXPECT_EQ(from_abi(KINORA_IO, "call").failure().message, "call: failed with status -5 and no message");
+  EXPECT_EQ(from_abi(KINORA_ERROR_IO, "call").failure().message, "call: failed with status -5 and no message");
 }
 
 TEST(Host, AFailedCallNamesTheComponentOnce) {
@@ -42,16 +42,16 @@ TEST(Host, AFailedCallNamesTheComponentOnce) {
     try {
       called(status, "loss/mine");
     } catch (const Error& e) {
-      return e.code() == status || status == KINORA_STOP ? e.what() : "another code";
+      return e.code() == status || status == KINORA_SIGNAL_STOP ? e.what() : "another code";
     }
     return "no error";
   };
   EXPECT_EQ(said(KINORA_OK, nullptr), "no error");
-  EXPECT_EQ(said(KINORA_DATA, "a tensor is missing"), "loss/mine: a tensor is missing");
-  EXPECT_EQ(said(KINORA_DATA, "loss/mine: no"), "loss/mine: no");
-  EXPECT_EQ(said(KINORA_IO, nullptr), "loss/mine: failed with status -5 and no message");
-  EXPECT_EQ(said(KINORA_STOP, nullptr), "loss/mine returned KINORA_STOP, which only calls of a context may");
-  EXPECT_THROW(check(KINORA_STOP), Error) << "not Stop, which is caught only in a context";
+  EXPECT_EQ(said(KINORA_ERROR_DATA, "a tensor is missing"), "loss/mine: a tensor is missing");
+  EXPECT_EQ(said(KINORA_ERROR_DATA, "loss/mine: no"), "loss/mine: no");
+  EXPECT_EQ(said(KINORA_ERROR_IO, nullptr), "loss/mine: failed with status -5 and no message");
+  EXPECT_EQ(said(KINORA_SIGNAL_STOP, nullptr), "loss/mine returned KINORA_SIGNAL_STOP, which only calls of a context may");
+  EXPECT_THROW(check(KINORA_SIGNAL_STOP), Error) << "not Stop, which is caught only in a context";
 }
 
 TEST(Host, LibtorchIsLoadedOnceAndFromInsideItsOwnLoading) {
@@ -67,7 +67,7 @@ TEST(Host, LibtorchIsLoadedOnceAndFromInsideItsOwnLoading) {
   set_torch_loader([]() -> Status { throw std::runtime_error("no space"); });
   EXPECT_EQ(ensure_torch().failure().message, "libtorch: no space");
   EXPECT_EQ(ask("kinora.tensors/9", 0), nullptr);
-  EXPECT_EQ(from_abi(KINORA_FAILED, "call").failure().message, "libtorch: no space");
+  EXPECT_EQ(from_abi(KINORA_ERROR_FAILED, "call").failure().message, "libtorch: no space");
   set_torch_loader(nullptr);
 }
 

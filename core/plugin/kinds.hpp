@@ -12,7 +12,7 @@ struct kinora_tokenizer;
 struct kinora_model;
 struct kinora_loss;
 struct kinora_sampler;
-struct kinora_strategy;
+struct kinora_parallel;
 struct kinora_precision;
 struct kinora_collective;
 
@@ -58,7 +58,7 @@ inline constexpr const char* kTableKind<kinora_loss> = "loss";
 template <>
 inline constexpr const char* kTableKind<kinora_sampler> = "sampler";
 template <>
-inline constexpr const char* kTableKind<kinora_strategy> = "parallel";
+inline constexpr const char* kTableKind<kinora_parallel> = "parallel";
 template <>
 inline constexpr const char* kTableKind<kinora_precision> = "precision";
 template <>

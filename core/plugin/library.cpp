@@ -47,7 +47,7 @@ struct Opened {
 Result<const kinora_plugin*> enter(boost::dll::shared_library& library, const fs::path& path) {
   using Entry = const kinora_plugin*(const kinora_host*);
   if (!library.has(KINORA_PLUGIN_ENTRY)) {
-    return fail(KINORA_INVALID, "{}: exports no function {}; a plugin's source ends in KINORA_PLUGIN(...)",
+    return fail(KINORA_ERROR_INVALID, "{}: exports no function {}; a plugin's source ends in KINORA_PLUGIN(...)",
                 path.string(), KINORA_PLUGIN_ENTRY);
   }
   try {
@@ -56,7 +56,7 @@ Result<const kinora_plugin*> enter(boost::dll::shared_library& library, const fs
     const Failure why = take_error("its entry");
     return fail(why.code, "{}: cannot be used here: {}", path.string(), why.message);
   } catch (const std::exception& e) {
-    return fail(KINORA_FAILED, "{}: its entry threw: {}", path.string(), e.what());
+    return fail(KINORA_ERROR_FAILED, "{}: its entry threw: {}", path.string(), e.what());
   }
 }
 
@@ -68,7 +68,7 @@ Opened open_now(const fs::path& path) {
   if (error) {
     const char* text = dlerror();
     return {nullptr,
-            fail(KINORA_UNSUPPORTED, "{}: {}", path.string(), explain(path, text ? text : error.message()))};
+            fail(KINORA_ERROR_UNSUPPORTED, "{}: {}", path.string(), explain(path, text ? text : error.message()))};
   }
   auto plugin = enter(*library, path);
   return {std::move(library), std::move(plugin)};
@@ -82,7 +82,7 @@ Result<const kinora_plugin*> open_library(const fs::path& library) {
   static auto* all = new std::map<fs::path, Opened>;
   std::error_code error;
   const fs::path path = fs::canonical(library, error);
-  if (error) return fail(KINORA_NOT_FOUND, "{}: {}", library.string(), error.message());
+  if (error) return fail(KINORA_ERROR_NOT_FOUND, "{}: {}", library.string(), error.message());
   const std::lock_guard lock(*mutex);
   auto it = all->find(path);
   if (it == all->end()) it = all->emplace(path, open_now(path)).first;
@@ -169,7 +169,7 @@ Status check_run_path(const Places& own, const std::vector<std::string>& names) 
     for (bool told = false; const auto& name : names) {
       if (!is_file(folder / name) && std::exchange(told, true)) continue;
       if (const auto why = why_untrusted(folder / name); !why.empty())
-        return fail(KINORA_INVALID, "its run path leads to {}: {}; or build it with another run path",
+        return fail(KINORA_ERROR_INVALID, "its run path leads to {}: {}; or build it with another run path",
                     folder == "." ? "the current folder" : folder.string(), why);
     }
   return {};
@@ -249,7 +249,7 @@ Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
     if (said.find(fmt::format("\t{} => not found", name)) != said.npos)
       missing += fmt::format("{}requires {}, which is not installed; {}", missing.empty() ? "" : "; ", name,
                              remedy_for(name));
-  if (!missing.empty()) return fail(KINORA_UNSUPPORTED, "{}", missing);
+  if (!missing.empty()) return fail(KINORA_ERROR_UNSUPPORTED, "{}", missing);
   return {};
 }
 

@@ -36,7 +36,7 @@ class Parser {
       errors_.add_text(e.source().begin, e.description());
     }
     if (errors_.empty()) return out;
-    return Failure{KINORA_INVALID, errors_.text()};
+    return Failure{KINORA_ERROR_INVALID, errors_.text()};
   }
 
  private:
@@ -115,7 +115,7 @@ Result<ComponentSpec> parse_component(std::string_view text, std::string_view fi
   auto parsed = Parser(file).parse(text, file, false);
   if (!parsed) return parsed.failure();
   if (parsed->components.size() != 1)
-    return fail(KINORA_INVALID, "{}:1:1: {} components, expected one", file, parsed->components.size());
+    return fail(KINORA_ERROR_INVALID, "{}:1:1: {} components, expected one", file, parsed->components.size());
   return std::move(parsed->components[0]);
 }
 
@@ -173,7 +173,7 @@ Result<std::string> generate_manifest(const kinora_plugin* plugin, const TierFie
   for (uint32_t i = 0; i < plugin->n_components; ++i) {
     const auto& c = component_at(*plugin, i);
     if (!c.describe) {
-      return fail(KINORA_UNSUPPORTED,
+      return fail(KINORA_ERROR_UNSUPPORTED,
                   "{}: component {} describes nothing; its plugin.toml is written by hand", plugin->name,
                   c.id);
     }

@@ -122,7 +122,7 @@ Result<Options> Options::make(const ComponentSpec& spec, const json& given, cons
   if (problems.empty()) return out;
   std::string text;
   for (const auto& p : problems) text += (text.empty() ? "" : "\n") + p.message;
-  return Failure{KINORA_INVALID, std::move(text)};
+  return Failure{KINORA_ERROR_INVALID, std::move(text)};
 }
 
 const Options::Value* Options::find(std::string_view name) const {
@@ -138,7 +138,7 @@ const Options& of(const kinora_options* o) { return *reinterpret_cast<const Opti
 const Options::Value& need(const kinora_options* o, const char* name) {
   const auto* value = of(o).find(name);
   if (!value)
-    throw Error(KINORA_NOT_FOUND, fmt::format("no option '{}' in the manifest; plugin.toml is not current: "
+    throw Error(KINORA_ERROR_NOT_FOUND, fmt::format("no option '{}' in the manifest; plugin.toml is not current: "
                                               "build the target NAME.manifest, then build again",
                                               name));
   return *value;
@@ -149,11 +149,11 @@ const E& item(const kinora_options* o, const char* name, int64_t index, const ch
   const auto& value = need(o, name);
   const auto* items = std::get_if<std::vector<E>>(&value.items);
   if (!items)
-    throw Error(KINORA_INVALID, fmt::format("option '{}' is not a {} in the manifest; plugin.toml is not "
+    throw Error(KINORA_ERROR_INVALID, fmt::format("option '{}' is not a {} in the manifest; plugin.toml is not "
                                             "current: build the target NAME.manifest, then build again",
                                             name, type));
   if (index < 0 || static_cast<uint64_t>(index) >= items->size())
-    throw Error(KINORA_INVALID, fmt::format("option '{}': item {} of {}", name, index, items->size()));
+    throw Error(KINORA_ERROR_INVALID, fmt::format("option '{}': item {} of {}", name, index, items->size()));
   return (*items)[static_cast<size_t>(index)];
 }
 

@@ -94,7 +94,7 @@ TEST(Options, ReportsAllProblemsAtOnce) {
   const auto made =
       Options::make(sampler(), {{"stpes", 1}, {"steps", 0}, {"sizes", {0, 0}}, {"mode", "slow"}});
   ASSERT_FALSE(made);
-  EXPECT_EQ(made.failure().code, KINORA_INVALID);
+  EXPECT_EQ(made.failure().code, KINORA_ERROR_INVALID);
   EXPECT_EQ(std::count(made.failure().message.begin(), made.failure().message.end(), '\n'), 4);
 }
 
@@ -130,10 +130,10 @@ TEST(Options, PluginsReadThemByType) {
   EXPECT_EQ(i, 2);
   EXPECT_EQ(api.get_string(made.abi(), "tags", 1, &s), KINORA_OK);
   EXPECT_EQ(view(s), "yz");
-  EXPECT_EQ(api.get_string(made.abi(), "tags", 2, &s), KINORA_INVALID);
-  EXPECT_EQ(api.get_float(made.abi(), "steps", 0, &d), KINORA_INVALID);
-  EXPECT_EQ(api.count(made.abi(), "nothing", &i), KINORA_NOT_FOUND);
-  EXPECT_THAT(from_abi(KINORA_NOT_FOUND, "count").failure().message, HasSubstr("no option 'nothing'"));
+  EXPECT_EQ(api.get_string(made.abi(), "tags", 2, &s), KINORA_ERROR_INVALID);
+  EXPECT_EQ(api.get_float(made.abi(), "steps", 0, &d), KINORA_ERROR_INVALID);
+  EXPECT_EQ(api.count(made.abi(), "nothing", &i), KINORA_ERROR_NOT_FOUND);
+  EXPECT_THAT(from_abi(KINORA_ERROR_NOT_FOUND, "count").failure().message, HasSubstr("no option 'nothing'"));
 }
 
 // The SDK's description, through the manifest, back into the members.

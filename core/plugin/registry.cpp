@@ -15,7 +15,7 @@ const char* state_name(PluginState state) {
 
 void Component::require_kind(std::string_view kind) const {
   if (spec->kind != kind)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("'{}' is of kind {}; kind {} is required here", spec->id, spec->kind, kind));
 }
 
@@ -81,7 +81,7 @@ Failure Registry::not_found(std::string_view kind, std::string_view name) const 
     rest += fmt::format(" ({} plugin{} cannot be read: {}{})", unreadable.size(),
                         unreadable.size() == 1 ? "" : "s", unreadable.front(),
                         unreadable.size() == 1 ? "" : "; see `kinora plugins`");
-  return fail(KINORA_NOT_FOUND, "unknown {} '{}'{}", kind.empty() ? "component" : kind, name, rest);
+  return fail(KINORA_ERROR_NOT_FOUND, "unknown {} '{}'{}", kind.empty() ? "component" : kind, name, rest);
 }
 
 Result<Registry::Place> Registry::locate(std::string_view kind, std::string_view name) const {
@@ -92,11 +92,11 @@ Result<Registry::Place> Registry::locate(std::string_view kind, std::string_view
   if (it == by_id_.end()) return not_found(kind, name);
   const Place& place = it->second;
   if (!kind.empty() && place.spec->kind != kind)
-    return fail(KINORA_INVALID, "'{}' is of kind {}; kind {} is required here", name, place.spec->kind, kind);
+    return fail(KINORA_ERROR_INVALID, "'{}' is of kind {}; kind {} is required here", name, place.spec->kind, kind);
   const std::lock_guard lock(locks_->state);
   const auto& info = place.entry->info;
   if (info.state == PluginState::disabled)
-    return fail(KINORA_UNSUPPORTED, "{}: its plugin '{}' is disabled: {}", id, info.spec.name, info.reason);
+    return fail(KINORA_ERROR_UNSUPPORTED, "{}: its plugin '{}' is disabled: {}", id, info.spec.name, info.reason);
   return place;
 }
 

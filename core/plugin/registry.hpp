@@ -46,7 +46,7 @@ struct Component {
   const PluginSpec* plugin = nullptr;
   const void* api = nullptr;
 
-  // Throws Error(KINORA_INVALID) if the component's kind does not match the table.
+  // Throws Error(KINORA_ERROR_INVALID) if the component's kind does not match the table.
   template <class Table>
   const Table& table() const {
     static_assert(kTableKind<Table> != nullptr);
@@ -71,7 +71,7 @@ class Registry {
   std::vector<std::string> ids(std::string_view kind = {}) const;
 
   // [any-thread] By full id "stage/video.read", or by kind and either the bare name or the full id. Does not
-  // open the plugin. KINORA_NOT_FOUND with a suggestion; KINORA_UNSUPPORTED with the reason if its plugin is
+  // open the plugin. KINORA_ERROR_NOT_FOUND with a suggestion; KINORA_ERROR_UNSUPPORTED with the reason if its plugin is
   // disabled.
   Result<const ComponentSpec*> find(std::string_view id) const { return find({}, id); }
   Result<const ComponentSpec*> find(std::string_view kind, std::string_view name) const;

@@ -21,10 +21,10 @@ Result<std::string> read_text(const fs::path& path) {
   std::string text(max_manifest + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (file.bad() || !file.is_open())
-    return fail(KINORA_IO, "{}: cannot be read; check its permissions", path.string());
+    return fail(KINORA_ERROR_IO, "{}: cannot be read; check its permissions", path.string());
   text.resize(static_cast<size_t>(file.gcount()));
   if (text.size() > max_manifest)
-    return fail(KINORA_DATA, "{}: larger than 1 MiB, so not a manifest", path.string());
+    return fail(KINORA_ERROR_DATA, "{}: larger than 1 MiB, so not a manifest", path.string());
   return text;
 }
 
@@ -63,7 +63,7 @@ Status read_plugin(PluginInfo& info) {
   } else {
     const auto libraries = libraries_in(info.folder);
     if (libraries.size() != 1)
-      return fail(KINORA_NOT_FOUND,
+      return fail(KINORA_ERROR_NOT_FOUND,
                   "{}: {} libraries and no plugin.toml; put each plugin in its own folder, with the "
                   "plugin.toml that "
                   "kinora plugins manifest writes",
@@ -73,7 +73,7 @@ Status read_plugin(PluginInfo& info) {
     if (!embedded) return embedded.failure();
     place = info.library.string() + "(.kinora.manifest)";
     if (!*embedded)
-      return fail(KINORA_NOT_FOUND,
+      return fail(KINORA_ERROR_NOT_FOUND,
                   "{}: no plugin.toml next to it and none inside; build it with kinora_add_plugin",
                   info.library.string());
     text = **embedded;
@@ -87,7 +87,7 @@ Status read_plugin(PluginInfo& info) {
   if (!embedded) return embedded.failure();
   if (*embedded && **embedded != text) {
     return fail(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "{}:{}:1: it differs from the manifest inside {}; build the library again, or restore the file",
         place, first_different_line(text, **embedded), info.library.filename().string());
   }
@@ -97,7 +97,7 @@ Status read_plugin(PluginInfo& info) {
 Status check_trust(const PluginInfo& info) {
   for (const auto& path : {info.folder, info.library}) {
     if (path.empty()) continue;
-    if (const auto why = why_untrusted(path); !why.empty()) return fail(KINORA_INVALID, "{}", why);
+    if (const auto why = why_untrusted(path); !why.empty()) return fail(KINORA_ERROR_INVALID, "{}", why);
   }
   return {};
 }

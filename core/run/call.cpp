@@ -24,10 +24,10 @@ kinora_run run_of(Call& call) {
   run.progress = [](void* self, int64_t done, int64_t, kinora_tensor preview) -> int32_t {
     auto& c = *static_cast<Call*>(self);
     if (c.progress) c.progress->update(done);
-    if (cancelled()) return KINORA_CANCELLED;
+    if (cancelled()) return KINORA_ERROR_CANCELLED;
     return c.preview && preview ? guard([&] { c.preview(done, preview); }) : KINORA_OK;
   };
-  run.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_CANCELLED : KINORA_OK; };
+  run.cancelled = [](void*) -> int32_t { return cancelled() ? KINORA_ERROR_CANCELLED : KINORA_OK; };
   run.noise = [](void* self, const char* key, kinora_tensor like, kinora_tensor* out) {
     const auto& c = *static_cast<const Call*>(self);
     return draw_noise(c.seed, c.first_sample, key, like, out);

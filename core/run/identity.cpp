@@ -45,7 +45,7 @@ void add_files(const Options& options, json& inputs) {
 // The digest of a URI such as "s3://...". Throws kinora::Error if the storage cannot be read.
 std::string remote_digest(const std::string& uri) {
   Io* io = served_io();
-  if (!io) throw Error(KINORA_UNSUPPORTED, uri + ": this program cannot read from other storages");
+  if (!io) throw Error(KINORA_ERROR_UNSUPPORTED, uri + ": this program cannot read from other storages");
   return sha256(or_throw(io->contents(uri)));
 }
 

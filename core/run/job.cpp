@@ -10,14 +10,14 @@ namespace kinora::core {
 
 Metrics::Metrics(const std::filesystem::path& file) : file_(file), out_(file, std::ios::app) {
   if (!out_)
-    throw Error(KINORA_IO,
+    throw Error(KINORA_ERROR_IO,
                 file.string() + ": cannot be written; check the folder's permissions and free space");
 }
 
 void Metrics::line(const nlohmann::json& entry) {
   out_ << entry.dump() << '\n';
   out_.flush();
-  if (!out_) throw Error(KINORA_NO_MEMORY, "metrics.jsonl: cannot be written; is the disk full?");
+  if (!out_) throw Error(KINORA_ERROR_NO_MEMORY, "metrics.jsonl: cannot be written; is the disk full?");
 }
 
 void Metrics::rewind(int64_t step) {
@@ -59,7 +59,7 @@ const JobSpec* JobView::upstream(const std::string& kind) const {
 
 const JobSpec& JobView::need_upstream(const std::string& kind) const {
   if (const auto* job = upstream(kind)) return *job;
-  throw Error(KINORA_INVALID, "it needs a job of kind " + kind + " among its inputs, direct or indirect");
+  throw Error(KINORA_ERROR_INVALID, "it needs a job of kind " + kind + " among its inputs, direct or indirect");
 }
 
 Component JobView::open(const ComponentUse& use) const { return or_throw(runtime_.registry().open(use.id)); }
@@ -79,7 +79,7 @@ const JobType& job_type(Registry& registry, const ComponentSpec& kind) {
 }
 
 const JobType& job_type(const RunFile& run, const JobSpec& job) {
-  if (!run.registry) throw Error(KINORA_INVALID, "job '" + job.name + "' was not read from a run file");
+  if (!run.registry) throw Error(KINORA_ERROR_INVALID, "job '" + job.name + "' was not read from a run file");
   return job_type(*run.registry, *job.kind);
 }
 

@@ -81,7 +81,7 @@ void JobCheck::stage(const ComponentUse& use) {
     if (e.killed) throw WorkerDied(e.code(), "job '" + spec().name + "': " + prefix + e.what(), e.how, true);
     problem(use.at, said(e.what()));
   } catch (const Error& e) {
-    if (e.code() == KINORA_CANCELLED) throw;
+    if (e.code() == KINORA_ERROR_CANCELLED) throw;
     problem(use.at, said(e.what()));
   } catch (const std::exception& e) {
     problem(use.at, said(e.what()));
@@ -104,7 +104,7 @@ void require(const JobContext& context) {
   const std::string name = "job '" + context.spec().name + "': ";  // the catching code adds the name
   std::string all;
   for (const auto& p : problems) all += (all.empty() ? "" : "\n") + p.message.substr(name.size());
-  throw Error(KINORA_INVALID, all);
+  throw Error(KINORA_ERROR_INVALID, all);
 }
 
 std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const std::vector<bool>& which,
@@ -123,7 +123,7 @@ std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const s
     } catch (const WorkerDied&) {
       throw;
     } catch (const std::exception& e) {
-      if (const auto* error = dynamic_cast<const Error*>(&e); error && error->code() == KINORA_CANCELLED)
+      if (const auto* error = dynamic_cast<const Error*>(&e); error && error->code() == KINORA_ERROR_CANCELLED)
         throw;
       check.problem(job.at, e.what());
     }

@@ -59,7 +59,7 @@ class JobCheck : public JobView {
 // is created in one. Throws Error, WorkerDied.
 kinora_resources resources_of(const JobView&, const ComponentUse& stage);
 
-// Called at the start of a job: throws Error(KINORA_INVALID) with the problems that its check reports, one
+// Called at the start of a job: throws Error(KINORA_ERROR_INVALID) with the problems that its check reports, one
 // per line.
 void require(const JobContext&);
 

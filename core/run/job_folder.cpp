@@ -227,7 +227,7 @@ void prepare_folder(const fs::path& folder, const std::string& name, const json&
   std::error_code error;
   const bool is_mine = is_a_jobs(folder);
   if (!is_mine && !is_nobodys(folder))
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 folder.string() +
                     " holds files that no job made (it has no job.json); choose another output folder "
                     "with --out, another name for job '" +

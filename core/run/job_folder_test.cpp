@@ -43,7 +43,7 @@ TEST_F(JobFolder, OfSomebodyElseIsLeftAloneWithAnError) {
     prepare("a");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), KINORA_INVALID);
+    EXPECT_EQ(e.code(), KINORA_ERROR_INVALID);
     EXPECT_THAT(e.what(), HasSubstr("holds files that no job made"));
   }
   EXPECT_TRUE(fs::exists(folder_ / "holiday/photo.txt"));

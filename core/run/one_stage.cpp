@@ -35,7 +35,7 @@ StageInstance::StageInstance(Registry& registry, const std::string& id, const Op
   stage_ = &component.table<kinora_stage>();
   self_ = made(stage_->create(host(), options.abi()), id_);
   if (isolation_.is_allowed && resources().isolated != 0)
-    workers_ = static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_WORKERS, 0));
+    workers_ = static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0));
 }
 
 StageInstance::~StageInstance() {
@@ -61,8 +61,8 @@ void StageInstance::in_process(const std::string& of, F call) {
   if (status == KINORA_OK || workers_->ended(worker_) == 0) return called(status, id_);
   const std::string message = without_options(from_abi(status, id_).failure().message);
   workers_->stop(std::exchange(worker_, nullptr));
-  if (status == KINORA_CANCELLED) throw Error(status, message);
-  throw ProcessEnded(KINORA_DATA, of + ": " + message);
+  if (status == KINORA_ERROR_CANCELLED) throw Error(status, message);
+  throw ProcessEnded(KINORA_ERROR_DATA, of + ": " + message);
 }
 
 void StageInstance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) {
@@ -105,14 +105,14 @@ kinora_emit StageResults::sink() {
   };
   e.hold = [](void* self) {
     return guard([&] {
-      if (of(self).input.empty()) throw Error(KINORA_INVALID, "hold() is for the input of process()");
+      if (of(self).input.empty()) throw Error(KINORA_ERROR_INVALID, "hold() is for the input of process()");
       of(self).held.insert(of(self).input);
     });
   };
   e.stored = [](void* self, kinora_str key) {
     return guard([&] {
       if (of(self).held.erase(std::string(view(key))) == 0)
-        throw Error(KINORA_NOT_FOUND,
+        throw Error(KINORA_ERROR_NOT_FOUND,
                     "stored() of '" + std::string(view(key)) + "', which this stage does not hold");
     });
   };
@@ -170,11 +170,11 @@ Sample OneStage::operator()(const Sample& in) const {
     try {
       process_once(instance_, in, results);
     } catch (const StageInstance::ProcessEnded& second) {
-      throw Error(KINORA_DATA, std::string(second.what()) + ", twice");
+      throw Error(KINORA_ERROR_DATA, std::string(second.what()) + ", twice");
     }
   }
   if (results.emitted.size() != 1)
-    throw Error(KINORA_DATA, instance_.id() + ": " + std::string(in.key()) + ": expected one result, got " +
+    throw Error(KINORA_ERROR_DATA, instance_.id() + ": " + std::string(in.key()) + ": expected one result, got " +
                                  std::to_string(results.emitted.size()) + losses(results));
   return std::move(results.emitted.front());
 }

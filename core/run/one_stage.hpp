@@ -95,7 +95,7 @@ class OneStage {
       : OneStage(runtime.registry(), id, options, isolation) {}
 
   kinora_resources resources() const { return instance_.resources(); }
-  // Throws the stage's error; KINORA_DATA if the stage drops the sample, emits no or several samples, or its
+  // Throws the stage's error; KINORA_ERROR_DATA if the stage drops the sample, emits no or several samples, or its
   // process died of it twice.
   Sample operator()(const Sample& in) const;
 

@@ -35,8 +35,8 @@ TEST_F(StageResultsTest, WhatIsKeptBackAndNeverToldHasFailed) {
 }
 
 TEST_F(StageResultsTest, OnlyAnInputCanBeKeptBack) {
-  EXPECT_EQ(sink_.hold(sink_.self), KINORA_INVALID);
-  EXPECT_EQ(sink_.stored(sink_.self, str("nobody")), KINORA_NOT_FOUND);
+  EXPECT_EQ(sink_.hold(sink_.self), KINORA_ERROR_INVALID);
+  EXPECT_EQ(sink_.stored(sink_.self, str("nobody")), KINORA_ERROR_NOT_FOUND);
 }
 
 }  // namespace

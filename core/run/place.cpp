@@ -17,7 +17,7 @@ std::optional<int64_t> number(const Variables& of, const char* name) {
   int64_t value = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc() || end != text.data() + text.size() || value < 0)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("{}={} is not an integer of at least 0; unset it or let the launcher set it",
                             name, text));
   return value;
@@ -37,17 +37,17 @@ std::optional<LaunchPlace> numbered(const Variables& of, const Names& names) {
   const auto rank = number(of, names.rank), world = number(of, names.world);
   if (!rank && !world) return std::nullopt;
   if (!rank || !world)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("{} is set and {} is not; a launcher sets both: set it too, or unset the other",
                             rank ? names.rank : names.world, rank ? names.world : names.rank));
   if (*rank >= *world)
-    throw Error(KINORA_INVALID, fmt::format("{}={} is outside {}={}: ranks are 0 to {}", names.rank, *rank,
+    throw Error(KINORA_ERROR_INVALID, fmt::format("{}={} is outside {}={}: ranks are 0 to {}", names.rank, *rank,
                                             names.world, *world, *world - 1));
   LaunchPlace out{.rank = *rank, .world = *world, .launcher = names.launcher};
   out.local_rank = number(of, names.local_rank).value_or(out.rank);
   if (const auto n = number(of, names.local_size); n && *n > 0) {
     if (out.local_rank >= *n)
-      throw Error(KINORA_INVALID, fmt::format("{}={} is outside {}={}", names.local_rank, out.local_rank,
+      throw Error(KINORA_ERROR_INVALID, fmt::format("{}={} is outside {}={}", names.local_rank, out.local_rank,
                                               names.local_size, *n));
     out.node = out.rank / *n;
   }
@@ -63,7 +63,7 @@ std::string host_of(const Variables& of, const Names& names, const std::string& 
   const auto here = number(of, names.local_size);
   if (here && *here < out.world)
     throw Error(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         fmt::format("there are {} ranks, {} of them on this node, and MASTER_ADDR is not set; pass the "
                     "host of rank 0 to all ranks as MASTER_ADDR",
                     out.world, *here));
@@ -109,9 +109,9 @@ std::optional<LaunchPlace> of_srun(const Variables& of, const std::string& addre
                               *world)};
   }
   if (!world)
-    throw Error(KINORA_INVALID, "SLURM_PROCID is set and SLURM_NTASKS is not; start it with srun --ntasks=N");
+    throw Error(KINORA_ERROR_INVALID, "SLURM_PROCID is set and SLURM_NTASKS is not; start it with srun --ntasks=N");
   if (*rank >= *world)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("SLURM_PROCID={} is outside the {} tasks of its step", *rank, *world));
   LaunchPlace out{.rank = *rank, .world = *world, .launcher = "srun"};
   out.local_rank = number(of, "SLURM_LOCALID").value_or(0);
@@ -131,7 +131,7 @@ LaunchPlace found(const Variables& of) {
   const std::string address = of("MASTER_ADDR");
   const auto port = number(of, "MASTER_PORT");
   if (port && (*port == 0 || *port > 65535))
-    throw Error(KINORA_INVALID, fmt::format("MASTER_PORT={} is not a port; use one in [1, 65535]", *port));
+    throw Error(KINORA_ERROR_INVALID, fmt::format("MASTER_PORT={} is not a port; use one in [1, 65535]", *port));
   if (const auto place = numbered(of, kExplicit))
     return of_torchrun(of, *place, address, port.value_or(kPort));
   for (const Names* mpi : {&kOpenMpi, &kMpich})
@@ -163,7 +163,7 @@ Result<LaunchPlace> place_of(const Variables& of) {
     if (out.alone()) out.rendezvous.clear();
     if (const auto ms = number(of, "KINORA_TIMEOUT_MS")) {
       if (*ms == 0 || *ms > INT32_MAX)
-        throw Error(KINORA_INVALID,
+        throw Error(KINORA_ERROR_INVALID,
                     fmt::format("KINORA_TIMEOUT_MS={} is not a time limit; give milliseconds above 0", *ms));
       out.timeout_ms = *ms;
     }

@@ -38,9 +38,9 @@ struct LaunchPlace {
 // The value of a variable, "" if it is not set.
 using Variables = std::function<std::string(const char*)>;
 
-// Returns KINORA_INVALID if variables contradict each other; the message names them.
+// Returns KINORA_ERROR_INVALID if variables contradict each other; the message names them.
 Result<LaunchPlace> place_of(const Variables&);
-// The place of this process. Throws Error(KINORA_INVALID).
+// The place of this process. Throws Error(KINORA_ERROR_INVALID).
 LaunchPlace here();
 // Number of ranks of the launch that these variables describe; 0 if they describe none. WORLD_SIZE alone
 // suffices, so that a planned launch can be examined.

@@ -150,7 +150,7 @@ TEST(Place, RefusesContradictions) {
   for (const auto& c : cases) {
     const auto place = place_of(reading(c.table));
     ASSERT_FALSE(place) << c.part;
-    EXPECT_EQ(place.failure().code, KINORA_INVALID);
+    EXPECT_EQ(place.failure().code, KINORA_ERROR_INVALID);
     EXPECT_THAT(place.failure().message, testing::HasSubstr(c.part));
   }
 }

@@ -340,7 +340,7 @@ class RunReader {
     if (!component.is_object()) return;
     const json use = component.value("use", json());
     const auto spec = use.is_string() ? registry_.find("stage", use.get<std::string>())
-                                      : Result<const ComponentSpec*>(fail(KINORA_NOT_FOUND, "no use"));
+                                      : Result<const ComponentSpec*>(fail(KINORA_ERROR_NOT_FOUND, "no use"));
     name = text(pointer, component, "name", "");
     if (!spec || !(*spec)->option("name")) component.erase("name");
     if (!component.contains("from") || (spec && (*spec)->option("from"))) return;
@@ -540,7 +540,7 @@ Status check_job_name(const std::string& name) {
   const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; };
   if (!name.empty() && std::all_of(name.begin(), name.end(), ok)) return {};
   return fail(
-      KINORA_INVALID,
+      KINORA_ERROR_INVALID,
       "a job's name is also its folder's name: only letters, digits, '-' and '_' are allowed, found '{}'",
       name);
 }

@@ -50,7 +50,7 @@ struct JobSpec {
   std::vector<const ComponentUse*> list(const std::string& slot) const;
 };
 
-// Ensures that a job's name is one folder below the run's. KINORA_INVALID otherwise.
+// Ensures that a job's name is one folder below the run's. KINORA_ERROR_INVALID otherwise.
 Status check_job_name(const std::string& name);
 
 struct RunFile {

@@ -23,10 +23,10 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
   const auto file = folder / ".lock";
   FolderLock lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (lock.fd_ < 0)
-    return fail(KINORA_IO, "{}: {}; make the folder writable or choose another with --out", file.string(),
+    return fail(KINORA_ERROR_IO, "{}: {}; make the folder writable or choose another with --out", file.string(),
                 std::strerror(errno));
   if (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
-    return fail(KINORA_FAILED,
+    return fail(KINORA_ERROR_FAILED,
                 "another kinora run is writing to {}; wait for it or choose another folder with --out",
                 folder.string());
   return lock;
@@ -119,13 +119,13 @@ void await_launch_record(const RunFile& run, const std::vector<bool>& jobs, cons
     else
       held_since = std::min(held_since, now);
     if (held_since < now && now - held_since > kToWrite && !record.empty())
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   fmt::format("rank {} does not agree with rank 0, which is at work in {}: {}; start "
                               "all ranks with the same run file, files, --out and --set",
                               place.rank, run.out.string(), what));
     if (now > end)
       throw Error(
-          KINORA_TIMEOUT,
+          KINORA_ERROR_TIMEOUT,
           fmt::format("rank 0 did not begin in {} within {} s ({}); all ranks need the same run file, --set "
                       "and --out, on a disk that they share; KINORA_TIMEOUT_MS sets the limit",
                       run.out.string(), place.timeout_ms / 1000, what));

@@ -114,7 +114,7 @@ RunResult run_one(Runtime& runtime, const RunFile& run, const JobSpec& job, cons
     return {true, false};
   } catch (const std::exception& e) {
     const auto* error = dynamic_cast<const Error*>(&e);
-    if (error && error->code() == KINORA_CANCELLED) return {false, true};
+    if (error && error->code() == KINORA_ERROR_CANCELLED) return {false, true};
     if (cancelled()) {  // a rank that stops because another failed logs what it waited for
       log_warn("job '{}' was stopped: {}", job.name, e.what());
       return {false, true};
@@ -190,7 +190,7 @@ RunResult meet_first_rank(const RunFile& run, const std::vector<bool>& jobs, con
     return {.ok = !cancelled(), .was_cancelled = cancelled()};
   } catch (const Error& e) {
     log_error("{}", e.what());
-    return {.was_refused = e.code() == KINORA_INVALID};
+    return {.was_refused = e.code() == KINORA_ERROR_INVALID};
   }
 }
 

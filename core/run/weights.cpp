@@ -80,7 +80,7 @@ fs::path published_part(const fs::path& given, const ComponentSpec& spec) {
     if (fs::is_directory(given / part, ignored)) {
       if (published_experts(given, spec))
         throw Error(
-            KINORA_UNSUPPORTED,
+            KINORA_ERROR_UNSUPPORTED,
             fmt::format("{}: of this pipeline's two experts, {} for high noise and {}_2 for low noise, "
                         "only a generate job takes both; name one of the two folders",
                         given.string(), part, part));
@@ -90,7 +90,7 @@ fs::path published_part(const fs::path& given, const ComponentSpec& spec) {
   for (fs::directory_iterator it(given, ignored), end; it != end; it.increment(ignored))
     if (it->is_directory(ignored)) there.insert(it->path().filename().string());
   throw Error(
-      KINORA_NOT_FOUND,
+      KINORA_ERROR_NOT_FOUND,
       fmt::format("{}: this pipeline has no {} for {}; it has: {}; name the folder itself", given.string(),
                   fmt::join(parts_for(spec), " or "), spec.id, fmt::join(there, ", ")));
 }
@@ -110,15 +110,15 @@ namespace {
 json read_object(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in)
-    throw Error(KINORA_NOT_FOUND, fmt::format("config={}: cannot be read; give a JSON file", file.string()));
+    throw Error(KINORA_ERROR_NOT_FOUND, fmt::format("config={}: cannot be read; give a JSON file", file.string()));
   json out;
   try {
     out = json::parse(in);
   } catch (const json::parse_error& e) {
-    throw Error(KINORA_INVALID, fmt::format("{}: not valid JSON: {}", file.string(), e.what()));
+    throw Error(KINORA_ERROR_INVALID, fmt::format("{}: not valid JSON: {}", file.string(), e.what()));
   }
   if (!out.is_object())
-    throw Error(KINORA_INVALID, fmt::format("{}: a configuration is a JSON object, found {}", file.string(),
+    throw Error(KINORA_ERROR_INVALID, fmt::format("{}: a configuration is a JSON object, found {}", file.string(),
                                             found_text(out)));
   return out;
 }
@@ -231,7 +231,7 @@ json read_config(const fs::path& given, const ComponentSpec& spec, bool quiet) {
   }
   std::string text;
   for (const auto& p : problems) text += (text.empty() ? "" : "\n") + file.string() + ": " + p.message;
-  if (!text.empty()) throw Error(KINORA_INVALID, text);
+  if (!text.empty()) throw Error(KINORA_ERROR_INVALID, text);
   if (!quiet) log_ignored(file, object, spec);
   return out;
 }

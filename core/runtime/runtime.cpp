@@ -46,7 +46,7 @@ F find(const std::map<std::string, F>& in, const std::string& name, const char* 
   const std::scoped_lock lock(parts().mutex);
   const auto it = in.find(name);
   if (it == in.end())
-    throw Error(KINORA_UNSUPPORTED, std::string("libkinora_torch beside this program has no ") + what +
+    throw Error(KINORA_ERROR_UNSUPPORTED, std::string("libkinora_torch beside this program has no ") + what +
                                         " for '" + name +
                                         "': it is of another version; install both from one package");
   return it->second;
@@ -60,7 +60,7 @@ Status open_beside(boost::dll::shared_library& library, const std::string& file,
   library.load(path, boost::dll::load_mode::rtld_now | visibility, error);
   if (error) {
     const char* why = dlerror();
-    return fail(KINORA_FAILED, "cannot open {}: {}; is libtorch {} installed? see the README's installation",
+    return fail(KINORA_ERROR_FAILED, "cannot open {}: {}; is libtorch {} installed? see the README's installation",
                 path.string(), why ? why : error.message(), KINORA_TORCH_VERSION);
   }
   library.get<void(const kinora_host*)>(function)(&core_host());
@@ -114,7 +114,7 @@ FittingFunction torch_fitting() {
 int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_tensor like,
                    kinora_tensor* out) {
   return guard([&] {
-    if (!key || !like || !out) throw Error(KINORA_INVALID, "noise: the key, `like` or `out` is null");
+    if (!key || !like || !out) throw Error(KINORA_ERROR_INVALID, "noise: the key, `like` or `out` is null");
     or_throw(ensure_torch());
     const NoiseFunction draw = [] {
       const std::scoped_lock lock(parts().mutex);

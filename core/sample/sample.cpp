@@ -73,25 +73,25 @@ uint64_t tensor_bytes(const kinora_dl_tensor& t) {
 }
 
 void check_tensor(const char* name, const kinora_dl_managed* m) {
-  if (!m || m->major != 1) throw Error(KINORA_INVALID, fmt::format("tensor '{}': not DLPack 1.x", name));
+  if (!m || m->major != 1) throw Error(KINORA_ERROR_INVALID, fmt::format("tensor '{}': not DLPack 1.x", name));
   const auto& t = m->tensor;
   if (t.ndim < 0 || t.ndim > 64 || (t.ndim > 0 && !t.shape))
-    throw Error(KINORA_INVALID, fmt::format("tensor '{}': {} dimensions", name, t.ndim));
+    throw Error(KINORA_ERROR_INVALID, fmt::format("tensor '{}': {} dimensions", name, t.ndim));
   for (int32_t i = 0; i < t.ndim; ++i)
     if (t.shape[i] < 0)
-      throw Error(KINORA_INVALID, fmt::format("tensor '{}': dimension {} is {}", name, i, t.shape[i]));
+      throw Error(KINORA_ERROR_INVALID, fmt::format("tensor '{}': dimension {} is {}", name, i, t.shape[i]));
 }
 
 // Fields become file names inside a shard.
 void check_field_name(std::string_view name) {
   if (name.empty() || name[0] == '.' || name.size() > 255)
     throw Error(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         fmt::format("'{}' is no field name; use an extension without its leading dot, for example \"mp4\"",
                     name));
   for (const char c : name)
     if (c == '/' || static_cast<unsigned char>(c) < 0x20)
-      throw Error(KINORA_INVALID, "a field name has no '/' and no control characters");
+      throw Error(KINORA_ERROR_INVALID, "a field name has no '/' and no control characters");
 }
 
 }  // namespace
@@ -113,7 +113,7 @@ std::string checked_key(kinora_str key) {
   const auto refuse = [&](const char* why) {
     std::string shown;
     for (const char c : text.substr(0, 80)) shown += static_cast<unsigned char>(c) < 0x20 ? '?' : c;
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("sample key '{}': {}; keys are relative names such as \"film-0003\" or \"a/b\"",
                             shown, why));
   };
@@ -156,7 +156,7 @@ void release(kinora_sample* s) {
 kinora_str key(const kinora_sample* s) { return str(s->key); }
 
 int32_t field(const kinora_sample* s, uint64_t index, kinora_str* name, kinora_bytes* value) {
-  if (index >= s->fields.size()) return KINORA_NOT_FOUND;
+  if (index >= s->fields.size()) return KINORA_ERROR_NOT_FOUND;
   *name = str(s->fields[index].name);
   *value = s->fields[index].value->view;
   return KINORA_OK;
@@ -168,7 +168,7 @@ int32_t get(const kinora_sample* s, const char* name, kinora_bytes* out) {
     *out = f.value->view;
     return KINORA_OK;
   }
-  return KINORA_NOT_FOUND;
+  return KINORA_ERROR_NOT_FOUND;
 }
 
 int32_t set(kinora_sample* s, const char* name, kinora_bytes value, void (*release_bytes)(void*),
@@ -197,7 +197,7 @@ int32_t get_tensor(const kinora_sample* s, const char* name, const kinora_dl_ten
     *out = &t.value->managed->tensor;
     return KINORA_OK;
   }
-  return KINORA_NOT_FOUND;
+  return KINORA_ERROR_NOT_FOUND;
 }
 
 int32_t set_tensor(kinora_sample* s, const char* name, kinora_dl_managed* tensor) {

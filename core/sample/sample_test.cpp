@@ -96,7 +96,7 @@ TEST_F(SampleTest, HandsMemoryBackOnceWhenNobodyUsesIt) {
     const Sample b = a.clone("b");
     a.remove("mp4");
     EXPECT_EQ(released, 0);
-    EXPECT_EQ(api.set(a.get(), ".bad", {"xyz", 3}, count, &released), KINORA_INVALID);
+    EXPECT_EQ(api.set(a.get(), ".bad", {"xyz", 3}, count, &released), KINORA_ERROR_INVALID);
   }
   EXPECT_EQ(released, 1);
 }
@@ -123,11 +123,11 @@ TEST_F(SampleTest, RefusesTensorsItCannotRead) {
   int64_t shape[] = {2, -1};
   kinora_dl_managed bad{1,       0, nullptr,
                         nullptr, 0, {nullptr, KINORA_DL_CPU, 0, 2, KINORA_DL_UINT, 8, 1, shape, nullptr, 0}};
-  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_INVALID);
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_ERROR_INVALID);
   shape[1] = 1;
   bad.major = 2;
-  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_INVALID);
-  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", nullptr), KINORA_INVALID);
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_ERROR_INVALID);
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", nullptr), KINORA_ERROR_INVALID);
 }
 
 TEST_F(SampleTest, MemoryCountsFieldsAndTensors) {

@@ -36,7 +36,7 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   using namespace kinora::core;
   kinora::g_host = host;
   keep_freed_memory();
-  register_interface(KINORA_TENSORS, KINORA_ABI_MINOR, tensors_api_table());
+  register_interface(KINORA_INTERFACE_TENSORS, KINORA_ABI_MINOR, tensors_api_table());
   register_noise(noise);
   register_fitting(
       plain<with_fitting_size, const Component, const json, const std::vector<std::filesystem::path>>);

@@ -74,7 +74,7 @@ void Channel::send(const Message& message) const {
   const std::vector<uint8_t> head = nlohmann::json::to_cbor(message.head);
   if (head.size() > kMostHead || message.bytes.size() > Message::kMostBytes ||
       message.shared.size() > Message::kMostShared)
-    throw Error(KINORA_UNSUPPORTED,
+    throw Error(KINORA_ERROR_UNSUPPORTED,
                 fmt::format("a message of {} bytes to a worker is too large: too many fields", head.size()));
   const auto size = static_cast<uint32_t>(head.size());
   iovec parts[3] = {{const_cast<uint32_t*>(&size), sizeof size},
@@ -99,7 +99,7 @@ void Channel::send(const Message& message) const {
   ssize_t sent = 0;
   do sent = ::sendmsg(socket_.get(), &packet, MSG_NOSIGNAL);
   while (sent < 0 && errno == EINTR);
-  if (sent < 0) throw Error(KINORA_IO, fmt::format("{} ({})", kGone, std::strerror(errno)));
+  if (sent < 0) throw Error(KINORA_ERROR_IO, fmt::format("{} ({})", kGone, std::strerror(errno)));
 }
 
 Channel::Got Channel::receive(Message& out, int milliseconds) const {
@@ -126,7 +126,7 @@ Channel::Got Channel::receive(Message& out, int milliseconds) const {
   if (size > 0 && size <= all - sizeof size && is_shallow_cbor(head, head + size))
     out.head = nlohmann::json::from_cbor(head, head + size, true, false);
   if ((packet.msg_flags & (MSG_TRUNC | MSG_CTRUNC)) != 0 || !out.head.is_object())
-    throw Error(KINORA_DATA, "a worker sent what is no message");
+    throw Error(KINORA_ERROR_DATA, "a worker sent what is no message");
   out.bytes.assign(room, sizeof size + size, all - sizeof size - size);
   return Got::message;
 }
@@ -134,7 +134,7 @@ Channel::Got Channel::receive(Message& out, int milliseconds) const {
 std::pair<Descriptor, Descriptor> socket_pair() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    throw Error(KINORA_IO, fmt::format("a socket for a worker: {}; raise the limit on open files (ulimit -n)",
+    throw Error(KINORA_ERROR_IO, fmt::format("a socket for a worker: {}; raise the limit on open files (ulimit -n)",
                                        std::strerror(errno)));
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
@@ -143,7 +143,7 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 LifeSigns::LifeSigns() : memory_(::memfd_create("kinora-worker", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!memory_ || ::ftruncate(memory_.get(), sizeof(Page)) != 0)
-    throw Error(KINORA_NO_MEMORY, fmt::format("no shared memory for a worker: {}", std::strerror(errno)));
+    throw Error(KINORA_ERROR_NO_MEMORY, fmt::format("no shared memory for a worker: {}", std::strerror(errno)));
   // A worker that could shrink it would kill this process.
   ::fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   map();
@@ -156,7 +156,7 @@ LifeSigns::~LifeSigns() { ::munmap(page_, sizeof(Page)); }
 void LifeSigns::map() {
   void* at = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(), 0);
   if (at == MAP_FAILED)
-    throw Error(KINORA_NO_MEMORY, fmt::format("a worker's page cannot be mapped: {}", std::strerror(errno)));
+    throw Error(KINORA_ERROR_NO_MEMORY, fmt::format("a worker's page cannot be mapped: {}", std::strerror(errno)));
   page_ = static_cast<Page*>(at);
 }
 

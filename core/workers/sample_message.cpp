@@ -35,7 +35,7 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 // data.
 class Mapping {
  public:
-  // Throws Error(KINORA_DATA) if the piece is too short, or is memory that its sender could still shrink.
+  // Throws Error(KINORA_ERROR_DATA) if the piece is too short, or is memory that its sender could still shrink.
   Mapping(const Descriptor& piece, size_t size);
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -54,10 +54,10 @@ class Mapping {
   const char* why = std::strerror(errno);
   if (in_file)
     throw Error(
-        KINORA_IO,
+        KINORA_ERROR_IO,
         fmt::format("no temporary file for {} bytes of a sample: {}; set TMPDIR to a folder with room", size,
                     why));
-  throw Error(KINORA_NO_MEMORY, fmt::format("no shared memory for {} bytes of a sample: {}", size, why));
+  throw Error(KINORA_ERROR_NO_MEMORY, fmt::format("no shared memory for {} bytes of a sample: {}", size, why));
 }
 
 Descriptor file_without_name() {
@@ -95,7 +95,7 @@ bool is_called(const std::string& entry, const std::string& name) {
   return n > 0 && std::string_view(found, static_cast<size_t>(n)) == name;
 }
 
-// A piece with a copy of these bytes. Throws Error(KINORA_NO_MEMORY), Error(KINORA_IO) if TMPDIR is full or
+// A piece with a copy of these bytes. Throws Error(KINORA_ERROR_NO_MEMORY), Error(KINORA_ERROR_IO) if TMPDIR is full or
 // not writable.
 Descriptor piece_of(const void* data, size_t size) {
   const bool in_file = size >= kInFile;
@@ -135,10 +135,10 @@ Mapping::Mapping(const Descriptor& piece, size_t size) : size_(size) {
   const bool sealed = (::fcntl(piece.get(), F_GET_SEALS) & kSeals) == kSeals, large = size >= kInFile;
   if (::fstat(piece.get(), &s) != 0 || !S_ISREG(s.st_mode) || (!large && !sealed) ||
       static_cast<uint64_t>(s.st_size) < size)
-    throw Error(KINORA_DATA, "a worker sent memory that is not sealed or too short");
+    throw Error(KINORA_ERROR_DATA, "a worker sent memory that is not sealed or too short");
   data_ = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, piece.get(), 0);
   if (data_ == MAP_FAILED)
-    throw Error(KINORA_NO_MEMORY,
+    throw Error(KINORA_ERROR_NO_MEMORY,
                 fmt::format("{} bytes of a sample cannot be mapped: {}", size, std::strerror(errno)));
   if (large) kept_ = duplicate(piece.get());
 }
@@ -210,7 +210,7 @@ bool is_row_major(const kinora_dl_tensor& t) {
 json put_tensor(Message& message, const std::string& name, const kinora_dl_managed& managed) {
   const kinora_dl_tensor& t = managed.tensor;
   if (t.device_type != KINORA_DL_CPU)
-    throw Error(KINORA_UNSUPPORTED, "tensor '" + name +
+    throw Error(KINORA_ERROR_UNSUPPORTED, "tensor '" + name +
                                         "' is on a GPU, and another process cannot have it; run "
                                         "its stages in this process (engine option isolate)");
   const size_t element = static_cast<size_t>(t.bits) * t.lanes / 8;
@@ -236,7 +236,7 @@ std::span<uint8_t> find_bytes(const Message& message, const json& where, std::sh
   }
   const auto at = where.at("at").get<uint64_t>();
   if (at > message.bytes.size() || size > message.bytes.size() - at)
-    throw Error(KINORA_DATA, "a worker sent a field that is not in its message");
+    throw Error(KINORA_ERROR_DATA, "a worker sent a field that is not in its message");
   return {reinterpret_cast<uint8_t*>(const_cast<char*>(message.bytes.data())) + at, size};
 }
 
@@ -246,7 +246,7 @@ std::string name_in(const json& of, const char* member) {
   const std::filesystem::path path(name);
   const bool leaves = path.is_absolute() || std::find(path.begin(), path.end(), "..") != path.end();
   if (name.empty() || leaves || name.find('\0') != std::string::npos)
-    throw Error(KINORA_DATA, "a worker sent a name that is not a valid file name");
+    throw Error(KINORA_ERROR_DATA, "a worker sent a name that is not a valid file name");
   return name;
 }
 
@@ -273,9 +273,9 @@ void take_tensor(const Message& message, const json& tensor, Sample& into) {
   uint64_t size = bits / 8;
   for (const int64_t n : owned->shape)
     if (n < 0 || __builtin_mul_overflow(size, static_cast<uint64_t>(n), &size))
-      throw Error(KINORA_DATA, "a worker sent a tensor of an impossible shape");
+      throw Error(KINORA_ERROR_DATA, "a worker sent a tensor of an impossible shape");
   if (bits == 0 || bits % 8 != 0 || size != bytes.size())
-    throw Error(KINORA_DATA, "a worker sent a tensor that is not as large as its shape says");
+    throw Error(KINORA_ERROR_DATA, "a worker sent a tensor that is not as large as its shape says");
   owned->managed.major = 1;
   owned->managed.manager = owned.get();
   owned->managed.deleter = delete_owned;
@@ -317,9 +317,9 @@ Sample take_sample(const Message& message) {
     for (const json& tensor : told.at("tensors")) take_tensor(message, tensor, out);
     return out;
   } catch (const json::exception& e) {
-    throw Error(KINORA_DATA, std::string("a worker sent what is no sample: ") + e.what());
+    throw Error(KINORA_ERROR_DATA, std::string("a worker sent what is no sample: ") + e.what());
   } catch (const std::out_of_range&) {
-    throw Error(KINORA_DATA, "a worker sent a sample without its memory");
+    throw Error(KINORA_ERROR_DATA, "a worker sent a sample without its memory");
   }
 }
 

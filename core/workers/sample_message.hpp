@@ -10,7 +10,7 @@ namespace kinora::core {
 
 // Adds the sample as the head's member "sample". Throws Error, for example for a tensor on a GPU.
 void put_sample(Message&, const Sample&);
-// The sample in a message. Throws Error(KINORA_DATA) if the message is inconsistent.
+// The sample in a message. Throws Error(KINORA_ERROR_DATA) if the message is inconsistent.
 Sample take_sample(const Message&);
 
 }  // namespace kinora::core

@@ -44,9 +44,9 @@ void end_with_owner(int socket) {
   }).detach();
 }
 
-// The stage's return value as an exception; also KINORA_STOP, which means that it cannot process any sample.
+// The stage's return value as an exception; also KINORA_SIGNAL_STOP, which means that it cannot process any sample.
 void check_stage(int32_t status) {
-  if (status == KINORA_STOP) throw Error(status, std::string(view(host()->last_error(host()))));
+  if (status == KINORA_SIGNAL_STOP) throw Error(status, std::string(view(host()->last_error(host()))));
   check(status);
 }
 
@@ -145,7 +145,7 @@ class Serving {
     for (const auto& [number, of] : {std::pair{r.cores, "cores"}, {r.gpus, "GPUs"}})
       if (std::isnan(number))
         throw Error(
-            KINORA_INVALID,
+            KINORA_ERROR_INVALID,
             fmt::format("asks for a number of {} that is not a number (NaN); correct its resources()", of));
     return {{"ordered", r.ordered},   {"cores", r.cores}, {"gpus", r.gpus},   {"memory", r.memory},
             {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}, {"batch", r.batch}};
@@ -172,7 +172,7 @@ class Serving {
 
   int32_t alive() const {
     signs_.page().beats.fetch_add(1, std::memory_order_relaxed);
-    return signs_.page().stop.load(std::memory_order_relaxed) ? KINORA_CANCELLED : KINORA_OK;
+    return signs_.page().stop.load(std::memory_order_relaxed) ? KINORA_ERROR_CANCELLED : KINORA_OK;
   }
 
   kinora_emit emit_table() {
@@ -224,7 +224,7 @@ class Serving {
     try {
       channel_.send(message);
     } catch (const Error& e) {
-      if (e.code() == KINORA_IO) end_group();  // the owner is gone
+      if (e.code() == KINORA_ERROR_IO) end_group();  // the owner is gone
       throw;
     }
   }
@@ -247,7 +247,7 @@ class Serving {
 
 void serve_worker(Runtime& runtime) {
   if (::fcntl(kWorkerSocket, F_GETFD) < 0 || ::fcntl(kWorkerPage, F_GETFD) < 0)
-    throw Error(KINORA_INVALID, "worker: Kinora starts its workers itself; see engine/local, option isolate");
+    throw Error(KINORA_ERROR_INVALID, "worker: Kinora starts its workers itself; see engine/local, option isolate");
   // The owner decides when to stop, also when a terminal signals all processes.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);

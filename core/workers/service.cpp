@@ -96,7 +96,7 @@ void offer_workers(WorkerProgram program) {
       sizeof(kinora_workers_api), 0, start, stop, process, finish, ended, pid, ask};
   for (auto& dir : program.plugin_dirs) dir = std::filesystem::absolute(dir);
   the_program() = std::move(program);
-  register_interface(KINORA_WORKERS, 0, &table);
+  register_interface(KINORA_INTERFACE_WORKERS, 0, &table);
 }
 
 }  // namespace kinora::core

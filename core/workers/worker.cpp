@@ -109,10 +109,10 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
     if (status != KINORA_OK) throw Error(status, std::string(view(host()->last_error(host()))));
   } catch (const WorkerDied& e) {
     if (e.killed)
-      throw WorkerDied(KINORA_NO_MEMORY, e.how + " while an instance was made; free memory and run again",
+      throw WorkerDied(KINORA_ERROR_NO_MEMORY, e.how + " while an instance was made; free memory and run again",
                        e.how, true);
     throw WorkerDied(
-        KINORA_FAILED,
+        KINORA_ERROR_FAILED,
         e.how +
             " while an instance was made, in its constructor or resources(); fix the plugin or the "
             "stage's options, or leave the stage out",
@@ -170,7 +170,7 @@ int32_t Worker::finish(const kinora_emit& emit, const kinora_run& run) {
 }
 
 int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kinora_run* run) {
-  if (ended_) throw Error(KINORA_FAILED, "its process has ended");
+  if (ended_) throw Error(KINORA_ERROR_FAILED, "its process has ended");
   const HeldByOne::AtWork at_work(held_, run != nullptr);
   signs_.page().stop.store(0, std::memory_order_relaxed);
   asked_to_stop_ = {};
@@ -198,9 +198,9 @@ int32_t Worker::converse(const Message& call, const kinora_emit* emit, const kin
   } catch (const nlohmann::json::exception&) {
     end("killed: it sent what is no message");
   } catch (const Error& e) {
-    if (ended_ || (!is_asked && e.code() == KINORA_UNSUPPORTED)) throw;
+    if (ended_ || (!is_asked && e.code() == KINORA_ERROR_UNSUPPORTED)) throw;
     // If the socket was closed, the reason for that is more informative.
-    if (e.code() == KINORA_IO) end("");
+    if (e.code() == KINORA_ERROR_IO) end("");
     end(std::string("killed: ") + e.what());
   }
 }
@@ -218,7 +218,7 @@ bool Worker::answered(Message& message, const kinora_emit* emit, int32_t& status
     if (status != KINORA_OK) set_error(status, message.head.at("message").get<std::string>().c_str());
     return true;
   }
-  if (!emit) throw Error(KINORA_DATA, "it sent a sample that was not requested");
+  if (!emit) throw Error(KINORA_ERROR_DATA, "it sent a sample that was not requested");
   Message reply;
   const auto asked = Clock::now();
   reply.head = answer(passed_on(message, *emit));
@@ -248,13 +248,13 @@ int32_t Worker::passed_on(Message& message, const kinora_emit& emit) {
     for (const json& key : head.at("keys")) keys.push_back(str(key.get_ref<const std::string&>()));
     return emit.made_of(emit.self, keys.data(), keys.size());
   }
-  throw Error(KINORA_DATA, "it sent what is no message");
+  throw Error(KINORA_ERROR_DATA, "it sent what is no message");
 }
 
 // The stage does not emit its input and has set these fields of it.
 int32_t Worker::set_fields(const Sample& changes) const {
   return guard([&] {
-    if (!input_) throw Error(KINORA_DATA, "it set fields where it has no input");
+    if (!input_) throw Error(KINORA_ERROR_DATA, "it set fields where it has no input");
     Sample in = Sample::borrow(input_);
     for (const auto& field : changes.fields())
       in.set(std::string(field.name).c_str(), std::vector<uint8_t>(field.bytes.begin(), field.bytes.end()));
@@ -274,7 +274,7 @@ void Worker::watch(const kinora_run* run) {
   }
   if (asked_to_stop_ != Clock::time_point{} && now - asked_to_stop_ > kGrace) {
     stop();
-    throw Error(KINORA_CANCELLED, "cancelled");
+    throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   }
   if (const uint64_t beats = signs_.page().beats.load(std::memory_order_relaxed); beats != beats_) {
     beats_ = beats;
@@ -320,7 +320,7 @@ uint64_t Worker::held_with_started(Clock::time_point now) {
 void Worker::watch_making(Clock::time_point now) {
   if (cancelled()) {
     stop();
-    throw Error(KINORA_CANCELLED, "cancelled");
+    throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   }
   const double seconds = std::chrono::duration<double>(now - began_).count();
   if (seconds > kSlow && !std::exchange(said_slow_, true))
@@ -353,7 +353,7 @@ void Worker::end(const std::string& why) {
   hear_the_rest();
   std::string how = why;
   if (why.empty()) how = lost ? "killed: it closed its connection and continued" : end_of(status);
-  throw WorkerDied(KINORA_FAILED, how, how, why.empty() && by_kill && !lost);
+  throw WorkerDied(KINORA_ERROR_FAILED, how, how, why.empty() && by_kill && !lost);
 }
 
 }  // namespace kinora::core

@@ -27,8 +27,8 @@ void count_held_anew();
 
 class Worker {
  public:
-  // Returns when the other process has created its instance. Throws Error; KINORA_CANCELLED once the program
-  // is asked to stop; WorkerDied if the process died, with KINORA_NO_MEMORY if it was killed.
+  // Returns when the other process has created its instance. Throws Error; KINORA_ERROR_CANCELLED once the program
+  // is asked to stop; WorkerDied if the process died, with KINORA_ERROR_NO_MEMORY if it was killed.
   Worker(const WorkerProgram&, const kinora_worker_spec&);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
@@ -36,7 +36,7 @@ class Worker {
 
   // The resources() of the instance.
   const kinora_resources& resources() const { return resources_; }
-  // The stage's return value; throws WorkerDied, Error(KINORA_CANCELLED).
+  // The stage's return value; throws WorkerDied, Error(KINORA_ERROR_CANCELLED).
   int32_t process(const Sample& in, const kinora_emit&, const kinora_run&);
   int32_t finish(const kinora_emit&, const kinora_run&);
   bool ended() const { return ended_; }

@@ -33,7 +33,7 @@ struct RunOfTest {
       auto& r = *static_cast<RunOfTest*>(self);
       r.steps = done;
       r.of = all;
-      if (done == r.cancel_at) return KINORA_CANCELLED;
+      if (done == r.cancel_at) return KINORA_ERROR_CANCELLED;
       r.preview = borrow<at::Tensor>(shown);
       return KINORA_OK;
     };
@@ -75,7 +75,7 @@ inline core::Mixture line() {
 }
 
 // In one dimension the probability flow preserves the cumulative distribution, which gives its state at `end`
-// without integration. x and the levels are in KINORA_MIX_ADD.
+// without integration. x and the levels are in KINORA_MIX_VARIANCE_EXPLODING.
 inline double exact_flow(double x, double sigma, double end) {
   const auto cdf = [](double v, double s) {
     double f = 0;
@@ -98,10 +98,10 @@ inline double error_of(const std::string& id, const json& options) {
   const Sampled made = sampled(id, options, line(), noise);
   const uint32_t mix = Instance<kinora_sampler>(id, options)->mix;
   const auto added = [&](const at::Tensor& x, double level) {
-    return core::remixed({x, at::full({x.size(0)}, level, at::kDouble)}, mix, KINORA_MIX_ADD);
+    return core::remixed({x, at::full({x.size(0)}, level, at::kDouble)}, mix, KINORA_MIX_VARIANCE_EXPLODING);
   };
   const double first = made.levels.front();
-  const auto start = added(mix == KINORA_MIX_ADD ? noise * first : noise, first);
+  const auto start = added(mix == KINORA_MIX_VARIANCE_EXPLODING ? noise * first : noise, first);
   const auto end = added(made.x, made.levels.back());
   double sum = 0;
   for (int64_t i = 0; i < noise.size(0); ++i)
@@ -156,7 +156,7 @@ inline void expect_cancellation_leaves_nothing(const std::string& id, const json
   r.cancel_at = 2;
   const kinora_denoiser d = w.abi();
   kinora_tensor out = nullptr;
-  EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_CANCELLED);
+  EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_ERROR_CANCELLED);
   EXPECT_EQ(out, nullptr);
   EXPECT_EQ(r.steps, 2);
   r.preview = noise = at::Tensor();
@@ -169,11 +169,11 @@ inline void expect_error_passes(const std::string& id, const json& options) {
   const Instance<kinora_sampler> s(id, options);
   const at::Tensor noise = at::ones({2, 1}, at::kDouble);
   Watching w(s->mix);
-  w.fail_with = KINORA_DATA;
+  w.fail_with = KINORA_ERROR_DATA;
   RunOfTest r;
   const kinora_denoiser d = w.abi();
   kinora_tensor out = nullptr;
-  EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_DATA);
+  EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_ERROR_DATA);
   EXPECT_EQ(last_error(), "the model's own words");
   EXPECT_EQ(out, nullptr);
 }

@@ -64,7 +64,7 @@ TEST_F(MemoryIo, UnknownSchemeNamesTheStoragesThereAre) {
     const Reader r("s4://bucket/key");
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), KINORA_NOT_FOUND);
+    EXPECT_EQ(e.code(), KINORA_ERROR_NOT_FOUND);
     EXPECT_THAT(e.what(), HasSubstr("unknown storage 's4'; there are: memory"));
   }
 }

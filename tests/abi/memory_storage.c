@@ -34,7 +34,7 @@ static void destroy(void* self) { (void)self; }
 static int32_t open_object(void* self, kinora_str path, void** reader, uint64_t* size) {
   object* o = find(path);
   (void)self;
-  if (!o) return error(KINORA_NOT_FOUND, "memory: no such object");
+  if (!o) return error(KINORA_ERROR_NOT_FOUND, "memory: no such object");
   *reader = o;
   *size = o->size;
   return KINORA_OK;
@@ -52,7 +52,7 @@ static int32_t begin(void* self, kinora_str path, void** writer) {
   object* w = calloc(1, sizeof *w);
   (void)self;
   if (!w || path.size >= sizeof w->name)
-    return free(w), error(KINORA_NO_MEMORY, "memory: no room for a name");
+    return free(w), error(KINORA_ERROR_NO_MEMORY, "memory: no room for a name");
   memcpy(w->name, path.data, path.size);
   *writer = w;
   return KINORA_OK;
@@ -61,7 +61,7 @@ static int32_t append(void* self, void* writer, const void* data, uint64_t size)
   object* w = writer;
   char* grown = realloc(w->data, w->size + size + 1);
   (void)self;
-  if (!grown) return error(KINORA_NO_MEMORY, "memory: full");
+  if (!grown) return error(KINORA_ERROR_NO_MEMORY, "memory: full");
   memcpy(grown + w->size, data, size);
   w->data = grown;
   w->size += size;
@@ -78,7 +78,7 @@ static int32_t commit(void* self, void* writer) {
   object* to = find(name);
   for (int i = 0; !to && i < OBJECTS; ++i)
     if (!objects[i].data) to = &objects[i];
-  if (!to) return abort_writer(self, writer), error(KINORA_NO_MEMORY, "memory: full");
+  if (!to) return abort_writer(self, writer), error(KINORA_ERROR_NO_MEMORY, "memory: full");
   free(to->data);
   *to = *w;
   free(w);
@@ -101,7 +101,7 @@ static int32_t list(void* self, kinora_str path, void* user,
 static int32_t remove_object(void* self, kinora_str path) {
   object* o = find(path);
   (void)self;
-  if (!o) return error(KINORA_NOT_FOUND, "memory: no such object");
+  if (!o) return error(KINORA_ERROR_NOT_FOUND, "memory: no such object");
   free(o->data);
   memset(o, 0, sizeof *o);
   return KINORA_OK;
@@ -112,7 +112,7 @@ static const kinora_storage table = {
     close_object,           begin, append, commit,  abort_writer, list,
     remove_object};
 static const kinora_component component = {sizeof(kinora_component), 0,      "storage/memory",
-                                           KINORA_STORAGE,           &table, NULL};
+                                           KINORA_INTERFACE_STORAGE,           &table, NULL};
 static const kinora_plugin plugin = {sizeof(kinora_plugin), 1, 0, 1, "memory_storage", "0.1.0", &component};
 
 KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* h);

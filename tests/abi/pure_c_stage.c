@@ -29,12 +29,12 @@ typedef struct stage {
 } stage;
 
 static void* create(const kinora_host* host, const kinora_options* given) {
-  const kinora_options_api* options = host->get_interface(host, KINORA_OPTIONS, 0);
-  const kinora_samples_api* samples = host->get_interface(host, KINORA_SAMPLES, 0);
+  const kinora_options_api* options = host->get_interface(host, KINORA_INTERFACE_OPTIONS, 0);
+  const kinora_samples_api* samples = host->get_interface(host, KINORA_INTERFACE_SAMPLES, 0);
   kinora_str field;
   stage* self = calloc(1, sizeof *self);
   if (self == NULL || options == NULL || samples == NULL) {
-    host->set_error(host, KINORA_FAILED, "stage/count.bytes: the host lacks an interface or memory");
+    host->set_error(host, KINORA_ERROR_FAILED, "stage/count.bytes: the host lacks an interface or memory");
     free(self);
     return NULL;
   }
@@ -94,7 +94,7 @@ static const kinora_stage table = {.struct_size = sizeof(kinora_stage),
                                    .resources = resources,
                                    .process = process};
 static const kinora_component components[] = {
-    {sizeof(kinora_component), 0, "stage/count.bytes", KINORA_STAGE, &table, describe}};
+    {sizeof(kinora_component), 0, "stage/count.bytes", KINORA_INTERFACE_STAGE, &table, describe}};
 static const kinora_plugin plugin = {
     sizeof(kinora_plugin), KINORA_ABI_MAJOR, KINORA_ABI_TARGET_MINOR, 1, "pure_c_stage", "0.1.0", components};
 

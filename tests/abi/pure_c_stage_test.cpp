@@ -84,7 +84,7 @@ TEST_F(PureCStage, ItsErrorComesWithItsMessage) {
   Collected to;
   const auto status = from_abi(run({}, film, to), "process");
   ASSERT_FALSE(status);
-  EXPECT_EQ(status.failure().code, KINORA_NOT_FOUND);
+  EXPECT_EQ(status.failure().code, KINORA_ERROR_NOT_FOUND);
   EXPECT_EQ(status.failure().message, "the sample has no field 'mp4'; choose one with option 'field'");
 }
 

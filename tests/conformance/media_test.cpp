@@ -99,7 +99,7 @@ struct Made {
     fs::create_directories(out);
     run.out = str(out);
     const int32_t status = stage->process(stage.self(), in.get(), &sink, &run);
-    return status == KINORA_OK && !results.failed.empty() ? KINORA_DATA : status;
+    return status == KINORA_OK && !results.failed.empty() ? KINORA_ERROR_DATA : status;
   }
   bool isolated() const {
     kinora_resources out{sizeof(kinora_resources)};

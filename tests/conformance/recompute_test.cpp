@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/context/mesh.hpp"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 #include "kinora/aten.hpp"
 #include "kinora/model.hpp"
 #include "tests/conformance/models.hpp"
@@ -28,7 +28,7 @@ struct Pair {
 Pair both_ways(const core::Component& model, const SmallModel& small, bool needs_gradient,
                const char* mode = "block") {
   core::MeshOwner mesh;
-  test::Instance<kinora_strategy> recompute("parallel/recompute", core::json{{"mode", mode}}, mesh.abi());
+  test::Instance<kinora_parallel> recompute("parallel/recompute", core::json{{"mode", mode}}, mesh.abi());
   const kinora_link* link = nullptr;
   check(recompute->link(recompute.self(), &link));
   return {test::run_model(model, small, {}, needs_gradient),

@@ -20,9 +20,9 @@ TEST(Conformance, WhatIsLookedUpOrAddedIsATable) {
     for (const auto& p : network.chain().parameters()) {
       if (p.shape.size() < 2 || p.shape.size() > 3) continue;  // vectors; a patch_embedding is a convolution
       const bool multiplied = tied && p.name == "tok_embeddings.weight";
-      EXPECT_EQ(p.role == KINORA_TABLE, !multiplied && std::regex_search(p.name, table))
+      EXPECT_EQ(p.role == KINORA_ROLE_TABLE, !multiplied && std::regex_search(p.name, table))
           << small.id << ": " << p.name;
-      tables += p.role == KINORA_TABLE;
+      tables += p.role == KINORA_ROLE_TABLE;
     }
   }
   EXPECT_GT(tables, 20);

@@ -59,7 +59,7 @@ std::string said(const Rank& me, const Odd& odd) {
     const Parallelism parallel(context);
     return parallel.any(true) ? "" : "no transfer took place";
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), KINORA_INVALID);
+    EXPECT_EQ(e.code(), KINORA_ERROR_INVALID);
     return e.what();
   }
 }

@@ -26,13 +26,13 @@ TEST(Traffic, IsWhatEveryAlgorithmMustMove) {
       const kinora_group* g = owner.group("dp");
       const at::Tensor x = at::ones({4, 6}, at::kDouble);
       const int64_t b = 4 * 6 * 8, next = (me.rank + 1) % n, last = (me.rank + n - 1) % n;
-      for (const uint32_t op : {KINORA_SUM, KINORA_MAX, KINORA_GATHER, KINORA_SCATTER_SUM, KINORA_EXCHANGE})
+      for (const uint32_t op : {KINORA_OP_ALL_REDUCE, KINORA_OP_ALL_REDUCE_MAX, KINORA_OP_ALL_GATHER, KINORA_OP_REDUCE_SCATTER, KINORA_OP_ALL_TO_ALL})
         Pending(g, transfer(op, x)).finish();
-      Pending(g, transfer(KINORA_BROADCAST, x, 0, 0, 1)).finish();
-      Pending send(g, transfer(KINORA_SEND, x, 0, 0, next)), recv(g, transfer(KINORA_RECV, x, 0, 0, last));
+      Pending(g, transfer(KINORA_OP_BROADCAST, x, 0, 0, 1)).finish();
+      Pending send(g, transfer(KINORA_OP_SEND, x, 0, 0, next)), recv(g, transfer(KINORA_OP_RECV, x, 0, 0, last));
       recv.finish();
       send.finish();
-      Pending(g, transfer(KINORA_BARRIER, at::Tensor())).finish();
+      Pending(g, transfer(KINORA_OP_BARRIER, at::Tensor())).finish();
       const bool root = me.rank == 1;
       const std::map<std::string, std::pair<int64_t, int64_t>> want{
           {"sum", {2 * (n - 1) * b / n, 2 * (n - 1) * b / n}},
@@ -59,10 +59,10 @@ TEST(Traffic, CountsTheWaitForASlowRank) {
     const test::World w(me);
     auto owner = w.mesh(me, {{"dp", 2}});
     const kinora_group* g = owner.group("dp");
-    Pending(g, transfer(KINORA_SUM, at::ones({1}))).finish();
+    Pending(g, transfer(KINORA_OP_ALL_REDUCE, at::ones({1}))).finish();
     const double before = owner.traffic().total().waited;
     if (me.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(400));
-    Pending(g, transfer(KINORA_SUM, at::ones({1}))).finish();
+    Pending(g, transfer(KINORA_OP_ALL_REDUCE, at::ones({1}))).finish();
     const double waited = owner.traffic().total().waited - before;
     EXPECT_EQ(waited > 0.25, me.rank == 0) << waited;
   });

@@ -35,7 +35,7 @@ struct Owner {
   }
   int32_t give(kinora_sample** out) {
     while (next < kSamples && recorded.contains("film-" + std::to_string(next))) ++next;
-    if (next == kSamples) return KINORA_END;
+    if (next == kSamples) return KINORA_SIGNAL_END;
     Sample s("film-" + std::to_string(next));
     s.set("mp4", std::string(static_cast<size_t>(next * 7919 % 20000), static_cast<char>(next)));
     s.set("json", "{\"n\": " + std::to_string(next) + "}");
@@ -68,8 +68,8 @@ void pack(const fs::path& folder, int records_to_live) {
       &owner,
       [](void* self, kinora_sample** out) { return static_cast<Owner*>(self)->give(out); },
       [](void* self, const kinora_outcome* o) {
-        if (o->end != KINORA_KEPT)
-          return kinora::set_error(KINORA_FAILED, o->reason ? o->reason : "not kept");
+        if (o->end != KINORA_OUTCOME_KEPT)
+          return kinora::set_error(KINORA_ERROR_FAILED, o->reason ? o->reason : "not kept");
         auto& owner = *static_cast<Owner*>(self);
         owner.record << Sample::borrow(o->sample).key() << std::endl;
         if (--owner.records_to_live == 0) ::raise(SIGKILL);
@@ -83,7 +83,7 @@ void pack(const fs::path& folder, int records_to_live) {
   run.n_threads = 2;
   run.out = str(out);
   void* self = engine.table<kinora_engine>().create(host(), engine_options.abi());
-  check(self ? KINORA_OK : KINORA_FAILED);
+  check(self ? KINORA_OK : KINORA_ERROR_FAILED);
   const int32_t status = engine.table<kinora_engine>().run(self, &pipeline, &run);
   engine.table<kinora_engine>().destroy(self);
   check(status);

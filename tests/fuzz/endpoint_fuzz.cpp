@@ -14,7 +14,7 @@ void try_to(F&& f) {
   try {
     f();
   } catch (const kinora::Error& e) {
-    if (*e.what() == 0 || e.code() != KINORA_DATA) std::abort();
+    if (*e.what() == 0 || e.code() != KINORA_ERROR_DATA) std::abort();
     endpoint::Json(e.what()).dump();  // throws unless it is UTF-8
   }
 }

@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const auto again = kinora::read_npy(kinora::to_npy(read.values, read.shape), "again");
     if (again.shape != read.shape) std::abort();
   } catch (const kinora::Error& e) {
-    if (std::string_view(e.what()).find(".npy: ") == std::string_view::npos || e.code() != KINORA_DATA)
+    if (std::string_view(e.what()).find(".npy: ") == std::string_view::npos || e.code() != KINORA_ERROR_DATA)
       std::abort();
   }
   return 0;

@@ -12,7 +12,7 @@ void may_throw(F&& f) {
   try {
     f();
   } catch (const kinora::Error& e) {
-    if (e.code() != KINORA_DATA || std::string_view(e.what()).empty()) std::abort();
+    if (e.code() != KINORA_ERROR_DATA || std::string_view(e.what()).empty()) std::abort();
   }
 }
 

@@ -9,7 +9,7 @@
 
 #include "core/torch/context/chain.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
 #include "tests/support/plugins.hpp"
@@ -76,7 +76,7 @@ inline at::Tensor oracle_weight(const std::string& name, const std::vector<int64
 // Largest difference, relative to the largest number of b.
 inline double difference(const at::Tensor& a, const at::Tensor& b) {
   if (a.sizes() != b.sizes())
-    throw Error(KINORA_INVALID, c10::str("shapes differ: ", a.sizes(), " and ", b.sizes()));
+    throw Error(KINORA_ERROR_INVALID, c10::str("shapes differ: ", a.sizes(), " and ", b.sizes()));
   const auto x = a.detach().to(at::kDouble), y = b.detach().to(at::kDouble);
   return ((x - y).abs().max() / y.abs().max()).item<double>();
 }
@@ -93,7 +93,7 @@ class Recompute {
   const kinora_link* get() const { return link_; }
 
  private:
-  Instance<kinora_strategy> strategy_;
+  Instance<kinora_parallel> strategy_;
   const kinora_link* link_ = nullptr;
 };
 

@@ -59,10 +59,10 @@ class ScratchRun {
   const core::JobSpec& spec(const std::string& job) const {
     for (const auto& j : run_.jobs)
       if (j.name == job) return j;
-    throw Error(KINORA_NOT_FOUND, job);
+    throw Error(KINORA_ERROR_NOT_FOUND, job);
   }
   core::JobContext context(const std::string& job, bool writes = true) const {
-    if (!problems_.empty()) throw Error(KINORA_INVALID, problems_);
+    if (!problems_.empty()) throw Error(KINORA_ERROR_INVALID, problems_);
     return {runtime(), run_, spec(job), writes};
   }
   std::vector<core::json> metrics(const std::string& job) const {

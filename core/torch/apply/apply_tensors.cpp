@@ -22,7 +22,7 @@ const at::Tensor& need(const NamedTensors& in, const std::string& name, const Ap
   if (it != in.end()) return it->second;
   std::string given;
   for (const auto& [n, t] : in) given += (given.empty() ? "" : ", ") + n;
-  throw Error(KINORA_INVALID, request.inputs.string() + " has no tensor '" + name + "' (it has: " + given +
+  throw Error(KINORA_ERROR_INVALID, request.inputs.string() + " has no tensor '" + name + "' (it has: " + given +
                                   "); kinora plugins inspect " + request.id + " lists its inputs");
 }
 
@@ -42,7 +42,7 @@ std::string method_of(Runtime& runtime, const ApplyRequest& request) {
   if (std::find(known.begin(), known.end(), request.method) != known.end()) return request.method;
   std::string list;
   for (const auto& k : known) list += (list.empty() ? "" : ", ") + k;
-  throw Error(KINORA_INVALID, request.id + " has no method '" + request.method + "'" +
+  throw Error(KINORA_ERROR_INVALID, request.id + " has no method '" + request.method + "'" +
                                   did_you_mean(request.method, known) + "; methods: " + list);
 }
 
@@ -55,11 +55,11 @@ NamedTensors read_inputs(Runtime& runtime, const ApplyRequest& request, const st
     out[name] = tensor.clone();
     if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) continue;
     if (name == "grad_output")
-      throw Error(KINORA_INVALID, request.inputs.string() +
+      throw Error(KINORA_ERROR_INVALID, request.inputs.string() +
                                       ": grad_output is for --method gradient of a model; leave it out for " +
                                       method);
     const std::string hint = did_you_mean(name, known);
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("{}: {} takes no tensor '{}'{} it takes: {}", request.inputs.string(), request.id,
                             name, hint.empty() ? ";" : hint, fmt::join(known, ", ")));
   }
@@ -173,7 +173,7 @@ ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
   const auto& api = component.table<kinora_precision>();
   const Options options = apply_options(runtime, request);
   const std::unique_ptr<void, void (*)(void*)> self(api.create(host(), options.abi()), api.destroy);
-  if (!self) check(KINORA_FAILED);
+  if (!self) check(KINORA_ERROR_FAILED);
   std::vector<kinora_tensor> out(component.spec->outputs.size(), nullptr);
   check(api.quantize(self.get(), handle(need(in, "x", request)), out.data(), out.size()));
   NamedTensors named;

@@ -61,14 +61,14 @@ class Conversion {
   void check_request() const {
     std::error_code ignored;
     if (fs::exists(out_, ignored) || fs::exists(out_.string() + ".index.json", ignored))
-      raise(KINORA_INVALID, "{} exists already; choose another name or remove it", out_.string());
+      raise(KINORA_ERROR_INVALID, "{} exists already; choose another name or remove it", out_.string());
     if (!component_ && !(text("from") + text("to")).empty())
-      raise(KINORA_INVALID, "--from and --to need --component ID, the component that the tensors belong to");
+      raise(KINORA_ERROR_INVALID, "--from and --to need --component ID, the component that the tensors belong to");
     if (!component_ && fs::exists(source_ / "model_index.json", ignored))
-      raise(KINORA_INVALID, "{} is a whole pipeline; give --component ID, or one of its folders",
+      raise(KINORA_ERROR_INVALID, "{} is a whole pipeline; give --component ID, or one of its folders",
             source_.string());
     if (!component_ || component_->spec->kind == "model" || component_->spec->kind == "tokenizer") return;
-    raise(KINORA_INVALID, "{} has no weights; give a model or a tokenizer", component_->spec->id);
+    raise(KINORA_ERROR_INVALID, "{} has no weights; give a model or a tokenizer", component_->spec->id);
   }
 
   Parameters parameters() const {
@@ -84,7 +84,7 @@ class Conversion {
     from_ = text("from").empty() ? layout_of(*component_, file_->names(), expected, &fits)
                                  : layout_called(*component_, text("from"), expected);
     if (text("from").empty() && fits == 0)
-      raise(KINORA_INVALID, "{}: none of its {} names is a parameter of {} in any layout; give --from LAYOUT",
+      raise(KINORA_ERROR_INVALID, "{}: none of its {} names is a parameter of {} in any layout; give --from LAYOUT",
             source_.string(), file_->names().size(), component_->spec->id);
     to_ = text("to").empty() ? from_ : layout_called(*component_, text("to"), expected);
   }
@@ -102,7 +102,7 @@ class Conversion {
       std::set_difference(there.begin(), there.end(), expected.begin(), expected.end(),
                           std::back_inserter(problems.unexpected));
     if (const auto why = complaint(problems, {expected.begin(), expected.end()}); !why.empty())
-      raise(KINORA_INVALID, "{} does not fit {}: {}", source_.string(), component_->spec->id, why);
+      raise(KINORA_ERROR_INVALID, "{} does not fit {}: {}", source_.string(), component_->spec->id, why);
   }
 
   void name_tensors() {
@@ -147,13 +147,13 @@ class Conversion {
                                                 fmt::join(it->second->from->shape, ", "),
                                                 fmt::join(expected, ", ")));
         if (it->second->add)
-          raise(KINORA_INVALID, "'{}' would be changed by two adapters; merge one at a time", weight);
+          raise(KINORA_ERROR_INVALID, "'{}' would be changed by two adapters; merge one at a time", weight);
         it->second->add = &pair;
         ++merged_;
       }
     }
     if (const auto why = complaint(problems, {ours.begin(), ours.end()}); !why.empty())
-      raise(KINORA_INVALID, "{} does not fit {}: {}{}", path.string(), source_.string(), why,
+      raise(KINORA_ERROR_INVALID, "{} does not fit {}: {}{}", path.string(), source_.string(), why,
             component_ ? "" : "; give --component ID to try its other names");
   }
 
@@ -165,7 +165,7 @@ class Conversion {
     if (wanted == "bf16") return SafeDtype::bf16;
     if (wanted == "fp16") return SafeDtype::f16;
     if (wanted == "fp32") return SafeDtype::f32;
-    raise(KINORA_INVALID, "unknown dtype '{}'{}", wanted,
+    raise(KINORA_ERROR_INVALID, "unknown dtype '{}'{}", wanted,
           did_you_mean_or_list(wanted, {"bf16", "fp16", "fp32"}, "dtypes"));
   }
 

@@ -78,7 +78,7 @@ NamedTensors meta_inputs(const ComponentSpec& spec, const json& given) {
   for (const auto& [name, shape] : given.items()) {
     const auto t = std::find(names.begin(), names.end(), name);
     if (t == names.end())
-      raise(KINORA_INVALID, "{} takes no input '{}'{}", spec.id, name,
+      raise(KINORA_ERROR_INVALID, "{} takes no input '{}'{}", spec.id, name,
             did_you_mean_or_list(name, names, "inputs"));
     out[name] = at::empty(
         shape.get<std::vector<int64_t>>(),
@@ -112,7 +112,7 @@ json inspect_component(Runtime& runtime, const json& request) {
   const std::string id = request.at("id");
   const auto& spec = *or_throw(runtime.registry().find(id));
   if (!has_weights(spec))
-    raise(KINORA_INVALID, "{} has no parameters; give a model or a tokenizer. See kinora plugins inspect {}",
+    raise(KINORA_ERROR_INVALID, "{} has no parameters; give a model or a tokenizer. See kinora plugins inspect {}",
           spec.id, spec.id);
   const NamedTensors in = meta_inputs(spec, request.at("inputs"));
   const Options options =

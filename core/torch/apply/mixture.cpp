@@ -9,7 +9,7 @@ namespace kinora::core {
 
 namespace {
 
-[[noreturn]] void invalid(const std::string& what) { throw Error(KINORA_INVALID, what); }
+[[noreturn]] void invalid(const std::string& what) { throw Error(KINORA_ERROR_INVALID, what); }
 
 at::Tensor as_double(const char* name, const at::Tensor& t) {
   if (!t.is_floating_point())
@@ -56,7 +56,7 @@ at::Tensor Mixture::denoise(const at::Tensor& x, const at::Tensor& sigma, uint32
   const at::Tensor sigma_N1 = sigma.to(at::kCPU, at::kDouble).reshape({-1, 1});
   const at::Tensor noise_N1 = sigma_N1.square();
   const at::Tensor kept_N1 =
-      mix == KINORA_MIX_BLEND ? 1 - sigma_N1 : at::ones_like(sigma_N1);  // x = kept x0 + sigma n
+      mix == KINORA_MIX_RECTIFIED_FLOW ? 1 - sigma_N1 : at::ones_like(sigma_N1);  // x = kept x0 + sigma n
   const at::Tensor total_NK = noise_N1 + kept_N1.square() * variance_;
   // Distances are computed from differences: the expanded square loses half the digits where x is far from
   // every mean.

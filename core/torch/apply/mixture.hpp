@@ -20,18 +20,18 @@ namespace kinora::core {
 class Mixture {
  public:
   // mean [K, D], std [K] >= 0, weight [K] >= 0 with a positive sum; any floating dtype, stored as float64 on
-  // the CPU. Throws Error(KINORA_INVALID) that names the tensor.
+  // the CPU. Throws Error(KINORA_ERROR_INVALID) that names the tensor.
   Mixture(const at::Tensor& mean, const at::Tensor& std, const at::Tensor& weight);
 
   // x [N, D], x0 and n mixed as KINORA_MIX_* defines; sigma [N] -> x0 [N, D], float64. One call, whatever N.
-  at::Tensor denoise(const at::Tensor& x, const at::Tensor& sigma, uint32_t mix = KINORA_MIX_ADD);
-  // Converts noise [N, D] of any floating dtype to float64. Throws Error(KINORA_INVALID) for any other dtype
+  at::Tensor denoise(const at::Tensor& x, const at::Tensor& sigma, uint32_t mix = KINORA_MIX_VARIANCE_EXPLODING);
+  // Converts noise [N, D] of any floating dtype to float64. Throws Error(KINORA_ERROR_INVALID) for any other dtype
   // or shape.
   at::Tensor noise(const at::Tensor& given) const;
 
   // For kinora_sampler.sample of a sampler with this KINORA_MIX_*; valid as long as the mixture is neither
   // moved nor destroyed.
-  kinora_denoiser abi(uint32_t mix = KINORA_MIX_ADD);
+  kinora_denoiser abi(uint32_t mix = KINORA_MIX_VARIANCE_EXPLODING);
 
   int64_t calls() const { return calls_; }
   // Noise level of the first row in each call, in the sampler's unit.
@@ -39,7 +39,7 @@ class Mixture {
 
  private:
   void require_rows(const char* name, const at::Tensor& t) const;
-  uint32_t mix_ = KINORA_MIX_ADD;
+  uint32_t mix_ = KINORA_MIX_VARIANCE_EXPLODING;
   int64_t calls_ = 0;
   at::Tensor mean_, variance_, log_weight_;
   std::vector<double> sigmas_;

@@ -136,7 +136,7 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   if (q.dim() != 4 || k.dim() != 4 || v.dim() != 4 || k.size(1) != v.size(1) || k.size(2) != v.size(2) ||
       k.size(2) < 1 || q.size(2) % k.size(2) != 0)
     raise(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "attention '{}': expected q [B, S, heads, d] and k, v [B, L, heads or a divisor, d], got {}, {}, {} "
         "are given",
         name, c10::str(q.sizes()), c10::str(k.sizes()), c10::str(v.sizes()));
@@ -145,7 +145,7 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
   };
   const auto qt = borrow<at::Tensor>(how.q_table), kt = borrow<at::Tensor>(how.k_table);
   if ((qt.defined() && !fits(qt, q)) || (kt.defined() && !fits(kt, k)))
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "attention '{}': q {} and k {} do not have the tokens of their tables {} and {}; give the sequence "
           "that they belong to",
           name, c10::str(q.sizes()), c10::str(k.sizes()), qt.defined() ? c10::str(qt.sizes()) : "none",
@@ -157,12 +157,12 @@ void check_bias(const at::Tensor& q, const at::Tensor& k, const kinora_attention
   if (!bias.defined()) return;
   const char* name = how.name ? how.name : "";
   if (how.q_table || how.k_table || how.k_shared)
-    raise(KINORA_UNSUPPORTED,
+    raise(KINORA_ERROR_UNSUPPORTED,
           "attention '{}': a bias is for shared queries and keys only, and these belong to a sequence", name);
   const auto fits = [&](int64_t dim, int64_t size) { return bias.size(dim) == 1 || bias.size(dim) == size; };
   if (bias.dim() != 4 || !fits(0, q.size(0)) || !fits(1, q.size(2)) || bias.size(2) != q.size(1) ||
       bias.size(3) != k.size(1))
-    raise(KINORA_INVALID, "attention '{}': the bias {} is not [1 or {}, 1 or {}, {}, {}]", name,
+    raise(KINORA_ERROR_INVALID, "attention '{}': the bias {} is not [1 or {}, 1 or {}, {}, {}]", name,
           c10::str(bias.sizes()), q.size(0), q.size(2), q.size(1), k.size(1));
 }
 

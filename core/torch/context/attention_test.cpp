@@ -41,7 +41,7 @@ bool sees(const Frames& f, uint32_t over, const int64_t* q, const int64_t* k) {
   const int64_t ago = q[KINORA_TOKEN_CHUNK] - k[KINORA_TOKEN_CHUNK];
   const bool in_window = f.window == 0 || ago < f.window || k[KINORA_TOKEN_CHUNK] < f.sink;
   if (f.streams == 2) {
-    const bool noisy_q = q[KINORA_TOKEN_STREAM] == 1, noisy_k = k[KINORA_TOKEN_STREAM] == 1;
+    const bool noisy_q = q[KINORA_TOKEN_NOISY] == 1, noisy_k = k[KINORA_TOKEN_NOISY] == 1;
     if (noisy_k) return noisy_q && ago == 0;
     return in_window && ago >= (noisy_q ? 1 : 0);
   }

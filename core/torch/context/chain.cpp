@@ -58,7 +58,7 @@ void Slots::resolve(const std::vector<const kinora_context*>& from) {
     context_.*Member = Slot<I, Member>::call;
     return;
   }
-  raise(KINORA_INVALID, "no link of the chain implements slot {} of the context", I);
+  raise(KINORA_ERROR_INVALID, "no link of the chain implements slot {} of the context", I);
 }
 
 Slots::Slots(const std::vector<const kinora_context*>& from) {
@@ -157,7 +157,7 @@ void Chain::State::bind() {
       const auto& of = static_cast<State*>(self)->block_leaves;
       const auto found = of.find(block);
       if (found == of.end() || number < 0 || static_cast<size_t>(number) >= found->second.size())
-        return KINORA_NOT_FOUND;
+        return KINORA_ERROR_NOT_FOUND;
       return torch_guard([&] { *out = give(found->second[static_cast<size_t>(number)]); });
     };
     s.skip_block = [](void* self, int64_t block) -> int32_t {
@@ -187,7 +187,7 @@ std::set<kinora_param> Chain::State::ask_pieces() {
       Piece p;
       kinora_tensor tensor = nullptr;
       const int32_t status = piece(l->context.self, i, &p.param, &p.first, &p.count, &tensor, &p.offset);
-      if (status == KINORA_NOT_FOUND) break;
+      if (status == KINORA_ERROR_NOT_FOUND) break;
       check(status);
       const auto& parameter = base.parameter_of(p.param);
       const auto own = adopt<at::Tensor>(tensor);
@@ -196,7 +196,7 @@ std::set<kinora_param> Chain::State::ask_pieces() {
       if (p.count == 0) continue;
       if (p.first < 0 || p.count < 0 || p.offset < 0 || p.first + p.count > parameter.local_numel() ||
           !own.defined() || p.offset + p.count > own.numel())
-        raise(KINORA_INVALID,
+        raise(KINORA_ERROR_INVALID,
               "a link's piece of parameter '{}' ({} elements from {}, at {} of its leaf) is outside of it",
               parameter.name, p.count, p.first, p.offset);
       leaf_of(leaves, own, slot<&kinora_link::reduce>(l) != nullptr).pieces.push_back(p);
@@ -239,7 +239,7 @@ Chain::Chain(ChainOptions options, std::vector<const kinora_link*> links)
   std::stable_sort(s.links.begin(), s.links.end(),
                    [](const kinora_link* a, const kinora_link* b) { return a->level < b->level; });
   if (s.links.back() != s.base.get())
-    raise(KINORA_INVALID, "a link of level {} would be below the base ({}); links have lower levels",
+    raise(KINORA_ERROR_INVALID, "a link of level {} would be below the base ({}); links have lower levels",
           s.links.back()->level, KINORA_LEVEL_BASE);
   s.bind();
 }

@@ -116,7 +116,7 @@ TEST_F(ChainOf, ALinkFromAnOlderHeaderMayEndEarly) {
   old.struct_size = offsetof(kinora_link, ready);
   old.level = KINORA_LEVEL_CACHE;
   old.context.struct_size = sizeof(kinora_context);
-  old.ready = [](void*) -> int32_t { return KINORA_FAILED; };
+  old.ready = [](void*) -> int32_t { return KINORA_ERROR_FAILED; };
   Chain chain(exact(), {&old});
   chain.ready();
   chain.begin(pass_of(0));
@@ -127,7 +127,7 @@ TEST_F(ChainOf, AnErrorOfALinkComesThroughWithItsCodeAndText) {
   struct Bad final : Link<at::Tensor> {
     Bad() : Link(KINORA_LEVEL_TENSOR) {}
     kinora_param parameter(const kinora_param_spec& s) override {
-      throw Error(KINORA_INVALID, std::string(s.name) + ": cannot be split");
+      throw Error(KINORA_ERROR_INVALID, std::string(s.name) + ": cannot be split");
     }
   } bad;
   Chain chain(exact(), {bad.get()});
@@ -300,7 +300,7 @@ TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
   EXPECT_THROW(c.block(0, {x}, {}, 1, [](const auto&) -> std::vector<at::Tensor> { throw Stop{}; }), Stop);
   EXPECT_EQ(test::refusal([&] {
               c.block(0, {x}, {}, 1,
-                      [](const auto&) -> std::vector<at::Tensor> { throw Error(KINORA_DATA, "bad block"); });
+                      [](const auto&) -> std::vector<at::Tensor> { throw Error(KINORA_ERROR_DATA, "bad block"); });
             }),
             "bad block");
   EXPECT_EQ(

@@ -11,7 +11,7 @@
 #include "kinora/abi/precision.h"
 #include "kinora/abi/stage.h"
 #include "kinora/abi/storage.h"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 #include "tests/support/plugins.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -26,7 +26,7 @@ using Door = std::pair<std::string, std::function<void(const Component&)>>;
 
 template <class Table>
 void table_of(const Component& c) {
-  if (c.table<Table>().struct_size == 0) throw Error(KINORA_DATA, "an empty table");
+  if (c.table<Table>().struct_size == 0) throw Error(KINORA_ERROR_DATA, "an empty table");
 }
 
 // Functions that take a component of one kind; the first takes only its table.
@@ -38,7 +38,7 @@ std::vector<Door> doors() {
           {"model", table_of<kinora_model>},
           {"loss", table_of<kinora_loss>},
           {"sampler", table_of<kinora_sampler>},
-          {"parallel", table_of<kinora_strategy>},
+          {"parallel", table_of<kinora_parallel>},
           {"precision", table_of<kinora_precision>},
           {"collective", table_of<kinora_collective>},
           {"job", table_of<kinora_job>},

@@ -33,7 +33,7 @@ const at::Tensor& Sequences::table(kinora_seq seq) {
       known_.splice(known_.begin(), known_, it);
       return it->table;
     }
-  raise(KINORA_INVALID,
+  raise(KINORA_ERROR_INVALID,
         "sequence {} is not known; take it from sequence() or reshard() of the same run, and not 0 (shared "
         "tensors have no table)",
         seq);
@@ -45,16 +45,16 @@ BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype
 kinora_param BaseLink::parameter(const kinora_param_spec& s) {
   auto p = make_parameter(s);
   if (stage_ != Stage::declaring)
-    raise(KINORA_INVALID, "parameter '{}' is declared after create(); a model must declare all of them there",
+    raise(KINORA_ERROR_INVALID, "parameter '{}' is declared after create(); a model must declare all of them there",
           p.name);
-  if (!names_.insert(p.name).second) raise(KINORA_INVALID, "parameter '{}' was declared before", p.name);
+  if (!names_.insert(p.name).second) raise(KINORA_ERROR_INVALID, "parameter '{}' was declared before", p.name);
   parameters_.push_back(std::move(p));
   return static_cast<kinora_param>(parameters_.size());
 }
 
 const Parameter& BaseLink::parameter_of(kinora_param p) const {
   if (p < 1 || p > static_cast<kinora_param>(parameters_.size()))
-    raise(KINORA_INVALID, "parameter number {} was never declared ({} are)", p, parameters_.size());
+    raise(KINORA_ERROR_INVALID, "parameter number {} was never declared ({} are)", p, parameters_.size());
   return parameters_[static_cast<size_t>(p - 1)];
 }
 
@@ -65,7 +65,7 @@ at::Tensor BaseLink::drawn(const Parameter& p) const {
 
 void BaseLink::skip_block(int64_t block) {
   if (stage_ != Stage::declaring || block < 0)
-    raise(KINORA_INVALID, "block {} can be skipped only inside a link's declared()", block);
+    raise(KINORA_ERROR_INVALID, "block {} can be skipped only inside a link's declared()", block);
   skipped_.insert(block);
   for (auto& p : parameters_) p.absent = p.absent || p.block == block;
 }
@@ -81,14 +81,14 @@ void BaseLink::keep_the_rest(const std::set<kinora_param>& taken) {
 at::Tensor BaseLink::value(kinora_param id) {
   const auto& p = parameter_of(id);
   if (stage_ == Stage::declaring)
-    raise(KINORA_INVALID, "parameter '{}' has no value yet: create() only declares", p.name);
+    raise(KINORA_ERROR_INVALID, "parameter '{}' has no value yet: create() only declares", p.name);
   if (p.absent)
-    raise(KINORA_INVALID, "parameter '{}' of block {} was asked for on a rank that does not run that block",
+    raise(KINORA_ERROR_INVALID, "parameter '{}' of block {} was asked for on a rank that does not run that block",
           p.name, p.block);
   if (stage_ == Stage::taking) return drawn(p);
   const auto& v = values_[static_cast<size_t>(id - 1)];
   if (!v.defined())
-    raise(KINORA_INVALID, "parameter '{}' was taken over by a link above; ask the head of the chain for it",
+    raise(KINORA_ERROR_INVALID, "parameter '{}' was taken over by a link above; ask the head of the chain for it",
           p.name);
   return v;
 }
@@ -119,7 +119,7 @@ at::Tensor BaseLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kino
   const auto table = borrow<Tensor>(spec.table);
   if (!table.defined() || table.dim() != 3 || table.size(1) != x.size(1) ||
       table.size(2) != KINORA_TOKEN_COLUMNS)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "sequence: the table {} is not [1 or B, {}, {}]; a link above cut only one of tokens and table",
           table.defined() ? c10::str(table.sizes()) : "(none)", x.size(1), KINORA_TOKEN_COLUMNS);
   seq = sequences_.number_of(spec, table);
@@ -151,13 +151,13 @@ std::vector<VideoSize> samples_of(const kinora_seq_spec& s) {
   for (uint64_t i = 0; i < s.n_samples; ++i) {
     const int64_t* size = s.sizes + 3 * i;
     if (size[0] < 1 || size[1] < 1 || size[2] < 1)
-      raise(KINORA_INVALID, "sequence: sample {} of a packed row has {} frames of {} x {} tokens", i, size[0],
+      raise(KINORA_ERROR_INVALID, "sequence: sample {} of a packed row has {} frames of {} x {} tokens", i, size[0],
             size[1], size[2]);
     out.push_back({size[0], size[1], size[2]});
     tokens += size[0] * size[1] * size[2];
   }
   if (tokens != s.frames || s.rows != 1 || s.cols != 1)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "sequence: the samples of a packed row have {} tokens, and frames, rows, cols are {}, {}, {}; "
           "{}, 1, 1 are expected",
           tokens, s.frames, s.rows, s.cols, tokens);
@@ -187,7 +187,7 @@ const at::Tensor& RootLink::table_of(const std::vector<VideoSize>& samples, int6
 at::Tensor RootLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   const int64_t n = spec.frames * spec.rows * spec.cols;
   if (x.dim() != 3 || x.size(1) != n)
-    raise(KINORA_INVALID, "sequence: {} frames of {} x {} tokens are {}, but x is {}; [B, {}, D] is expected",
+    raise(KINORA_ERROR_INVALID, "sequence: {} frames of {} x {} tokens are {}, but x is {}; [B, {}, D] is expected",
           spec.frames, spec.rows, spec.cols, n, c10::str(x.sizes()), n);
   const int64_t padding = (token_multiple_ - n % token_multiple_) % token_multiple_;
   const auto& table = table_of(samples_of(spec), padding);
@@ -219,7 +219,7 @@ at::Tensor RootLink::attention(const at::Tensor& q, const at::Tensor& k, const a
   else
     k_table = borrow<at::Tensor>(how.k_table);  // given by a model: the owners of the shared keys
   if (!how.kv_seq && k_table.defined() && (!how.q_seq || how.kv_valid))
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "attention '{}': a k_table of shared keys is for queries of a sequence, without kv_valid",
           how.name);
   auto with_tables = how;

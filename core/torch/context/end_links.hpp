@@ -17,7 +17,7 @@ namespace kinora::core {
 class Sequences {
  public:
   kinora_seq number_of(const kinora_seq_spec& spec, const at::Tensor& table);
-  // Throws Error(KINORA_INVALID) for a number that was never issued, or was dropped.
+  // Throws Error(KINORA_ERROR_INVALID) for a number that was never issued, or was dropped.
   const at::Tensor& table(kinora_seq seq);
 
  private:

@@ -100,7 +100,7 @@ json with_fitting_size(const Component& component, const json& given, const std:
   if (fits.size() > 1)
     std::erase_if(fits, [&](const json& o) { return all.find(o.at("size").get<std::string>()) == all.npos; });
   if (fits.size() != 1)
-    raise(KINORA_INVALID, "{}: these {} tensors fit {} of size {} alike; choose one: size = {}", all,
+    raise(KINORA_ERROR_INVALID, "{}: these {} tensors fit {} of size {} alike; choose one: size = {}", all,
           stored.shapes.size(), component.spec->id, fmt::join(sizes, " and "), sizes[0]);
   const json& found = fits[0];
   const bool masked = found.contains("in_channels") && !given.contains("in_channels");

@@ -23,7 +23,7 @@ bool would_fit(const Component& component, const nlohmann::json& options, const 
 // Returns `given` if the weights fit it. Otherwise, with one log line, `given` with the published `size` that
 // the weights have, and with one more channel in in_channels if they have one for a condition mask. Returns
 // `given` too if no size fits; loading then reports why. If several fit, as NVIDIA's CV8x8x8 and CV8x16x16
-// do, takes the one that a path names; throws kinora::Error(KINORA_INVALID) if none does.
+// do, takes the one that a path names; throws kinora::Error(KINORA_ERROR_INVALID) if none does.
 nlohmann::json with_fitting_size(const Component& component, const nlohmann::json& given,
                                  const std::vector<std::filesystem::path>& weights);
 

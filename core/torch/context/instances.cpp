@@ -14,7 +14,7 @@ template <class F>
 at::Tensor result(const ComponentSpec& spec, const char* what, F call) {
   kinora_tensor out = nullptr;
   called(call(&out), spec.id);
-  if (!out) throw Error(KINORA_FAILED, spec.id + ": " + what + " returned no tensor");
+  if (!out) throw Error(KINORA_ERROR_FAILED, spec.id + ": " + what + " returned no tensor");
   return adopt<at::Tensor>(out);
 }
 
@@ -22,7 +22,7 @@ at::Tensor result(const ComponentSpec& spec, const char* what, F call) {
 
 void LossInstance::need(bool has, const char* what) const {
   if (!has)
-    throw Error(KINORA_UNSUPPORTED, spec_.id + " works without noise: it has no " + what +
+    throw Error(KINORA_ERROR_UNSUPPORTED, spec_.id + " works without noise: it has no " + what +
                                         "(); this job needs a loss that has one");
 }
 
@@ -44,7 +44,7 @@ LossInstance::Input LossInstance::input(const at::Tensor& x, const at::Tensor& s
   need(api_.input, "input");
   kinora_tensor latent = nullptr, timestep = nullptr;
   called(api_.input(self_, handle(x), handle(sigma), &latent, &timestep), spec_.id);
-  if (!latent || !timestep) throw Error(KINORA_FAILED, spec_.id + ": input returned no tensor");
+  if (!latent || !timestep) throw Error(KINORA_ERROR_FAILED, spec_.id + ": input returned no tensor");
   return {adopt<at::Tensor>(latent), adopt<at::Tensor>(timestep)};
 }
 at::Tensor LossInstance::estimate(const at::Tensor& x, const at::Tensor& sigma,
@@ -67,9 +67,9 @@ NamedTensors LossInstance::evaluate(const NamedTensors& in) const {
 
 at::Tensor LossInstance::of_samples(const NamedTensors& evaluated, int64_t samples) const {
   const auto it = evaluated.find("loss");
-  if (it == evaluated.end()) throw Error(KINORA_FAILED, spec_.id + ": evaluate returned no 'loss'");
+  if (it == evaluated.end()) throw Error(KINORA_ERROR_FAILED, spec_.id + ": evaluate returned no 'loss'");
   if (it->second.dim() != 1 || it->second.size(0) != samples || !it->second.is_floating_point())
-    throw Error(KINORA_FAILED, spec_.id + ": output 'loss': expected a float [" + std::to_string(samples) +
+    throw Error(KINORA_ERROR_FAILED, spec_.id + ": output 'loss': expected a float [" + std::to_string(samples) +
                                    "], found " + c10::str(it->second.scalar_type(), " ", it->second.sizes()));
   return it->second;
 }
@@ -91,7 +91,7 @@ at::Tensor SamplerInstance::sample(const kinora_denoiser& denoiser, const at::Te
     return api_.sample(self_, &denoiser, handle(noise), &run, o);
   });
   if (made.sizes() != noise.sizes() || !made.is_floating_point())
-    throw Error(KINORA_FAILED, spec_.id + ": its sample is " +
+    throw Error(KINORA_ERROR_FAILED, spec_.id + ": its sample is " +
                                    c10::str(made.scalar_type(), " ", made.sizes()) + ", the noise " +
                                    c10::str(noise.sizes()));
   return made;
@@ -112,7 +112,7 @@ at::Tensor scale_for(const at::Tensor& sigma, const at::Tensor& x) {
   const bool per_frame = sigma.dim() == 2;
   if (sigma.dim() < 1 || sigma.dim() > 2 || x.dim() < (per_frame ? 3 : 1) || sigma.size(0) != x.size(0) ||
       (per_frame && sigma.size(1) != x.size(2)))
-    raise(KINORA_INVALID, "a noise level of shape {} does not fit a latent of shape {}",
+    raise(KINORA_ERROR_INVALID, "a noise level of shape {} does not fit a latent of shape {}",
           c10::str(sigma.sizes()), c10::str(x.sizes()));
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[0] = sigma.size(0);
@@ -123,7 +123,7 @@ at::Tensor scale_for(const at::Tensor& sigma, const at::Tensor& x) {
 Mixed remixed(const Mixed& given, uint32_t from, uint32_t to) {
   if (from == to) return given;
   const at::Tensor s = given.sigma.to(at::kDouble);
-  if (to == KINORA_MIX_BLEND) return {given.x / (1 + scale_for(s, given.x)), s / (1 + s)};
+  if (to == KINORA_MIX_RECTIFIED_FLOW) return {given.x / (1 + scale_for(s, given.x)), s / (1 + s)};
   constexpr double kLargest = 1e6;  // sigma of pure noise
   const at::Tensor rest = (1 - s).clamp_min(1 / (1 + kLargest));
   return {given.x / scale_for(rest, given.x), (1 - rest) / rest};

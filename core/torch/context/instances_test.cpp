@@ -63,7 +63,7 @@ TEST(SamplerInstance, GivesASampleOfTheNoisesShape) {
   EXPECT_THAT(test::refusal(sample), HasSubstr("sampler/wrong: its sample is Long"));
   made = [](const at::Tensor&) { return at::Tensor(); };
   EXPECT_THAT(test::refusal(sample), HasSubstr("sampler/wrong: sample returned no tensor"));
-  made = [](const at::Tensor&) -> at::Tensor { throw Error(KINORA_DATA, "no idea"); };
+  made = [](const at::Tensor&) -> at::Tensor { throw Error(KINORA_ERROR_DATA, "no idea"); };
   EXPECT_EQ(test::refusal(sample), "sampler/wrong: no idea");
 }
 
@@ -73,10 +73,10 @@ TEST(Mix, TheTwoUnitsAreOneProcess) {
        {at::tensor({0.01, 0.7, 90.0}, at::kDouble), at::rand({3, 4}, at::kDouble) * 5}) {
     const at::Tensor s = sigma / (1 + sigma), added = x0 + scale_for(sigma, x0) * n,
                      blended = (1 - scale_for(s, x0)) * x0 + scale_for(s, x0) * n;
-    const Mixed there = remixed({added, sigma}, KINORA_MIX_ADD, KINORA_MIX_BLEND);
+    const Mixed there = remixed({added, sigma}, KINORA_MIX_VARIANCE_EXPLODING, KINORA_MIX_RECTIFIED_FLOW);
     EXPECT_TRUE(at::allclose(there.x, blended, 1e-13, 1e-13));
     EXPECT_TRUE(at::allclose(there.sigma, s, 1e-13, 1e-13));
-    const Mixed back = remixed({blended, s}, KINORA_MIX_BLEND, KINORA_MIX_ADD);
+    const Mixed back = remixed({blended, s}, KINORA_MIX_RECTIFIED_FLOW, KINORA_MIX_VARIANCE_EXPLODING);
     EXPECT_TRUE(at::allclose(back.x, added, 1e-12, 1e-12));
     EXPECT_TRUE(at::allclose(back.sigma, sigma, 1e-12, 1e-12));
   }
@@ -84,7 +84,7 @@ TEST(Mix, TheTwoUnitsAreOneProcess) {
 
 TEST(Mix, PureNoiseIsAVeryHighLevel) {
   const at::Tensor n = at::randn({2, 3}, at::kDouble);
-  const Mixed added = remixed({n, at::ones({2}, at::kDouble)}, KINORA_MIX_BLEND, KINORA_MIX_ADD);
+  const Mixed added = remixed({n, at::ones({2}, at::kDouble)}, KINORA_MIX_RECTIFIED_FLOW, KINORA_MIX_VARIANCE_EXPLODING);
   EXPECT_TRUE(at::allclose(added.x / scale_for(added.sigma, n), n, 1e-5, 1e-5));
   EXPECT_TRUE(added.x.isfinite().all().item<bool>());
 }

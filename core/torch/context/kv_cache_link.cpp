@@ -31,7 +31,7 @@ void KvCacheLink::step(Branch& b, const at::Tensor& table) {
   if (b.from.defined() && b.from.data_ptr() == table.data_ptr() && b.from.sizes() == table.sizes()) return;
   const auto index = table.select(2, KINORA_TOKEN_INDEX).to(at::kCPU);
   const auto real = (index[0] >= 0).nonzero().squeeze(1);
-  if (real.numel() == 0) raise(KINORA_INVALID, "KV cache: a forward has padding only");
+  if (real.numel() == 0) raise(KINORA_ERROR_INVALID, "KV cache: a forward has padding only");
   b.rows = real.numel() == index.size(1) ? at::Tensor() : real.to(table.device());
   const auto fresh = b.rows.defined() ? table.index_select(1, b.rows) : table;
   b.kept = 0;
@@ -40,7 +40,7 @@ void KvCacheLink::step(Branch& b, const at::Tensor& table) {
     b.kept = (b.table[0].select(1, KINORA_TOKEN_INDEX) < first).sum().item<int64_t>();
   }
   if (b.kept > 0 && b.table.size(0) != fresh.size(0))
-    raise(KINORA_INVALID, "KV cache: tables of {} samples are kept, this forward has one of {}",
+    raise(KINORA_ERROR_INVALID, "KV cache: tables of {} samples are kept, this forward has one of {}",
           b.table.size(0), fresh.size(0));
   b.table = b.kept > 0 ? at::cat({b.table.narrow(1, 0, b.kept), fresh}, 1) : fresh;
   b.from = table;
@@ -51,7 +51,7 @@ at::Tensor KvCacheLink::put(at::Tensor& all, int64_t kept, const at::Tensor& x) 
   const bool fits = all.defined() && all.size(0) == x.size(0) && all.size(2) == x.size(2) &&
                     all.size(3) == x.size(3) && all.scalar_type() == x.scalar_type();
   if (kept > 0 && !fits)
-    raise(KINORA_INVALID, "KV cache: {} is kept, this forward adds {}; clear() it between two videos",
+    raise(KINORA_ERROR_INVALID, "KV cache: {} is kept, this forward adds {}; clear() it between two videos",
           c10::str(all.sizes()), c10::str(x.sizes()));
   if (!fits || all.size(1) < n) {
     const int64_t room = std::max({n, room_, fits ? 2 * all.size(1) : 0});
@@ -68,12 +68,12 @@ at::Tensor KvCacheLink::attention(const at::Tensor& q, const at::Tensor& k, cons
   const auto table = borrow<at::Tensor>(how.k_table);
   if (!how.kv_seq || !table.defined()) return next.attention(q, k, v, how);  // shared keys: text
   if (at::GradMode::is_enabled() && (k.requires_grad() || v.requires_grad()))
-    raise(KINORA_INVALID, "attention '{}': a KV cache is for passes without gradients", how.name);
+    raise(KINORA_ERROR_INVALID, "attention '{}': a KV cache is for passes without gradients", how.name);
   auto& b = branches_[pass().branch];
   step(b, table);
   auto& kept = b.attentions[how.name];
   if (kept.tokens < b.kept)
-    raise(KINORA_INVALID, "attention '{}': {} tokens are kept, {} precede this forward; clear() the KV cache",
+    raise(KINORA_ERROR_INVALID, "attention '{}': {} tokens are kept, {} precede this forward; clear() the KV cache",
           how.name, kept.tokens, b.kept);
   const auto real = [&](const at::Tensor& x) { return b.rows.defined() ? x.index_select(1, b.rows) : x; };
   const auto keys = put(kept.k, b.kept, real(k)), values = put(kept.v, b.kept, real(v));

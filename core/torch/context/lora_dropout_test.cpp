@@ -163,7 +163,7 @@ class HalfOfRows final : public Link<Tensor> {
   HalfOfRows() : Link(KINORA_LEVEL_TENSOR) { skip_inherited<HalfOfRows>(); }
   kinora_param parameter(const kinora_param_spec& spec) override {
     auto cut = spec;
-    if (spec.role == KINORA_ROW) cut.shards = 2;
+    if (spec.role == KINORA_ROLE_ROW) cut.shards = 2;
     return next.parameter(cut);
   }
 };

@@ -14,9 +14,9 @@ namespace kinora::core {
 
 LoraLink::LoraLink(LoraOptions options) : Link(kLoraLevel), options_(std::move(options)) {
   skip_inherited<LoraLink>();
-  if (options_.rank < 1) raise(KINORA_INVALID, "lora: rank {} is not above 0", options_.rank);
+  if (options_.rank < 1) raise(KINORA_ERROR_INVALID, "lora: rank {} is not above 0", options_.rank);
   if (!(options_.dropout >= 0 && options_.dropout < 1))
-    raise(KINORA_INVALID, "lora: dropout {} is not in [0, 1)", options_.dropout);
+    raise(KINORA_ERROR_INVALID, "lora: dropout {} is not in [0, 1)", options_.dropout);
 }
 
 // A is initialised as in PEFT (Kaiming uniform with a = sqrt 5: within 1 / sqrt(in)) and B with zeros, so the
@@ -39,16 +39,16 @@ kinora_param LoraLink::parameter(const kinora_param_spec& given) {
     s.init = init;
     s.a = a;
     s.frozen = 0;
-    if (role == KINORA_WHOLE) s.quantum = 1, s.n_parts = 0, s.parts = nullptr;
+    if (role == KINORA_ROLE_WHOLE) s.quantum = 1, s.n_parts = 0, s.parts = nullptr;
     return next.parameter(s);
   };
   const int64_t out = given.shape[0], in = given.shape[1];
   const auto a =
-      half(lora_a(module), {options_.rank, in}, given.role == KINORA_ROW ? KINORA_ROW : KINORA_WHOLE,
+      half(lora_a(module), {options_.rank, in}, given.role == KINORA_ROLE_ROW ? KINORA_ROLE_ROW : KINORA_ROLE_WHOLE,
            KINORA_INIT_UNIFORM, 1 / std::sqrt(static_cast<double>(in)));
   const auto b = half(lora_b(module), {out, options_.rank},
-                      given.role == KINORA_COLUMN ? KINORA_COLUMN : KINORA_WHOLE, KINORA_INIT_CONSTANT, 0);
-  pairs_[weight] = {a, b, in, given.role == KINORA_ROW ? Place::inner : Place::stream,
+                      given.role == KINORA_ROLE_COLUMN ? KINORA_ROLE_COLUMN : KINORA_ROLE_WHOLE, KINORA_INIT_CONSTANT, 0);
+  pairs_[weight] = {a, b, in, given.role == KINORA_ROLE_ROW ? Place::inner : Place::stream,
                     "lora.dropout." + module};
   return weight;
 }
@@ -59,7 +59,7 @@ at::Tensor LoraLink::dropped(const at::Tensor& x, const Pair& pair, kinora_seq s
   const auto now = pass();
   if (options_.dropout == 0 || now.no_grad || x.is_meta()) return x;
   if (x.size(-1) != pair.in)
-    raise(KINORA_UNSUPPORTED,
+    raise(KINORA_ERROR_UNSUPPORTED,
           "{}: {} of the layer's {} input channels are here; with dropout they cannot be split, so leave it "
           "out or train without tensor parallelism",
           pair.key, x.size(-1), pair.in);
@@ -84,7 +84,7 @@ void LoraLink::ready() {
   for (const auto& m : modules_) ends.insert(m.substr(m.rfind('.') + 1));
   const std::string wanted =
       options_.pattern.empty() ? fmt::format("{}", fmt::join(options_.targets, ", ")) : options_.pattern;
-  raise(KINORA_INVALID, "lora: no linear layer is '{}'{}", wanted,
+  raise(KINORA_ERROR_INVALID, "lora: no linear layer is '{}'{}", wanted,
         did_you_mean_or_list(options_.targets.empty() ? "" : options_.targets[0], {ends.begin(), ends.end()},
                              "their names end in"));
 }

@@ -14,7 +14,7 @@ constexpr uint32_t kLoraLevel = (KINORA_LEVEL_CONTEXT + KINORA_LEVEL_TENSOR) / 2
 
 class LoraLink final : public kinora::Link<at::Tensor> {
  public:
-  // Throws kinora::Error(KINORA_INVALID) for invalid options.
+  // Throws kinora::Error(KINORA_ERROR_INVALID) for invalid options.
   explicit LoraLink(LoraOptions options);
 
   // If MODULE.weight is a target, declares its A and B after it, in its block. For a COLUMN weight A is WHOLE
@@ -22,7 +22,7 @@ class LoraLink final : public kinora::Link<at::Tensor> {
   // either way.
   kinora_param parameter(const kinora_param_spec& spec) override;
   at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
-  // Throws KINORA_INVALID with the nearest names if no parameter was a target.
+  // Throws KINORA_ERROR_INVALID with the nearest names if no parameter was a target.
   void ready() override;
 
  private:

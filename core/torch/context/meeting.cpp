@@ -47,14 +47,14 @@ at::Tensor transferred(const kinora_group& group, uint32_t op, const at::Tensor&
 }
 
 at::Tensor gather_rows(const kinora_group& group, const std::vector<double>& mine) {
-  return transferred(group, KINORA_GATHER, at::tensor(mine, at::kDouble).unsqueeze(0)).contiguous();
+  return transferred(group, KINORA_OP_ALL_GATHER, at::tensor(mine, at::kDouble).unsqueeze(0)).contiguous();
 }
 
 std::vector<std::string> gather_texts(const kinora_group& group, const std::string& mine) {
   const at::Tensor lengths = gather_rows(group, {static_cast<double>(mine.size())});
   at::Tensor row = at::zeros({1, std::max<int64_t>(1, lengths.max().item<int64_t>())}, at::kByte);
   std::copy(mine.begin(), mine.end(), row.data_ptr<uint8_t>());
-  const at::Tensor all = transferred(group, KINORA_GATHER, row).contiguous();
+  const at::Tensor all = transferred(group, KINORA_OP_ALL_GATHER, row).contiguous();
   std::vector<std::string> out;
   for (int64_t r = 0; r < all.size(0); ++r) {
     const auto* bytes = all[r].data_ptr<uint8_t>();
@@ -238,7 +238,7 @@ void require_agreement(const kinora_group& world, const Facts& mine) {
   if (std::all_of(digests.begin(), digests.end(), [&](const auto& d) { return d == digests[0]; })) return;
   std::vector<Facts> all;
   for (const auto& of_rank : gather_texts(world, text)) all.push_back(json::parse(of_rank).get<Facts>());
-  throw Error(KINORA_INVALID, "the ranks do not agree: " + disagreements(all) +
+  throw Error(KINORA_ERROR_INVALID, "the ranks do not agree: " + disagreements(all) +
                                   "; start them with the same run file, files and --set");
 }
 

@@ -18,7 +18,7 @@
 #include "core/plugin/registry.hpp"
 #include "core/run/job.hpp"
 #include "core/run/place.hpp"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 
 namespace kinora::core {
 
@@ -51,7 +51,7 @@ Facts facts_of(const JobView&, int64_t ranks);
 // such files. No sample is read.
 std::string data_digest(const std::filesystem::path& folder);
 
-// [owner-thread] Collective over the whole group. Throws Error(KINORA_INVALID), the same on every rank, with
+// [owner-thread] Collective over the whole group. Throws Error(KINORA_ERROR_INVALID), the same on every rank, with
 // disagreements() if there are any.
 void require_agreement(const kinora_group& world, const Facts& mine);
 

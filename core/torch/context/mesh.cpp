@@ -59,9 +59,9 @@ struct MeshOwner::Group {
     return status;
   }
   static int32_t start_alone(void*, const kinora_transfer* t, void** work) {
-    if (t->op == KINORA_SEND || t->op == KINORA_RECV)
-      return set_error(KINORA_INVALID, "a group of one rank has no peer to send to");
-    *work = t->op == KINORA_BARRIER ? nullptr : give(borrow<at::Tensor>(t->in).detach());
+    if (t->op == KINORA_OP_SEND || t->op == KINORA_OP_RECV)
+      return set_error(KINORA_ERROR_INVALID, "a group of one rank has no peer to send to");
+    *work = t->op == KINORA_OP_BARRIER ? nullptr : give(borrow<at::Tensor>(t->in).detach());
     return KINORA_OK;
   }
   static int32_t finish_alone(void* work, kinora_tensor* out) {
@@ -82,13 +82,13 @@ MeshOwner::MeshOwner(const kinora_collective& api, void* collective, int64_t ran
   collective_ = collective;
   for (const auto& [axis, n] : sizes) {
     if (n < 1)
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "axis " + axis + " of the mesh has size " + std::to_string(n) + "; it must be at least 1");
     size_[index_of(axis)] = n;
     abi_.size *= n;
   }
   if (rank < 0 || rank >= abi_.size)
-    throw Error(KINORA_INVALID, "rank " + std::to_string(rank) + " is outside a mesh of " +
+    throw Error(KINORA_ERROR_INVALID, "rank " + std::to_string(rank) + " is outside a mesh of " +
                                     std::to_string(abi_.size) + " ranks");
   abi_.rank = rank;
   coordinate_ = coordinates_of(rank);
@@ -99,7 +99,7 @@ MeshOwner::~MeshOwner() = default;
 size_t MeshOwner::index_of(std::string_view axis) {
   for (size_t i = 0; i < kAxes.size(); ++i)
     if (kAxes[i] == axis) return i;
-  throw Error(KINORA_INVALID, "the mesh has no axis '" + std::string(axis) +
+  throw Error(KINORA_ERROR_INVALID, "the mesh has no axis '" + std::string(axis) +
                                   "'; its axes are pp, dp, fsdp, cfg, cp, tp, and world for all");
 }
 
@@ -112,7 +112,7 @@ MeshOwner::Which MeshOwner::which(std::string_view axes) const {
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out.cut);
     const size_t axis = index_of(axes.substr(0, sign));
     if (error != std::errc() || end != digits.data() + digits.size() || out.cut < 1 || size_[axis] % out.cut)
-      throw Error(KINORA_INVALID, "group '" + std::string(axes) + "': axis " + std::string(kAxes[axis]) +
+      throw Error(KINORA_ERROR_INVALID, "group '" + std::string(axes) + "': axis " + std::string(kAxes[axis]) +
                                       " of size " + std::to_string(size_[axis]) + " cannot be cut that way");
     out.neighbours = axes[sign] == '/';
     if (out.cut == size_[axis] || out.cut == 1) {  // the whole axis, or this rank alone
@@ -186,11 +186,11 @@ void require_one_each(const std::vector<AxisUse>& uses) {
     for (size_t j = 0; j < i; ++j) {
       const auto &a = uses[j], &b = uses[i];
       if (a.axis == b.axis)
-        raise(KINORA_INVALID,
+        raise(KINORA_ERROR_INVALID,
               "parallel: an axis has one strategy, and {} and {} both cut along {}; leave one out{}",
               a.strategy, b.strategy, a.axis, a.axis == "cp" ? " (cp-2d is Ulysses and ring in one)" : "");
       if (a.size == 0 && b.size == 0)
-        raise(KINORA_INVALID,
+        raise(KINORA_ERROR_INVALID,
               "parallel: one strategy takes the ranks that are left, and {} and {} both would; {}",
               a.strategy, b.strategy,
               b.sizable   ? "give " + b.strategy + " a size"
@@ -230,18 +230,18 @@ MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world) {
   }
   if (world == kAnyWorld) world = product;
   if (uses.empty() && world > 1)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "parallel: none of its strategies shares work among ranks, and this launch has {}; add one, such "
           "as ddp, or start 1",
           world);
   const bool fits = open_axis.empty() ? product == world : world % product == 0;
   if (!fits && open_axis.empty())
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "parallel: the sizes of its axes multiply to {}, and this launch has {}; start {}, or add ddp, "
           "which takes what is left of a multiple{}",
           product, ranks(world), product, alternatives(uses, product, world));
   if (!fits)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "parallel: the sizes of its axes multiply to {}, and the {} of this launch are not a multiple; "
           "start {}{}",
           product, ranks(world), (world / product + 1) * product, alternatives(uses, product, world));

@@ -1,5 +1,5 @@
 // The ranks of a run as a mesh of named axes, and groups along any of them (kinora_mesh of
-// kinora/abi/strategy.h).
+// kinora/abi/parallel.h).
 //
 // Axes, outermost first: pp, dp, fsdp, cfg, cp, tp; world rank = ((((pp * DP + dp) * FSDP + fsdp) * CFG +
 // cfg) * CP + cp) * TP + tp, so the ranks of a tensor group, which communicate most, are neighbours. A group
@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "core/torch/context/traffic.hpp"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 
 namespace kinora::core {
 
@@ -28,7 +28,7 @@ class MeshOwner {
   // One process: every group has one rank, and nothing communicates.
   MeshOwner();
   // Axes missing from `sizes` have size 1. `collective` has joined a world of their product, in which this
-  // process is `rank`; it must outlive the mesh. Throws Error(KINORA_INVALID).
+  // process is `rank`; it must outlive the mesh. Throws Error(KINORA_ERROR_INVALID).
   MeshOwner(const kinora_collective& api, void* collective, int64_t rank, const Sizes& sizes);
   MeshOwner(const MeshOwner&) = delete;
   MeshOwner& operator=(const MeshOwner&) = delete;
@@ -37,7 +37,7 @@ class MeshOwner {
   const kinora_mesh* abi() const { return &abi_; }
 
   // [owner-thread] Created on first use, which is collective: every rank must request the same groups in the
-  // same order. Throws Error(KINORA_INVALID) for an unknown axis.
+  // same order. Throws Error(KINORA_ERROR_INVALID) for an unknown axis.
   const kinora_group* group(std::string_view axes);
   // This process' coordinate along an axis, and the axis' size.
   int64_t coordinate(std::string_view axis) const { return coordinate_[index_of(axis)]; }
@@ -83,7 +83,7 @@ constexpr int64_t kAnyWorld = 0;
 //
 // Each axis has at most one strategy, at most one strategy takes the remaining ranks, and the product of all
 // sizes is the world size. One process computes the same as any layout: in a world of one every size is 1.
-// Throws Error(KINORA_INVALID) with the broken rule and the nearest sizes that satisfy it.
+// Throws Error(KINORA_ERROR_INVALID) with the broken rule and the nearest sizes that satisfy it.
 MeshOwner::Sizes sizes_of(const std::vector<AxisUse>& uses, int64_t world);
 
 }  // namespace kinora::core

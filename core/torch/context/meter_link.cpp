@@ -26,7 +26,7 @@ double Flops::attention_total() const { return sum(attention); }
 
 kinora_param MeterLink::parameter(const kinora_param_spec& s) {
   const auto id = next.parameter(s);
-  if (s.ndim == 2) weights_[id] = {s.name, s.shape[0], s.shape[1], s.role == KINORA_COLUMN};
+  if (s.ndim == 2) weights_[id] = {s.name, s.shape[0], s.shape[1], s.role == KINORA_ROLE_COLUMN};
   return id;
 }
 

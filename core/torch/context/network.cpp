@@ -13,7 +13,7 @@ namespace {
 
 // Combines the run's rule with what the model declares about itself.
 ChainOptions with_model(ChainOptions chain, const Component& component) {
-  if (component.spec->kind == "model" && component.table<kinora_model>().sees == KINORA_SEES_BEFORE)
+  if (component.spec->kind == "model" && component.table<kinora_model>().sees == KINORA_SEES_CAUSAL)
     chain.frames.before = true;
   return chain;
 }
@@ -98,13 +98,13 @@ std::vector<at::Tensor> Network::forward(const NamedTensors& in) {
   std::vector<kinora_tensor> out(component_.spec->outputs.size(), nullptr);
   const int32_t status =
       model().forward(self_, chain_.head(), named.data(), named.size(), out.data(), out.size());
-  if (status == KINORA_STOP) throw Stop{};
+  if (status == KINORA_SIGNAL_STOP) throw Stop{};
   called(status, component_.spec->id);
   std::vector<at::Tensor> made;
   for (auto h : out) made.push_back(adopt<at::Tensor>(h));
   // The first is the output; the others may depend on options.
   if (!made.empty() && !made[0].defined())
-    throw Error(KINORA_FAILED,
+    throw Error(KINORA_ERROR_FAILED,
                 component_.spec->id + ": forward returned no '" + component_.spec->outputs[0].name + "'");
   return made;
 }
@@ -119,7 +119,7 @@ kinora_tokenizer_info Network::info() {
 at::Tensor Network::encode(const at::Tensor& video, at::Tensor* posterior) {
   kinora_tensor latent = nullptr, moments = nullptr;
   called(tokenizer().encode(self_, chain_.head(), handle(video), &latent, &moments), component_.spec->id);
-  if (!latent) throw Error(KINORA_FAILED, component_.spec->id + ": encode returned no latent");
+  if (!latent) throw Error(KINORA_ERROR_FAILED, component_.spec->id + ": encode returned no latent");
   at::Tensor kept = adopt<at::Tensor>(moments);
   if (posterior) *posterior = std::move(kept);
   return adopt<at::Tensor>(latent);
@@ -128,7 +128,7 @@ at::Tensor Network::encode(const at::Tensor& video, at::Tensor* posterior) {
 at::Tensor Network::decode(const at::Tensor& latent) {
   kinora_tensor video = nullptr;
   called(tokenizer().decode(self_, chain_.head(), handle(latent), &video), component_.spec->id);
-  if (!video) throw Error(KINORA_FAILED, component_.spec->id + ": decode returned no video");
+  if (!video) throw Error(KINORA_ERROR_FAILED, component_.spec->id + ": decode returned no video");
   return adopt<at::Tensor>(video);
 }
 
@@ -137,7 +137,7 @@ std::unique_ptr<Network::Stream> Network::open_stream(bool decoding) {
   if (!table.open || info().halo < 0) return nullptr;
   void* stream = nullptr;
   const int32_t code = table.open(self_, chain_.head(), decoding ? 1 : 0, &stream);
-  if (code == KINORA_UNSUPPORTED) return nullptr;
+  if (code == KINORA_ERROR_UNSUPPORTED) return nullptr;
   called(code, component_.spec->id);
   return std::make_unique<Stream>(table, stream, component_.spec->id);
 }
@@ -145,14 +145,14 @@ std::unique_ptr<Network::Stream> Network::open_stream(bool decoding) {
 at::Tensor Network::Stream::push(const at::Tensor& piece) {
   kinora_tensor out = nullptr;
   called(table_.push(stream_, handle(piece), &out), id_);
-  if (!out) throw Error(KINORA_FAILED, id_ + ": a stream's piece has no result");
+  if (!out) throw Error(KINORA_ERROR_FAILED, id_ + ": a stream's piece has no result");
   return adopt<at::Tensor>(out);
 }
 
 void Network::require_fit() const {
   const auto& table = tokenizer();
   if (table.struct_size < offsetof(kinora_tokenizer, fit) + sizeof table.fit || !table.fit)
-    raise(KINORA_UNSUPPORTED, "{} begins at random only: it has no start in closed form",
+    raise(KINORA_ERROR_UNSUPPORTED, "{} begins at random only: it has no start in closed form",
           component_.spec->id);
 }
 

@@ -65,7 +65,7 @@ at::ScalarType stream_dtype(int32_t given, const std::string& id) {
   const auto type = static_cast<at::ScalarType>(given);
   for (const auto known : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
     if (type == known) return type;
-  throw Error(KINORA_INVALID, id + ": dtype " + std::to_string(given) +
+  throw Error(KINORA_ERROR_INVALID, id + ": dtype " + std::to_string(given) +
                                   " is not a floating-point type that a model can run in");
 }
 
@@ -97,11 +97,11 @@ Parallelism::Parallelism(JobContext& context) {
   }
   for (const auto* use : context.spec().list("parallel")) {
     const Component component = context.open(*use);
-    const auto& api = component.table<kinora_strategy>();
+    const auto& api = component.table<kinora_parallel>();
     uses_.push_back({component, &use->options});
     if (const auto* link = link_of(uses_.back())) links_.push_back(link);
     if (api.step && schedule_)
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "parallel: " + component.spec->id + " is the second strategy with a schedule; use one");
     if (api.step) {
       schedule_ = &api;
@@ -132,7 +132,7 @@ const kinora_link* Parallelism::link_of(const Use& use) {
     return link;
   };
   return use.component.spec->kind == "precision" ? make(use.component.table<kinora_precision>())
-                                                 : make(use.component.table<kinora_strategy>(), mesh_->abi());
+                                                 : make(use.component.table<kinora_parallel>(), mesh_->abi());
 }
 
 std::vector<const kinora_link*> Parallelism::more_links(std::string_view axis) {
@@ -141,7 +141,7 @@ std::vector<const kinora_link*> Parallelism::more_links(std::string_view axis) {
     if (!axis.empty() && use.component.spec->kind == "precision") continue;
     const auto* link = link_of(use);
     const bool wanted =
-        axis.empty() || axis == use.component.table<kinora_strategy>().axis(instances_.back().get());
+        axis.empty() || axis == use.component.table<kinora_parallel>().axis(instances_.back().get());
     if (link && wanted) out.push_back(link);
   }
   return out;
@@ -159,7 +159,7 @@ MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
   std::vector<AxisUse> uses;
   for (const auto* use : context.spec().list("parallel")) {
     const Component component = context.open(*use);
-    const auto& api = component.table<kinora_strategy>();
+    const auto& api = component.table<kinora_parallel>();
     const Instance probe(made(api.create(host(), use->options.abi(), alone.abi()), component.spec->id),
                          api.destroy);
     const char* axis = api.axis(probe.get());
@@ -198,7 +198,7 @@ void Parallelism::step(const Microbatches& micro, const kinora_run* run) const {
   run_step(schedule_, scheduler_, micro, run);
 }
 
-void run_step(const kinora_strategy* schedule, void* scheduler, const Parallelism::Microbatches& micro,
+void run_step(const kinora_parallel* schedule, void* scheduler, const Parallelism::Microbatches& micro,
               const kinora_run* run) {
   using Microbatches = Parallelism::Microbatches;
   if (!schedule) {
@@ -254,22 +254,22 @@ void Parallelism::sum_gradients(const Parameters& parameters, std::vector<Leaf>&
 std::vector<double> Parallelism::sum(const std::vector<double>& values, bool of_stages) const {
   const kinora_group& group = *mesh_->group(of_stages ? "pp+dp+fsdp" : "dp+fsdp");
   if (group.size == 1 || values.empty()) return values;
-  const at::Tensor all = transferred(group, KINORA_SUM, at::tensor(values, at::kDouble)).contiguous();
+  const at::Tensor all = transferred(group, KINORA_OP_ALL_REDUCE, at::tensor(values, at::kDouble)).contiguous();
   return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
 }
 
 at::Tensor Parallelism::sum_of_data(const at::Tensor& value) const {
   const kinora_group& group = *mesh_->group("dp+fsdp");
-  return group.size == 1 ? value : transferred(group, KINORA_SUM, value);
+  return group.size == 1 ? value : transferred(group, KINORA_OP_ALL_REDUCE, value);
 }
 
 double Parallelism::sum_of_world(double value) const {
-  return transferred(*mesh_->group("world"), KINORA_SUM, at::full({1}, value, at::kDouble)).item<double>();
+  return transferred(*mesh_->group("world"), KINORA_OP_ALL_REDUCE, at::full({1}, value, at::kDouble)).item<double>();
 }
 
 bool Parallelism::any(bool here) const {
   if (world() == 1) return here;
-  return transferred(*mesh_->group("world"), KINORA_SUM, at::full({1}, here ? 1.0 : 0.0, at::kDouble))
+  return transferred(*mesh_->group("world"), KINORA_OP_ALL_REDUCE, at::full({1}, here ? 1.0 : 0.0, at::kDouble))
              .item<double>() > 0;
 }
 

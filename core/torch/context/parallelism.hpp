@@ -14,7 +14,7 @@
 #include "core/torch/tensors/parameter.hpp"
 #include "core/torch/weights/weights.hpp"
 #include "kinora/abi/precision.h"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 
 namespace kinora::core {
 
@@ -24,7 +24,7 @@ class Parallelism {
   // are the launch's (core/run/place.hpp).
   explicit Parallelism(JobContext&);
   // The size of every axis that the job's strategies give for this many ranks: a strategy's option `size`, or
-  // the remaining ranks if it has none. Throws Error(KINORA_INVALID) if some ranks stay unused. world:
+  // the remaining ranks if it has none. Throws Error(KINORA_ERROR_INVALID) if some ranks stay unused. world:
   // kAnyWorld if it is not known.
   static MeshOwner::Sizes axes(const JobView&, int64_t world);
   // Number of ranks that hold different samples.
@@ -100,13 +100,13 @@ class Parallelism {
   std::vector<Use> uses_;
   std::vector<Instance> instances_;
   std::vector<const kinora_link*> links_;
-  const kinora_strategy* schedule_ = nullptr;  // the strategy that has a schedule
+  const kinora_parallel* schedule_ = nullptr;  // the strategy that has a schedule
   void* scheduler_ = nullptr;
   at::ScalarType dtype_ = at::kFloat, product_ = at::kFloat;
 };
 
 // Implements Parallelism::step with this strategy's schedule; null: one microbatch after the other.
-void run_step(const kinora_strategy* schedule, void* scheduler, const Parallelism::Microbatches&,
+void run_step(const kinora_parallel* schedule, void* scheduler, const Parallelism::Microbatches&,
               const kinora_run*);
 
 }  // namespace kinora::core

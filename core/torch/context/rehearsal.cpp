@@ -5,7 +5,7 @@
 #include "core/plugin/host.hpp"
 #include "core/run/call.hpp"
 #include "core/torch/context/network.hpp"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 
 namespace kinora::core {
 namespace {
@@ -22,13 +22,13 @@ const kinora_collective kAbsent{
       return KINORA_OK;
     },
     [](void*, const kinora_transfer*, void**) -> int32_t {
-      return set_error(KINORA_UNSUPPORTED, "a check runs without other ranks and transfers nothing");
+      return set_error(KINORA_ERROR_UNSUPPORTED, "a check runs without other ranks and transfers nothing");
     },
-    [](void*, kinora_tensor*) -> int32_t { return KINORA_UNSUPPORTED; },
+    [](void*, kinora_tensor*) -> int32_t { return KINORA_ERROR_UNSUPPORTED; },
     [](void*) {}};
 
 // It is enough that the schedule exists: its first forward ends the step.
-int32_t enough(void*, const kinora_pass*) { return set_error(KINORA_CANCELLED, "a check computes nothing"); }
+int32_t enough(void*, const kinora_pass*) { return set_error(KINORA_ERROR_CANCELLED, "a check computes nothing"); }
 
 }  // namespace
 
@@ -36,7 +36,7 @@ Rehearsal::Rehearsal(const JobView& job, const MeshOwner::Sizes& sizes)
     : job_(job), mesh_(kAbsent, this, 0, sizes) {
   for (const auto* use : job.spec().list("parallel")) {
     const Component component = job.open(*use);
-    const auto& api = component.table<kinora_strategy>();
+    const auto& api = component.table<kinora_parallel>();
     made_.push_back(
         {component,
          {made(api.create(host(), use->options.abi(), mesh_.abi()), component.spec->id), api.destroy}});
@@ -48,10 +48,10 @@ void Rehearsal::step(int64_t microbatches) const {
   const kinora_run run = run_of(call);
   const kinora_step step{sizeof step, 0, microbatches, nullptr, enough, enough};
   for (const auto& [component, instance] : made_) {
-    const auto& api = component.table<kinora_strategy>();
+    const auto& api = component.table<kinora_parallel>();
     if (!api.step) continue;
     const Status said = from_abi(api.step(instance.get(), &step, &run), component.spec->id);
-    if (!said && said.failure().code != KINORA_CANCELLED)
+    if (!said && said.failure().code != KINORA_ERROR_CANCELLED)
       throw Error(said.failure().code, said.failure().message);
   }
 }
@@ -60,7 +60,7 @@ void Rehearsal::declare(const ComponentUse& use, std::optional<LoraOptions> lora
   std::vector<const kinora_link*> links;
   for (const auto& [component, instance] : made_) {
     const kinora_link* link = nullptr;
-    called(component.table<kinora_strategy>().link(instance.get(), &link), component.spec->id);
+    called(component.table<kinora_parallel>().link(instance.get(), &link), component.spec->id);
     if (link) links.push_back(link);
   }
   Network(job_.open(use), use.options, ChainOptions{.device = at::kMeta, .lora = std::move(lora)}, links);

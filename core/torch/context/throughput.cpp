@@ -38,7 +38,7 @@ const TokenMeter::Count& TokenMeter::count_of(const at::Tensor& table) {
   constexpr size_t most = 64;  // number of geometries that the root keeps
   if (known_.size() == most) known_.pop_back();
   const at::Tensor row = table[0], there = row.select(1, KINORA_TOKEN_INDEX) >= 0,
-                   noisy = there & (row.select(1, KINORA_TOKEN_STREAM) == 1);
+                   noisy = there & (row.select(1, KINORA_TOKEN_NOISY) == 1);
   Count count;
   count.own = there.sum().item<int64_t>();
   count.learnt = two_streams_ ? noisy.sum().item<int64_t>() : count.own;

@@ -13,31 +13,31 @@ TrafficRow& TrafficRow::operator+=(const TrafficRow& o) {
 const char* transfer_name(uint32_t op) {
   constexpr const char* names[] = {"sum",       "max",  "gather", "scatter-sum", "exchange",
                                    "broadcast", "send", "recv",   "barrier"};
-  return op <= KINORA_BARRIER ? names[op] : "unknown";
+  return op <= KINORA_OP_BARRIER ? names[op] : "unknown";
 }
 
 void Traffic::started(const std::string& group, int64_t n, int64_t rank, uint32_t op, int64_t peer,
                       int64_t b) {
   int64_t sent = 0, received = 0;
   switch (op) {
-    case KINORA_SUM:
-    case KINORA_MAX:
+    case KINORA_OP_ALL_REDUCE:
+    case KINORA_OP_ALL_REDUCE_MAX:
       sent = received = 2 * (n - 1) * b / n;
       break;
-    case KINORA_GATHER:
+    case KINORA_OP_ALL_GATHER:
       sent = received = (n - 1) * b;
       break;
-    case KINORA_SCATTER_SUM:
-    case KINORA_EXCHANGE:
+    case KINORA_OP_REDUCE_SCATTER:
+    case KINORA_OP_ALL_TO_ALL:
       sent = received = (n - 1) * b / n;
       break;
-    case KINORA_BROADCAST:
+    case KINORA_OP_BROADCAST:
       (rank == peer ? sent : received) = rank == peer ? (n - 1) * b : b;
       break;
-    case KINORA_SEND:
+    case KINORA_OP_SEND:
       sent = b;
       break;
-    case KINORA_RECV:
+    case KINORA_OP_RECV:
       received = b;
       break;
     default:

@@ -19,9 +19,9 @@ struct First {
 void write_rows(int64_t* to, const Frames& rule, const VideoSize& v, const First& first) {
   const int64_t each = v.frames / rule.streams, area = v.rows * v.cols;
   if (v.frames % rule.streams)
-    raise(KINORA_INVALID, "{} frames are not {} streams of equal length", v.frames, rule.streams);
+    raise(KINORA_ERROR_INVALID, "{} frames are not {} streams of equal length", v.frames, rule.streams);
   if (!rule.times.empty() && static_cast<int64_t>(rule.times.size()) != each)
-    raise(KINORA_INVALID, "temporal positions of {} frames are given, the video has {}", rule.times.size(),
+    raise(KINORA_ERROR_INVALID, "temporal positions of {} frames are given, the video has {}", rule.times.size(),
           each);
   for (int64_t i = 0; i < v.frames * area; ++i, to += KINORA_TOKEN_COLUMNS) {
     const int64_t frame = i / area, in_stream = frame % each;
@@ -31,7 +31,7 @@ void write_rows(int64_t* to, const Frames& rule, const VideoSize& v, const First
         rule.times.empty() ? rule.start + in_stream : rule.times[static_cast<size_t>(in_stream)];
     to[KINORA_TOKEN_ROW] = i % area / v.cols;
     to[KINORA_TOKEN_COL] = i % v.cols;
-    to[KINORA_TOKEN_STREAM] = rule.streams == 2 ? frame / each : 0;
+    to[KINORA_TOKEN_NOISY] = rule.streams == 2 ? frame / each : 0;
     to[KINORA_TOKEN_CHUNK] = (rule.start + in_stream) / std::max<int64_t>(rule.chunk, 1);
     to[KINORA_TOKEN_SAMPLE] = first.sample;
   }
@@ -42,7 +42,7 @@ void write_rows(int64_t* to, const Frames& rule, const VideoSize& v, const First
 at::Tensor token_table(const Frames& rule, const std::vector<VideoSize>& samples, int64_t padding) {
   // The number of tokens before `start` would depend on an area that differs between samples.
   if (samples.size() > 1 && rule.start > 0)
-    raise(KINORA_UNSUPPORTED, "a packed row of {} videos cannot continue at frame {}; stream them one by one",
+    raise(KINORA_ERROR_UNSUPPORTED, "a packed row of {} videos cannot continue at frame {}; stream them one by one",
           samples.size(), rule.start);
   int64_t n = 0;
   for (const auto& v : samples) n += v.frames * v.rows * v.cols;
@@ -73,8 +73,8 @@ at::Tensor visible(const Frames& rule, const at::Tensor& q_table, const at::Tens
   if (over == KINORA_OVER_TIME) sees = sees & same(KINORA_TOKEN_ROW) & same(KINORA_TOKEN_COL);
   if (rule.before) sees = sees & (k(KINORA_TOKEN_INDEX) <= q(KINORA_TOKEN_INDEX));
   if (!rule.causal && rule.streams == 1) return sees;
-  const auto qc = q(KINORA_TOKEN_CHUNK), kc = k(KINORA_TOKEN_CHUNK), qs = q(KINORA_TOKEN_STREAM),
-             ks = k(KINORA_TOKEN_STREAM);
+  const auto qc = q(KINORA_TOKEN_CHUNK), kc = k(KINORA_TOKEN_CHUNK), qs = q(KINORA_TOKEN_NOISY),
+             ks = k(KINORA_TOKEN_NOISY);
   if (rule.window > 0) sees = sees & ((kc > qc - rule.window) | (kc < rule.sink));
   if (rule.streams == 1) return sees & (kc <= qc);
   return sees & (((qs == 0) & (ks == 0) & (kc <= qc)) |
@@ -117,7 +117,7 @@ Tokens sort_tokens(const Frames& rule, const at::Tensor& cpu, uint32_t over, boo
     SamePlace place{t[KINORA_TOKEN_SAMPLE], 0, 0};
     if (over == KINORA_OVER_SPACE) place[1] = t[KINORA_TOKEN_FRAME];
     if (over == KINORA_OVER_TIME) place = {place[0], t[KINORA_TOKEN_ROW], t[KINORA_TOKEN_COL]};
-    const Signature s = ruled ? Signature{t[KINORA_TOKEN_CHUNK], t[KINORA_TOKEN_STREAM]} : Signature{0, 0};
+    const Signature s = ruled ? Signature{t[KINORA_TOKEN_CHUNK], t[KINORA_TOKEN_NOISY]} : Signature{0, 0};
     append(out[place][s], i, 1);
   }
   return out;

@@ -20,7 +20,7 @@ struct Frames {
   bool causal = false;  // a token sees its own and earlier chunks
   int64_t window = 0;   // chunks that a token sees, its own included; 0: all earlier ones
   int64_t sink = 0;     // first chunks that stay visible whatever the window
-  bool before = false;  // the model's own: a token sees itself and tokens of lower INDEX (KINORA_SEES_BEFORE)
+  bool before = false;  // the model's own: a token sees itself and tokens of lower INDEX (KINORA_SEES_CAUSAL)
 };
 
 // Latent size of one video.

@@ -17,7 +17,7 @@ namespace {
 at::Tensor frames_of_sample(const Sample& sample) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   if (!t || t->ndim != 4 || t->code != KINORA_DL_UINT || t->bits != 8)
-    throw Error(KINORA_INVALID, "the stage of slot read must set the tensor frames, uint8 [T, H, W, 3]");
+    throw Error(KINORA_ERROR_INVALID, "the stage of slot read must set the tensor frames, uint8 [T, H, W, 3]");
   return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
       .clone();
 }
@@ -31,7 +31,7 @@ std::string damage_in(const Sample& sample) {
 std::filesystem::path shards_of(const JobView& job) {
   const auto named = [](const JobSpec& spec) {
     if (spec.paths.size() > 1)
-      throw Error(KINORA_INVALID, fmt::format("input: {} files and folders; give one folder or URI of shards",
+      throw Error(KINORA_ERROR_INVALID, fmt::format("input: {} files and folders; give one folder or URI of shards",
                                               spec.paths.size()));
     return std::filesystem::path(spec.paths.front());
   };
@@ -51,7 +51,7 @@ Clips::Clips(JobContext& context, const std::filesystem::path& folder, const jso
       memory_(memory),
       job_(context.spec().name) {
   if (index_.empty())
-    throw Error(KINORA_DATA, folder.string() + ": contains no samples; check what the curate job kept");
+    throw Error(KINORA_ERROR_DATA, folder.string() + ": contains no samples; check what the curate job kept");
 }
 
 Sample Clips::sample(int64_t i) {
@@ -87,7 +87,7 @@ at::Tensor Clips::frames(int64_t i) {
 
 void Clips::require_whole(int64_t i, const Sample& read) {
   if (const auto damage = damage_in(read); !damage.empty() && damage != damage_in(sample(i)))
-    throw Error(KINORA_DATA, damage);
+    throw Error(KINORA_ERROR_DATA, damage);
 }
 
 template <class F>
@@ -96,7 +96,7 @@ auto Clips::tried(int64_t i, F f) -> decltype(f()) {
   try {
     return f();
   } catch (const Error& e) {
-    if (cancelled() || e.code() == KINORA_CANCELLED) throw;
+    if (cancelled() || e.code() == KINORA_ERROR_CANCELLED) throw;
     log_warn("{}: clip {} is left out: {}", job_, key(i), e.what());
     failed_.insert(i);
     return {};
@@ -112,7 +112,7 @@ std::optional<int64_t> Clips::try_length(int64_t i) {
     try {
       return frames(i).size(0);
     } catch (const Error& e) {
-      if (e.code() != KINORA_NO_MEMORY) throw;
+      if (e.code() != KINORA_ERROR_NO_MEMORY) throw;
       return counted(i);
     }
   });
@@ -142,13 +142,13 @@ at::Tensor Clips::frames(int64_t i, int64_t first, int64_t count) {
     block_ = {i, first, frames_of_sample(OneStage(runtime_, "video.read", options)(sample(i)))};
   }
   if (block_.frames.size(0) < first - block_.first + count)
-    throw Error(KINORA_DATA, fmt::format("{}: {} frames from number {} on; {} were counted", key(i),
+    throw Error(KINORA_ERROR_DATA, fmt::format("{}: {} frames from number {} on; {} were counted", key(i),
                                          block_.frames.size(0), block_.first, first + count));
   return block_.frames.narrow(0, first - block_.first, count);
 }
 
 Error Clips::none_usable(int64_t too_short, int64_t failed, int64_t frames) const {
-  return Error(KINORA_DATA, fmt::format("none of {} clips is usable: {} have fewer than {} frames, "
+  return Error(KINORA_ERROR_DATA, fmt::format("none of {} clips is usable: {} have fewer than {} frames, "
                                         "{} cannot be decoded; lower frames, or see the "
                                         "warnings above",
                                         size(), too_short, frames, failed));

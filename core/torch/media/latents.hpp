@@ -42,7 +42,7 @@ class LatentData {
     at::Tensor text;    // [L, D]
     NamedTensors more;  // every other tensor of the sample: codes, conditions
   };
-  // [any-thread] Throws Error(KINORA_DATA) for a sample that has neither latent nor codes.
+  // [any-thread] Throws Error(KINORA_ERROR_DATA) for a sample that has neither latent nor codes.
   Item item(int64_t i) const;
 
  private:

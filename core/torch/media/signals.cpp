@@ -24,7 +24,7 @@ Signals::Signals(std::vector<std::string> names, int64_t every)
   std::set<std::string> taken{"latent", "codes", "text", "text_mask", "image", "timestep"};
   for (const auto& name : names_)
     if (name.empty() || !taken.insert(name).second)
-      raise(KINORA_INVALID, "signals: '{}' is the name of something else in the latent cache, or given twice",
+      raise(KINORA_ERROR_INVALID, "signals: '{}' is the name of something else in the latent cache, or given twice",
             name);
 }
 
@@ -71,9 +71,9 @@ GivenSignals given_signals(const std::vector<std::string>& texts) {
     const auto list = nlohmann::json::parse("[" + (equals < text.size() ? text.substr(equals + 1) : "") + "]",
                                             nullptr, false);
     if (equals == 0 || !is_numbers(list))
-      raise(KINORA_INVALID, "signals: '{}' is not NAME=NUMBER or NAME=NUMBER,NUMBER,...", text);
+      raise(KINORA_ERROR_INVALID, "signals: '{}' is not NAME=NUMBER or NAME=NUMBER,NUMBER,...", text);
     if (!out.emplace(text.substr(0, equals), list.get<std::vector<double>>()).second)
-      raise(KINORA_INVALID, "signals: '{}' is given twice", text.substr(0, equals));
+      raise(KINORA_ERROR_INVALID, "signals: '{}' is given twice", text.substr(0, equals));
   }
   return out;
 }

@@ -16,7 +16,7 @@ namespace kinora::core {
 class Signals {
  public:
   // names: members of each clip's JSON. every: only every n-th frame of a video is used, so fps is divided by
-  // it. Throws Error(KINORA_INVALID) for a name that the latent cache already uses.
+  // it. Throws Error(KINORA_ERROR_INVALID) for a name that the latent cache already uses.
   Signals(std::vector<std::string> names, int64_t every);
 
   // float32, [] for a number and [n] for a list. Nothing, with the reason in `why`, for a clip that lacks a
@@ -34,7 +34,7 @@ std::set<std::string> signals_of(const Options& model);
 
 // Signals given to a generation: "fps=12", "camera=0.1,0,-2".
 using GivenSignals = std::map<std::string, std::vector<double>>;
-// Throws Error(KINORA_INVALID) that names the invalid entry.
+// Throws Error(KINORA_ERROR_INVALID) that names the invalid entry.
 GivenSignals given_signals(const std::vector<std::string>& texts);
 // Parses an object such as {"fps": 12, "camera": [0.1, 0, -2]}; nothing if it is not one.
 std::optional<GivenSignals> given_signals(const nlohmann::json& object);

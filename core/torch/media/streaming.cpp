@@ -14,7 +14,7 @@ namespace kinora::core {
 namespace {
 
 void go_on() {
-  if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+  if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
 }
 
 }  // namespace

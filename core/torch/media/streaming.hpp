@@ -4,7 +4,7 @@
 #include <functional>
 
 #include "core/torch/context/network.hpp"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 
 namespace kinora::core {
 

@@ -136,12 +136,12 @@ TEST_F(Autograd, StateIsDroppedOnceWhenTheGraphDies) {
 TEST_F(Autograd, AnErrorInForwardIsThePluginsAndDropsTheState) {
   const auto a = leaf({3});
   try {
-    apply({[](const Tensors&) -> Tensors { throw Error(KINORA_TIMEOUT, "rank 3 did not answer"); }, nullptr,
+    apply({[](const Tensors&) -> Tensors { throw Error(KINORA_ERROR_TIMEOUT, "rank 3 did not answer"); }, nullptr,
            1, 1, &dropped_},
           {a});
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), KINORA_TIMEOUT);
+    EXPECT_EQ(e.code(), KINORA_ERROR_TIMEOUT);
     EXPECT_STREQ(e.what(), "rank 3 did not answer");
   }
   EXPECT_EQ(dropped_, 1);
@@ -152,7 +152,7 @@ TEST_F(Autograd, AnErrorInForwardIsThePluginsAndDropsTheState) {
 TEST_F(Autograd, AnErrorInBackwardReachesWhoCalledBackwardWithItsTextAndCode) {
   const auto a = leaf({3});
   const State s{[](const Tensors& t) { return Tensors{t[0] * 2}; },
-                [](const Tensors&) -> Tensors { throw Error(KINORA_TIMEOUT, "rank 3 did not answer"); }, 1, 1,
+                [](const Tensors&) -> Tensors { throw Error(KINORA_ERROR_TIMEOUT, "rank 3 did not answer"); }, 1, 1,
                 &dropped_};
   {
     const auto out = apply(s, {a});
@@ -162,7 +162,7 @@ TEST_F(Autograd, AnErrorInBackwardReachesWhoCalledBackwardWithItsTextAndCode) {
   const auto loss = out[0].sum();
   const kinora_tensor output = handle(loss), input = handle(a);
   kinora_tensor grad = nullptr;
-  EXPECT_EQ(tensors_api_table()->grad(&output, nullptr, 1, &input, 1, &grad), KINORA_TIMEOUT);
+  EXPECT_EQ(tensors_api_table()->grad(&output, nullptr, 1, &input, 1, &grad), KINORA_ERROR_TIMEOUT);
   EXPECT_EQ(std::string(view(host()->last_error(host()))), "rank 3 did not answer");
 }
 

@@ -49,15 +49,15 @@ at::Device device_of(const std::string& name) {
     try {
       return at::Device(name);
     } catch (const c10::Error&) {
-      raise(KINORA_INVALID, "device '{}' is unknown; give auto, cpu, cuda or cuda:N", name);
+      raise(KINORA_ERROR_INVALID, "device '{}' is unknown; give auto, cpu, cuda or cuda:N", name);
     }
   }();
   if (!device.is_cuda())
-    raise(KINORA_INVALID, "device '{}' is unknown; give auto, cpu, cuda or cuda:N", name);
-  if (!why_no_gpu().empty()) raise(KINORA_UNSUPPORTED, "device '{}': {}", name, why_no_gpu());
+    raise(KINORA_ERROR_INVALID, "device '{}' is unknown; give auto, cpu, cuda or cuda:N", name);
+  if (!why_no_gpu().empty()) raise(KINORA_ERROR_UNSUPPORTED, "device '{}': {}", name, why_no_gpu());
   const int64_t there = at::detail::getCUDAHooks().deviceCount();
   if (device.has_index() && device.index() >= there)
-    raise(KINORA_INVALID, "device '{}': there {} {}", name, there == 1 ? "is" : "are", there);
+    raise(KINORA_ERROR_INVALID, "device '{}': there {} {}", name, there == 1 ? "is" : "are", there);
   return device.has_index() ? device : own_gpu();
 }
 
@@ -80,7 +80,7 @@ Library open_library() {
   const kinora_cuda_api* table = open ? open(&core_host()) : nullptr;
   if (!table || table->struct_size < sizeof(kinora_cuda_api))
     return {nullptr, "libkinora_cuda is of another version; install all of Kinora from one package"};
-  register_interface(KINORA_CUDA, 0, table);
+  register_interface(KINORA_INTERFACE_CUDA, 0, table);
   return {table, ""};
 }
 

@@ -21,7 +21,7 @@ void fill_pairs(double* to, int64_t first, int64_t count, Pair pair) {
 
 at::Tensor per_sample(at::IntArrayRef shape, int64_t first_sample, auto pair_of) {
   auto out = at::empty(shape, at::kDouble);
-  if (out.dim() == 0) raise(KINORA_INVALID, "noise needs a batch dimension");
+  if (out.dim() == 0) raise(KINORA_ERROR_INVALID, "noise needs a batch dimension");
   if (out.numel() == 0) return out;
   const int64_t each = out.numel() / out.size(0);
   auto* to = out.data_ptr<double>();
@@ -41,7 +41,7 @@ at::Tensor per_token(const at::Tensor& like, const at::Tensor& index, int64_t fi
                      std::string_view key, auto pair_of) {
   if (like.dim() != 3 || index.dim() != 2 || index.size(1) != like.size(1) ||
       (index.size(0) != 1 && index.size(0) != like.size(0)))
-    raise(KINORA_INVALID, "noise '{}': expected [B, tokens, D] and one index per token, got {} and {}", key,
+    raise(KINORA_ERROR_INVALID, "noise '{}': expected [B, tokens, D] and one index per token, got {} and {}", key,
           c10::str(like.sizes()), c10::str(index.sizes()));
   const int64_t tokens = like.size(1), channels = like.size(2);
   const auto places = index.to(at::kCPU).expand({like.size(0), tokens}).contiguous();

@@ -72,12 +72,12 @@ const char* given(uint32_t kind) {
 }
 
 c10::Scalar number_of(const kinora_value& v) {
-  if (v.kind == KINORA_DOUBLE) return v.d;
-  if (v.kind == KINORA_TRUTH) return v.i != 0;
+  if (v.kind == KINORA_VALUE_DOUBLE) return v.d;
+  if (v.kind == KINORA_VALUE_BOOL) return v.i != 0;
   return v.i;
 }
 bool is_number(const kinora_value& v) {
-  return v.kind == KINORA_INT || v.kind == KINORA_DOUBLE || v.kind == KINORA_TRUTH;
+  return v.kind == KINORA_VALUE_INT || v.kind == KINORA_VALUE_DOUBLE || v.kind == KINORA_VALUE_BOOL;
 }
 
 template <class To, class From>
@@ -104,14 +104,14 @@ c10::List<To> tensors_of(const kinora_value& v) {
 
 // An integer given for a list of n: a kernel size of 3 for [3, 3].
 c10::IValue integers_of(const OpArgument& a, const kinora_value& v) {
-  if (v.kind == KINORA_INTS) return list_of<int64_t, int64_t>(v);
+  if (v.kind == KINORA_VALUE_INTS) return list_of<int64_t, int64_t>(v);
   return c10::List<int64_t>(
       c10::IValue(std::vector<int64_t>(static_cast<size_t>(a.schema->N().value_or(1)), v.i)).toIntList());
 }
 
 // A string as c10::Device writes it, or an index: -1 for the CPU, otherwise that CUDA device.
 c10::Device device_of(const kinora_value& v) {
-  if (v.kind == KINORA_STRING) return c10::Device(std::string(static_cast<const char*>(v.list), v.n));
+  if (v.kind == KINORA_VALUE_STRING) return c10::Device(std::string(static_cast<const char*>(v.list), v.n));
   return v.i < 0 ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(v.i));
 }
 
@@ -120,45 +120,45 @@ std::optional<c10::IValue> converted(const OpArgument& a, const kinora_value& v)
   const uint32_t k = v.kind;
   switch (a.kind) {
     case Kind::tensor:
-      if (k == KINORA_TENSOR && v.t) return borrow<at::Tensor>(v.t);
+      if (k == KINORA_VALUE_TENSOR && v.t) return borrow<at::Tensor>(v.t);
       break;
     case Kind::number:
       if (is_number(v)) return number_of(v);
       break;
     case Kind::integer:
-      if (k == KINORA_INT || k == KINORA_TRUTH) return v.i;
+      if (k == KINORA_VALUE_INT || k == KINORA_VALUE_BOOL) return v.i;
       break;
     case Kind::floating:
       if (is_number(v)) return number_of(v).toDouble();
       break;
     case Kind::truth:
-      if (k == KINORA_TRUTH || k == KINORA_INT) return v.i != 0;
+      if (k == KINORA_VALUE_BOOL || k == KINORA_VALUE_INT) return v.i != 0;
       break;
     case Kind::string:
-      if (k == KINORA_STRING) return std::string(static_cast<const char*>(v.list), v.n);
+      if (k == KINORA_VALUE_STRING) return std::string(static_cast<const char*>(v.list), v.n);
       break;
     case Kind::device:
-      if (k == KINORA_STRING || k == KINORA_INT) return device_of(v);
+      if (k == KINORA_VALUE_STRING || k == KINORA_VALUE_INT) return device_of(v);
       break;
     case Kind::tensors:
-      if (k == KINORA_LIST) return tensors_of<at::Tensor>(v);
+      if (k == KINORA_VALUE_TENSORS) return tensors_of<at::Tensor>(v);
       break;
     case Kind::optional_tensors:
-      if (k == KINORA_LIST) return tensors_of<std::optional<at::Tensor>>(v);
+      if (k == KINORA_VALUE_TENSORS) return tensors_of<std::optional<at::Tensor>>(v);
       break;
     case Kind::integers:
-      if (k == KINORA_INTS || k == KINORA_INT) return integers_of(a, v);
+      if (k == KINORA_VALUE_INTS || k == KINORA_VALUE_INT) return integers_of(a, v);
       break;
     case Kind::floatings:
-      if (k == KINORA_DOUBLES) return list_of<double, double>(v);
-      if (k == KINORA_INTS) return list_of<double, int64_t>(v);
+      if (k == KINORA_VALUE_DOUBLES) return list_of<double, double>(v);
+      if (k == KINORA_VALUE_INTS) return list_of<double, int64_t>(v);
       break;
     case Kind::truths:
-      if (k == KINORA_INTS) return list_of<bool, int64_t>(v);
+      if (k == KINORA_VALUE_INTS) return list_of<bool, int64_t>(v);
       break;
     case Kind::numbers:
-      if (k == KINORA_DOUBLES) return list_of<c10::Scalar, double>(v);
-      if (k == KINORA_INTS) return list_of<c10::Scalar, int64_t>(v);
+      if (k == KINORA_VALUE_DOUBLES) return list_of<c10::Scalar, double>(v);
+      if (k == KINORA_VALUE_INTS) return list_of<c10::Scalar, int64_t>(v);
       break;
     default:
       break;
@@ -176,12 +176,12 @@ Operator::Operator(const c10::OperatorHandle& op) : handle(op) {
 
 c10::IValue Operator::argument(size_t i, const kinora_value& v) const {
   const auto& a = arguments[i];
-  if (v.kind == KINORA_NONE || (v.kind == KINORA_TENSOR && !v.t)) {
+  if (v.kind == KINORA_VALUE_NONE || (v.kind == KINORA_VALUE_TENSOR && !v.t)) {
     if (a.optional) return {};
     return missing(i);
   }
   if (auto out = converted(a, v)) return *std::move(out);
-  raise(KINORA_INVALID, "{}: argument {} ({}) is of type {}; {} was given", name, i, a.schema->name(),
+  raise(KINORA_ERROR_INVALID, "{}: argument {} ({}) is of type {}; {} was given", name, i, a.schema->name(),
         a.schema->type()->str(), given(v.kind));
 }
 
@@ -189,38 +189,38 @@ c10::IValue Operator::missing(size_t i) const {
   const auto& a = arguments[i];
   if (const auto& d = a.schema->default_value()) return *d;
   if (a.optional) return {};
-  raise(KINORA_INVALID, "{}: argument {} ({}, {}) has no default and was not given", name, i,
+  raise(KINORA_ERROR_INVALID, "{}: argument {} ({}, {}) has no default and was not given", name, i,
         a.schema->name(), a.schema->type()->str());
 }
 
 kinora_value result_of(const c10::IValue& v) {
   kinora_value out{};
   if (v.isTensor()) {
-    out.kind = KINORA_TENSOR;
+    out.kind = KINORA_VALUE_TENSOR;
     out.t = give(v.toTensor());
   } else if (v.isInt()) {
-    out.kind = KINORA_INT;
+    out.kind = KINORA_VALUE_INT;
     out.i = v.toInt();
   } else if (v.isDouble()) {
-    out.kind = KINORA_DOUBLE;
+    out.kind = KINORA_VALUE_DOUBLE;
     out.d = v.toDouble();
   } else if (v.isBool()) {
-    out.kind = KINORA_TRUTH;
+    out.kind = KINORA_VALUE_BOOL;
     out.i = v.toBool();
   } else if (v.isTensorList()) {
     const auto list = v.toTensorVector();
     auto* handles = new kinora_tensor[list.size()];
     std::transform(list.begin(), list.end(), handles, [](const at::Tensor& t) { return give(t); });
-    out.kind = KINORA_LIST;
+    out.kind = KINORA_VALUE_TENSORS;
     out.list = handles;
     out.n = list.size();
   } else if (v.isIntList()) {
     const auto list = v.toIntVector();
-    out.kind = KINORA_INTS;
+    out.kind = KINORA_VALUE_INTS;
     out.list = std::copy(list.begin(), list.end(), new int64_t[list.size()]) - list.size();
     out.n = list.size();
   } else if (!v.isNone()) {
-    raise(KINORA_UNSUPPORTED, "a result of type {} cannot be stored in a kinora_value", v.tagKind());
+    raise(KINORA_ERROR_UNSUPPORTED, "a result of type {} cannot be stored in a kinora_value", v.tagKind());
   }
   return out;
 }

@@ -39,7 +39,7 @@ struct Operator {
   std::vector<OpArgument> arguments;
 
   explicit Operator(const c10::OperatorHandle& op);
-  // Throws Error(KINORA_INVALID) that names the argument and the types.
+  // Throws Error(KINORA_ERROR_INVALID) that names the argument and the types.
   c10::IValue argument(size_t i, const kinora_value& v) const;
   c10::IValue missing(size_t i) const;
 };

@@ -22,27 +22,27 @@ std::vector<int64_t> parts_of(const kinora_param_spec& s, int64_t size) {
   if (s.n_parts <= 1) return {size};
   if (s.parts) return {s.parts, s.parts + s.n_parts};
   if (size % s.n_parts)
-    raise(KINORA_INVALID, "parameter '{}': dimension of {} is not {} equal parts", s.name, size, s.n_parts);
+    raise(KINORA_ERROR_INVALID, "parameter '{}': dimension of {} is not {} equal parts", s.name, size, s.n_parts);
   return std::vector<int64_t>(s.n_parts, size / s.n_parts);
 }
 
-bool is_cut(uint32_t role) { return role == KINORA_COLUMN || role == KINORA_ROW; }
+bool is_cut(uint32_t role) { return role == KINORA_ROLE_COLUMN || role == KINORA_ROLE_ROW; }
 
 void check_cut(const Parameter& p) {
   const int64_t size = p.shape.empty() ? 1 : p.shape[static_cast<size_t>(p.dim())];
   if (std::accumulate(p.parts.begin(), p.parts.end(), int64_t{0}) != size)
-    raise(KINORA_INVALID, "parameter '{}': its parts ({}) do not sum to {}", p.name,
+    raise(KINORA_ERROR_INVALID, "parameter '{}': its parts ({}) do not sum to {}", p.name,
           fmt::join(p.parts, " + "), size);
   if (p.shards < 1 || p.shard < 0 || p.shard >= p.shards)
-    raise(KINORA_INVALID, "parameter '{}': shard {} of {}", p.name, p.shard, p.shards);
+    raise(KINORA_ERROR_INVALID, "parameter '{}': shard {} of {}", p.name, p.shard, p.shards);
   if (p.shards == 1) return;
   if (!is_cut(p.role))
-    raise(KINORA_INVALID, "parameter '{}' has role {} and cannot be split", p.name,
-          p.role == KINORA_TABLE ? "table" : "whole");
+    raise(KINORA_ERROR_INVALID, "parameter '{}' has role {} and cannot be split", p.name,
+          p.role == KINORA_ROLE_TABLE ? "table" : "whole");
   for (const int64_t n : p.parts)
     if (n % (p.shards * p.quantum))
       raise(
-          KINORA_INVALID,
+          KINORA_ERROR_INVALID,
           "parameter '{}': a part of {} cannot be split into {} shards of whole units of {}; use fewer ranks",
           p.name, n, p.shards, p.quantum);
 }
@@ -60,19 +60,19 @@ int64_t Parameter::local_numel() const { return numel() / shards; }
 Parameter make_parameter(const kinora_param_spec& s) {
   Parameter p;
   p.name = s.name ? s.name : "";
-  if (p.name.empty()) raise(KINORA_INVALID, "a parameter has no name");
+  if (p.name.empty()) raise(KINORA_ERROR_INVALID, "a parameter has no name");
   if (s.ndim > 0) p.shape.assign(s.shape, s.shape + s.ndim);
   for (const int64_t d : p.shape)
-    if (d < 0) raise(KINORA_INVALID, "parameter '{}': shape [{}]", p.name, fmt::join(p.shape, ", "));
+    if (d < 0) raise(KINORA_ERROR_INVALID, "parameter '{}': shape [{}]", p.name, fmt::join(p.shape, ", "));
   p.role = s.role;
-  if (s.role > KINORA_TABLE) raise(KINORA_INVALID, "parameter '{}': role {} is unknown", p.name, s.role);
+  if (s.role > KINORA_ROLE_TABLE) raise(KINORA_ERROR_INVALID, "parameter '{}': role {} is unknown", p.name, s.role);
   if (is_cut(s.role) && p.dim() >= static_cast<int64_t>(p.shape.size()))
-    raise(KINORA_INVALID, "parameter '{}' of shape [{}] has no dimension {} to be split", p.name,
+    raise(KINORA_ERROR_INVALID, "parameter '{}' of shape [{}] has no dimension {} to be split", p.name,
           fmt::join(p.shape, ", "), p.dim());
   if (s.init > KINORA_INIT_IDENTITY)
-    raise(KINORA_INVALID, "parameter '{}': initialisation {} is unknown", p.name, s.init);
+    raise(KINORA_ERROR_INVALID, "parameter '{}': initialisation {} is unknown", p.name, s.init);
   if (s.init == KINORA_INIT_IDENTITY && p.shape.size() < 2)
-    raise(KINORA_INVALID, "parameter '{}': an identity needs two dimensions", p.name);
+    raise(KINORA_ERROR_INVALID, "parameter '{}': an identity needs two dimensions", p.name);
   p.parts = parts_of(s, p.shape.empty() ? 1 : p.shape[static_cast<size_t>(p.dim())]);
   p.quantum = std::max<int64_t>(s.quantum, 1);
   p.block = s.block;

@@ -19,7 +19,7 @@ namespace kinora::core {
 struct Parameter {
   std::string name;
   std::vector<int64_t> shape;  // in one process
-  uint32_t role = KINORA_WHOLE;
+  uint32_t role = KINORA_ROLE_WHOLE;
   std::vector<int64_t> parts;  // sizes along the split dimension; they sum to its size
   int64_t quantum = 1;         // a shard of a part is a multiple of it
   int64_t block = -1;          // the block() that reads it; -1: outside blocks
@@ -29,13 +29,13 @@ struct Parameter {
   int64_t shard = 0, shards = 1;
   bool absent = false;  // its block runs on other ranks only: this rank holds nothing of it
 
-  int64_t dim() const { return role == KINORA_ROW ? 1 : 0; }  // the split dimension
+  int64_t dim() const { return role == KINORA_ROLE_ROW ? 1 : 0; }  // the split dimension
   std::vector<int64_t> local_shape() const;
   int64_t numel() const;        // in one process
   int64_t local_numel() const;  // of the local piece
 };
 
-// Converts the declaration of a model or of a link above. Throws Error(KINORA_INVALID) if the spec
+// Converts the declaration of a model or of a link above. Throws Error(KINORA_ERROR_INVALID) if the spec
 // contradicts itself or a part does not divide into `shards` multiples of `quantum`.
 Parameter make_parameter(const kinora_param_spec& spec);
 

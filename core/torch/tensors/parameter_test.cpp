@@ -70,36 +70,36 @@ TEST_P(CutParameter, RunsOfAnyRangeNameTheSameNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, CutParameter,
-                         testing::Values(Cut{{8, 5}, KINORA_COLUMN, {}}, Cut{{8}, KINORA_COLUMN, {}},
-                                         Cut{{3, 8}, KINORA_ROW, {}}, Cut{{24, 5}, KINORA_COLUMN, {8, 8, 8}},
-                                         Cut{{20, 3}, KINORA_COLUMN, {12, 4, 4}},
-                                         Cut{{3, 24}, KINORA_ROW, {8, 16}},
-                                         Cut{{4, 8, 3}, KINORA_ROW, {}, KINORA_INIT_UNIFORM},
-                                         Cut{{8, 2, 3}, KINORA_COLUMN, {}, KINORA_INIT_CONSTANT}));
+                         testing::Values(Cut{{8, 5}, KINORA_ROLE_COLUMN, {}}, Cut{{8}, KINORA_ROLE_COLUMN, {}},
+                                         Cut{{3, 8}, KINORA_ROLE_ROW, {}}, Cut{{24, 5}, KINORA_ROLE_COLUMN, {8, 8, 8}},
+                                         Cut{{20, 3}, KINORA_ROLE_COLUMN, {12, 4, 4}},
+                                         Cut{{3, 24}, KINORA_ROLE_ROW, {8, 16}},
+                                         Cut{{4, 8, 3}, KINORA_ROLE_ROW, {}, KINORA_INIT_UNIFORM},
+                                         Cut{{8, 2, 3}, KINORA_ROLE_COLUMN, {}, KINORA_INIT_CONSTANT}));
 
 TEST(Parameter, RefusesACutThatBreaksAUnit) {
   const auto message = [](auto f) -> std::string {
     try {
       f();
     } catch (const Error& e) {
-      return e.code() == KINORA_INVALID ? e.what() : "another code";
+      return e.code() == KINORA_ERROR_INVALID ? e.what() : "another code";
     }
     return "no error";
   };
-  const Cut qkv{{24, 5}, KINORA_COLUMN, {8, 8, 8}};
+  const Cut qkv{{24, 5}, KINORA_ROLE_COLUMN, {8, 8, 8}};
   EXPECT_THAT(message([&] { make(qkv, 0, 4, 4); }),
               HasSubstr("a part of 8 cannot be split into 4 shards of whole units of 4"));
   EXPECT_THAT(message([&] {
-                make({{24, 5}, KINORA_COLUMN, {8, 8}}, 0, 2);
+                make({{24, 5}, KINORA_ROLE_COLUMN, {8, 8}}, 0, 2);
               }),
               HasSubstr("8 + 8) do not sum to 24"));
-  EXPECT_THAT(message([&] { make({{24, 5}, KINORA_WHOLE, {}}, 0, 2); }), HasSubstr("cannot be split"));
-  EXPECT_THAT(message([&] { make({{24}, KINORA_ROW, {}}, 0, 1); }), HasSubstr("has no dimension 1"));
-  EXPECT_THAT(message([&] { make({{24}, KINORA_COLUMN, {}}, 2, 2); }), HasSubstr("shard 2 of 2"));
+  EXPECT_THAT(message([&] { make({{24, 5}, KINORA_ROLE_WHOLE, {}}, 0, 2); }), HasSubstr("cannot be split"));
+  EXPECT_THAT(message([&] { make({{24}, KINORA_ROLE_ROW, {}}, 0, 1); }), HasSubstr("has no dimension 1"));
+  EXPECT_THAT(message([&] { make({{24}, KINORA_ROLE_COLUMN, {}}, 2, 2); }), HasSubstr("shard 2 of 2"));
 }
 
 TEST(Draw, DependsOnSeedAndNameAndHasTheAskedSpread) {
-  auto p = make({{300, 200}, KINORA_WHOLE, {}}, 0, 1);
+  auto p = make({{300, 200}, KINORA_ROLE_WHOLE, {}}, 0, 1);
   const auto a = draw(p, 1, at::kFloat);
   EXPECT_TRUE(at::equal(a, draw(p, 1, at::kFloat)));
   EXPECT_TRUE(at::equal(a, draw(p, 1, at::kDouble).to(at::kFloat))) << "drawn once in float64, then rounded";
@@ -115,13 +115,13 @@ TEST(Draw, DependsOnSeedAndNameAndHasTheAskedSpread) {
 }
 
 TEST(Draw, AnIdentityHandsOnThePresentFrameAlsoWhenItIsCut) {
-  auto p = make({{4, 3, 2, 1, 1}, KINORA_WHOLE, {}}, 0, 1);
+  auto p = make({{4, 3, 2, 1, 1}, KINORA_ROLE_WHOLE, {}}, 0, 1);
   p.init = KINORA_INIT_IDENTITY;
   const auto whole = draw(p, 1, at::kFloat);
   const auto now = whole.select(2, 1).flatten(1);
   EXPECT_TRUE(at::equal(now, 0.7 * at::eye(4, 3))) << now;
   EXPECT_EQ(whole.select(2, 0).abs().max().item<float>(), 0);
-  auto cut = make({{4, 3}, KINORA_COLUMN, {}}, 1, 2);
+  auto cut = make({{4, 3}, KINORA_ROLE_COLUMN, {}}, 1, 2);
   cut.init = KINORA_INIT_IDENTITY;
   EXPECT_TRUE(at::equal(draw(cut, 1, at::kDouble), 0.7 * at::eye(4, 3, at::kDouble).narrow(0, 2, 2)));
 }

@@ -58,7 +58,7 @@ struct PluginFunction : torch::autograd::Function<PluginFunction> {
     for (size_t i = 0; i < in.size(); ++i) handles[holder->defined[i]] = handle(in[i]);
     auto out = call(holder->f.forward, holder->f.state, handles, holder->f.n_out);
     for (size_t i = 0; i < out.size(); ++i)
-      if (!out[i].defined()) raise(KINORA_INVALID, "autograd_apply: forward gave no tensor for output {}", i);
+      if (!out[i].defined()) raise(KINORA_ERROR_INVALID, "autograd_apply: forward gave no tensor for output {}", i);
     ctx->saved_data["holder"] = c10::IValue::make_capsule(holder);
     return out;
   }
@@ -104,7 +104,7 @@ class Operators {
   const Operator& find(const char* name, const char* overload) {
     char key[256];
     const size_t n = std::strlen(name), m = overload ? std::strlen(overload) : 0;
-    if (n + m + 1 > sizeof key) raise(KINORA_NOT_FOUND, "no operator has a name as long as '{}'", name);
+    if (n + m + 1 > sizeof key) raise(KINORA_ERROR_NOT_FOUND, "no operator has a name as long as '{}'", name);
     std::memcpy(key, name, n);
     key[n] = '.';
     if (m) std::memcpy(key + n + 1, overload, m);
@@ -115,7 +115,7 @@ class Operators {
     }
     const auto handle = c10::Dispatcher::singleton().findSchema({name, overload ? overload : ""});
     if (!handle)
-      raise(KINORA_NOT_FOUND, "libtorch has no operator '{}' with overload '{}'", name,
+      raise(KINORA_ERROR_NOT_FOUND, "libtorch has no operator '{}' with overload '{}'", name,
             overload ? overload : "");
     const std::unique_lock lock(mutex_);
     auto& at = known_[std::string(view)];
@@ -130,13 +130,13 @@ class Operators {
 
 // kinora_tensors_api.release_value.
 void release_value(kinora_value* v) {
-  if (v->kind == KINORA_TENSOR) adopt<at::Tensor>(v->t);
-  if (v->kind == KINORA_LIST) {
+  if (v->kind == KINORA_VALUE_TENSOR) adopt<at::Tensor>(v->t);
+  if (v->kind == KINORA_VALUE_TENSORS) {
     const auto* list = static_cast<const kinora_tensor*>(v->list);
     for (uint64_t i = 0; i < v->n; ++i) adopt<at::Tensor>(list[i]);
     delete[] list;
   }
-  if (v->kind == KINORA_INTS) delete[] static_cast<const int64_t*>(v->list);
+  if (v->kind == KINORA_VALUE_INTS) delete[] static_cast<const int64_t*>(v->list);
   *v = kinora_value{};
 }
 
@@ -147,8 +147,8 @@ void call_operator(const char* name, const char* overload, const kinora_value* a
   static Operators operators;
   const Operator& op = operators.find(name, overload);
   const size_t n = op.arguments.size(), returns = op.handle.schema().returns().size();
-  if (n_args > n) raise(KINORA_INVALID, "{}: {} arguments given, it has {}", op.name, n_args, n);
-  if (n_out > returns) raise(KINORA_INVALID, "{}: {} results asked for, it has {}", op.name, n_out, returns);
+  if (n_args > n) raise(KINORA_ERROR_INVALID, "{}: {} arguments given, it has {}", op.name, n_args, n);
+  if (n_out > returns) raise(KINORA_ERROR_INVALID, "{}: {} results asked for, it has {}", op.name, n_out, returns);
   torch::jit::Stack stack;
   stack.reserve(std::max(n, returns));
   for (size_t i = 0; i < n; ++i) stack.push_back(i < n_args ? op.argument(i, args[i]) : op.missing(i));
@@ -163,7 +163,7 @@ void call_operator(const char* name, const char* overload, const kinora_value* a
 }
 
 const at::Tensor& tensor_of(kinora_tensor h) {
-  if (!h) throw Error(KINORA_INVALID, "a tensor is missing (null handle)");
+  if (!h) throw Error(KINORA_ERROR_INVALID, "a tensor is missing (null handle)");
   return *reinterpret_cast<const at::Tensor*>(h);
 }
 
@@ -192,7 +192,7 @@ int32_t data(kinora_tensor h, void** out) {
   return torch_guard([&] {
     const auto& t = tensor_of(h);
     if (t.is_meta())
-      raise(KINORA_UNSUPPORTED, "a tensor {} on the meta device has a shape and no values",
+      raise(KINORA_ERROR_UNSUPPORTED, "a tensor {} on the meta device has a shape and no values",
             c10::str(t.sizes()));
     *out = t.data_ptr();
   });
@@ -210,7 +210,7 @@ int32_t empty(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor l
 int32_t from_dlpack(kinora_dl_managed* managed, kinora_tensor* out) {
   return torch_guard([&] {
     if (managed->major != 1)
-      raise(KINORA_UNSUPPORTED, "a DLPack tensor of version {}.{}; only 1.x is supported", managed->major,
+      raise(KINORA_ERROR_UNSUPPORTED, "a DLPack tensor of version {}.{}; only 1.x is supported", managed->major,
             managed->minor);
     *out = give(at::fromDLPackVersioned(reinterpret_cast<DLManagedTensorVersioned*>(managed)));
   });
@@ -290,7 +290,7 @@ const kinora_tensors_api* tensors_api_table() {
 
 void serve_tensors() {
   adopt_host();
-  register_interface(KINORA_TENSORS, 0, tensors_api_table());
+  register_interface(KINORA_INTERFACE_TENSORS, 0, tensors_api_table());
 }
 
 }  // namespace kinora::core

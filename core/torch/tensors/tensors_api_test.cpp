@@ -37,7 +37,7 @@ TEST_F(TensorsApi, OperatorsByNameEqualLibtorchs) {
   EXPECT_TRUE(at::equal(aten(stable(a) * 2.5), a * 2.5));
   EXPECT_TRUE(at::equal(aten(stable(a).mean({-1}, true)), a.mean({-1}, true)));
   EXPECT_TRUE(at::equal(aten(stable(a).reshape({2, 6})), a.reshape({2, 6})));
-  EXPECT_TRUE(at::equal(aten(stable(a).to(KINORA_FLOAT32)), a.to(at::kFloat)));
+  EXPECT_TRUE(at::equal(aten(stable(a).to(KINORA_DTYPE_FLOAT32)), a.to(at::kFloat)));
   EXPECT_TRUE(at::equal(aten(stable(a)[1]), a[1]));
   EXPECT_TRUE(at::equal(aten(linear(stable(a), stable(at::eye(4, at::kDouble)), stable(b))), a + b));
   EXPECT_DOUBLE_EQ(stable(a).sum().item(), a.sum().item<double>());
@@ -78,22 +78,22 @@ TEST_F(TensorsApi, ListsGoInAndComeOut) {
   const auto a = at::randn({4}), b = at::randn({4});
   const kinora_tensor both[] = {handle(a), handle(b)};
   kinora_value args[2] = {};
-  args[0] = {KINORA_LIST, 0, 0, 0, nullptr, both, 2};
-  args[1] = {KINORA_INT, 0, 0, 0, nullptr, nullptr, 0};
+  args[0] = {KINORA_VALUE_TENSORS, 0, 0, 0, nullptr, both, 2};
+  args[1] = {KINORA_VALUE_INT, 0, 0, 0, nullptr, nullptr, 0};
   kinora_value out{};
   ASSERT_EQ(api_.call_op("aten::stack", "", args, 2, &out, 1), KINORA_OK) << last_error();
   EXPECT_TRUE(at::equal(borrow<at::Tensor>(out.t), at::stack({a, b})));
-  args[0] = {KINORA_TENSOR, 0, 0, 0, out.t, nullptr, 0};
+  args[0] = {KINORA_VALUE_TENSOR, 0, 0, 0, out.t, nullptr, 0};
   kinora_value list{};
   ASSERT_EQ(api_.call_op("aten::unbind", "int", args, 2, &list, 1), KINORA_OK) << last_error();
   ASSERT_EQ(list.n, 2U);
   EXPECT_TRUE(at::equal(borrow<at::Tensor>(static_cast<const kinora_tensor*>(list.list)[1]), b));
   api_.release_value(&list);
   api_.release_value(&out);
-  EXPECT_EQ(out.kind, KINORA_NONE);
+  EXPECT_EQ(out.kind, KINORA_VALUE_NONE);
   // Several results.
   const auto x = at::randn({5});
-  args[0] = {KINORA_TENSOR, 0, 0, 0, handle(x), nullptr, 0};
+  args[0] = {KINORA_VALUE_TENSOR, 0, 0, 0, handle(x), nullptr, 0};
   kinora_value two[2] = {};
   ASSERT_EQ(api_.call_op("aten::sort", "", args, 1, two, 2), KINORA_OK) << last_error();
   EXPECT_TRUE(at::equal(borrow<at::Tensor>(two[1].t), std::get<1>(at::sort(x))));
@@ -166,16 +166,16 @@ TEST_F(TensorsApi, NullHandlesAreErrorsNotCrashes) {
   kinora_tensor out = nullptr;
   void* data = nullptr;
   kinora_tensor_info info{};
-  EXPECT_EQ(api_.retain(nullptr, &out), KINORA_INVALID);
-  EXPECT_EQ(api_.data(nullptr, &data), KINORA_INVALID);
-  EXPECT_EQ(api_.info(nullptr, &info), KINORA_INVALID);
+  EXPECT_EQ(api_.retain(nullptr, &out), KINORA_ERROR_INVALID);
+  EXPECT_EQ(api_.data(nullptr, &data), KINORA_ERROR_INVALID);
+  EXPECT_EQ(api_.info(nullptr, &info), KINORA_ERROR_INVALID);
   api_.release(nullptr);
 }
 
 TEST_F(TensorsApi, CallOpCostsLittleMoreThanTheOperator) {
   const auto a = at::ones({4}), b = at::ones({4});
-  kinora_value args[2] = {{KINORA_TENSOR, 0, 0, 0, handle(a), nullptr, 0},
-                          {KINORA_TENSOR, 0, 0, 0, handle(b), nullptr, 0}};
+  kinora_value args[2] = {{KINORA_VALUE_TENSOR, 0, 0, 0, handle(a), nullptr, 0},
+                          {KINORA_VALUE_TENSOR, 0, 0, 0, handle(b), nullptr, 0}};
   const auto per_call = [](auto f) {
     double best = 1e9;  // best of several rounds: other work on the machine only adds time
     for (int round = 0; round < 20; ++round) {

@@ -12,12 +12,12 @@
 namespace kinora::core {
 
 inline int32_t code_of(const c10::Error& e) {
-  if (dynamic_cast<const c10::OutOfMemoryError*>(&e)) return KINORA_NO_MEMORY;
-  if (dynamic_cast<const c10::NotImplementedError*>(&e)) return KINORA_UNSUPPORTED;
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&e)) return KINORA_ERROR_NO_MEMORY;
+  if (dynamic_cast<const c10::NotImplementedError*>(&e)) return KINORA_ERROR_UNSUPPORTED;
   if (dynamic_cast<const c10::IndexError*>(&e) || dynamic_cast<const c10::ValueError*>(&e) ||
       dynamic_cast<const c10::TypeError*>(&e))
-    return KINORA_INVALID;
-  return KINORA_FAILED;
+    return KINORA_ERROR_INVALID;
+  return KINORA_ERROR_FAILED;
 }
 
 inline std::string text_of(const c10::Error& e) {
@@ -55,7 +55,7 @@ int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
   });
 }
 
-// Throws a failure: raise(KINORA_INVALID, "'{}' ...", name).
+// Throws a failure: raise(KINORA_ERROR_INVALID, "'{}' ...", name).
 template <class... Args>
 [[noreturn]] void raise(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));

@@ -64,7 +64,7 @@ TrainState state_of(const fs::path& file) {
   try {
     const auto j = json::parse(in);
     if (j.at("format") != kFormat)
-      raise(KINORA_UNSUPPORTED, "{}: format {} is of another version; this Kinora reads {}", file.string(),
+      raise(KINORA_ERROR_UNSUPPORTED, "{}: format {} is of another version; this Kinora reads {}", file.string(),
             j.at("format").dump(), kFormat);
     TrainState s;
     s.step = j.at("step");
@@ -78,7 +78,7 @@ TrainState state_of(const fs::path& file) {
     s.config_hash = j.at("config_hash");
     return s;
   } catch (const json::exception& e) {
-    raise(KINORA_DATA,
+    raise(KINORA_ERROR_DATA,
           "{}: the checkpoint's state is damaged: {}; remove this folder to continue from the one before",
           file.string(), e.what());
   }
@@ -123,7 +123,7 @@ NewCheckpoint::NewCheckpoint(const fs::path& root, TrainState state, std::vector
     std::error_code error;
     fs::create_directories(root, error);
     if (error)
-      raise(KINORA_IO, "{}: cannot be created: {}; make the folder writable or choose another output folder",
+      raise(KINORA_ERROR_IO, "{}: cannot be created: {}; make the folder writable or choose another output folder",
             root.string(), error.message());
     name_ = fs::absolute(root) / folder_name(state_.step);
     own_ = or_throw(AtomicFolder::create(name_));
@@ -161,10 +161,10 @@ std::optional<fs::path> latest_checkpoint(const fs::path& root) {
 Checkpoint load_checkpoint(const fs::path& folder, const std::string& config_hash) {
   Checkpoint c;
   if (!fs::exists(folder / kState))
-    raise(KINORA_NOT_FOUND, "{}: not a checkpoint (it has no {})", folder.string(), kState);
+    raise(KINORA_ERROR_NOT_FOUND, "{}: not a checkpoint (it has no {})", folder.string(), kState);
   c.state = state_of(folder / kState);
   if (!config_hash.empty() && c.state.config_hash != config_hash)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "{}: the checkpoint is of another configuration ({} there, {} now); restore the run file's model "
           "and data options, or choose another output folder",
           folder.string(), c.state.config_hash, config_hash);
@@ -223,7 +223,7 @@ void split_moments(const NamedTensors& both, NamedTensors& first, NamedTensors& 
   for (const auto& [name, t] : both) {
     const bool is_first = name.starts_with("first.");
     if (!is_first && !name.starts_with("second."))
-      raise(KINORA_DATA, "the optimizer's file contains '{}', which is not a moment", name);
+      raise(KINORA_ERROR_DATA, "the optimizer's file contains '{}', which is not a moment", name);
     (is_first ? first : second).emplace(name.substr(is_first ? 6 : 7), t);
   }
 }

@@ -48,7 +48,7 @@ TensorFile checkpoint_file(const std::string& stem, Holding holding);
 class NewCheckpoint {
  public:
   // [owner-thread] Collective over all ranks; rank 0's root counts. An error on one rank is thrown on all:
-  // kinora::Error(KINORA_NO_MEMORY) for a full disk, KINORA_IO for the rest.
+  // kinora::Error(KINORA_ERROR_NO_MEMORY) for a full disk, KINORA_ERROR_IO for the rest.
   NewCheckpoint(const std::filesystem::path& root, TrainState state, std::vector<TensorFile> files,
                 const Exchange& exchange, uint64_t shard_size);
   // See ShardedFiles: stream(), or keep() and write().
@@ -74,8 +74,8 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& root, const C
 // The complete checkpoint with the most steps, if any.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root);
 
-// Tensors borrow from the files' mappings. Throws Error(KINORA_DATA) that names the damaged part, and
-// Error(KINORA_INVALID) if config_hash is not empty and differs from the checkpoint's.
+// Tensors borrow from the files' mappings. Throws Error(KINORA_ERROR_DATA) that names the damaged part, and
+// Error(KINORA_ERROR_INVALID) if config_hash is not empty and differs from the checkpoint's.
 Checkpoint load_checkpoint(const std::filesystem::path& folder, const std::string& config_hash = "");
 
 // Removes all but the last `keep` complete checkpoints and those whose step is a multiple of keep_every (0:

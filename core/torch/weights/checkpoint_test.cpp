@@ -171,7 +171,7 @@ TEST_F(CheckpointIn, AWriterHasOneInFlightAndItsErrorsSurface) {
   std::atomic<bool> go{false};
   writer.start([&] {
     while (!go) usleep(100);
-    throw Error(KINORA_NO_MEMORY, "the disk is full");
+    throw Error(KINORA_ERROR_NO_MEMORY, "the disk is full");
   });
   EXPECT_NO_THROW(writer.check()) << "check() does not wait";
   go = true;

@@ -43,7 +43,7 @@ std::string said_by(const std::exception_ptr& failure) {
   } catch (const c10::Error& e) {
     return std::to_string(code_of(e)) + " " + text_of(e);
   } catch (const std::exception& e) {
-    return std::to_string(KINORA_FAILED) + " " + e.what();
+    return std::to_string(KINORA_ERROR_FAILED) + " " + e.what();
   }
 }
 
@@ -58,10 +58,10 @@ at::Tensor Exchange::transfer(uint32_t op, const at::Tensor& in, int64_t peer) c
 
 std::vector<at::Tensor> Exchange::gather(const at::Tensor& row) const {
   if (!group_) return {row};
-  const at::Tensor sizes = transfer(KINORA_GATHER, at::full({1}, row.numel(), at::kLong));
+  const at::Tensor sizes = transfer(KINORA_OP_ALL_GATHER, at::full({1}, row.numel(), at::kLong));
   auto padded = at::zeros({std::max<int64_t>(1, sizes.max().item<int64_t>())}, row.options());
   padded.narrow(0, 0, row.numel()).copy_(row);
-  const auto all = transfer(KINORA_GATHER, padded.unsqueeze(0));
+  const auto all = transfer(KINORA_OP_ALL_GATHER, padded.unsqueeze(0));
   std::vector<at::Tensor> out;
   for (int64_t r = 0; r < size(); ++r) out.push_back(all[r].narrow(0, 0, sizes[r].item<int64_t>()));
   return out;
@@ -76,7 +76,7 @@ std::vector<std::string> Exchange::gather(const std::string& text) const {
 }
 
 at::Tensor Exchange::from(int64_t rank, const at::Tensor& tensor) const {
-  return group_ ? transfer(KINORA_BROADCAST, tensor, rank) : tensor;
+  return group_ ? transfer(KINORA_OP_BROADCAST, tensor, rank) : tensor;
 }
 
 // Between two ranks the lower one sends first, so neither waits for the other, even if a connection carries
@@ -90,11 +90,11 @@ void Exchange::swap(const std::vector<Message>& out, std::vector<Message>& in) c
   auto send = out.begin();
   auto receive = in.begin();
   const auto start_send = [&] {
-    works.push_back({started(*group_, KINORA_SEND, send->bytes.to(device_), send->peer), nullptr});
+    works.push_back({started(*group_, KINORA_OP_SEND, send->bytes.to(device_), send->peer), nullptr});
     ++send;
   };
   const auto start_receive = [&] {
-    works.push_back({started(*group_, KINORA_RECV, receive->bytes.to(device_), receive->peer), &*receive});
+    works.push_back({started(*group_, KINORA_OP_RECV, receive->bytes.to(device_), receive->peer), &*receive});
     ++receive;
   };
   while (send != out.end() || receive != in.end()) {

@@ -9,7 +9,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 
 namespace kinora::core {
 

@@ -42,7 +42,7 @@ std::vector<Gathering::Ranges> Gathering::ranges_of(const Holding& h, const std:
       auto& ranges = out.at(at);
       const auto dtype = static_cast<at::ScalarType>(row[kDtype]);
       if (!ranges.empty() && dtypes[at] != dtype)
-        raise(KINORA_FAILED, "'{}' is of dtype {} on one rank and {} on rank {}", h.parameters[at].name,
+        raise(KINORA_ERROR_FAILED, "'{}' is of dtype {} on one rank and {} on rank {}", h.parameters[at].name,
               c10::toString(dtypes[at]), c10::toString(dtype), rank);
       dtypes[at] = dtype;
       auto range = std::find_if(ranges.begin(), ranges.end(), [&](const Range& r) {
@@ -82,7 +82,7 @@ void Gathering::add(const Holding& h) {
     int64_t count = 0;
     for (const auto& r : by_param[i]) count += r.piece.count;
     if (count != p.numel())
-      raise(KINORA_FAILED, "'{}': the ranks hold {} of its {} numbers", p.name, count, p.numel());
+      raise(KINORA_ERROR_FAILED, "'{}': the ranks hold {} of its {} numbers", p.name, count, p.numel());
     items_.push_back({h.prefix + p.name, p.shape, dtypes[i]});
     ranges_.push_back(std::move(by_param[i]));
   }

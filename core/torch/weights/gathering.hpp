@@ -16,7 +16,7 @@ namespace kinora::core {
 class Gathering {
  public:
   explicit Gathering(const Exchange& exchange) : exchange_(exchange) {}
-  // Collective over all ranks, which pass the same parameters. Throws Error(KINORA_FAILED) on every rank if
+  // Collective over all ranks, which pass the same parameters. Throws Error(KINORA_ERROR_FAILED) on every rank if
   // some elements of a tensor are on no rank, or have two dtypes.
   void add(const Holding& holding);
 

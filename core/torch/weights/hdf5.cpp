@@ -54,7 +54,7 @@ Handle type_of(at::ScalarType t) {
     case at::kBool:
       return truth();
     default:
-      raise(KINORA_UNSUPPORTED, "a tensor of dtype {} cannot be stored in a cache", c10::toString(t));
+      raise(KINORA_ERROR_UNSUPPORTED, "a tensor of dtype {} cannot be stored in a cache", c10::toString(t));
   }
 }
 
@@ -126,15 +126,15 @@ Handle create_file(const std::filesystem::path& path) {
   Handle p(H5Pcreate(H5P_FILE_CREATE), H5Pclose);
   H5Pset_obj_track_times(p.get(), false);
   Handle f(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, p.get(), access().get()), H5Fclose);
-  need(static_cast<bool>(f), KINORA_IO, path.string() + ": cannot be created");
+  need(static_cast<bool>(f), KINORA_ERROR_IO, path.string() + ": cannot be created");
   return f;
 }
 
 Handle open_file(const std::filesystem::path& path) {
   std::error_code error;
-  if (!std::filesystem::exists(path, error)) raise(KINORA_NOT_FOUND, "{}: no such file", path.string());
+  if (!std::filesystem::exists(path, error)) raise(KINORA_ERROR_NOT_FOUND, "{}: no such file", path.string());
   Handle f(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access().get()), H5Fclose);
-  need(static_cast<bool>(f), KINORA_DATA, path.string() + ": not a whole HDF5 file",
+  need(static_cast<bool>(f), KINORA_ERROR_DATA, path.string() + ": not a whole HDF5 file",
        "remove it and run the job that makes it again");
   return f;
 }
@@ -159,23 +159,23 @@ void write_dataset(hid_t group, const std::string& name, const at::Tensor& tenso
   const Handle set(
       H5Dcreate2(group, name.c_str(), type.get(), space.get(), H5P_DEFAULT, creation.get(), H5P_DEFAULT),
       H5Dclose);
-  need(static_cast<bool>(set), KINORA_IO, what);
+  need(static_cast<bool>(set), KINORA_ERROR_IO, what);
   const bool written = t.numel() == 0 || H5Dwrite(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT,
                                                   t.const_data_ptr()) >= 0;
-  need(written, KINORA_NO_MEMORY, what + ": writing failed", "free some space and run again");
+  need(written, KINORA_ERROR_NO_MEMORY, what + ": writing failed", "free some space and run again");
 }
 
 at::Tensor read_dataset(hid_t group, const std::string& name, const std::string& what) {
   const char* remedy = "remove the file and run the job that makes it again";
   const Handle set(H5Dopen2(group, name.c_str(), within_file(H5P_DATASET_ACCESS).get()), H5Dclose);
-  need(static_cast<bool>(set), KINORA_DATA, what, remedy);
+  need(static_cast<bool>(set), KINORA_ERROR_DATA, what, remedy);
   const Handle creation(H5Dget_create_plist(set.get()), H5Pclose);
   if (H5Pget_external_count(creation.get()) != 0 || H5Pget_layout(creation.get()) == H5D_VIRTUAL)
-    raise(KINORA_DATA, "{}: its data is in another file; {}", what, remedy);
+    raise(KINORA_ERROR_DATA, "{}: its data is in another file; {}", what, remedy);
   const Handle type(H5Dget_type(set.get()), H5Tclose), space(H5Dget_space(set.get()), H5Sclose);
   const int rank = H5Sget_simple_extent_ndims(space.get());
   if (!type || rank < 0 || rank > kMostDims)
-    raise(KINORA_DATA, "{}: its type or shape is damaged; {}", what, remedy);
+    raise(KINORA_ERROR_DATA, "{}: its type or shape is damaged; {}", what, remedy);
   std::vector<hsize_t> dims(static_cast<size_t>(rank));
   H5Sget_simple_extent_dims(space.get(), dims.data(), nullptr);
   for (const auto dtype : kTypes) {
@@ -185,14 +185,14 @@ at::Tensor read_dataset(hid_t group, const std::string& name, const std::string&
     bool fits = true;
     for (const auto d : dims) fits = fits && !__builtin_mul_overflow(bytes, d, &bytes);
     if (!fits || bytes > H5Dget_storage_size(set.get()))
-      raise(KINORA_DATA, "{}: shape and stored bytes disagree; {}", what, remedy);
+      raise(KINORA_ERROR_DATA, "{}: shape and stored bytes disagree; {}", what, remedy);
     auto out = at::empty(std::vector<int64_t>(dims.begin(), dims.end()), at::TensorOptions().dtype(dtype));
     if (bytes > 0)
-      need(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data_ptr()) >= 0, KINORA_DATA,
+      need(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data_ptr()) >= 0, KINORA_ERROR_DATA,
            what + ": damaged", remedy);
     return out;
   }
-  raise(KINORA_DATA, "{}: its type is not one that a cache can have; {}", what, remedy);
+  raise(KINORA_ERROR_DATA, "{}: its type is not one that a cache can have; {}", what, remedy);
 }
 
 }  // namespace kinora::core::hdf5

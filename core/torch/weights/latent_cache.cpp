@@ -73,17 +73,17 @@ void write_text(hid_t file, const char* name, const std::string& text, const std
   H5Tset_strpad(type.get(), H5T_STR_NULLPAD);
   const hdf5::Handle attribute(H5Acreate2(file, name, type.get(), space.get(), H5P_DEFAULT, H5P_DEFAULT),
                                H5Aclose);
-  hdf5::need(attribute && H5Awrite(attribute.get(), type.get(), text.c_str()) >= 0, KINORA_IO,
+  hdf5::need(attribute && H5Awrite(attribute.get(), type.get(), text.c_str()) >= 0, KINORA_ERROR_IO,
              path + ": writing failed");
 }
 
 std::string read_text(hid_t file, const char* name, const std::string& path) {
   const hdf5::Handle attribute(H5Aopen(file, name, H5P_DEFAULT), H5Aclose);
-  hdf5::need(static_cast<bool>(attribute), KINORA_DATA, path + ": not a cache of latents");
+  hdf5::need(static_cast<bool>(attribute), KINORA_ERROR_DATA, path + ": not a cache of latents");
   const hdf5::Handle type(H5Aget_type(attribute.get()), H5Tclose);
   const bool is_text = H5Tget_class(type.get()) == H5T_STRING && H5Tis_variable_str(type.get()) == 0;
   std::string text(is_text ? H5Tget_size(type.get()) : 0, '\0');
-  hdf5::need(is_text && H5Aread(attribute.get(), type.get(), text.data()) >= 0, KINORA_DATA,
+  hdf5::need(is_text && H5Aread(attribute.get(), type.get(), text.data()) >= 0, KINORA_ERROR_DATA,
              path + ": damaged attribute " + name);
   return text;
 }
@@ -92,7 +92,7 @@ hdf5::Handle group_in(hid_t parent, const std::string& name, const std::string& 
   const hdf5::Handle p(H5Pcreate(H5P_GROUP_CREATE), H5Pclose);
   H5Pset_obj_track_times(p.get(), false);
   hdf5::Handle g(H5Gcreate2(parent, name.c_str(), H5P_DEFAULT, p.get(), H5P_DEFAULT), H5Gclose);
-  hdf5::need(static_cast<bool>(g), KINORA_IO, what);
+  hdf5::need(static_cast<bool>(g), KINORA_ERROR_IO, what);
   return g;
 }
 
@@ -128,7 +128,7 @@ void LatentCacheWriter::add(const std::string& key, const NamedTensors& tensors)
   const auto held = hdf5::lock();
   auto& s = *state_;
   if (key.empty() || key.find('\0') != std::string::npos || !s.seen.insert(key).second)
-    raise(KINORA_INVALID, "{}: key '{}' is empty or was added before", s.path, key);
+    raise(KINORA_ERROR_INVALID, "{}: key '{}' is empty or was added before", s.path, key);
   const auto what = s.path + ": sample '" + key + "'";
   const auto group = group_in(s.samples.get(), escaped(key), what);
   for (const auto& [name, t] : tensors)
@@ -144,7 +144,7 @@ void LatentCacheWriter::commit() {
     hdf5::write_dataset(s.file.get(), "keys", bytes_of(s.keys.dump()), s.path + ": keys");
     write_text(s.file.get(), kDigest, s.digest, s.path);
     s.samples.close();
-    hdf5::need(H5Fflush(s.file.get(), H5F_SCOPE_GLOBAL) >= 0, KINORA_NO_MEMORY, s.path + ": writing failed",
+    hdf5::need(H5Fflush(s.file.get(), H5F_SCOPE_GLOBAL) >= 0, KINORA_ERROR_NO_MEMORY, s.path + ": writing failed",
                "free some space and run again");
     s.file.close();
   }
@@ -170,14 +170,14 @@ LatentCache::LatentCache(const std::filesystem::path& path) : state_(std::make_u
   const bool strings =
       keys.is_array() && std::all_of(keys.begin(), keys.end(), [](const json& k) { return k.is_string(); });
   if (!strings)
-    raise(KINORA_DATA,
+    raise(KINORA_ERROR_DATA,
           "{}: dataset keys is not a list of names; remove the file and run the job that makes it again",
           s.path);
   s.keys = keys.get<std::vector<std::string>>();
   s.known.insert(s.keys.begin(), s.keys.end());
   s.samples =
       hdf5::Handle(H5Gopen2(s.file.get(), "samples", hdf5::within_file(H5P_GROUP_ACCESS).get()), H5Gclose);
-  hdf5::need(static_cast<bool>(s.samples), KINORA_DATA, s.path + ": group samples");
+  hdf5::need(static_cast<bool>(s.samples), KINORA_ERROR_DATA, s.path + ": group samples");
 }
 
 LatentCache::~LatentCache() {
@@ -193,19 +193,19 @@ bool LatentCache::has(const std::string& key) const { return state_->known.count
 
 NamedTensors LatentCache::read(const std::string& key) const {
   const auto& s = *state_;
-  if (!has(key)) raise(KINORA_NOT_FOUND, "{}: it has no sample '{}'", s.path, key);
+  if (!has(key)) raise(KINORA_ERROR_NOT_FOUND, "{}: it has no sample '{}'", s.path, key);
   const auto held = hdf5::lock();
   const auto what = s.path + ": dataset samples/" + escaped(key);
   const hdf5::Handle group(
       H5Gopen2(s.samples.get(), escaped(key).c_str(), hdf5::within_file(H5P_GROUP_ACCESS).get()), H5Gclose);
-  hdf5::need(static_cast<bool>(group), KINORA_DATA, what,
+  hdf5::need(static_cast<bool>(group), KINORA_ERROR_DATA, what,
              "remove the file and run the job that makes it again");
   std::vector<std::string> names;
   const auto note = [](hid_t, const char* name, const H5L_info_t*, void* to) -> herr_t {
     static_cast<std::vector<std::string>*>(to)->emplace_back(name);
     return 0;
   };
-  hdf5::need(H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &names) >= 0, KINORA_DATA,
+  hdf5::need(H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &names) >= 0, KINORA_ERROR_DATA,
              what);
   NamedTensors out;
   for (const auto& n : names) out.emplace(unescaped(n), hdf5::read_dataset(group.get(), n, what + "/" + n));

@@ -24,7 +24,7 @@ class LatentCacheWriter {
   // nothing remains.
   LatentCacheWriter(const std::filesystem::path& path, const std::string& about);
   ~LatentCacheWriter();
-  // [any-thread] Adds one sample. Throws Error(KINORA_INVALID) for a key that was added before.
+  // [any-thread] Adds one sample. Throws Error(KINORA_ERROR_INVALID) for a key that was added before.
   void add(const std::string& key, const NamedTensors& tensors);
   void commit();
 
@@ -35,7 +35,7 @@ class LatentCacheWriter {
 
 class LatentCache {
  public:
-  // Throws Error(KINORA_DATA), naming the dataset, if the file is not such a cache or is damaged.
+  // Throws Error(KINORA_ERROR_DATA), naming the dataset, if the file is not such a cache or is damaged.
   explicit LatentCache(const std::filesystem::path& path);
   ~LatentCache();
   const std::vector<std::string>& keys() const;

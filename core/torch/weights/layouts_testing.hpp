@@ -43,18 +43,18 @@ inline Parameters parameters() {
     Parameter p;
     p.name = name, p.shape = std::move(shape), p.role = role, p.block = block;
     p.parts = std::move(parts);
-    if (p.parts.empty()) p.parts = {p.shape.empty() ? 1 : p.shape[role == KINORA_ROW ? 1 : 0]};
+    if (p.parts.empty()) p.parts = {p.shape.empty() ? 1 : p.shape[role == KINORA_ROLE_ROW ? 1 : 0]};
     return p;
   };
-  return {make("blocks.0.qkv", {16, 5}, KINORA_COLUMN, 0, {8, 4, 4}),
-          make("blocks.0.qkv.bias", {16}, KINORA_COLUMN, 0, {8, 4, 4}),
-          make("blocks.0.out", {3, 8}, KINORA_ROW, 0),
-          make("blocks.0.out.half", {5, 8}, KINORA_ROW, 0),
-          make("blocks.1.norm", {7}, KINORA_WHOLE, 1),
-          make("blocks.1.up.half", {8, 2, 3}, KINORA_COLUMN, 1),
-          make("blocks.1.table", {5, 3}, KINORA_TABLE, 1),
-          make("scale", {}, KINORA_WHOLE, -1),
-          make("head", {4, 9}, KINORA_COLUMN, -1)};
+  return {make("blocks.0.qkv", {16, 5}, KINORA_ROLE_COLUMN, 0, {8, 4, 4}),
+          make("blocks.0.qkv.bias", {16}, KINORA_ROLE_COLUMN, 0, {8, 4, 4}),
+          make("blocks.0.out", {3, 8}, KINORA_ROLE_ROW, 0),
+          make("blocks.0.out.half", {5, 8}, KINORA_ROLE_ROW, 0),
+          make("blocks.1.norm", {7}, KINORA_ROLE_WHOLE, 1),
+          make("blocks.1.up.half", {8, 2, 3}, KINORA_ROLE_COLUMN, 1),
+          make("blocks.1.table", {5, 3}, KINORA_ROLE_TABLE, 1),
+          make("scale", {}, KINORA_ROLE_WHOLE, -1),
+          make("head", {4, 9}, KINORA_ROLE_COLUMN, -1)};
 }
 inline at::ScalarType dtype_of(const std::string& name) {
   return name.ends_with("half") ? at::kBFloat16 : at::kFloat;
@@ -71,7 +71,7 @@ struct OnRank {
     std::map<std::pair<int64_t, bool>, std::vector<kinora_param>> units;  // by block and dtype
     for (size_t i = 0; i < parameters.size(); ++i) {
       auto& p = parameters[i];
-      if (p.role == KINORA_COLUMN || p.role == KINORA_ROW) p.shard = tp, p.shards = layout.tp;
+      if (p.role == KINORA_ROLE_COLUMN || p.role == KINORA_ROLE_ROW) p.shard = tp, p.shards = layout.tp;
       if (p.block >= 0 && p.block % layout.pp != pp) continue;
       const auto id = static_cast<kinora_param>(i + 1);
       units[{p.block, dtype_of(p.name) == at::kFloat}].push_back(id);

@@ -27,12 +27,12 @@ bool full_match(const std::string& text, const std::string& pattern) {
   // std::regex recurses for every character of pattern and name, and both may come from files.
   constexpr size_t kLongest = 1000;
   if (const size_t n = std::max(text.size(), pattern.size()); n > kLongest)
-    raise(KINORA_INVALID, "lora: a pattern or a module's name has {} characters; at most {} are allowed", n,
+    raise(KINORA_ERROR_INVALID, "lora: a pattern or a module's name has {} characters; at most {} are allowed", n,
           kLongest);
   try {
     return std::regex_match(text, std::regex(pattern, std::regex::ECMAScript));
   } catch (const std::regex_error& e) {
-    raise(KINORA_INVALID, "lora: '{}' is not a regular expression: {}", pattern, e.what());
+    raise(KINORA_ERROR_INVALID, "lora: '{}' is not a regular expression: {}", pattern, e.what());
   }
 }
 
@@ -53,20 +53,20 @@ double number(const std::string& key, const std::string& text) {
     used = 0;
   }
   if (used == 0 || used != text.size() || !std::isfinite(out))
-    raise(KINORA_INVALID, "lora: {}={}: expected a number", key, text);
+    raise(KINORA_ERROR_INVALID, "lora: {}={}: expected a number", key, text);
   return out;
 }
 
 double above_zero(const std::string& key, const std::string& text) {
   const double out = number(key, text);
-  if (!(out > 0)) raise(KINORA_INVALID, "lora: {}={}: expected a number above 0", key, text);
+  if (!(out > 0)) raise(KINORA_ERROR_INVALID, "lora: {}={}: expected a number above 0", key, text);
   return out;
 }
 
 int64_t rank_of(const std::string& key, const std::string& text) {
   const double out = above_zero(key, text);
   if (out != std::floor(out) || out > 1e6)
-    raise(KINORA_INVALID, "lora: {}={}: expected a whole number up to 1,000,000", key, text);
+    raise(KINORA_ERROR_INVALID, "lora: {}={}: expected a whole number up to 1,000,000", key, text);
   return static_cast<int64_t>(out);
 }
 
@@ -79,14 +79,14 @@ double by_pattern(const json& config, const char* key, const std::string& module
     for (const auto& [pattern, value] : it->items())
       if (full_match(module, "(.*\\.)?(" + pattern + ")")) return value.get<double>();
   } catch (const Error& e) {
-    raise(KINORA_DATA, "{}: {}: {}", file.string(), key, e.what());
+    raise(KINORA_ERROR_DATA, "{}: {}: {}", file.string(), key, e.what());
   }
   return otherwise;
 }
 
 void refuse_other_kinds(const json& c, const fs::path& file) {
   const auto no = [&](const std::string& what) {
-    raise(KINORA_UNSUPPORTED, "{}: {}; only plain LoRA of matrices is supported: merge it with PEFT",
+    raise(KINORA_ERROR_UNSUPPORTED, "{}: {}; only plain LoRA of matrices is supported: merge it with PEFT",
           file.string(), what);
   };
   if (const auto type = c.value("peft_type", std::string("LORA")); type != "LORA") no("peft_type is " + type);
@@ -101,7 +101,7 @@ json read_adapter_config(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return json::object();
   json out = json::parse(in);
-  if (!out.is_object()) raise(KINORA_DATA, "{}: expected a JSON object", file.string());
+  if (!out.is_object()) raise(KINORA_ERROR_DATA, "{}: expected a JSON object", file.string());
   refuse_other_kinds(out, file);
   return out;
 }
@@ -113,14 +113,14 @@ void describe(Adapter& to, const json& config, const fs::path& file) {
   o.alpha = config.value("lora_alpha", static_cast<double>(o.rank));
   o.rslora = config.value("use_rslora", false);
   o.dropout = config.value("lora_dropout", 0.0);
-  if (o.rank < 1) raise(KINORA_DATA, "{}: r is {}; expected at least 1", file.string(), o.rank);
+  if (o.rank < 1) raise(KINORA_ERROR_DATA, "{}: r is {}; expected at least 1", file.string(), o.rank);
   if (!(o.dropout >= 0 && o.dropout < 1))
-    raise(KINORA_DATA, "{}: lora_dropout is {}; expected at least 0 and below 1", file.string(), o.dropout);
+    raise(KINORA_ERROR_DATA, "{}: lora_dropout is {}; expected at least 0 and below 1", file.string(), o.dropout);
   for (auto& [module, pair] : to.modules) {
     o.targets.push_back(module);
     pair.scale = o.scale(pair.a.size(0), by_pattern(config, "alpha_pattern", module, o.alpha, file));
     if (!std::isfinite(pair.scale))
-      raise(KINORA_DATA, "{}: module '{}' has no finite scale; see lora_alpha and alpha_pattern",
+      raise(KINORA_ERROR_DATA, "{}: module '{}' has no finite scale; see lora_alpha and alpha_pattern",
             file.string(), module);
   }
 }
@@ -133,10 +133,10 @@ std::string without_prefix(std::string name) {
 
 void check_pair(const std::string& module, const Adapter::Pair& p, const fs::path& file) {
   if (!p.a.defined() || !p.b.defined())
-    raise(KINORA_DATA, "{}: module '{}' has lora_{} and no lora_{}", file.string(), module,
+    raise(KINORA_ERROR_DATA, "{}: module '{}' has lora_{} and no lora_{}", file.string(), module,
           p.a.defined() ? "A" : "B", p.a.defined() ? "B" : "A");
   if (p.a.dim() != 2 || p.b.dim() != 2 || p.a.size(0) != p.b.size(1))
-    raise(KINORA_UNSUPPORTED, "{}: module '{}': lora_A {} and lora_B {} are not [rank, in] and [out, rank]",
+    raise(KINORA_ERROR_UNSUPPORTED, "{}: module '{}': lora_A {} and lora_B {} are not [rank, in] and [out, rank]",
           file.string(), module, c10::str(p.a.sizes()), c10::str(p.b.sizes()));
 }
 
@@ -154,7 +154,7 @@ LoraOptions given_lora(const std::string& text) {
     } else if (key == "dropout") {
       out.dropout = number(key, value);
       if (!(out.dropout >= 0 && out.dropout < 1))
-        raise(KINORA_INVALID, "lora: dropout={}: expected a number of at least 0 and below 1", value);
+        raise(KINORA_ERROR_INVALID, "lora: dropout={}: expected a number of at least 0 and below 1", value);
     } else if (key == "targets") {
       out.targets = split(value, ',');
     } else if (key == "pattern") {
@@ -162,7 +162,7 @@ LoraOptions given_lora(const std::string& text) {
     } else if (word == "rslora") {
       out.rslora = true;
     } else {
-      raise(KINORA_INVALID, "lora: unknown '{}'{} as in \"rank=16 alpha=32 targets=to_q,to_k,to_v rslora\"",
+      raise(KINORA_ERROR_INVALID, "lora: unknown '{}'{} as in \"rank=16 alpha=32 targets=to_q,to_k,to_v rslora\"",
             word,
             did_you_mean_or_list(key, {"rank", "alpha", "dropout", "targets", "pattern", "rslora"}, "known"));
     }
@@ -170,7 +170,7 @@ LoraOptions given_lora(const std::string& text) {
   if (!has_alpha) out.alpha = static_cast<double>(out.rank);
   if (out.targets.empty() == out.pattern.empty())
     raise(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "lora: {}; give targets=NAME,NAME (ends of the modules' names, such as linear_qkv) or pattern=REGEX",
         out.targets.empty() ? "no modules are given" : "targets and pattern are both given");
   return out;
@@ -197,7 +197,7 @@ LoraOptions parse_lora(const std::string& text) {
   const Adapter adapter = read_adapter(text);
   for (const auto& [module, pair] : adapter.modules)
     if (pair.a.size(0) != adapter.options.rank || pair.scale != adapter.options.scale())
-      raise(KINORA_UNSUPPORTED,
+      raise(KINORA_ERROR_UNSUPPORTED,
             "{}: module '{}' has a rank or alpha of its own; merge it (kinora convert --merge)", text,
             module);
   return adapter.options;
@@ -232,25 +232,25 @@ at::Tensor merged(const at::Tensor& weight, const Adapter::Pair& pair) {
 Adapter read_adapter(const fs::path& path) {
   const fs::path file = fs::is_directory(path) ? path / "adapter_model.safetensors" : path;
   if (std::error_code ignored; !fs::exists(file, ignored))
-    raise(KINORA_NOT_FOUND, "adapter {}: {} does not exist; give a PEFT folder or its safetensors file",
+    raise(KINORA_ERROR_NOT_FOUND, "adapter {}: {} does not exist; give a PEFT folder or its safetensors file",
           path.string(), file.string());
   const auto opened = or_throw(Safetensors::open(file));
   Adapter out;
   for (const auto& t : opened.tensors()) {
     const std::string name = without_prefix(t.name);
     if (!is_lora(name))
-      raise(KINORA_UNSUPPORTED, "{}: tensor '{}' is neither MODULE.lora_A.weight nor MODULE.lora_B.weight",
+      raise(KINORA_ERROR_UNSUPPORTED, "{}: tensor '{}' is neither MODULE.lora_A.weight nor MODULE.lora_B.weight",
             file.string(), t.name);
     auto& pair = out.modules[name.substr(0, name.size() - kA.size())];
     (name.ends_with(kA) ? pair.a : pair.b) = as_tensor(opened, t);
   }
-  if (out.modules.empty()) raise(KINORA_DATA, "{}: contains no adapter", file.string());
+  if (out.modules.empty()) raise(KINORA_ERROR_DATA, "{}: contains no adapter", file.string());
   for (const auto& [module, pair] : out.modules) check_pair(module, pair, file);
   const fs::path beside = file.parent_path() / "adapter_config.json";
   try {
     describe(out, read_adapter_config(beside), beside);
   } catch (const json::exception& e) {
-    raise(KINORA_DATA, "{}: {}", beside.string(), e.what());
+    raise(KINORA_ERROR_DATA, "{}: {}", beside.string(), e.what());
   }
   return out;
 }

@@ -27,7 +27,7 @@ struct LoraOptions {
 
 // A training job's option: "rank=16 alpha=32 dropout=0.1 targets=to_q,to_k rslora" in any order, with
 // pattern=REGEX as an alternative to targets; or an adapter's folder, whose rank, dropout and modules it
-// takes. alpha defaults to the rank. Throws kinora::Error(KINORA_INVALID).
+// takes. alpha defaults to the rank. Throws kinora::Error(KINORA_ERROR_INVALID).
 LoraOptions parse_lora(const std::string& text);
 
 // Parameter names of A and B.
@@ -55,7 +55,7 @@ std::map<std::string, Adapter::Pair> adapter_pairs(const std::map<std::string, a
 at::Tensor merged(const at::Tensor& weight, const Adapter::Pair& pair);
 
 // Reads a folder with adapter_config.json, or a safetensors file with such names (alpha is then the rank; the
-// prefix "transformer." is diffusers'). Throws kinora::Error(KINORA_UNSUPPORTED) for anything but a plain
+// prefix "transformer." is diffusers'). Throws kinora::Error(KINORA_ERROR_UNSUPPORTED) for anything but a plain
 // LoRA of matrices: DoRA, trained biases, whole saved modules, embeddings, convolutions.
 Adapter read_adapter(const std::filesystem::path& path);
 

@@ -36,7 +36,7 @@ struct PartialOptions {
 };
 
 // Initialises every parameter. Needs no communication: the result is the same at every topology. Throws
-// Error(KINORA_INVALID) if the file has nothing for any parameter; nothing is written then.
+// Error(KINORA_ERROR_INVALID) if the file has nothing for any parameter; nothing is written then.
 PartialReport load_partially(const Parameters&, const std::vector<Leaf>&,
                              const std::vector<std::string>& names, const Find& find,
                              const PartialOptions& options = {});

@@ -72,7 +72,7 @@ TEST(PartialInit, IsTheSameOnEveryShard) {
   for (int64_t shard : {0, 1}) {
     InitModel half({{"w", {4, 3}}});
     auto& p = half.parameters[0];
-    p.role = KINORA_COLUMN, p.shard = shard, p.shards = 2;
+    p.role = KINORA_ROLE_COLUMN, p.shard = shard, p.shards = 2;
     half.leaves[0] = {"w", at::zeros({2, 3}, at::kDouble), false, false, {{1, 0, 6, 0}}};
     load_partially(half.parameters, half.leaves, file);
     EXPECT_TRUE(at::equal(half[0], whole[0].narrow(0, 2 * shard, 2)));

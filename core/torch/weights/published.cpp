@@ -49,7 +49,7 @@ std::string Layout::ours(const std::string& name) const {
 std::string Layout::theirs(const std::string& name) const {
   if (!abi_ || (!abi_->ours && !abi_->theirs)) return name;
   if (!abi_->theirs)
-    raise(KINORA_UNSUPPORTED, "layout '{}' is read, not written: its plugin has no inverse for names",
+    raise(KINORA_ERROR_UNSUPPORTED, "layout '{}' is read, not written: its plugin has no inverse for names",
           abi_->name);
   return called(abi_->theirs, name);
 }
@@ -79,7 +79,7 @@ Layout layout_called(const Component& c, const std::string& name, const std::set
     if (l.name() == name) return l;
     known.push_back(l.name());
   }
-  raise(KINORA_INVALID, "{} has no layout '{}'{}", c.spec->id, name,
+  raise(KINORA_ERROR_INVALID, "{} has no layout '{}'{}", c.spec->id, name,
         did_you_mean_or_list(name, known, "layouts"));
 }
 
@@ -104,7 +104,7 @@ std::map<std::string, const SafeTensor*> renamed(
     const std::string name = name_of(t.name);
     if (name.empty()) continue;
     if (const auto [it, fresh] = out.emplace(name, &t); !fresh)
-      raise(KINORA_DATA, "tensors '{}' and '{}' would both be called '{}'", it->second->name, t.name, name);
+      raise(KINORA_ERROR_DATA, "tensors '{}' and '{}' would both be called '{}'", it->second->name, t.name, name);
   }
   return out;
 }
@@ -126,7 +126,7 @@ Sources archives_in(const std::filesystem::path& given, const Component& c, cons
     if (!ours.count(to) && may_hold_more(given))
       left.push_back(name);
     else if (!out.emplace(to, [t = t] { return t; }).second)
-      raise(KINORA_DATA, "{}: two tensors would be called '{}'", given.string(), to);
+      raise(KINORA_ERROR_DATA, "{}: two tensors would be called '{}'", given.string(), to);
   }
   if (!left.empty())
     log_warn("{}: {} of {} tensors are not parameters of {} and are left out, the first of them '{}'",
@@ -193,7 +193,7 @@ NamedTensors parameters_of_script(const std::string& file) {
 NamedTensors script_in(const std::string& file) {
   if (!caffe2::serialize::PyTorchStreamReader(file).hasRecord("constants.pkl"))
     throw Error(
-        KINORA_UNSUPPORTED,
+        KINORA_ERROR_UNSUPPORTED,
         file +
             " is a pickle of torch.save, which is never read; convert it once: python -c \"import torch; "
             "from "
@@ -212,21 +212,21 @@ bool may_hold_more(const std::filesystem::path& given) {
 }
 
 NamedTensors read_archive(const std::filesystem::path& file) {
-  if (!std::filesystem::exists(file)) throw Error(KINORA_NOT_FOUND, file.string() + " does not exist");
+  if (!std::filesystem::exists(file)) throw Error(KINORA_ERROR_NOT_FOUND, file.string() + " does not exist");
   or_throw(check_regular_file(file.string()));
   NamedTensors out;
   try {
     out = script_in(file.string());
   } catch (const c10::Error& e) {
-    throw Error(KINORA_INVALID, file.string() + " is not an archive that libtorch reads (" +
+    throw Error(KINORA_ERROR_INVALID, file.string() + " is not an archive that libtorch reads (" +
                                     text_of(e).substr(0, 120) + "); give a safetensors file or TorchScript");
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
-    throw Error(KINORA_INVALID, file.string() + " is not an archive of weights: " + e.what());
+    throw Error(KINORA_ERROR_INVALID, file.string() + " is not an archive of weights: " + e.what());
   }
   if (out.empty())
-    throw Error(KINORA_INVALID, file.string() + " holds no parameters; a frozen archive keeps none by name");
+    throw Error(KINORA_ERROR_INVALID, file.string() + " holds no parameters; a frozen archive keeps none by name");
   return out;
 }
 

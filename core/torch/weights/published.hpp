@@ -24,7 +24,7 @@ class Layout {
   std::string name() const { return abi_ ? abi_->name : "kinora"; }
   // Returns "" for a dropped tensor.
   std::string ours(const std::string& name) const;
-  // Throws kinora::Error(KINORA_UNSUPPORTED) if the layout is only read.
+  // Throws kinora::Error(KINORA_ERROR_UNSUPPORTED) if the layout is only read.
   std::string theirs(const std::string& name) const;
 
  private:
@@ -38,7 +38,7 @@ std::set<std::string> names_of(const Parameters& parameters);
 
 // "kinora" first, then the component's layouts.
 std::vector<Layout> layouts_of(const Component& component, const std::set<std::string>& parameters);
-// Throws kinora::Error(KINORA_INVALID) that lists the available layouts.
+// Throws kinora::Error(KINORA_ERROR_INVALID) that lists the available layouts.
 Layout layout_called(const Component& component, const std::string& name,
                      const std::set<std::string>& parameters);
 // The layout under which the most of `names` are parameters; the first on a tie. fits: their number.
@@ -63,7 +63,7 @@ class PublishedWeights {
 };
 
 // Tensors of a file under the names that name_of() gives them; "" drops one. Throws
-// kinora::Error(KINORA_DATA) if two get the same name.
+// kinora::Error(KINORA_ERROR_DATA) if two get the same name.
 std::map<std::string, const SafeTensor*> renamed(
     const Safetensors& file, const std::function<std::string(const std::string&)>& name_of);
 

@@ -19,7 +19,7 @@ constexpr std::array kTypes{at::kBool,     at::kByte, at::kChar,  at::kShort,  a
 SafeDtype safe_dtype(const std::string& name, at::ScalarType dtype) {
   for (size_t i = 0; i < kTypes.size(); ++i)
     if (kTypes[i] == dtype) return static_cast<SafeDtype>(i);
-  raise(KINORA_UNSUPPORTED, "tensor '{}' is of dtype {}, which safetensors files do not hold", name,
+  raise(KINORA_ERROR_UNSUPPORTED, "tensor '{}' is of dtype {}, which safetensors files do not hold", name,
         c10::toString(dtype));
 }
 

@@ -139,7 +139,7 @@ void ShardedFiles::finish(const fs::path& folder) const {
     for (const auto& s : shards_) {
       if (s.of != &f) continue;
       if (std::error_code ignored; !fs::exists(folder / s.file.path, ignored))
-        raise(KINORA_IO,
+        raise(KINORA_ERROR_IO,
               "{}: rank {} wrote it and rank {} does not see it; put the output folder on a file system that "
               "all "
               "ranks share",

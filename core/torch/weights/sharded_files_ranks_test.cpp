@@ -177,7 +177,7 @@ Parameters large() {
   for (int64_t i = 0; i < kCount; ++i) {
     Parameter p;
     p.name = "blocks." + std::to_string(i) + ".w", p.shape = {64, kEach / 64}, p.parts = {64}, p.block = i;
-    p.role = KINORA_COLUMN;
+    p.role = KINORA_ROLE_COLUMN;
     out.push_back(p);
   }
   return out;

@@ -24,7 +24,7 @@ size_t SigmaLosses::bucket_of(double sigma) {
 
 void SigmaLosses::add(const at::Tensor& sigma, const at::Tensor& loss, uint32_t mix) {
   at::Tensor ratio = sigma.detach().to(at::kCPU, at::kDouble);
-  if (mix == KINORA_MIX_BLEND) ratio = ratio / (1 - ratio);
+  if (mix == KINORA_MIX_RECTIFIED_FLOW) ratio = ratio / (1 - ratio);
   if (ratio.dim() == 2) ratio = ratio.log().mean(1).exp();
   const at::Tensor losses = loss.detach().to(at::kCPU, at::kDouble).contiguous();
   ratio = ratio.contiguous();

@@ -29,10 +29,10 @@ TEST(SigmaLosses, PutsEachLevelIntoItsHalfDecade) {
 
 TEST(SigmaLosses, AddsUpExactlyAndLeavesOutWhatIsNotFinite) {
   SigmaLosses a, b;
-  a.add(sigmas({0.5, 2, 0.6}), sigmas({1, 4, 2}), KINORA_MIX_ADD);
+  a.add(sigmas({0.5, 2, 0.6}), sigmas({1, 4, 2}), KINORA_MIX_VARIANCE_EXPLODING);
   // 0.375 = 0.6 / 1.6 is the same level in blend units; a video's frames count by their geometric mean.
-  b.add(sigmas({0.375, 0.375}), sigmas({8, NAN}), KINORA_MIX_BLEND);
-  b.add(sigmas({0.2, 1.8}).view({1, 2}), sigmas({16}), KINORA_MIX_ADD);
+  b.add(sigmas({0.375, 0.375}), sigmas({8, NAN}), KINORA_MIX_RECTIFIED_FLOW);
+  b.add(sigmas({0.2, 1.8}).view({1, 2}), sigmas({16}), KINORA_MIX_VARIANCE_EXPLODING);
   a += b;
   EXPECT_EQ(a.sum, (std::array<double, 8>{0, 0, 0, 27, 4, 0, 0, 0}));
   EXPECT_EQ(a.count, (std::array<double, 8>{0, 0, 0, 4, 1, 0, 0, 0}));
@@ -47,7 +47,7 @@ TEST(SigmaLosses, AreOfTheLatestSteps) {
   SigmaLosses a;
   for (int step = 0; step < 2000; ++step) {
     SigmaLosses one;
-    one.add(sigmas({1}), sigmas({step < 1000 ? 5.0 : 2.0}), KINORA_MIX_ADD);
+    one.add(sigmas({1}), sigmas({step < 1000 ? 5.0 : 2.0}), KINORA_MIX_VARIANCE_EXPLODING);
     a.fade();
     a += one;
   }

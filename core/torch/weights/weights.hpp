@@ -56,7 +56,7 @@ struct LoadOptions {
 struct LoadReport {
   std::vector<std::string> missing, unexpected;
 };
-// Copies whole tensors into per_leaf, converting dtypes. Throws Error(KINORA_INVALID) with every missing name
+// Copies whole tensors into per_leaf, converting dtypes. Throws Error(KINORA_ERROR_INVALID) with every missing name
 // (and the nearest existing name), every unexpected one, and every shape that differs, with both shapes;
 // nothing is copied then. Tensors are read and released one at a time, and of each only this process' part is
 // read.

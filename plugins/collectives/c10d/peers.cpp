@@ -80,7 +80,7 @@ Error Peers::failure(const std::string& what, const std::string& text, int64_t p
   } catch (const std::exception&) {
     more = "; the rendezvous is gone too";
   }
-  return {said.timed_out ? KINORA_TIMEOUT : KINORA_IO,
+  return {said.timed_out ? KINORA_ERROR_TIMEOUT : KINORA_ERROR_IO,
           collective + ": " + here.what +
               (said.timed_out ? " was not answered within " + std::to_string(timeout.count()) + " ms"
                               : " failed (" + first_line(text) + ")") +

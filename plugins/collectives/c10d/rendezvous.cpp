@@ -38,7 +38,7 @@ class Patience {
         limit_(world.timeout_ms),
         run_(world.struct_size > offsetof(kinora_world, run) ? world.run : nullptr) {}
 
-  // Sleeps briefly and returns whether time is left. Throws Error(KINORA_CANCELLED). what(): "rank 3 at
+  // Sleeps briefly and returns whether time is left. Throws Error(KINORA_ERROR_CANCELLED). what(): "rank 3 at
   // host:1".
   template <class What>
   bool more(What what) {
@@ -100,13 +100,13 @@ std::string refusal(const std::string& host, uint16_t port) {
 
 // Checks whether a process listens at an address before c10d's store connects: the store would wait without
 // reacting to Ctrl-C, and fail with pages of text. Returns once host:port accepts connections. Throws
-// Error(KINORA_TIMEOUT) with the reason; expected: the process that must listen, "rank 0".
+// Error(KINORA_ERROR_TIMEOUT) with the reason; expected: the process that must listen, "rank 0".
 void wait_for_listener(const std::string& who, const std::string& host, uint16_t port,
                        const std::string& expected, Patience& patience) {
   std::string why;
   while (!(why = refusal(host, port)).empty())
     if (!patience.more([&] { return expected + ", for " + why; }))
-      throw Error(KINORA_TIMEOUT, who + ": " + why + " after " + std::to_string(patience.limit().count()) +
+      throw Error(KINORA_ERROR_TIMEOUT, who + ": " + why + " after " + std::to_string(patience.limit().count()) +
                                       " ms; " + expected + " must be started there");
 }
 
@@ -120,7 +120,7 @@ c10::intrusive_ptr<c10d::Store> open_file(const std::string& who, const Rendezvo
                                           const kinora_world& w) {
   const auto folder = std::filesystem::path(at.file).parent_path();
   if (!std::filesystem::is_directory(folder))
-    throw Error(KINORA_NOT_FOUND, who + ": the rendezvous folder " + folder.string() + " does not exist");
+    throw Error(KINORA_ERROR_NOT_FOUND, who + ": the rendezvous folder " + folder.string() + " does not exist");
   return c10::make_intrusive<c10d::FileStore>(at.file, static_cast<int>(w.size));
 }
 
@@ -144,9 +144,9 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
   } catch (const std::exception& e) {
     const std::string text = e.what(), where = at.host + ":" + std::to_string(at.port);
     if (serves)
-      throw Error(KINORA_IO, who + ": rank 0 cannot listen at " + where + " (" +
+      throw Error(KINORA_ERROR_IO, who + ": rank 0 cannot listen at " + where + " (" +
                                  text.substr(0, text.find('\n')) + "); choose another port");
-    throw Error(KINORA_TIMEOUT, who + ": what listens at " + where + " is not " + expected + " (" +
+    throw Error(KINORA_ERROR_TIMEOUT, who + ": what listens at " + where + " is not " + expected + " (" +
                                     text.substr(0, text.find('\n')) + "); choose another port");
   }
 }
@@ -159,11 +159,11 @@ void join(const std::string& who, const std::string& where, c10d::Store& store, 
   const auto told = store.compareSet("size", {}, std::vector<uint8_t>(mine.begin(), mine.end()));
   const std::string theirs(told.begin(), told.end());
   if (theirs != mine)
-    throw Error(KINORA_INVALID, who + ": rank " + std::to_string(world.rank) + " is one of " + mine +
+    throw Error(KINORA_ERROR_INVALID, who + ": rank " + std::to_string(world.rank) + " is one of " + mine +
                                     " ranks, and another at " + where + " one of " + theirs +
                                     "; start all with the same WORLD_SIZE");
   if (store.add("came/" + std::to_string(world.rank), 1) > 1)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 who + ": rank " + std::to_string(world.rank) + " is already at " + where +
                     ": another launch meets there or has left it behind, or two processes have "
                     "this rank; give each launch a MASTER_PORT, or a file, of its own");
@@ -230,7 +230,7 @@ Rendezvous parse_rendezvous(const std::string& who, const std::string& uri) {
       if (error == std::errc() && end == stop && out.port != 0) return out;
     }
   }
-  throw Error(KINORA_INVALID, who + ": the rendezvous '" + uri +
+  throw Error(KINORA_ERROR_INVALID, who + ": the rendezvous '" + uri +
                                   "' must be file:///shared/folder/name, tcp://host:port or "
                                   "store://host:port/part");
 }
@@ -258,7 +258,7 @@ c10::intrusive_ptr<c10d::Store> meet(const std::string& who, const Rendezvous& a
   } catch (const std::exception&) {
     absent = "(the store at rank 0 is gone)";
   }
-  throw Error(KINORA_TIMEOUT, who + ": of " + std::to_string(world.size) + " ranks these did not join at " +
+  throw Error(KINORA_ERROR_TIMEOUT, who + ": of " + std::to_string(world.size) + " ranks these did not join at " +
                                   where + " within " + std::to_string(world.timeout_ms) + " ms: " + absent +
                                   "; start them with the same MASTER_ADDR and MASTER_PORT, or give them "
                                   "longer by KINORA_TIMEOUT_MS");

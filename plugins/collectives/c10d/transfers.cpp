@@ -66,7 +66,7 @@ Started broadcast(const Peers& p, const Tensor& in, int64_t root) {
 }
 
 Started message(const Peers& p, const Transfer<Tensor>& t) {
-  const bool sends = t.op == KINORA_SEND;
+  const bool sends = t.op == KINORA_OP_SEND;
   const Tensor buffer = sends ? t.in.contiguous() : at::empty_like(t.in, at::MemoryFormat::Contiguous);
   std::vector<Tensor> list{bytes(buffer)};
   const int peer = static_cast<int>(t.peer), tag = static_cast<int>(t.tag);
@@ -83,8 +83,8 @@ Started barrier(const Peers& p) {
 const char* name_of(uint32_t op) {
   constexpr const char* names[] = {"sum",       "max",  "gather", "scatter-sum", "exchange",
                                    "broadcast", "send", "recv",   "barrier"};
-  if (op > KINORA_BARRIER)
-    throw Error(KINORA_UNSUPPORTED, "transfer number " + std::to_string(op) + " is unknown");
+  if (op > KINORA_OP_BARRIER)
+    throw Error(KINORA_ERROR_UNSUPPORTED, "transfer number " + std::to_string(op) + " is unknown");
   return names[op];
 }
 
@@ -92,7 +92,7 @@ const char* name_of(uint32_t op) {
 std::string message_name(const Peers& p, const Transfer<Tensor>& t, int64_t number) {
   const bool known = t.peer >= 0 && t.peer < p.size();
   return std::string(name_of(t.op)) + " #" + std::to_string(number) +
-         (t.op == KINORA_SEND ? " to rank " : " from rank ") +
+         (t.op == KINORA_OP_SEND ? " to rank " : " from rank ") +
          std::to_string(known ? p.members[static_cast<size_t>(t.peer)] : t.peer) + " with tag " +
          std::to_string(t.tag);
 }
@@ -101,24 +101,24 @@ std::string message_name(const Peers& p, const Transfer<Tensor>& t, int64_t numb
 
 Started start_transfer(const Peers& p, const Transfer<at::Tensor>& t) {
   switch (t.op) {
-    case KINORA_SUM:
+    case KINORA_OP_ALL_REDUCE:
       return reduce(p, t.in, c10d::ReduceOp::SUM);
-    case KINORA_MAX:
+    case KINORA_OP_ALL_REDUCE_MAX:
       return reduce(p, t.in, c10d::ReduceOp::MAX);
-    case KINORA_GATHER:
+    case KINORA_OP_ALL_GATHER:
       return gather(p, t.in, t.dim);
     // Pieces are summed here in rank order: the same bits in every run, and half the traffic of a sum that is
     // split afterwards.
-    case KINORA_SCATTER_SUM:
+    case KINORA_OP_REDUCE_SCATTER:
       return all_to_all(p, t.in, t.dim,
                         [](const at::Tensor& all) { return all.sum(0, false, all.scalar_type()); });
-    case KINORA_EXCHANGE:
+    case KINORA_OP_ALL_TO_ALL:
       return all_to_all(p, t.in, t.dim, [to = t.dim2](const at::Tensor& all) {
         return to == 0 ? all.flatten(0, 1) : at::cat(all.unbind(0), to);
       });
-    case KINORA_BROADCAST:
+    case KINORA_OP_BROADCAST:
       return broadcast(p, t.in, t.peer);
-    case KINORA_BARRIER:
+    case KINORA_OP_BARRIER:
       return barrier(p);
     default:
       return message(p, t);
@@ -126,36 +126,36 @@ Started start_transfer(const Peers& p, const Transfer<at::Tensor>& t) {
 }
 
 TransferNames::Name TransferNames::next(const Peers& p, const Transfer<at::Tensor>& t) {
-  if (t.op == KINORA_SEND || t.op == KINORA_RECV) return {message_name(p, t, ++messages_), t.peer};
+  if (t.op == KINORA_OP_SEND || t.op == KINORA_OP_RECV) return {message_name(p, t, ++messages_), t.peer};
   return {std::string(name_of(t.op)) + " #" + std::to_string(++collectives_), -1};
 }
 
 void invalid_transfer(const Peers& p, const std::string& what, const std::string& why) {
-  throw Error(KINORA_INVALID, p.collective + ": " + what + ": " + why);
+  throw Error(KINORA_ERROR_INVALID, p.collective + ": " + what + ": " + why);
 }
 
 Transfer<at::Tensor> checked(const Peers& p, Transfer<at::Tensor> t, const std::string& what) {
-  if (t.op == KINORA_BARRIER) return t;
+  if (t.op == KINORA_OP_BARRIER) return t;
   if (!t.in.defined()) invalid_transfer(p, what, "it needs a tensor");
   t.in = t.in.detach();
   constexpr at::ScalarType sums[] = {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16,
                                      at::kLong,  at::kInt,    at::kChar, at::kByte};
-  const bool adds = t.op == KINORA_SUM || t.op == KINORA_MAX;
+  const bool adds = t.op == KINORA_OP_ALL_REDUCE || t.op == KINORA_OP_ALL_REDUCE_MAX;
   if (adds && std::find(std::begin(sums), std::end(sums), t.in.scalar_type()) == std::end(sums))
     invalid_transfer(p, what, std::string("it cannot combine ") + at::toString(t.in.scalar_type()));
-  const bool has_peer = t.op == KINORA_BROADCAST || t.op == KINORA_SEND || t.op == KINORA_RECV;
+  const bool has_peer = t.op == KINORA_OP_BROADCAST || t.op == KINORA_OP_SEND || t.op == KINORA_OP_RECV;
   if (has_peer && (t.peer < 0 || t.peer >= p.size()))
     invalid_transfer(
         p, what, "there is no rank " + std::to_string(t.peer) + " in a group of " + std::to_string(p.size()));
-  if (t.op == KINORA_SEND || t.op == KINORA_RECV) {
+  if (t.op == KINORA_OP_SEND || t.op == KINORA_OP_RECV) {
     if (t.peer == p.rank) invalid_transfer(p, what, "a rank cannot send to itself");
     if (t.tag < 0 || t.tag > std::numeric_limits<int>::max())
       invalid_transfer(p, what, "tag " + std::to_string(t.tag) + " is not in [0, 2^31)");
   }
-  const bool cuts = t.op == KINORA_SCATTER_SUM || t.op == KINORA_EXCHANGE;
-  if (t.op != KINORA_GATHER && !cuts) return t;
+  const bool cuts = t.op == KINORA_OP_REDUCE_SCATTER || t.op == KINORA_OP_ALL_TO_ALL;
+  if (t.op != KINORA_OP_ALL_GATHER && !cuts) return t;
   t.dim = at::maybe_wrap_dim(t.dim, t.in.dim());
-  if (t.op == KINORA_EXCHANGE) t.dim2 = at::maybe_wrap_dim(t.dim2, t.in.dim());
+  if (t.op == KINORA_OP_ALL_TO_ALL) t.dim2 = at::maybe_wrap_dim(t.dim2, t.in.dim());
   if (cuts && t.in.size(t.dim) % p.size() != 0)
     invalid_transfer(p, what,
                      "dimension " + std::to_string(t.dim) + " of size " + std::to_string(t.in.size(t.dim)) +

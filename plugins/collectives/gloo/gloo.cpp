@@ -176,9 +176,9 @@ class Gloo final : public Collective<at::Tensor> {
   explicit Gloo(const Options& o) : check_(o.check) {}
 
   void join(const kinora_world& world) override {
-    if (store_) throw Error(KINORA_INVALID, "gloo: this instance has already joined a world");
+    if (store_) throw Error(KINORA_ERROR_INVALID, "gloo: this instance has already joined a world");
     if (world.size < 1 || world.rank < 0 || world.rank >= world.size || world.timeout_ms <= 0)
-      throw Error(KINORA_INVALID, "gloo: rank must be in [0, size), and the time limit above 0");
+      throw Error(KINORA_ERROR_INVALID, "gloo: rank must be in [0, size), and the time limit above 0");
     rank_ = world.rank;
     size_ = world.size;
     timeout_ = std::chrono::milliseconds(world.timeout_ms);
@@ -199,7 +199,7 @@ class Gloo final : public Collective<at::Tensor> {
     const auto me = std::find(members.begin(), members.end(), rank_);
     const auto outside = [&](int64_t r) { return r < 0 || r >= size_; };
     if (me == members.end() || std::any_of(members.begin(), members.end(), outside))
-      throw Error(KINORA_INVALID, "gloo: group '" + name +
+      throw Error(KINORA_ERROR_INVALID, "gloo: group '" + name +
                                       "' must consist of ranks of this world, including rank " +
                                       std::to_string(rank_));
     peers->collective = "gloo";

@@ -27,7 +27,7 @@ TEST(Gloo, AMissingRankIsATimeoutThatNamesTransferGroupAndRank) {
     if (me.rank == 1) return me.meet("end");
     const Failed f = failure_of([&] { g.gather(x, 0); });
     me.meet("end");
-    EXPECT_EQ(f.code, KINORA_TIMEOUT) << f.message;
+    EXPECT_EQ(f.code, KINORA_ERROR_TIMEOUT) << f.message;
     for (const char* part : {"gather #2", "group 'dp'", "2000 ms", "rank 1 did not take part"})
       EXPECT_NE(f.message.find(part), std::string::npos) << part << " is missing in: " << f.message;
     EXPECT_EQ(f.message.find("ranks"), std::string::npos) << "a healthy rank is blamed: " << f.message;
@@ -44,9 +44,9 @@ TEST(Gloo, AMessageThatNobodySendsIsATimeoutThatNamesItsSender) {
     const kinora_group* g = owner.group("pp");
     if (me.rank != 0) return me.meet("end");
     const Failed f =
-        failure_of([&] { Pending(g, transfer(KINORA_RECV, at::empty({2}), 0, 0, 2, 5)).finish(); });
+        failure_of([&] { Pending(g, transfer(KINORA_OP_RECV, at::empty({2}), 0, 0, 2, 5)).finish(); });
     me.meet("end");
-    EXPECT_EQ(f.code, KINORA_TIMEOUT);
+    EXPECT_EQ(f.code, KINORA_ERROR_TIMEOUT);
     EXPECT_NE(f.message.find("recv #1 from rank 2 with tag 5 of group 'pp'"), std::string::npos) << f.message;
     EXPECT_NE(f.message.find("rank 2 did not take part"), std::string::npos) << f.message;
   });
@@ -65,9 +65,9 @@ TEST(Gloo, AllRanksNameTheOneThatTheyWaitForThroughOthers) {
     if (me.rank == 0) return me.meet("end");
     std::this_thread::sleep_for(std::chrono::milliseconds(me.rank == 1 ? 0 : 1500));
     const Failed f =
-        failure_of([&] { Pending(g, transfer(KINORA_RECV, at::empty({2}), 0, 0, me.rank - 1, 5)).finish(); });
+        failure_of([&] { Pending(g, transfer(KINORA_OP_RECV, at::empty({2}), 0, 0, me.rank - 1, 5)).finish(); });
     me.meet("end");
-    EXPECT_EQ(f.code, KINORA_TIMEOUT) << f.message;
+    EXPECT_EQ(f.code, KINORA_ERROR_TIMEOUT) << f.message;
     EXPECT_NE(f.message.find("; rank 0 did not take part"), std::string::npos) << f.message;
     const char* through = me.rank == 3 ? "rank 1 is in recv #1 from rank 0 with tag 5 of group 'pp'" : "";
     EXPECT_NE(f.message.find(through), std::string::npos) << f.message;
@@ -99,7 +99,7 @@ TEST(Gloo, ARankThatDiedIsNamedAtOnce) {
     g.sum(at::ones({1}));
     if (me.rank == 2) _exit(0);
     const Failed f = failure_of([&] { g.sum(at::ones({1})); });
-    EXPECT_EQ(f.code, KINORA_IO) << f.message;
+    EXPECT_EQ(f.code, KINORA_ERROR_IO) << f.message;
     EXPECT_NE(f.message.find("sum #2"), std::string::npos) << f.message;
     EXPECT_NE(f.message.find("rank 2 did not take part"), std::string::npos) << f.message;
     EXPECT_LT(f.seconds, 5);
@@ -123,7 +123,7 @@ TEST(Gloo, AWorldThatDoesNotFillSaysWhoIsMissing) {
     for (const std::string& uri : {me.file(), me.tcp()}) {
       me.meet(uri.substr(0, 3));
       const Failed f = failure_of([&] { World w({me.rank, 3, me.folder, me.port}, kLimit, uri); });
-      EXPECT_EQ(f.code, KINORA_TIMEOUT);
+      EXPECT_EQ(f.code, KINORA_ERROR_TIMEOUT);
       if (me.rank != 0) continue;
       EXPECT_NE(f.message.find("of 3 ranks these did not join at "), std::string::npos) << f.message;
       EXPECT_NE(f.message.find(" within 2000 ms: 2; "), std::string::npos) << f.message;
@@ -135,7 +135,7 @@ TEST(Gloo, TwoLaunchesAtOnePlaceDoNotMix) {
   on_ranks(2, [](const Rank& me) {
     if (me.rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(500));
     const Failed f = failure_of([&] { World w({1, 3, me.folder, me.port}, kLimit); });
-    EXPECT_EQ(f.code, me.rank == 1 ? KINORA_INVALID : KINORA_TIMEOUT) << f.message;
+    EXPECT_EQ(f.code, me.rank == 1 ? KINORA_ERROR_INVALID : KINORA_ERROR_TIMEOUT) << f.message;
     if (me.rank == 0) return;
     EXPECT_NE(f.message.find("rank 1 is already at "), std::string::npos) << f.message;
     EXPECT_LT(f.seconds, 1.5);
@@ -149,7 +149,7 @@ TEST(Gloo, RanksOfOtherNumbersDoNotMeet) {
       World w({me.rank, 2 + me.rank, me.folder, me.port}, kLimit, me.tcp());
     });
     if (me.rank == 0) return;
-    EXPECT_EQ(f.code, KINORA_INVALID);
+    EXPECT_EQ(f.code, KINORA_ERROR_INVALID);
     EXPECT_NE(f.message.find("rank 1 is one of 3 ranks, and another at "), std::string::npos) << f.message;
     EXPECT_LT(f.seconds, 1.5);
   });
@@ -165,7 +165,7 @@ struct Stopped {
     run.self = this;
     run.cancelled = [](void* self) -> int32_t {
       return std::chrono::steady_clock::now() < static_cast<Stopped*>(self)->at ? KINORA_OK
-                                                                                : KINORA_CANCELLED;
+                                                                                : KINORA_ERROR_CANCELLED;
     };
   }
 };
@@ -183,7 +183,7 @@ TEST(Gloo, AWaitForOthersEndsWhenTheRunIsAskedToStop) {
       });
       EXPECT_LT(f.seconds, 5);
       const bool has_store = round != std::string("all") || me.rank == 0;  // rank 0 serves the store
-      EXPECT_TRUE(f.code == KINORA_CANCELLED || (!has_store && f.code == KINORA_TIMEOUT)) << f.message;
+      EXPECT_TRUE(f.code == KINORA_ERROR_CANCELLED || (!has_store && f.code == KINORA_ERROR_TIMEOUT)) << f.message;
     }
   });
 }
@@ -193,7 +193,7 @@ TEST(Gloo, ARankThatFindsNobodySaysWhatIsWrongThere) {
     testing::internal::CaptureStderr();
     const Failed f = failure_of([&] { World({1, 2, "", 0}, 300, uri); });
     EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "libtorch's log is shown";
-    EXPECT_EQ(f.code, KINORA_TIMEOUT) << f.message;
+    EXPECT_EQ(f.code, KINORA_ERROR_TIMEOUT) << f.message;
     return f.message;
   };
   EXPECT_EQ(refused("tcp://127.0.0.1:1"),
@@ -209,16 +209,16 @@ TEST(Gloo, RefusesWhatWouldHangTheOthers) {
     const kinora_group* g = owner.group("dp");
     const auto invalid = [&](const kinora_transfer& t, const char* part) {
       const Failed f = failure_of([&] { Pending(g, t).finish(); });
-      EXPECT_EQ(f.code, KINORA_INVALID);
+      EXPECT_EQ(f.code, KINORA_ERROR_INVALID);
       EXPECT_NE(f.message.find(part), std::string::npos) << f.message;
     };
     const Tensor x = at::ones({3, 4});
-    invalid(transfer(KINORA_SCATTER_SUM, x, 0), "dimension 0 of size 3 does not divide by 2 ranks");
-    invalid(transfer(KINORA_EXCHANGE, x, 0, 1), "does not divide");
-    invalid(transfer(KINORA_SUM, at::ones({2}, at::kBool)), "cannot combine Bool");
-    invalid(transfer(KINORA_BROADCAST, x, 0, 0, 2), "no rank 2 in a group of 2");
-    invalid(transfer(KINORA_SEND, x, 0, 0, me.rank), "to itself");
-    EXPECT_EQ(failure_of([&] { owner.group("tq"); }).code, KINORA_INVALID);
+    invalid(transfer(KINORA_OP_REDUCE_SCATTER, x, 0), "dimension 0 of size 3 does not divide by 2 ranks");
+    invalid(transfer(KINORA_OP_ALL_TO_ALL, x, 0, 1), "does not divide");
+    invalid(transfer(KINORA_OP_ALL_REDUCE, at::ones({2}, at::kBool)), "cannot combine Bool");
+    invalid(transfer(KINORA_OP_BROADCAST, x, 0, 0, 2), "no rank 2 in a group of 2");
+    invalid(transfer(KINORA_OP_SEND, x, 0, 0, me.rank), "to itself");
+    EXPECT_EQ(failure_of([&] { owner.group("tq"); }).code, KINORA_ERROR_INVALID);
     EXPECT_TRUE(Group<Tensor>(g).sum(x).equal(2 * x));  // the ranks are still in step
   });
   for (const char* uri : {"", "file://relative", "tcp://host", "tcp://host:0", "tcp://host:99999", "/tmp/x",
@@ -226,7 +226,7 @@ TEST(Gloo, RefusesWhatWouldHangTheOthers) {
     EXPECT_EQ(failure_of([&] {
                 World({0, 2, "", 0}, 1000, uri[0] ? uri : "-");
               }).code,
-              KINORA_INVALID)
+              KINORA_ERROR_INVALID)
         << uri;
 }
 

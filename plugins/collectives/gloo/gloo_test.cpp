@@ -17,7 +17,7 @@ void every_collective(const Group<Tensor>& g, int64_t r) {
   const auto all = of_all(n, 2 * n, 3 * n);
   const Tensor total = at::stack(all).sum(0);
   EXPECT_TRUE(g.sum(x).equal(total));
-  EXPECT_TRUE(g.transfer(transfer(KINORA_MAX, x)).equal(all.back()));
+  EXPECT_TRUE(g.transfer(transfer(KINORA_OP_ALL_REDUCE_MAX, x)).equal(all.back()));
   for (const int64_t dim : {0, 1, -1}) {
     EXPECT_TRUE(g.gather(x, dim).equal(at::cat(all, dim)));
     EXPECT_TRUE(g.scatter_sum(x, dim).equal(total.chunk(n, dim)[size_t(r)]));
@@ -27,8 +27,8 @@ void every_collective(const Group<Tensor>& g, int64_t r) {
     for (const Tensor& t : all) pieces.push_back(t.chunk(n, split)[size_t(r)]);
     EXPECT_TRUE(g.exchange(x, split, join).equal(at::cat(pieces, join)));
   }
-  EXPECT_TRUE(g.transfer(transfer(KINORA_BROADCAST, x, 0, 0, n - 1)).equal(all.back()));
-  EXPECT_FALSE(g.transfer(transfer(KINORA_BARRIER, Tensor())).defined());
+  EXPECT_TRUE(g.transfer(transfer(KINORA_OP_BROADCAST, x, 0, 0, n - 1)).equal(all.back()));
+  EXPECT_FALSE(g.transfer(transfer(KINORA_OP_BARRIER, Tensor())).defined());
   EXPECT_TRUE(x.equal(numbered(r, 2 * n, 3 * n))) << "a transfer wrote into its input";
 }
 
@@ -75,11 +75,11 @@ TEST(Gloo, MessagesAreToldApartByTagAndNeedNotBeFinishedInOrder) {
       const int64_t to = (me.rank + 1) % me.size, from = (me.rank + me.size - 1) % me.size;
       const Tensor like = at::empty({2, 3}, at::kDouble);
       Tensor a = numbered(me.rank, 2, 3), b = -numbered(me.rank, 2, 3);
-      Pending send_a(g, transfer(KINORA_SEND, a, 0, 0, to, 7)),
-          send_b(g, transfer(KINORA_SEND, b, 0, 0, to, 9));
-      Pending sum(g, transfer(KINORA_SUM, a)), gather(g, transfer(KINORA_GATHER, b));
-      Pending recv_b(g, transfer(KINORA_RECV, like, 0, 0, from, 9)),
-          recv_a(g, transfer(KINORA_RECV, like, 0, 0, from, 7));
+      Pending send_a(g, transfer(KINORA_OP_SEND, a, 0, 0, to, 7)),
+          send_b(g, transfer(KINORA_OP_SEND, b, 0, 0, to, 9));
+      Pending sum(g, transfer(KINORA_OP_ALL_REDUCE, a)), gather(g, transfer(KINORA_OP_ALL_GATHER, b));
+      Pending recv_b(g, transfer(KINORA_OP_RECV, like, 0, 0, from, 9)),
+          recv_a(g, transfer(KINORA_OP_RECV, like, 0, 0, from, 7));
       EXPECT_TRUE(recv_a.finish().equal(numbered(from, 2, 3)));
       EXPECT_TRUE(recv_b.finish().equal(-numbered(from, 2, 3)));
       EXPECT_TRUE(gather.finish().equal(-at::cat(of_all(me.size, 2, 3))));
@@ -152,7 +152,7 @@ TEST(Gloo, AnAxisOfTheMeshCanBeCutInTwo) {
     EXPECT_EQ(members("cp/1"), (Ranks{me.rank}));
     EXPECT_EQ(members("cp%4"), (Ranks{me.rank}));
     for (const char* wrong : {"cp/3", "cp/0", "cp%x", "cp/"})
-      EXPECT_EQ(failure_of([&] { owner.group(wrong); }).code, KINORA_INVALID) << wrong;
+      EXPECT_EQ(failure_of([&] { owner.group(wrong); }).code, KINORA_ERROR_INVALID) << wrong;
   });
 }
 

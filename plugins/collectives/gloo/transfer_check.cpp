@@ -8,7 +8,7 @@ namespace kinora {
 
 namespace {
 
-bool is_message(uint32_t op) { return op == KINORA_SEND || op == KINORA_RECV; }
+bool is_message(uint32_t op) { return op == KINORA_OP_SEND || op == KINORA_OP_RECV; }
 
 // "Double [4, 3]", which must be equal at both ends of a message.
 std::string contents(const Transfer<at::Tensor>& t) {
@@ -18,10 +18,10 @@ std::string contents(const Transfer<at::Tensor>& t) {
 // "sum #17 of Double [4, 3]", with everything else that must be equal on every rank.
 std::string described(const Peers& p, const Transfer<at::Tensor>& t, const std::string& what) {
   std::string out = what + " of " + contents(t);
-  if (t.op == KINORA_GATHER || t.op == KINORA_SCATTER_SUM) out += " along dimension " + std::to_string(t.dim);
-  if (t.op == KINORA_EXCHANGE)
+  if (t.op == KINORA_OP_ALL_GATHER || t.op == KINORA_OP_REDUCE_SCATTER) out += " along dimension " + std::to_string(t.dim);
+  if (t.op == KINORA_OP_ALL_TO_ALL)
     out += " from dimension " + std::to_string(t.dim) + " to " + std::to_string(t.dim2);
-  if (t.op == KINORA_BROADCAST) out += " from rank " + std::to_string(p.members[static_cast<size_t>(t.peer)]);
+  if (t.op == KINORA_OP_BROADCAST) out += " from rank " + std::to_string(p.members[static_cast<size_t>(t.peer)]);
   return out;
 }
 
@@ -45,7 +45,7 @@ std::string Announced::difference(const Peers& p) const {
 Announced TransferCheck::before(const Peers& p, const Transfer<at::Tensor>& t, const std::string& what) {
   Announced e;
   if (is_message(t.op)) {
-    const bool sends = t.op == KINORA_SEND;
+    const bool sends = t.op == KINORA_OP_SEND;
     const int64_t from = sends ? p.rank : t.peer, to = sends ? t.peer : p.rank;
     const std::string key =
         c10::str("check/", from, "/", to, "/", t.tag, "/", messages_[{from, to, t.tag}]++, "/");

@@ -136,8 +136,8 @@ void NcclTransfers::abort() {
 }
 
 const Peers& NcclTransfers::lane_of(const Transfer<at::Tensor>& t) {
-  if (t.op != KINORA_SEND && t.op != KINORA_RECV) return peers_;
-  const bool up = (t.op == KINORA_SEND) == (t.peer > peers_.rank);
+  if (t.op != KINORA_OP_SEND && t.op != KINORA_OP_RECV) return peers_;
+  const bool up = (t.op == KINORA_OP_SEND) == (t.peer > peers_.rank);
   auto& lane = lanes_[up ? 0 : 1];
   if (!lane) {
     lane = std::make_unique<Peers>(peers_);
@@ -222,11 +222,11 @@ class Nccl final : public Collective<at::Tensor> {
   explicit Nccl(const Options&) {}
 
   void join(const kinora_world& world) override {
-    if (store_) throw Error(KINORA_INVALID, "nccl: this instance has already joined a world");
+    if (store_) throw Error(KINORA_ERROR_INVALID, "nccl: this instance has already joined a world");
     if (world.size < 1 || world.rank < 0 || world.rank >= world.size || world.timeout_ms <= 0)
-      throw Error(KINORA_INVALID, "nccl: rank must be in [0, size), and the time limit above 0");
+      throw Error(KINORA_ERROR_INVALID, "nccl: rank must be in [0, size), and the time limit above 0");
     const auto gpus = c10::cuda::device_count();
-    if (gpus == 0) throw Error(KINORA_UNSUPPORTED, "nccl: no GPU found; use collective = \"gloo\"");
+    if (gpus == 0) throw Error(KINORA_ERROR_UNSUPPORTED, "nccl: no GPU found; use collective = \"gloo\"");
     rank_ = world.rank;
     size_ = world.size;
     timeout_ = std::chrono::milliseconds(world.timeout_ms);
@@ -234,7 +234,7 @@ class Nccl final : public Collective<at::Tensor> {
     roll_ = std::make_shared<RollCall>(store_->clone(), rank_, timeout_);
     const int64_t local = place_on_host();
     if (gpus > 1 && local >= gpus)
-      throw Error(KINORA_INVALID, "nccl: " + host_name() + " has " + std::to_string(gpus) +
+      throw Error(KINORA_ERROR_INVALID, "nccl: " + host_name() + " has " + std::to_string(gpus) +
                                       " GPUs and more ranks; start one rank per GPU");
     device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(local % gpus));
     // After a timeout the watchdog aborts communicators, and leaves it to the process to report it.
@@ -247,7 +247,7 @@ class Nccl final : public Collective<at::Tensor> {
     const auto me = std::find(members.begin(), members.end(), rank_);
     const auto outside = [&](int64_t r) { return r < 0 || r >= size_; };
     if (!store_ || me == members.end() || std::any_of(members.begin(), members.end(), outside))
-      throw Error(KINORA_INVALID, "nccl: group '" + name +
+      throw Error(KINORA_ERROR_INVALID, "nccl: group '" + name +
                                       "' must consist of ranks of a joined world, including rank " +
                                       std::to_string(rank_));
     peers.collective = "nccl";

@@ -44,19 +44,19 @@ void every_collective(const Rank& me, at::Device device) {
     EXPECT_EQ(got.device().type(), device.type());
     EXPECT_TRUE(got.cpu().equal(want));
   };
-  equal(w(KINORA_SUM, x), total);
-  equal(w(KINORA_MAX, x), all.back());
+  equal(w(KINORA_OP_ALL_REDUCE, x), total);
+  equal(w(KINORA_OP_ALL_REDUCE_MAX, x), all.back());
   for (const int64_t dim : {0, 1, -1}) {
-    equal(w(KINORA_GATHER, x, dim), at::cat(all, dim));
-    equal(w(KINORA_SCATTER_SUM, x, dim), total.chunk(n, dim)[size_t(r)]);
+    equal(w(KINORA_OP_ALL_GATHER, x, dim), at::cat(all, dim));
+    equal(w(KINORA_OP_REDUCE_SCATTER, x, dim), total.chunk(n, dim)[size_t(r)]);
   }
   for (const auto& [split, join] : {std::pair<int64_t, int64_t>{0, 1}, {1, 0}, {0, 0}}) {
     std::vector<Tensor> pieces;
     for (const Tensor& t : all) pieces.push_back(t.chunk(n, split)[size_t(r)]);
-    equal(w(KINORA_EXCHANGE, x, split, join), at::cat(pieces, join));
+    equal(w(KINORA_OP_ALL_TO_ALL, x, split, join), at::cat(pieces, join));
   }
-  equal(w(KINORA_BROADCAST, x, 0, 0, n - 1), all.back());
-  EXPECT_FALSE(w(KINORA_BARRIER, Tensor()).defined());
+  equal(w(KINORA_OP_BROADCAST, x, 0, 0, n - 1), all.back());
+  EXPECT_FALSE(w(KINORA_OP_BARRIER, Tensor()).defined());
 }
 
 TEST(Nccl, MovesEveryCollectiveOfGpuAndCpuTensors) {
@@ -76,8 +76,8 @@ TEST(Nccl, RanksThatSendFirstDoNotWaitForEver) {
     const NcclWorld w(me);
     const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(me.rank));
     const Tensor x = at::full({1 << 22}, me.rank, at::TensorOptions(device));
-    Pending send(&w.group, transfer(KINORA_SEND, x, 0, 0, 1 - me.rank)),
-        recv(&w.group, transfer(KINORA_RECV, x, 0, 0, 1 - me.rank));
+    Pending send(&w.group, transfer(KINORA_OP_SEND, x, 0, 0, 1 - me.rank)),
+        recv(&w.group, transfer(KINORA_OP_RECV, x, 0, 0, 1 - me.rank));
     EXPECT_EQ(recv.finish().mean().item<double>(), 1 - me.rank);
     send.finish();
   });
@@ -89,11 +89,11 @@ TEST(Nccl, AMissingRankIsATimeoutThatNamesTransferGroupAndRank) {
     if (!core::why_no_gpu().empty()) return;
     const NcclWorld w(me, 3000);
     const Tensor x = at::ones({4}, at::kDouble);
-    w(KINORA_SUM, x);
+    w(KINORA_OP_ALL_REDUCE, x);
     if (me.rank == 1) return me.meet("end");
-    const Failed f = failure_of([&] { w(KINORA_GATHER, x); });
+    const Failed f = failure_of([&] { w(KINORA_OP_ALL_GATHER, x); });
     me.meet("end");
-    EXPECT_EQ(f.code, KINORA_TIMEOUT) << f.message;
+    EXPECT_EQ(f.code, KINORA_ERROR_TIMEOUT) << f.message;
     for (const char* part : {"gather #2", "group 'dp'", "3000 ms", "rank 1 did not take part"})
       EXPECT_NE(f.message.find(part), std::string::npos) << part << " is missing in: " << f.message;
     EXPECT_LT(f.seconds, 15);

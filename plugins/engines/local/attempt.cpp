@@ -20,12 +20,12 @@ void Runner::perform_pull(uint64_t reserve) {
   kinora_sample* next = nullptr;
   const int32_t status = pipeline_.next(pipeline_.self, &next);
   if (status != KINORA_OK) {
-    const std::string message = status == KINORA_END ? "" : last_message(status);
+    const std::string message = status == KINORA_SIGNAL_END ? "" : last_message(status);
     const Lock lock(mutex_);
     ledger_.release(reserve);
     scheduler_.source.pulling = false;
     scheduler_.source.ended = true;
-    if (status != KINORA_END) abort(status, message);
+    if (status != KINORA_SIGNAL_END) abort(status, message);
     return;
   }
   Sample sample = Sample::adopt(next);
@@ -62,7 +62,7 @@ void Runner::perform_alone(Job& job) {
   try {
     alone.instance = make_instance(*job.stage, settings_.isolation);
   } catch (const Error& e) {
-    if (!job.slot->instance || e.code() == KINORA_CANCELLED) return lose_slot(job, e);
+    if (!job.slot->instance || e.code() == KINORA_ERROR_CANCELLED) return lose_slot(job, e);
     const Lock lock(mutex_);
     ledger_.release(job.reserve);
     if (stopping()) return;
@@ -70,7 +70,7 @@ void Runner::perform_alone(Job& job) {
     lineage_.end_work(in.track);
     Scheduler::expect_no_more(*job.stage, in.place, in.emitted);
     return fail(
-        in.track, *job.stage, KINORA_FAILED,
+        in.track, *job.stage, KINORA_ERROR_FAILED,
         std::string(
             "lost with a process that died of this sample or another one; could not be tried again alone, "
             "next to a process that has a batch in progress: ") +
@@ -106,10 +106,10 @@ int32_t Runner::try_until(Task& task, std::string& message) {
   int64_t deaths = 0, retries = 0;
   for (;;) {
     const int32_t status = try_process(task, message);
-    if (task.slot.instance.ended() && status != KINORA_CANCELLED) {
+    if (task.slot.instance.ended() && status != KINORA_ERROR_CANCELLED) {
       if (bury(task, message)) return status;
-      if (!revive(task, ++deaths, message)) return KINORA_FAILED;
-    } else if (status == KINORA_IO && !task.touched && retries++ < settings_.retries) {
+      if (!revive(task, ++deaths, message)) return KINORA_ERROR_FAILED;
+    } else if (status == KINORA_ERROR_IO && !task.touched && retries++ < settings_.retries) {
       log(Log::warn, of_stage(task.stage, task.key + ": " + message + "; trying again"));
       if (!pause(backoff)) return status;
       backoff *= 4;
@@ -131,15 +131,15 @@ int32_t Runner::try_process(Task& task, std::string& message) {
   status = said(status, message);
   if (status != KINORA_OK || !task.in->alone || !task.holds) return status;
   message = kNeverTold;
-  return KINORA_FAILED;
+  return KINORA_ERROR_FAILED;
 }
 
 // The status of a stage's call, with its message. A stage cannot decide that the run stops.
 int32_t Runner::said(int32_t status, std::string& message) const {
   message = status == KINORA_OK ? "" : last_message(status);
-  if (status != KINORA_CANCELLED || cancelled() != KINORA_OK) return status;
+  if (status != KINORA_ERROR_CANCELLED || cancelled() != KINORA_OK) return status;
   message = kNobodyAsked;
-  return KINORA_FAILED;
+  return KINORA_ERROR_FAILED;
 }
 
 // Makes the slot's instance if there is none yet. If one more does not fit (a GPU is full), the existing ones
@@ -162,10 +162,10 @@ bool Runner::make_slot(Job& job) {
 // The slot's instance could not be made: the job's samples return to the queue.
 void Runner::lose_slot(Job& job, const Error& why) {
   const std::string message = why.what();
-  if (why.code() != KINORA_CANCELLED) log(Log::warn, message + "; continuing with fewer workers");
+  if (why.code() != KINORA_ERROR_CANCELLED) log(Log::warn, message + "; continuing with fewer workers");
   const Lock lock(mutex_);
-  if (why.code() == KINORA_CANCELLED) return abort(KINORA_CANCELLED, message);
-  if (++job.stage->lost == job.stage->slots.size()) abort(KINORA_FAILED, message);
+  if (why.code() == KINORA_ERROR_CANCELLED) return abort(KINORA_ERROR_CANCELLED, message);
+  if (++job.stage->lost == job.stage->slots.size()) abort(KINORA_ERROR_FAILED, message);
   ledger_.release(job.reserve);
   for (Item& in : job.in) {
     lineage_.end_work(in.track);
@@ -200,7 +200,7 @@ void Runner::complete_input(Task& task, int32_t status, const std::string& messa
   if (ends_run(stage, status, message)) return;
   if (status != KINORA_OK) {
     if (stage.in_order &&
-        (status == KINORA_IO || status == KINORA_NO_MEMORY || (task.died && !stage.may_start_anew)))
+        (status == KINORA_ERROR_IO || status == KINORA_ERROR_NO_MEMORY || (task.died && !stage.may_start_anew)))
       return abort(status, of_stage(stage, message));
     if (task.ended) return note_error_after(task, message);
     task.holds = false;
@@ -211,11 +211,11 @@ void Runner::complete_input(Task& task, int32_t status, const std::string& messa
   lineage_.end(in.track, End::consumed_by(stage.spec->name), in.sample, std::exchange(in.weight, {}));
 }
 
-// KINORA_STOP: the stage cannot process any sample, for example because a key was rejected: no sample fails.
+// KINORA_SIGNAL_STOP: the stage cannot process any sample, for example because a key was rejected: no sample fails.
 bool Runner::ends_run(const StageState& stage, int32_t status, const std::string& message) {
-  if (status == KINORA_CANCELLED) abort(status, "cancelled");
-  if (status == KINORA_STOP) refuse(stage, of_stage(stage, message));
-  return status == KINORA_CANCELLED || status == KINORA_STOP;
+  if (status == KINORA_ERROR_CANCELLED) abort(status, "cancelled");
+  if (status == KINORA_SIGNAL_STOP) refuse(stage, of_stage(stage, message));
+  return status == KINORA_ERROR_CANCELLED || status == KINORA_SIGNAL_STOP;
 }
 
 // A sample that was emitted or dropped has its outcome elsewhere.

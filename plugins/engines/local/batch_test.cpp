@@ -94,12 +94,12 @@ TEST(Batch, WithAnErrorCostsOnlyTheInputThatCausesIt) {
   Act& act = add_batch(p, {}, 4, sizes);
   act.workers = 1;
   act.process = [](Sample in, const Emit& emit, const kinora::Run&) {
-    if (in.key() == "5") throw Error(KINORA_DATA, "five");
+    if (in.key() == "5") throw Error(KINORA_ERROR_DATA, "five");
     emit(std::move(in));
   };
   act.process_batch = [](Batch in, const Emit& emit, const kinora::Run&) {
     for (const Sample& one : in)
-      if (one.key() == "5") throw Error(KINORA_DATA, "one is five");
+      if (one.key() == "5") throw Error(KINORA_ERROR_DATA, "one is five");
     for (const Sample& one : in) emit(one);
   };
   p.inputs(12);
@@ -127,7 +127,7 @@ TEST(Batch, ThatFailsHalfwayPassesNothingOnTwice) {
   act.process_batch = [&](Batch in, const Emit& emit, const kinora::Run&) {
     emit(in[0]);
     for (size_t i = 1; i < 4; ++i) report(in[i], emit);
-    throw Error(KINORA_IO, "the model is away");
+    throw Error(KINORA_ERROR_IO, "the model is away");
   };
   p.inputs(6);
   EXPECT_EQ(p.run(), "");
@@ -147,13 +147,13 @@ TEST(Batch, WithAnErrorAfterASampleOfAllCostsOnlyTheOneThatIsWrong) {
   act.workers = 1;
   act.process = [](Sample in, const Emit& emit, const kinora::Run&) {
     emit(Sample("sum-" + std::string(in.key())));
-    if (in.key() == "2") throw Error(KINORA_DATA, "two");
+    if (in.key() == "2") throw Error(KINORA_ERROR_DATA, "two");
     emit(std::move(in));
   };
   act.process_batch = [](Batch in, const Emit& emit, const kinora::Run&) {
     emit(Sample("sum-" + std::string(in[0].key())));
     emit(in[0]);
-    throw Error(KINORA_DATA, "one is two");
+    throw Error(KINORA_ERROR_DATA, "one is two");
   };
   p.inputs(4);
   EXPECT_EQ(p.run(), "");
@@ -167,7 +167,7 @@ TEST(Batch, WithAnErrorAfterAllInputsEndedIsCounted) {
   Sizes sizes;
   add_batch(p, {}, 4, sizes).process_batch = [](Batch in, const Emit& emit, const kinora::Run&) {
     for (const Sample& one : in) emit(one);
-    throw Error(KINORA_DATA, "late");
+    throw Error(KINORA_ERROR_DATA, "late");
   };
   p.stages.front().workers = 1;
   p.inputs(8);
@@ -245,7 +245,7 @@ TEST(Batch, MayStopTheRun) {
   Pipeline p;
   Sizes sizes;
   add_batch(p, {}, 4, sizes).process_batch = [](Batch, const Emit&, const kinora::Run&) {
-    throw Error(KINORA_STOP, "the key is refused");
+    throw Error(KINORA_SIGNAL_STOP, "the key is refused");
   };
   p.inputs(8);
   EXPECT_EQ(p.run(), "stage 'batch': the key is refused");

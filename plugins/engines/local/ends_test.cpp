@@ -31,7 +31,7 @@ TEST(LocalEngine, TellsEachEndOnceWithItsStageReasonAndScore) {
   p.add("gate", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
     const int n = std::stoi(std::string(in.key()));
     if (n % 3 == 1) return emit.drop(std::move(in), "gate.odd", n);
-    if (n % 3 == 2) throw Error(KINORA_DATA, "bad bytes");
+    if (n % 3 == 2) throw Error(KINORA_ERROR_DATA, "bad bytes");
     emit(std::move(in));
   });
   p.inputs(30);
@@ -40,8 +40,8 @@ TEST(LocalEngine, TellsEachEndOnceWithItsStageReasonAndScore) {
   for (const auto& [key, o] : p.outcomes) {
     const std::string text = o.stage + "|" + o.reason + "|" + std::to_string(static_cast<int>(o.score)) +
                              "|" + std::to_string(o.status);
-    EXPECT_EQ(text, o.end == KINORA_KEPT       ? "||0|0"
-                    : o.end == KINORA_FILTERED ? "gate|gate.odd|" + key + "|0"
+    EXPECT_EQ(text, o.end == KINORA_OUTCOME_KEPT       ? "||0|0"
+                    : o.end == KINORA_OUTCOME_FILTERED ? "gate|gate.odd|" + key + "|0"
                                                : "gate|bad bytes|0|-7");
   }
 }
@@ -52,7 +52,7 @@ TEST(LocalEngine, AStageFailsOneSampleAndTheOthersGoOn) {
     // A made sample may have any key, even that of another input: `made` distinguishes them.
     emit.fail(in.clone(in.key() == "1" ? "0" : "1"), "cut off");
     emit(in.clone("whole"));
-    if (in.key() == "1") throw Error(KINORA_DATA, "the video ends early");
+    if (in.key() == "1") throw Error(KINORA_ERROR_DATA, "the video ends early");
   });
   p.inputs(2);
   EXPECT_EQ(p.run(), "");
@@ -100,7 +100,7 @@ TEST(LocalEngine, TriesInputAndOutputErrorsAgain) {
   p.add("read", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
     const std::lock_guard<std::mutex> lock(mutex);
     const int n = std::stoi(std::string(in.key()));
-    if (++tries[std::string(in.key())] <= n) throw Error(KINORA_IO, "the disk is away");
+    if (++tries[std::string(in.key())] <= n) throw Error(KINORA_ERROR_IO, "the disk is away");
     emit(std::move(in));
   });
   p.inputs(6);
@@ -114,7 +114,7 @@ TEST(LocalEngine, DoesNotTryAgainWhatHasEmitted) {
   Pipeline p;
   p.add("cut", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
     emit(in.clone(std::string(in.key()) + "-0"));
-    throw Error(KINORA_IO, "the disk is away");
+    throw Error(KINORA_ERROR_IO, "the disk is away");
   });
   p.inputs(3);
   EXPECT_EQ(p.run(), "");
@@ -125,7 +125,7 @@ TEST(LocalEngine, DoesNotTryAgainWhatHasEmitted) {
 // second outcome.
 TEST(LocalEngine, AnErrorOverWhatHasGoneOnIsNoSecondEnd) {
   for (const bool drops : {false, true})
-    for (const int32_t status : {KINORA_FAILED, KINORA_IO}) {
+    for (const int32_t status : {KINORA_ERROR_FAILED, KINORA_ERROR_IO}) {
       Pipeline p;
       p.add("a", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
         emit(in.clone(std::string(in.key()) + "-0"));
@@ -206,7 +206,7 @@ TEST(LocalEngine, WhatAWriterKeepsBackEndsWhenItIsStored) {
   p.on_done = [&](const kinora_outcome& o) {
     const std::lock_guard<std::mutex> lock(mutex);
     EXPECT_TRUE(closed.contains(std::string(view(samples_api().key(o.sample)))));
-    EXPECT_TRUE(o.consumed && o.end == KINORA_KEPT);
+    EXPECT_TRUE(o.consumed && o.end == KINORA_OUTCOME_KEPT);
     return KINORA_OK;
   };
   p.inputs(12);
@@ -286,7 +286,7 @@ TEST(LocalEngine, FailsASecondSampleOfOneKeyHoweverItEnds) {
   p.inputs(1);
   EXPECT_EQ(p.run(), "");
   std::map<std::string, std::vector<std::string>> ends;
-  for (const auto& [key, o] : p.outcomes) ends[key].push_back(o.end == KINORA_KEPT ? "kept" : o.reason);
+  for (const auto& [key, o] : p.outcomes) ends[key].push_back(o.end == KINORA_OUTCOME_KEPT ? "kept" : o.reason);
   for (auto& [key, told] : ends) std::sort(told.begin(), told.end());
   const auto second = [](const std::string& key) {
     return "stage 'cut' emitted two samples called '" + key +
@@ -303,14 +303,14 @@ TEST(LocalEngine, AnErrorInFinishCostsWhatWasStillKeptBack) {
   act.workers = 1;
   act.finish = [](const Emit& emit, const kinora::Run&) {
     emit(Sample("0"));
-    throw Error(KINORA_IO, "finish is broken");
+    throw Error(KINORA_ERROR_IO, "finish is broken");
   };
   p.add("rest", {0}, pass);
   p.inputs(3);
   EXPECT_EQ(p.run(), "");
   EXPECT_EQ(p.counts(), (std::map<std::string, int>{{"kept", 1}, {"failed", 2}}));
   for (const auto& [key, o] : p.outcomes)
-    EXPECT_EQ(o.reason, o.end == KINORA_KEPT ? "" : "finish is broken") << key;
+    EXPECT_EQ(o.reason, o.end == KINORA_OUTCOME_KEPT ? "" : "finish is broken") << key;
 }
 
 }  // namespace

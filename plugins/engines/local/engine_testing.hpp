@@ -109,7 +109,7 @@ class Pipeline {
   // Inputs "0", "1", ... with a field "mp4" of the given size.
   void inputs(int64_t n, size_t bytes = 0) {
     next = [n, bytes, i = int64_t{0}](kinora_sample** out) mutable {
-      if (i == n) return int32_t{KINORA_END};
+      if (i == n) return int32_t{KINORA_SIGNAL_END};
       Sample s(std::to_string(i++));
       if (bytes > 0) s.set("mp4", std::vector<uint8_t>(bytes, 1));
       *out = s.release();
@@ -157,7 +157,7 @@ class Pipeline {
   std::map<std::string, int> counts() const {
     std::map<std::string, int> out;
     for (const auto& [key, o] : outcomes)
-      ++out[o.end == KINORA_KEPT ? "kept" : o.end == KINORA_FILTERED ? "filtered" : "failed"];
+      ++out[o.end == KINORA_OUTCOME_KEPT ? "kept" : o.end == KINORA_OUTCOME_FILTERED ? "filtered" : "failed"];
     return out;
   }
 

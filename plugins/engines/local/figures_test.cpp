@@ -14,7 +14,7 @@ TEST(LocalEngine, WritesATraceOfWhatItsWorkersDid) {
   p.options.profile = true;
   p.add("a", {}, pass);
   p.add("b", {0}, [](Sample in, const Emit&, const kinora::Run&) {
-    if (in.key() == "3") throw Error(KINORA_DATA, "bad \"bytes\"\n");
+    if (in.key() == "3") throw Error(KINORA_ERROR_DATA, "bad \"bytes\"\n");
   });
   p.inputs(10);
   EXPECT_EQ(p.run(), "");
@@ -67,7 +67,7 @@ TEST(LocalEngine, IsBoundByASourceThatItWaitsFor) {
   p.threads = 4;
   p.add("quick", {}, consume);
   p.next = [n = 0](kinora_sample** out) mutable {
-    if (n == 3) return int32_t{KINORA_END};
+    if (n == 3) return int32_t{KINORA_SIGNAL_END};
     sleep_ms(500);
     *out = Sample(std::to_string(n++)).release();
     return int32_t{KINORA_OK};

@@ -35,8 +35,8 @@ bool Runner::finish_slot(StageState& stage, Slot& slot) {
     const Lock lock(mutex_);
     stage.finish_emitted = task.emitted;
     stage.figures.seconds += std::chrono::duration<double>(Clock::now() - start).count() - task.waited;
-    if (status == KINORA_CANCELLED) abort(status, "cancelled");
-    if (status == KINORA_STOP) abort(KINORA_INVALID, of_stage(stage, message));
+    if (status == KINORA_ERROR_CANCELLED) abort(status, "cancelled");
+    if (status == KINORA_SIGNAL_STOP) abort(KINORA_ERROR_INVALID, of_stage(stage, message));
     const bool died = slot.instance.ended();
     stage.figures.died += died;
     if (died && stage.may_start_anew && !slot.held.empty()) {
@@ -109,9 +109,9 @@ bool Runner::revive(Task& task, int64_t deaths, std::string& message) {
     task.slot.instance = make_instance(task.stage, settings_.isolation);
     ++task.stage.instances;
   } catch (const Error& e) {
-    if (e.code() == KINORA_CANCELLED) {
+    if (e.code() == KINORA_ERROR_CANCELLED) {
       const Lock lock(mutex_);
-      abort(KINORA_CANCELLED, "cancelled");
+      abort(KINORA_ERROR_CANCELLED, "cancelled");
     }
     message += "; " + std::string(e.what());
     return false;

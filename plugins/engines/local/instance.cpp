@@ -9,9 +9,9 @@ namespace {
 std::string quoted(const kinora_stage_spec& spec) { return "stage '" + std::string(spec.name) + "'"; }
 
 // If the run is asked to stop while an instance is made, the error does not blame a stage.
-Error error_of(const kinora_stage_spec& spec, int32_t status = KINORA_FAILED) {
-  if (status == KINORA_CANCELLED) return {KINORA_CANCELLED, "cancelled"};
-  return {KINORA_FAILED, quoted(spec) + ": " + std::string(view(host()->last_error(host())))};
+Error error_of(const kinora_stage_spec& spec, int32_t status = KINORA_ERROR_FAILED) {
+  if (status == KINORA_ERROR_CANCELLED) return {KINORA_ERROR_CANCELLED, "cancelled"};
+  return {KINORA_ERROR_FAILED, quoted(spec) + ": " + std::string(view(host()->last_error(host())))};
 }
 
 bool says(const std::vector<std::string>& which, const char* word) {
@@ -21,7 +21,7 @@ bool says(const std::vector<std::string>& which, const char* word) {
 }  // namespace
 
 const kinora_workers_api* workers_of_host() {
-  return static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_WORKERS, 0));
+  return static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0));
 }
 
 void Isolation::check(const kinora_pipeline& pipeline) const {
@@ -30,12 +30,12 @@ void Isolation::check(const kinora_pipeline& pipeline) const {
                        std::any_of(pipeline.stages, pipeline.stages + pipeline.n_stages,
                                    [&](const kinora_stage_spec& s) { return name == s.name; });
     if (!known)
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "engine/local: isolate names '" + name +
                       "', which is not a stage of this job; give names of stages, or \"auto\", "
                       "\"none\" or \"all\"");
     if (!workers && name != "auto" && name != "none")
-      throw Error(KINORA_UNSUPPORTED,
+      throw Error(KINORA_ERROR_UNSUPPORTED,
                   "engine/local: isolate = \"" + name +
                       "\", but this program starts no worker processes; set isolate = \"none\"");
   }

@@ -51,19 +51,19 @@ class Frontier {
 
 // How a sample ended.
 struct End {
-  uint32_t end = KINORA_KEPT;
+  uint32_t end = KINORA_OUTCOME_KEPT;
   const char* stage = nullptr;  // null: it left the pipeline
   std::optional<std::string> reason;
   double score = 0;
   int32_t status = KINORA_OK;
   bool consumed = false;
 
-  static End consumed_by(const char* stage) { return {KINORA_KEPT, stage, std::nullopt, 0, KINORA_OK, true}; }
+  static End consumed_by(const char* stage) { return {KINORA_OUTCOME_KEPT, stage, std::nullopt, 0, KINORA_OK, true}; }
   static End filtered(const char* stage, std::string rule, double score) {
-    return {KINORA_FILTERED, stage, std::move(rule), score};
+    return {KINORA_OUTCOME_FILTERED, stage, std::move(rule), score};
   }
   static End failed(const char* stage, int32_t status, std::string message) {
-    return {KINORA_FAILED_AT, stage, std::move(message), 0, status};
+    return {KINORA_OUTCOME_FAILED, stage, std::move(message), 0, status};
   }
 };
 

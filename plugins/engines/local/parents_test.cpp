@@ -164,7 +164,7 @@ TEST(Parents, WhatFinishMakesOfNothingHasNoneAndAWrongNameIsRefused) {
     try {
       name(emit, {"elsewhere"});
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), KINORA_NOT_FOUND);
+      EXPECT_EQ(e.code(), KINORA_ERROR_NOT_FOUND);
       EXPECT_NE(
           std::string(e.what()).find("made_of(): 'elsewhere' is neither an input of this call nor held"),
           std::string::npos)

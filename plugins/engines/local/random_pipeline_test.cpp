@@ -41,7 +41,7 @@ void add_random_stages(Pipeline& p, std::mt19937& random, RandomStages& of,
         order.emplace_back(in.key());
       const size_t h = std::hash<std::string>{}(std::string(in.key()) + std::to_string(salt));
       if (const int ms = delay_ms(h); ms > 0) sleep_ms(ms);
-      if (h % 11 == 0) throw Error(h % 2 && !act.ordered ? KINORA_IO : KINORA_DATA, "no");
+      if (h % 11 == 0) throw Error(h % 2 && !act.ordered ? KINORA_ERROR_IO : KINORA_ERROR_DATA, "no");
       if (h % 11 == 1) return emit.drop(std::move(in), "x", 1);
       if (h % 11 == 2) return;
       for (size_t i = 0; i < h % 5 / 2 * 2; ++i) {

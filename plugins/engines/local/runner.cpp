@@ -8,7 +8,7 @@ namespace {
 constexpr auto kPoll = std::chrono::milliseconds(20);  // longest delay until a cancellation is noticed
 constexpr double kLook = 0.1;                          // seconds between two looks at the figures
 constexpr double kRefused =
-    2.0;  // seconds that other workers get to end their tasks after a stage returned KINORA_STOP
+    2.0;  // seconds that other workers get to end their tasks after a stage returned KINORA_SIGNAL_STOP
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -44,7 +44,7 @@ Runner::~Runner() {
 }
 
 int32_t Runner::cancelled() const {
-  if (stopping()) return KINORA_CANCELLED;
+  if (stopping()) return KINORA_ERROR_CANCELLED;
   return run_.cancelled ? run_.cancelled(run_.self) : KINORA_OK;
 }
 
@@ -56,7 +56,7 @@ void Runner::run() {
   while (!stopping() && !scheduler_.all_finished()) {
     report_outcomes(lock);
     if (refused_is_told()) {
-      abort(KINORA_INVALID, refusal_);
+      abort(KINORA_ERROR_INVALID, refusal_);
       break;
     }
     const double now = seconds_since(begin);
@@ -64,7 +64,7 @@ void Runner::run() {
     lock.unlock();
     if (cancelled() != KINORA_OK) {
       lock.lock();
-      abort(KINORA_CANCELLED, "cancelled");
+      abort(KINORA_ERROR_CANCELLED, "cancelled");
       break;
     }
     if (pipeline_.report && now - reported >= 1.0) {
@@ -159,7 +159,7 @@ void Runner::dispatch() {
     ready_changed_.notify_one();
   }
   if (scheduler_.is_stuck())
-    abort(KINORA_FAILED, "engine/local: the pipeline cannot continue; please report this as a bug");
+    abort(KINORA_ERROR_FAILED, "engine/local: the pipeline cannot continue; please report this as a bug");
   if (scheduler_.all_finished()) owner_wakes_.notify_one();
 }
 
@@ -169,7 +169,7 @@ bool Runner::spawn() {
   } catch (const std::system_error&) {
     // The system provides no more threads. The existing ones take the job when they can.
     if (threads_.empty()) {
-      abort(KINORA_NO_MEMORY, "no thread could be started; raise the limit on processes (ulimit -u)");
+      abort(KINORA_ERROR_NO_MEMORY, "no thread could be started; raise the limit on processes (ulimit -u)");
       return false;
     }
   }

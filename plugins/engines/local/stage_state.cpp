@@ -29,7 +29,7 @@ void connect(std::vector<std::unique_ptr<StageState>>& stages) {
     for (uint32_t i = 0; i < stage->spec->n_from; ++i) {
       const uint32_t from = stage->spec->from[i];
       if (from >= stage->index)
-        throw Error(KINORA_INVALID,
+        throw Error(KINORA_ERROR_INVALID,
                     stage_named(*stage->spec) + " takes the output of stage " + std::to_string(from) +
                         ", which does not come before it; list stages in the order of the data");
       stages[from]->to.push_back(stage.get());
@@ -81,7 +81,7 @@ void put_on_devices(StageState& stage, double total) {
 size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   const int64_t asked = stage.spec->workers;
   if (stage.in_order && asked > 1)
-    throw Error(KINORA_INVALID, stage_named(*stage.spec) +
+    throw Error(KINORA_ERROR_INVALID, stage_named(*stage.spec) +
                                     " needs its input in order and so has one worker, not " +
                                     std::to_string(asked) + "; remove 'workers'");
   if (stage.in_order) return 1;
@@ -111,7 +111,7 @@ void size_up(StageState& stage, const Capacity& capacity) {
     first = made(stage, [&] { return Instance::here(*stage.spec); });
   const kinora_resources r = first ? first.resources() : capacity.isolation.ask(*stage.spec);
   if (!(r.cores >= 0) || !(r.gpus >= 0))
-    throw Error(KINORA_INVALID, stage_named(*stage.spec) +
+    throw Error(KINORA_ERROR_INVALID, stage_named(*stage.spec) +
                                     " asks for a negative number of cores or GPUs; correct its resources()");
   const Tokens& total = capacity.total;
   stage.in_order = r.ordered != 0;

@@ -99,7 +99,7 @@ void tear_down(std::vector<std::unique_ptr<StageState>>& stages);
 Instance make_instance(const StageState& stage, const Isolation& isolation);
 
 constexpr const char* kNeverTold = "held by the stage and never ended; fix its finish()";
-constexpr const char* kNobodyAsked = "returned KINORA_CANCELLED although the run was not asked to stop";
+constexpr const char* kNobodyAsked = "returned KINORA_ERROR_CANCELLED although the run was not asked to stop";
 
 // A message about a stage.
 inline std::string of_stage(const StageState& stage, const std::string& message) {

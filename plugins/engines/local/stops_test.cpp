@@ -8,22 +8,22 @@ TEST(LocalEngine, EndsWithTheFirstErrorOfTheSourceTheOwnerOrFinish) {
   for (int where = 0; where < 3; ++where) {
     Pipeline p;
     p.add("a", {}, pass).finish = [&](const Emit&, const kinora::Run&) {
-      if (where == 2) throw Error(KINORA_IO, "finish is broken");
+      if (where == 2) throw Error(KINORA_ERROR_IO, "finish is broken");
     };
     p.inputs(1000, 100);
     if (where == 0)
       p.next = [inner = p.next, n = 0](kinora_sample** out) mutable {
-        if (++n == 20) return set_error(KINORA_IO, "the list is broken");
+        if (++n == 20) return set_error(KINORA_ERROR_IO, "the list is broken");
         return inner(out);
       };
     if (where == 1)
       p.on_done = [n = 0](const kinora_outcome&) mutable {
-        return ++n == 20 ? set_error(KINORA_IO, "the record is broken") : KINORA_OK;
+        return ++n == 20 ? set_error(KINORA_ERROR_IO, "the record is broken") : KINORA_OK;
       };
     EXPECT_EQ(p.run(), where == 0   ? "the list is broken"
                        : where == 1 ? "the record is broken"
                                     : "stage 'a': finish is broken");
-    EXPECT_EQ(p.code, KINORA_IO);
+    EXPECT_EQ(p.code, KINORA_ERROR_IO);
   }
   EXPECT_EQ(testing::TestSample::alive, 0) << "samples leaked";
 }
@@ -45,7 +45,7 @@ TEST(LocalEngine, AnExceptionOfTheOwnersThreadEndsTheRunWhileAStageWaitsForRoom)
   p.inputs(1);
   p.on_done = [&](const kinora_outcome&) -> int32_t {
     for (int before = -1; emitted != before; sleep_ms(100)) before = emitted;
-    throw Error(KINORA_IO, "the trace cannot be written");
+    throw Error(KINORA_ERROR_IO, "the trace cannot be written");
   };
   EXPECT_EQ(p.run(), "the trace cannot be written");
   EXPECT_LT(emitted, 1000);
@@ -54,7 +54,7 @@ TEST(LocalEngine, AnExceptionOfTheOwnersThreadEndsTheRunWhileAStageWaitsForRoom)
 TEST(LocalEngine, AFullDiskInAnOrderedStageEndsTheRun) {
   Pipeline p;
   p.add("shard", {}, [](Sample in, const Emit&, const kinora::Run&) {
-     if (in.key() == "5") throw Error(KINORA_NO_MEMORY, "no space left on the device of /x; free some");
+     if (in.key() == "5") throw Error(KINORA_ERROR_NO_MEMORY, "no space left on the device of /x; free some");
    }).ordered = true;
   p.inputs(100);
   EXPECT_EQ(p.run(), "stage 'shard': no space left on the device of /x; free some");
@@ -64,22 +64,22 @@ TEST(LocalEngine, AFullDiskInAnOrderedStageEndsTheRun) {
 TEST(LocalEngine, AStageThatCanDoNoSampleEndsTheRun) {
   Pipeline p;
   p.add("ask", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
-    if (in.key() == "5") throw Error(KINORA_STOP, "the key is not accepted");
+    if (in.key() == "5") throw Error(KINORA_SIGNAL_STOP, "the key is not accepted");
     emit(std::move(in));
   });
   p.inputs(1000);
   EXPECT_EQ(p.run(), "stage 'ask': the key is not accepted");
-  EXPECT_EQ(p.code, KINORA_INVALID);
+  EXPECT_EQ(p.code, KINORA_ERROR_INVALID);
   EXPECT_EQ(p.counts()["failed"], 0);
 }
 
 // Only the caller of the run can stop it.
 TEST(LocalEngine, AStageThatSaysItWasCancelledIsInError) {
-  const std::string why = "returned KINORA_CANCELLED although the run was not asked to stop";
+  const std::string why = "returned KINORA_ERROR_CANCELLED although the run was not asked to stop";
   {
     Pipeline p;
     p.add("a", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
-      if (in.key() == "1") throw Error(KINORA_CANCELLED, "I cancel");
+      if (in.key() == "1") throw Error(KINORA_ERROR_CANCELLED, "I cancel");
       emit(std::move(in));
     });
     p.inputs(3);
@@ -94,10 +94,10 @@ TEST(LocalEngine, AStageThatSaysItWasCancelledIsInError) {
       emit(std::move(in));
     });
     act.workers = 1;
-    act.finish = [](const Emit&, const kinora::Run&) { throw Error(KINORA_CANCELLED, "I cancel"); };
+    act.finish = [](const Emit&, const kinora::Run&) { throw Error(KINORA_ERROR_CANCELLED, "I cancel"); };
     p.inputs(2);
     EXPECT_EQ(p.run(), holds ? "" : "stage 'a': " + why);
-    EXPECT_EQ(p.code, holds ? KINORA_OK : KINORA_FAILED);
+    EXPECT_EQ(p.code, holds ? KINORA_OK : KINORA_ERROR_FAILED);
     EXPECT_EQ(p.counts()["failed"], holds ? 2 : 0);
   }
 }
@@ -131,7 +131,7 @@ double seconds_to_stop() {
   EXPECT_EQ(p.run(), "cancelled");
   const auto stopped = std::chrono::steady_clock::now();
   after.join();
-  EXPECT_EQ(p.code, KINORA_CANCELLED);
+  EXPECT_EQ(p.code, KINORA_ERROR_CANCELLED);
   EXPECT_EQ(testing::TestSample::alive, 0);
   return std::chrono::duration<double>(stopped - cancelled).count();
 }

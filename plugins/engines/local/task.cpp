@@ -55,16 +55,16 @@ void Task::fail(Sample sample, const char* reason) {
   if (told_before(sample.key())) return;
   const Tracks of = parents_of(sample);
   if (refuse_key(sample, of)) return;
-  end_here(std::move(sample), of, End::failed(stage.spec->name, KINORA_DATA, reason ? reason : ""));
+  end_here(std::move(sample), of, End::failed(stage.spec->name, KINORA_ERROR_DATA, reason ? reason : ""));
 }
 
 void Task::hold() {
   const std::lock_guard lock(runner.mutex());
   if (stage.batch > 1)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "hold() is not for a stage with batches (resources.batch); use one or the other");
   if (!in || ended)
-    throw Error(KINORA_INVALID, "hold() is for the input of process(), before it was emitted or dropped");
+    throw Error(KINORA_ERROR_INVALID, "hold() is for the input of process(), before it was emitted or dropped");
   holds = touched = true;
 }
 
@@ -76,7 +76,7 @@ void Task::stored(std::string_view name) {
   }
   const auto at = held.find(name);
   if (at == held.end())
-    throw Error(KINORA_NOT_FOUND, "stored() of '" + std::string(name) + "', which this stage does not hold");
+    throw Error(KINORA_ERROR_NOT_FOUND, "stored() of '" + std::string(name) + "', which this stage does not hold");
   Held one = take_held(at);
   runner.lineage().end(one.track, End::consumed_by(stage.spec->name), std::move(one.sample),
                        std::move(one.weight));
@@ -98,7 +98,7 @@ void Task::made_of(std::span<const kinora_str> names) {
     } else {
       named.clear();
       throw Error(
-          KINORA_NOT_FOUND,
+          KINORA_ERROR_NOT_FOUND,
           "made_of(): '" + std::string(view(name)) +
               "' is neither an input of this call nor held; name the parents of a sample before they end");
     }
@@ -110,7 +110,7 @@ bool Task::told_before(std::string_view name) {
   if (replay == 0) return false;
   const std::string& before = told[told.size() - replay--];
   if (before != name)
-    throw Error(KINORA_DATA, "its process died, and it was tried again: expected '" + before +
+    throw Error(KINORA_ERROR_DATA, "its process died, and it was tried again: expected '" + before +
                                  "' as before, got '" + std::string(name) +
                                  "'; fix the stage: it emits the same keys in the same order");
   return true;
@@ -146,23 +146,23 @@ bool Task::refuse_key(Sample& sample, const Tracks& of) {
     return false;
   end_here(
       std::move(sample), of,
-      End::failed(stage.spec->name, KINORA_DATA, why + "; fix the stage: each sample needs its own key"));
+      End::failed(stage.spec->name, KINORA_ERROR_DATA, why + "; fix the stage: each sample needs its own key"));
   return true;
 }
 
 void Task::end_here(Sample sample, const Tracks& of, End how) {
   Weight weight = weigh(sample);
   const std::lock_guard lock(runner.mutex());
-  if (runner.stopping()) throw Error(KINORA_CANCELLED, "cancelled");
+  if (runner.stopping()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   const Origin from = origin(sample, of);
-  ++(how.end == KINORA_FILTERED ? stage.figures.dropped : stage.figures.failed);
+  ++(how.end == KINORA_OUTCOME_FILTERED ? stage.figures.dropped : stage.figures.failed);
   runner.ledger().samples().add(weight);
   runner.lineage().end(from.track, std::move(how), std::move(sample), std::move(weight));
 }
 
 // Waits until the sample fits, and counts its weight.
 void Task::make_room(std::unique_lock<std::mutex>& lock, Waiting waiting) {
-  if (runner.stopping()) throw Error(KINORA_CANCELLED, "cancelled");
+  if (runner.stopping()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   runner.ledger().release(std::exchange(reserve, 0));
   if (runner.scheduler().enter(waiting)) return;
   const auto start = std::chrono::steady_clock::now();
@@ -170,7 +170,7 @@ void Task::make_room(std::unique_lock<std::mutex>& lock, Waiting waiting) {
   waiting.go.wait(lock, [&] { return waiting.granted || runner.stopping(); });
   waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   runner.scheduler().waited(waiting);
-  if (!waiting.granted) throw Error(KINORA_CANCELLED, "cancelled");
+  if (!waiting.granted) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
 }
 
 // The weight that leaves the ledger as this sample enters it: the input that continues, or a held input; else

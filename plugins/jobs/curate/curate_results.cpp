@@ -89,7 +89,7 @@ void require_any_use(JobContext& context, const Totals& totals) {
       {{"job", context.spec().name}, {"kind", "curate"}, {"status", "failed"}, {"error", none}});
   or_throw(write_file_atomically(context.folder() / "summary.json",
                                  context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
-  throw Error(KINORA_DATA, none + "; items.jsonl has the reason for each; the first is: " +
+  throw Error(KINORA_ERROR_DATA, none + "; items.jsonl has the reason for each; the first is: " +
                                totals.first_failure(is_of_clips));
 }
 
@@ -105,11 +105,11 @@ Keeper::Keeper(JobContext& context, Record& record, const std::vector<Input>& in
 
 void Keeper::end(const Sample& sample, const kinora_outcome& outcome) {
   const std::string key = valid_utf8(sample.key());  // as the record spells it
-  const bool made = outcome.made != 0, stores = outcome.end == KINORA_KEPT && !outcome.consumed;
+  const bool made = outcome.made != 0, stores = outcome.end == KINORA_OUTCOME_KEPT && !outcome.consumed;
   if (!made) remove_work(context_, sample);
   if (record_.knows(key, made)) return;
   if (const std::string why = stores && made ? problem_of_key(sample.key()) : ""; !why.empty())
-    return end_failed(sample, outcome, KINORA_INVALID,
+    return end_failed(sample, outcome, KINORA_ERROR_INVALID,
                       fmt::format("{} (it came out of stage '{}')", why, last_));
   if (stores && ((made && urls_.contains(key)) || record_.has_stored(key)))
     return end_second(sample, outcome);
@@ -117,7 +117,7 @@ void Keeper::end(const Sample& sample, const kinora_outcome& outcome) {
   const json line = line_of(sample, outcome, lineage);
   json files = json::object();
   if (stores) files = store_sample(context_.folder() / "data", sample);
-  if (!made && line.contains("damaged") && outcome.end != KINORA_FAILED_AT)
+  if (!made && line.contains("damaged") && outcome.end != KINORA_OUTCOME_FAILED)
     log_warn("{}: damaged: {}", key, line["damaged"].get<std::string>());
   {
     const std::lock_guard lock(mutex_);
@@ -142,7 +142,7 @@ json Keeper::usage() const {
 // Of two kept samples with one key the first is stored and the second fails, as does a sample with an input's
 // key.
 void Keeper::end_second(const Sample& sample, const kinora_outcome& outcome) {
-  end_failed(sample, outcome, KINORA_DATA,
+  end_failed(sample, outcome, KINORA_ERROR_DATA,
              fmt::format("a second sample called '{}' came out of stage '{}', and would overwrite the "
                          "first; rename an input, or fix the stage that names it",
                          sample.key(), last_));
@@ -153,7 +153,7 @@ void Keeper::end_second(const Sample& sample, const kinora_outcome& outcome) {
 void Keeper::end_failed(const Sample& sample, const kinora_outcome& outcome, int32_t status,
                         const std::string& reason) {
   kinora_outcome failed = outcome;
-  failed.end = KINORA_FAILED_AT;
+  failed.end = KINORA_OUTCOME_FAILED;
   failed.status = status;
   failed.reason = reason.c_str();
   failed.stage = last_.c_str();

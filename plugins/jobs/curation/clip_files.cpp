@@ -53,7 +53,7 @@ std::map<std::string, ClipFields> clips_in(const std::filesystem::path& data) {
     out[(name.parent_path() / file.substr(0, dot)).string()][file.substr(dot + 1)] = at->path();
   }
   if (error)
-    throw Error(KINORA_IO, data.string() + ": the clips cannot be read (" + error.message() +
+    throw Error(KINORA_ERROR_IO, data.string() + ": the clips cannot be read (" + error.message() +
                                "); run the curate job again");
   return out;
 }

@@ -19,7 +19,7 @@ using ClipFields = std::map<std::string, std::filesystem::path>;
 
 // Clips by key, in order; a key with slashes is in subfolders. Hidden files are temporaries of killed
 // processes and are skipped.
-// Throws Error(KINORA_IO) if the folder cannot be read.
+// Throws Error(KINORA_ERROR_IO) if the folder cannot be read.
 std::map<std::string, ClipFields> clips_in(const std::filesystem::path& data);
 
 using nlohmann::json;

@@ -31,12 +31,12 @@ int32_t code_of(int status) {
   switch (status & 0xff) {
     case SQLITE_FULL:
     case SQLITE_NOMEM:
-      return KINORA_NO_MEMORY;
+      return KINORA_ERROR_NO_MEMORY;
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      return KINORA_DATA;
+      return KINORA_ERROR_DATA;
     default:
-      return KINORA_IO;
+      return KINORA_ERROR_IO;
   }
 }
 

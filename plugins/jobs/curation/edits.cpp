@@ -16,10 +16,10 @@ using nlohmann::json;
 constexpr size_t kLongest = 65536;  // bytes of a text that a user may set
 
 std::string text(const json& value, const std::string& name) {
-  if (!value.is_string()) throw Error(KINORA_INVALID, "set." + name + ": expected text");
+  if (!value.is_string()) throw Error(KINORA_ERROR_INVALID, "set." + name + ": expected text");
   auto out = value.get<std::string>();
   if (out.size() > kLongest)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("set.{}: the text has {} bytes; the maximum is {}", name, out.size(), kLongest));
   return out;
 }
@@ -59,7 +59,7 @@ json set_of(const Edit& edit) {
 }
 
 Change change_of(const json& value) {
-  if (!value.is_object()) throw Error(KINORA_INVALID, "set: expected an object of caption, keep and reason");
+  if (!value.is_object()) throw Error(KINORA_ERROR_INVALID, "set: expected an object of caption, keep and reason");
   Change out;
   for (const auto& [name, member] : value.items()) {
     if (name == "caption") {
@@ -69,9 +69,9 @@ Change change_of(const json& value) {
     } else if (name == "keep" && member.is_boolean()) {
       out.keep = member.get<bool>();
     } else if (name == "keep") {
-      throw Error(KINORA_INVALID, "set.keep: expected true or false");
+      throw Error(KINORA_ERROR_INVALID, "set.keep: expected true or false");
     } else {
-      throw Error(KINORA_INVALID, "set." + name + ": only caption, keep and reason can be changed");
+      throw Error(KINORA_ERROR_INVALID, "set." + name + ": only caption, keep and reason can be changed");
     }
   }
   return out;
@@ -107,15 +107,15 @@ std::string line_of(const Edit& edit) {
 
 Result<Edit> parse_edit(std::string_view line) {
   const json value = parse_facts(line);
-  if (!value.is_object()) return fail(KINORA_DATA, "it is not a JSON object");
+  if (!value.is_object()) return fail(KINORA_ERROR_DATA, "it is not a JSON object");
   Edit out;
   out.key = text_in(value, "key");
   out.time = text_in(value, "time");
   out.author = text_in(value, "author");
-  if (out.key.empty()) return fail(KINORA_DATA, "it has no \"key\"");
+  if (out.key.empty()) return fail(KINORA_ERROR_DATA, "it has no \"key\"");
   const auto set = value.find("set");
-  if (set == value.end() || !set->is_object()) return fail(KINORA_DATA, "it has no object \"set\"");
-  if (const std::string wrong = fill(*set, out); !wrong.empty()) return fail(KINORA_DATA, "{}", wrong);
+  if (set == value.end() || !set->is_object()) return fail(KINORA_ERROR_DATA, "it has no object \"set\"");
+  if (const std::string wrong = fill(*set, out); !wrong.empty()) return fail(KINORA_ERROR_DATA, "{}", wrong);
   out.of = value.value("of", json());
   const auto is = [&](const char* name) { return value.contains(name) && value[name] == true; };
   out.kind = is("undo") ? EditKind::undo : is("redo") ? EditKind::redo : EditKind::edit;
@@ -268,11 +268,11 @@ EditHistory read_edits(const std::filesystem::path& file, Footage clips) {
   std::string text{std::istreambuf_iterator<char>(in), {}};
   std::error_code error;
   if (in.bad() || (!in.is_open() && std::filesystem::exists(file, error)))
-    throw Error(KINORA_IO, file.string() + ": the file cannot be read");
+    throw Error(KINORA_ERROR_IO, file.string() + ": the file cannot be read");
   // Leaves out the last line of a writer that died; a line typed by hand is complete without its newline.
   if (parse_edit(std::string_view(text).substr(text.rfind('\n') + 1))) text += '\n';
   out.add_lines(text, [&](size_t line, const std::string& why) {
-    throw Error(KINORA_DATA,
+    throw Error(KINORA_ERROR_DATA,
                 fmt::format("{}: line {}: {}; fix or remove the line", file.string(), line, why));
   });
   return out;

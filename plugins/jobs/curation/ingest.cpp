@@ -17,16 +17,16 @@ namespace kinora::core {
 namespace {
 
 // SHA-256 of a file on any storage, as 64 hexadecimal digits, read piece by piece. Throws kinora::Error;
-// KINORA_CANCELLED if the run is cancelled meanwhile.
+// KINORA_ERROR_CANCELLED if the run is cancelled meanwhile.
 std::string content_hash(const std::string& url) {
   const auto bytes = or_throw(open_bytes(url));
   std::vector<char> piece(size_t{4} << 20);
   Sha256 hash;
   for (uint64_t done = 0; done < bytes->size();) {
-    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     const uint64_t got = or_throw(bytes->read(done, piece.data(), piece.size()));
     if (got == 0)
-      throw Error(KINORA_DATA, url + ": the file shrank while it was read; is it still being written?");
+      throw Error(KINORA_ERROR_DATA, url + ": the file shrank while it was read; is it still being written?");
     hash.add(piece.data(), got);
     done += got;
   }
@@ -57,7 +57,7 @@ bool Ingest::knows_content(const Input& input) {
     record_.set_content(input, content_hash(input.url));
     return true;
   } catch (const Error& e) {
-    if (e.code() == KINORA_CANCELLED || e.code() == KINORA_NO_MEMORY) throw;
+    if (e.code() == KINORA_ERROR_CANCELLED || e.code() == KINORA_ERROR_NO_MEMORY) throw;
     end(input, unread_line(input, "", e.what(), e.code()));
     return false;
   }

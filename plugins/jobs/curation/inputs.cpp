@@ -94,7 +94,7 @@ class Finder {
             input->size = file.size, input->modified = file.modified;
       } catch (const Error& e) {
         // Files in a folder that may not be listed may still be readable.
-        if (e.code() == KINORA_CANCELLED || (is_unanswered(folder, e.code()) && e.code() != KINORA_INVALID))
+        if (e.code() == KINORA_ERROR_CANCELLED || (is_unanswered(folder, e.code()) && e.code() != KINORA_ERROR_INVALID))
           throw;
         log_warn("{}; changes of the videos there since an earlier run cannot be detected", e.what());
       }
@@ -117,7 +117,7 @@ class Finder {
       try {
         add_named(resolved(line, file));
       } catch (const Error& e) {
-        if (e.code() == KINORA_CANCELLED || is_unanswered(resolved(line, file), e.code())) throw;
+        if (e.code() == KINORA_ERROR_CANCELLED || is_unanswered(resolved(line, file), e.code())) throw;
         add_film({.url = resolved(line, file),
                   .error = fmt::format("{} (line {} of {})", e.what(), number, file)});
       }
@@ -264,10 +264,10 @@ class Walk {
       return;
     }
     try {
-      if (depth > kDeepest) throw Error(KINORA_UNSUPPORTED, folder + ": folders nest too deep");
+      if (depth > kDeepest) throw Error(KINORA_ERROR_UNSUPPORTED, folder + ": folders nest too deep");
       add(folder + "/", depth);
     } catch (const Error& e) {
-      if (e.code() == KINORA_CANCELLED || e.code() == KINORA_NO_MEMORY) throw;
+      if (e.code() == KINORA_ERROR_CANCELLED || e.code() == KINORA_ERROR_NO_MEMORY) throw;
       if (is_unanswered(folder, e.code())) throw;
       found.push_back({folder, 0, 0, e.what()});
     }
@@ -292,7 +292,7 @@ int32_t take_wanted(void* user, const kinora_entry* entry) {
     if (entry->folder || wanted.names.erase(std::string(view(entry->name))) == 0) return;
     wanted.found.push_back(
         {wanted.folder + std::string(view(entry->name)), entry->size, entry->modified, ""});
-    if (wanted.names.empty()) status = KINORA_END;  // a bucket may hold a million more
+    if (wanted.names.empty()) status = KINORA_SIGNAL_END;  // a bucket may hold a million more
   });
   return failed != KINORA_OK ? failed : status;
 }
@@ -337,7 +337,7 @@ std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, Le
 }
 
 bool is_unanswered(const std::string& url, int32_t code) {
-  return code == KINORA_IO || (is_remote(url) && (code == KINORA_TIMEOUT || code == KINORA_INVALID));
+  return code == KINORA_ERROR_IO || (is_remote(url) && (code == KINORA_ERROR_TIMEOUT || code == KINORA_ERROR_INVALID));
 }
 
 std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& left_out) {
@@ -367,7 +367,7 @@ std::vector<FoundFile> files_named(Io& io, const std::string& folder, const std:
   const auto store = or_throw(io.store(uri.scheme));
   Wanted wanted{folder, names, {}};
   const int32_t status = store->table->list(store->self, str(uri.path), &wanted, take_wanted);
-  if (status != KINORA_END && status != KINORA_NOT_FOUND) or_throw(from_abi(status, folder));
+  if (status != KINORA_SIGNAL_END && status != KINORA_ERROR_NOT_FOUND) or_throw(from_abi(status, folder));
   return std::move(wanted.found);
 }
 

@@ -14,24 +14,24 @@ json parse_field(const Sample& sample, const char* name) {
 }
 
 const char* end_name(uint32_t end) {
-  return end == KINORA_KEPT ? "kept" : end == KINORA_FILTERED ? "filtered" : "failed";
+  return end == KINORA_OUTCOME_KEPT ? "kept" : end == KINORA_OUTCOME_FILTERED ? "filtered" : "failed";
 }
 
 const char* status_name(int32_t status) {
   switch (status) {
-    case KINORA_INVALID:
+    case KINORA_ERROR_INVALID:
       return "invalid";
-    case KINORA_NOT_FOUND:
+    case KINORA_ERROR_NOT_FOUND:
       return "not found";
-    case KINORA_UNSUPPORTED:
+    case KINORA_ERROR_UNSUPPORTED:
       return "unsupported";
-    case KINORA_IO:
+    case KINORA_ERROR_IO:
       return "io";
-    case KINORA_NO_MEMORY:
+    case KINORA_ERROR_NO_MEMORY:
       return "no memory";
-    case KINORA_DATA:
+    case KINORA_ERROR_DATA:
       return "data";
-    case KINORA_TIMEOUT:
+    case KINORA_ERROR_TIMEOUT:
       return "timeout";
     default:
       return "failed";
@@ -45,8 +45,8 @@ json item_line(const Sample& sample, const kinora_outcome& outcome, const Lineag
   json line{{"key", sample.key()}, {"end", end_name(outcome.end)}, {"consumed", outcome.consumed != 0}};
   if (outcome.stage) line["stage"] = outcome.stage;
   if (outcome.reason) line["reason"] = outcome.reason;
-  if (outcome.end == KINORA_FILTERED) line["score"] = outcome.score;
-  if (outcome.end == KINORA_FAILED_AT) line["status"] = status_name(outcome.status);
+  if (outcome.end == KINORA_OUTCOME_FILTERED) line["score"] = outcome.score;
+  if (outcome.end == KINORA_OUTCOME_FAILED) line["status"] = status_name(outcome.status);
   line["facts"] = parse_field(sample, "json");
   if (outcome.made && lineage.inputs.size() == 1) line["parent"] = lineage.inputs.front();
   if (outcome.made && lineage.inputs.size() > 1) line["parents"] = lineage.inputs;

@@ -23,7 +23,7 @@ json item_line(const Sample& sample, const kinora_outcome& outcome, const Lineag
 // The line of an input that no stage has seen. rule: the rule that filtered it; empty: it failed with
 // `reason`.
 json unread_line(const Input& input, const std::string& rule, const std::string& reason,
-                 int32_t status = KINORA_DATA);
+                 int32_t status = KINORA_ERROR_DATA);
 
 // The sums of a curate job, computed from the lines of items.jsonl.
 class Totals {

@@ -69,7 +69,7 @@ void refuse_twice(const std::vector<std::string>& head, const std::string& name)
     if (const auto first = std::find(head.begin(), head.begin() + static_cast<ptrdiff_t>(i), head[i]);
         !head[i].empty() && first != head.begin() + static_cast<ptrdiff_t>(i))
       throw Error(
-          KINORA_DATA,
+          KINORA_ERROR_DATA,
           fmt::format("{}: line 1: columns {} and {} are both called '{}'; rename or remove one of them",
                       name, first - head.begin() + 1, i + 1, head[i]));
 }
@@ -131,7 +131,7 @@ std::vector<std::string> read_csv_manifest(const std::string& text, const std::s
       const bool names_films =
           std::any_of(head.begin(), head.end(), [](const auto& c) { return c == "url" || c == "path"; });
       if (!names_films)
-        throw Error(KINORA_DATA,
+        throw Error(KINORA_ERROR_DATA,
                     name + ": its first line has no column 'url' or 'path'; it must name the columns" +
                         found_instead(head));
       return refuse_twice(head, name);
@@ -153,7 +153,7 @@ std::vector<std::string> read_csv_manifest(const std::string& text, const std::s
   };
   read_csv(text, take, [&](size_t number, const std::string& why) {
     const std::string place = "record " + std::to_string(number);
-    if (head.empty()) throw Error(KINORA_DATA, name + ": " + place + ": " + why);
+    if (head.empty()) throw Error(KINORA_ERROR_DATA, name + ": " + place + ": " + why);
     row(unusable(name, place, why));
   });
   return misspelt({head.begin(), head.end()}, name);

@@ -22,7 +22,7 @@ struct Books {
   static Books& of(void* self) { return *static_cast<Books*>(self); }
 
   int32_t next(kinora_sample** out) {
-    int32_t status = KINORA_END;
+    int32_t status = KINORA_SIGNAL_END;
     const int32_t failed = guard([&] {
       auto sample = job.next();
       if (!sample) return;
@@ -38,12 +38,12 @@ struct Books {
     const bool again = job.ended_before && job.ended_before(sample, outcome);
     if (job.ended) job.ended(sample, outcome);
     if (again) return;
-    if (outcome.end == KINORA_KEPT) ++counts.kept;
-    if (outcome.end == KINORA_FILTERED) {
+    if (outcome.end == KINORA_OUTCOME_KEPT) ++counts.kept;
+    if (outcome.end == KINORA_OUTCOME_FILTERED) {
       ++counts.filtered;
       ++result.rules[outcome.reason ? outcome.reason : ""];
     }
-    if (outcome.end == KINORA_FAILED_AT) {
+    if (outcome.end == KINORA_OUTCOME_FAILED) {
       ++counts.failed;
       log_warn("{}: failed in {}: {}", job.called ? job.called(sample) : std::string(sample.key()),
                outcome.stage ? outcome.stage : "the engine", outcome.reason ? outcome.reason : "");
@@ -73,7 +73,7 @@ struct Specs {
 
 Specs specs_of(JobContext& context, const std::vector<const ComponentUse*>& stages) {
   const StageGraph graph = stage_graph(
-      stages, [](const ComponentUse&, const std::string& message) { throw Error(KINORA_INVALID, message); });
+      stages, [](const ComponentUse&, const std::string& message) { throw Error(KINORA_ERROR_INVALID, message); });
   Specs out;
   std::vector<uint32_t> place(stages.size());
   out.names.reserve(stages.size());
@@ -129,7 +129,7 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   const int32_t status = engine.run(self, &pipeline, &call);
   books.live.end(cancelled() ? "interrupted" : status == KINORA_OK ? "done" : "failed");
   check(status);
-  if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+  if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   return std::move(books.result);
 }
 

@@ -58,7 +58,7 @@ std::string line_text(const json& line) { return line.dump(-1, ' ', false, json:
 Lineage Lineage::of(const kinora_outcome& outcome) {
   if (outcome.struct_size < sizeof outcome)
     throw Error(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "the engine does not report what samples are made of (kinora_outcome.inputs); update its plugin");
   Lineage out{outcome.made};
   for (uint32_t i = 0; i < outcome.n_inputs; ++i) out.inputs.emplace_back(view(outcome.inputs[i]));
@@ -116,7 +116,7 @@ void Record::begin(const fs::path& folder) {
     if (!options_.looks) fs::remove(old);
   }
   if (!is_new && db_.number("SELECT version FROM job") != kVersion)
-    throw Error(KINORA_UNSUPPORTED, (folder / kRecordFile).string() +
+    throw Error(KINORA_ERROR_UNSUPPORTED, (folder / kRecordFile).string() +
                                         ": another version of Kinora wrote it; use that version, or delete "
                                         "the file to run the job from scratch");
   if (is_new) return db_.run("INSERT INTO job VALUES (?, ?, ?)", kVersion, options_.base, options_.retries);
@@ -404,7 +404,7 @@ void Record::check_all_ended() {
   const auto lost = db_.texts(kLost);
   if (lost.empty()) return;
   const size_t shown = std::min<size_t>(lost.size(), 5);
-  throw Error(KINORA_FAILED,
+  throw Error(KINORA_ERROR_FAILED,
               fmt::format("the engine lost {} of {} inputs ({}{}): they have no outcome; run again, and "
                           "please report this as a bug",
                           lost.size(), inputs_,

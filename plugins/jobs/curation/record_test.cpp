@@ -385,7 +385,7 @@ TEST_F(RecordTest, IsReadWhileAJobWritesItAndRefusedWhereItIsDamaged) {
       open({.base = "x", .looks = looks});
       FAIL();
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), KINORA_DATA);
+      EXPECT_EQ(e.code(), KINORA_ERROR_DATA);
       EXPECT_THAT(
           e.what(),
           HasSubstr(

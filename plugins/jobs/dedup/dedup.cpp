@@ -139,12 +139,12 @@ ComponentUse bounded(JobContext& context, int64_t memory) {
 
 json decision(const Sample& sample, const kinora_outcome& outcome) {
   json line{{"key", sample.key()}};
-  line["end"] = outcome.end == KINORA_KEPT ? "kept" : outcome.end == KINORA_FILTERED ? "filtered" : "failed";
-  if (outcome.end == KINORA_FAILED_AT) line["reason"] = outcome.reason ? outcome.reason : "";
+  line["end"] = outcome.end == KINORA_OUTCOME_KEPT ? "kept" : outcome.end == KINORA_OUTCOME_FILTERED ? "filtered" : "failed";
+  if (outcome.end == KINORA_OUTCOME_FAILED) line["reason"] = outcome.reason ? outcome.reason : "";
   const json facts = parse_facts(sample.text("json").value_or("{}"));
   line.update(object_in(facts, "dedup"));
   if (json clip = subject_of(facts); !clip.empty()) line["clip"] = std::move(clip);
-  if (outcome.end != KINORA_FILTERED) return line;
+  if (outcome.end != KINORA_OUTCOME_FILTERED) return line;
   line["rule"] = outcome.reason ? outcome.reason : "";
   line["score"] = outcome.score;
   for (const char* what : {"of", "nearest"})
@@ -257,13 +257,13 @@ void Dedup::run(JobContext& context) const {
   PipelineResult result = compare(clips, [&](const Sample& sample, const kinora_outcome& outcome) {
     json line = decision(sample, outcome);
     const auto of = copy_of.find(std::string(sample.key()));
-    if (outcome.end == KINORA_KEPT && of != copy_of.end()) line["instead_of"] = of->second;
+    if (outcome.end == KINORA_OUTCOME_KEPT && of != copy_of.end()) line["instead_of"] = of->second;
     write(line);
   });
   for (const auto& [key, drop] : rejected) write(rejection(key, drop));
   or_throw(decisions.commit());
   if (result.inputs.sum() != static_cast<int64_t>(clips.size()))
-    throw Error(KINORA_FAILED, "the engine lost clips: " + std::to_string(clips.size()) + " went in, " +
+    throw Error(KINORA_ERROR_FAILED, "the engine lost clips: " + std::to_string(clips.size()) + " went in, " +
                                    std::to_string(result.inputs.sum()) +
                                    " ended; please report this as a bug");
   log_info("{}: {} of {} clips kept, {} are copies, {} were rejected by people, {} could not be compared",
@@ -275,7 +275,7 @@ void Dedup::run(JobContext& context) const {
   context.summary["clips"] = result.inputs.json();
   context.summary["rules"] = result.rules;
   if (result.inputs.failed > 0 && result.inputs.kept == 0)
-    throw Error(KINORA_DATA, std::string("no clip could be compared; ") + kDecisions + " has the reasons");
+    throw Error(KINORA_ERROR_DATA, std::string("no clip could be compared; ") + kDecisions + " has the reasons");
 }
 
 }  // namespace kinora::core

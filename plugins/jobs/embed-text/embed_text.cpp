@@ -124,7 +124,7 @@ void EmbedText::work(JobContext& context) const {
   int64_t width = 0;
   Progress progress(context.spec().name, static_cast<int64_t>(clips.size()), "clips");
   for (const auto& [key, fields] : clips) {
-    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     if (const auto caption = caption_of(context.runtime().io(), edits, key, fields)) {
       const auto& vector = embed(*caption);
       width = static_cast<int64_t>(vector.size());

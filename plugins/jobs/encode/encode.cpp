@@ -189,7 +189,7 @@ class Encoding {
     const bool stop = group_.size == 1
                           ? cancelled()
                           : gather_rows(group_, {cancelled() ? 1.0 : 0.0}).max().item<double>() > 0;
-    if (stop) throw Error(KINORA_CANCELLED, "cancelled");
+    if (stop) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     std::string why;
     at::Tensor out;
     try {

@@ -46,7 +46,7 @@ fs::path LatentParts::file(int64_t part, const char* end) const {
 json LatentParts::outcomes(int64_t part) const {
   const json out = read_json(file(part, ".json"));
   if (!out.is_array() || static_cast<int64_t>(out.size()) != last_clip(part) - first_clip(part))
-    throw Error(KINORA_DATA, file(part, ".json").string() + ": the file is damaged; remove it and run again");
+    throw Error(KINORA_ERROR_DATA, file(part, ".json").string() + ": the file is damaged; remove it and run again");
   return out;
 }
 
@@ -78,11 +78,11 @@ void LatentParts::wait_for(const std::vector<int64_t>& parts, const std::string&
   int64_t tenths = 0;
   for (size_t i = 0; i < parts.size(); ++i)
     while (!fs::exists(file(parts[i], ".json"))) {
-      if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+      if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
       if (std::ifstream failed(folder_ / "failed"); failed) {
         std::ostringstream why;
         why << failed.rdbuf();
-        throw Error(KINORA_FAILED, why.str());
+        throw Error(KINORA_ERROR_FAILED, why.str());
       }
       if (++tenths % 600 == 0)
         log_info("{}: waiting for other ranks: {} of {} of their parts are left", job, parts.size() - i,
@@ -138,7 +138,7 @@ class Merge {
 
   json run() {
     for (int64_t part = 0; part < parts_.size(); ++part) {
-      if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+      if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
       add_part(part);
     }
     require_some();
@@ -188,7 +188,7 @@ class Merge {
     if (counts_["windows"] > 0) return;
     parts_.remove();
     if (counts_["without_signal"] > 0)
-      raise(KINORA_DATA, "no clip can be used; of {} clips {} lack a signal, the last one because {}",
+      raise(KINORA_ERROR_DATA, "no clip can be used; of {} clips {} lack a signal, the last one because {}",
             clips_.size(), counts_["without_signal"], why_);
     throw clips_.none_usable(counts_["too_short"], counts_["failed"], options_.frames);
   }

@@ -83,7 +83,7 @@ class GenerateJob {
   void make_in_turns(const std::vector<Wish>& all, bool in_step) {
     const auto at_once = static_cast<size_t>(parallel().data_size());
     for (size_t first = 0; first < all.size(); first += at_once) {
-      if (parallel().any(cancelled())) throw Error(KINORA_CANCELLED, "cancelled");
+      if (parallel().any(cancelled())) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
       const size_t mine = first + static_cast<size_t>(parallel().data_rank());
       echo_ = mine >= all.size();
       if (!echo_ || in_step) make(all[std::min(mine, all.size() - 1)]);

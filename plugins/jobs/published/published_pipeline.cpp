@@ -56,11 +56,11 @@ std::string keys_of(const Map& map) {
 json pipeline_object(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in)
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 file.string() + ": no such file, or it cannot be read; is the download complete?");
   json out = json::parse(in, nullptr, false);
   if (!out.is_object())
-    throw Error(KINORA_DATA, file.string() + ": it must hold a JSON object; download it again");
+    throw Error(KINORA_ERROR_DATA, file.string() + ": it must hold a JSON object; download it again");
   return out;
 }
 
@@ -72,7 +72,7 @@ T said_in(const json& config, const char* name, T otherwise) {
   try {
     return value.get<T>();
   } catch (const json::exception&) {
-    throw Error(KINORA_DATA, fmt::format("{} = {} has the wrong type; expected one like {}", name,
+    throw Error(KINORA_ERROR_DATA, fmt::format("{} = {} has the wrong type; expected one like {}", name,
                                          value.dump(), json(otherwise).dump()));
   }
 }
@@ -84,7 +84,7 @@ void require_said(const json& scheduler, const json& as) {
     if (is.is_null() || is == want ||
         (want.is_number() && is.is_number() && is.get<double>() == want.get<double>()))
       continue;
-    throw Error(KINORA_UNSUPPORTED,
+    throw Error(KINORA_ERROR_UNSUPPORTED,
                 fmt::format("{} with {} = {} (known: {}); give a sampler of your own, such as "
                             "sampler = {{ use = \"unipc\", shift = 3.0 }}",
                             scheduler.value("_class_name", "a scheduler"), name, is.dump(), want.dump()));
@@ -111,7 +111,7 @@ json flow_sampler(const json& s, int64_t steps) {
             {"loss", {{"use", "flow"}, {"timestep_scale", thousand}}}};
   }
   if (kind != "UniPCMultistepScheduler")
-    throw Error(KINORA_UNSUPPORTED,
+    throw Error(KINORA_ERROR_UNSUPPORTED,
                 "the scheduler " + kind +
                     " is not known for this pipeline; known are UniPCMultistepScheduler and "
                     "FlowMatchEulerDiscreteScheduler. Give a sampler of your own, such as sampler = { use = "
@@ -149,7 +149,7 @@ json edm_sampler(const json& s, int64_t steps) {
                      {"use_dynamic_shifting", false}});
   else
     throw Error(
-        KINORA_UNSUPPORTED,
+        KINORA_ERROR_UNSUPPORTED,
         "the scheduler " + kind +
             " is not known for this pipeline; known are EDMEulerScheduler and "
             "FlowMatchEulerDiscreteScheduler. Give a sampler of your own, such as sampler = \"euler\"");
@@ -178,10 +178,10 @@ double given_number(const json& table, const char* name, double otherwise) {
 PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
   std::error_code ignored;
   if (!fs::is_directory(folder, ignored))
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 folder.string() + ": there is no such folder; give the one that has model_index.json");
   if (!fs::exists(folder / "model_index.json", ignored))
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 folder.string() +
                     ": model_index.json is missing, so it is not a pipeline; of a single network "
                     "give the slot and its weights, such as weights = \"" +
@@ -190,7 +190,7 @@ PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
   name = said_in<std::string>(index, "_class_name", "");
   const auto call = kPublishedCalls.find(name);
   if (call == kPublishedCalls.end())
-    throw Error(KINORA_UNSUPPORTED, fmt::format("{}: pipelines of class '{}' are not known; known: {}",
+    throw Error(KINORA_ERROR_UNSUPPORTED, fmt::format("{}: pipelines of class '{}' are not known; known: {}",
                                                 folder.string(), name, keys_of(kPublishedCalls)));
   from_text_alone = call->second.from_text_alone;
 }
@@ -203,7 +203,7 @@ std::string published_component(const fs::path& folder) {
     kind = architectures[0];
   const auto found = kPublishedClasses.find(kind);
   if (found != kPublishedClasses.end()) return found->second;
-  throw Error(KINORA_UNSUPPORTED,
+  throw Error(KINORA_ERROR_UNSUPPORTED,
               fmt::format("{}: networks of class '{}' are not known; known: {}",
                           (folder / "config.json").string(), kind, keys_of(kPublishedClasses)));
 }
@@ -217,7 +217,7 @@ std::string PublishedPipeline::component(const std::string& part) const {
   const std::string kind = has(part) ? index[part][1].get<std::string>() : "";
   const auto found = kPublishedClasses.find(kind);
   if (found != kPublishedClasses.end()) return found->second;
-  throw Error(KINORA_UNSUPPORTED,
+  throw Error(KINORA_ERROR_UNSUPPORTED,
               fmt::format("{}: {} of class '{}' is not known; known: {}",
                           (folder / "model_index.json").string(), part, kind, keys_of(kPublishedClasses)));
 }
@@ -461,21 +461,21 @@ json with_pipeline(const std::string& kind, const std::string& job, json table, 
     const auto is_left_out = [&](const char* name) { return given.value(name, json("")) == ""; };
     if (!pipeline.from_text_alone && is_left_out("image") && is_left_out("video") &&
         is_left_out("prompts_file"))
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   folder.string() +
                       ": this pipeline begins with a picture or a video; give image = \"FILE\" or video = "
                       "\"FILE\" (kinora generate --image FILE)");
     const json image = given.value("image", json(""));
     if (pipeline.name == "WanPipeline" && !said_in(pipeline.index, "expand_timesteps", false) &&
         image.is_string() && image != "")
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   folder.string() +
                       ": this pipeline makes videos of a text alone; leave `image` out, or give the "
                       "folder of an image-to-video pipeline");
   }
   if (kind == "train" && out.value("weights", json()) == json::array())
     throw Error(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         fmt::format("{0}: this pipeline has two experts, and a train job trains one; say which: weights = "
                     "\"{0}/transformer\" (high noise) or \"{0}/transformer_2\" (low noise)",
                     folder.string()));

@@ -16,12 +16,12 @@ struct PublishedPipeline {
   std::string name;      // class of the pipeline: "WanPipeline"
   bool from_text_alone;  // it can generate without a picture
 
-  // Throws kinora::Error(KINORA_NOT_FOUND, KINORA_DATA, KINORA_UNSUPPORTED).
+  // Throws kinora::Error(KINORA_ERROR_NOT_FOUND, KINORA_ERROR_DATA, KINORA_ERROR_UNSUPPORTED).
   explicit PublishedPipeline(const std::filesystem::path& folder);
   // Whether the index names this part and it is not null.
   bool has(const std::string& part) const;
   // KIND/NAME of the component of a part: "model/wan" of transformer. Throws
-  // kinora::Error(KINORA_UNSUPPORTED).
+  // kinora::Error(KINORA_ERROR_UNSUPPORTED).
   std::string component(const std::string& part) const;
   // A part's configuration.
   nlohmann::json config(const std::string& part, const std::string& file = "config.json") const;

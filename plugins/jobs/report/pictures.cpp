@@ -60,7 +60,7 @@ json Media::embed(const std::filesystem::path& file, std::string_view mime) {
 
 Still Stills::operator()(const StillRequest& request) {
   if (request.media.empty()) return {"", "no file is named"};
-  if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+  if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   if (request.frame > frames_left_) return {"", "too far into a long video to decode for a picture"};
   frames_left_ -= request.frame;
   auto jpeg = catching([&] { return jpeg_of(request); });

@@ -59,7 +59,7 @@ class CopyJournal {
 
 std::map<std::string, uint64_t> sizes_at(Io& io, const std::string& uri) {
   const auto listed = io.list_all(uri + "/");
-  if (!listed && listed.failure().code != KINORA_NOT_FOUND)
+  if (!listed && listed.failure().code != KINORA_ERROR_NOT_FOUND)
     throw Error(listed.failure().code, listed.failure().message);
   std::map<std::string, uint64_t> out;
   if (listed)
@@ -83,11 +83,11 @@ void copy_file(const fs::path& from, const std::string& to) {
   Writer out(to);
   std::vector<char> piece(size_t{1} << 20);
   while (in) {
-    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     out.write(piece.data(), static_cast<uint64_t>(in.gcount()));
   }
-  if (!in.eof()) throw Error(KINORA_IO, from.string() + ": cannot be read to its end; is the disk in order?");
+  if (!in.eof()) throw Error(KINORA_ERROR_IO, from.string() + ": cannot be read to its end; is the disk in order?");
   out.commit();
 }
 
@@ -121,7 +121,7 @@ nlohmann::json copy_out(JobContext& context, const std::string& given) {
   const auto now = sizes_at(io, uri);
   for (const auto& f : files)
     if (const auto it = now.find(f.name); it == now.end() || it->second != f.size)
-      throw Error(KINORA_IO,
+      throw Error(KINORA_ERROR_IO,
                   fmt::format("{}/{}: the file was written but is now {}; does another program write there?",
                               uri, f.name, it == now.end() ? "gone" : "of a different size"));
   if (now.size() > files.size())
@@ -139,7 +139,7 @@ void refuse_others(JobContext& context, const std::string& given) {
   own.push_back(context.folder());
   if (std::any_of(own.begin(), own.end(), [&](const fs::path& folder) { return has_copied(folder, uri); }))
     return;
-  throw Error(KINORA_INVALID,
+  throw Error(KINORA_ERROR_INVALID,
               fmt::format("out: {} holds a dataset that job '{}' in {} did not copy there; choose another "
                           "out, or remove that dataset first",
                           uri, context.spec().name, context.run().out.string()));

@@ -10,7 +10,7 @@ namespace kinora::core {
 // "files", "bytes"}; throws kinora::Error.
 nlohmann::json copy_out(JobContext& context, const std::string& uri);
 
-// Throws Error(KINORA_INVALID) if `uri` contains a dataset that neither this job nor the job it replaces has
+// Throws Error(KINORA_ERROR_INVALID) if `uri` contains a dataset that neither this job nor the job it replaces has
 // copied there.
 void refuse_others(JobContext& context, const std::string& uri);
 

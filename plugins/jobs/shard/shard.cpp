@@ -249,11 +249,11 @@ void Shard::run(JobContext& context) const {
   };
   const PipelineResult result = run_pipeline(context, job);
   if (result.inputs.failed > 0)
-    throw Error(KINORA_FAILED,
+    throw Error(KINORA_ERROR_FAILED,
                 std::to_string(result.inputs.failed) + " clips could not be packed; the log names them");
   const int64_t filtered = all - static_cast<int64_t>(clips.size());
   if (result.inputs.kept + filtered != all)
-    throw Error(KINORA_FAILED,
+    throw Error(KINORA_ERROR_FAILED,
                 fmt::format("the engine lost clips: of {} {} were left out and {} packed; please report "
                             "this as a bug",
                             all, filtered, result.inputs.kept));

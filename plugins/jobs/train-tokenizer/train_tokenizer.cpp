@@ -116,7 +116,7 @@ class TokenizerTraining {
     if (usable_.empty() && held_out_.empty())
       throw clips_.none_usable(too_short_, clips_.failed(), options_.frames);
     if (usable_.empty() || (options_.validation > 0 && held_out_.empty()))
-      raise(KINORA_INVALID, "validation = {} leaves {} of {} clips for training; choose another share",
+      raise(KINORA_ERROR_INVALID, "validation = {} leaves {} of {} clips for training; choose another share",
             options_.validation, usable_.size(), usable_.size() + held_out_.size());
   }
 

@@ -102,7 +102,7 @@ void check_denoiser(JobCheck& check) {
     check.holds("loss", [&] {
       const auto& use = loss_of(check);
       if (const LossInstance loss(check.open(use), use.options); !loss.draws_noise())
-        raise(KINORA_INVALID,
+        raise(KINORA_ERROR_INVALID,
               "loss: {} works without noise, and a sampler removes noise; choose one such as edm or flow",
               use.id);
     });
@@ -110,7 +110,7 @@ void check_denoiser(JobCheck& check) {
     check.holds("condition_sigma", [&] {
       const auto& use = loss_of(check);
       if (clean_sigma(LossInstance(check.open(use), use.options), 1) != 0)
-        raise(KINORA_INVALID, "condition_sigma = 0: {} has no noise level 0; give a small one, such as 1e-4",
+        raise(KINORA_ERROR_INVALID, "condition_sigma = 0: {} has no noise level 0; give a small one, such as 1e-4",
               use.id);
     });
   const auto& sampler = *job.component("sampler");
@@ -139,12 +139,12 @@ void require_encoding(const MeshOwner::Sizes& axes, const kinora_tokenizer_info&
                       const std::string& tokenizer) {
   for (const auto& [axis, size] : axes)
     if (axis != "dp" && axis != "cp")
-      raise(KINORA_INVALID,
+      raise(KINORA_ERROR_INVALID,
             "parallel: an encode job keeps its networks whole on every rank, but {} splits them; give "
             "ddp, which divides the clips, or a strategy along cp, which divides the time of each",
             axis);
   if (axes.contains("cp") && info.encode_span == 0)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "parallel: {} encodes a frame together with all earlier ones, so the time of a clip cannot be "
           "divided "
           "along cp; give ddp, which divides the clips",
@@ -218,7 +218,7 @@ void check_generate(JobCheck& check) {
     check.holds("last_image", [&] {
       const int64_t channels = use.options.values().value("in_channels", shape->at(0));
       if (told_by(spec, channels, shape->at(0), info.time + shape->at(0)) != ToldBy::channels)
-        raise(KINORA_INVALID,
+        raise(KINORA_ERROR_INVALID,
               "last_image is for models that read pictures among their channels; {} reads {} channels",
               use.id, channels);
     });

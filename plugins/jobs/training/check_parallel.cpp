@@ -163,7 +163,7 @@ json tried(Runtime& runtime, const NamedTrial& named, double bound, json& layout
     const Found found = compare(equality, bound);
     out.update(together(gather_texts(p.group("world"), told(found, p.rank(), p.world()).dump())));
   } catch (const Error& e) {
-    if (e.code() != KINORA_UNSUPPORTED) throw;
+    if (e.code() != KINORA_ERROR_UNSUPPORTED) throw;
     out["skipped"] = e.what();  // on every rank: a strategy rejects shapes, which all ranks share
   }
   return out;

@@ -21,7 +21,7 @@ namespace {
 void require_vocabulary(const ComponentUse& model, const Encoded& data) {
   const auto known = model.options.values().value("vocab_size", data.codes);
   if (known < data.codes)
-    raise(KINORA_INVALID, "model: vocab_size = {}, and {} makes {} codes; raise it", known, data.tokenizer,
+    raise(KINORA_ERROR_INVALID, "model: vocab_size = {}, and {} makes {} codes; raise it", known, data.tokenizer,
           data.codes);
 }
 
@@ -67,7 +67,7 @@ void check_critic(JobCheck& check, Network& tokenizer, const std::string& last) 
 
 void require_one_start(const TrainTokenizerOptions& o) {
   if (o.start == "principal" && !o.weights.empty())
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "start = \"principal\" and weights = \"{}\" both set the initial weights; remove one",
           o.weights.front().string());
 }
@@ -78,7 +78,7 @@ void require_data_axes(const JobCheck& job, const std::string& tokenizer) {
   if (!axes) return;
   for (const char* axis : {"pp", "cp", "tp"})
     if (const auto found = axes->find(axis); found != axes->end() && found->second > 1)
-      raise(KINORA_INVALID,
+      raise(KINORA_ERROR_INVALID,
             "parallel: {} has no sequence that ranks along {} could share; use ddp or fsdp, which give them "
             "different videos",
             tokenizer, axis);
@@ -89,17 +89,17 @@ void require_data_axes(const JobCheck& job, const std::string& tokenizer) {
 std::optional<LoraOptions> lora_of(const TrainOptions& o) {
   if (o.lora.empty() && o.adapter.empty()) return std::nullopt;
   if (!o.lora.empty() && !o.adapter.empty())
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "lora and adapter are both given; an adapter has its own rank and modules; leave lora out");
   if (o.adapter.empty() && std::filesystem::exists(o.lora))
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "lora = '{0}' is a file or folder; to continue with an adapter, set adapter = '{0}'", o.lora);
   return parse_lora(o.adapter.empty() ? o.lora : o.adapter);
 }
 
 void require_base(const TrainOptions& o) {
   if (o.weights.empty() && !(o.lora.empty() && o.adapter.empty()))
-    raise(KINORA_INVALID, "an adapter is trained on a model's weights; set weights = \"FILE or FOLDER\"");
+    raise(KINORA_ERROR_INVALID, "an adapter is trained on a model's weights; set weights = \"FILE or FOLDER\"");
 }
 
 void check_train(JobCheck& check) {

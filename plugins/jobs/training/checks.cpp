@@ -34,7 +34,7 @@ std::vector<at::Tensor> meta_forward(Network& model, const NamedTensors& in) {
   try {
     return with_plain_errors([&] { return model.forward(in); });
   } catch (const Error& e) {
-    if (e.code() == KINORA_INVALID) throw;
+    if (e.code() == KINORA_ERROR_INVALID) throw;
     return {};
   }
 }

@@ -16,9 +16,9 @@ void check_encode(JobCheck&);
 void check_train(JobCheck&);
 void check_generate(JobCheck&);
 
-// Checks a train job's `lora` and `adapter`; throws Error(KINORA_INVALID).
+// Checks a train job's `lora` and `adapter`; throws Error(KINORA_ERROR_INVALID).
 std::optional<LoraOptions> lora_of(const TrainOptions&);
-// Checks that an adapter has weights to adapt; throws Error(KINORA_INVALID).
+// Checks that an adapter has weights to adapt; throws Error(KINORA_ERROR_INVALID).
 void require_base(const TrainOptions&);
 
 // Form of the samples that an encode job writes. Unknown values are 0.

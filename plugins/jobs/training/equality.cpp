@@ -20,7 +20,7 @@ namespace {
 // A train job that is never run: supplies the strategies, precision and model of a trial.
 class TrialJob {
  public:
-  // lines: of a run file's train job. Throws Error(KINORA_INVALID) with all errors in them.
+  // lines: of a run file's train job. Throws Error(KINORA_ERROR_INVALID) with all errors in them.
   TrialJob(Runtime&, const std::string& lines);
   TrialJob(const TrialJob&) = delete;
   TrialJob& operator=(const TrialJob&) = delete;
@@ -54,7 +54,7 @@ JobSpec spec_of(const Document& document, const Registry& registry) {
   }
   std::string all;
   for (const auto& p : problems) all += (all.empty() ? "" : "; ") + p.message;
-  if (!all.empty()) throw Error(KINORA_INVALID, all);
+  if (!all.empty()) throw Error(KINORA_ERROR_INVALID, all);
   return job;
 }
 
@@ -63,7 +63,7 @@ TrialJob::TrialJob(Runtime& runtime, const std::string& lines) {
   run_.jobs.push_back(spec_of(or_throw(Document::parse(lines, "trial")), runtime.registry()));
   std::string folder = (std::filesystem::temp_directory_path() / "kinora-trial-XXXXXX").string();
   if (!mkdtemp(folder.data()))
-    raise(KINORA_IO, "{}: cannot be made; set TMPDIR to a folder that can be written to", folder);
+    raise(KINORA_ERROR_IO, "{}: cannot be made; set TMPDIR to a folder that can be written to", folder);
   run_.out = folder;
   context_.emplace(runtime, run_, run_.jobs[0], false);
 }
@@ -276,13 +276,13 @@ class Equality::Comparison {
     };
     const auto backward = [&](const kinora_pass& pass) {
       const auto one_loss = losses.extract(pass.micro);
-      if (!one_loss) throw Error(KINORA_FAILED, "the schedule ran a backward without its forward");
+      if (!one_loss) throw Error(KINORA_ERROR_FAILED, "the schedule ran a backward without its forward");
       const Tensor one = one_loss.mapped();
       one.backward();
       loss += one.item<double>();
     };
     parallel_.step({t_.micro, forward, backward}, nullptr);
-    if (!losses.empty()) throw Error(KINORA_FAILED, "the schedule left a microbatch without a backward");
+    if (!losses.empty()) throw Error(KINORA_ERROR_FAILED, "the schedule left a microbatch without a backward");
     mine_->chain().reduce();
     parallel_.sum_gradients(mine_->chain().parameters(), mine_->chain().leaves());
     inputs_equal(given, first_of);

@@ -262,11 +262,11 @@ TEST(Lora, RolesAreThoseOfTheWeight) {
     EXPECT_EQ(r.block, block) << name;
     EXPECT_EQ(r.frozen, 0u) << name;
   };
-  is("transformer_blocks.0.attn1.to_q.lora_A.weight", KINORA_WHOLE, 1, 1);
-  is("transformer_blocks.0.attn1.to_q.lora_B.weight", KINORA_COLUMN, 12, 1);
-  is("transformer_blocks.1.attn2.to_out.0.lora_A.weight", KINORA_ROW, 12, 2);
-  is("transformer_blocks.1.attn2.to_out.0.lora_B.weight", KINORA_WHOLE, 1, 2);
-  is("time_embed.t_embedder.linear_1.lora_A.weight", KINORA_WHOLE, 1, -1);
+  is("transformer_blocks.0.attn1.to_q.lora_A.weight", KINORA_ROLE_WHOLE, 1, 1);
+  is("transformer_blocks.0.attn1.to_q.lora_B.weight", KINORA_ROLE_COLUMN, 12, 1);
+  is("transformer_blocks.1.attn2.to_out.0.lora_A.weight", KINORA_ROLE_ROW, 12, 2);
+  is("transformer_blocks.1.attn2.to_out.0.lora_B.weight", KINORA_ROLE_WHOLE, 1, 2);
+  is("time_embed.t_embedder.linear_1.lora_A.weight", KINORA_ROLE_WHOLE, 1, -1);
   EXPECT_EQ(specs.roles["transformer_blocks.0.attn1.to_q.weight"].frozen, 1u);
   EXPECT_EQ(specs.roles["time_embed.norm.weight"].frozen, 1u);
   EXPECT_FALSE(specs.roles.count("transformer_blocks.0.attn2.to_q.lora_A.weight"));

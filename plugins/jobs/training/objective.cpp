@@ -36,11 +36,11 @@ void require_data(const LossInstance& loss, bool codes) {
   const auto& id = loss.spec().id;
   if (loss.draws_noise() && codes)
     raise(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "loss: {} adds noise to latents, but the data are codes; choose a loss for codes, such as next-token",
         id);
   if (!loss.draws_noise() && !named(loss.spec().inputs, codes ? "codes" : "latent"))
-    raise(KINORA_INVALID, "loss: {} reads no '{}', but the data are {}; choose a loss for them, such as {}",
+    raise(KINORA_ERROR_INVALID, "loss: {} reads no '{}', but the data are {}; choose a loss for them, such as {}",
           id, codes ? "codes" : "latent", codes ? "codes" : "latents", codes ? "next-token" : "edm or flow");
 }
 
@@ -80,7 +80,7 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
     const auto all = every([&, key = name](const auto& i) {
       const auto it = i.more.find(key);
       if (it == i.more.end())
-        raise(KINORA_DATA, "sample '{}' of the latent cache has no tensor '{}'", i.key, key);
+        raise(KINORA_ERROR_DATA, "sample '{}' of the latent cache has no tensor '{}'", i.key, key);
       return it->second;
     });
     if (of_one_shape(all)) {
@@ -90,7 +90,7 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
       out[name] = padded.text;
       out[name + "_mask"] = padded.mask;
     } else {
-      raise(KINORA_INVALID,
+      raise(KINORA_ERROR_INVALID,
             "tensor '{}' of the latent cache has another shape in sample '{}', and the model has no input "
             "'{}_mask'; give all samples one shape, or use batch = 1",
             name, items.back().key, name);
@@ -102,11 +102,11 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
 
 void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model) {
   if (most >= all)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "condition_frames: {} of {} latent frames are given, so none is left to learn; give fewer", most,
           all);
   if (told == ToldBy::channels && most > 0)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "condition_frames: {} reads its picture in `condition`, and its latent has no given frames; "
           "leave condition_frames empty, and set first_frame = true in the encode job",
           model);
@@ -131,7 +131,7 @@ Objective::Noised Objective::noised(const at::Tensor& latent, const at::Tensor& 
 Objective::Noised Objective::two_streams(const at::Tensor& latent, const at::Tensor& sigma,
                                          const at::Tensor& noise) const {
   if (latent.dim() != 5)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "teacher_forcing: latents are {}; a packed row has no noisy copy; give videos [B, C, T, H, W]",
           c10::str(latent.sizes()));
   const int64_t B = latent.size(0), T = latent.size(2);

@@ -19,10 +19,10 @@ struct Given {
   bool noisy = false;  // noise of that level is really added (Cosmos-Predict 1); else they are clean
 };
 
-// Throws Error(KINORA_INVALID) if the loss does not accept this kind of data: codes or latents.
+// Throws Error(KINORA_ERROR_INVALID) if the loss does not accept this kind of data: codes or latents.
 void require_data(const LossInstance& loss, bool codes);
 // Checks that up to `most` of a latent's `all` frames can be given to this model; throws
-// Error(KINORA_INVALID).
+// Error(KINORA_ERROR_INVALID).
 void require_given(int64_t most, int64_t all, ToldBy told, const std::string& model);
 
 class Objective {

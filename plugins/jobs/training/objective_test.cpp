@@ -61,11 +61,11 @@ struct OnCodes : Loss<Tensor> {
   }
   explicit OnCodes(const Options&) {}
   Tensor noisy(const Tensor&, const Tensor&, const Tensor&) override {
-    throw Error(KINORA_UNSUPPORTED, "no noise");
+    throw Error(KINORA_ERROR_UNSUPPORTED, "no noise");
   }
-  Input input(const Tensor&, const Tensor&) override { throw Error(KINORA_UNSUPPORTED, "no noise"); }
+  Input input(const Tensor&, const Tensor&) override { throw Error(KINORA_ERROR_UNSUPPORTED, "no noise"); }
   Tensor estimate(const Tensor&, const Tensor&, const Tensor&) override {
-    throw Error(KINORA_UNSUPPORTED, "no noise");
+    throw Error(KINORA_ERROR_UNSUPPORTED, "no noise");
   }
   std::vector<Tensor> evaluate(const Named<Tensor>& in) override {
     seen_by_loss = seen(in);

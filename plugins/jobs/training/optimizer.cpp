@@ -25,12 +25,12 @@ double left_of(const Schedule& s, double t) {
 
 double rate(const Schedule& s, int64_t step) {
   if (s.kind != "constant" && s.kind != "cosine" && s.kind != "linear" && s.kind != "wsd")
-    raise(KINORA_INVALID, "learning rate schedule '{}' is unknown; use constant, cosine, linear or wsd",
+    raise(KINORA_ERROR_INVALID, "learning rate schedule '{}' is unknown; use constant, cosine, linear or wsd",
           s.kind);
   if (step < s.warmup) return s.learning_rate * static_cast<double>(step + 1) / static_cast<double>(s.warmup);
   if (s.kind == "constant") return s.learning_rate;
   if (s.total <= s.warmup)
-    raise(KINORA_INVALID, "a {} schedule requires more steps ({}) than its warmup ({})", s.kind, s.total,
+    raise(KINORA_ERROR_INVALID, "a {} schedule requires more steps ({}) than its warmup ({})", s.kind, s.total,
           s.warmup);
   const auto total = static_cast<double>(s.total), warmup = static_cast<double>(s.warmup);
   const double begin = s.kind == "wsd" ? std::max(warmup, total * (1 - s.decay_share)) : warmup;
@@ -87,7 +87,7 @@ double square_sum(const at::Tensor& of_leaf, const Leaf& leaf, const Share& shar
 
 bool decays(const Parameter& p) {
   const auto long_ones = std::count_if(p.shape.begin(), p.shape.end(), [](int64_t n) { return n > 1; });
-  return long_ones > 1 && p.role != KINORA_TABLE;
+  return long_ones > 1 && p.role != KINORA_ROLE_TABLE;
 }
 
 AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options)

@@ -36,7 +36,7 @@ struct AdamWOptions {
 
 // Whether weight decay applies to a parameter: to matrices and kernels, which are multiplied with
 // activations. Not to norms, biases and other vectors (also [C, 1, 1, 1]), and not to tables, whose rows are
-// looked up or added (KINORA_TABLE).
+// looked up or added (KINORA_ROLE_TABLE).
 bool decays(const Parameter&);
 
 class Ema;

@@ -14,7 +14,7 @@ Tensor widened(const Tensor& x) { return x.to(at::promote_types(x.scalar_type(),
 
 void check_alike(const char* what, const Tensor& a, const Tensor& b) {
   if (a.sizes() != b.sizes())
-    raise(KINORA_INVALID, "{} of videos {} and {}: both must have the same shape", what, c10::str(a.sizes()),
+    raise(KINORA_ERROR_INVALID, "{} of videos {} and {}: both must have the same shape", what, c10::str(a.sizes()),
           c10::str(b.sizes()));
 }
 
@@ -42,7 +42,7 @@ Tensor psnr(const Tensor& a, const Tensor& b, double peak) {
 Tensor ssim(const Tensor& a, const Tensor& b, double peak) {
   check_alike("ssim", a, b);
   if (a.dim() != 5 || a.size(3) < kWindow || a.size(4) < kWindow)
-    raise(KINORA_INVALID, "ssim requires videos [B, C, T, H, W] of {} x {} pixels or more, found {}", kWindow,
+    raise(KINORA_ERROR_INVALID, "ssim requires videos [B, C, T, H, W] of {} x {} pixels or more, found {}", kWindow,
           kWindow, c10::str(a.sizes()));
   const auto images = [](const Tensor& v) { return widened(v).flatten(0, 2).unsqueeze(1); };
   const Tensor x = images(a), y = images(b);
@@ -58,7 +58,7 @@ Tensor ssim(const Tensor& a, const Tensor& b, double peak) {
 
 void FeatureStatistics::add(const Tensor& features) {
   if (features.dim() != 2)
-    raise(KINORA_INVALID, "features must be [N, D], found {}", c10::str(features.sizes()));
+    raise(KINORA_ERROR_INVALID, "features must be [N, D], found {}", c10::str(features.sizes()));
   if (features.size(0) == 0) return;
   FeatureStatistics piece;
   const Tensor x = features.detach().to(at::kDouble);
@@ -83,7 +83,7 @@ void FeatureStatistics::merge(const FeatureStatistics& other) {
 }
 
 Tensor FeatureStatistics::covariance() const {
-  if (count_ < 2) raise(KINORA_INVALID, "a covariance requires two vectors or more, found {}", count_);
+  if (count_ < 2) raise(KINORA_ERROR_INVALID, "a covariance requires two vectors or more, found {}", count_);
   return scatter_ / static_cast<double>(count_ - 1);
 }
 

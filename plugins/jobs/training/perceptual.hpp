@@ -12,7 +12,7 @@ at::Tensor psnr(const at::Tensor& a, const at::Tensor& b, double peak = 2);
 
 // Structural similarity (Wang et al. 2004, equation 13): Gaussian window of 11 pixels, sigma 1.5, K1 .01, K2
 // .03, wherever the window fits; one number per sample, the mean over channels, frames and positions. Throws
-// Error(KINORA_INVALID) for frames smaller than the window.
+// Error(KINORA_ERROR_INVALID) for frames smaller than the window.
 at::Tensor ssim(const at::Tensor& a, const at::Tensor& b, double peak = 2);
 
 // Mean and covariance of feature vectors that arrive in pieces, in float64; pieces, also of several ranks,

@@ -33,7 +33,7 @@ int64_t frames_of_token(const Options& model) {
 void LevelDraw::require(const TrainOptions& o, const LossInstance& loss) {
   require_frames(o);
   if (!loss.draws_noise() && (o.in_chunks() || o.levels != "auto"))
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "{}: {} draws no noise, and its model always sees earlier codes as they are; leave it out",
           o.teacher_forcing ? "teacher_forcing"
           : o.causal        ? "causal"
@@ -41,12 +41,12 @@ void LevelDraw::require(const TrainOptions& o, const LossInstance& loss) {
           loss.spec().id);
   if (o.levels == "chunk" && !o.in_chunks())
     raise(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "levels = \"chunk\" applies to causal frames; add causal = true or teacher_forcing = true, or choose "
         "\"frame\"");
   if (o.teacher_forcing && !o.condition_frames.empty())
     raise(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "teacher_forcing already gives every chunk the clean chunks before it; leave condition_frames empty");
 }
 
@@ -70,18 +70,18 @@ bool require_levels(const TrainOptions& o, const ComponentSpec& model, const Opt
                                      [](const auto& in) { return in.name == "timestep"; });
   const std::string shape = timestep == model.inputs.end() ? "missing" : timestep->shape;
   if (shape.find("[B, F]") == std::string::npos && shape.find("[B, T]") == std::string::npos)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "{} does not take one noise level per frame (its input `timestep` is {}); choose one that does, "
           "such as dit, "
           "cosmos or wan, or {}",
           model.id, shape, otherwise);
   if (const int64_t each = frames_of_token(its); each > 1)
     raise(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "{} makes a token of {} latent frames, which then share a noise level; set that to one frame, or {}",
         model.id, each, otherwise);
   if (o.teacher_forcing && o.chunk >= frames)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "teacher_forcing: a chunk learns from earlier ones, but {} latent frames are one chunk of {}; "
           "lower chunk, or encode longer windows",
           frames, o.chunk);
@@ -102,14 +102,14 @@ void GivenDraw::require(const TrainOptions& o, const LossInstance& loss) {
   const auto& noise = o.condition_noise;
   if (!frames.empty() && !loss.draws_noise())
     raise(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "condition_frames: {} draws no noise, so every frame is already given to later ones; leave it empty",
         loss.spec().id);
   if (frames.empty() && !noise.empty())
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "condition_noise applies to given frames; set their number: condition_frames = [0, 1]");
   if (!noise.empty() && (noise.size() != 2 || noise[1] < 0))
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "condition_noise requires a mean and a deviation of ln sigma, for example [-3.0, 2.0]");
 }
 
@@ -126,7 +126,7 @@ Given GivenDraw::operator()(int64_t first, int64_t count, const std::string& key
     const at::Tensor u = sample_uniform({count}, seed_, first, key + ".condition-noise");
     out.level = (at::special_ndtri(u) * noise_[1] + noise_[0]).exp();
   }
-  if (mix_ == KINORA_MIX_BLEND) out.level = out.level / (1 + out.level);
+  if (mix_ == KINORA_MIX_RECTIFIED_FLOW) out.level = out.level / (1 + out.level);
   return out;
 }
 

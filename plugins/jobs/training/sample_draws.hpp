@@ -11,7 +11,7 @@ namespace kinora::core {
 // Noise levels: one per sample, or one for each of its causal chunks or frames.
 class LevelDraw {
  public:
-  // Throws Error(KINORA_INVALID) for options that contradict each other.
+  // Throws Error(KINORA_ERROR_INVALID) for options that contradict each other.
   LevelDraw(const TrainOptions&, const LossInstance&, uint64_t seed);
   // Throws the constructor's errors.
   static void require(const TrainOptions&, const LossInstance&);
@@ -25,14 +25,14 @@ class LevelDraw {
   uint64_t seed_;
 };
 
-// Whether the model reads one level per frame. Throws Error(KINORA_INVALID) if it cannot, or if latents with
+// Whether the model reads one level per frame. Throws Error(KINORA_ERROR_INVALID) if it cannot, or if latents with
 // this many frames leave teacher forcing nothing to learn from.
 bool require_levels(const TrainOptions&, const ComponentSpec& model, const Options& its, int64_t frames);
 
 // Which frames of its own latent a sample is given, for image to video and continuations.
 class GivenDraw {
  public:
-  // Throws Error(KINORA_INVALID) for options that contradict each other.
+  // Throws Error(KINORA_ERROR_INVALID) for options that contradict each other.
   GivenDraw(const TrainOptions&, const LossInstance&, uint64_t seed);
   // Throws the constructor's errors.
   static void require(const TrainOptions&, const LossInstance&);

@@ -28,14 +28,14 @@ std::unique_ptr<SamplerInstance> sample_sampler(const JobView& context, const Tr
   if (const auto* own = context.spec().component("sampler"))
     return std::make_unique<SamplerInstance>(context.open(*own), own->options);
   const auto sampler = or_throw(
-      context.runtime().registry().open(mix == KINORA_MIX_BLEND ? "sampler/flow-euler" : "sampler/edm-heun"));
+      context.runtime().registry().open(mix == KINORA_MIX_RECTIFIED_FLOW ? "sampler/flow-euler" : "sampler/edm-heun"));
   const auto options = or_throw(Options::make(*sampler.spec, {{"steps", o.sample_steps}}));
   return std::make_unique<SamplerInstance>(sampler, options);
 }
 
 void require_samples(const TrainOptions& o) {
   if (o.samples > o.validation_samples)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "samples = {} is more than validation_samples = {}, from which they are taken; raise that option",
           o.samples, o.validation_samples);
 }

@@ -12,7 +12,7 @@ namespace kinora::core {
 
 // The job's own sampler, or the default sampler of the loss.
 std::unique_ptr<SamplerInstance> sample_sampler(const JobView&, const TrainOptions&, uint32_t mix);
-// Pictures show validation samples; throws Error(KINORA_INVALID) if there are too few.
+// Pictures show validation samples; throws Error(KINORA_ERROR_INVALID) if there are too few.
 void require_samples(const TrainOptions&);
 
 class SampleGrid {

@@ -121,7 +121,7 @@ TensorBoard::TensorBoard(const fs::path& folder, int64_t step) {
   const uint64_t kept = old ? valid_up_to(*old, step) : 0;
   if (old) fs::resize_file(file_, kept);
   out_.open(file_, std::ios::binary | std::ios::app);
-  if (!out_) throw Error(KINORA_IO, file_.string() + ": cannot be written; check the folder's permissions");
+  if (!out_) throw Error(KINORA_ERROR_IO, file_.string() + ": cannot be written; check the folder's permissions");
   if (kept == 0) event(0, of_bytes(3, "brain.Event:2"));  // file_version
   flush();
 }
@@ -135,7 +135,7 @@ void TensorBoard::scalar(int64_t step, std::string_view tag, double value) {
 }
 
 void TensorBoard::image(int64_t step, std::string_view tag, std::string_view png) {
-  if (png.size() < 24) throw Error(KINORA_DATA, "picture '" + std::string(tag) + "' is not a PNG");
+  if (png.size() < 24) throw Error(KINORA_ERROR_DATA, "picture '" + std::string(tag) + "' is not a PNG");
   const auto size_at = [&](size_t at) {  // big-endian, in PNG's header
     return static_cast<uint64_t>(__builtin_bswap32(static_cast<uint32_t>(number_at(png, at, 4))));
   };
@@ -146,7 +146,7 @@ void TensorBoard::image(int64_t step, std::string_view tag, std::string_view png
 
 void TensorBoard::flush() {
   out_.flush();
-  if (!out_) throw Error(KINORA_NO_MEMORY, file_.string() + ": cannot be written; is the disk full?");
+  if (!out_) throw Error(KINORA_ERROR_NO_MEMORY, file_.string() + ": cannot be written; is the disk full?");
 }
 
 }  // namespace kinora::core

@@ -21,7 +21,7 @@ class TensorBoard {
   void scalar(int64_t step, std::string_view tag, double value);
   // The bytes of a PNG file.
   void image(int64_t step, std::string_view tag, std::string_view png);
-  // Flushes to the file. Throws Error(KINORA_NO_MEMORY) if it cannot.
+  // Flushes to the file. Throws Error(KINORA_ERROR_NO_MEMORY) if it cannot.
   void flush();
 
  private:

@@ -49,13 +49,13 @@ const Leaf& last_layer(const Chain& chain, const std::string& name) {
   for (const auto& p : chain.parameters())
     if (name.empty() && p.shape.size() > 1 && p.name.find("conv_out") != std::string::npos) wanted = p.name;
   if (wanted.empty())
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "the critic's weight needs the decoder's last layer, but no parameter's name contains 'conv_out'; "
           "set last_layer");
   for (const auto& leaf : chain.leaves())
     if (leaf.name == wanted) return leaf;
   raise(
-      KINORA_INVALID,
+      KINORA_ERROR_INVALID,
       "last_layer '{}' is not a parameter that this process holds whole; name another, and with a critic use "
       "data parallelism only",
       wanted);
@@ -120,7 +120,7 @@ NamedTensors TokenizerCritic::state() {
 
 void TokenizerCritic::restore(const NamedTensors& state) {
   if (!state.count(kSteps))
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "the checkpoint has no critic; remove the critic, or choose another output folder");
   auto& chain = network_.chain();
   load_values(chain.parameters(), chain.leaves(), under(state, kWeight));

@@ -13,7 +13,7 @@ namespace kinora::core {
 
 class TokenizerCritic {
  public:
-  // From the slot `critic`. Throws Error(KINORA_INVALID) if options.last_layer is not a parameter that this
+  // From the slot `critic`. Throws Error(KINORA_ERROR_INVALID) if options.last_layer is not a parameter that this
   // process holds whole.
   TokenizerCritic(JobContext&, Network& tokenizer, Parallelism&, const TrainTokenizerOptions&,
                   at::Device device = at::kCPU);
@@ -41,7 +41,7 @@ class TokenizerCritic {
 };
 
 // The leaf of that name; for an empty name, the last parameter of two or more dimensions with "conv_out" in
-// its name, since a decoder is declared after the encoder. Throws Error(KINORA_INVALID).
+// its name, since a decoder is declared after the encoder. Throws Error(KINORA_ERROR_INVALID).
 const Leaf& last_layer(const Chain& chain, const std::string& name);
 
 }  // namespace kinora::core

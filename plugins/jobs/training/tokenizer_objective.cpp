@@ -32,7 +32,7 @@ double from_step(double weight, int64_t step, int64_t start) { return step < sta
 
 at::Tensor kl_to_standard_normal(const at::Tensor& moments) {
   if (moments.dim() < 2 || moments.size(1) % 2)
-    raise(KINORA_INVALID, "moments must be [B, 2 C, ...], mean and log variance; found {}",
+    raise(KINORA_ERROR_INVALID, "moments must be [B, 2 C, ...], mean and log variance; found {}",
           c10::str(moments.sizes()));
   const auto parts = promoted(moments).chunk(2, 1);
   const at::Tensor logvar = parts[1].clamp(-30, 20);
@@ -54,7 +54,7 @@ TokenizerObjective::TokenizerObjective(const JobView& context, Network& tokenize
       seed_(static_cast<uint64_t>(context.run().seed)),
       discrete_(tokenizer.info().discrete != 0) {
   if (discrete_ && o.kl > 0)
-    raise(KINORA_INVALID, "kl = {}: {} makes codes, which have no distribution to compare; set kl = 0", o.kl,
+    raise(KINORA_ERROR_INVALID, "kl = {}: {} makes codes, which have no distribution to compare; set kl = 0", o.kl,
           id_);
   const auto* slot = context.spec().component("perceptual");
   if (!slot) return;
@@ -64,7 +64,7 @@ TokenizerObjective::TokenizerObjective(const JobView& context, Network& tokenize
     return std::any_of(in.begin(), in.end(), [&](const TensorSpec& t) { return t.name == name; });
   };
   if (in.size() != 2 || !has("prediction") || !has("target"))
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "perceptual = '{}' does not compare two videos; give a loss of 'prediction' and "
           "'target' alone, such as lpips",
           slot->id);
@@ -74,11 +74,11 @@ at::Tensor TokenizerObjective::latent(const at::Tensor& video, int64_t first, at
   at::Tensor posterior;
   const at::Tensor encoded = network_.encode(video, &posterior);
   if (discrete_ && !posterior.defined())
-    raise(KINORA_UNSUPPORTED, "{} returns codes without their vectors, and codes have no gradient", id_);
+    raise(KINORA_ERROR_UNSUPPORTED, "{} returns codes without their vectors, and codes have no gradient", id_);
   if (discrete_) return posterior;
   if (options_.kl == 0) return encoded;
   if (!posterior.defined() || posterior.size(1) != 2 * encoded.size(1))
-    raise(KINORA_INVALID, "kl requires the moments of latents, but {} has none; set kl = 0", id_);
+    raise(KINORA_ERROR_INVALID, "kl requires the moments of latents, but {} has none; set kl = 0", id_);
   divergence = kl_to_standard_normal(posterior);
   const auto moments = posterior.chunk(2, 1);
   return moments[0] + (moments[1].clamp(-30, 20) / 2).exp() *

@@ -84,10 +84,10 @@ ModelOutline outline_of(const JobView& job, const ComponentUse& use, const Named
 
 // Throws the error of a model that accepted no inputs, with a remedy if it read values.
 [[noreturn]] void refuse_outline(const ComponentUse& use, const Error& why) {
-  if (why.code() == KINORA_INVALID) throw why;
+  if (why.code() == KINORA_ERROR_INVALID) throw why;
   std::string text = why.what();
   text.resize(std::min(text.find('\n'), text.size()));
-  raise(KINORA_UNSUPPORTED,
+  raise(KINORA_ERROR_UNSUPPORTED,
         "plan: {} does not run on the meta device, where tensors have shapes and no values: {}; let its "
         "forward "
         "depend on shapes alone, without reading values (item(), data())",
@@ -102,7 +102,7 @@ ModelOutline outline_model(const JobView& train, const std::optional<LatentSize>
   const JobCheck check(train.runtime(), train.run(), train.spec(), true, 0, ignored);
   const auto encoded = encoded_for(check);
   if (!encoded && !given)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "plan: job '{}' reads no encode job that gives the size of its latents; give --latent TxHxW",
           train.spec().name);
   const auto& use = *train.spec().component("model");

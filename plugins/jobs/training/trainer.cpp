@@ -46,7 +46,7 @@ void sum_over_ranks(const Parallelism& parallel, Each each) {
 void require_batch(const OptimizerOptions& o, int64_t data_ranks) {
   const int64_t step = o.accumulate * data_ranks;
   if (o.batch % step != 0)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("batch = {} must be a multiple of accumulate ({}) times the ranks "
                             "that hold different samples ({}); {} would do",
                             o.batch, o.accumulate, data_ranks, (o.batch / step + 1) * step));
@@ -171,7 +171,7 @@ void Trainer::skip(json& line) {
 
 void Trainer::fail_if_stuck() const {
   if (in_a_row_ < options_.max_skipped) return;
-  throw Error(KINORA_FAILED,
+  throw Error(KINORA_ERROR_FAILED,
               fmt::format("step {}: the gradient or the loss was not finite in {} steps in a "
                           "row; lower learning_rate ({}) or "
                           "clip_norm ({}), raise warmup ({}), or see metrics.jsonl for where it began",
@@ -247,7 +247,7 @@ void Trainer::run(const Micro& micro_loss) {
     }
     progress.update(step_, "loss " + std::to_string(loss_).substr(0, 6));
     fail_if_stuck();
-    if (keep()) throw Error(KINORA_CANCELLED, "cancelled");
+    if (keep()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   }
   running_ = seconds_since(start);
   balance_.finish(context_.spec().name);

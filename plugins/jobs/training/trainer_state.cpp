@@ -40,7 +40,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
   for (auto& e : averages_) {
     const auto kept = saved.ema.find(decay_name(e.decay()));
     if (kept == saved.ema.end())
-      throw Error(KINORA_INVALID, folder.string() + ": the checkpoint has no averages with decay " +
+      throw Error(KINORA_ERROR_INVALID, folder.string() + ": the checkpoint has no averages with decay " +
                                       decay_name(e.decay()) +
                                       "; restore the run file's ema, or choose another output folder");
     copy_into(chain, std::move(kept->second), e.values());

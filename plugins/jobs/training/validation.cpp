@@ -30,7 +30,7 @@ Split split(const LatentData& data, double share) {
   }
   if (out.train.empty() || (share > 0 && out.held_out.empty()))
     raise(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "validation = {} leaves {} of {} samples to training and {} to validation; choose another share, or "
         "encode more clips",
         share, out.train.size(), data.size(), out.held_out.size());
@@ -40,14 +40,14 @@ Split split(const LatentData& data, double share) {
 // For a blend (1 - s) x0 + s n, s is sigma / (1 + sigma) of x0 + sigma n.
 std::vector<double> validation_levels(const LossInstance& loss, std::vector<double> given) {
   if (!loss.draws_noise()) return {0};
-  const bool blend = loss.mix() == KINORA_MIX_BLEND;
+  const bool blend = loss.mix() == KINORA_MIX_RECTIFIED_FLOW;
   if (given.empty()) {
     for (const double sigma : {0.1, 0.5, 2.0}) given.push_back(blend ? sigma / (1 + sigma) : sigma);
     return given;
   }
   for (const double s : given)
     if (s < 0 || (blend && s > 1))
-      raise(KINORA_INVALID, "validation_sigmas: {} is not a noise level of this loss, which has {}", s,
+      raise(KINORA_ERROR_INVALID, "validation_sigmas: {} is not a noise level of this loss, which has {}", s,
             blend ? "0 to 1" : "0 and more");
   return given;
 }

@@ -22,7 +22,7 @@ Split split(const LatentData& data, double share);
 double hash_share(const std::string& key);
 
 // The noise levels of the validation: the given ones, or 0.1, 0.5 and 2 of noise to signal, in the units of
-// the loss's mix. Throws Error(KINORA_INVALID) for one that the loss does not have.
+// the loss's mix. Throws Error(KINORA_ERROR_INVALID) for one that the loss does not have.
 std::vector<double> validation_levels(const LossInstance&, std::vector<double> given);
 
 class Validation {

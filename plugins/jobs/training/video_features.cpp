@@ -25,7 +25,7 @@ bool ScriptModel::is_one(const std::filesystem::path& path) {
 }
 
 ScriptModel::ScriptModel(const std::filesystem::path& file) : state_(std::make_unique<State>()) {
-  if (!std::filesystem::exists(file)) throw Error(KINORA_NOT_FOUND, file.string() + " does not exist");
+  if (!std::filesystem::exists(file)) throw Error(KINORA_ERROR_NOT_FOUND, file.string() + " does not exist");
   or_throw(check_regular_file(file.string()));
   state_->file = file.string();
   try {
@@ -37,7 +37,7 @@ ScriptModel::ScriptModel(const std::filesystem::path& file) : state_(std::make_u
         if (argument.name() == name) state_->arguments[name] = value;
   } catch (const std::exception& e) {
     const auto* of_torch = dynamic_cast<const c10::Error*>(&e);
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "{} is not a TorchScript file that libtorch can read ({}); write it with torch.jit.save",
           file.string(), (of_torch ? text_of(*of_torch) : e.what()).substr(0, 160));
   }
@@ -51,11 +51,11 @@ at::Tensor ScriptModel::operator()(const at::Tensor& video) {
     out = state_->module.get_method("forward")({video}, state_->arguments);
   } catch (const std::exception& e) {
     const auto* of_torch = dynamic_cast<const c10::Error*>(&e);
-    raise(KINORA_INVALID, "{}: its forward fails on a video {}: {}", state_->file, c10::str(video.sizes()),
+    raise(KINORA_ERROR_INVALID, "{}: its forward fails on a video {}: {}", state_->file, c10::str(video.sizes()),
           of_torch ? text_of(*of_torch) : e.what());
   }
   if (!out.isTensor() || out.toTensor().dim() != 2 || out.toTensor().size(0) != video.size(0))
-    raise(KINORA_INVALID, "{}: its forward must return a tensor [B, D], one vector per video; it returned {}",
+    raise(KINORA_ERROR_INVALID, "{}: its forward must return a tensor [B, D], one vector per video; it returned {}",
           state_->file, out.isTensor() ? c10::str(out.toTensor().sizes()) : out.tagKind());
   return out.toTensor();
 }
@@ -72,7 +72,7 @@ int64_t image_size(const Component& component, const ComponentUse& use) {
   const auto& options = use.options.values();
   if (reads("video")) return 0;
   if (!reads("image") || !options.contains("image_size"))
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "features = '{}' reads neither 'video' nor an 'image' of a fixed size; try clip-vision", use.id);
   return options.at("image_size").get<int64_t>();
 }
@@ -83,13 +83,13 @@ int64_t ReconstructionFeatures::require(const JobView& context) {
   const auto* use = context.spec().component("features");
   const auto weights = weights_in(context.spec().options, "features_weights");
   if (weights.empty())
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "the job has a feature model; set its weights: features_weights = \"FILE or FOLDER\"");
   if (is_script(weights) && use)
-    raise(KINORA_INVALID, "{} is itself a model; remove `features`", weights[0].string());
+    raise(KINORA_ERROR_INVALID, "{} is itself a model; remove `features`", weights[0].string());
   if (is_script(weights)) return 0;
   if (!use)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "features_weights = {} belong to no model; set features = \"clip-vision\", or a TorchScript file "
           "(.pt, .jit)",
           weights.back().string());
@@ -119,7 +119,7 @@ at::Tensor ReconstructionFeatures::of(const at::Tensor& video) {
   }
   for (const auto& output : network_->forward(in))
     if (output.dim() == 2) return output.mean(0, true);
-  raise(KINORA_INVALID, "features = '{}' has no output [B, D], one vector per video or image", id_);
+  raise(KINORA_ERROR_INVALID, "features = '{}' has no output [B, D], one vector per video or image", id_);
 }
 
 void ReconstructionFeatures::add(const at::Tensor& video, const at::Tensor& made) {

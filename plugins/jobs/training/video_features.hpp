@@ -20,10 +20,10 @@ class ScriptModel {
  public:
   // By its ending: .pt or .jit.
   static bool is_one(const std::filesystem::path&);
-  // Throws Error(KINORA_INVALID) if libtorch cannot read it.
+  // Throws Error(KINORA_ERROR_INVALID) if libtorch cannot read it.
   explicit ScriptModel(const std::filesystem::path& file);
   ~ScriptModel();
-  // Throws Error(KINORA_INVALID) if the script fails or returns anything else.
+  // Throws Error(KINORA_ERROR_INVALID) if the script fails or returns anything else.
   at::Tensor operator()(const at::Tensor& video);
 
  private:
@@ -36,7 +36,7 @@ class ScriptModel {
 class ReconstructionFeatures {
  public:
   // The model in the job's slot `features`, with the weights in its option features_weights; without the
-  // slot, the TorchScript that the option names. Throws Error(KINORA_INVALID) if it reads neither `video` nor
+  // slot, the TorchScript that the option names. Throws Error(KINORA_ERROR_INVALID) if it reads neither `video` nor
   // `image`.
   explicit ReconstructionFeatures(const JobView&);
   // Throws the constructor's errors before anything is opened; returns the edge length of its images, 0 for a

@@ -24,7 +24,7 @@ using testing::HasSubstr;
 Parameter column(const std::string& name, std::vector<int64_t> shape, std::vector<int64_t> parts,
                  int64_t shard, int64_t shards) {
   Parameter p;
-  p.name = name, p.shape = std::move(shape), p.parts = std::move(parts), p.role = KINORA_COLUMN,
+  p.name = name, p.shape = std::move(shape), p.parts = std::move(parts), p.role = KINORA_ROLE_COLUMN,
   p.shard = shard, p.shards = shards;
   return p;
 }
@@ -36,7 +36,7 @@ struct Rank {
   std::vector<Leaf> leaves;
   Rank(int64_t tensor, int64_t fsdp) {
     parameters = {column("qkv", {12, 5}, {4, 4, 4}, tensor, 2), column("bias", {3}, {3}, 0, 1)};
-    parameters[1].role = KINORA_WHOLE;
+    parameters[1].role = KINORA_ROLE_WHOLE;
     Leaf l;  // 30 + 3 numbers, the first 17 of them on rank 0 of the FSDP group
     l.tensor = at::zeros({17}, at::kDouble).set_requires_grad(true);
     l.pieces = fsdp ? std::vector<Piece>{{1, 17, 13, 0}, {2, 0, 3, 13}}
@@ -99,7 +99,7 @@ TEST(Weights, ErrorsListEverythingThatDoesNotFitAndCopyNothing) {
     load_values(parameters, leaves, given);
     FAIL();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), KINORA_INVALID);
+    EXPECT_EQ(e.code(), KINORA_ERROR_INVALID);
     EXPECT_THAT(e.what(), HasSubstr("'blocks.0.k.weight' is [2, 3] in the file and [2, 2] in the model"));
     EXPECT_THAT(e.what(), HasSubstr("1 missing: 'blocks.0.q.weight', did you mean 'blocks.0.q.weigth'?"));
     EXPECT_THAT(e.what(), HasSubstr("2 unexpected: 'blocks.0.q.weigth', 'other'"));

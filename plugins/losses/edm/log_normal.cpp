@@ -8,7 +8,7 @@ namespace {
 
 void ascending(const char* low_name, double low, const char* high_name, double high) {
   if (low >= high)
-    throw Error(KINORA_INVALID, std::string(low_name) + " = " + detail::toml_float(low) + " must be below " +
+    throw Error(KINORA_ERROR_INVALID, std::string(low_name) + " = " + detail::toml_float(low) + " must be below " +
                                     high_name + " = " + detail::toml_float(high));
 }
 
@@ -20,7 +20,7 @@ LogNormal::LogNormal(const LevelOptions& o) : o_(o) {
 }
 
 Tensor LogNormal::operator()(const Tensor& uniform) const {
-  const Tensor u = uniform.to(KINORA_FLOAT64);
+  const Tensor u = uniform.to(KINORA_DTYPE_FLOAT64);
   const double rest = 1 - o_.high_sigma_share;
   Tensor sigma;
   if (rest > 0) {

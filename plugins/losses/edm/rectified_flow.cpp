@@ -48,19 +48,19 @@ class RectifiedFlow final : public Loss<Tensor> {
 
   Input input(const Tensor& x, const Tensor& sigma) override {
     const Tensor w = wide(x);
-    return {(w / spread(sigma.to(KINORA_FLOAT64) + 1, w)).to(x.dtype()), as(timestep(sigma), w)};
+    return {(w / spread(sigma.to(KINORA_DTYPE_FLOAT64) + 1, w)).to(x.dtype()), as(timestep(sigma), w)};
   }
 
   // At sigma = 0 it is x.
   Tensor estimate(const Tensor& x, const Tensor& sigma, const Tensor& output) override {
-    const Tensor w = wide(x), s = sigma.to(KINORA_FLOAT64);
+    const Tensor w = wide(x), s = sigma.to(KINORA_DTYPE_FLOAT64);
     return w / spread(s + 1, w) - spread(s / (s + 1), w) * as(output, w);
   }
 
   std::vector<Tensor> evaluate(const Named<Tensor>& in) override {
     const Tensor x0 = wide(in["latent"]);
     const Tensor &sigma = in["sigma"], &f = in.has("prediction") ? in["prediction"] : in["output"];
-    const Tensor s = sigma.to(KINORA_FLOAT64), target = as(in["noise"], x0) - x0;
+    const Tensor s = sigma.to(KINORA_DTYPE_FLOAT64), target = as(in["noise"], x0) - x0;
     const Tensor is_made = op("aten::gt", "Scalar", {s, 0.0});
     const Tensor zero = full_like(s, 0),
                  weight = op("aten::where", "self", {is_made, square((s + 1) / s), zero});
@@ -71,7 +71,7 @@ class RectifiedFlow final : public Loss<Tensor> {
 
  private:
   Tensor timestep(const Tensor& sigma) const {
-    const Tensor s = sigma.to(KINORA_FLOAT64);
+    const Tensor s = sigma.to(KINORA_DTYPE_FLOAT64);
     const Tensor told = op("aten::where", "self",
                            {op("aten::gt", "Scalar", {s, 0.0}), s, full_like(s, o_.sigma_conditional)});
     return told / (told + 1) * o_.timestep_scale;

@@ -11,7 +11,7 @@ namespace kinora {
 
 class Flow final : public Loss<Tensor> {
  public:
-  static constexpr uint32_t mix = KINORA_MIX_BLEND;
+  static constexpr uint32_t mix = KINORA_MIX_RECTIFIED_FLOW;
   struct Options {
     std::string density = "logit-normal", shift_type = "constant", weighting = "none";
     double logit_mean = 0, logit_std = 1, mode_scale = 1.29;
@@ -60,17 +60,17 @@ class Flow final : public Loss<Tensor> {
   }
   explicit Flow(const Options& o) : o_(o), shift_(shift_of(o)) {
     if (o.sigma_min >= o.sigma_max)
-      throw Error(KINORA_INVALID, "sigma_min = " + detail::toml_float(o.sigma_min) +
+      throw Error(KINORA_ERROR_INVALID, "sigma_min = " + detail::toml_float(o.sigma_min) +
                                       " must be below sigma_max = " + detail::toml_float(o.sigma_max));
   }
 
   Tensor level(const Tensor& uniform) override {
-    const Tensor u = drawn(uniform.to(KINORA_FLOAT64));
+    const Tensor u = drawn(uniform.to(KINORA_DTYPE_FLOAT64));
     return op("aten::clamp", "", {u * shift_ / (u * (shift_ - 1) + 1), o_.sigma_min, o_.sigma_max});
   }
 
   Tensor noisy(const Tensor& latent, const Tensor& noise, const Tensor& sigma) override {
-    const Tensor x0 = wide(latent), s = sigma.to(KINORA_FLOAT64);
+    const Tensor x0 = wide(latent), s = sigma.to(KINORA_DTYPE_FLOAT64);
     return (spread(1 + -s, x0) * x0 + spread(s, x0) * as(noise, x0)).to(latent.dtype());
   }
 
@@ -85,7 +85,7 @@ class Flow final : public Loss<Tensor> {
   std::vector<Tensor> evaluate(const Named<Tensor>& in) override {
     const Tensor x0 = wide(in["latent"]);
     const Tensor &sigma = in["sigma"], &f = in.has("prediction") ? in["prediction"] : in["output"];
-    const Tensor s = sigma.to(KINORA_FLOAT64), target = as(in["noise"], x0) - x0;
+    const Tensor s = sigma.to(KINORA_DTYPE_FLOAT64), target = as(in["noise"], x0) - x0;
     const Tensor weight = o_.weighting == "linear" ? 1 + s * shift_ : full_like(s, 1);
     const Tensor loss = (square(as(f, x0) - target) * spread(weight, x0)).mean(of_sample(x0));
     return {loss, target, as(weight, x0), as(timestep(sigma), x0)};
@@ -96,7 +96,7 @@ class Flow final : public Loss<Tensor> {
   static double shift_of(const Options& o) {
     if (o.shift_type == "constant") return o.shift;
     if (o.tokens == 0)
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "shift_type = \"" + o.shift_type + "\" needs `tokens`, the number of tokens of a latent");
     const auto tokens = static_cast<double>(o.tokens);
     if (o.shift_type == "linear")
@@ -114,7 +114,7 @@ class Flow final : public Loss<Tensor> {
   }
 
   Tensor timestep(const Tensor& sigma) const {
-    const Tensor t = sigma.to(KINORA_FLOAT64) * o_.timestep_scale;
+    const Tensor t = sigma.to(KINORA_DTYPE_FLOAT64) * o_.timestep_scale;
     return o_.whole_timesteps ? op("aten::floor", "", {t}) : t;
   }
 

@@ -60,7 +60,7 @@ TEST(FlowLoss, LevelsHaveTheirDistribution) {
 TEST(FlowLoss, PerfectPredictionCostsNothingAndEstimatesTheLatent) {
   for (const json& o : {json::object(), json{{"weighting", "linear"}, {"shift", 5.0}}}) {
     const auto loss = test::loss(kId, o);
-    EXPECT_EQ(loss.mix(), KINORA_MIX_BLEND);
+    EXPECT_EQ(loss.mix(), KINORA_MIX_RECTIFIED_FLOW);
     test::LossInputs given;
     for (const double level : {0.0, 1e-3, 0.5, 1.0}) {
       const at::Tensor s = at::full({2, 4}, level, at::kDouble);

@@ -44,7 +44,7 @@ class NextToken final : public Loss<Tensor> {
   std::vector<Tensor> evaluate(const Named<Tensor>& in) override {
     const Tensor all = wide(in.has("prediction") ? in["prediction"] : in["output"]);
     const int64_t kept = all.dim() == 3 ? all.size(1) - o_.shift : 0;
-    const Tensor codes = tokens(in["codes"], all, "codes").narrow(1, o_.shift, kept).to(KINORA_INT64);
+    const Tensor codes = tokens(in["codes"], all, "codes").narrow(1, o_.shift, kept).to(KINORA_DTYPE_INT64);
     const Tensor logits_BNV = all.narrow(1, 0, kept);
     const Tensor sum_BN = op("aten::logsumexp", "", {logits_BNV, std::vector<int64_t>{-1}});
     const Tensor right_BN = op("aten::gather", "", {logits_BNV, -1, op("aten::unsqueeze", "", {codes, -1})})
@@ -62,21 +62,21 @@ class NextToken final : public Loss<Tensor> {
 
  private:
   static Error no_noise() {
-    return Error(KINORA_UNSUPPORTED, "next-token works without noise; this job needs a loss that has levels");
+    return Error(KINORA_ERROR_UNSUPPORTED, "next-token works without noise; this job needs a loss that has levels");
   }
 
   // t [B, ...] as [B, N], N the tokens of logits [B, N, V].
   Tensor tokens(const Tensor& t, const Tensor& logits, const char* name) const {
     if (logits.dim() != 3)
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "output must be logits [B, N, V]; it has " + std::to_string(logits.dim()) + " dimensions");
     const int64_t B = logits.size(0), N = logits.size(1);
     if (t.dim() < 2 || t.size(0) != B || t.numel() != B * N)
-      throw Error(KINORA_INVALID, std::string(name) + " holds " + std::to_string(t.numel()) +
+      throw Error(KINORA_ERROR_INVALID, std::string(name) + " holds " + std::to_string(t.numel()) +
                                       " numbers; the logits are of " + std::to_string(B) + " samples with " +
                                       std::to_string(N) + " tokens each");
     if (o_.shift >= N)
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "shift = " + std::to_string(o_.shift) + " leaves none of " + std::to_string(N) + " tokens");
     return t.reshape({B, N});
   }

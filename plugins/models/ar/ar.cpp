@@ -17,14 +17,14 @@ using Tensors = std::vector<Tensor>;
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_INVALID, "model/ar: " + what); }
+[[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_ERROR_INVALID, "model/ar: " + what); }
 
 }  // namespace
 
 class Ar final : public Model<at::Tensor> {
  public:
   using Options = Config;
-  static constexpr uint32_t sees = KINORA_SEES_BEFORE;
+  static constexpr uint32_t sees = KINORA_SEES_CAUSAL;
   static void describe(Describe<Options>& d) { ar::describe(d); }
   Ar(const Options& o, const Ctx& ctx);
   std::vector<at::Tensor> forward(const Ctx& ctx, const Named<at::Tensor>& in) override;

@@ -67,7 +67,7 @@ Config checked(Config c) {
       preset(c, &Config::n_layers, p.layers), preset(c, &Config::dim, p.dim);
       preset(c, &Config::use_qk_normalization, p.qk_norm);
     }
-  const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, "model/ar: " + what); };
+  const auto refuse = [](const std::string& what) { throw Error(KINORA_ERROR_INVALID, "model/ar: " + what); };
   if (c.n_kv_heads == 0) c.n_kv_heads = c.n_heads;
   if (c.n_heads % c.n_kv_heads)
     refuse("n_kv_heads = " + std::to_string(c.n_kv_heads) +

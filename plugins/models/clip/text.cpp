@@ -72,7 +72,7 @@ Text::Text(const Options& o, const Ctx& ctx)
 
 void Text::check_inputs(const Tensor& ids, const Tensor& mask) const {
   const auto refuse = [](const std::string& what) {
-    throw Error(KINORA_INVALID, "model/clip-text: " + what);
+    throw Error(KINORA_ERROR_INVALID, "model/clip-text: " + what);
   };
   if (ids.dim() != 2 || (mask.defined() && ids.sizes() != mask.sizes()))
     refuse(c10::str("input_ids and attention_mask must both be [B, L], found ", ids.sizes(), " and ",

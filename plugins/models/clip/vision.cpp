@@ -23,7 +23,7 @@ namespace {
 
 VisionConfig checked(const VisionConfig& c) {
   const auto refuse = [](const std::string& what) {
-    throw Error(KINORA_INVALID, "model/clip-vision: " + what);
+    throw Error(KINORA_ERROR_INVALID, "model/clip-vision: " + what);
   };
   if (c.skip_layers > c.num_hidden_layers)
     refuse("skip_layers = " + std::to_string(c.skip_layers) + " is more than num_hidden_layers");
@@ -125,7 +125,7 @@ std::vector<Tensor> Vision::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const Tensor& image = in["image"];
   if (image.dim() != 4 || image.size(1) != c_.num_channels || image.size(2) != c_.image_size ||
       image.size(3) != c_.image_size)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 c10::str("model/clip-vision: image is ", image.sizes(), "; [B, ", c_.num_channels, ", ",
                          c_.image_size, ", ", c_.image_size, "] is expected"));
   using Tensors = std::vector<Tensor>;

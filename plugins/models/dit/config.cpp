@@ -76,7 +76,7 @@ void describe_conditions(Describe<Options>& d) {
 }
 
 [[noreturn]] void refuse(const std::string& id, const std::string& what) {
-  throw Error(KINORA_INVALID, id + ": " + what);
+  throw Error(KINORA_ERROR_INVALID, id + ": " + what);
 }
 
 }  // namespace

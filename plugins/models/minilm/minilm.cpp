@@ -58,7 +58,7 @@ Tensor pooled(const Tensor& x, const Tensor& valid) {
 }
 
 void check_ids(const Tensor& ids, const Tensor& mask, const Config& c) {
-  const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, "model/minilm: " + what); };
+  const auto refuse = [](const std::string& what) { throw Error(KINORA_ERROR_INVALID, "model/minilm: " + what); };
   if (ids.dim() != 2 || ids.sizes() != mask.sizes())
     refuse(c10::str("input_ids and attention_mask must both be [B, L], found ", ids.sizes(), " and ",
                     mask.sizes()));
@@ -155,7 +155,7 @@ void MiniLm::describe(Describe<Options>& d) {
 }
 
 MiniLm::MiniLm(const Options& o, const Ctx& ctx) : options_(o) {
-  if (o.hidden % o.heads) throw Error(KINORA_INVALID, "model/minilm: heads does not divide hidden");
+  if (o.hidden % o.heads) throw Error(KINORA_ERROR_INVALID, "model/minilm: heads does not divide hidden");
   const Init init = Init::normal(0.02);
   const Declare embeddings(ctx, "embeddings.", 0);
   words_ = embeddings.weight("word_embeddings", {o.vocab, o.hidden}, init, Role::table);

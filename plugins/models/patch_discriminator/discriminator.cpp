@@ -80,7 +80,7 @@ PatchDiscriminator::PatchDiscriminator(const Options& o, const Ctx& ctx) {
     l.bias = declare("conv.bias", {out}, Init::zeros());
     if (o.norm == "group" && i > 0 && !last) {
       if (out % o.groups)
-        throw Error(KINORA_INVALID,
+        throw Error(KINORA_ERROR_INVALID,
                     "model/patch-discriminator: " + std::to_string(out) +
                         " channels are not in groups of equal size; groups = " + std::to_string(o.groups));
       l.groups = o.groups;
@@ -104,12 +104,12 @@ Tensor PatchDiscriminator::Layer::operator()(const Ctx& ctx, const Tensor& x) co
 std::vector<Tensor> PatchDiscriminator::forward(const Ctx& ctx, const Named<Tensor>& in) {
   Tensor x = in["video"];
   if (x.dim() != 5 || x.size(1) != 3 || !x.is_floating_point())
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "model/patch-discriminator: video must be a floating-point tensor [B, 3, T, H, W], found " +
                     c10::str(x.scalar_type(), x.sizes()));
   const int64_t smallest = (int64_t{1} << (blocks() - 2)) * 3;
   if (std::min(x.size(3), x.size(4)) < smallest)
-    throw Error(KINORA_INVALID, "model/patch-discriminator: a video of " + std::to_string(x.size(4)) + " x " +
+    throw Error(KINORA_ERROR_INVALID, "model/patch-discriminator: a video of " + std::to_string(x.size(4)) + " x " +
                                     std::to_string(x.size(3)) + " pixels; " + std::to_string(blocks() - 2) +
                                     " layers need " + std::to_string(smallest) + " or more; use fewer");
   for (int64_t i = 0; i < blocks(); ++i)

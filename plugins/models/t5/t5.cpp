@@ -134,7 +134,7 @@ Config checked(Config c, const std::string& id) {
     c.num_layers = p.num_layers, c.num_heads = p.num_heads;
     c.feed_forward_proj = p.feed_forward_proj;
   }
-  const auto refuse = [&](const std::string& what) { throw Error(KINORA_INVALID, id + ": " + what); };
+  const auto refuse = [&](const std::string& what) { throw Error(KINORA_ERROR_INVALID, id + ": " + what); };
   if (c.relative_attention_num_buckets % 4) refuse("relative_attention_num_buckets must be a multiple of 4");
   if (c.relative_attention_max_distance <= c.relative_attention_num_buckets / 4)
     refuse("relative_attention_max_distance must be above a quarter of relative_attention_num_buckets");
@@ -166,7 +166,7 @@ Tensor bias_of(const Tensor& places, const Tensor& buckets) {
 
 void check_inputs(const Tensor& ids, const Tensor& mask, const std::string& id) {
   if (ids.dim() != 2 || (mask.defined() && ids.sizes() != mask.sizes()))
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 c10::str(id, ": input_ids and attention_mask must both be [B, L], found ", ids.sizes(),
                          " and ", mask.defined() ? mask.sizes() : at::IntArrayRef()));
 }

@@ -18,7 +18,7 @@ using at::Tensor;
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_INVALID, "model/wan: " + what); }
+[[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_ERROR_INVALID, "model/wan: " + what); }
 
 // Epsilon of the image embedder's norms, whatever `eps` is.
 constexpr double image_eps = 1e-5;

@@ -239,14 +239,14 @@ TEST(WanNorm, OfQueriesAndKeysAsksForTheSumOverAllHeads) {
   for (const auto& p : wan.chain().parameters()) {
     const auto has = [&](const char* part) { return p.name.find(part) != std::string::npos; };
     if (has("norm_q") || has("norm_k") || has("to_q") || has("to_k") || has("to_v")) {
-      EXPECT_EQ(p.role, KINORA_COLUMN) << p.name;
+      EXPECT_EQ(p.role, KINORA_ROLE_COLUMN) << p.name;
       EXPECT_EQ(p.quantum, 12) << p.name;
     }
     if (has("to_out.0.weight") || has("net.2.weight")) {
-      EXPECT_EQ(p.role, KINORA_ROW) << p.name;
+      EXPECT_EQ(p.role, KINORA_ROLE_ROW) << p.name;
     }
     if (has("to_out.0.bias") || has("net.2.bias")) {
-      EXPECT_EQ(p.role, KINORA_WHOLE) << p.name;
+      EXPECT_EQ(p.role, KINORA_ROLE_WHOLE) << p.name;
     }
   }
 }

@@ -68,7 +68,7 @@ void BalancedLink::know(const at::Tensor& table) {
 }
 
 void BalancedLink::tell(const at::Tensor& table) {
-  if (!table.select(2, KINORA_TOKEN_STREAM).any().item<bool>()) {
+  if (!table.select(2, KINORA_TOKEN_NOISY).any().item<bool>()) {
     const char* vain = "no frame has a clean and a noisy copy to balance: it does what cp-ulysses does";
     if (told_.insert(vain).second) log(Log::warn, std::string("balanced-sp: ") + vain);
     return;
@@ -93,7 +93,7 @@ at::Tensor BalancedLink::attention(const at::Tensor& q, const at::Tensor& k, con
                                    const kinora_attention& how) {
   if (!how.kv_seq) return next.attention(q, k, v, how);
   if (!how.q_seq)
-    throw Error(KINORA_UNSUPPORTED, "balanced-sp: attention '" + std::string(how.name ? how.name : "") +
+    throw Error(KINORA_ERROR_UNSUPPORTED, "balanced-sp: attention '" + std::string(how.name ? how.name : "") +
                                         "' has shared queries over split keys; give the queries a sequence");
   const HeadExchange by(group_, q.size(2), k.size(2));
   if (const auto told = by.told(); !told.empty() && told_.insert(told).second)

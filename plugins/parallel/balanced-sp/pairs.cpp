@@ -21,7 +21,7 @@ Owners own_runs(const at::Tensor& table, int64_t P, int64_t multiple) {
 }
 
 Owners own_pairs(const at::Tensor& table, int64_t P, int64_t multiple) {
-  const at::Tensor rows = table[0].to(at::kCPU), stream = rows.select(1, KINORA_TOKEN_STREAM),
+  const at::Tensor rows = table[0].to(at::kCPU), stream = rows.select(1, KINORA_TOKEN_NOISY),
                    there = rows.select(1, KINORA_TOKEN_INDEX) >= 0;
   const at::Tensor clean = (there & (stream == 0)).nonzero().flatten(),
                    noisy = (there & (stream == 1)).nonzero().flatten(), rest = (~there).nonzero().flatten();
@@ -44,13 +44,13 @@ std::vector<Load> loads_of(const at::Tensor& table, int64_t P) {
   const int64_t each = rows.size(0) / P;
   const auto* t = rows.data_ptr<int64_t>();
   std::vector<Load> out(static_cast<size_t>(P));
-  const bool two = rows.select(1, KINORA_TOKEN_STREAM).any().item<bool>();
+  const bool two = rows.select(1, KINORA_TOKEN_NOISY).any().item<bool>();
   for (auto& load : out) {
     std::set<std::pair<int64_t, int64_t>> frames;
     for (int64_t i = 0; i < each; ++i, t += KINORA_TOKEN_COLUMNS) {
       if (t[KINORA_TOKEN_INDEX] < 0) continue;
       ++load.tokens;
-      load.loss_tokens += !two || t[KINORA_TOKEN_STREAM] == 1;
+      load.loss_tokens += !two || t[KINORA_TOKEN_NOISY] == 1;
       frames.emplace(t[KINORA_TOKEN_SAMPLE], t[KINORA_TOKEN_TIME]);
     }
     load.frames = static_cast<int64_t>(frames.size());

@@ -20,7 +20,7 @@ class UlyssesLink final : public TokenSplit {
                        const kinora_attention& how) override {
     if (!how.kv_seq) return next.attention(q, k, v, how);
     if (!how.q_seq)
-      throw Error(KINORA_UNSUPPORTED,
+      throw Error(KINORA_ERROR_UNSUPPORTED,
                   "cp-ulysses: attention '" + std::string(how.name) +
                       "' has shared queries over split keys; give the queries a sequence");
     const HeadExchange by(group_, q.size(2), k.size(2));

@@ -38,7 +38,7 @@ FsdpLink::FsdpLink(const Options& options, const Mesh<Tensor>& mesh)
 
 kinora_param FsdpLink::parameter(const kinora_param_spec& s) {
   Declared p{next.parameter(s), s.block, {s.shape, s.shape + s.ndim}, s.shards > 1, s.frozen != 0};
-  if (p.split) p.shape[s.role == KINORA_ROW ? 1 : 0] /= s.shards;
+  if (p.split) p.shape[s.role == KINORA_ROLE_ROW ? 1 : 0] /= s.shards;
   declared_.push_back(std::move(p));
   return declared_.back().id;
 }
@@ -142,7 +142,7 @@ Tensor FsdpLink::value(kinora_param p) {
     unit.with_graph = graph;
   }
   if (unit.values.empty())
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "fsdp: a parameter of block " + std::to_string(block) +
                     " was read outside of that block; declare it with block -1, or read it inside");
   return unit.values[index];

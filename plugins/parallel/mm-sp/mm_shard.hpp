@@ -51,13 +51,13 @@ inline std::vector<int64_t> share_by_cost(const std::vector<double>& costs, int6
 class MmShard {
  public:
   // The arguments are the same on every rank. costs: of the images, in any unit; empty: their tokens. The
-  // sequence is padded to a multiple of the ranks. Throws Error(KINORA_INVALID).
+  // sequence is padded to a multiple of the ranks. Throws Error(KINORA_ERROR_INVALID).
   MmShard(Group<at::Tensor> group, const std::vector<MmSegment>& sequence, std::vector<double> costs = {})
       : group_(group) {
     const auto sizes = sizes_of(sequence);
     if (costs.empty()) costs.assign(sizes.begin(), sizes.end());
     if (costs.size() != sizes.size())
-      throw Error(KINORA_INVALID, "mm-sp: " + std::to_string(costs.size()) + " costs are given for " +
+      throw Error(KINORA_ERROR_INVALID, "mm-sp: " + std::to_string(costs.size()) + " costs are given for " +
                                       std::to_string(sizes.size()) + " images");
     owner_ = share_by_cost(costs, group.size());
     for (size_t i = 0; i < owner_.size(); ++i)
@@ -84,7 +84,7 @@ class MmShard {
   // wait for each other in its backward.
   at::Tensor repack(const at::Tensor& image_tokens, const at::Tensor& text_tokens) const {
     if (image_tokens.size(0) != made_ || text_tokens.size(0) != text_.size(0))
-      throw Error(KINORA_INVALID, "mm-sp: " + std::to_string(image_tokens.size(0)) + " image tokens and " +
+      throw Error(KINORA_ERROR_INVALID, "mm-sp: " + std::to_string(image_tokens.size(0)) + " image tokens and " +
                                       std::to_string(text_tokens.size(0)) +
                                       " text tokens are given; this rank has " + std::to_string(made_) +
                                       " and " + std::to_string(text_.size(0)));
@@ -107,11 +107,11 @@ class MmShard {
       if (static_cast<size_t>(s.image) >= sizes.size()) sizes.resize(static_cast<size_t>(s.image) + 1, -1);
       auto& size = sizes[static_cast<size_t>(s.image)];
       if (size >= 0)
-        throw Error(KINORA_INVALID, "mm-sp: image " + std::to_string(s.image) + " has two places");
+        throw Error(KINORA_ERROR_INVALID, "mm-sp: image " + std::to_string(s.image) + " has two places");
       size = s.tokens;
     }
     for (size_t i = 0; i < sizes.size(); ++i)
-      if (sizes[i] < 0) throw Error(KINORA_INVALID, "mm-sp: image " + std::to_string(i) + " has no place");
+      if (sizes[i] < 0) throw Error(KINORA_ERROR_INVALID, "mm-sp: image " + std::to_string(i) + " has no place");
     return sizes;
   }
 

@@ -18,7 +18,7 @@ constexpr int64_t kHeader = Messages::kTensors - 1;
 
 int64_t Messages::tag(int64_t boundary, int64_t micro, Way way, int64_t number) const {
   if (boundary >= kBoundaries || micro >= kMicro || number >= kTensors)
-    throw Error(KINORA_UNSUPPORTED, "pp: boundary " + std::to_string(boundary) + ", microbatch " +
+    throw Error(KINORA_ERROR_UNSUPPORTED, "pp: boundary " + std::to_string(boundary) + ", microbatch " +
                                         std::to_string(micro) + ", tensor " + std::to_string(number) +
                                         " exceeds the limits of a message: 511, 65536, 32");
   return ((boundary * 2 + (way == Way::back)) * kMicro + micro) * kTensors + number;
@@ -41,7 +41,7 @@ void Messages::tell(const std::vector<Tensor>& flow, int64_t boundary, const Key
   const auto [known, fresh] = known_.try_emplace({boundary, key}, now);
   if (fresh) told_.push_back(send(now.encoded(flow.at(0).device()), boundary, 0, Way::forward, kHeader));
   if (known->second == now) return;
-  throw Error(KINORA_INVALID,
+  throw Error(KINORA_ERROR_INVALID,
               "pp: a tensor at boundary " + std::to_string(boundary) +
                   " has another shape or dtype than in an earlier pass over a sequence of the same shape; a "
                   "model's flow may depend only on its sequences");
@@ -82,7 +82,7 @@ Tensor Geometry::encoded(at::Device device) const {
   for (const auto& t : tensors) {
     const auto dims = static_cast<int64_t>(t.shape.size());
     if (static_cast<int64_t>(tensors.size()) > kTensors || dims > kDims)
-      throw Error(KINORA_UNSUPPORTED, "pp: a block returns " + std::to_string(tensors.size()) +
+      throw Error(KINORA_ERROR_UNSUPPORTED, "pp: a block returns " + std::to_string(tensors.size()) +
                                           " tensors of up to " + std::to_string(dims) +
                                           " dimensions; at most 8 tensors of 8 dimensions are possible");
     numbers.push_back(static_cast<int64_t>(t.dtype));

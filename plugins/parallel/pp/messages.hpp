@@ -23,7 +23,7 @@ struct Geometry {
   bool operator==(const Geometry&) const = default;
 
   static Geometry of(const std::vector<at::Tensor>& tensors);
-  // int64 [kNumbers]. Throws kinora::Error(KINORA_UNSUPPORTED) for more tensors or dimensions than fit.
+  // int64 [kNumbers]. Throws kinora::Error(KINORA_ERROR_UNSUPPORTED) for more tensors or dimensions than fit.
   static constexpr int64_t kTensors = 8, kDims = 8, kNumbers = 1 + kTensors * (2 + kDims);
   at::Tensor encoded(at::Device device) const;
   static Geometry decoded(const at::Tensor& numbers);

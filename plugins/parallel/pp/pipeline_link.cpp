@@ -44,19 +44,19 @@ PipelineLink::PipelineLink(Group<Tensor> group, const Pipe& pipe, How how)
 // A matrix costs as many products per token as it has numbers; tables, norms and biases cost almost nothing.
 kinora_param PipelineLink::parameter(const kinora_param_spec& s) {
   if (s.block >= static_cast<int64_t>(cost_.size())) cost_.resize(static_cast<size_t>(s.block) + 1, 0);
-  if (s.block >= 0 && s.ndim > 1 && s.role != KINORA_TABLE)
+  if (s.block >= 0 && s.ndim > 1 && s.role != KINORA_ROLE_TABLE)
     cost_[static_cast<size_t>(s.block)] +=
         static_cast<double>(std::accumulate(s.shape, s.shape + s.ndim, int64_t{1}, std::multiplies<>()));
   const kinora_param made = next.parameter(s);
   if (s.block < 0)
-    outside_[made] = {s.role == KINORA_COLUMN ? s.shape[0] / s.shards : s.shape[0], s.frozen != 0};
+    outside_[made] = {s.role == KINORA_ROLE_COLUMN ? s.shape[0] / s.shards : s.shape[0], s.frozen != 0};
   return made;
 }
 
 void PipelineLink::declared() {
   const auto blocks = static_cast<int64_t>(cost_.size());
   if (blocks < pipe_.stages())
-    throw Error(KINORA_INVALID, "pp: the model has " + std::to_string(blocks) +
+    throw Error(KINORA_ERROR_INVALID, "pp: the model has " + std::to_string(blocks) +
                                     " blocks (embedding and head among them), which cannot be " +
                                     std::to_string(pipe_.stages()) + " stages (" +
                                     std::to_string(pipe_.ranks) + " ranks of " +
@@ -67,7 +67,7 @@ void PipelineLink::declared() {
     const bool fits = static_cast<int64_t>(how_.blocks.size()) == pipe_.stages() &&
                       std::accumulate(how_.blocks.begin(), how_.blocks.end(), int64_t{0}) == blocks;
     if (!fits || *std::min_element(how_.blocks.begin(), how_.blocks.end()) < 1)
-      throw Error(KINORA_INVALID, "pp: blocks = " + sum_of(how_.blocks) + " must be " +
+      throw Error(KINORA_ERROR_INVALID, "pp: blocks = " + sum_of(how_.blocks) + " must be " +
                                       std::to_string(pipe_.stages()) +
                                       " numbers above 0, one per stage, that sum to the model's " +
                                       std::to_string(blocks) + " blocks (embedding and head among them)");
@@ -80,7 +80,7 @@ void PipelineLink::declared() {
 
 int64_t PipelineLink::stage_of(int64_t block) const {
   if (block >= static_cast<int64_t>(cost_.size()))
-    throw Error(KINORA_UNSUPPORTED,
+    throw Error(KINORA_ERROR_UNSUPPORTED,
                 "pp: block " + std::to_string(block) +
                     " has no parameters and comes after all that have; the last block must have some");
   return std::upper_bound(first_.begin(), first_.end(), block) - first_.begin() - 1;

@@ -3,7 +3,7 @@
 //
 // In a pass with a backward, blocks of earlier stages are skipped. The stage's first block receives the
 // outputs of the previous stage; after its last block the results are sent to the next stage and kept for the
-// backward, and the call ends (KINORA_STOP). Results computed outside blocks (conditioning) are computed on
+// backward, and the call ends (KINORA_SIGNAL_STOP). Results computed outside blocks (conditioning) are computed on
 // every stage, and each stage has a part of their gradient. With `conditioning = send` only the first stage's
 // are used: its tensors travel with the flow, their gradients with the flow's. A pass without gradient runs
 // all stages in order, and the last one's result is on every rank.

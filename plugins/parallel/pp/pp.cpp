@@ -41,7 +41,7 @@ class Pp final : public Strategy<at::Tensor> {
     const bool interleaved = o.schedule == "interleaved";
     const int64_t per_rank = o.stages_a_rank > 0 ? o.stages_a_rank : interleaved ? 2 : 1;
     if ((per_rank > 1) != interleaved)
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "pp: virtual = " + std::to_string(per_rank) + " with schedule '" + o.schedule +
                       "'; several stages a rank are for 'interleaved', one for 'gpipe' and '1f1b'");
     const Group<at::Tensor> group = mesh.group("pp");
@@ -60,7 +60,7 @@ class Pp final : public Strategy<at::Tensor> {
       if (!a.forward) {
         link_ ? link_->backward(step, a.stage, a.micro) : step.backward(a.stage, a.micro);
       } else if (step.forward(a.stage, a.micro) != (a.stage + 1 == pipe_.stages())) {
-        throw Error(KINORA_FAILED,
+        throw Error(KINORA_ERROR_FAILED,
                     "pp: stage " + std::to_string(a.stage) + " of " + std::to_string(pipe_.stages()) +
                         " ended at the wrong block: does the model call every block in order?");
       }

@@ -22,7 +22,7 @@ Action number(int64_t k, bool forward, const Pipe& p) {
 std::vector<Action> schedule(const std::string& name, const Pipe& p, int64_t n_micro) {
   const bool interleaved = name == "interleaved";
   if (interleaved && n_micro % p.ranks)
-    throw Error(KINORA_INVALID, "pp: the interleaved schedule takes a multiple of its " +
+    throw Error(KINORA_ERROR_INVALID, "pp: the interleaved schedule takes a multiple of its " +
                                     std::to_string(p.ranks) + " ranks as microbatches (accumulate), not " +
                                     std::to_string(n_micro) + "; " +
                                     std::to_string((n_micro / p.ranks + 1) * p.ranks) + " would do");

@@ -25,7 +25,7 @@ struct Pipe {
   int64_t stages() const { return ranks * per_rank; }
 };
 
-// Every forward and backward of the rank's stages, once. Throws kinora::Error(KINORA_INVALID) for a number of
+// Every forward and backward of the rank's stages, once. Throws kinora::Error(KINORA_ERROR_INVALID) for a number of
 // microbatches that the schedule does not allow.
 std::vector<Action> schedule(const std::string& name, const Pipe& pipe, int64_t n_micro);
 

@@ -12,7 +12,7 @@
 
 #include "core/torch/context/chain.hpp"
 #include "core/torch/context/mesh.hpp"
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
 #include "tests/support/plugins.hpp"
@@ -65,7 +65,7 @@ struct Toy {
     w->held = held;
     const Tensor captured = w->captures ? condition : Tensor();
     h = ctx.block(1, h, {condition}, 1, [this, seq, w, held, captured](const Tensors& t) {
-      if (++w->runs == w->fails_at_run) throw Error(KINORA_NO_MEMORY, "block 1 has no memory left");
+      if (++w->runs == w->fails_at_run) throw Error(KINORA_ERROR_NO_MEMORY, "block 1 has no memory left");
       const Tensor& c = captured.defined() ? captured : t[1];
       const Tensor before = ctx.linear(t[0], up, bias, seq) * c.unsqueeze(1) + ctx.noise(t[0], seq, "toy");
       w->inside = c10::weak_intrusive_ptr<c10::TensorImpl>(before.getIntrusivePtr());
@@ -81,7 +81,7 @@ struct Toy {
 // A chain with Toy behind it, plain or with the recompute link.
 struct Chained {
   core::MeshOwner mesh;
-  test::Instance<kinora_strategy> recompute;
+  test::Instance<kinora_parallel> recompute;
   std::unique_ptr<core::Chain> chain;
   std::unique_ptr<Toy> toy;
   Watch watch;
@@ -239,7 +239,7 @@ class Peak final : public c10::MemoryReportingInfoBase {
 int64_t peak_bytes(bool recomputes, const core::json& given) {
   constexpr int64_t kBlocks = 12, kSize = 64;
   core::MeshOwner mesh;
-  test::Instance<kinora_strategy> strategy("parallel/recompute", given, mesh.abi());
+  test::Instance<kinora_parallel> strategy("parallel/recompute", given, mesh.abi());
   const kinora_link* link = nullptr;
   check(strategy->link(strategy.self(), &link));
   core::Chain chain({}, recomputes ? std::vector{link} : std::vector<const kinora_link*>{});
@@ -276,7 +276,7 @@ TEST(Recompute, LowersThePeakOfActivationsByWhatItRunsAgain) {
 // Eight attentions of 256 tokens, some of which see no key: each keeps its probabilities, 512 KiB.
 int64_t peak_bytes_of_attention(const char* mode) {
   core::MeshOwner mesh;
-  test::Instance<kinora_strategy> strategy("parallel/recompute", {{"mode", mode}}, mesh.abi());
+  test::Instance<kinora_parallel> strategy("parallel/recompute", {{"mode", mode}}, mesh.abi());
   const kinora_link* link = nullptr;
   check(strategy->link(strategy.self(), &link));
   core::Chain chain({}, {link});
@@ -321,7 +321,7 @@ TEST(Strategies, OfOneProcessHaveTheAxisAndLinkTheyShould) {
   for (const auto& [id, axis, links] : {std::tuple{"parallel/single", "", false},
                                         {"parallel/ddp", "dp", false},
                                         {"parallel/recompute", "", true}}) {
-    test::Instance<kinora_strategy> s(id, core::json::object(), mesh.abi());
+    test::Instance<kinora_parallel> s(id, core::json::object(), mesh.abi());
     const kinora_link* link = nullptr;
     check(s->link(s.self(), &link));
     EXPECT_STREQ(s->axis(s.self()), axis) << id;

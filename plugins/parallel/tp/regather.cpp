@@ -18,7 +18,7 @@ void Regather::start() {
   const auto all = all_.lock();
   if (!all || all->nbytes() > 0 || !own_.defined() || arriving_.pending()) return;
   if (own_._version() != version_)
-    throw Error(KINORA_FAILED,
+    throw Error(KINORA_ERROR_FAILED,
                 "tp: tokens that a COLUMN linear read were written to before its backward; write to a copy");
   arriving_ = group_.start_gather(own_, 1);
 }

@@ -45,7 +45,7 @@ namespace {
 
 // Whole units of each fused part: a number of ranks must divide all of them to split the parameter.
 int64_t units_of(const kinora_param_spec& s) {
-  const int64_t size = s.shape[s.role == KINORA_ROW ? 1 : 0], quantum = std::max<int64_t>(s.quantum, 1),
+  const int64_t size = s.shape[s.role == KINORA_ROLE_ROW ? 1 : 0], quantum = std::max<int64_t>(s.quantum, 1),
                 parts = std::max<int64_t>(s.n_parts, 1);
   int64_t units = 0;
   for (int64_t i = 0; i < parts; ++i) {
@@ -60,7 +60,7 @@ class TensorLink final : public Link<at::Tensor> {
   explicit TensorLink(Group<at::Tensor> group);
 
   kinora_param parameter(const kinora_param_spec& spec) override;
-  // Throws Error(KINORA_INVALID) if a parameter cannot be split this way.
+  // Throws Error(KINORA_ERROR_INVALID) if a parameter cannot be split this way.
   void declared() override;
   at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
   at::Tensor total(const at::Tensor& x) override;
@@ -97,7 +97,7 @@ TensorLink::TensorLink(Group<at::Tensor> group) : Link(KINORA_LEVEL_TENSOR), gro
 }
 
 kinora_param TensorLink::parameter(const kinora_param_spec& given) {
-  const bool column = given.role == KINORA_COLUMN, row = given.role == KINORA_ROW;
+  const bool column = given.role == KINORA_ROLE_COLUMN, row = given.role == KINORA_ROLE_ROW;
   if ((!column && !row) || given.ndim <= (row ? 1U : 0U)) return next.parameter(given);
   kinora_param_spec spec = given;
   const int64_t units = units_of(given);
@@ -119,7 +119,7 @@ void TensorLink::declared() {
   if (units_ % group_.size() == 0) return;
   int64_t most = group_.size();
   while (units_ % most) --most;
-  throw Error(KINORA_INVALID, "tp: size = " + std::to_string(group_.size()) +
+  throw Error(KINORA_ERROR_INVALID, "tp: size = " + std::to_string(group_.size()) +
                                   " must divide the heads (of keys too) and the MLP's channels; parameter '" +
                                   scarcest_ + "' can be cut into " + std::to_string(fewest_) +
                                   " at most; use size = " + std::to_string(most));
@@ -195,7 +195,7 @@ at::Tensor TensorLink::table(kinora_seq seq, Place place) {
   if (place == Place::stream) return next.table(seq, place);
   const auto it = tables_.find(seq);
   if (it == tables_.end())
-    throw Error(KINORA_INVALID, "tp: sequence " + std::to_string(seq) + " is not known in this run");
+    throw Error(KINORA_ERROR_INVALID, "tp: sequence " + std::to_string(seq) + " is not known in this run");
   return it->second;
 }
 

@@ -72,7 +72,7 @@ TEST(Tp, OfOneRankIsNoLinkAsAreTheContextStrategies) {
   core::MeshOwner alone;
   for (const auto& [id, axis] : {std::pair{"parallel/tp", "tp"}, std::pair{"parallel/cp-ulysses", "cp"},
                                  std::pair{"parallel/cp-ring", "cp"}, std::pair{"parallel/cp-2d", "cp"}}) {
-    test::Instance<kinora_strategy> s(id, core::json::object(), alone.abi());
+    test::Instance<kinora_parallel> s(id, core::json::object(), alone.abi());
     const kinora_link* link = nullptr;
     check(s->link(s.self(), &link));
     EXPECT_STREQ(s->axis(s.self()), axis) << id;

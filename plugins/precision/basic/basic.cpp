@@ -19,9 +19,9 @@ class Fp32 final : public Precision<Tensor> {
     d.output("dequantized", "[M, N]", "float32");
   }
   explicit Fp32(const Options&) {}
-  int32_t dtype() const override { return KINORA_FLOAT32; }
+  int32_t dtype() const override { return KINORA_DTYPE_FLOAT32; }
   std::vector<Tensor> quantize(const Tensor& x) override {
-    const Tensor codes = x.to(KINORA_FLOAT32);
+    const Tensor codes = x.to(KINORA_DTYPE_FLOAT32);
     return {codes, {}, {}, codes};
   }
 };
@@ -38,9 +38,9 @@ class Fp64 final : public Precision<Tensor> {
     d.output("dequantized", "[M, N]", "float64");
   }
   explicit Fp64(const Options&) {}
-  int32_t dtype() const override { return KINORA_FLOAT64; }
+  int32_t dtype() const override { return KINORA_DTYPE_FLOAT64; }
   std::vector<Tensor> quantize(const Tensor& x) override {
-    const Tensor codes = x.to(KINORA_FLOAT64);
+    const Tensor codes = x.to(KINORA_DTYPE_FLOAT64);
     return {codes, {}, {}, codes};
   }
 };
@@ -69,7 +69,7 @@ class Bf16Link final : public Link<Tensor> {
   std::set<kinora_param> gathering_;
 };
 
-Tensor bf16(const Tensor& t) { return t.to(KINORA_BFLOAT16); }
+Tensor bf16(const Tensor& t) { return t.to(KINORA_DTYPE_BFLOAT16); }
 Tensor transpose(const Tensor& t) { return op("aten::t", "", {t}); }
 Tensor rows(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 
@@ -77,8 +77,8 @@ Tensor rows(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 // so converting the operands first changes no bit of the sum; on CPUs without bfloat16 units it is also
 // faster.
 Tensor product(const Tensor& a, const Tensor& b) {
-  if (a.info().device_type == KINORA_DL_CUDA) return op("aten::mm", "dtype", {a, b, KINORA_FLOAT32});
-  return op("aten::mm", "", {a.to(KINORA_FLOAT32), b.to(KINORA_FLOAT32)});
+  if (a.info().device_type == KINORA_DL_CUDA) return op("aten::mm", "dtype", {a, b, KINORA_DTYPE_FLOAT32});
+  return op("aten::mm", "", {a.to(KINORA_DTYPE_FLOAT32), b.to(KINORA_DTYPE_FLOAT32)});
 }
 
 // x [..., K], w [N, K] -> [..., N] float32. Keeps x in bfloat16 for the backward or, with as_is, the
@@ -104,15 +104,15 @@ Tensor linear_bf16(const Tensor& x, const Tensor& w, bool as_is) {
 
 kinora_param Bf16Link::parameter(const kinora_param_spec& spec) {
   const kinora_param p = next.parameter(spec);
-  if (spec.role == KINORA_ROW && spec.shards > 1) partial_.insert(p);
-  if (spec.role == KINORA_COLUMN && spec.shards > 1) gathering_.insert(p);
+  if (spec.role == KINORA_ROLE_ROW && spec.shards > 1) partial_.insert(p);
+  if (spec.role == KINORA_ROLE_COLUMN && spec.shards > 1) gathering_.insert(p);
   return p;
 }
 
 Tensor Bf16Link::linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq) {
   Tensor y = linear_bf16(x, head.value(w), gathering_.count(w) != 0);
-  if (b) y = y + head.value(b).to(KINORA_FLOAT32);
-  const bool keeps = partial_.count(w) != 0 && x.dtype() != KINORA_FLOAT64;
+  if (b) y = y + head.value(b).to(KINORA_DTYPE_FLOAT32);
+  const bool keeps = partial_.count(w) != 0 && x.dtype() != KINORA_DTYPE_FLOAT64;
   return keeps ? y : y.to(x.dtype());
 }
 
@@ -146,13 +146,13 @@ class Bf16 final : public Precision<Tensor> {
     d.output("codes", "[M, N]", "bfloat16").output("scales", "", "none").output("global_scale", "", "none");
     d.output("dequantized", "[M, N]", "float32");
   }
-  explicit Bf16(const Options& o) : stream_(o.stream == "bfloat16" ? KINORA_BFLOAT16 : KINORA_FLOAT32) {}
+  explicit Bf16(const Options& o) : stream_(o.stream == "bfloat16" ? KINORA_DTYPE_BFLOAT16 : KINORA_DTYPE_FLOAT32) {}
 
   const kinora_link* link() override { return link_.get(); }
   int32_t dtype() const override { return stream_; }
   std::vector<Tensor> quantize(const Tensor& x) override {
-    const Tensor codes = x.to(KINORA_BFLOAT16);
-    return {codes, {}, {}, codes.to(KINORA_FLOAT32)};
+    const Tensor codes = x.to(KINORA_DTYPE_BFLOAT16);
+    return {codes, {}, {}, codes.to(KINORA_DTYPE_FLOAT32)};
   }
 
  private:

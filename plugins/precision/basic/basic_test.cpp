@@ -23,7 +23,7 @@ struct End : Link<Tensor> {
   kinora_param parameter(const kinora_param_spec& s) override { return s.ndim == 2 ? kWeight : kBias; }
   Tensor value(kinora_param p) override { return p == kWeight ? weight : bias; }
   Tensor linear(const Tensor&, kinora_param, kinora_param, kinora_seq) override {
-    throw Error(KINORA_FAILED, "the precision link must do the product itself");
+    throw Error(KINORA_ERROR_FAILED, "the precision link must do the product itself");
   }
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override {
     seen = q.scalar_type();
@@ -105,8 +105,8 @@ TEST(Bf16, TakesTheWeightThatTheHeadServes) {
 // Partial sums of a split ROW weight: rounded to bfloat16 before their sum they would differ by up to 2^-8.
 TEST(Bf16, PartialSumsStayFloat32) {
   const Bf16 whole, cut;
-  whole.declare(KINORA_ROW, 1);
-  cut.declare(KINORA_ROW, 2);
+  whole.declare(KINORA_ROLE_ROW, 1);
+  cut.declare(KINORA_ROLE_ROW, 2);
   const Tensor x = at::randn({2, 4, 32}).to(at::kBFloat16);
   EXPECT_EQ(whole.context().linear(x, kWeight, 0, 1).scalar_type(), at::kBFloat16);
   EXPECT_EQ(cut.context().linear(x, kWeight, 0, 1).scalar_type(), at::kFloat);
@@ -114,7 +114,7 @@ TEST(Bf16, PartialSumsStayFloat32) {
   Bf16 half[2];
   Tensor sum = at::zeros({2, 4, 24});
   for (int64_t i = 0; i < 2; ++i) {
-    half[i].declare(KINORA_ROW, 2);
+    half[i].declare(KINORA_ROLE_ROW, 2);
     half[i].above.weight = whole.end.weight.narrow(1, 16 * i, 16);
     sum += half[i].context().linear(x.narrow(-1, 16 * i, 16), kWeight, 0, 1);
   }
@@ -166,12 +166,12 @@ TEST(Precision, QuantizeReturnsWhatAProductSees) {
 
 TEST(Precision, SaysItsStream) {
   test::Instance<kinora_precision> wide("precision/bf16"), narrow("precision/bf16", {{"stream", "bfloat16"}});
-  EXPECT_EQ(wide->dtype(wide.self()), KINORA_FLOAT32);
-  EXPECT_EQ(narrow->dtype(narrow.self()), KINORA_BFLOAT16);
+  EXPECT_EQ(wide->dtype(wide.self()), KINORA_DTYPE_FLOAT32);
+  EXPECT_EQ(narrow->dtype(narrow.self()), KINORA_DTYPE_BFLOAT16);
   test::Instance<kinora_precision> fp32("precision/fp32");
-  EXPECT_EQ(fp32->dtype(fp32.self()), KINORA_FLOAT32);
+  EXPECT_EQ(fp32->dtype(fp32.self()), KINORA_DTYPE_FLOAT32);
   test::Instance<kinora_precision> fp64("precision/fp64");
-  EXPECT_EQ(fp64->dtype(fp64.self()), KINORA_FLOAT64);
+  EXPECT_EQ(fp64->dtype(fp64.self()), KINORA_DTYPE_FLOAT64);
   const kinora_link* none = nullptr;
   check(fp32->link(fp32.self(), &none));
   EXPECT_EQ(none, nullptr);

@@ -27,10 +27,10 @@ void describe_grid(Describe<Options>& d) {
 }
 
 // t [steps + 1], descending: `steps` values from sigma_max to sigma_min, then 0. One step visits only
-// sigma_max and 0. Throws Error(KINORA_INVALID) unless sigma_min < sigma_max.
+// sigma_max and 0. Throws Error(KINORA_ERROR_INVALID) unless sigma_min < sigma_max.
 std::vector<double> karras_grid(const GridOptions& o) {
   if (o.sigma_min >= o.sigma_max)
-    throw Error(KINORA_INVALID, "sigma_min = " + detail::toml_float(o.sigma_min) +
+    throw Error(KINORA_ERROR_INVALID, "sigma_min = " + detail::toml_float(o.sigma_min) +
                                     " must be below sigma_max = " + detail::toml_float(o.sigma_max));
   const double first = std::pow(o.sigma_max, 1 / o.rho), last = std::pow(o.sigma_min, 1 / o.rho);
   std::vector<double> t{o.sigma_max};
@@ -125,7 +125,7 @@ class Euler final : public Sampler {
   }
   explicit Euler(const Options& o) : t_(karras_grid(o)) {
     if (o.final == "zero") return;
-    if (o.steps < 2) throw Error(KINORA_INVALID, "final = \"sigma_min\" needs steps of at least 2");
+    if (o.steps < 2) throw Error(KINORA_ERROR_INVALID, "final = \"sigma_min\" needs steps of at least 2");
     t_.pop_back();
   }
 

@@ -39,7 +39,7 @@ std::vector<double> flow_levels(int64_t steps, double shift, double first, doubl
 // once, as here. "diffusers-alone" is the class without explicit levels, as Wan's pipelines use it.
 class FlowEuler final : public Sampler {
  public:
-  static constexpr uint32_t mix = KINORA_MIX_BLEND;
+  static constexpr uint32_t mix = KINORA_MIX_RECTIFIED_FLOW;
   struct Options {
     int64_t steps = 50;
     double shift = 1;
@@ -167,7 +167,7 @@ Tensor unipc_step(const Tensor& x, double to, const std::deque<Prediction>& hist
 // bh1 multiplies infinity by 0 there, this one returns x0 as bh2 does.
 class Unipc final : public Sampler {
  public:
-  static constexpr uint32_t mix = KINORA_MIX_BLEND;
+  static constexpr uint32_t mix = KINORA_MIX_RECTIFIED_FLOW;
   struct Options {
     int64_t steps = 50, order = 2;
     double shift = 1;

@@ -55,7 +55,7 @@ void DedupSemantic::describe(Describe<Options>& d) {
 DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
   if (o.eps < 0) options_.eps = o.name == "classic" ? 0.002 : 0.01;
   if (o.keep == "best" && o.score.empty())
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "dedup.semantic: keep = \"best\" needs a score, for example score = \"filter.blur\"");
 }
 
@@ -78,7 +78,7 @@ void DedupSemantic::count(const Sample& sample, size_t numbers) {
   bytes_ += sizeof(Clip) + sample.key().size() + 2 * numbers * sizeof(float);
   for (const auto& field : sample.fields()) bytes_ += field.name.size() + field.bytes.size();
   if (options_.memory == 0 || bytes_ <= static_cast<uint64_t>(options_.memory)) return;
-  throw Error(KINORA_NO_MEMORY,
+  throw Error(KINORA_ERROR_NO_MEMORY,
               "dedup.semantic: " + std::to_string(clips_.size() + 1) + " clips take " +
                   std::to_string(bytes_) + " bytes, more than memory = " + std::to_string(options_.memory) +
                   "; all clips are compared at once, so give the job more memory or fewer clips");
@@ -195,18 +195,18 @@ std::vector<float> unit_embedding(const Sample& sample, const std::string& name,
   const std::string field = name + ".npy", file = std::string(sample.key()) + "." + field;
   const auto bytes = sample.text(field.c_str());
   if (!bytes)
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 file + " is missing; add a stage embed.* with this name before dedup.semantic");
   FloatArray read = read_npy(*bytes, file);
-  if (read.shape.size() != 1) throw Error(KINORA_DATA, file + ": it must have one dimension");
+  if (read.shape.size() != 1) throw Error(KINORA_ERROR_DATA, file + ": it must have one dimension");
   if (size && read.columns() != size)
-    throw Error(KINORA_DATA, file + ": it has " + std::to_string(read.columns()) +
+    throw Error(KINORA_ERROR_DATA, file + ": it has " + std::to_string(read.columns()) +
                                  " numbers, the earlier clips " + std::to_string(size) +
                                  "; embed all with the same model");
   double square = 0;
   for (const float v : read.values) square += double{v} * v;
   if (!std::isfinite(square) || square <= 0)
-    throw Error(KINORA_DATA, file + ": the vector must be finite and not all zeros; embed the clip again");
+    throw Error(KINORA_ERROR_DATA, file + ": the vector must be finite and not all zeros; embed the clip again");
   for (float& v : read.values) v = static_cast<float>(v / std::sqrt(square));
   return std::move(read.values);
 }

@@ -25,7 +25,7 @@ Clip clip_of(Sample sample, const std::string& keep, const std::string& score);
 // Whether a ranks before b in the keep order.
 bool before(const Clip& a, const Clip& b);
 
-// Returns field NAME.npy as a vector of norm 1. Error(KINORA_NOT_FOUND or KINORA_DATA) if it is missing, of
+// Returns field NAME.npy as a vector of norm 1. Error(KINORA_ERROR_NOT_FOUND or KINORA_ERROR_DATA) if it is missing, of
 // another size than `size` (0: any), not finite or zero.
 std::vector<float> unit_embedding(const Sample& sample, const std::string& name, int64_t size);
 
@@ -45,7 +45,7 @@ class DedupSemantic final : public Stage {
   // where `of` is the clip kept in its place; if the similarity is with another clip, itself a duplicate of
   // `of`, "nearest" names that clip. Every compared clip gets json["dedup"] = {"cluster"}. With mode =
   // "score" duplicates are kept, and json["scores"] has the score under the rule's name.
-  // Error(KINORA_NO_MEMORY), which ends the run, if the clips so far take more than `memory`.
+  // Error(KINORA_ERROR_NO_MEMORY), which ends the run, if the clips so far take more than `memory`.
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
   // One instance receives all clips, in the order of the source.

@@ -279,7 +279,7 @@ TEST(Dedup, MoreThanItsMemoryIsRefusedWithTheRemedy) {
       for (; n < 100; ++n)
         stage.process(sample_of(n, std::vector<float>(1000, 1)), out.emit(), testing::Run());
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), KINORA_NO_MEMORY);
+      EXPECT_EQ(e.code(), KINORA_ERROR_NO_MEMORY);
       EXPECT_THAT(e.what(), HasSubstr("give the job more memory or fewer clips"));
     }
     return n;

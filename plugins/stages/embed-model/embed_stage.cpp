@@ -67,7 +67,7 @@ void EmbedModel::describe(Describe<Options>& d) {
 EmbedModel::EmbedModel(const Options& o) : options_(o), device_(device_of(o.device)) {
   o.check("embed.model");
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "embed.model: name must be a word without dots and slashes, such as \"clip\"");
   model_ = Model::open(o.model, device_);
 }
@@ -90,7 +90,7 @@ at::Tensor EmbedModel::embed(const std::vector<at::Tensor>& clips) {
   at::Tensor out = (*model_)(laid_out(clips, options_.batch, options_).to(device_), options_.output);
   const auto per_clip = options_.layout == "BCHW" ? options_.frames : 1;
   if (out.dim() < 2 || out.size(0) != options_.batch * per_clip)
-    throw Error(KINORA_DATA, "embed.model: expected one row for each of " +
+    throw Error(KINORA_ERROR_DATA, "embed.model: expected one row for each of " +
                                  std::to_string(options_.batch * per_clip) + " inputs, got " +
                                  c10::str(out.sizes()));
   out = out.flatten(1);
@@ -100,7 +100,7 @@ at::Tensor EmbedModel::embed(const std::vector<at::Tensor>& clips) {
   }
   out = out.narrow(0, 0, static_cast<int64_t>(clips.size()));
   if (!at::isfinite(out).all().item<bool>())
-    throw Error(KINORA_DATA,
+    throw Error(KINORA_ERROR_DATA,
                 "embed.model: the model returned numbers that are not finite; try dtype = \"float32\"");
   return (out / out.norm(2, {1}, true).clamp_min(1e-12)).contiguous();
 }

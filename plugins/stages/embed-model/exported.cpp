@@ -27,7 +27,7 @@ std::string text_of(const std::exception& e) {
 }
 
 Error unreadable(const std::filesystem::path& file, const std::exception& e) {
-  return Error(KINORA_INVALID, file.string() + " is not a model that libtorch can read (" + text_of(e) +
+  return Error(KINORA_ERROR_INVALID, file.string() + " is not a model that libtorch can read (" + text_of(e) +
                                    "); write it with torch.jit.save, or as .pt2 with "
                                    "aoti_compile_and_package of the same PyTorch release");
 }
@@ -78,7 +78,7 @@ class Package final : public Model {
 void require_own(const std::filesystem::path& file) {
   using std::filesystem::perms;
   if ((std::filesystem::status(file).permissions() & perms::others_write) != perms::none)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 file.string() + " is machine code that any user may change; run chmod o-w on it first");
 }
 
@@ -86,7 +86,7 @@ void require_own(const std::filesystem::path& file) {
 
 std::unique_ptr<Model> Model::open(const std::filesystem::path& file, at::Device device) {
   if (!std::filesystem::is_regular_file(file))
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 file.string() + ": there is no such file; export a model to it as the README shows");
   std::unique_ptr<Model> out;
   if (file.extension() == ".pt2") {
@@ -107,9 +107,9 @@ at::Tensor Model::operator()(const at::Tensor& input, int64_t output) {
     if (output < static_cast<int64_t>(all.size()))
       return all[static_cast<size_t>(output)].to(at::kCPU, at::kFloat).contiguous();
   } catch (const std::exception& e) {
-    throw Error(KINORA_DATA, file_ + " failed on an input " + c10::str(input.sizes()) + ": " + text_of(e));
+    throw Error(KINORA_ERROR_DATA, file_ + " failed on an input " + c10::str(input.sizes()) + ": " + text_of(e));
   }
-  throw Error(KINORA_DATA, file_ + " returned " + std::to_string(all.size()) +
+  throw Error(KINORA_ERROR_DATA, file_ + " returned " + std::to_string(all.size()) +
                                " tensors, so output = " + std::to_string(output) + " does not exist");
 }
 
@@ -120,12 +120,12 @@ at::Device device_of(const std::string& name) {
                      at::detail::getCUDAHooks().deviceCount() > 0;
   if (name == "auto") return there ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   if (!there)
-    throw Error(KINORA_UNSUPPORTED, "device = \"" + name + "\": libtorch finds no GPU here; use \"cpu\"");
+    throw Error(KINORA_ERROR_UNSUPPORTED, "device = \"" + name + "\": libtorch finds no GPU here; use \"cpu\"");
   try {
     const at::Device device(name);
     return device.has_index() ? device : at::Device(device.type(), 0);
   } catch (const c10::Error&) {
-    throw Error(KINORA_INVALID, "device = \"" + name + "\": expected auto, cpu, cuda or cuda:1");
+    throw Error(KINORA_ERROR_INVALID, "device = \"" + name + "\": expected auto, cpu, cuda or cuda:1");
   }
 }
 
@@ -165,7 +165,7 @@ at::Tensor of_colours(const std::vector<double>& values) {
 
 void InputOptions::check(const char* stage) const {
   const auto refuse = [&](const std::string& what) {
-    throw Error(KINORA_INVALID, std::string(stage) + ": " + what);
+    throw Error(KINORA_ERROR_INVALID, std::string(stage) + ": " + what);
   };
   if (mean.size() != 3 || deviation.size() != 3)
     refuse("mean and std must have three numbers each, for red, green and blue");

@@ -16,11 +16,11 @@ namespace kinora::exported {
 // A TorchScript archive, or an AOTInductor package (.pt2), which is machine code.
 class Model {
  public:
-  // Error(KINORA_INVALID), which names the file and how to write it, if libtorch cannot read it. A package
+  // Error(KINORA_ERROR_INVALID), which names the file and how to write it, if libtorch cannot read it. A package
   // that other users may write is refused, because it is code.
   static std::unique_ptr<Model> open(const std::filesystem::path& file, at::Device device);
   virtual ~Model() = default;
-  // Returns output number `output` of the model, float32 on the CPU. One thread at a time. Error(KINORA_DATA)
+  // Returns output number `output` of the model, float32 on the CPU. One thread at a time. Error(KINORA_ERROR_DATA)
   // with libtorch's text.
   at::Tensor operator()(const at::Tensor& input, int64_t output);
 
@@ -67,7 +67,7 @@ struct InputOptions {
         .choices({"float32", "float16", "bfloat16", "float64"})
         .help("data type of the model's input");
   }
-  // Checks the options; Error(KINORA_INVALID) names the bad one.
+  // Checks the options; Error(KINORA_ERROR_INVALID) names the bad one.
   void check(const char* stage) const;
   at::ScalarType type() const;
   // Estimated bytes of a batch: its input twice, and the frames of the samples that wait.

@@ -70,7 +70,7 @@ FilterModel::FilterModel(const Options& o)
     : options_(o), rule_("filter." + o.name), device_(device_of(o.device)) {
   o.check("filter.model");
   if (!of_pictures() && !o.from.ends_with(".npy"))
-    throw Error(KINORA_INVALID, "filter.model: from = \"" + o.from +
+    throw Error(KINORA_ERROR_INVALID, "filter.model: from = \"" + o.from +
                                     "\": expected \"frames\" or a field such as \"clip.npy\"");
   model_ = Model::open(o.model, device_);
 }
@@ -96,10 +96,10 @@ at::Tensor FilterModel::input_of(const Sample& sample) const {
   const std::string file = std::string(sample.key()) + "." + options_.from;
   const auto bytes = sample.text(options_.from.c_str());
   if (!bytes)
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 file + " is missing; put a stage embed.* with this name before filter.model");
   const FloatArray read = read_npy(*bytes, file);
-  if (read.shape.size() != 1) throw Error(KINORA_DATA, file + ": it must have one dimension");
+  if (read.shape.size() != 1) throw Error(KINORA_ERROR_DATA, file + ": it must have one dimension");
   return at::tensor(read.values, at::kFloat);
 }
 
@@ -112,7 +112,7 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   } else {
     for (const auto& one : inputs)
       if (one.sizes() != inputs.front().sizes())
-        throw Error(KINORA_DATA, options_.from + " has different sizes; embed all clips with one model");
+        throw Error(KINORA_ERROR_DATA, options_.from + " has different sizes; embed all clips with one model");
     auto all = inputs;
     while (static_cast<int64_t>(all.size()) < options_.batch) all.push_back(all.back());
     x = at::stack(all).to(options_.type());
@@ -120,7 +120,7 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   const auto per_clip = of_pictures() && options_.layout == "BCHW" ? options_.frames : 1;
   at::Tensor out = (*model_)(x.to(device_), options_.output);
   if (out.numel() != options_.batch * per_clip)
-    throw Error(KINORA_DATA, "filter.model: expected one number for each of " +
+    throw Error(KINORA_ERROR_DATA, "filter.model: expected one number for each of " +
                                  std::to_string(options_.batch * per_clip) + " inputs, got " +
                                  c10::str(out.sizes()));
   out = out.to(at::kDouble).view({options_.batch, per_clip});

@@ -170,9 +170,9 @@ void EmbedClassic::describe(Describe<Options>& d) {
 
 EmbedClassic::EmbedClassic(const Options& o) : options_(o), shares_{o.colour, o.gradient, o.motion} {
   if (o.colour + o.gradient + o.motion <= 0)
-    throw Error(KINORA_INVALID, "embed.classic: one of colour, gradient and motion must be above 0");
+    throw Error(KINORA_ERROR_INVALID, "embed.classic: one of colour, gradient and motion must be above 0");
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "embed.classic: name must be a word without dots and slashes, such as \"classic\"");
 }
 

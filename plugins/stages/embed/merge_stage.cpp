@@ -119,7 +119,7 @@ json with_similarities(json shots, const Merged& merged) {
 void ShotsMerge::process(Sample in, const Emit& emit, const Run&) {
   const std::string key(in.key()), field = "shots." + options_.name + ".npy";
   const auto fail = [&](const std::string& what) {
-    return Error(KINORA_DATA, "sample '" + key + "': " + what);
+    return Error(KINORA_ERROR_DATA, "sample '" + key + "': " + what);
   };
   json shots = json_field(in, "shots.json", json());
   if (!shots.is_object() || !shots.contains("cuts") || !shots["cuts"].is_array())

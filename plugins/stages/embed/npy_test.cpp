@@ -45,7 +45,7 @@ TEST(Npy, RefusesWhatIsNotFloat32RowsWithTheFilesName) {
     try {
       read_npy(bytes, "clip.npy");
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), KINORA_DATA);
+      EXPECT_EQ(e.code(), KINORA_ERROR_DATA);
       return std::string(e.what());
     }
     return std::string("it was read");

@@ -13,7 +13,7 @@ namespace {
 constexpr int kDeepest = 64;
 constexpr std::string_view kSpace = " \t\r\n";
 
-[[noreturn]] void refuse(const std::string& why) { throw Error(KINORA_DATA, why); }
+[[noreturn]] void refuse(const std::string& why) { throw Error(KINORA_ERROR_DATA, why); }
 
 // Returns a member by its path, or null.
 const Json& at(const Json& json, std::initializer_list<const char*> path) {
@@ -191,7 +191,7 @@ std::string lower_case(std::string text) {
 
 Verdict verdict_of(const Json& json) {
   const auto wrong = [&](const char* what) {
-    return Error(KINORA_DATA, std::string("the answer's ") + what + ": " + shown(dump(json), ""));
+    return Error(KINORA_ERROR_DATA, std::string("the answer's ") + what + ": " + shown(dump(json), ""));
   };
   if (!json.contains("keep") || !json["keep"].is_boolean()) throw wrong("keep is not true or false");
   Verdict out;
@@ -242,7 +242,7 @@ double covered(std::vector<Box> boxes) {
 
 TextRegions text_regions(const Json& json, double scale) {
   const auto wrong = [&] {
-    return Error(KINORA_DATA,
+    return Error(KINORA_ERROR_DATA,
                  "the answer must be a list of regions, each with a text and a box of four numbers: " +
                      shown(dump(json), ""));
   };

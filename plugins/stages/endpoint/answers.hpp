@@ -19,10 +19,10 @@ struct Chat {
 };
 
 // Returns the first choice's text without a reasoning model's leading <think>...</think>. Throws
-// Error(KINORA_DATA) for a refusal, an empty text and an answer of another shape.
+// Error(KINORA_ERROR_DATA) for a refusal, an empty text and an answer of another shape.
 Chat chat_of(const Json& answer);
 
-// Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws Error(KINORA_DATA) if
+// Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws Error(KINORA_ERROR_DATA) if
 // there is none, or if it is zero or not finite.
 std::vector<float> embedding_of(const Json& answer);
 
@@ -32,7 +32,7 @@ bool says_no_model(long status, std::string_view body, const std::string& model)
 // Returns the answer's token counts, 0 where it has none. `answered` is 1.
 Usage usage_of(const Json& answer);
 
-// Finds the JSON object in a text, since models put fences and words around it. Throws Error(KINORA_DATA).
+// Finds the JSON object in a text, since models put fences and words around it. Throws Error(KINORA_ERROR_DATA).
 Json object_in(std::string_view text);
 
 // Excerpt of a server's answer that is safe to show in an error.
@@ -48,7 +48,7 @@ struct Verdict {
 };
 
 // Parses {"keep": bool, "reason": str, "labels": [str]}; the last two may be absent. Throws
-// Error(KINORA_DATA).
+// Error(KINORA_ERROR_DATA).
 Verdict verdict_of(const Json& json);
 
 // Lower-cases ASCII letters only.
@@ -67,7 +67,7 @@ struct TextRegions {
 };
 
 // Parses {"regions": [{"text": str, "box": [left, top, right, bottom]}]} with coordinates from 0 to `scale`.
-// Throws Error(KINORA_DATA), also for an implausible number of regions.
+// Throws Error(KINORA_ERROR_DATA), also for an implausible number of regions.
 TextRegions text_regions(const Json& json, double scale);
 
 }  // namespace kinora::endpoint

@@ -13,7 +13,7 @@ std::string error_of(const std::function<void()>& f) {
   try {
     f();
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), KINORA_DATA);
+    EXPECT_EQ(e.code(), KINORA_ERROR_DATA);
     return e.what();
   }
   return "";

@@ -16,7 +16,7 @@ void AskingStage::process(Sample in, const Emit& emit, const Run& run) {
   try {
     drop = answer(in, facts, run);
   } catch (const Error& e) {
-    if (e.code() != KINORA_DATA) throw;
+    if (e.code() != KINORA_ERROR_DATA) throw;
     KeptAnswers(run.out(), name_, in.key()).forget();
     // Only the usage of the failed attempt is still valid.
     const Json paid = object_in(facts, "usage");
@@ -108,7 +108,7 @@ Timeline timeline_of(const Json& facts, int64_t count) {
     out.at.push_back(before);
   }
   if (static_cast<int64_t>(out.at.size()) != count)
-    throw Error(KINORA_DATA, "the fact frames_at must hold one rising number of seconds for each of the " +
+    throw Error(KINORA_ERROR_DATA, "the fact frames_at must hold one rising number of seconds for each of the " +
                                  std::to_string(count) + " frames");
   const auto number = [&](const char* name) {
     const auto found = facts.find(name);

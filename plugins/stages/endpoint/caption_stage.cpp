@@ -54,7 +54,7 @@ class CaptionEndpoint final : public AskingStage {
         options_(o),
         format_(Json::parse(o.response_format, nullptr, false)) {
     if (!o.response_format.empty() && !format_.is_object())
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "caption.endpoint: response_format is not a JSON object: " + o.response_format);
   }
 
@@ -65,7 +65,7 @@ class CaptionEndpoint final : public AskingStage {
     const Timeline timeline = timeline_of(facts, frames.count);
     const auto parts = windows(timeline.video_frames(), options_.window, options_.remainder);
     if (parts.empty())
-      throw Error(KINORA_DATA, "a video of " + std::to_string(timeline.video_frames()) +
+      throw Error(KINORA_ERROR_DATA, "a video of " + std::to_string(timeline.video_frames()) +
                                    " frames is too short for a caption, which needs at least 4");
     const std::string key(in.key());
     const auto answers = ask_all(
@@ -81,7 +81,7 @@ class CaptionEndpoint final : public AskingStage {
                                                : ", frames " + std::to_string(parts[i].begin) + " to " +
                                                      std::to_string(parts[i].end - 1);
     if (picked.empty())
-      throw Error(KINORA_DATA, key + part +
+      throw Error(KINORA_ERROR_DATA, key + part +
                                    ": no sampled frame is in this window; sample more densely (sample_fps of "
                                    "video.clips or clip.transcode)");
     return {key, [this, &frames, picked] { return body(frames, picked); },
@@ -104,7 +104,7 @@ class CaptionEndpoint final : public AskingStage {
     for (size_t i = 0; i < parts.size(); ++i) {
       const Chat chat = chat_of(answers[i].json);
       if (chat.cut && options_.cut == "fail")
-        throw Error(KINORA_DATA,
+        throw Error(KINORA_ERROR_DATA,
                     "the caption ended at max_tokens; raise max_tokens, or accept it with cut = \"keep\"");
       text += (text.empty() ? "" : options_.join) + chat.text;
       Json window{{"first_frame", parts[i].begin}, {"end_frame", parts[i].end}, {"text", chat.text}};

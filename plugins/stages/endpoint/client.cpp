@@ -18,12 +18,12 @@ std::string key_of(const std::string& stage, const std::string& variable) {
   if (variable.empty()) return "";
   const char* value = std::getenv(variable.c_str());
   if (!value || !*value)
-    throw Error(KINORA_INVALID, stage + ": the environment variable " + variable +
+    throw Error(KINORA_ERROR_INVALID, stage + ": the environment variable " + variable +
                                     ", named by api_key_env, is not set; export the server's key in it");
   const std::string key(value);
   for (const char c : key)
     if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f)
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   stage + ": the key in " + variable + " contains a space or a line break; remove it");
   return key;
 }
@@ -36,10 +36,10 @@ std::string joined(std::string base, const std::string& path) {
 Json parse_extra(const std::string& stage, const std::string& text) {
   if (text.empty()) return Json::object();
   Json out = Json::parse(text, nullptr, false);
-  if (!out.is_object()) throw Error(KINORA_INVALID, stage + ": extra is not a JSON object: " + text);
+  if (!out.is_object()) throw Error(KINORA_ERROR_INVALID, stage + ": extra is not a JSON object: " + text);
   for (const char* own : {"messages", "model", "input", "stream"})
     if (out.contains(own))
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   stage + ": extra has '" + own + "', which the stage itself sets; remove it");
   return out;
 }
@@ -65,9 +65,9 @@ Client::Client(std::string stage, const ServerOptions& options, const std::strin
       needed_(path == "/embeddings" ? "data" : "choices"),
       options_(options) {
   if (const auto wrong = wrong_url(options.base_url); !wrong.empty())
-    throw Error(KINORA_INVALID, stage_ + ": base_url " + wrong);
+    throw Error(KINORA_ERROR_INVALID, stage_ + ": base_url " + wrong);
   if (!options.ca_file.empty() && !std::ifstream(options.ca_file))
-    throw Error(KINORA_INVALID, stage_ + ": ca_file " + options.ca_file + " cannot be read");
+    throw Error(KINORA_ERROR_INVALID, stage_ + ": ca_file " + options.ca_file + " cannot be read");
   key_ = key_of(stage_, options.api_key_env);
   extra_ = parse_extra(stage_, options.extra);
   account_ = Account::shared(options.base_url, options.model,
@@ -215,11 +215,11 @@ double Client::backoff(int64_t attempt, const std::string& about, const Run& run
 // A refused key or model, or an unreachable server, affects every sample and is the fault of none, so the run
 // ends.
 void Client::check_accepted() const {
-  if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_STOP, why);
+  if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_SIGNAL_STOP, why);
 }
 
 void Client::give_up(const Question& question, const std::string& why) const {
-  throw Error(KINORA_DATA, question.about() + ": " + why);
+  throw Error(KINORA_ERROR_DATA, question.about() + ": " + why);
 }
 
 double Client::cost(const Usage& usage) const {

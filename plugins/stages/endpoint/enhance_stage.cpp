@@ -34,7 +34,7 @@ class CaptionEnhance final : public AskingStage {
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
     const auto caption = in.text("txt");
     if (!caption)
-      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
+      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) +
                                    "' has no caption to rewrite; put a caption stage before caption.enhance");
     if (captioned_by_user(in, facts) && !options_.replace_user) return std::nullopt;
     const std::string prompt = prompt_.fill(*caption, facts);
@@ -44,7 +44,7 @@ class CaptionEnhance final : public AskingStage {
     const Chat chat = chat_of(ask(question, facts, run).json);
     if (chat.cut && options_.cut == "fail")
       throw Error(
-          KINORA_DATA,
+          KINORA_ERROR_DATA,
           "the rewritten caption ended at max_tokens; raise max_tokens, or accept it with cut = \"keep\"");
     Json original =
         facts.contains("caption") && facts["caption"].is_object() ? facts["caption"] : Json::object();

@@ -18,7 +18,7 @@ std::string sha256_hex(std::string_view bytes) {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   if (EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr) != 1)
-    throw Error(KINORA_FAILED, "OpenSSL has no SHA-256");
+    throw Error(KINORA_ERROR_FAILED, "OpenSSL has no SHA-256");
   std::string out;
   for (unsigned i = 0; i < size; ++i) out += fmt::format("{:02x}", digest[i]);
   return out;

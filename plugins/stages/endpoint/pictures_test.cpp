@@ -106,11 +106,11 @@ TEST(Pictures, RefusesTensorsThatAreNoFrames) {
     return static_cast<int32_t>(KINORA_OK);
   };
   EXPECT_EQ(code({2, 4, 6, 3}, KINORA_DL_UINT, 8), KINORA_OK);
-  EXPECT_EQ(code({2, 4, 6, 4}, KINORA_DL_UINT, 8), KINORA_DATA);
-  EXPECT_EQ(code({0, 4, 6, 3}, KINORA_DL_UINT, 8), KINORA_DATA);
-  EXPECT_EQ(code({4, 6, 3}, KINORA_DL_UINT, 8), KINORA_DATA);
-  EXPECT_EQ(code({2, 4, 6, 3}, KINORA_DL_FLOAT, 32), KINORA_DATA);
-  EXPECT_EQ(code({1, 1, 65501, 3}, KINORA_DL_UINT, 8), KINORA_DATA);
+  EXPECT_EQ(code({2, 4, 6, 4}, KINORA_DL_UINT, 8), KINORA_ERROR_DATA);
+  EXPECT_EQ(code({0, 4, 6, 3}, KINORA_DL_UINT, 8), KINORA_ERROR_DATA);
+  EXPECT_EQ(code({4, 6, 3}, KINORA_DL_UINT, 8), KINORA_ERROR_DATA);
+  EXPECT_EQ(code({2, 4, 6, 3}, KINORA_DL_FLOAT, 32), KINORA_ERROR_DATA);
+  EXPECT_EQ(code({1, 1, 65501, 3}, KINORA_DL_UINT, 8), KINORA_ERROR_DATA);
 }
 
 }  // namespace

@@ -14,7 +14,7 @@ const Json& fact(const Json& facts, const std::string& path) {
     const size_t end = std::min(path.find('.', begin), path.size());
     const auto found = here->is_object() ? here->find(path.substr(begin, end - begin)) : here->end();
     if (!here->is_object() || found == here->end())
-      throw Error(KINORA_DATA, "the prompt uses {" + path + "}, but the sample has no such fact");
+      throw Error(KINORA_ERROR_DATA, "the prompt uses {" + path + "}, but the sample has no such fact");
     here = &*found;
     begin = end + 1;
   }
@@ -33,13 +33,13 @@ Template::Template(std::string_view text) {
     } else if (c == '{') {
       const size_t end = text.find_first_of("{}", i + 1);
       if (end == std::string_view::npos || text[end] != '}' || end == i + 1)
-        throw Error(KINORA_INVALID, "prompt: the brace at character " + std::to_string(i + 1) +
+        throw Error(KINORA_ERROR_INVALID, "prompt: the brace at character " + std::to_string(i + 1) +
                                         " does not begin a name; write {{ for a brace");
       pieces_.push_back({std::string(text.substr(i + 1, end - i - 1)), true});
       pieces_.emplace_back();
       i = end;
     } else if (c == '}') {
-      throw Error(KINORA_INVALID, "prompt: the brace at character " + std::to_string(i + 1) +
+      throw Error(KINORA_ERROR_INVALID, "prompt: the brace at character " + std::to_string(i + 1) +
                                       " has no opening brace; write }} for a brace");
     } else {
       pieces_.back().text += c;

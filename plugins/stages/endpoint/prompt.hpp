@@ -13,9 +13,9 @@ namespace kinora::endpoint {
 // nested member); "{{" and "}}" are braces.
 class Template {
  public:
-  // Throws Error(KINORA_INVALID) with the position of an unmatched brace.
+  // Throws Error(KINORA_ERROR_INVALID) with the position of an unmatched brace.
   explicit Template(std::string_view text);
-  // Throws Error(KINORA_DATA) that names a missing fact.
+  // Throws Error(KINORA_ERROR_DATA) that names a missing fact.
   std::string fill(std::string_view caption, const Json& facts) const;
 
  private:

@@ -89,7 +89,7 @@ class FilterFlow final : public Stage {
     const cv::Size size(static_cast<int>(std::lround(frames.width() * scale)),
                         static_cast<int>(std::lround(frames.height() * scale)));
     if (std::min(size.width, size.height) < FlowMeter::kSmallest)
-      throw Error(KINORA_DATA, "frames of " + std::to_string(frames.width()) + "x" +
+      throw Error(KINORA_ERROR_DATA, "frames of " + std::to_string(frames.width()) + "x" +
                                    std::to_string(frames.height()) +
                                    " pixels are too small for filter.flow, which needs " +
                                    std::to_string(FlowMeter::kSmallest) +
@@ -110,14 +110,14 @@ class FilterFlow final : public Stage {
     else if (options_.fps > 0)
       for (int64_t i = 0; i < count; ++i) out.push_back(static_cast<double>(i) / options_.fps);
     else
-      throw Error(KINORA_DATA,
+      throw Error(KINORA_ERROR_DATA,
                   "sample '" + std::string(in.key()) +
                       "' has no fact frames_at, so its frames have no times; set fps of filter.flow to the "
                       "number of frames read per second");
     bool rising = static_cast<int64_t>(out.size()) == count;
     for (size_t i = 1; i < out.size(); ++i) rising &= out[i] - out[i - 1] > 1e-6;
     if (!rising)
-      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "': its fact frames_at must hold " +
+      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) + "': its fact frames_at must hold " +
                                    std::to_string(count) + " rising times in seconds, one per frame");
     return out;
   }

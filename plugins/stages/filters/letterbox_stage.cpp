@@ -63,7 +63,7 @@ class FilterLetterbox final : public Stage {
     };
     const int width = number("width"), height = number("height");
     if (width == 0 || height == 0)
-      throw Error(KINORA_DATA,
+      throw Error(KINORA_ERROR_DATA,
                   "sample '" + std::string(in.key()) +
                       "' has no facts width and height, so a crop has no coordinates; put video.probe "
                       "before filter.letterbox, or set its mode to \"filter\" or \"score\"");

@@ -184,7 +184,7 @@ ShardIndex::ShardIndex() : folder_(std::filesystem::temp_directory_path().string
   std::string path = folder_ + "/kinora-index-XXXXXX";
   descriptor_ = ::mkostemp(path.data(), O_CLOEXEC);
   if (descriptor_ < 0)
-    throw Error(KINORA_IO, folder_ + ": cannot create the index here; set TMPDIR to a writable folder");
+    throw Error(KINORA_ERROR_IO, folder_ + ": cannot create the index here; set TMPDIR to a writable folder");
   const int status =
       sqlite3_open_v2(path.c_str(), &db_, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX, nullptr);
   ::unlink(path.c_str());  // a killed process leaves no file behind
@@ -210,7 +210,7 @@ void ShardIndex::check(int status) const {
   if (status == SQLITE_OK || status == SQLITE_DONE || status == SQLITE_ROW) return;
   const std::string text = db_ ? sqlite3_errmsg(db_) : sqlite3_errstr(status);
   throw Error(
-      status == SQLITE_FULL ? KINORA_NO_MEMORY : KINORA_IO,
+      status == SQLITE_FULL ? KINORA_ERROR_NO_MEMORY : KINORA_ERROR_IO,
       folder_ + ": cannot write the index (" + text + "); free space there, or set TMPDIR to another folder");
 }
 
@@ -222,7 +222,7 @@ void ShardIndex::add(int64_t shard, const std::vector<StoredSample>& samples) {
     const StoredSample& s = samples[i];
     const int status = (Row(add_sample_) << id << s.key << i << s.offset << s.size).step();
     if (status == SQLITE_CONSTRAINT)
-      throw Error(KINORA_DATA, "two samples are called '" + s.key + "'; keys must be unique");
+      throw Error(KINORA_ERROR_DATA, "two samples are called '" + s.key + "'; keys must be unique");
     check(status);
     for (const auto& part : s.parts)
       check((Row(add_part_) << id << i << part.name << part.offset << part.size).step());
@@ -248,7 +248,7 @@ void ShardIndex::publish(const std::string& uri) {
   ssize_t got = 0;
   for (off_t at = 0; (got = ::pread(descriptor_, block.data(), block.size(), at)) > 0; at += got)
     out.write(block.data(), static_cast<uint64_t>(got));
-  if (got < 0) throw Error(KINORA_IO, folder_ + ": cannot read the index back; check the device");
+  if (got < 0) throw Error(KINORA_ERROR_IO, folder_ + ": cannot read the index back; check the device");
   out.commit();
 }
 

@@ -35,7 +35,7 @@ class ShardIndex {
   ShardIndex(const ShardIndex&) = delete;
   ShardIndex& operator=(const ShardIndex&) = delete;
   ~ShardIndex();
-  // Throws Error (KINORA_DATA) if a key is already stored.
+  // Throws Error (KINORA_ERROR_DATA) if a key is already stored.
   void add(int64_t shard, const std::vector<StoredSample>& samples);
   // Returns the number of the shard that holds the sample.
   std::optional<int64_t> find(std::string_view key) const;

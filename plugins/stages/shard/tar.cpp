@@ -94,7 +94,7 @@ void TarWriter::check(int64_t status) {
   if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
   if (status >= ARCHIVE_OK) return;
   const char* text = archive_error_string(archive_);
-  throw Error(KINORA_FAILED,
+  throw Error(KINORA_ERROR_FAILED,
               uri_ + ": cannot write the tar archive: " + (text ? text : "unknown error of libarchive"));
 }
 
@@ -143,7 +143,7 @@ TarContents scan_tar(const std::string& uri) {
   }
   if (status != ARCHIVE_EOF || out.end > static_cast<uint64_t>(source.reader.size())) {
     const char* text = archive_error_string(a.get());
-    throw Error(KINORA_DATA, uri + ": entry " + std::to_string(out.members.size()) + " cannot be read (" +
+    throw Error(KINORA_ERROR_DATA, uri + ": entry " + std::to_string(out.members.size()) + " cannot be read (" +
                                  (text ? text : "cut off") +
                                  "); remove the shard and run again to write it anew");
   }

@@ -11,7 +11,7 @@ namespace kinora::shard {
 namespace {
 
 [[noreturn]] void refuse(std::string_view key, const std::string& why) {
-  throw Error(KINORA_DATA, "sample '" + std::string(key) + "' cannot be stored: " + why);
+  throw Error(KINORA_ERROR_DATA, "sample '" + std::string(key) + "' cannot be stored: " + why);
 }
 
 bool has_control(std::string_view text) {
@@ -30,8 +30,8 @@ void as_storage_error(F&& f) {
   try {
     f();
   } catch (const Error& e) {
-    const bool full = e.code() == KINORA_NO_MEMORY;
-    throw Error(full || e.code() == KINORA_CANCELLED ? e.code() : KINORA_IO, e.what());
+    const bool full = e.code() == KINORA_ERROR_NO_MEMORY;
+    throw Error(full || e.code() == KINORA_ERROR_CANCELLED ? e.code() : KINORA_ERROR_IO, e.what());
   }
 }
 
@@ -53,7 +53,7 @@ std::string folder_of(const Sample& in) {
   const bool is_below =
       !folder.starts_with('/') && !folder.ends_with('/') && folder.find("//") == std::string::npos;
   if (is_name && is_below) return folder;
-  throw Error(KINORA_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " + kFolder +
+  throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " + kFolder +
                                " is '" + folder +
                                "'; use letters, digits, '_' and '-', with '/' between names");
 }
@@ -68,7 +68,7 @@ bool exists(const std::string& uri) {
     const Reader reader(uri);
     return true;
   } catch (const Error& e) {
-    if (e.code() == KINORA_NOT_FOUND) return false;
+    if (e.code() == KINORA_ERROR_NOT_FOUND) return false;
     throw;
   }
 }
@@ -121,7 +121,7 @@ void WebDatasetStage::describe(Describe<Options>& d) {
 WebDatasetStage::WebDatasetStage(const Options& options) : options_(options) {
   check_field("", options.prefix);
   if (options.prefix.find('.') != std::string::npos)
-    throw Error(KINORA_INVALID, "prefix = '" + options.prefix +
+    throw Error(KINORA_ERROR_INVALID, "prefix = '" + options.prefix +
                                     "': readers end a shard's name at its first dot; remove the dot");
 }
 
@@ -177,7 +177,7 @@ std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) con
     out.push_back(field);
   }
   if (out.empty())
-    throw Error(KINORA_DATA,
+    throw Error(KINORA_ERROR_DATA,
                 "sample '" + std::string(in.key()) +
                     "' cannot be stored: it has no byte fields; put a stage that sets one before this stage");
   return out;
@@ -187,7 +187,7 @@ bool WebDatasetStage::is_stored(const Sample& in) const {
   const std::optional<int64_t> shard = index_->find(in.key());
   if (shard && was_there_[static_cast<size_t>(*shard)]) return true;
   if (shard || (open_ && open_->known.contains(std::string(in.key()))))
-    throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
+    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) +
                                  "' cannot be stored: this run has already stored a sample with that key" +
                                  (shard ? " in " + shards_[static_cast<size_t>(*shard)].name : "") +
                                  "; make the keys differ");

@@ -333,7 +333,7 @@ TEST_F(Shards, RefuseASecondSampleOfAKey) {
       stage.process(sample(n), out.emit(), run);
       FAIL();
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), KINORA_DATA);
+      EXPECT_EQ(e.code(), KINORA_ERROR_DATA);
       EXPECT_THAT(e.what(), HasSubstr(n == 0 ? "a sample with that key in shard-000000.tar"
                                              : "a sample with that key; make"));
     }

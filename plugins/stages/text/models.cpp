@@ -114,7 +114,7 @@ std::optional<int64_t> UnigramModel::joined(std::string_view unknown) const {
 
 int64_t UnigramModel::need_unknown() const {
   if (!unknown_)
-    throw Error(KINORA_DATA,
+    throw Error(KINORA_ERROR_DATA,
                 "the text has a character that no piece covers, and the model has no unknown piece");
   return *unknown_;
 }

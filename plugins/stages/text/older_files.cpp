@@ -36,7 +36,7 @@ class Specials {
     Json token = said.is_object() ? said : Json{{"content", said}, {"normalized", false}};
     const Json content = token.value("content", Json());
     if (!content.is_string() || !vocab_.contains(content.get<std::string>()))
-      throw Error(KINORA_INVALID, name_ + ": the " + key + " " + content.dump() +
+      throw Error(KINORA_ERROR_INVALID, name_ + ": the " + key + " " + content.dump() +
                                       " is not in vocab.json; give the files of one CLIP tokenizer");
     token.erase("__type");
     token["id"] = vocab_[content.get<std::string>()];
@@ -71,7 +71,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
       added.push_back({{"id", ids[special]}, {"content", special}, {"normalized", false}});
   for (const char* needed : {"[UNK]", "[CLS]", "[SEP]"})
     if (!ids.contains(needed))
-      throw Error(KINORA_INVALID, name + ": none of its " + std::to_string(ids.size()) + " lines is " +
+      throw Error(KINORA_ERROR_INVALID, name + ": none of its " + std::to_string(ids.size()) + " lines is " +
                                       needed + "; give the vocab.txt of a BERT tokenizer");
   const Json sep = {"[SEP]", ids["[SEP]"]}, cls = {"[CLS]", ids["[CLS]"]};
   return make_tokenizer(Json{{"model", {{"type", "WordPiece"}, {"vocab", ids}}},
@@ -84,7 +84,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
 
 std::unique_ptr<Tokenizer> read_clip_words(const ClipFiles& files, const std::string& name) {
   const Json vocab = Json::parse(files.vocab, nullptr, false);
-  if (!vocab.is_object()) throw Error(KINORA_INVALID, name + "/vocab.json: not a JSON object");
+  if (!vocab.is_object()) throw Error(KINORA_ERROR_INVALID, name + "/vocab.json: not a JSON object");
   Specials specials(files, vocab, name);
   const Json begin = specials.take("bos_token", kStart), end = specials.take("eos_token", kEnd),
              unknown = specials.take("unk_token", kEnd), pad = specials.take("pad_token", kEnd);

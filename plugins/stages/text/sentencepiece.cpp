@@ -137,7 +137,7 @@ class SentencePiece final : public Tokenizer {
     if (spec_.model_type == 1) make_unigram(unknown);
     if (spec_.model_type == 2) bpe_ = std::make_unique<ScoredBpe>(spec_, unknown);
     if (!unigram_ && !bpe_)
-      throw Error(KINORA_UNSUPPORTED,
+      throw Error(KINORA_ERROR_UNSUPPORTED,
                   name + ": expected a unigram or a BPE model; word and character models are not supported");
     padding_ = id_of(spec_.pad);
     if (ends.begin) before_.push_back(need(spec_.bos, name));
@@ -165,21 +165,21 @@ class SentencePiece final : public Tokenizer {
     for (size_t i = 0; i < spec_.pieces.size(); ++i) {
       const auto& p = spec_.pieces[i];
       if (p.type < kNormal || p.type > kByte)
-        throw Error(KINORA_INVALID,
+        throw Error(KINORA_ERROR_INVALID,
                     name + ": the piece '" + p.text + "' has the unknown type " + std::to_string(p.type));
       if (p.type == kUnused)
-        throw Error(KINORA_UNSUPPORTED,
+        throw Error(KINORA_ERROR_UNSUPPORTED,
                     name + ": the piece '" + p.text + "' is of type UNUSED, which is not supported");
       ids_.emplace(p.text, static_cast<int64_t>(i));
       if (p.type == kUserDefined) user_.add(p.text);
       if (p.type == kUnknown) unknown_id = static_cast<int64_t>(i);
     }
-    if (!unknown_id) throw Error(KINORA_INVALID, name + ": the model has no unknown piece");
+    if (!unknown_id) throw Error(KINORA_ERROR_INVALID, name + ": the model has no unknown piece");
     return *unknown_id;
   }
   int64_t need(const std::string& piece, const std::string& name) const {
     if (const auto id = id_of(piece)) return *id;
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 name + ": the vocabulary has no piece '" + piece + "'; unset add_begin and add_end");
   }
   void make_unigram(int64_t unknown) {

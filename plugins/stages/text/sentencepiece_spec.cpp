@@ -45,7 +45,7 @@ class Message {
     return true;
   }
   [[noreturn]] void damaged() const {
-    throw Error(KINORA_INVALID, name_ + ": not a sentencepiece model, or damaged");
+    throw Error(KINORA_ERROR_INVALID, name_ + ": not a sentencepiece model, or damaged");
   }
 
  private:

@@ -71,7 +71,7 @@ size_t blanks_at_start(std::string_view text) {
 }
 
 AddedTokens::AddedTokens(const Json& array, const Normalizer& normalizer, const std::string& where) {
-  if (!array.is_array()) throw Error(KINORA_INVALID, where + ": expected an array");
+  if (!array.is_array()) throw Error(KINORA_ERROR_INVALID, where + ": expected an array");
   for (const auto& entry : array) {
     Fields f(entry, where);
     Token t{f.get<std::string>("content"), f.get<int64_t>("id"), f.get("single_word", false),
@@ -247,13 +247,13 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& json, const std::string& n
   try {
     return std::make_unique<JsonTokenizer>(json, name);
   } catch (const Json::exception& e) {
-    throw Error(KINORA_INVALID, name + ": not a tokenizer.json: " + e.what());
+    throw Error(KINORA_ERROR_INVALID, name + ": not a tokenizer.json: " + e.what());
   }
 }
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& name) {
   const Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) throw Error(KINORA_INVALID, name + ": not valid JSON; give a tokenizer.json");
+  if (json.is_discarded()) throw Error(KINORA_ERROR_INVALID, name + ": not valid JSON; give a tokenizer.json");
   return make_tokenizer(json, name);
 }
 

@@ -60,7 +60,7 @@ class Fields {
   }
   const std::string& where() const { return where_; }
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(KINORA_INVALID, where_ + ": " + what);
+    throw Error(KINORA_ERROR_INVALID, where_ + ": " + what);
   }
 
  private:

@@ -19,7 +19,7 @@ std::string read_file(const std::string& path, const std::string& meant) {
   constexpr int64_t kLimit = 64 << 20;
   const Reader reader(path);
   if (reader.size() > kLimit)
-    throw Error(KINORA_INVALID, path + ": " + std::to_string(reader.size()) + " bytes; give " + meant);
+    throw Error(KINORA_ERROR_INVALID, path + ": " + std::to_string(reader.size()) + " bytes; give " + meant);
   std::string text(static_cast<size_t>(reader.size()), '\0');
   text.resize(reader.read(0, text.data(), text.size()));
   return text;
@@ -38,7 +38,7 @@ std::unique_ptr<Tokenizer> open(const TokenizerStage::Options& o) {
   const std::string bytes = read_file(o.file, kMeant);
   if (!o.file.ends_with(".json")) return read_sentencepiece(bytes, o.file, {o.add_begin, o.add_end});
   if (o.add_begin || o.add_end)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 o.file +
                     ": add_begin and add_end are for a .model; a tokenizer.json itself names the "
                     "special tokens");
@@ -49,7 +49,7 @@ std::unique_ptr<Tokenizer> open(const TokenizerStage::Options& o) {
 Json object_in(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return Json::object();
   Json out = Json::parse(read_file(file.string(), kMeant), nullptr, false);
-  if (!out.is_object()) throw Error(KINORA_INVALID, file.string() + ": not a JSON object");
+  if (!out.is_object()) throw Error(KINORA_ERROR_INVALID, file.string() + ": not a JSON object");
   return out;
 }
 
@@ -57,11 +57,11 @@ Json object_in(const std::filesystem::path& file) {
 std::unique_ptr<Tokenizer> open_clip(const std::filesystem::path& folder, const Json& config) {
   const Json name = config.value("tokenizer_class", Json("CLIPTokenizer"));
   if (!name.is_string() || !name.get<std::string>().starts_with("CLIPTokenizer"))
-    throw Error(KINORA_UNSUPPORTED, folder.string() + ": how " + name.dump() +
+    throw Error(KINORA_ERROR_UNSUPPORTED, folder.string() + ": how " + name.dump() +
                                         " reads vocab.json and merges.txt is not known here; give its "
                                         "tokenizer.json, which transformers' save_pretrained writes");
   if (std::filesystem::exists(folder / "added_tokens.json"))
-    throw Error(KINORA_UNSUPPORTED, folder.string() +
+    throw Error(KINORA_ERROR_UNSUPPORTED, folder.string() +
                                         ": the tokens of added_tokens.json are not supported; give a "
                                         "tokenizer.json, which transformers' save_pretrained writes");
   const auto text = [&](const char* file) { return read_file((folder / file).string(), kMeant); };
@@ -84,13 +84,13 @@ std::unique_ptr<Tokenizer> open_folder(TokenizerStage::Options o) {
     return read_vocab_txt(read_file(use("vocab.txt"), kMeant), o.file, lower);
   }
   if (!has("spiece.model"))
-    throw Error(KINORA_NOT_FOUND, folder.string() +
+    throw Error(KINORA_ERROR_NOT_FOUND, folder.string() +
                                       ": no tokenizer.json, spiece.model, vocab.txt or vocab.json with "
                                       "merges.txt; give a folder with one of them, or name the file");
   const Json name = config.value("tokenizer_class", Json("T5Tokenizer"));
   const bool ends = name.is_string() && name.get<std::string>().find("T5Tokenizer") != std::string::npos;
   if (!ends && !o.add_begin && !o.add_end)
-    throw Error(KINORA_UNSUPPORTED, o.file + ": the special tokens of " + name.dump() +
+    throw Error(KINORA_ERROR_UNSUPPORTED, o.file + ": the special tokens of " + name.dump() +
                                         " are not known here; name spiece.model, with add_begin and add_end");
   o.add_end |= ends;
   return use("spiece.model"), open(o);
@@ -132,7 +132,7 @@ TokenizerStage::TokenizerStage(const Options& options)
       tokenizer_(std::filesystem::is_directory(options.file) ? open_folder(options) : open(options)) {
   if (options_.pad_id < 0) options_.pad_id = tokenizer_->padding().value_or(-1);
   if (options_.pad != "none" && options_.pad_id < 0)
-    throw Error(KINORA_INVALID, options_.file + ": the file names no padding token; set pad_id");
+    throw Error(KINORA_ERROR_INVALID, options_.file + ": the file names no padding token; set pad_id");
 }
 
 void TokenizerStage::process(Sample in, const Emit& emit, const Run&) {
@@ -140,7 +140,7 @@ void TokenizerStage::process(Sample in, const Emit& emit, const Run&) {
   const auto most = static_cast<size_t>(options_.max_length);
   auto ids = tokenizer_->encode(options_.clean ? cleaned(text) : text, most);
   if (ids.size() > most)
-    throw Error(KINORA_INVALID, "max_length = " + std::to_string(most) +
+    throw Error(KINORA_ERROR_INVALID, "max_length = " + std::to_string(most) +
                                     " leaves no room for the special tokens around a text");
   std::vector<int64_t> mask(ids.size(), 1);
   if (options_.pad != "none") {

@@ -96,7 +96,7 @@ std::string normal_form(std::string_view text, Form form) {
   const auto n = utf8proc_map(bytes(text), static_cast<utf8proc_ssize_t>(text.size()), &made,
                               static_cast<utf8proc_option_t>(how));
   const std::unique_ptr<utf8proc_uint8_t, decltype(&std::free)> mine(made, std::free);
-  if (n < 0) throw Error(KINORA_DATA, std::string("text cannot be normalised: ") + utf8proc_errmsg(n));
+  if (n < 0) throw Error(KINORA_ERROR_DATA, std::string("text cannot be normalised: ") + utf8proc_errmsg(n));
   return {reinterpret_cast<const char*>(made), static_cast<size_t>(n)};
 }
 

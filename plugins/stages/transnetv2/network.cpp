@@ -16,7 +16,7 @@ namespace {
 constexpr uint64_t kLargestFile = uint64_t{1} << 30, kLargestHeader = uint64_t{16} << 20;
 
 [[noreturn]] void refuse(const std::string& uri, const std::string& what) {
-  throw Error(KINORA_DATA,
+  throw Error(KINORA_ERROR_DATA,
               uri + ": " + what + "; run packaging/dev.sh setup to create the weights of TransNetV2 again");
 }
 
@@ -128,9 +128,9 @@ Network::Network(Weights weights, const std::string& source) : weights_(std::mov
   for (const auto& [name, shape] : expected_weights()) {
     const auto found = weights_.find(name);
     if (found == weights_.end())
-      throw Error(KINORA_DATA, source + ": no float32 tensor '" + name + "'; give the weights of TransNetV2");
+      throw Error(KINORA_ERROR_DATA, source + ": no float32 tensor '" + name + "'; give the weights of TransNetV2");
     if (found->second.sizes() != at::IntArrayRef(shape))
-      throw Error(KINORA_DATA, source + ": '" + name + "' has shape " + shape_text(found->second.sizes()) +
+      throw Error(KINORA_ERROR_DATA, source + ": '" + name + "' has shape " + shape_text(found->second.sizes()) +
                                    ", expected " + shape_text(shape) + "; use the weights of TransNetV2");
   }
 }

@@ -20,7 +20,7 @@ using Weights = std::map<std::string, at::Tensor>;
 
 // Returns the float32 tensors of a safetensors file (huggingface/safetensors: 8 bytes of length, a JSON
 // header, the tensors) by name, and ignores other types. Reads the file whole, at most 1 GiB.
-// Error(KINORA_DATA) names the file and what is wrong.
+// Error(KINORA_ERROR_DATA) names the file and what is wrong.
 Weights read_safetensors(const std::string& uri);
 
 // Names and shapes of the published weights.
@@ -29,7 +29,7 @@ const std::map<std::string, std::vector<int64_t>>& expected_weights();
 // [any-thread] after construction.
 class Network {
  public:
-  // Error(KINORA_DATA), which begins with `source` and names a tensor that is missing or has another shape.
+  // Error(KINORA_ERROR_DATA), which begins with `source` and names a tensor that is missing or has another shape.
   Network(Weights weights, const std::string& source);
 
   struct Predictions {

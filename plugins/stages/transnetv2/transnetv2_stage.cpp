@@ -24,11 +24,11 @@ const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t 
                                   int32_t dimensions) {
   const kinora_dl_tensor* t = film.tensor(name);
   if (t == nullptr)
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 "sample '" + std::string(film.key()) + "' has no tensor '" + name + "'; " + kSet);
   if (t->code != code || t->bits != bits || t->ndim != dimensions || t->strides != nullptr ||
       t->device_type != KINORA_DL_CPU)
-    throw Error(KINORA_DATA, "tensor '" + std::string(name) + "' of sample '" + std::string(film.key()) +
+    throw Error(KINORA_ERROR_DATA, "tensor '" + std::string(name) + "' of sample '" + std::string(film.key()) +
                                  "' is not in the form that stage/shots writes; " + kSet);
   return *t;
 }
@@ -36,7 +36,7 @@ const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t 
 at::Tensor thumbnails_of(const Sample& film) {
   const auto& t = tensor_of(film, "thumbnails", KINORA_DL_UINT, 8, 4);
   if (t.shape[0] < 1 || t.shape[1] != 27 || t.shape[2] != 48 || t.shape[3] != 3)
-    throw Error(KINORA_DATA, "tensor 'thumbnails' of sample '" + std::string(film.key()) +
+    throw Error(KINORA_ERROR_DATA, "tensor 'thumbnails' of sample '" + std::string(film.key()) +
                                  "' is not [T, 27, 48, 3]; " + kSet);
   return at::from_blob(static_cast<uint8_t*>(t.data) + t.byte_offset, {t.shape[0], 27, 48, 3}, at::kByte);
 }
@@ -45,7 +45,7 @@ json shots_of(const Sample& film) {
   const auto text = film.text("shots.json");
   json shots = text ? json::parse(*text, nullptr, false) : json();
   if (!shots.is_object())
-    throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "' has no shots.json; " + kSet);
+    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) + "' has no shots.json; " + kSet);
   return shots;
 }
 
@@ -90,7 +90,7 @@ class ShotsTransNetV2 final : public Stage {
     const at::Tensor thumbnails = thumbnails_of(in);
     const auto& clock = tensor_of(in, "times_us", KINORA_DL_INT, 64, 1);
     if (clock.shape[0] != thumbnails.size(0))
-      throw Error(KINORA_DATA, "sample '" + std::string(in.key()) +
+      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) +
                                    "' has different numbers of times and thumbnails; " + kSet);
     const auto found =
         predict(std::cref(network()), thumbnails, options_.batch, [&] { run.check_cancelled(); });

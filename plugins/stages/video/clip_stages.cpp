@@ -35,7 +35,7 @@ class ClipTranscode final : public Stage {
     const std::string found = Cutting(film, media, shots, options_).cut(emit, run, damage.empty());
     if (damage.empty()) damage = found;
     // Its intact clips have been emitted; the video itself is damaged, so it fails.
-    if (!damage.empty()) throw Error(KINORA_DATA, damage);
+    if (!damage.empty()) throw Error(KINORA_ERROR_DATA, damage);
   }
 
  private:
@@ -71,7 +71,7 @@ class ClipTranscode final : public Stage {
                        shots.contains("cuts") && shots["cuts"].is_array();
     if (whole) return shots;
     throw Error(
-        KINORA_DATA,
+        KINORA_ERROR_DATA,
         "sample '" + std::string(film.key()) +
             "': its field shots.json lacks fps, frames or cuts; put a stage shots.* before clip.transcode");
   }
@@ -117,7 +117,7 @@ class VideoClips final : public Stage {
                              : cut_at_once(film, media, header, emit, run);
     if (damage.empty()) damage = damage_before_remux(film);
     // Its intact clips have been emitted; the video itself is damaged, so it fails.
-    if (!damage.empty()) throw Error(KINORA_DATA, damage);
+    if (!damage.empty()) throw Error(KINORA_ERROR_DATA, damage);
   }
 
  private:

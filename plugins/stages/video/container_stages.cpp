@@ -68,7 +68,7 @@ class FilmRemux final : public Stage {
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     if (run.out().empty())
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "video.remux writes files but has no output folder; set one, with --out for kinora apply");
     // The job that owns the folder removes the files: each with its video, and all of them at the end.
     const std::filesystem::path folder = std::filesystem::path(run.out()) / "work";
@@ -84,7 +84,7 @@ class FilmRemux final : public Stage {
       for (const char* field : {"mp4", "webm", "mkv", "mov", "avi", "ogv", "mpg"}) in.remove(field);
       in.set("url", made->file.string());
     } catch (const MediaError& e) {
-      if (options_.require) throw Error(KINORA_DATA, e.what());
+      if (options_.require) throw Error(KINORA_ERROR_DATA, e.what());
       facts["remux_failed"] = e.what();
     }
     in.set("json", facts.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));

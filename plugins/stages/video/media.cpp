@@ -28,7 +28,7 @@ Media open_media(const Sample& sample) {
       return {std::make_unique<MemorySource>(*bytes), key + "." + field};
   if (const auto url = sample.text("url"))
     return {std::make_unique<StoredSource>(*url), std::string(url->substr(url->rfind('/') + 1))};
-  throw Error(KINORA_NOT_FOUND,
+  throw Error(KINORA_ERROR_NOT_FOUND,
               "sample '" + key + "' holds no video; it needs a media field such as mp4, or a url");
 }
 
@@ -57,7 +57,7 @@ nlohmann::json facts_of(const Sample& sample) {
   if (!text) return nlohmann::json::object();
   auto facts = nlohmann::json::parse(*text, nullptr, false);
   if (!facts.is_object())
-    throw Error(KINORA_DATA,
+    throw Error(KINORA_ERROR_DATA,
                 "sample '" + std::string(sample.key()) + "': its json field is not a JSON object");
   return facts;
 }

@@ -18,7 +18,7 @@ struct Media {
 };
 
 // Opens field mp4 (or webm, mkv, mov, avi, ogv, mpg), whose bytes are borrowed from the sample, else the file
-// that field url names. Error(KINORA_NOT_FOUND) if the sample has neither.
+// that field url names. Error(KINORA_ERROR_NOT_FOUND) if the sample has neither.
 Media open_media(const Sample& sample);
 
 // Resources of a stage that decodes with this many threads: as many cores, and a process of its own if the
@@ -31,17 +31,17 @@ inline kinora_resources reads_media(int64_t threads = 1) {
 // degrees.
 nlohmann::json facts_of(const Probe& probe);
 
-// Returns the sample's json field, an empty object if it has none. Error(KINORA_DATA) if it is not a JSON
+// Returns the sample's json field, an empty object if it has none. Error(KINORA_ERROR_DATA) if it is not a JSON
 // object.
 nlohmann::json facts_of(const Sample& sample);
 
-// Runs f and turns its MediaError into Error(KINORA_DATA), which fails the sample.
+// Runs f and turns its MediaError into Error(KINORA_ERROR_DATA), which fails the sample.
 template <class F>
 auto media_call(F&& f) {
   try {
     return f();
   } catch (const MediaError& e) {
-    throw Error(KINORA_DATA, e.what());
+    throw Error(KINORA_ERROR_DATA, e.what());
   }
 }
 

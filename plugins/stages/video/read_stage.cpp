@@ -61,7 +61,7 @@ class VideoRead final : public Stage {
     int64_t out = -1;
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), out);
     if (error != std::errc() || end != text->data() + text->size() || out < 0)
-      throw Error(KINORA_DATA, std::string(in.key()) +
+      throw Error(KINORA_ERROR_DATA, std::string(in.key()) +
                                    ": its field `first` is not a frame index; give a whole "
                                    "number from 0 on, or omit the field");
     return out;
@@ -86,7 +86,7 @@ class VideoRead final : public Stage {
       run.check_cancelled();
       if ((frame->index - first) % options_.stride != 0) continue;
       if (pixels.size() + frame_bytes > static_cast<size_t>(options_.memory))
-        throw Error(KINORA_NO_MEMORY,
+        throw Error(KINORA_ERROR_NO_MEMORY,
                     media.name + ": more than " + std::to_string(options_.memory >> 20) +
                         " MiB of frames; set frames, height or width, or raise memory of stage/video.read");
       pixels.resize(pixels.size() + frame_bytes);

@@ -102,10 +102,10 @@ void describe_min_length(Describe<Options>& d, const char* help) {
 
 void check_weights(const ContentWeights& w, int64_t kernel) {
   if (w.hue + w.saturation + w.value + w.edges <= 0)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "all weights of the content score are 0; raise hue, saturation, value or edges");
   if (kernel != 0 && (kernel < 3 || kernel % 2 == 0))
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "kernel_size = " + std::to_string(kernel) + "; give an odd number from 3 on, or 0");
 }
 
@@ -248,7 +248,7 @@ class ShotsHash final : public ShotsStage {
  private:
   static ShotsPlan plan(const Options& o) {
     if (o.size * o.lowpass % 2 != 0)
-      throw Error(KINORA_INVALID, "size " + std::to_string(o.size) + " times lowpass " +
+      throw Error(KINORA_ERROR_INVALID, "size " + std::to_string(o.size) + " times lowpass " +
                                       std::to_string(o.lowpass) + " is odd; make one of them even");
     DetectorOptions detector;
     detector.name = "hash";

@@ -46,7 +46,7 @@ inline Applied applied(const char* id, const json& given, const Sample& in) {
   try {
     check(stage.process(self.get(), in.get(), &sink, &run));
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), KINORA_DATA);
+    EXPECT_EQ(e.code(), KINORA_ERROR_DATA);
     out.error = e.what();
   }
   return out;

@@ -122,7 +122,7 @@ class FileReader final : public StorageReader {
     }
     ::close(descriptor_);
     if (error != 0) throw system_error(path_, kDoing, error);
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 path_ + ": cannot be read: it is a pipe or device without random access; copy it to a file");
   }
   FileReader(const FileReader&) = delete;

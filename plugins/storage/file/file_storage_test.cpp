@@ -133,8 +133,8 @@ TEST_F(FileStorageTest, ListsFilesAndFoldersAndStopsWhenTold) {
   write("sub/x", "333");
   EXPECT_EQ(listing(), (std::map<std::string, uint64_t>{{"a", 1}, {"b c", 2}, {"sub/", 0}}));
   int seen = 0;
-  EXPECT_EQ(storage.list(folder, [&](const kinora_entry&) { return ++seen == 2 ? KINORA_END : KINORA_OK; }),
-            KINORA_END);
+  EXPECT_EQ(storage.list(folder, [&](const kinora_entry&) { return ++seen == 2 ? KINORA_SIGNAL_END : KINORA_OK; }),
+            KINORA_SIGNAL_END);
   EXPECT_EQ(seen, 2);
 }
 
@@ -165,21 +165,21 @@ TEST_F(FileStorageTest, RemovesFiles) {
   write("a", "1");
   storage.remove(path("a"));
   EXPECT_TRUE(listing().empty());
-  EXPECT_EQ(error_of([&] { storage.remove(path("a")); }).code(), KINORA_NOT_FOUND);
+  EXPECT_EQ(error_of([&] { storage.remove(path("a")); }).code(), KINORA_ERROR_NOT_FOUND);
 }
 
 TEST_F(FileStorageTest, SaysWhatIsWrongAndWhatToDo) {
   write("file", "1");
   const Error missing = error_of([&] { storage.open(path("no")); });
-  EXPECT_EQ(missing.code(), KINORA_NOT_FOUND);
+  EXPECT_EQ(missing.code(), KINORA_ERROR_NOT_FOUND);
   EXPECT_EQ(missing.what(), path("no") + ": cannot be read: no such file or folder; check the path");
-  EXPECT_EQ(error_of([&] { storage.open(folder); }).code(), KINORA_INVALID);
-  EXPECT_EQ(error_of([&] { storage.open("/dev/null"); }).code(), KINORA_INVALID);
-  EXPECT_EQ(error_of([&] { storage.begin(path("file/x")); }).code(), KINORA_INVALID);
-  EXPECT_EQ(error_of([&] { storage.begin(path("x/")); }).code(), KINORA_INVALID);
-  EXPECT_EQ(error_of([&] { storage.begin(path(std::string(300, 'x')))->commit(); }).code(), KINORA_INVALID);
+  EXPECT_EQ(error_of([&] { storage.open(folder); }).code(), KINORA_ERROR_INVALID);
+  EXPECT_EQ(error_of([&] { storage.open("/dev/null"); }).code(), KINORA_ERROR_INVALID);
+  EXPECT_EQ(error_of([&] { storage.begin(path("file/x")); }).code(), KINORA_ERROR_INVALID);
+  EXPECT_EQ(error_of([&] { storage.begin(path("x/")); }).code(), KINORA_ERROR_INVALID);
+  EXPECT_EQ(error_of([&] { storage.begin(path(std::string(300, 'x')))->commit(); }).code(), KINORA_ERROR_INVALID);
   EXPECT_EQ(error_of([&] { storage.list(path("no"), [](const auto&) { return 0; }); }).code(),
-            KINORA_NOT_FOUND);
+            KINORA_ERROR_NOT_FOUND);
   for (const char* end : {"", "/", "//"})
     EXPECT_EQ(
         std::string(error_of([&] { storage.list(path("no") + end, [](const auto&) { return 0; }); }).what())
@@ -187,7 +187,7 @@ TEST_F(FileStorageTest, SaysWhatIsWrongAndWhatToDo) {
         0u)
         << end;
   const Error full = system_error(path("file"), "cannot be written", ENOSPC);
-  EXPECT_EQ(full.code(), KINORA_NO_MEMORY);
+  EXPECT_EQ(full.code(), KINORA_ERROR_NO_MEMORY);
   EXPECT_NE(std::string(full.what()).find("the device of '" + folder + "' is full"), std::string::npos);
   EXPECT_EQ(std::distance(fs::directory_iterator(folder), {}), 1);
 }
@@ -201,7 +201,7 @@ TEST_F(FileStorageTest, AFullDeviceIsNamedAndLeavesNothing) {
     ::setrlimit(RLIMIT_FSIZE, &limit);
     const Error e = error_of([&] { write("big", std::string(200'000, 'x')); });
     const bool clean = std::distance(fs::directory_iterator(folder), {}) == 0;
-    ::_exit(e.code() == KINORA_INVALID && clean ? 0 : 1);
+    ::_exit(e.code() == KINORA_ERROR_INVALID && clean ? 0 : 1);
   }
   int status = 1;
   ::waitpid(child, &status, 0);
@@ -211,7 +211,7 @@ TEST_F(FileStorageTest, AFullDeviceIsNamedAndLeavesNothing) {
   const Error e = error_of([&] { write("sub/big", std::string(1'000'000, 'x')); });
   const auto left = std::distance(fs::directory_iterator(path("sub")), {});
   ::umount2(folder.c_str(), MNT_DETACH);
-  EXPECT_EQ(e.code(), KINORA_NO_MEMORY) << e.what();
+  EXPECT_EQ(e.code(), KINORA_ERROR_NO_MEMORY) << e.what();
   EXPECT_NE(std::string(e.what()).find("the device of '" + path("sub") + "' is full"), std::string::npos)
       << e.what();
   EXPECT_EQ(left, 0);
@@ -223,7 +223,7 @@ TEST_F(FileStorageTest, AFolderWithoutPermissionIsNamed) {
     ::chmod(folder.c_str(), 0555);
     if (::getuid() == 0 && ::setuid(65534) != 0) ::_exit(2);
     const Error e = error_of([&] { write("a", "1"); });
-    ::_exit(e.code() == KINORA_INVALID &&
+    ::_exit(e.code() == KINORA_ERROR_INVALID &&
                     std::string(e.what()).find("permission is missing in '" + folder) != std::string::npos
                 ? 0
                 : 1);

@@ -26,7 +26,7 @@ std::string percent_decoded(std::string_view text) {
     const int high = enough ? digit(text[i + 1]) : -1, low = enough ? digit(text[i + 2]) : -1;
     if (high < 0 || low < 0)
       throw Error(
-          KINORA_INVALID,
+          KINORA_ERROR_INVALID,
           std::string(text) + ": '%' needs two hexadecimal digits after it; write %25 for a percent sign");
     out += static_cast<char>(high * 16 + low);
     i += 2;
@@ -43,36 +43,36 @@ Remedy remedy(const std::string& path, int error) {
   const std::string folder = folder_of(path);
   switch (error) {
     case ENOSPC:
-      return {KINORA_NO_MEMORY,
+      return {KINORA_ERROR_NO_MEMORY,
               "the device of '" + folder + "' is full; free space there, or choose another folder"};
     case EDQUOT:
-      return {KINORA_NO_MEMORY,
+      return {KINORA_ERROR_NO_MEMORY,
               "your quota on the device of '" + folder + "' is used up; free space there, or raise it"};
     case EACCES:
     case EPERM:
-      return {KINORA_INVALID,
+      return {KINORA_ERROR_INVALID,
               "permission is missing in '" + folder + "'; grant it, or choose another folder"};
     case EROFS:
-      return {KINORA_INVALID,
+      return {KINORA_ERROR_INVALID,
               "'" + folder + "' is on a read-only device; remount it for writing, or choose another folder"};
     case ENOENT:
-      return {KINORA_NOT_FOUND, "no such file or folder; check the path"};
+      return {KINORA_ERROR_NOT_FOUND, "no such file or folder; check the path"};
     case ENOTDIR:
-      return {KINORA_INVALID, "a part of the path is a file, not a folder; check the path"};
+      return {KINORA_ERROR_INVALID, "a part of the path is a file, not a folder; check the path"};
     case EISDIR:
-      return {KINORA_INVALID, "it is a folder; give the path of a file"};
+      return {KINORA_ERROR_INVALID, "it is a folder; give the path of a file"};
     case ENAMETOOLONG:
-      return {KINORA_INVALID, "the name is too long for this file system; shorten it"};
+      return {KINORA_ERROR_INVALID, "the name is too long for this file system; shorten it"};
     case ELOOP:
-      return {KINORA_INVALID, "its symbolic links form a loop; fix them"};
+      return {KINORA_ERROR_INVALID, "its symbolic links form a loop; fix them"};
     case EFBIG:
-      return {KINORA_INVALID,
+      return {KINORA_ERROR_INVALID,
               "it is larger than this file system or the limit on file sizes (ulimit -f) allows"};
     case EMFILE:
     case ENFILE:
-      return {KINORA_IO, "too many files are open; raise the limit (ulimit -n)"};
+      return {KINORA_ERROR_IO, "too many files are open; raise the limit (ulimit -n)"};
     default:
-      return {KINORA_IO, std::system_category().message(error) + "; check the device"};
+      return {KINORA_ERROR_IO, std::system_category().message(error) + "; check the device"};
   }
 }
 
@@ -86,13 +86,13 @@ std::string local_path(std::string_view path) {
     if (rest.starts_with(kHost)) rest.remove_prefix(kHost.size());
     if (!rest.starts_with('/'))
       throw Error(
-          KINORA_INVALID,
+          KINORA_ERROR_INVALID,
           std::string(path) + ": a file URI has three slashes before an absolute path, as in file:///data/a");
     out = percent_decoded(rest);
   }
-  if (out.empty()) throw Error(KINORA_INVALID, "the path of a file is empty");
+  if (out.empty()) throw Error(KINORA_ERROR_INVALID, "the path of a file is empty");
   if (out.find('\0') != std::string::npos)
-    throw Error(KINORA_INVALID, "the path of a file contains a NUL character");
+    throw Error(KINORA_ERROR_INVALID, "the path of a file contains a NUL character");
   return out;
 }
 

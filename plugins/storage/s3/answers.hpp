@@ -23,12 +23,12 @@ struct Listing {
   std::vector<std::string> prefixes;  // including the delimiter at their end
   std::string next;                   // token of the next page; empty: this was the last
 };
-// A page of ListObjectsV2. Throws Error(KINORA_DATA).
+// A page of ListObjectsV2. Throws Error(KINORA_ERROR_DATA).
 Listing read_listing(std::string_view xml);
 
-// Parses CreateMultipartUpload. Throws Error(KINORA_DATA).
+// Parses CreateMultipartUpload. Throws Error(KINORA_ERROR_DATA).
 std::string read_upload_id(std::string_view xml);
-// The object's ETag from CompleteMultipartUpload, without quotes. Throws Error(KINORA_DATA).
+// The object's ETag from CompleteMultipartUpload, without quotes. Throws Error(KINORA_ERROR_DATA).
 std::string read_completed(std::string_view xml);
 // The body of CompleteMultipartUpload; etags of part 1, 2, ... as received from the server.
 std::string completion_body(const std::vector<std::string>& etags);

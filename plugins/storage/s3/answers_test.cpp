@@ -49,10 +49,10 @@ TEST(Answers, WhatIsNotOneIsAnError) {
         "ListBucketResult>",
         "<ListBucketResult><Contents><Key>a</Key></Contents></ListBucketResult>",
         "<ListBucketResult><IsTruncated>true</IsTruncated></ListBucketResult>"})
-    EXPECT_EQ(error_of([&] { read_listing(bad); }).code(), KINORA_DATA) << bad;
-  EXPECT_EQ(error_of([] { read_upload_id("<InitiateMultipartUploadResult/>"); }).code(), KINORA_DATA);
+    EXPECT_EQ(error_of([&] { read_listing(bad); }).code(), KINORA_ERROR_DATA) << bad;
+  EXPECT_EQ(error_of([] { read_upload_id("<InitiateMultipartUploadResult/>"); }).code(), KINORA_ERROR_DATA);
   EXPECT_EQ(error_of([] { read_completed("<Error><Code>InternalError</Code></Error>"); }).code(),
-            KINORA_DATA);
+            KINORA_ERROR_DATA);
   EXPECT_EQ(read_error("<a/>").code, "");
 }
 
@@ -98,21 +98,21 @@ struct Said {
 
 TEST(Failures, AreJudgedAndSaidWithARemedy) {
   const Said cases[] = {
-      {404, "NoSuchKey", Verdict::final, KINORA_NOT_FOUND, "no such object"},
-      {404, "NoSuchBucket", Verdict::final, KINORA_NOT_FOUND, "no such bucket"},
-      {403, "AccessDenied", Verdict::final, KINORA_INVALID, "access is denied to the environment"},
-      {403, "RequestTimeTooSkewed", Verdict::final, KINORA_INVALID, "set the clock"},
-      {403, "SignatureDoesNotMatch", Verdict::new_credentials, KINORA_INVALID, "secret key"},
-      {400, "ExpiredToken", Verdict::new_credentials, KINORA_INVALID, "sign in again"},
-      {400, "AuthorizationHeaderMalformed", Verdict::final, KINORA_INVALID, "region = \"eu-west-3\""},
-      {301, "PermanentRedirect", Verdict::final, KINORA_INVALID, "another region, eu-west-3"},
-      {400, "RequestTimeout", Verdict::again, KINORA_IO, "network"},
-      {400, "BadDigest", Verdict::again, KINORA_IO, "run it again"},
-      {500, "InternalError", Verdict::again, KINORA_IO, "run it again"},
-      {503, "SlowDown", Verdict::again, KINORA_IO, "run it again"},
-      {507, "XMinioStorageFull", Verdict::final, KINORA_NO_MEMORY, "no room"},
-      {412, "PreconditionFailed", Verdict::final, KINORA_DATA, "changed while it was read"},
-      {501, "NotImplemented", Verdict::final, KINORA_FAILED, "check the endpoint"}};
+      {404, "NoSuchKey", Verdict::final, KINORA_ERROR_NOT_FOUND, "no such object"},
+      {404, "NoSuchBucket", Verdict::final, KINORA_ERROR_NOT_FOUND, "no such bucket"},
+      {403, "AccessDenied", Verdict::final, KINORA_ERROR_INVALID, "access is denied to the environment"},
+      {403, "RequestTimeTooSkewed", Verdict::final, KINORA_ERROR_INVALID, "set the clock"},
+      {403, "SignatureDoesNotMatch", Verdict::new_credentials, KINORA_ERROR_INVALID, "secret key"},
+      {400, "ExpiredToken", Verdict::new_credentials, KINORA_ERROR_INVALID, "sign in again"},
+      {400, "AuthorizationHeaderMalformed", Verdict::final, KINORA_ERROR_INVALID, "region = \"eu-west-3\""},
+      {301, "PermanentRedirect", Verdict::final, KINORA_ERROR_INVALID, "another region, eu-west-3"},
+      {400, "RequestTimeout", Verdict::again, KINORA_ERROR_IO, "network"},
+      {400, "BadDigest", Verdict::again, KINORA_ERROR_IO, "run it again"},
+      {500, "InternalError", Verdict::again, KINORA_ERROR_IO, "run it again"},
+      {503, "SlowDown", Verdict::again, KINORA_ERROR_IO, "run it again"},
+      {507, "XMinioStorageFull", Verdict::final, KINORA_ERROR_NO_MEMORY, "no room"},
+      {412, "PreconditionFailed", Verdict::final, KINORA_ERROR_DATA, "changed while it was read"},
+      {501, "NotImplemented", Verdict::final, KINORA_ERROR_FAILED, "check the endpoint"}};
   const Credentials keys{"AKIDEXAMPLE", "topsecret", "sessiontoken", "the environment", 0};
   for (const Said& c : cases) {
     const auto a = answer(c.status, c.code);
@@ -130,7 +130,7 @@ TEST(Failures, OfAServerThatIsNotThereNameWhereItsAddressStands) {
   a.code = CURLE_COULDNT_CONNECT;
   a.problem = "Failed to connect to 127.0.0.1 port 9";
   const Error e = failure("s3://b: cannot be listed", a, {}, nullptr, "us-east-1", 9);
-  EXPECT_EQ(e.code(), KINORA_IO);
+  EXPECT_EQ(e.code(), KINORA_ERROR_IO);
   EXPECT_THAT(e.what(),
               AllOf(HasSubstr("s3://b: cannot be listed: Failed to connect to 127.0.0.1 port 9 (9 tries)"),
                     HasSubstr("endpoint in [storage.s3]"), HasSubstr("AWS_ENDPOINT_URL_S3")));

@@ -121,7 +121,7 @@ void Client::retry_or_throw(const Call& call, const HttpAnswer& answer, const Cr
                         "), once more");
     return;
   }
-  if (call.stop && *call.stop) throw Error(KINORA_CANCELLED, "cancelled");
+  if (call.stop && *call.stop) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   throw failure(call.at.uri() + ": " + call.doing, answer, said, used, options_.region, tries.count());
 }
 
@@ -165,7 +165,7 @@ int64_t server_time(const std::string& text) {
 Opened Client::head(const ObjectPath& at) {
   const auto answer = send({"HEAD", at, kReading});
   const auto size = number(answer.header("content-length"));
-  if (!size) throw Error(KINORA_DATA, at.uri() + ": cannot be read: the server does not say how large it is");
+  if (!size) throw Error(KINORA_ERROR_DATA, at.uri() + ": cannot be read: the server does not say how large it is");
   return {*size, answer.header("etag"), "", server_time(answer.header("last-modified"))};
 }
 
@@ -205,7 +205,7 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
     std::shared_ptr<const Credentials> used;
     const HttpAnswer a = once(call, used);
     if (is_success(a) && !etag.empty() && !a.header("etag").empty() && a.header("etag") != etag)
-      throw Error(KINORA_DATA, at.uri() +
+      throw Error(KINORA_ERROR_DATA, at.uri() +
                                    ": cannot be read: it was changed while it was read; do not write to what "
                                    "a run reads");
     const auto span = span_of(a);
@@ -214,7 +214,7 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
       if (a.got >= kProgress) tries.restart();
       if (done == size || (a.is_ok() && a.got > 0)) continue;
     } else if (a.is_ok() && a.status == 200 && a.header("content-range").empty()) {
-      throw Error(KINORA_UNSUPPORTED,
+      throw Error(KINORA_ERROR_UNSUPPORTED,
                   at.uri() +
                       ": cannot be read: the server returns only whole objects, not ranges of them; is the "
                       "endpoint an S3 server?");
@@ -265,7 +265,7 @@ void Client::complete_upload(const ObjectPath& at, const Upload& upload,
   try {
     read_completed(send(call).body);
   } catch (const Error& e) {
-    if (e.code() != KINORA_NOT_FOUND) throw;
+    if (e.code() != KINORA_ERROR_NOT_FOUND) throw;
     no_upload = std::current_exception();
   }
   Opened found;
@@ -278,7 +278,7 @@ void Client::complete_upload(const ObjectPath& at, const Upload& upload,
   const bool is_older = found.modified != 0 && found.modified < upload.begun;
   if (no_upload && (found.size != size || is_older)) std::rethrow_exception(no_upload);
   if (found.size != size)
-    throw Error(KINORA_IO, at.uri() + ": " + kWriting + ": the server stored " + std::to_string(found.size) +
+    throw Error(KINORA_ERROR_IO, at.uri() + ": " + kWriting + ": the server stored " + std::to_string(found.size) +
                                " of " + std::to_string(size) + " bytes of its parts; write it again");
 }
 
@@ -286,7 +286,7 @@ void Client::abort_upload(const ObjectPath& at, const Upload& upload) {
   try {
     send({"DELETE", at, "the upload cannot be aborted", {{"uploadId", upload.id}}});
   } catch (const Error& e) {
-    if (e.code() != KINORA_NOT_FOUND) throw;
+    if (e.code() != KINORA_ERROR_NOT_FOUND) throw;
   }
 }
 

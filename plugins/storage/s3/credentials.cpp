@@ -112,11 +112,11 @@ Credentials CredentialSource::read() const {
       if (it->second.contains(way)) other = way;
   }
   if (!other.empty())
-    throw Error(KINORA_INVALID, "profile '" + profile_ + "' signs in by " + other +
+    throw Error(KINORA_ERROR_INVALID, "profile '" + profile_ + "' signs in by " + other +
                                     ", which needs AWS's own program: give another profile the line "
                                     "credential_process = aws configure export-credentials --profile " +
                                     profile_ + " --format process, and name that profile");
-  throw Error(KINORA_INVALID,
+  throw Error(KINORA_ERROR_INVALID,
               "no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and profile '" +
                   profile_ + "' has none in " + credentials_file_ + " or " + config_file_ +
                   "; set them, name another profile, or set anonymous = true for a public bucket");
@@ -160,13 +160,13 @@ Credentials run_credential_process(const std::string& command) {
     void operator()(FILE* f) const { ::pclose(f); }
   };
   std::unique_ptr<FILE, Close> pipe(::popen(command.c_str(), "re"));
-  if (!pipe) throw Error(KINORA_INVALID, what + "cannot be started; check it in the profile");
+  if (!pipe) throw Error(KINORA_ERROR_INVALID, what + "cannot be started; check it in the profile");
   std::string text;
   char some[4096];
   for (size_t n; text.size() < 65536 && (n = std::fread(some, 1, sizeof some, pipe.get())) > 0;)
     text.append(some, n);
   if (const int status = ::pclose(pipe.release()); status != 0)
-    throw Error(KINORA_INVALID, what + "failed; run it by hand to see why");
+    throw Error(KINORA_ERROR_INVALID, what + "failed; run it by hand to see why");
   const auto said = nlohmann::json::parse(text, nullptr, false);
   const auto field = [&](const char* name) {
     const auto it = said.is_object() ? said.find(name) : said.end();
@@ -176,7 +176,7 @@ Credentials run_credential_process(const std::string& command) {
   out.expires = nanoseconds_of(field("Expiration")) / 1'000'000'000;
   if (out.key.empty() || out.secret.empty())
     throw Error(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         what + "printed no JSON with AccessKeyId and SecretAccessKey; run it by hand to see what it does");
   return out;
 }

@@ -34,7 +34,7 @@ Sections read_profile_file(const std::string& path);  // empty if the file does 
 class CredentialSource {
  public:
   explicit CredentialSource(const std::string& profile);
-  // Reads again if a file has changed or the last credentials have expired. Throws Error(KINORA_INVALID) that
+  // Reads again if a file has changed or the last credentials have expired. Throws Error(KINORA_ERROR_INVALID) that
   // names the places searched.
   Credentials get();
   // After the server rejected these: reads again. Returns false if they are still the same.
@@ -54,7 +54,7 @@ class CredentialSource {
 };
 
 // Runs the command of `credential_process` as AWS's tools do, and parses its output: {"Version": 1,
-// "AccessKeyId", ...}. Throws Error(KINORA_INVALID).
+// "AccessKeyId", ...}. Throws Error(KINORA_ERROR_INVALID).
 Credentials run_credential_process(const std::string& command);
 
 // The variable's value; empty if it is not set.

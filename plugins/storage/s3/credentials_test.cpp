@@ -36,7 +36,7 @@ class Files : public testing::Test {
     try {
       from.get();
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), KINORA_INVALID);
+      EXPECT_EQ(e.code(), KINORA_ERROR_INVALID);
       return e.what();
     }
     return "no error";

@@ -104,7 +104,7 @@ std::string digest(std::string_view bytes, const EVP_MD* kind) {
   unsigned char out[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
   if (EVP_Digest(bytes.data(), bytes.size(), out, &size, kind, nullptr) != 1)
-    throw Error(KINORA_FAILED, "OpenSSL does not compute checksums here; is it set to FIPS only?");
+    throw Error(KINORA_ERROR_FAILED, "OpenSSL does not compute checksums here; is it set to FIPS only?");
   return {reinterpret_cast<char*>(out), size};
 }
 
@@ -114,7 +114,7 @@ Http::Http(const Options& options) : options_(options), signature_("aws:amz:" + 
   static const CURLcode started =
       curl_global_init(CURL_GLOBAL_DEFAULT);  // initialised once, and never cleaned up
   if (started != CURLE_OK)
-    throw Error(KINORA_FAILED, std::string("libcurl cannot start: ") + curl_easy_strerror(started));
+    throw Error(KINORA_ERROR_FAILED, std::string("libcurl cannot start: ") + curl_easy_strerror(started));
 }
 
 Http::~Http() {
@@ -131,7 +131,7 @@ CURL* Http::take() {
     }
   }
   CURL* made = curl_easy_init();
-  if (!made) throw Error(KINORA_NO_MEMORY, "libcurl has no memory for a connection");
+  if (!made) throw Error(KINORA_ERROR_NO_MEMORY, "libcurl has no memory for a connection");
   return made;
 }
 

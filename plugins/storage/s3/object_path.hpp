@@ -52,7 +52,7 @@ struct Endpoint {
   std::string url(const ObjectPath& at, const Query& query) const;
 };
 
-// An empty endpoint is AWS's endpoint of the region. Throws Error(KINORA_INVALID).
+// An empty endpoint is AWS's endpoint of the region. Throws Error(KINORA_ERROR_INVALID).
 Endpoint endpoint_of(const Options& options);
 
 }  // namespace kinora::s3

@@ -59,7 +59,7 @@ TEST(Endpoint, RefusesWhatIsNone) {
       url_of(bad, "auto", "films");
       ADD_FAILURE() << bad;
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), KINORA_INVALID);
+      EXPECT_EQ(e.code(), KINORA_ERROR_INVALID);
       EXPECT_THAT(e.what(), testing::AllOf(testing::HasSubstr("endpoint"),
                                            testing::Not(testing::HasSubstr("secret@"))));
     }

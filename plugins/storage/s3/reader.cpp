@@ -159,7 +159,7 @@ void S3Reader::straight(uint64_t offset, char* to, uint64_t size) {
     try {
       f();
     } catch (const Error& e) {
-      if (!first || e.code() != KINORA_CANCELLED) first = std::current_exception();
+      if (!first || e.code() != KINORA_ERROR_CANCELLED) first = std::current_exception();
     } catch (...) {
       first = std::current_exception();
     }

@@ -50,7 +50,7 @@ S3Writer::S3Writer(std::shared_ptr<Client> client, ObjectPath at)
       at_(std::move(at)),
       part_size_(static_cast<uint64_t>(client_->options().part_size)) {
   if (at_.key.ends_with('/'))
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 at_.uri() + ": cannot be written: it is the name of a folder; give that of an object");
 }
 
@@ -89,7 +89,7 @@ void S3Writer::send_part() {
   if (sending_.size() == static_cast<size_t>(client_->options().parallel)) wait_for_first();
   const size_t number = etags_.size() + sending_.size() + 1;
   if (number > kMostParts)
-    throw Error(KINORA_INVALID, at_.uri() +
+    throw Error(KINORA_ERROR_INVALID, at_.uri() +
                                     ": cannot be written: S3 allows 10,000 parts and this is larger; raise "
                                     "part_size in [storage.s3]");
   sending_.push_back(std::async(std::launch::async, [this, number, bytes = std::exchange(part_, {})] {
@@ -108,7 +108,7 @@ void S3Writer::commit() {
 // The part of a name after the folder's, or an Error: a server must not list names outside the folder.
 std::string inside(const ObjectPath& folder, const std::string& name) {
   if (!name.starts_with(folder.key))
-    throw Error(KINORA_DATA, folder.uri() + ": cannot be listed: the server gave '" + name.substr(0, 256) +
+    throw Error(KINORA_ERROR_DATA, folder.uri() + ": cannot be listed: the server gave '" + name.substr(0, 256) +
                                  "', which is not in it");
   return name.substr(folder.key.size());
 }
@@ -190,11 +190,11 @@ int32_t S3Storage::list(std::string_view path, const Each& each) {
     is_empty = is_empty && page.objects.empty() && page.prefixes.empty();
     if (const int32_t status = give(folder, page, each); status != KINORA_OK) return status;
     if (!page.next.empty() && page.next == token)
-      throw Error(KINORA_DATA, folder.uri() + ": cannot be listed: the server repeats one page");
+      throw Error(KINORA_ERROR_DATA, folder.uri() + ": cannot be listed: the server repeats one page");
     token = std::move(page.next);
   } while (!token.empty());
   if (is_empty && !folder.key.empty())
-    throw Error(KINORA_NOT_FOUND, folder.uri() + ": no object's name begins with it; check the path");
+    throw Error(KINORA_ERROR_NOT_FOUND, folder.uri() + ": no object's name begins with it; check the path");
   return KINORA_OK;
 }
 

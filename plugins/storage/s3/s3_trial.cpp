@@ -43,7 +43,7 @@ using Words = std::istringstream;
 template <class T>
 T next(Words& from) {
   T out{};
-  if (!(from >> out)) throw Error(KINORA_INVALID, "a word is missing");
+  if (!(from >> out)) throw Error(KINORA_ERROR_INVALID, "a word is missing");
   return out;
 }
 
@@ -60,7 +60,7 @@ void expect(StorageReader& from, uint64_t offset, uint64_t size, uint64_t seed) 
   const uint64_t n = from.read(offset, got.data(), size);
   const uint64_t there = offset < from.size() ? std::min(size, from.size() - offset) : 0;
   if (n != there || got.substr(0, n) != bytes_at(seed, offset, n))
-    throw Error(KINORA_DATA, "wrong bytes at " + std::to_string(offset) + " + " + std::to_string(size));
+    throw Error(KINORA_ERROR_DATA, "wrong bytes at " + std::to_string(offset) + " + " + std::to_string(size));
 }
 
 void get(Storage& s, Words& words) {
@@ -70,7 +70,7 @@ void get(Storage& s, Words& words) {
   uint64_t chunk = 100'000;
   words >> chunk;
   const auto r = s.open(path);
-  if (r->size() != size) throw Error(KINORA_DATA, "size " + std::to_string(r->size()));
+  if (r->size() != size) throw Error(KINORA_ERROR_DATA, "size " + std::to_string(r->size()));
   const auto forward = [&](uint64_t from) {
     for (uint64_t at = from; at < size; at += chunk) expect(*r, at, chunk, seed);
   };
@@ -94,7 +94,7 @@ void get(Storage& s, Words& words) {
       }
     });
   for (auto& t : threads) t.join();
-  if (failed) throw Error(KINORA_DATA, "a thread failed");
+  if (failed) throw Error(KINORA_ERROR_DATA, "a thread failed");
 }
 
 std::string time(Storage& s, Words& words) {

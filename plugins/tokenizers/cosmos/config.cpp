@@ -12,7 +12,7 @@ namespace {
 
 int64_t log2_of(const char* name, int64_t v) {
   if (v < 1 || !std::has_single_bit(static_cast<uint64_t>(v)))
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::string(name) + " = " + std::to_string(v) +
+    throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: " + std::string(name) + " = " + std::to_string(v) +
                                     " is not a power of two");
   return std::countr_zero(static_cast<uint64_t>(v));
 }
@@ -28,21 +28,21 @@ Halvings halvings(const Config& c) {
       log2_of("spatial_compression_ratio", c.spatial_compression_ratio) - patch,
       log2_of("temporal_compression_ratio", c.temporal_compression_ratio) - (c.image ? 0 : patch)};
   if (h.space < 0 || h.time < 0)
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: patch_size " + std::to_string(c.patch_size) +
+    throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: patch_size " + std::to_string(c.patch_size) +
                                     " already compresses more than the compression ratios ask for");
   return h;
 }
 
 void check_channels(const char* name, const std::vector<int64_t>& channels) {
   if (channels.size() < 2 || std::any_of(channels.begin(), channels.end(), [](int64_t n) { return n < 1; }))
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "tokenizer/cosmos: " + std::string(name) + " needs at least two positive numbers");
 }
 
 // Number of groups of an image's norms.
 void check_groups(const char* name, const Config& c, const std::vector<int64_t>& channels) {
   if (c.image && std::any_of(channels.begin(), channels.end(), [](int64_t n) { return n % 32 != 0; }))
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "tokenizer/cosmos: " + std::string(name) + " of an image tokenizer needs multiples of 32");
 }
 
@@ -56,7 +56,7 @@ void check_reached(const char* name, const std::vector<Level>& levels, const Hal
   const auto space = std::count_if(levels.begin(), levels.end(), [](const Level& l) { return l.space; });
   const auto time = std::count_if(levels.begin(), levels.end(), [](const Level& l) { return l.time; });
   if (space != want.space || time != want.time)
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + std::string(name) + " has " +
+    throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: " + std::string(name) + " has " +
                                     std::to_string(levels.size() + 1) +
                                     " entries; the compression ratios need " +
                                     std::to_string(std::max(want.space, want.time) + without) +
@@ -67,7 +67,7 @@ void check_scale(const Config& c) {
   const auto mean = c.latents_mean.size(), std = c.latents_std.size();
   if (mean == 0 && std == 0) return;
   const auto refuse = [](const std::string& what) {
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: " + what);
+    throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: " + what);
   };
   if (c.discrete()) refuse("latents_mean and latents_std are of continuous latents; leave them out");
   if (mean != std || mean % static_cast<size_t>(c.latent_channels))
@@ -121,7 +121,7 @@ Config resolved(Config c) {
   }
   if (c.image) c.temporal_compression_ratio = 1;
   if (c.discrete() && c.embedding_dim != static_cast<int64_t>(c.levels.size()))
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: embedding_dim = " + std::to_string(c.embedding_dim) +
+    throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: embedding_dim = " + std::to_string(c.embedding_dim) +
                                     ", but " + std::to_string(c.levels.size()) +
                                     " levels; give a level for each number of a code's vector");
   check_scale(c);

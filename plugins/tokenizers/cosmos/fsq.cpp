@@ -12,12 +12,12 @@ Fsq::Fsq(std::vector<int64_t> levels) : levels_(std::move(levels)) {
   constexpr int64_t kMost = int64_t{1} << 31;
   for (const int64_t level : levels_) {
     if (level < 2 || level > kMost / size_)
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "tokenizer/cosmos: levels must each be 2 or more, and their product below 2^31");
     size_ *= level;
   }
   if (levels_.empty() || size_ == kMost)
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: levels must be given, and their product below 2^31");
+    throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: levels must be given, and their product below 2^31");
 }
 
 // tanh reaches its bounds only in the limit: a width of L - 1 plus a thousandth makes the outermost values
@@ -53,7 +53,7 @@ Tensor Fsq::vectors_of(const Tensor& codes, at::ScalarType dtype) const {
   // On an accelerator the check would wait for the device.
   if (codes.is_cpu() && codes.numel() > 0 &&
       (codes.min().item<int64_t>() < 0 || codes.max().item<int64_t>() >= size_))
-    throw Error(KINORA_INVALID, "tokenizer/cosmos: codes must be in [0, " + std::to_string(size_) +
+    throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: codes must be in [0, " + std::to_string(size_) +
                                     "), found " + std::to_string(codes.min().item<int64_t>()) + " to " +
                                     std::to_string(codes.max().item<int64_t>()));
   Tensor rest = codes.to(at::kLong);

@@ -16,7 +16,7 @@ using Values = std::vector<std::pair<std::string, Tensor>>;
 constexpr double kAnchor = 100;
 
 [[noreturn]] void refuse(const std::string& why) {
-  throw Error(KINORA_UNSUPPORTED, "tokenizer/cosmos: the start by principal components " + why);
+  throw Error(KINORA_ERROR_UNSUPPORTED, "tokenizer/cosmos: the start by principal components " + why);
 }
 
 void check(const Config& c) {

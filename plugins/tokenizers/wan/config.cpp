@@ -7,7 +7,7 @@
 
 namespace kinora::wan {
 
-void refuse(const std::string& why) { throw Error(KINORA_INVALID, "tokenizer/wan: " + why); }
+void refuse(const std::string& why) { throw Error(KINORA_ERROR_INVALID, "tokenizer/wan: " + why); }
 
 namespace {
 

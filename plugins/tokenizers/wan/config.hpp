@@ -7,7 +7,7 @@
 
 namespace kinora::wan {
 
-// Throws Error(KINORA_INVALID) in the name of this tokenizer.
+// Throws Error(KINORA_ERROR_INVALID) in the name of this tokenizer.
 [[noreturn]] void refuse(const std::string& why);
 
 // The defaults are the published 2.1, as in diffusers.

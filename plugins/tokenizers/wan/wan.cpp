@@ -213,7 +213,7 @@ class WanTokenizer::Stream final : public TokenizerStream<Tensor> {
 std::unique_ptr<TokenizerStream<Tensor>> WanTokenizer::open(const Ctx& ctx, bool decoding) {
   if (networks_.config.tile_frames)
     throw Error(
-        KINORA_UNSUPPORTED,
+        KINORA_ERROR_UNSUPPORTED,
         "tokenizer/wan: tile_frames is for whole clips; a stream's memory does not grow without it, set "
         "tile_frames = 0");
   return std::make_unique<Stream>(*this, ctx, decoding);

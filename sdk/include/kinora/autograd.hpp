@@ -25,7 +25,7 @@ struct Node {
   }
   static void give_exactly(std::vector<T> from, kinora_tensor* out, size_t n) {
     if (from.size() != n)
-      throw Error(KINORA_FAILED, "an autograd function returned " + std::to_string(from.size()) +
+      throw Error(KINORA_ERROR_FAILED, "an autograd function returned " + std::to_string(from.size()) +
                                      " tensors instead of " + std::to_string(n));
     for (size_t i = 0; i < n; ++i) out[i] = give(std::move(from[i]));
   }

@@ -48,7 +48,7 @@ inline at::Tensor latent_with(const Named<at::Tensor>& in, const char* extra, in
   at::Tensor x = in["latent"];
   if (in.has(extra)) x = at::cat({x, in[extra].to(x.scalar_type())}, 1);
   if (x.dim() > 1 && x.size(1) != channels)
-    throw Error(KINORA_INVALID, c10::str(id, ": latent and ", extra, " have ", x.size(1),
+    throw Error(KINORA_ERROR_INVALID, c10::str(id, ": latent and ", extra, " have ", x.size(1),
                                          " channels, in_channels is ", channels));
   return x;
 }
@@ -62,7 +62,7 @@ struct Text {
 // Throws kinora::Error, with `id` in front, for other shapes.
 inline Text read_text(const Named<at::Tensor>& in, const at::Tensor& like, int64_t B, int64_t size,
                       const std::string& id) {
-  const auto refuse = [&](const std::string& what) { throw Error(KINORA_INVALID, id + ": " + what); };
+  const auto refuse = [&](const std::string& what) { throw Error(KINORA_ERROR_INVALID, id + ": " + what); };
   if (!in.has("text")) return {at::zeros({B, 1, size}, like.options()), {}};
   Text out{in["text"].to(like.scalar_type()), {}};
   const auto shape = out.tokens.sizes();

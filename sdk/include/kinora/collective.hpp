@@ -13,7 +13,7 @@ namespace kinora {
 // One transfer, see kinora_transfer in abi/collective.h.
 template <class T>
 struct Transfer {
-  uint32_t op = KINORA_SUM;
+  uint32_t op = KINORA_OP_ALL_REDUCE;
   int64_t dim = 0, dim2 = 0;
   int64_t peer = 0;  // rank within the group
   int64_t tag = 0;
@@ -25,7 +25,7 @@ template <class T>
 class CollectiveWork {
  public:
   virtual ~CollectiveWork() = default;
-  // Waits; call it once. Undefined for SEND and BARRIER. Error(KINORA_TIMEOUT) if a peer does not answer in
+  // Waits; call it once. Undefined for SEND and BARRIER. Error(KINORA_ERROR_TIMEOUT) if a peer does not answer in
   // time.
   virtual T finish() = 0;
 };
@@ -42,7 +42,7 @@ template <class T>
 class Collective {
  public:
   static constexpr const char* kind = "collective";
-  static constexpr const char* interface_id = KINORA_COLLECTIVE;
+  static constexpr const char* interface_id = KINORA_INTERFACE_COLLECTIVE;
   virtual ~Collective() = default;
   // Blocks until all ranks have joined. Call it once.
   virtual void join(const kinora_world& world) = 0;

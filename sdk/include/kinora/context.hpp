@@ -13,12 +13,12 @@
 namespace kinora {
 
 enum class Role : uint32_t {
-  whole = KINORA_WHOLE,
-  column = KINORA_COLUMN,
-  row = KINORA_ROW,
-  table = KINORA_TABLE
+  whole = KINORA_ROLE_WHOLE,
+  column = KINORA_ROLE_COLUMN,
+  row = KINORA_ROLE_ROW,
+  table = KINORA_ROLE_TABLE
 };
-enum class Place : uint32_t { stream = KINORA_STREAM, inner = KINORA_INNER };
+enum class Place : uint32_t { stream = KINORA_PLACE_STREAM, inner = KINORA_PLACE_INNER };
 enum class Over : uint32_t { all = KINORA_OVER_ALL, space = KINORA_OVER_SPACE, time = KINORA_OVER_TIME };
 
 // Initial values of a parameter.
@@ -61,7 +61,7 @@ namespace detail {
 template <class T>
 void give_all(std::vector<T> made, size_t n_out, int64_t index, kinora_tensor* out) {
   if (made.size() != n_out)
-    throw Error(KINORA_INVALID, "block " + std::to_string(index) + " returned " +
+    throw Error(KINORA_ERROR_INVALID, "block " + std::to_string(index) + " returned " +
                                     std::to_string(made.size()) +
                                     " tensors, but was declared with n_out = " + std::to_string(n_out));
   for (size_t i = 0; i < n_out; ++i) out[i] = give(std::move(made[i]));

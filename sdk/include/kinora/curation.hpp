@@ -32,39 +32,39 @@ inline bool is_row_major(const kinora_dl_tensor& t) {
 
 }  // namespace detail
 
-// Error(KINORA_NOT_FOUND) if the sample has none; the message says which option to set. Error(KINORA_DATA) if
+// Error(KINORA_ERROR_NOT_FOUND) if the sample has none; the message says which option to set. Error(KINORA_ERROR_DATA) if
 // they have another format, are empty, or are larger than `most_side` pixels.
 inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   const std::string key(sample.key());
   if (!t)
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 "sample '" + key +
                     "' has no frames; set sample_fps of video.clips or clip.transcode for clips, or "
                     "sample_every of shots.* for whole videos, or put "
                     "stage/video.read before");
   if (t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 || t->lanes != 1 ||
       t->device_type != KINORA_DL_CPU || !t->data || !detail::is_row_major(*t))
-    throw Error(KINORA_DATA,
+    throw Error(KINORA_ERROR_DATA,
                 "sample '" + key + "': its frames must be uint8 [T, H, W, 3] on the CPU, row-major");
   if (t->shape[0] < 1 || t->shape[1] < 1 || t->shape[2] < 1)
-    throw Error(KINORA_DATA, "sample '" + key + "': its frames are empty");
+    throw Error(KINORA_ERROR_DATA, "sample '" + key + "': its frames are empty");
   if (std::max(t->shape[1], t->shape[2]) > most_side)
-    throw Error(KINORA_DATA, "sample '" + key + "': its frames of " + std::to_string(t->shape[2]) + "x" +
+    throw Error(KINORA_ERROR_DATA, "sample '" + key + "': its frames of " + std::to_string(t->shape[2]) + "x" +
                                  std::to_string(t->shape[1]) + " pixels are larger than " +
                                  std::to_string(most_side) +
                                  "; set sample_height, or height of stage/video.read");
   return {static_cast<const uint8_t*>(t->data) + t->byte_offset, t->shape[0], t->shape[1], t->shape[2]};
 }
 
-// A field that is JSON; `otherwise` if the sample has none. Error(KINORA_DATA) if it is not an object.
+// A field that is JSON; `otherwise` if the sample has none. Error(KINORA_ERROR_DATA) if it is not an object.
 inline nlohmann::json json_field(const Sample& sample, const char* name,
                                  nlohmann::json otherwise = nlohmann::json::object()) {
   const auto text = sample.text(name);
   if (!text) return otherwise;
   auto value = nlohmann::json::parse(*text, nullptr, false);
   if (!value.is_object())
-    throw Error(KINORA_DATA,
+    throw Error(KINORA_ERROR_DATA,
                 "sample '" + std::string(sample.key()) + "': its field " + name + " is not a JSON object");
   return value;
 }
@@ -103,7 +103,7 @@ inline void note_embedding(nlohmann::json& facts, const std::string& name, const
 namespace detail {
 
 inline Error wrong_sample(const Sample& sample, const std::string& what) {
-  return Error(KINORA_DATA, "sample '" + std::string(sample.key()) + "': " + what);
+  return Error(KINORA_ERROR_DATA, "sample '" + std::string(sample.key()) + "': " + what);
 }
 
 inline std::vector<double> numbers_in(const Sample& sample, const nlohmann::json& object, const char* name) {
@@ -124,7 +124,7 @@ inline std::vector<double> numbers_in(const Sample& sample, const nlohmann::json
 }  // namespace detail
 
 // Start times in seconds of a video's shots after the first: times_us of shots.json if present, else
-// its cuts divided by fps. Error(KINORA_DATA) if it has neither, or not one time per cut.
+// its cuts divided by fps. Error(KINORA_ERROR_DATA) if it has neither, or not one time per cut.
 inline std::vector<double> shot_starts(const Sample& film, const nlohmann::json& shots) {
   std::vector<double> cuts = detail::numbers_in(film, shots, "cuts");
   if (shots.contains("times_us")) {
@@ -141,7 +141,7 @@ inline std::vector<double> shot_starts(const Sample& film, const nlohmann::json&
   return cuts;
 }
 
-// The shot number of each of `count` frames, by fact frames_at. Error(KINORA_DATA) if that
+// The shot number of each of `count` frames, by fact frames_at. Error(KINORA_ERROR_DATA) if that
 // does not have `count` times.
 inline std::vector<size_t> shots_of_frames(const Sample& film, const std::vector<double>& starts,
                                            int64_t count) {

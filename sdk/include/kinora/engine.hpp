@@ -11,10 +11,10 @@ namespace kinora {
 class Engine {
  public:
   static constexpr const char* kind = "engine";
-  static constexpr const char* interface_id = KINORA_ENGINE;
+  static constexpr const char* interface_id = KINORA_INTERFACE_ENGINE;
   virtual ~Engine() = default;
   // Returns when every input has ended and its outcome was passed to pipeline.done. Throws the first error of
-  // next(), done() or finish(), or Error(KINORA_CANCELLED). In both cases all workers have stopped.
+  // next(), done() or finish(), or Error(KINORA_ERROR_CANCELLED). In both cases all workers have stopped.
   virtual void run(const kinora_pipeline& pipeline, const Run& run) = 0;
 
   template <class T>

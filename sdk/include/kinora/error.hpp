@@ -25,7 +25,7 @@ class Error : public std::runtime_error {
   int32_t code_;
 };
 
-// Not an error: this rank's part of the model ends here (KINORA_STOP).
+// Not an error: this rank's part of the model ends here (KINORA_SIGNAL_STOP).
 struct Stop {};
 
 inline std::string_view view(kinora_str s) { return {s.data ? s.data : "", s.size}; }
@@ -35,8 +35,8 @@ inline kinora_str str(std::string_view s) { return {s.data(), s.size()}; }
 // with it.
 inline void check(int32_t status) {
   if (status == KINORA_OK) return;
-  if (status == KINORA_STOP)
-    throw Error(KINORA_FAILED, "KINORA_STOP was returned, which only calls of a context may");
+  if (status == KINORA_SIGNAL_STOP)
+    throw Error(KINORA_ERROR_FAILED, "KINORA_SIGNAL_STOP was returned, which only calls of a context may");
   std::string text = host() ? std::string(view(host()->last_error(host()))) : std::string();
   throw Error(status, text.empty() ? "call failed with status " + std::to_string(status) : text);
 }
@@ -44,7 +44,7 @@ inline void check(int32_t status) {
 // The same for calls of a context, and for functions that run blocks, where a block may end this rank's part
 // of the model.
 inline void check_or_stop(int32_t status) {
-  if (status == KINORA_STOP) throw Stop{};
+  if (status == KINORA_SIGNAL_STOP) throw Stop{};
   check(status);
 }
 
@@ -61,15 +61,15 @@ int32_t guard(F&& f) noexcept {
     f();
     return KINORA_OK;
   } catch (const Stop&) {
-    return KINORA_STOP;
+    return KINORA_SIGNAL_STOP;
   } catch (const Error& e) {
     return set_error(e.code(), e.what());
   } catch (const std::bad_alloc&) {
-    return set_error(KINORA_NO_MEMORY, "out of memory");
+    return set_error(KINORA_ERROR_NO_MEMORY, "out of memory");
   } catch (const std::exception& e) {
-    return set_error(KINORA_FAILED, e.what());
+    return set_error(KINORA_ERROR_FAILED, e.what());
   } catch (...) {
-    return set_error(KINORA_FAILED, "an exception of unknown type");
+    return set_error(KINORA_ERROR_FAILED, "an exception of unknown type");
   }
 }
 
@@ -78,9 +78,9 @@ int32_t guard(F&& f) noexcept {
 template <class Api>
 const Api& interface(const char* id, uint32_t minor = KINORA_ABI_TARGET_MINOR) {
   if (!host())
-    throw Error(KINORA_FAILED, std::string(id) + " was asked for before the plugin's entry was called");
+    throw Error(KINORA_ERROR_FAILED, std::string(id) + " was asked for before the plugin's entry was called");
   const void* api = host()->get_interface(host(), id, minor);
-  if (!api) check(KINORA_UNSUPPORTED);
+  if (!api) check(KINORA_ERROR_UNSUPPORTED);
   return *static_cast<const Api*>(api);
 }
 

@@ -10,7 +10,7 @@
 namespace kinora {
 
 inline const kinora_io_api& io_api() {
-  static const auto& api = interface<kinora_io_api>(KINORA_IO_API);
+  static const auto& api = interface<kinora_io_api>(KINORA_INTERFACE_IO);
   return api;
 }
 

@@ -28,7 +28,7 @@ class Link {
       Piece p;
       bool more = false;
       const int32_t status = guard([&] { more = of(self)->piece(i, p); });
-      if (status != KINORA_OK || !more) return status != KINORA_OK ? status : KINORA_NOT_FOUND;
+      if (status != KINORA_OK || !more) return status != KINORA_OK ? status : KINORA_ERROR_NOT_FOUND;
       *param = p.param;
       *first = p.first;
       *count = p.count;
@@ -98,7 +98,7 @@ class Link {
     for (int64_t i = 0;; ++i) {
       kinora_tensor leaf = nullptr;
       const int32_t status = chain_->leaf(chain_->self, block, i, &leaf);
-      if (status == KINORA_NOT_FOUND) return out;
+      if (status == KINORA_ERROR_NOT_FOUND) return out;
       check(status);
       out.push_back(adopt<T>(leaf));
     }

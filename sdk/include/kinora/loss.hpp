@@ -16,8 +16,8 @@ template <class T>
 class Loss {
  public:
   static constexpr const char* kind = "loss";
-  static constexpr const char* interface_id = KINORA_LOSS;
-  static constexpr uint32_t mix = KINORA_MIX_ADD;  // a subclass may declare its own
+  static constexpr const char* interface_id = KINORA_INTERFACE_LOSS;
+  static constexpr uint32_t mix = KINORA_MIX_VARIANCE_EXPLODING;  // a subclass may declare its own
   struct Input {
     T latent, timestep;
   };
@@ -73,17 +73,17 @@ class Loss {
     };
   }
   static Loss* of(void* self) { return static_cast<Loss*>(self); }
-  static T unsupported(const T&) { throw Error(KINORA_UNSUPPORTED, "this loss draws no noise"); }
+  static T unsupported(const T&) { throw Error(KINORA_ERROR_UNSUPPORTED, "this loss draws no noise"); }
 };
 
 // The dtype for elementwise statistics of x: its own, at least float32.
-inline Tensor wide(const Tensor& x) { return x.dtype() == KINORA_FLOAT64 ? x : x.to(KINORA_FLOAT32); }
+inline Tensor wide(const Tensor& x) { return x.dtype() == KINORA_DTYPE_FLOAT64 ? x : x.to(KINORA_DTYPE_FLOAT32); }
 
 // On x's device, in x's dtype.
 inline Tensor as(const Tensor& t, const Tensor& x) { return op("aten::to", "other", {t, x}); }
 
 // s [B], or [B, T] for one per frame, shaped to scale x [B, C, T, ...]; in x's dtype and on its device.
-// Throws Error(KINORA_INVALID) with both shapes; `name` is the name of s in the message.
+// Throws Error(KINORA_ERROR_INVALID) with both shapes; `name` is the name of s in the message.
 inline Tensor spread(const Tensor& s, const Tensor& x, const char* name = "sigma") {
   const auto from = s.sizes(), to = x.sizes();
   const bool per_frame = from.size() == 2;
@@ -95,7 +95,7 @@ inline Tensor spread(const Tensor& s, const Tensor& x, const char* name = "sigma
       for (int64_t n : shape) out += (out.empty() ? "" : ", ") + std::to_string(n);
       return "[" + out + "]";
     };
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 std::string(name) + " " + text(from) +
                     " must be [B], or [B, T] for one per frame, for a latent [B, C, T, ...]; the latent is " +
                     text(to));

@@ -14,7 +14,7 @@ template <class T>
 class Model {
  public:
   static constexpr const char* kind = "model";
-  static constexpr const char* interface_id = KINORA_MODEL;
+  static constexpr const char* interface_id = KINORA_INTERFACE_MODEL;
   static constexpr uint32_t sees = KINORA_SEES_ALL;  // a subclass may declare its own
   virtual ~Model() = default;
   // The manifest's outputs, in its order.

@@ -75,10 +75,10 @@ inline std::vector<int64_t> npy_shape(std::string_view text) {
 
 }  // namespace detail
 
-// `origin` names the file in errors. KINORA_DATA: another dtype or order than the above, or a size
+// `origin` names the file in errors. KINORA_ERROR_DATA: another dtype or order than the above, or a size
 // that does not match.
 inline FloatArray read_npy(std::string_view bytes, const std::string& origin) {
-  const auto refuse = [&](const std::string& what) { return Error(KINORA_DATA, origin + ": " + what); };
+  const auto refuse = [&](const std::string& what) { return Error(KINORA_ERROR_DATA, origin + ": " + what); };
   if (bytes.size() < 10 || bytes.substr(0, 6) != std::string_view("\x93NUMPY", 6) || bytes[6] != 1)
     throw refuse("it is not a .npy file of version 1");
   const size_t length = static_cast<uint8_t>(bytes[8]) + 256u * static_cast<uint8_t>(bytes[9]);

@@ -16,7 +16,7 @@ namespace kinora {
 namespace detail {
 
 inline const kinora_options_api& options_api() {
-  static const auto& api = interface<kinora_options_api>(KINORA_OPTIONS);
+  static const auto& api = interface<kinora_options_api>(KINORA_INTERFACE_OPTIONS);
   return api;
 }
 

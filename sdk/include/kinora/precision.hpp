@@ -11,12 +11,12 @@ namespace kinora {
 // that tensor parallelism splits within a group, since its scales would cover other numbers than in one
 // process.
 inline void require_whole_groups(const kinora_param_spec& s, int64_t group) {
-  if (s.role != KINORA_ROW || s.shards <= 1 || s.ndim < 2) return;
+  if (s.role != KINORA_ROLE_ROW || s.shards <= 1 || s.ndim < 2) return;
   const int64_t whole = s.shape[1], local = whole / s.shards;
   if (local % group == 0) return;
   int64_t fits = s.shards;
   while (fits > 1 && (whole % fits || whole / fits % group)) --fits;
-  throw Error(KINORA_INVALID, std::string("parameter '") + s.name + "': groups of " + std::to_string(group) +
+  throw Error(KINORA_ERROR_INVALID, std::string("parameter '") + s.name + "': groups of " + std::to_string(group) +
                                   " numbers share a scale, and a cut of " + std::to_string(whole) + " into " +
                                   std::to_string(s.shards) + " goes through one; " + std::to_string(fits) +
                                   " tensor ranks would do");
@@ -27,11 +27,11 @@ template <class T>
 class Precision {
  public:
   static constexpr const char* kind = "precision";
-  static constexpr const char* interface_id = KINORA_PRECISION;
+  static constexpr const char* interface_id = KINORA_INTERFACE_PRECISION;
   virtual ~Precision() = default;
   // Null: the chain is unchanged.
   virtual const kinora_link* link() { return nullptr; }
-  // KINORA_FLOAT32 ...: dtype of the residual stream.
+  // KINORA_DTYPE_FLOAT32 ...: dtype of the residual stream.
   virtual int32_t dtype() const = 0;
   // codes, scales, global_scale, dequantized; undefined if the format does not have one.
   virtual std::vector<T> quantize(const T& x) = 0;

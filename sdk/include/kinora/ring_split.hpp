@@ -41,7 +41,7 @@ class TableRing {
                     const at::Tensor& v, const kinora_attention& how) {
     if (q.is_meta()) return at::empty_like(q);
     if (how.bias)
-      throw Error(KINORA_UNSUPPORTED, name_ + ": attention '" + std::string(how.name ? how.name : "") +
+      throw Error(KINORA_ERROR_UNSUPPORTED, name_ + ": attention '" + std::string(how.name ? how.name : "") +
                                           "' adds a bias, which does not go round with its keys; use " +
                                           instead_);
     const typename RingAttention<Kernel>::Shared shared{
@@ -76,7 +76,7 @@ class TableRing {
     const at::Tensor index =
         table.select(2, KINORA_TOKEN_INDEX).masked_select(table.select(2, KINORA_TOKEN_INDEX) >= 0);
     if (index.numel() > 0 && index.min().item<int64_t>() > 0)
-      throw Error(KINORA_UNSUPPORTED, name_ +
+      throw Error(KINORA_ERROR_UNSUPPORTED, name_ +
                                           ": a video that is continued needs a KV cache, and keys that go "
                                           "round are not cached; use " +
                                           instead_);
@@ -134,7 +134,7 @@ class RingSplit : public TokenSplit {
   // Shared keys (text) do not take part in a ring.
   bool passes(const kinora_attention& how) const {
     if (how.kv_seq && !how.q_seq)
-      throw Error(KINORA_UNSUPPORTED,
+      throw Error(KINORA_ERROR_UNSUPPORTED,
                   name_ + ": attention '" + std::string(how.name) +
                       "' has shared queries over split keys; give the queries a sequence");
     return !how.kv_seq;

@@ -11,17 +11,17 @@ namespace kinora {
 class Run {
  public:
   explicit Run(const kinora_run* run) : run_(run) {}
-  // Reports progress; throws Error(KINORA_CANCELLED) if the run was asked to stop.
+  // Reports progress; throws Error(KINORA_ERROR_CANCELLED) if the run was asked to stop.
   void progress(int64_t done, int64_t of, kinora_tensor preview = nullptr) const {
     cancel(run_->progress ? run_->progress(run_->self, done, of, preview) : KINORA_OK);
   }
   // For long loops: throws if the run was asked to stop.
   void check_cancelled() const { cancel(run_->cancelled ? run_->cancelled(run_->self) : KINORA_OK); }
   // Standard normal numbers of like's shape and dtype, the same at every world size; use a different key for
-  // each draw. Owned by the caller. Throws Error(KINORA_UNSUPPORTED) in a run without noise.
+  // each draw. Owned by the caller. Throws Error(KINORA_ERROR_UNSUPPORTED) in a run without noise.
   kinora_tensor noise(const char* key, kinora_tensor like) const {
     if (!run_->noise)
-      throw Error(KINORA_UNSUPPORTED, "noise '" + std::string(key) + "': this run has none to give");
+      throw Error(KINORA_ERROR_UNSUPPORTED, "noise '" + std::string(key) + "': this run has none to give");
     kinora_tensor out = nullptr;
     check(run_->noise(run_->self, key, like, &out));
     return out;
@@ -33,7 +33,7 @@ class Run {
 
  private:
   static void cancel(int32_t status) {
-    if (status == KINORA_CANCELLED) throw Error(status, "cancelled");
+    if (status == KINORA_ERROR_CANCELLED) throw Error(status, "cancelled");
     check(status);
   }
   const kinora_run* run_;

@@ -13,7 +13,7 @@
 namespace kinora {
 
 inline const kinora_samples_api& samples_api() {
-  static const auto& api = interface<kinora_samples_api>(KINORA_SAMPLES);
+  static const auto& api = interface<kinora_samples_api>(KINORA_INTERFACE_SAMPLES);
   return api;
 }
 
@@ -60,7 +60,7 @@ class Sample {
   // A required field.
   std::string_view need(const char* name) const {
     if (const auto t = text(name)) return *t;
-    throw Error(KINORA_NOT_FOUND, "sample '" + std::string(key()) + "' has no field '" + name +
+    throw Error(KINORA_ERROR_NOT_FOUND, "sample '" + std::string(key()) + "' has no field '" + name +
                                       "'; an earlier stage must set it");
   }
   void set(const char* name, std::string_view value) {

@@ -25,7 +25,7 @@ class Denoiser {
   size_t first() const { return static_cast<size_t>(d_->first); }
   // x at that level: `scale` times the unit noise, or the noise itself where the host passes x at that level.
   Tensor begin(const Tensor& noise, double scale) const {
-    const Tensor x = noise.to(KINORA_FLOAT64);
+    const Tensor x = noise.to(KINORA_DTYPE_FLOAT64);
     return first() == 0 ? x * scale : x;
   }
 
@@ -37,8 +37,8 @@ class Denoiser {
 class Sampler {
  public:
   static constexpr const char* kind = "sampler";
-  static constexpr const char* interface_id = KINORA_SAMPLER;
-  static constexpr uint32_t mix = KINORA_MIX_ADD;  // a subclass may declare its own
+  static constexpr const char* interface_id = KINORA_INTERFACE_SAMPLER;
+  static constexpr uint32_t mix = KINORA_MIX_VARIANCE_EXPLODING;  // a subclass may declare its own
   virtual ~Sampler() = default;
   // Noise levels that sample() will visit, descending.
   virtual std::vector<double> levels() const = 0;

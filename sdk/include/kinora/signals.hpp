@@ -39,7 +39,7 @@ inline std::vector<Signal> signals_of(const std::vector<std::string>& texts,
   std::set<std::string> seen;
   for (const auto& text : texts) {
     const auto refuse = [&](const std::string& what) {
-      throw Error(KINORA_INVALID, id + ": signal '" + text + "' " + what);
+      throw Error(KINORA_ERROR_INVALID, id + ": signal '" + text + "' " + what);
     };
     const auto colon = text.find(':'), second = colon == text.npos ? colon : text.find(':', colon + 1);
     Signal s{text.substr(0, colon), 0, second != text.npos};
@@ -98,7 +98,7 @@ class Signals {
     Signal signal;
     Embedder by;  // of tokens only the first layer
   };
-  [[noreturn]] void refuse(const std::string& what) const { throw Error(KINORA_INVALID, id_ + ": " + what); }
+  [[noreturn]] void refuse(const std::string& what) const { throw Error(KINORA_ERROR_INVALID, id_ + ": " + what); }
 
   at::Tensor vector(const Ctx& ctx, const Embedded& e, const at::Tensor& given, const Videos& videos,
                     at::ScalarType type) const {

@@ -26,7 +26,7 @@ class Emit {
   }
   // Fails the sample; other samples of this input are unaffected.
   void fail(Sample s, const std::string& reason) const {
-    if (e_->struct_size <= offsetof(kinora_emit, fail) || !e_->fail) throw Error(KINORA_DATA, reason);
+    if (e_->struct_size <= offsetof(kinora_emit, fail) || !e_->fail) throw Error(KINORA_ERROR_DATA, reason);
     check(e_->fail(e_->self, s.release(), reason.c_str()));
   }
   // Inside process(): holds the input until a later emit or drop of its key, or stored().
@@ -53,14 +53,14 @@ class Emit {
 class Stage {
  public:
   static constexpr const char* kind = "stage";
-  static constexpr const char* interface_id = KINORA_STAGE;
+  static constexpr const char* interface_id = KINORA_INTERFACE_STAGE;
   virtual ~Stage() = default;
   // One sample in, any number out. An exception fails this sample only.
   virtual void process(Sample in, const Emit& emit, const Run& run) = 0;
   // Several samples at once, at most resources().batch of them ("Batches" in abi/stage.h). An exception
   // repeats those that have not ended alone, by process().
   virtual void process_batch(std::span<const Sample>, const Emit&, const Run&) {
-    throw Error(KINORA_UNSUPPORTED, "resources().batch is for a stage with process_batch()");
+    throw Error(KINORA_ERROR_UNSUPPORTED, "resources().batch is for a stage with process_batch()");
   }
   // No more input: end every held input.
   virtual void finish(const Emit&, const Run&) {}

@@ -32,7 +32,7 @@ class StorageWriter {
 class Storage {
  public:
   static constexpr const char* kind = "storage";
-  static constexpr const char* interface_id = KINORA_STORAGE;
+  static constexpr const char* interface_id = KINORA_INTERFACE_STORAGE;
   // A status other than KINORA_OK ends the listing.
   using Each = std::function<int32_t(const kinora_entry&)>;
   virtual ~Storage() = default;

@@ -1,9 +1,9 @@
-// A parallel strategy in C++, see abi/strategy.h.
+// A parallel strategy in C++, see abi/parallel.h.
 #pragma once
 #include <type_traits>
 #include <utility>
 
-#include "kinora/abi/strategy.h"
+#include "kinora/abi/parallel.h"
 #include "kinora/link.hpp"
 #include "kinora/options.hpp"
 #include "kinora/run.hpp"
@@ -54,21 +54,21 @@ class Group {
   T exchange(const T& x, int64_t split, int64_t join) const {
     return start_exchange(x, split, join).finish();
   }
-  T broadcast(const T& x, int64_t from) const { return start(KINORA_BROADCAST, x, 0, 0, from).finish(); }
-  void barrier() const { start(KINORA_BARRIER, T()).finish(); }
+  T broadcast(const T& x, int64_t from) const { return start(KINORA_OP_BROADCAST, x, 0, 0, from).finish(); }
+  void barrier() const { start(KINORA_OP_BARRIER, T()).finish(); }
   T transfer(const kinora_transfer& t) const { return Started<T>(g_, t).finish(); }
 
   // The input's storage is kept until finish(); do not write to it before.
-  Started<T> start_sum(const T& x) const { return start(KINORA_SUM, x); }
-  Started<T> start_gather(const T& x, int64_t dim) const { return start(KINORA_GATHER, x, dim); }
-  Started<T> start_scatter_sum(const T& x, int64_t dim) const { return start(KINORA_SCATTER_SUM, x, dim); }
+  Started<T> start_sum(const T& x) const { return start(KINORA_OP_ALL_REDUCE, x); }
+  Started<T> start_gather(const T& x, int64_t dim) const { return start(KINORA_OP_ALL_GATHER, x, dim); }
+  Started<T> start_scatter_sum(const T& x, int64_t dim) const { return start(KINORA_OP_REDUCE_SCATTER, x, dim); }
   Started<T> start_exchange(const T& x, int64_t split, int64_t join) const {
-    return start(KINORA_EXCHANGE, x, split, join);
+    return start(KINORA_OP_ALL_TO_ALL, x, split, join);
   }
-  Started<T> send(const T& x, int64_t to, int64_t tag) const { return start(KINORA_SEND, x, 0, 0, to, tag); }
+  Started<T> send(const T& x, int64_t to, int64_t tag) const { return start(KINORA_OP_SEND, x, 0, 0, to, tag); }
   // The result has like's shape and dtype.
   Started<T> receive(const T& like, int64_t from, int64_t tag) const {
-    return start(KINORA_RECV, like, 0, 0, from, tag);
+    return start(KINORA_OP_RECV, like, 0, 0, from, tag);
   }
   const kinora_group* get() const { return g_; }
 
@@ -89,7 +89,7 @@ class Step {
   bool forward(int64_t stage, int64_t micro) const {
     const kinora_pass p = pass(stage, micro);
     const int32_t status = s_->forward(s_->self, &p);
-    if (status == KINORA_STOP) return false;
+    if (status == KINORA_SIGNAL_STOP) return false;
     check(status);
     return true;
   }
@@ -132,7 +132,7 @@ template <class T>
 class Strategy {
  public:
   static constexpr const char* kind = "parallel";
-  static constexpr const char* interface_id = KINORA_PARALLEL;
+  static constexpr const char* interface_id = KINORA_INTERFACE_PARALLEL;
   virtual ~Strategy() = default;
   // The axis that it adds to the mesh; "" if none.
   virtual const char* axis() const { return ""; }
@@ -143,8 +143,8 @@ class Strategy {
 
   template <class S>
   static const void* api() {
-    static const kinora_strategy table{
-        sizeof(kinora_strategy),
+    static const kinora_parallel table{
+        sizeof(kinora_parallel),
         0,
         [](const kinora_host*, const kinora_options* o, const kinora_mesh* m) -> void* {
           Strategy* made = nullptr;

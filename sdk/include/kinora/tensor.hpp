@@ -20,7 +20,7 @@
 namespace kinora {
 
 inline const kinora_tensors_api& tensors_api() {
-  static const auto& api = interface<kinora_tensors_api>(KINORA_TENSORS);
+  static const auto& api = interface<kinora_tensors_api>(KINORA_INTERFACE_TENSORS);
   return api;
 }
 
@@ -65,7 +65,7 @@ class Tensor {
     const auto i = info();
     const int64_t at = d < 0 ? d + i.ndim : d;
     if (at < 0 || at >= i.ndim)
-      throw Error(KINORA_INVALID, "a tensor of " + std::to_string(i.ndim) + " dimensions has no dimension " +
+      throw Error(KINORA_ERROR_INVALID, "a tensor of " + std::to_string(i.ndim) + " dimensions has no dimension " +
                                       std::to_string(d));
     return i.shape[at];
   }
@@ -82,7 +82,7 @@ class Tensor {
     check(tensors_api().data(h_, &p));
     return static_cast<E*>(p);
   }
-  // The only element of a CPU float64 tensor, or of any tensor after to(KINORA_FLOAT64).
+  // The only element of a CPU float64 tensor, or of any tensor after to(KINORA_DTYPE_FLOAT64).
   double item() const;
 
   Tensor operator-() const;
@@ -101,21 +101,21 @@ class Tensor {
 
 // An argument of an operator. Lists and texts are borrowed: they live until the call returns.
 struct Value : kinora_value {
-  Value() : kinora_value{KINORA_NONE, 0, 0, 0, nullptr, nullptr, 0} {}
+  Value() : kinora_value{KINORA_VALUE_NONE, 0, 0, 0, nullptr, nullptr, 0} {}
   Value(const Tensor& v) : Value() {
-    if (v.defined()) kind = KINORA_TENSOR, t = v.get();
+    if (v.defined()) kind = KINORA_VALUE_TENSOR, t = v.get();
   }
-  Value(int64_t v) : Value() { kind = KINORA_INT, i = v; }
+  Value(int64_t v) : Value() { kind = KINORA_VALUE_INT, i = v; }
   Value(int v) : Value(static_cast<int64_t>(v)) {}
-  Value(double v) : Value() { kind = KINORA_DOUBLE, d = v; }
-  Value(bool v) : Value() { kind = KINORA_TRUTH, i = v; }
-  Value(const std::vector<int64_t>& v) : Value(KINORA_INTS, v.data(), v.size()) {}
-  Value(const std::vector<double>& v) : Value(KINORA_DOUBLES, v.data(), v.size()) {}
-  Value(const std::vector<Tensor>& v) : Value(KINORA_LIST, v.data(), v.size()) {
+  Value(double v) : Value() { kind = KINORA_VALUE_DOUBLE, d = v; }
+  Value(bool v) : Value() { kind = KINORA_VALUE_BOOL, i = v; }
+  Value(const std::vector<int64_t>& v) : Value(KINORA_VALUE_INTS, v.data(), v.size()) {}
+  Value(const std::vector<double>& v) : Value(KINORA_VALUE_DOUBLES, v.data(), v.size()) {}
+  Value(const std::vector<Tensor>& v) : Value(KINORA_VALUE_TENSORS, v.data(), v.size()) {
     static_assert(std::is_standard_layout_v<Tensor> &&
                   sizeof(Tensor) == sizeof(kinora_tensor));  // only its handle
   }
-  Value(std::string_view v) : Value(KINORA_STRING, v.data(), v.size()) {}
+  Value(std::string_view v) : Value(KINORA_VALUE_STRING, v.data(), v.size()) {}
   Value(const std::string& v) : Value(std::string_view(v)) {}
   Value(const char* v) : Value(std::string_view(v)) {}  // otherwise it would convert to a bool
 
@@ -127,7 +127,7 @@ struct Value : kinora_value {
 // defaults.
 inline Tensor op(const char* name, const char* overload, std::initializer_list<Value> args) {
   std::array<kinora_value, 16> plain;
-  if (args.size() > plain.size()) throw Error(KINORA_INVALID, std::string(name) + ": more than 16 arguments");
+  if (args.size() > plain.size()) throw Error(KINORA_ERROR_INVALID, std::string(name) + ": more than 16 arguments");
   size_t n = 0;
   for (const auto& a : args) plain[n++] = a;
   kinora_value out{};
@@ -163,7 +163,7 @@ inline Tensor Tensor::narrow(int64_t dim, int64_t start, int64_t length) const {
   return op("aten::narrow", "", {*this, dim, start, length});
 }
 inline double Tensor::item() const {
-  const Tensor d = to(KINORA_FLOAT64).contiguous();
+  const Tensor d = to(KINORA_DTYPE_FLOAT64).contiguous();
   return *d.data<double>();
 }
 inline Tensor sqrt(const Tensor& x) { return op("aten::sqrt", "", {x}); }
@@ -177,7 +177,7 @@ inline Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}) {
 // A new CPU tensor with these numbers.
 inline Tensor tensor(const std::vector<double>& v, const std::vector<int64_t>& shape) {
   kinora_tensor h = nullptr;
-  check(tensors_api().empty(shape.data(), static_cast<int64_t>(shape.size()), KINORA_FLOAT64, nullptr, &h));
+  check(tensors_api().empty(shape.data(), static_cast<int64_t>(shape.size()), KINORA_DTYPE_FLOAT64, nullptr, &h));
   Tensor t = Tensor::adopt(h);
   std::copy(v.begin(), v.end(), t.data<double>());
   return t;
@@ -247,7 +247,7 @@ class Named {
   // A required tensor.
   const T& operator[](const std::string& name) const {
     const auto it = tensors_.find(name);
-    if (it == tensors_.end()) throw Error(KINORA_INVALID, "input '" + name + "' is missing" + listed());
+    if (it == tensors_.end()) throw Error(KINORA_ERROR_INVALID, "input '" + name + "' is missing" + listed());
     return it->second;
   }
   T get(const std::string& name) const { return has(name) ? tensors_.at(name) : T(); }

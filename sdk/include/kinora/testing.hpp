@@ -104,14 +104,14 @@ inline const kinora_samples_api& samples() {
       [](const kinora_sample* s) { return str(TestSample::of(s)->key); },
       [](const kinora_sample* s, uint64_t i, kinora_str* name, kinora_bytes* value) {
         const auto& fields = TestSample::of(s)->fields;
-        if (i >= fields.size()) return KINORA_NOT_FOUND;
+        if (i >= fields.size()) return KINORA_ERROR_NOT_FOUND;
         *name = str(fields[i].name);
         *value = fields[i].bytes;
         return KINORA_OK;
       },
       [](const kinora_sample* s, const char* name, kinora_bytes* out) {
         const auto* f = const_cast<TestSample*>(TestSample::of(s))->find(name);
-        if (!f) return KINORA_NOT_FOUND;
+        if (!f) return KINORA_ERROR_NOT_FOUND;
         *out = f->bytes;
         return KINORA_OK;
       },
@@ -123,7 +123,7 @@ inline const kinora_samples_api& samples() {
       [](const kinora_sample* s, const char* name, const kinora_dl_tensor** out) {
         const auto& tensors = TestSample::of(s)->tensors;
         const auto at = tensors.find(name);
-        if (at == tensors.end()) return KINORA_NOT_FOUND;
+        if (at == tensors.end()) return KINORA_ERROR_NOT_FOUND;
         *out = &at->second->tensor;
         return KINORA_OK;
       },
@@ -156,7 +156,7 @@ inline const kinora_io_api& files() {
       0,
       [](kinora_str uri, kinora_reader** out) {
         std::FILE* f = std::fopen(std::string(view(uri)).c_str(), "rb");
-        if (!f) return error(KINORA_NOT_FOUND, std::string(view(uri)) + ": no such file");
+        if (!f) return error(KINORA_ERROR_NOT_FOUND, std::string(view(uri)) + ": no such file");
         *out = reinterpret_cast<kinora_reader*>(f);
         return KINORA_OK;
       },
@@ -175,13 +175,13 @@ inline const kinora_io_api& files() {
         std::error_code none;
         std::filesystem::create_directories(std::filesystem::path(path).parent_path(), none);
         std::FILE* f = std::fopen((path + ".part").c_str(), "wb");
-        if (!f) return error(KINORA_IO, path + ": cannot be written");
+        if (!f) return error(KINORA_ERROR_IO, path + ": cannot be written");
         *out = reinterpret_cast<kinora_writer*>(new TestWriter{path, f});
         return KINORA_OK;
       },
       [](kinora_writer* w, const void* data, uint64_t size) {
         return std::fwrite(data, 1, size, writer(w)->file) == size ? KINORA_OK
-                                                                   : error(KINORA_IO, "write failed");
+                                                                   : error(KINORA_ERROR_IO, "write failed");
       },
       [](kinora_writer* w) {
         const std::unique_ptr<TestWriter> ends(writer(w));
@@ -206,8 +206,8 @@ inline const kinora_host& host() {
       [](const kinora_host*, int32_t, const char* message) { last_error = message; },
       [](const kinora_host*) { return str(last_error); },
       [](const kinora_host*, const char* id, uint32_t) -> const void* {
-        if (!std::strcmp(id, KINORA_SAMPLES)) return &samples();
-        if (!std::strcmp(id, KINORA_IO_API)) return &files();
+        if (!std::strcmp(id, KINORA_INTERFACE_SAMPLES)) return &samples();
+        if (!std::strcmp(id, KINORA_INTERFACE_IO)) return &files();
         return nullptr;
       },
       [](const kinora_host*, int32_t, const char*) {}};
@@ -236,7 +236,7 @@ class Run {
 
  private:
   static int32_t cancelled_of(void* self) {
-    return static_cast<Run*>(self)->cancel ? KINORA_CANCELLED : KINORA_OK;
+    return static_cast<Run*>(self)->cancel ? KINORA_ERROR_CANCELLED : KINORA_OK;
   }
   std::string out_;
   kinora_run run_{};

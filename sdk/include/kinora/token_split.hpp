@@ -67,7 +67,7 @@ class TokenSplit : public Link<at::Tensor> {
   const Layout& layout(kinora_seq seq) const {
     const auto it = layouts_.find(seq);
     if (it == layouts_.end())
-      throw Error(KINORA_INVALID,
+      throw Error(KINORA_ERROR_INVALID,
                   "sequence " + std::to_string(seq) + " was not split by this strategy in this run");
     return it->second;
   }

@@ -32,7 +32,7 @@ template <class T>
 class Tokenizer {
  public:
   static constexpr const char* kind = "tokenizer";
-  static constexpr const char* interface_id = KINORA_TOKENIZER;
+  static constexpr const char* interface_id = KINORA_INTERFACE_TOKENIZER;
   virtual ~Tokenizer() = default;
   virtual kinora_tokenizer_info info() const = 0;
   virtual Encoded<T> encode(const Context<T>& ctx, const T& video) = 0;
@@ -43,7 +43,7 @@ class Tokenizer {
   // Initial values for training in closed form, by the parameters' names. Without an override the slot is
   // null, so that the host knows it before a run.
   virtual std::vector<std::pair<std::string, T>> fit(const Context<T>&, const T& /*video*/) {
-    throw Error(KINORA_UNSUPPORTED, "this tokenizer begins at random only");
+    throw Error(KINORA_ERROR_UNSUPPORTED, "this tokenizer begins at random only");
   }
 
   template <class M>
@@ -73,7 +73,7 @@ class Tokenizer {
           return guard([&] {
             auto s = of(self)->open(Context<T>(c), decoding != 0);
             if (!s)
-              throw Error(KINORA_UNSUPPORTED, "this tokenizer cannot stream; encode and decode whole clips");
+              throw Error(KINORA_ERROR_UNSUPPORTED, "this tokenizer cannot stream; encode and decode whole clips");
             *stream = s.release();
           });
         },

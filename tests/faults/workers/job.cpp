@@ -49,11 +49,11 @@ Ran Job::run() {
   call.device_type = KINORA_DL_CPU;
   call.n_threads = 2;
   call.self = this;
-  call.cancelled = [](void* self) { return static_cast<Job*>(self)->cancel ? KINORA_CANCELLED : KINORA_OK; };
+  call.cancelled = [](void* self) { return static_cast<Job*>(self)->cancel ? KINORA_ERROR_CANCELLED : KINORA_OK; };
   const auto start = std::chrono::steady_clock::now();
   try {
     void* self = local.table<kinora_engine>().create(host(), engine_options.abi());
-    check(self ? KINORA_OK : KINORA_FAILED);
+    check(self ? KINORA_OK : KINORA_ERROR_FAILED);
     const int32_t status = local.table<kinora_engine>().run(self, &pipeline, &call);
     const std::string message(view(host()->last_error(host())));
     local.table<kinora_engine>().destroy(self);
@@ -66,7 +66,7 @@ Ran Job::run() {
 }
 
 int32_t Job::next(kinora_sample** out) {
-  if (at_ == keys.size()) return KINORA_END;
+  if (at_ == keys.size()) return KINORA_SIGNAL_END;
   Sample s(keys[at_]);
   s.set("json", "{\"n\": " + std::to_string(at_++) + "}");
   s.set("empty", "");
@@ -80,7 +80,7 @@ int32_t Job::next(kinora_sample** out) {
 int32_t Job::done(const kinora_outcome& o) {
   const Sample s = Sample::borrow(o.sample);
   const std::string key(s.key());
-  ran_.ends[key] = o.end == KINORA_KEPT ? o.consumed ? "consumed" : "kept" : o.reason ? o.reason : "?";
+  ran_.ends[key] = o.end == KINORA_OUTCOME_KEPT ? o.consumed ? "consumed" : "kept" : o.reason ? o.reason : "?";
   ++ran_.times[key];
   if (const auto pid = s.text("pid"); pid && ran_.pids.insert(std::string(*pid)).second) {
     std::ifstream file("/proc/" + std::string(*pid) + "/environ");

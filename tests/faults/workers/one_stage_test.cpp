@@ -22,7 +22,7 @@ std::string error_of(const OneStage& stage, const std::string& key) {
   try {
     stage(Sample(key));
   } catch (const Error& e) {
-    EXPECT_EQ(e.code(), KINORA_DATA);
+    EXPECT_EQ(e.code(), KINORA_ERROR_DATA);
     return e.what();
   }
   return "";

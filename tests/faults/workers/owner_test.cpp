@@ -16,14 +16,14 @@ struct Sink {
     auto& sink = *static_cast<Sink*>(self);
     sink.key = Sample::adopt(sample).key();
     if (sink.error.empty()) return KINORA_OK;
-    host()->set_error(host(), KINORA_IO, sink.error.c_str());
-    return KINORA_IO;
+    host()->set_error(host(), KINORA_ERROR_IO, sink.error.c_str());
+    return KINORA_ERROR_IO;
   }
 };
 
 TEST(Workers, AMessageThatIsTooLongForThemIsCutAndTheNextCallIsAnswered) {
   runtime();
-  const auto& api = *static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_WORKERS, 0));
+  const auto& api = *static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0));
   const kinora_worker_spec spec{sizeof spec, 0, "fault", "stage/faulty", R"({"how":"none"})", 60, 0, 0, 0};
   kinora_worker* worker = nullptr;
   check(api.start(&spec, &worker));
@@ -38,7 +38,7 @@ TEST(Workers, AMessageThatIsTooLongForThemIsCutAndTheNextCallIsAnswered) {
     emit.emit = Sink::emit;
     const std::string key = "s" + std::to_string(length);
     Sample in(key);
-    EXPECT_EQ(api.process(worker, in.get(), &emit, &run), length == 0 ? KINORA_OK : KINORA_IO)
+    EXPECT_EQ(api.process(worker, in.get(), &emit, &run), length == 0 ? KINORA_OK : KINORA_ERROR_IO)
         << view(host()->last_error(host())).substr(0, 200);
     EXPECT_EQ(sink.key, key);
     EXPECT_EQ(api.ended(worker), 0);

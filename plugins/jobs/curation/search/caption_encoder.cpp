@@ -17,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 
 [[noreturn]] void refuse_encoder(const std::string& what) {
-  throw Error(KINORA_DATA, "text.json: its encoder " + what + "; run the embed-text job again, here");
+  throw Error(KINORA_ERROR_DATA, "text.json: its encoder " + what + "; run the embed-text job again, here");
 }
 
 Options options_in(const Registry& registry, const json& encoder, const char* kind, const std::string& id,

@@ -21,10 +21,10 @@ struct CaptionEncoder {
   std::string device;
 };
 
-// Throws Error(KINORA_DATA) with the faulty member of text.json.
+// Throws Error(KINORA_ERROR_DATA) with the faulty member of text.json.
 CaptionEncoder read_caption_encoder(const Registry&, const json& encoder);
 
-// Guards against folders from untrusted sources: throws Error(KINORA_DATA) unless the stage declares that it
+// Guards against folders from untrusted sources: throws Error(KINORA_ERROR_DATA) unless the stage declares that it
 // makes tokens and the weights are local safetensors, so that nothing the folder names is run as a program.
 void require_safe(const Registry&, const CaptionEncoder&);
 

@@ -65,7 +65,7 @@ void append(Embedded& to, ClipRef clip, std::span<const float> row, const fs::pa
   if (to.size == 0) to.size = static_cast<int64_t>(row.size());
   if (static_cast<int64_t>(row.size()) != to.size)
     throw Error(
-        KINORA_DATA,
+        KINORA_ERROR_DATA,
         fmt::format("{}: it has {} numbers, others of this name have {}; search the folders of one model",
                     file.string(), row.size(), to.size));
   to.clips.push_back(std::move(clip));
@@ -134,7 +134,7 @@ Collection::Collection(const std::vector<fs::path>& folders) {
     const size_t before = data_.size() + texts_.size();
     if (fs::is_directory(folder)) add(folder);
     if (data_.size() + texts_.size() == before)
-      throw Error(KINORA_NOT_FOUND,
+      throw Error(KINORA_ERROR_NOT_FOUND,
                   folder.string() + ": no clips found; give the folder of a run or of its curate job");
   }
   std::set<std::string> names;
@@ -155,7 +155,7 @@ Embedded Collection::pictures(const std::string& name) const {
       }
   if (out.clips.empty())
     throw Error(
-        KINORA_NOT_FOUND,
+        KINORA_ERROR_NOT_FOUND,
         fmt::format(
             "no clip has an embedding '{}' ({}); put a stage embed.* into the curate job", name,
             names_.empty() ? "they have none" : fmt::format("there is: {}", fmt::join(names_, ", "))));
@@ -171,7 +171,7 @@ Embedded Collection::captions() const {
                        rows.rows() == static_cast<int64_t>(about["keys"].size());
     if (!whole)
       throw Error(
-          KINORA_DATA,
+          KINORA_ERROR_DATA,
           (folder / "text.json").string() +
               " was not written by an embed-text job or is damaged; remove the folder and run the job again");
     if (!out.encoder.is_null() && out.encoder != about["encoder"]) {
@@ -185,7 +185,7 @@ Embedded Collection::captions() const {
              folder / "text.npy");
   }
   if (out.clips.empty())
-    throw Error(KINORA_NOT_FOUND,
+    throw Error(KINORA_ERROR_NOT_FOUND,
                 "no captions are embedded here; add a job of kind embed-text that reads the curate job to "
                 "the run file");
   return out;

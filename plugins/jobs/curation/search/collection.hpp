@@ -19,7 +19,7 @@ struct ClipRef {
 // The captions of clips with people's edits: changes in the studio override what the curate job wrote.
 class Captions {
  public:
-  // "" if it has none. Throws Error(KINORA_DATA) if edits.jsonl cannot be read.
+  // "" if it has none. Throws Error(KINORA_ERROR_DATA) if edits.jsonl cannot be read.
   std::string of(const ClipRef&);
 
  private:
@@ -42,12 +42,12 @@ struct Embedded {
 // the same run that have read it.
 class Collection {
  public:
-  // Throws Error(KINORA_NOT_FOUND) if one of the folders has no clips.
+  // Throws Error(KINORA_ERROR_NOT_FOUND) if one of the folders has no clips.
   explicit Collection(const std::vector<std::filesystem::path>& folders);
   // Names of the picture embeddings that any clip has: "classic".
   const std::vector<std::string>& names() const { return names_; }
   bool has_text() const { return !texts_.empty(); }
-  // Files KEY.NAME.npy of all folders. Throws Error(KINORA_NOT_FOUND) if no clip has one, KINORA_DATA if
+  // Files KEY.NAME.npy of all folders. Throws Error(KINORA_ERROR_NOT_FOUND) if no clip has one, KINORA_ERROR_DATA if
   // sizes differ.
   Embedded pictures(const std::string& name) const;
   // Embeddings of embed-text jobs that used the encoder of the first one; skips others with a warning.

@@ -23,7 +23,7 @@ double dot(std::span<const float> a, std::span<const float> b) {
 
 std::vector<double> cosines(const Embedded& among, std::span<const float> query) {
   if (static_cast<int64_t>(query.size()) != among.size)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 fmt::format("the query has {} numbers, the clips have {}; they come from different models",
                             query.size(), among.size));
   const double length = std::sqrt(dot(query, query));

@@ -17,7 +17,7 @@ namespace {
 at::Tensor ids(const Sample& sample, const char* name) {
   const kinora_dl_tensor* t = sample.tensor(name);
   if (!t || t->ndim != 1 || t->code != KINORA_DL_INT || t->bits != 64)
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 std::string("the stage of slot words must set the tensor ") + name + ", int64 [L]");
   return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, {1, t->shape[0]}, at::kLong).clone();
 }
@@ -88,11 +88,11 @@ int64_t ImageEncoder::require(const JobView& context, const JobSpec& job) {
   const bool reads =
       std::any_of(inputs.begin(), inputs.end(), [](const auto& i) { return i.name == "image"; });
   if (!reads || !use.options.values().contains("image_size"))
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "image_encoder = '{}' reads no 'image' of a fixed size; choose an encoder such as clip-vision",
           use.id);
   if (weights_in(job.options, "image_encoder_weights").empty())
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "the job has an image_encoder; set its weights: image_encoder_weights = \"FILE or FOLDER\"");
   return use.options.values().at("image_size").get<int64_t>();
 }

@@ -25,7 +25,7 @@ enum class ToldBy {
   channels  // from `condition`, Wan's image to video: the latent itself has no given frames
 };
 // Decided by its inputs and by its channels besides the latent's. condition_channels: those of `condition`, 0
-// if unknown. Throws Error(KINORA_INVALID) if nothing explains the other channels.
+// if unknown. Throws Error(KINORA_ERROR_INVALID) if nothing explains the other channels.
 ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_channels,
                int64_t condition_channels = 0);
 
@@ -50,7 +50,7 @@ class FrameCondition {
   // clean: [1, C, K, H, W], normalised as in training. mix: the denoiser's. level: of the given frames.
   FrameCondition(at::Tensor clean, uint32_t mix, double level);
 
-  // x [B, C, T, H, W], sigma [B] -> x0 with the given frames in place. Throws Error(KINORA_INVALID) unless K
+  // x [B, C, T, H, W], sigma [B] -> x0 with the given frames in place. Throws Error(KINORA_ERROR_INVALID) unless K
   // < T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& sigma, const Denoise& denoise) const;
   int64_t frames() const { return clean_.size(2); }
@@ -66,7 +66,7 @@ class FrameCondition {
 // Causal frames and teacher forcing (LongLive 2.0): a model learns a noisy chunk from the clean chunks before
 // it, all chunks at once, and then makes a video chunk by chunk, each from the chunks that it made before.
 
-// Throws Error(KINORA_INVALID) for options that contradict each other.
+// Throws Error(KINORA_ERROR_INVALID) for options that contradict each other.
 void require_frames(const FrameOptions&);
 
 // The rule of a training's forwards: with teacher forcing a sequence is the clean latent followed by the

@@ -28,7 +28,7 @@ at::Tensor frames_in(const JobContext& context, const std::filesystem::path& fil
   const Sample made = read(sample);
   const kinora_dl_tensor* t = made.tensor("frames");
   if (t->shape[0] < count)
-    raise(KINORA_INVALID, "{} has {} frames; {} are needed", file.string(), t->shape[0], count);
+    raise(KINORA_ERROR_INVALID, "{} has {} frames; {} are needed", file.string(), t->shape[0], count);
   return at::from_blob(static_cast<char*>(t->data) + t->byte_offset,
                        {t->shape[0], t->shape[1], t->shape[2], t->shape[3]}, at::kByte)
       .clone();
@@ -246,7 +246,7 @@ void Generator::give_channels(const std::optional<FrameCondition>& given, const 
         given ? given->mask(shape_[1]) : at::zeros({1, 1, shape_[1], shape_[2], shape_[3]});
   if (told() != ToldBy::channels) return;
   if (wish.image.empty())
-    throw Error(KINORA_INVALID, model_part_.use->id + " makes videos from a picture; set image");
+    throw Error(KINORA_ERROR_INVALID, model_part_.use->id + " makes videos from a picture; set image");
   both["condition"] = channels_of_image(wish);
 }
 
@@ -276,7 +276,7 @@ std::pair<at::Tensor, int64_t> Generator::beginning(const Wish& wish) {
                                          static_cast<int64_t>(levels.size()) - 2);
   const double level = levels.at(static_cast<size_t>(first));
   const at::Tensor clean = encoded(wish.video, 0).to(at::kDouble);
-  const double keep = denoising_->sampler.mix() == KINORA_MIX_BLEND ? 1 - level : 1;
+  const double keep = denoising_->sampler.mix() == KINORA_MIX_RECTIFIED_FLOW ? 1 - level : 1;
   return {keep * clean + level * noise, first};
 }
 

@@ -39,8 +39,8 @@ GuidedModel::GuidedModel(Experts& experts, const ComponentSpec& spec, std::set<s
       stream_(stream),
       seed_(seed),
       device_(device) {
-  if (experts.boundary() > 0 && loss.mix() != KINORA_MIX_BLEND)
-    throw Error(KINORA_INVALID, "boundary applies to losses that blend, such as flow; this loss adds noise");
+  if (experts.boundary() > 0 && loss.mix() != KINORA_MIX_RECTIFIED_FLOW)
+    throw Error(KINORA_ERROR_INVALID, "boundary applies to losses that blend, such as flow; this loss adds noise");
   for (const auto& input : spec.inputs) inputs_.insert(input.name);
 }
 
@@ -59,7 +59,7 @@ void GuidedModel::ask(Conditions with, Conditions none, const std::array<Guidanc
 
 bool GuidedModel::guided_at(const at::Tensor& sigma) const {
   double s = sigma.max().item<double>();
-  if (loss_.mix() == KINORA_MIX_BLEND) s /= std::max(1 - s, 1e-12);
+  if (loss_.mix() == KINORA_MIX_RECTIFIED_FLOW) s /= std::max(1 - s, 1e-12);
   const Guidance& g = guidance_[expert_];
   return g.scale != 1 && s > g.from && s <= g.to;
 }

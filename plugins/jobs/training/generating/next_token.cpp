@@ -25,7 +25,7 @@ int64_t draw_token(const at::Tensor& logits, const TokenSampling& how, double u)
   const auto [sorted, codes] =
       at::sort(logits.to(at::kCPU, at::kDouble), /*stable=*/true, /*dim=*/0, /*descending=*/true);
   if (const double best = sorted[0].item<double>(); !std::isfinite(best))
-    raise(KINORA_FAILED, "the model's greatest logit is {}; its weights or its precision are at fault", best);
+    raise(KINORA_ERROR_FAILED, "the model's greatest logit is {}; its weights or its precision are at fault", best);
   if (how.temperature == 0) return codes[0].item<int64_t>();
   const int64_t all = how.top_k > 0 ? std::min(how.top_k, sorted.size(0)) : sorted.size(0);
   const at::Tensor cumulative =
@@ -44,7 +44,7 @@ bool NextToken::is_for(const ComponentSpec& model) {
 void NextToken::require_alone(const std::string& model, int64_t ranks) {
   if (ranks > 1)
     raise(
-        KINORA_UNSUPPORTED,
+        KINORA_ERROR_UNSUPPORTED,
         "parallel: {} draws codes one after the other on one rank; give ddp, which makes different videos on "
         "other ranks",
         model);
@@ -62,7 +62,7 @@ NextToken::NextToken(Network& model, const ComponentSpec& spec, KvCacheLink& cac
       seed_of_model_(seed_of_model) {
   for (const char* name : {"position", "grid"})
     if (!takes(spec, name))
-      raise(KINORA_UNSUPPORTED,
+      raise(KINORA_ERROR_UNSUPPORTED,
             "{} has no input '{}'; decoding token by token needs codes, grid and position, as model/ar has",
             spec.id, name);
 }
@@ -71,7 +71,7 @@ at::Tensor NextToken::operator()(const Conditions& with, const Conditions& none,
                                  uint64_t seed, int64_t number, Progress& progress) {
   const int64_t N = tokens(), first = given.defined() ? given.numel() : 0;
   if (first >= N)
-    raise(KINORA_INVALID, "{} latent frames are given of {} to generate; make a longer video", given.size(1),
+    raise(KINORA_ERROR_INVALID, "{} latent frames are given of {} to generate; make a longer video", given.size(1),
           grid_[0]);
   with_ = with;
   none_ = none;
@@ -82,7 +82,7 @@ at::Tensor NextToken::operator()(const Conditions& with, const Conditions& none,
   if (first > 0) codes.narrow(1, 0, first).copy_(given.flatten(1));
   const at::Tensor u = sample_uniform({1, N}, seed, number, "generate.codes");
   for (int64_t position = 0, count = 0; position < N; position += count) {
-    if (cancelled()) throw Error(KINORA_CANCELLED, "cancelled");
+    if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     count = std::clamp<int64_t>(first + 1 - position, 1, kPiece);
     const at::Tensor of_last = logits(codes, position, count);
     const int64_t at = position + count - 1;

@@ -23,14 +23,14 @@ struct TokenSampling {
 };
 
 // logits [V], u in (0, 1): the code at which the cumulative probability, likeliest code first, exceeds u.
-// Ties go to the lower code. Throws Error(KINORA_FAILED) if the greatest logit is not finite.
+// Ties go to the lower code. Throws Error(KINORA_ERROR_FAILED) if the greatest logit is not finite.
 int64_t draw_token(const at::Tensor& logits, const TokenSampling& how, double u);
 
 class NextToken {
  public:
   // By its manifest: it has an input `codes` and no `latent`.
   static bool is_for(const ComponentSpec& model);
-  // Codes are drawn one after the other: throws Error(KINORA_UNSUPPORTED) if several ranks work on a video.
+  // Codes are drawn one after the other: throws Error(KINORA_ERROR_UNSUPPORTED) if several ranks work on a video.
   static void require_alone(const std::string& model, int64_t ranks_of_video);
 
   // The model's chain must have the cache among its links. grid: t, h, w of the codes. vocabulary: V; a
@@ -42,7 +42,7 @@ class NextToken {
 
   // int64 [1, t, h, w]. given: the first codes, [1, fewer than t, h, w], or undefined. Code i is drawn with a
   // random number that depends only on (seed, number, i). with, none: as in GuidedModel. Throws
-  // Error(KINORA_CANCELLED) between two tokens.
+  // Error(KINORA_ERROR_CANCELLED) between two tokens.
   at::Tensor operator()(const Conditions& with, const Conditions& none, const at::Tensor& given,
                         uint64_t seed, int64_t number, Progress& progress);
   int64_t tokens() const { return grid_[0] * grid_[1] * grid_[2]; }

@@ -26,13 +26,13 @@ Part part_of(const JobView& context, const std::string& slot, const std::string&
   auto weights = weights_in(spec.options, weights_option);
   if (const auto* own = spec.component(slot)) {
     if (weights.empty())
-      throw Error(KINORA_INVALID, "the job has its own " + slot + "; set its weights: " + weights_option +
+      throw Error(KINORA_ERROR_INVALID, "the job has its own " + slot + "; set its weights: " + weights_option +
                                       " = \"FILE or FOLDER\"");
     return {own, std::move(weights)};
   }
   const JobSpec* job = context.upstream(trained_by);
   if (!job)
-    throw Error(KINORA_INVALID, "the job needs a " + slot + ": make a job of kind " + trained_by +
+    throw Error(KINORA_ERROR_INVALID, "the job needs a " + slot + ": make a job of kind " + trained_by +
                                     " its input, or set one: " + slot + " = { use = \"...\" } and " +
                                     weights_option + " = \"FILE or FOLDER\"");
   if (weights.empty()) weights = {file_or_index(context.folder_of(*job) / "weights.safetensors")};
@@ -56,11 +56,11 @@ std::optional<TwoExperts> two_experts(const JobView& context, Part& model) {
   }
   if (out.low.empty()) {
     if (out.boundary > 0 || options.at("guidance_2").get<double>() >= 0)
-      raise(KINORA_INVALID, "boundary and guidance_2 need a second expert; set its weights_2");
+      raise(KINORA_ERROR_INVALID, "boundary and guidance_2 need a second expert; set its weights_2");
     return std::nullopt;
   }
   if (out.boundary == 0)
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "the boundary of the second expert is not in any model_index.json; set boundary, Wan 2.2 has 0.875 "
           "(text to video) and 0.9 (image to video)");
   return out;

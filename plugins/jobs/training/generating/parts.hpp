@@ -24,7 +24,7 @@ struct Part {
 
 // The job's own slot of that name with the files or folders of its option weights_option; without the slot,
 // the network that the nearest earlier job of kind `trained_by` trained, with its weights or those of the
-// option. Throws Error(KINORA_INVALID) that names both ways if there is neither.
+// option. Throws Error(KINORA_ERROR_INVALID) that names both ways if there is neither.
 Part part_of(const JobView&, const std::string& slot, const std::string& weights_option,
              const std::string& trained_by);
 
@@ -37,7 +37,7 @@ struct TwoExperts {
   double boundary = 0;  // share of the timesteps
 };
 // From the job's options weights_2 and boundary, or from the pipeline folder that `model` names, whose
-// weights then become the first expert's; nothing if there is only one expert. Throws Error(KINORA_INVALID)
+// weights then become the first expert's; nothing if there is only one expert. Throws Error(KINORA_ERROR_INVALID)
 // if they contradict each other or the boundary is unknown.
 std::optional<TwoExperts> two_experts(const JobView&, Part& model);
 

@@ -31,7 +31,7 @@ int32_t open_graphs(int32_t, kinora_cuda_graphs** out) {
 }
 int32_t record(kinora_cuda_graphs*, int32_t (*evaluate)(void*, kinora_tensor*), void* user, int64_t* graph,
                kinora_tensor* out) {
-  if (g_device.broken) return KINORA_UNSUPPORTED;
+  if (g_device.broken) return KINORA_ERROR_UNSUPPORTED;
   *graph = ++g_device.recorded;
   kinora_tensor made = nullptr;
   if (const int32_t status = evaluate(user, &made)) return status;

@@ -12,7 +12,7 @@ namespace {
 int64_t divided(const char* option, int64_t pixels, int64_t factor, const std::string& tokenizer) {
   if (pixels % factor == 0) return pixels / factor;
   const int64_t below = pixels - pixels % factor;
-  raise(KINORA_INVALID, "{} = {} must be a multiple of {} for {}; {} would do", option, pixels, factor,
+  raise(KINORA_ERROR_INVALID, "{} = {} must be a multiple of {} for {}; {} would do", option, pixels, factor,
         tokenizer, below > 0 ? fmt::format("{} or {}", below, below + factor) : fmt::to_string(factor));
 }
 
@@ -21,7 +21,7 @@ int64_t divided(const char* option, int64_t pixels, int64_t factor, const std::s
 int64_t latent_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames) {
   if ((frames - 1) % info.time == 0) return 1 + (frames - 1) / info.time;
   const int64_t below = frames - (frames - 1) % info.time;
-  raise(KINORA_INVALID, "frames = {} must be 1 + n * {} for {}; {} or {} would do", frames, info.time,
+  raise(KINORA_ERROR_INVALID, "frames = {} must be 1 + n * {} for {}; {} or {} would do", frames, info.time,
         tokenizer, below, below + info.time);
 }
 int64_t latent_rows(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t height) {
@@ -39,7 +39,7 @@ std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::
   if (o.height > 0) shape[2] = latent_rows(info, tokenizer, o.height);
   if (o.width > 0) shape[3] = latent_columns(info, tokenizer, o.width);
   if (shape[1] * shape[2] * shape[3] == 0)
-    raise(KINORA_INVALID, "no earlier encode job supplies the size; set frames, height and width");
+    raise(KINORA_ERROR_INVALID, "no earlier encode job supplies the size; set frames, height and width");
   return shape;
 }
 
@@ -47,11 +47,11 @@ void require_condition_frames(const kinora_tokenizer_info& info, const std::stri
                               const std::vector<int64_t>& latent) {
   const int64_t over = (frames - 1) % info.time;
   if (frames > 0 && over != 0)
-    raise(KINORA_INVALID, "condition_frames = {} must be 1 + n * {} for {}; {} or {} would do", frames,
+    raise(KINORA_ERROR_INVALID, "condition_frames = {} must be 1 + n * {} for {}; {} or {} would do", frames,
           info.time, tokenizer, frames - over, frames - over + info.time);
   const int64_t given = frames == 0 ? 0 : 1 + (frames - 1) / info.time;
   if (given >= latent[1])
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "condition_frames = {} are {} of {} latent frames, so none is left to generate; make a longer "
           "video",
           frames, given, latent[1]);
@@ -60,7 +60,7 @@ void require_condition_frames(const kinora_tokenizer_info& info, const std::stri
 const ComponentUse& loss_of(const JobView& job) {
   if (const auto* own = job.spec().component("loss")) return *own;
   if (job.spec().component("model"))
-    raise(KINORA_INVALID,
+    raise(KINORA_ERROR_INVALID,
           "the job has its own model; set the loss it was trained on: loss = \"edm\" or \"flow\"");
   return *job.need_upstream("train").component("loss");
 }
@@ -74,7 +74,7 @@ const JobSpec* source_of(const JobView& job, const char* slot) {
 void require_one_kind(const ComponentSpec& model, const std::string& tokenizer, bool makes_codes) {
   const bool of_codes = NextToken::is_for(model);
   if (of_codes != makes_codes)
-    raise(KINORA_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them", model.id,
+    raise(KINORA_ERROR_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them", model.id,
           of_codes ? "codes" : "latents", tokenizer, makes_codes ? "codes" : "latents");
 }
 
@@ -83,16 +83,16 @@ void require_signal(const ComponentSpec& model, const Options& its, const std::s
   const bool input =
       std::any_of(model.inputs.begin(), model.inputs.end(), [&](const auto& i) { return i.name == name; });
   if (!signals.count(name) && (!input || name == "latent" || name == "timestep"))
-    raise(KINORA_INVALID, "signals: {} takes no '{}'; its own signals are: {}", model.id, name,
+    raise(KINORA_ERROR_INVALID, "signals: {} takes no '{}'; its own signals are: {}", model.id, name,
           signals.empty() ? "none" : fmt::format("{}", fmt::join(signals, ", ")));
 }
 
 void require_interval(const GenerateOptions& o) {
   const auto& levels = o.guidance_interval;
   if (!levels.empty() && levels.size() != 2)
-    raise(KINORA_INVALID, "guidance_interval requires two noise levels, for example [0.2, 5.0]");
+    raise(KINORA_ERROR_INVALID, "guidance_interval requires two noise levels, for example [0.2, 5.0]");
   if (!levels.empty() && levels[0] >= levels[1])
-    raise(KINORA_INVALID, "guidance_interval = [{}, {}] is empty; give the lower level first", levels[0],
+    raise(KINORA_ERROR_INVALID, "guidance_interval = [{}, {}] is empty; give the lower level first", levels[0],
           levels[1]);
 }
 

@@ -1,5 +1,5 @@
 // Rules for the options of jobs with tokenizers and models, checked before a run starts and by the job
-// itself. Each throws Error(KINORA_INVALID) that names the option.
+// itself. Each throws Error(KINORA_ERROR_INVALID) that names the option.
 #pragma once
 #include "core/run/job.hpp"
 #include "kinora/abi/tokenizer.h"

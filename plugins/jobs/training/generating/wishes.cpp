@@ -24,7 +24,7 @@ void read_line(const fs::path& file, size_t number, const std::string& line, Wis
   }
   const auto given = json::parse(line, nullptr, false);
   const auto wrong = [&](const std::string& what) {
-    throw Error(KINORA_INVALID, fmt::format("{}:{}: {}", file.string(), number, what));
+    throw Error(KINORA_ERROR_INVALID, fmt::format("{}:{}: {}", file.string(), number, what));
   };
   if (!given.is_object() || !given.contains("prompt"))
     wrong("expected an object such as {\"prompt\": \"...\"}");
@@ -55,12 +55,12 @@ const SafeTensor& noise_tensor(const Safetensors& opened, const std::filesystem:
                                const std::vector<int64_t>& shape) {
   const auto* found = opened.find(fmt::format("{:03}", number));
   if (!found)
-    throw Error(KINORA_NOT_FOUND, fmt::format("{}: tensor '{:03}', the noise of video {}, is missing; the "
+    throw Error(KINORA_ERROR_NOT_FOUND, fmt::format("{}: tensor '{:03}', the noise of video {}, is missing; the "
                                               "file has {} tensors, the first is '{}'",
                                               file.string(), number, number, opened.names().size(),
                                               opened.names().empty() ? "" : opened.names()[0]));
   if (found->shape != shape)
-    raise(KINORA_INVALID, "{}: noise '{:03}' is {}, but the latent is {} (channels, frames, rows, columns)",
+    raise(KINORA_ERROR_INVALID, "{}: noise '{:03}' is {}, but the latent is {} (channels, frames, rows, columns)",
           file.string(), number, fmt::format("[{}]", fmt::join(found->shape, ", ")),
           fmt::format("[{}]", fmt::join(shape, ", ")));
   return *found;
@@ -79,7 +79,7 @@ std::vector<Wish> wishes(const JobView& context, const GenerateOptions& o) {
   for (const auto& prompt : o.prompts) made.push_back(common), made.back().prompt = prompt;
   if (!o.prompts_file.empty()) {
     std::ifstream in(o.prompts_file);
-    if (!in) throw Error(KINORA_NOT_FOUND, "cannot read prompts_file " + o.prompts_file);
+    if (!in) throw Error(KINORA_ERROR_NOT_FOUND, "cannot read prompts_file " + o.prompts_file);
     size_t number = 0;
     for (std::string line; std::getline(in, line);) {
       ++number;
@@ -90,7 +90,7 @@ std::vector<Wish> wishes(const JobView& context, const GenerateOptions& o) {
     }
   }
   if (made.empty())
-    throw Error(KINORA_INVALID, "no prompts; set prompts, one text per video, or prompts_file");
+    throw Error(KINORA_ERROR_INVALID, "no prompts; set prompts, one text per video, or prompts_file");
   std::vector<Wish> all;
   for (const auto& wish : made)
     for (int64_t i = 0; i < o.count; ++i) {
@@ -103,13 +103,13 @@ std::vector<Wish> wishes(const JobView& context, const GenerateOptions& o) {
 void require_formats(const GenerateOptions& o) {
   for (const auto& format : o.format)
     if (std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
-      throw Error(KINORA_INVALID, "format '" + format + "' is unknown; give mp4, webp, png or latents");
+      throw Error(KINORA_ERROR_INVALID, "format '" + format + "' is unknown; give mp4, webp, png or latents");
 }
 
 void require_video(const GenerateOptions& o, const std::vector<Wish>& all) {
   const auto changes = [](const Wish& wish) { return !wish.video.empty(); };
   if (o.strength < 1 && std::none_of(all.begin(), all.end(), changes))
-    throw Error(KINORA_INVALID, "strength is the share of steps that change a video; give one in video");
+    throw Error(KINORA_ERROR_INVALID, "strength is the share of steps that change a video; give one in video");
 }
 
 void require_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape) {
@@ -121,7 +121,7 @@ at::Tensor given_noise(const std::filesystem::path& file, int64_t number, const 
   const at::Tensor noise =
       as_tensor(opened, noise_tensor(opened, file, number, shape)).to(at::kDouble).unsqueeze(0);
   if (!at::isfinite(noise).all().item<bool>())
-    throw Error(KINORA_DATA,
+    throw Error(KINORA_ERROR_DATA,
                 fmt::format("{}: noise '{:03}' has values that are not finite", file.string(), number));
   return noise;
 }

@@ -24,14 +24,14 @@ struct Wish {
 
 // Every video of the job, in order. Throws Error that names the option, or the line of prompts_file.
 std::vector<Wish> wishes(const JobView& context, const GenerateOptions& options);
-// Throws Error(KINORA_INVALID) for an output format that does not exist.
+// Throws Error(KINORA_ERROR_INVALID) for an output format that does not exist.
 void require_formats(const GenerateOptions& options);
-// Throws Error(KINORA_INVALID) if `strength` is below 1 and no wish has a video to change.
+// Throws Error(KINORA_ERROR_INVALID) if `strength` is below 1 and no wish has a video to change.
 void require_video(const GenerateOptions& options, const std::vector<Wish>& all);
 
 // The noise of the video with this number, float64 [1, C, T, H, W], so that two programs can start from the
 // same noise. file: safetensors with one tensor per video, "000", "001", ... shape: [C, T, H, W] of the
-// latent. Throws Error: KINORA_NOT_FOUND without the tensor, KINORA_INVALID for another shape, KINORA_DATA
+// latent. Throws Error: KINORA_ERROR_NOT_FOUND without the tensor, KINORA_ERROR_INVALID for another shape, KINORA_ERROR_DATA
 // for a value that is not finite.
 at::Tensor given_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape);
 // Checks only its name and shape, without reading values.

@@ -24,7 +24,7 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
 // 4:2:0, as long as its timestamps, possibly cropped), and the tensor frames if there are sampled frames.
 void fill_clip(Sample& sample, Clip clip);
 
-// Returns the keys of clips that an earlier run has finished, from field ended.json. Error(KINORA_DATA) if it
+// Returns the keys of clips that an earlier run has finished, from field ended.json. Error(KINORA_ERROR_DATA) if it
 // is not an array of strings.
 std::set<std::string> ended_clips(const Sample& film);
 
@@ -36,7 +36,7 @@ std::string damage_before_remux(const Sample& film);
 void set_frames(Sample& sample, nlohmann::json& facts, SampledFrames frames);
 
 // Returns the fact crop {x, y, width, height} of a video, in pixels of its upright picture; empty without it.
-// Error(KINORA_DATA) if it has another form.
+// Error(KINORA_ERROR_DATA) if it has another form.
 Crop crop_of(const Sample& film);
 
 }  // namespace kinora::video

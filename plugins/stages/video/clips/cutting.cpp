@@ -28,12 +28,12 @@ void say_bound(Sample& clip, double seconds, double min_length) {
   clip.set("json", facts.dump());
 }
 
-// Returns the times of the video's frames. Error(KINORA_DATA) if shots.json is inconsistent.
+// Returns the times of the video's frames. Error(KINORA_ERROR_DATA) if shots.json is inconsistent.
 FrameTimes times_of(const Sample& film, const nlohmann::json& shots) {
   try {
     return read_frame_times(shots);
   } catch (const std::invalid_argument& e) {
-    throw Error(KINORA_DATA, "sample '" + std::string(film.key()) + "': its field shots.json is wrong: " +
+    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) + "': its field shots.json is wrong: " +
                                  e.what() + "; put a stage shots.* before this one");
   }
 }
@@ -43,7 +43,7 @@ std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, in
   for (const auto& cut : shots.at("cuts")) {
     const bool ascends = cut.is_number_integer() && cut >= (cuts.empty() ? 0 : cuts.back()) && cut <= frames;
     if (!ascends)
-      throw Error(KINORA_DATA, "sample '" + std::string(film.key()) +
+      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) +
                                    "': its field shots.json has cuts that do not ascend within its " +
                                    std::to_string(frames) + " frames; put a stage shots.* before this one");
     cuts.push_back(cut);

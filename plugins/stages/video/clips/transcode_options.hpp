@@ -95,11 +95,11 @@ void describe_clip_options(Describe<Options>& d) {
       .help("memory for decoded frames that wait, and for sampled frames of a clip");
 }
 
-// Checks the options; Error(KINORA_INVALID) for lengths that no clip can have.
+// Checks the options; Error(KINORA_ERROR_INVALID) for lengths that no clip can have.
 inline const ClipOptions& checked(const ClipOptions& o) {
   if (o.min_length > o.max_length)
     throw Error(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         fmt::format("min_length = {} is above max_length = {}, so every clip would be filtered as too short; "
                     "lower min_length or raise max_length",
                     o.min_length, o.max_length));

@@ -18,7 +18,7 @@ namespace {
 constexpr size_t kBuffer = size_t{1} << 20;
 
 [[noreturn]] void fail(const char* what) {
-  throw Error(KINORA_IO, std::string("frames for later stages: ") + what + ": " + std::strerror(errno) +
+  throw Error(KINORA_ERROR_IO, std::string("frames for later stages: ") + what + ": " + std::strerror(errno) +
                              "; set TMPDIR to a folder with room");
 }
 

@@ -19,7 +19,7 @@ class SpilledTensor {
   SpilledTensor& operator=(const SpilledTensor&) = delete;
 
   // Returns room for the next `n` bytes, which the caller fills before the next call.
-  // Error(KINORA_IO) if the folder for temporary files (TMPDIR) cannot be written or is full.
+  // Error(KINORA_ERROR_IO) if the folder for temporary files (TMPDIR) cannot be written or is full.
   uint8_t* append(size_t n);
 
   // Sets the appended bytes as the sample's tensor `name`, [rows, ...shape]. Nothing can be appended

@@ -96,12 +96,12 @@ inline DetectorOptions detector_of(const DetectorSet& o, const std::string& name
   return out;
 }
 
-// Builds a plan. Error(KINORA_INVALID) for an invalid set.
+// Builds a plan. Error(KINORA_ERROR_INVALID) for an invalid set.
 inline ShotsPlan plan_of(const DetectorSet& o) {
   const auto known = [&](const std::vector<std::string>& names, const std::string& name) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
-  const auto refuse = [](const std::string& what) { throw Error(KINORA_INVALID, what); };
+  const auto refuse = [](const std::string& what) { throw Error(KINORA_ERROR_INVALID, what); };
   if (o.detectors.empty())
     refuse("detectors is empty; name one of content, adaptive, histogram, hash, threshold, fixed");
   ShotsPlan out;
