@@ -13,6 +13,7 @@
 #include "plugins/jobs/curation/search/known_texts.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "kinora/npy.hpp"
 

@@ -12,6 +12,7 @@
 #include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/weights/latent_cache.hpp"

@@ -13,6 +13,7 @@
 #include "plugins/jobs/training/generating/generator.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "plugins/jobs/training/generating/wishes.hpp"
 #include "core/torch/media/clips.hpp"

@@ -10,6 +10,7 @@
 #include "plugins/jobs/training/options/training.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/device.hpp"

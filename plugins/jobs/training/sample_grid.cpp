@@ -7,7 +7,7 @@
 #include "core/torch/context/mix.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"

@@ -4,7 +4,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "plugins/jobs/training/tensor_job.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "core/run/job_type.hpp"
 #include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/media/latents.hpp"
