@@ -7,6 +7,11 @@
 
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+#include "core/torch/tensors/noise.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"

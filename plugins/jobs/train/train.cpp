@@ -3,6 +3,11 @@
 
 #include "core/base/log.hpp"
 #include "core/torch/context/meter_link.hpp"
+#include "core/torch/tensors/noise.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/strip.hpp"
+#include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/device.hpp"

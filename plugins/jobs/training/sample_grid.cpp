@@ -5,6 +5,9 @@
 #include <fmt/format.h>
 
 #include "core/torch/context/instances.hpp"
+#include "core/torch/tensors/noise.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"

@@ -1,10 +1,5 @@
-// What all kinds of jobs with tensors share: their base class, slots, threads and strips of frames.
+// The base class and the slots of all kinds of jobs with tensors. Only for plugins, not for libraries.
 #pragma once
-#include <filesystem>
-
-#include <ATen/core/Tensor.h>
-
-#include "core/run/job.hpp"
 #include "core/run/job_plugin.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
@@ -23,8 +18,7 @@ class TensorJob : public JobType {
   void check(JobCheck& job) const final {
     with_plain_errors([&] { examine(job); });
   }
-  nlohmann::json from_pipeline(const std::string& kind, const std::string& job, nlohmann::json table,
-                               const std::filesystem::path& folder,
+  nlohmann::json from_pipeline(const std::string& kind, const std::string& job, nlohmann::json table, const std::filesystem::path& folder,
                                const std::set<std::string>& before) const final {
     return with_pipeline(kind, job, std::move(table), folder, before);
   }
@@ -35,37 +29,12 @@ class TensorJob : public JobType {
 };
 
 // Slots that several kinds of jobs have.
-inline const Slot kPrecisionSlot{.name = "precision",
-                                 .kind = "precision",
-                                 .use = "fp32",
-                                 .required = true,
-                                 .help = "number format of linear layers and attention"};
-inline const Slot kPublishedTokenizerSlot{
-    .name = "tokenizer",
-    .kind = "tokenizer",
-    .help = "published tokenizer to use instead of a train-tokenizer job's",
-    .weights = "tokenizer_weights"};
-inline const Slot kTextSlot{.name = "text",
-                            .kind = "model",
-                            .use = "minilm",
-                            .required = true,
-                            .help = "text encoder",
-                            .weights = "text_weights"};
+inline const Slot kPrecisionSlot{.name = "precision", .kind = "precision", .use = "fp32", .required = true, .help = "number format of linear layers and attention"};
+inline const Slot kPublishedTokenizerSlot{.name = "tokenizer", .kind = "tokenizer", .help = "published tokenizer to use instead of a train-tokenizer job's", .weights = "tokenizer_weights"};
+inline const Slot kTextSlot{.name = "text", .kind = "model", .use = "minilm", .required = true, .help = "text encoder", .weights = "text_weights"};
 // Its vocabulary has no default, so a job must set it.
-inline const Slot kWordsSlot{
-    .name = "words",
-    .kind = "stage",
-    .use = "text.wordpiece",
-    .required = true,
-    .help =
-        "stage that turns text into tokens, such as words = { use = \"text.wordpiece\", "
-        "vocab = \"asset:minilm/vocab.txt\" }"};
-
-// Writes `count` frames of uint8 [T, H, W, 3], evenly spaced, side by side in one PNG with `comment` in its
-// metadata.
-void write_strip(JobContext&, const at::Tensor& frames, int64_t count, const std::filesystem::path& file,
-                 const std::string& comment = "");
-// Number of threads for tensor operations; 0 keeps libtorch's default.
-void use_threads(int64_t threads);
+inline const Slot kWordsSlot{.name = "words", .kind = "stage", .use = "text.wordpiece", .required = true,
+                             .help = "stage that turns text into tokens, such as words = { use = \"text.wordpiece\", "
+                                     "vocab = \"asset:minilm/vocab.txt\" }"};
 
 }  // namespace kinora::core

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
+#include "plugins/jobs/training/strip.hpp"
+#include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
