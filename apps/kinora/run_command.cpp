@@ -12,7 +12,7 @@
 #include "core/run/place.hpp"
 #include "core/run/job_check.hpp"
 #include "core/run/runner.hpp"
-#include "core/run/storages.hpp"
+#include "core/run/inputs.hpp"
 #include "core/base/suggest.hpp"
 
 namespace kinora {

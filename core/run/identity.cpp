@@ -10,7 +10,7 @@
 #include "core/base/digest.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/job.hpp"
-#include "core/run/storages.hpp"
+#include "core/run/inputs.hpp"
 
 namespace kinora::core {
 
