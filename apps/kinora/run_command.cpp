@@ -14,6 +14,8 @@
 #include "core/run/run_folder.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/storages.hpp"
+#include "core/run/inputs.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {

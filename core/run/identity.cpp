@@ -11,6 +11,7 @@
 #include "core/run/job.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/storages.hpp"
+#include "core/run/inputs.hpp"
 
 namespace kinora::core {
 

@@ -1,19 +1,14 @@
 #include "core/run/run_file.hpp"
 
 #include <algorithm>
-#include <glob.h>
 #include <set>
 
 #include "core/base/log.hpp"
-#include "core/base/paths.hpp"
-#include "core/base/quantity.hpp"
-#include "core/base/suggest.hpp"
-#include "core/io/io.hpp"
-#include "core/io/wildcard.hpp"
-#include "core/run/job.hpp"
-#include "core/run/job_stages.hpp"
-#include "core/run/storages.hpp"
 #include "core/run/weights.hpp"
+#include "core/run/job_stages.hpp"
+#include "core/run/job.hpp"
+#include "core/run/inputs.hpp"
+#include "core/base/suggest.hpp"
 
 namespace kinora::core {
 namespace {
@@ -132,15 +127,14 @@ class RunReader {
       std::vector<Problem> of_others;  // of options that the folder is about to give
       const auto path = Options::make(*job.kind, {{"pipeline", folder}}, of_others, run_.file.parent_path());
       table = job_type(registry_, *job.kind)
-                  .from_pipeline(job.kind->name, job.name, table,
-                                 path.values().at("pipeline").get<std::string>(), kinds_before(job));
+                  .from_pipeline(job.kind->name, job.name, table, path.values().at("pipeline").get<std::string>(), kinds_before(job));
     } catch (const Error& e) {
       problem(doc_.value(pointer + "/pipeline"), e.what());
     }
   }
 
-  // check_jobs still checks the components of an unsound job one by one, if their own options are right.
-  // Checks of all components together happen here.
+  // check_jobs still checks the components of an unsound job one by one, if their own options are right. Checks of
+  // all components together happen here.
   void leave_out_unsound(JobSpec& job) {
     std::vector<const ComponentUse*> stages;
     for (const auto& use : job.components)
@@ -157,7 +151,8 @@ class RunReader {
       problem(doc_.value(pointer + "/name"), status.failure().message);
     for (const auto& other : run_.jobs)
       if (other.name == job.name)
-        problem(doc_.value(pointer + "/name"), "two jobs have the name '" + job.name + "'; rename one");
+        problem(doc_.value(pointer + "/name"),
+                "two jobs have the name '" + job.name + "'; rename one");
   }
 
   void read_inputs(const std::string& pointer, const json& table, JobSpec& job) {
@@ -192,8 +187,8 @@ class RunReader {
       names.push_back(other.name);
       if (other.name != input) continue;
       if (!reads.empty() && std::find(reads.begin(), reads.end(), other.kind->name) == reads.end())
-        problem(at, "job '" + input + "' is of kind " + other.kind->name + ", but " + job.kind->name +
-                        " reads " + wanted(*job.kind));
+        problem(at, "job '" + input + "' is of kind " + other.kind->name + ", but " +
+                        job.kind->name + " reads " + wanted(*job.kind));
       job.inputs.push_back(i);
       return;
     }
@@ -204,69 +199,9 @@ class RunReader {
       job.paths.push_back(input);
       return;
     }
-    auto files = expand(input);
-    if (files.empty()) problem(at, no_input(input, names));
+    auto files = expand_input(run_.file, input);
+    if (files.empty()) problem(at, explain_missing_input(run_.file, input, names));
     job.paths.insert(job.paths.end(), files.begin(), files.end());
-  }
-
-  // The folders in which a relative path was searched, in words.
-  std::string looked_in(const std::string& input) const {
-    const std::string here = fs::current_path().string(), there = run_.file.parent_path().string();
-    if (input.starts_with("~/")) return " in " + environment("HOME");
-    if (input.starts_with('~'))
-      return " in " + here + " ('~' alone and '~NAME' are not expanded; write the path in full)";
-    return fs::path(input).is_absolute() ? "" : " in " + here + (here == there ? "" : " or in " + there);
-  }
-
-  // The message for an 'input' that does not exist.
-  std::string no_input(const std::string& input, const std::vector<std::string>& jobs) const {
-    if (!is_pattern(input)) {
-      const std::string near = did_you_mean(input, jobs);
-      return "no such file, folder or earlier job: '" + input + "'" + looked_in(input) +
-             (near.empty() ? "; fix the path" : near);
-    }
-    return "input: no file matches '" + input + "'" + looked_in(input) +
-           "; fix the pattern, or give a folder, a list or an s3:// prefix";
-  }
-
-  // Expands a path, pattern or URI. Paths and patterns are resolved against the run file's folder, then, with
-  // a warning, against the working directory; results are sorted. The target of a URI is not checked.
-  std::vector<std::string> expand(const std::string& pattern) const {
-    if (const auto uri = parse_uri(pattern); uri && pattern.find("://") != std::string::npos)
-      return {uri->scheme == "file" ? uri->path : pattern};
-    if (const std::string home = environment("HOME"); pattern.starts_with("~/") && !home.empty())
-      return expand_in(home, pattern.substr(2));  // as in options that are paths
-    if (auto found = expand_in(run_.file.parent_path(), pattern);
-        !found.empty() || fs::path(pattern).is_absolute())
-      return found;
-    auto found = expand_in(fs::current_path(), pattern);
-    if (!found.empty())
-      log_warn("input '{}': not found in {}, the run file's folder; taken from the working directory {}",
-               pattern, run_.file.parent_path().string(), fs::current_path().string());
-    return found;
-  }
-
-  static std::vector<std::string> expand_in(const fs::path& base, const std::string& pattern) {
-    const fs::path path = (base / pattern).lexically_normal();
-    std::error_code error;
-    if (fs::exists(path, error)) return {path.string()};
-    std::vector<std::string> unreadable;
-    auto found = pattern.find("**") == std::string::npos ? globbed(path)
-                                                         : local_files_matching(path.string(), unreadable);
-    if (!unreadable.empty())
-      log_warn("{}: cannot read {}, the first is {}; their videos are missing", pattern,
-               counted(static_cast<int64_t>(unreadable.size()), "folder", "folders"), unreadable.front());
-    return found;
-  }
-
-  static std::vector<std::string> globbed(const fs::path& pattern) {
-    glob_t found{};
-    std::vector<std::string> out;
-    if (glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0)
-      for (size_t i = 0; i < found.gl_pathc; ++i)
-        out.push_back(fs::path(found.gl_pathv[i]).lexically_normal().string());
-    globfree(&found);
-    return out;
   }
 
   void read_slots(const std::string& pointer, const json& table, JobSpec& job) {
@@ -294,8 +229,7 @@ class RunReader {
 
   void read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job);
 
-  // The component comes from the slot's default, not from the file: a problem in it says where the file can
-  // set it.
+  // The component comes from the slot's default, not from the file: a problem in it says where the file can set it.
   void read_default(const std::string& pointer, const Slot& slot, JobSpec& job) {
     const size_t before = problems_.size();
     read_one(pointer, json(slot.use), slot, job);
@@ -305,9 +239,9 @@ class RunReader {
     }
   }
 
-  // "dedup.semantic" works on all clips of a job together, so it needs a job of kind dedup: its state ends
-  // with a run, while a curate job continues video by video. True, with a problem, if `given` is such a stage
-  // or the name of a kind of job.
+  // "dedup.semantic" works on all clips of a job together, so it needs a job of kind dedup: its state ends with a
+  // run, while a curate job continues video by video. True, with a problem, if `given` is such a stage or the name
+  // of a kind of job.
   bool is_of_another_job(const std::string& pointer, const json& given, const Slot& slot) {
     const json use = given.is_object() ? given.value("use", json()) : given;
     if (!slot.list || slot.kind != "stage" || !use.is_string()) return false;
@@ -318,23 +252,20 @@ class RunReader {
       if (!found) continue;
       const ComponentSpec& kind = **found;
       const std::string& own = kind.name;
-      const bool is_its_stage = name.starts_with(own + ".") &&
-                                std::any_of(kind.slots.begin(), kind.slots.end(), [&](const Slot& s) {
-                                  return s.name == own && s.kind == "stage";
-                                });
+      const bool is_its_stage = name.starts_with(own + ".") && std::any_of(kind.slots.begin(), kind.slots.end(), [&](const Slot& s) {
+        return s.name == own && s.kind == "stage";
+      });
       if (!is_its_stage && (name != own || registry_.find("stage", name))) continue;
       problem(doc_.value(given.is_object() ? pointer + "/use" : pointer),
-              (is_its_stage ? "stage '" + name + "' works on all results of a job"
-                            : "'" + name + "' is not a stage") +
-                  "; make it a job of its own: [[job]] kind = \"" + own +
-                  "\", with this job's name as its input");
+              (is_its_stage ? "stage '" + name + "' works on all results of a job" : "'" + name + "' is not a stage") +
+                  "; make it a job of its own: [[job]] kind = \"" + own + "\", with this job's name as its input");
       return true;
     }
     return false;
   }
 
-  // Takes a stage's `name` and `from`, which are not options of its component. A component with an option
-  // `name` receives it as well.
+  // Takes a stage's `name` and `from`, which are not options of its component. A component with an option `name`
+  // receives it as well.
   void take_place(const std::string& pointer, json& component, std::string& name,
                   std::optional<std::vector<std::string>>& from) {
     if (!component.is_object()) return;
@@ -347,11 +278,11 @@ class RunReader {
     json given = component["from"];
     component.erase("from");
     if (given.is_string()) given = json::array({given});
-    const bool names = given.is_array() &&
-                       std::all_of(given.begin(), given.end(), [](const json& n) { return n.is_string(); });
+    const bool names = given.is_array() && std::all_of(given.begin(), given.end(),
+                                                       [](const json& n) { return n.is_string(); });
     if (!names)
-      return problem(doc_.value(pointer + "/from"),
-                     "'from' must be the name of a stage or a list of names, found " + given.dump());
+      return problem(doc_.value(pointer + "/from"), "'from' must be the name of a stage or a list of names, found " +
+                                                        given.dump());
     from = given.get<std::vector<std::string>>();
   }
 
@@ -367,9 +298,8 @@ class RunReader {
     std::set<std::string> seen;
     for (const auto* use : job.list(slot.name))
       if (!seen.insert(use->id).second)
-        problem(use->at,
-                "job '" + job.name + "': " + slot.name + ": " + use->id +
-                    " is listed twice; a strategy composes only with other strategies, so remove one");
+        problem(use->at, "job '" + job.name + "': " + slot.name + ": " + use->id +
+                             " is listed twice; a strategy composes only with other strategies, so remove one");
   }
 
   void read_options(const std::string& pointer, const json& table, JobSpec& job) {
@@ -390,8 +320,8 @@ class RunReader {
                 ? did_you_mean_or_list(key, slots_of(*job.kind), "components are named by")
                 : did_you_mean(key, options);
         const std::string owner = owner_of(job, key);
-        problem(doc_.key(pointer + "/" + key), "unknown option '" + key + "' of job kind " + job.kind->name +
-                                                   (owner.empty() ? hint : owner));
+        problem(doc_.key(pointer + "/" + key),
+                "unknown option '" + key + "' of job kind " + job.kind->name + (owner.empty() ? hint : owner));
       }
     }
     std::vector<Problem> found;
@@ -420,8 +350,7 @@ class RunReader {
     }
   }
 
-  // "; it is an option of dedup: dedup = { use = "dedup.semantic", eps = ... }" where a component of the job
-  // has it.
+  // "; it is an option of dedup: dedup = { use = "dedup.semantic", eps = ... }" where a component of the job has it.
   std::string owner_of(const JobSpec& job, const std::string& option) const {
     for (const auto& use : job.components) {
       const auto spec = registry_.find(use.id);
@@ -430,8 +359,7 @@ class RunReader {
       const auto slot = std::find_if(job.kind->slots.begin(), job.kind->slots.end(),
                                      [&](const Slot& s) { return s.name == use.slot; });
       const bool is_list = slot != job.kind->slots.end() && slot->list;
-      return "; it is an option of " + use.id + ": write " + use.slot + " = " +
-             (is_list ? "[" + table + "]" : table);
+      return "; it is an option of " + use.id + ": write " + use.slot + " = " + (is_list ? "[" + table + "]" : table);
     }
     return "";
   }
@@ -462,8 +390,7 @@ class RunReader {
   std::vector<Diagnostic>& problems_;
   RunFile run_;
   std::set<std::string> unread_;  // names of jobs of unknown kinds
-  // For the current job: indices of components with wrong options, and whether a component could not be read
-  // at all.
+  // For the current job: indices of components with wrong options, and whether a component could not be read at all.
   std::vector<size_t> unsound_;
   bool lacks_component_ = false;
 };
@@ -539,10 +466,7 @@ void profile_engines(RunFile& run, const Registry& registry) {
 Status check_job_name(const std::string& name) {
   const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; };
   if (!name.empty() && std::all_of(name.begin(), name.end(), ok)) return {};
-  return fail(
-      KINORA_INVALID,
-      "a job's name is also its folder's name: only letters, digits, '-' and '_' are allowed, found '{}'",
-      name);
+  return fail(KINORA_INVALID, "a job's name is also its folder's name: only letters, digits, '-' and '_' are allowed, found '{}'", name);
 }
 
 const Location& JobSpec::place(const std::string& option) const {

@@ -7,7 +7,7 @@
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 #include "core/run/job_folder.hpp"
-#include "core/run/storages.hpp"
+#include "core/run/inputs.hpp"
 #include "kinora/io.hpp"
 
 namespace kinora::core {
