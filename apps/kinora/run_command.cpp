@@ -9,13 +9,12 @@
 #include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
 #include "core/config/document.hpp"
+#include "core/run/inputs.hpp"
 #include "core/run/job_check.hpp"
 #include "core/run/place.hpp"
 #include "core/run/run_folder.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/storages.hpp"
-#include "core/run/inputs.hpp"
-#include "core/base/suggest.hpp"
 
 namespace kinora {
 namespace {

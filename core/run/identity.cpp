@@ -8,10 +8,10 @@
 #include <fmt/format.h>
 
 #include "core/base/digest.hpp"
+#include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/storages.hpp"
-#include "core/run/inputs.hpp"
 
 namespace kinora::core {
 

@@ -29,7 +29,8 @@ std::vector<std::string> expand_in(const fs::path& base, const std::string& patt
   std::error_code error;
   if (fs::exists(path, error)) return {path.string()};
   std::vector<std::string> unreadable;
-  auto found = pattern.find("**") == std::string::npos ? globbed(path) : local_files_matching(path.string(), unreadable);
+  auto found = pattern.find("**") == std::string::npos ? globbed(path)
+                                                       : local_files_matching(path.string(), unreadable);
   if (!unreadable.empty())
     log_warn("{}: cannot read {}, the first is {}; their videos are missing", pattern,
              counted(static_cast<int64_t>(unreadable.size()), "folder", "folders"), unreadable.front());
@@ -40,7 +41,8 @@ std::vector<std::string> expand_in(const fs::path& base, const std::string& patt
 std::string looked_in(const fs::path& run_file, const std::string& input) {
   const std::string here = fs::current_path().string(), there = run_file.parent_path().string();
   if (input.starts_with("~/")) return " in " + environment("HOME");
-  if (input.starts_with('~')) return " in " + here + " ('~' alone and '~NAME' are not expanded; write the path in full)";
+  if (input.starts_with('~'))
+    return " in " + here + " ('~' alone and '~NAME' are not expanded; write the path in full)";
   return fs::path(input).is_absolute() ? "" : " in " + here + (here == there ? "" : " or in " + there);
 }
 
@@ -51,16 +53,18 @@ std::vector<std::string> expand_input(const fs::path& run_file, const std::strin
     return {uri->scheme == "file" ? uri->path : pattern};
   if (const std::string home = environment("HOME"); pattern.starts_with("~/") && !home.empty())
     return expand_in(home, pattern.substr(2));  // as in options that are paths
-  if (auto found = expand_in(run_file.parent_path(), pattern); !found.empty() || fs::path(pattern).is_absolute())
+  if (auto found = expand_in(run_file.parent_path(), pattern);
+      !found.empty() || fs::path(pattern).is_absolute())
     return found;
   auto found = expand_in(fs::current_path(), pattern);
   if (!found.empty())
-    log_warn("input '{}': not found in {}, the run file's folder; taken from the working directory {}", pattern,
-             run_file.parent_path().string(), fs::current_path().string());
+    log_warn("input '{}': not found in {}, the run file's folder; taken from the working directory {}",
+             pattern, run_file.parent_path().string(), fs::current_path().string());
   return found;
 }
 
-std::string explain_missing_input(const fs::path& run_file, const std::string& input, const std::vector<std::string>& jobs) {
+std::string explain_missing_input(const fs::path& run_file, const std::string& input,
+                                  const std::vector<std::string>& jobs) {
   if (!is_pattern(input)) {
     const std::string near = did_you_mean(input, jobs);
     return "no such file, folder or earlier job: '" + input + "'" + looked_in(run_file, input) +
@@ -83,16 +87,22 @@ Status check_uri(const Registry& registry, std::string_view text) {
   if (uri->scheme == "file") return {};
   // The bucket may become part of a host name, whatever the storage.
   const std::string bucket = uri->path.substr(0, uri->path.find('/'));
-  const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_'; };
-  if (bucket.empty()) return fail(KINORA_INVALID, "{}: it names no bucket; write {}://BUCKET/FOLDER/", text, uri->scheme);
+  const auto ok = [](char c) {
+    return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_';
+  };
+  if (bucket.empty())
+    return fail(KINORA_INVALID, "{}: it names no bucket; write {}://BUCKET/FOLDER/", text, uri->scheme);
   if (bucket.size() < 3 || bucket.size() > 63 || !std::all_of(bucket.begin(), bucket.end(), ok))
-    return fail(KINORA_INVALID, "{}: '{}' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write {}://BUCKET/FOLDER/",
-                text, bucket, uri->scheme);
+    return fail(
+        KINORA_INVALID,
+        "{}: '{}' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write {}://BUCKET/FOLDER/",
+        text, bucket, uri->scheme);
   return {};
 }
 
 std::vector<ComponentUse> read_storages(const Document& doc, const Registry& registry,
-                                        const std::filesystem::path& base, std::vector<Diagnostic>& problems) {
+                                        const std::filesystem::path& base,
+                                        std::vector<Diagnostic>& problems) {
   std::vector<ComponentUse> out;
   const json all = doc.root().value("storage", json::object());
   if (!all.is_object()) {
@@ -102,7 +112,8 @@ std::vector<ComponentUse> read_storages(const Document& doc, const Registry& reg
   for (const auto& [scheme, options] : all.items()) {
     const std::string pointer = "/storage/" + scheme;
     if (!options.is_object()) {
-      problems.push_back({doc.key(pointer), "'storage." + scheme + "' must be a table, as [storage." + scheme + "]"});
+      problems.push_back(
+          {doc.key(pointer), "'storage." + scheme + "' must be a table, as [storage." + scheme + "]"});
       continue;
     }
     json given = options;

@@ -4,11 +4,11 @@
 #include <set>
 
 #include "core/base/log.hpp"
-#include "core/run/weights.hpp"
-#include "core/run/job_stages.hpp"
-#include "core/run/job.hpp"
-#include "core/run/inputs.hpp"
 #include "core/base/suggest.hpp"
+#include "core/run/inputs.hpp"
+#include "core/run/job.hpp"
+#include "core/run/job_stages.hpp"
+#include "core/run/weights.hpp"
 
 namespace kinora::core {
 namespace {
@@ -127,14 +127,15 @@ class RunReader {
       std::vector<Problem> of_others;  // of options that the folder is about to give
       const auto path = Options::make(*job.kind, {{"pipeline", folder}}, of_others, run_.file.parent_path());
       table = job_type(registry_, *job.kind)
-                  .from_pipeline(job.kind->name, job.name, table, path.values().at("pipeline").get<std::string>(), kinds_before(job));
+                  .from_pipeline(job.kind->name, job.name, table,
+                                 path.values().at("pipeline").get<std::string>(), kinds_before(job));
     } catch (const Error& e) {
       problem(doc_.value(pointer + "/pipeline"), e.what());
     }
   }
 
-  // check_jobs still checks the components of an unsound job one by one, if their own options are right. Checks of
-  // all components together happen here.
+  // check_jobs still checks the components of an unsound job one by one, if their own options are right.
+  // Checks of all components together happen here.
   void leave_out_unsound(JobSpec& job) {
     std::vector<const ComponentUse*> stages;
     for (const auto& use : job.components)
@@ -151,8 +152,7 @@ class RunReader {
       problem(doc_.value(pointer + "/name"), status.failure().message);
     for (const auto& other : run_.jobs)
       if (other.name == job.name)
-        problem(doc_.value(pointer + "/name"),
-                "two jobs have the name '" + job.name + "'; rename one");
+        problem(doc_.value(pointer + "/name"), "two jobs have the name '" + job.name + "'; rename one");
   }
 
   void read_inputs(const std::string& pointer, const json& table, JobSpec& job) {
@@ -187,8 +187,8 @@ class RunReader {
       names.push_back(other.name);
       if (other.name != input) continue;
       if (!reads.empty() && std::find(reads.begin(), reads.end(), other.kind->name) == reads.end())
-        problem(at, "job '" + input + "' is of kind " + other.kind->name + ", but " +
-                        job.kind->name + " reads " + wanted(*job.kind));
+        problem(at, "job '" + input + "' is of kind " + other.kind->name + ", but " + job.kind->name +
+                        " reads " + wanted(*job.kind));
       job.inputs.push_back(i);
       return;
     }
@@ -229,7 +229,8 @@ class RunReader {
 
   void read_one(const std::string& pointer, const json& given, const Slot& slot, JobSpec& job);
 
-  // The component comes from the slot's default, not from the file: a problem in it says where the file can set it.
+  // The component comes from the slot's default, not from the file: a problem in it says where the file can
+  // set it.
   void read_default(const std::string& pointer, const Slot& slot, JobSpec& job) {
     const size_t before = problems_.size();
     read_one(pointer, json(slot.use), slot, job);
@@ -239,9 +240,9 @@ class RunReader {
     }
   }
 
-  // "dedup.semantic" works on all clips of a job together, so it needs a job of kind dedup: its state ends with a
-  // run, while a curate job continues video by video. True, with a problem, if `given` is such a stage or the name
-  // of a kind of job.
+  // "dedup.semantic" works on all clips of a job together, so it needs a job of kind dedup: its state ends
+  // with a run, while a curate job continues video by video. True, with a problem, if `given` is such a stage
+  // or the name of a kind of job.
   bool is_of_another_job(const std::string& pointer, const json& given, const Slot& slot) {
     const json use = given.is_object() ? given.value("use", json()) : given;
     if (!slot.list || slot.kind != "stage" || !use.is_string()) return false;
@@ -252,20 +253,23 @@ class RunReader {
       if (!found) continue;
       const ComponentSpec& kind = **found;
       const std::string& own = kind.name;
-      const bool is_its_stage = name.starts_with(own + ".") && std::any_of(kind.slots.begin(), kind.slots.end(), [&](const Slot& s) {
-        return s.name == own && s.kind == "stage";
-      });
+      const bool is_its_stage = name.starts_with(own + ".") &&
+                                std::any_of(kind.slots.begin(), kind.slots.end(), [&](const Slot& s) {
+                                  return s.name == own && s.kind == "stage";
+                                });
       if (!is_its_stage && (name != own || registry_.find("stage", name))) continue;
       problem(doc_.value(given.is_object() ? pointer + "/use" : pointer),
-              (is_its_stage ? "stage '" + name + "' works on all results of a job" : "'" + name + "' is not a stage") +
-                  "; make it a job of its own: [[job]] kind = \"" + own + "\", with this job's name as its input");
+              (is_its_stage ? "stage '" + name + "' works on all results of a job"
+                            : "'" + name + "' is not a stage") +
+                  "; make it a job of its own: [[job]] kind = \"" + own +
+                  "\", with this job's name as its input");
       return true;
     }
     return false;
   }
 
-  // Takes a stage's `name` and `from`, which are not options of its component. A component with an option `name`
-  // receives it as well.
+  // Takes a stage's `name` and `from`, which are not options of its component. A component with an option
+  // `name` receives it as well.
   void take_place(const std::string& pointer, json& component, std::string& name,
                   std::optional<std::vector<std::string>>& from) {
     if (!component.is_object()) return;
@@ -278,11 +282,11 @@ class RunReader {
     json given = component["from"];
     component.erase("from");
     if (given.is_string()) given = json::array({given});
-    const bool names = given.is_array() && std::all_of(given.begin(), given.end(),
-                                                       [](const json& n) { return n.is_string(); });
+    const bool names = given.is_array() &&
+                       std::all_of(given.begin(), given.end(), [](const json& n) { return n.is_string(); });
     if (!names)
-      return problem(doc_.value(pointer + "/from"), "'from' must be the name of a stage or a list of names, found " +
-                                                        given.dump());
+      return problem(doc_.value(pointer + "/from"),
+                     "'from' must be the name of a stage or a list of names, found " + given.dump());
     from = given.get<std::vector<std::string>>();
   }
 
@@ -298,8 +302,9 @@ class RunReader {
     std::set<std::string> seen;
     for (const auto* use : job.list(slot.name))
       if (!seen.insert(use->id).second)
-        problem(use->at, "job '" + job.name + "': " + slot.name + ": " + use->id +
-                             " is listed twice; a strategy composes only with other strategies, so remove one");
+        problem(use->at,
+                "job '" + job.name + "': " + slot.name + ": " + use->id +
+                    " is listed twice; a strategy composes only with other strategies, so remove one");
   }
 
   void read_options(const std::string& pointer, const json& table, JobSpec& job) {
@@ -320,8 +325,8 @@ class RunReader {
                 ? did_you_mean_or_list(key, slots_of(*job.kind), "components are named by")
                 : did_you_mean(key, options);
         const std::string owner = owner_of(job, key);
-        problem(doc_.key(pointer + "/" + key),
-                "unknown option '" + key + "' of job kind " + job.kind->name + (owner.empty() ? hint : owner));
+        problem(doc_.key(pointer + "/" + key), "unknown option '" + key + "' of job kind " + job.kind->name +
+                                                   (owner.empty() ? hint : owner));
       }
     }
     std::vector<Problem> found;
@@ -350,7 +355,8 @@ class RunReader {
     }
   }
 
-  // "; it is an option of dedup: dedup = { use = "dedup.semantic", eps = ... }" where a component of the job has it.
+  // "; it is an option of dedup: dedup = { use = "dedup.semantic", eps = ... }" where a component of the job
+  // has it.
   std::string owner_of(const JobSpec& job, const std::string& option) const {
     for (const auto& use : job.components) {
       const auto spec = registry_.find(use.id);
@@ -359,7 +365,8 @@ class RunReader {
       const auto slot = std::find_if(job.kind->slots.begin(), job.kind->slots.end(),
                                      [&](const Slot& s) { return s.name == use.slot; });
       const bool is_list = slot != job.kind->slots.end() && slot->list;
-      return "; it is an option of " + use.id + ": write " + use.slot + " = " + (is_list ? "[" + table + "]" : table);
+      return "; it is an option of " + use.id + ": write " + use.slot + " = " +
+             (is_list ? "[" + table + "]" : table);
     }
     return "";
   }
@@ -390,7 +397,8 @@ class RunReader {
   std::vector<Diagnostic>& problems_;
   RunFile run_;
   std::set<std::string> unread_;  // names of jobs of unknown kinds
-  // For the current job: indices of components with wrong options, and whether a component could not be read at all.
+  // For the current job: indices of components with wrong options, and whether a component could not be read
+  // at all.
   std::vector<size_t> unsound_;
   bool lacks_component_ = false;
 };
@@ -466,7 +474,10 @@ void profile_engines(RunFile& run, const Registry& registry) {
 Status check_job_name(const std::string& name) {
   const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; };
   if (!name.empty() && std::all_of(name.begin(), name.end(), ok)) return {};
-  return fail(KINORA_INVALID, "a job's name is also its folder's name: only letters, digits, '-' and '_' are allowed, found '{}'", name);
+  return fail(
+      KINORA_INVALID,
+      "a job's name is also its folder's name: only letters, digits, '-' and '_' are allowed, found '{}'",
+      name);
 }
 
 const Location& JobSpec::place(const std::string& option) const {

@@ -6,11 +6,6 @@
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/job_check.hpp"
-#include "plugins/jobs/curation/search/caption_encoder.hpp"
-#include "plugins/jobs/training/generating/encoders.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
 #include "kinora/npy.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
 #include "plugins/jobs/curation/edits.hpp"
@@ -18,6 +13,7 @@
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

@@ -7,12 +7,6 @@
 #include "core/torch/context/meeting.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/context/parallelism.hpp"
-#include "plugins/jobs/training/generating/frames.hpp"
-#include "plugins/jobs/training/generating/encoders.hpp"
-#include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/media/streaming.hpp"
@@ -27,6 +21,7 @@
 #include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

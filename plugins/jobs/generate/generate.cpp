@@ -10,12 +10,6 @@
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/one_stage.hpp"
-#include "plugins/jobs/training/generating/generator.hpp"
-#include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
-#include "plugins/jobs/training/generating/wishes.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
@@ -25,6 +19,7 @@
 #include "plugins/jobs/training/generating/generator.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/generating/wishes.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

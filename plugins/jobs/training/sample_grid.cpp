@@ -5,14 +5,12 @@
 #include <fmt/format.h>
 
 #include "core/torch/context/instances.hpp"
-#include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/generating/parts.hpp"
-#include "plugins/jobs/training/strip.hpp"
 #include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

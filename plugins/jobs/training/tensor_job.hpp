@@ -18,7 +18,8 @@ class TensorJob : public JobType {
   void check(JobCheck& job) const final {
     with_plain_errors([&] { examine(job); });
   }
-  nlohmann::json from_pipeline(const std::string& kind, const std::string& job, nlohmann::json table, const std::filesystem::path& folder,
+  nlohmann::json from_pipeline(const std::string& kind, const std::string& job, nlohmann::json table,
+                               const std::filesystem::path& folder,
                                const std::set<std::string>& before) const final {
     return with_pipeline(kind, job, std::move(table), folder, before);
   }
@@ -29,12 +30,30 @@ class TensorJob : public JobType {
 };
 
 // Slots that several kinds of jobs have.
-inline const Slot kPrecisionSlot{.name = "precision", .kind = "precision", .use = "fp32", .required = true, .help = "number format of linear layers and attention"};
-inline const Slot kPublishedTokenizerSlot{.name = "tokenizer", .kind = "tokenizer", .help = "published tokenizer to use instead of a train-tokenizer job's", .weights = "tokenizer_weights"};
-inline const Slot kTextSlot{.name = "text", .kind = "model", .use = "minilm", .required = true, .help = "text encoder", .weights = "text_weights"};
+inline const Slot kPrecisionSlot{.name = "precision",
+                                 .kind = "precision",
+                                 .use = "fp32",
+                                 .required = true,
+                                 .help = "number format of linear layers and attention"};
+inline const Slot kPublishedTokenizerSlot{
+    .name = "tokenizer",
+    .kind = "tokenizer",
+    .help = "published tokenizer to use instead of a train-tokenizer job's",
+    .weights = "tokenizer_weights"};
+inline const Slot kTextSlot{.name = "text",
+                            .kind = "model",
+                            .use = "minilm",
+                            .required = true,
+                            .help = "text encoder",
+                            .weights = "text_weights"};
 // Its vocabulary has no default, so a job must set it.
-inline const Slot kWordsSlot{.name = "words", .kind = "stage", .use = "text.wordpiece", .required = true,
-                             .help = "stage that turns text into tokens, such as words = { use = \"text.wordpiece\", "
-                                     "vocab = \"asset:minilm/vocab.txt\" }"};
+inline const Slot kWordsSlot{
+    .name = "words",
+    .kind = "stage",
+    .use = "text.wordpiece",
+    .required = true,
+    .help =
+        "stage that turns text into tokens, such as words = { use = \"text.wordpiece\", "
+        "vocab = \"asset:minilm/vocab.txt\" }"};
 
 }  // namespace kinora::core

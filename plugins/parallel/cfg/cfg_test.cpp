@@ -5,11 +5,10 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "plugins/jobs/training/strip.hpp"
-#include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/refusal.hpp"
