@@ -9,6 +9,7 @@
 #include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
 #include "core/config/document.hpp"
+#include "core/run/inputs.hpp"
 #include "core/run/job_check.hpp"
 #include "core/run/place.hpp"
 #include "core/run/run_folder.hpp"

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "core/base/digest.hpp"
+#include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/storages.hpp"

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_stages.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/run/place.hpp"
-#include "core/run/storages.hpp"
 #include "core/workers/service.hpp"
 
 namespace kinora::core {

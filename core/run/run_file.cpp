@@ -1,18 +1,13 @@
 #include "core/run/run_file.hpp"
 
 #include <algorithm>
-#include <glob.h>
 #include <set>
 
 #include "core/base/log.hpp"
-#include "core/base/paths.hpp"
-#include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
-#include "core/io/io.hpp"
-#include "core/io/wildcard.hpp"
+#include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_stages.hpp"
-#include "core/run/storages.hpp"
 #include "core/run/weights.hpp"
 
 namespace kinora::core {
@@ -204,69 +199,9 @@ class RunReader {
       job.paths.push_back(input);
       return;
     }
-    auto files = expand(input);
-    if (files.empty()) problem(at, no_input(input, names));
+    auto files = expand_input(run_.file, input);
+    if (files.empty()) problem(at, explain_missing_input(run_.file, input, names));
     job.paths.insert(job.paths.end(), files.begin(), files.end());
-  }
-
-  // The folders in which a relative path was searched, in words.
-  std::string looked_in(const std::string& input) const {
-    const std::string here = fs::current_path().string(), there = run_.file.parent_path().string();
-    if (input.starts_with("~/")) return " in " + environment("HOME");
-    if (input.starts_with('~'))
-      return " in " + here + " ('~' alone and '~NAME' are not expanded; write the path in full)";
-    return fs::path(input).is_absolute() ? "" : " in " + here + (here == there ? "" : " or in " + there);
-  }
-
-  // The message for an 'input' that does not exist.
-  std::string no_input(const std::string& input, const std::vector<std::string>& jobs) const {
-    if (!is_pattern(input)) {
-      const std::string near = did_you_mean(input, jobs);
-      return "no such file, folder or earlier job: '" + input + "'" + looked_in(input) +
-             (near.empty() ? "; fix the path" : near);
-    }
-    return "input: no file matches '" + input + "'" + looked_in(input) +
-           "; fix the pattern, or give a folder, a list or an s3:// prefix";
-  }
-
-  // Expands a path, pattern or URI. Paths and patterns are resolved against the run file's folder, then, with
-  // a warning, against the working directory; results are sorted. The target of a URI is not checked.
-  std::vector<std::string> expand(const std::string& pattern) const {
-    if (const auto uri = parse_uri(pattern); uri && pattern.find("://") != std::string::npos)
-      return {uri->scheme == "file" ? uri->path : pattern};
-    if (const std::string home = environment("HOME"); pattern.starts_with("~/") && !home.empty())
-      return expand_in(home, pattern.substr(2));  // as in options that are paths
-    if (auto found = expand_in(run_.file.parent_path(), pattern);
-        !found.empty() || fs::path(pattern).is_absolute())
-      return found;
-    auto found = expand_in(fs::current_path(), pattern);
-    if (!found.empty())
-      log_warn("input '{}': not found in {}, the run file's folder; taken from the working directory {}",
-               pattern, run_.file.parent_path().string(), fs::current_path().string());
-    return found;
-  }
-
-  static std::vector<std::string> expand_in(const fs::path& base, const std::string& pattern) {
-    const fs::path path = (base / pattern).lexically_normal();
-    std::error_code error;
-    if (fs::exists(path, error)) return {path.string()};
-    std::vector<std::string> unreadable;
-    auto found = pattern.find("**") == std::string::npos ? globbed(path)
-                                                         : local_files_matching(path.string(), unreadable);
-    if (!unreadable.empty())
-      log_warn("{}: cannot read {}, the first is {}; their videos are missing", pattern,
-               counted(static_cast<int64_t>(unreadable.size()), "folder", "folders"), unreadable.front());
-    return found;
-  }
-
-  static std::vector<std::string> globbed(const fs::path& pattern) {
-    glob_t found{};
-    std::vector<std::string> out;
-    if (glob(pattern.c_str(), GLOB_TILDE, nullptr, &found) == 0)
-      for (size_t i = 0; i < found.gl_pathc; ++i)
-        out.push_back(fs::path(found.gl_pathv[i]).lexically_normal().string());
-    globfree(&found);
-    return out;
   }
 
   void read_slots(const std::string& pointer, const json& table, JobSpec& job) {

@@ -13,6 +13,7 @@
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

@@ -21,6 +21,7 @@
 #include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

@@ -19,6 +19,7 @@
 #include "plugins/jobs/training/generating/generator.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/generating/wishes.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

@@ -6,8 +6,8 @@
 #include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
+#include "core/run/inputs.hpp"
 #include "core/run/job_folder.hpp"
-#include "core/run/storages.hpp"
 #include "kinora/io.hpp"
 
 namespace kinora::core {

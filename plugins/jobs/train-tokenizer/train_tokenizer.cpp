@@ -15,6 +15,7 @@
 #include "core/torch/weights/published.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "plugins/jobs/training/tokenizer_critic.hpp"
 #include "plugins/jobs/training/tokenizer_objective.hpp"

@@ -15,6 +15,7 @@
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "plugins/jobs/training/trainer.hpp"
 #include "plugins/jobs/training/validation.hpp"

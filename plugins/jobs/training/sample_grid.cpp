@@ -10,6 +10,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {

@@ -1,10 +1,5 @@
-// What all kinds of jobs with tensors share: their base class, slots, threads and strips of frames.
+// The base class and the slots of all kinds of jobs with tensors. Only for plugins, not for libraries.
 #pragma once
-#include <filesystem>
-
-#include <ATen/core/Tensor.h>
-
-#include "core/run/job.hpp"
 #include "core/run/job_plugin.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
@@ -60,12 +55,5 @@ inline const Slot kWordsSlot{
     .help =
         "stage that turns text into tokens, such as words = { use = \"text.wordpiece\", "
         "vocab = \"asset:minilm/vocab.txt\" }"};
-
-// Writes `count` frames of uint8 [T, H, W, 3], evenly spaced, side by side in one PNG with `comment` in its
-// metadata.
-void write_strip(JobContext&, const at::Tensor& frames, int64_t count, const std::filesystem::path& file,
-                 const std::string& comment = "");
-// Number of threads for tensor operations; 0 keeps libtorch's default.
-void use_threads(int64_t threads);
 
 }  // namespace kinora::core

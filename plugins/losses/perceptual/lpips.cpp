@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr uint64_t kLongestHeader = 100'000'000;  // limit of the format
 
 [[noreturn]] void refuse(const std::string& uri, const std::string& why) {
-  throw Error(KINORA_ERROR_INVALID, uri + " is not a safetensors file: " + why);
+  throw Error(KINORA_INVALID, uri + " is not a safetensors file: " + why);
 }
 
 void read_exactly(const Reader& file, const std::string& uri, uint64_t at, void* to, uint64_t size) {
@@ -71,37 +71,18 @@ std::map<std::string, at::Tensor> read_weights(const std::string& uri) {
   return out;
 }
 
-static void describe(Describe<Options>& d);
-explicit Lpips(const Options& o);
-
-// This loss has no noise.
-at::Tensor noisy(const at::Tensor&, const at::Tensor&, const at::Tensor&) override;
-Input input(const at::Tensor&, const at::Tensor&) override;
-at::Tensor estimate(const at::Tensor&, const at::Tensor&, const at::Tensor&) override;
-std::vector<at::Tensor> evaluate(const Named<at::Tensor>& in) override;
-
-private:
-using Weights = std::map<std::string, at::Tensor>;
-// The weights in x's dtype and device, made once for each.
-const Weights& like(const at::Tensor& x);
-
-const Trunk& trunk_;
-Weights weights_;  // as in the file
-std::map<std::string, Weights> converted_;
-};  // namespace
-
 using at::Tensor;
 constexpr int64_t kTogether = 32;  // frames that the network processes at a time
 
 [[noreturn]] void no_noise() {
-  throw Error(KINORA_ERROR_UNSUPPORTED, "loss/lpips draws no noise; it compares videos");
+  throw Error(KINORA_UNSUPPORTED, "loss/lpips draws no noise; it compares videos");
 }
 
 std::string lin(size_t i) { return "lin" + std::to_string(i) + ".model.1.weight"; }
 
 void check_video(const char* name, const Tensor& x) {
   if (x.dim() != 5 || x.size(1) != 3 || !x.is_floating_point())
-    throw Error(KINORA_ERROR_INVALID, "loss/lpips: " + std::string(name) +
+    throw Error(KINORA_INVALID, "loss/lpips: " + std::string(name) +
                                     " must be a floating-point tensor [B, 3, T, H, W], found " +
                                     c10::str(x.scalar_type(), x.sizes()));
 }
@@ -118,85 +99,101 @@ Tensor images(const Tensor& video) {
 // At a pixel without any activation the gradient of the norm is 0, where that of a square root is undefined.
 Tensor unit(const Tensor& x) { return x / (at::linalg_vector_norm(x, 2, at::IntArrayRef{1}, true) + 1e-10); }
 
-}  // namespace kinora::perceptual
+}  // namespace
 
 class Lpips final : public Loss<at::Tensor> {
  public:
   struct Options {
     std::string net = "vgg", weights;
   };
+  static void describe(Describe<Options>& d);
+  explicit Lpips(const Options& o);
 
-  void Lpips::describe(Describe<Options>& d) {
-    d.name("lpips").help("LPIPS: distance of two videos' frames in the features of a trained network");
-    d.option("net", &Options::net)
-        .choices({"vgg", "alex", "squeeze"})
-        .help("network: VGG16, AlexNet or SqueezeNet 1.1");
-    d.option("weights", &Options::weights)
-        .path()
-        .required()
-        .help("safetensors of the lpips package's state_dict(): net.slice1.0.weight ... lin4.model.1.weight");
-    d.input("prediction", "[B, 3, T, H, W]", "float", "in [-1, 1]");
-    d.input("target", "[B, 3, T, H, W]", "float", "in [-1, 1]");
-    d.output("loss", "[B]", "float", "mean over a sample's frames");
+  // This loss has no noise.
+  at::Tensor noisy(const at::Tensor&, const at::Tensor&, const at::Tensor&) override;
+  Input input(const at::Tensor&, const at::Tensor&) override;
+  at::Tensor estimate(const at::Tensor&, const at::Tensor&, const at::Tensor&) override;
+  std::vector<at::Tensor> evaluate(const Named<at::Tensor>& in) override;
+
+ private:
+  using Weights = std::map<std::string, at::Tensor>;
+  // The weights in x's dtype and device, made once for each.
+  const Weights& like(const at::Tensor& x);
+
+  const Trunk& trunk_;
+  Weights weights_;  // as in the file
+  std::map<std::string, Weights> converted_;
+};
+
+void Lpips::describe(Describe<Options>& d) {
+  d.name("lpips").help("LPIPS: distance of two videos' frames in the features of a trained network");
+  d.option("net", &Options::net)
+      .choices({"vgg", "alex", "squeeze"})
+      .help("network: VGG16, AlexNet or SqueezeNet 1.1");
+  d.option("weights", &Options::weights)
+      .path()
+      .required()
+      .help("safetensors of the lpips package's state_dict(): net.slice1.0.weight ... lin4.model.1.weight");
+  d.input("prediction", "[B, 3, T, H, W]", "float", "in [-1, 1]");
+  d.input("target", "[B, 3, T, H, W]", "float", "in [-1, 1]");
+  d.output("loss", "[B]", "float", "mean over a sample's frames");
+}
+
+Lpips::Lpips(const Options& o) : trunk_(trunk_of(o.net)) {
+  if (o.weights.empty())
+    throw Error(KINORA_INVALID,
+                "loss/lpips needs `weights`: a safetensors file of the lpips package's state_dict()");
+  const auto found = read_weights(o.weights);
+  auto shapes = parameters_of(trunk_);
+  for (size_t i = 0; i < trunk_.channels.size(); ++i) shapes[lin(i)] = {1, trunk_.channels[i], 1, 1};
+  for (const auto& [name, shape] : shapes) {
+    const auto it = found.find(name);
+    if (it == found.end())
+      throw Error(KINORA_INVALID, o.weights + " has no float tensor '" + name + "', which net = \"" + o.net +
+                                      "\" needs; save lpips.LPIPS(net=\"" + o.net + "\").state_dict()");
+    if (it->second.sizes() != at::IntArrayRef(shape))
+      throw Error(KINORA_INVALID, o.weights + ": '" + name + "' is " + c10::str(it->second.sizes()) +
+                                      ", net = \"" + o.net + "\" has " + c10::str(at::IntArrayRef(shape)));
+    weights_[name] = it->second;
   }
+}
 
-  Lpips::Lpips(const Options& o) : trunk_(trunk_of(o.net)) {
-    if (o.weights.empty())
-      throw Error(KINORA_ERROR_INVALID,
-                  "loss/lpips needs `weights`: a safetensors file of the lpips package's state_dict()");
-    const auto found = read_weights(o.weights);
-    auto shapes = parameters_of(trunk_);
-    for (size_t i = 0; i < trunk_.channels.size(); ++i) shapes[lin(i)] = {1, trunk_.channels[i], 1, 1};
-    for (const auto& [name, shape] : shapes) {
-      const auto it = found.find(name);
-      if (it == found.end())
-        throw Error(KINORA_ERROR_INVALID, o.weights + " has no float tensor '" + name + "', which net = \"" +
-                                        o.net + "\" needs; save lpips.LPIPS(net=\"" + o.net +
-                                        "\").state_dict()");
-      if (it->second.sizes() != at::IntArrayRef(shape))
-        throw Error(KINORA_ERROR_INVALID, o.weights + ": '" + name + "' is " + c10::str(it->second.sizes()) +
-                                        ", net = \"" + o.net + "\" has " + c10::str(at::IntArrayRef(shape)));
-      weights_[name] = it->second;
+Tensor Lpips::noisy(const Tensor&, const Tensor&, const Tensor&) { no_noise(); }
+Lpips::Input Lpips::input(const Tensor&, const Tensor&) { no_noise(); }
+Tensor Lpips::estimate(const Tensor&, const Tensor&, const Tensor&) { no_noise(); }
+
+const Lpips::Weights& Lpips::like(const Tensor& x) {
+  auto& made = converted_[c10::str(x.options().dtype(), x.device())];
+  if (made.empty())
+    for (const auto& [name, t] : weights_) made[name] = t.to(x.options());
+  return made;
+}
+
+std::vector<Tensor> Lpips::evaluate(const Named<Tensor>& in) {
+  const Tensor &prediction = in["prediction"], &target = in["target"];
+  check_video("prediction", prediction);
+  check_video("target", target);
+  if (prediction.sizes() != target.sizes())
+    throw Error(KINORA_INVALID, "loss/lpips: prediction is " + c10::str(prediction.sizes()) + ", target " +
+                                    c10::str(target.sizes()));
+  const auto wide = at::promote_types(prediction.scalar_type(), at::kFloat);
+  const Tensor a = images(prediction.to(wide)), b = images(target.to(wide));
+  const Weights& w = like(a);
+  std::vector<Tensor> distances;
+  for (int64_t at = 0; at < a.size(0); at += kTogether) {
+    const int64_t n = std::min(kTogether, a.size(0) - at);
+    const auto of_a = features(trunk_, w, a.narrow(0, at, n)), of_b = features(trunk_, w, b.narrow(0, at, n));
+    Tensor sum;
+    for (size_t i = 0; i < of_a.size(); ++i) {
+      const Tensor d = at::conv2d((unit(of_a[i]) - unit(of_b[i])).square(), w.at(lin(i))).mean({1, 2, 3});
+      sum = sum.defined() ? sum + d : d;
     }
+    distances.push_back(sum);
   }
+  return {at::cat(distances).view({prediction.size(0), prediction.size(2)}).mean(1)};
+}
 
-  Tensor Lpips::noisy(const Tensor&, const Tensor&, const Tensor&) { no_noise(); }
-  Lpips::Input Lpips::input(const Tensor&, const Tensor&) { no_noise(); }
-  Tensor Lpips::estimate(const Tensor&, const Tensor&, const Tensor&) { no_noise(); }
-
-  const Lpips::Weights& Lpips::like(const Tensor& x) {
-    auto& made = converted_[c10::str(x.options().dtype(), x.device())];
-    if (made.empty())
-      for (const auto& [name, t] : weights_) made[name] = t.to(x.options());
-    return made;
-  }
-
-  std::vector<Tensor> Lpips::evaluate(const Named<Tensor>& in) {
-    const Tensor &prediction = in["prediction"], &target = in["target"];
-    check_video("prediction", prediction);
-    check_video("target", target);
-    if (prediction.sizes() != target.sizes())
-      throw Error(KINORA_ERROR_INVALID, "loss/lpips: prediction is " + c10::str(prediction.sizes()) + ", target " +
-                                      c10::str(target.sizes()));
-    const auto wide = at::promote_types(prediction.scalar_type(), at::kFloat);
-    const Tensor a = images(prediction.to(wide)), b = images(target.to(wide));
-    const Weights& w = like(a);
-    std::vector<Tensor> distances;
-    for (int64_t at = 0; at < a.size(0); at += kTogether) {
-      const int64_t n = std::min(kTogether, a.size(0) - at);
-      const auto of_a = features(trunk_, w, a.narrow(0, at, n)),
-                 of_b = features(trunk_, w, b.narrow(0, at, n));
-      Tensor sum;
-      for (size_t i = 0; i < of_a.size(); ++i) {
-        const Tensor d = at::conv2d((unit(of_a[i]) - unit(of_b[i])).square(), w.at(lin(i))).mean({1, 2, 3});
-        sum = sum.defined() ? sum + d : d;
-      }
-      distances.push_back(sum);
-    }
-    return {at::cat(distances).view({prediction.size(0), prediction.size(2)}).mean(1)};
-  }
-
-  KINORA_COMPONENT(Lpips)
-  KINORA_PLUGIN(Lpips)
+KINORA_COMPONENT(Lpips)
+KINORA_PLUGIN(Lpips)
 
 }  // namespace kinora::perceptual

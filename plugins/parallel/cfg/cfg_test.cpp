@@ -8,6 +8,7 @@
 #include "core/torch/media/latents.hpp"
 #include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/refusal.hpp"

@@ -1,4 +1,4 @@
-#include "plugins/jobs/training/tensor_job.hpp"
+#include "plugins/jobs/training/strip.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
