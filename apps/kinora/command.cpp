@@ -3,8 +3,8 @@
 #include <iostream>
 
 #include "core/config/document.hpp"
+#include "core/run/inputs.hpp"
 #include "core/run/job_check.hpp"
-#include "core/run/storages.hpp"
 #include "core/run/weights.hpp"
 
 namespace kinora {

@@ -14,7 +14,6 @@
 #include "core/run/place.hpp"
 #include "core/run/run_folder.hpp"
 #include "core/run/runner.hpp"
-#include "core/run/storages.hpp"
 
 namespace kinora {
 namespace {

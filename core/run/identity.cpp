@@ -11,7 +11,6 @@
 #include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_folder.hpp"
-#include "core/run/storages.hpp"
 
 namespace kinora::core {
 
