@@ -62,7 +62,7 @@ const HostFacts& host_facts() {
     f.kinora = KINORA_VERSION;
     f.torch = KINORA_TORCH_VERSION;
     f.cxx_abi = _GLIBCXX_USE_CXX11_ABI ? "1" : "0";
-    if (KINORA_CUDA) f.cuda = "13";
+    if (KINORA_INTERFACE_CUDA) f.cuda = "13";
     f.torch_library = boost::dll::this_line_location().parent_path().string() + "/libkinora_torch.so";
     return f;
   }();

@@ -91,10 +91,10 @@ Status check_uri(const Registry& registry, std::string_view text) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_';
   };
   if (bucket.empty())
-    return fail(KINORA_INVALID, "{}: it names no bucket; write {}://BUCKET/FOLDER/", text, uri->scheme);
+    return fail(KINORA_ERROR_INVALID, "{}: it names no bucket; write {}://BUCKET/FOLDER/", text, uri->scheme);
   if (bucket.size() < 3 || bucket.size() > 63 || !std::all_of(bucket.begin(), bucket.end(), ok))
     return fail(
-        KINORA_INVALID,
+        KINORA_ERROR_INVALID,
         "{}: '{}' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write {}://BUCKET/FOLDER/",
         text, bucket, uri->scheme);
   return {};

@@ -21,7 +21,7 @@ using nlohmann::json;
 constexpr uint64_t kLongestHeader = 100'000'000;  // limit of the format
 
 [[noreturn]] void refuse(const std::string& uri, const std::string& why) {
-  throw Error(KINORA_INVALID, uri + " is not a safetensors file: " + why);
+  throw Error(KINORA_ERROR_INVALID, uri + " is not a safetensors file: " + why);
 }
 
 void read_exactly(const Reader& file, const std::string& uri, uint64_t at, void* to, uint64_t size) {
@@ -75,14 +75,14 @@ using at::Tensor;
 constexpr int64_t kTogether = 32;  // frames that the network processes at a time
 
 [[noreturn]] void no_noise() {
-  throw Error(KINORA_UNSUPPORTED, "loss/lpips draws no noise; it compares videos");
+  throw Error(KINORA_ERROR_UNSUPPORTED, "loss/lpips draws no noise; it compares videos");
 }
 
 std::string lin(size_t i) { return "lin" + std::to_string(i) + ".model.1.weight"; }
 
 void check_video(const char* name, const Tensor& x) {
   if (x.dim() != 5 || x.size(1) != 3 || !x.is_floating_point())
-    throw Error(KINORA_INVALID, "loss/lpips: " + std::string(name) +
+    throw Error(KINORA_ERROR_INVALID, "loss/lpips: " + std::string(name) +
                                     " must be a floating-point tensor [B, 3, T, H, W], found " +
                                     c10::str(x.scalar_type(), x.sizes()));
 }
@@ -141,7 +141,7 @@ void Lpips::describe(Describe<Options>& d) {
 
 Lpips::Lpips(const Options& o) : trunk_(trunk_of(o.net)) {
   if (o.weights.empty())
-    throw Error(KINORA_INVALID,
+    throw Error(KINORA_ERROR_INVALID,
                 "loss/lpips needs `weights`: a safetensors file of the lpips package's state_dict()");
   const auto found = read_weights(o.weights);
   auto shapes = parameters_of(trunk_);
@@ -149,10 +149,10 @@ Lpips::Lpips(const Options& o) : trunk_(trunk_of(o.net)) {
   for (const auto& [name, shape] : shapes) {
     const auto it = found.find(name);
     if (it == found.end())
-      throw Error(KINORA_INVALID, o.weights + " has no float tensor '" + name + "', which net = \"" + o.net +
+      throw Error(KINORA_ERROR_INVALID, o.weights + " has no float tensor '" + name + "', which net = \"" + o.net +
                                       "\" needs; save lpips.LPIPS(net=\"" + o.net + "\").state_dict()");
     if (it->second.sizes() != at::IntArrayRef(shape))
-      throw Error(KINORA_INVALID, o.weights + ": '" + name + "' is " + c10::str(it->second.sizes()) +
+      throw Error(KINORA_ERROR_INVALID, o.weights + ": '" + name + "' is " + c10::str(it->second.sizes()) +
                                       ", net = \"" + o.net + "\" has " + c10::str(at::IntArrayRef(shape)));
     weights_[name] = it->second;
   }
@@ -174,7 +174,7 @@ std::vector<Tensor> Lpips::evaluate(const Named<Tensor>& in) {
   check_video("prediction", prediction);
   check_video("target", target);
   if (prediction.sizes() != target.sizes())
-    throw Error(KINORA_INVALID, "loss/lpips: prediction is " + c10::str(prediction.sizes()) + ", target " +
+    throw Error(KINORA_ERROR_INVALID, "loss/lpips: prediction is " + c10::str(prediction.sizes()) + ", target " +
                                     c10::str(target.sizes()));
   const auto wide = at::promote_types(prediction.scalar_type(), at::kFloat);
   const Tensor a = images(prediction.to(wide)), b = images(target.to(wide));
