@@ -157,14 +157,14 @@ void BenchStep::operator()(const Tensor& latent, int64_t from, int64_t micro) {
     try {
       const Tensor out =
           network_.forward({{"latent", latent}, {"timestep", at::full({1}, 0.5)}, {"text", text_}}).at(0);
-      losses[pass.micro] = out.narrow(2, from, out.size(2) - from).square().mean();
+      losses[pass.microbatch] = out.narrow(2, from, out.size(2) - from).square().mean();
       return true;
     } catch (const Stop&) {
       return false;
     }
   };
   strategy_.step(
-      {micro, forward, [&](const kinora_pass& pass) { losses.extract(pass.micro).mapped().backward(); }});
+      {micro, forward, [&](const kinora_pass& pass) { losses.extract(pass.microbatch).mapped().backward(); }});
   network_.chain().reduce();
 }
 

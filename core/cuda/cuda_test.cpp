@@ -117,8 +117,7 @@ TEST_F(CudaTest, NormRopeEqualsAten) {
 
 TEST_F(CudaTest, MemoryCountsTensors) {
   const auto now = [&] {
-    kinora_cuda_memory m{};
-    m.struct_size = sizeof m;
+    kinora_cuda_memory m{.struct_size = sizeof m};
     check(cuda_->memory(0, &m));
     return m;
   };

@@ -171,9 +171,10 @@ int32_t memory(int32_t device, kinora_cuda_memory* out) {
   return torch_guard([&] {
     const auto known = c10::cuda::CUDACachingAllocator::getDeviceStats(index(device));
     constexpr auto all = static_cast<size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-    out->allocated = static_cast<uint64_t>(known.allocated_bytes[all].current);
-    out->allocated_peak = static_cast<uint64_t>(known.allocated_bytes[all].peak);
-    out->reserved_peak = static_cast<uint64_t>(known.reserved_bytes[all].peak);
+    const kinora_cuda_memory now{sizeof now, 0, static_cast<uint64_t>(known.allocated_bytes[all].current),
+                                 static_cast<uint64_t>(known.allocated_bytes[all].peak),
+                                 static_cast<uint64_t>(known.reserved_bytes[all].peak)};
+    KINORA_FILL(out, &now);
   });
 }
 

@@ -297,7 +297,7 @@ void serve_io(Io* io) {
   static const kinora_io_api table{sizeof(kinora_io_api), 0, open, size, read, close, create, write, commit,
                                    abort_writer};
   served = io;
-  register_interface(KINORA_INTERFACE_IO, 0, &table);
+  register_interface(KINORA_INTERFACE_IO, KINORA_ABI_MINOR, &table);
 }
 
 Io* served_io() { return served; }

@@ -13,7 +13,7 @@ namespace kinora::core {
 namespace {
 
 // Sizes that ABI 1.0 fixed: the minimum that a plugin may write in struct_size.
-constexpr uint32_t plugin_size = 40, component_size = 40;
+constexpr uint32_t plugin_size = 40, component_size = 48;
 constexpr uint32_t max_components = 4096;
 
 Failure differs(const kinora_plugin& p, std::string_view field, std::string_view expected,

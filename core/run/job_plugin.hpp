@@ -67,7 +67,7 @@ kinora_component job_component() {
               const std::string all = text().second;
               out->write(out->self, all.data(), all.size());
             });
-          }};
+          }, nullptr};
 }
 
 // Slots that several kinds have.

@@ -6,6 +6,7 @@
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/call.hpp"
+#include "core/workers/worker.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -65,15 +66,25 @@ void StageInstance::in_process(const std::string& of, F call) {
   throw ProcessEnded(KINORA_ERROR_DATA, of + ": " + message);
 }
 
+void StageInstance::start_once(const kinora_run& run) {
+  if (!std::exchange(started_, true)) start_stage(*stage_, self_, run);
+}
+
 void StageInstance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) {
-  if (!workers_) return called(stage_->process(self_, in, &emit, &run), id_);
+  if (!workers_) {
+    start_once(run);
+    return called(stage_->process(self_, in, &emit, &run), id_);
+  }
   in_process(id_ + ": " + std::string(Sample::borrow(in).key()),
              [&] { return workers_->process(worker_, in, &emit, &run); });
 }
 
 void StageInstance::finish(const kinora_emit& emit, const kinora_run& run) {
   if (!stage_->finish) return;
-  if (!workers_) return called(stage_->finish(self_, &emit, &run), id_);
+  if (!workers_) {
+    start_once(run);
+    return called(stage_->finish(self_, &emit, &run), id_);
+  }
   in_process(id_, [&] { return workers_->finish(worker_, &emit, &run); });
 }
 

@@ -45,6 +45,7 @@ class StageInstance {
   };
 
  private:
+  void start_once(const kinora_run& run);
   // If the process dies during the call, the message begins with `of`.
   template <class F>
   void in_process(const std::string& of, F call);
@@ -52,6 +53,7 @@ class StageInstance {
   const Isolation isolation_;
   const kinora_stage* stage_ = nullptr;
   void* self_ = nullptr;
+  bool started_ = false;
   const kinora_workers_api* workers_ = nullptr;  // null: the stage runs here
   kinora_worker* worker_ = nullptr;              // started by the first call
 };

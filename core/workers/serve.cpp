@@ -44,12 +44,6 @@ void end_with_owner(int socket) {
   }).detach();
 }
 
-// The stage's return value as an exception; also KINORA_SIGNAL_STOP, which means that it cannot process any sample.
-void check_stage(int32_t status) {
-  if (status == KINORA_SIGNAL_STOP) throw Error(status, std::string(view(host()->last_error(host()))));
-  check(status);
-}
-
 std::string_view text_of(std::span<const uint8_t> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
 }
@@ -100,12 +94,13 @@ class Serving {
     out_ = call.head.at("out").get<std::string>();
     const kinora_run run = run_of_call(call.head);
     const kinora_emit emit = emit_table();
-    if (what == "finish") return stage_->finish ? check_stage(stage_->finish(self_, &emit, &run)) : void();
+    if (!std::exchange(started_, true)) start_stage(*stage_, self_, run);
+    if (what == "finish") return stage_->finish ? check(stage_->finish(self_, &emit, &run)) : void();
     const Sample in = take_sample(call);
     const Sample given = in.clone(in.key());
     input_ = in.get();
     try {
-      check_stage(stage_->process(self_, in.get(), &emit, &run));
+      check(stage_->process(self_, in.get(), &emit, &run));
     } catch (...) {
       tell_what_was_set(in, given);
       throw;
@@ -238,6 +233,7 @@ class Serving {
   const kinora_stage* stage_ = nullptr;
   void* self_ = nullptr;
   json resources_;
+  bool started_ = false;
   kinora_sample* input_ = nullptr;  // until the stage emits it
   std::string out_;
   uint64_t seed_ = 0;

@@ -71,7 +71,8 @@ int32_t ended(const kinora_worker* worker) { return worker->worker.ended() ? 1 :
 int64_t pid(const kinora_worker* worker) { return worker->worker.pid(); }
 
 int32_t ask(const kinora_worker_spec* spec, kinora_resources* out) {
-  return guard([&] { *out = ask_apart(*spec); });
+  return guard([&] { const kinora_resources all = ask_apart(*spec);
+    KINORA_FILL(out, &all); });
 }
 
 }  // namespace
@@ -96,7 +97,7 @@ void offer_workers(WorkerProgram program) {
       sizeof(kinora_workers_api), 0, start, stop, process, finish, ended, pid, ask};
   for (auto& dir : program.plugin_dirs) dir = std::filesystem::absolute(dir);
   the_program() = std::move(program);
-  register_interface(KINORA_INTERFACE_WORKERS, 0, &table);
+  register_interface(KINORA_INTERFACE_WORKERS, KINORA_ABI_MINOR, &table);
 }
 
 }  // namespace kinora::core

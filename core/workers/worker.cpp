@@ -13,6 +13,7 @@
 #include "core/base/cancel.hpp"
 #include "core/base/log.hpp"
 #include "core/io/io.hpp"
+#include "core/plugin/host.hpp"
 #include "core/workers/held_memory.hpp"
 #include "core/workers/process.hpp"
 #include "core/workers/sample_message.hpp"
@@ -70,16 +71,14 @@ kinora_resources resources_in(const json& told) {
   return out;
 }
 
-// Reads a member that was appended to the first spec: 0 if struct_size ends before it.
-double limit_of(const kinora_worker_spec& spec) {
-  return spec.struct_size >= offsetof(kinora_worker_spec, limit) + sizeof spec.limit ? spec.limit : 0;
-}
-uint64_t together_of(const kinora_worker_spec& spec) {
-  return spec.struct_size >= offsetof(kinora_worker_spec, together) + sizeof spec.together ? spec.together
-                                                                                           : 0;
-}
-
 }  // namespace
+
+void start_stage(const kinora_stage& stage, void* self, const kinora_run& run) {
+  if (!KINORA_HAS(&stage, start) || !stage.start) return;
+  const int32_t status = stage.start(self, &run);
+  if (status == KINORA_OK || status == KINORA_ERROR_CANCELLED) return check(status);
+  throw Error(KINORA_ERROR_REFUSED, from_abi(status, "start()").failure().message);
+}
 
 uint64_t most_held_by_a_worker() { return most_held(); }
 void count_held_anew() { most_held() = 0; }
@@ -87,10 +86,10 @@ void count_held_anew() { most_held() = 0; }
 Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
     : name_(spec.name),
       hang_(spec.hang),
-      limit_(limit_of(spec)),
+      limit_(spec.limit),
       making_(program.making),
       memory_(spec.memory),
-      together_(together_of(spec)),
+      together_(spec.together),
       channel_(Descriptor()),
       output_(spec.name) {
   auto [mine, theirs] = socket_pair();

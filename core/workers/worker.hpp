@@ -12,6 +12,10 @@
 
 namespace kinora::core {
 
+// Calls start() of a stage that has one, once for each instance, before its first sample. Throws Error(KINORA_ERROR_REFUSED), since a
+// stage that cannot start processes no sample.
+void start_stage(const kinora_stage& stage, void* self, const kinora_run& run);
+
 // The process has ended; how says in which way. Its last words are in the log.
 struct WorkerDied : Error {
   WorkerDied(int32_t code, const std::string& message, std::string ended, bool by_system)

@@ -12,7 +12,7 @@ static void minimal_destroy(void* self) { (void)self; }
 static int32_t minimal_resources(void* self, kinora_resources* out) {
   const kinora_resources one = {sizeof one, 0, 1.0, 0.0, 0, 0, 0, 0, 0};
   (void)self;
-  *out = one;
+  KINORA_FILL(out, &one);
   return KINORA_OK;
 }
 static int32_t minimal_process(void* self, kinora_sample* in, const kinora_emit* emit,
@@ -29,7 +29,7 @@ static const kinora_stage minimal_stage = {.struct_size = sizeof(kinora_stage),
 /* The entry's return value, from the fields that a defect may change. */
 #define MINIMAL_PLUGIN(NAME, STRUCT_SIZE, MAJOR, MINOR, ID, INTERFACE, TABLE)                     \
   static const kinora_component minimal_component = {                                             \
-      sizeof(kinora_component), 0, ID, INTERFACE, TABLE, NULL};                                   \
+      sizeof(kinora_component), 0, ID, INTERFACE, TABLE, NULL, NULL};                                   \
   static const kinora_plugin minimal_plugin = {STRUCT_SIZE,       MAJOR, MINOR, 1, NAME, "0.1.0", \
                                                &minimal_component};                               \
   KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host);                \

@@ -54,7 +54,7 @@ static void destroy(void* self) { free(self); }
 static int32_t resources(void* self, kinora_resources* out) {
   const kinora_resources one = {sizeof one, 0, 0.1, 0.0, 0, 0, 0, 0, 0};
   (void)self;
-  *out = one;
+  KINORA_FILL(out, &one);
   return KINORA_OK;
 }
 
@@ -94,7 +94,7 @@ static const kinora_stage table = {.struct_size = sizeof(kinora_stage),
                                    .resources = resources,
                                    .process = process};
 static const kinora_component components[] = {
-    {sizeof(kinora_component), 0, "stage/count.bytes", KINORA_INTERFACE_STAGE, &table, describe}};
+    {sizeof(kinora_component), 0, "stage/count.bytes", KINORA_INTERFACE_STAGE, &table, describe, NULL}};
 static const kinora_plugin plugin = {
     sizeof(kinora_plugin), KINORA_ABI_MAJOR, KINORA_ABI_TARGET_MINOR, 1, "pure_c_stage", "0.1.0", components};
 

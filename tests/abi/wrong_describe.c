@@ -6,7 +6,7 @@ static int32_t wrong(const kinora_sink* out) {
   return KINORA_OK;
 }
 static const kinora_component wrong_component = {
-    sizeof(kinora_component), 0, "stage/minimal", KINORA_INTERFACE_STAGE, &minimal_stage, wrong};
+    sizeof(kinora_component), 0, "stage/minimal", KINORA_INTERFACE_STAGE, &minimal_stage, wrong, NULL};
 static const kinora_plugin wrong_plugin = {
     sizeof(kinora_plugin), KINORA_ABI_MAJOR, 0, 1, "wrong_describe", "0.1.0", &wrong_component};
 KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host);

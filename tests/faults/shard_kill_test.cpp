@@ -60,10 +60,11 @@ void pack(const fs::path& folder, int records_to_live) {
   spec.options = shard_options.abi();
   Owner owner(folder / "record.txt");
   owner.records_to_live = records_to_live;
+  const kinora_stage_spec* stages = &spec;
   const kinora_pipeline pipeline{
       sizeof(kinora_pipeline),
       1,
-      &spec,
+      &stages,
       1 << 20,
       &owner,
       [](void* self, kinora_sample** out) { return static_cast<Owner*>(self)->give(out); },

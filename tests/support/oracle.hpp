@@ -163,8 +163,8 @@ class Shuffled final : public Link<at::Tensor> {
     shuffled.table = handle(table_);
     return next.sequence(x.index_select(1, order_), shuffled, seq);
   }
-  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override {
-    return next.leave(x, seq).index_select(1, order_.argsort());
+  at::Tensor gather(const at::Tensor& x, kinora_seq seq) override {
+    return next.gather(x, seq).index_select(1, order_.argsort());
   }
 
  private:

@@ -81,14 +81,14 @@ class Stepping {
     std::map<int64_t, at::Tensor> losses;
     const auto one = [&](const kinora_pass& pass) {
       try {
-        losses[pass.micro] = forward(pass).sum();
+        losses[pass.microbatch] = forward(pass).sum();
         return true;
       } catch (const Stop&) {
         return false;
       }
     };
     parallel_.step(
-        {micro, one, [&](const kinora_pass& pass) { losses.extract(pass.micro).mapped().backward(); }},
+        {micro, one, [&](const kinora_pass& pass) { losses.extract(pass.microbatch).mapped().backward(); }},
         nullptr);
   }
 

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include <ATen/ATen.h>
@@ -16,6 +17,56 @@
 
 namespace kinora::core {
 namespace {
+
+// Values that this Kinora does not know are refused by name (abi/base.h, rule 11).
+void must_know(bool known, std::string_view what, std::string_view of, uint64_t found) {
+  if (!known)
+    raise(KINORA_ERROR_UNSUPPORTED, "{} of {} is {}, which this Kinora does not know; a plugin needs a newer one",
+          what, of, found);
+}
+
+void check_known(const kinora_param_spec& s) {
+  const std::string of = fmt::format("parameter '{}'", s.name);
+  must_know(s.role <= KINORA_ROLE_TABLE, "role", of, s.role);
+  must_know(s.init <= KINORA_INIT_IDENTITY, "init", of, s.init);
+  must_know(s.frozen <= 1, "frozen", of, s.frozen);
+  must_know(s.needs == 0, "needs", of, s.needs);
+  must_know(s.reserved == 0, "reserved", of, s.reserved);
+}
+void check_known(const kinora_seq_spec& s) { must_know(s.needs == 0, "needs", "a sequence", s.needs); }
+void check_known(const kinora_attention& a) {
+  const std::string of = fmt::format("attention '{}'", a.name ? a.name : "");
+  must_know(a.over <= KINORA_OVER_TIME, "over", of, a.over);
+  must_know(a.needs == 0, "needs", of, a.needs);
+  must_know(a.reserved == 0, "reserved", of, a.reserved);
+}
+void check_known(const kinora_block& b) {
+  const std::string of = fmt::format("block {}", b.index);
+  must_know(b.needs == 0, "needs", of, b.needs);
+  must_know(b.reserved == 0, "reserved", of, b.reserved);
+}
+
+// An argument of a context's call. A struct is copied to this Kinora's size, with 0 in the members that its writer did not know, so that
+// every link may read all of them.
+template <class A>
+struct Argument {
+  A given;
+  A get() const { return given; }
+};
+template <class S>
+  requires requires(const S& s) { check_known(s); }
+struct Argument<const S*> {
+  S all{};
+  explicit Argument(const S* given) {
+    std::memcpy(&all, given, std::min<size_t>(given->struct_size, sizeof all));
+    all.struct_size = sizeof all;
+    check_known(all);
+  }
+  const S* get() const { return &all; }
+};
+
+template <auto A, auto B>
+constexpr bool same = std::is_same_v<std::integral_constant<decltype(A), A>, std::integral_constant<decltype(B), B>>;
 
 // A context whose every call goes straight to the first link, from some position of the chain on, that
 // implements it: a link with a null slot costs nothing.
@@ -31,7 +82,11 @@ class Slots {
   static constexpr size_t count = 11;
 
  private:
+  // Asks the links one after the other.
+  static const void* find_interface(void* self, const char* id, uint32_t minor);
+
   kinora_context context_{};
+  std::vector<const kinora_context*> from_;
   std::array<const kinora_context*, count> owners_{};
 
   template <size_t I, auto Member>
@@ -44,7 +99,15 @@ template <size_t I, class... A, int32_t (*kinora_context::*Member)(void*, A...)>
 struct Slots::Slot<I, Member> {
   static int32_t call(void* self, A... a) {
     const auto* owner = static_cast<const Slots*>(self)->owners_[I];
-    return (owner->*Member)(owner->self, a...);
+    int32_t status = KINORA_OK;
+    const int32_t checked = guard([&] {
+      if constexpr (same<Member, &kinora_context::table>)
+        must_know(std::get<1>(std::tuple(a...)) <= KINORA_PLACE_INNER, "place", "a table", std::get<1>(std::tuple(a...)));
+      if constexpr (same<Member, &kinora_context::reshard>)
+        must_know(std::get<2>(std::tuple(a...)) <= KINORA_OVER_TIME, "over", "reshard", std::get<2>(std::tuple(a...)));
+      status = (owner->*Member)(owner->self, Argument<A>(a).get()...);
+    });
+    return checked == KINORA_OK ? status : checked;
   }
 };
 
@@ -61,17 +124,26 @@ void Slots::resolve(const std::vector<const kinora_context*>& from) {
   raise(KINORA_ERROR_INVALID, "no link of the chain implements slot {} of the context", I);
 }
 
-Slots::Slots(const std::vector<const kinora_context*>& from) {
+const void* Slots::find_interface(void* self, const char* id, uint32_t minor) {
+  for (const auto* c : static_cast<const Slots*>(self)->from_)
+    if (KINORA_HAS(c, get_interface) && c->get_interface)
+      if (const void* found = c->get_interface(c->self, id, minor)) return found;
+  set_error(KINORA_ERROR_NOT_FOUND, fmt::format("no link of the chain offers the interface {}", id).c_str());
+  return nullptr;
+}
+
+Slots::Slots(const std::vector<const kinora_context*>& from) : from_(from) {
+  context_.get_interface = find_interface;
   context_.struct_size = sizeof context_;
   context_.self = this;
   resolve<0, &kinora_context::parameter>(from);
   resolve<1, &kinora_context::value>(from);
   resolve<2, &kinora_context::linear>(from);
   resolve<3, &kinora_context::attention>(from);
-  resolve<4, &kinora_context::total>(from);
+  resolve<4, &kinora_context::all_reduce>(from);
   resolve<5, &kinora_context::block>(from);
   resolve<6, &kinora_context::sequence>(from);
-  resolve<7, &kinora_context::leave>(from);
+  resolve<7, &kinora_context::gather>(from);
   resolve<8, &kinora_context::table>(from);
   resolve<9, &kinora_context::reshard>(from);
   resolve<10, &kinora_context::noise>(from);
@@ -98,6 +170,11 @@ struct Chain::State {
       block_leaves;  // leaves that receive gradients, by the block that reads them
 
   void bind();
+  // Members that the writer of `given` did not know keep their values.
+  void set_pass(const kinora_pass& given) {
+    std::memcpy(&pass, &given, std::min<size_t>(given.struct_size, sizeof pass));
+    pass.struct_size = sizeof pass;
+  }
   void collect_leaves();
   std::set<kinora_param> ask_pieces();
   void note_block_leaf(const Parameter& p, const at::Tensor& leaf);
@@ -105,13 +182,11 @@ struct Chain::State {
 
 namespace {
 
-// A member of a link's own table, if the table is new enough to have it.
+// A slot of a link's table; null if its writer did not know it.
 template <auto Member>
 auto slot(const kinora_link* l) {
-  const auto end =
-      static_cast<size_t>(reinterpret_cast<const char*>(&(l->*Member)) - reinterpret_cast<const char*>(l)) +
-      sizeof(void*);
-  return l->struct_size >= end ? l->*Member : nullptr;
+  return reinterpret_cast<const char*>(&(l->*Member) + 1) - reinterpret_cast<const char*>(l) <= l->struct_size ? l->*Member
+                                                                                                               : nullptr;
 }
 
 Leaf& leaf_of(std::vector<Leaf>& leaves, at::Tensor tensor, bool reduced) {
@@ -128,7 +203,7 @@ Leaf& leaf_of(std::vector<Leaf>& leaves, at::Tensor tensor, bool reduced) {
 
 void Chain::State::bind() {
   std::vector<const kinora_context*> contexts;
-  for (const auto* l : links) contexts.push_back(&l->context);
+  for (const auto* l : links) contexts.push_back(l->context);
   for (size_t i = 0; i < links.size(); ++i)
     from.push_back(std::make_unique<Slots>(
         std::vector(contexts.begin() + static_cast<std::ptrdiff_t>(i), contexts.end())));
@@ -140,11 +215,11 @@ void Chain::State::bind() {
     s.next = i + 1 < links.size() ? from[i + 1]->context() : nullptr;
     s.head = from[0]->context();
     s.get_pass = [](void* self, kinora_pass* out) {
-      *out = static_cast<State*>(self)->pass;
+      KINORA_FILL(out, &static_cast<State*>(self)->pass);
       return KINORA_OK;
     };
     s.set_pass = [](void* self, const kinora_pass* p) {
-      static_cast<State*>(self)->pass = *p;
+      static_cast<State*>(self)->set_pass(*p);
       return KINORA_OK;
     };
     s.visible = [](void* self, kinora_tensor q, kinora_tensor k, uint32_t over, kinora_tensor* out) {
@@ -166,7 +241,11 @@ void Chain::State::bind() {
     s.holds_block = [](void* self, int64_t block) -> int32_t {
       return static_cast<State*>(self)->base.holds_block(block);
     };
-    if (auto* f = slot<&kinora_link::bind>(links[i])) check(f(links[i]->context.self, &s));
+    s.get_interface = [](void*, const char* id, uint32_t) -> const void* {
+      set_error(KINORA_ERROR_NOT_FOUND, fmt::format("the chain offers no interface {}", id).c_str());
+      return nullptr;
+    };
+    if (auto* f = slot<&kinora_link::bind>(links[i])) check(f(links[i]->context->self, &s));
   }
 }
 
@@ -186,7 +265,7 @@ std::set<kinora_param> Chain::State::ask_pieces() {
     for (int64_t i = 0; piece; ++i) {
       Piece p;
       kinora_tensor tensor = nullptr;
-      const int32_t status = piece(l->context.self, i, &p.param, &p.first, &p.count, &tensor, &p.offset);
+      const int32_t status = piece(l->context->self, i, &p.param, &p.first, &p.count, &tensor, &p.offset);
       if (status == KINORA_ERROR_NOT_FOUND) break;
       check(status);
       const auto& parameter = base.parameter_of(p.param);
@@ -251,27 +330,26 @@ const kinora_context* Chain::head() const { return state_->from[0]->context(); }
 void Chain::ready() {
   auto& s = *state_;
   for (const auto* l : s.links)
-    if (auto* f = slot<&kinora_link::declared>(l)) check(f(l->context.self));
+    if (auto* f = slot<&kinora_link::declared>(l)) check(f(l->context->self));
   s.base.let_links_take();
   for (size_t i = s.links.size(); i-- > 0;)
-    if (auto* f = slot<&kinora_link::ready>(s.links[i])) check(f(s.links[i]->context.self));
+    if (auto* f = slot<&kinora_link::ready>(s.links[i])) check(f(s.links[i]->context->self));
   s.collect_leaves();
 }
 
 void Chain::begin(const kinora_pass& pass) {
-  state_->pass = pass;
-  state_->pass.struct_size = sizeof(kinora_pass);
+  state_->set_pass(pass);
   for (const auto* l : state_->links)
-    if (auto* f = slot<&kinora_link::begin>(l)) check(f(l->context.self, &state_->pass));
+    if (auto* f = slot<&kinora_link::begin>(l)) check(f(l->context->self, &state_->pass));
 }
 
 void Chain::reduce() {
   for (const auto* l : state_->links)
-    if (auto* f = slot<&kinora_link::reduce>(l)) check(f(l->context.self));
+    if (auto* f = slot<&kinora_link::reduce>(l)) check(f(l->context->self));
 }
 
 const kinora_pass& Chain::pass() const { return state_->pass; }
-void Chain::set_pass(const kinora_pass& pass) { state_->pass = pass; }
+void Chain::set_pass(const kinora_pass& pass) { state_->set_pass(pass); }
 const Frames& Chain::frames() const { return state_->options.frames; }
 void Chain::set_frames(Frames frames) {
   frames.before = frames.before || state_->options.frames.before;

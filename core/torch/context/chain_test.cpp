@@ -42,9 +42,9 @@ std::vector<std::string> trace;
 
 struct NamedLink final : Link<at::Tensor> {
   NamedLink(uint32_t level, std::string n) : Link(level), name(std::move(n)) { skip_inherited<NamedLink>(); }
-  at::Tensor total(const at::Tensor& x) override {
+  at::Tensor all_reduce(const at::Tensor& x) override {
     trace.push_back(name);
-    return next.total(x) + 1;
+    return next.all_reduce(x) + 1;
   }
   void ready() override { trace.push_back("ready " + name); }
   std::string name;
@@ -58,7 +58,7 @@ TEST_F(ChainOf, LinksRunByLevelAndEqualLevelsInTheOrderGiven) {
       m(KINORA_LEVEL_METER, "m");
   Chain chain(exact(), {b.get(), a.get(), c.get(), m.get()});
   trace.clear();
-  const auto y = ChainContext(chain.head()).total(at::zeros({1}));
+  const auto y = ChainContext(chain.head()).all_reduce(at::zeros({1}));
   EXPECT_THAT(trace, ElementsAre("m", "a", "b", "c"));
   EXPECT_EQ(y.item<float>(), 4);
   trace.clear();
@@ -99,15 +99,15 @@ TEST_F(ChainOf, NothingIsHeldOfABlockThatAnotherRankRuns) {
 TEST_F(ChainOf, SlotsThatALinkDoesNotImplementAreNullAndSkipped) {
   Silent s(KINORA_LEVEL_TENSOR);
   NamedLink n(KINORA_LEVEL_TENSOR, "n");
-  for (const auto* slot : {reinterpret_cast<const void*>(s.get()->context.total),
-                           reinterpret_cast<const void*>(s.get()->context.linear),
-                           reinterpret_cast<const void*>(n.get()->context.linear),
+  for (const auto* slot : {reinterpret_cast<const void*>(s.get()->context->all_reduce),
+                           reinterpret_cast<const void*>(s.get()->context->linear),
+                           reinterpret_cast<const void*>(n.get()->context->linear),
                            reinterpret_cast<const void*>(s.get()->piece)})
     EXPECT_EQ(slot, nullptr);
-  EXPECT_NE(reinterpret_cast<const void*>(n.get()->context.total), nullptr);
+  EXPECT_NE(reinterpret_cast<const void*>(n.get()->context->all_reduce), nullptr);
   Chain chain(exact(), {s.get(), n.get()});
   trace.clear();
-  ChainContext(chain.head()).total(at::zeros({1}));
+  ChainContext(chain.head()).all_reduce(at::zeros({1}));
   EXPECT_THAT(trace, ElementsAre("n"));
 }
 
@@ -183,11 +183,11 @@ TEST_F(ChainOf, ThePassIsTheChainsAndLinksPutItBack) {
   struct Asks final : Link<at::Tensor> {
     Asks() : Link(KINORA_LEVEL_RECOMPUTE) {}
     void begin(const kinora_pass& p) override { seen = p.first_sample; }
-    at::Tensor total(const at::Tensor& x) override {
+    at::Tensor all_reduce(const at::Tensor& x) override {
       auto p = pass();
-      p.again = 1;
+      p.recompute = 1;
       set_pass(p);
-      return next.total(x);
+      return next.all_reduce(x);
     }
     int64_t seen = -1;
   } asks;
@@ -195,8 +195,8 @@ TEST_F(ChainOf, ThePassIsTheChainsAndLinksPutItBack) {
   chain.ready();
   chain.begin(pass_of(42));
   EXPECT_EQ(asks.seen, 42);
-  ChainContext(chain.head()).total(at::zeros({1}));
-  EXPECT_EQ(chain.pass().again, 1U);
+  ChainContext(chain.head()).all_reduce(at::zeros({1}));
+  EXPECT_EQ(chain.pass().recompute, 1U);
   EXPECT_EQ(chain.pass().first_sample, 42);
 }
 
@@ -214,7 +214,7 @@ TEST_F(ChainOf, SequencesHaveOneNumberAGeometryAndATableOfTheOneProcessOrder) {
   c.sequence(x, 4, 3, 2, other);
   EXPECT_EQ(s, again);
   EXPECT_NE(s, other);
-  EXPECT_TRUE(at::equal(c.leave(x, s), x));
+  EXPECT_TRUE(at::equal(c.gather(x, s), x));
   const auto t = c.table(s, Place::stream);
   EXPECT_EQ(t.sizes(), (at::IntArrayRef{1, 24, KINORA_TOKEN_COLUMNS}));
   // Token 22 is frame 3, row 1, column 1 of a video that started 3 frames ago, in chunk (3 + 3) / 2.
@@ -237,7 +237,7 @@ TEST_F(ChainOf, SequencesArePaddedToAMultipleAndUnpadded) {
   EXPECT_EQ(y.size(1), 8);
   const auto q = y.view({2, 8, 2, 4});
   Attention<at::Tensor> how{"a", 0, s, s, 0.5};
-  const auto out = c.leave(c.attention(q, q, q, how).flatten(2), s), plain = x.view({2, 6, 2, 4});
+  const auto out = c.gather(c.attention(q, q, q, how).flatten(2), s), plain = x.view({2, 6, 2, 4});
   const auto want = at::scaled_dot_product_attention(plain.transpose(1, 2), plain.transpose(1, 2),
                                                      plain.transpose(1, 2), {}, 0, false, 0.5)
                         .transpose(1, 2)

@@ -118,9 +118,9 @@ BaseLink::Tensors BaseLink::block(const kinora_block& b, const Tensors& in) {
 at::Tensor BaseLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   const auto table = borrow<Tensor>(spec.table);
   if (!table.defined() || table.dim() != 3 || table.size(1) != x.size(1) ||
-      table.size(2) != KINORA_TOKEN_COLUMNS)
+      table.size(2) < KINORA_TOKEN_COLUMNS)
     raise(KINORA_ERROR_INVALID,
-          "sequence: the table {} is not [1 or B, {}, {}]; a link above cut only one of tokens and table",
+          "sequence: the table {} is not [1 or B, {}, at least {}]; a link above cut only one of tokens and table",
           table.defined() ? c10::str(table.sizes()) : "(none)", x.size(1), KINORA_TOKEN_COLUMNS);
   seq = sequences_.number_of(spec, table);
   return x;
@@ -141,11 +141,8 @@ at::Tensor BaseLink::noise(const Tensor& like, kinora_seq seq, const char* key) 
 
 namespace {
 
-// Size of the struct before packed rows were added.
-constexpr uint32_t kTableEnd = offsetof(kinora_seq_spec, n_samples);
-
 std::vector<VideoSize> samples_of(const kinora_seq_spec& s) {
-  if (s.struct_size < sizeof s || s.n_samples == 0) return {{s.frames, s.rows, s.cols}};
+  if (s.n_samples == 0) return {{s.frames, s.rows, s.cols}};
   std::vector<VideoSize> out;
   int64_t tokens = 0;
   for (uint64_t i = 0; i < s.n_samples; ++i) {
@@ -191,16 +188,16 @@ at::Tensor RootLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, 
           spec.frames, spec.rows, spec.cols, n, c10::str(x.sizes()), n);
   const int64_t padding = (token_multiple_ - n % token_multiple_) % token_multiple_;
   const auto& table = table_of(samples_of(spec), padding);
-  // The table states which samples the row contains; links below read that, also links from before rows could
-  // be packed.
-  kinora_seq_spec with_table{kTableEnd, 0, spec.frames, spec.rows, spec.cols, handle(table), 0, nullptr};
+  // The table states which samples the row contains, so the links below need no sizes.
+  kinora_seq_spec with_table{
+      sizeof with_table, spec.needs, spec.frames, spec.rows, spec.cols, handle(table), 0, nullptr};
   auto out = next.sequence(padding ? at::constant_pad_nd(x, {0, 0, 0, padding}) : x, with_table, seq);
   lengths_[seq] = n;
   return out;
 }
 
-at::Tensor RootLink::leave(const at::Tensor& x, kinora_seq seq) {
-  auto out = next.leave(x, seq);
+at::Tensor RootLink::gather(const at::Tensor& x, kinora_seq seq) {
+  auto out = next.gather(x, seq);
   const auto it = lengths_.find(seq);
   return it == lengths_.end() || it->second == out.size(1) ? out : out.narrow(1, 0, it->second);
 }

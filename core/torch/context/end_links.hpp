@@ -40,10 +40,10 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   Tensor value(kinora_param p) override;
   Tensor linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override;
-  Tensor total(const Tensor& x) override { return x; }
+  Tensor all_reduce(const Tensor& x) override { return x; }
   Tensors block(const kinora_block& b, const Tensors& in) override;
   Tensor sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
-  Tensor leave(const Tensor& x, kinora_seq) override { return x; }
+  Tensor gather(const Tensor& x, kinora_seq) override { return x; }
   Tensor table(kinora_seq seq, Place) override { return sequences_.table(seq); }
   Tensor reshard(const Tensor& x, kinora_seq seq, Over, kinora_seq& to) override;
   Tensor noise(const Tensor& like, kinora_seq seq, const char* key) override;
@@ -79,11 +79,11 @@ class BaseLink final : public kinora::Link<at::Tensor> {
 // At the model's end: numbers the tokens, and adds the tables of the given sequences to attention.
 class RootLink final : public kinora::Link<at::Tensor> {
  public:
-  // Tokens are padded to a multiple of token_multiple; leave() removes the padding.
+  // Tokens are padded to a multiple of token_multiple; gather() removes the padding.
   RootLink(const Frames& frames, at::Device device, int64_t token_multiple);
 
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
-  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override;
+  at::Tensor gather(const at::Tensor& x, kinora_seq seq) override;
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const kinora_attention& how) override;
   // On the meta device tables still have their values, for the links; a model gets a meta tensor like its

@@ -37,7 +37,7 @@ kinora_param LoraLink::parameter(const kinora_param_spec& given) {
     s.shape = shape.data();
     s.role = role;
     s.init = init;
-    s.a = a;
+    s.init_scale = a;
     s.frozen = 0;
     if (role == KINORA_ROLE_WHOLE) s.quantum = 1, s.n_parts = 0, s.parts = nullptr;
     return next.parameter(s);

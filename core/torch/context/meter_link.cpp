@@ -41,7 +41,7 @@ int64_t MeterLink::tokens(kinora_seq seq, int64_t otherwise) const {
 at::Tensor MeterLink::linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
   auto y = next.linear(x, w, b, seq);
   const auto it = weights_.find(w);
-  if (it == weights_.end() || pass().again) return y;
+  if (it == weights_.end() || pass().recompute) return y;
   const auto& weight = it->second;
   if (weight.column && y.size(-1) > 0) cut_ = weight.out / y.size(-1);
   const int64_t local = x.size(-1) ? x.numel() / x.size(-1) : 0;
@@ -79,7 +79,7 @@ double MeterLink::pairs(const kinora_attention& how, int64_t queries, int64_t ke
 
 at::Tensor MeterLink::attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                 const kinora_attention& how) {
-  if (!pass().again)
+  if (!pass().recompute)
     flops_.attention[how.name] += 2.0 * static_cast<double>(q.size(0)) * pairs(how, q.size(1), k.size(1)) *
                                   static_cast<double>(cut_ * q.size(2) * (q.size(3) + v.size(3)));
   return next.attention(q, k, v, how);

@@ -134,7 +134,7 @@ at::Tensor Network::decode(const at::Tensor& latent) {
 
 std::unique_ptr<Network::Stream> Network::open_stream(bool decoding) {
   const auto& table = tokenizer();
-  if (!table.open || info().halo < 0) return nullptr;
+  if (!table.open || info().decode_span == 0) return nullptr;
   void* stream = nullptr;
   const int32_t code = table.open(self_, chain_.head(), decoding ? 1 : 0, &stream);
   if (code == KINORA_ERROR_UNSUPPORTED) return nullptr;
@@ -151,7 +151,7 @@ at::Tensor Network::Stream::push(const at::Tensor& piece) {
 
 void Network::require_fit() const {
   const auto& table = tokenizer();
-  if (table.struct_size < offsetof(kinora_tokenizer, fit) + sizeof table.fit || !table.fit)
+  if (!table.fit)
     raise(KINORA_ERROR_UNSUPPORTED, "{} begins at random only: it has no start in closed form",
           component_.spec->id);
 }

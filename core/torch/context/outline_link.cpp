@@ -35,7 +35,7 @@ at::Tensor OutlineLink::attention(const at::Tensor& q, const at::Tensor& k, cons
 
 OutlineLink::Tensors OutlineLink::block(const kinora_block& b, const Tensors& in) {
   outline_.blocks = std::max(outline_.blocks, b.index + 1);
-  if (b.index == 1 && b.n_flow > 0) outline_.width = in[0].size(-1);
+  if (b.index == 1 && b.n_carry > 0) outline_.width = in[0].size(-1);
   block_ = b.index;
   auto out = next.block(b, in);
   block_ = -1;

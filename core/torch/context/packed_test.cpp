@@ -104,7 +104,7 @@ TEST_P(Packed, RowsEqualTheirSamplesAlone) {
     alone.push_back({leaf(tokens(s)), leaf(s[0]), leaf(kTexts[i]), {}});
     kinora_seq seq = 0;
     const Tensor t = c.sequence(alone[i].x, s[0], s[1], s[2], seq);
-    want.push_back(c.leave(mixed(c, seq, t, alone[i], over), seq));
+    want.push_back(c.gather(mixed(c, seq, t, alone[i], over), seq));
     x.push_back(alone[i].x), by_frame.push_back(alone[i].by_frame), text.push_back(alone[i].text);
   }
   text.push_back(at::full({1, 1, kHeads * kWidth}, 1e3, at::kDouble));
@@ -112,7 +112,7 @@ TEST_P(Packed, RowsEqualTheirSamplesAlone) {
   kinora_seq seq = 0;
   const Tensor tokens = p.packed(joined.x, kSizes, seq);
   EXPECT_EQ(tokens.size(1), 48) << "44 tokens and padding";
-  const Tensor got = p.leave(mixed(p, seq, tokens, joined, over), seq), all = at::cat(want, 1);
+  const Tensor got = p.gather(mixed(p, seq, tokens, joined, over), seq), all = at::cat(want, 1);
   ASSERT_EQ(got.sizes(), all.sizes());
   double worst = (got - all).abs().max().item<double>();
   const Tensor weight = at::randn_like(all);

@@ -205,14 +205,14 @@ void run_step(const kinora_parallel* schedule, void* scheduler, const Parallelis
     for (int64_t i = 0; i < micro.count; ++i) {
       kinora_pass pass{};
       pass.struct_size = sizeof pass;
-      pass.micro = i;
+      pass.microbatch = i;
       if (micro.forward(pass)) micro.backward(pass);
     }
     return;
   }
   kinora_step step{};
   step.struct_size = sizeof step;
-  step.n_micro = micro.count;
+  step.n_microbatches = micro.count;
   step.self = const_cast<Microbatches*>(&micro);
   step.forward = [](void* self, const kinora_pass* pass) {
     return guard([&] {

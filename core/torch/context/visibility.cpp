@@ -112,7 +112,7 @@ Tokens sort_tokens(const Frames& rule, const at::Tensor& cpu, uint32_t over, boo
   const auto* t = cpu.data_ptr<int64_t>();
   const bool ruled = rule.causal || rule.streams == 2;
   Tokens out;
-  for (int64_t i = 0; i < cpu.size(0); ++i, t += KINORA_TOKEN_COLUMNS) {
+  for (int64_t i = 0; i < cpu.size(0); ++i, t += cpu.size(1)) {
     if (t[KINORA_TOKEN_INDEX] < 0 && keys) continue;
     SamePlace place{t[KINORA_TOKEN_SAMPLE], 0, 0};
     if (over == KINORA_OVER_SPACE) place[1] = t[KINORA_TOKEN_FRAME];
@@ -152,7 +152,7 @@ std::vector<Indexed> by_index(const Ranges& ranges, const at::Tensor& cpu) {
   std::vector<Indexed> out;
   for (const auto& r : ranges)
     for (int64_t i = r.first; i < r.first + r.count; ++i)
-      out.push_back({t[i * KINORA_TOKEN_COLUMNS + KINORA_TOKEN_INDEX], i});
+      out.push_back({t[i * cpu.size(1) + KINORA_TOKEN_INDEX], i});
   std::stable_sort(out.begin(), out.end());
   return out;
 }

@@ -73,9 +73,8 @@ at::Tensor encode_part(Network& tokenizer, int64_t frames, int64_t first, int64_
 at::Tensor decode_part(Network& tokenizer, const at::Tensor& latent, at::Device device, int64_t first,
                        int64_t count) {
   const auto info = tokenizer.info();
-  // One more than the halo: the first latent frame gives one frame, without those that a later latent frame
-  // depends on.
-  const int64_t from = info.halo >= 0 ? std::max<int64_t>(first - info.halo - 1, 0) : 0;
+  // One latent frame more than `first` depends on, because the first of a stream gives one frame only.
+  const int64_t from = info.decode_span > 0 ? std::max<int64_t>(first - info.decode_span, 0) : 0;
   const at::Tensor frames =
       decode_frames(tokenizer, latent.narrow(latent.dim() - 3, from, first + count - from), device);
   const int64_t before = first == from ? 0 : 1 + (first - from - 1) * info.time;

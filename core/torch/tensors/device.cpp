@@ -80,7 +80,7 @@ Library open_library() {
   const kinora_cuda_api* table = open ? open(&core_host()) : nullptr;
   if (!table || table->struct_size < sizeof(kinora_cuda_api))
     return {nullptr, "libkinora_cuda is of another version; install all of Kinora from one package"};
-  register_interface(KINORA_INTERFACE_CUDA, 0, table);
+  register_interface(KINORA_INTERFACE_CUDA, KINORA_ABI_MINOR, table);
   return {table, ""};
 }
 

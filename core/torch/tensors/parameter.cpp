@@ -77,7 +77,7 @@ Parameter make_parameter(const kinora_param_spec& s) {
   p.quantum = std::max<int64_t>(s.quantum, 1);
   p.block = s.block;
   p.init = s.init;
-  p.a = s.a;
+  p.a = s.init_scale;
   p.frozen = s.frozen != 0;
   p.shard = s.shard;
   p.shards = std::max<int64_t>(s.shards, 1);

@@ -29,7 +29,7 @@ Parameter make(const Cut& c, int64_t shard, int64_t shards, int64_t quantum = 1)
   s.parts = c.parts.data();
   s.quantum = quantum;
   s.init = c.init;
-  s.a = 0.7;
+  s.init_scale = 0.7;
   s.shard = shard;
   s.shards = shards;
   return make_parameter(s);

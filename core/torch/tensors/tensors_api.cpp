@@ -176,15 +176,17 @@ int32_t retain(kinora_tensor h, kinora_tensor* out) {
 int32_t info(kinora_tensor h, kinora_tensor_info* out) {
   return torch_guard([&] {
     const auto& t = tensor_of(h);
-    out->dtype = static_cast<int32_t>(t.scalar_type());
-    out->device_type = t.is_cuda() ? KINORA_DL_CUDA : KINORA_DL_CPU;
-    out->device_id = t.is_cuda() ? t.device().index() : 0;
-    out->ndim = t.dim();
-    out->shape = t.sizes().data();
-    out->strides = t.strides().data();
-    out->numel = t.numel();
-    out->requires_grad = t.requires_grad();
-    out->contiguous = t.is_contiguous();
+    kinora_tensor_info all{.struct_size = sizeof all};
+    all.dtype = static_cast<int32_t>(t.scalar_type());
+    all.device_type = t.is_cuda() ? KINORA_DL_CUDA : t.is_meta() ? KINORA_NO_STORAGE : KINORA_DL_CPU;
+    all.device_id = t.is_cuda() ? t.device().index() : 0;
+    all.ndim = t.dim();
+    all.shape = t.sizes().data();
+    all.strides = t.strides().data();
+    all.numel = t.numel();
+    all.requires_grad = t.requires_grad();
+    all.contiguous = t.is_contiguous();
+    KINORA_FILL(out, &all);
   });
 }
 
@@ -290,7 +292,7 @@ const kinora_tensors_api* tensors_api_table() {
 
 void serve_tensors() {
   adopt_host();
-  register_interface(KINORA_INTERFACE_TENSORS, 0, tensors_api_table());
+  register_interface(KINORA_INTERFACE_TENSORS, KINORA_ABI_MINOR, tensors_api_table());
 }
 
 }  // namespace kinora::core

@@ -36,7 +36,7 @@ class Patience {
   Patience(std::string collective, const kinora_world& world)
       : who_(std::move(collective)),
         limit_(world.timeout_ms),
-        run_(world.struct_size > offsetof(kinora_world, run) ? world.run : nullptr) {}
+        run_(world.run) {}
 
   // Sleeps briefly and returns whether time is left. Throws Error(KINORA_ERROR_CANCELLED). what(): "rank 3 at
   // host:1".

@@ -211,11 +211,11 @@ void Runner::complete_input(Task& task, int32_t status, const std::string& messa
   lineage_.end(in.track, End::consumed_by(stage.spec->name), in.sample, std::exchange(in.weight, {}));
 }
 
-// KINORA_SIGNAL_STOP: the stage cannot process any sample, for example because a key was rejected: no sample fails.
+// KINORA_ERROR_REFUSED: the stage cannot process any sample, for example because a key was rejected: no sample fails.
 bool Runner::ends_run(const StageState& stage, int32_t status, const std::string& message) {
   if (status == KINORA_ERROR_CANCELLED) abort(status, "cancelled");
-  if (status == KINORA_SIGNAL_STOP) refuse(stage, of_stage(stage, message));
-  return status == KINORA_ERROR_CANCELLED || status == KINORA_SIGNAL_STOP;
+  if (status == KINORA_ERROR_REFUSED) refuse(stage, of_stage(stage, message));
+  return status == KINORA_ERROR_CANCELLED || status == KINORA_ERROR_REFUSED;
 }
 
 // A sample that was emitted or dropped has its outcome elsewhere.

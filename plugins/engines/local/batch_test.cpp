@@ -245,7 +245,7 @@ TEST(Batch, MayStopTheRun) {
   Pipeline p;
   Sizes sizes;
   add_batch(p, {}, 4, sizes).process_batch = [](Batch, const Emit&, const kinora::Run&) {
-    throw Error(KINORA_SIGNAL_STOP, "the key is refused");
+    throw Error(KINORA_ERROR_REFUSED, "the key is refused");
   };
   p.inputs(8);
   EXPECT_EQ(p.run(), "stage 'batch': the key is refused");

@@ -124,10 +124,12 @@ class Pipeline {
       specs.push_back({sizeof(kinora_stage_spec), static_cast<uint32_t>(act.from.size()), act.name.c_str(),
                        "stage/act", "{}", act.from.data(), act_table(),
                        reinterpret_cast<const kinora_options*>(&act), act.workers});
+    std::vector<const kinora_stage_spec*> pointers;
+    for (const auto& spec : specs) pointers.push_back(&spec);
     const kinora_pipeline pipeline{
         sizeof(kinora_pipeline),
         static_cast<uint32_t>(specs.size()),
-        specs.data(),
+        pointers.data(),
         memory,
         this,
         [](void* self, kinora_sample** out) {

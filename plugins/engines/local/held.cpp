@@ -36,7 +36,7 @@ bool Runner::finish_slot(StageState& stage, Slot& slot) {
     stage.finish_emitted = task.emitted;
     stage.figures.seconds += std::chrono::duration<double>(Clock::now() - start).count() - task.waited;
     if (status == KINORA_ERROR_CANCELLED) abort(status, "cancelled");
-    if (status == KINORA_SIGNAL_STOP) abort(KINORA_ERROR_INVALID, of_stage(stage, message));
+    if (status == KINORA_ERROR_REFUSED) abort(KINORA_ERROR_INVALID, of_stage(stage, message));
     const bool died = slot.instance.ended();
     stage.figures.died += died;
     if (died && stage.may_start_anew && !slot.held.empty()) {

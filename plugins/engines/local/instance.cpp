@@ -28,7 +28,7 @@ void Isolation::check(const kinora_pipeline& pipeline) const {
   for (const auto& name : which) {
     const bool known = name == "auto" || name == "none" || name == "all" ||
                        std::any_of(pipeline.stages, pipeline.stages + pipeline.n_stages,
-                                   [&](const kinora_stage_spec& s) { return name == s.name; });
+                                   [&](const kinora_stage_spec* s) { return name == s->name; });
     if (!known)
       throw Error(KINORA_ERROR_INVALID,
                   "engine/local: isolate names '" + name +
@@ -42,14 +42,13 @@ void Isolation::check(const kinora_pipeline& pipeline) const {
 }
 
 bool Isolation::asks_apart(const kinora_stage_spec& spec) const {
-  const bool can_ask = workers && workers->struct_size > offsetof(kinora_workers_api, ask);
-  return can_ask && (says(which, "all") || says(which, "auto") || says(which, spec.name));
+  return workers && (says(which, "all") || says(which, "auto") || says(which, spec.name));
 }
 
 kinora_resources Isolation::ask(const kinora_stage_spec& spec) const {
   const kinora_worker_spec asked{
       sizeof(kinora_worker_spec), 0, spec.name, spec.id, spec.options_json, timeout, memory, limit, 0};
-  kinora_resources out{};
+  kinora_resources out{.struct_size = sizeof out};
   if (const int32_t status = workers->ask(&asked, &out); status != KINORA_OK) throw error_of(spec, status);
   return out;
 }
@@ -96,17 +95,29 @@ kinora_resources Instance::resources() const {
   return r;
 }
 
-int32_t Instance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) const {
+int32_t Instance::start(const kinora_run& run) {
+  const auto* stage = spec_->stage;
+  if (worker_ || started_ || !KINORA_HAS(stage, start) || !stage->start) return KINORA_OK;
+  const int32_t status = stage->start(self_, &run);
+  started_ = status == KINORA_OK;
+  if (started_ || status == KINORA_ERROR_CANCELLED) return status;
+  const std::string message(view(host()->last_error(host())));
+  return set_error(KINORA_ERROR_REFUSED, message.c_str());
+}
+
+int32_t Instance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) {
+  if (const int32_t status = start(run); status != KINORA_OK) return status;
   return worker_ ? workers_->process(worker_, in, &emit, &run)
                  : spec_->stage->process(self_, in, &emit, &run);
 }
 
-int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit,
-                                const kinora_run& run) const {
+int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit, const kinora_run& run) {
+  if (const int32_t status = start(run); status != KINORA_OK) return status;
   return spec_->stage->process_batch(self_, in.data(), static_cast<uint32_t>(in.size()), &emit, &run);
 }
 
-int32_t Instance::finish(const kinora_emit& emit, const kinora_run& run) const {
+int32_t Instance::finish(const kinora_emit& emit, const kinora_run& run) {
+  if (const int32_t status = start(run); status != KINORA_OK) return status;
   return worker_ ? workers_->finish(worker_, &emit, &run) : spec_->stage->finish(self_, &emit, &run);
 }
 

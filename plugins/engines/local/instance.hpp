@@ -42,11 +42,13 @@ class Instance {
       : spec_(o.spec_),
         workers_(o.workers_),
         self_(std::exchange(o.self_, nullptr)),
+        started_(o.started_),
         worker_(std::exchange(o.worker_, nullptr)) {}
   Instance& operator=(Instance&& o) noexcept {
     std::swap(spec_, o.spec_);
     std::swap(workers_, o.workers_);
     std::swap(self_, o.self_);
+    std::swap(started_, o.started_);
     std::swap(worker_, o.worker_);
     return *this;
   }
@@ -55,19 +57,22 @@ class Instance {
   explicit operator bool() const { return self_ || worker_; }
   // For an instance in this process.
   kinora_resources resources() const;
-  int32_t process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) const;
-  int32_t process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit,
-                        const kinora_run& run) const;  // not apart
+  int32_t process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run);
+  int32_t process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit, const kinora_run& run);  // not apart
   bool has_finish() const { return spec_->stage->finish != nullptr; }
-  int32_t finish(const kinora_emit& emit, const kinora_run& run) const;
+  int32_t finish(const kinora_emit& emit, const kinora_run& run);
   bool is_apart() const { return worker_ != nullptr; }
   // Its process has ended, and with it everything that it held.
   bool ended() const { return worker_ && workers_->ended(worker_) != 0; }
 
  private:
+  // Calls the stage's start() before its first sample. An error becomes KINORA_ERROR_REFUSED, which ends the run.
+  int32_t start(const kinora_run& run);
+
   const kinora_stage_spec* spec_ = nullptr;
   const kinora_workers_api* workers_ = nullptr;
   void* self_ = nullptr;
+  bool started_ = false;
   kinora_worker* worker_ = nullptr;
 };
 

@@ -8,7 +8,7 @@ namespace {
 constexpr auto kPoll = std::chrono::milliseconds(20);  // longest delay until a cancellation is noticed
 constexpr double kLook = 0.1;                          // seconds between two looks at the figures
 constexpr double kRefused =
-    2.0;  // seconds that other workers get to end their tasks after a stage returned KINORA_SIGNAL_STOP
+    2.0;  // seconds that other workers get to end their tasks after a stage returned KINORA_ERROR_REFUSED
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

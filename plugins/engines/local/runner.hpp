@@ -57,7 +57,7 @@ class Runner {
   int32_t report(const Track& track, std::string& message);  // not under the lock
   std::string figures(double seconds);                       // not under the lock
   void abort(int32_t code, const std::string& message);
-  // A stage cannot process any sample (KINORA_SIGNAL_STOP): starts nothing more; the run aborts when that stage's
+  // A stage cannot process any sample (KINORA_ERROR_REFUSED): starts nothing more; the run aborts when that stage's
   // running tasks have ended.
   void refuse(const StageState& stage, const std::string& message);
   bool refused_is_told() const;
@@ -122,7 +122,7 @@ class Runner {
   bool quit_ = false;
   int32_t error_ = KINORA_OK;
   std::string error_message_;
-  const StageState* refused_ = nullptr;  // the stage that returned KINORA_SIGNAL_STOP; its message, and when
+  const StageState* refused_ = nullptr;  // the stage that returned KINORA_ERROR_REFUSED; its message, and when
   std::string refusal_;
   std::chrono::steady_clock::time_point refused_since_;
 };

@@ -130,8 +130,7 @@ void size_up(StageState& stage, const Capacity& capacity) {
   }
   put_on_devices(stage, capacity.total.gpus);
   stage.isolated = capacity.isolation.covers(*stage.spec, r);
-  const bool takes_batches = stage.spec->stage->struct_size > offsetof(kinora_stage, process_batch) &&
-                             stage.spec->stage->process_batch;
+  const bool takes_batches = KINORA_HAS(stage.spec->stage, process_batch) && stage.spec->stage->process_batch;
   if (takes_batches && !stage.isolated) stage.batch = std::max<size_t>(1, r.batch);
   // Made at once, to show whether an instance can be made at all.
   if (!first || stage.isolated) first = made(stage, [&] { return make_instance(stage, capacity.isolation); });
@@ -152,7 +151,7 @@ std::vector<std::unique_ptr<StageState>> set_up_stages(const kinora_pipeline& pi
   try {
     for (uint32_t i = 0; i < pipeline.n_stages; ++i) {
       auto& stage = *stages.emplace_back(std::make_unique<StageState>());
-      stage.spec = &pipeline.stages[i];
+      stage.spec = pipeline.stages[i];
       stage.index = i;
       stage.slots.push_back(std::make_unique<Slot>());
       size_up(stage, capacity);

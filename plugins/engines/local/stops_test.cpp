@@ -64,7 +64,7 @@ TEST(LocalEngine, AFullDiskInAnOrderedStageEndsTheRun) {
 TEST(LocalEngine, AStageThatCanDoNoSampleEndsTheRun) {
   Pipeline p;
   p.add("ask", {}, [](Sample in, const Emit& emit, const kinora::Run&) {
-    if (in.key() == "5") throw Error(KINORA_SIGNAL_STOP, "the key is not accepted");
+    if (in.key() == "5") throw Error(KINORA_ERROR_REFUSED, "the key is not accepted");
     emit(std::move(in));
   });
   p.inputs(1000);

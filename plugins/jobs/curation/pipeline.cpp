@@ -69,6 +69,7 @@ struct Specs {
   std::vector<std::string> names;
   std::vector<std::vector<uint32_t>> from;
   std::vector<kinora_stage_spec> specs;
+  std::vector<const kinora_stage_spec*> pointers;
 };
 
 Specs specs_of(JobContext& context, const std::vector<const ComponentUse*>& stages) {
@@ -96,6 +97,7 @@ Specs specs_of(JobContext& context, const std::vector<const ComponentUse*>& stag
     spec.from = from.data();
     out.specs.push_back(spec);
   }
+  for (const auto& spec : out.specs) out.pointers.push_back(&spec);
   return out;
 }
 
@@ -110,7 +112,7 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   kinora_pipeline pipeline{};
   pipeline.struct_size = sizeof pipeline;
   pipeline.n_stages = static_cast<uint32_t>(specs.specs.size());
-  pipeline.stages = specs.specs.data();
+  pipeline.stages = specs.pointers.data();
   pipeline.memory = static_cast<uint64_t>(job.memory);
   pipeline.self = &books;
   pipeline.next = [](void* self, kinora_sample** out) { return Books::of(self).next(out); };

@@ -75,7 +75,7 @@ std::string rule_of(const Compared& c, int64_t ranks) {
            "and by "
            "every rank along the others: does the link cut along the axis that axis() names?";
   if (c.kind == Kind::output)
-    return "leave() gives every rank all tokens in the one-process order; q_table and k_table tell of the "
+    return "gather() gives every rank all tokens in the one-process order; q_table and k_table tell of the "
            "tokens "
            "that q and k hold, padding has INDEX -1";
   if (ranks > 1 && is(n))
@@ -84,7 +84,7 @@ std::string rule_of(const Compared& c, int64_t ranks) {
         "rank "
         "alone computed, and the host adds them up: here each computed the whole. Does the link cut the "
         "tokens "
-        "in sequence(), and does leave() give back its own part (kinora::shared, not gathered)?",
+        "in sequence(), and does gather() give back its own part (kinora::shared, not gathered)?",
         ranks);
   if (ranks > 1 && is(1 / n))
     return fmt::format(

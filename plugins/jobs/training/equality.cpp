@@ -254,28 +254,28 @@ class Equality::Comparison {
     std::map<int64_t, NamedTensors> given;
     double loss = 0;
     const auto first_of = [&](const kinora_pass& p) {
-      return (p.micro * parallel_.data_size() + parallel_.data_rank()) * t_.each;
+      return (p.microbatch * parallel_.data_size() + parallel_.data_rank()) * t_.each;
     };
     const auto forward = [&](kinora_pass pass) {
       const int64_t first = first_of(pass);
       kinora_pass now = pass_of(first);
       now.stage = pass.stage;
-      now.micro = pass.micro;
+      now.microbatch = pass.microbatch;
       mine_->chain().begin(now);
-      auto& in = given[pass.micro];
+      auto& in = given[pass.microbatch];
       if (in.empty()) in = batch(first, t_.each);
       try {
         const Tensor out = mine_->forward(in).at(0);
         tensors(Kind::output, "", out,
                 part_of_whole(first, t_.each, [](const Whole& w) { return w.output; }));
-        losses[pass.micro] = loss_of(out, first);
+        losses[pass.microbatch] = loss_of(out, first);
         return true;
       } catch (const Stop&) {
         return false;
       }
     };
     const auto backward = [&](const kinora_pass& pass) {
-      const auto one_loss = losses.extract(pass.micro);
+      const auto one_loss = losses.extract(pass.microbatch);
       if (!one_loss) throw Error(KINORA_ERROR_FAILED, "the schedule ran a backward without its forward");
       const Tensor one = one_loss.mapped();
       one.backward();
@@ -294,7 +294,7 @@ class Equality::Comparison {
     const kinora_group& model = parallel_.group("pp+cp+tp");
     for (const auto& [micro, in] : given) {
       kinora_pass pass{};
-      pass.micro = micro;
+      pass.microbatch = micro;
       for (const auto& [name, tensor] : in)
         if (tensor.requires_grad())
           tensors(Kind::input, name, Group<Tensor>(&model).sum(gradient_of(tensor)),

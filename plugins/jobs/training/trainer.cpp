@@ -87,7 +87,7 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
   bool has_loss = false;                 // the last stage of a pipeline, or every rank
   const auto forward = [&](kinora_pass pass) {
     pass.first_sample =
-        step_ * options_.batch + (pass.micro * parallel_.data_size() + parallel_.data_rank()) * count;
+        step_ * options_.batch + (pass.microbatch * parallel_.data_size() + parallel_.data_rank()) * count;
     pass.seed = static_cast<uint64_t>(context_.run().seed);
     network_.chain().begin(pass);
     try {
@@ -95,18 +95,18 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
       for (const auto& [name, value] : one.figures) figures[name] += value;
       by_sigma_of_step_ += one.by_sigma;
       loss_share += one.loss_share / static_cast<double>(options_.accumulate);
-      losses[pass.micro] = std::move(one.loss);
+      losses[pass.microbatch] = std::move(one.loss);
       return has_loss = true;
     } catch (const Stop&) {
       return false;
     }
   };
   const auto backward = [&](const kinora_pass& pass) {
-    const at::Tensor of_micro = losses.extract(pass.micro).mapped();
+    const at::Tensor of_micro = losses.extract(pass.microbatch).mapped();
     of_micro.backward();
-    const bool last = step_ + 1 == options_.steps && pass.micro + 1 == options_.accumulate;
+    const bool last = step_ + 1 == options_.steps && pass.microbatch + 1 == options_.accumulate;
     const int64_t first =
-        step_ * options_.batch + (pass.micro * parallel_.data_size() + parallel_.data_rank()) * count;
+        step_ * options_.batch + (pass.microbatch * parallel_.data_size() + parallel_.data_rank()) * count;
     if (prepare && !last) prepare(first + parallel_.data_size() * count, count);
     loss += of_micro.item<double>();
   };

@@ -149,7 +149,7 @@ std::vector<Tensor> Ar::forward(const Ctx& ctx, const Named<Tensor>& in) {
     const Tensor y = llama_norm(ctx, t[0], norm_, options_.norm_eps);
     return Tensors{t.size() > 1 ? at::linear(y, t[1].to(y.scalar_type())) : out_(ctx, y, seq)};
   })[0];
-  return {ctx.leave(x, seq)};
+  return {ctx.gather(x, seq)};
 }
 
 KINORA_COMPONENT(Ar)

@@ -231,7 +231,7 @@ std::vector<Tensor> Cosmos::forward(const Ctx& ctx, const Named<Tensor>& in) {
                   const Shared its = Shared::unpack(t, variance ? 2 : 1, last_has);
                   return Tensors{head(ctx, seq, t[0], its, variance ? t[1] : Tensor())};
                 })[0];
-  x = ctx.leave(x, seq);
+  x = ctx.gather(x, seq);
   const auto video = [&](const Tensor& t, int64_t F, int64_t h, int64_t w) {
     return unpatchify(t, {F, h, w}, patch(), PatchOrder::space_first);
   };

@@ -92,7 +92,7 @@ std::vector<Tensor> Denoiser::forward(const Ctx& ctx, const Named<Tensor>& in) {
   x = ctx.block(c.layers + 1, {x}, last, 1, [this, ctx, from, seq](const Tensors& t) {
     return Tensors{head(ctx, from, seq, t[0], t[1], t.size() > 2 ? t[2] : Tensor())};
   })[0];
-  return {videos.latent(ctx.leave(x, seq), [&](const Tensor& t, int64_t F, int64_t h, int64_t w) {
+  return {videos.latent(ctx.gather(x, seq), [&](const Tensor& t, int64_t F, int64_t h, int64_t w) {
     return unpatchify(t, {F, h, w}, patch, PatchOrder::space_first);
   })};
 }

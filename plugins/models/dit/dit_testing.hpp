@@ -41,8 +41,8 @@ class Scattered final : public Link<at::Tensor> {
   at::Tensor reshard(const at::Tensor& x, kinora_seq from, Over over, kinora_seq& to) override {
     return moved(x, orders_.at(from), over, to);
   }
-  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override {
-    return next.leave(x, seq).index_select(1, orders_.at(seq).argsort());
+  at::Tensor gather(const at::Tensor& x, kinora_seq seq) override {
+    return next.gather(x, seq).index_select(1, orders_.at(seq).argsort());
   }
 
  private:

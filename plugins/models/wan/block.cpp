@@ -14,7 +14,7 @@ namespace {
 Tensor norm_across_heads(const Ctx& ctx, const Tensor& x, kinora_param weight, int64_t width, double eps) {
   if (!weight) return x;
   const Tensor w = x.to(wide_type(x));
-  const Tensor mean = ctx.total(w.square().sum(-1, true)) / static_cast<double>(width);
+  const Tensor mean = ctx.all_reduce(w.square().sum(-1, true)) / static_cast<double>(width);
   return (w * at::rsqrt(mean + eps)).to(x.scalar_type()) * value_as(ctx, weight, x);
 }
 

@@ -169,7 +169,7 @@ std::vector<Tensor> Wan::forward(const Ctx& ctx, const Named<Tensor>& in) {
   x = ctx.block(c.num_layers + 1, {x}, last, 1, [this, ctx, seq](const Tensors& t) {
     return Tensors{head(ctx, seq, t[0], t[1], t.size() > 2 ? t[2] : Tensor())};
   })[0];
-  return {videos.latent(ctx.leave(x, seq), [this](const Tensor& t, int64_t F, int64_t h, int64_t w) {
+  return {videos.latent(ctx.gather(x, seq), [this](const Tensor& t, int64_t F, int64_t h, int64_t w) {
     return unpatchify(t, {F, h, w}, patch(), PatchOrder::channels_last);
   })};
 }

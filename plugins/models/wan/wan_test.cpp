@@ -223,10 +223,10 @@ TEST(WanPositions, GoBeyondTheTableOfDiffusers) {
 class Totals final : public Link<Tensor> {
  public:
   Totals() : Link(KINORA_LEVEL_TENSOR) {}
-  Tensor total(const Tensor& x) override {
+  Tensor all_reduce(const Tensor& x) override {
     ++count;
     EXPECT_EQ(x.size(-1), 1);
-    return next.total(x);
+    return next.all_reduce(x);
   }
   int count = 0;
 };

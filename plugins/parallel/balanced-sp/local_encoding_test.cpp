@@ -92,7 +92,7 @@ TEST(LocalEncoding, IsTheWholeBitForBitFromItsOwnFramesAndAHalo) {
     for (const int64_t P : {2, 3, 4}) {
       const auto looked = encoded_by(P, *net, video, whole);
       for (const int64_t frames : looked)
-        EXPECT_LE(frames, (n / P + 1 + info.encode_span) * info.time + 1) << "O(F / P + halo)";
+        EXPECT_LE(frames, (n / P + 1 + info.encode_span) * info.time + 1) << "O(F / P + span)";
       EXPECT_LT(looked[0], video.size(2));
     }
   }
@@ -133,7 +133,7 @@ TEST(LocalDecoding, IsTheWholeBitForBit) {
   const at::NoGradGuard off;
   for (const auto& halves : std::vector<std::vector<int>>{{1, 1}, {0, 1}}) {
     const auto net = wan(halves);
-    const int64_t n = net->info().halo + 9;
+    const int64_t n = net->info().decode_span + 8;
     const Tensor latent = test::numbers("code", {1, 2, n, 2, 2}),
                  whole = core::decode_frames(*net, latent, at::kCPU);
     EXPECT_GT(whole.to(at::kDouble).std().item<double>(), 1);
@@ -152,13 +152,13 @@ TEST(LocalDecoding, EachRankDecodesItsStretchAndTheHaloBeforeIt) {
     const test::RankGroups world(me, "['balanced-sp']");
     Reads decoded("decoder.conv_in.weight");
     const auto net = wan({1, 1}, {decoded.get()});
-    const int64_t halo = net->info().halo, n = me.size * (halo + 3) + 2;
+    const int64_t span = net->info().decode_span, n = me.size * (span + 2) + 2;
     const Tensor latent = test::numbers("code", {1, 2, n, 2, 2}),
                  whole = core::decode_frames(*net, latent, at::kCPU);
     ASSERT_EQ(decoded.take(), n);
     const Tensor made = core::decode_together(*net, latent, at::kCPU, *world.group("cp").get());
     const int64_t first = n * me.rank / me.size, own = n * (me.rank + 1) / me.size - first;
-    EXPECT_EQ(decoded.take(), own + std::min(first, halo + 1)) << "rank " << me.rank;
+    EXPECT_EQ(decoded.take(), own + std::min(first, span)) << "rank " << me.rank;
     EXPECT_EQ(made.defined(), me.rank == 0);
     if (made.defined()) {
       EXPECT_TRUE(made.equal(whole));

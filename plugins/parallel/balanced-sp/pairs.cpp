@@ -47,7 +47,7 @@ std::vector<Load> loads_of(const at::Tensor& table, int64_t P) {
   const bool two = rows.select(1, KINORA_TOKEN_NOISY).any().item<bool>();
   for (auto& load : out) {
     std::set<std::pair<int64_t, int64_t>> frames;
-    for (int64_t i = 0; i < each; ++i, t += KINORA_TOKEN_COLUMNS) {
+    for (int64_t i = 0; i < each; ++i, t += rows.size(1)) {
       if (t[KINORA_TOKEN_INDEX] < 0) continue;
       ++load.tokens;
       load.loss_tokens += !two || t[KINORA_TOKEN_NOISY] == 1;

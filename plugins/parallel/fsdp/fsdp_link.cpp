@@ -211,7 +211,7 @@ FsdpLink::Tensors FsdpLink::filled_again(int64_t block, const std::shared_ptr<Bo
 FsdpLink::Tensors FsdpLink::block(const kinora_block& b, const Tensors& in) {
   const auto found = units_.find(b.index);
   if (found == units_.end() || b.index < 0) return next.block(b, in);
-  const bool again = pass().again != 0;
+  const bool again = pass().recompute != 0;
   const auto numbers = whole(b.index, again ? -1 : 1);
   const Reading reading(found->second.values);
   const Tensors out = next.block(b, enter(b.index, numbers, in));

@@ -175,7 +175,7 @@ PipelineLink::Tensors PipelineLink::run_stage(const kinora_block& b, const Tenso
 // Both sides see the later blocks in the same order, so the n-th new tensor is the same on both.
 void PipelineLink::take_shared(const kinora_block& b, Tensors& in) {
   const int64_t now = pass_.stage;
-  for (size_t i = b.n_flow; i < in.size(); ++i) {
+  for (size_t i = b.n_carry; i < in.size(); ++i) {
     if (!in[i].defined() || !in[i].requires_grad()) continue;
     const auto [found, fresh] = shared_.try_emplace(in[i].unsafeGetTensorImpl(), Shared{in[i], in[i]});
     Shared& tensor = found->second;
@@ -196,16 +196,16 @@ PipelineLink::Tensors PipelineLink::received_flow(int64_t stage) {
 
 // A leaf. Its gradient is sent back as soon as it is known, while the rest of the backward continues.
 Tensor PipelineLink::received(const Tensor& like, int64_t stage, int64_t number) {
-  const Tensor out = messages_.receive(like.detach(), stage - 1, pass_.micro, Way::forward, number).finish();
+  const Tensor out = messages_.receive(like.detach(), stage - 1, pass_.microbatch, Way::forward, number).finish();
   if (pass_.no_grad || !out.is_floating_point()) return out;
   out.set_requires_grad(true);
   Received one{out, number};
   out.register_hook(
-      [this, stage, micro = pass_.micro, number, answered = one.answered](const Tensor& gradient) {
+      [this, stage, micro = pass_.microbatch, number, answered = one.answered](const Tensor& gradient) {
         *answered = true;
         answer(stage - 1, micro, number, gradient);
       });
-  kept_[{stage, pass_.micro}].received.push_back(std::move(one));
+  kept_[{stage, pass_.microbatch}].received.push_back(std::move(one));
   return out;
 }
 
@@ -214,11 +214,11 @@ void PipelineLink::answer(int64_t boundary, int64_t micro, int64_t number, const
 }
 
 void PipelineLink::send_on(const Tensor& x, int64_t number) {
-  Kept& kept = kept_[{pass_.stage, pass_.micro}];
-  kept.sends.push_back(messages_.send(x.detach(), pass_.stage, pass_.micro, Way::forward, number));
+  Kept& kept = kept_[{pass_.stage, pass_.microbatch}];
+  kept.sends.push_back(messages_.send(x.detach(), pass_.stage, pass_.microbatch, Way::forward, number));
   if (!x.is_floating_point()) return;
   kept.sent.push_back(x);
-  kept.gradients.push_back(messages_.receive(x.detach(), pass_.stage, pass_.micro, Way::back, number));
+  kept.gradients.push_back(messages_.receive(x.detach(), pass_.stage, pass_.microbatch, Way::back, number));
 }
 
 void PipelineLink::backward(const Step& step, int64_t stage, int64_t micro) {

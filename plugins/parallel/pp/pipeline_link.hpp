@@ -92,7 +92,7 @@ class PipelineLink final : public Link<at::Tensor> {
   void answer(int64_t boundary, int64_t micro, int64_t number, const at::Tensor& gradient);
   // Whether take_shared() will replace the result of a product with these.
   bool is_sent(const at::Tensor& x, kinora_param w, kinora_param b) const;
-  // Replaces in[n_flow..] by the first stage's tensors, if they have a gradient.
+  // Replaces in[n_carry..] by the first stage's tensors, if they have a gradient.
   void take_shared(const kinora_block& b, Tensors& in);
 
   Pipe pipe_;

@@ -54,7 +54,7 @@ class Pp final : public Strategy<at::Tensor> {
   const kinora_link* link() override { return link_ ? link_->get() : nullptr; }
 
   void step(const Step& step, const Run&) override {
-    const auto actions = pp::schedule(link_ ? schedule_ : "1f1b", pipe_, step.n_micro());
+    const auto actions = pp::schedule(link_ ? schedule_ : "1f1b", pipe_, step.n_microbatches());
     if (link_) link_->reset();
     for (const auto& a : actions) {
       if (!a.forward) {

@@ -36,10 +36,10 @@ double most(const Rank& me, const std::string& schedule, int64_t micro) {
     } catch (const Stop&) {
       return false;
     }
-    losses[pass.micro] = x.sum();
+    losses[pass.microbatch] = x.sum();
     return true;
   };
-  const auto backward = [&](const kinora_pass& pass) { losses.extract(pass.micro).mapped().backward(); };
+  const auto backward = [&](const kinora_pass& pass) { losses.extract(pass.microbatch).mapped().backward(); };
   const auto step = [&](int64_t count) { model.strategies.step({count, forward, backward}, nullptr); };
   step(me.size);  // gradients of the weights exist from here on
   test::Metered::begin();

@@ -24,7 +24,7 @@ namespace {
 class PassAgain {
  public:
   PassAgain(const Link<Tensor>& link, kinora_pass pass) : link_(link), before_(link.pass()) {
-    pass.again = 1;
+    pass.recompute = 1;
     link_.set_pass(pass);
   }
   PassAgain(const PassAgain&) = delete;

@@ -74,7 +74,7 @@ struct Toy {
     });
     h = ctx.block(2, h, {}, 1,
                   [this, seq](const Tensors& t) { return Tensors{ctx.linear(t[0].sin(), out, 0, seq)}; });
-    return ctx.leave(h[0], seq) * ctx.value(scale);
+    return ctx.gather(h[0], seq) * ctx.value(scale);
   }
 };
 
@@ -173,7 +173,7 @@ TEST(Recompute, RandomNumbersAreThoseOfTheFirstRun) {
     (second * b.weight).sum().backward();
     found[again] = s.gradients();
     EXPECT_EQ(s.chain->pass().first_sample, kBatch);
-    EXPECT_EQ(s.chain->pass().again, 0u);
+    EXPECT_EQ(s.chain->pass().recompute, 0u);
   }
   for (const auto& [name, value] : found[0]) EXPECT_LE(worst(found[1][name], value), 1e-15) << name;
 }
@@ -313,7 +313,7 @@ TEST(Recompute, AnErrorOfTheSecondRunReachesTheCallerOfBackward) {
   } catch (const std::exception& e) {
     EXPECT_NE(std::string(e.what()).find("block 1 has no memory left"), std::string::npos) << e.what();
   }
-  EXPECT_EQ(s.chain->pass().again, 0u);
+  EXPECT_EQ(s.chain->pass().recompute, 0u);
 }
 
 TEST(Strategies, OfOneProcessHaveTheAxisAndLinkTheyShould) {

@@ -36,7 +36,7 @@ class HybridLink final : public TokenSplit {
 
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
   // The end of a forward, which shows whether the model requests the other split.
-  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override;
+  at::Tensor gather(const at::Tensor& x, kinora_seq seq) override;
   at::Tensor reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) override;
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const kinora_attention& how) override;
@@ -115,12 +115,12 @@ int64_t HybridLink::padding_of(int64_t tokens) const {
   return layout_ == StLayout::hybrid ? known_.front().switches.padding : TokenSplit::padding_of(tokens);
 }
 
-at::Tensor HybridLink::leave(const at::Tensor& x, kinora_seq seq) {
+at::Tensor HybridLink::gather(const at::Tensor& x, kinora_seq seq) {
   if (!resharded_ && group_.rank() == 0 && !std::exchange(told_, true))
     log(Log::warn,
         "stdit-hybrid: the model has no attention over only space or time, so nothing is gained: cp-ring and "
         "cp-ulysses do as well");
-  return TokenSplit::leave(x, seq);
+  return TokenSplit::gather(x, seq);
 }
 
 at::Tensor HybridLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) {

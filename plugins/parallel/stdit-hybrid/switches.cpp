@@ -17,10 +17,12 @@ using Key = std::array<int64_t, 3>;
 // The run of each token, of P runs of whole groups of tokens with one key. `apart`: every sample is split
 // into its own P runs, otherwise all tokens together are.
 template <class KeyOf>
-std::vector<int64_t> runs_of(const int64_t* t, int64_t tokens, int64_t P, bool apart, KeyOf key_of) {
+std::vector<int64_t> runs_of(const at::Tensor& table, int64_t P, bool apart, KeyOf key_of) {
+  const auto* t = table.const_data_ptr<int64_t>();
+  const int64_t tokens = table.size(0), columns = table.size(1);
   std::map<Key, int64_t> sizes;
   std::map<int64_t, int64_t> totals;
-  const auto row = [t](int64_t i) { return t + i * KINORA_TOKEN_COLUMNS; };
+  const auto row = [=](int64_t i) { return t + i * columns; };
   const auto whole = [apart](const Key& k) { return apart ? k[0] : 0; };
   for (int64_t i = 0; i < tokens; ++i) {
     const Key key = key_of(row(i));
@@ -44,11 +46,10 @@ std::vector<int64_t> runs_of(const int64_t* t, int64_t tokens, int64_t P, bool a
 Switches make_switches(const at::Tensor& table, int64_t rank, int64_t P, int64_t part, int64_t T) {
   const at::Tensor rows = table[0].to(at::kCPU).contiguous();
   const int64_t tokens = rows.size(0);
-  const auto* t = rows.data_ptr<int64_t>();
-  const auto frame = runs_of(t, tokens, P, false, [](const int64_t* r) {
+  const auto frame = runs_of(rows, P, false, [](const int64_t* r) {
     return Key{r[KINORA_TOKEN_SAMPLE], r[KINORA_TOKEN_FRAME], 0};
   });
-  const auto place = runs_of(t, tokens, P, true, [](const int64_t* r) {
+  const auto place = runs_of(rows, P, true, [](const int64_t* r) {
     return Key{r[KINORA_TOKEN_SAMPLE], r[KINORA_TOKEN_ROW], r[KINORA_TOKEN_COL]};
   });
 

@@ -1,7 +1,7 @@
 // Tensor parallelism (Shoeybi et al. 2019, arXiv 1909.08053) with sequence parallelism (Korthikanti et al.
 // 2022, arXiv 2205.05198): the outputs of COLUMN weights and the inputs of ROW weights are split, and between
 // a ROW and the next COLUMN each rank has its part of the tokens, so norms, modulation, dropout and residuals
-// are computed once. Norms over a head's channels need no transfer; for norms over all heads, total() sums
+// are computed once. Norms over a head's channels need no transfer; for norms over all heads, all_reduce() sums
 // their statistic.
 //
 // A COLUMN linear gathers its tokens; a ROW linear sums its result and keeps this rank's tokens. COLUMN
@@ -14,8 +14,8 @@
 // backward each:
 //   (T - 1) B (N / T) D e   for each gather: a tensor of width D that COLUMN linears read
 //   (T - 1) B (N / T) D e   for each ROW linear with D outputs (e: 4 where a precision keeps wide sums)
-//   a sum of B N statistics for each total(), and of the result for a ROW linear of shared tensors
-//   (T - 1) B (N / T) D e   for leave(), forward only
+//   a sum of B N statistics for each all_reduce(), and of the result for a ROW linear of shared tensors
+//   (T - 1) B (N / T) D e   for gather(), forward only
 // and in the backward once more
 //   (T - 1) B (N / T) D e   for each gather whose result a weight's gradient needs: not if the weights are
 //   frozen
@@ -63,9 +63,9 @@ class TensorLink final : public Link<at::Tensor> {
   // Throws Error(KINORA_ERROR_INVALID) if a parameter cannot be split this way.
   void declared() override;
   at::Tensor linear(const at::Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
-  at::Tensor total(const at::Tensor& x) override;
+  at::Tensor all_reduce(const at::Tensor& x) override;
   at::Tensor sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
-  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override;
+  at::Tensor gather(const at::Tensor& x, kinora_seq seq) override;
   at::Tensor table(kinora_seq seq, Place place) override;
 
  private:
@@ -169,7 +169,7 @@ at::Tensor TensorLink::linear(const at::Tensor& x, kinora_param w, kinora_param 
   return rows_.count(w) ? row(x, w, b, seq) : next.linear(x, w, b, seq);
 }
 
-at::Tensor TensorLink::total(const at::Tensor& x) { return summed(group_, x); }
+at::Tensor TensorLink::all_reduce(const at::Tensor& x) { return summed(group_, x); }
 
 at::Tensor TensorLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   const int64_t T = group_.size(), padding = (T - x.size(1) % T) % T;
@@ -186,9 +186,9 @@ at::Tensor TensorLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec
   return out;
 }
 
-at::Tensor TensorLink::leave(const at::Tensor& x, kinora_seq seq) {
+at::Tensor TensorLink::gather(const at::Tensor& x, kinora_seq seq) {
   let_go();
-  return shared(group_, next.leave(x, seq), 1);
+  return shared(group_, next.gather(x, seq), 1);
 }
 
 at::Tensor TensorLink::table(kinora_seq seq, Place place) {

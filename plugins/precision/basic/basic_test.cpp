@@ -47,11 +47,11 @@ struct Bf16 : test::Instance<kinora_precision> {
     above.bias = end.bias.clone().set_requires_grad(true);
     check((*this)->link(self(), &link));
     chain.struct_size = sizeof chain;
-    chain.next = &end.get()->context;
-    chain.head = &above.get()->context;
-    check(link->bind(link->context.self, &chain));
+    chain.next = end.get()->context;
+    chain.head = above.get()->context;
+    check(link->bind(link->context->self, &chain));
   }
-  Context<Tensor> context() const { return Context<Tensor>(&link->context); }
+  Context<Tensor> context() const { return Context<Tensor>(link->context); }
   void declare(uint32_t role, int64_t shards) const {
     const int64_t shape[] = {24, 32};
     kinora_param_spec s{};

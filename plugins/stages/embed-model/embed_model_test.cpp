@@ -47,6 +47,7 @@ struct Made {
     core::Call call;
     const kinora_run run = core::run_of(call);
     const kinora_emit sink = results.sink();
+    check(stage->start(stage.self(), &run));
     // As engine/local does: a batch that fails is repeated one by one.
     const size_t most = std::max(1u, needs.batch);
     for (size_t first = 0; first < samples.size(); first += most) {

@@ -23,6 +23,7 @@ class EmbedModel final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit EmbedModel(const Options& o);
+  void start(const Run&) override { model_ = Model::open(options_.model, device_); }
   // Sets field NAME.npy [D], of norm 1; for a video with shots.json, shots.NAME.npy [shots, D], where a shot
   // without frames has a row of zeros.
   void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
@@ -69,7 +70,7 @@ EmbedModel::EmbedModel(const Options& o) : options_(o), device_(device_of(o.devi
   if (o.name.empty() || o.name.find_first_of("/.") != std::string::npos)
     throw Error(KINORA_ERROR_INVALID,
                 "embed.model: name must be a word without dots and slashes, such as \"clip\"");
-  model_ = Model::open(o.model, device_);
+  Model::check(o.model);
 }
 
 kinora_resources EmbedModel::resources() const {

@@ -84,13 +84,17 @@ void require_own(const std::filesystem::path& file) {
 
 }  // namespace
 
-std::unique_ptr<Model> Model::open(const std::filesystem::path& file, at::Device device) {
+void Model::check(const std::filesystem::path& file) {
   if (!std::filesystem::is_regular_file(file))
     throw Error(KINORA_ERROR_NOT_FOUND,
                 file.string() + ": there is no such file; export a model to it as the README shows");
+  if (file.extension() == ".pt2") require_own(file);
+}
+
+std::unique_ptr<Model> Model::open(const std::filesystem::path& file, at::Device device) {
+  check(file);
   std::unique_ptr<Model> out;
   if (file.extension() == ".pt2") {
-    require_own(file);
     out = std::make_unique<Package>(file, device);
   } else {
     out = std::make_unique<Script>(file, device);

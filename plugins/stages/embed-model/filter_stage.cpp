@@ -19,6 +19,7 @@ class FilterModel final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit FilterModel(const Options& o);
+  void start(const Run&) override { model_ = Model::open(options_.model, device_); }
   // Sets json["scores"]["filter.NAME"]; with mode on, rule filter.NAME drops a sample below the threshold.
   void process(Sample in, const Emit& emit, const Run& run) override { process_batch({&in, 1}, emit, run); }
   void process_batch(std::span<const Sample> in, const Emit& emit, const Run& run) override;
@@ -72,7 +73,7 @@ FilterModel::FilterModel(const Options& o)
   if (!of_pictures() && !o.from.ends_with(".npy"))
     throw Error(KINORA_ERROR_INVALID, "filter.model: from = \"" + o.from +
                                     "\": expected \"frames\" or a field such as \"clip.npy\"");
-  model_ = Model::open(o.model, device_);
+  Model::check(o.model);
 }
 
 kinora_resources FilterModel::resources() const {

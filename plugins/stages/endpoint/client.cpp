@@ -215,7 +215,7 @@ double Client::backoff(int64_t attempt, const std::string& about, const Run& run
 // A refused key or model, or an unreachable server, affects every sample and is the fault of none, so the run
 // ends.
 void Client::check_accepted() const {
-  if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_SIGNAL_STOP, why);
+  if (const auto why = account_->refused(); !why.empty()) throw Error(KINORA_ERROR_REFUSED, why);
 }
 
 void Client::give_up(const Question& question, const std::string& why) const {

@@ -37,7 +37,7 @@ struct Answered {
 
 // [any-thread] A question that fails throws Error(KINORA_ERROR_DATA), which fails the sample. KINORA_ERROR_IO would make
 // the engine retry the whole sample and pay again for its other answers. A refused key or model, or a server
-// that was unreachable for all of the first samples, throws Error(KINORA_SIGNAL_STOP), which ends the run.
+// that was unreachable for all of the first samples, throws Error(KINORA_ERROR_REFUSED), which ends the run.
 class Client {
  public:
   // stage: name in messages and totals. path: below base_url, such as "/chat/completions". Throws Error for
@@ -45,7 +45,7 @@ class Client {
   Client(std::string stage, const ServerOptions&, const std::string& path);
   // Returns a kept answer at no cost, or asks the server and keeps the answer.
   Answered ask(const Question&, const Run&) const;
-  // Throws KINORA_SIGNAL_STOP once the server has refused the key or proved unreachable.
+  // Throws KINORA_ERROR_REFUSED once the server has refused the key or proved unreachable.
   void check_accepted() const;
   // Number of further questions that could be asked at once now.
   int64_t free() const { return account_->gate.free(); }

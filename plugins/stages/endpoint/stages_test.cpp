@@ -106,7 +106,7 @@ TEST(EndpointStages, AServerThatIsNeverThereEndsTheRunAfterEightSamples) {
         process("clip" + std::to_string(n));
         ADD_FAILURE() << on_error << " " << n;
       } catch (const Error& e) {
-        EXPECT_EQ(e.code(), KINORA_SIGNAL_STOP);
+        EXPECT_EQ(e.code(), KINORA_ERROR_REFUSED);
         why = e.what();
       }
     EXPECT_THAT(

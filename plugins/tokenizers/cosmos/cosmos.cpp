@@ -146,7 +146,7 @@ kinora_tokenizer_info CosmosTokenizer::info() const {
   i.codes = fsq_ ? fsq_->size() : 0;
   i.time = options_.temporal_compression_ratio;
   i.height = i.width = options_.spatial_compression_ratio;
-  i.halo = options_.image ? 0 : -1;  // a video's middle block attends to every earlier frame
+  i.decode_span = options_.image ? 1 : 0;  // a video's middle block attends to every earlier frame
   i.encode_span = options_.image ? 1 : 0;
   return i;
 }

@@ -136,7 +136,7 @@ TEST(CosmosDefaults, SayWhatTheyCompress) {
   EXPECT_EQ(info.time, 4);
   EXPECT_EQ(info.height, 8);
   EXPECT_EQ(info.width, 8);
-  EXPECT_EQ(info.halo, -1);
+  EXPECT_EQ(info.decode_span, 0);
   EXPECT_EQ(cosmos.encode(noise({2, 3, 9, 16, 24})).sizes(), (std::vector<int64_t>{2, 8, 3, 2, 3}));
 }
 
@@ -147,7 +147,7 @@ TEST(CosmosImages, AreFramesOfAStream) {
       Cosmos cosmos(test::Oracle(kNvidia, name).options, dtype);
       cosmos.fill();
       const kinora_tokenizer_info info = cosmos.info();
-      EXPECT_EQ(info.halo, 0);
+      EXPECT_EQ(info.decode_span, 1);
       const Tensor video = noise({1, 3, 3, 32, 32}, dtype);
       Tensor vectors;
       const Tensor latent = cosmos.encode(video, info.discrete ? &vectors : nullptr),

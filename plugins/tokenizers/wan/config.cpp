@@ -158,7 +158,7 @@ Config resolved(Config c) {
 
 // Follows dependencies from a late frame back through the decoder. A convolution reaches 2 frames back; where
 // time is doubled, frame j comes from frame ceil(j / 2) of the coarser sequence.
-int64_t decoder_halo(const Config& c) {
+int64_t decoder_span(const Config& c) {
   constexpr int64_t late = int64_t{1} << 40;
   int64_t frame = 1 + c.time() * (late - 1);  // the first frame that latent frame `late` decodes to
   const int64_t stack = 2 * 2 * (c.num_res_blocks + 1);
@@ -167,7 +167,7 @@ int64_t decoder_halo(const Config& c) {
     if (level > 0 && c.time_at(level - 1)) frame = (frame + 1) / 2 - 2;
     frame -= stack;
   }
-  return late - (frame - 2 * 2 * 2 - 2);  // the middle's two residual blocks, conv_in
+  return late - (frame - 2 * 2 * 2 - 2) + 1;  // the middle's two residual blocks, conv_in
 }
 
 // Follows dependencies from a late latent frame back through the encoder. Where time is halved, frame j comes

@@ -48,8 +48,8 @@ struct Config {
 // Fills in `size` and decoder_base_dim. Throws kinora::Error if the options contradict each other.
 Config resolved(Config c);
 
-// Largest number of earlier latent frames that a decoded frame depends on.
-int64_t decoder_halo(const Config& c);
+// Largest number of latent frames that a decoded one depends on, itself included.
+int64_t decoder_span(const Config& c);
 // Largest number of latent frames that an encoded one depends on, itself included.
 int64_t encoder_span(const Config& c);
 

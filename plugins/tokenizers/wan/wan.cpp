@@ -141,7 +141,7 @@ kinora_tokenizer_info WanTokenizer::info() const {
   i.channels = c.z_dim;
   i.time = c.time();
   i.height = i.width = c.space();
-  i.halo = decoder_halo(c);
+  i.decode_span = decoder_span(c);
   i.encode_span = encoder_span(c);
   return i;
 }

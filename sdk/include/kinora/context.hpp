@@ -57,6 +57,15 @@ struct Attention {
 };
 
 namespace detail {
+// A struct whose writer may know fewer members, or more: a copy of this SDK's size, with 0 in the members that the writer did not know.
+template <class S>
+S whole(const S* given) {
+  S all{};
+  std::memcpy(&all, given, std::min<size_t>(given->struct_size, sizeof all));
+  all.struct_size = sizeof all;
+  return all;
+}
+
 // Passes a block's results to the caller, which has room for exactly n_out.
 template <class T>
 void give_all(std::vector<T> made, size_t n_out, int64_t index, kinora_tensor* out) {
@@ -108,7 +117,7 @@ class Context {
     s.block = p.block;
     s.init = p.init.kind;
     s.frozen = p.frozen;
-    s.a = p.init.a;
+    s.init_scale = p.init.a;
     s.shards = 1;
     return parameter(s);
   }
@@ -141,8 +150,8 @@ class Context {
     return made(
         [&](kinora_tensor* o) { return c_->attention(c_->self, handle(q), handle(k), handle(v), &how, o); });
   }
-  T total(const T& x) const {
-    return made([&](kinora_tensor* o) { return c_->total(c_->self, handle(x), o); });
+  T all_reduce(const T& x) const {
+    return made([&](kinora_tensor* o) { return c_->all_reduce(c_->self, handle(x), o); });
   }
   // fn(flow..., shared...) -> the next block's flow. fn must not capture tensors: all of them come through
   // its argument.
@@ -153,7 +162,7 @@ class Context {
     const std::unique_ptr<void, void (*)(void*)> mine(call, Call::release);
     kinora_block b{};
     b.struct_size = sizeof b;
-    b.n_flow = static_cast<uint32_t>(flow.size());
+    b.n_carry = static_cast<uint32_t>(flow.size());
     b.n_shared = static_cast<uint32_t>(shared.size());
     b.n_out = n_out;
     b.index = index;
@@ -187,8 +196,8 @@ class Context {
   T sequence(const T& x, const kinora_seq_spec& spec, kinora_seq& seq) const {
     return made([&](kinora_tensor* o) { return c_->sequence(c_->self, handle(x), &spec, &seq, o); });
   }
-  T leave(const T& x, kinora_seq seq) const {
-    return made([&](kinora_tensor* o) { return c_->leave(c_->self, handle(x), seq, o); });
+  T gather(const T& x, kinora_seq seq) const {
+    return made([&](kinora_tensor* o) { return c_->gather(c_->self, handle(x), seq, o); });
   }
   T table(kinora_seq seq, Place place) const {
     return made([&](kinora_tensor* o) { return c_->table(c_->self, seq, static_cast<uint32_t>(place), o); });

@@ -1,8 +1,6 @@
 // A link of the chain behind a model's context in C++, see abi/link.h. Override what the link changes; the
 // rest passes on.
 #pragma once
-#include <algorithm>
-#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -18,10 +16,11 @@ class Link {
   explicit Link(uint32_t level) {
     link_.struct_size = sizeof link_;
     link_.level = level;
-    link_.context = slots(this);
+    context_ = slots(this);
+    link_.context = &context_;
     link_.bind = [](void* self, const kinora_chain* c) { return guard([&] { of(self)->attach(c); }); };
     link_.ready = [](void* self) { return guard([&] { of(self)->ready(); }); };
-    link_.begin = [](void* self, const kinora_pass* p) { return guard([&] { of(self)->begin(*p); }); };
+    link_.begin = [](void* self, const kinora_pass* p) { return guard([&] { of(self)->begin(detail::whole(p)); }); };
     link_.reduce = [](void* self) { return guard([&] { of(self)->reduce(); }); };
     link_.piece = [](void* self, int64_t i, kinora_param* param, int64_t* first, int64_t* count,
                      kinora_tensor* leaf, int64_t* offset) {
@@ -50,16 +49,18 @@ class Link {
   virtual T attention(const T& q, const T& k, const T& v, const kinora_attention& how) {
     return next.attention(q, k, v, how);
   }
-  virtual T total(const T& x) { return next.total(x); }
+  virtual T all_reduce(const T& x) { return next.all_reduce(x); }
   virtual Tensors block(const kinora_block& b, const Tensors& in) { return next.block(b, in); }
   virtual T sequence(const T& x, const kinora_seq_spec& spec, kinora_seq& seq) {
     return next.sequence(x, spec, seq);
   }
-  virtual T leave(const T& x, kinora_seq s) { return next.leave(x, s); }
+  virtual T gather(const T& x, kinora_seq s) { return next.gather(x, s); }
   virtual T table(kinora_seq s, Place place) { return next.table(s, place); }
   virtual T reshard(const T& x, kinora_seq s, Over over, kinora_seq& to) {
     return next.reshard(x, s, over, to);
   }
+  // A table of functions by which this link offers a service to the other links (id "vendor.name/1"); null for any other id.
+  virtual const void* get_interface(const char* /*id*/, uint32_t /*minor*/) { return nullptr; }
   virtual T noise(const T& like, kinora_seq s, const char* key) { return next.noise(like, s, key); }
   // Every parameter is known; none has storage yet.
   virtual void declared() {}
@@ -77,7 +78,7 @@ class Link {
   virtual bool piece(int64_t, Piece&) { return false; }
 
   kinora_pass pass() const {
-    kinora_pass p{};
+    kinora_pass p{.struct_size = sizeof p};
     check(chain_->get_pass(chain_->self, &p));
     return p;
   }
@@ -119,6 +120,7 @@ class Link {
     head = Context<T>(c->head);
   }
   static kinora_context slots(Link* self);
+  kinora_context context_{};
   kinora_link link_{};
   const kinora_chain* chain_ = nullptr;
 };
@@ -126,20 +128,21 @@ class Link {
 template <class T>
 template <class D>
 void Link<T>::skip_inherited() {
-  kinora_context& c = link_.context;
+  kinora_context& c = context_;
 #define KINORA_SKIP(table, slot) \
   if constexpr (std::is_same_v<decltype(&D::slot), decltype(&Link::slot)>) table.slot = nullptr
   KINORA_SKIP(c, parameter);
   KINORA_SKIP(c, value);
   KINORA_SKIP(c, linear);
   KINORA_SKIP(c, attention);
-  KINORA_SKIP(c, total);
+  KINORA_SKIP(c, all_reduce);
   KINORA_SKIP(c, block);
   KINORA_SKIP(c, sequence);
-  KINORA_SKIP(c, leave);
+  KINORA_SKIP(c, gather);
   KINORA_SKIP(c, table);
   KINORA_SKIP(c, reshard);
   KINORA_SKIP(c, noise);
+  KINORA_SKIP(c, get_interface);
   KINORA_SKIP(link_, declared);
   KINORA_SKIP(link_, ready);
   KINORA_SKIP(link_, begin);
@@ -155,33 +158,29 @@ kinora_context Link<T>::slots(Link* self) {
   c.struct_size = sizeof c;
   c.self = self;
   c.parameter = [](void* s, const kinora_param_spec* p, kinora_param* o) {
-    return guard([&] { *o = of(s)->parameter(*p); });
+    return guard([&] { *o = of(s)->parameter(detail::whole(p)); });
   };
   c.value = [](void* s, kinora_param p, H* o) { return guard([&] { *o = give(of(s)->value(p)); }); };
   c.linear = [](void* s, H x, kinora_param w, kinora_param b, kinora_seq q, H* o) {
     return guard([&] { *o = give(of(s)->linear(borrow<T>(x), w, b, q)); });
   };
   c.attention = [](void* s, H q, H k, H v, const kinora_attention* how, H* o) {
-    return guard([&] {
-      kinora_attention all{};  // a caller may know fewer members
-      std::memcpy(&all, how, std::min<size_t>(how->struct_size, sizeof all));
-      all.struct_size = sizeof all;
-      *o = give(of(s)->attention(borrow<T>(q), borrow<T>(k), borrow<T>(v), all));
-    });
+    return guard([&] { *o = give(of(s)->attention(borrow<T>(q), borrow<T>(k), borrow<T>(v), detail::whole(how))); });
   };
-  c.total = [](void* s, H x, H* o) { return guard([&] { *o = give(of(s)->total(borrow<T>(x))); }); };
+  c.all_reduce = [](void* s, H x, H* o) { return guard([&] { *o = give(of(s)->all_reduce(borrow<T>(x))); }); };
   c.block = [](void* s, const kinora_block* b, const H* in, H* o) {
     return guard([&] {
+      const kinora_block all = detail::whole(b);
       Tensors x;
-      for (uint32_t i = 0; i < b->n_flow + b->n_shared; ++i) x.push_back(borrow<T>(in[i]));
-      detail::give_all(of(s)->block(*b, x), b->n_out, b->index, o);
+      for (uint32_t i = 0; i < all.n_carry + all.n_shared; ++i) x.push_back(borrow<T>(in[i]));
+      detail::give_all(of(s)->block(all, x), all.n_out, all.index, o);
     });
   };
   c.sequence = [](void* s, H x, const kinora_seq_spec* p, kinora_seq* q, H* o) {
-    return guard([&] { *o = give(of(s)->sequence(borrow<T>(x), *p, *q)); });
+    return guard([&] { *o = give(of(s)->sequence(borrow<T>(x), detail::whole(p), *q)); });
   };
-  c.leave = [](void* s, H x, kinora_seq q, H* o) {
-    return guard([&] { *o = give(of(s)->leave(borrow<T>(x), q)); });
+  c.gather = [](void* s, H x, kinora_seq q, H* o) {
+    return guard([&] { *o = give(of(s)->gather(borrow<T>(x), q)); });
   };
   c.table = [](void* s, kinora_seq q, uint32_t p, H* o) {
     return guard([&] { *o = give(of(s)->table(q, Place(p))); });
@@ -191,6 +190,10 @@ kinora_context Link<T>::slots(Link* self) {
   };
   c.noise = [](void* s, H like, kinora_seq q, const char* key, H* o) {
     return guard([&] { *o = give(of(s)->noise(borrow<T>(like), q, key)); });
+  };
+  c.get_interface = [](void* s, const char* id, uint32_t minor) -> const void* {
+    const void* out = nullptr;
+    return guard([&] { out = of(s)->get_interface(id, minor); }) == KINORA_OK ? out : nullptr;
   };
   return c;
 }

@@ -33,7 +33,7 @@ template <class T>
 kinora_component component() {
   static const std::string id = described<T>().id(T::kind);
   return {sizeof(kinora_component), 0, id.c_str(), T::interface_id, T::template api<T>(),
-          describe_component<T>};
+          describe_component<T>, nullptr};
 }
 
 using ComponentFn = kinora_component (*)();

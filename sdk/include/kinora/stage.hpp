@@ -1,8 +1,6 @@
 // A stage in C++, see abi/stage.h.
 #pragma once
 #include <algorithm>
-#include <cstddef>
-#include <cstring>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -26,7 +24,7 @@ class Emit {
   }
   // Fails the sample; other samples of this input are unaffected.
   void fail(Sample s, const std::string& reason) const {
-    if (e_->struct_size <= offsetof(kinora_emit, fail) || !e_->fail) throw Error(KINORA_ERROR_DATA, reason);
+    if (!e_->fail) throw Error(KINORA_ERROR_DATA, reason);
     check(e_->fail(e_->self, s.release(), reason.c_str()));
   }
   // Inside process(): holds the input until a later emit or drop of its key, or stored().
@@ -35,7 +33,7 @@ class Emit {
   }
   // Names the parents of the next new sample: keys of the current input and of held inputs.
   void made_of(std::span<const std::string_view> keys) const {
-    if (e_->struct_size <= offsetof(kinora_emit, made_of) || !e_->made_of) return;
+    if (!e_->made_of) return;
     std::vector<kinora_str> names;
     for (const auto key : keys) names.push_back(str(key));
     check(e_->made_of(e_->self, names.data(), names.size()));
@@ -55,6 +53,9 @@ class Stage {
   static constexpr const char* kind = "stage";
   static constexpr const char* interface_id = KINORA_INTERFACE_STAGE;
   virtual ~Stage() = default;
+  // Once, before any other call but resources(), where the instance runs: load weights here, onto run's device. The constructor is cheap,
+  // since the host also makes instances only to ask for their resources. An exception ends the run.
+  virtual void start(const Run&) {}
   // One sample in, any number out. An exception fails this sample only.
   virtual void process(Sample in, const Emit& emit, const Run& run) = 0;
   // Several samples at once, at most resources().batch of them ("Batches" in abi/stage.h). An exception
@@ -81,10 +82,8 @@ class Stage {
         [](void* self) { delete static_cast<Stage*>(self); },
         [](void* self, kinora_resources* out) {
           return guard([&] {
-            // An older host offers less room.
-            kinora_resources all = static_cast<Stage*>(self)->resources();
-            all.struct_size = std::min<uint32_t>(sizeof all, out->struct_size);
-            std::memcpy(out, &all, all.struct_size);
+            const kinora_resources all = static_cast<Stage*>(self)->resources();
+            KINORA_FILL(out, &all);
           });
         },
         [](void* self, kinora_sample* in, const kinora_emit* e, const kinora_run* r) {
@@ -99,7 +98,8 @@ class Stage {
             for (uint32_t i = 0; i < n; ++i) samples.push_back(Sample::borrow(in[i]));
             static_cast<Stage*>(self)->process_batch(samples, Emit(e), Run(r));
           });
-        }};
+        },
+        [](void* self, const kinora_run* r) { return guard([&] { static_cast<Stage*>(self)->start(Run(r)); }); }};
     return &table;
   }
 };

@@ -84,7 +84,7 @@ class Group {
 class Step {
  public:
   explicit Step(const kinora_step* s) : s_(s) {}
-  int64_t n_micro() const { return s_->n_micro; }
+  int64_t n_microbatches() const { return s_->n_microbatches; }
   // Whether the loss was computed here; false: the chain kept the output for another stage.
   bool forward(int64_t stage, int64_t micro) const {
     const kinora_pass p = pass(stage, micro);
@@ -104,7 +104,7 @@ class Step {
     kinora_pass p{};
     p.struct_size = sizeof p;
     p.stage = stage;
-    p.micro = micro;
+    p.microbatch = micro;
     return p;
   }
   const kinora_step* s_;

@@ -3,7 +3,7 @@
 //
 // B batch, N tokens of the sequence with padding, P ranks, D channels. Rank r holds positions [r N/P, (r + 1)
 // N/P) of the order. Padding is at the end of the one-process order, with INDEX -1 in its table: no token
-// sees it, and the host removes it from the result of leave().
+// sees it, and the host removes it from the result of gather().
 #pragma once
 #include <list>
 #include <map>
@@ -43,8 +43,8 @@ class TokenSplit : public Link<at::Tensor> {
     return out;
   }
 
-  at::Tensor leave(const at::Tensor& x, kinora_seq seq) override {
-    const at::Tensor own = next.leave(x, seq);
+  at::Tensor gather(const at::Tensor& x, kinora_seq seq) override {
+    const at::Tensor own = next.gather(x, seq);
     return group_.size() == 1 ? own : shared(group_, own, 1).index_select(1, layout(seq).back);
   }
 

@@ -57,7 +57,12 @@ class Tokenizer {
           return made;
         },
         [](void* self) { delete of(self); },
-        [](void* self, kinora_tokenizer_info* out) { return guard([&] { *out = of(self)->info(); }); },
+        [](void* self, kinora_tokenizer_info* out) {
+          return guard([&] {
+            const kinora_tokenizer_info all = of(self)->info();
+            KINORA_FILL(out, &all);
+          });
+        },
         [](void* self, const kinora_context* c, kinora_tensor video, kinora_tensor* latent,
            kinora_tensor* posterior) {
           return guard([&] {

@@ -114,7 +114,7 @@ class Faulty final : public kinora::Stage {
     const size_t half = held_.size() / 2;
     for (size_t i = 0; auto& s : std::exchange(held_, {})) {
       if (options_.where == "finish" && i++ == half)
-        throw options_.how == "stop" ? kinora::Error(KINORA_SIGNAL_STOP, "the key is refused")
+        throw options_.how == "stop" ? kinora::Error(KINORA_ERROR_REFUSED, "the key is refused")
                                      : kinora::Error(KINORA_ERROR_IO, "the index is broken");
       emit(std::move(s));
     }
@@ -214,7 +214,7 @@ class Faulty final : public kinora::Stage {
     for (int file = options_.how == "share" ? ::memfd_create("faulty", 0) : -1; file >= 0;)
       if (::write(file, piece.data(), piece.size()) < 0) ::_exit(4);
     if (options_.how == "error") throw kinora::Error(KINORA_ERROR_DATA, "bad bytes");
-    if (options_.how == "stop") throw kinora::Error(KINORA_SIGNAL_STOP, "the key is refused");
+    if (options_.how == "stop") throw kinora::Error(KINORA_ERROR_REFUSED, "the key is refused");
     std::vector<char*> memory;
     while (options_.how == "allocate") {
       memory.push_back(new char[1 << 20]);

@@ -39,7 +39,8 @@ Ran Job::run() {
   kinora_pipeline pipeline{};
   pipeline.struct_size = sizeof pipeline;
   pipeline.n_stages = 1;
-  pipeline.stages = &spec;
+  const kinora_stage_spec* stages = &spec;
+  pipeline.stages = &stages;
   pipeline.memory = 64 << 20;
   pipeline.self = this;
   pipeline.next = [](void* self, kinora_sample** out) { return static_cast<Job*>(self)->next(out); };
