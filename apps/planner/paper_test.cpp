@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "apps/planner/durations.hpp"
 #include "apps/planner/paper_runs.hpp"
 #include "apps/planner/search.hpp"
 

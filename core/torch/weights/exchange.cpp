@@ -27,12 +27,6 @@ at::Tensor finished(const kinora_group& group, void* work) {
   return adopt<at::Tensor>(out);
 }
 
-at::Tensor bytes_of(const std::string& text) {
-  auto out = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
-  if (!text.empty()) std::memcpy(out.data_ptr(), text.data(), text.size());
-  return out;
-}
-
 // Code and message of an exception; empty if there was none.
 std::string said_by(const std::exception_ptr& failure) {
   if (!failure) return "";
@@ -48,6 +42,12 @@ std::string said_by(const std::exception_ptr& failure) {
 }
 
 }  // namespace
+
+at::Tensor bytes_of(const std::string& text) {
+  auto out = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
+  if (!text.empty()) std::memcpy(out.data_ptr(), text.data(), text.size());
+  return out;
+}
 
 Exchange::Exchange(const kinora_group& group, at::Device device)
     : group_(group.size > 1 ? &group : nullptr), device_(device) {}

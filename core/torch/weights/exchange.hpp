@@ -13,6 +13,9 @@
 
 namespace kinora::core {
 
+// The text's bytes, uint8 [n] on the CPU.
+at::Tensor bytes_of(const std::string& text);
+
 class Exchange {
  public:
   // A single process: nothing is transferred.

@@ -9,6 +9,7 @@
 #include "core/base/digest.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/exchange.hpp"
 #include "core/torch/weights/hdf5.hpp"
 
 namespace kinora::core {
@@ -43,12 +44,6 @@ std::string unescaped(const std::string& name) {
     }
   }
   return out;
-}
-
-at::Tensor bytes_of(const std::string& text) {
-  auto t = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
-  std::copy(text.begin(), text.end(), static_cast<char*>(t.data_ptr()));
-  return t;
 }
 
 std::string text_of(const at::Tensor& t) {
