@@ -5,6 +5,8 @@
 
 #include "kinora/tensor.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 template <>
@@ -29,3 +31,5 @@ inline at::Tensor borrow<at::Tensor>(kinora_tensor h) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

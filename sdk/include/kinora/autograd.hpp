@@ -8,6 +8,8 @@
 
 #include "kinora/tensor.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 namespace detail {
@@ -26,7 +28,7 @@ struct Node {
   static void give_exactly(std::vector<T> from, kinora_tensor* out, size_t n) {
     if (from.size() != n)
       throw Error(KINORA_ERROR_FAILED, "an autograd function returned " + std::to_string(from.size()) +
-                                     " tensors instead of " + std::to_string(n));
+                                           " tensors instead of " + std::to_string(n));
     for (size_t i = 0; i < n; ++i) out[i] = give(std::move(from[i]));
   }
   static Node* of(void* state) { return static_cast<Node*>(state); }
@@ -96,3 +98,5 @@ void backward(const std::vector<T>& outputs, const std::vector<T>& grad_outputs)
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -5,6 +5,10 @@
 #include <optional>
 #include <string>
 
+#include "kinora/abi/base.h"
+
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 struct Bin {
@@ -35,3 +39,5 @@ inline Bin bin_of(double width, double height, double seconds) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -7,6 +7,8 @@
 
 #include "kinora/videos.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // Tensors that all blocks share, made outside them. A block receives them through its inputs (a tensor
@@ -49,7 +51,7 @@ inline at::Tensor latent_with(const Named<at::Tensor>& in, const char* extra, in
   if (in.has(extra)) x = at::cat({x, in[extra].to(x.scalar_type())}, 1);
   if (x.dim() > 1 && x.size(1) != channels)
     throw Error(KINORA_ERROR_INVALID, c10::str(id, ": latent and ", extra, " have ", x.size(1),
-                                         " channels, in_channels is ", channels));
+                                               " channels, in_channels is ", channels));
   return x;
 }
 
@@ -84,3 +86,5 @@ inline Text unconditional_if_hidden(Text text) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -8,6 +8,8 @@
 #include "kinora/options.hpp"
 #include "kinora/tensor.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // One transfer, see kinora_transfer in abi/collective.h.
@@ -25,8 +27,8 @@ template <class T>
 class CollectiveWork {
  public:
   virtual ~CollectiveWork() = default;
-  // Waits; call it once. Undefined for SEND and BARRIER. Error(KINORA_ERROR_TIMEOUT) if a peer does not answer in
-  // time.
+  // Waits; call it once. Undefined for SEND and BARRIER. Error(KINORA_ERROR_TIMEOUT) if a peer does not
+  // answer in time.
   virtual T finish() = 0;
 };
 
@@ -86,3 +88,5 @@ class Collective {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

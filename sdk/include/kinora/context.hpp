@@ -1,7 +1,9 @@
 // The context of a model in C++, see abi/context.h. T is kinora::Tensor (stable tier) or at::Tensor (pinned).
 #pragma once
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <string>
@@ -9,6 +11,8 @@
 
 #include "kinora/abi/context.h"
 #include "kinora/tensor.hpp"
+
+KINORA_SDK_BEGIN
 
 namespace kinora {
 
@@ -57,7 +61,8 @@ struct Attention {
 };
 
 namespace detail {
-// A struct whose writer may know fewer members, or more: a copy of this SDK's size, with 0 in the members that the writer did not know.
+// A struct whose writer may know fewer members, or more: a copy of this SDK's size, with 0 in the members
+// that the writer did not know.
 template <class S>
 S whole(const S* given) {
   S all{};
@@ -71,8 +76,8 @@ template <class T>
 void give_all(std::vector<T> made, size_t n_out, int64_t index, kinora_tensor* out) {
   if (made.size() != n_out)
     throw Error(KINORA_ERROR_INVALID, "block " + std::to_string(index) + " returned " +
-                                    std::to_string(made.size()) +
-                                    " tensors, but was declared with n_out = " + std::to_string(n_out));
+                                          std::to_string(made.size()) +
+                                          " tensors, but was declared with n_out = " + std::to_string(n_out));
   for (size_t i = 0; i < n_out; ++i) out[i] = give(std::move(made[i]));
 }
 
@@ -223,3 +228,5 @@ class Context {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -11,6 +11,8 @@
 
 #include "kinora/sample.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // The tensor `frames`: uint8 [count, height, width, 3], RGB, upright; borrowed from the sample.
@@ -32,8 +34,8 @@ inline bool is_row_major(const kinora_dl_tensor& t) {
 
 }  // namespace detail
 
-// Error(KINORA_ERROR_NOT_FOUND) if the sample has none; the message says which option to set. Error(KINORA_ERROR_DATA) if
-// they have another format, are empty, or are larger than `most_side` pixels.
+// Error(KINORA_ERROR_NOT_FOUND) if the sample has none; the message says which option to set.
+// Error(KINORA_ERROR_DATA) if they have another format, are empty, or are larger than `most_side` pixels.
 inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   const std::string key(sample.key());
@@ -50,10 +52,10 @@ inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX)
   if (t->shape[0] < 1 || t->shape[1] < 1 || t->shape[2] < 1)
     throw Error(KINORA_ERROR_DATA, "sample '" + key + "': its frames are empty");
   if (std::max(t->shape[1], t->shape[2]) > most_side)
-    throw Error(KINORA_ERROR_DATA, "sample '" + key + "': its frames of " + std::to_string(t->shape[2]) + "x" +
-                                 std::to_string(t->shape[1]) + " pixels are larger than " +
-                                 std::to_string(most_side) +
-                                 "; set sample_height, or height of stage/video.read");
+    throw Error(KINORA_ERROR_DATA, "sample '" + key + "': its frames of " + std::to_string(t->shape[2]) +
+                                       "x" + std::to_string(t->shape[1]) + " pixels are larger than " +
+                                       std::to_string(most_side) +
+                                       "; set sample_height, or height of stage/video.read");
   return {static_cast<const uint8_t*>(t->data) + t->byte_offset, t->shape[0], t->shape[1], t->shape[2]};
 }
 
@@ -162,3 +164,5 @@ inline std::vector<size_t> shots_of_frames(const Sample& film, const std::vector
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -5,6 +5,8 @@
 #include "kinora/run.hpp"
 #include "kinora/sample.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // A subclass T has: struct Options; static void describe(Describe<Options>&); explicit T(const Options&).
@@ -35,3 +37,5 @@ class Engine {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -9,6 +9,8 @@
 
 #include "kinora/abi/host.h"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // The host of this library; set once by the plugin's entry, before any other of its code runs.
@@ -90,3 +92,5 @@ inline void log(Log level, const std::string& message) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -21,6 +21,8 @@
 #include "kinora/context.hpp"
 #include "kinora/transfers.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 class HeadExchange {
@@ -123,3 +125,5 @@ at::Tensor attend_by_heads(const HeadExchange& by, const at::Tensor& q, const at
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -7,6 +7,8 @@
 #include "kinora/abi/io.h"
 #include "kinora/error.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 inline const kinora_io_api& io_api() {
@@ -59,3 +61,5 @@ class Writer {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -14,6 +14,8 @@
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 using Ctx = Context<at::Tensor>;
@@ -203,3 +205,5 @@ class Heads {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

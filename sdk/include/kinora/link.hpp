@@ -7,6 +7,8 @@
 #include "kinora/abi/link.h"
 #include "kinora/context.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 template <class T>
@@ -20,7 +22,9 @@ class Link {
     link_.context = &context_;
     link_.bind = [](void* self, const kinora_chain* c) { return guard([&] { of(self)->attach(c); }); };
     link_.ready = [](void* self) { return guard([&] { of(self)->ready(); }); };
-    link_.begin = [](void* self, const kinora_pass* p) { return guard([&] { of(self)->begin(detail::whole(p)); }); };
+    link_.begin = [](void* self, const kinora_pass* p) {
+      return guard([&] { of(self)->begin(detail::whole(p)); });
+    };
     link_.reduce = [](void* self) { return guard([&] { of(self)->reduce(); }); };
     link_.piece = [](void* self, int64_t i, kinora_param* param, int64_t* first, int64_t* count,
                      kinora_tensor* leaf, int64_t* offset) {
@@ -59,7 +63,8 @@ class Link {
   virtual T reshard(const T& x, kinora_seq s, Over over, kinora_seq& to) {
     return next.reshard(x, s, over, to);
   }
-  // A table of functions by which this link offers a service to the other links (id "vendor.name/1"); null for any other id.
+  // A table of functions by which this link offers a service to the other links (id "vendor.name/1"); null
+  // for any other id.
   virtual const void* get_interface(const char* /*id*/, uint32_t /*minor*/) { return nullptr; }
   virtual T noise(const T& like, kinora_seq s, const char* key) { return next.noise(like, s, key); }
   // Every parameter is known; none has storage yet.
@@ -165,9 +170,12 @@ kinora_context Link<T>::slots(Link* self) {
     return guard([&] { *o = give(of(s)->linear(borrow<T>(x), w, b, q)); });
   };
   c.attention = [](void* s, H q, H k, H v, const kinora_attention* how, H* o) {
-    return guard([&] { *o = give(of(s)->attention(borrow<T>(q), borrow<T>(k), borrow<T>(v), detail::whole(how))); });
+    return guard(
+        [&] { *o = give(of(s)->attention(borrow<T>(q), borrow<T>(k), borrow<T>(v), detail::whole(how))); });
   };
-  c.all_reduce = [](void* s, H x, H* o) { return guard([&] { *o = give(of(s)->all_reduce(borrow<T>(x))); }); };
+  c.all_reduce = [](void* s, H x, H* o) {
+    return guard([&] { *o = give(of(s)->all_reduce(borrow<T>(x))); });
+  };
   c.block = [](void* s, const kinora_block* b, const H* in, H* o) {
     return guard([&] {
       const kinora_block all = detail::whole(b);
@@ -199,3 +207,5 @@ kinora_context Link<T>::slots(Link* self) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

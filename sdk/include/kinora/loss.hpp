@@ -9,6 +9,8 @@
 #include "kinora/options.hpp"
 #include "kinora/tensor.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // A subclass L has: struct Options; static void describe(Describe<Options>&); explicit L(const Options&).
@@ -77,7 +79,9 @@ class Loss {
 };
 
 // The dtype for elementwise statistics of x: its own, at least float32.
-inline Tensor wide(const Tensor& x) { return x.dtype() == KINORA_DTYPE_FLOAT64 ? x : x.to(KINORA_DTYPE_FLOAT32); }
+inline Tensor wide(const Tensor& x) {
+  return x.dtype() == KINORA_DTYPE_FLOAT64 ? x : x.to(KINORA_DTYPE_FLOAT32);
+}
 
 // On x's device, in x's dtype.
 inline Tensor as(const Tensor& t, const Tensor& x) { return op("aten::to", "other", {t, x}); }
@@ -114,3 +118,5 @@ inline std::vector<int64_t> of_sample(const Tensor& x) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

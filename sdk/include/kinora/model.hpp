@@ -6,6 +6,8 @@
 #include "kinora/renames.hpp"
 #include "kinora/tensor.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // A subclass M has: struct Options; static void describe(Describe<Options>&); M(const Options&, const
@@ -51,3 +53,5 @@ class Model {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

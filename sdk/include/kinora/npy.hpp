@@ -16,6 +16,8 @@
 
 #include "kinora/error.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // One or two dimensions, row-major.
@@ -103,3 +105,5 @@ inline FloatArray read_npy(std::string_view bytes, const std::string& origin) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

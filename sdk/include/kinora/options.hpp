@@ -12,6 +12,8 @@
 #include "kinora/abi/options.h"
 #include "kinora/error.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 namespace detail {
 
@@ -287,3 +289,5 @@ void preset(Options& options, T Options::*option, const V& value) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -6,6 +6,10 @@
 
 #include <ATen/ATen.h>
 
+#include "kinora/abi/base.h"
+
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // The order of a patch's numbers within a token, outermost first.
@@ -53,3 +57,5 @@ inline at::Tensor unpatchify(const at::Tensor& x, const std::array<int64_t, 3>& 
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

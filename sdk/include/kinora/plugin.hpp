@@ -15,6 +15,8 @@
 #include "kinora/abi/plugin.h"
 #include "kinora/options.hpp"
 
+KINORA_SDK_BEGIN
+
 #ifndef KINORA_PLUGIN_NAME
 #error "define KINORA_PLUGIN_NAME and KINORA_PLUGIN_VERSION, or build with kinora_add_plugin() from sdk/cmake"
 #endif
@@ -32,8 +34,8 @@ int32_t describe_component(const kinora_sink* out) {
 template <class T>
 kinora_component component() {
   static const std::string id = described<T>().id(T::kind);
-  return {sizeof(kinora_component), 0, id.c_str(), T::interface_id, T::template api<T>(),
-          describe_component<T>, nullptr};
+  return {sizeof(kinora_component), 0,      id.c_str(), T::interface_id, T::template api<T>(),
+          describe_component<T>,    nullptr};
 }
 
 using ComponentFn = kinora_component (*)();
@@ -73,3 +75,5 @@ const kinora_plugin* plugin_entry(const kinora_host* host, const ComponentFn (&m
     static constexpr kinora::detail::ComponentFn makers[] = {KINORA_FOR_EACH(KINORA_MAKER, __VA_ARGS__)}; \
     return kinora::detail::plugin_entry(host, makers);                                                    \
   }
+
+KINORA_SDK_END

@@ -5,6 +5,8 @@
 #include "kinora/options.hpp"
 #include "kinora/tensor.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // In parameter() of a link that quantises the rows of a matrix in groups of `group` numbers: rejects a weight
@@ -16,10 +18,11 @@ inline void require_whole_groups(const kinora_param_spec& s, int64_t group) {
   if (local % group == 0) return;
   int64_t fits = s.shards;
   while (fits > 1 && (whole % fits || whole / fits % group)) --fits;
-  throw Error(KINORA_ERROR_INVALID, std::string("parameter '") + s.name + "': groups of " + std::to_string(group) +
-                                  " numbers share a scale, and a cut of " + std::to_string(whole) + " into " +
-                                  std::to_string(s.shards) + " goes through one; " + std::to_string(fits) +
-                                  " tensor ranks would do");
+  throw Error(KINORA_ERROR_INVALID, std::string("parameter '") + s.name + "': groups of " +
+                                        std::to_string(group) + " numbers share a scale, and a cut of " +
+                                        std::to_string(whole) + " into " + std::to_string(s.shards) +
+                                        " goes through one; " + std::to_string(fits) +
+                                        " tensor ranks would do");
 }
 
 // A subclass P has: struct Options; static void describe(Describe<Options>&); explicit P(const Options&).
@@ -64,3 +67,5 @@ class Precision {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -8,6 +8,10 @@
 #include <cstdint>
 #include <string_view>
 
+#include "kinora/abi/base.h"
+
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 using PhiloxCounter = std::array<uint32_t, 4>;
@@ -70,3 +74,5 @@ class Random {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -12,6 +12,8 @@
 #include "kinora/abi/layout.h"
 #include "kinora/options.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // A row says how two naming schemes spell the beginning of a dotted name, in whole words:
@@ -116,3 +118,5 @@ const kinora_layout* layout_of(uint64_t i) {
 }
 
 }  // namespace kinora::detail
+
+KINORA_SDK_END

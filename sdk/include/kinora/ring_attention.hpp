@@ -25,6 +25,8 @@
 #include "kinora/autograd.hpp"
 #include "kinora/strategy.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // Visibility as rectangles of queries and keys: most rules are blocks of frames or chunks, which need no
@@ -259,3 +261,5 @@ class RingAttention {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -20,6 +20,8 @@
 #include "kinora/ring_attention.hpp"
 #include "kinora/token_split.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // Ring attention in the form of a link's attention: visibility is the run's rule over token tables. For the
@@ -42,8 +44,8 @@ class TableRing {
     if (q.is_meta()) return at::empty_like(q);
     if (how.bias)
       throw Error(KINORA_ERROR_UNSUPPORTED, name_ + ": attention '" + std::string(how.name ? how.name : "") +
-                                          "' adds a bias, which does not go round with its keys; use " +
-                                          instead_);
+                                                "' adds a bias, which does not go round with its keys; use " +
+                                                instead_);
     const typename RingAttention<Kernel>::Shared shared{
         borrow<at::Tensor>(how.k_shared), borrow<at::Tensor>(how.v_shared), borrow<at::Tensor>(how.kv_valid)};
     return RingAttention<Kernel>(ring_, overlap_)(q, k, v, how.scale, plan(link, how, q.device()), shared);
@@ -76,10 +78,11 @@ class TableRing {
     const at::Tensor index =
         table.select(2, KINORA_TOKEN_INDEX).masked_select(table.select(2, KINORA_TOKEN_INDEX) >= 0);
     if (index.numel() > 0 && index.min().item<int64_t>() > 0)
-      throw Error(KINORA_ERROR_UNSUPPORTED, name_ +
-                                          ": a video that is continued needs a KV cache, and keys that go "
-                                          "round are not cached; use " +
-                                          instead_);
+      throw Error(KINORA_ERROR_UNSUPPORTED,
+                  name_ +
+                      ": a video that is continued needs a KV cache, and keys that go "
+                      "round are not cached; use " +
+                      instead_);
   }
 
   struct Known {
@@ -168,3 +171,5 @@ class RingSplit : public TokenSplit {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -13,6 +13,8 @@
 
 #include "kinora/abi/context.h"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 struct Turns {
@@ -57,3 +59,5 @@ inline at::Tensor rope(const at::Tensor& x, const Turns& turns) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -6,6 +6,8 @@
 #include "kinora/abi/run.h"
 #include "kinora/error.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 class Run {
@@ -40,3 +42,5 @@ class Run {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

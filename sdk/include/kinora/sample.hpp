@@ -10,6 +10,8 @@
 #include "kinora/abi/sample.h"
 #include "kinora/error.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 inline const kinora_samples_api& samples_api() {
@@ -61,7 +63,7 @@ class Sample {
   std::string_view need(const char* name) const {
     if (const auto t = text(name)) return *t;
     throw Error(KINORA_ERROR_NOT_FOUND, "sample '" + std::string(key()) + "' has no field '" + name +
-                                      "'; an earlier stage must set it");
+                                            "'; an earlier stage must set it");
   }
   void set(const char* name, std::string_view value) {
     check(samples_api().set(s_, name, {value.data(), value.size()}, nullptr, nullptr));
@@ -125,3 +127,5 @@ inline void Sample::set_tensor(const char* name, std::vector<uint8_t>&& data, st
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -5,6 +5,8 @@
 #include "kinora/run.hpp"
 #include "kinora/tensor.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 class Denoiser {
@@ -72,3 +74,5 @@ class Sampler {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

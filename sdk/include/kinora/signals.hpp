@@ -16,6 +16,8 @@
 #include "kinora/layers.hpp"
 #include "kinora/videos.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // Parsed from "NAME:CHANNELS" or "NAME:CHANNELS:tokens".
@@ -98,7 +100,9 @@ class Signals {
     Signal signal;
     Embedder by;  // of tokens only the first layer
   };
-  [[noreturn]] void refuse(const std::string& what) const { throw Error(KINORA_ERROR_INVALID, id_ + ": " + what); }
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(KINORA_ERROR_INVALID, id_ + ": " + what);
+  }
 
   at::Tensor vector(const Ctx& ctx, const Embedded& e, const at::Tensor& given, const Videos& videos,
                     at::ScalarType type) const {
@@ -118,3 +122,5 @@ class Signals {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

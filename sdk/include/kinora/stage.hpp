@@ -11,6 +11,8 @@
 #include "kinora/run.hpp"
 #include "kinora/sample.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // Receives a stage's results. Valid only during the call that receives it.
@@ -53,8 +55,9 @@ class Stage {
   static constexpr const char* kind = "stage";
   static constexpr const char* interface_id = KINORA_INTERFACE_STAGE;
   virtual ~Stage() = default;
-  // Once, before any other call but resources(), where the instance runs: load weights here, onto run's device. The constructor is cheap,
-  // since the host also makes instances only to ask for their resources. An exception ends the run.
+  // Once, before any other call but resources(), where the instance runs: load weights here, onto run's
+  // device. The constructor is cheap, since the host also makes instances only to ask for their resources. An
+  // exception ends the run.
   virtual void start(const Run&) {}
   // One sample in, any number out. An exception fails this sample only.
   virtual void process(Sample in, const Emit& emit, const Run& run) = 0;
@@ -99,9 +102,13 @@ class Stage {
             static_cast<Stage*>(self)->process_batch(samples, Emit(e), Run(r));
           });
         },
-        [](void* self, const kinora_run* r) { return guard([&] { static_cast<Stage*>(self)->start(Run(r)); }); }};
+        [](void* self, const kinora_run* r) {
+          return guard([&] { static_cast<Stage*>(self)->start(Run(r)); });
+        }};
     return &table;
   }
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

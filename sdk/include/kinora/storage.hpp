@@ -7,6 +7,8 @@
 #include "kinora/abi/storage.h"
 #include "kinora/options.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // One object, open for random access. Reads may come from any threads.
@@ -97,3 +99,5 @@ class Storage {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

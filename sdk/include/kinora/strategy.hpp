@@ -8,6 +8,8 @@
 #include "kinora/options.hpp"
 #include "kinora/run.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // A started transfer. finish() ends it; if it is not called, the destructor does.
@@ -61,11 +63,15 @@ class Group {
   // The input's storage is kept until finish(); do not write to it before.
   Started<T> start_sum(const T& x) const { return start(KINORA_OP_ALL_REDUCE, x); }
   Started<T> start_gather(const T& x, int64_t dim) const { return start(KINORA_OP_ALL_GATHER, x, dim); }
-  Started<T> start_scatter_sum(const T& x, int64_t dim) const { return start(KINORA_OP_REDUCE_SCATTER, x, dim); }
+  Started<T> start_scatter_sum(const T& x, int64_t dim) const {
+    return start(KINORA_OP_REDUCE_SCATTER, x, dim);
+  }
   Started<T> start_exchange(const T& x, int64_t split, int64_t join) const {
     return start(KINORA_OP_ALL_TO_ALL, x, split, join);
   }
-  Started<T> send(const T& x, int64_t to, int64_t tag) const { return start(KINORA_OP_SEND, x, 0, 0, to, tag); }
+  Started<T> send(const T& x, int64_t to, int64_t tag) const {
+    return start(KINORA_OP_SEND, x, 0, 0, to, tag);
+  }
   // The result has like's shape and dtype.
   Started<T> receive(const T& like, int64_t from, int64_t tag) const {
     return start(KINORA_OP_RECV, like, 0, 0, from, tag);
@@ -177,3 +183,5 @@ class Strategy {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

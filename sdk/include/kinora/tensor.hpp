@@ -17,6 +17,8 @@
 #include "kinora/abi/tensor.h"
 #include "kinora/error.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 inline const kinora_tensors_api& tensors_api() {
@@ -65,8 +67,8 @@ class Tensor {
     const auto i = info();
     const int64_t at = d < 0 ? d + i.ndim : d;
     if (at < 0 || at >= i.ndim)
-      throw Error(KINORA_ERROR_INVALID, "a tensor of " + std::to_string(i.ndim) + " dimensions has no dimension " +
-                                      std::to_string(d));
+      throw Error(KINORA_ERROR_INVALID, "a tensor of " + std::to_string(i.ndim) +
+                                            " dimensions has no dimension " + std::to_string(d));
     return i.shape[at];
   }
   std::vector<int64_t> sizes() const {
@@ -127,7 +129,8 @@ struct Value : kinora_value {
 // defaults.
 inline Tensor op(const char* name, const char* overload, std::initializer_list<Value> args) {
   std::array<kinora_value, 16> plain;
-  if (args.size() > plain.size()) throw Error(KINORA_ERROR_INVALID, std::string(name) + ": more than 16 arguments");
+  if (args.size() > plain.size())
+    throw Error(KINORA_ERROR_INVALID, std::string(name) + ": more than 16 arguments");
   size_t n = 0;
   for (const auto& a : args) plain[n++] = a;
   kinora_value out{};
@@ -177,7 +180,8 @@ inline Tensor linear(const Tensor& x, const Tensor& w, const Tensor& b = {}) {
 // A new CPU tensor with these numbers.
 inline Tensor tensor(const std::vector<double>& v, const std::vector<int64_t>& shape) {
   kinora_tensor h = nullptr;
-  check(tensors_api().empty(shape.data(), static_cast<int64_t>(shape.size()), KINORA_DTYPE_FLOAT64, nullptr, &h));
+  check(tensors_api().empty(shape.data(), static_cast<int64_t>(shape.size()), KINORA_DTYPE_FLOAT64, nullptr,
+                            &h));
   Tensor t = Tensor::adopt(h);
   std::copy(v.begin(), v.end(), t.data<double>());
   return t;
@@ -269,3 +273,5 @@ void give_all(std::vector<T> from, kinora_tensor* out, uint64_t n_out) {
 }  // namespace detail
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -20,6 +20,8 @@
 #include "kinora/sample.hpp"
 #include "kinora/stage.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora::testing {
 
 inline thread_local std::string last_error;
@@ -289,3 +291,5 @@ class Collector {
 };
 
 }  // namespace kinora::testing
+
+KINORA_SDK_END

@@ -14,6 +14,8 @@
 #include "kinora/link.hpp"
 #include "kinora/transfers.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // Appends padding rows to a table: no token sees tokens of INDEX -1.
@@ -116,3 +118,5 @@ class TokenSplit : public Link<at::Tensor> {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -11,6 +11,8 @@
 #include "kinora/options.hpp"
 #include "kinora/renames.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 // A stream of consecutive pieces; keeps only the state that later pieces depend on.
@@ -78,7 +80,8 @@ class Tokenizer {
           return guard([&] {
             auto s = of(self)->open(Context<T>(c), decoding != 0);
             if (!s)
-              throw Error(KINORA_ERROR_UNSUPPORTED, "this tokenizer cannot stream; encode and decode whole clips");
+              throw Error(KINORA_ERROR_UNSUPPORTED,
+                          "this tokenizer cannot stream; encode and decode whole clips");
             *stream = s.release();
           });
         },
@@ -106,3 +109,5 @@ class Tokenizer {
 };
 
 }  // namespace kinora
+
+KINORA_SDK_END

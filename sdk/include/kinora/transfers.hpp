@@ -9,6 +9,8 @@
 #include "kinora/autograd.hpp"
 #include "kinora/strategy.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 namespace detail {
@@ -68,3 +70,5 @@ T shared(const Group<T>& group, const T& x, int64_t dim) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

@@ -17,6 +17,8 @@
 #include "kinora/context.hpp"
 #include "kinora/tensor.hpp"
 
+KINORA_SDK_BEGIN
+
 namespace kinora {
 
 class Videos {
@@ -64,7 +66,9 @@ class Videos {
   at::Tensor rate(const at::Tensor& fps, double base, const at::Tensor& table) const;
 
  private:
-  [[noreturn]] void refuse(const std::string& what) const { throw Error(KINORA_ERROR_INVALID, id_ + ": " + what); }
+  [[noreturn]] void refuse(const std::string& what) const {
+    throw Error(KINORA_ERROR_INVALID, id_ + ": " + what);
+  }
   std::vector<Size> sizes_of(const Named<at::Tensor>& in, const at::Tensor& latent) const;
   static int64_t product(const Size& s) { return s[0] * s[1] * s[2]; }
   int64_t frames() const;      // F, or the sum of F_i
@@ -269,3 +273,5 @@ inline at::Tensor joined_text(at::Tensor& text, at::Tensor& mask) {
 }
 
 }  // namespace kinora
+
+KINORA_SDK_END

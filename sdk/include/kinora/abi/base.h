@@ -51,6 +51,15 @@
 #define KINORA_EXTERN_C_END
 #define KINORA_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
+/* Code of the C++ headers over this ABI is compiled into every plugin and exported by none, whatever -fvisibility says: a plugin must
+ * not be bound to the copy of another one. The host's own libraries define KINORA_HOST and have version scripts instead. */
+#if defined(__GNUC__) && !defined(KINORA_HOST)
+#define KINORA_SDK_BEGIN _Pragma("GCC visibility push(hidden)")
+#define KINORA_SDK_END _Pragma("GCC visibility pop")
+#else
+#define KINORA_SDK_BEGIN
+#define KINORA_SDK_END
+#endif
 /* The offset of a slot is part of the contract: a slot that moves fails to compile here. */
 #define KINORA_SLOT(type, member, offset)                  \
   KINORA_STATIC_ASSERT(offsetof(type, member) == (offset), \
