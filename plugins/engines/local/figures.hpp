@@ -18,6 +18,9 @@ namespace kinora::local {
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;
+inline double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
   // The file is written while it grows, and gets its name in close(). Throws Error.
   explicit Trace(const std::string& uri);
 
