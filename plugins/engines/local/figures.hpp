@@ -13,14 +13,15 @@
 
 namespace kinora::local {
 
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 // A Chrome trace of the workers' activity over time: open trace.json in chrome://tracing or ui.perfetto.dev.
 // Format: "Trace Event Format", JSON object with traceEvents; X: a span, C: counters, M: names of lanes.
 class Trace {
  public:
   using Clock = std::chrono::steady_clock;
-inline double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
   // The file is written while it grows, and gets its name in close(). Throws Error.
   explicit Trace(const std::string& uri);
 
