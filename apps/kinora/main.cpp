@@ -10,6 +10,7 @@
 #include "apps/kinora/command.hpp"
 #include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
+#include "core/build_info.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/workers/service.hpp"
 #include "kinora/abi/base.h"

@@ -10,10 +10,6 @@ using Clock = std::chrono::steady_clock;
 // the first: above all that process() may make.
 constexpr uint64_t kOfBatch = uint64_t{1} << 62;
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 }  // namespace
 
 void Runner::perform_pull(uint64_t reserve) {

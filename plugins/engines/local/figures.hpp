@@ -13,6 +13,10 @@
 
 namespace kinora::local {
 
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
 // A Chrome trace of the workers' activity over time: open trace.json in chrome://tracing or ui.perfetto.dev.
 // Format: "Trace Event Format", JSON object with traceEvents; X: a span, C: counters, M: names of lanes.
 class Trace {

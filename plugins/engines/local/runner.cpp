@@ -10,10 +10,6 @@ constexpr double kLook = 0.1;                          // seconds between two lo
 constexpr double kRefused =
     2.0;  // seconds that other workers get to end their tasks after a stage returned KINORA_ERROR_REFUSED
 
-double seconds_since(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 }  // namespace
 
 Runner::Runner(const kinora_pipeline& pipeline, const Run& run, const Settings& settings)
