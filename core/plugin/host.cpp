@@ -106,9 +106,6 @@ std::string named(std::string_view id, const std::string& message) {
 const kinora_host& core_host() {
   static const kinora_host host{sizeof(kinora_host), KINORA_ABI_MAJOR, KINORA_ABI_MINOR, 0,
                                 set_error,           last_error,       get_interface,    log_message};
-  // The core's own wrappers may be used as soon as the host has been handed out.
-  static const bool adopted = (g_host = &host, true);
-  static_cast<void>(adopted);
   return host;
 }
 
@@ -166,3 +163,5 @@ void called(int32_t status, std::string_view id) {
 }
 
 }  // namespace kinora::core
+
+extern "C" const kinora_host* kinora_core_host() { return &kinora::core::core_host(); }

@@ -32,8 +32,4 @@ void* made(void* instance, std::string_view id);
 // KINORA_SIGNAL_STOP counts as an error, since only calls of a context may return it.
 void called(int32_t status, std::string_view id);
 
-// Lets this library or program use the SDK's C++ wrappers (kinora::Sample, kinora::Reader). The SDK's pointer
-// to the host is hidden, one per shared object, so this must stay inline: call it once in each.
-inline void adopt_host() { g_host = &core_host(); }
-
 }  // namespace kinora::core

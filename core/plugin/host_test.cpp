@@ -26,7 +26,6 @@ TEST(Host, OffersAnInterfaceUpToItsMinor) {
 }
 
 TEST(Host, EachThreadHasItsOwnError) {
-  adopt_host();
   kinora::set_error(KINORA_ERROR_IO, "mine");
   std::thread([] { kinora::set_error(KINORA_ERROR_DATA, "the other's"); }).join();
   const auto status = from_abi(KINORA_ERROR_IO, "call");
@@ -36,7 +35,6 @@ TEST(Host, EachThreadHasItsOwnError) {
 }
 
 TEST(Host, AFailedCallNamesTheComponentOnce) {
-  adopt_host();
   const auto said = [](int32_t status, const char* message) -> std::string {
     if (message) kinora::set_error(status, message);
     try {

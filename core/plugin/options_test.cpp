@@ -114,7 +114,6 @@ TEST(Options, DoublesKeepEveryBit) {
 }
 
 TEST(Options, PluginsReadThemByType) {
-  adopt_host();
   const auto made = or_throw(Options::make(sampler(), {{"churn", true}, {"tags", {"x", "yz"}}}));
   const auto& api = options_table();
   int64_t i = 0;

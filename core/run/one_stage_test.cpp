@@ -10,7 +10,6 @@ namespace {
 
 class StageResultsTest : public testing::Test {
  protected:
-  void SetUp() override { adopt_host(); }
   // Acts like a stage's process() that holds its input.
   void keep(const char* key) {
     results_.input = key;

@@ -21,7 +21,6 @@ struct RuntimeOptions {
 class Runtime {
  public:
   static Result<std::unique_ptr<Runtime>> start(const RuntimeOptions& options) {
-    adopt_host();  // of the caller's program; core's own is adopted inside
     return make(options);
   }
   ~Runtime();

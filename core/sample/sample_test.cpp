@@ -14,7 +14,6 @@ namespace {
 
 class SampleTest : public testing::Test {
  protected:
-  void SetUp() override { adopt_host(); }
 };
 
 TEST_F(SampleTest, KeepsFieldsInTheOrderTheyWereSet) {

@@ -16,7 +16,6 @@ using testing::HasSubstr;
 class MemoryIo : public testing::Test {
  protected:
   void SetUp() override {
-    adopt_host();
     folder_.add({.name = "memory_storage", .id = "storage/memory"});
     registry_ = folder_.scan();
     serve_io(&io_);

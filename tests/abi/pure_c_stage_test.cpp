@@ -37,7 +37,6 @@ struct Collected {
 class PureCStage : public testing::Test {
  protected:
   void SetUp() override {
-    adopt_host();
     fs::create_directory(folder_.path() / "c");
     fs::copy_file(PluginsFolder::built("pure_c_stage"), folder_.path() / "c/libc.so");
     registry_ = folder_.scan();

@@ -17,7 +17,6 @@ namespace kinora::test {
 inline core::Registry& plugins() {
   static core::Registry registry = [] {
     at::set_num_threads(1);  // test tensors are tiny, so threads would only wait for each other
-    core::adopt_host();
     core::set_torch_loader([] { return core::Status(); });
     core::serve_tensors();
     return core::Registry::scan(core::search_folders({}));

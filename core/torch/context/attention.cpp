@@ -137,8 +137,7 @@ void check_shapes(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
       k.size(2) < 1 || q.size(2) % k.size(2) != 0)
     raise(
         KINORA_ERROR_INVALID,
-        "attention '{}': expected q [B, S, heads, d] and k, v [B, L, heads or a divisor, d], got {}, {}, {} "
-        "are given",
+        "attention '{}': expected q [B, S, heads, d] and k, v [B, L, heads or a divisor, d], got {}, {}, {}",
         name, c10::str(q.sizes()), c10::str(k.sizes()), c10::str(v.sizes()));
   const auto fits = [&](const at::Tensor& table, const at::Tensor& x) {
     return table.size(1) == x.size(1) && (table.size(0) == 1 || table.size(0) == x.size(0));

@@ -24,7 +24,6 @@ using ChainContext = kinora::Context<at::Tensor>;
 class ChainOf : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    adopt_host();
     serve_tensors();
   }
   static ChainOptions exact() {

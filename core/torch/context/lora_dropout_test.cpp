@@ -29,7 +29,7 @@ struct Layers {
 
   explicit Layers(double dropout = kDropout, Role role = Role::column,
                   std::vector<const kinora_link*> links = {})
-      : chain((adopt_host(), serve_tensors(), with(dropout)), std::move(links)), context(chain.head()) {
+      : chain((serve_tensors(), with(dropout)), std::move(links)), context(chain.head()) {
     m = context.parameter({"m.weight", {D, D}, Init::normal(1), role});
     n = context.parameter({"n.weight", {D, D}, Init::normal(1), role});
     chain.ready();

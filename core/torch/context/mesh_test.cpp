@@ -27,7 +27,6 @@ TEST(Layout, OfAnyNumberOfRanksIsTheLeast) {
 }
 
 TEST(Layout, RefusesWithTheRuleAndTheNearestThatIsLegal) {
-  adopt_host();
   const auto refused = [](const std::vector<AxisUse>& uses, int64_t world) {
     return test::refusal([&] { sizes_of(uses, world); });
   };

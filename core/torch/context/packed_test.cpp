@@ -55,7 +55,6 @@ Tensor mixed(const PackedContext& c, kinora_seq seq, const Tensor& tokens, const
 class Packed : public testing::TestWithParam<std::tuple<std::string, Over>> {
  protected:
   static void SetUpTestSuite() {
-    adopt_host();
     serve_tensors();
   }
   static Frames rule(const std::string& name) {
@@ -164,7 +163,6 @@ TEST(PackedTable, IsOneGroupASampleWithoutMasksOrIndices) {
 }
 
 TEST(PackedRow, ThatDoesNotFitIsRefused) {
-  adopt_host();
   serve_tensors();
   const auto chain = chain_of({});
   const PackedContext c(chain->head());

@@ -111,7 +111,6 @@ Tensors gradients(const kinora_link* link, const at::Tensor& x) {
 }
 
 TEST(Recompute, RunsABlockAgainWithTheNoiseOfItsFirstRun) {
-  adopt_host();
   serve_tensors();
   const auto start = at::randn({2, 6, 4}, at::kDouble);
   const auto fresh = [&] { return start.clone().set_requires_grad(true); };
@@ -125,7 +124,6 @@ TEST(Recompute, RunsABlockAgainWithTheNoiseOfItsFirstRun) {
 }
 
 TEST(Recompute, ReachesParametersWhenNoInputNeedsAGradient) {
-  adopt_host();
   serve_tensors();
   const auto x = at::randn({2, 6, 4}, at::kDouble);
   Again link(true);

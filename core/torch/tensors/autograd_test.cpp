@@ -38,7 +38,6 @@ int32_t run(const std::function<Tensors(const Tensors&)>& f, const kinora_tensor
 class Autograd : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    adopt_host();
     serve_tensors();
   }
   Tensors apply(State s, const Tensors& in) {

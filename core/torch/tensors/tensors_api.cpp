@@ -291,7 +291,6 @@ const kinora_tensors_api* tensors_api_table() {
 }
 
 void serve_tensors() {
-  adopt_host();
   register_interface(KINORA_INTERFACE_TENSORS, KINORA_ABI_MINOR, tensors_api_table());
 }
 

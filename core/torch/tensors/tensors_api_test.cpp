@@ -21,7 +21,6 @@ using testing::HasSubstr;
 class TensorsApi : public testing::Test {
  protected:
   static void SetUpTestSuite() {
-    adopt_host();
     serve_tensors();
   }
   const kinora_tensors_api& api_ = *tensors_api_table();

@@ -24,7 +24,6 @@ class IngestTest : public testing::Test {
   IngestTest() : folder_(fs::path(testing::TempDir()) / ("ingest-" + std::to_string(getpid()))) {
     fs::create_directories(folder_ / "data");
   }
-  void SetUp() override { adopt_host(); }
   ~IngestTest() override { fs::remove_all(folder_); }
   Input& put(const std::string& key, const std::string& bytes) {
     const std::string file = folder_ / (key + ".mp4");

@@ -396,7 +396,6 @@ TEST_F(RecordTest, IsReadWhileAJobWritesItAndRefusedWhereItIsDamaged) {
 
 // A folder in the place of the second file acts as a full device.
 TEST_F(RecordTest, OfASampleThatCannotBeStoredNothingStays) {
-  adopt_host();
   fs::create_directories(folder_ / "data/k.mp4");
   Sample sample("k");
   sample.set("json", "{}");

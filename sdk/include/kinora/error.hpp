@@ -9,13 +9,22 @@
 
 #include "kinora/abi/host.h"
 
+#ifdef KINORA_HOST
+extern "C" const kinora_host* kinora_core_host();  // libkinora's
+#endif
+
 KINORA_SDK_BEGIN
 
 namespace kinora {
 
 // The host of this library; set once by the plugin's entry, before any other of its code runs.
 inline const kinora_host* g_host = nullptr;
-inline const kinora_host* host() { return g_host; }
+inline const kinora_host* host() {
+#ifdef KINORA_HOST  // a library or program of Kinora itself
+  if (!g_host) return kinora_core_host();
+#endif
+  return g_host;
+}
 
 // Says what is wrong, where, and what to do, in one line.
 class Error : public std::runtime_error {

@@ -56,8 +56,10 @@ const kinora_plugin* plugin_entry(const kinora_host* host, const ComponentFn (&m
 
 }  // namespace kinora::detail
 
-#define KINORA_COMPONENT(Class) \
-  kinora_component kinora_component_##Class() { return kinora::detail::component<Class>(); }
+#define KINORA_COMPONENT(Class)                                                       \
+  __attribute__((visibility("hidden"))) kinora_component kinora_component_##Class() { \
+    return kinora::detail::component<Class>();                                        \
+  }
 
 // A list of up to 16 components, written out by the preprocessor.
 #define KINORA_FOR_EACH(M, ...) __VA_OPT__(KINORA_EXPAND(KINORA_EACH(M, __VA_ARGS__)))
@@ -67,7 +69,8 @@ const kinora_plugin* plugin_entry(const kinora_host* host, const ComponentFn (&m
 #define KINORA_EXPAND(...) KINORA_EXPAND1(KINORA_EXPAND1(KINORA_EXPAND1(KINORA_EXPAND1(__VA_ARGS__))))
 #define KINORA_EXPAND1(...) KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(__VA_ARGS__))))
 #define KINORA_EXPAND2(...) __VA_ARGS__
-#define KINORA_DECLARE(Class) kinora_component kinora_component_##Class();
+#define KINORA_DECLARE(Class) \
+  __attribute__((visibility("hidden"))) kinora_component kinora_component_##Class();
 #define KINORA_MAKER(Class) kinora_component_##Class,
 #define KINORA_PLUGIN(...)                                                                                \
   KINORA_FOR_EACH(KINORA_DECLARE, __VA_ARGS__)                                                            \
