@@ -74,7 +74,6 @@ TrialJob::~TrialJob() {
 }
 
 using at::Tensor;
-using Kind = Compared::Kind;
 
 std::string lines_of(const Trial& t) {
   return "collective = " + t.collective + "\nprecision = '" + t.precision + "'\nparallel = " + t.parallel +
@@ -95,15 +94,15 @@ double multiple(const Tensor& have, const Tensor& want) {
 
 std::string Compared::what() const {
   switch (kind) {
-    case Kind::held:
+    case Compared::Kind::held:
       return "parameters held by all ranks together";
-    case Kind::output:
+    case Compared::Kind::output:
       return "output";
-    case Kind::loss:
+    case Compared::Kind::loss:
       return "loss";
-    case Kind::norm:
+    case Compared::Kind::norm:
       return "norm of the gradient";
-    case Kind::parameter:
+    case Compared::Kind::parameter:
       return name + " after the step";
     default:
       return "gradient of " + name;
@@ -132,13 +131,13 @@ class Equality::Comparison {
         of_whole(whole_->chain().parameters(), whole_->chain().leaves(), {.eps = eps});
     for (step_ = 0; step_ < t_.steps; ++step_) {
       const double loss = one_process();
-      numbers(Kind::loss, all_processes(), loss);
-      each_leaf(Kind::gradient, [](const Leaf& l) { return gradient_of(l.tensor); });
+      numbers(Compared::Kind::loss, all_processes(), loss);
+      each_leaf(Compared::Kind::gradient, [](const Leaf& l) { return gradient_of(l.tensor); });
       const double norm = gradient_norm(whole_->chain().leaves()), together = norm_of_all();
-      numbers(Kind::norm, together, norm);
+      numbers(Compared::Kind::norm, together, norm);
       of_whole.step(0.01, clip_factor(norm, norm / 2));
       of_mine.step(0.01, clip_factor(together, together / 2));
-      each_leaf(Kind::parameter, [](const Leaf& l) { return l.tensor.detach(); });
+      each_leaf(Compared::Kind::parameter, [](const Leaf& l) { return l.tensor.detach(); });
       of_whole.zero_grad();
       of_mine.zero_grad();
     }
@@ -177,7 +176,7 @@ class Equality::Comparison {
       for (const auto& p : leaf.pieces)
         held += static_cast<double>(p.count) *
                 parallel_.share(mine_->chain().parameter(p.param), leaf.reduced_by_link);
-    numbers(Kind::held, parallel_.sum_of_world(held), static_cast<double>(whole_->numel()));
+    numbers(Compared::Kind::held, parallel_.sum_of_world(held), static_cast<double>(whole_->numel()));
   }
 
   int64_t samples() const { return t_.each * t_.micro * parallel_.data_size(); }
@@ -266,7 +265,7 @@ class Equality::Comparison {
       if (in.empty()) in = batch(first, t_.each);
       try {
         const Tensor out = mine_->forward(in).at(0);
-        tensors(Kind::output, "", out,
+        tensors(Compared::Kind::output, "", out,
                 part_of_whole(first, t_.each, [](const Whole& w) { return w.output; }));
         losses[pass.microbatch] = loss_of(out, first);
         return true;
@@ -297,7 +296,7 @@ class Equality::Comparison {
       pass.microbatch = micro;
       for (const auto& [name, tensor] : in)
         if (tensor.requires_grad())
-          tensors(Kind::input, name, Group<Tensor>(&model).sum(gradient_of(tensor)),
+          tensors(Compared::Kind::input, name, Group<Tensor>(&model).sum(gradient_of(tensor)),
                   part_of_whole(first_of(pass), tensor.size(0),
                                 [&](const Whole& w) { return w.inputs.at(name).grad(); }));
     }
@@ -314,7 +313,7 @@ class Equality::Comparison {
 
   // Compares the value of each leaf with that of one process.
   template <class Of>
-  void each_leaf(Kind kind, Of of) {
+  void each_leaf(Compared::Kind kind, Of of) {
     std::map<std::string, Tensor> want;
     for (const auto& leaf : whole_->chain().leaves()) want[leaf.name] = of(leaf).reshape({-1});
     for (const auto& leaf : mine_->chain().leaves()) {
@@ -330,14 +329,14 @@ class Equality::Comparison {
     }
   }
 
-  void tensors(Kind kind, const std::string& name, const Tensor& have, const Tensor& want) {
+  void tensors(Compared::Kind kind, const std::string& name, const Tensor& have, const Tensor& want) {
     if (have.sizes() == want.sizes()) return say(kind, name, have, want, want.abs().max().item<double>());
     seen_({kind, name, step_, std::numeric_limits<double>::infinity(), 0});
   }
-  void numbers(Kind kind, double have, double want) {
+  void numbers(Compared::Kind kind, double have, double want) {
     seen_({kind, "", step_, std::abs(have / want - 1), have / want});
   }
-  void say(Kind kind, const std::string& name, const Tensor& have, const Tensor& want, double scale) {
+  void say(Compared::Kind kind, const std::string& name, const Tensor& have, const Tensor& want, double scale) {
     seen_({kind, name, step_, ((have - want).abs().max() / scale).item<double>(), multiple(have, want)});
   }
 

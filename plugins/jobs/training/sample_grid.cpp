@@ -11,7 +11,6 @@
 #include "core/torch/weights/safe_tensors.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
 
 namespace kinora::core {
 namespace {

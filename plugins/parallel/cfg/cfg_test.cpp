@@ -9,7 +9,6 @@
 #include "core/torch/weights/latent_cache.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "plugins/jobs/training/strip.hpp"
-#include "plugins/jobs/training/tensor_job.hpp"
 #include "tests/support/ranks.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
