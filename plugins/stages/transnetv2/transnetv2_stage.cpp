@@ -26,7 +26,7 @@ const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t 
   if (t == nullptr)
     throw Error(KINORA_ERROR_NOT_FOUND,
                 "sample '" + std::string(film.key()) + "' has no tensor '" + name + "'; " + kSet);
-  if (t->code != code || t->bits != bits || t->ndim != dimensions || t->strides != nullptr ||
+  if (t->code != code || t->bits != bits || t->ndim != dimensions || !is_row_major(*t) ||
       t->device_type != KINORA_DL_CPU)
     throw Error(KINORA_ERROR_DATA, "tensor '" + std::string(name) + "' of sample '" + std::string(film.key()) +
                                  "' is not in the form that stage/shots writes; " + kSet);
