@@ -23,9 +23,7 @@ using ChainContext = kinora::Context<at::Tensor>;
 
 class ChainOf : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    serve_tensors();
-  }
+  static void SetUpTestSuite() { serve_tensors(); }
   static ChainOptions exact() {
     ChainOptions o;
     o.dtype = at::kDouble;
@@ -156,7 +154,8 @@ TEST_F(ChainOf, UnknownValuesAreRefusedByName) {
   }
   kinora_seq seq = 0;
   EXPECT_THAT(refused(c.table(c.self, seq, 77, &made)), HasSubstr("place of a table is 77"));
-  EXPECT_THAT(refused(c.reshard(c.self, handle(x), seq, 77, &seq, &made)), HasSubstr("over of reshard is 77"));
+  EXPECT_THAT(refused(c.reshard(c.self, handle(x), seq, 77, &seq, &made)),
+              HasSubstr("over of reshard is 77"));
 }
 
 // A model of an older ABI writes shorter structs, one of a newer ABI longer ones.
@@ -405,8 +404,9 @@ TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
   EXPECT_EQ(y[0].sum().item<float>(), 6);
   EXPECT_THROW(c.block(0, {x}, {}, 1, [](const auto&) -> std::vector<at::Tensor> { throw Stop{}; }), Stop);
   EXPECT_EQ(test::refusal([&] {
-              c.block(0, {x}, {}, 1,
-                      [](const auto&) -> std::vector<at::Tensor> { throw Error(KINORA_ERROR_DATA, "bad block"); });
+              c.block(0, {x}, {}, 1, [](const auto&) -> std::vector<at::Tensor> {
+                throw Error(KINORA_ERROR_DATA, "bad block");
+              });
             }),
             "bad block");
   EXPECT_EQ(

@@ -19,7 +19,7 @@ constexpr size_t kBuffer = size_t{1} << 20;
 
 [[noreturn]] void fail(const char* what) {
   throw Error(KINORA_ERROR_IO, std::string("frames for later stages: ") + what + ": " + std::strerror(errno) +
-                             "; set TMPDIR to a folder with room");
+                                   "; set TMPDIR to a folder with room");
 }
 
 int unnamed_file() {
