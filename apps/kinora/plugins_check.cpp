@@ -1,6 +1,7 @@
 // The checks of a library against its manifest and against this host, and kinora plugins manifest.
 #include "apps/kinora/plugins_check.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -95,7 +96,10 @@ class Validation {
   void exports() {
     auto names = core::read_exports(library_);
     std::string why = names ? "" : names.failure().message;
-    if (names) std::erase(*names, KINORA_PLUGIN_ENTRY);
+    if (names) {
+      std::erase(*names, KINORA_PLUGIN_ENTRY);
+      std::sort(names->begin(), names->end());
+    }
     if (names && !names->empty())
       why = fmt::format(
           "it also exports {} more ({}{}); link it with -Wl,--version-script=plugin.map of the SDK's cmake "

@@ -39,7 +39,8 @@ StageInstance::StageInstance(Registry& registry, const std::string& id, const Op
   // Not even its library is opened here.
   if (workers && is_third_party(registry, id_)) {
     workers_ = workers;
-    return start_worker();
+    start_worker();
+    return;
   }
   stage_ = &open_component(registry, "stage", id_).table<kinora_stage>();
   self_ = made(stage_->create(host(), options.abi()), id_);

@@ -65,7 +65,8 @@ def in_this_process():
         holds(f"run {variant}", run(variant, 1, "none")[0], f"kinora: plugin {plugin(variant)}/ends/libends.so called {call}, which ended this program before its work was done")
     holds("run crash_in_process", run("crash_in_process", -11, "none")[0], f"kinora: killed by signal 11 (SIGSEGV) in plugin {plugin('crash_in_process')}/ends/libends.so",
           'isolate = ["all"]')
-    said, items, stages = run("throw_in_process", 0, "none")
+    # Code 1, since the only input failed; but the job ended as usual and recorded it.
+    said, items, stages = run("throw_in_process", 1, "none")
     assert not stages[0]["isolated"], stages
     holds("run throw_in_process", items, '"process threw the decoder is confused"')
     for variant in ("exit_when_opened", "exit_in_entry"):
@@ -75,7 +76,7 @@ def in_this_process():
 def in_a_process_of_its_own():
     """By default, since the plugin is not of the built-in folder."""
     for variant, how in (("exit_in_process", "its process ended by itself with code 0"), ("crash_in_process", "killed by signal 11 (SIGSEGV)")):
-        said, items, stages = run(variant, 0)
+        said, items, stages = run(variant, 1)
         assert stages[0]["isolated"], stages
         holds(f"run {variant}, isolated", items, how)
     for variant in ("exit_when_opened", "exit_in_create"):
