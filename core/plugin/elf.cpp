@@ -288,4 +288,29 @@ Result<Needs> read_needs(const std::filesystem::path& library) {
   return out;
 }
 
+Result<std::vector<std::string>> read_exports(const std::filesystem::path& library) {
+  ElfFile file(library);
+  if (const auto opened = file.open(); !opened) return opened.failure();
+  std::vector<std::string> out;
+  for (const auto& section : file.sections()) {
+    if (section.sh_type != SHT_DYNSYM || section.sh_link >= file.sections().size()) continue;
+    const auto bytes = file.contents(section, max_table, "section .dynsym");
+    if (!bytes) return bytes.failure();
+    for (size_t at = 0; at + sizeof(Elf64_Sym) <= bytes->size(); at += sizeof(Elf64_Sym)) {
+      Elf64_Sym symbol;
+      std::memcpy(&symbol, bytes->data() + at, sizeof symbol);
+      const bool is_own =
+          symbol.st_shndx != SHN_UNDEF && symbol.st_shndx != SHN_ABS;  // SHN_ABS: a version's name
+      const unsigned char visible = ELF64_ST_VISIBILITY(symbol.st_other);
+      if (!is_own || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL || visible == STV_HIDDEN ||
+          visible == STV_INTERNAL)
+        continue;
+      auto name = file.text(file.sections()[section.sh_link], symbol.st_name, "the name of a symbol");
+      if (!name) return name.failure();
+      out.push_back(*std::move(name));
+    }
+  }
+  return out;
+}
+
 }  // namespace kinora::core

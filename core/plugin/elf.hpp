@@ -22,4 +22,8 @@ struct Needs {
 // Empty if the library's section table was stripped. Errors as above.
 Result<Needs> read_needs(const std::filesystem::path& library);
 
+// Names of the symbols that the library defines for others to use, as the dynamic linker sees them. Empty if
+// the library's section table was stripped. Errors as above.
+Result<std::vector<std::string>> read_exports(const std::filesystem::path& library);
+
 }  // namespace kinora::core

@@ -142,6 +142,7 @@ class Serving {
         throw Error(
             KINORA_ERROR_INVALID,
             fmt::format("asks for a number of {} that is not a number (NaN); correct its resources()", of));
+    if (is_third_party(runtime_.registry(), component_.spec->id)) r.isolated = 1;
     return {{"ordered", r.ordered},   {"cores", r.cores}, {"gpus", r.gpus},   {"memory", r.memory},
             {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}, {"batch", r.batch}};
   }

@@ -6,6 +6,7 @@
 #include "core/base/suggest.hpp"
 #include "core/run/apply.hpp"
 #include "core/run/call.hpp"
+#include "core/run/opening.hpp"
 #include "core/torch/apply/mixture.hpp"
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/context/instances.hpp"
@@ -89,7 +90,7 @@ std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& reques
   ChainOptions chain;
   chain.seed = static_cast<uint64_t>(request.seed);
   chain.dtype = dtype;
-  const Component component = or_throw(runtime.registry().open(request.id));
+  const Component component = open_component(runtime.registry(), {}, request.id);
   if (!request.weights.empty()) {  // reports misfits before memory is allocated
     ChainOptions shapes = chain;
     shapes.device = at::kMeta;
@@ -147,7 +148,7 @@ ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
 ApplyResult apply_loss(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(runtime, request, method);
-  const LossInstance loss(or_throw(runtime.registry().open(request.id)), apply_options(runtime, request));
+  const LossInstance loss(open_component(runtime.registry(), {}, request.id), apply_options(runtime, request));
   return finish(request, loss.evaluate(in));
 }
 
@@ -156,7 +157,7 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
   const NamedTensors in = read_inputs(runtime, request, method);
   const at::NoGradGuard off;
   Mixture mixture(need(in, "mean", request), need(in, "std", request), need(in, "weight", request));
-  const SamplerInstance sampler(or_throw(runtime.registry().open(request.id)),
+  const SamplerInstance sampler(open_component(runtime.registry(), {}, request.id),
                                 apply_options(runtime, request));
   Call call{static_cast<uint64_t>(request.seed)};
   const kinora_run run = run_of(call);
@@ -169,7 +170,7 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
 ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(runtime, request, method);
-  const Component component = or_throw(runtime.registry().open(request.id));
+  const Component component = open_component(runtime.registry(), {}, request.id);
   const auto& api = component.table<kinora_precision>();
   const Options options = apply_options(runtime, request);
   const std::unique_ptr<void, void (*)(void*)> self(api.create(host(), options.abi()), api.destroy);
