@@ -36,7 +36,8 @@ struct Offers {
 Offers& offers() {
   static auto* all = [] {
     auto* made = new Offers;
-    made->by_id = {{KINORA_INTERFACE_OPTIONS, {0, &options_table()}}, {KINORA_INTERFACE_SAMPLES, {0, &samples_table()}}};
+    made->by_id = {{KINORA_INTERFACE_OPTIONS, {0, &options_table()}},
+                   {KINORA_INTERFACE_SAMPLES, {0, &samples_table()}}};
     return made;
   }();
   return *all;
@@ -57,6 +58,19 @@ const void* offered(std::string_view id, uint32_t minor) {
   const std::shared_lock lock(all.mutex);
   const auto it = all.by_id.find(id);
   return it != all.by_id.end() && it->second.minor >= minor ? it->second.table : nullptr;
+}
+
+// "kinora.workers/1" of "kinora.workers/1-draft.2".
+std::string_view without_draft(std::string_view id) { return id.substr(0, id.find("-draft.")); }
+
+std::string why_not_offered(std::string_view id, uint32_t minor) {
+  auto& all = offers();
+  const std::shared_lock lock(all.mutex);
+  for (const auto& [other, offer] : all.by_id)
+    if (other != id && without_draft(other) == without_draft(id))
+      return fmt::format("this Kinora has {}, not {}; build the plugin again with this Kinora's SDK", other,
+                         id);
+  return fmt::format("this Kinora does not offer {} in minor version {}; a newer one may", id, minor);
 }
 
 // Called by plugins: no exception may escape. If memory for a message runs out, the message is lost but its
@@ -84,10 +98,7 @@ const void* get_interface(const kinora_host*, const char* id, uint32_t minor) {
       or_throw(ensure_torch());
       table = offered(id, minor);
     }
-    if (!table)
-      throw Error(
-          KINORA_ERROR_UNSUPPORTED,
-          fmt::format("this Kinora does not offer {} in minor version {}; a newer one may", id, minor));
+    if (!table) throw Error(KINORA_ERROR_UNSUPPORTED, why_not_offered(id, minor));
   });
   return table;
 }
@@ -125,7 +136,8 @@ Status ensure_torch() {
   auto& t = torch();
   const std::lock_guard lock(t.mutex);
   if (t.answer) return *t.answer;
-  if (!t.load) return fail(KINORA_ERROR_UNSUPPORTED, "this program offers no libtorch; use the program kinora");
+  if (!t.load)
+    return fail(KINORA_ERROR_UNSUPPORTED, "this program offers no libtorch; use the program kinora");
   t.answer = Status();  // calls from inside the loader see what is registered so far
   try {
     t.answer = t.load();
@@ -135,29 +147,36 @@ Status ensure_torch() {
   return *t.answer;
 }
 
+void forget_error() { last() = {}; }
+
 Failure take_error(std::string_view what) {
   LastError error = std::exchange(last(), {});
-  if (!error.message.empty()) return {error.code < 0 ? error.code : KINORA_ERROR_FAILED, std::move(error.message)};
+  if (!error.message.empty())
+    return {error.code < 0 ? error.code : KINORA_ERROR_FAILED, std::move(error.message)};
   return fail(KINORA_ERROR_FAILED, "{}: failed without a message", what);
 }
 
-void* made(void* instance, std::string_view id) {
-  if (instance) return instance;
+void* made(const std::function<void*()>& create, std::string_view id) {
+  forget_error();
+  void* instance = nullptr;
+  guard([&] { instance = create(); });
+  if (instance) return forget_error(), instance;
   const Failure why = take_error("create");
   throw Error(why.code, named(id, why.message));
 }
 
 Status from_abi(int32_t status, std::string_view what) {
-  if (status == KINORA_OK) return {};
   LastError error = std::exchange(last(), {});
+  if (status == KINORA_OK) return {};
   if (error.code == status && !error.message.empty()) return Failure{status, std::move(error.message)};
   return fail(status, "{}: failed with status {} and no message", what, status);
 }
 
 void called(int32_t status, std::string_view id) {
-  if (status == KINORA_OK) return;
+  if (status == KINORA_OK) return forget_error();
   if (status == KINORA_SIGNAL_STOP)
-    throw Error(KINORA_ERROR_FAILED, fmt::format("{} returned KINORA_SIGNAL_STOP, which only calls of a context may", id));
+    throw Error(KINORA_ERROR_FAILED,
+                fmt::format("{} returned KINORA_SIGNAL_STOP, which only calls of a context may", id));
   const Failure failure = from_abi(status, id).failure();
   throw Error(status, named(id, failure.message));
 }

@@ -34,9 +34,10 @@ StageInstance::StageInstance(Registry& registry, const std::string& id, const Op
   id_ = component.spec->id;
   options_ = options.canonical();
   stage_ = &component.table<kinora_stage>();
-  self_ = made(stage_->create(host(), options.abi()), id_);
+  self_ = made([&] { return stage_->create(host(), options.abi()); }, id_);
   if (isolation_.is_allowed && resources().isolated != 0)
-    workers_ = static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0));
+    workers_ =
+        static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0));
 }
 
 StageInstance::~StageInstance() {
@@ -185,8 +186,9 @@ Sample OneStage::operator()(const Sample& in) const {
     }
   }
   if (results.emitted.size() != 1)
-    throw Error(KINORA_ERROR_DATA, instance_.id() + ": " + std::string(in.key()) + ": expected one result, got " +
-                                 std::to_string(results.emitted.size()) + losses(results));
+    throw Error(KINORA_ERROR_DATA, instance_.id() + ": " + std::string(in.key()) +
+                                       ": expected one result, got " +
+                                       std::to_string(results.emitted.size()) + losses(results));
   return std::move(results.emitted.front());
 }
 

@@ -14,6 +14,9 @@ Error error_of(const kinora_stage_spec& spec, int32_t status = KINORA_ERROR_FAIL
   return {KINORA_ERROR_FAILED, quoted(spec) + ": " + std::string(view(host()->last_error(host())))};
 }
 
+// Before a call into a stage: a status without a message is not given the text of an older error.
+void forget_errors() { host()->set_error(host(), KINORA_OK, ""); }
+
 bool says(const std::vector<std::string>& which, const char* word) {
   return std::find(which.begin(), which.end(), word) != which.end();
 }
@@ -61,6 +64,7 @@ bool Isolation::covers(const kinora_stage_spec& spec, const kinora_resources& re
 Instance Instance::here(const kinora_stage_spec& spec) {
   Instance out;
   out.spec_ = &spec;
+  forget_errors();
   out.self_ = spec.stage->create(host(), spec.options);
   if (!out.self_) throw error_of(spec);
   return out;
@@ -91,15 +95,18 @@ Instance::~Instance() {
 
 kinora_resources Instance::resources() const {
   kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
+  forget_errors();
   kinora::check(spec_->stage->resources(self_, &r));
   return r;
 }
 
 int32_t Instance::start(const kinora_run& run) {
   const auto* stage = spec_->stage;
+  forget_errors();
   if (worker_ || started_ || !KINORA_HAS(stage, start) || !stage->start) return KINORA_OK;
   const int32_t status = stage->start(self_, &run);
   started_ = status == KINORA_OK;
+  if (started_) forget_errors();
   if (started_ || status == KINORA_ERROR_CANCELLED) return status;
   const std::string message(view(host()->last_error(host())));
   return set_error(KINORA_ERROR_REFUSED, message.c_str());
@@ -111,7 +118,8 @@ int32_t Instance::process(kinora_sample* in, const kinora_emit& emit, const kino
                  : spec_->stage->process(self_, in, &emit, &run);
 }
 
-int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit, const kinora_run& run) {
+int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit,
+                                const kinora_run& run) {
   if (const int32_t status = start(run); status != KINORA_OK) return status;
   return spec_->stage->process_batch(self_, in.data(), static_cast<uint32_t>(in.size()), &emit, &run);
 }
