@@ -52,6 +52,19 @@ std::string difference(const std::string& file, const std::string& found, const 
                      stem.starts_with("lib") ? stem.substr(3) : stem);
 }
 
+// What a scan only warns of, or disables one component for, is an error for who builds the plugin.
+core::Result<core::PluginSpec> parse_strictly(const std::string& text, const std::string& file) {
+  auto parsed = core::parse_manifest(text, file);
+  if (!parsed) return parsed;
+  std::string wrong;
+  const auto line = [&](const std::string& one) { wrong += (wrong.empty() ? "" : "\n") + one; };
+  for (const auto& warning : parsed->warnings) line(warning);
+  for (const auto& component : parsed->components)
+    if (!component.unusable.empty()) line(component.unusable);
+  if (!wrong.empty()) return core::fail(KINORA_ERROR_INVALID, "{}", wrong);
+  return parsed;
+}
+
 class Validation {
  public:
   Validation(fs::path library, const std::function<void(const std::string&)>& begins,
@@ -122,7 +135,7 @@ class Validation {
     if (text && embedded_ &&
         !add("plugin.toml equals the embedded one", difference(place_, *text, *embedded_, library_)))
       return false;
-    auto parsed = core::parse_manifest(text_, place_);
+    auto parsed = parse_strictly(text_, place_);
     if (!add("its manifest is valid", parsed ? core::Status() : parsed.failure())) return false;
     spec_ = *std::move(parsed);
     const std::string name = "lib" + spec_.name + ".so", found = library_.filename().string();
@@ -130,7 +143,9 @@ class Validation {
             "its file has the plugin's name",
             name == found ? "" : "expected " + name + ", found " + found + "; rename the file or the plugin"))
       return false;
-    return add("it fits this host", core::check_compatible(spec_, core::host_facts()));
+    return add("it fits this host", core::check_compatible(spec_, core::host_facts())) &&
+           add("the libraries that it needs are here",
+               core::check_needed(library_, spec_.tier, core::host_facts()));
   }
 
   fs::path library_;
@@ -189,7 +204,7 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
                                      values["cuda"].as<std::string>());
   if (!text) return complain(kFailed, text.failure().message);
   const auto library = values["file"].as<std::string>();
-  if (const auto parsed = core::parse_manifest(*text, "plugin.toml"); !parsed)
+  if (const auto parsed = parse_strictly(*text, "plugin.toml"); !parsed)
     return complain(kFailed, library + ": the manifest that its describe() functions write is wrong: " +
                                  parsed.failure().message);
   if (values.count("check")) {

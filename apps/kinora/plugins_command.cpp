@@ -22,7 +22,8 @@ constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--j
        kinora plugins new KIND NAME [DIR] [--tier stable|pinned]
        kinora plugins check-parallel ID [--ranks N] [--set NAME=VALUE]... [--timeout S] [--json]
 
-  list       lists every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: only the ids.
+  list       lists every component: its plugin, version, ABI (draft: its kind's interface may still change, and then only a plugin built
+             anew works), tier and state (ready, loaded, disabled, shadowed); --ids: only the ids.
              KIND: only the components of that kind; list job: the kinds of jobs
   inspect    describes one component: tensors, options, defaults, ranges; job/train: a kind of job.
              An ID is KIND/NAME, for example storage/s3; NAME alone is enough if only one component has it

@@ -87,7 +87,7 @@ std::string tier_lines(const std::string& tier) {
 
 // The header that says what the functions of a kind promise.
 std::string header_of(const std::string& kind) {
-  return kind == "job" ? "core/run/job.hpp" : "kinora/abi/" + (kind == "parallel" ? "strategy" : kind) + ".h";
+  return kind == "job" ? "core/run/job.hpp" : "kinora/abi/" + kind + ".h";
 }
 
 Words kind_files(const fs::path& from, const std::string& kind, const std::string& tier,

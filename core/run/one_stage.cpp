@@ -43,7 +43,7 @@ StageInstance::StageInstance(Registry& registry, const std::string& id, const Op
     return;
   }
   stage_ = &open_component(registry, "stage", id_).table<kinora_stage>();
-  self_ = made(stage_->create(host(), options.abi()), id_);
+  self_ = made([&] { return stage_->create(host(), options.abi()); }, id_);
   if (workers && resources().isolated != 0) workers_ = workers;
 }
 

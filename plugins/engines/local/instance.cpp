@@ -14,6 +14,9 @@ Error error_of(const kinora_stage_spec& spec, int32_t status = KINORA_ERROR_FAIL
   return {KINORA_ERROR_FAILED, quoted(spec) + ": " + std::string(view(host()->last_error(host())))};
 }
 
+// Before a call into a stage: a status without a message is not given the text of an older error.
+void forget_errors() { host()->set_error(host(), KINORA_OK, ""); }
+
 bool says(const std::vector<std::string>& which, const char* word) {
   return std::find(which.begin(), which.end(), word) != which.end();
 }
@@ -76,6 +79,7 @@ bool Isolation::covers(const kinora_stage_spec& spec, const kinora_resources& re
 Instance Instance::here(const kinora_stage_spec& spec) {
   Instance out;
   out.spec_ = &spec;
+  forget_errors();
   contained("create", [&] {
     out.self_ = spec.stage->create(host(), spec.options);
     return KINORA_OK;
@@ -109,15 +113,18 @@ Instance::~Instance() {
 
 kinora_resources Instance::resources() const {
   kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
+  forget_errors();
   kinora::check(contained("resources", [&] { return spec_->stage->resources(self_, &r); }));
   return r;
 }
 
 int32_t Instance::start(const kinora_run& run) {
   const auto* stage = spec_->stage;
+  forget_errors();
   if (worker_ || started_ || !KINORA_HAS(stage, start) || !stage->start) return KINORA_OK;
   const int32_t status = contained("start", [&] { return stage->start(self_, &run); });
   started_ = status == KINORA_OK;
+  if (started_) forget_errors();
   if (started_ || status == KINORA_ERROR_CANCELLED) return status;
   const std::string message(view(host()->last_error(host())));
   return set_error(KINORA_ERROR_REFUSED, message.c_str());
