@@ -19,7 +19,7 @@ constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--j
        kinora plugins inspect ID [--json | --markdown]
        kinora plugins validate FILE.so|FOLDER [--timeout S] [--json]
        kinora plugins manifest FILE.so [--tier stable|pinned|host] [--cuda V] [--out FILE | --check FILE]
-       kinora plugins new KIND NAME [DIR] [--tier stable|pinned]
+       kinora plugins new KIND NAME [DIR] [--tier stable|pinned] [--lang c++|c]
        kinora plugins check-parallel ID [--ranks N] [--set NAME=VALUE]... [--timeout S] [--json]
 
   list       lists every component: its plugin, version, ABI (draft: its kind's interface may still change, and then only a plugin built
@@ -31,7 +31,7 @@ constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--j
              Each is checked in a process of its own, for at most S seconds (default 60)
   manifest   prints the plugin.toml that describes the library as it is; --check compares FILE with it
   new        creates a plugin of KIND to start from in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
-             on libtorch's C++ API instead of the C ABI; KIND job: a kind of job, of tier host
+             on libtorch's C++ API instead of the C ABI; KIND job: a kind of job, of tier host; --lang c: a stage in C11
   check-parallel  checks whether a strategy on N ranks of this machine (default 2) computes what one process does: output, loss and
              every gradient of a small model in float64, within 1e-10; exit code 1: prints what differs and the rule that is probably broken
 

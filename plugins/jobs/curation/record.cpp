@@ -56,7 +56,7 @@ std::string line_text(const json& line) { return line.dump(-1, ' ', false, json:
 }  // namespace
 
 Lineage Lineage::of(const kinora_outcome& outcome) {
-  if (outcome.struct_size < sizeof outcome)
+  if (!KINORA_HAS(&outcome, n_parents))
     throw Error(
         KINORA_ERROR_INVALID,
         "the engine does not report what samples are made of (kinora_outcome.inputs); update its plugin");
