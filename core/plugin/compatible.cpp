@@ -3,11 +3,10 @@
 #include <set>
 #include <sstream>
 
-#include <boost/dll/runtime_symbol_info.hpp>
-
 #include "core/build_info.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/library.hpp"
+#include "core/plugin/libtorch.hpp"
 
 namespace kinora::core {
 namespace {
@@ -63,7 +62,7 @@ const HostFacts& host_facts() {
     f.torch = KINORA_TORCH_VERSION;
     f.cxx_abi = _GLIBCXX_USE_CXX11_ABI ? "1" : "0";
     if (KINORA_INTERFACE_CUDA) f.cuda = "13";
-    f.torch_library = boost::dll::this_line_location().parent_path().string() + "/libkinora_torch.so";
+    if (const auto found = libtorch_folder()) f.torch_folder = *found;
     return f;
   }();
   return facts;
@@ -72,8 +71,8 @@ const HostFacts& host_facts() {
 Status check_compatible(const PluginSpec& p, const HostFacts& host) {
   const auto refuse = [&](const char* field, const std::string& expected, const std::string& found,
                           const char* remedy) -> Status {
-    return fail(KINORA_ERROR_UNSUPPORTED, "plugin '{}': {}: expected {}, found {}; {}", p.name, field, expected,
-                found, remedy);
+    return fail(KINORA_ERROR_UNSUPPORTED, "plugin '{}': {}: expected {}, found {}; {}", p.name, field,
+                expected, found, remedy);
   };
   const auto abi = fmt::format("{}.{}", p.abi_major, p.abi_minor);
   if (p.abi_major != host.abi_major) {
