@@ -36,7 +36,8 @@ struct Offers {
 Offers& offers() {
   static auto* all = [] {
     auto* made = new Offers;
-    made->by_id = {{KINORA_INTERFACE_OPTIONS, {0, &options_table()}}, {KINORA_INTERFACE_SAMPLES, {0, &samples_table()}}};
+    made->by_id = {{KINORA_INTERFACE_OPTIONS, {0, &options_table()}},
+                   {KINORA_INTERFACE_SAMPLES, {0, &samples_table()}}};
     return made;
   }();
   return *all;
@@ -125,7 +126,8 @@ Status ensure_torch() {
   auto& t = torch();
   const std::lock_guard lock(t.mutex);
   if (t.answer) return *t.answer;
-  if (!t.load) return fail(KINORA_ERROR_UNSUPPORTED, "this program offers no libtorch; use the program kinora");
+  if (!t.load)
+    return fail(KINORA_ERROR_UNSUPPORTED, "this program offers no libtorch; use the program kinora");
   t.answer = Status();  // calls from inside the loader see what is registered so far
   try {
     t.answer = t.load();
@@ -137,7 +139,8 @@ Status ensure_torch() {
 
 Failure take_error(std::string_view what) {
   LastError error = std::exchange(last(), {});
-  if (!error.message.empty()) return {error.code < 0 ? error.code : KINORA_ERROR_FAILED, std::move(error.message)};
+  if (!error.message.empty())
+    return {error.code < 0 ? error.code : KINORA_ERROR_FAILED, std::move(error.message)};
   return fail(KINORA_ERROR_FAILED, "{}: failed without a message", what);
 }
 
@@ -157,7 +160,8 @@ Status from_abi(int32_t status, std::string_view what) {
 void called(int32_t status, std::string_view id) {
   if (status == KINORA_OK) return;
   if (status == KINORA_SIGNAL_STOP)
-    throw Error(KINORA_ERROR_FAILED, fmt::format("{} returned KINORA_SIGNAL_STOP, which only calls of a context may", id));
+    throw Error(KINORA_ERROR_FAILED,
+                fmt::format("{} returned KINORA_SIGNAL_STOP, which only calls of a context may", id));
   const Failure failure = from_abi(status, id).failure();
   throw Error(status, named(id, failure.message));
 }

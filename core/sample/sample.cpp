@@ -73,8 +73,13 @@ uint64_t tensor_bytes(const kinora_dl_tensor& t) {
 }
 
 void check_tensor(const char* name, const kinora_dl_managed* m) {
-  if (!m || m->major != 1) throw Error(KINORA_ERROR_INVALID, fmt::format("tensor '{}': not DLPack 1.x", name));
+  if (!m || m->major != 1)
+    throw Error(KINORA_ERROR_INVALID, fmt::format("tensor '{}': not DLPack 1.x", name));
   const auto& t = m->tensor;
+  if (t.device_type != KINORA_DL_CPU)
+    throw Error(
+        KINORA_ERROR_UNSUPPORTED,
+        fmt::format("tensor '{}' is on a GPU; a sample keeps tensors of the CPU: copy it first", name));
   if (t.ndim < 0 || t.ndim > 64 || (t.ndim > 0 && !t.shape))
     throw Error(KINORA_ERROR_INVALID, fmt::format("tensor '{}': {} dimensions", name, t.ndim));
   for (int32_t i = 0; i < t.ndim; ++i)

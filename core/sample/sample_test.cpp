@@ -113,7 +113,11 @@ TEST_F(SampleTest, TensorsTravelBesideTheFields) {
   a.remove("frames");
   EXPECT_EQ(a.tensor("frames"), nullptr);
   ASSERT_NE(b.tensor("frames"), nullptr);
-  EXPECT_EQ(b.tensor("frames")->shape[2], 4);
+  const kinora_dl_tensor& t = *b.tensor("frames");
+  EXPECT_EQ(std::vector<int64_t>(t.shape, t.shape + 3), (std::vector<int64_t>{2, 3, 4}));
+  ASSERT_NE(t.strides, nullptr) << "DLPack 1.2 forbids null strides";
+  EXPECT_EQ(std::vector<int64_t>(t.strides, t.strides + 3), (std::vector<int64_t>{12, 4, 1}));
+  EXPECT_TRUE(is_row_major(t));
   EXPECT_TRUE(b.fields().empty());
 }
 
@@ -127,6 +131,9 @@ TEST_F(SampleTest, RefusesTensorsItCannotRead) {
   bad.major = 2;
   EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_ERROR_INVALID);
   EXPECT_EQ(samples_table().set_tensor(s.get(), "x", nullptr), KINORA_ERROR_INVALID);
+  bad.major = 1;
+  bad.tensor.device_type = KINORA_DL_CUDA;
+  EXPECT_EQ(samples_table().set_tensor(s.get(), "x", &bad), KINORA_ERROR_UNSUPPORTED);
 }
 
 TEST_F(SampleTest, MemoryCountsFieldsAndTensors) {

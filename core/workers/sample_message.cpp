@@ -35,7 +35,8 @@ constexpr int kSeals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_WRITE;
 // data.
 class Mapping {
  public:
-  // Throws Error(KINORA_ERROR_DATA) if the piece is too short, or is memory that its sender could still shrink.
+  // Throws Error(KINORA_ERROR_DATA) if the piece is too short, or is memory that its sender could still
+  // shrink.
   Mapping(const Descriptor& piece, size_t size);
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -57,7 +58,8 @@ class Mapping {
         KINORA_ERROR_IO,
         fmt::format("no temporary file for {} bytes of a sample: {}; set TMPDIR to a folder with room", size,
                     why));
-  throw Error(KINORA_ERROR_NO_MEMORY, fmt::format("no shared memory for {} bytes of a sample: {}", size, why));
+  throw Error(KINORA_ERROR_NO_MEMORY,
+              fmt::format("no shared memory for {} bytes of a sample: {}", size, why));
 }
 
 Descriptor file_without_name() {
@@ -95,8 +97,8 @@ bool is_called(const std::string& entry, const std::string& name) {
   return n > 0 && std::string_view(found, static_cast<size_t>(n)) == name;
 }
 
-// A piece with a copy of these bytes. Throws Error(KINORA_ERROR_NO_MEMORY), Error(KINORA_ERROR_IO) if TMPDIR is full or
-// not writable.
+// A piece with a copy of these bytes. Throws Error(KINORA_ERROR_NO_MEMORY), Error(KINORA_ERROR_IO) if TMPDIR
+// is full or not writable.
 Descriptor piece_of(const void* data, size_t size) {
   const bool in_file = size >= kInFile;
   Descriptor piece = in_file ? file_without_name()
@@ -152,7 +154,7 @@ struct Owned {
   kinora_dl_managed managed{};
   std::shared_ptr<Mapping> mapping;
   std::vector<uint8_t> copy;
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // and strides
 };
 
 void delete_owned(kinora_dl_managed* m) { delete static_cast<Owned*>(m->manager); }
@@ -200,19 +202,12 @@ std::vector<uint8_t> row_major(const kinora_dl_tensor& t, size_t element, const 
   }
 }
 
-bool is_row_major(const kinora_dl_tensor& t) {
-  int64_t step = 1;
-  for (int32_t d = t.ndim; t.strides && d-- > 0; step *= t.shape[d])
-    if (t.shape[d] != 1 && t.strides[d] != step) return false;
-  return true;
-}
-
 json put_tensor(Message& message, const std::string& name, const kinora_dl_managed& managed) {
   const kinora_dl_tensor& t = managed.tensor;
   if (t.device_type != KINORA_DL_CPU)
     throw Error(KINORA_ERROR_UNSUPPORTED, "tensor '" + name +
-                                        "' is on a GPU, and another process cannot have it; run "
-                                        "its stages in this process (engine option isolate)");
+                                              "' is on a GPU, and another process cannot have it; run "
+                                              "its stages in this process (engine option isolate)");
   const size_t element = static_cast<size_t>(t.bits) * t.lanes / 8;
   size_t size = element;
   json shape = json::array();
@@ -274,20 +269,22 @@ void take_tensor(const Message& message, const json& tensor, Sample& into) {
   for (const int64_t n : owned->shape)
     if (n < 0 || __builtin_mul_overflow(size, static_cast<uint64_t>(n), &size))
       throw Error(KINORA_ERROR_DATA, "a worker sent a tensor of an impossible shape");
+  const size_t dimensions = owned->shape.size();
   if (bits == 0 || bits % 8 != 0 || size != bytes.size())
     throw Error(KINORA_ERROR_DATA, "a worker sent a tensor that is not as large as its shape says");
+  owned->shape = shape_and_strides(std::move(owned->shape));
   owned->managed.major = 1;
   owned->managed.manager = owned.get();
   owned->managed.deleter = delete_owned;
   owned->managed.tensor = {owned->mapping ? owned->mapping->data() : owned->copy.data(),
                            KINORA_DL_CPU,
                            0,
-                           static_cast<int32_t>(owned->shape.size()),
+                           static_cast<int32_t>(dimensions),
                            tensor.at("code").get<uint8_t>(),
                            bits,
                            1,
                            owned->shape.data(),
-                           nullptr,
+                           owned->shape.data() + dimensions,
                            0};
   check(samples_api().set_tensor(into.get(), name_in(tensor, "name").c_str(), &owned->managed));
   static_cast<void>(owned.release());

@@ -35,8 +35,9 @@ class Brightness final : public kinora::Stage {
 
  private:
   static double mean_of(const kinora_dl_tensor& t, std::string_view key) {
-    if (t.code != KINORA_DL_UINT || t.bits != 8 || t.ndim != 4 || t.strides)
-      throw kinora::Error(KINORA_ERROR_INVALID, std::string(key) + ": frames must be row-major uint8 [T, H, W, 3]");
+    if (t.code != KINORA_DL_UINT || t.bits != 8 || t.ndim != 4 || !kinora::is_row_major(t))
+      throw kinora::Error(KINORA_ERROR_INVALID,
+                          std::string(key) + ": frames must be row-major uint8 [T, H, W, 3]");
     const auto* pixels = static_cast<const uint8_t*>(t.data) + t.byte_offset;
     const int64_t n = t.shape[0] * t.shape[1] * t.shape[2] * t.shape[3];
     uint64_t sum = 0;

@@ -279,8 +279,20 @@ def check_commands():
     assert seen > 80, seen
 
 
+def check_demo():
+    """README.md shows what `packaging/dev.sh demo` prints at its end."""
+    script = (ROOT / "packaging/dev.sh").read_text()
+    demo = script[script.index("\ndemo() {"):].split("\n}\n")[0]
+    out = re.search(r"out=(\S+)", demo)[1]
+    lines = [line.replace("$out", out) for line in re.findall(r'echo "(.+)"', demo)]
+    assert len(lines) == 3, lines
+    if "\n".join(lines) not in [code for _, _, code in blocks((ROOT / "README.md").read_text())]:
+        failures.append(f"README.md does not show what packaging/dev.sh demo prints: {lines}")
+
+
 known = components()
 check_commands()
+check_demo()
 check_examples(known)
 check_snippets()
 check_stages(known)

@@ -23,9 +23,7 @@ using ChainContext = kinora::Context<at::Tensor>;
 
 class ChainOf : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    serve_tensors();
-  }
+  static void SetUpTestSuite() { serve_tensors(); }
   static ChainOptions exact() {
     ChainOptions o;
     o.dtype = at::kDouble;
@@ -114,12 +112,120 @@ TEST_F(ChainOf, ALinkFromAnOlderHeaderMayEndEarly) {
   kinora_link old{};  // its header ended with bind
   old.struct_size = offsetof(kinora_link, ready);
   old.level = KINORA_LEVEL_CACHE;
-  old.context.struct_size = sizeof(kinora_context);
+  kinora_context none{};
+  none.struct_size = sizeof none;
+  old.context = &none;
   old.ready = [](void*) -> int32_t { return KINORA_ERROR_FAILED; };
   Chain chain(exact(), {&old});
   chain.ready();
   chain.begin(pass_of(0));
   chain.reduce();
+}
+
+// What a plugin of a newer ABI writes and this host does not know is refused by name, never ignored.
+TEST_F(ChainOf, UnknownValuesAreRefusedByName) {
+  Chain chain(exact());
+  const kinora_context& c = *chain.head();
+  const auto refused = [](int32_t status) {
+    EXPECT_EQ(status, KINORA_ERROR_UNSUPPORTED);
+    return std::string(view(core_host().last_error(&core_host())));
+  };
+  kinora_param out = 0;
+  const int64_t shape[] = {2, 2};
+  kinora_param_spec spec{sizeof spec, KINORA_ROLE_WHOLE, "w", shape, 2, 0, nullptr, 1, -1};
+  spec.shards = 1;
+  for (auto* member : {&spec.role, &spec.init, &spec.frozen, &spec.needs, &spec.reserved}) {
+    const uint32_t good = std::exchange(*member, 77u);
+    EXPECT_THAT(refused(c.parameter(c.self, &spec, &out)), HasSubstr("of parameter 'w' is 77"));
+    *member = good;
+  }
+  EXPECT_EQ(c.parameter(c.self, &spec, &out), KINORA_OK);
+  chain.ready();
+  const at::Tensor x = at::zeros({1, 4, 1, 2}, at::kDouble);
+  kinora_tensor made = nullptr;
+  kinora_attention how{};
+  how.struct_size = sizeof how;
+  how.name = "one";
+  for (auto* member : {&how.over, &how.needs, &how.reserved}) {
+    *member = 77;
+    EXPECT_THAT(refused(c.attention(c.self, handle(x), handle(x), handle(x), &how, &made)),
+                HasSubstr("of attention 'one' is 77"));
+    *member = 0;
+  }
+  kinora_seq seq = 0;
+  EXPECT_THAT(refused(c.table(c.self, seq, 77, &made)), HasSubstr("place of a table is 77"));
+  EXPECT_THAT(refused(c.reshard(c.self, handle(x), seq, 77, &seq, &made)),
+              HasSubstr("over of reshard is 77"));
+}
+
+// A model of an older ABI writes shorter structs, one of a newer ABI longer ones.
+TEST_F(ChainOf, StructsOfOtherSizesArriveWholeInEveryLink) {
+  struct Sees final : Link<at::Tensor> {
+    Sees() : Link(KINORA_LEVEL_TENSOR) { skip_inherited<Sees>(); }
+    kinora_param parameter(const kinora_param_spec& s) override {
+      seen = s;
+      return next.parameter(s);
+    }
+    kinora_param_spec seen{};
+  } sees;
+  Chain chain(exact(), {sees.get()});
+  const kinora_context& c = *chain.head();
+  const int64_t shape[] = {2, 2};
+  struct {
+    kinora_param_spec spec;
+    uint64_t appended = 77;
+  } grown{{sizeof grown, KINORA_ROLE_WHOLE, "new", shape, 2, 0, nullptr, 1, -1}};
+  grown.spec.shards = 1;
+  kinora_param out = 0;
+  EXPECT_EQ(c.parameter(c.self, &grown.spec, &out), KINORA_OK);
+  EXPECT_EQ(sees.seen.struct_size, sizeof(kinora_param_spec));
+  kinora_param_spec shorter = grown.spec;
+  shorter.struct_size = offsetof(kinora_param_spec, needs);
+  shorter.name = "old";
+  shorter.needs = 77;  // beyond its end
+  EXPECT_EQ(c.parameter(c.self, &shorter, &out), KINORA_OK);
+  EXPECT_EQ(sees.seen.struct_size, sizeof(kinora_param_spec));
+  EXPECT_EQ(sees.seen.needs, 0u);
+}
+
+// The host of a newer ABI writes no more of the pass than the link has room for.
+TEST_F(ChainOf, GetPassFillsTheRoomThereIs) {
+  struct Asks final : Link<at::Tensor> {
+    Asks() : Link(KINORA_LEVEL_TENSOR) { skip_inherited<Asks>(); }
+    void begin(const kinora_pass&) override { seen = pass(); }
+    kinora_pass seen{};
+  } asks;
+  Chain chain(exact(), {asks.get()});
+  chain.begin(pass_of(3, 9));
+  EXPECT_EQ(asks.seen.struct_size, sizeof(kinora_pass));
+  EXPECT_EQ(asks.seen.first_sample, 3);
+  EXPECT_EQ(asks.seen.seed, 9u);
+  struct {
+    kinora_pass pass;
+    uint64_t behind;
+  } older{{offsetof(kinora_pass, stage)}, 77};
+  older.pass.seed = 77;
+  const kinora_pass whole = pass_of(3, 9);
+  KINORA_FILL(&older.pass, &whole);
+  EXPECT_EQ(older.pass.struct_size, offsetof(kinora_pass, stage));
+  EXPECT_EQ(older.pass.first_sample, 3);
+  EXPECT_EQ(older.pass.seed, 77u) << "beyond the room";
+  EXPECT_EQ(older.behind, 77u);
+}
+
+// Links offer services to each other by id.
+TEST_F(ChainOf, GetInterfaceAsksTheLinksInTheirOrder) {
+  struct Offers final : Link<at::Tensor> {
+    explicit Offers(uint32_t level) : Link(level) { skip_inherited<Offers>(); }
+    const void* get_interface(const char* id, uint32_t) override {
+      return std::string_view(id) == "acme.exchange/1" ? &level_ : nullptr;
+    }
+    uint32_t level_ = 0;
+  } first(KINORA_LEVEL_CONTEXT), second(KINORA_LEVEL_CACHE);
+  Chain chain(exact(), {second.get(), first.get()});
+  const kinora_context& c = *chain.head();
+  EXPECT_EQ(c.get_interface(c.self, "acme.exchange/1", 0), &first.level_);
+  EXPECT_EQ(c.get_interface(c.self, "acme.other/1", 0), nullptr);
 }
 
 TEST_F(ChainOf, AnErrorOfALinkComesThroughWithItsCodeAndText) {
@@ -298,8 +404,9 @@ TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
   EXPECT_EQ(y[0].sum().item<float>(), 6);
   EXPECT_THROW(c.block(0, {x}, {}, 1, [](const auto&) -> std::vector<at::Tensor> { throw Stop{}; }), Stop);
   EXPECT_EQ(test::refusal([&] {
-              c.block(0, {x}, {}, 1,
-                      [](const auto&) -> std::vector<at::Tensor> { throw Error(KINORA_ERROR_DATA, "bad block"); });
+              c.block(0, {x}, {}, 1, [](const auto&) -> std::vector<at::Tensor> {
+                throw Error(KINORA_ERROR_DATA, "bad block");
+              });
             }),
             "bad block");
   EXPECT_EQ(

@@ -43,7 +43,7 @@ std::string said_by(const std::exception_ptr& failure) {
 
 }  // namespace
 
-at::Tensor bytes_of(const std::string& text) {
+at::Tensor tensor_of_text(const std::string& text) {
   auto out = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
   if (!text.empty()) std::memcpy(out.data_ptr(), text.data(), text.size());
   return out;
@@ -70,7 +70,7 @@ std::vector<at::Tensor> Exchange::gather(const at::Tensor& row) const {
 std::vector<std::string> Exchange::gather(const std::string& text) const {
   if (!group_) return {text};
   std::vector<std::string> out;
-  for (const auto& row : gather(bytes_of(text)))
+  for (const auto& row : gather(tensor_of_text(text)))
     out.emplace_back(static_cast<const char*>(row.data_ptr()), static_cast<size_t>(row.numel()));
   return out;
 }

@@ -14,7 +14,7 @@
 namespace kinora::core {
 
 // The text's bytes, uint8 [n] on the CPU.
-at::Tensor bytes_of(const std::string& text);
+at::Tensor tensor_of_text(const std::string& text);
 
 class Exchange {
  public:

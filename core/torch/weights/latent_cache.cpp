@@ -136,7 +136,7 @@ void LatentCacheWriter::commit() {
   auto& s = *state_;
   {
     const auto held = hdf5::lock();
-    hdf5::write_dataset(s.file.get(), "keys", bytes_of(s.keys.dump()), s.path + ": keys");
+    hdf5::write_dataset(s.file.get(), "keys", tensor_of_text(s.keys.dump()), s.path + ": keys");
     write_text(s.file.get(), kDigest, s.digest, s.path);
     s.samples.close();
     hdf5::need(H5Fflush(s.file.get(), H5F_SCOPE_GLOBAL) >= 0, KINORA_ERROR_NO_MEMORY, s.path + ": writing failed",

@@ -120,7 +120,7 @@ int32_t Runner::try_until(Task& task, std::string& message) {
 int32_t Runner::try_process(Task& task, std::string& message) {
   const kinora_emit emit = task.table();
   const kinora_run run = stage_run(task.stage, task.slot);
-  const Instance& instance = task.slot.instance;
+  Instance& instance = task.slot.instance;
   int32_t status = instance.process(task.in->sample.get(), emit, run);
   // A batch of one is complete.
   if (status == KINORA_OK && task.in->alone && instance.has_finish()) status = instance.finish(emit, run);

@@ -16,6 +16,7 @@ struct Act {
   std::vector<uint32_t> from;
   std::function<void(Sample, const Emit&, const kinora::Run&)> process;
   std::function<void(const Emit&, const kinora::Run&)> finish = {};
+  std::function<void(const kinora::Run&)> start = {};
   uint32_t batch = 0;  // resources.batch
   std::function<void(std::span<const Sample>, const Emit&, const kinora::Run&)> process_batch =
       {};  // none: process() of each
@@ -37,6 +38,9 @@ class ActStage final : public Stage {
     sleep_ms(act_->start_ms);
   }
   ~ActStage() override { --act_->alive; }
+  void start(const kinora::Run& run) override {
+    if (act_->start) act_->start(run);
+  }
   void process(Sample in, const Emit& emit, const kinora::Run& run) override {
     act_->process(std::move(in), emit, run);
   }

@@ -73,6 +73,31 @@ TEST(LocalEngine, AStageThatCanDoNoSampleEndsTheRun) {
   EXPECT_EQ(p.counts()["failed"], 0);
 }
 
+TEST(LocalEngine, StartComesOnceForEachInstanceBeforeItsFirstSample) {
+  std::atomic<int> started{0};
+  Pipeline p;
+  auto& act = p.add("a", {}, [&](Sample in, const Emit& emit, const kinora::Run&) {
+    EXPECT_GE(started, 1);
+    emit(std::move(in));
+  });
+  act.start = [&](const kinora::Run&) { ++started; };
+  act.workers = 2;
+  p.inputs(50);
+  EXPECT_EQ(p.run(), "");
+  EXPECT_EQ(p.counts()["kept"], 50);
+  EXPECT_GE(started, 1);
+  EXPECT_LE(started, act.made) << "an instance that only says its resources does not start";
+}
+
+TEST(LocalEngine, AStageThatCannotStartEndsTheRun) {
+  Pipeline p;
+  p.add("load", {}, [](Sample in, const Emit& emit, const kinora::Run&) { emit(std::move(in)); }).start =
+      [](const kinora::Run&) { throw Error(KINORA_ERROR_NOT_FOUND, "weights.pt: no such file"); };
+  p.inputs(5);
+  EXPECT_EQ(p.run(), "stage 'load': weights.pt: no such file");
+  EXPECT_EQ(p.counts()["failed"], 0);
+}
+
 // Only the caller of the run can stop it.
 TEST(LocalEngine, AStageThatSaysItWasCancelledIsInError) {
   const std::string why = "returned KINORA_ERROR_CANCELLED although the run was not asked to stop";

@@ -26,10 +26,11 @@ const kinora_dl_tensor& tensor_of(const Sample& film, const char* name, uint8_t 
   if (t == nullptr)
     throw Error(KINORA_ERROR_NOT_FOUND,
                 "sample '" + std::string(film.key()) + "' has no tensor '" + name + "'; " + kSet);
-  if (t->code != code || t->bits != bits || t->ndim != dimensions || t->strides != nullptr ||
+  if (t->code != code || t->bits != bits || t->ndim != dimensions || !is_row_major(*t) ||
       t->device_type != KINORA_DL_CPU)
-    throw Error(KINORA_ERROR_DATA, "tensor '" + std::string(name) + "' of sample '" + std::string(film.key()) +
-                                 "' is not in the form that stage/shots writes; " + kSet);
+    throw Error(KINORA_ERROR_DATA, "tensor '" + std::string(name) + "' of sample '" +
+                                       std::string(film.key()) +
+                                       "' is not in the form that stage/shots writes; " + kSet);
   return *t;
 }
 
@@ -37,7 +38,7 @@ at::Tensor thumbnails_of(const Sample& film) {
   const auto& t = tensor_of(film, "thumbnails", KINORA_DL_UINT, 8, 4);
   if (t.shape[0] < 1 || t.shape[1] != 27 || t.shape[2] != 48 || t.shape[3] != 3)
     throw Error(KINORA_ERROR_DATA, "tensor 'thumbnails' of sample '" + std::string(film.key()) +
-                                 "' is not [T, 27, 48, 3]; " + kSet);
+                                       "' is not [T, 27, 48, 3]; " + kSet);
   return at::from_blob(static_cast<uint8_t*>(t.data) + t.byte_offset, {t.shape[0], 27, 48, 3}, at::kByte);
 }
 
@@ -91,7 +92,7 @@ class ShotsTransNetV2 final : public Stage {
     const auto& clock = tensor_of(in, "times_us", KINORA_DL_INT, 64, 1);
     if (clock.shape[0] != thumbnails.size(0))
       throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) +
-                                   "' has different numbers of times and thumbnails; " + kSet);
+                                         "' has different numbers of times and thumbnails; " + kSet);
     const auto found =
         predict(std::cref(network()), thumbnails, options_.batch, [&] { run.check_cancelled(); });
     write(shots, found,

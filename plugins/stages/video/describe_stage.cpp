@@ -130,7 +130,7 @@ std::optional<Sampled> sampled(const Sample& in, const nlohmann::json& facts) {
   const auto at = facts.find("frames_at");
   if (!t || at == facts.end() || !at->is_array()) return std::nullopt;
   const bool pictures = t->device_type == KINORA_DL_CPU && t->code == KINORA_DL_UINT && t->bits == 8 &&
-                        t->ndim == 4 && t->shape[3] == 3 && !t->strides;
+                        t->ndim == 4 && t->shape[3] == 3 && is_row_major(*t);
   if (!pictures || t->shape[0] < 1 || t->shape[0] != static_cast<int64_t>(at->size())) return std::nullopt;
   Sampled out{t, {}};
   for (const auto& seconds : *at) {

@@ -35,7 +35,7 @@ class VideoWrite final : public Stage {
   void process(Sample in, const Emit& emit, const Run& run) override {
     const kinora_dl_tensor* frames = in.tensor("frames");
     if (!frames || frames->ndim != 4 || frames->shape[3] != 3 || frames->code != KINORA_DL_UINT ||
-        frames->bits != 8 || frames->strides)
+        frames->bits != 8 || !is_row_major(*frames))
       throw Error(KINORA_ERROR_INVALID,
                   "sample '" + std::string(in.key()) +
                       "' needs a row-major uint8 tensor frames [T, H, W, 3]; stage/video.read writes one");

@@ -22,18 +22,6 @@ struct Pictures {
   const uint8_t* frame(int64_t i) const { return data + i * height * width * 3; }
 };
 
-namespace detail {
-
-inline bool is_row_major(const kinora_dl_tensor& t) {
-  if (!t.strides) return true;
-  int64_t step = 1;
-  for (int32_t i = t.ndim; i-- > 0; step *= t.shape[i])
-    if (t.shape[i] != 1 && t.strides[i] != step) return false;
-  return true;
-}
-
-}  // namespace detail
-
 // Error(KINORA_ERROR_NOT_FOUND) if the sample has none; the message says which option to set.
 // Error(KINORA_ERROR_DATA) if they have another format, are empty, or are larger than `most_side` pixels.
 inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX) {
@@ -46,7 +34,7 @@ inline Pictures pictures_of(const Sample& sample, int64_t most_side = INT32_MAX)
                     "sample_every of shots.* for whole videos, or put "
                     "stage/video.read before");
   if (t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 || t->lanes != 1 ||
-      t->device_type != KINORA_DL_CPU || !t->data || !detail::is_row_major(*t))
+      t->device_type != KINORA_DL_CPU || !t->data || !is_row_major(*t))
     throw Error(KINORA_ERROR_DATA,
                 "sample '" + key + "': its frames must be uint8 [T, H, W, 3] on the CPU, row-major");
   if (t->shape[0] < 1 || t->shape[1] < 1 || t->shape[2] < 1)

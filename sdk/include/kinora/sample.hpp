@@ -107,20 +107,46 @@ class Sample {
   kinora_sample* s_ = nullptr;
 };
 
+// Whether the elements are one after the other, the last dimension fastest. Strides of dimensions of size 1
+// do not matter.
+inline bool is_row_major(const kinora_dl_tensor& t) {
+  int64_t step = 1;
+  for (int32_t i = t.ndim; t.strides && i-- > 0; step *= t.shape[i])
+    if (t.shape[i] != 1 && t.strides[i] != step) return false;
+  return true;
+}
+
+// The shape followed by its row-major strides, in elements: what `shape` and `strides` of a kinora_dl_tensor
+// point to.
+inline std::vector<int64_t> shape_and_strides(std::vector<int64_t> shape) {
+  const size_t n = shape.size();
+  shape.resize(2 * n, 1);
+  for (size_t i = n; i-- > 1;) shape[n + i - 1] = shape[n + i] * shape[i];
+  return shape;
+}
+
 inline void Sample::set_tensor(const char* name, std::vector<uint8_t>&& data, std::vector<int64_t> shape,
                                uint8_t code, uint8_t bits) {
   struct Owned {
     kinora_dl_managed managed;
     std::vector<uint8_t> data;
-    std::vector<int64_t> shape;
+    std::vector<int64_t> shape;  // and strides
   };
-  auto* o = new Owned{{}, std::move(data), std::move(shape)};
+  const size_t dimensions = shape.size();
+  auto* o = new Owned{{}, std::move(data), shape_and_strides(std::move(shape))};
   o->managed.major = 1;
   o->managed.manager = o;
   o->managed.deleter = [](kinora_dl_managed* m) { delete static_cast<Owned*>(m->manager); };
-  o->managed.tensor = {
-      o->data.data(),  KINORA_DL_CPU, 0, static_cast<int32_t>(o->shape.size()), code, bits, 1,
-      o->shape.data(), nullptr,       0};
+  o->managed.tensor = {o->data.data(),
+                       KINORA_DL_CPU,
+                       0,
+                       static_cast<int32_t>(dimensions),
+                       code,
+                       bits,
+                       1,
+                       o->shape.data(),
+                       o->shape.data() + dimensions,
+                       0};
   const int32_t status = samples_api().set_tensor(s_, name, &o->managed);
   if (status != KINORA_OK) delete o;
   check(status);

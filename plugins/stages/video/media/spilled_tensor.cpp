@@ -19,7 +19,7 @@ constexpr size_t kBuffer = size_t{1} << 20;
 
 [[noreturn]] void fail(const char* what) {
   throw Error(KINORA_ERROR_IO, std::string("frames for later stages: ") + what + ": " + std::strerror(errno) +
-                             "; set TMPDIR to a folder with room");
+                                   "; set TMPDIR to a folder with room");
 }
 
 int unnamed_file() {
@@ -37,7 +37,7 @@ struct Mapped {
   void* data = nullptr;
   size_t size = 0;
   int file = -1;  // open as long as the tensor lives: the host passes it to another process instead of a copy
-  std::vector<int64_t> shape;
+  std::vector<int64_t> shape;  // and strides
   ~Mapped() {
     if (size > 0) munmap(data, size);
     if (file >= 0) close(file);
@@ -73,7 +73,8 @@ void SpilledTensor::give(Sample& to, const char* name, std::vector<int64_t> shap
   for (const int64_t side : shape) row *= static_cast<size_t>(side);
   shape.insert(shape.begin(), static_cast<int64_t>(written_ / row));
   auto kept = std::make_unique<Mapped>();
-  kept->shape = std::move(shape);
+  const size_t dimensions = shape.size();
+  kept->shape = shape_and_strides(std::move(shape));
   if (written_ > 0) {
     kept->data = mmap(nullptr, written_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
     if (kept->data == MAP_FAILED) fail("cannot map the temporary file");
@@ -83,9 +84,16 @@ void SpilledTensor::give(Sample& to, const char* name, std::vector<int64_t> shap
   kept->managed.major = 1;
   kept->managed.manager = kept.get();
   kept->managed.deleter = [](kinora_dl_managed* m) { delete static_cast<Mapped*>(m->manager); };
-  kept->managed.tensor = {
-      kept->data,         KINORA_DL_CPU, 0, static_cast<int32_t>(kept->shape.size()), KINORA_DL_UINT, 8, 1,
-      kept->shape.data(), nullptr,       0};
+  kept->managed.tensor = {kept->data,
+                          KINORA_DL_CPU,
+                          0,
+                          static_cast<int32_t>(dimensions),
+                          KINORA_DL_UINT,
+                          8,
+                          1,
+                          kept->shape.data(),
+                          kept->shape.data() + dimensions,
+                          0};
   check(samples_api().set_tensor(to.get(), name, &kept->managed));
   static_cast<void>(kept.release());
 }
