@@ -3,11 +3,10 @@
 #include <set>
 #include <sstream>
 
-#include <boost/dll/runtime_symbol_info.hpp>
-
 #include "core/build_info.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/library.hpp"
+#include "core/plugin/libtorch.hpp"
 
 namespace kinora::core {
 namespace {
@@ -64,7 +63,7 @@ const HostFacts& host_facts() {
     f.torch = KINORA_TORCH_VERSION;
     f.cxx_abi = _GLIBCXX_USE_CXX11_ABI ? "1" : "0";
     if (KINORA_INTERFACE_CUDA) f.cuda = "13";
-    f.torch_library = boost::dll::this_line_location().parent_path().string() + "/libkinora_torch.so";
+    if (const auto found = libtorch_folder()) f.torch_folder = *found;
     return f;
   }();
   return facts;

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 
 #include "core/base/paths.hpp"
+#include "core/build_info.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/host.hpp"
 
@@ -99,9 +100,11 @@ namespace {
 struct Package {
   std::string_view library, package;
 };
+constexpr std::string_view torch_package =
+    "libtorch (pip install torch==" KINORA_TORCH_VERSION " in an active Python environment)";
 constexpr Package packages[] = {
-    {"libtorch", "the torch wheel that Kinora was built with (packaging/dev.sh setup)"},
-    {"libc10", "the torch wheel that Kinora was built with (packaging/dev.sh setup)"},
+    {"libtorch", torch_package},
+    {"libc10", torch_package},
     {"libav", "FFmpeg (apt install ffmpeg)"},
     {"libsw", "FFmpeg (apt install ffmpeg)"},
     {"libhdf5", "HDF5 (apt install libhdf5-103-1)"},
@@ -260,9 +263,10 @@ Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
   Places own, usual;
   own.add_run_path(library, needs->run_path);
   if (auto s = check_run_path(own, needs->libraries); !s) return s;
-  if (tier != Tier::stable && !host.torch_library.empty())
-    if (const auto torch = read_needs(host.torch_library))
-      own.add_run_path(host.torch_library, torch->run_path);
+  if (tier != Tier::stable && !host.torch_folder.empty()) {
+    own.add(host.torch_folder);
+    own.add(host.torch_folder / "../../nvidia/cu13/lib");  // libtorch loads CUDA's libraries from there
+  }
   usual.add_list(environment("LD_LIBRARY_PATH"), executable_folder(), ":;");
   for (const auto* folder : system_folders) usual.add(folder);
   std::vector<std::string> unseen;

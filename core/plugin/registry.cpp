@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/base/suggest.hpp"
+#include "core/build_info.hpp"
+#include "core/plugin/elf.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/kinds.hpp"
 
@@ -142,6 +144,24 @@ Result<Component> Registry::open(std::string_view kind, std::string_view name) {
   return Component{place->spec, &entry.info.spec, entry.apis.at(place->spec)};
 }
 
+namespace {
+
+// Whether libtorch must be in the process before the plugin is opened: nothing else leads the linker to it.
+bool requires_torch(const PluginInfo& plugin) {
+  const auto& components = plugin.spec.components;
+  if (plugin.spec.tier == Tier::pinned ||
+      std::any_of(components.begin(), components.end(), [](const auto& c) { return c.has_tensors; }))
+    return true;
+  if (plugin.spec.tier == Tier::stable) return false;
+  const auto needs = read_needs(plugin.library);
+  return needs && std::any_of(needs->libraries.begin(), needs->libraries.end(), [](const std::string& name) {
+           return name.starts_with("libtorch") || name == KINORA_LIBRARY("kinora_torch") ||
+                  name == KINORA_LIBRARY("kinora_training");
+         });
+}
+
+}  // namespace
+
 Status Registry::load(Entry& entry) {
   if (entry.loaded) return {};
   const auto disable = [&](Failure why) -> Status {
@@ -150,9 +170,7 @@ Status Registry::load(Entry& entry) {
     entry.info.reason = why.message;
     return why;
   };
-  const auto& components = entry.info.spec.components;
-  if (entry.info.spec.tier == Tier::pinned ||
-      std::any_of(components.begin(), components.end(), [](const auto& c) { return c.has_tensors; })) {
+  if (requires_torch(entry.info)) {
     const auto torch = ensure_torch();
     if (!torch) return disable(torch.failure());
   }

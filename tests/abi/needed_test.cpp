@@ -2,6 +2,7 @@
 // loader searches.
 #include <cstdlib>
 #include <dlfcn.h>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 
 #include "core/plugin/elf.hpp"
 #include "core/plugin/library.hpp"
+#include "core/plugin/libtorch.hpp"
 #include "tests/abi/plugins_folder.hpp"
 
 namespace kinora::core::test {
@@ -81,11 +83,23 @@ TEST(Needed, HostsLibtorchFolderCountsForThePinnedTier) {
       folder.add({.name = "torch"}, "library_beside") / "libtorch.so";  // its run path is its folder
   fs::copy_file(built_library, torch.parent_path() / library);
   HostFacts host;
-  host.torch_library = torch;
+  host.torch_folder = torch.parent_path();
   const auto plugin = PluginsFolder::built("missing_library");
   EXPECT_EQ(why(plugin, Tier::pinned, host), "");
   EXPECT_NE(why(plugin, Tier::stable, host), "");
   EXPECT_NE(why(plugin, Tier::pinned), "");
+}
+
+// libkinora_torch's run path leads to the folder of an installation, and in a build tree to libtorch's.
+TEST(Needed, LibtorchIsFoundByTheRunPathOfALibraryBeside) {
+  unsetenv("KINORA_TORCH");
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "torch"}, "library_beside");
+  const fs::path library_of_torch = plugin / "libtorch.so";
+  const auto before = find_libtorch(library_of_torch, "0.0.0", {});
+  EXPECT_TRUE(!before || *before != fs::canonical(plugin));
+  std::ofstream(plugin / "libtorch_cpu.so");
+  EXPECT_EQ(or_throw(find_libtorch(library_of_torch, "0.0.0", {})), fs::canonical(plugin));
 }
 
 #ifdef __x86_64__
