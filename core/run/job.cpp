@@ -60,7 +60,8 @@ const JobSpec* JobView::upstream(const std::string& kind) const {
 
 const JobSpec& JobView::need_upstream(const std::string& kind) const {
   if (const auto* job = upstream(kind)) return *job;
-  throw Error(KINORA_ERROR_INVALID, "it needs a job of kind " + kind + " among its inputs, direct or indirect");
+  throw Error(KINORA_ERROR_INVALID,
+              "it needs a job of kind " + kind + " among its inputs, direct or indirect");
 }
 
 Component JobView::open(const ComponentUse& use) const {

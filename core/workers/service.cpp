@@ -72,8 +72,10 @@ int32_t ended(const kinora_worker* worker) { return worker->worker.ended() ? 1 :
 int64_t pid(const kinora_worker* worker) { return worker->worker.pid(); }
 
 int32_t ask(const kinora_worker_spec* spec, kinora_resources* out) {
-  return guard([&] { const kinora_resources all = ask_apart(*spec);
-    KINORA_FILL(out, &all); });
+  return guard([&] {
+    const kinora_resources all = ask_apart(*spec);
+    KINORA_FILL(out, &all);
+  });
 }
 
 }  // namespace

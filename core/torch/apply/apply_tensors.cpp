@@ -23,8 +23,9 @@ const at::Tensor& need(const NamedTensors& in, const std::string& name, const Ap
   if (it != in.end()) return it->second;
   std::string given;
   for (const auto& [n, t] : in) given += (given.empty() ? "" : ", ") + n;
-  throw Error(KINORA_ERROR_INVALID, request.inputs.string() + " has no tensor '" + name + "' (it has: " + given +
-                                  "); kinora plugins inspect " + request.id + " lists its inputs");
+  throw Error(KINORA_ERROR_INVALID, request.inputs.string() + " has no tensor '" + name +
+                                        "' (it has: " + given + "); kinora plugins inspect " + request.id +
+                                        " lists its inputs");
 }
 
 // float64 if any input is; the parameters are then float64 too.
@@ -44,7 +45,7 @@ std::string method_of(Runtime& runtime, const ApplyRequest& request) {
   std::string list;
   for (const auto& k : known) list += (list.empty() ? "" : ", ") + k;
   throw Error(KINORA_ERROR_INVALID, request.id + " has no method '" + request.method + "'" +
-                                  did_you_mean(request.method, known) + "; methods: " + list);
+                                        did_you_mean(request.method, known) + "; methods: " + list);
 }
 
 // Copies of the request's inputs, so that they can be written and given gradients. A name that the method
@@ -56,9 +57,9 @@ NamedTensors read_inputs(Runtime& runtime, const ApplyRequest& request, const st
     out[name] = tensor.clone();
     if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) continue;
     if (name == "grad_output")
-      throw Error(KINORA_ERROR_INVALID, request.inputs.string() +
-                                      ": grad_output is for --method gradient of a model; leave it out for " +
-                                      method);
+      throw Error(KINORA_ERROR_INVALID,
+                  request.inputs.string() +
+                      ": grad_output is for --method gradient of a model; leave it out for " + method);
     const std::string hint = did_you_mean(name, known);
     throw Error(KINORA_ERROR_INVALID,
                 fmt::format("{}: {} takes no tensor '{}'{} it takes: {}", request.inputs.string(), request.id,
@@ -148,7 +149,8 @@ ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
 ApplyResult apply_loss(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(runtime, request, method);
-  const LossInstance loss(open_component(runtime.registry(), {}, request.id), apply_options(runtime, request));
+  const LossInstance loss(open_component(runtime.registry(), {}, request.id),
+                          apply_options(runtime, request));
   return finish(request, loss.evaluate(in));
 }
 
