@@ -6,8 +6,7 @@
 //   name = "samplers-edm"
 //   version = "0.1.0"
 //   abi = "1.0"              # major, and the oldest minor that it needs
-//   tier = "stable"          # pinned: with torch = "==2.11.0", cxx_abi = "1", and cuda = "13.0" if it needs
-//   CUDA
+//   tier = "stable"          # pinned: with torch = "==2.11.0", cxx_abi = "1", and cuda = "13.0" if it needs CUDA
 //   [[component]]
 //   id = "sampler/edm-heun"
 //   help = "EDM's Heun sampler, order 2"
@@ -16,12 +15,10 @@
 //   input.mask = { shape = "[B]", dtype = "bool", optional = true }    # the component works without it
 //   output.frames = { shape = "[T, H, W, 3]", dtype = "uint8", per = "clip", when = "sample_fps" }
 //   layout.diffusers = { help = "as diffusers saves it" }      # of a model or tokenizer
-//   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of
-//   the grid" }
+//   option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "steps", help = "intervals of the grid" }
 //   option.at_most = { type = "float", default = 1e300, bound = true, help = "largest score that passes" }
 //   option.threads = { type = "int", default = 0, how_only = true }    # no part of what comes of it
-//   option.heads = { type = "int", default = 6, config = ["num_attention_heads"] }   # in a published
-//   config.json
+//   option.heads = { type = "int", default = 6, config = ["num_attention_heads"] }   # in a published config.json
 //
 // A manifest for a later Kinora of the same format stays readable: an unknown key is ignored with a warning,
 // and a component of an unknown kind, with an option of an unknown type or for another draft is unusable,
@@ -29,9 +26,10 @@
 //
 // A job (tier "host", with kinora = "==0.1.0") also says what it reads and which components it is made of:
 //   id = "job/train"
-//   reads = ["encode"]       # kinds of jobs whose results it reads; "path": files. Empty: every other job of
-//   the run needs_input = false tensors = true           # libtorch is opened before the library slot.model =
-//   { kind = "model", required = true, weights = "weights", help = "network that is trained" }
+//   reads = ["encode"]       # kinds of jobs whose results it reads; "path": files. Empty: every other job of the run
+//   needs_input = false
+//   tensors = true           # libtorch is opened before the library
+//   slot.model = { kind = "model", required = true, weights = "weights", help = "network that is trained" }
 #pragma once
 #include <optional>
 #include <string>

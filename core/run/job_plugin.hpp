@@ -4,8 +4,7 @@
 //    public:
 //     struct Options {
 //       int64_t threads = 0;
-//       static void describe(kinora::Describe<Options>& d) { d.name("count").help("Counts the clips of a
-//       curate job"); }
+//       static void describe(kinora::Describe<Options>& d) { d.name("count").help("Counts the clips of a curate job"); }
 //     };
 //     static kinora::core::JobParts parts() { return {.reads = {"curate"}}; }
 //     void run(kinora::core::JobContext& job) const override;

@@ -3,8 +3,8 @@
 // the decoder's YUV becomes BGR, BGR is scaled bilinearly to about 256 columns, then turned into HSV, and the
 // sums of absolute differences of the three planes are exact integers.
 //
-// Idea: at 1280x720 a bilinear reduction to 256x144 reads 4 of every 25 pixels. So the fast path
-// (frame_meter.hpp) converts only these, one destination row at a time, and never stores a full BGR frame.
+// Idea: at 1280x720 a bilinear reduction to 256x144 reads 4 of every 25 pixels. So the fast path (frame_meter.hpp)
+// converts only these, one destination row at a time, and never stores a full BGR frame.
 //
 // Invariant: every function of namespace kinora returns the bits of its namesake in kinora::reference. Those
 // in turn are the bits of

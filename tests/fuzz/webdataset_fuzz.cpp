@@ -1,7 +1,7 @@
 // Any bytes as a shard: an error or samples, never a crash, a loop or more memory than the limit.
 #include <cstdlib>
 
-#include "core/io/webdataset.hpp"
+#include "plugins/jobs/curation/webdataset.hpp"
 #include "tests/support/bytes_in_memory.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -60,8 +60,7 @@ double kept(const Rank& me, const Share& s) {
 
 // In units of a tensor of the stream's width for all tokens, c of them in one process: on each of P ranks (c
 // + own) / P + whole. Besides its share, a rank keeps for each layer:
-// tp             nothing: of the inputs of COLUMN weights only its own tokens; in bf16 three tensors as they
-// were
+// tp             nothing: of the inputs of COLUMN weights only its own tokens; in bf16 three tensors as they were
 //                  before they were rounded to half their bytes
 //   cp-ulysses     attention's queries and result, in heads and in tokens
 // cp-ring        attention's result, for its blocks

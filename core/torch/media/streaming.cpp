@@ -5,7 +5,6 @@
 #include <ATen/ATen.h>
 
 #include "core/base/cancel.hpp"
-#include "core/torch/media/clips.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/error.hpp"
 #include "kinora/strategy.hpp"
@@ -18,6 +17,20 @@ void go_on() {
 }
 
 }  // namespace
+
+at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count) {
+  return frames.narrow(0, first, count)
+      .permute({3, 0, 1, 2})
+      .unsqueeze(0)
+      .to(at::kFloat)
+      .div(127.5)
+      .sub(1)
+      .contiguous();
+}
+
+at::Tensor frames_of(const at::Tensor& video) {
+  return video[0].clamp(-1, 1).add(1).mul(127.5).round().to(at::kByte).permute({1, 2, 3, 0}).contiguous();
+}
 
 at::Tensor encode_video(Network& tokenizer, int64_t frames, const FramesOf& video) {
   const int64_t time = tokenizer.info().time;

@@ -8,6 +8,11 @@
 
 namespace kinora::core {
 
+// Frames [first, first + count) of uint8 [T, H, W, 3] as a video [1, 3, count, H, W] in [-1, 1], float32.
+at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count);
+// Inverse: [1, 3, T, H, W] -> uint8 [T, H, W, 3], clamped.
+at::Tensor frames_of(const at::Tensor& video);
+
 // Frames [first, first + count) of a video, [1, 3, count, H, W] in [-1, 1], on the tokenizer's device.
 using FramesOf = std::function<at::Tensor(int64_t first, int64_t count)>;
 

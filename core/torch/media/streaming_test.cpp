@@ -6,7 +6,6 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/media/clips.hpp"
 #include "tests/support/metered.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/run_file.hpp"

@@ -1,12 +1,11 @@
 // Finds the inputs of a curate job: every video that its paths lead to, with the user's metadata.
 //
 //   film.mp4, s3://bucket/film.mp4     one video
-//   films/, s3://bucket/films/         a folder or prefix: its videos, with `recursive` also of subfolders;
-//   with
+//   films/, s3://bucket/films/         a folder or prefix: its videos, with `recursive` also of subfolders; with
 //                                      `all_files` files of any ending
 //   s3://bucket/films/**/*.mp4         a pattern (local ones are resolved with the run file)
-//   films.txt                          a list: one path, URI, folder or pattern per line; "#" begins a
-//   comment films.jsonl, films.csv             a manifest, see manifest.hpp
+//   films.txt                          a list: one path, URI, folder or pattern per line; "#" begins a comment
+//   films.jsonl, films.csv             a manifest, see manifest.hpp
 //
 // Paths in lists and manifests are relative to the file that contains them.
 #pragma once

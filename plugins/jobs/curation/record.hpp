@@ -1,14 +1,11 @@
-// The record of a curate job: record.db, a SQLite file in its folder. It has the job's inputs, the outcome of
-// each and of every sample made from them, and the stored files, so that an interrupted run resumes and a
-// later one repeats only what changed.
+// The record of a curate job: record.db, a SQLite file in its folder. It has the job's inputs, the outcome of each and of every
+// sample made from them, and the stored files, so that an interrupted run resumes and a later one repeats only what changed.
 //
-// An outcome is added as soon as it is known; that of a kept sample after its files are stored. Since the
-// engine reports the outcome of an input after those of everything made of it, an input with an outcome is
-// done. A run begins as follows:
+// An outcome is added as soon as it is known; that of a kept sample after its files are stored. Since the engine reports the outcome
+// of an input after those of everything made of it, an input with an outcome is done. A run begins as follows:
 //
 //   the input has an outcome          it is not read again
-//   only samples made of it have one  it is read again, and its stages receive the samples to skip (field
-//   ended.json); what failed
+//   only samples made of it have one  it is read again, and its stages receive the samples to skip (field ended.json); what failed
 //                                     is done again, with the samples that it was made of
 //   a sample was made of several      all its inputs are done again if one of them has no outcome
 //   a failure is to be retried        as if a run had been interrupted before it

@@ -12,9 +12,9 @@
 
 #include "core/run/job.hpp"
 #include "core/torch/context/instances.hpp"
-#include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/noise.hpp"
+#include "plugins/jobs/training/clips.hpp"
 #include "plugins/jobs/training/perceptual.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"

@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include "core/torch/context/instances.hpp"
-#include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
+#include "plugins/jobs/training/clips.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/strip.hpp"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
+#include "plugins/jobs/training/clips.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 

@@ -5,7 +5,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/run/one_stage.hpp"
-#include "core/torch/media/clips.hpp"
+#include "plugins/jobs/training/clips.hpp"
 
 namespace kinora::core {
 

@@ -9,10 +9,10 @@
 #include <gtest/gtest.h>
 
 #include "core/run/job.hpp"
-#include "core/torch/media/clips.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/weights/checkpoint.hpp"
+#include "plugins/jobs/training/clips.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/run_file.hpp"
 #include "tests/support/worst.hpp"

@@ -8,8 +8,8 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include "core/io/byte_source.hpp"
-#include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/clips.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
 
 namespace kinora::core {

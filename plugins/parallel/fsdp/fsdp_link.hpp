@@ -1,6 +1,6 @@
 // Fully sharded data parallelism: ZeRO (Rajbhandari et al. 2020, arXiv 1910.02054) with the units of PyTorch
-// FSDP (Zhao et al. 2023, arXiv 2304.11277), one unit per block. Ranks read different samples, and each
-// stores a part of everything.
+// FSDP (Zhao et al. 2023, arXiv 2304.11277), one unit per block. Ranks read different samples, and each stores a part of
+// everything.
 //
 //   stage 1  the optimizer's state is split: parameters are gathered and gradients scattered once a step
 //   stage 2  gradients too: scattered after each microbatch
@@ -18,10 +18,10 @@
 //   stage 2  backward U g (P - 1) / P; a step U w (P - 1) / P
 //   stage 1  a step (U w + U g) (P - 1) / P
 // At stage 3 the unit outside blocks is treated as at stage 2. Frozen parameters form a separate vector,
-// with its own padding, gathered like the others, without g. A pass without gradient: U w (P - 1) / P at
-// every stage, and the next pass gathers again what is kept for a step. If R ranks hold the same shard (ddp,
-// context or tensor parallelism), a step ends with a sum over them of U / P numbers of p bytes, the size of
-// the parameters: 2 U p / P (R - 1) / R.
+// with its own padding, gathered like the others, without g. A pass without gradient: U w (P - 1) / P at every
+// stage, and the next pass gathers again what is kept for a step. If R ranks hold the same shard (ddp,
+// context or tensor parallelism), a step ends with a sum over them of U / P numbers of p bytes, the size of the
+// parameters: 2 U p / P (R - 1) / R.
 //
 // The leaves belong to this link: gradients are complete after reduce(), and undefined until then.
 #pragma once

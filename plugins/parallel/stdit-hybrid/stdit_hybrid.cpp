@@ -1,8 +1,7 @@
 // Context parallelism of spatial-temporal transformers (NeMo, arXiv 2503.12964, section 4.6): the tokens are
-// split by frames for spatial attention and by positions for temporal attention, which are then local. For
-// full attention, keys and values travel around the ring (ring_attention.hpp) in the current split.
-// model/stdit requests a split with reshard(): switching and returning takes exactly two all-to-alls per
-// layer.
+// split by frames for spatial attention and by positions for temporal attention, which are then local. For full
+// attention, keys and values travel around the ring (ring_attention.hpp) in the current split. model/stdit requests a
+// split with reshard(): switching and returning takes exactly two all-to-alls per layer.
 //
 // Bytes that a rank sends in a forward of N layers, for elements of e bytes; A attentions per layer (3; 2
 // without full attention), B batch, L tokens per rank with padding (switches.hpp), D width, C channels of an

@@ -1,14 +1,12 @@
-// Stores answers that have been paid for. A run that was killed while samples wait after this stage, or
-// between the windows of a sample, does not request them again; nor does a job that starts over with other
-// options.
+// Stores answers that have been paid for. A run that was killed while samples wait after this stage, or between the
+// windows of a sample, does not request them again; nor does a job that starts over with other options.
 //
-// A job enables this with a folder `answers` in its own folder, which it renames to `.answers` when it is
-// done:
+// A job enables this with a folder `answers` in its own folder, which it renames to `.answers` when it is done:
 //   answers/STAGE/ab/cdef..01/2345..67.json     SHA-256 of the sample's key, then of the request's body; the
 //                                               server's key is in neither
 //
-// A job that starts over has its previous folder next to its own, as .NAME.before or .NAME.unfinished;
-// answers to the same requests are taken from there.
+// A job that starts over has its previous folder next to its own, as .NAME.before or .NAME.unfinished; answers to
+// the same requests are taken from there.
 #pragma once
 #include <filesystem>
 #include <optional>

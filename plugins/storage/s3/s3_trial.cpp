@@ -2,10 +2,11 @@
 // (tests/faults/s3_storage.py):
 //
 //   s3_trial '{"endpoint": "...", ...}'       options; credentials as usual
-//   put PATH SIZE SEED                        writes bytes that follow from the seed, in pieces of 1 MiB
-//   minus 7 drop PATH SIZE SEED                       the same without commit get PATH SIZE SEED HOW [CHUNK]
-//   reads and compares; HOW: forward, random, threads, whole time PATH CHUNK                           reads
-//   from begin to end; prints seconds list PATH | remove PATH
+//   put PATH SIZE SEED                        writes bytes that follow from the seed, in pieces of 1 MiB minus 7
+//   drop PATH SIZE SEED                       the same without commit
+//   get PATH SIZE SEED HOW [CHUNK]            reads and compares; HOW: forward, random, threads, whole
+//   time PATH CHUNK                           reads from begin to end; prints seconds
+//   list PATH | remove PATH
 //
 // Each line is answered by one: "ok ..." or "error STATUS MESSAGE", then " | requests repeated".
 #include <chrono>

@@ -1,14 +1,14 @@
-// Exchanges heads for tokens and back by all-to-alls: the core of DeepSpeed-Ulysses (Jacobs et al. 2023,
-// arXiv 2309.14509). A rank has its part of the tokens and all heads before, and all ranks' tokens, in rank
-// order, and its part of the heads after. For the pinned tier.
+// Exchanges heads for tokens and back by all-to-alls: the core of DeepSpeed-Ulysses (Jacobs et al. 2023, arXiv
+// 2309.14509). A rank has its part of the tokens and all heads before, and all ranks' tokens, in rank order,
+// and its part of the heads after. For the pinned tier.
 //
 // Any number of heads: H heads of queries and K of keys, each for g = H / K of queries. A head of keys is
-// copied r times, r the smallest divisor of g with which no rank gets more than ceil(H / P) heads of queries;
-// then heads of zeros are appended until all ranks have the same number. Copies sum their gradients;
-// gradients of zeros are dropped.
+// copied r times, r the smallest divisor of g with which no rank gets more than ceil(H / P) heads of queries; then
+// heads of zeros are appended until all ranks have the same number. Copies sum their gradients; gradients of zeros
+// are dropped.
 //
-// Bytes that a rank sends, forward and backward each, for elements of e bytes, with h and k the heads of
-// queries and of keys that a rank gets, and N / P tokens per rank:
+// Bytes that a rank sends, forward and backward each, for elements of e bytes, with h and k the heads of queries and
+// of keys that a rank gets, and N / P tokens per rank:
 //   (P - 1) B (N / P) (h + 2 k + h) d e
 //
 // B batch, N tokens, P ranks, S queries and L keys of this rank, E shared keys, d width of a head.

@@ -1,8 +1,7 @@
 // Attention over keys that are split over the ranks of a ring (Liu et al. 2023, arXiv 2310.01889). Keys and
-// values travel around the ring, and each block's result is merged by a running softmax. A rank holds one
-// block of keys and the one that arrives meanwhile. In the backward they travel around again together with
-// their gradients, which return to their owner last. Every rank forwards every block, also one that none of
-// its queries see. For the pinned tier.
+// values travel around the ring, and each block's result is merged by a running softmax. A rank holds one block of keys and
+// the one that arrives meanwhile. In the backward they travel around again together with their gradients, which
+// return to their owner last. Every rank forwards every block, also one that none of its queries see. For the pinned tier.
 //
 // Kernel attends to one block; kernels/torch/attention_block.hpp implements one and describes each member:
 //   struct Block { at::Tensor out, log_sum; };  struct Gradient { at::Tensor q, k, v; };

@@ -5,9 +5,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "core/torch/media/clips.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/clips.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
 
 namespace kinora::core {

@@ -49,8 +49,8 @@ bool too_short(const Range& range, const FrameTimes& times, const PlanOptions& o
 void plan_shot(const Range& shot, const FrameTimes& times, const PlanOptions& options,
                std::vector<PlannedClip>& out);
 
-// Returns the clips of a video whose shots begin at 0 and at each of `cuts` (ascending, within the video), in
-// order of their first frames. Rules for shots over max_seconds (long_shots):
+// Returns the clips of a video whose shots begin at 0 and at each of `cuts` (ascending, within the video), in order of
+// their first frames. Rules for shots over max_seconds (long_shots):
 //
 //   equal     the fewest parts within max_seconds, of equal length up to a frame; strides if the frames last
 //             too long for that
@@ -58,9 +58,9 @@ void plan_shot(const Range& shot, const FrameTimes& times, const PlanOptions& op
 //             the last is shorter. A stride below max_seconds makes clips overlap, one above it leaves gaps
 //   truncate  the first max_seconds
 //
-// A shot that consists only of its edges is planned as one clip, which is too short. Lengths are differences
-// of presentation times: as many frames as fit into a length, but at least one for max_seconds and the
-// stride. At a constant rate that is floor(seconds * fps).
+// A shot that consists only of its edges is planned as one clip, which is too short. Lengths are differences of
+// presentation times: as many frames as fit into a length, but at least one for max_seconds and the stride. At a
+// constant rate that is floor(seconds * fps).
 std::vector<PlannedClip> plan_clips(const std::vector<int64_t>& cuts, const FrameTimes& times,
                                     const PlanOptions& options);
 

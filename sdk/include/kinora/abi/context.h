@@ -25,7 +25,7 @@ KINORA_EXTERN_C_BEGIN
 #define KINORA_ROLE_COLUMN \
   1u /* split along outputs (dim 0): q, k, v, MLP up, their biases, norms over all heads */
 #define KINORA_ROLE_ROW 2u /* split along inputs (dim 1): attention output, MLP down */
-#define KINORA_ROLE_TABLE                                                                            \
+#define KINORA_ROLE_TABLE \
   3u /* not split; its rows are looked up or added, not multiplied: tokens, learnt positions, shifts \
    and scales. Weight decay skips it */
 
@@ -61,7 +61,7 @@ typedef int64_t
 #define KINORA_INIT_CONSTANT 0u /* init_scale */
 #define KINORA_INIT_NORMAL 1u   /* mean 0, standard deviation init_scale */
 #define KINORA_INIT_UNIFORM 2u  /* in [-init_scale, init_scale) */
-#define KINORA_INIT_IDENTITY                                                                                \
+#define KINORA_INIT_IDENTITY \
   3u /* init_scale where the first two indices are equal and each other index is the last of its dimension, \
         else 0: a causal convolution over time that initially returns the current frame */
 

@@ -18,7 +18,7 @@ KINORA_EXTERN_C_BEGIN
 
 /* The tokens that a token may see in attention, unless the run's own rule is stricter. */
 #define KINORA_SEES_ALL 0u
-#define KINORA_SEES_CAUSAL                                                        \
+#define KINORA_SEES_CAUSAL \
   1u /* itself and the tokens before it, by KINORA_TOKEN_INDEX: next-token models \
       */
 

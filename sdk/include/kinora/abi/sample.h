@@ -1,18 +1,23 @@
 /* kinora.samples/1: the data type of stages, shards, engines and caches.                      since ABI 1.0
  *
- * A sample is a record of WebDataset: a key and named byte fields ("film-0003", fields "mp4", "json", "txt").
- * Decoded frames and other tensors accompany the fields in memory and are never stored as they are. Field
- * names are WebDataset extensions, without a leading dot. Names in use, and their contents: url    path or
- * URI of the media; the media's bytes may be absent mp4 .. the media itself txt    the caption, UTF-8 json
- * facts about the sample, one JSON object; stages add members and keep those of others. "film" is the key of
- * the video that the sample was cut from shots.json  {"fps","frames","cuts","scores"} of a source video
- *   ended.json  array of keys: the samples made of this video whose outcome was recorded in an earlier,
- * interrupted run. A stage that makes samples of the video skips these Tensors in use, and their contents:
- *   frames      uint8 [T, H, W, 3]: sampled frames, RGB, upright. Their times are the fact frames_at of field
- * json: seconds from the start of this sample's video, one per frame thumbnails  uint8 [T, 27, 48, 3]: all
- * frames of a source video, small times_us    int64 [T]: presentation times of the thumbnails in microseconds
- * A sample belongs to one thread at a time. Its byte fields are immutable and shared between clones, so that
- * a source video's bytes are not copied into each of its clips. Reference counts are atomic. */
+ * A sample is a record of WebDataset: a key and named byte fields ("film-0003", fields "mp4", "json", "txt"). Decoded
+ * frames and other tensors accompany the fields in memory and are never stored as they are.
+ * Field names are WebDataset extensions, without a leading dot. Names in use, and their contents:
+ *   url    path or URI of the media; the media's bytes may be absent
+ *   mp4 .. the media itself
+ *   txt    the caption, UTF-8
+ *   json   facts about the sample, one JSON object; stages add members and keep those of others. "film" is the key of the video
+ *          that the sample was cut from
+ *   shots.json  {"fps","frames","cuts","scores"} of a source video
+ *   ended.json  array of keys: the samples made of this video whose outcome was recorded in an earlier, interrupted run. A stage
+ *               that makes samples of the video skips these
+ * Tensors in use, and their contents:
+ *   frames      uint8 [T, H, W, 3]: sampled frames, RGB, upright. Their times are the fact frames_at of field json: seconds
+ *               from the start of this sample's video, one per frame
+ *   thumbnails  uint8 [T, 27, 48, 3]: all frames of a source video, small
+ *   times_us    int64 [T]: presentation times of the thumbnails in microseconds
+ * A sample belongs to one thread at a time. Its byte fields are immutable and shared between clones, so that a source video's
+ * bytes are not copied into each of its clips. Reference counts are atomic. */
 #ifndef KINORA_ABI_SAMPLE_H
 #define KINORA_ABI_SAMPLE_H
 #include "kinora/abi/dlpack.h"

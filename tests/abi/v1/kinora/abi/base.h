@@ -1,18 +1,16 @@
 /* kinora/abi/base.h: conventions and types of every interface of the ABI.                     since ABI 1.0
  *
  * Conventions, for all headers of this folder:
- *  1. C11. Only fixed-width integers, doubles and pointers cross the boundary: no bool, enum, union,
- * bit-field or C++ type. Flags are uint32_t; a truth value is int32_t, 0 or 1.
- *  2. A struct begins with `uint32_t struct_size` (its sizeof in the writer's headers) and has no padding
- * holes. Members are only appended. A reader tests KINORA_HAS(p, member) before it touches a member that came
- * after 1.0; it never compares struct_size with its own sizeof, and never copies more than struct_size bytes.
- * For a struct that a call fills in, the caller sets struct_size to the room there is, and the callee writes
- * it by KINORA_FILL. kinora_str, kinora_bytes, kinora_sink, kinora_named, kinora_value and kinora_dl_* have
- * no struct_size: they never grow. An array of structs is an array of pointers.
+ *  1. C11. Only fixed-width integers, doubles and pointers cross the boundary: no bool, enum, union, bit-field or
+ *     C++ type. Flags are uint32_t; a truth value is int32_t, 0 or 1.
+ *  2. A struct begins with `uint32_t struct_size` (its sizeof in the writer's headers) and has no padding holes. Members are only
+ *     appended. A reader tests KINORA_HAS(p, member) before it touches a member that came after 1.0; it never compares struct_size
+ *     with its own sizeof, and never copies more than struct_size bytes. For a struct that a call fills in, the caller sets
+ *     struct_size to the room there is, and the callee writes it by KINORA_FILL. kinora_str, kinora_bytes, kinora_sink,
+ *     kinora_named, kinora_value and kinora_dl_* have no struct_size: they never grow. An array of structs is an array of pointers.
  *  3. Functions return a status: KINORA_OK, a positive signal, or a negative error after host->set_error().
  *     An error leaves every output untouched and everything passed in still owned by the caller.
- *  4. Inputs are borrowed for the call. Outputs are owned by the caller and released by the named release
- * function.
+ *  4. Inputs are borrowed for the call. Outputs are owned by the caller and released by the named release function.
  *  5. Strings are UTF-8. `const char*` ends in NUL; kinora_str has a length and need not end in NUL.
  *  6. Each function carries a thread tag:
  *       [any-thread]     callable at the same time from any threads
@@ -20,22 +18,19 @@
  *       [worker-thread]  as owner-thread, on an engine's worker; may block
  *       [autograd-thread] also from inside a backward pass, then on the thread that runs it
  *  7. No function may throw, longjmp or exit through this boundary.
- *  8. create() returns an instance, or null after host->set_error(). Its arguments are borrowed unless stated
- * otherwise, except the host, which outlives everything. destroy(), close() and release() cannot fail, take
- * an object made by the same table, once, and never null unless they say so; without a tag of their own they
- * are [owner-thread]. Objects that an instance made (readers, streams, groups) are released before the
- * instance.
- *  9. A function pointer is null only where its comment says what that means. `self` and `user` belong to the
- * writer of the struct and are passed back unread.
- * 10. Sizes and offsets of memory are in bytes, of tensors in elements. Shapes read [outermost, ...,
- * innermost], innermost fastest: B batch, C channels, T frames, H rows, W columns, L tokens, D width.
- * 11. What is not known is refused, never ignored. A reader that finds `reserved` not 0, a bit that it does
- * not know, or a value outside the set that it knows returns KINORA_ERROR_UNSUPPORTED and names it. `needs`
- * of a struct has one bit for each appended member that must not be ignored; there is none yet. An unknown
- * negative status is KINORA_ERROR_FAILED, an unknown positive one too.
- * 12. An interface whose id ends in "/1-draft.N" is a draft: it may change in any release, then N changes
- * too, and a component is loaded on the exact N only. Every other interface keeps the rules above for the
- * whole of its major version. */
+ *  8. create() returns an instance, or null after host->set_error(). Its arguments are borrowed unless stated otherwise, except
+ *     the host, which outlives everything. destroy(), close() and release() cannot fail, take an object made by the same table,
+ *     once, and never null unless they say so; without a tag of their own they are [owner-thread]. Objects that an instance made
+ *     (readers, streams, groups) are released before the instance.
+ *  9. A function pointer is null only where its comment says what that means. `self` and `user` belong to the writer of the
+ *     struct and are passed back unread.
+ * 10. Sizes and offsets of memory are in bytes, of tensors in elements. Shapes read [outermost, ..., innermost], innermost
+ *     fastest: B batch, C channels, T frames, H rows, W columns, L tokens, D width.
+ * 11. What is not known is refused, never ignored. A reader that finds `reserved` not 0, a bit that it does not know, or a value
+ *     outside the set that it knows returns KINORA_ERROR_UNSUPPORTED and names it. `needs` of a struct has one bit for each appended
+ *     member that must not be ignored; there is none yet. An unknown negative status is KINORA_ERROR_FAILED, an unknown positive one too.
+ * 12. An interface whose id ends in "/1-draft.N" is a draft: it may change in any release, then N changes too, and a component is loaded
+ *     on the exact N only. Every other interface keeps the rules above for the whole of its major version. */
 #ifndef KINORA_ABI_BASE_H
 #define KINORA_ABI_BASE_H
 #include <stddef.h>

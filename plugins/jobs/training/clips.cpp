@@ -1,4 +1,4 @@
-#include "core/torch/media/clips.hpp"
+#include "plugins/jobs/training/clips.hpp"
 
 #include <algorithm>
 
@@ -154,20 +154,6 @@ Error Clips::none_usable(int64_t too_short, int64_t failed, int64_t frames) cons
                                               "{} cannot be decoded; lower frames, or see the "
                                               "warnings above",
                                               size(), too_short, frames, failed));
-}
-
-at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count) {
-  return frames.narrow(0, first, count)
-      .permute({3, 0, 1, 2})
-      .unsqueeze(0)
-      .to(at::kFloat)
-      .div(127.5)
-      .sub(1)
-      .contiguous();
-}
-
-at::Tensor frames_of(const at::Tensor& video) {
-  return video[0].clamp(-1, 1).add(1).mul(127.5).round().to(at::kByte).permute({1, 2, 3, 0}).contiguous();
 }
 
 namespace {

@@ -1,4 +1,4 @@
-#include "core/io/webdataset.hpp"
+#include "plugins/jobs/curation/webdataset.hpp"
 
 #include <archive.h>
 #include <archive_entry.h>

@@ -8,9 +8,10 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "core/io/webdataset.hpp"
 #include "core/run/job.hpp"
 #include "core/run/one_stage.hpp"
+#include "core/torch/media/streaming.hpp"
+#include "plugins/jobs/curation/webdataset.hpp"
 
 namespace kinora::core {
 
@@ -73,10 +74,6 @@ class Clips {
 // else the input of its train-tokenizer job. Throws kinora::Error.
 std::filesystem::path shards_of(const JobView& job);
 
-// Frames [first, first + count) of a clip as a video [1, 3, count, H, W] in [-1, 1], float32.
-at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count);
-// Inverse: [1, 3, T, H, W] -> uint8 [T, H, W, 3], clamped.
-at::Tensor frames_of(const at::Tensor& video);
 // Input of CLIP's image encoders: frame uint8 [H, W, 3] -> [1, 3, size, size] float32, shorter edge scaled to
 // `size` with Pillow's bicubic filter, centre crop, normalised with CLIP's mean and deviation (transformers'
 // CLIPImageProcessor).

@@ -1,4 +1,4 @@
-#include "core/io/tar_reader.hpp"
+#include "plugins/jobs/curation/tar_reader.hpp"
 
 #include <algorithm>
 #include <archive.h>

@@ -1,4 +1,4 @@
-#include "core/torch/media/clips.hpp"
+#include "plugins/jobs/training/clips.hpp"
 
 #include <chrono>
 #include <set>

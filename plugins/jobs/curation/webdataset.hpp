@@ -1,9 +1,8 @@
 // WebDataset: shards are tar archives, and neighbouring files with the same key are the fields of one sample.
 //
-//   shard-000000.tar: film-1.mp4 film-1.json film-2.mp4 film-2.json ...   key "film-1" has the fields mp4 and
-//   json shard-000000.tar.idx                                                  Energon: where each sample
-//   begins, see below .nv-meta/.info.json                                                   Energon: the
-//   shards and how many samples each has
+//   shard-000000.tar: film-1.mp4 film-1.json film-2.mp4 film-2.json ...  key "film-1" has the fields mp4 and json
+//   shard-000000.tar.idx                                                 Energon: where each sample begins, see below
+//   .nv-meta/.info.json                                                  Energon: the shards and how many samples each has
 //
 // A name is split at the first dot of its last part: "a.b/clip.shots.json" is the key "a.b/clip" and the
 // field "shots.json". Names without a dot, and those with a part __x__ at the front, are not samples and are
@@ -14,8 +13,8 @@
 #include <string>
 #include <vector>
 
-#include "core/io/tar_reader.hpp"
 #include "kinora/sample.hpp"
+#include "plugins/jobs/curation/tar_reader.hpp"
 
 namespace kinora::core {
 
