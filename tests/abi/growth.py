@@ -13,7 +13,7 @@ import os, pathlib, re, shutil, sys
 from concurrent.futures import ThreadPoolExecutor
 
 from build import ABI, compiled, curated, done, new
-from headers import grow, run
+from headers import PINNED, grow, run, texts
 
 KINORA, ROOT, SCRATCH = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 TODAY, FILM = ROOT / "sdk/include", ROOT / "tests/data/film_excerpt.webm"
@@ -33,6 +33,11 @@ def plugins(folder, include, kinds, c_include=None):
     return folder / "plugins"
 
 
+def sizes(include):
+    """{struct: bytes} as the headers assert them."""
+    return {type: int(size) for text in texts(include).values() for type, member, size in PINNED.findall(text) if not member}
+
+
 def canary(include):
     program = SCRATCH / f"canary-{include.parent.name}"
     done("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{include}", ABI / "canary.c", "-o", program, "-ldl")
@@ -41,17 +46,18 @@ def canary(include):
 
 def check_fills(grown, new_plugins):
     """kinora_resources and kinora_tokenizer_info, between every pair of sizes."""
-    host, later_host = canary(TODAY), canary(grown)
-    for name, said in {"dim-scenes": "kinora_resources 48 of 48", "pure_c_stage": "kinora_resources 48 of 48", "plain": "kinora_tokenizer_info 64 of 64"}.items():
-        assert said in done(host, new_plugins / name / f"lib{name}.so"), name
+    host, later_host, now = canary(TODAY), canary(grown), sizes(TODAY)
+    for name, struct in {"dim-scenes": "kinora_resources", "pure_c_stage": "kinora_resources", "plain": "kinora_tokenizer_info"}.items():
+        assert f"{struct} {now[struct]} of {now[struct]}" in done(host, new_plugins / name / f"lib{name}.so"), name
     old = compiled(["gcc"], ABI / "pure_c_stage.c", SCRATCH / "v1/plugins/pure_c_stage/libpure_c_stage.so", *FLAGS, include=[ABI / "v1"])
-    assert "kinora_resources 48 of 56" in done(later_host, old)
+    assert f"kinora_resources {sizes(ABI / 'v1')['kinora_resources']} of {now['kinora_resources'] + 8}" in done(later_host, old)
     careless = SCRATCH / "careless.c"
     text = (ABI / "pure_c_stage.c").read_text()
     assert text.count("KINORA_FILL(out, &one);") == 1
     careless.write_text(text.replace("KINORA_FILL(out, &one);", "*out = one;"))
     compiled(["gcc"], careless, SCRATCH / "careless/plugins/careless/libcareless.so", *FLAGS, include=[grown])
-    assert run(host, SCRATCH / "careless/plugins/careless/libcareless.so").returncode == 1, "a stage that writes past the host's struct is not found"
+    found = run(host, SCRATCH / "careless/plugins/careless/libcareless.so")
+    assert found.returncode == 1 and "stage/count.bytes" in found.stdout and not found.stderr, "a stage that writes past the host's struct is not found"
 
 
 def check_tensors(kinora, folder, out):
