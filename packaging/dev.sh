@@ -19,7 +19,7 @@ jobs=${KINORA_JOBS:-$(compilers "$(nproc)" "$(awk '/^MemAvailable:/ { print $2 }
 
 apt_packages=(
   git ca-certificates python3 python3-venv python3-pip
-  g++ make ninja-build ccache lld pkg-config binutils clang-format clang-tidy
+  g++ make ninja-build ccache lld pkg-config binutils clang-format clang-tidy dpkg-dev file
   libboost-dev libboost-filesystem-dev libboost-program-options-dev
   libtomlplusplus-dev nlohmann-json3-dev libspdlog-dev libfmt-dev
   libavformat-dev libavcodec-dev libavutil-dev libswscale-dev libswresample-dev
@@ -60,6 +60,7 @@ usage: packaging/dev.sh COMMAND
   format [--check]     clang-format all C, C++ and CUDA files
   tidy [--all]         clang-tidy the units changed since HEAD~, or all
   setup                only install what is missing
+  package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, an SBOM, checksums
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
 KINORA_PRESET selects a preset other than dev for every command: work (each source compiled alone, -O2), release, asan, tsan, cuda.
@@ -205,6 +206,26 @@ tidy() {
   KINORA_JOBS=$jobs python3 packaging/tidy.py "build/$preset" "$@"
 }
 
+package() {
+  preset=release
+  local out=build/$preset/packages unpacked=build/$preset/unpacked archive
+  SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)}
+  export SOURCE_DATE_EPOCH
+  setup
+  enter
+  cmake --preset "$preset" # the commit may be another one
+  build
+  rm -rf "$out" "$unpacked"
+  cpack --config "build/$preset/CPackConfig.cmake" -B "$PWD/$out"
+  rm -rf "$out/_CPack_Packages"
+  archive=$(echo "$out"/*.tar.gz)
+  mkdir "$unpacked"
+  tar -xzf "$archive" -C "$unpacked" --strip-components 1
+  python3 packaging/sbom.py "$unpacked" "${archive%.tar.gz}.spdx.json"
+  (cd "$out" && sha256sum -- * >SHA256SUMS)
+  ls -l "$out"
+}
+
 clean() {
   rm -rf build
   if [[ ${1:-} == --all ]]; then rm -rf "$deps"; fi
@@ -223,7 +244,7 @@ case $command in
   build) preset=${1:-$preset}; build ;;
   test) run_tests "$@" ;;
   shell) run_shell "$@" ;;
-  demo | format | tidy | setup | clean) "$command" "$@" ;;
+  demo | format | tidy | setup | package | clean) "$command" "$@" ;;
   help | -h | --help) usage ;;
   *)
     usage >&2

@@ -1,4 +1,4 @@
-// kinora completion bash: a script that asks the program for components and jobs.
+// kinora completion SHELL: a script that asks the program for components and jobs.
 #include <iostream>
 
 #include "apps/kinora/command.hpp"
@@ -44,18 +44,46 @@ _kinora() {
     plan) if [[ $cur == -* ]]; then _kinora_words "--cluster --job --latent --explain --best --set --write --calibrate --json --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     bench) _kinora_words "plugin_call startup shots train sample vae block --film --repeat --threads --peer --tokens --device --json" ;;
     studio) if [[ $cur == -* ]]; then _kinora_words "--port --author --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
-    completion) _kinora_words "bash" ;;
+    completion) _kinora_words "bash zsh fish" ;;
   esac
 }
 complete -o filenames -F _kinora kinora
 )bash";
 
+// zsh runs the functions of bash itself.
+constexpr const char* kZshBegin = R"zsh(#compdef kinora
+# zsh completion for kinora:  source <(kinora completion zsh)
+autoload -U +X bashcompinit && bashcompinit
+)zsh";
+constexpr const char* kZshEnd = R"zsh(# The first completion loads this file as a function.
+[[ $funcstack[1] = _kinora ]] && _bash_complete -o filenames -F _kinora
+)zsh";
+
+// fish asks bash.
+constexpr const char* kFish = R"fish(# fish completion for kinora:  kinora completion fish | source
+function __kinora_complete
+    set -l words (commandline -opc)
+    set -l current (commandline -ct)
+    bash -c 'source <(kinora completion bash)
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1))
+        _kinora
+        printf "%s\n" "${COMPREPLY[@]}"' bash $words "$current"
+end
+complete -c kinora -f -a '(__kinora_complete)'
+)fish";
+
 }  // namespace
 
 int completion_command(const Arguments& arguments) {
-  if (arguments.size() != 1 || arguments[0] != "bash")
-    return complain(kUsage, "completion: the shell must be bash: source <(kinora completion bash)");
-  std::cout << kBash;
+  const std::string shell = arguments.size() == 1 ? arguments[0] : "";
+  if (shell == "bash")
+    std::cout << kBash;
+  else if (shell == "zsh")
+    std::cout << kZshBegin << kBash << kZshEnd;
+  else if (shell == "fish")
+    std::cout << kFish;
+  else
+    return complain(kUsage, "completion: give a shell, bash, zsh or fish: source <(kinora completion bash)");
   return kDone;
 }
 

@@ -8,9 +8,11 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
+#include "apps/kinora/end_guard.hpp"
 #include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
 #include "core/build_info.hpp"
+#include "core/commit.hpp"
 #include "core/runtime/runtime.hpp"
 #include "core/workers/service.hpp"
 #include "kinora/abi/base.h"
@@ -28,9 +30,12 @@ std::string ffmpeg_version() {
   return library.get<const char*()>("av_version_info")();
 }
 
-// Versions of the program, of the libtorch it was built for, and of the FFmpeg that its plugins will load.
+// Versions of the program and of its source, of the libtorch it was built for, and of the FFmpeg that its
+// plugins will load.
 std::string version_text() {
-  return std::string("kinora ") + KINORA_VERSION + "\nbuild    " + KINORA_BUILD + "\nabi      " +
+  const std::string_view commit = KINORA_COMMIT;
+  return std::string("kinora ") + KINORA_VERSION + (commit.empty() ? "" : "\ncommit   ") +
+         std::string(commit) + "\nbuild    " + KINORA_BUILD + "\nabi      " +
          std::to_string(KINORA_ABI_MAJOR) + "." + std::to_string(KINORA_ABI_MINOR) + "\nlibtorch " +
          KINORA_TORCH_VERSION + "\nffmpeg   " + ffmpeg_version() + "\n";
 }
@@ -54,7 +59,7 @@ commands
   plan FILE.toml         find the parallel layout for a cluster, its memory and time per step, and why
   studio DIR             serve a local page to browse clips, edit captions, keep and reject
   bench [NAME]           measure this machine: a table, or --json
-  completion bash        print a script for the shell: source <(kinora completion bash)
+  completion SHELL       print a script for bash, zsh or fish: source <(kinora completion bash)
 
 first steps
   kinora run configs/quickstart.toml                   turn a video into a trained model and a generated clip
@@ -131,8 +136,9 @@ int run(Arguments arguments) {
     auto runtime = core::Runtime::start(globals.runtime);
     if (!runtime) return complain(kUsage, runtime.failure().message);
     (*runtime)->torch_loader(core::open_torch_library);
-    core::serve_worker(**runtime);
+    core::serve_worker(**runtime);  // the process that started it says how it ended
   }
+  const EndGuard guard;
   if (const int code = require_command(arguments.front())) return code;
   const auto command = commands().at(arguments.front());
   auto runtime = core::Runtime::start(globals.runtime);
@@ -171,7 +177,7 @@ int main(int argc, char** argv) {
   } catch (const kinora::Error& e) {
     return kinora::complain(e.code() == KINORA_ERROR_INVALID     ? kinora::kUsage
                             : e.code() == KINORA_ERROR_CANCELLED ? kinora::kInterrupted
-                                                           : kinora::kFailed,
+                                                                 : kinora::kFailed,
                             e.what());
   } catch (const std::exception& e) {
     return kinora::complain(kinora::kFailed, e.what());

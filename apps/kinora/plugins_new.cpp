@@ -21,13 +21,11 @@ namespace fs = std::filesystem;
 namespace po = boost::program_options;
 using Words = std::vector<std::pair<std::string, std::string>>;  // placeholder and replacement
 
-// The installed SDK, else the one in the source tree; empty if neither exists.
+// The SDK; empty if it is not installed. A build tree has a link to the source's.
 fs::path sdk_folder() {
   std::error_code none;
-  for (const fs::path& folder :
-       {core::executable_folder() / "../share/kinora/sdk", fs::path(KINORA_SDK_SOURCE)})
-    if (fs::is_directory(folder / "template/kinds", none)) return fs::canonical(folder);
-  return {};
+  const fs::path folder = core::executable_folder() / "../share/kinora/sdk";
+  return fs::is_directory(folder / "template/kinds", none) ? fs::canonical(folder) : fs::path();
 }
 
 // "flow-match.euler" -> "FlowMatchEuler".

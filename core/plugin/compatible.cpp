@@ -3,11 +3,10 @@
 #include <set>
 #include <sstream>
 
-#include <boost/dll/runtime_symbol_info.hpp>
-
 #include "core/build_info.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/library.hpp"
+#include "core/plugin/libtorch.hpp"
 
 namespace kinora::core {
 namespace {
@@ -39,6 +38,7 @@ Status check_slots(const kinora_plugin& p, const kinora_component& c, const Kind
 Status check_component(const kinora_plugin& p, const kinora_component& c, const PluginSpec& manifest) {
   if (!c.id || !manifest.component(c.id))
     return differs(p, "component", "one of the manifest's", c.id ? c.id : "no id");
+  if (!manifest.component(c.id)->unusable.empty()) return {};  // nothing calls it
   const auto* kind = find_kind(manifest.component(c.id)->kind);
   if (!kind) return differs(p, "kind", "one that this host knows", manifest.component(c.id)->kind);
   const std::string_view found = c.interface_id ? c.interface_id : "none";
@@ -63,7 +63,7 @@ const HostFacts& host_facts() {
     f.torch = KINORA_TORCH_VERSION;
     f.cxx_abi = _GLIBCXX_USE_CXX11_ABI ? "1" : "0";
     if (KINORA_INTERFACE_CUDA) f.cuda = "13";
-    f.torch_library = boost::dll::this_line_location().parent_path().string() + "/libkinora_torch.so";
+    if (const auto found = libtorch_folder()) f.torch_folder = *found;
     return f;
   }();
   return facts;
@@ -72,8 +72,8 @@ const HostFacts& host_facts() {
 Status check_compatible(const PluginSpec& p, const HostFacts& host) {
   const auto refuse = [&](const char* field, const std::string& expected, const std::string& found,
                           const char* remedy) -> Status {
-    return fail(KINORA_ERROR_UNSUPPORTED, "plugin '{}': {}: expected {}, found {}; {}", p.name, field, expected,
-                found, remedy);
+    return fail(KINORA_ERROR_UNSUPPORTED, "plugin '{}': {}: expected {}, found {}; {}", p.name, field,
+                expected, found, remedy);
   };
   const auto abi = fmt::format("{}.{}", p.abi_major, p.abi_minor);
   if (p.abi_major != host.abi_major) {

@@ -17,6 +17,7 @@
 #include <sys/wait.h>
 
 #include "core/base/paths.hpp"
+#include "core/build_info.hpp"
 #include "core/plugin/elf.hpp"
 #include "core/plugin/host.hpp"
 
@@ -47,9 +48,11 @@ struct Opened {
 Result<const kinora_plugin*> enter(boost::dll::shared_library& library, const fs::path& path) {
   using Entry = const kinora_plugin*(const kinora_host*);
   if (!library.has(KINORA_PLUGIN_ENTRY)) {
-    return fail(KINORA_ERROR_INVALID, "{}: exports no function {}; a plugin's source ends in KINORA_PLUGIN(...)",
-                path.string(), KINORA_PLUGIN_ENTRY);
+    return fail(KINORA_ERROR_INVALID,
+                "{}: exports no function {}; a plugin's source ends in KINORA_PLUGIN(...)", path.string(),
+                KINORA_PLUGIN_ENTRY);
   }
+  forget_error();
   try {
     const kinora_plugin* plugin = library.get<Entry>(KINORA_PLUGIN_ENTRY)(&core_host());
     if (plugin) return plugin;
@@ -57,6 +60,8 @@ Result<const kinora_plugin*> enter(boost::dll::shared_library& library, const fs
     return fail(why.code, "{}: cannot be used here: {}", path.string(), why.message);
   } catch (const std::exception& e) {
     return fail(KINORA_ERROR_FAILED, "{}: its entry threw: {}", path.string(), e.what());
+  } catch (...) {  // also an exception of another C++ library
+    return fail(KINORA_ERROR_FAILED, "{}: its entry threw an exception of unknown type", path.string());
   }
 }
 
@@ -67,8 +72,8 @@ Opened open_now(const fs::path& path) {
   library->load(path, boost::dll::load_mode::rtld_now | boost::dll::load_mode::rtld_local, error);
   if (error) {
     const char* text = dlerror();
-    return {nullptr,
-            fail(KINORA_ERROR_UNSUPPORTED, "{}: {}", path.string(), explain(path, text ? text : error.message()))};
+    return {nullptr, fail(KINORA_ERROR_UNSUPPORTED, "{}: {}", path.string(),
+                          explain(path, text ? text : error.message()))};
   }
   auto plugin = enter(*library, path);
   return {std::move(library), std::move(plugin)};
@@ -95,9 +100,11 @@ namespace {
 struct Package {
   std::string_view library, package;
 };
+constexpr std::string_view torch_package =
+    "libtorch (pip install torch==" KINORA_TORCH_VERSION " in an active Python environment)";
 constexpr Package packages[] = {
-    {"libtorch", "the torch wheel that Kinora was built with (packaging/dev.sh setup)"},
-    {"libc10", "the torch wheel that Kinora was built with (packaging/dev.sh setup)"},
+    {"libtorch", torch_package},
+    {"libc10", torch_package},
     {"libav", "FFmpeg (apt install ffmpeg)"},
     {"libsw", "FFmpeg (apt install ffmpeg)"},
     {"libhdf5", "HDF5 (apt install libhdf5-103-1)"},
@@ -110,6 +117,7 @@ constexpr Package packages[] = {
     {"libcublas", "cuBLAS of CUDA 13 (pip install nvidia-cublas)"},
     {"libcudnn", "cuDNN 9 (pip install nvidia-cudnn-cu13)"},
     {"libnccl", "NCCL (pip install nvidia-nccl-cu13)"},
+    {"libubsan", "GCC's runtime of the sanitizer (apt install libubsan1), or build the plugin without it"},
 };
 
 // The dynamic linker's default folders, without /etc/ld.so.conf, which only the linker itself reads.
@@ -193,6 +201,23 @@ std::string dynamic_linker() {
   return out;
 }
 
+// Libraries that must not come into the process with a plugin. A stable plugin's own libtorch would be opened
+// instead of the host's, and the runtime of these sanitizers ends the process unless it was there first.
+std::string why_refused(const std::string& library, Tier tier) {
+  if (tier == Tier::stable && (library.starts_with("libtorch") || library.starts_with("libc10")))
+    return fmt::format(
+        "requires {}, which a plugin of tier stable may not; take tier pinned, or link nothing of "
+        "libtorch: kinora.tensors/1 offers it",
+        library);
+  for (const auto* sanitizer : {"libasan.", "liblsan.", "libtsan."})
+    if (library.starts_with(sanitizer) && !is_in_process(library))
+      return fmt::format(
+          "requires {}, which must be in the process first; start kinora with LD_PRELOAD={}, or build "
+          "the plugin without the sanitizer",
+          library, library);
+  return "";
+}
+
 // The linker's report on everything that a library needs, one line each: "\tlibfoo.so.3 => not found". Runs
 // in a separate process that executes none of the code (ld.so(8), LD_TRACE_LOADED_OBJECTS); "" if it fails.
 std::string linker_says(const fs::path& library) {
@@ -232,12 +257,16 @@ std::string remedy_for(std::string_view library) {
 Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
   const auto needs = read_needs(library);
   if (!needs) return needs.failure();
+  for (const auto& name : needs->libraries)
+    if (auto why = why_refused(name, tier); !why.empty())
+      return Failure{KINORA_ERROR_UNSUPPORTED, std::move(why)};
   Places own, usual;
   own.add_run_path(library, needs->run_path);
   if (auto s = check_run_path(own, needs->libraries); !s) return s;
-  if (tier != Tier::stable && !host.torch_library.empty())
-    if (const auto torch = read_needs(host.torch_library))
-      own.add_run_path(host.torch_library, torch->run_path);
+  if (tier != Tier::stable && !host.torch_folder.empty()) {
+    own.add(host.torch_folder);
+    own.add(host.torch_folder / "../../nvidia/cu13/lib");  // libtorch loads CUDA's libraries from there
+  }
   usual.add_list(environment("LD_LIBRARY_PATH"), executable_folder(), ":;");
   for (const auto* folder : system_folders) usual.add(folder);
   std::vector<std::string> unseen;

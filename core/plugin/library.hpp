@@ -13,11 +13,11 @@ namespace kinora::core {
 // The versions that this build of the host offers to a plugin; a test may pretend to be another build.
 struct HostFacts {
   uint32_t abi_major = KINORA_ABI_MAJOR, abi_minor = KINORA_ABI_MINOR;
-  std::string kinora;                   // version of this Kinora
-  std::string torch;                    // version of libtorch; empty: built without it
-  std::string cxx_abi;                  // "0" or "1": _GLIBCXX_USE_CXX11_ABI
-  std::string cuda;                     // empty: a build without CUDA
-  std::filesystem::path torch_library;  // libkinora_torch, whose run path leads to libtorch; empty: none
+  std::string kinora;                  // version of this Kinora
+  std::string torch;                   // version of libtorch; empty: built without it
+  std::string cxx_abi;                 // "0" or "1": _GLIBCXX_USE_CXX11_ABI
+  std::string cuda;                    // empty: a build without CUDA
+  std::filesystem::path torch_folder;  // of libtorch_cpu.so; empty: it was not found
 };
 const HostFacts& host_facts();
 
@@ -26,12 +26,14 @@ const HostFacts& host_facts();
 Status check_compatible(const PluginSpec& plugin, const HostFacts& host);
 
 // Checks, before a plugin's library is opened, that the libraries it needs exist where the dynamic linker
-// will look. KINORA_ERROR_UNSUPPORTED if a library that it names is found nowhere: "requires libfoo.so.3, which is
-// not installed; install ...". Looks in its run path, LD_LIBRARY_PATH and the system's folders; for a plugin
-// of the pinned tier also next to the host's libtorch, whose libraries are loaded before the plugin. Asks the
-// dynamic linker, in a separate process, about those that are still missing: nothing is opened here. Does not
-// check what the libraries need in turn, nor what cannot be determined. KINORA_ERROR_INVALID if its run path leads
-// to a folder or a library that others may change (why_untrusted).
+// will look. KINORA_ERROR_UNSUPPORTED if a library that it names is found nowhere: "requires libfoo.so.3,
+// which is not installed; install ...". Looks in its run path, LD_LIBRARY_PATH and the system's folders; for
+// a plugin of another tier than stable also next to the host's libtorch, whose libraries are loaded before
+// the plugin. Asks the dynamic linker, in a separate process, about those that are still missing: nothing is
+// opened here. Does not check what the libraries need in turn, nor what cannot be determined.
+// KINORA_ERROR_INVALID if its run path leads to a folder or a library that others may change (why_untrusted).
+// KINORA_ERROR_UNSUPPORTED if it needs libtorch and its tier is stable, or a sanitizer's runtime that is not
+// in the process.
 Status check_needed(const std::filesystem::path& library, Tier tier, const HostFacts& host);
 
 // What to install for a library with this name: a package, or how to find one.

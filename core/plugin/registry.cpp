@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/base/suggest.hpp"
+#include "core/build_info.hpp"
+#include "core/plugin/elf.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/kinds.hpp"
 
@@ -34,7 +36,28 @@ std::vector<PluginInfo> Registry::plugins() const {
 std::vector<std::string> Registry::ids(std::string_view kind) const {
   std::vector<std::string> out;
   for (const auto& [id, place] : by_id_)
-    if (kind.empty() || place.spec->kind == kind) out.push_back(id);
+    if (place.spec->unusable.empty() && (kind.empty() || place.spec->kind == kind)) out.push_back(id);
+  return out;
+}
+
+std::vector<std::string> Registry::taken_over(const std::set<std::string>& ids) const {
+  std::map<std::pair<std::string, std::string>, std::string> between;  // folders: ids
+  const std::lock_guard lock(locks_->state);
+  for (const auto& entry : entries_) {
+    const PluginInfo& hidden = entry->info;
+    for (const auto& component : hidden.spec.components) {
+      const auto used = by_id_.find(component.id);
+      const bool is_hidden = hidden.state == PluginState::shadowed || hidden.shadowed.contains(component.id);
+      if (!is_hidden || used == by_id_.end() || !ids.contains(component.id)) continue;
+      auto& list = between[{used->second.entry->info.folder.string(), hidden.folder.string()}];
+      list += (list.empty() ? "" : ", ") + component.id;
+    }
+  }
+  std::vector<std::string> out;
+  for (const auto& [folders, list] : between)
+    out.push_back(fmt::format(
+        "{}: the plugin in {} is used, and hides the one in {}; remove it if that is not intended", list,
+        folders.first, folders.second));
   return out;
 }
 
@@ -92,11 +115,14 @@ Result<Registry::Place> Registry::locate(std::string_view kind, std::string_view
   if (it == by_id_.end()) return not_found(kind, name);
   const Place& place = it->second;
   if (!kind.empty() && place.spec->kind != kind)
-    return fail(KINORA_ERROR_INVALID, "'{}' is of kind {}; kind {} is required here", name, place.spec->kind, kind);
+    return fail(KINORA_ERROR_INVALID, "'{}' is of kind {}; kind {} is required here", name, place.spec->kind,
+                kind);
   const std::lock_guard lock(locks_->state);
   const auto& info = place.entry->info;
   if (info.state == PluginState::disabled)
-    return fail(KINORA_ERROR_UNSUPPORTED, "{}: its plugin '{}' is disabled: {}", id, info.spec.name, info.reason);
+    return fail(KINORA_ERROR_UNSUPPORTED, "{}: its plugin '{}' is disabled: {}", id, info.spec.name,
+                info.reason);
+  if (!place.spec->unusable.empty()) return Failure{KINORA_ERROR_UNSUPPORTED, place.spec->unusable};
   return place;
 }
 
@@ -118,6 +144,24 @@ Result<Component> Registry::open(std::string_view kind, std::string_view name) {
   return Component{place->spec, &entry.info.spec, entry.apis.at(place->spec)};
 }
 
+namespace {
+
+// Whether libtorch must be in the process before the plugin is opened: nothing else leads the linker to it.
+bool requires_torch(const PluginInfo& plugin) {
+  const auto& components = plugin.spec.components;
+  if (plugin.spec.tier == Tier::pinned ||
+      std::any_of(components.begin(), components.end(), [](const auto& c) { return c.has_tensors; }))
+    return true;
+  if (plugin.spec.tier == Tier::stable) return false;
+  const auto needs = read_needs(plugin.library);
+  return needs && std::any_of(needs->libraries.begin(), needs->libraries.end(), [](const std::string& name) {
+           return name.starts_with("libtorch") || name == KINORA_LIBRARY("kinora_torch") ||
+                  name == KINORA_LIBRARY("kinora_training");
+         });
+}
+
+}  // namespace
+
 Status Registry::load(Entry& entry) {
   if (entry.loaded) return {};
   const auto disable = [&](Failure why) -> Status {
@@ -126,9 +170,7 @@ Status Registry::load(Entry& entry) {
     entry.info.reason = why.message;
     return why;
   };
-  const auto& components = entry.info.spec.components;
-  if (entry.info.spec.tier == Tier::pinned ||
-      std::any_of(components.begin(), components.end(), [](const auto& c) { return c.has_tensors; })) {
+  if (requires_torch(entry.info)) {
     const auto torch = ensure_torch();
     if (!torch) return disable(torch.failure());
   }

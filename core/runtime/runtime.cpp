@@ -9,6 +9,7 @@
 
 #include "core/base/log.hpp"
 #include "core/build_info.hpp"
+#include "core/plugin/libtorch.hpp"
 #include "core/runtime/model_outline.hpp"
 
 namespace kinora::core {
@@ -47,8 +48,8 @@ F find(const std::map<std::string, F>& in, const std::string& name, const char* 
   const auto it = in.find(name);
   if (it == in.end())
     throw Error(KINORA_ERROR_UNSUPPORTED, std::string("libkinora_torch beside this program has no ") + what +
-                                        " for '" + name +
-                                        "': it is of another version; install both from one package");
+                                              " for '" + name +
+                                              "': it is of another version; install both from one package");
   return it->second;
 }
 
@@ -60,29 +61,39 @@ Status open_beside(boost::dll::shared_library& library, const std::string& file,
   library.load(path, boost::dll::load_mode::rtld_now | visibility, error);
   if (error) {
     const char* why = dlerror();
-    return fail(KINORA_ERROR_FAILED, "cannot open {}: {}; is libtorch {} installed? see the README's installation",
-                path.string(), why ? why : error.message(), KINORA_TORCH_VERSION);
+    return fail(KINORA_ERROR_FAILED, "cannot open {}: {}; install all of Kinora from one package",
+                path.string(), why ? why : error.message());
   }
   library.get<void(const kinora_host*)>(function)(&core_host());
   return {};
 }
 
-// Opens lib<LIBRARY>.so, whose function <LIBRARY>_open registers its parts.
+// Opens lib<LIBRARY>, whose function <LIBRARY>_open registers its parts.
 void open_shared_library(const std::string& library) {
   or_throw(ensure_torch());
   static auto* opened = new std::map<std::string, boost::dll::shared_library>;
   static std::mutex mutex;
   const std::scoped_lock lock(mutex);
   if (auto& one = (*opened)[library]; !one.is_loaded())
-    or_throw(open_beside(one, "lib" + library + ".so", library + "_open", boost::dll::load_mode::rtld_local));
+    or_throw(open_beside(one, fmt::format(KINORA_LIBRARY("{}"), library), library + "_open",
+                         boost::dll::load_mode::rtld_local));
 }
 
 }  // namespace
 
 Status open_torch_library() {
   // libtorch's libraries refer to each other's symbols: they must be visible to plugins of the pinned tier.
+  // What needs them by name gets those that are already in the process.
+  const auto& torch = libtorch_folder();
+  if (!torch) return torch.failure();
+  if (!dlopen((*torch / "libtorch_cpu.so").c_str(), RTLD_NOW | RTLD_GLOBAL)) {
+    const char* why = dlerror();
+    return fail(KINORA_ERROR_FAILED, "cannot open libtorch: {}; install what the torch package requires",
+                why ? why : "unknown");
+  }
   static auto* library = new boost::dll::shared_library();  // never unloaded: libtorch cannot be
-  return open_beside(*library, "libkinora_torch.so", "kinora_torch_open", boost::dll::load_mode::rtld_global);
+  return open_beside(*library, KINORA_LIBRARY("kinora_torch"), "kinora_torch_open",
+                     boost::dll::load_mode::rtld_global);
 }
 
 void register_apply(const std::string& kind, ApplyFunction f) {

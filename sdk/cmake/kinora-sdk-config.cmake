@@ -2,7 +2,7 @@
 #
 # For a source tree pass -DCMAKE_PREFIX_PATH=<repository>/sdk, for an installation its prefix. Its version is the
 # ABI's. Plugins of tier stable need nothing else. Those of tier pinned need the libtorch that Kinora runs with: an installation
-# knows its own, otherwise pass -DKINORA_TORCH_ROOT=<folder of the torch package>. They may link kinora::kernels of an installation.
+# finds it where the program does (torch_root.cmake), otherwise pass -DKINORA_TORCH_ROOT=<folder of the torch package>. They may link kinora::kernels of an installation.
 # Jobs (tier host) are built with the Kinora that runs them: its libkinora, nlohmann_json and fmt.
 # KINORA_PROGRAM is the program that writes and checks manifests, if it is found.
 include(GNUInstallDirs)

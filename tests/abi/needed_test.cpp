@@ -2,6 +2,7 @@
 // loader searches.
 #include <cstdlib>
 #include <dlfcn.h>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +10,7 @@
 
 #include "core/plugin/elf.hpp"
 #include "core/plugin/library.hpp"
+#include "core/plugin/libtorch.hpp"
 #include "tests/abi/plugins_folder.hpp"
 
 namespace kinora::core::test {
@@ -81,11 +83,23 @@ TEST(Needed, HostsLibtorchFolderCountsForThePinnedTier) {
       folder.add({.name = "torch"}, "library_beside") / "libtorch.so";  // its run path is its folder
   fs::copy_file(built_library, torch.parent_path() / library);
   HostFacts host;
-  host.torch_library = torch;
+  host.torch_folder = torch.parent_path();
   const auto plugin = PluginsFolder::built("missing_library");
   EXPECT_EQ(why(plugin, Tier::pinned, host), "");
   EXPECT_NE(why(plugin, Tier::stable, host), "");
   EXPECT_NE(why(plugin, Tier::pinned), "");
+}
+
+// libkinora_torch's run path leads to the folder of an installation, and in a build tree to libtorch's.
+TEST(Needed, LibtorchIsFoundByTheRunPathOfALibraryBeside) {
+  unsetenv("KINORA_TORCH");
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "torch"}, "library_beside");
+  const fs::path library_of_torch = plugin / "libtorch.so";
+  const auto before = find_libtorch(library_of_torch, "0.0.0", {});
+  EXPECT_TRUE(!before || *before != fs::canonical(plugin));
+  std::ofstream(plugin / "libtorch_cpu.so");
+  EXPECT_EQ(or_throw(find_libtorch(library_of_torch, "0.0.0", {})), fs::canonical(plugin));
 }
 
 #ifdef __x86_64__
@@ -156,6 +170,39 @@ TEST(Needed, NoRunPathOfOurOwnLeadsToTheCurrentFolder) {
 TEST(Needed, EveryPluginThatWasBuiltHereHasItsLibraries) {
   for (const char* name : {"minimal", "pure_c_stage", "memory_storage"})
     EXPECT_EQ(why(PluginsFolder::built(name)), "") << name;
+}
+
+// A copy of a built plugin whose library needs `name` in place of libkinora_absent.so.3.
+fs::path needs_instead(const PluginsFolder& folder, std::string name) {
+  std::ifstream in(PluginsFolder::built("missing_library"), std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const size_t at = bytes.find(library), size = std::string_view(library).size();
+  EXPECT_NE(at, bytes.npos);
+  name.resize(size, '\0');
+  bytes.replace(at, size, name);
+  const fs::path out = folder.path() / "libchanged.so";
+  std::ofstream(out, std::ios::binary) << bytes;
+  return out;
+}
+
+TEST(Needed, AStablePluginMayNotNeedLibtorch) {
+  PluginsFolder folder;
+  for (const char* name : {"libtorch_cpu.so", "libtorch.so", "libc10.so"}) {
+    const auto plugin = needs_instead(folder, name);
+    EXPECT_EQ(why(plugin),
+              std::string("requires ") + name +
+                  ", which a plugin of tier stable may not; take tier pinned, or link nothing of libtorch: "
+                  "kinora.tensors/1 offers it");
+    EXPECT_THAT(why(plugin, Tier::pinned), testing::Not(HasSubstr("tier stable")));
+  }
+}
+
+TEST(Needed, ASanitizersRuntimeMustBeThereFirst) {
+  PluginsFolder folder;
+  const auto plugin = needs_instead(folder, "libasan.so.99");
+  EXPECT_EQ(why(plugin),
+            "requires libasan.so.99, which must be in the process first; start kinora with "
+            "LD_PRELOAD=libasan.so.99, or build the plugin without the sanitizer");
 }
 
 TEST(Needed, RemedyNamesThePackage) {

@@ -25,7 +25,7 @@ def kinora(*arguments, code=0):
 
 def check_plugins():
     version = kinora("--version")
-    for line in (r"kinora \d+\.\d+\.\d+", r"build +\S+", r"abi +1\.0", r"libtorch 2\.11", r"ffmpeg +\d"):
+    for line in (r"kinora \d+\.\d+\.\d+", r"commit +[0-9a-f]{7,}\n" if (ROOT / ".git").exists() else "", r"build +\S+", r"abi +1\.0", r"libtorch 2\.11", r"ffmpeg +\d"):
         assert re.search(line, version), (line, version)
     listed = json.loads(kinora("plugins", "list", "--json"))
     for c in listed:
@@ -127,6 +127,40 @@ def check_broken_twin():
     copy.parent.mkdir()
     copy.write_text('[plugin]\nname = "lonely"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\n[[component]]\nid = "stage/lonely"\nhelp = "of a test"\n')
     assert "state    disabled" in kinora("--plugins", copy.parent, "plugins", "inspect", "stage/lonely")
+
+
+def check_taken_over():
+    """A plugin that takes over one of Kinora's own is named in one warning, with both folders, by check and run."""
+    library = pathlib.Path(next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "engine/local"))
+    taken = SCRATCH / "taken" / library.parent.name
+    shutil.copytree(library.parent, taken)
+    run = SCRATCH / "taken.toml"
+    run.write_text(f'[run]\nout = "{SCRATCH / "taken-out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{DATA / "film.mp4"}"\nstages = ["video.probe"]\n')
+    for words, code in ((["check", run], 0), (["run", run, "--dry-run"], 0)):
+        done = subprocess.run([KINORA, "--plugins", str(taken.parent), *map(str, words)], capture_output=True, text=True)
+        assert done.returncode == code, done
+        lines = [line for line in done.stderr.splitlines() if "engine/local: the plugin in " in line]
+        assert len(lines) == 1 and str(taken) in lines[0] and str(library.parent) in lines[0], done
+    assert "the plugin in" not in subprocess.run([KINORA, "check", str(run)], capture_output=True, text=True).stderr
+
+
+def check_drafts():
+    """Components of kinds that may still change are marked; one of another draft is disabled, and says so."""
+    listed = {c["id"]: c for c in json.loads(kinora("plugins", "list", "--json"))}
+    for id, draft in (("engine/local", True), ("model/dit", True), ("stage/video.probe", False), ("sampler/edm-heun", False)):
+        assert listed[id]["draft"] == draft, listed[id]
+    line = next(line for line in kinora("plugins", "list", "engine").splitlines() if line.startswith("engine/local"))
+    assert " draft " in line, line
+    folder = SCRATCH / "drafts/other"
+    folder.mkdir(parents=True)
+    shutil.copy(pathlib.Path(KINORA).parents[1] / "tests/abi/libminimal.so", folder / "libother.so")
+    (folder / "plugin.toml").write_text('[plugin]\nname = "other"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\nlicence = "MIT"\n'
+                                        '[[component]]\nid = "model/other"\nhelp = "of a test"\ninterface = "kinora.model/1-draft.0"\n')
+    done = subprocess.run([KINORA, "--plugins", str(folder.parent), "plugins", "list", "model"], capture_output=True, text=True)
+    assert "model/other is disabled:" in done.stdout and "is built for kinora.model/1-draft.0, this Kinora has " in done.stdout, done
+    assert done.stderr.count("unknown key 'licence' in [plugin]") == 1, done
+    said = kinora("plugins", "validate", folder / "libother.so", code=1)
+    assert "unknown key 'licence' in [plugin]" in said and "is built for kinora.model/1-draft.0" in said, said
 
 
 def check_use_lines():
@@ -608,16 +642,16 @@ def check_waiting_rank():
 
 
 def check_installed():
-    """The program outside the checkout, in an empty environment, finds its plugins and libtorch."""
+    """The program outside the checkout, in an empty environment, finds its plugins, and libtorch where KINORA_TORCH says."""
     build, place = pathlib.Path(KINORA).resolve().parent.parent, SCRATCH / "installed"
     cmake = pathlib.Path(sys.executable).parent / "cmake"
     subprocess.run([cmake, "--install", build, "--prefix", place, "--strip"], check=True, capture_output=True)
     given = SCRATCH / "mixture.safetensors"
     safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1), "noise": np.ones((1, 2))}, given)
     done = subprocess.run([place / "bin/kinora", "apply", "sampler/euler", "--inputs", given, "--json"], capture_output=True, text=True,
-                          env={"PATH": "/usr/bin:/bin", "HOME": str(SCRATCH)}, cwd=SCRATCH)
+                          env=(bare := {"PATH": "/usr/bin:/bin", "HOME": str(SCRATCH), "KINORA_TORCH": str(ROOT / ".deps/torch/torch")}), cwd=SCRATCH)
     assert done.returncode == 0 and json.loads(done.stdout)["nfe"] == 35, done
-    listed = subprocess.run([place / "bin/kinora", "plugins", "list", "--json"], capture_output=True, text=True, env={"PATH": "/usr/bin:/bin"})
+    listed = subprocess.run([place / "bin/kinora", "plugins", "list", "--json"], capture_output=True, text=True, env=bare)
     assert all(c["state"] == "ready" and c["library"].startswith(str(place)) for c in json.loads(listed.stdout)), listed.stdout
     check_stage_in_c(place)
 
@@ -639,7 +673,7 @@ def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # left by a killed run
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_missing_library, check_broken_twin, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_apply, check_apply_refuses, check_apply_config,
+    for check in (check_plugins, check_missing_library, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_apply, check_apply_refuses, check_apply_config,
                   check_published, check_convert, check_layouts, check_inspect, check_pipeline, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_waiting_rank, check_installed):
         check()
         print("ok   ", check.__name__)

@@ -13,7 +13,7 @@ FILM = ROOT / "tests/data/film_excerpt.webm"
 OTHERS = ["engine", "tokenizer", "loss", "parallel", "precision", "collective"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 CCACHE = ["ccache"] if shutil.which("ccache") else []  # every run compiles the same sources
-ENVIRONMENT = {**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1",
+ENVIRONMENT = {**os.environ, "KINORA_TORCH": str(ROOT / ".deps/torch/torch"), "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1",
                **({"CMAKE_CXX_COMPILER_LAUNCHER": "ccache"} if CCACHE else {})}
 failures = []
 

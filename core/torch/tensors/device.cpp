@@ -1,11 +1,13 @@
 #include "core/torch/tensors/device.hpp"
 
 #include <dlfcn.h>
+#include <filesystem>
 
 #include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 
 #include "core/base/log.hpp"
+#include "core/build_info.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/place.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -16,7 +18,10 @@ namespace {
 // libtorch checks for CUDA once and keeps the result, so its CUDA library must be opened first. It is next to
 // libtorch_cpu, which is already loaded.
 std::string open_cuda() {
-  if (!dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL)) {
+  Dl_info cpu{};
+  dladdr(reinterpret_cast<const void*>(&at::globalContext), &cpu);
+  const auto folder = std::filesystem::path(cpu.dli_fname ? cpu.dli_fname : "").parent_path();
+  if (!dlopen((folder / "libtorch_cuda.so").c_str(), RTLD_NOW | RTLD_GLOBAL)) {
     const char* error = dlerror();
     return std::string("libtorch's CUDA library cannot be opened: ") + (error ? error : "unknown") +
            "; install CUDA's libraries, or set device = \"cpu\"";
@@ -70,7 +75,7 @@ struct Library {
 
 // It is next to this library, in this library's run path.
 Library open_library() {
-  void* library = dlopen("libkinora_cuda.so", RTLD_NOW | RTLD_LOCAL);
+  void* library = dlopen(KINORA_LIBRARY("kinora_cuda"), RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char* error = dlerror();
     return {nullptr, std::string("libkinora_cuda cannot be opened: ") + (error ? error : "unknown")};

@@ -80,7 +80,9 @@ inline ff::Owned<AVCodecContext> open_x264(const EncoderOptions& o, int width, i
                                            AVRational time_base) {
   const AVCodec* codec = avcodec_find_encoder_by_name("libx264");
   if (codec == nullptr)
-    throw MediaError("encoding h264: this FFmpeg has no libx264; install a libavcodec with it");
+    throw MediaError(
+        "encoding h264: this FFmpeg has no libx264; install an FFmpeg with it, as Debian's is, or set " +
+        std::string("encoder to h264_nvenc, which needs an NVIDIA card"));
   auto encoder = new_h264(*codec, o, width, height, time_base);
   check_h264(av_opt_set(encoder->priv_data, "preset", o.preset.c_str(), 0), "setting the preset");
   check_h264(av_opt_set_double(encoder->priv_data, "crf", o.crf, 0), "setting crf");

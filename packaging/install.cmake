@@ -1,0 +1,20 @@
+# What an installation has besides the program, its plugins and the SDK: run files with their videos, and licences.
+# share/kinora/configs: the run files of configs/, whose videos are in share/kinora/media here.
+set(_share ${CMAKE_INSTALL_DATADIR}/kinora)
+file(GLOB _configs CONFIGURE_DEPENDS "${CMAKE_SOURCE_DIR}/configs/*.toml")
+foreach(_config IN LISTS _configs)
+  get_filename_component(_name "${_config}" NAME)
+  file(READ "${_config}" _text)
+  string(REPLACE "../tests/data/" "../media/" _text "${_text}")
+  set(_installed "${CMAKE_BINARY_DIR}/configs/${_name}")
+  file(CONFIGURE OUTPUT "${_installed}" CONTENT "@_text@" @ONLY)
+  install(FILES "${_installed}" DESTINATION ${_share}/configs)
+endforeach()
+set_property(DIRECTORY "${CMAKE_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${_configs})
+# The videos that those run files name, and their licences.
+foreach(_name film.mp4 film.json bbb_A.mp4 bbb_B.mp4 bbb_C.mp4 bbb_D.mp4 city_cc0.mp4 LICENSES.md)
+  install(FILES "${CMAKE_SOURCE_DIR}/tests/data/${_name}" DESTINATION ${_share}/media)
+endforeach()
+install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" "${CMAKE_SOURCE_DIR}/NOTICE" "${CMAKE_SOURCE_DIR}/packaging/LIBRARIES.md"
+  "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora)
+install(FILES "${CMAKE_SOURCE_DIR}/tests/data/LICENSES.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora RENAME MEDIA.md)

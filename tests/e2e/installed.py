@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""An installation, moved to another folder: its program, run files, SDK, completion and licences work, nothing in it names the folder in
+which it was built, and libtorch is found where docs/operate.md says. usage: installed.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, re, shlex, shutil, subprocess, sys
+
+KINORA, ROOT, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3])
+BUILD, PLACE = KINORA.parents[1], SCRATCH / "moved"
+TORCH = ROOT / ".deps/torch/torch"
+BARE = {"PATH": "/usr/bin:/bin", "HOME": str(SCRATCH), "KINORA_ASSETS": os.environ.get("KINORA_ASSETS", str(ROOT / ".deps/assets"))}
+WITH_TORCH = {**BARE, "KINORA_TORCH": str(TORCH)}
+sys.path.insert(0, str(ROOT / "packaging"))
+import sbom
+
+
+def run(*command, env=WITH_TORCH, code=0, cwd=SCRATCH):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, env=env, cwd=cwd, timeout=300)
+    assert done.returncode == code, f"{command}: exit {done.returncode}, expected {code}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def kinora(*arguments, **how):
+    return run(PLACE / "bin/kinora", *arguments, **how)
+
+
+def install():
+    first = SCRATCH / "first"
+    run(pathlib.Path(sys.executable).parent / "cmake", "--install", BUILD, "--prefix", first, "--strip", env=os.environ)
+    first.rename(PLACE)
+    for archive in PLACE.rglob("*.a"):  # a build with debug information; CMake strips programs and libraries only
+        run("strip", "--strip-debug", archive)
+
+
+def files():
+    return [file for file in sorted(PLACE.rglob("*")) if file.is_file() and not file.is_symlink()]
+
+
+def elf_files():
+    return [file for file in files() if file.open("rb").read(4) == b"\x7fELF"]
+
+
+def check_no_path_of_the_build():
+    words = {str(path).encode() for path in (BUILD, ROOT, TORCH.resolve(), SCRATCH.resolve())}
+    found = [(str(file.relative_to(PLACE)), re.search(rb"[ -~]{0,40}" + re.escape(word) + rb"[ -~]{0,60}", bytes)[0].decode())
+             for file in files() for bytes in [file.read_bytes()] for word in words if word in bytes]
+    assert not found, found[:20]
+    broken = [str(link) for link in PLACE.rglob("*") if link.is_symlink() and (not link.exists() or os.readlink(link).startswith("/"))]
+    assert not broken, broken
+
+
+def check_linking():
+    """Run paths are relative to the file, libraries have a versioned name, and LIBRARIES.md knows all that they need."""
+    linked, _ = sbom.tables()
+    for file in elf_files():
+        dynamic = run("readelf", "-dW", file)
+        for path in ":".join(re.findall(r"(?:RPATH|RUNPATH)\).*\[(.*)\]", dynamic)).split(":"):
+            assert not path or path.startswith("$ORIGIN"), (file, path)
+        for library in re.findall(r"NEEDED\).*\[(.*)\]", dynamic):
+            assert "/" not in library, (file, library)
+            assert re.fullmatch(r"libkinora\w*\.so\.\d+", library) or sbom.licence_of(library, linked), f"{file} needs {library}, which packaging/LIBRARIES.md lacks"
+        if file.parent == PLACE / "lib":
+            name = re.search(r"SONAME\).*\[(.*)\]", dynamic)[1]
+            assert re.fullmatch(r"libkinora\w*\.so\.\d+", name) and (file.parent / name).resolve() == file.resolve(), (file, name)
+    assert {f"libkinora{part}.so.0" for part in ("", "_torch", "_training", "_curation", "_bench")} <= {p.name for p in (PLACE / "lib").iterdir()}
+
+
+def check_program():
+    said = kinora("--version", env=BARE)
+    assert re.match(r"kinora \d+\.\d+\.\d+\n", said), said
+    listed = json.loads(kinora("plugins", "list", "--json"))
+    assert len(listed) > 60 and all(c["state"] == "ready" and c["library"].startswith(str(PLACE.resolve())) for c in listed), listed
+    tensors = kinora("plugins", "validate", next(c["library"] for c in listed if c["id"] == "collective/gloo"))
+    assert "libtorch can be loaded" in tensors, tensors
+
+
+def check_libtorch():
+    """Without libtorch: the version and a command. In an active environment it is found; another version is not."""
+    version = re.search(r"libtorch +(\S+)", kinora("--version"))[1]
+    probed = kinora("apply", "stage/video.probe", PLACE / "share/kinora/media/film.mp4", "--json", env=BARE)
+    assert '"frames"' in probed or "640" in probed, probed
+    for env, words in ((BARE, f"not found in {PLACE.resolve()}/lib"), ({**BARE, "KINORA_TORCH": "/nowhere"}, "not found in KINORA_TORCH=/nowhere")):
+        done = subprocess.run([PLACE / "bin/kinora", "inspect", "model/dit"], capture_output=True, text=True, env=env, cwd=SCRATCH)
+        assert done.returncode and f"libtorch {version} is required" in done.stderr and f"pip install torch=={version}" in done.stderr and words in done.stderr, done
+    package = SCRATCH / "venv/lib/python3.11/site-packages/torch"
+    package.parent.mkdir(parents=True)
+    package.symlink_to(TORCH.resolve())
+    active = {**BARE, "VIRTUAL_ENV": str(SCRATCH / "venv")}
+    assert "parameters" in kinora("inspect", "model/dit", env=active)
+    package.unlink()
+    package.mkdir()
+    (package / "lib").symlink_to(TORCH.resolve() / "lib")
+    (package / "version.py").write_text("__version__ = '0.4.1'\n")
+    done = subprocess.run([PLACE / "bin/kinora", "inspect", "model/dit"], capture_output=True, text=True, env=active, cwd=SCRATCH)
+    assert done.returncode and "is version 0.4.1" in done.stderr, done
+
+
+def check_run_files():
+    """Every run file reads videos that are installed, and a way from a video to shards works in another folder."""
+    configs = sorted((PLACE / "share/kinora/configs").glob("*.toml"))
+    assert {c.name for c in configs} == {c.name for c in (ROOT / "configs").glob("*.toml")}
+    for config in configs:
+        for path in re.findall(r'"(\.\./[^"]+)"', config.read_text()):
+            assert list((config.parent / path).parent.glob(pathlib.Path(path).name)), (config, path)
+        kinora("check", config)
+    kinora("run", PLACE / "share/kinora/configs/quickstart.toml", "--only", "shards", "--out", SCRATCH / "run")
+    summary = json.loads((SCRATCH / "run/clips/summary.json").read_text())
+    assert summary["kept"] > 3 and summary["failed"] == 0 and list((SCRATCH / "run/shards").rglob("*.tar")), summary
+
+
+def check_sdk():
+    env = {**BARE, "PKG_CONFIG_PATH": str(PLACE / "share/pkgconfig")}
+    flags = shlex.split(run("pkg-config", "--cflags", "kinora-sdk", env=env))
+    include = pathlib.Path(flags[0].removeprefix("-I"))
+    assert len(flags) == 1 and include.resolve() == (PLACE / "share/kinora/sdk/include").resolve() and (include / "kinora/abi/base.h").exists(), flags
+    for name in ("version_script", "plugindir"):
+        assert pathlib.Path(run("pkg-config", f"--variable={name}", "kinora-sdk", env=env).strip()).exists(), name
+    version = run("pkg-config", "--modversion", "kinora-sdk", env=env).strip()
+    assert f"abi      {version}" in kinora("--version"), version
+    for file in ("sdk/cmake/torch_root.cmake", "sdk/template/kinds", "sdk/examples/pure_c_stage.c", "sdk/lib/libkinora_kernels.a"):
+        assert (PLACE / "share/kinora" / file).exists(), file
+    assert (PLACE / "share/cmake/kinora-sdk/kinora-sdk-config.cmake").exists()
+    kinora("plugins", "new", "stage", "mine", SCRATCH / "mine")
+
+
+def check_completion():
+    share, env = PLACE / "share", {**WITH_TORCH, "PATH": f"{PLACE}/bin:/usr/bin:/bin"}
+    scripts = {"bash": share / "bash-completion/completions/kinora", "zsh": share / "zsh/site-functions/_kinora", "fish": share / "fish/vendor_completions.d/kinora.fish"}
+    for shell, script in scripts.items():
+        assert script.read_text() == kinora("completion", shell), shell
+        if shutil.which(shell):
+            run(shell, "-n", script)
+    words = 'COMP_WORDS=(kinora apply model/d); COMP_CWORD=2; _kinora; printf "%s\\n" "${COMPREPLY[@]}"'
+    assert run("bash", "-c", f"source {shlex.quote(str(scripts['bash']))}; {words}", env=env) == "model/dit\n"
+    inner = re.search(r"bash -c '(.*?)'", scripts["fish"].read_text(), re.S)[1]  # what fish asks bash
+    assert run("bash", "-c", inner, "bash", "kinora", "plu", env=env) == "plugins\n"
+
+
+def check_licences():
+    doc = PLACE / "share/doc/kinora"
+    for name in ("LICENSE", "NOTICE"):
+        assert (doc / name).read_bytes() == (ROOT / name).read_bytes(), name
+    text = (doc / "MEDIA.md").read_text()
+    for video in (PLACE / "share/kinora/media").iterdir():
+        assert video.name == "LICENSES.md" or f"`{video.name}`" in text, video
+    assert "libx264" in (doc / "LIBRARIES.md").read_text() and (doc / "copyright").exists()
+
+
+def check_bill_of_materials():
+    out = SCRATCH / "kinora.spdx.json"
+    run(sys.executable, ROOT / "packaging/sbom.py", PLACE, out, env={**os.environ, "SOURCE_DATE_EPOCH": "0"})
+    whole = json.loads(out.read_text())
+    assert whole["spdxVersion"] == "SPDX-2.3" and whole["dataLicense"] == "CC0-1.0" and whole["SPDXID"] == "SPDXRef-DOCUMENT"
+    assert whole["name"] and whole["creationInfo"]["created"] == "1970-01-01T00:00:00Z" and re.fullmatch(r"https?://[^#]+", whole["documentNamespace"])
+    ids = [one["SPDXID"] for one in whole["packages"]]
+    assert len(set(ids)) == len(ids) and all(re.fullmatch(r"SPDXRef-[A-Za-z0-9.-]+", id) for id in ids), ids
+    assert all(one["name"] and one["downloadLocation"] and "licenseDeclared" in one for one in whole["packages"])
+    assert {"kinora", "torch", "libfaiss-dev"} <= {one["name"] for one in whole["packages"]}
+    for link in whole["relationships"]:
+        assert {link["spdxElementId"], link["relatedSpdxElement"]} <= {"SPDXRef-DOCUMENT", *ids}, link
+    if validator := shutil.which("pyspdxtools"):  # of the Python package spdx-tools
+        run(validator, "-i", out, env=os.environ)
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    install()
+    for check in (check_no_path_of_the_build, check_linking, check_program, check_libtorch, check_run_files, check_sdk, check_completion, check_licences, check_bill_of_materials):
+        check()
+        print("ok   ", check.__name__, flush=True)
+
+
+main()
