@@ -1,5 +1,5 @@
 """Plugins built by plain calls of a compiler, without CMake, for growth.py and compilers.py."""
-import os, pathlib, shutil
+import json, os, pathlib, shutil
 
 from headers import run
 
@@ -43,10 +43,12 @@ def manifest(kinora, library):
 
 
 def curated(kinora, plugins, film, out, *stages):
-    """Runs one curate job, whose only input must be kept."""
+    """Runs one curate job, which ends with dim-scenes and count.bytes and keeps its only input."""
     out.mkdir(parents=True)
     file = out / "run.toml"
     file.write_text(f'[run]\nout = "{out}"\n[[job]]\nname = "look"\nkind = "curate"\ninput = ["{film}"]\nstages = [{", ".join(stages)}]\n')
     done(kinora, "--plugins", plugins, "run", file)
-    summary = (out / "look/summary.json").read_text()
-    assert '"kept": 1' in summary and '"failed": 0' in summary, summary
+    summary = json.loads((out / "look/summary.json").read_text())
+    assert (summary["kept"], summary["failed"]) == (1, 0), summary
+    size = next((out / "look").rglob("*.size")).read_text()
+    assert size == str(next((out / "look").rglob("*.dim-scenes.json")).stat().st_size), size  # as the stage in C counted it

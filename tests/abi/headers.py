@@ -7,7 +7,7 @@ PINNED = re.compile(r"^KINORA_(?:SLOT|SIZE)\((\w+), (?:(\w+), )?(\d+)\);\n", re.
 
 
 def run(*command, **more):
-    return subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=600, **more)
+    return subprocess.run([str(c) for c in command], capture_output=True, text=True, **{"timeout": 300, **more})
 
 
 def without_comments(text):
