@@ -105,7 +105,7 @@ BenchStrategy::BenchStrategy(Runtime& runtime, const std::string& id, const json
   const Options complete = or_throw(Options::make(*component.spec, options));
   const auto make = [&](const kinora_mesh* mesh) {
     return std::unique_ptr<void, void (*)(void*)>(
-        made(api_->create(host(), complete.abi(), mesh), component.spec->id), api_->destroy);
+        made([&] { return api_->create(host(), complete.abi(), mesh); }, component.spec->id), api_->destroy);
   };
   const MeshOwner nobody;
   self_ = make(ranks.along(api_->axis(make(nobody.abi()).get())));
@@ -163,8 +163,8 @@ void BenchStep::operator()(const Tensor& latent, int64_t from, int64_t micro) {
       return false;
     }
   };
-  strategy_.step(
-      {micro, forward, [&](const kinora_pass& pass) { losses.extract(pass.microbatch).mapped().backward(); }});
+  strategy_.step({micro, forward,
+                  [&](const kinora_pass& pass) { losses.extract(pass.microbatch).mapped().backward(); }});
   network_.chain().reduce();
 }
 

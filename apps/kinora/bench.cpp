@@ -51,7 +51,8 @@ class MadeFilm {
   explicit MadeFilm(int seconds) {
     std::string name = (std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_ERROR_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO,
+                  name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     const std::string source = "testsrc2=size=1280x720:rate=24:duration=" + std::to_string(seconds) +
                                ",hue='H=floor(t/3)*2',noise=alls=12:allf=t";

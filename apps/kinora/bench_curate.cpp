@@ -34,7 +34,8 @@ class CurateFilm {
   explicit CurateFilm(const std::string& source) {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_ERROR_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO,
+                  name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     const std::string made = "-f lavfi -i " +
                              shell_quoted(fmt::format("testsrc2=size=1280x720:rate={}:duration={},"

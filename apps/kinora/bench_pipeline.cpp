@@ -132,7 +132,8 @@ class Films {
   Films() {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_ERROR_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO,
+                  name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     fs::create_directories(folder_ / "films");
   }
@@ -217,7 +218,8 @@ Sample by_itself(core::Runtime& runtime, const std::string& id, const json& give
   const double before = processor_seconds(RUSAGE_SELF);
   check(stage.process(self.get(), film.clone(film.key()).get(), &sink, &run));
   seconds += processor_seconds(RUSAGE_SELF) - before;
-  if (results.emitted.empty()) throw Error(KINORA_ERROR_FAILED, "bench: " + id + " emitted nothing for a video");
+  if (results.emitted.empty())
+    throw Error(KINORA_ERROR_FAILED, "bench: " + id + " emitted nothing for a video");
   return std::move(results.emitted.front());
 }
 

@@ -28,7 +28,8 @@ class RecordBench {
   explicit RecordBench(int64_t clips) {
     std::string name = (fs::temp_directory_path() / "kinora-bench-XXXXXX").string();
     if (!mkdtemp(name.data()))
-      throw Error(KINORA_ERROR_IO, name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO,
+                  name + ": cannot create a temporary folder; set TMPDIR to a writable folder");
     folder_ = name;
     fs::create_directories(data());
     for (int64_t i = 0; i < clips / kClips; ++i)
@@ -113,7 +114,8 @@ json bench_record(core::Runtime&, const BenchOptions& options) {
   const double resuming = seconds_of_record([&] { found = bench.resume(); });
   const double exporting = seconds_of_record([&] { bytes = bench.export_all(); }) - resuming;
   if (found != clips)
-    throw Error(KINORA_ERROR_FAILED, fmt::format("bench record: {} of {} clips were found again", found, clips));
+    throw Error(KINORA_ERROR_FAILED,
+                fmt::format("bench record: {} of {} clips were found again", found, clips));
   return {{"clips", clips},
           {"outcomes_per_second", static_cast<double>(clips) / filling},
           {"resume_seconds", resuming},

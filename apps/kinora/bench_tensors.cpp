@@ -37,7 +37,8 @@ json networks(core::Runtime& runtime, const BenchOptions& o, const char* what) {
 json launched(int ranks, const BenchOptions& o) {
   std::string logs = (std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string();
   if (!mkdtemp(logs.data()))
-    throw Error(KINORA_ERROR_IO, logs + ": cannot create a temporary folder; set TMPDIR to a writable folder");
+    throw Error(KINORA_ERROR_IO,
+                logs + ": cannot create a temporary folder; set TMPDIR to a writable folder");
   const std::string out = output_of(shell_quoted((core::executable_folder() / "kinora").string()) +
                                     " launch -n " + std::to_string(ranks) + " --logs " + shell_quoted(logs) +
                                     " -- bench parallel --json --threads " + std::to_string(o.threads) +

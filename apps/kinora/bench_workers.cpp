@@ -29,7 +29,8 @@ class Vocabulary {
   Vocabulary() : path_((std::filesystem::temp_directory_path() / "kinora-bench-XXXXXX").string()) {
     const int fd = mkstemp(path_.data());
     if (fd < 0)
-      throw Error(KINORA_ERROR_IO, path_ + ": cannot create a temporary file; set TMPDIR to a writable folder");
+      throw Error(KINORA_ERROR_IO,
+                  path_ + ": cannot create a temporary file; set TMPDIR to a writable folder");
     ::close(fd);
     std::ofstream(path_) << "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nboat\nat\nsea\n";
   }
@@ -60,7 +61,8 @@ double rate(size_t bytes, Process&& process) {
     core::StageResults results;
     const kinora_emit emit = results.sink();
     check(process(in.clone("bench"), emit));
-    if (results.emitted.size() != 1) throw Error(KINORA_ERROR_FAILED, "bench workers: the stage emitted no sample");
+    if (results.emitted.size() != 1)
+      throw Error(KINORA_ERROR_FAILED, "bench workers: the stage emitted no sample");
   }
   return n / seconds;
 }
@@ -72,7 +74,7 @@ json bench_workers(core::Runtime& runtime, const BenchOptions& o) {
   const auto component = core::or_throw(runtime.registry().open(kStage));
   const auto options = core::or_throw(core::Options::make(*component.spec, {{"vocab", vocabulary.path()}}));
   const auto& stage = component.table<kinora_stage>();
-  void* self = core::made(stage.create(host(), options.abi()), kStage);
+  void* self = core::made([&] { return stage.create(host(), options.abi()); }, kStage);
   const std::unique_ptr<void, void (*)(void*)> owned(self, stage.destroy);
   const std::string canonical = options.canonical();
   const auto begin = Clock::now();

@@ -89,7 +89,8 @@ const core::JobSpec* job_of(const core::RunFile& run, const std::string& name) {
                 fmt::format("{}: no generate job is called '{}'{}; there are: {}", run.file.string(), name,
                             core::did_you_mean(name, names), fmt::join(names, ", ")));
   if (name.empty() && names.size() > 1)
-    throw Error(KINORA_ERROR_INVALID, "there are several generate jobs; choose one with --job " + names.front());
+    throw Error(KINORA_ERROR_INVALID,
+                "there are several generate jobs; choose one with --job " + names.front());
   return found;
 }
 

@@ -8,6 +8,7 @@
 #include <boost/program_options.hpp>
 
 #include "apps/kinora/command.hpp"
+#include "apps/kinora/end_guard.hpp"
 #include "core/base/paths.hpp"
 #include "core/base/suggest.hpp"
 #include "core/build_info.hpp"
@@ -135,8 +136,9 @@ int run(Arguments arguments) {
     auto runtime = core::Runtime::start(globals.runtime);
     if (!runtime) return complain(kUsage, runtime.failure().message);
     (*runtime)->torch_loader(core::open_torch_library);
-    core::serve_worker(**runtime);
+    core::serve_worker(**runtime);  // the process that started it says how it ended
   }
+  const EndGuard guard;
   if (const int code = require_command(arguments.front())) return code;
   const auto command = commands().at(arguments.front());
   auto runtime = core::Runtime::start(globals.runtime);

@@ -170,7 +170,8 @@ int plan_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto refuse = [&](const core::Failure& why) {
     out["file"] = {{"error", why.message}};
     text += fmt::format("\nthe file's own layout {}: {}\n",
-                        why.code == KINORA_ERROR_UNSUPPORTED ? "cannot be simulated" : "is not legal", why.message);
+                        why.code == KINORA_ERROR_UNSUPPORTED ? "cannot be simulated" : "is not legal",
+                        why.message);
   };
   if (!own) {
     refuse(own.failure());

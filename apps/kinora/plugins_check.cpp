@@ -1,4 +1,7 @@
-// kinora plugins validate and manifest: checks a library against its manifest and against this host.
+// The checks of a library against its manifest and against this host, and kinora plugins manifest.
+#include "apps/kinora/plugins_check.hpp"
+
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -17,13 +20,6 @@ namespace {
 
 namespace fs = std::filesystem;
 namespace po = boost::program_options;
-using core::json;
-
-struct Check {
-  std::string what;
-  bool good;
-  std::string why;
-};
 
 std::optional<std::string> manifest_text(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -56,22 +52,39 @@ std::string difference(const std::string& file, const std::string& found, const 
                      stem.starts_with("lib") ? stem.substr(3) : stem);
 }
 
+// What a scan only warns of, or disables one component for, is an error for who builds the plugin.
+core::Result<core::PluginSpec> parse_strictly(const std::string& text, const std::string& file) {
+  auto parsed = core::parse_manifest(text, file);
+  if (!parsed) return parsed;
+  std::string wrong;
+  const auto line = [&](const std::string& one) { wrong += (wrong.empty() ? "" : "\n") + one; };
+  for (const auto& warning : parsed->warnings) line(warning);
+  for (const auto& component : parsed->components)
+    if (!component.unusable.empty()) line(component.unusable);
+  if (!wrong.empty()) return core::fail(KINORA_ERROR_INVALID, "{}", wrong);
+  return parsed;
+}
+
 class Validation {
  public:
-  explicit Validation(fs::path library) : library_(std::move(library)) {}
+  Validation(fs::path library, const std::function<void(const std::string&)>& begins,
+             const std::function<void(const Check&)>& ends)
+      : library_(std::move(library)), begins_(begins), ends_(ends) {}
 
-  std::vector<Check> run() {
-    if (!file() || !manifest()) return std::move(checks_);
-    if (spec_.tier != core::Tier::stable && !add("libtorch can be loaded", core::ensure_torch()))
-      return std::move(checks_);
+  void run() {
+    if (!file() || !manifest()) return;
+    begins_("libtorch can be loaded");
+    if (spec_.tier != core::Tier::stable && !add("libtorch can be loaded", core::ensure_torch())) return;
+    begins_("it opens");
     const auto opened = core::open_library(library_);
-    if (!add("it opens", opened ? core::Status() : opened.failure())) return std::move(checks_);
-    if (!add("it is what its manifest says", core::check_opened(**opened, spec_))) return std::move(checks_);
+    if (!add("it opens", opened ? core::Status() : opened.failure())) return;
+    begins_("it is what its manifest says");
+    if (!add("it is what its manifest says", core::check_opened(**opened, spec_))) return;
+    begins_("its manifest is current");
     const auto current =
         core::generate_manifest(*opened, {spec_.tier, spec_.torch, spec_.cxx_abi, spec_.cuda, spec_.kinora});
     // A manifest written by hand has nothing to be compared with.
     if (current) add("its manifest is current", difference(place_, text_, *current, library_));
-    return std::move(checks_);
   }
 
  private:
@@ -79,7 +92,7 @@ class Validation {
     return add(what, status ? "" : status.failure().message);
   }
   bool add(const char* what, const std::string& why) {
-    checks_.push_back({what, why.empty(), why});
+    ends_({what, why.empty(), why});
     return why.empty();
   }
 
@@ -88,7 +101,27 @@ class Validation {
     auto read = core::read_embedded_manifest(library_);
     if (!add("it is a library for this machine", read ? core::Status() : read.failure())) return false;
     embedded_ = *read;
+    exports();
     return true;
+  }
+
+  // Another symbol could bind code of the host or of another plugin to this library, or the other way round.
+  void exports() {
+    auto names = core::read_exports(library_);
+    std::string why = names ? "" : names.failure().message;
+    if (names) {
+      std::erase(*names, KINORA_PLUGIN_ENTRY);
+      std::sort(names->begin(), names->end());
+    }
+    if (names && !names->empty())
+      why = fmt::format(
+          "it also exports {} more ({}{}); link it with -Wl,--version-script=plugin.map of the SDK's cmake "
+          "folder, as kinora_add_plugin does; in C, -fvisibility=hidden is enough",
+          names->size(),
+          fmt::join(names->begin(),
+                    names->begin() + static_cast<ptrdiff_t>(std::min<size_t>(3, names->size())), ", "),
+          names->size() > 3 ? ", ..." : "");
+    add("it exports its entry alone", why);
   }
 
   bool manifest() {
@@ -102,7 +135,7 @@ class Validation {
     if (text && embedded_ &&
         !add("plugin.toml equals the embedded one", difference(place_, *text, *embedded_, library_)))
       return false;
-    auto parsed = core::parse_manifest(text_, place_);
+    auto parsed = parse_strictly(text_, place_);
     if (!add("its manifest is valid", parsed ? core::Status() : parsed.failure())) return false;
     spec_ = *std::move(parsed);
     const std::string name = "lib" + spec_.name + ".so", found = library_.filename().string();
@@ -110,14 +143,17 @@ class Validation {
             "its file has the plugin's name",
             name == found ? "" : "expected " + name + ", found " + found + "; rename the file or the plugin"))
       return false;
-    return add("it fits this host", core::check_compatible(spec_, core::host_facts()));
+    return add("it fits this host", core::check_compatible(spec_, core::host_facts())) &&
+           add("the libraries that it needs are here",
+               core::check_needed(library_, spec_.tier, core::host_facts()));
   }
 
   fs::path library_;
   std::optional<std::string> embedded_;
   std::string text_, place_;
   core::PluginSpec spec_;
-  std::vector<Check> checks_;
+  const std::function<void(const std::string&)>& begins_;
+  const std::function<void(const Check&)>& ends_;
 };
 
 po::variables_map parse(const Arguments& arguments, po::options_description known) {
@@ -127,7 +163,7 @@ po::variables_map parse(const Arguments& arguments, po::options_description know
   po::variables_map values;
   po::store(po::command_line_parser(arguments).options(known).positional(words).run(), values);
   if (values.count("file") == 0)
-    throw Error(KINORA_ERROR_INVALID, "plugins validate and manifest need a FILE.so; see kinora plugins --help");
+    throw Error(KINORA_ERROR_INVALID, "plugins manifest needs a FILE.so; see kinora plugins --help");
   return values;
 }
 
@@ -150,23 +186,9 @@ core::Result<std::string> current_manifest(const fs::path& library, const std::s
 
 }  // namespace
 
-int plugins_validate(core::Runtime&, const Arguments& arguments) {
-  po::options_description known;
-  known.add_options()("json", "");
-  const auto values = parse(arguments, known);
-  const fs::path library = fs::absolute(values["file"].as<std::string>());
-  const auto checks = Validation(library).run();
-  bool good = true;
-  json out = json::array();
-  for (const auto& c : checks) {
-    good = good && c.good;
-    out.push_back({{"check", c.what}, {"ok", c.good}, {"why", c.why}});
-    if (!values.count("json"))
-      std::cout << (c.good ? "ok      " : "FAILED  ") << c.what << (c.good ? "" : ": " + c.why) << "\n";
-  }
-  if (values.count("json"))
-    std::cout << json{{"library", library.string()}, {"ok", good}, {"checks", out}}.dump(2) << "\n";
-  return good ? kDone : kFailed;
+void check_plugin(const fs::path& library, const std::function<void(const std::string&)>& begins,
+                  const std::function<void(const Check&)>& ends) {
+  Validation(library, begins, ends).run();
 }
 
 int plugins_manifest(core::Runtime&, const Arguments& arguments) {
@@ -182,7 +204,7 @@ int plugins_manifest(core::Runtime&, const Arguments& arguments) {
                                      values["cuda"].as<std::string>());
   if (!text) return complain(kFailed, text.failure().message);
   const auto library = values["file"].as<std::string>();
-  if (const auto parsed = core::parse_manifest(*text, "plugin.toml"); !parsed)
+  if (const auto parsed = parse_strictly(*text, "plugin.toml"); !parsed)
     return complain(kFailed, library + ": the manifest that its describe() functions write is wrong: " +
                                  parsed.failure().message);
   if (values.count("check")) {

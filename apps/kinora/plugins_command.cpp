@@ -17,19 +17,21 @@ namespace po = boost::program_options;
 
 constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--json | --markdown | --ids]
        kinora plugins inspect ID [--json | --markdown]
-       kinora plugins validate FILE.so [--json]
+       kinora plugins validate FILE.so|FOLDER [--timeout S] [--json]
        kinora plugins manifest FILE.so [--tier stable|pinned|host] [--cuda V] [--out FILE | --check FILE]
-       kinora plugins new KIND NAME [DIR] [--tier stable|pinned]
+       kinora plugins new KIND NAME [DIR] [--tier stable|pinned] [--lang c++|c]
        kinora plugins check-parallel ID [--ranks N] [--set NAME=VALUE]... [--timeout S] [--json]
 
-  list       lists every component: its plugin, version, ABI, tier and state (ready, loaded, disabled, shadowed); --ids: only the ids.
+  list       lists every component: its plugin, version, ABI (draft: its kind's interface may still change, and then only a plugin built
+             anew works), tier and state (ready, loaded, disabled, shadowed); --ids: only the ids.
              KIND: only the components of that kind; list job: the kinds of jobs
   inspect    describes one component: tensors, options, defaults, ranges; job/train: a kind of job.
              An ID is KIND/NAME, for example storage/s3; NAME alone is enough if only one component has it
-  validate   checks whether a library is a plugin that this host can use, and prints why not
+  validate   checks whether a library, or every plugin below FOLDER, is a plugin that this host can use, and prints why not.
+             Each is checked in a process of its own, for at most S seconds (default 60)
   manifest   prints the plugin.toml that describes the library as it is; --check compares FILE with it
   new        creates a plugin of KIND to start from in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
-             on libtorch's C++ API instead of the C ABI; KIND job: a kind of job, of tier host
+             on libtorch's C++ API instead of the C ABI; KIND job: a kind of job, of tier host; --lang c: a stage in C11
   check-parallel  checks whether a strategy on N ranks of this machine (default 2) computes what one process does: output, loss and
              every gradient of a small model in float64, within 1e-10; exit code 1: prints what differs and the rule that is probably broken
 
@@ -77,7 +79,8 @@ core::Result<std::string> id_of(const std::string& word, const std::vector<Row>&
   }
   if (named.size() == 1) return named.front();
   if (named.size() > 1)
-    return core::fail(KINORA_ERROR_INVALID, "'{}' is ambiguous; give one of {}", word, fmt::join(named, ", "));
+    return core::fail(KINORA_ERROR_INVALID, "'{}' is ambiguous; give one of {}", word,
+                      fmt::join(named, ", "));
   if (!in_plugin.empty())
     return core::fail(KINORA_ERROR_INVALID, "'{}' is a plugin; give one of its components: {}", word,
                       fmt::join(in_plugin, ", "));

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/plugin/kinds.hpp"
 #include "core/plugin/options.hpp"
 
 namespace kinora {
@@ -76,14 +77,26 @@ std::vector<Row> rows(const std::vector<core::PluginInfo>& plugins, const std::s
 }
 
 std::string state_of(const Row& row) {
-  const bool shadowed = row.component && row.plugin.shadowed.contains(row.component->id);
-  return shadowed ? core::state_name(core::PluginState::shadowed) : core::state_name(row.plugin.state);
+  using core::PluginState;
+  PluginState state = row.plugin.state;
+  const bool is_open = state == PluginState::ready || state == PluginState::loaded;
+  if (row.component && row.plugin.shadowed.contains(row.component->id))
+    state = PluginState::shadowed;
+  else if (is_open && row.component && !row.component->unusable.empty())
+    state = PluginState::disabled;
+  return core::state_name(state);
 }
 
 std::string reason_of(const Row& row) {
   if (!row.component) return row.plugin.reason;
   const auto it = row.plugin.shadowed.find(row.component->id);
-  return it == row.plugin.shadowed.end() ? row.plugin.reason : "by plugin '" + it->second + "'";
+  if (it != row.plugin.shadowed.end()) return "by plugin '" + it->second + "'";
+  return row.plugin.reason.empty() ? row.component->unusable : row.plugin.reason;
+}
+
+bool is_draft(const Row& row) {
+  const auto* kind = row.component ? core::find_kind(row.component->kind) : nullptr;
+  return kind && core::is_draft(kind->interface);
 }
 
 std::string list_text(const std::vector<Row>& list, const std::vector<std::string>& notices, size_t width) {
@@ -93,14 +106,16 @@ std::string list_text(const std::vector<Row>& list, const std::vector<std::strin
   for (const auto& row : list) {
     const auto& p = row.plugin.spec;
     if (row.component) {
-      lines.push_back(
-          {id_of(row), p.name, p.version, abi_of(p), tier_of(p), state_of(row), row.component->help});
+      lines.push_back({id_of(row), p.name, p.version, is_draft(row) ? "draft" : abi_of(p), tier_of(p),
+                       state_of(row), row.component->help});
     } else {
       lines.push_back({id_of(row), p.name, p.version, "", "", state_of(row)});
     }
     plugins.insert(p.name);
-    if (!reason_of(row).empty())
-      reasons.insert(fmt::format("{} is {}:\n{}", p.name, state_of(row), reason_of(row)));
+    const std::string reason = reason_of(row);
+    const bool is_alone = row.component && reason == row.component->unusable;
+    if (!reason.empty())
+      reasons.insert(fmt::format("{} is {}:\n{}", is_alone ? id_of(row) : p.name, state_of(row), reason));
   }
   std::string out = cut_lines(aligned(lines), width);
   out += fmt::format("{} components of {} plugins; kinora plugins inspect ID says more about one\n",
@@ -124,6 +139,7 @@ json list_json(const std::vector<Row>& list) {
                    {"plugin", p.name},
                    {"version", p.version},
                    {"abi", abi_of(p)},
+                   {"draft", is_draft(row)},
                    {"tier", tier_of(p)},
                    {"state", state_of(row)},
                    {"reason", reason_of(row)},

@@ -20,6 +20,8 @@ std::vector<Row> rows(const std::vector<core::PluginInfo>& plugins, const std::s
 // State of the component, which may differ from its plugin's: "ready", "disabled", "loaded" or "shadowed".
 std::string state_of(const Row&);
 std::string reason_of(const Row&);
+// Whether the interface of its kind is a draft.
+bool is_draft(const Row&);
 
 // The table of `plugins list`, with lines cut at `width` (0: never), then the reasons of disabled and
 // shadowed components.

@@ -85,11 +85,16 @@ std::string tier_lines(const std::string& tier) {
 
 // The header that says what the functions of a kind promise.
 std::string header_of(const std::string& kind) {
-  return kind == "job" ? "core/run/job.hpp" : "kinora/abi/" + (kind == "parallel" ? "strategy" : kind) + ".h";
+  return kind == "job" ? "core/run/job.hpp" : "kinora/abi/" + kind + ".h";
 }
 
-Words kind_files(const fs::path& from, const std::string& kind, const std::string& tier,
-                 const std::string& name) {
+struct Wanted {
+  std::vector<std::string> words;  // KIND NAME [DIR]
+  std::string tier, lang;
+};
+
+Words kind_files(const fs::path& from, const Wanted& wanted) {
+  const std::string &kind = wanted.words[0], &name = wanted.words[1], &tier = wanted.tier;
   const Words words{{"@NAME@", name},
                     {"@CLASS@", class_name(name)},
                     {"@KIND@", kind},
@@ -102,6 +107,12 @@ Words kind_files(const fs::path& from, const std::string& kind, const std::strin
   const auto more = [&](const std::string& file) {
     return fs::exists(from / (file + ".in")) ? text(file) : "";
   };
+  if (wanted.lang == "c")
+    return {{"CMakeLists.txt", text("CMakeLists.c.txt")},
+            {"README.md", text("README.md")},
+            {"plugin.toml", text("plugin.toml") + text(kind + ".c.toml")},
+            {name + ".c", text(kind + ".c")},
+            {name + "_test.c", text(kind + "_test.c")}};
   const std::string of_tier = tier == "pinned" ? ".pinned" : "";
   return {{"CMakeLists.txt", text("CMakeLists.txt") + more(kind + ".cmake")},
           {"README.md", text("README" + of_tier + ".md") + more(kind + ".md")},
@@ -109,55 +120,63 @@ Words kind_files(const fs::path& from, const std::string& kind, const std::strin
           {name + ".cpp", text(kind + of_tier + ".cpp")}};
 }
 
-struct Wanted {
-  std::vector<std::string> words;
-  std::string tier;
-};
-
-Wanted wanted(const Arguments& arguments) {
+Wanted parse(const Arguments& arguments) {
   po::options_description known;
   known.add_options()("tier", po::value<std::string>()->default_value("stable"))(
+      "lang", po::value<std::string>()->default_value("c++"))(
       "word", po::value<std::vector<std::string>>()->default_value({}, ""));
   po::positional_options_description positional;
   positional.add("word", -1);
   po::variables_map values;
   po::store(po::command_line_parser(arguments).options(known).positional(positional).run(), values);
-  return {values["word"].as<std::vector<std::string>>(), values["tier"].as<std::string>()};
+  return {values["word"].as<std::vector<std::string>>(), values["tier"].as<std::string>(),
+          values["lang"].as<std::string>()};
 }
 
 std::string list_of(const std::vector<std::string>& names) {
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
+// What is wrong with the command line; "" if nothing.
+std::string mistake(const Wanted& wanted) {
+  std::vector<std::string> kinds;
+  for (const auto& k : core::kinds()) kinds.emplace_back(k.name);
+  const auto& [words, tier, lang] = wanted;
+  if (words.size() < 2 || words.size() > 3)
+    return "plugins new needs KIND NAME [DIR] [--tier stable|pinned] [--lang c++|c]; kinds: " +
+           list_of(kinds);
+  const std::string &kind = words[0], &name = words[1];
+  if (!core::find_kind(kind)) {
+    // kinora/strategy.hpp is the C++ header of the kind parallel.
+    const std::string hint = core::did_you_mean(kind == "strategy" ? "parallel" : kind, kinds);
+    return fmt::format("unknown kind '{}'{} kinds: {}", kind, hint.empty() ? ";" : hint, list_of(kinds));
+  }
+  if (!is_plugin_name(name))
+    return fmt::format("'{}' is not a plugin name; begin with a-z, then use a-z, 0-9, '-', '_' and '.'",
+                       name);
+  if (tier != "stable" && tier != "pinned")
+    return fmt::format("--tier {}: the tiers are stable and pinned", tier);
+  if (tier == "pinned" && kind != "model")
+    return fmt::format(
+        "the pinned tier has a template for models only, not for kind '{}'; begin with the stable tier, then "
+        "see share/kinora/sdk/README.md",
+        kind);
+  if (lang != "c++" && lang != "c") return fmt::format("--lang {}: the languages are c++ and c", lang);
+  if (lang == "c" && kind != "stage")
+    return fmt::format(
+        "there is a template in C for stages only, not for kind '{}'; leave --lang out, or read {}", kind,
+        header_of(kind));
+  return "";
+}
+
 }  // namespace
 
 int plugins_new(core::Runtime&, const Arguments& arguments) {
-  std::vector<std::string> kinds;
-  for (const auto& k : core::kinds()) kinds.emplace_back(k.name);
-  auto [words, tier] = wanted(arguments);
-  if (words.size() < 2 || words.size() > 3)
-    return complain(kUsage,
-                    "plugins new needs KIND NAME [DIR] [--tier stable|pinned]; kinds: " + list_of(kinds));
+  Wanted wanted = parse(arguments);
+  if (const std::string wrong = mistake(wanted); !wrong.empty()) return complain(kUsage, wrong);
+  const auto& words = wanted.words;
   const std::string &kind = words[0], &name = words[1];
-  if (!core::find_kind(kind)) {
-    // strategy.h is the header of the kind parallel.
-    const std::string hint = core::did_you_mean(kind == "strategy" ? "parallel" : kind, kinds);
-    return complain(kUsage, fmt::format("unknown kind '{}'{} kinds: {}", kind, hint.empty() ? ";" : hint,
-                                        list_of(kinds)));
-  }
-  if (!is_plugin_name(name))
-    return complain(
-        kUsage,
-        fmt::format("'{}' is not a plugin name; begin with a-z, then use a-z, 0-9, '-', '_' and '.'", name));
-
-  if (tier != "stable" && tier != "pinned")
-    return complain(kUsage, fmt::format("--tier {}: the tiers are stable and pinned", tier));
-  if (tier == "pinned" && kind != "model")
-    return complain(
-        kUsage, fmt::format("the pinned tier has a template for models only, not for kind '{}'; begin with "
-                            "the stable tier, then see share/kinora/sdk/README.md",
-                            kind));
-  if (kind == "job") tier = "host";
+  if (kind == "job") wanted.tier = "host";
 
   const fs::path to = words.size() > 2 ? words[2] : name;
   std::error_code none;
@@ -171,8 +190,8 @@ int plugins_new(core::Runtime&, const Arguments& arguments) {
         fmt::format("no templates in {}; install Kinora with its SDK (share/kinora/sdk)",
                     (core::executable_folder() / "../share/kinora/sdk").lexically_normal().string()));
 
-  const Words files = kind == "stage" ? stage_files(sdk / "template", name)
-                                      : kind_files(sdk / "template/kinds", kind, tier, name);
+  const Words files = kind == "stage" && wanted.lang == "c++" ? stage_files(sdk / "template", name)
+                                                              : kind_files(sdk / "template/kinds", wanted);
   fs::create_directories(to);
   for (const auto& [file, text] : files) {
     const auto written = core::write_file_atomically(to / file, text);

@@ -49,10 +49,11 @@ class CommentReader {
   explicit CommentReader(const std::string& file) : file_(file) {}
 
   [[noreturn]] void refuse(const std::string& what) const {
-    throw Error(KINORA_ERROR_DATA, fmt::format("{}: what it says of how it was made is not what Kinora writes: {}; "
-                                         "give the settings by hand, see "
-                                         "kinora generate --help",
-                                         file_, what));
+    throw Error(KINORA_ERROR_DATA,
+                fmt::format("{}: what it says of how it was made is not what Kinora writes: {}; "
+                            "give the settings by hand, see "
+                            "kinora generate --help",
+                            file_, what));
   }
 
   json object(const json& in, const char* name) const {
@@ -136,12 +137,13 @@ void take_files(const VideoComment& comment, const std::set<std::string>& given,
   for (const auto& [name, path] : comment.files.items()) {
     if (given.contains(name) || path == options.value(name, json())) continue;
     if (path != "")
-      throw Error(KINORA_ERROR_DATA, fmt::format("{}: it was made with {} {}, which the run file does not name, "
-                                           "and a video's word for a file is "
-                                           "not taken; give it with "
-                                           "--set JOB.{}=FILE",
-                                           comment.file, name,
-                                           path.dump(-1, ' ', true, json::error_handler_t::replace), name));
+      throw Error(
+          KINORA_ERROR_DATA,
+          fmt::format("{}: it was made with {} {}, which the run file does not name, "
+                      "and a video's word for a file is "
+                      "not taken; give it with "
+                      "--set JOB.{}=FILE",
+                      comment.file, name, path.dump(-1, ' ', true, json::error_handler_t::replace), name));
     options[name] = "";
   }
 }
@@ -150,7 +152,8 @@ void take_sampler(const Registry& registry, const VideoComment& comment, Compone
   const auto spec = registry.find("sampler", comment.sampler);
   if (!spec) throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, spec.failure().message));
   auto options = Options::make(**spec, comment.sampler_options);
-  if (!options) throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, options.failure().message));
+  if (!options)
+    throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, options.failure().message));
   if (!options->paths().empty())
     throw Error(
         KINORA_ERROR_DATA,
@@ -170,7 +173,8 @@ void take_settings(const Registry& registry, const VideoComment& comment, const 
   for (const auto& [name, value] : comment.settings.items())
     if (!given.contains(name)) options[name] = value;
   auto checked = Options::make(*job.kind, options);
-  if (!checked) throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, checked.failure().message));
+  if (!checked)
+    throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, checked.failure().message));
   job.options = checked->values();
   for (auto& use : job.components)
     if (use.slot == "sampler" && !given.contains("sampler") && !comment.sampler.empty())

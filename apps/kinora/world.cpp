@@ -101,7 +101,8 @@ void start(RankProcess& p, const WorldPlan& plan) {
   const int out = p.output->stdout_of_rank(), err = p.output->stderr_of_rank();
   const pid_t parent = getpid();
   p.pid = fork();
-  if (p.pid < 0) throw Error(KINORA_ERROR_FAILED, std::string("cannot start a rank: ") + std::strerror(errno));
+  if (p.pid < 0)
+    throw Error(KINORA_ERROR_FAILED, std::string("cannot start a rank: ") + std::strerror(errno));
   if (p.pid > 0) {
     p.output->started();
     return;

@@ -55,8 +55,8 @@ Result<Cluster> parse_cluster(std::string_view text, const Gpu* here) {
     return fail(KINORA_ERROR_INVALID, "cluster '{}': expected NODESxGPUSxNAME, such as 8x8xH100", text);
   if (same(rest, "here")) {
     if (!here)
-      return fail(KINORA_ERROR_INVALID, "cluster '{}': this machine is not measured; run kinora plan --calibrate",
-                  text);
+      return fail(KINORA_ERROR_INVALID,
+                  "cluster '{}': this machine is not measured; run kinora plan --calibrate", text);
     out.gpu = *here;
     return out;
   }

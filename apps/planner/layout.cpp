@@ -30,7 +30,8 @@ Status set(Layout& out, const std::string& key, std::string_view value) {
   if (it == numbers().end()) {
     std::vector<std::string> known{"sequence", "schedule", "conditioning"};
     for (const auto& [name, member] : numbers()) known.push_back(name);
-    return fail(KINORA_ERROR_INVALID, "layout: unknown '{}'{}", key, did_you_mean_or_list(key, known, "there are"));
+    return fail(KINORA_ERROR_INVALID, "layout: unknown '{}'{}", key,
+                did_you_mean_or_list(key, known, "there are"));
   }
   int64_t n = 0;
   const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), n);

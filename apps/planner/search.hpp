@@ -16,8 +16,8 @@ struct Plan {
   std::vector<Held> memory;
 };
 
-// Prices the given layout, also one that does not fit in memory, which Plan::memory shows. KINORA_ERROR_INVALID:
-// lists the rules that it breaks, and the nearest legal layouts.
+// Prices the given layout, also one that does not fit in memory, which Plan::memory shows.
+// KINORA_ERROR_INVALID: lists the rules that it breaks, and the nearest legal layouts.
 Result<Plan> price(const Layout&, const Problem&);
 
 struct Found {
@@ -34,8 +34,8 @@ struct Found {
   std::vector<Instead> instead;
 };
 
-// own: the layout in use; if it is legal and fits, no slower layout is listed before it. KINORA_ERROR_INVALID: no
-// layout is legal, or none fits; then with the memory that the smallest needs.
+// own: the layout in use; if it is legal and fits, no slower layout is listed before it.
+// KINORA_ERROR_INVALID: no layout is legal, or none fits; then with the memory that the smallest needs.
 Result<Found> search(const Problem&, int64_t count = 5, const std::optional<Layout>& own = {});
 
 // A smaller cluster on which a step takes no longer.

@@ -83,8 +83,8 @@ struct Shape {
   double step_flops() const { return 3 * forward_flops(); }
 };
 
-// Sorts the calls of a model's layers, blocks 1 to N of N + 2, into branches. KINORA_ERROR_INVALID for a model
-// without such blocks.
+// Sorts the calls of a model's layers, blocks 1 to N of N + 2, into branches. KINORA_ERROR_INVALID for a
+// model without such blocks.
 Result<Shape> shape_of(const ModelOutline&);
 
 // Values per token and layer that the layer's backward reads.

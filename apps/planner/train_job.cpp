@@ -42,7 +42,8 @@ Result<int64_t*> add(Layout& l, const std::string& id, const nlohmann::json& o) 
     return l.sequence = it->second, l.ulysses = o.value("ulysses", int64_t{1}), &l.cp;
   if (id == "parallel/recompute") l.recompute_every = o.value("every", int64_t{1});
   if (id == "parallel/recompute" || id == "parallel/single") return static_cast<int64_t*>(nullptr);
-  return fail(KINORA_ERROR_UNSUPPORTED, "{} has no model of its time and memory; only Kinora's strategies do", id);
+  return fail(KINORA_ERROR_UNSUPPORTED, "{} has no model of its time and memory; only Kinora's strategies do",
+              id);
 }
 
 }  // namespace
@@ -104,7 +105,8 @@ Result<std::optional<Layout>> layout_of(const JobSpec& job, const Problem& p) {
     const auto size = use->options.values().value("size", int64_t{0});
     if (size > 0) **found = size;
     if (size == 0 && std::exchange(rest, *found))
-      return fail(KINORA_ERROR_INVALID, "two strategies would take the remaining ranks; give {} a size", use->id);
+      return fail(KINORA_ERROR_INVALID, "two strategies would take the remaining ranks; give {} a size",
+                  use->id);
   }
   if (!any) return std::optional<Layout>();
   if (rest && p.cluster.size() % l.size() == 0) *rest = p.cluster.size() / l.size();

@@ -22,8 +22,8 @@ Result<LatentSize> parse_latent(std::string_view text);
 // unless `latent` is given. Opens libtorch.
 Result<Problem> problem_of(const JobView& train, const Cluster&, const std::optional<LatentSize>& latent);
 
-// The layout that the job's `parallel` gives on this cluster; nothing if it gives none. KINORA_ERROR_UNSUPPORTED if
-// it contains a strategy that cannot be simulated.
+// The layout that the job's `parallel` gives on this cluster; nothing if it gives none.
+// KINORA_ERROR_UNSUPPORTED if it contains a strategy that cannot be simulated.
 Result<std::optional<Layout>> layout_of(const JobSpec&, const Problem&);
 
 // `text`, a run file, with the given values of the job; everything else is unchanged, comments included.

@@ -194,7 +194,7 @@ json item_of(const Catalogue& catalogue, const Clip& clip) {
   json item = core::parse_facts(line);
   if (!item.is_object() || core::text_in(item, "key") != clip.key)
     throw Error(KINORA_ERROR_IO, (folder / (clip.in_record ? core::kRecordFile : "items.jsonl")).string() +
-                               ": the file has changed; reload the page");
+                                     ": the file has changed; reload the page");
   return item;
 }
 

@@ -30,7 +30,8 @@ class EditJournal {
   core::Status change(const std::string& key, const Change& set, const Change& own,
                       const nlohmann::json& of = {});
   // Undoes the author's last edit that is not undone yet. `own` gives a clip's values without edits.
-  // KINORA_ERROR_NOT_FOUND: there is no such edit. KINORA_ERROR_INVALID: another author has changed the same field since.
+  // KINORA_ERROR_NOT_FOUND: there is no such edit. KINORA_ERROR_INVALID: another author has changed the same
+  // field since.
   using Own = std::function<Change(const std::string& key)>;
   core::Result<std::string> undo(const Own& own);  // returns the key
   core::Result<std::string> redo();

@@ -32,7 +32,9 @@ void answer(Response& response, int status, const json& body) {
   response.set_content(body.dump(-1, ' ', false, json::error_handler_t::replace), "application/json");
 }
 
-int status_of(int32_t code) { return code == KINORA_ERROR_NOT_FOUND ? 404 : code == KINORA_ERROR_INVALID ? 400 : 500; }
+int status_of(int32_t code) {
+  return code == KINORA_ERROR_NOT_FOUND ? 404 : code == KINORA_ERROR_INVALID ? 400 : 500;
+}
 
 // Answers with f's JSON, or with its error as {"error"}.
 void guarded(Response& response, const std::function<json()>& f) {
@@ -128,9 +130,10 @@ class Server {
                      : http_.bind_to_port("127.0.0.1", options.port) ? options.port
                                                                      : -1;
     if (port < 0)
-      throw Error(KINORA_ERROR_IO, "port " + std::to_string(options.port) +
-                                 " of 127.0.0.1 is in use by another program. Choose another with --port, or "
-                                 "leave out --port");
+      throw Error(KINORA_ERROR_IO,
+                  "port " + std::to_string(options.port) +
+                      " of 127.0.0.1 is in use by another program. Choose another with --port, or "
+                      "leave out --port");
     const Guard guard(new_token(), port);
     guarded_by(guard);
     std::thread server([this] { http_.listen_after_bind(); });

@@ -362,7 +362,8 @@ json Studio::stepped(bool back) {
     job = i;
     time = edit->time;
   }
-  if (!last) throw Error(KINORA_ERROR_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
+  if (!last)
+    throw Error(KINORA_ERROR_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
   const auto own = [&](const std::string& key) {
     const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
     return clip ? own_values(*clip) : Change{"", "", true};

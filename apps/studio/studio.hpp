@@ -19,8 +19,8 @@ struct PictureSource {
   bool is_preview = false;  // path is a WebP that is sent unchanged
 };
 
-// [any-thread] All functions. Throws Error: KINORA_ERROR_NOT_FOUND for an unknown clip, KINORA_ERROR_INVALID for an
-// invalid request, KINORA_ERROR_IO if an edit could not be saved.
+// [any-thread] All functions. Throws Error: KINORA_ERROR_NOT_FOUND for an unknown clip, KINORA_ERROR_INVALID
+// for an invalid request, KINORA_ERROR_IO if an edit could not be saved.
 class Studio {
  public:
   // Throws Error if `folder` contains no curate job. `encode`: encodes texts for search by meaning.

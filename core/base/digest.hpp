@@ -24,7 +24,8 @@ class Sha256 {
 // 64 hexadecimal digits.
 std::string sha256(std::string_view bytes);
 
-// Digest of a file, read piece by piece. Throws Error; KINORA_ERROR_CANCELLED if the job is cancelled meanwhile.
+// Digest of a file, read piece by piece. Throws Error; KINORA_ERROR_CANCELLED if the job is cancelled
+// meanwhile.
 std::string sha256_of_file(const std::filesystem::path&);
 
 // Identity of a file or folder without reading it: relative names, sizes and modification times, in order.

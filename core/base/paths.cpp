@@ -44,16 +44,20 @@ bool is_trusted_owner(uid_t owner) {
   return owner == 0 || owner == geteuid() || owner == program;
 }
 
-// Whether the group contains only its owner, as systems create one for every user, with the same name.
+// Whether the group is root's, or contains only its owner, as systems create one for every user, with the
+// same name; with the same number where neither has a name (containers).
 bool is_private_group(const struct stat& s) {
+  if (s.st_gid == 0) return true;
   char users[4096], groups[4096];
   struct passwd user {
   }, *known_user = nullptr;
   struct group own {
   }, *known_group = nullptr;
-  return getpwuid_r(s.st_uid, &user, users, sizeof users, &known_user) == 0 && known_user &&
-         getgrgid_r(s.st_gid, &own, groups, sizeof groups, &known_group) == 0 && known_group &&
-         std::string_view(user.pw_name) == own.gr_name;
+  if (getpwuid_r(s.st_uid, &user, users, sizeof users, &known_user) != 0 ||
+      getgrgid_r(s.st_gid, &own, groups, sizeof groups, &known_group) != 0)
+    return false;
+  if (!known_user && !known_group) return s.st_uid == s.st_gid;
+  return known_user && known_group && std::string_view(user.pw_name) == own.gr_name;
 }
 
 // A missing file can be created by anyone who may write to the folder, sticky or not. If only trusted users

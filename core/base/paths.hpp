@@ -19,9 +19,9 @@ std::string environment(const char* name);
 std::vector<std::filesystem::path> split_paths(std::string_view list);
 
 // Why a file or folder must not be trusted with code, or "". It, every folder above it and every link on the
-// way must belong to root, to this user or to the program's owner, and no one else may write to it. Sticky
-// folders (/tmp) are an exception, but what does not exist yet in one is not trusted, since anyone may create
-// it.
+// way must belong to root, to this user or to the program's owner, and no one else may write to it. A group
+// of the owner alone may (Debian creates one for every user), and root's. Sticky folders (/tmp) are an
+// exception, but what does not exist yet in one is not trusted, since anyone may create it.
 std::string why_untrusted(const std::filesystem::path& path);
 
 // "asset:minilm/model.safetensors": found in the first folder of KINORA_ASSETS that has it, else in

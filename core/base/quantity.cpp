@@ -36,7 +36,8 @@ std::string unit_of(std::string_view text) {
 
 Result<int64_t> parse_size(std::string_view text) {
   const auto wrong = [&] {
-    return fail(KINORA_ERROR_INVALID, "'{}' is not a size; write for example \"2 GiB\", \"512 MiB\" or 4096", text);
+    return fail(KINORA_ERROR_INVALID, "'{}' is not a size; write for example \"2 GiB\", \"512 MiB\" or 4096",
+                text);
   };
   double number = 0;
   const auto [end, error] =

@@ -1,5 +1,5 @@
-// Errors of core: values with a code of the ABI (KINORA_ERROR_INVALID ...) and one line that says what to do about
-// it.
+// Errors of core: values with a code of the ABI (KINORA_ERROR_INVALID ...) and one line that says what to do
+// about it.
 #pragma once
 #include <cstdint>
 #include <new>

@@ -178,8 +178,8 @@ Status Document::set(std::string_view assignment) {
       places_[pointer] = {here, here};
     }
     if (at->is_array())
-      return fail(KINORA_ERROR_INVALID, "--set {}: '{}' is a list, which is set as a whole: --set '{}={}'", path,
-                  parts[i], join(parts, i + 1), inline_toml(*at));
+      return fail(KINORA_ERROR_INVALID, "--set {}: '{}' is a list, which is set as a whole: --set '{}={}'",
+                  path, parts[i], join(parts, i + 1), inline_toml(*at));
     if (!at->is_object())
       return Failure{KINORA_ERROR_INVALID, "--set " + path + ": '" + parts[i] + "' is not a table"};
   }

@@ -29,8 +29,8 @@ std::string format(const Diagnostic&);
 
 class Document {
  public:
-  // Fails at the first syntax error, since TOML cannot be read past it. KINORA_ERROR_NOT_FOUND if there is no such
-  // file.
+  // Fails at the first syntax error, since TOML cannot be read past it. KINORA_ERROR_NOT_FOUND if there is no
+  // such file.
   static Result<Document> read(const std::filesystem::path& file);
   static Result<Document> parse(std::string_view text, const std::string& name);
 

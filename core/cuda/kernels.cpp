@@ -69,8 +69,9 @@ cuda::NormRopeShape norm_rope_shape(const HeadsOf& in, double eps) {
         (t->defined() &&
          (t->dim() != 3 || (t->size(0) != 1 && t->size(0) != x.size(0)) || t->size(1) != x.size(1) ||
           t->size(2) != x.size(3) / 2 || t->scalar_type() != at::kFloat || t->device() != x.device())))
-      raise(KINORA_ERROR_INVALID, "norm_rope: cos and sin are not both float32 [1 or {}, {}, {}] on x's device",
-            x.size(0), x.size(1), x.size(3) / 2);
+      raise(KINORA_ERROR_INVALID,
+            "norm_rope: cos and sin are not both float32 [1 or {}, {}, {}] on x's device", x.size(0),
+            x.size(1), x.size(3) / 2);
   return {x.size(0), x.size(1), x.size(2), x.size(3), static_cast<float>(eps), number, in.halves};
 }
 

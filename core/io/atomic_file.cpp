@@ -21,16 +21,18 @@ Failure system_failure(int error, const char* doing, const fs::path& path) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-      return fail(KINORA_ERROR_NO_MEMORY, "{}: {} failed: {}; free some space and run again, finished work is kept",
-                  path.string(), doing, why);
+      return fail(KINORA_ERROR_NO_MEMORY,
+                  "{}: {} failed: {}; free some space and run again, finished work is kept", path.string(),
+                  doing, why);
     case EACCES:
     case EPERM:
     case EROFS:
-      return fail(KINORA_ERROR_IO, "{}: {} failed: {}; make the folder writable or choose another output folder",
+      return fail(KINORA_ERROR_IO,
+                  "{}: {} failed: {}; make the folder writable or choose another output folder",
                   path.string(), doing, why);
     case ENOENT:
-      return fail(KINORA_ERROR_NOT_FOUND, "{}: {} failed: {}; its folder does not exist", path.string(), doing,
-                  why);
+      return fail(KINORA_ERROR_NOT_FOUND, "{}: {} failed: {}; its folder does not exist", path.string(),
+                  doing, why);
     default:
       return fail(KINORA_ERROR_IO, "{}: {} failed: {}", path.string(), doing, why);
   }

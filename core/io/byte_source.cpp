@@ -82,7 +82,8 @@ const char* kind_of(mode_t mode) {
 }
 
 Status no_regular_file(const std::string& path, mode_t mode) {
-  return fail(KINORA_ERROR_INVALID, "{}: not a regular file but {}; give the path of a file", path, kind_of(mode));
+  return fail(KINORA_ERROR_INVALID, "{}: not a regular file but {}; give the path of a file", path,
+              kind_of(mode));
 }
 
 }  // namespace
@@ -123,8 +124,8 @@ Result<std::string> read_text(std::string_view uri, uint64_t limit) {
   if (!source) return source.failure();
   const uint64_t size = (*source)->size();
   if (size > limit)
-    return fail(KINORA_ERROR_DATA, "{}: {} bytes where at most {} are expected; is it the right file?", uri, size,
-                limit);
+    return fail(KINORA_ERROR_DATA, "{}: {} bytes where at most {} are expected; is it the right file?", uri,
+                size, limit);
   std::string text(size, '\0');
   const auto got = (*source)->read(0, text.data(), size);
   if (!got) return got.failure();

@@ -70,8 +70,12 @@ Result<std::shared_ptr<Store>> Io::store(const std::string& scheme) {
   if (!options) return options.failure();
   auto made = std::make_shared<Store>();
   made->table = &component->table<kinora_storage>();
-  made->self = made->table->create(&core_host(), options->abi());
-  if (!made->self) return take_error(component->spec->id);
+  try {
+    made->self =
+        core::made([&] { return made->table->create(&core_host(), options->abi()); }, component->spec->id);
+  } catch (const Error& e) {
+    return Failure{e.code(), e.what()};
+  }
   const std::lock_guard lock(mutex_);
   return stores_.try_emplace(scheme, std::move(made)).first->second;  // another thread may have been first
 }
@@ -162,7 +166,8 @@ Result<std::string> Io::read_all(std::string_view text, uint64_t at_most) {
         from_abi(table.read((*where)->self, reader.it, done, out.data() + done, size - done, &got), text);
     if (!s) return s.failure();
     if (got == 0)
-      return fail(KINORA_ERROR_DATA, "{}: the file shrank while it was read ({} of {} bytes)", text, done, size);
+      return fail(KINORA_ERROR_DATA, "{}: the file shrank while it was read ({} of {} bytes)", text, done,
+                  size);
   }
   return out;
 }

@@ -63,8 +63,9 @@ Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::str
   uint64_t end = 0;
   for (const auto* e : by_offset) {
     if (e->begin != end)
-      return fail(KINORA_ERROR_DATA, "{}: tensor '{}' begins at byte {} of the data, {} expected (overlap or hole)",
-                  origin, e->tensor.name, e->begin, end);
+      return fail(KINORA_ERROR_DATA,
+                  "{}: tensor '{}' begins at byte {} of the data, {} expected (overlap or hole)", origin,
+                  e->tensor.name, e->begin, end);
     end = e->end;
   }
   if (end != data.size())
@@ -119,7 +120,8 @@ Status write_safetensors(const fs::path& path, std::vector<SafeTensor> tensors, 
   for (const auto& t : tensors) {
     const auto bytes = bytes_of ? bytes_of(t) : t.bytes;
     if (bytes.size() != *byte_size(t.shape, t.dtype))
-      return fail(KINORA_ERROR_FAILED, "{}: tensor '{}' became {} bytes", path.string(), t.name, bytes.size());
+      return fail(KINORA_ERROR_FAILED, "{}: tensor '{}' became {} bytes", path.string(), t.name,
+                  bytes.size());
     if (auto s = file->write(bytes.data(), bytes.size()); !s) return s;
   }
   return file->commit();

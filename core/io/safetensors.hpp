@@ -50,8 +50,8 @@ class Safetensors {
   // next to it; or a folder that contains one of either. In a folder it prefers model,
   // diffusion_pytorch_model or weights (a checkpoint's), since other files are then variants, then their
   // variant fp16 (model.fp16.safetensors, model.safetensors.index.fp16.json), then the only file. An index
-  // takes precedence over a file. KINORA_ERROR_DATA with the reason if an index leads out of its folder, has a name
-  // twice or names a missing shard, or if two shards have a tensor of one name.
+  // takes precedence over a file. KINORA_ERROR_DATA with the reason if an index leads out of its folder, has
+  // a name twice or names a missing shard, or if two shards have a tensor of one name.
   static Result<Safetensors> open(const std::filesystem::path& path);
 
   const std::vector<SafeTensor>& tensors() const { return tensors_; }  // sorted by name
@@ -108,9 +108,9 @@ std::filesystem::path file_or_index(const std::filesystem::path& path);
 // model calls it after each tensor.
 void forget_pages(std::span<const std::byte> mapped);
 
-// KINORA_ERROR_DATA if one of its files shrank since it was opened: reading the lost part would kill the process
-// with SIGBUS, as would a file that shrinks during a read. So new weights must be written next to the old
-// ones and renamed, as write_safetensors() does.
+// KINORA_ERROR_DATA if one of its files shrank since it was opened: reading the lost part would kill the
+// process with SIGBUS, as would a file that shrinks during a read. So new weights must be written next to the
+// old ones and renamed, as write_safetensors() does.
 Status check_whole(const Safetensors& file);
 
 }  // namespace kinora::core

@@ -61,7 +61,8 @@ Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
   const int error = errno;
   if (S_ISREG(info.st_mode) && info.st_size == 0)
     return fail(KINORA_ERROR_DATA, "{}: the file is empty", path.string());
-  if (!made->data) return fail(KINORA_ERROR_IO, "{}: cannot be mapped: {}", path.string(), std::strerror(error));
+  if (!made->data)
+    return fail(KINORA_ERROR_IO, "{}: cannot be mapped: {}", path.string(), std::strerror(error));
   return made;
 }
 

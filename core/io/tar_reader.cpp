@@ -52,7 +52,8 @@ Failure TarReader::State::damaged() const {
   if (count == 0)
     return fail(KINORA_ERROR_DATA, "{}: not a tar archive ({}); check the file", source->name(),
                 text ? text : "empty");
-  return fail(KINORA_ERROR_DATA, "{}: entry {} is damaged ({}); copy it again, or run the job that made it again",
+  return fail(KINORA_ERROR_DATA,
+              "{}: entry {} is damaged ({}); copy it again, or run the job that made it again",
               source->name(), count + 1, text ? text : "unknown error");
 }
 

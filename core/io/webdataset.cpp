@@ -108,8 +108,8 @@ Status WebDatasetReader::add(WebDatasetSample& sample, const TarMember& member, 
     return fail(KINORA_ERROR_DATA, "{}: entry {} is a second '{}'; a sample may have each field once", name_,
                 member.number, member.name);
   if (sample.fields.size() == kMostFields)
-    return fail(KINORA_ERROR_DATA, "{}: entry {}: sample '{}' has more than {} fields; is it a WebDataset?", name_,
-                member.number, sample.key(), kMostFields);
+    return fail(KINORA_ERROR_DATA, "{}: entry {}: sample '{}' has more than {} fields; is it a WebDataset?",
+                name_, member.number, sample.key(), kMostFields);
   WebDatasetSample::Field to{std::string(field), {}};
   if (contents) {
     auto bytes = tar_.content(left);
@@ -147,7 +147,8 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
 
 Result<WebDatasetSample> WebDatasetShard::at(size_t i) const {
   if (i >= size())
-    return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i, size());
+    return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i,
+                size());
   return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_);
 }
 

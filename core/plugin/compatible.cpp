@@ -38,6 +38,7 @@ Status check_slots(const kinora_plugin& p, const kinora_component& c, const Kind
 Status check_component(const kinora_plugin& p, const kinora_component& c, const PluginSpec& manifest) {
   if (!c.id || !manifest.component(c.id))
     return differs(p, "component", "one of the manifest's", c.id ? c.id : "no id");
+  if (!manifest.component(c.id)->unusable.empty()) return {};  // nothing calls it
   const auto* kind = find_kind(manifest.component(c.id)->kind);
   if (!kind) return differs(p, "kind", "one that this host knows", manifest.component(c.id)->kind);
   const std::string_view found = c.interface_id ? c.interface_id : "none";

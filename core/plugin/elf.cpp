@@ -20,8 +20,8 @@ class ElfFile {
   ElfFile& operator=(const ElfFile&) = delete;
   ~ElfFile();
 
-  // Reads the header and the section table. KINORA_ERROR_DATA with the reason if it is not a shared library for
-  // this machine.
+  // Reads the header and the section table. KINORA_ERROR_DATA with the reason if it is not a shared library
+  // for this machine.
   Status open();
 
   // Valid after open(). Empty: the table was stripped.
@@ -99,7 +99,8 @@ Status ElfFile::open() {
 Status ElfFile::stat_it() {
   struct stat s {};
   if (fd_ < 0 || fstat(fd_, &s) != 0)
-    return fail(errno == ENOENT ? KINORA_ERROR_NOT_FOUND : KINORA_ERROR_IO, "{}: {}", name_, std::strerror(errno));
+    return fail(errno == ENOENT ? KINORA_ERROR_NOT_FOUND : KINORA_ERROR_IO, "{}: {}", name_,
+                std::strerror(errno));
   if (!S_ISREG(s.st_mode)) return fail(KINORA_ERROR_DATA, "{}: not a regular file", name_);
   size_ = static_cast<uint64_t>(s.st_size);
   return {};
@@ -117,7 +118,8 @@ Status ElfFile::read(uint64_t offset, void* to, uint64_t size, const char* what)
         pread(fd_, static_cast<char*>(to) + done, size - done, static_cast<off_t>(offset + done));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0)
-      return fail(KINORA_ERROR_IO, "{}: {}", name_, n == 0 ? "the file became shorter" : std::strerror(errno));
+      return fail(KINORA_ERROR_IO, "{}: {}", name_,
+                  n == 0 ? "the file became shorter" : std::strerror(errno));
     done += static_cast<uint64_t>(n);
   }
   return {};
@@ -142,7 +144,8 @@ Status ElfFile::check_header() const {
                 machine_name(h.e_machine), machine_name(machine));
   }
   if (h.e_type != ET_DYN)
-    return fail(KINORA_ERROR_DATA, "{}: not a shared library (ELF type {}, expected {})", name_, h.e_type, ET_DYN);
+    return fail(KINORA_ERROR_DATA, "{}: not a shared library (ELF type {}, expected {})", name_, h.e_type,
+                ET_DYN);
   return {};
 }
 
@@ -162,8 +165,9 @@ Status ElfFile::read_sections() {
   const Elf64_Ehdr& h = header_;
   if (h.e_shoff == 0) return {};
   if (h.e_shentsize != sizeof(Elf64_Shdr)) {
-    return fail(KINORA_ERROR_DATA, "{}: damaged library: section headers of {} bytes, expected {}; build it again",
-                name_, h.e_shentsize, sizeof(Elf64_Shdr));
+    return fail(KINORA_ERROR_DATA,
+                "{}: damaged library: section headers of {} bytes, expected {}; build it again", name_,
+                h.e_shentsize, sizeof(Elf64_Shdr));
   }
   uint64_t count = h.e_shnum;
   if (count == 0) {
@@ -199,8 +203,8 @@ Result<std::string> ElfFile::contents(const Elf64_Shdr& s, uint64_t at_most, con
 
 Result<std::string> ElfFile::text(const Elf64_Shdr& strings, uint64_t at, const char* what) const {
   if (at >= strings.sh_size || strings.sh_offset > UINT64_MAX - at)
-    return fail(KINORA_ERROR_DATA, "{}: damaged library: {} at {} of {} bytes of names; build it again", name_,
-                what, at, strings.sh_size);
+    return fail(KINORA_ERROR_DATA, "{}: damaged library: {} at {} of {} bytes of names; build it again",
+                name_, what, at, strings.sh_size);
   const uint64_t begin = strings.sh_offset + at;
   const uint64_t in_file = begin < size_ ? size_ - begin : 0;
   std::string out(std::min({strings.sh_size - at, in_file, max_text}), '\0');
@@ -254,6 +258,7 @@ Result<std::optional<std::string>> read_embedded_manifest(const std::filesystem:
     if (!has_name(*names, section.sh_name)) continue;
     auto text = file.contents(section, max_manifest, "section .kinora.manifest");
     if (!text) return text.failure();
+    text->erase(text->find_last_not_of('\0') + 1);  // clang's ASan pads every constant
     return std::optional<std::string>(*std::move(text));
   }
   return std::optional<std::string>();
@@ -285,6 +290,31 @@ Result<Needs> read_needs(const std::filesystem::path& library) {
     break;
   }
   if (out.run_path.empty()) out.run_path = rpath;
+  return out;
+}
+
+Result<std::vector<std::string>> read_exports(const std::filesystem::path& library) {
+  ElfFile file(library);
+  if (const auto opened = file.open(); !opened) return opened.failure();
+  std::vector<std::string> out;
+  for (const auto& section : file.sections()) {
+    if (section.sh_type != SHT_DYNSYM || section.sh_link >= file.sections().size()) continue;
+    const auto bytes = file.contents(section, max_table, "section .dynsym");
+    if (!bytes) return bytes.failure();
+    for (size_t at = 0; at + sizeof(Elf64_Sym) <= bytes->size(); at += sizeof(Elf64_Sym)) {
+      Elf64_Sym symbol;
+      std::memcpy(&symbol, bytes->data() + at, sizeof symbol);
+      const bool is_own =
+          symbol.st_shndx != SHN_UNDEF && symbol.st_shndx != SHN_ABS;  // SHN_ABS: a version's name
+      const unsigned char visible = ELF64_ST_VISIBILITY(symbol.st_other);
+      if (!is_own || ELF64_ST_BIND(symbol.st_info) == STB_LOCAL || visible == STV_HIDDEN ||
+          visible == STV_INTERNAL)
+        continue;
+      auto name = file.text(file.sections()[section.sh_link], symbol.st_name, "the name of a symbol");
+      if (!name) return name.failure();
+      out.push_back(*std::move(name));
+    }
+  }
   return out;
 }
 

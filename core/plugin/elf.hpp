@@ -10,8 +10,8 @@
 
 namespace kinora::core {
 
-// The text of section .kinora.manifest; nothing if the library has no such section. KINORA_ERROR_DATA with the
-// reason if it is not a shared library for this machine.
+// The text of section .kinora.manifest without zeros behind it; nothing if the library has no such section.
+// KINORA_ERROR_DATA with the reason if it is not a shared library for this machine.
 Result<std::optional<std::string>> read_embedded_manifest(const std::filesystem::path& library);
 
 // What the dynamic linker will look for, and where besides its usual places.
@@ -21,5 +21,9 @@ struct Needs {
 };
 // Empty if the library's section table was stripped. Errors as above.
 Result<Needs> read_needs(const std::filesystem::path& library);
+
+// Names of the symbols that the library defines for others to use, as the dynamic linker sees them. Empty if
+// the library's section table was stripped. Errors as above.
+Result<std::vector<std::string>> read_exports(const std::filesystem::path& library);
 
 }  // namespace kinora::core

@@ -60,6 +60,19 @@ const void* offered(std::string_view id, uint32_t minor) {
   return it != all.by_id.end() && it->second.minor >= minor ? it->second.table : nullptr;
 }
 
+// "kinora.workers/1" of "kinora.workers/1-draft.2".
+std::string_view without_draft(std::string_view id) { return id.substr(0, id.find("-draft.")); }
+
+std::string why_not_offered(std::string_view id, uint32_t minor) {
+  auto& all = offers();
+  const std::shared_lock lock(all.mutex);
+  for (const auto& [other, offer] : all.by_id)
+    if (other != id && without_draft(other) == without_draft(id))
+      return fmt::format("this Kinora has {}, not {}; build the plugin again with this Kinora's SDK", other,
+                         id);
+  return fmt::format("this Kinora does not offer {} in minor version {}; a newer one may", id, minor);
+}
+
 // Called by plugins: no exception may escape. If memory for a message runs out, the message is lost but its
 // code is kept.
 void set_error(const kinora_host*, int32_t code, const char* message) {
@@ -85,10 +98,7 @@ const void* get_interface(const kinora_host*, const char* id, uint32_t minor) {
       or_throw(ensure_torch());
       table = offered(id, minor);
     }
-    if (!table)
-      throw Error(
-          KINORA_ERROR_UNSUPPORTED,
-          fmt::format("this Kinora does not offer {} in minor version {}; a newer one may", id, minor));
+    if (!table) throw Error(KINORA_ERROR_UNSUPPORTED, why_not_offered(id, minor));
   });
   return table;
 }
@@ -137,6 +147,8 @@ Status ensure_torch() {
   return *t.answer;
 }
 
+void forget_error() { last() = {}; }
+
 Failure take_error(std::string_view what) {
   LastError error = std::exchange(last(), {});
   if (!error.message.empty())
@@ -144,21 +156,24 @@ Failure take_error(std::string_view what) {
   return fail(KINORA_ERROR_FAILED, "{}: failed without a message", what);
 }
 
-void* made(void* instance, std::string_view id) {
-  if (instance) return instance;
+void* made(const std::function<void*()>& create, std::string_view id) {
+  forget_error();
+  void* instance = nullptr;
+  guard([&] { instance = create(); });
+  if (instance) return forget_error(), instance;
   const Failure why = take_error("create");
   throw Error(why.code, named(id, why.message));
 }
 
 Status from_abi(int32_t status, std::string_view what) {
-  if (status == KINORA_OK) return {};
   LastError error = std::exchange(last(), {});
+  if (status == KINORA_OK) return {};
   if (error.code == status && !error.message.empty()) return Failure{status, std::move(error.message)};
   return fail(status, "{}: failed with status {} and no message", what, status);
 }
 
 void called(int32_t status, std::string_view id) {
-  if (status == KINORA_OK) return;
+  if (status == KINORA_OK) return forget_error();
   if (status == KINORA_SIGNAL_STOP)
     throw Error(KINORA_ERROR_FAILED,
                 fmt::format("{} returned KINORA_SIGNAL_STOP, which only calls of a context may", id));

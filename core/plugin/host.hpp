@@ -20,14 +20,17 @@ void register_interface(std::string_view id, uint32_t minor, const void* table);
 void set_torch_loader(std::function<Status()> load);
 Status ensure_torch();
 
-// A status of the ABI with the message that came with it, which is then cleared. `what` starts the message if
-// there is none.
+// The calling thread's last error is the one of the call that returns next: whoever calls a component ends
+// the call by one of the functions below, and all of them leave no error behind. An error that a component
+// handled is so not taken for the reason of a later one.
+void forget_error();
+// A status of the ABI with the message that came with it. `what` starts the message if there is none.
 Status from_abi(int32_t status, std::string_view what);
 // The same after a call that returned null (create, the entry).
 Failure take_error(std::string_view what);
 // The result of a component's create(), or its error as an exception whose message starts with the
-// component's id.
-void* made(void* instance, std::string_view id);
+// component's id. What create() throws is an error too, also the exception of another C++ library.
+void* made(const std::function<void*()>& create, std::string_view id);
 // Throws the error of any other call into a component, with a message that starts with the component's id.
 // KINORA_SIGNAL_STOP counts as an error, since only calls of a context may return it.
 void called(int32_t status, std::string_view id);

@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "kinora/abi/options.h"
@@ -25,13 +26,60 @@ TEST(Host, OffersAnInterfaceUpToItsMinor) {
   EXPECT_NE(ask(KINORA_INTERFACE_OPTIONS, 0), nullptr);
 }
 
+TEST(Host, SaysWhichDraftItHas) {
+  static const int table = 0;
+  register_interface("kinora.test-draft/1-draft.2", 0, &table);
+  EXPECT_EQ(ask("kinora.test-draft/1-draft.2", 0), &table);
+  for (const std::string id : {"kinora.test-draft/1-draft.1", "kinora.test-draft/1"}) {
+    EXPECT_EQ(ask(id.c_str(), 0), nullptr);
+    EXPECT_EQ(from_abi(KINORA_ERROR_UNSUPPORTED, "call").failure().message,
+              "this Kinora has kinora.test-draft/1-draft.2, not " + id +
+                  "; build the plugin again with this Kinora's SDK");
+  }
+}
+
+// A component asked for what the host does not have, did without it, and later fails with the same code.
+TEST(Host, AnErrorThatAComponentHandledIsNotTheReasonOfALaterOne) {
+  static int instance = 0;
+  const auto handle = [] { return ask("acme.nice-to-have/1", 0) == nullptr; };
+  const auto later = [] { return from_abi(KINORA_ERROR_UNSUPPORTED, "call").failure().message; };
+  const std::string nothing =
+      "call: failed with status " + std::to_string(KINORA_ERROR_UNSUPPORTED) + " and no message";
+  const auto create = [&]() -> void* { return handle() ? &instance : nullptr; };
+  EXPECT_EQ(made(create, "stage/mine"), &instance);
+  EXPECT_EQ(later(), nothing);
+  called(handle() ? KINORA_OK : KINORA_ERROR_FAILED, "stage/mine");
+  EXPECT_EQ(later(), nothing);
+  EXPECT_TRUE(from_abi(handle() ? KINORA_OK : KINORA_ERROR_FAILED, "process"));
+  EXPECT_EQ(later(), nothing);
+  handle();
+  EXPECT_THAT(later(), testing::HasSubstr("does not offer acme.nice-to-have/1"))
+      << "it passed the host's error on";
+}
+
+TEST(Host, WhatCreateThrowsIsItsError) {
+  const auto said = [](const std::function<void*()>& create) -> std::string {
+    try {
+      made(create, "stage/mine");
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "no error";
+  };
+  kinora::set_error(KINORA_ERROR_IO, "an older one");
+  EXPECT_EQ(said([]() -> void* { return nullptr; }), "stage/mine: create: failed without a message");
+  EXPECT_EQ(said([]() -> void* { throw std::runtime_error("no lens"); }), "stage/mine: no lens");
+  EXPECT_EQ(said([]() -> void* { throw 42; }), "stage/mine: an exception of unknown type");
+}
+
 TEST(Host, EachThreadHasItsOwnError) {
   kinora::set_error(KINORA_ERROR_IO, "mine");
   std::thread([] { kinora::set_error(KINORA_ERROR_DATA, "the other's"); }).join();
   const auto status = from_abi(KINORA_ERROR_IO, "call");
   EXPECT_EQ(status.failure().message, "mine");
   // The message is reported once; a status without its own message must not repeat it.
-  EXPECT_EQ(from_abi(KINORA_ERROR_IO, "call").failure().message, "call: failed with status -5 and no message");
+  EXPECT_EQ(from_abi(KINORA_ERROR_IO, "call").failure().message,
+            "call: failed with status -5 and no message");
 }
 
 TEST(Host, AFailedCallNamesTheComponentOnce) {
@@ -48,7 +96,8 @@ TEST(Host, AFailedCallNamesTheComponentOnce) {
   EXPECT_EQ(said(KINORA_ERROR_DATA, "a tensor is missing"), "loss/mine: a tensor is missing");
   EXPECT_EQ(said(KINORA_ERROR_DATA, "loss/mine: no"), "loss/mine: no");
   EXPECT_EQ(said(KINORA_ERROR_IO, nullptr), "loss/mine: failed with status -5 and no message");
-  EXPECT_EQ(said(KINORA_SIGNAL_STOP, nullptr), "loss/mine returned KINORA_SIGNAL_STOP, which only calls of a context may");
+  EXPECT_EQ(said(KINORA_SIGNAL_STOP, nullptr),
+            "loss/mine returned KINORA_SIGNAL_STOP, which only calls of a context may");
   EXPECT_THROW(check(KINORA_SIGNAL_STOP), Error) << "not Stop, which is caught only in a context";
 }
 

@@ -5,10 +5,10 @@
 #include "kinora/abi/engine.h"
 #include "kinora/abi/loss.h"
 #include "kinora/abi/model.h"
+#include "kinora/abi/parallel.h"
 #include "kinora/abi/precision.h"
 #include "kinora/abi/sampler.h"
 #include "kinora/abi/storage.h"
-#include "kinora/abi/parallel.h"
 #include "kinora/abi/tokenizer.h"
 
 namespace kinora::core {
@@ -17,9 +17,11 @@ namespace {
 // table_size is fixed by ABI 1.0: never raise it when slots are appended.
 constexpr std::array<Kind, 11> all{
     {{"stage", KINORA_INTERFACE_STAGE, 64, "create destroy resources process finish? process_batch? start?"},
-     {"storage", KINORA_INTERFACE_STORAGE, 96, "create destroy open read close begin append commit abort list remove"},
+     {"storage", KINORA_INTERFACE_STORAGE, 96,
+      "create destroy open read close begin append commit abort list remove"},
      {"engine", KINORA_INTERFACE_ENGINE, 32, "create destroy run"},
-     {"tokenizer", KINORA_INTERFACE_TOKENIZER, 88, "create destroy info encode decode open? push? close? layout? fit?"},
+     {"tokenizer", KINORA_INTERFACE_TOKENIZER, 88,
+      "create destroy info encode decode open? push? close? layout? fit?"},
      {"model", KINORA_INTERFACE_MODEL, 48, "create destroy forward blocks layout?"},
      {"loss", KINORA_INTERFACE_LOSS, 64, "create destroy level? noisy? input? estimate? evaluate"},
      {"sampler", KINORA_INTERFACE_SAMPLER, 40, "create destroy levels sample"},
@@ -43,5 +45,7 @@ const Kind* find_kind(std::string_view name) {
     if (kind.name == name) return &kind;
   return nullptr;
 }
+
+bool is_draft(std::string_view interface) { return interface.find("-draft.") != interface.npos; }
 
 }  // namespace kinora::core

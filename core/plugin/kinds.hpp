@@ -32,6 +32,9 @@ std::span<const Kind> kinds();
 // Null: unknown.
 const Kind* find_kind(std::string_view name);
 
+// "kinora.model/1-draft.1": may change in any release, so that only this very draft fits (rule 12 of base.h).
+bool is_draft(std::string_view interface);
+
 // The table of a component of kind "job". It gives a C++ object of this one build of Kinora (tier "host").
 struct kinora_job {
   uint32_t struct_size;

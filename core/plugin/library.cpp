@@ -52,6 +52,7 @@ Result<const kinora_plugin*> enter(boost::dll::shared_library& library, const fs
                 "{}: exports no function {}; a plugin's source ends in KINORA_PLUGIN(...)", path.string(),
                 KINORA_PLUGIN_ENTRY);
   }
+  forget_error();
   try {
     const kinora_plugin* plugin = library.get<Entry>(KINORA_PLUGIN_ENTRY)(&core_host());
     if (plugin) return plugin;
@@ -59,6 +60,8 @@ Result<const kinora_plugin*> enter(boost::dll::shared_library& library, const fs
     return fail(why.code, "{}: cannot be used here: {}", path.string(), why.message);
   } catch (const std::exception& e) {
     return fail(KINORA_ERROR_FAILED, "{}: its entry threw: {}", path.string(), e.what());
+  } catch (...) {  // also an exception of another C++ library
+    return fail(KINORA_ERROR_FAILED, "{}: its entry threw an exception of unknown type", path.string());
   }
 }
 
@@ -114,6 +117,7 @@ constexpr Package packages[] = {
     {"libcublas", "cuBLAS of CUDA 13 (pip install nvidia-cublas)"},
     {"libcudnn", "cuDNN 9 (pip install nvidia-cudnn-cu13)"},
     {"libnccl", "NCCL (pip install nvidia-nccl-cu13)"},
+    {"libubsan", "GCC's runtime of the sanitizer (apt install libubsan1), or build the plugin without it"},
 };
 
 // The dynamic linker's default folders, without /etc/ld.so.conf, which only the linker itself reads.
@@ -197,6 +201,23 @@ std::string dynamic_linker() {
   return out;
 }
 
+// Libraries that must not come into the process with a plugin. A stable plugin's own libtorch would be opened
+// instead of the host's, and the runtime of these sanitizers ends the process unless it was there first.
+std::string why_refused(const std::string& library, Tier tier) {
+  if (tier == Tier::stable && (library.starts_with("libtorch") || library.starts_with("libc10")))
+    return fmt::format(
+        "requires {}, which a plugin of tier stable may not; take tier pinned, or link nothing of "
+        "libtorch: kinora.tensors/1 offers it",
+        library);
+  for (const auto* sanitizer : {"libasan.", "liblsan.", "libtsan."})
+    if (library.starts_with(sanitizer) && !is_in_process(library))
+      return fmt::format(
+          "requires {}, which must be in the process first; start kinora with LD_PRELOAD={}, or build "
+          "the plugin without the sanitizer",
+          library, library);
+  return "";
+}
+
 // The linker's report on everything that a library needs, one line each: "\tlibfoo.so.3 => not found". Runs
 // in a separate process that executes none of the code (ld.so(8), LD_TRACE_LOADED_OBJECTS); "" if it fails.
 std::string linker_says(const fs::path& library) {
@@ -236,6 +257,9 @@ std::string remedy_for(std::string_view library) {
 Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
   const auto needs = read_needs(library);
   if (!needs) return needs.failure();
+  for (const auto& name : needs->libraries)
+    if (auto why = why_refused(name, tier); !why.empty())
+      return Failure{KINORA_ERROR_UNSUPPORTED, std::move(why)};
   Places own, usual;
   own.add_run_path(library, needs->run_path);
   if (auto s = check_run_path(own, needs->libraries); !s) return s;

@@ -29,10 +29,12 @@ Status check_compatible(const PluginSpec& plugin, const HostFacts& host);
 // Checks, before a plugin's library is opened, that the libraries it needs exist where the dynamic linker
 // will look. KINORA_ERROR_UNSUPPORTED if a library that it names is found nowhere: "requires libfoo.so.3,
 // which is not installed; install ...". Looks in its run path, LD_LIBRARY_PATH and the system's folders; for
-// a plugin of the other tiers also next to the host's libtorch, whose libraries are loaded before the plugin.
-// Asks the dynamic linker, in a separate process, about those that are still missing: nothing is opened here.
-// Does not check what the libraries need in turn, nor what cannot be determined. KINORA_ERROR_INVALID if its
-// run path leads to a folder or a library that others may change (why_untrusted).
+// a plugin of another tier than stable also next to the host's libtorch, whose libraries are loaded before
+// the plugin. Asks the dynamic linker, in a separate process, about those that are still missing: nothing is
+// opened here. Does not check what the libraries need in turn, nor what cannot be determined.
+// KINORA_ERROR_INVALID if its run path leads to a folder or a library that others may change (why_untrusted).
+// KINORA_ERROR_UNSUPPORTED if it needs libtorch and its tier is stable, or a sanitizer's runtime that is not
+// in the process.
 Status check_needed(const std::filesystem::path& library, Tier tier, const HostFacts& host);
 
 // What to install for a library with this name: a package, or how to find one.

@@ -5,6 +5,8 @@
 #include <cmath>
 #include <set>
 
+#include <fmt/ranges.h>
+
 #include "core/plugin/host.hpp"
 #include "core/plugin/library.hpp"
 #include "core/plugin/manifest_reader.hpp"
@@ -35,15 +37,19 @@ class Parser {
     } catch (const toml::parse_error& e) {
       errors_.add_text(e.source().begin, e.description());
     }
-    if (errors_.empty()) return out;
-    return Failure{KINORA_ERROR_INVALID, errors_.text()};
+    const bool is_good = !errors_.has_errors();
+    out.warnings = errors_.lines();
+    if (is_good) return out;
+    return fail(KINORA_ERROR_INVALID, "{}", fmt::join(out.warnings, "\n"));
   }
 
  private:
   void document(const toml::table& root, PluginSpec& out) {
     TomlTable top(root, "the manifest", errors_);
-    if (const auto* p = has_plugin_ ? top.table("plugin") : nullptr)
-      plugin(*p, out);
+    const auto* head = has_plugin_ ? top.table("plugin") : nullptr;
+    if (head && !is_known_format(*head)) return;
+    if (head)
+      plugin(*head, out);
     else if (has_plugin_)
       top.missing("plugin");
     const auto* list = top.node("component");
@@ -60,8 +66,20 @@ class Parser {
     if (!newer_) top.finish();
   }
 
+  // Another format may mean something else by the same words, so nothing more is read of it.
+  bool is_known_format(const toml::table& plugin) {
+    const auto* format = plugin.get("manifest");
+    if (!format || format->value_exact<int64_t>() == kManifestFormat) return true;
+    errors_.add(format->source(),
+                "'manifest' of [plugin] must be {}, the only format that this Kinora reads; "
+                "another one needs a newer Kinora",
+                kManifestFormat);
+    return false;
+  }
+
   void plugin(const toml::table& table, PluginSpec& out) {
     TomlTable t(table, "[plugin]", errors_);
+    t.node("manifest");
     out.name = t.text("name", true);
     if (has_text(table, "name") && !is_name(out.name))
       errors_.add(t.place("name"), "'{}' is not a valid plugin name; {}", out.name, name_rule);
@@ -116,7 +134,10 @@ Result<ComponentSpec> parse_component(std::string_view text, std::string_view fi
   if (!parsed) return parsed.failure();
   if (parsed->components.size() != 1)
     return fail(KINORA_ERROR_INVALID, "{}:1:1: {} components, expected one", file, parsed->components.size());
-  return std::move(parsed->components[0]);
+  auto& only = parsed->components[0];
+  if (!parsed->warnings.empty() || !only.unusable.empty())
+    return fail(KINORA_ERROR_INVALID, "{}", parsed->warnings.empty() ? only.unusable : parsed->warnings[0]);
+  return std::move(only);
 }
 
 const char* tier_name(Tier tier) {
@@ -153,7 +174,7 @@ const ComponentSpec* PluginSpec::component(std::string_view wanted) const {
 Result<std::string> generate_manifest(const kinora_plugin* plugin, const TierFields& tier) {
   // Quotes like the SDK, so that every line of the file follows one rule.
   const auto quoted = [](const char* s) { return detail::toml_string(s); };
-  std::string out = "[plugin]\n";
+  std::string out = fmt::format("[plugin]\nmanifest = {}\n", kManifestFormat);
   const auto line = [&](const char* key, const std::string& value) {
     out += fmt::format("{} = {}\n", key, quoted(value.c_str()));
   };

@@ -2,6 +2,7 @@
 // (Describe) writes the [[component]] entries, generate_manifest() the whole.
 //
 //   [plugin]
+//   manifest = 1             # the format of this file; without it: 1
 //   name = "samplers-edm"
 //   version = "0.1.0"
 //   abi = "1.0"              # major, and the oldest minor that it needs
@@ -10,6 +11,7 @@
 //   [[component]]
 //   id = "sampler/edm-heun"
 //   help = "EDM's Heun sampler, order 2"
+//   interface = "kinora.model/1-draft.1"    # of a kind whose interface is a draft: the one it was built for
 //   input.noise = { shape = "[B, ...]", dtype = "float64" }
 //   input.mask = { shape = "[B]", dtype = "bool", optional = true }    # the component works without it
 //   output.frames = { shape = "[T, H, W, 3]", dtype = "uint8", per = "clip", when = "sample_fps" }
@@ -20,6 +22,10 @@
 //   option.threads = { type = "int", default = 0, how_only = true }    # no part of what comes of it
 //   option.heads = { type = "int", default = 6, config = ["num_attention_heads"] }   # in a published
 //   config.json
+//
+// A manifest for a later Kinora of the same format stays readable: an unknown key is ignored with a warning,
+// and a component of an unknown kind, with an option of an unknown type or for another draft is unusable,
+// alone.
 //
 // A job (tier "host", with kinora = "==0.1.0") also says what it reads and which components it is made of:
 //   id = "job/train"
@@ -99,6 +105,8 @@ struct Slot {
 
 struct ComponentSpec {
   std::string id, kind, name, help;   // id = kind/name
+  std::string interface {};           // the manifest's; empty: the only one of its kind
+  std::string unusable{};             // why it cannot be used here, and what to do; empty: it can
   std::vector<std::string> formerly;  // names that it had before
   std::vector<OptionSpec> options;    // in the manifest's order, like inputs and outputs
   std::vector<TensorSpec> inputs, outputs;
@@ -124,15 +132,19 @@ struct PluginSpec {
   std::string torch, cxx_abi, cuda;  // pinned: "2.11.0", "1", and "13.0" or empty
   std::string kinora;                // host: the only version of Kinora that it works with
   std::vector<ComponentSpec> components;
+  std::vector<std::string> warnings;  // "FILE:LINE:COL: unknown key ...", in the file's order
 
   const ComponentSpec* component(std::string_view id) const;  // null: there is none
 };
+
+// The format of plugin.toml that this host reads and writes.
+inline constexpr int64_t kManifestFormat = 1;
 
 // Every error of the text, one per line, each FILE:LINE:COL: what is wrong and what is right.
 Result<PluginSpec> parse_manifest(std::string_view text, std::string_view file);
 
 // The single [[component]] of a text without anything else, of any kind. For tests of components that
-// describe themselves.
+// describe themselves. Whatever would be a warning or make it unusable is an error.
 Result<ComponentSpec> parse_component(std::string_view text, std::string_view file);
 
 // The members of [plugin] that the library itself does not know.

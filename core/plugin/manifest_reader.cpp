@@ -10,17 +10,26 @@
 
 namespace kinora::core {
 
-void TomlErrors::add_text(const toml::source_position& place, std::string_view message) {
-  const uint32_t line = std::max<uint32_t>(place.line, 1), column = std::max<uint32_t>(place.column, 1);
-  lines_.push_back({line, column, fmt::format("{}:{}:{}: {}", file_, line, column, message)});
+std::string TomlErrors::located(const toml::source_position& place, std::string_view message) const {
+  return fmt::format("{}:{}:{}: {}", file_, std::max<uint32_t>(place.line, 1),
+                     std::max<uint32_t>(place.column, 1), message);
 }
 
-std::string TomlErrors::text() {
+void TomlErrors::keep(const toml::source_position& place, std::string_view message, bool is_warning) {
+  lines_.push_back({std::max<uint32_t>(place.line, 1), std::max<uint32_t>(place.column, 1),
+                    located(place, message), is_warning});
+}
+
+bool TomlErrors::has_errors() const {
+  return std::any_of(lines_.begin(), lines_.end(), [](const Line& line) { return !line.is_warning; });
+}
+
+std::vector<std::string> TomlErrors::lines() {
   std::stable_sort(lines_.begin(), lines_.end(), [](const Line& a, const Line& b) {
     return std::tie(a.line, a.column) < std::tie(b.line, b.column);
   });
-  std::string out;
-  for (const auto& line : lines_) out += (out.empty() ? "" : "\n") + line.text;
+  std::vector<std::string> out;
+  for (auto& line : lines_) out.push_back(line.text);
   return out;
 }
 
@@ -91,8 +100,8 @@ void TomlTable::finish() {
   for (const auto& [key, node] : in_file_order(table_)) {
     const std::string name(key->str());
     if (std::find(known_.begin(), known_.end(), name) != known_.end()) continue;
-    errors_.add(key->source(), "unknown key '{}' in {}{}", name, what_,
-                did_you_mean_or_list(name, known_, "keys"));
+    errors_.warn(key->source(), fmt::format("unknown key '{}' in {}{}", name, what_,
+                                            did_you_mean_or_list(name, known_, "keys")));
   }
 }
 
@@ -123,6 +132,7 @@ class ComponentReader {
     TomlTable t(table, "[[component]]", to_.errors);
     out.id = t.text("id", true);
     out.help = t.text("help");
+    out.interface = t.text("interface");
     const auto slash = std::min(out.id.find('/'), out.id.size());
     out.kind = out.id.substr(0, slash);
     out.name = out.id.substr(std::min(slash + 1, out.id.size()));
@@ -132,6 +142,7 @@ class ComponentReader {
                        out.id, name_rule);
       check_kind(t, out);
     }
+    if (!out.unusable.empty()) return out;  // its other keys may mean what this host does not know
     out.formerly = t.texts("formerly");
     Places conditions;
     out.inputs = tensors(t, "input", out.id, conditions);
@@ -205,17 +216,27 @@ class ComponentReader {
     if (equals != text.npos) to.when_value = text.substr(equals + 4);
   }
 
-  void check_kind(const TomlTable& t, const ComponentSpec& c) {
+  void check_kind(const TomlTable& t, ComponentSpec& c) {
     if (!to_.known_kinds) return;
-    if (find_kind(c.kind)) {
+    if (const auto* kind = find_kind(c.kind)) {
       if ((c.kind == "job") != (to_.tier == Tier::host))
         to_.errors.add(t.place("id"), "component '{}': jobs, and only jobs, belong to tier \"host\"", c.id);
+      c.unusable = why_other_interface(c, kind->interface);
       return;
     }
     std::vector<std::string> names;
     for (const auto& k : kinds()) names.emplace_back(k.name);
-    to_.errors.add(t.place("id"), "unknown kind '{}' of component '{}'{}", c.kind, c.id,
-                   did_you_mean_or_list(c.kind, names, "kinds"));
+    c.unusable = to_.errors.located(
+        t.place("id").begin, fmt::format("unknown kind '{}' of component '{}' (a newer Kinora may know it){}",
+                                         c.kind, c.id, did_you_mean_or_list(c.kind, names, "kinds")));
+  }
+
+  static std::string why_other_interface(const ComponentSpec& c, std::string_view here) {
+    if (c.interface == here || (c.interface.empty() && !is_draft(here))) return "";
+    const std::string built =
+        c.interface.empty() ? "does not name the draft that it is built for" : "is built for " + c.interface;
+    return fmt::format("{} {}, this Kinora has {}; build the plugin again with this Kinora's SDK", c.id,
+                       built, here);
   }
 
   std::vector<TensorSpec> tensors(TomlTable& from, const char* way, const std::string& owner,
@@ -271,7 +292,8 @@ class ComponentReader {
     if (!is_name(out.name))
       to_.errors.add(key.source(), "'{}' is not a valid option name; {}", out.name, name_rule);
     TomlTable t(*table, what, to_.errors);
-    const bool typed = option_type(t, out);
+    const bool typed = option_type(t, out, to);
+    if (!to.unusable.empty()) return to.options.push_back(std::move(out));
     out.min = number(t, "min");
     out.max = number(t, "max");
     out.above = number(t, "above");
@@ -293,7 +315,7 @@ class ComponentReader {
     to.options.push_back(std::move(out));
   }
 
-  bool option_type(TomlTable& t, OptionSpec& out) {
+  bool option_type(TomlTable& t, OptionSpec& out, ComponentSpec& of) {
     const std::string type = t.text("type", true);
     std::vector<std::string> names;
     for (int i = 0; i <= static_cast<int>(OptionType::paths); ++i) {
@@ -303,9 +325,11 @@ class ComponentReader {
         return true;
       }
     }
-    if (!type.empty())
-      to_.errors.add(t.place("type"), "unknown option type '{}'{}", type,
-                     did_you_mean_or_list(type, names, "types"));
+    if (!type.empty() && of.unusable.empty())
+      of.unusable = to_.errors.located(
+          t.place("type").begin,
+          fmt::format("unknown type '{}' of option '{}' of {} (a newer Kinora may know it){}", type, out.name,
+                      of.id, did_you_mean_or_list(type, names, "types")));
     return false;
   }
 

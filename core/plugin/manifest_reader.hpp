@@ -12,7 +12,7 @@
 
 namespace kinora::core {
 
-// Errors of one file, each "FILE:LINE:COL: what is wrong and what is right".
+// Errors and warnings of one file, each "FILE:LINE:COL: what is wrong and what is right".
 class TomlErrors {
  public:
   explicit TomlErrors(std::string_view file) : file_(file) {}
@@ -20,16 +20,22 @@ class TomlErrors {
   void add(const toml::source_region& place, fmt::format_string<Args...> format, Args&&... args) {
     add_text(place.begin, fmt::format(format, std::forward<Args>(args)...));
   }
-  void add_text(const toml::source_position& place, std::string_view message);
-  bool empty() const { return lines_.empty(); }
-  // In the order of the file, one per line.
-  std::string text();
+  void add_text(const toml::source_position& place, std::string_view message) { keep(place, message, false); }
+  void warn(const toml::source_region& place, std::string_view message) { keep(place.begin, message, true); }
+  bool has_errors() const;
+  // Errors and warnings, in the order of the file.
+  std::vector<std::string> lines();
+
+  // "FILE:LINE:COL: message"
+  std::string located(const toml::source_position& place, std::string_view message) const;
 
  private:
   struct Line {
     uint32_t line, column;
     std::string text;
+    bool is_warning;
   };
+  void keep(const toml::source_position& place, std::string_view message, bool is_warning);
   std::string file_;
   std::vector<Line> lines_;
 };
@@ -42,7 +48,7 @@ struct TomlEntry {
 // A table's entries in the order of the file; toml++ sorts them by name.
 std::vector<TomlEntry> in_file_order(const toml::table& table);
 
-// Takes the known keys out of one table; finish() reports the rest.
+// Takes the known keys out of one table; finish() warns of the rest.
 class TomlTable {
  public:
   // `what` names the table in messages: "[plugin]", "option 'steps'".
@@ -70,8 +76,8 @@ class TomlTable {
 
 struct Reading {
   TomlErrors& errors;
-  bool known_keys;   // an unknown key is an error
-  bool known_kinds;  // an unknown kind is an error
+  bool known_keys;   // an unknown key is a warning
+  bool known_kinds;  // an unknown kind or another draft makes the component unusable
   Tier tier;         // tier of the plugin: jobs, and only jobs, belong to tier host
 };
 

@@ -5,12 +5,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "kinora/abi/model.h"
+
 namespace kinora::core {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
 
+// Without `manifest`, which then is 1.
 constexpr const char* good = R"([plugin]
 name = "samplers-edm"
 version = "0.1.0"
@@ -99,21 +102,16 @@ const Case cases[] = {
      "plugin.toml:5:8: torch, cxx_abi and cuda belong to tier \"pinned\""},
     {"\"==2.11.0\"", "\">=2.11\"", "plugin.toml:6:9: torch '>=2.11' must be one exact version"},
     {"cxx_abi = \"1\"\n", "", "[plugin] has no 'cxx_abi'"},
-    {"sampler/edm-heun", "samplr/edm-heun",
-     "plugin.toml:11:6: unknown kind 'samplr' of component 'samplr/edm-heun', did you mean 'sampler'?"},
     {"sampler/edm-heun", "edm-heun", "'edm-heun' is not a valid component id; write KIND/NAME"},
     {"sampler/edm-heun", "sampler/edm-euler",
      "plugin.toml:24:1: component 'sampler/edm-euler' is listed twice"},
     {"shape = \"[N]\", dtype = \"int64\"", "shape = \"[N]\"",
      "output 'again' of sampler/edm-heun has no 'dtype'"},
-    {"type = \"int\"", "type = \"integer\"",
-     "plugin.toml:18:25: unknown option type 'integer', did you mean 'int'?"},
     {"default = 35", "default = 0",
      "plugin.toml:18:42: default: option 'steps' of sampler/edm-heun takes an int from 1 to 1000 (steps), "
      "found 0"},
     {"default = 35", "default = 1979-05-27", "plugin.toml:18:42: a default is a number"},
     {"default = 35, ", "", "option 'steps' of sampler/edm-heun has no 'default'"},
-    {"max = 1000", "mxa = 1000", "plugin.toml:18:55: unknown key 'mxa'"},
     {"min = 1", "min = \"1\"", "plugin.toml:18:52: 'min' must be a number"},
     {"required = true", "required = 1",
      "'required' of option 'weights' of sampler/edm-heun must be true or false"},
@@ -131,30 +129,111 @@ const Case cases[] = {
     {"help = \"order 2\"", "help = \"order 2", "plugin.toml:12:"},
     {"[[component]]\nid = \"sampler/edm-heun\"", "[component]\nid = \"sampler/edm-heun\"", "plugin.toml:24:"},
     {"option.rho = {", "option.Rho = {", "plugin.toml:19:8: 'Rho' is not a valid option name"},
+    {"[plugin]\n", "[plugin]\nmanifest = 2\n",
+     "plugin.toml:2:12: 'manifest' of [plugin] must be 1, the only format that this Kinora reads; another "
+     "one needs "
+     "a newer Kinora"},
+    {"[plugin]\n", "[plugin]\nmanifest = \"1\"\n", "plugin.toml:2:12: 'manifest' of [plugin] must be 1"},
 };
+
+// The valid manifest with one change.
+Result<PluginSpec> changed(const char* replace, const char* by) {
+  std::string text = good;
+  const auto at = text.find(replace);
+  EXPECT_NE(at, text.npos) << replace;
+  if (at != text.npos) text.replace(at, std::string_view(replace).size(), by);
+  return parse_manifest(text, "plugin.toml");
+}
 
 TEST(Manifest, ErrorsHaveTheirPlace) {
   for (const auto& c : cases) {
-    std::string text = good;
-    const auto at = text.find(c.replace);
-    ASSERT_NE(at, text.npos) << c.replace;
-    text.replace(at, std::string_view(c.replace).size(), c.by);
-    const auto p = parse_manifest(text, "plugin.toml");
+    const auto p = changed(c.replace, c.by);
     ASSERT_FALSE(p) << c.replace << " -> " << c.by;
     EXPECT_THAT(p.failure().message, HasSubstr(c.says));
   }
+}
+
+TEST(Manifest, NothingElseIsReadOfAnotherFormat) {
+  const auto p = parse_manifest("component = 3\n[plugin]\nmanifest = 2\nname = 5\n", "p");
+  ASSERT_FALSE(p);
+  EXPECT_EQ(p.failure().message.find('\n'), std::string::npos) << p.failure().message;
+  EXPECT_TRUE(changed("[plugin]\n", "[plugin]\nmanifest = 1\n"));
+}
+
+// Attributes can be added to the format: an older Kinora leaves them out.
+TEST(Manifest, AnUnknownKeyIsAWarning) {
+  const Case unknown[] = {
+      {"max = 1000", "mxa = 1000",
+       "plugin.toml:18:55: unknown key 'mxa' in option 'steps' of sampler/edm-heun"},
+      {"cuda = \"13.0\"", "cudb = \"13.0\"",
+       "plugin.toml:8:1: unknown key 'cudb' in [plugin], did you mean 'cuda'?"},
+      {"help = \"order 1\"", "colour = 3",
+       "plugin.toml:26:1: unknown key 'colour' in [[component]]; keys: id, help"},
+  };
+  for (const auto& c : unknown) {
+    const auto p = changed(c.replace, c.by);
+    ASSERT_TRUE(p) << p.failure().message;
+    ASSERT_EQ(p->warnings.size(), 1U);
+    EXPECT_THAT(p->warnings[0], HasSubstr(c.says));
+    EXPECT_TRUE(p->components[0].unusable.empty());
+  }
+}
+
+// Kinds and types can be added to the format too: a component that has one serves newer hosts, the others
+// this one.
+TEST(Manifest, AComponentThatIsUnknownIsUnusableAlone) {
+  const Case unknown[] = {
+      {"sampler/edm-heun", "samplr/edm-heun",
+       "plugin.toml:11:6: unknown kind 'samplr' of component 'samplr/edm-heun' (a newer Kinora may know it), "
+       "did you "
+       "mean 'sampler'?"},
+      {"id = \"sampler/edm-heun\"\n", "id = \"optimizer/muon\"\ninput = 3\nstate = []\n",
+       "unknown kind 'optimizer'"},
+      {"type = \"int\", default = 35", "type = \"angle\", default = { degrees = 35 }, turns = 2",
+       "plugin.toml:18:25: unknown type 'angle' of option 'steps' of sampler/edm-heun (a newer Kinora may "
+       "know it)"},
+      {"help = \"order 2\"", "interface = \"kinora.sampler/2\"",
+       "sampler/edm-heun is built for kinora.sampler/2, this Kinora has kinora.sampler/1; build the plugin "
+       "again with "
+       "this Kinora's SDK"},
+  };
+  for (const auto& c : unknown) {
+    const auto p = changed(c.replace, c.by);
+    ASSERT_TRUE(p) << c.by << ": " << p.failure().message;
+    EXPECT_THAT(p->warnings, testing::IsEmpty()) << c.by;
+    EXPECT_THAT(p->components[0].unusable, HasSubstr(c.says));
+    EXPECT_EQ(p->components[1].unusable, "");
+  }
+}
+
+TEST(Manifest, ADraftIsNamedAndMustBeThisKinoras) {
+  const auto unusable = [](const std::string& line) {
+    const auto p = parse_manifest(
+        "[plugin]\nname = \"x\"\nversion = \"0\"\nabi = \"1.0\"\ntier = \"stable\"\n"
+        "[[component]]\nid = \"model/x\"\nhelp = \"h\"\n" +
+            line,
+        "p");
+    return or_throw(p).components.at(0).unusable;
+  };
+  EXPECT_EQ(unusable("interface = \"" KINORA_INTERFACE_MODEL "\"\n"), "");
+  EXPECT_EQ(unusable("interface = \"kinora.model/1-draft.0\"\n"),
+            "model/x is built for kinora.model/1-draft.0, this Kinora has " KINORA_INTERFACE_MODEL
+            "; build the plugin again with this Kinora's SDK");
+  EXPECT_THAT(unusable(""),
+              HasSubstr("model/x does not name the draft that it is built for, this Kinora has "));
 }
 
 TEST(Manifest, ReportsAllErrorsInTheFilesOrder) {
   const auto p =
       parse_manifest("[plugin]\nname = 1\nversion = 2\n[[component]]\nid = \"stage/x\"\ncolour = 3\n", "p");
   ASSERT_FALSE(p);
-  EXPECT_EQ(p.failure().message,
-            "p:1:1: [plugin] has no 'abi'\np:1:1: [plugin] has no 'tier'\np:2:8: 'name' of [plugin] must be "
-            "a string\n"
-            "p:3:11: 'version' of [plugin] must be a string\n"
-            "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, formerly, input, output, layout, "
-            "option");
+  EXPECT_EQ(
+      p.failure().message,
+      "p:1:1: [plugin] has no 'abi'\np:1:1: [plugin] has no 'tier'\np:2:8: 'name' of [plugin] must be "
+      "a string\n"
+      "p:3:11: 'version' of [plugin] must be a string\n"
+      "p:6:1: unknown key 'colour' in [[component]]; keys: id, help, interface, formerly, input, output, "
+      "layout, option");
 }
 
 TEST(Manifest, EmptyTextIsNoManifest) {

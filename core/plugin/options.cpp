@@ -138,9 +138,10 @@ const Options& of(const kinora_options* o) { return *reinterpret_cast<const Opti
 const Options::Value& need(const kinora_options* o, const char* name) {
   const auto* value = of(o).find(name);
   if (!value)
-    throw Error(KINORA_ERROR_NOT_FOUND, fmt::format("no option '{}' in the manifest; plugin.toml is not current: "
-                                              "build the target NAME.manifest, then build again",
-                                              name));
+    throw Error(KINORA_ERROR_NOT_FOUND,
+                fmt::format("no option '{}' in the manifest; plugin.toml is not current: "
+                            "build the target NAME.manifest, then build again",
+                            name));
   return *value;
 }
 
@@ -149,9 +150,10 @@ const E& item(const kinora_options* o, const char* name, int64_t index, const ch
   const auto& value = need(o, name);
   const auto* items = std::get_if<std::vector<E>>(&value.items);
   if (!items)
-    throw Error(KINORA_ERROR_INVALID, fmt::format("option '{}' is not a {} in the manifest; plugin.toml is not "
-                                            "current: build the target NAME.manifest, then build again",
-                                            name, type));
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("option '{}' is not a {} in the manifest; plugin.toml is not "
+                            "current: build the target NAME.manifest, then build again",
+                            name, type));
   if (index < 0 || static_cast<uint64_t>(index) >= items->size())
     throw Error(KINORA_ERROR_INVALID, fmt::format("option '{}': item {} of {}", name, index, items->size()));
   return (*items)[static_cast<size_t>(index)];

@@ -35,6 +35,8 @@ option.files = { type = "paths", default = [] }
   return spec;
 }
 
+struct Nothing {};
+
 struct OptionCase {
   const char* given;
   const char* path;  // null: no problem
@@ -164,6 +166,17 @@ TEST(Options, DescribedMembersComeBack) {
   EXPECT_EQ(m.words, std::vector<std::string>{"p"});
   EXPECT_EQ(spec.options[0].name, "steps");
   EXPECT_EQ(spec.options[5].name, "words");
+}
+
+// A draft is written down, so that a Kinora with another one refuses the component before it opens the
+// library.
+TEST(Options, ADraftIsPartOfTheDescription) {
+  Describe<Nothing> d;
+  d.name("x").help("h").formerly("y");
+  EXPECT_EQ(d.toml("model", "kinora.model/1-draft.3"),
+            "[[component]]\nid = \"model/x\"\nhelp = \"h\"\ninterface = \"kinora.model/1-draft.3\"\nformerly "
+            "= [\"y\"]\n");
+  EXPECT_EQ(d.toml("stage", "kinora.stage/1"), d.toml("stage"));
 }
 
 std::string path_of(const json& given) {

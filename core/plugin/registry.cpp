@@ -36,7 +36,28 @@ std::vector<PluginInfo> Registry::plugins() const {
 std::vector<std::string> Registry::ids(std::string_view kind) const {
   std::vector<std::string> out;
   for (const auto& [id, place] : by_id_)
-    if (kind.empty() || place.spec->kind == kind) out.push_back(id);
+    if (place.spec->unusable.empty() && (kind.empty() || place.spec->kind == kind)) out.push_back(id);
+  return out;
+}
+
+std::vector<std::string> Registry::taken_over(const std::set<std::string>& ids) const {
+  std::map<std::pair<std::string, std::string>, std::string> between;  // folders: ids
+  const std::lock_guard lock(locks_->state);
+  for (const auto& entry : entries_) {
+    const PluginInfo& hidden = entry->info;
+    for (const auto& component : hidden.spec.components) {
+      const auto used = by_id_.find(component.id);
+      const bool is_hidden = hidden.state == PluginState::shadowed || hidden.shadowed.contains(component.id);
+      if (!is_hidden || used == by_id_.end() || !ids.contains(component.id)) continue;
+      auto& list = between[{used->second.entry->info.folder.string(), hidden.folder.string()}];
+      list += (list.empty() ? "" : ", ") + component.id;
+    }
+  }
+  std::vector<std::string> out;
+  for (const auto& [folders, list] : between)
+    out.push_back(fmt::format(
+        "{}: the plugin in {} is used, and hides the one in {}; remove it if that is not intended", list,
+        folders.first, folders.second));
   return out;
 }
 
@@ -101,6 +122,7 @@ Result<Registry::Place> Registry::locate(std::string_view kind, std::string_view
   if (info.state == PluginState::disabled)
     return fail(KINORA_ERROR_UNSUPPORTED, "{}: its plugin '{}' is disabled: {}", id, info.spec.name,
                 info.reason);
+  if (!place.spec->unusable.empty()) return Failure{KINORA_ERROR_UNSUPPORTED, place.spec->unusable};
   return place;
 }
 

@@ -7,6 +7,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -70,9 +71,13 @@ class Registry {
   // Every id that find() accepts, of one kind or ("") of all.
   std::vector<std::string> ids(std::string_view kind = {}) const;
 
+  // [any-thread] One line for each pair of plugins of which one hides another that offers some of these
+  // components too: the components and both folders.
+  std::vector<std::string> taken_over(const std::set<std::string>& ids) const;
+
   // [any-thread] By full id "stage/video.read", or by kind and either the bare name or the full id. Does not
-  // open the plugin. KINORA_ERROR_NOT_FOUND with a suggestion; KINORA_ERROR_UNSUPPORTED with the reason if its plugin is
-  // disabled.
+  // open the plugin. KINORA_ERROR_NOT_FOUND with a suggestion; KINORA_ERROR_UNSUPPORTED with the reason if
+  // its plugin is disabled or the component alone unusable.
   Result<const ComponentSpec*> find(std::string_view id) const { return find({}, id); }
   Result<const ComponentSpec*> find(std::string_view kind, std::string_view name) const;
 

@@ -94,9 +94,17 @@ Status read_plugin(PluginInfo& info) {
   return {};
 }
 
+// A plugin of which nothing can be used hides none of the same name.
+bool hides_others(const PluginInfo& info) {
+  const auto& all = info.spec.components;
+  return info.state == PluginState::ready &&
+         std::any_of(all.begin(), all.end(), [](const auto& c) { return c.unusable.empty(); });
+}
+
 Status check_trust(const PluginInfo& info) {
-  for (const auto& path : {info.folder, info.library}) {
-    if (path.empty()) continue;
+  std::error_code error;
+  for (const auto& path : {info.folder, info.folder / "plugin.toml", info.library}) {
+    if (path.empty() || (path.filename() == "plugin.toml" && !fs::exists(path, error))) continue;
     if (const auto why = why_untrusted(path); !why.empty()) return fail(KINORA_ERROR_INVALID, "{}", why);
   }
   return {};
@@ -141,6 +149,9 @@ Registry Registry::scan(const std::vector<SearchFolder>& folders, HostFacts host
     out.scan_folder({path, folder.origin, folder.must_exist});
   }
   for (const auto& notice : out.notices_) log_warn("plugins: {}", notice);
+  for (const auto& entry : out.entries_)
+    for (const auto& warning : entry->info.spec.warnings)
+      if (entry->info.state == PluginState::ready) log_warn("plugins: {}", warning);
   return out;
 }
 
@@ -178,9 +189,7 @@ void Registry::add(const fs::path& folder) {
   }
   if (info.spec.name.empty()) info.spec.name = folder.filename().string();
   for (const auto& other : entries_) {
-    // A plugin that cannot be used shadows nothing.
-    const bool hides = other->info.state == PluginState::ready || other->info.state == PluginState::loaded;
-    if (other->info.spec.name != info.spec.name || !hides) continue;
+    if (other->info.spec.name != info.spec.name || !hides_others(other->info)) continue;
     info.state = PluginState::shadowed;
     info.reason = "by " + other->info.folder.string();
   }
@@ -191,11 +200,12 @@ void Registry::add(const fs::path& folder) {
 }
 
 void Registry::offer(Entry& entry) {
+  const auto is_usable = [](const Place& place) {
+    return place.entry->info.state == PluginState::ready && place.spec->unusable.empty();
+  };
   for (const auto& component : entry.info.spec.components) {
     const auto [it, first] = by_id_.try_emplace(component.id, Place{&entry, &component});
-    const bool usable = first || it->second.entry->info.state == PluginState::ready ||
-                        it->second.entry->info.state == PluginState::loaded;
-    if (!usable && entry.info.state == PluginState::ready) {
+    if (!is_usable(it->second) && is_usable({&entry, &component})) {
       it->second = Place{&entry, &component};
       continue;
     }

@@ -4,6 +4,7 @@
 
 #include "core/base/cancel.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/run/opening.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -59,10 +60,13 @@ const JobSpec* JobView::upstream(const std::string& kind) const {
 
 const JobSpec& JobView::need_upstream(const std::string& kind) const {
   if (const auto* job = upstream(kind)) return *job;
-  throw Error(KINORA_ERROR_INVALID, "it needs a job of kind " + kind + " among its inputs, direct or indirect");
+  throw Error(KINORA_ERROR_INVALID,
+              "it needs a job of kind " + kind + " among its inputs, direct or indirect");
 }
 
-Component JobView::open(const ComponentUse& use) const { return or_throw(runtime_.registry().open(use.id)); }
+Component JobView::open(const ComponentUse& use) const {
+  return open_component(runtime_.registry(), {}, use.id);
+}
 
 kinora_run JobContext::call(Progress* progress, int64_t first_sample) {
   calls_.push_back({static_cast<uint64_t>(run().seed), first_sample, progress});
@@ -74,7 +78,7 @@ kinora_run JobContext::call(Progress* progress, int64_t first_sample) {
 void run_job(JobContext& job) { job_type(job.runtime().registry(), *job.spec().kind).run(job); }
 
 const JobType& job_type(Registry& registry, const ComponentSpec& kind) {
-  const Component job = or_throw(registry.open(kind.id));
+  const Component job = open_component(registry, {}, kind.id);
   return *job.table<kinora_job>().type();
 }
 

@@ -123,7 +123,8 @@ std::vector<Diagnostic> check_jobs(Runtime& runtime, const RunFile& run, const s
     } catch (const WorkerDied&) {
       throw;
     } catch (const std::exception& e) {
-      if (const auto* error = dynamic_cast<const Error*>(&e); error && error->code() == KINORA_ERROR_CANCELLED)
+      if (const auto* error = dynamic_cast<const Error*>(&e);
+          error && error->code() == KINORA_ERROR_CANCELLED)
         throw;
       check.problem(job.at, e.what());
     }

@@ -59,8 +59,8 @@ class JobCheck : public JobView {
 // is created in one. Throws Error, WorkerDied.
 kinora_resources resources_of(const JobView&, const ComponentUse& stage);
 
-// Called at the start of a job: throws Error(KINORA_ERROR_INVALID) with the problems that its check reports, one
-// per line.
+// Called at the start of a job: throws Error(KINORA_ERROR_INVALID) with the problems that its check reports,
+// one per line.
 void require(const JobContext&);
 
 // Problems of these jobs before any has run, in a launch of `ranks` ranks; 0: of any number. Skips jobs with

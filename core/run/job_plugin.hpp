@@ -62,12 +62,18 @@ kinora_component job_component() {
     return std::pair{d.id("job"), d.toml("job") + T::parts().toml()};
   };
   static const std::string id = text().first;
-  return {sizeof(kinora_component), 0, id.c_str(), kJobInterface, &table, [](const kinora_sink* out) {
+  return {sizeof(kinora_component),
+          0,
+          id.c_str(),
+          kJobInterface,
+          &table,
+          [](const kinora_sink* out) {
             return guard([&] {
               const std::string all = text().second;
               out->write(out->self, all.data(), all.size());
             });
-          }, nullptr};
+          },
+          nullptr};
 }
 
 // Slots that several kinds have.

@@ -82,10 +82,8 @@ bool is_of_own_family(std::string_view id) {
 
 std::set<std::string> own_stages(const Registry& registry) {
   std::set<std::string> out;
-  std::error_code error;
-  const auto built_in = std::filesystem::canonical(search_folders({}).back().path, error);
   for (const auto& plugin : registry.plugins()) {
-    if (error || plugin.folder.parent_path() != built_in || plugin.state == PluginState::shadowed) continue;
+    if (!is_built_in(plugin) || plugin.state == PluginState::shadowed) continue;
     for (const auto& component : plugin.spec.components)
       if (component.kind == "stage" && is_of_own_family(component.id) &&
           !plugin.shadowed.contains(component.id))

@@ -6,6 +6,8 @@
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/call.hpp"
+#include "core/run/opening.hpp"
+#include "core/workers/service.hpp"
 #include "core/workers/worker.hpp"
 #include "kinora/error.hpp"
 
@@ -29,14 +31,20 @@ std::string without_options(std::string message) {
 
 StageInstance::StageInstance(Registry& registry, const std::string& id, const Options& options,
                              const Isolation& isolation)
-    : isolation_(isolation) {
-  const Component component = or_throw(registry.open("stage", id));
-  id_ = component.spec->id;
-  options_ = options.canonical();
-  stage_ = &component.table<kinora_stage>();
-  self_ = made(stage_->create(host(), options.abi()), id_);
-  if (isolation_.is_allowed && resources().isolated != 0)
-    workers_ = static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0));
+    : id_(or_throw(registry.find("stage", id))->id), options_(options.canonical()), isolation_(isolation) {
+  const auto* workers =
+      isolation_.is_allowed && workers_are_offered()
+          ? static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0))
+          : nullptr;
+  // Not even its library is opened here.
+  if (workers && is_third_party(registry, id_)) {
+    workers_ = workers;
+    start_worker();
+    return;
+  }
+  stage_ = &open_component(registry, "stage", id_).table<kinora_stage>();
+  self_ = made([&] { return stage_->create(host(), options.abi()); }, id_);
+  if (workers && resources().isolated != 0) workers_ = workers;
 }
 
 StageInstance::~StageInstance() {
@@ -44,7 +52,26 @@ StageInstance::~StageInstance() {
   if (self_) stage_->destroy(self_);
 }
 
+kinora_worker_spec StageInstance::worker_spec() const {
+  constexpr double kLimit = 43200;  // seconds per sample, as in engine/local
+  return {sizeof(kinora_worker_spec),
+          0,
+          id_.c_str(),
+          id_.c_str(),
+          options_.c_str(),
+          isolation_.timeout,
+          memory_of_a_worker(),
+          kLimit,
+          0};
+}
+
+void StageInstance::start_worker() {
+  const kinora_worker_spec spec = worker_spec();
+  called(workers_->start(&spec, &worker_), id_);
+}
+
 kinora_resources StageInstance::resources() const {
+  if (!self_) return ask_apart(worker_spec());
   kinora_resources out{};
   out.struct_size = sizeof out;
   called(stage_->resources(self_, &out), id_);
@@ -53,11 +80,7 @@ kinora_resources StageInstance::resources() const {
 
 template <class F>
 void StageInstance::in_process(const std::string& of, F call) {
-  constexpr double kLimit = 43200;  // seconds per sample, as in engine/local
-  const kinora_worker_spec spec{
-      sizeof spec, 0, id_.c_str(), id_.c_str(), options_.c_str(), isolation_.timeout, memory_of_a_worker(),
-      kLimit,      0};
-  if (!worker_) called(workers_->start(&spec, &worker_), id_);
+  if (!worker_) start_worker();
   const int32_t status = call();
   if (status == KINORA_OK || workers_->ended(worker_) == 0) return called(status, id_);
   const std::string message = without_options(from_abi(status, id_).failure().message);
@@ -80,7 +103,7 @@ void StageInstance::process(kinora_sample* in, const kinora_emit& emit, const ki
 }
 
 void StageInstance::finish(const kinora_emit& emit, const kinora_run& run) {
-  if (!stage_->finish) return;
+  if (stage_ && !stage_->finish) return;
   if (!workers_) {
     start_once(run);
     return called(stage_->finish(self_, &emit, &run), id_);
@@ -185,8 +208,9 @@ Sample OneStage::operator()(const Sample& in) const {
     }
   }
   if (results.emitted.size() != 1)
-    throw Error(KINORA_ERROR_DATA, instance_.id() + ": " + std::string(in.key()) + ": expected one result, got " +
-                                 std::to_string(results.emitted.size()) + losses(results));
+    throw Error(KINORA_ERROR_DATA, instance_.id() + ": " + std::string(in.key()) +
+                                       ": expected one result, got " +
+                                       std::to_string(results.emitted.size()) + losses(results));
   return std::move(results.emitted.front());
 }
 

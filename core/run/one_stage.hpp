@@ -20,9 +20,9 @@ struct Isolation {
   double timeout = 300;  // seconds
 };
 
-// Runs in a process of its own if the stage declares that it reads untrusted media
-// (kinora_resources.isolated) and this program starts workers, otherwise in this process. Use from one thread
-// at a time.
+// Runs in a process of its own if this program starts workers and the stage declares that it reads untrusted
+// media (kinora_resources.isolated) or its plugin is a third party's; otherwise in this process. Use from one
+// thread at a time.
 class StageInstance {
  public:
   // Throws kinora::Error if there is no such stage, or it cannot be opened or created.
@@ -46,16 +46,18 @@ class StageInstance {
 
  private:
   void start_once(const kinora_run& run);
+  kinora_worker_spec worker_spec() const;
+  void start_worker();
   // If the process dies during the call, the message begins with `of`.
   template <class F>
   void in_process(const std::string& of, F call);
-  std::string id_, options_;
+  const std::string id_, options_;
   const Isolation isolation_;
-  const kinora_stage* stage_ = nullptr;
+  const kinora_stage* stage_ = nullptr;  // null, as self_: a third party's, in a process of its own
   void* self_ = nullptr;
   bool started_ = false;
   const kinora_workers_api* workers_ = nullptr;  // null: the stage runs here
-  kinora_worker* worker_ = nullptr;              // started by the first call
+  kinora_worker* worker_ = nullptr;              // started when it is needed
 };
 
 // Collects the outcomes of the samples of one instance.
@@ -97,8 +99,8 @@ class OneStage {
       : OneStage(runtime.registry(), id, options, isolation) {}
 
   kinora_resources resources() const { return instance_.resources(); }
-  // Throws the stage's error; KINORA_ERROR_DATA if the stage drops the sample, emits no or several samples, or its
-  // process died of it twice.
+  // Throws the stage's error; KINORA_ERROR_DATA if the stage drops the sample, emits no or several samples,
+  // or its process died of it twice.
   Sample operator()(const Sample& in) const;
 
  private:

@@ -41,14 +41,14 @@ std::optional<LaunchPlace> numbered(const Variables& of, const Names& names) {
                 fmt::format("{} is set and {} is not; a launcher sets both: set it too, or unset the other",
                             rank ? names.rank : names.world, rank ? names.world : names.rank));
   if (*rank >= *world)
-    throw Error(KINORA_ERROR_INVALID, fmt::format("{}={} is outside {}={}: ranks are 0 to {}", names.rank, *rank,
-                                            names.world, *world, *world - 1));
+    throw Error(KINORA_ERROR_INVALID, fmt::format("{}={} is outside {}={}: ranks are 0 to {}", names.rank,
+                                                  *rank, names.world, *world, *world - 1));
   LaunchPlace out{.rank = *rank, .world = *world, .launcher = names.launcher};
   out.local_rank = number(of, names.local_rank).value_or(out.rank);
   if (const auto n = number(of, names.local_size); n && *n > 0) {
     if (out.local_rank >= *n)
-      throw Error(KINORA_ERROR_INVALID, fmt::format("{}={} is outside {}={}", names.local_rank, out.local_rank,
-                                              names.local_size, *n));
+      throw Error(KINORA_ERROR_INVALID, fmt::format("{}={} is outside {}={}", names.local_rank,
+                                                    out.local_rank, names.local_size, *n));
     out.node = out.rank / *n;
   }
   return out;
@@ -109,7 +109,8 @@ std::optional<LaunchPlace> of_srun(const Variables& of, const std::string& addre
                               *world)};
   }
   if (!world)
-    throw Error(KINORA_ERROR_INVALID, "SLURM_PROCID is set and SLURM_NTASKS is not; start it with srun --ntasks=N");
+    throw Error(KINORA_ERROR_INVALID,
+                "SLURM_PROCID is set and SLURM_NTASKS is not; start it with srun --ntasks=N");
   if (*rank >= *world)
     throw Error(KINORA_ERROR_INVALID,
                 fmt::format("SLURM_PROCID={} is outside the {} tasks of its step", *rank, *world));
@@ -131,7 +132,8 @@ LaunchPlace found(const Variables& of) {
   const std::string address = of("MASTER_ADDR");
   const auto port = number(of, "MASTER_PORT");
   if (port && (*port == 0 || *port > 65535))
-    throw Error(KINORA_ERROR_INVALID, fmt::format("MASTER_PORT={} is not a port; use one in [1, 65535]", *port));
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("MASTER_PORT={} is not a port; use one in [1, 65535]", *port));
   if (const auto place = numbered(of, kExplicit))
     return of_torchrun(of, *place, address, port.value_or(kPort));
   for (const Names* mpi : {&kOpenMpi, &kMpich})

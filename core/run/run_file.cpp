@@ -455,7 +455,8 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     problems.push_back({unknown ? doc.key(at) : doc.value(at), p.message});
   }
   for (const auto& plugin : registry.plugins())
-    if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed)
+    if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed &&
+        !plugin.shadowed.contains(use.id))
       use.version = plugin.spec.version;
   return use;
 }

@@ -23,8 +23,8 @@ Result<FolderLock> FolderLock::take(const std::filesystem::path& folder) {
   const auto file = folder / ".lock";
   FolderLock lock(open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
   if (lock.fd_ < 0)
-    return fail(KINORA_ERROR_IO, "{}: {}; make the folder writable or choose another with --out", file.string(),
-                std::strerror(errno));
+    return fail(KINORA_ERROR_IO, "{}: {}; make the folder writable or choose another with --out",
+                file.string(), std::strerror(errno));
   if (flock(lock.fd_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK)
     return fail(KINORA_ERROR_FAILED,
                 "another kinora run is writing to {}; wait for it or choose another folder with --out",

@@ -36,8 +36,8 @@ class FolderLock {
 void write_launch_record(const RunFile&, const std::vector<bool>& jobs);
 
 // Called by the other ranks: returns when rank 0 has begun the same jobs, or when the run is cancelled.
-// Throws Error(KINORA_ERROR_INVALID) that names what differs, and Error(KINORA_ERROR_TIMEOUT) if rank 0 does not begin in
-// this folder within the place's limit.
+// Throws Error(KINORA_ERROR_INVALID) that names what differs, and Error(KINORA_ERROR_TIMEOUT) if rank 0 does
+// not begin in this folder within the place's limit.
 void await_launch_record(const RunFile&, const std::vector<bool>& jobs, const LaunchPlace&);
 
 // The launch number in the folder's record; empty: there is no record.

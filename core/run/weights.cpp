@@ -110,7 +110,8 @@ namespace {
 json read_object(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in)
-    throw Error(KINORA_ERROR_NOT_FOUND, fmt::format("config={}: cannot be read; give a JSON file", file.string()));
+    throw Error(KINORA_ERROR_NOT_FOUND,
+                fmt::format("config={}: cannot be read; give a JSON file", file.string()));
   json out;
   try {
     out = json::parse(in);
@@ -118,8 +119,8 @@ json read_object(const fs::path& file) {
     throw Error(KINORA_ERROR_INVALID, fmt::format("{}: not valid JSON: {}", file.string(), e.what()));
   }
   if (!out.is_object())
-    throw Error(KINORA_ERROR_INVALID, fmt::format("{}: a configuration is a JSON object, found {}", file.string(),
-                                            found_text(out)));
+    throw Error(KINORA_ERROR_INVALID, fmt::format("{}: a configuration is a JSON object, found {}",
+                                                  file.string(), found_text(out)));
   return out;
 }
 

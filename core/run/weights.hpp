@@ -15,8 +15,8 @@ namespace kinora::core {
 
 // The part of a pipeline's folder that fits the component: transformer/ (or unet/) for a model, text_encoder/
 // for a model of input_ids, image_encoder/ for one of pictures or videos, vae/ for a tokenizer. Any other
-// path is returned unchanged. Throws kinora::Error: KINORA_ERROR_NOT_FOUND that lists the parts, KINORA_ERROR_UNSUPPORTED
-// if the model has two experts.
+// path is returned unchanged. Throws kinora::Error: KINORA_ERROR_NOT_FOUND that lists the parts,
+// KINORA_ERROR_UNSUPPORTED if the model has two experts.
 std::filesystem::path published_part(const std::filesystem::path& given, const ComponentSpec& spec);
 
 // The TorchScript archives behind a path of weights: a *.jit, *.pt or *.pth file itself; for a folder its

@@ -20,9 +20,7 @@ struct RuntimeOptions {
 
 class Runtime {
  public:
-  static Result<std::unique_ptr<Runtime>> start(const RuntimeOptions& options) {
-    return make(options);
-  }
+  static Result<std::unique_ptr<Runtime>> start(const RuntimeOptions& options) { return make(options); }
   ~Runtime();
   Registry& registry() { return registry_; }
   Io& io() { return io_; }

@@ -134,8 +134,9 @@ Channel::Got Channel::receive(Message& out, int milliseconds) const {
 std::pair<Descriptor, Descriptor> socket_pair() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-    throw Error(KINORA_ERROR_IO, fmt::format("a socket for a worker: {}; raise the limit on open files (ulimit -n)",
-                                       std::strerror(errno)));
+    throw Error(KINORA_ERROR_IO,
+                fmt::format("a socket for a worker: {}; raise the limit on open files (ulimit -n)",
+                            std::strerror(errno)));
   return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
@@ -143,7 +144,8 @@ static_assert(std::atomic<uint64_t>::is_always_lock_free && std::atomic<uint32_t
 
 LifeSigns::LifeSigns() : memory_(::memfd_create("kinora-worker", MFD_CLOEXEC | MFD_ALLOW_SEALING)) {
   if (!memory_ || ::ftruncate(memory_.get(), sizeof(Page)) != 0)
-    throw Error(KINORA_ERROR_NO_MEMORY, fmt::format("no shared memory for a worker: {}", std::strerror(errno)));
+    throw Error(KINORA_ERROR_NO_MEMORY,
+                fmt::format("no shared memory for a worker: {}", std::strerror(errno)));
   // A worker that could shrink it would kill this process.
   ::fcntl(memory_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL);
   map();
@@ -156,7 +158,8 @@ LifeSigns::~LifeSigns() { ::munmap(page_, sizeof(Page)); }
 void LifeSigns::map() {
   void* at = ::mmap(nullptr, sizeof(Page), PROT_READ | PROT_WRITE, MAP_SHARED, memory_.get(), 0);
   if (at == MAP_FAILED)
-    throw Error(KINORA_ERROR_NO_MEMORY, fmt::format("a worker's page cannot be mapped: {}", std::strerror(errno)));
+    throw Error(KINORA_ERROR_NO_MEMORY,
+                fmt::format("a worker's page cannot be mapped: {}", std::strerror(errno)));
   page_ = static_cast<Page*>(at);
 }
 

@@ -47,8 +47,8 @@ class Channel {
   // Throws Error(KINORA_ERROR_IO) if the other end is gone or the message is too large.
   void send(const Message&) const;
   enum class Got { message, nothing, closed };
-  // Waits up to this many milliseconds (-1: without limit). Throws Error(KINORA_ERROR_DATA) for an invalid message:
-  // the other end may be a decoder whose memory was corrupted.
+  // Waits up to this many milliseconds (-1: without limit). Throws Error(KINORA_ERROR_DATA) for an invalid
+  // message: the other end may be a decoder whose memory was corrupted.
   Got receive(Message& out, int milliseconds) const;
   int descriptor() const { return socket_.get(); }
 

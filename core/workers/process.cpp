@@ -75,7 +75,7 @@ void WorkerProcess::start(const WorkerProgram& program, const std::string& name,
   if (error == 0) return;
   pid_ = -1;
   throw Error(KINORA_ERROR_FAILED, fmt::format("{}: a worker process cannot be started from {}: {}", name,
-                                         program.program.string(), std::strerror(error)));
+                                               program.program.string(), std::strerror(error)));
 }
 
 bool WorkerProcess::has_ended() const {
@@ -181,8 +181,9 @@ bool names_storage(const json& stage_options) {
 WorkerOutput::WorkerOutput(std::string name) : name_(std::move(name)) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
-    throw Error(KINORA_ERROR_IO, fmt::format("a pipe for a worker: {}; raise the limit on open files (ulimit -n)",
-                                       std::strerror(errno)));
+    throw Error(KINORA_ERROR_IO,
+                fmt::format("a pipe for a worker: {}; raise the limit on open files (ulimit -n)",
+                            std::strerror(errno)));
   read_ = Descriptor(ends[0]);
   write_ = Descriptor(ends[1]);
   ::fcntl(read_.get(), F_SETFL, O_NONBLOCK);

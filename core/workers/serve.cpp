@@ -95,6 +95,7 @@ class Serving {
     const kinora_run run = run_of_call(call.head);
     const kinora_emit emit = emit_table();
     if (!std::exchange(started_, true)) start_stage(*stage_, self_, run);
+    forget_error();  // of start()
     if (what == "finish") return stage_->finish ? check(stage_->finish(self_, &emit, &run)) : void();
     const Sample in = take_sample(call);
     const Sample given = in.clone(in.key());
@@ -130,7 +131,7 @@ class Serving {
     component_ = or_throw(runtime_.registry().open("stage", head.at("id").get<std::string>()));
     options_ = or_throw(Options::make(*component_.spec, json::parse(head.at("options").get<std::string>())));
     stage_ = &component_.table<kinora_stage>();
-    self_ = made(stage_->create(host(), options_.abi()), component_.spec->id);
+    self_ = made([&] { return stage_->create(host(), options_.abi()); }, component_.spec->id);
     resources_ = resources();
   }
 
@@ -142,6 +143,7 @@ class Serving {
         throw Error(
             KINORA_ERROR_INVALID,
             fmt::format("asks for a number of {} that is not a number (NaN); correct its resources()", of));
+    if (is_third_party(runtime_.registry(), component_.spec->id)) r.isolated = 1;
     return {{"ordered", r.ordered},   {"cores", r.cores}, {"gpus", r.gpus},   {"memory", r.memory},
             {"isolated", r.isolated}, {"nvdec", r.nvdec}, {"nvenc", r.nvenc}, {"batch", r.batch}};
   }
@@ -243,7 +245,8 @@ class Serving {
 
 void serve_worker(Runtime& runtime) {
   if (::fcntl(kWorkerSocket, F_GETFD) < 0 || ::fcntl(kWorkerPage, F_GETFD) < 0)
-    throw Error(KINORA_ERROR_INVALID, "worker: Kinora starts its workers itself; see engine/local, option isolate");
+    throw Error(KINORA_ERROR_INVALID,
+                "worker: Kinora starts its workers itself; see engine/local, option isolate");
   // The owner decides when to stop, also when a terminal signals all processes.
   std::signal(SIGINT, SIG_IGN);
   std::signal(SIGTERM, SIG_IGN);

@@ -5,6 +5,7 @@
 
 #include "core/base/log.hpp"
 #include "core/plugin/host.hpp"
+#include "core/plugin/registry.hpp"
 
 struct kinora_worker {
   kinora::core::Worker worker;
@@ -71,11 +72,28 @@ int32_t ended(const kinora_worker* worker) { return worker->worker.ended() ? 1 :
 int64_t pid(const kinora_worker* worker) { return worker->worker.pid(); }
 
 int32_t ask(const kinora_worker_spec* spec, kinora_resources* out) {
-  return guard([&] { const kinora_resources all = ask_apart(*spec);
-    KINORA_FILL(out, &all); });
+  return guard([&] {
+    const kinora_resources all = ask_apart(*spec);
+    KINORA_FILL(out, &all);
+  });
 }
 
 }  // namespace
+
+bool is_built_in(const PluginInfo& plugin) {
+  std::error_code error;
+  const auto folder = std::filesystem::canonical(search_folders({}).back().path, error);
+  return !error && plugin.folder.parent_path() == folder;
+}
+
+bool is_third_party(const Registry& registry, std::string_view id) {
+  for (const auto& plugin : registry.plugins()) {
+    const bool offers_it = plugin.spec.component(id) && !plugin.shadowed.contains(std::string(id)) &&
+                           (plugin.state == PluginState::ready || plugin.state == PluginState::loaded);
+    if (offers_it) return !is_built_in(plugin);
+  }
+  return false;
+}
 
 bool workers_are_offered() { return !the_program().program.empty(); }
 

@@ -108,8 +108,8 @@ Worker::Worker(const WorkerProgram& program, const kinora_worker_spec& spec)
     if (status != KINORA_OK) throw Error(status, std::string(view(host()->last_error(host()))));
   } catch (const WorkerDied& e) {
     if (e.killed)
-      throw WorkerDied(KINORA_ERROR_NO_MEMORY, e.how + " while an instance was made; free memory and run again",
-                       e.how, true);
+      throw WorkerDied(KINORA_ERROR_NO_MEMORY,
+                       e.how + " while an instance was made; free memory and run again", e.how, true);
     throw WorkerDied(
         KINORA_ERROR_FAILED,
         e.how +

@@ -12,8 +12,8 @@
 
 namespace kinora::core {
 
-// Calls start() of a stage that has one, once for each instance, before its first sample. Throws Error(KINORA_ERROR_REFUSED), since a
-// stage that cannot start processes no sample.
+// Calls start() of a stage that has one, once for each instance, before its first sample. Throws
+// Error(KINORA_ERROR_REFUSED), since a stage that cannot start processes no sample.
 void start_stage(const kinora_stage& stage, void* self, const kinora_run& run);
 
 // The process has ended; how says in which way. Its last words are in the log.
@@ -31,8 +31,8 @@ void count_held_anew();
 
 class Worker {
  public:
-  // Returns when the other process has created its instance. Throws Error; KINORA_ERROR_CANCELLED once the program
-  // is asked to stop; WorkerDied if the process died, with KINORA_ERROR_NO_MEMORY if it was killed.
+  // Returns when the other process has created its instance. Throws Error; KINORA_ERROR_CANCELLED once the
+  // program is asked to stop; WorkerDied if the process died, with KINORA_ERROR_NO_MEMORY if it was killed.
   Worker(const WorkerProgram&, const kinora_worker_spec&);
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;

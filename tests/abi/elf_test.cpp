@@ -107,6 +107,15 @@ TEST_F(Elf, NamesOutsideTheirTableAreAnError) {
   }
 }
 
+TEST_F(Elf, ExportsAreWhatTheLinkerSees) {
+  const auto exports = [](const char* name) {
+    return or_throw(read_exports(std::string(KINORA_ABI_PLUGINS) + "/lib" + name + ".so"));
+  };
+  EXPECT_THAT(exports("minimal"), testing::UnorderedElementsAre("kinora_plugin_entry"));
+  EXPECT_THAT(exports("exports"),
+              testing::UnorderedElementsAre("kinora_plugin_entry", "own_a", "own_b", "own_c", "own_d"));
+}
+
 TEST_F(Elf, SaysInWordsWhatItIsInstead) {
   std::string small = good_, big = good_;
   small[EI_CLASS] = ELFCLASS32;

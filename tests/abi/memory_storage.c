@@ -111,8 +111,8 @@ static const kinora_storage table = {
     sizeof(kinora_storage), 0,     create, destroy, open_object,  read_object,
     close_object,           begin, append, commit,  abort_writer, list,
     remove_object};
-static const kinora_component component = {sizeof(kinora_component), 0,      "storage/memory",
-                                           KINORA_INTERFACE_STORAGE,           &table, NULL, NULL};
+static const kinora_component component = {
+    sizeof(kinora_component), 0, "storage/memory", KINORA_INTERFACE_STORAGE, &table, NULL, NULL};
 static const kinora_plugin plugin = {sizeof(kinora_plugin), 1, 0, 1, "memory_storage", "0.1.0", &component};
 
 KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* h);

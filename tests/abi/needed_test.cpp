@@ -172,6 +172,39 @@ TEST(Needed, EveryPluginThatWasBuiltHereHasItsLibraries) {
     EXPECT_EQ(why(PluginsFolder::built(name)), "") << name;
 }
 
+// A copy of a built plugin whose library needs `name` in place of libkinora_absent.so.3.
+fs::path needs_instead(const PluginsFolder& folder, std::string name) {
+  std::ifstream in(PluginsFolder::built("missing_library"), std::ios::binary);
+  std::string bytes(std::istreambuf_iterator<char>(in), {});
+  const size_t at = bytes.find(library), size = std::string_view(library).size();
+  EXPECT_NE(at, bytes.npos);
+  name.resize(size, '\0');
+  bytes.replace(at, size, name);
+  const fs::path out = folder.path() / "libchanged.so";
+  std::ofstream(out, std::ios::binary) << bytes;
+  return out;
+}
+
+TEST(Needed, AStablePluginMayNotNeedLibtorch) {
+  PluginsFolder folder;
+  for (const char* name : {"libtorch_cpu.so", "libtorch.so", "libc10.so"}) {
+    const auto plugin = needs_instead(folder, name);
+    EXPECT_EQ(why(plugin),
+              std::string("requires ") + name +
+                  ", which a plugin of tier stable may not; take tier pinned, or link nothing of libtorch: "
+                  "kinora.tensors/1 offers it");
+    EXPECT_THAT(why(plugin, Tier::pinned), testing::Not(HasSubstr("tier stable")));
+  }
+}
+
+TEST(Needed, ASanitizersRuntimeMustBeThereFirst) {
+  PluginsFolder folder;
+  const auto plugin = needs_instead(folder, "libasan.so.99");
+  EXPECT_EQ(why(plugin),
+            "requires libasan.so.99, which must be in the process first; start kinora with "
+            "LD_PRELOAD=libasan.so.99, or build the plugin without the sanitizer");
+}
+
 TEST(Needed, RemedyNamesThePackage) {
   EXPECT_THAT(remedy_for("libavcodec.so.59"), HasSubstr("apt install ffmpeg"));
   EXPECT_THAT(remedy_for("libfoo.so.3"), HasSubstr("apt-file search libfoo.so.3"));

@@ -15,7 +15,7 @@ struct Manifest {
   std::string name = {}, version = "0.1.0", abi = "1.0", tier = "stable", more = {}, id = "stage/minimal",
               options = {};
   std::string text() const {
-    return "[plugin]\nname = \"" + name + "\"\nversion = \"" + version + "\"\nabi = \"" + abi +
+    return "[plugin]\nmanifest = 1\nname = \"" + name + "\"\nversion = \"" + version + "\"\nabi = \"" + abi +
            "\"\ntier = \"" + tier + "\"\n" + more + "\n[[component]]\nid = \"" + id +
            "\"\nhelp = \"of a test\"\n" + options;
   }

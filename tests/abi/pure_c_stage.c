@@ -14,8 +14,9 @@
   "help = \"counts the bytes of a field\"\n"                                                 \
   "option.field = { type = \"string\", default = \"mp4\", help = \"the field to count\" }\n" \
   "option.at_most = { type = \"size\", default = 1048576, min = 0, help = \"drop what is larger\" }\n"
-#define MANIFEST \
-  "[plugin]\nname = \"pure_c_stage\"\nversion = \"0.1.0\"\nabi = \"1.0\"\ntier = \"stable\"\n\n" COMPONENT
+#define MANIFEST                                                                                 \
+  "[plugin]\nmanifest = 1\nname = \"pure_c_stage\"\nversion = \"0.1.0\"\nabi = \"1.0\"\ntier = " \
+  "\"stable\"\n\n" COMPONENT
 
 /* Without the terminating NUL of a C string. */
 __attribute__((section(".kinora.manifest"), used)) static const char manifest[sizeof(MANIFEST) - 1] =

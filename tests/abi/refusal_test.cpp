@@ -41,9 +41,6 @@ const Case before[] = {
       .tier = "pinned",
       .more = "torch = \"==2.11.0\"\ncxx_abi = \"1\"\ncuda = \"13.0\"\n"},
      {"cuda: expected none", "found 13.0"}},
-    {"manifest",
-     {.name = "minimal", .more = "colour = 3\n"},
-     {"plugin.toml:6:1: unknown key 'colour' in [plugin]"}},
     {"a missing library",
      {.name = "missing_library"},
      {"requires libkinora_absent.so.3, which is not installed; install", "LD_LIBRARY_PATH"},
@@ -71,6 +68,7 @@ const Case after[] = {
     {"an entry that declines",
      {.name = "cannot_work"},
      {"cannot be used here: no machine with a flux capacitor; install one"}},
+    {"an entry that throws", {.name = "throws_in_entry"}, {"its entry threw an exception of unknown type"}},
     {"another name", {.name = "renamed"}, {"name: expected renamed, found minimal"}, "minimal"},
     {"another version", {.name = "minimal", .version = "0.2.0"}, {"version: expected 0.2.0, found 0.1.0"}},
 };

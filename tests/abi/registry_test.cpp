@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "core/base/paths.hpp"
+#include "core/plugin/elf.hpp"
+#include "kinora/abi/model.h"
 #include "tests/abi/plugins_folder.hpp"
 
 namespace kinora::core::test {
@@ -45,6 +48,63 @@ TEST(Registry, ComponentOfTwoPluginsBelongsToTheFirst) {
   const auto plugins = folder.scan().plugins();
   EXPECT_TRUE(plugins[0].shadowed.empty());
   EXPECT_EQ(plugins[1].shadowed.at("stage/minimal"), "a");
+}
+
+TEST(Registry, SaysWhichPluginIsUsedInPlaceOfAnother) {
+  PluginsFolder mine, shipped;
+  mine.add({.name = "mine"}, "minimal");
+  mine.add({.name = "twin", .id = "sampler/a"}, "minimal");
+  shipped.add({.name = "minimal"});
+  shipped.add({.name = "twin", .id = "sampler/a"}, "minimal");
+  const auto registry = Registry::scan({{mine.path(), "--plugins"}, {shipped.path(), "built-in"}});
+  const auto line = [&](const char* ids, const char* used, const char* hidden) {
+    return fmt::format(
+        "{}: the plugin in {} is used, and hides the one in {}; remove it if that is not intended", ids,
+        (mine.path() / used).string(), (shipped.path() / hidden).string());
+  };
+  EXPECT_THAT(registry.taken_over({"stage/minimal", "loss/none"}),
+              ElementsAre(line("stage/minimal", "mine", "minimal")));
+  EXPECT_THAT(registry.taken_over({"sampler/a"}), ElementsAre(line("sampler/a", "twin", "twin")));
+  EXPECT_THAT(registry.taken_over({"loss/none"}), testing::IsEmpty());
+}
+
+TEST(Registry, AnUnknownKeyDisablesNothing) {
+  PluginsFolder folder;
+  folder.add({.name = "minimal", .more = "licence = \"MIT\"\n"});
+  auto registry = folder.scan();
+  EXPECT_TRUE(registry.open("stage/minimal"));
+  EXPECT_THAT(registry.plugins()[0].spec.warnings,
+              ElementsAre(HasSubstr("plugin.toml:7:1: unknown key 'licence' in [plugin]")));
+}
+
+TEST(Registry, AnUnknownKindIsUnusableAlone) {
+  PluginsFolder folder;
+  folder.add({.name = "two_kinds",
+              .id = "optimizer/muon",
+              .options = "state = 2\n[[component]]\nid = \"stage/minimal\"\nhelp = \"of a test\"\n"});
+  auto registry = folder.scan();
+  EXPECT_THAT(registry.ids(), ElementsAre("stage/minimal"));
+  EXPECT_TRUE(registry.open("stage/minimal"));
+  const auto found = registry.open("optimizer/muon");
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.failure().code, KINORA_ERROR_UNSUPPORTED);
+  EXPECT_THAT(found.failure().message, HasSubstr("unknown kind 'optimizer'"));
+  EXPECT_EQ(registry.plugins()[0].state, PluginState::loaded);
+}
+
+TEST(Registry, AnotherDraftIsRefusedBeforeItsLibraryIsOpenedAndHidesNothing) {
+  PluginsFolder mine, shipped;
+  mine.add({.name = "x", .id = "model/x", .options = "interface = \"kinora.model/1-draft.0\"\n"}, "minimal");
+  auto registry = mine.scan();
+  EXPECT_THAT(
+      registry.open("model/x").failure().message,
+      HasSubstr("model/x is built for kinora.model/1-draft.0, this Kinora has " KINORA_INTERFACE_MODEL));
+  EXPECT_EQ(registry.plugins()[0].state, PluginState::ready);
+  shipped.add({.name = "x", .id = "model/x", .options = "interface = \"" KINORA_INTERFACE_MODEL "\"\n"},
+              "minimal");
+  registry = Registry::scan({{mine.path(), "--plugins"}, {shipped.path(), "built-in"}});
+  EXPECT_TRUE(registry.find("model/x"));
+  EXPECT_THAT(registry.taken_over({"model/x"}), testing::IsEmpty());
 }
 
 TEST(Registry, SameFolderTwiceIsSearchedOnce) {
@@ -124,6 +184,11 @@ TEST(Registry, RefusesWhatEveryUserMayWrite) {
   EXPECT_EQ(plugins[0].state, PluginState::disabled);
   EXPECT_THAT(plugins[0].reason, HasSubstr("libminimal.so is writable by every user"));
 
+  chmod((plugin / "libminimal.so").c_str(), 0755);
+  EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::ready);
+  chmod((plugin / "plugin.toml").c_str(), 0666);
+  EXPECT_THAT(folder.scan().plugins()[0].reason, HasSubstr("plugin.toml is writable by every user"));
+
   chmod(folder.path().c_str(), 0777);
   const auto registry = folder.scan();
   EXPECT_TRUE(registry.plugins().empty());
@@ -175,6 +240,29 @@ TEST(Registry, RefusesWhatOthersMayChangeOnTheWay) {
   EXPECT_THAT(said(folder.path() / "link"), HasSubstr("link belongs to another user"));
 }
 
+// With the umask 002 of Debian and of containers, whose users have no name, a group may write that has no one
+// else in it.
+TEST(Registry, AGroupOfOneIsAccepted) {
+  if (geteuid() != 0) GTEST_SKIP() << "changes owners of files";
+  PluginsFolder folder;
+  const auto plugin = folder.add({.name = "minimal"});
+  constexpr uid_t kNoName = 54321;
+  const auto why = [&](gid_t group) -> std::string {
+    for (const auto& path : {folder.path(), plugin}) {
+      EXPECT_EQ(chown(path.c_str(), kNoName, group), 0);
+      EXPECT_EQ(chmod(path.c_str(), 0775), 0);
+    }
+    EXPECT_EQ(seteuid(kNoName), 0);
+    std::string said = why_untrusted(plugin);
+    EXPECT_EQ(seteuid(0), 0);
+    return said;
+  };
+  EXPECT_EQ(why(kNoName), "");
+  EXPECT_EQ(why(0), "") << "root's group";
+  EXPECT_THAT(why(kNoName + 1), HasSubstr("is writable by its group; run: chmod g-w"));
+  EXPECT_THAT(why(100), HasSubstr("is writable by its group")) << "a group of many";
+}
+
 TEST(Registry, AStickyFolderIsAccepted) {
   PluginsFolder folder;
   folder.add({.name = "minimal"});
@@ -191,13 +279,22 @@ TEST(Registry, LibraryWithoutPluginTomlIdentifiesItself) {
   EXPECT_TRUE(registry.open("stage/count.bytes"));
 }
 
+TEST(Registry, ZerosBehindTheEmbeddedManifestAreNoPartOfIt) {
+  const auto embedded =
+      or_throw(read_embedded_manifest(PluginsFolder::built("padded_manifest"))).value_or("");
+  EXPECT_TRUE(embedded.ends_with("help = \"of a test\"\n")) << embedded.size();
+  PluginsFolder folder;
+  std::ofstream(folder.add({.name = "padded_manifest"}) / "plugin.toml") << embedded;
+  EXPECT_EQ(folder.scan().plugins()[0].state, PluginState::ready) << folder.scan().plugins()[0].reason;
+}
+
 TEST(Registry, ManifestThatIsNotTheLibrarysIsRefused) {
   PluginsFolder folder;
   folder.add({.name = "pure_c_stage", .id = "stage/count.bytes"});
   const auto plugins = folder.scan().plugins();
   EXPECT_EQ(plugins[0].state, PluginState::disabled);
   EXPECT_THAT(plugins[0].reason,
-              HasSubstr("plugin.toml:9:1: it differs from the manifest inside libpure_c_stage.so"));
+              HasSubstr("plugin.toml:10:1: it differs from the manifest inside libpure_c_stage.so"));
 }
 
 TEST(Registry, MissingOrForeignLibraryIsSaidInWords) {

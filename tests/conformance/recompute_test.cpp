@@ -117,7 +117,7 @@ template <class M>
 test::Difference careless() {
   test::plugins();
   const std::string text = "[plugin]\nname = \"t\"\nversion = \"0\"\nabi = \"1.0\"\ntier = \"stable\"\n" +
-                           described<M>().toml("model");
+                           described<M>().toml("model", KINORA_INTERFACE_MODEL);
   const auto plugin = core::or_throw(core::parse_manifest(text, "plugin.toml"));
   const core::Component model{&plugin.components[0], &plugin, M::template api<M>()};
   const auto [plain, again] = both_ways(model, {"model/careless", core::json::object()}, true);

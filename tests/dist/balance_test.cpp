@@ -26,10 +26,12 @@ TEST(Traffic, IsWhatEveryAlgorithmMustMove) {
       const kinora_group* g = owner.group("dp");
       const at::Tensor x = at::ones({4, 6}, at::kDouble);
       const int64_t b = 4 * 6 * 8, next = (me.rank + 1) % n, last = (me.rank + n - 1) % n;
-      for (const uint32_t op : {KINORA_OP_ALL_REDUCE, KINORA_OP_ALL_REDUCE_MAX, KINORA_OP_ALL_GATHER, KINORA_OP_REDUCE_SCATTER, KINORA_OP_ALL_TO_ALL})
+      for (const uint32_t op : {KINORA_OP_ALL_REDUCE, KINORA_OP_ALL_REDUCE_MAX, KINORA_OP_ALL_GATHER,
+                                KINORA_OP_REDUCE_SCATTER, KINORA_OP_ALL_TO_ALL})
         Pending(g, transfer(op, x)).finish();
       Pending(g, transfer(KINORA_OP_BROADCAST, x, 0, 0, 1)).finish();
-      Pending send(g, transfer(KINORA_OP_SEND, x, 0, 0, next)), recv(g, transfer(KINORA_OP_RECV, x, 0, 0, last));
+      Pending send(g, transfer(KINORA_OP_SEND, x, 0, 0, next)),
+          recv(g, transfer(KINORA_OP_RECV, x, 0, 0, last));
       recv.finish();
       send.finish();
       Pending(g, transfer(KINORA_OP_BARRIER, at::Tensor())).finish();

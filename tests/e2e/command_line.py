@@ -130,6 +130,40 @@ def check_broken_twin():
     assert "state    disabled" in kinora("--plugins", copy.parent, "plugins", "inspect", "stage/lonely")
 
 
+def check_taken_over():
+    """A plugin that takes over one of Kinora's own is named in one warning, with both folders, by check and run."""
+    library = pathlib.Path(next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "engine/local"))
+    taken = SCRATCH / "taken" / library.parent.name
+    shutil.copytree(library.parent, taken)
+    run = SCRATCH / "taken.toml"
+    run.write_text(f'[run]\nout = "{SCRATCH / "taken-out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{DATA / "film.mp4"}"\nstages = ["video.probe"]\n')
+    for words, code in ((["check", run], 0), (["run", run, "--dry-run"], 0)):
+        done = subprocess.run([KINORA, "--plugins", str(taken.parent), *map(str, words)], capture_output=True, text=True)
+        assert done.returncode == code, done
+        lines = [line for line in done.stderr.splitlines() if "engine/local: the plugin in " in line]
+        assert len(lines) == 1 and str(taken) in lines[0] and str(library.parent) in lines[0], done
+    assert "the plugin in" not in subprocess.run([KINORA, "check", str(run)], capture_output=True, text=True).stderr
+
+
+def check_drafts():
+    """Components of kinds that may still change are marked; one of another draft is disabled, and says so."""
+    listed = {c["id"]: c for c in json.loads(kinora("plugins", "list", "--json"))}
+    for id, draft in (("engine/local", True), ("model/dit", True), ("stage/video.probe", False), ("sampler/edm-heun", False)):
+        assert listed[id]["draft"] == draft, listed[id]
+    line = next(line for line in kinora("plugins", "list", "engine").splitlines() if line.startswith("engine/local"))
+    assert " draft " in line, line
+    folder = SCRATCH / "drafts/other"
+    folder.mkdir(parents=True)
+    shutil.copy(pathlib.Path(KINORA).parents[1] / "tests/abi/libminimal.so", folder / "libother.so")
+    (folder / "plugin.toml").write_text('[plugin]\nname = "other"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\nlicence = "MIT"\n'
+                                        '[[component]]\nid = "model/other"\nhelp = "of a test"\ninterface = "kinora.model/1-draft.0"\n')
+    done = subprocess.run([KINORA, "--plugins", str(folder.parent), "plugins", "list", "model"], capture_output=True, text=True)
+    assert "model/other is disabled:" in done.stdout and "is built for kinora.model/1-draft.0, this Kinora has " in done.stdout, done
+    assert done.stderr.count("unknown key 'licence' in [plugin]") == 1, done
+    said = kinora("plugins", "validate", folder / "libother.so", code=1)
+    assert "unknown key 'licence' in [plugin]" in said and "is built for kinora.model/1-draft.0" in said, said
+
+
 def check_use_lines():
     """The line for a run file that inspect prints is valid in one, for every kind."""
     recipe = pathlib.Path(ROOT) / "configs/quickstart.toml"
@@ -640,7 +674,7 @@ def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # left by a killed run
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_missing_library, check_broken_twin, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_apply, check_apply_refuses, check_apply_config,
+    for check in (check_plugins, check_missing_library, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_apply, check_apply_refuses, check_apply_config,
                   check_published, check_convert, check_layouts, check_inspect, check_pipeline, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_waiting_rank, check_installed):
         check()
         print("ok   ", check.__name__)

@@ -217,12 +217,12 @@ def joined():
 
 
 def batches():
-    """A stage with batches gets them where nothing is configured, and one sample at a time in a process of its own."""
+    """A stage with batches gets them in this process, and one sample at a time in a process of its own, as a third party's stage where nothing is configured."""
     films = SCRATCH / "batches-of"
     films.mkdir()
     for i in range(6):
         shutil.copy(short_film(), films / f"f{i}.mp4")
-    for isolate, sizes in (("auto", ["2", "2", "4", "4", "4", "4"]), ("all", ["1"] * 6)):
+    for isolate, sizes in (("none", ["2", "2", "4", "4", "4", "4"]), ("auto", ["1"] * 6)):
         name = f"batches-{isolate}"
         done = kinora("run", toml(name, [films], '{ use = "together" }', f'hash = false\nengine = {{ use = "local", isolate = ["{isolate}"] }}'))
         found = sorted(f.read_text() for f in (SCRATCH / name / "clips/data").glob("*.together"))

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """The SDK's three steps, out of tree: kinora plugins new, cmake, kinora --plugins DIR. Every kind
-compiles; a stage, a sampler and a storage are built, tested and used; models of both tiers are trained against an installation. The filter of
+compiles; a stage (in C++ and in C), a sampler and a storage are built, tested and used; models of both tiers are trained against an installation. The filter of
 sdk/README.md is built from the document's text, and filters. usage: template_test.py KINORA ROOT SCRATCH"""
 import json, os, pathlib, shutil, subprocess, sys
 
@@ -37,15 +37,15 @@ def kinora(*arguments, program=KINORA):
     return run(program, *arguments)
 
 
-def built(kind, name, sdk, tier="stable", program=KINORA):
+def built(kind, name, sdk, tier="stable", program=KINORA, lang="c++"):
     """Creates, builds and inspects one plugin; returns the folder of its plugins."""
     folder, id = SCRATCH / name, f"{kind}/{name}"
     build, plugins = folder / "build", folder / "build/lib/kinora/plugins"
     library = plugins / name / f"lib{name}.so"
-    check(f"{id}: new", kinora("plugins", "new", kind, name, folder, "--tier", tier, program=program), 0, "plugin.toml")
+    check(f"{id}: new", kinora("plugins", "new", kind, name, folder, "--tier", tier, "--lang", lang, program=program), 0, "plugin.toml")
     named = [] if program != KINORA else [f"-DKINORA_PROGRAM={KINORA}"]  # an installation finds its own
     configured = run("cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}", *named,
-                     *([f"-DCMAKE_CXX_FLAGS={' '.join(WARNINGS)}"] if tier == "stable" else []))
+                     *([f"-DCMAKE_{'C' if lang == 'c' else 'CXX'}_FLAGS={' '.join(WARNINGS)}"] if tier == "stable" else []))
     if not check(f"{id}: configure", configured) or not check(f"{id}: build", run("cmake", "--build", build)):
         return plugins
     check(f"{id}: its tests", run("ctest", "--test-dir", build, "--output-on-failure"), 0, "100% tests passed")
@@ -110,8 +110,18 @@ def stage():
     done = kinora("--plugins", plugins, "apply", "stage/dim-scenes", FILM, "--json")
     if check("apply without frames", done):
         assert json.loads(done.stdout)["mean"] is None, done.stdout
+    drops_by_its_bound(plugins, "dim-scenes")
+    in_c = built("stage", "dim.c", ROOT / "sdk", lang="c")
+    source = SCRATCH / "dim.c/dim.c.c"
+    if len(source.read_text().splitlines()) >= 100:
+        failures.append("the stage in C has 100 lines")
+    drops_by_its_bound(in_c, "dim.c")
+    check("a stage in C without frames", kinora("--plugins", in_c, "apply", "stage/dim.c", FILM, "--json"), 1, "stage/dim.c needs frames", "video.read")
+
+
+def drops_by_its_bound(plugins, name):
     for bound, kept in ((0.0, 1), (1.0, 0)):
-        file, out = SCRATCH / f"run{kept}.toml", SCRATCH / f"run{kept}"
+        file, out = SCRATCH / f"{name}{kept}.toml", SCRATCH / f"{name}{kept}"
         file.write_text(f'''[run]
 name = "dim"
 out = "{out}"
@@ -119,12 +129,12 @@ out = "{out}"
 name = "look"
 kind = "curate"
 input = ["{FILM}"]
-stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "dim-scenes", at_least = {bound} }}]
+stages = [{{ use = "video.read", frames = 4, height = 36 }}, {{ use = "{name}", at_least = {bound} }}]
 ''')
-        if check(f"run with at_least = {bound}", kinora("--plugins", plugins, "run", file)):
+        if check(f"run of {name} with at_least = {bound}", kinora("--plugins", plugins, "run", file)):
             summary = json.loads((out / "look/summary.json").read_text())
             if (summary["kept"], summary["failed"]) != (kept, 0):
-                failures.append(f"at_least = {bound}: {summary}")
+                failures.append(f"{name}, at_least = {bound}: {summary}")
                 print("WRONG", failures[-1])
 
 
@@ -237,6 +247,8 @@ def refusals():
     check("unknown kind", kinora("plugins", "new", "stag", "x", SCRATCH / "x"), 2, "did you mean 'stage'?", "collective")
     check("unknown tier", kinora("plugins", "new", "model", "x", SCRATCH / "x", "--tier", "loose"), 2, "stable and pinned")
     check("pinned stage", kinora("plugins", "new", "stage", "x", SCRATCH / "x", "--tier", "pinned"), 2, "has a template for models")
+    check("unknown language", kinora("plugins", "new", "stage", "x", SCRATCH / "x", "--lang", "rust"), 2, "c++ and c")
+    check("a sampler in C", kinora("plugins", "new", "sampler", "x", SCRATCH / "x", "--lang", "c"), 2, "template in C for stages only", "kinora/abi/sampler.h")
     check("no name", kinora("plugins", "new", "stage"), 2, "KIND NAME", "tokenizer")
     check("bad name", kinora("plugins", "new", "stage", "My Stage", SCRATCH / "x"), 2, "My Stage", "a-z")
     check("folder in use", kinora("plugins", "new", "stage", "x", SCRATCH / "dim-scenes"), 1, "exists already")

@@ -38,7 +38,7 @@ class Instance {
     const auto component = core::or_throw(plugins().open(id));
     api_ = &component.table<Table>();
     options_ = core::or_throw(core::Options::make(*component.spec, given));
-    self_ = core::made(api_->create(&core::core_host(), options_.abi(), more...), id);
+    self_ = core::made([&] { return api_->create(&core::core_host(), options_.abi(), more...); }, id);
   }
   Instance(const Instance&) = delete;
   Instance& operator=(const Instance&) = delete;

@@ -6,6 +6,7 @@
 #include "core/base/suggest.hpp"
 #include "core/run/apply.hpp"
 #include "core/run/call.hpp"
+#include "core/run/opening.hpp"
 #include "core/torch/apply/mixture.hpp"
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/context/instances.hpp"
@@ -22,8 +23,9 @@ const at::Tensor& need(const NamedTensors& in, const std::string& name, const Ap
   if (it != in.end()) return it->second;
   std::string given;
   for (const auto& [n, t] : in) given += (given.empty() ? "" : ", ") + n;
-  throw Error(KINORA_ERROR_INVALID, request.inputs.string() + " has no tensor '" + name + "' (it has: " + given +
-                                  "); kinora plugins inspect " + request.id + " lists its inputs");
+  throw Error(KINORA_ERROR_INVALID, request.inputs.string() + " has no tensor '" + name +
+                                        "' (it has: " + given + "); kinora plugins inspect " + request.id +
+                                        " lists its inputs");
 }
 
 // float64 if any input is; the parameters are then float64 too.
@@ -43,7 +45,7 @@ std::string method_of(Runtime& runtime, const ApplyRequest& request) {
   std::string list;
   for (const auto& k : known) list += (list.empty() ? "" : ", ") + k;
   throw Error(KINORA_ERROR_INVALID, request.id + " has no method '" + request.method + "'" +
-                                  did_you_mean(request.method, known) + "; methods: " + list);
+                                        did_you_mean(request.method, known) + "; methods: " + list);
 }
 
 // Copies of the request's inputs, so that they can be written and given gradients. A name that the method
@@ -55,9 +57,9 @@ NamedTensors read_inputs(Runtime& runtime, const ApplyRequest& request, const st
     out[name] = tensor.clone();
     if (known.empty() || std::find(known.begin(), known.end(), name) != known.end()) continue;
     if (name == "grad_output")
-      throw Error(KINORA_ERROR_INVALID, request.inputs.string() +
-                                      ": grad_output is for --method gradient of a model; leave it out for " +
-                                      method);
+      throw Error(KINORA_ERROR_INVALID,
+                  request.inputs.string() +
+                      ": grad_output is for --method gradient of a model; leave it out for " + method);
     const std::string hint = did_you_mean(name, known);
     throw Error(KINORA_ERROR_INVALID,
                 fmt::format("{}: {} takes no tensor '{}'{} it takes: {}", request.inputs.string(), request.id,
@@ -89,7 +91,7 @@ std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& reques
   ChainOptions chain;
   chain.seed = static_cast<uint64_t>(request.seed);
   chain.dtype = dtype;
-  const Component component = or_throw(runtime.registry().open(request.id));
+  const Component component = open_component(runtime.registry(), {}, request.id);
   if (!request.weights.empty()) {  // reports misfits before memory is allocated
     ChainOptions shapes = chain;
     shapes.device = at::kMeta;
@@ -147,7 +149,8 @@ ApplyResult apply_model(Runtime& runtime, const ApplyRequest& request) {
 ApplyResult apply_loss(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(runtime, request, method);
-  const LossInstance loss(or_throw(runtime.registry().open(request.id)), apply_options(runtime, request));
+  const LossInstance loss(open_component(runtime.registry(), {}, request.id),
+                          apply_options(runtime, request));
   return finish(request, loss.evaluate(in));
 }
 
@@ -156,7 +159,7 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
   const NamedTensors in = read_inputs(runtime, request, method);
   const at::NoGradGuard off;
   Mixture mixture(need(in, "mean", request), need(in, "std", request), need(in, "weight", request));
-  const SamplerInstance sampler(or_throw(runtime.registry().open(request.id)),
+  const SamplerInstance sampler(open_component(runtime.registry(), {}, request.id),
                                 apply_options(runtime, request));
   Call call{static_cast<uint64_t>(request.seed)};
   const kinora_run run = run_of(call);
@@ -169,7 +172,7 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
 ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(runtime, request, method);
-  const Component component = or_throw(runtime.registry().open(request.id));
+  const Component component = open_component(runtime.registry(), {}, request.id);
   const auto& api = component.table<kinora_precision>();
   const Options options = apply_options(runtime, request);
   const std::unique_ptr<void, void (*)(void*)> self(api.create(host(), options.abi()), api.destroy);

@@ -63,7 +63,8 @@ class Conversion {
     if (fs::exists(out_, ignored) || fs::exists(out_.string() + ".index.json", ignored))
       raise(KINORA_ERROR_INVALID, "{} exists already; choose another name or remove it", out_.string());
     if (!component_ && !(text("from") + text("to")).empty())
-      raise(KINORA_ERROR_INVALID, "--from and --to need --component ID, the component that the tensors belong to");
+      raise(KINORA_ERROR_INVALID,
+            "--from and --to need --component ID, the component that the tensors belong to");
     if (!component_ && fs::exists(source_ / "model_index.json", ignored))
       raise(KINORA_ERROR_INVALID, "{} is a whole pipeline; give --component ID, or one of its folders",
             source_.string());
@@ -84,7 +85,8 @@ class Conversion {
     from_ = text("from").empty() ? layout_of(*component_, file_->names(), expected, &fits)
                                  : layout_called(*component_, text("from"), expected);
     if (text("from").empty() && fits == 0)
-      raise(KINORA_ERROR_INVALID, "{}: none of its {} names is a parameter of {} in any layout; give --from LAYOUT",
+      raise(KINORA_ERROR_INVALID,
+            "{}: none of its {} names is a parameter of {} in any layout; give --from LAYOUT",
             source_.string(), file_->names().size(), component_->spec->id);
     to_ = text("to").empty() ? from_ : layout_called(*component_, text("to"), expected);
   }

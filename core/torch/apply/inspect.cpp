@@ -112,8 +112,9 @@ json inspect_component(Runtime& runtime, const json& request) {
   const std::string id = request.at("id");
   const auto& spec = *or_throw(runtime.registry().find(id));
   if (!has_weights(spec))
-    raise(KINORA_ERROR_INVALID, "{} has no parameters; give a model or a tokenizer. See kinora plugins inspect {}",
-          spec.id, spec.id);
+    raise(KINORA_ERROR_INVALID,
+          "{} has no parameters; give a model or a tokenizer. See kinora plugins inspect {}", spec.id,
+          spec.id);
   const NamedTensors in = meta_inputs(spec, request.at("inputs"));
   const Options options =
       or_throw(Options::make(spec, request.at("options"), std::filesystem::current_path()));

@@ -24,9 +24,10 @@ class Mixture {
   Mixture(const at::Tensor& mean, const at::Tensor& std, const at::Tensor& weight);
 
   // x [N, D], x0 and n mixed as KINORA_MIX_* defines; sigma [N] -> x0 [N, D], float64. One call, whatever N.
-  at::Tensor denoise(const at::Tensor& x, const at::Tensor& sigma, uint32_t mix = KINORA_MIX_VARIANCE_EXPLODING);
-  // Converts noise [N, D] of any floating dtype to float64. Throws Error(KINORA_ERROR_INVALID) for any other dtype
-  // or shape.
+  at::Tensor denoise(const at::Tensor& x, const at::Tensor& sigma,
+                     uint32_t mix = KINORA_MIX_VARIANCE_EXPLODING);
+  // Converts noise [N, D] of any floating dtype to float64. Throws Error(KINORA_ERROR_INVALID) for any other
+  // dtype or shape.
   at::Tensor noise(const at::Tensor& given) const;
 
   // For kinora_sampler.sample of a sampler with this KINORA_MIX_*; valid as long as the mixture is neither

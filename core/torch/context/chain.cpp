@@ -21,8 +21,8 @@ namespace {
 // Values that this Kinora does not know are refused by name (abi/base.h, rule 11).
 void must_know(bool known, std::string_view what, std::string_view of, uint64_t found) {
   if (!known)
-    raise(KINORA_ERROR_UNSUPPORTED, "{} of {} is {}, which this Kinora does not know; a plugin needs a newer one",
-          what, of, found);
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "{} of {} is {}, which this Kinora does not know; a plugin needs a newer one", what, of, found);
 }
 
 void check_known(const kinora_param_spec& s) {
@@ -46,15 +46,15 @@ void check_known(const kinora_block& b) {
   must_know(b.reserved == 0, "reserved", of, b.reserved);
 }
 
-// An argument of a context's call. A struct is copied to this Kinora's size, with 0 in the members that its writer did not know, so that
-// every link may read all of them.
+// An argument of a context's call. A struct is copied to this Kinora's size, with 0 in the members that its
+// writer did not know, so that every link may read all of them.
 template <class A>
 struct Argument {
   A given;
   A get() const { return given; }
 };
 template <class S>
-  requires requires(const S& s) { check_known(s); }
+requires requires(const S& s) { check_known(s); }
 struct Argument<const S*> {
   S all{};
   explicit Argument(const S* given) {
@@ -66,7 +66,8 @@ struct Argument<const S*> {
 };
 
 template <auto A, auto B>
-constexpr bool same = std::is_same_v<std::integral_constant<decltype(A), A>, std::integral_constant<decltype(B), B>>;
+constexpr bool same =
+    std::is_same_v<std::integral_constant<decltype(A), A>, std::integral_constant<decltype(B), B>>;
 
 // A context whose every call goes straight to the first link, from some position of the chain on, that
 // implements it: a link with a null slot costs nothing.
@@ -102,9 +103,11 @@ struct Slots::Slot<I, Member> {
     int32_t status = KINORA_OK;
     const int32_t checked = guard([&] {
       if constexpr (same<Member, &kinora_context::table>)
-        must_know(std::get<1>(std::tuple(a...)) <= KINORA_PLACE_INNER, "place", "a table", std::get<1>(std::tuple(a...)));
+        must_know(std::get<1>(std::tuple(a...)) <= KINORA_PLACE_INNER, "place", "a table",
+                  std::get<1>(std::tuple(a...)));
       if constexpr (same<Member, &kinora_context::reshard>)
-        must_know(std::get<2>(std::tuple(a...)) <= KINORA_OVER_TIME, "over", "reshard", std::get<2>(std::tuple(a...)));
+        must_know(std::get<2>(std::tuple(a...)) <= KINORA_OVER_TIME, "over", "reshard",
+                  std::get<2>(std::tuple(a...)));
       status = (owner->*Member)(owner->self, Argument<A>(a).get()...);
     });
     return checked == KINORA_OK ? status : checked;
@@ -185,8 +188,9 @@ namespace {
 // A slot of a link's table; null if its writer did not know it.
 template <auto Member>
 auto slot(const kinora_link* l) {
-  return reinterpret_cast<const char*>(&(l->*Member) + 1) - reinterpret_cast<const char*>(l) <= l->struct_size ? l->*Member
-                                                                                                               : nullptr;
+  return reinterpret_cast<const char*>(&(l->*Member) + 1) - reinterpret_cast<const char*>(l) <= l->struct_size
+             ? l->*Member
+             : nullptr;
 }
 
 Leaf& leaf_of(std::vector<Leaf>& leaves, at::Tensor tensor, bool reduced) {

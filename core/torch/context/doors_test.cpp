@@ -8,10 +8,10 @@
 #include "core/torch/context/network.hpp"
 #include "kinora/abi/collective.h"
 #include "kinora/abi/engine.h"
+#include "kinora/abi/parallel.h"
 #include "kinora/abi/precision.h"
 #include "kinora/abi/stage.h"
 #include "kinora/abi/storage.h"
-#include "kinora/abi/parallel.h"
 #include "tests/support/plugins.hpp"
 #include "tests/support/refusal.hpp"
 

@@ -45,9 +45,10 @@ BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype
 kinora_param BaseLink::parameter(const kinora_param_spec& s) {
   auto p = make_parameter(s);
   if (stage_ != Stage::declaring)
-    raise(KINORA_ERROR_INVALID, "parameter '{}' is declared after create(); a model must declare all of them there",
-          p.name);
-  if (!names_.insert(p.name).second) raise(KINORA_ERROR_INVALID, "parameter '{}' was declared before", p.name);
+    raise(KINORA_ERROR_INVALID,
+          "parameter '{}' is declared after create(); a model must declare all of them there", p.name);
+  if (!names_.insert(p.name).second)
+    raise(KINORA_ERROR_INVALID, "parameter '{}' was declared before", p.name);
   parameters_.push_back(std::move(p));
   return static_cast<kinora_param>(parameters_.size());
 }
@@ -83,13 +84,13 @@ at::Tensor BaseLink::value(kinora_param id) {
   if (stage_ == Stage::declaring)
     raise(KINORA_ERROR_INVALID, "parameter '{}' has no value yet: create() only declares", p.name);
   if (p.absent)
-    raise(KINORA_ERROR_INVALID, "parameter '{}' of block {} was asked for on a rank that does not run that block",
-          p.name, p.block);
+    raise(KINORA_ERROR_INVALID,
+          "parameter '{}' of block {} was asked for on a rank that does not run that block", p.name, p.block);
   if (stage_ == Stage::taking) return drawn(p);
   const auto& v = values_[static_cast<size_t>(id - 1)];
   if (!v.defined())
-    raise(KINORA_ERROR_INVALID, "parameter '{}' was taken over by a link above; ask the head of the chain for it",
-          p.name);
+    raise(KINORA_ERROR_INVALID,
+          "parameter '{}' was taken over by a link above; ask the head of the chain for it", p.name);
   return v;
 }
 
@@ -120,7 +121,8 @@ at::Tensor BaseLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kino
   if (!table.defined() || table.dim() != 3 || table.size(1) != x.size(1) ||
       table.size(2) < KINORA_TOKEN_COLUMNS)
     raise(KINORA_ERROR_INVALID,
-          "sequence: the table {} is not [1 or B, {}, at least {}]; a link above cut only one of tokens and table",
+          "sequence: the table {} is not [1 or B, {}, at least {}]; a link above cut only one of tokens and "
+          "table",
           table.defined() ? c10::str(table.sizes()) : "(none)", x.size(1), KINORA_TOKEN_COLUMNS);
   seq = sequences_.number_of(spec, table);
   return x;
@@ -148,8 +150,8 @@ std::vector<VideoSize> samples_of(const kinora_seq_spec& s) {
   for (uint64_t i = 0; i < s.n_samples; ++i) {
     const int64_t* size = s.sizes + 3 * i;
     if (size[0] < 1 || size[1] < 1 || size[2] < 1)
-      raise(KINORA_ERROR_INVALID, "sequence: sample {} of a packed row has {} frames of {} x {} tokens", i, size[0],
-            size[1], size[2]);
+      raise(KINORA_ERROR_INVALID, "sequence: sample {} of a packed row has {} frames of {} x {} tokens", i,
+            size[0], size[1], size[2]);
     out.push_back({size[0], size[1], size[2]});
     tokens += size[0] * size[1] * size[2];
   }
@@ -184,13 +186,14 @@ const at::Tensor& RootLink::table_of(const std::vector<VideoSize>& samples, int6
 at::Tensor RootLink::sequence(const at::Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   const int64_t n = spec.frames * spec.rows * spec.cols;
   if (x.dim() != 3 || x.size(1) != n)
-    raise(KINORA_ERROR_INVALID, "sequence: {} frames of {} x {} tokens are {}, but x is {}; [B, {}, D] is expected",
-          spec.frames, spec.rows, spec.cols, n, c10::str(x.sizes()), n);
+    raise(KINORA_ERROR_INVALID,
+          "sequence: {} frames of {} x {} tokens are {}, but x is {}; [B, {}, D] is expected", spec.frames,
+          spec.rows, spec.cols, n, c10::str(x.sizes()), n);
   const int64_t padding = (token_multiple_ - n % token_multiple_) % token_multiple_;
   const auto& table = table_of(samples_of(spec), padding);
   // The table states which samples the row contains, so the links below need no sizes.
-  kinora_seq_spec with_table{
-      sizeof with_table, spec.needs, spec.frames, spec.rows, spec.cols, handle(table), 0, nullptr};
+  kinora_seq_spec with_table{sizeof with_table, spec.needs,    spec.frames, spec.rows,
+                             spec.cols,         handle(table), 0,           nullptr};
   auto out = next.sequence(padding ? at::constant_pad_nd(x, {0, 0, 0, padding}) : x, with_table, seq);
   lengths_[seq] = n;
   return out;

@@ -23,11 +23,13 @@ at::Tensor result(const ComponentSpec& spec, const char* what, F call) {
 void LossInstance::need(bool has, const char* what) const {
   if (!has)
     throw Error(KINORA_ERROR_UNSUPPORTED, spec_.id + " works without noise: it has no " + what +
-                                        "(); this job needs a loss that has one");
+                                              "(); this job needs a loss that has one");
 }
 
 LossInstance::LossInstance(const Component& c, const Options& o)
-    : spec_(*c.spec), api_(c.table<kinora_loss>()), self_(made(api_.create(host(), o.abi()), c.spec->id)) {}
+    : spec_(*c.spec),
+      api_(c.table<kinora_loss>()),
+      self_(made([&] { return api_.create(host(), o.abi()); }, c.spec->id)) {}
 
 at::Tensor LossInstance::level(const at::Tensor& uniform) const {
   need(api_.level, "level");
@@ -69,15 +71,16 @@ at::Tensor LossInstance::of_samples(const NamedTensors& evaluated, int64_t sampl
   const auto it = evaluated.find("loss");
   if (it == evaluated.end()) throw Error(KINORA_ERROR_FAILED, spec_.id + ": evaluate returned no 'loss'");
   if (it->second.dim() != 1 || it->second.size(0) != samples || !it->second.is_floating_point())
-    throw Error(KINORA_ERROR_FAILED, spec_.id + ": output 'loss': expected a float [" + std::to_string(samples) +
-                                   "], found " + c10::str(it->second.scalar_type(), " ", it->second.sizes()));
+    throw Error(KINORA_ERROR_FAILED, spec_.id + ": output 'loss': expected a float [" +
+                                         std::to_string(samples) + "], found " +
+                                         c10::str(it->second.scalar_type(), " ", it->second.sizes()));
   return it->second;
 }
 
 SamplerInstance::SamplerInstance(const Component& c, const Options& o)
     : spec_(*c.spec),
       api_(c.table<kinora_sampler>()),
-      self_(made(api_.create(host(), o.abi()), c.spec->id)) {}
+      self_(made([&] { return api_.create(host(), o.abi()); }, c.spec->id)) {}
 
 std::vector<double> SamplerInstance::levels() const {
   const at::Tensor t = result(spec_, "levels", [&](kinora_tensor* o) { return api_.levels(self_, o); })
@@ -92,8 +95,8 @@ at::Tensor SamplerInstance::sample(const kinora_denoiser& denoiser, const at::Te
   });
   if (made.sizes() != noise.sizes() || !made.is_floating_point())
     throw Error(KINORA_ERROR_FAILED, spec_.id + ": its sample is " +
-                                   c10::str(made.scalar_type(), " ", made.sizes()) + ", the noise " +
-                                   c10::str(noise.sizes()));
+                                         c10::str(made.scalar_type(), " ", made.sizes()) + ", the noise " +
+                                         c10::str(noise.sizes()));
   return made;
 }
 

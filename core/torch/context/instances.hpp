@@ -27,7 +27,8 @@ class LossInstance {
   ~LossInstance() { api_.destroy(self_); }
 
   const ComponentSpec& spec() const { return spec_; }
-  // false: the loss has none of level, noisy, input and estimate, which then throw Error(KINORA_ERROR_UNSUPPORTED).
+  // false: the loss has none of level, noisy, input and estimate, which then throw
+  // Error(KINORA_ERROR_UNSUPPORTED).
   bool draws_noise() const { return api_.level != nullptr; }
   uint32_t mix() const { return api_.mix; }
   // Noise levels for uniform numbers in (0, 1), float64 [B] or [B, T].
@@ -96,7 +97,8 @@ struct Mixed {
 // KINORA_MIX_VARIANCE_EXPLODING; it becomes sigma = 1e6.
 Mixed remixed(const Mixed& given, uint32_t from, uint32_t to);
 
-// sigma [B] or [B, T], reshaped to scale x [B, C, T, ...]. Throws Error(KINORA_ERROR_INVALID) if they do not fit.
+// sigma [B] or [B, T], reshaped to scale x [B, C, T, ...]. Throws Error(KINORA_ERROR_INVALID) if they do not
+// fit.
 at::Tensor scale_for(const at::Tensor& sigma, const at::Tensor& x);
 
 }  // namespace kinora::core

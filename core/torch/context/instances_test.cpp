@@ -84,7 +84,8 @@ TEST(Mix, TheTwoUnitsAreOneProcess) {
 
 TEST(Mix, PureNoiseIsAVeryHighLevel) {
   const at::Tensor n = at::randn({2, 3}, at::kDouble);
-  const Mixed added = remixed({n, at::ones({2}, at::kDouble)}, KINORA_MIX_RECTIFIED_FLOW, KINORA_MIX_VARIANCE_EXPLODING);
+  const Mixed added =
+      remixed({n, at::ones({2}, at::kDouble)}, KINORA_MIX_RECTIFIED_FLOW, KINORA_MIX_VARIANCE_EXPLODING);
   EXPECT_TRUE(at::allclose(added.x / scale_for(added.sigma, n), n, 1e-5, 1e-5));
   EXPECT_TRUE(added.x.isfinite().all().item<bool>());
 }

@@ -73,8 +73,9 @@ at::Tensor KvCacheLink::attention(const at::Tensor& q, const at::Tensor& k, cons
   step(b, table);
   auto& kept = b.attentions[how.name];
   if (kept.tokens < b.kept)
-    raise(KINORA_ERROR_INVALID, "attention '{}': {} tokens are kept, {} precede this forward; clear() the KV cache",
-          how.name, kept.tokens, b.kept);
+    raise(KINORA_ERROR_INVALID,
+          "attention '{}': {} tokens are kept, {} precede this forward; clear() the KV cache", how.name,
+          kept.tokens, b.kept);
   const auto real = [&](const at::Tensor& x) { return b.rows.defined() ? x.index_select(1, b.rows) : x; };
   const auto keys = put(kept.k, b.kept, real(k)), values = put(kept.v, b.kept, real(v));
   kept.tokens = keys.size(1);

@@ -43,11 +43,12 @@ kinora_param LoraLink::parameter(const kinora_param_spec& given) {
     return next.parameter(s);
   };
   const int64_t out = given.shape[0], in = given.shape[1];
-  const auto a =
-      half(lora_a(module), {options_.rank, in}, given.role == KINORA_ROLE_ROW ? KINORA_ROLE_ROW : KINORA_ROLE_WHOLE,
-           KINORA_INIT_UNIFORM, 1 / std::sqrt(static_cast<double>(in)));
+  const auto a = half(lora_a(module), {options_.rank, in},
+                      given.role == KINORA_ROLE_ROW ? KINORA_ROLE_ROW : KINORA_ROLE_WHOLE,
+                      KINORA_INIT_UNIFORM, 1 / std::sqrt(static_cast<double>(in)));
   const auto b = half(lora_b(module), {out, options_.rank},
-                      given.role == KINORA_ROLE_COLUMN ? KINORA_ROLE_COLUMN : KINORA_ROLE_WHOLE, KINORA_INIT_CONSTANT, 0);
+                      given.role == KINORA_ROLE_COLUMN ? KINORA_ROLE_COLUMN : KINORA_ROLE_WHOLE,
+                      KINORA_INIT_CONSTANT, 0);
   pairs_[weight] = {a, b, in, given.role == KINORA_ROLE_ROW ? Place::inner : Place::stream,
                     "lora.dropout." + module};
   return weight;

@@ -28,8 +28,8 @@ namespace kinora::core {
 std::unique_ptr<void, void (*)(void*)> joined(const Component& collective, const Options& options,
                                               const LaunchPlace& here, const kinora_run* run) {
   const auto& api = collective.table<kinora_collective>();
-  std::unique_ptr<void, void (*)(void*)> out(made(api.create(host(), options.abi()), collective.spec->id),
-                                             api.destroy);
+  std::unique_ptr<void, void (*)(void*)> out(
+      made([&] { return api.create(host(), options.abi()); }, collective.spec->id), api.destroy);
   kinora_world world{};
   world.struct_size = sizeof world;
   world.timeout_ms = static_cast<int32_t>(here.timeout_ms);
@@ -239,7 +239,7 @@ void require_agreement(const kinora_group& world, const Facts& mine) {
   std::vector<Facts> all;
   for (const auto& of_rank : gather_texts(world, text)) all.push_back(json::parse(of_rank).get<Facts>());
   throw Error(KINORA_ERROR_INVALID, "the ranks do not agree: " + disagreements(all) +
-                                  "; start them with the same run file, files and --set");
+                                        "; start them with the same run file, files and --set");
 }
 
 }  // namespace kinora::core

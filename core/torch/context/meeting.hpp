@@ -51,8 +51,8 @@ Facts facts_of(const JobView&, int64_t ranks);
 // such files. No sample is read.
 std::string data_digest(const std::filesystem::path& folder);
 
-// [owner-thread] Collective over the whole group. Throws Error(KINORA_ERROR_INVALID), the same on every rank, with
-// disagreements() if there are any.
+// [owner-thread] Collective over the whole group. Throws Error(KINORA_ERROR_INVALID), the same on every rank,
+// with disagreements() if there are any.
 void require_agreement(const kinora_group& world, const Facts& mine);
 
 // [owner-thread] Collective over the whole group. Adds to `mine` the folder that rank 0 recorded, so that

@@ -89,7 +89,7 @@ MeshOwner::MeshOwner(const kinora_collective& api, void* collective, int64_t ran
   }
   if (rank < 0 || rank >= abi_.size)
     throw Error(KINORA_ERROR_INVALID, "rank " + std::to_string(rank) + " is outside a mesh of " +
-                                    std::to_string(abi_.size) + " ranks");
+                                          std::to_string(abi_.size) + " ranks");
   abi_.rank = rank;
   coordinate_ = coordinates_of(rank);
 }
@@ -100,7 +100,7 @@ size_t MeshOwner::index_of(std::string_view axis) {
   for (size_t i = 0; i < kAxes.size(); ++i)
     if (kAxes[i] == axis) return i;
   throw Error(KINORA_ERROR_INVALID, "the mesh has no axis '" + std::string(axis) +
-                                  "'; its axes are pp, dp, fsdp, cfg, cp, tp, and world for all");
+                                        "'; its axes are pp, dp, fsdp, cfg, cp, tp, and world for all");
 }
 
 // Axes of size 1 are ignored: "dp" is "world" if nothing else is split, and both share one connection.
@@ -112,8 +112,9 @@ MeshOwner::Which MeshOwner::which(std::string_view axes) const {
     const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), out.cut);
     const size_t axis = index_of(axes.substr(0, sign));
     if (error != std::errc() || end != digits.data() + digits.size() || out.cut < 1 || size_[axis] % out.cut)
-      throw Error(KINORA_ERROR_INVALID, "group '" + std::string(axes) + "': axis " + std::string(kAxes[axis]) +
-                                      " of size " + std::to_string(size_[axis]) + " cannot be cut that way");
+      throw Error(KINORA_ERROR_INVALID, "group '" + std::string(axes) + "': axis " +
+                                            std::string(kAxes[axis]) + " of size " +
+                                            std::to_string(size_[axis]) + " cannot be cut that way");
     out.neighbours = axes[sign] == '/';
     if (out.cut == size_[axis] || out.cut == 1) {  // the whole axis, or this rank alone
       const bool whole = (out.cut == 1) != out.neighbours;

@@ -25,9 +25,8 @@ Network::Network(const Component& component, const Options& options, const Chain
     : component_(component),
       options_(options.values()),
       chain_(with_model(chain, component), std::move(links)) {
-  self_ = made(is_model() ? model().create(host(), options.abi(), chain_.head())
-                          : tokenizer().create(host(), options.abi(), chain_.head()),
-               component.spec->id);
+  const auto create = is_model() ? model().create : tokenizer().create;
+  self_ = made([&] { return create(host(), options.abi(), chain_.head()); }, component.spec->id);
   chain_.ready();
 }
 

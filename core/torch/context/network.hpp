@@ -56,8 +56,8 @@ class Network {
   // Null if the tokenizer has no stream, or none whose memory is independent of the length. The network must
   // outlive the stream.
   std::unique_ptr<Stream> open_stream(bool decoding);
-  // Sets the tokenizer's initial values for this video in closed form; throws Error(KINORA_ERROR_UNSUPPORTED) if it
-  // has none.
+  // Sets the tokenizer's initial values for this video in closed form; throws Error(KINORA_ERROR_UNSUPPORTED)
+  // if it has none.
   void fit(const at::Tensor& video);
   // Throws the same error if the tokenizer has no such initial values.
   void require_fit() const;

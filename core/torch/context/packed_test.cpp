@@ -54,9 +54,7 @@ Tensor mixed(const PackedContext& c, kinora_seq seq, const Tensor& tokens, const
 
 class Packed : public testing::TestWithParam<std::tuple<std::string, Over>> {
  protected:
-  static void SetUpTestSuite() {
-    serve_tensors();
-  }
+  static void SetUpTestSuite() { serve_tensors(); }
   static Frames rule(const std::string& name) {
     Frames f;
     f.causal = name != "all" && name != "before";

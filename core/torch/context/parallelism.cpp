@@ -66,7 +66,7 @@ at::ScalarType stream_dtype(int32_t given, const std::string& id) {
   for (const auto known : {at::kFloat, at::kDouble, at::kBFloat16, at::kHalf})
     if (type == known) return type;
   throw Error(KINORA_ERROR_INVALID, id + ": dtype " + std::to_string(given) +
-                                  " is not a floating-point type that a model can run in");
+                                        " is not a floating-point type that a model can run in");
 }
 
 // A configuration for many ranks may run on one; logs that it did, so that it is not mistaken for many.
@@ -125,8 +125,9 @@ Parallelism::Parallelism(JobContext& context) {
 
 const kinora_link* Parallelism::link_of(const Use& use) {
   const auto make = [&](const auto& api, auto&&... more) {
-    instances_.emplace_back(made(api.create(host(), use.options->abi(), more...), use.component.spec->id),
-                            api.destroy);
+    instances_.emplace_back(
+        made([&] { return api.create(host(), use.options->abi(), more...); }, use.component.spec->id),
+        api.destroy);
     const kinora_link* link = nullptr;
     called(api.link(instances_.back().get(), &link), use.component.spec->id);
     return link;
@@ -160,8 +161,9 @@ MeshOwner::Sizes Parallelism::axes(const JobView& context, int64_t world) {
   for (const auto* use : context.spec().list("parallel")) {
     const Component component = context.open(*use);
     const auto& api = component.table<kinora_parallel>();
-    const Instance probe(made(api.create(host(), use->options.abi(), alone.abi()), component.spec->id),
-                         api.destroy);
+    const Instance probe(
+        made([&] { return api.create(host(), use->options.abi(), alone.abi()); }, component.spec->id),
+        api.destroy);
     const char* axis = api.axis(probe.get());
     if (axis && *axis)
       uses.push_back({component.spec->name, axis, use->options.values().value("size", int64_t{0}),
@@ -254,7 +256,8 @@ void Parallelism::sum_gradients(const Parameters& parameters, std::vector<Leaf>&
 std::vector<double> Parallelism::sum(const std::vector<double>& values, bool of_stages) const {
   const kinora_group& group = *mesh_->group(of_stages ? "pp+dp+fsdp" : "dp+fsdp");
   if (group.size == 1 || values.empty()) return values;
-  const at::Tensor all = transferred(group, KINORA_OP_ALL_REDUCE, at::tensor(values, at::kDouble)).contiguous();
+  const at::Tensor all =
+      transferred(group, KINORA_OP_ALL_REDUCE, at::tensor(values, at::kDouble)).contiguous();
   return {all.data_ptr<double>(), all.data_ptr<double>() + all.numel()};
 }
 
@@ -264,12 +267,14 @@ at::Tensor Parallelism::sum_of_data(const at::Tensor& value) const {
 }
 
 double Parallelism::sum_of_world(double value) const {
-  return transferred(*mesh_->group("world"), KINORA_OP_ALL_REDUCE, at::full({1}, value, at::kDouble)).item<double>();
+  return transferred(*mesh_->group("world"), KINORA_OP_ALL_REDUCE, at::full({1}, value, at::kDouble))
+      .item<double>();
 }
 
 bool Parallelism::any(bool here) const {
   if (world() == 1) return here;
-  return transferred(*mesh_->group("world"), KINORA_OP_ALL_REDUCE, at::full({1}, here ? 1.0 : 0.0, at::kDouble))
+  return transferred(*mesh_->group("world"), KINORA_OP_ALL_REDUCE,
+                     at::full({1}, here ? 1.0 : 0.0, at::kDouble))
              .item<double>() > 0;
 }
 

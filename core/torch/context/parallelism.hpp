@@ -13,8 +13,8 @@
 #include "core/torch/context/mesh.hpp"
 #include "core/torch/tensors/parameter.hpp"
 #include "core/torch/weights/weights.hpp"
-#include "kinora/abi/precision.h"
 #include "kinora/abi/parallel.h"
+#include "kinora/abi/precision.h"
 
 namespace kinora::core {
 

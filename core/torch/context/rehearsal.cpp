@@ -28,7 +28,9 @@ const kinora_collective kAbsent{
     [](void*) {}};
 
 // It is enough that the schedule exists: its first forward ends the step.
-int32_t enough(void*, const kinora_pass*) { return set_error(KINORA_ERROR_CANCELLED, "a check computes nothing"); }
+int32_t enough(void*, const kinora_pass*) {
+  return set_error(KINORA_ERROR_CANCELLED, "a check computes nothing");
+}
 
 }  // namespace
 
@@ -39,7 +41,8 @@ Rehearsal::Rehearsal(const JobView& job, const MeshOwner::Sizes& sizes)
     const auto& api = component.table<kinora_parallel>();
     made_.push_back(
         {component,
-         {made(api.create(host(), use->options.abi(), mesh_.abi()), component.spec->id), api.destroy}});
+         {made([&] { return api.create(host(), use->options.abi(), mesh_.abi()); }, component.spec->id),
+          api.destroy}});
   }
 }
 

@@ -21,8 +21,8 @@ void write_rows(int64_t* to, const Frames& rule, const VideoSize& v, const First
   if (v.frames % rule.streams)
     raise(KINORA_ERROR_INVALID, "{} frames are not {} streams of equal length", v.frames, rule.streams);
   if (!rule.times.empty() && static_cast<int64_t>(rule.times.size()) != each)
-    raise(KINORA_ERROR_INVALID, "temporal positions of {} frames are given, the video has {}", rule.times.size(),
-          each);
+    raise(KINORA_ERROR_INVALID, "temporal positions of {} frames are given, the video has {}",
+          rule.times.size(), each);
   for (int64_t i = 0; i < v.frames * area; ++i, to += KINORA_TOKEN_COLUMNS) {
     const int64_t frame = i / area, in_stream = frame % each;
     to[KINORA_TOKEN_INDEX] = first.index + i;
@@ -42,8 +42,9 @@ void write_rows(int64_t* to, const Frames& rule, const VideoSize& v, const First
 at::Tensor token_table(const Frames& rule, const std::vector<VideoSize>& samples, int64_t padding) {
   // The number of tokens before `start` would depend on an area that differs between samples.
   if (samples.size() > 1 && rule.start > 0)
-    raise(KINORA_ERROR_UNSUPPORTED, "a packed row of {} videos cannot continue at frame {}; stream them one by one",
-          samples.size(), rule.start);
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "a packed row of {} videos cannot continue at frame {}; stream them one by one", samples.size(),
+          rule.start);
   int64_t n = 0;
   for (const auto& v : samples) n += v.frames * v.rows * v.cols;
   auto table = at::zeros({1, n + padding, KINORA_TOKEN_COLUMNS}, at::kLong);

@@ -17,7 +17,8 @@ namespace {
 at::Tensor frames_of_sample(const Sample& sample) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   if (!t || t->ndim != 4 || t->code != KINORA_DL_UINT || t->bits != 8)
-    throw Error(KINORA_ERROR_INVALID, "the stage of slot read must set the tensor frames, uint8 [T, H, W, 3]");
+    throw Error(KINORA_ERROR_INVALID,
+                "the stage of slot read must set the tensor frames, uint8 [T, H, W, 3]");
   return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
       .clone();
 }
@@ -31,8 +32,9 @@ std::string damage_in(const Sample& sample) {
 std::filesystem::path shards_of(const JobView& job) {
   const auto named = [](const JobSpec& spec) {
     if (spec.paths.size() > 1)
-      throw Error(KINORA_ERROR_INVALID, fmt::format("input: {} files and folders; give one folder or URI of shards",
-                                              spec.paths.size()));
+      throw Error(
+          KINORA_ERROR_INVALID,
+          fmt::format("input: {} files and folders; give one folder or URI of shards", spec.paths.size()));
     return std::filesystem::path(spec.paths.front());
   };
   if (!job.spec().paths.empty()) return named(job.spec());
@@ -143,15 +145,15 @@ at::Tensor Clips::frames(int64_t i, int64_t first, int64_t count) {
   }
   if (block_.frames.size(0) < first - block_.first + count)
     throw Error(KINORA_ERROR_DATA, fmt::format("{}: {} frames from number {} on; {} were counted", key(i),
-                                         block_.frames.size(0), block_.first, first + count));
+                                               block_.frames.size(0), block_.first, first + count));
   return block_.frames.narrow(0, first - block_.first, count);
 }
 
 Error Clips::none_usable(int64_t too_short, int64_t failed, int64_t frames) const {
   return Error(KINORA_ERROR_DATA, fmt::format("none of {} clips is usable: {} have fewer than {} frames, "
-                                        "{} cannot be decoded; lower frames, or see the "
-                                        "warnings above",
-                                        size(), too_short, frames, failed));
+                                              "{} cannot be decoded; lower frames, or see the "
+                                              "warnings above",
+                                              size(), too_short, frames, failed));
 }
 
 at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count) {

@@ -18,7 +18,8 @@ namespace kinora::core {
 class Clips {
  public:
   // folder: the shard job's, or a URI. read_options: those of stage/video.read, with height and width.
-  // memory: bytes of decoded frames that are kept. Throws Error(KINORA_ERROR_DATA) for a folder without samples.
+  // memory: bytes of decoded frames that are kept. Throws Error(KINORA_ERROR_DATA) for a folder without
+  // samples.
   Clips(JobContext&, const std::filesystem::path& folder, const json& read_options, int64_t memory);
 
   int64_t size() const { return static_cast<int64_t>(index_.size()); }
@@ -45,7 +46,8 @@ class Clips {
  private:
   Sample sample(int64_t i);
   int64_t counted(int64_t i);
-  // Throws Error(KINORA_ERROR_DATA) for damage in this clip; damage elsewhere in its source video does not matter.
+  // Throws Error(KINORA_ERROR_DATA) for damage in this clip; damage elsewhere in its source video does not
+  // matter.
   void require_whole(int64_t i, const Sample& read);
   // f of clip i; nothing if it fails, which is logged and counted.
   template <class F>

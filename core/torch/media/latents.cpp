@@ -17,7 +17,8 @@ nlohmann::json read_facts(const std::filesystem::path& file) {
   std::ifstream in(file);
   auto facts = nlohmann::json::parse(in, nullptr, false);
   if (!facts.is_object())
-    throw Error(KINORA_ERROR_DATA, file.string() + ": is missing or damaged; delete its folder and run again");
+    throw Error(KINORA_ERROR_DATA,
+                file.string() + ": is missing or damaged; delete its folder and run again");
   return facts;
 }
 
@@ -45,7 +46,7 @@ LatentFacts LatentFacts::from_json(const nlohmann::json& j) {
     return out;
   } catch (const nlohmann::json::exception& e) {
     throw Error(KINORA_ERROR_DATA, std::string("latents.json is damaged: ") + e.what() +
-                                 "; delete the encode job's folder and run again");
+                                       "; delete the encode job's folder and run again");
   }
 }
 
@@ -71,8 +72,8 @@ LatentData::Item LatentData::item(int64_t i) const {
   }
   if (!out.latent.defined() && !out.more.count("codes"))
     throw Error(KINORA_ERROR_DATA, "sample '" + out.key +
-                                 "' of the latent cache has neither 'latent' nor 'codes'; delete the "
-                                 "encode job's folder and run again");
+                                       "' of the latent cache has neither 'latent' nor 'codes'; delete the "
+                                       "encode job's folder and run again");
   return out;
 }
 

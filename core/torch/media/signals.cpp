@@ -24,8 +24,8 @@ Signals::Signals(std::vector<std::string> names, int64_t every)
   std::set<std::string> taken{"latent", "codes", "text", "text_mask", "image", "timestep"};
   for (const auto& name : names_)
     if (name.empty() || !taken.insert(name).second)
-      raise(KINORA_ERROR_INVALID, "signals: '{}' is the name of something else in the latent cache, or given twice",
-            name);
+      raise(KINORA_ERROR_INVALID,
+            "signals: '{}' is the name of something else in the latent cache, or given twice", name);
 }
 
 std::optional<NamedTensors> Signals::of(const nlohmann::json& facts, std::string& why) {

@@ -37,9 +37,7 @@ int32_t run(const std::function<Tensors(const Tensors&)>& f, const kinora_tensor
 
 class Autograd : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    serve_tensors();
-  }
+  static void SetUpTestSuite() { serve_tensors(); }
   Tensors apply(State s, const Tensors& in) {
     const auto n_in = static_cast<uint32_t>(s.n_in), n_out = static_cast<uint32_t>(s.n_out);
     const kinora_function f{
@@ -135,8 +133,8 @@ TEST_F(Autograd, StateIsDroppedOnceWhenTheGraphDies) {
 TEST_F(Autograd, AnErrorInForwardIsThePluginsAndDropsTheState) {
   const auto a = leaf({3});
   try {
-    apply({[](const Tensors&) -> Tensors { throw Error(KINORA_ERROR_TIMEOUT, "rank 3 did not answer"); }, nullptr,
-           1, 1, &dropped_},
+    apply({[](const Tensors&) -> Tensors { throw Error(KINORA_ERROR_TIMEOUT, "rank 3 did not answer"); },
+           nullptr, 1, 1, &dropped_},
           {a});
     FAIL();
   } catch (const Error& e) {
@@ -151,8 +149,8 @@ TEST_F(Autograd, AnErrorInForwardIsThePluginsAndDropsTheState) {
 TEST_F(Autograd, AnErrorInBackwardReachesWhoCalledBackwardWithItsTextAndCode) {
   const auto a = leaf({3});
   const State s{[](const Tensors& t) { return Tensors{t[0] * 2}; },
-                [](const Tensors&) -> Tensors { throw Error(KINORA_ERROR_TIMEOUT, "rank 3 did not answer"); }, 1, 1,
-                &dropped_};
+                [](const Tensors&) -> Tensors { throw Error(KINORA_ERROR_TIMEOUT, "rank 3 did not answer"); },
+                1, 1, &dropped_};
   {
     const auto out = apply(s, {a});
     EXPECT_THROW(out[0].sum().backward(), Error);

@@ -41,8 +41,8 @@ at::Tensor per_token(const at::Tensor& like, const at::Tensor& index, int64_t fi
                      std::string_view key, auto pair_of) {
   if (like.dim() != 3 || index.dim() != 2 || index.size(1) != like.size(1) ||
       (index.size(0) != 1 && index.size(0) != like.size(0)))
-    raise(KINORA_ERROR_INVALID, "noise '{}': expected [B, tokens, D] and one index per token, got {} and {}", key,
-          c10::str(like.sizes()), c10::str(index.sizes()));
+    raise(KINORA_ERROR_INVALID, "noise '{}': expected [B, tokens, D] and one index per token, got {} and {}",
+          key, c10::str(like.sizes()), c10::str(index.sizes()));
   const int64_t tokens = like.size(1), channels = like.size(2);
   const auto places = index.to(at::kCPU).expand({like.size(0), tokens}).contiguous();
   const auto* place = places.data_ptr<int64_t>();

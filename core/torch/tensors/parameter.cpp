@@ -22,7 +22,8 @@ std::vector<int64_t> parts_of(const kinora_param_spec& s, int64_t size) {
   if (s.n_parts <= 1) return {size};
   if (s.parts) return {s.parts, s.parts + s.n_parts};
   if (size % s.n_parts)
-    raise(KINORA_ERROR_INVALID, "parameter '{}': dimension of {} is not {} equal parts", s.name, size, s.n_parts);
+    raise(KINORA_ERROR_INVALID, "parameter '{}': dimension of {} is not {} equal parts", s.name, size,
+          s.n_parts);
   return std::vector<int64_t>(s.n_parts, size / s.n_parts);
 }
 
@@ -65,7 +66,8 @@ Parameter make_parameter(const kinora_param_spec& s) {
   for (const int64_t d : p.shape)
     if (d < 0) raise(KINORA_ERROR_INVALID, "parameter '{}': shape [{}]", p.name, fmt::join(p.shape, ", "));
   p.role = s.role;
-  if (s.role > KINORA_ROLE_TABLE) raise(KINORA_ERROR_INVALID, "parameter '{}': role {} is unknown", p.name, s.role);
+  if (s.role > KINORA_ROLE_TABLE)
+    raise(KINORA_ERROR_INVALID, "parameter '{}': role {} is unknown", p.name, s.role);
   if (is_cut(s.role) && p.dim() >= static_cast<int64_t>(p.shape.size()))
     raise(KINORA_ERROR_INVALID, "parameter '{}' of shape [{}] has no dimension {} to be split", p.name,
           fmt::join(p.shape, ", "), p.dim());

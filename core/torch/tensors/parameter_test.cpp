@@ -70,8 +70,9 @@ TEST_P(CutParameter, RunsOfAnyRangeNameTheSameNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cuts, CutParameter,
-                         testing::Values(Cut{{8, 5}, KINORA_ROLE_COLUMN, {}}, Cut{{8}, KINORA_ROLE_COLUMN, {}},
-                                         Cut{{3, 8}, KINORA_ROLE_ROW, {}}, Cut{{24, 5}, KINORA_ROLE_COLUMN, {8, 8, 8}},
+                         testing::Values(Cut{{8, 5}, KINORA_ROLE_COLUMN, {}},
+                                         Cut{{8}, KINORA_ROLE_COLUMN, {}}, Cut{{3, 8}, KINORA_ROLE_ROW, {}},
+                                         Cut{{24, 5}, KINORA_ROLE_COLUMN, {8, 8, 8}},
                                          Cut{{20, 3}, KINORA_ROLE_COLUMN, {12, 4, 4}},
                                          Cut{{3, 24}, KINORA_ROLE_ROW, {8, 16}},
                                          Cut{{4, 8, 3}, KINORA_ROLE_ROW, {}, KINORA_INIT_UNIFORM},

@@ -58,7 +58,8 @@ struct PluginFunction : torch::autograd::Function<PluginFunction> {
     for (size_t i = 0; i < in.size(); ++i) handles[holder->defined[i]] = handle(in[i]);
     auto out = call(holder->f.forward, holder->f.state, handles, holder->f.n_out);
     for (size_t i = 0; i < out.size(); ++i)
-      if (!out[i].defined()) raise(KINORA_ERROR_INVALID, "autograd_apply: forward gave no tensor for output {}", i);
+      if (!out[i].defined())
+        raise(KINORA_ERROR_INVALID, "autograd_apply: forward gave no tensor for output {}", i);
     ctx->saved_data["holder"] = c10::IValue::make_capsule(holder);
     return out;
   }
@@ -148,7 +149,8 @@ void call_operator(const char* name, const char* overload, const kinora_value* a
   const Operator& op = operators.find(name, overload);
   const size_t n = op.arguments.size(), returns = op.handle.schema().returns().size();
   if (n_args > n) raise(KINORA_ERROR_INVALID, "{}: {} arguments given, it has {}", op.name, n_args, n);
-  if (n_out > returns) raise(KINORA_ERROR_INVALID, "{}: {} results asked for, it has {}", op.name, n_out, returns);
+  if (n_out > returns)
+    raise(KINORA_ERROR_INVALID, "{}: {} results asked for, it has {}", op.name, n_out, returns);
   torch::jit::Stack stack;
   stack.reserve(std::max(n, returns));
   for (size_t i = 0; i < n; ++i) stack.push_back(i < n_args ? op.argument(i, args[i]) : op.missing(i));
@@ -212,8 +214,8 @@ int32_t empty(const int64_t* shape, int64_t ndim, int32_t dtype, kinora_tensor l
 int32_t from_dlpack(kinora_dl_managed* managed, kinora_tensor* out) {
   return torch_guard([&] {
     if (managed->major != 1)
-      raise(KINORA_ERROR_UNSUPPORTED, "a DLPack tensor of version {}.{}; only 1.x is supported", managed->major,
-            managed->minor);
+      raise(KINORA_ERROR_UNSUPPORTED, "a DLPack tensor of version {}.{}; only 1.x is supported",
+            managed->major, managed->minor);
     *out = give(at::fromDLPackVersioned(reinterpret_cast<DLManagedTensorVersioned*>(managed)));
   });
 }
@@ -290,8 +292,6 @@ const kinora_tensors_api* tensors_api_table() {
   return &table;
 }
 
-void serve_tensors() {
-  register_interface(KINORA_INTERFACE_TENSORS, KINORA_ABI_MINOR, tensors_api_table());
-}
+void serve_tensors() { register_interface(KINORA_INTERFACE_TENSORS, KINORA_ABI_MINOR, tensors_api_table()); }
 
 }  // namespace kinora::core

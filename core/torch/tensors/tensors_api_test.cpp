@@ -20,9 +20,7 @@ using testing::HasSubstr;
 
 class TensorsApi : public testing::Test {
  protected:
-  static void SetUpTestSuite() {
-    serve_tensors();
-  }
+  static void SetUpTestSuite() { serve_tensors(); }
   const kinora_tensors_api& api_ = *tensors_api_table();
   std::string last_error() { return std::string(view(host()->last_error(host()))); }
 };

@@ -64,8 +64,8 @@ TrainState state_of(const fs::path& file) {
   try {
     const auto j = json::parse(in);
     if (j.at("format") != kFormat)
-      raise(KINORA_ERROR_UNSUPPORTED, "{}: format {} is of another version; this Kinora reads {}", file.string(),
-            j.at("format").dump(), kFormat);
+      raise(KINORA_ERROR_UNSUPPORTED, "{}: format {} is of another version; this Kinora reads {}",
+            file.string(), j.at("format").dump(), kFormat);
     TrainState s;
     s.step = j.at("step");
     s.samples_seen = j.at("samples_seen");
@@ -123,7 +123,8 @@ NewCheckpoint::NewCheckpoint(const fs::path& root, TrainState state, std::vector
     std::error_code error;
     fs::create_directories(root, error);
     if (error)
-      raise(KINORA_ERROR_IO, "{}: cannot be created: {}; make the folder writable or choose another output folder",
+      raise(KINORA_ERROR_IO,
+            "{}: cannot be created: {}; make the folder writable or choose another output folder",
             root.string(), error.message());
     name_ = fs::absolute(root) / folder_name(state_.step);
     own_ = or_throw(AtomicFolder::create(name_));

@@ -16,8 +16,8 @@ namespace kinora::core {
 class Gathering {
  public:
   explicit Gathering(const Exchange& exchange) : exchange_(exchange) {}
-  // Collective over all ranks, which pass the same parameters. Throws Error(KINORA_ERROR_FAILED) on every rank if
-  // some elements of a tensor are on no rank, or have two dtypes.
+  // Collective over all ranks, which pass the same parameters. Throws Error(KINORA_ERROR_FAILED) on every
+  // rank if some elements of a tensor are on no rank, or have two dtypes.
   void add(const Holding& holding);
 
   // The added tensors of which any rank holds a part, the same on every rank.

@@ -188,8 +188,8 @@ at::Tensor read_dataset(hid_t group, const std::string& name, const std::string&
       raise(KINORA_ERROR_DATA, "{}: shape and stored bytes disagree; {}", what, remedy);
     auto out = at::empty(std::vector<int64_t>(dims.begin(), dims.end()), at::TensorOptions().dtype(dtype));
     if (bytes > 0)
-      need(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data_ptr()) >= 0, KINORA_ERROR_DATA,
-           what + ": damaged", remedy);
+      need(H5Dread(set.get(), type.get(), H5S_ALL, H5S_ALL, H5P_DEFAULT, out.data_ptr()) >= 0,
+           KINORA_ERROR_DATA, what + ": damaged", remedy);
     return out;
   }
   raise(KINORA_ERROR_DATA, "{}: its type is not one that a cache can have; {}", what, remedy);

@@ -53,8 +53,8 @@ Handle within_file(hid_t kind);
 
 // Writes one dataset, chunked, with fletcher32 checksums (neither if it has no elements or dimensions).
 void write_dataset(hid_t group, const std::string& name, const at::Tensor& tensor, const std::string& what);
-// Returns a new CPU tensor; its data must be in the file itself. Damage is Error(KINORA_ERROR_DATA) that begins
-// with `what`.
+// Returns a new CPU tensor; its data must be in the file itself. Damage is Error(KINORA_ERROR_DATA) that
+// begins with `what`.
 at::Tensor read_dataset(hid_t group, const std::string& name, const std::string& what);
 
 }  // namespace kinora::core::hdf5

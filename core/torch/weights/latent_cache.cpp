@@ -139,8 +139,8 @@ void LatentCacheWriter::commit() {
     hdf5::write_dataset(s.file.get(), "keys", tensor_of_text(s.keys.dump()), s.path + ": keys");
     write_text(s.file.get(), kDigest, s.digest, s.path);
     s.samples.close();
-    hdf5::need(H5Fflush(s.file.get(), H5F_SCOPE_GLOBAL) >= 0, KINORA_ERROR_NO_MEMORY, s.path + ": writing failed",
-               "free some space and run again");
+    hdf5::need(H5Fflush(s.file.get(), H5F_SCOPE_GLOBAL) >= 0, KINORA_ERROR_NO_MEMORY,
+               s.path + ": writing failed", "free some space and run again");
     s.file.close();
   }
   or_throw(s.target->commit());
@@ -200,8 +200,8 @@ NamedTensors LatentCache::read(const std::string& key) const {
     static_cast<std::vector<std::string>*>(to)->emplace_back(name);
     return 0;
   };
-  hdf5::need(H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &names) >= 0, KINORA_ERROR_DATA,
-             what);
+  hdf5::need(H5Literate(group.get(), H5_INDEX_NAME, H5_ITER_INC, nullptr, note, &names) >= 0,
+             KINORA_ERROR_DATA, what);
   NamedTensors out;
   for (const auto& n : names) out.emplace(unescaped(n), hdf5::read_dataset(group.get(), n, what + "/" + n));
   return out;

@@ -27,8 +27,8 @@ bool full_match(const std::string& text, const std::string& pattern) {
   // std::regex recurses for every character of pattern and name, and both may come from files.
   constexpr size_t kLongest = 1000;
   if (const size_t n = std::max(text.size(), pattern.size()); n > kLongest)
-    raise(KINORA_ERROR_INVALID, "lora: a pattern or a module's name has {} characters; at most {} are allowed", n,
-          kLongest);
+    raise(KINORA_ERROR_INVALID,
+          "lora: a pattern or a module's name has {} characters; at most {} are allowed", n, kLongest);
   try {
     return std::regex_match(text, std::regex(pattern, std::regex::ECMAScript));
   } catch (const std::regex_error& e) {
@@ -115,7 +115,8 @@ void describe(Adapter& to, const json& config, const fs::path& file) {
   o.dropout = config.value("lora_dropout", 0.0);
   if (o.rank < 1) raise(KINORA_ERROR_DATA, "{}: r is {}; expected at least 1", file.string(), o.rank);
   if (!(o.dropout >= 0 && o.dropout < 1))
-    raise(KINORA_ERROR_DATA, "{}: lora_dropout is {}; expected at least 0 and below 1", file.string(), o.dropout);
+    raise(KINORA_ERROR_DATA, "{}: lora_dropout is {}; expected at least 0 and below 1", file.string(),
+          o.dropout);
   for (auto& [module, pair] : to.modules) {
     o.targets.push_back(module);
     pair.scale = o.scale(pair.a.size(0), by_pattern(config, "alpha_pattern", module, o.alpha, file));
@@ -136,8 +137,9 @@ void check_pair(const std::string& module, const Adapter::Pair& p, const fs::pat
     raise(KINORA_ERROR_DATA, "{}: module '{}' has lora_{} and no lora_{}", file.string(), module,
           p.a.defined() ? "A" : "B", p.a.defined() ? "B" : "A");
   if (p.a.dim() != 2 || p.b.dim() != 2 || p.a.size(0) != p.b.size(1))
-    raise(KINORA_ERROR_UNSUPPORTED, "{}: module '{}': lora_A {} and lora_B {} are not [rank, in] and [out, rank]",
-          file.string(), module, c10::str(p.a.sizes()), c10::str(p.b.sizes()));
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "{}: module '{}': lora_A {} and lora_B {} are not [rank, in] and [out, rank]", file.string(),
+          module, c10::str(p.a.sizes()), c10::str(p.b.sizes()));
 }
 
 LoraOptions given_lora(const std::string& text) {
@@ -162,8 +164,8 @@ LoraOptions given_lora(const std::string& text) {
     } else if (word == "rslora") {
       out.rslora = true;
     } else {
-      raise(KINORA_ERROR_INVALID, "lora: unknown '{}'{} as in \"rank=16 alpha=32 targets=to_q,to_k,to_v rslora\"",
-            word,
+      raise(KINORA_ERROR_INVALID,
+            "lora: unknown '{}'{} as in \"rank=16 alpha=32 targets=to_q,to_k,to_v rslora\"", word,
             did_you_mean_or_list(key, {"rank", "alpha", "dropout", "targets", "pattern", "rslora"}, "known"));
     }
   }
@@ -239,8 +241,9 @@ Adapter read_adapter(const fs::path& path) {
   for (const auto& t : opened.tensors()) {
     const std::string name = without_prefix(t.name);
     if (!is_lora(name))
-      raise(KINORA_ERROR_UNSUPPORTED, "{}: tensor '{}' is neither MODULE.lora_A.weight nor MODULE.lora_B.weight",
-            file.string(), t.name);
+      raise(KINORA_ERROR_UNSUPPORTED,
+            "{}: tensor '{}' is neither MODULE.lora_A.weight nor MODULE.lora_B.weight", file.string(),
+            t.name);
     auto& pair = out.modules[name.substr(0, name.size() - kA.size())];
     (name.ends_with(kA) ? pair.a : pair.b) = as_tensor(opened, t);
   }

@@ -55,8 +55,8 @@ std::map<std::string, Adapter::Pair> adapter_pairs(const std::map<std::string, a
 at::Tensor merged(const at::Tensor& weight, const Adapter::Pair& pair);
 
 // Reads a folder with adapter_config.json, or a safetensors file with such names (alpha is then the rank; the
-// prefix "transformer." is diffusers'). Throws kinora::Error(KINORA_ERROR_UNSUPPORTED) for anything but a plain
-// LoRA of matrices: DoRA, trained biases, whole saved modules, embeddings, convolutions.
+// prefix "transformer." is diffusers'). Throws kinora::Error(KINORA_ERROR_UNSUPPORTED) for anything but a
+// plain LoRA of matrices: DoRA, trained biases, whole saved modules, embeddings, convolutions.
 Adapter read_adapter(const std::filesystem::path& path);
 
 // Writes both files as PEFT does. pairs: A and B by module.

@@ -80,8 +80,9 @@ PartialReport load_partially(const Parameters& parameters, const std::vector<Lea
     report.rows.push_back(std::move(row));
   }
   if (used.empty())
-    raise(KINORA_ERROR_INVALID, "the weights have none of the model's {} parameters, the first of which is '{}'",
-          parameters.size(), parameters.empty() ? "" : parameters[0].name);
+    raise(KINORA_ERROR_INVALID,
+          "the weights have none of the model's {} parameters, the first of which is '{}'", parameters.size(),
+          parameters.empty() ? "" : parameters[0].name);
   for (const auto& n : names)
     if (!used.count(n)) report.rows.push_back({n, {}, find(n).sizes().vec(), PartialRow::unused});
   load_values(parameters, leaves, whole);

@@ -104,7 +104,8 @@ std::map<std::string, const SafeTensor*> renamed(
     const std::string name = name_of(t.name);
     if (name.empty()) continue;
     if (const auto [it, fresh] = out.emplace(name, &t); !fresh)
-      raise(KINORA_ERROR_DATA, "tensors '{}' and '{}' would both be called '{}'", it->second->name, t.name, name);
+      raise(KINORA_ERROR_DATA, "tensors '{}' and '{}' would both be called '{}'", it->second->name, t.name,
+            name);
   }
   return out;
 }
@@ -219,14 +220,16 @@ NamedTensors read_archive(const std::filesystem::path& file) {
     out = script_in(file.string());
   } catch (const c10::Error& e) {
     throw Error(KINORA_ERROR_INVALID, file.string() + " is not an archive that libtorch reads (" +
-                                    text_of(e).substr(0, 120) + "); give a safetensors file or TorchScript");
+                                          text_of(e).substr(0, 120) +
+                                          "); give a safetensors file or TorchScript");
   } catch (const Error&) {
     throw;
   } catch (const std::exception& e) {
     throw Error(KINORA_ERROR_INVALID, file.string() + " is not an archive of weights: " + e.what());
   }
   if (out.empty())
-    throw Error(KINORA_ERROR_INVALID, file.string() + " holds no parameters; a frozen archive keeps none by name");
+    throw Error(KINORA_ERROR_INVALID,
+                file.string() + " holds no parameters; a frozen archive keeps none by name");
   return out;
 }
 

@@ -8,7 +8,8 @@
 namespace kinora::core {
 
 at::ScalarType torch_dtype(SafeDtype);
-// Throws kinora::Error(KINORA_ERROR_UNSUPPORTED), naming the tensor, for a dtype that safetensors does not have.
+// Throws kinora::Error(KINORA_ERROR_UNSUPPORTED), naming the tensor, for a dtype that safetensors does not
+// have.
 SafeDtype safe_dtype(const std::string& name, at::ScalarType);
 
 // A CPU tensor that borrows the file's memory, which is read-only: copy before writing. The tensor keeps the

@@ -41,8 +41,8 @@ class ShardedFiles {
   // write. write(): [any-thread] writes the copies.
   void keep();
   void write(const std::filesystem::path& folder);
-  // To be called on one rank after all have written: writes the indices. Throws Error(KINORA_ERROR_IO) if a rank's
-  // file is missing.
+  // To be called on one rank after all have written: writes the indices. Throws Error(KINORA_ERROR_IO) if a
+  // rank's file is missing.
   void finish(const std::filesystem::path& folder) const;
   // Removes older files with these names that were cut differently.
   void clear(const std::filesystem::path& folder) const;

@@ -149,8 +149,9 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
         "weights that do not fit: " + complaint(problems, names_there, parameters.size() + names.size());
     const bool is_in_file = log_to_files(all);
     if (!is_in_file) log_line(KINORA_LOG_DEBUG, all);
-    raise(KINORA_ERROR_INVALID, "{} tensors were given for {} parameters: {} ({})", names.size(), parameters.size(),
-          text, is_in_file ? "all of them are in kinora.log" : "log level debug lists all of them");
+    raise(KINORA_ERROR_INVALID, "{} tensors were given for {} parameters: {} ({})", names.size(),
+          parameters.size(), text,
+          is_in_file ? "all of them are in kinora.log" : "log level debug lists all of them");
   }
   if (options.compare_only) return report;
   for (size_t i = 0; i < parameters.size(); ++i)

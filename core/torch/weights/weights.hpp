@@ -56,10 +56,10 @@ struct LoadOptions {
 struct LoadReport {
   std::vector<std::string> missing, unexpected;
 };
-// Copies whole tensors into per_leaf, converting dtypes. Throws Error(KINORA_ERROR_INVALID) with every missing name
-// (and the nearest existing name), every unexpected one, and every shape that differs, with both shapes;
-// nothing is copied then. Tensors are read and released one at a time, and of each only this process' part is
-// read.
+// Copies whole tensors into per_leaf, converting dtypes. Throws Error(KINORA_ERROR_INVALID) with every
+// missing name (and the nearest existing name), every unexpected one, and every shape that differs, with both
+// shapes; nothing is copied then. Tensors are read and released one at a time, and of each only this process'
+// part is read.
 LoadReport distribute(const Parameters&, const std::vector<Leaf>&, const std::vector<at::Tensor>& per_leaf,
                       const std::vector<std::string>& names, const Find& find,
                       const LoadOptions& options = {});

@@ -97,8 +97,8 @@ struct Peers {
   RollCall::Place place(const std::string& what, int64_t peer) const;
   // The error of a transfer that failed with `text`; the group cannot be used afterwards. Libraries know
   // addresses, not ranks; so all ranks are asked for their place, which ends their waits too. Those that
-  // do not answer, or are not in a transfer, are the missing ones. KINORA_ERROR_TIMEOUT if the first failure was a
-  // timeout, KINORA_ERROR_IO if a connection broke.
+  // do not answer, or are not in a transfer, are the missing ones. KINORA_ERROR_TIMEOUT if the first failure
+  // was a timeout, KINORA_ERROR_IO if a connection broke.
   Error failure(const std::string& what, const std::string& text, int64_t peer = -1) const;
 };
 

@@ -34,9 +34,7 @@ namespace {
 class Patience {
  public:
   Patience(std::string collective, const kinora_world& world)
-      : who_(std::move(collective)),
-        limit_(world.timeout_ms),
-        run_(world.run) {}
+      : who_(std::move(collective)), limit_(world.timeout_ms), run_(world.run) {}
 
   // Sleeps briefly and returns whether time is left. Throws Error(KINORA_ERROR_CANCELLED). what(): "rank 3 at
   // host:1".
@@ -106,8 +104,9 @@ void wait_for_listener(const std::string& who, const std::string& host, uint16_t
   std::string why;
   while (!(why = refusal(host, port)).empty())
     if (!patience.more([&] { return expected + ", for " + why; }))
-      throw Error(KINORA_ERROR_TIMEOUT, who + ": " + why + " after " + std::to_string(patience.limit().count()) +
-                                      " ms; " + expected + " must be started there");
+      throw Error(KINORA_ERROR_TIMEOUT, who + ": " + why + " after " +
+                                            std::to_string(patience.limit().count()) + " ms; " + expected +
+                                            " must be started there");
 }
 
 // c10d logs every failed socket with its stack; the errors here already say the result. Libtorch's log is
@@ -120,7 +119,8 @@ c10::intrusive_ptr<c10d::Store> open_file(const std::string& who, const Rendezvo
                                           const kinora_world& w) {
   const auto folder = std::filesystem::path(at.file).parent_path();
   if (!std::filesystem::is_directory(folder))
-    throw Error(KINORA_ERROR_NOT_FOUND, who + ": the rendezvous folder " + folder.string() + " does not exist");
+    throw Error(KINORA_ERROR_NOT_FOUND,
+                who + ": the rendezvous folder " + folder.string() + " does not exist");
   return c10::make_intrusive<c10d::FileStore>(at.file, static_cast<int>(w.size));
 }
 
@@ -145,9 +145,9 @@ c10::intrusive_ptr<c10d::Store> open_tcp(const std::string& who, const Rendezvou
     const std::string text = e.what(), where = at.host + ":" + std::to_string(at.port);
     if (serves)
       throw Error(KINORA_ERROR_IO, who + ": rank 0 cannot listen at " + where + " (" +
-                                 text.substr(0, text.find('\n')) + "); choose another port");
+                                       text.substr(0, text.find('\n')) + "); choose another port");
     throw Error(KINORA_ERROR_TIMEOUT, who + ": what listens at " + where + " is not " + expected + " (" +
-                                    text.substr(0, text.find('\n')) + "); choose another port");
+                                          text.substr(0, text.find('\n')) + "); choose another port");
   }
 }
 
@@ -160,8 +160,8 @@ void join(const std::string& who, const std::string& where, c10d::Store& store, 
   const std::string theirs(told.begin(), told.end());
   if (theirs != mine)
     throw Error(KINORA_ERROR_INVALID, who + ": rank " + std::to_string(world.rank) + " is one of " + mine +
-                                    " ranks, and another at " + where + " one of " + theirs +
-                                    "; start all with the same WORLD_SIZE");
+                                          " ranks, and another at " + where + " one of " + theirs +
+                                          "; start all with the same WORLD_SIZE");
   if (store.add("came/" + std::to_string(world.rank), 1) > 1)
     throw Error(KINORA_ERROR_INVALID,
                 who + ": rank " + std::to_string(world.rank) + " is already at " + where +
@@ -231,8 +231,8 @@ Rendezvous parse_rendezvous(const std::string& who, const std::string& uri) {
     }
   }
   throw Error(KINORA_ERROR_INVALID, who + ": the rendezvous '" + uri +
-                                  "' must be file:///shared/folder/name, tcp://host:port or "
-                                  "store://host:port/part");
+                                        "' must be file:///shared/folder/name, tcp://host:port or "
+                                        "store://host:port/part");
 }
 
 c10::intrusive_ptr<c10d::Store> meet(const std::string& who, const Rendezvous& at,
@@ -258,10 +258,11 @@ c10::intrusive_ptr<c10d::Store> meet(const std::string& who, const Rendezvous& a
   } catch (const std::exception&) {
     absent = "(the store at rank 0 is gone)";
   }
-  throw Error(KINORA_ERROR_TIMEOUT, who + ": of " + std::to_string(world.size) + " ranks these did not join at " +
-                                  where + " within " + std::to_string(world.timeout_ms) + " ms: " + absent +
-                                  "; start them with the same MASTER_ADDR and MASTER_PORT, or give them "
-                                  "longer by KINORA_TIMEOUT_MS");
+  throw Error(KINORA_ERROR_TIMEOUT,
+              who + ": of " + std::to_string(world.size) + " ranks these did not join at " + where +
+                  " within " + std::to_string(world.timeout_ms) + " ms: " + absent +
+                  "; start them with the same MASTER_ADDR and MASTER_PORT, or give them "
+                  "longer by KINORA_TIMEOUT_MS");
 }
 
 }  // namespace kinora

@@ -21,8 +21,8 @@ struct Rendezvous {
 // Throws Error(KINORA_ERROR_INVALID) that shows the valid forms. collective: the first word of errors.
 Rendezvous parse_rendezvous(const std::string& collective, const std::string& uri);
 
-// Opens the store and waits until every rank has done so. Throws Error(KINORA_ERROR_TIMEOUT) that names the ranks
-// that have not.
+// Opens the store and waits until every rank has done so. Throws Error(KINORA_ERROR_TIMEOUT) that names the
+// ranks that have not.
 c10::intrusive_ptr<c10d::Store> meet(const std::string& collective, const Rendezvous& at,
                                      const kinora_world& world);
 

@@ -27,7 +27,8 @@ class TransferNames {
 
 [[noreturn]] void invalid_transfer(const Peers&, const std::string& what, const std::string& why);
 
-// The transfer with its dimensions wrapped and its tensor without gradient. Throws Error(KINORA_ERROR_INVALID).
+// The transfer with its dimensions wrapped and its tensor without gradient. Throws
+// Error(KINORA_ERROR_INVALID).
 Transfer<at::Tensor> checked(const Peers&, Transfer<at::Tensor>, const std::string& what);
 
 // A transfer that was started: a call of c10d, its buffers, and the function that makes the result.

@@ -200,8 +200,8 @@ class Gloo final : public Collective<at::Tensor> {
     const auto outside = [&](int64_t r) { return r < 0 || r >= size_; };
     if (me == members.end() || std::any_of(members.begin(), members.end(), outside))
       throw Error(KINORA_ERROR_INVALID, "gloo: group '" + name +
-                                      "' must consist of ranks of this world, including rank " +
-                                      std::to_string(rank_));
+                                            "' must consist of ranks of this world, including rank " +
+                                            std::to_string(rank_));
     peers->collective = "gloo";
     peers->name = name;
     peers->members = members;

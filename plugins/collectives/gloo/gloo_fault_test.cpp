@@ -64,8 +64,8 @@ TEST(Gloo, AllRanksNameTheOneThatTheyWaitForThroughOthers) {
     me.meet("in step");
     if (me.rank == 0) return me.meet("end");
     std::this_thread::sleep_for(std::chrono::milliseconds(me.rank == 1 ? 0 : 1500));
-    const Failed f =
-        failure_of([&] { Pending(g, transfer(KINORA_OP_RECV, at::empty({2}), 0, 0, me.rank - 1, 5)).finish(); });
+    const Failed f = failure_of(
+        [&] { Pending(g, transfer(KINORA_OP_RECV, at::empty({2}), 0, 0, me.rank - 1, 5)).finish(); });
     me.meet("end");
     EXPECT_EQ(f.code, KINORA_ERROR_TIMEOUT) << f.message;
     EXPECT_NE(f.message.find("; rank 0 did not take part"), std::string::npos) << f.message;
@@ -183,7 +183,8 @@ TEST(Gloo, AWaitForOthersEndsWhenTheRunIsAskedToStop) {
       });
       EXPECT_LT(f.seconds, 5);
       const bool has_store = round != std::string("all") || me.rank == 0;  // rank 0 serves the store
-      EXPECT_TRUE(f.code == KINORA_ERROR_CANCELLED || (!has_store && f.code == KINORA_ERROR_TIMEOUT)) << f.message;
+      EXPECT_TRUE(f.code == KINORA_ERROR_CANCELLED || (!has_store && f.code == KINORA_ERROR_TIMEOUT))
+          << f.message;
     }
   });
 }

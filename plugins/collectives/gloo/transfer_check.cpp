@@ -18,10 +18,12 @@ std::string contents(const Transfer<at::Tensor>& t) {
 // "sum #17 of Double [4, 3]", with everything else that must be equal on every rank.
 std::string described(const Peers& p, const Transfer<at::Tensor>& t, const std::string& what) {
   std::string out = what + " of " + contents(t);
-  if (t.op == KINORA_OP_ALL_GATHER || t.op == KINORA_OP_REDUCE_SCATTER) out += " along dimension " + std::to_string(t.dim);
+  if (t.op == KINORA_OP_ALL_GATHER || t.op == KINORA_OP_REDUCE_SCATTER)
+    out += " along dimension " + std::to_string(t.dim);
   if (t.op == KINORA_OP_ALL_TO_ALL)
     out += " from dimension " + std::to_string(t.dim) + " to " + std::to_string(t.dim2);
-  if (t.op == KINORA_OP_BROADCAST) out += " from rank " + std::to_string(p.members[static_cast<size_t>(t.peer)]);
+  if (t.op == KINORA_OP_BROADCAST)
+    out += " from rank " + std::to_string(p.members[static_cast<size_t>(t.peer)]);
   return out;
 }
 

@@ -235,7 +235,7 @@ class Nccl final : public Collective<at::Tensor> {
     const int64_t local = place_on_host();
     if (gpus > 1 && local >= gpus)
       throw Error(KINORA_ERROR_INVALID, "nccl: " + host_name() + " has " + std::to_string(gpus) +
-                                      " GPUs and more ranks; start one rank per GPU");
+                                            " GPUs and more ranks; start one rank per GPU");
     device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(local % gpus));
     // After a timeout the watchdog aborts communicators, and leaves it to the process to report it.
     setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", 0);
@@ -248,8 +248,8 @@ class Nccl final : public Collective<at::Tensor> {
     const auto outside = [&](int64_t r) { return r < 0 || r >= size_; };
     if (!store_ || me == members.end() || std::any_of(members.begin(), members.end(), outside))
       throw Error(KINORA_ERROR_INVALID, "nccl: group '" + name +
-                                      "' must consist of ranks of a joined world, including rank " +
-                                      std::to_string(rank_));
+                                            "' must consist of ranks of a joined world, including rank " +
+                                            std::to_string(rank_));
     peers.collective = "nccl";
     peers.name = name;
     peers.members = members;

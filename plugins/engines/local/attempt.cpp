@@ -195,8 +195,8 @@ void Runner::complete_input(Task& task, int32_t status, const std::string& messa
   Item& in = *task.in;
   if (ends_run(stage, status, message)) return;
   if (status != KINORA_OK) {
-    if (stage.in_order &&
-        (status == KINORA_ERROR_IO || status == KINORA_ERROR_NO_MEMORY || (task.died && !stage.may_start_anew)))
+    if (stage.in_order && (status == KINORA_ERROR_IO || status == KINORA_ERROR_NO_MEMORY ||
+                           (task.died && !stage.may_start_anew)))
       return abort(status, of_stage(stage, message));
     if (task.ended) return note_error_after(task, message);
     task.holds = false;
@@ -207,7 +207,8 @@ void Runner::complete_input(Task& task, int32_t status, const std::string& messa
   lineage_.end(in.track, End::consumed_by(stage.spec->name), in.sample, std::exchange(in.weight, {}));
 }
 
-// KINORA_ERROR_REFUSED: the stage cannot process any sample, for example because a key was rejected: no sample fails.
+// KINORA_ERROR_REFUSED: the stage cannot process any sample, for example because a key was rejected: no
+// sample fails.
 bool Runner::ends_run(const StageState& stage, int32_t status, const std::string& message) {
   if (status == KINORA_ERROR_CANCELLED) abort(status, "cancelled");
   if (status == KINORA_ERROR_REFUSED) refuse(stage, of_stage(stage, message));

@@ -42,7 +42,7 @@ TEST(LocalEngine, TellsEachEndOnceWithItsStageReasonAndScore) {
                              "|" + std::to_string(o.status);
     EXPECT_EQ(text, o.end == KINORA_OUTCOME_KEPT       ? "||0|0"
                     : o.end == KINORA_OUTCOME_FILTERED ? "gate|gate.odd|" + key + "|0"
-                                               : "gate|bad bytes|0|-7");
+                                                       : "gate|bad bytes|0|-7");
   }
 }
 
@@ -286,7 +286,8 @@ TEST(LocalEngine, FailsASecondSampleOfOneKeyHoweverItEnds) {
   p.inputs(1);
   EXPECT_EQ(p.run(), "");
   std::map<std::string, std::vector<std::string>> ends;
-  for (const auto& [key, o] : p.outcomes) ends[key].push_back(o.end == KINORA_OUTCOME_KEPT ? "kept" : o.reason);
+  for (const auto& [key, o] : p.outcomes)
+    ends[key].push_back(o.end == KINORA_OUTCOME_KEPT ? "kept" : o.reason);
   for (auto& [key, told] : ends) std::sort(told.begin(), told.end());
   const auto second = [](const std::string& key) {
     return "stage 'cut' emitted two samples called '" + key +

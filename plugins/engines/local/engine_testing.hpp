@@ -94,6 +94,7 @@ struct Outcome {
 class Pipeline {
  public:
   std::deque<Act> stages;
+  const kinora_stage* table = act_table();
   std::function<int32_t(kinora_sample**)> next;
   std::function<int32_t(const kinora_outcome&)> on_done;
   uint64_t memory = 0;
@@ -126,7 +127,7 @@ class Pipeline {
     std::vector<kinora_stage_spec> specs;
     for (auto& act : stages)
       specs.push_back({sizeof(kinora_stage_spec), static_cast<uint32_t>(act.from.size()), act.name.c_str(),
-                       "stage/act", "{}", act.from.data(), act_table(),
+                       "stage/act", "{}", act.from.data(), table,
                        reinterpret_cast<const kinora_options*>(&act), act.workers});
     std::vector<const kinora_stage_spec*> pointers;
     for (const auto& spec : specs) pointers.push_back(&spec);

@@ -1,7 +1,7 @@
 #include "plugins/engines/local/instance.hpp"
 
 #include <algorithm>
-#include <cstddef>
+#include <exception>
 
 namespace kinora::local {
 namespace {
@@ -14,8 +14,26 @@ Error error_of(const kinora_stage_spec& spec, int32_t status = KINORA_ERROR_FAIL
   return {KINORA_ERROR_FAILED, quoted(spec) + ": " + std::string(view(host()->last_error(host())))};
 }
 
+// Before a call into a stage: a status without a message is not given the text of an older error.
+void forget_errors() { host()->set_error(host(), KINORA_OK, ""); }
+
 bool says(const std::vector<std::string>& which, const char* word) {
   return std::find(which.begin(), which.end(), word) != which.end();
+}
+
+// Calls a stage that runs in this process. The ABI forbids exceptions to leave it; one that does is an error
+// of the call, and costs what an error costs.
+template <class F>
+int32_t contained(const char* function, F&& call) {
+  std::string what;
+  try {
+    return call();
+  } catch (const std::exception& e) {
+    what = e.what();
+  } catch (...) {
+    what = "an exception of unknown type";
+  }
+  return set_error(KINORA_ERROR_FAILED, (std::string(function) + " threw " + what).c_str());
 }
 
 }  // namespace
@@ -61,7 +79,11 @@ bool Isolation::covers(const kinora_stage_spec& spec, const kinora_resources& re
 Instance Instance::here(const kinora_stage_spec& spec) {
   Instance out;
   out.spec_ = &spec;
-  out.self_ = spec.stage->create(host(), spec.options);
+  forget_errors();
+  contained("create", [&] {
+    out.self_ = spec.stage->create(host(), spec.options);
+    return KINORA_OK;
+  });
   if (!out.self_) throw error_of(spec);
   return out;
 }
@@ -91,15 +113,18 @@ Instance::~Instance() {
 
 kinora_resources Instance::resources() const {
   kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
-  kinora::check(spec_->stage->resources(self_, &r));
+  forget_errors();
+  kinora::check(contained("resources", [&] { return spec_->stage->resources(self_, &r); }));
   return r;
 }
 
 int32_t Instance::start(const kinora_run& run) {
   const auto* stage = spec_->stage;
+  forget_errors();
   if (worker_ || started_ || !KINORA_HAS(stage, start) || !stage->start) return KINORA_OK;
-  const int32_t status = stage->start(self_, &run);
+  const int32_t status = contained("start", [&] { return stage->start(self_, &run); });
   started_ = status == KINORA_OK;
+  if (started_) forget_errors();
   if (started_ || status == KINORA_ERROR_CANCELLED) return status;
   const std::string message(view(host()->last_error(host())));
   return set_error(KINORA_ERROR_REFUSED, message.c_str());
@@ -107,18 +132,22 @@ int32_t Instance::start(const kinora_run& run) {
 
 int32_t Instance::process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run) {
   if (const int32_t status = start(run); status != KINORA_OK) return status;
-  return worker_ ? workers_->process(worker_, in, &emit, &run)
-                 : spec_->stage->process(self_, in, &emit, &run);
+  if (worker_) return workers_->process(worker_, in, &emit, &run);
+  return contained("process", [&] { return spec_->stage->process(self_, in, &emit, &run); });
 }
 
-int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit, const kinora_run& run) {
+int32_t Instance::process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit,
+                                const kinora_run& run) {
   if (const int32_t status = start(run); status != KINORA_OK) return status;
-  return spec_->stage->process_batch(self_, in.data(), static_cast<uint32_t>(in.size()), &emit, &run);
+  return contained("process_batch", [&] {
+    return spec_->stage->process_batch(self_, in.data(), static_cast<uint32_t>(in.size()), &emit, &run);
+  });
 }
 
 int32_t Instance::finish(const kinora_emit& emit, const kinora_run& run) {
   if (const int32_t status = start(run); status != KINORA_OK) return status;
-  return worker_ ? workers_->finish(worker_, &emit, &run) : spec_->stage->finish(self_, &emit, &run);
+  if (worker_) return workers_->finish(worker_, &emit, &run);
+  return contained("finish", [&] { return spec_->stage->finish(self_, &emit, &run); });
 }
 
 }  // namespace kinora::local

@@ -58,7 +58,8 @@ class Instance {
   // For an instance in this process.
   kinora_resources resources() const;
   int32_t process(kinora_sample* in, const kinora_emit& emit, const kinora_run& run);
-  int32_t process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit, const kinora_run& run);  // not apart
+  int32_t process_batch(std::span<kinora_sample* const> in, const kinora_emit& emit,
+                        const kinora_run& run);  // not apart
   bool has_finish() const { return spec_->stage->finish != nullptr; }
   int32_t finish(const kinora_emit& emit, const kinora_run& run);
   bool is_apart() const { return worker_ != nullptr; }
@@ -66,7 +67,8 @@ class Instance {
   bool ended() const { return worker_ && workers_->ended(worker_) != 0; }
 
  private:
-  // Calls the stage's start() before its first sample. An error becomes KINORA_ERROR_REFUSED, which ends the run.
+  // Calls the stage's start() before its first sample. An error becomes KINORA_ERROR_REFUSED, which ends the
+  // run.
   int32_t start(const kinora_run& run);
 
   const kinora_stage_spec* spec_ = nullptr;

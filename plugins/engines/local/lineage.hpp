@@ -58,7 +58,9 @@ struct End {
   int32_t status = KINORA_OK;
   bool consumed = false;
 
-  static End consumed_by(const char* stage) { return {KINORA_OUTCOME_KEPT, stage, std::nullopt, 0, KINORA_OK, true}; }
+  static End consumed_by(const char* stage) {
+    return {KINORA_OUTCOME_KEPT, stage, std::nullopt, 0, KINORA_OK, true};
+  }
   static End filtered(const char* stage, std::string rule, double score) {
     return {KINORA_OUTCOME_FILTERED, stage, std::move(rule), score};
   }

@@ -57,8 +57,8 @@ void LocalEngine::describe(Describe<Options>& d) {
           "is killed when they hold more; 0: three quarters of the machine's");
   d.option("isolate", &Options::isolate)
       .help(
-          "stages that run in processes of their own: auto (those that read media), none, all, or their "
-          "names");
+          "stages that run in processes of their own: auto (those that read media or come from a third "
+          "party's plugin), none, all, or their names");
   d.option("item_timeout", &Options::item_timeout)
       .at_least(0)
       .unit("s")

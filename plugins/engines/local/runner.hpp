@@ -57,8 +57,8 @@ class Runner {
   int32_t report(const Track& track, std::string& message);  // not under the lock
   std::string figures(double seconds);                       // not under the lock
   void abort(int32_t code, const std::string& message);
-  // A stage cannot process any sample (KINORA_ERROR_REFUSED): starts nothing more; the run aborts when that stage's
-  // running tasks have ended.
+  // A stage cannot process any sample (KINORA_ERROR_REFUSED): starts nothing more; the run aborts when that
+  // stage's running tasks have ended.
   void refuse(const StageState& stage, const std::string& message);
   bool refused_is_told() const;
   bool spawn();
@@ -93,7 +93,8 @@ class Runner {
   void perform_finish(StageState& stage);
   bool finish_slot(StageState& stage, Slot& slot);
   void fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message);
-  void end_left_over(StageState& stage, Slot& slot, const std::string& why, int32_t status = KINORA_ERROR_FAILED);
+  void end_left_over(StageState& stage, Slot& slot, const std::string& why,
+                     int32_t status = KINORA_ERROR_FAILED);
 
   // held.cpp, samples whose process died. Not under the lock, except the last two.
   bool bury(Task& task, const std::string& why);
@@ -122,7 +123,8 @@ class Runner {
   bool quit_ = false;
   int32_t error_ = KINORA_OK;
   std::string error_message_;
-  const StageState* refused_ = nullptr;  // the stage that returned KINORA_ERROR_REFUSED; its message, and when
+  const StageState* refused_ =
+      nullptr;  // the stage that returned KINORA_ERROR_REFUSED; its message, and when
   std::string refusal_;
   std::chrono::steady_clock::time_point refused_since_;
 };

@@ -82,8 +82,8 @@ size_t worker_limit(const StageState& stage, const Capacity& capacity) {
   const int64_t asked = stage.spec->workers;
   if (stage.in_order && asked > 1)
     throw Error(KINORA_ERROR_INVALID, stage_named(*stage.spec) +
-                                    " needs its input in order and so has one worker, not " +
-                                    std::to_string(asked) + "; remove 'workers'");
+                                          " needs its input in order and so has one worker, not " +
+                                          std::to_string(asked) + "; remove 'workers'");
   if (stage.in_order) return 1;
   if (asked > 0) return std::min(static_cast<size_t>(asked), capacity.most_workers);
   double limit = static_cast<double>(capacity.most_workers);
@@ -111,8 +111,9 @@ void size_up(StageState& stage, const Capacity& capacity) {
     first = made(stage, [&] { return Instance::here(*stage.spec); });
   const kinora_resources r = first ? first.resources() : capacity.isolation.ask(*stage.spec);
   if (!(r.cores >= 0) || !(r.gpus >= 0))
-    throw Error(KINORA_ERROR_INVALID, stage_named(*stage.spec) +
-                                    " asks for a negative number of cores or GPUs; correct its resources()");
+    throw Error(
+        KINORA_ERROR_INVALID,
+        stage_named(*stage.spec) + " asks for a negative number of cores or GPUs; correct its resources()");
   const Tokens& total = capacity.total;
   stage.in_order = r.ordered != 0;
   stage.may_start_anew = stage.counts_held = r.ordered != kKeepsState;

@@ -175,5 +175,37 @@ TEST(LocalEngine, RefusesProcessesWhereTheHostHasNone) {
   EXPECT_NE(p.run().find("starts no worker processes; set isolate = \"none\""), std::string::npos);
 }
 
+// As of hand-written C++ without the SDK's guards.
+TEST(LocalEngine, AnExceptionThatLeavesAStageCostsOneSample) {
+  kinora_stage table = *act_table();
+  table.process = [](void*, kinora_sample* in, const kinora_emit*, const kinora_run*) -> int32_t {
+    const std::string key(Sample::borrow(in).key());
+    if (key == "1") throw std::runtime_error("the decoder is confused");
+    if (key == "2") throw 42;
+    return KINORA_OK;
+  };
+  Pipeline p;
+  p.table = &table;
+  p.add("a", {}, pass);
+  p.inputs(4);
+  EXPECT_EQ(p.run(), "");
+  std::map<std::string, std::string> reasons;
+  for (const auto& [key, outcome] : p.outcomes) reasons[key] = outcome.reason;
+  EXPECT_EQ(reasons, (std::map<std::string, std::string>{{"0", ""},
+                                                         {"1", "process threw the decoder is confused"},
+                                                         {"2", "process threw an exception of unknown type"},
+                                                         {"3", ""}}));
+}
+
+TEST(LocalEngine, AnExceptionThatLeavesAConstructorNamesTheStage) {
+  kinora_stage table = *act_table();
+  table.create = [](const kinora_host*, const kinora_options*) -> void* { throw 42; };
+  Pipeline p;
+  p.table = &table;
+  p.add("a", {}, pass);
+  p.inputs(1);
+  EXPECT_EQ(p.run(), "stage 'a': create threw an exception of unknown type");
+}
+
 }  // namespace
 }  // namespace kinora::local

@@ -64,7 +64,8 @@ void Task::hold() {
     throw Error(KINORA_ERROR_INVALID,
                 "hold() is not for a stage with batches (resources.batch); use one or the other");
   if (!in || ended)
-    throw Error(KINORA_ERROR_INVALID, "hold() is for the input of process(), before it was emitted or dropped");
+    throw Error(KINORA_ERROR_INVALID,
+                "hold() is for the input of process(), before it was emitted or dropped");
   holds = touched = true;
 }
 
@@ -76,7 +77,8 @@ void Task::stored(std::string_view name) {
   }
   const auto at = held.find(name);
   if (at == held.end())
-    throw Error(KINORA_ERROR_NOT_FOUND, "stored() of '" + std::string(name) + "', which this stage does not hold");
+    throw Error(KINORA_ERROR_NOT_FOUND,
+                "stored() of '" + std::string(name) + "', which this stage does not hold");
   Held one = take_held(at);
   runner.lineage().end(one.track, End::consumed_by(stage.spec->name), std::move(one.sample),
                        std::move(one.weight));
@@ -111,8 +113,8 @@ bool Task::told_before(std::string_view name) {
   const std::string& before = told[told.size() - replay--];
   if (before != name)
     throw Error(KINORA_ERROR_DATA, "its process died, and it was tried again: expected '" + before +
-                                 "' as before, got '" + std::string(name) +
-                                 "'; fix the stage: it emits the same keys in the same order");
+                                       "' as before, got '" + std::string(name) +
+                                       "'; fix the stage: it emits the same keys in the same order");
   return true;
 }
 
@@ -144,9 +146,9 @@ bool Task::refuse_key(Sample& sample, const Tracks& of) {
     why = emitted_by + "a sample called '" + name + "', the key of the input that it was made of";
   else
     return false;
-  end_here(
-      std::move(sample), of,
-      End::failed(stage.spec->name, KINORA_ERROR_DATA, why + "; fix the stage: each sample needs its own key"));
+  end_here(std::move(sample), of,
+           End::failed(stage.spec->name, KINORA_ERROR_DATA,
+                       why + "; fix the stage: each sample needs its own key"));
   return true;
 }
 

@@ -90,7 +90,7 @@ void require_any_use(JobContext& context, const Totals& totals) {
   or_throw(write_file_atomically(context.folder() / "summary.json",
                                  context.summary.dump(2, ' ', false, json::error_handler_t::replace) + "\n"));
   throw Error(KINORA_ERROR_DATA, none + "; items.jsonl has the reason for each; the first is: " +
-                               totals.first_failure(is_of_clips));
+                                     totals.first_failure(is_of_clips));
 }
 
 }  // namespace

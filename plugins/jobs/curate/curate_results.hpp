@@ -63,8 +63,8 @@ void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Reco
 // and, by stage, the errors over samples that were already emitted or dropped.
 void say_of_engine(JobContext& context, const json& figures);
 
-// Logs the counts. Throws Error(KINORA_ERROR_DATA) if something failed and nothing was kept, in this run or earlier
-// ones; summary.json then has the status "failed", and the next run retries the failures.
+// Logs the counts. Throws Error(KINORA_ERROR_DATA) if something failed and nothing was kept, in this run or
+// earlier ones; summary.json then has the status "failed", and the next run retries the failures.
 void say_how_it_went(JobContext&, const Totals&);
 
 }  // namespace kinora::core

@@ -54,7 +54,7 @@ std::map<std::string, ClipFields> clips_in(const std::filesystem::path& data) {
   }
   if (error)
     throw Error(KINORA_ERROR_IO, data.string() + ": the clips cannot be read (" + error.message() +
-                               "); run the curate job again");
+                                     "); run the curate job again");
   return out;
 }
 

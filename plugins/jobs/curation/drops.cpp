@@ -21,15 +21,17 @@ namespace fs = std::filesystem;
 template <class F>
 void each_decision(const std::filesystem::path& decisions, F&& f) {
   std::ifstream in(decisions, std::ios::binary);
-  if (!in) throw Error(KINORA_ERROR_NOT_FOUND, decisions.string() + ": file not found; run the dedup job again");
+  if (!in)
+    throw Error(KINORA_ERROR_NOT_FOUND, decisions.string() + ": file not found; run the dedup job again");
   size_t number = 0;
   for (std::string text; std::getline(in, text);) {
     ++number;
     const auto line = parse_facts(text);
     const std::string key = text_in(line, "key"), end = text_in(line, "end");
     if (key.empty() || end.empty())
-      throw Error(KINORA_ERROR_DATA, fmt::format("{}: line {}: no \"key\" or no \"end\"; run the dedup job again",
-                                           decisions.string(), number));
+      throw Error(KINORA_ERROR_DATA,
+                  fmt::format("{}: line {}: no \"key\" or no \"end\"; run the dedup job again",
+                              decisions.string(), number));
     f(line, key, end);
   }
 }

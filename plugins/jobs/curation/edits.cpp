@@ -59,7 +59,8 @@ json set_of(const Edit& edit) {
 }
 
 Change change_of(const json& value) {
-  if (!value.is_object()) throw Error(KINORA_ERROR_INVALID, "set: expected an object of caption, keep and reason");
+  if (!value.is_object())
+    throw Error(KINORA_ERROR_INVALID, "set: expected an object of caption, keep and reason");
   Change out;
   for (const auto& [name, member] : value.items()) {
     if (name == "caption") {

@@ -45,8 +45,8 @@ nlohmann::json json_of(const Change&);
 struct Edit;
 // The "set" object of the edit's line.
 nlohmann::json set_of(const Edit&);
-// The change that a user requests. Throws Error(KINORA_ERROR_INVALID), naming the member, if one has an unknown
-// name or wrong type or its text is too long.
+// The change that a user requests. Throws Error(KINORA_ERROR_INVALID), naming the member, if one has an
+// unknown name or wrong type or its text is too long.
 Change change_of(const nlohmann::json&);
 
 // The fields set in both, with the values of `of`.
@@ -142,8 +142,8 @@ class EditHistory {
 
 constexpr const char* kEditsFile = "edits.jsonl";
 
-// Empty if there is no such file. Throws Error(KINORA_ERROR_DATA) with the line that cannot be read and the reason,
-// or KINORA_ERROR_IO.
+// Empty if there is no such file. Throws Error(KINORA_ERROR_DATA) with the line that cannot be read and the
+// reason, or KINORA_ERROR_IO.
 EditHistory read_edits(const std::filesystem::path& file, Footage clips = {});
 
 // The clips that the job in `folder` has kept.

@@ -94,7 +94,8 @@ class Finder {
             input->size = file.size, input->modified = file.modified;
       } catch (const Error& e) {
         // Files in a folder that may not be listed may still be readable.
-        if (e.code() == KINORA_ERROR_CANCELLED || (is_unanswered(folder, e.code()) && e.code() != KINORA_ERROR_INVALID))
+        if (e.code() == KINORA_ERROR_CANCELLED ||
+            (is_unanswered(folder, e.code()) && e.code() != KINORA_ERROR_INVALID))
           throw;
         log_warn("{}; changes of the videos there since an earlier run cannot be detected", e.what());
       }
@@ -337,7 +338,8 @@ std::vector<FoundFile> files_in(Io& io, const std::string& folder, Look look, Le
 }
 
 bool is_unanswered(const std::string& url, int32_t code) {
-  return code == KINORA_ERROR_IO || (is_remote(url) && (code == KINORA_ERROR_TIMEOUT || code == KINORA_ERROR_INVALID));
+  return code == KINORA_ERROR_IO ||
+         (is_remote(url) && (code == KINORA_ERROR_TIMEOUT || code == KINORA_ERROR_INVALID));
 }
 
 std::vector<FoundFile> files_matching(Io& io, const std::string& pattern, LeftOut& left_out) {

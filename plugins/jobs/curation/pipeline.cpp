@@ -73,8 +73,9 @@ struct Specs {
 };
 
 Specs specs_of(JobContext& context, const std::vector<const ComponentUse*>& stages) {
-  const StageGraph graph = stage_graph(
-      stages, [](const ComponentUse&, const std::string& message) { throw Error(KINORA_ERROR_INVALID, message); });
+  const StageGraph graph = stage_graph(stages, [](const ComponentUse&, const std::string& message) {
+    throw Error(KINORA_ERROR_INVALID, message);
+  });
   Specs out;
   std::vector<uint32_t> place(stages.size());
   out.names.reserve(stages.size());
@@ -126,7 +127,7 @@ PipelineResult run_pipeline(JobContext& context, const PipelineJob& job) {
   kinora_run call = context.call();
   call.n_threads = static_cast<int32_t>(job.threads > 0 ? job.threads : std::thread::hardware_concurrency());
   const auto& engine = context.open(*job.engine).table<kinora_engine>();
-  void* self = made(engine.create(host(), job.engine->options.abi()), job.engine->id);
+  void* self = made([&] { return engine.create(host(), job.engine->options.abi()); }, job.engine->id);
   const std::unique_ptr<void, void (*)(void*)> owned(self, engine.destroy);
   const int32_t status = engine.run(self, &pipeline, &call);
   books.live.end(cancelled() ? "interrupted" : status == KINORA_OK ? "done" : "failed");

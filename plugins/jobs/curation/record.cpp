@@ -56,7 +56,7 @@ std::string line_text(const json& line) { return line.dump(-1, ' ', false, json:
 }  // namespace
 
 Lineage Lineage::of(const kinora_outcome& outcome) {
-  if (outcome.struct_size < sizeof outcome)
+  if (!KINORA_HAS(&outcome, n_parents))
     throw Error(
         KINORA_ERROR_INVALID,
         "the engine does not report what samples are made of (kinora_outcome.inputs); update its plugin");
@@ -116,9 +116,10 @@ void Record::begin(const fs::path& folder) {
     if (!options_.looks) fs::remove(old);
   }
   if (!is_new && db_.number("SELECT version FROM job") != kVersion)
-    throw Error(KINORA_ERROR_UNSUPPORTED, (folder / kRecordFile).string() +
-                                        ": another version of Kinora wrote it; use that version, or delete "
-                                        "the file to run the job from scratch");
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                (folder / kRecordFile).string() +
+                    ": another version of Kinora wrote it; use that version, or delete "
+                    "the file to run the job from scratch");
   if (is_new) return db_.run("INSERT INTO job VALUES (?, ?, ?)", kVersion, options_.base, options_.retries);
   if (db_.text("SELECT base FROM job") != options_.base) return start_over("it was made with other options");
   if (db_.number(

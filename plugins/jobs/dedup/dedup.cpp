@@ -139,7 +139,9 @@ ComponentUse bounded(JobContext& context, int64_t memory) {
 
 json decision(const Sample& sample, const kinora_outcome& outcome) {
   json line{{"key", sample.key()}};
-  line["end"] = outcome.end == KINORA_OUTCOME_KEPT ? "kept" : outcome.end == KINORA_OUTCOME_FILTERED ? "filtered" : "failed";
+  line["end"] = outcome.end == KINORA_OUTCOME_KEPT       ? "kept"
+                : outcome.end == KINORA_OUTCOME_FILTERED ? "filtered"
+                                                         : "failed";
   if (outcome.end == KINORA_OUTCOME_FAILED) line["reason"] = outcome.reason ? outcome.reason : "";
   const json facts = parse_facts(sample.text("json").value_or("{}"));
   line.update(object_in(facts, "dedup"));
@@ -264,8 +266,8 @@ void Dedup::run(JobContext& context) const {
   or_throw(decisions.commit());
   if (result.inputs.sum() != static_cast<int64_t>(clips.size()))
     throw Error(KINORA_ERROR_FAILED, "the engine lost clips: " + std::to_string(clips.size()) + " went in, " +
-                                   std::to_string(result.inputs.sum()) +
-                                   " ended; please report this as a bug");
+                                         std::to_string(result.inputs.sum()) +
+                                         " ended; please report this as a bug");
   log_info("{}: {} of {} clips kept, {} are copies, {} were rejected by people, {} could not be compared",
            context.spec().name, result.inputs.kept, all, result.inputs.filtered, rejected.size(),
            result.inputs.failed);
@@ -275,7 +277,8 @@ void Dedup::run(JobContext& context) const {
   context.summary["clips"] = result.inputs.json();
   context.summary["rules"] = result.rules;
   if (result.inputs.failed > 0 && result.inputs.kept == 0)
-    throw Error(KINORA_ERROR_DATA, std::string("no clip could be compared; ") + kDecisions + " has the reasons");
+    throw Error(KINORA_ERROR_DATA,
+                std::string("no clip could be compared; ") + kDecisions + " has the reasons");
 }
 
 }  // namespace kinora::core

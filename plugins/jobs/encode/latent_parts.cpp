@@ -46,7 +46,8 @@ fs::path LatentParts::file(int64_t part, const char* end) const {
 json LatentParts::outcomes(int64_t part) const {
   const json out = read_json(file(part, ".json"));
   if (!out.is_array() || static_cast<int64_t>(out.size()) != last_clip(part) - first_clip(part))
-    throw Error(KINORA_ERROR_DATA, file(part, ".json").string() + ": the file is damaged; remove it and run again");
+    throw Error(KINORA_ERROR_DATA,
+                file(part, ".json").string() + ": the file is damaged; remove it and run again");
   return out;
 }
 

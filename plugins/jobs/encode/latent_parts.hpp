@@ -40,8 +40,8 @@ class LatentParts {
   std::vector<bool> begin() const;
   // Leaves a reason for the rank that waits; does not throw.
   void leave_failure(const std::string& why) const;
-  // Waits for these parts, which other ranks make. Throws Error(KINORA_ERROR_FAILED) with the reason that one of
-  // them left, and Error(KINORA_ERROR_CANCELLED).
+  // Waits for these parts, which other ranks make. Throws Error(KINORA_ERROR_FAILED) with the reason that one
+  // of them left, and Error(KINORA_ERROR_CANCELLED).
   void wait_for(const std::vector<int64_t>& parts, const std::string& job) const;
   // Removes FOLDER/.parts with all parts.
   void remove() const;
@@ -54,8 +54,8 @@ class LatentParts {
 
 // Merges an encode job's parts into its results: every window in the order of the clips, whichever rank
 // encoded it, with the statistics of all. The files are the same, byte for byte, for any number of ranks.
-// Writes latents.h5 and latents.json into the folder and returns the job's summary. Throws Error(KINORA_ERROR_DATA)
-// if there are no windows; removes the parts then, and after success.
+// Writes latents.h5 and latents.json into the folder and returns the job's summary. Throws
+// Error(KINORA_ERROR_DATA) if there are no windows; removes the parts then, and after success.
 nlohmann::json merge_latents(const std::filesystem::path& folder, const std::string& job,
                              const LatentParts& parts, Clips& clips, const EncodeOptions& options);
 

@@ -73,7 +73,7 @@ T said_in(const json& config, const char* name, T otherwise) {
     return value.get<T>();
   } catch (const json::exception&) {
     throw Error(KINORA_ERROR_DATA, fmt::format("{} = {} has the wrong type; expected one like {}", name,
-                                         value.dump(), json(otherwise).dump()));
+                                               value.dump(), json(otherwise).dump()));
   }
 }
 
@@ -191,7 +191,7 @@ PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
   const auto call = kPublishedCalls.find(name);
   if (call == kPublishedCalls.end())
     throw Error(KINORA_ERROR_UNSUPPORTED, fmt::format("{}: pipelines of class '{}' are not known; known: {}",
-                                                folder.string(), name, keys_of(kPublishedCalls)));
+                                                      folder.string(), name, keys_of(kPublishedCalls)));
   from_text_alone = call->second.from_text_alone;
 }
 

@@ -87,7 +87,8 @@ void copy_file(const fs::path& from, const std::string& to) {
     in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     out.write(piece.data(), static_cast<uint64_t>(in.gcount()));
   }
-  if (!in.eof()) throw Error(KINORA_ERROR_IO, from.string() + ": cannot be read to its end; is the disk in order?");
+  if (!in.eof())
+    throw Error(KINORA_ERROR_IO, from.string() + ": cannot be read to its end; is the disk in order?");
   out.commit();
 }
 

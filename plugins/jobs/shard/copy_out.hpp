@@ -10,8 +10,8 @@ namespace kinora::core {
 // "files", "bytes"}; throws kinora::Error.
 nlohmann::json copy_out(JobContext& context, const std::string& uri);
 
-// Throws Error(KINORA_ERROR_INVALID) if `uri` contains a dataset that neither this job nor the job it replaces has
-// copied there.
+// Throws Error(KINORA_ERROR_INVALID) if `uri` contains a dataset that neither this job nor the job it
+// replaces has copied there.
 void refuse_others(JobContext& context, const std::string& uri);
 
 // Reports a problem if the option `out` is not a URI of a known storage.

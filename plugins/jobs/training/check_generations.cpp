@@ -110,8 +110,8 @@ void check_denoiser(JobCheck& check) {
     check.holds("condition_sigma", [&] {
       const auto& use = loss_of(check);
       if (clean_sigma(LossInstance(check.open(use), use.options), 1) != 0)
-        raise(KINORA_ERROR_INVALID, "condition_sigma = 0: {} has no noise level 0; give a small one, such as 1e-4",
-              use.id);
+        raise(KINORA_ERROR_INVALID,
+              "condition_sigma = 0: {} has no noise level 0; give a small one, such as 1e-4", use.id);
     });
   const auto& sampler = *job.component("sampler");
   check.holds("sampler", [&] { SamplerInstance(check.open(sampler), sampler.options).levels(); });

@@ -21,8 +21,8 @@ namespace {
 void require_vocabulary(const ComponentUse& model, const Encoded& data) {
   const auto known = model.options.values().value("vocab_size", data.codes);
   if (known < data.codes)
-    raise(KINORA_ERROR_INVALID, "model: vocab_size = {}, and {} makes {} codes; raise it", known, data.tokenizer,
-          data.codes);
+    raise(KINORA_ERROR_INVALID, "model: vocab_size = {}, and {} makes {} codes; raise it", known,
+          data.tokenizer, data.codes);
 }
 
 void require_given(const TrainOptions& o, const ComponentSpec& spec, const ComponentUse& use,
@@ -99,7 +99,8 @@ std::optional<LoraOptions> lora_of(const TrainOptions& o) {
 
 void require_base(const TrainOptions& o) {
   if (o.weights.empty() && !(o.lora.empty() && o.adapter.empty()))
-    raise(KINORA_ERROR_INVALID, "an adapter is trained on a model's weights; set weights = \"FILE or FOLDER\"");
+    raise(KINORA_ERROR_INVALID,
+          "an adapter is trained on a model's weights; set weights = \"FILE or FOLDER\"");
 }
 
 void check_train(JobCheck& check) {

@@ -281,7 +281,8 @@ class Equality::Comparison {
       loss += one.item<double>();
     };
     parallel_.step({t_.micro, forward, backward}, nullptr);
-    if (!losses.empty()) throw Error(KINORA_ERROR_FAILED, "the schedule left a microbatch without a backward");
+    if (!losses.empty())
+      throw Error(KINORA_ERROR_FAILED, "the schedule left a microbatch without a backward");
     mine_->chain().reduce();
     parallel_.sum_gradients(mine_->chain().parameters(), mine_->chain().leaves());
     inputs_equal(given, first_of);
@@ -336,7 +337,8 @@ class Equality::Comparison {
   void numbers(Compared::Kind kind, double have, double want) {
     seen_({kind, "", step_, std::abs(have / want - 1), have / want});
   }
-  void say(Compared::Kind kind, const std::string& name, const Tensor& have, const Tensor& want, double scale) {
+  void say(Compared::Kind kind, const std::string& name, const Tensor& have, const Tensor& want,
+           double scale) {
     seen_({kind, name, step_, ((have - want).abs().max() / scale).item<double>(), multiple(have, want)});
   }
 

@@ -40,8 +40,9 @@ void require_data(const LossInstance& loss, bool codes) {
         "loss: {} adds noise to latents, but the data are codes; choose a loss for codes, such as next-token",
         id);
   if (!loss.draws_noise() && !named(loss.spec().inputs, codes ? "codes" : "latent"))
-    raise(KINORA_ERROR_INVALID, "loss: {} reads no '{}', but the data are {}; choose a loss for them, such as {}",
-          id, codes ? "codes" : "latent", codes ? "codes" : "latents", codes ? "next-token" : "edm or flow");
+    raise(KINORA_ERROR_INVALID,
+          "loss: {} reads no '{}', but the data are {}; choose a loss for them, such as {}", id,
+          codes ? "codes" : "latent", codes ? "codes" : "latents", codes ? "next-token" : "edm or flow");
 }
 
 bool Objective::takes(const std::string& name) const {

@@ -30,8 +30,8 @@ double rate(const Schedule& s, int64_t step) {
   if (step < s.warmup) return s.learning_rate * static_cast<double>(step + 1) / static_cast<double>(s.warmup);
   if (s.kind == "constant") return s.learning_rate;
   if (s.total <= s.warmup)
-    raise(KINORA_ERROR_INVALID, "a {} schedule requires more steps ({}) than its warmup ({})", s.kind, s.total,
-          s.warmup);
+    raise(KINORA_ERROR_INVALID, "a {} schedule requires more steps ({}) than its warmup ({})", s.kind,
+          s.total, s.warmup);
   const auto total = static_cast<double>(s.total), warmup = static_cast<double>(s.warmup);
   const double begin = s.kind == "wsd" ? std::max(warmup, total * (1 - s.decay_share)) : warmup;
   const auto at = static_cast<double>(step);

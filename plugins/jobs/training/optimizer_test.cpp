@@ -180,8 +180,9 @@ TEST(AdamW, EqualsLibtorchsKernel) {
 
 TEST(AdamW, DecaysWhatIsMultipliedAndNotWhatIsLookedUp) {
   const std::tuple<uint32_t, size_t, bool> cases[] = {
-      {KINORA_ROLE_COLUMN, 2, true}, {KINORA_ROLE_ROW, 2, true},    {KINORA_ROLE_WHOLE, 5, true},  {KINORA_ROLE_WHOLE, 2, true},
-      {KINORA_ROLE_WHOLE, 1, false}, {KINORA_ROLE_TABLE, 2, false}, {KINORA_ROLE_TABLE, 3, false},
+      {KINORA_ROLE_COLUMN, 2, true}, {KINORA_ROLE_ROW, 2, true},    {KINORA_ROLE_WHOLE, 5, true},
+      {KINORA_ROLE_WHOLE, 2, true},  {KINORA_ROLE_WHOLE, 1, false}, {KINORA_ROLE_TABLE, 2, false},
+      {KINORA_ROLE_TABLE, 3, false},
   };
   Parameters parameters;
   std::vector<Leaf> leaves;

@@ -14,8 +14,8 @@ Tensor widened(const Tensor& x) { return x.to(at::promote_types(x.scalar_type(),
 
 void check_alike(const char* what, const Tensor& a, const Tensor& b) {
   if (a.sizes() != b.sizes())
-    raise(KINORA_ERROR_INVALID, "{} of videos {} and {}: both must have the same shape", what, c10::str(a.sizes()),
-          c10::str(b.sizes()));
+    raise(KINORA_ERROR_INVALID, "{} of videos {} and {}: both must have the same shape", what,
+          c10::str(a.sizes()), c10::str(b.sizes()));
 }
 
 // The Gaussian-weighted mean around each position where the window fits, for images [N, 1, H, W]: one axis,
@@ -42,8 +42,8 @@ Tensor psnr(const Tensor& a, const Tensor& b, double peak) {
 Tensor ssim(const Tensor& a, const Tensor& b, double peak) {
   check_alike("ssim", a, b);
   if (a.dim() != 5 || a.size(3) < kWindow || a.size(4) < kWindow)
-    raise(KINORA_ERROR_INVALID, "ssim requires videos [B, C, T, H, W] of {} x {} pixels or more, found {}", kWindow,
-          kWindow, c10::str(a.sizes()));
+    raise(KINORA_ERROR_INVALID, "ssim requires videos [B, C, T, H, W] of {} x {} pixels or more, found {}",
+          kWindow, kWindow, c10::str(a.sizes()));
   const auto images = [](const Tensor& v) { return widened(v).flatten(0, 2).unsqueeze(1); };
   const Tensor x = images(a), y = images(b);
   const Tensor at = at::arange(kWindow, x.options()) - (kWindow - 1) / 2;

@@ -25,8 +25,8 @@ class LevelDraw {
   uint64_t seed_;
 };
 
-// Whether the model reads one level per frame. Throws Error(KINORA_ERROR_INVALID) if it cannot, or if latents with
-// this many frames leave teacher forcing nothing to learn from.
+// Whether the model reads one level per frame. Throws Error(KINORA_ERROR_INVALID) if it cannot, or if latents
+// with this many frames leave teacher forcing nothing to learn from.
 bool require_levels(const TrainOptions&, const ComponentSpec& model, const Options& its, int64_t frames);
 
 // Which frames of its own latent a sample is given, for image to video and continuations.

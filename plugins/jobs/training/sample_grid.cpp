@@ -27,8 +27,8 @@ std::unique_ptr<Network> tokenizer_of(JobContext& context) {
 std::unique_ptr<SamplerInstance> sample_sampler(const JobView& context, const TrainOptions& o, uint32_t mix) {
   if (const auto* own = context.spec().component("sampler"))
     return std::make_unique<SamplerInstance>(context.open(*own), own->options);
-  const auto sampler = or_throw(
-      context.runtime().registry().open(mix == KINORA_MIX_RECTIFIED_FLOW ? "sampler/flow-euler" : "sampler/edm-heun"));
+  const auto sampler = or_throw(context.runtime().registry().open(
+      mix == KINORA_MIX_RECTIFIED_FLOW ? "sampler/flow-euler" : "sampler/edm-heun"));
   const auto options = or_throw(Options::make(*sampler.spec, {{"steps", o.sample_steps}}));
   return std::make_unique<SamplerInstance>(sampler, options);
 }

@@ -121,7 +121,8 @@ TensorBoard::TensorBoard(const fs::path& folder, int64_t step) {
   const uint64_t kept = old ? valid_up_to(*old, step) : 0;
   if (old) fs::resize_file(file_, kept);
   out_.open(file_, std::ios::binary | std::ios::app);
-  if (!out_) throw Error(KINORA_ERROR_IO, file_.string() + ": cannot be written; check the folder's permissions");
+  if (!out_)
+    throw Error(KINORA_ERROR_IO, file_.string() + ": cannot be written; check the folder's permissions");
   if (kept == 0) event(0, of_bytes(3, "brain.Event:2"));  // file_version
   flush();
 }

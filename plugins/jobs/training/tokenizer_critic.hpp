@@ -13,8 +13,8 @@ namespace kinora::core {
 
 class TokenizerCritic {
  public:
-  // From the slot `critic`. Throws Error(KINORA_ERROR_INVALID) if options.last_layer is not a parameter that this
-  // process holds whole.
+  // From the slot `critic`. Throws Error(KINORA_ERROR_INVALID) if options.last_layer is not a parameter that
+  // this process holds whole.
   TokenizerCritic(JobContext&, Network& tokenizer, Parallelism&, const TrainTokenizerOptions&,
                   at::Device device = at::kCPU);
 

@@ -54,8 +54,8 @@ TokenizerObjective::TokenizerObjective(const JobView& context, Network& tokenize
       seed_(static_cast<uint64_t>(context.run().seed)),
       discrete_(tokenizer.info().discrete != 0) {
   if (discrete_ && o.kl > 0)
-    raise(KINORA_ERROR_INVALID, "kl = {}: {} makes codes, which have no distribution to compare; set kl = 0", o.kl,
-          id_);
+    raise(KINORA_ERROR_INVALID, "kl = {}: {} makes codes, which have no distribution to compare; set kl = 0",
+          o.kl, id_);
   const auto* slot = context.spec().component("perceptual");
   if (!slot) return;
   perceptual_.emplace(context.open(*slot), slot->options);
@@ -74,7 +74,8 @@ at::Tensor TokenizerObjective::latent(const at::Tensor& video, int64_t first, at
   at::Tensor posterior;
   const at::Tensor encoded = network_.encode(video, &posterior);
   if (discrete_ && !posterior.defined())
-    raise(KINORA_ERROR_UNSUPPORTED, "{} returns codes without their vectors, and codes have no gradient", id_);
+    raise(KINORA_ERROR_UNSUPPORTED, "{} returns codes without their vectors, and codes have no gradient",
+          id_);
   if (discrete_) return posterior;
   if (options_.kl == 0) return encoded;
   if (!posterior.defined() || posterior.size(1) != 2 * encoded.size(1))

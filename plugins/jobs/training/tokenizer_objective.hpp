@@ -39,8 +39,8 @@ at::Tensor mse_per_sample(const at::Tensor& a, const at::Tensor& b);
 
 class TokenizerObjective {
  public:
-  // The loss in the slot `perceptual`, if there is one. Throws Error(KINORA_ERROR_INVALID) if it does not compare
-  // two videos.
+  // The loss in the slot `perceptual`, if there is one. Throws Error(KINORA_ERROR_INVALID) if it does not
+  // compare two videos.
   TokenizerObjective(const JobView&, Network& tokenizer, const TrainTokenizerOptions&);
 
   struct Terms {

@@ -26,8 +26,8 @@ struct MicroLoss {
   double loss_share = 1;  // share of its tokens that carry a loss
 };
 
-// Throws Error(KINORA_ERROR_INVALID) unless `batch` gives each microbatch on each of this many ranks a whole number
-// of samples.
+// Throws Error(KINORA_ERROR_INVALID) unless `batch` gives each microbatch on each of this many ranks a whole
+// number of samples.
 void require_batch(const OptimizerOptions&, int64_t data_ranks);
 
 class Trainer {
@@ -53,8 +53,9 @@ class Trainer {
   std::function<int64_t()> take_encoded;
 
   // micro_loss(first, count): samples [first, first + count) in the global order of all samples ever drawn,
-  // of which this rank computes its part. Ends with options.steps done, with Error(KINORA_ERROR_CANCELLED) after a
-  // checkpoint, or with Error(KINORA_ERROR_FAILED) when options.max_skipped steps in a row were not finite.
+  // of which this rank computes its part. Ends with options.steps done, with Error(KINORA_ERROR_CANCELLED)
+  // after a checkpoint, or with Error(KINORA_ERROR_FAILED) when options.max_skipped steps in a row were not
+  // finite.
   void run(const std::function<MicroLoss(int64_t first, int64_t count)>& micro_loss);
 
   // Runs f with the first averages, which later jobs will use, as the network's weights.

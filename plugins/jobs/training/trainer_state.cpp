@@ -41,8 +41,8 @@ void Trainer::restore(const std::filesystem::path& folder) {
     const auto kept = saved.ema.find(decay_name(e.decay()));
     if (kept == saved.ema.end())
       throw Error(KINORA_ERROR_INVALID, folder.string() + ": the checkpoint has no averages with decay " +
-                                      decay_name(e.decay()) +
-                                      "; restore the run file's ema, or choose another output folder");
+                                            decay_name(e.decay()) +
+                                            "; restore the run file's ema, or choose another output folder");
     copy_into(chain, std::move(kept->second), e.values());
     e.set_updates(saved.state.ema_updates);
   }

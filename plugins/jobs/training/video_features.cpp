@@ -51,12 +51,13 @@ at::Tensor ScriptModel::operator()(const at::Tensor& video) {
     out = state_->module.get_method("forward")({video}, state_->arguments);
   } catch (const std::exception& e) {
     const auto* of_torch = dynamic_cast<const c10::Error*>(&e);
-    raise(KINORA_ERROR_INVALID, "{}: its forward fails on a video {}: {}", state_->file, c10::str(video.sizes()),
-          of_torch ? text_of(*of_torch) : e.what());
+    raise(KINORA_ERROR_INVALID, "{}: its forward fails on a video {}: {}", state_->file,
+          c10::str(video.sizes()), of_torch ? text_of(*of_torch) : e.what());
   }
   if (!out.isTensor() || out.toTensor().dim() != 2 || out.toTensor().size(0) != video.size(0))
-    raise(KINORA_ERROR_INVALID, "{}: its forward must return a tensor [B, D], one vector per video; it returned {}",
-          state_->file, out.isTensor() ? c10::str(out.toTensor().sizes()) : out.tagKind());
+    raise(KINORA_ERROR_INVALID,
+          "{}: its forward must return a tensor [B, D], one vector per video; it returned {}", state_->file,
+          out.isTensor() ? c10::str(out.toTensor().sizes()) : out.tagKind());
   return out.toTensor();
 }
 

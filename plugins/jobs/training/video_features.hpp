@@ -36,8 +36,8 @@ class ScriptModel {
 class ReconstructionFeatures {
  public:
   // The model in the job's slot `features`, with the weights in its option features_weights; without the
-  // slot, the TorchScript that the option names. Throws Error(KINORA_ERROR_INVALID) if it reads neither `video` nor
-  // `image`.
+  // slot, the TorchScript that the option names. Throws Error(KINORA_ERROR_INVALID) if it reads neither
+  // `video` nor `image`.
   explicit ReconstructionFeatures(const JobView&);
   // Throws the constructor's errors before anything is opened; returns the edge length of its images, 0 for a
   // model of videos.

@@ -82,7 +82,8 @@ class Edm final : public Loss<Tensor> {
     // weight * c_out^2 = 1, so the loss is (F - target)^2, and target needs no division by a small c_out:
     // (x0 - c_skip (x0 + sigma n)) / c_out = (sigma x0 / sigma_data - sigma_data n) c_in. D - x0 would lose
     // digits.
-    const Tensor of_latent = sigma.to(KINORA_DTYPE_FLOAT64) * c.in / o_.sigma_data, of_noise = c.in * o_.sigma_data;
+    const Tensor of_latent = sigma.to(KINORA_DTYPE_FLOAT64) * c.in / o_.sigma_data,
+                 of_noise = c.in * o_.sigma_data;
     const Tensor target = spread(of_latent, x0) * x0 - spread(of_noise, x0) * as(in["noise"], x0);
     Tensor error = square(as(f, x0) - target);
     if (in.has("logvar")) {

@@ -8,8 +8,8 @@ namespace {
 
 void ascending(const char* low_name, double low, const char* high_name, double high) {
   if (low >= high)
-    throw Error(KINORA_ERROR_INVALID, std::string(low_name) + " = " + detail::toml_float(low) + " must be below " +
-                                    high_name + " = " + detail::toml_float(high));
+    throw Error(KINORA_ERROR_INVALID, std::string(low_name) + " = " + detail::toml_float(low) +
+                                          " must be below " + high_name + " = " + detail::toml_float(high));
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ class Flow final : public Loss<Tensor> {
   explicit Flow(const Options& o) : o_(o), shift_(shift_of(o)) {
     if (o.sigma_min >= o.sigma_max)
       throw Error(KINORA_ERROR_INVALID, "sigma_min = " + detail::toml_float(o.sigma_min) +
-                                      " must be below sigma_max = " + detail::toml_float(o.sigma_max));
+                                            " must be below sigma_max = " + detail::toml_float(o.sigma_max));
   }
 
   Tensor level(const Tensor& uniform) override {

@@ -62,7 +62,8 @@ class NextToken final : public Loss<Tensor> {
 
  private:
   static Error no_noise() {
-    return Error(KINORA_ERROR_UNSUPPORTED, "next-token works without noise; this job needs a loss that has levels");
+    return Error(KINORA_ERROR_UNSUPPORTED,
+                 "next-token works without noise; this job needs a loss that has levels");
   }
 
   // t [B, ...] as [B, N], N the tokens of logits [B, N, V].
@@ -73,8 +74,8 @@ class NextToken final : public Loss<Tensor> {
     const int64_t B = logits.size(0), N = logits.size(1);
     if (t.dim() < 2 || t.size(0) != B || t.numel() != B * N)
       throw Error(KINORA_ERROR_INVALID, std::string(name) + " holds " + std::to_string(t.numel()) +
-                                      " numbers; the logits are of " + std::to_string(B) + " samples with " +
-                                      std::to_string(N) + " tokens each");
+                                            " numbers; the logits are of " + std::to_string(B) +
+                                            " samples with " + std::to_string(N) + " tokens each");
     if (o_.shift >= N)
       throw Error(KINORA_ERROR_INVALID,
                   "shift = " + std::to_string(o_.shift) + " leaves none of " + std::to_string(N) + " tokens");

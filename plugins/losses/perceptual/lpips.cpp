@@ -83,8 +83,8 @@ std::string lin(size_t i) { return "lin" + std::to_string(i) + ".model.1.weight"
 void check_video(const char* name, const Tensor& x) {
   if (x.dim() != 5 || x.size(1) != 3 || !x.is_floating_point())
     throw Error(KINORA_ERROR_INVALID, "loss/lpips: " + std::string(name) +
-                                    " must be a floating-point tensor [B, 3, T, H, W], found " +
-                                    c10::str(x.scalar_type(), x.sizes()));
+                                          " must be a floating-point tensor [B, 3, T, H, W], found " +
+                                          c10::str(x.scalar_type(), x.sizes()));
 }
 
 // [B, 3, T, H, W] -> [B * T, 3, H, W], from [-1, 1] to the mean and deviation of ImageNet.
@@ -149,11 +149,13 @@ Lpips::Lpips(const Options& o) : trunk_(trunk_of(o.net)) {
   for (const auto& [name, shape] : shapes) {
     const auto it = found.find(name);
     if (it == found.end())
-      throw Error(KINORA_ERROR_INVALID, o.weights + " has no float tensor '" + name + "', which net = \"" + o.net +
-                                      "\" needs; save lpips.LPIPS(net=\"" + o.net + "\").state_dict()");
+      throw Error(KINORA_ERROR_INVALID, o.weights + " has no float tensor '" + name + "', which net = \"" +
+                                            o.net + "\" needs; save lpips.LPIPS(net=\"" + o.net +
+                                            "\").state_dict()");
     if (it->second.sizes() != at::IntArrayRef(shape))
       throw Error(KINORA_ERROR_INVALID, o.weights + ": '" + name + "' is " + c10::str(it->second.sizes()) +
-                                      ", net = \"" + o.net + "\" has " + c10::str(at::IntArrayRef(shape)));
+                                            ", net = \"" + o.net + "\" has " +
+                                            c10::str(at::IntArrayRef(shape)));
     weights_[name] = it->second;
   }
 }
@@ -174,8 +176,8 @@ std::vector<Tensor> Lpips::evaluate(const Named<Tensor>& in) {
   check_video("prediction", prediction);
   check_video("target", target);
   if (prediction.sizes() != target.sizes())
-    throw Error(KINORA_ERROR_INVALID, "loss/lpips: prediction is " + c10::str(prediction.sizes()) + ", target " +
-                                    c10::str(target.sizes()));
+    throw Error(KINORA_ERROR_INVALID, "loss/lpips: prediction is " + c10::str(prediction.sizes()) +
+                                          ", target " + c10::str(target.sizes()));
   const auto wide = at::promote_types(prediction.scalar_type(), at::kFloat);
   const Tensor a = images(prediction.to(wide)), b = images(target.to(wide));
   const Weights& w = like(a);

@@ -12,8 +12,9 @@ Linear linear(const Declare& declare, const std::string& name, int64_t out, int6
 
 int64_t head_size(const Config& c) {
   if (c.hidden_size % c.num_attention_heads)
-    throw Error(KINORA_ERROR_INVALID, "model/clip: num_attention_heads = " + std::to_string(c.num_attention_heads) +
-                                    " does not divide hidden_size = " + std::to_string(c.hidden_size));
+    throw Error(KINORA_ERROR_INVALID,
+                "model/clip: num_attention_heads = " + std::to_string(c.num_attention_heads) +
+                    " does not divide hidden_size = " + std::to_string(c.hidden_size));
   return c.hidden_size / c.num_attention_heads;
 }
 

@@ -209,7 +209,9 @@ void describe(Describe<Config>& d) {
 Config checked(Config c) {
   for (const auto& p : presets)
     if (c.size == p.name) apply(p, c);
-  const auto refuse = [](const std::string& what) { throw Error(KINORA_ERROR_INVALID, "model/cosmos: " + what); };
+  const auto refuse = [](const std::string& what) {
+    throw Error(KINORA_ERROR_INVALID, "model/cosmos: " + what);
+  };
   if (c.head_size % 2)
     refuse("head_size = " + std::to_string(c.head_size) + " is odd; RoPE turns pairs of channels");
   if (c.width() % 2) refuse("the width is odd");

@@ -19,7 +19,9 @@ using at::Tensor;
 
 namespace {
 
-[[noreturn]] void refuse(const std::string& what) { throw Error(KINORA_ERROR_INVALID, "model/cosmos: " + what); }
+[[noreturn]] void refuse(const std::string& what) {
+  throw Error(KINORA_ERROR_INVALID, "model/cosmos: " + what);
+}
 
 // x [B, N] of tokens, equal for all that share a number of the timestep: returns one for each number.
 Tensor as_given(const Tensor& x, const Named<Tensor>& in, const Videos& videos) {

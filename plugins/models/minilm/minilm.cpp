@@ -58,7 +58,9 @@ Tensor pooled(const Tensor& x, const Tensor& valid) {
 }
 
 void check_ids(const Tensor& ids, const Tensor& mask, const Config& c) {
-  const auto refuse = [](const std::string& what) { throw Error(KINORA_ERROR_INVALID, "model/minilm: " + what); };
+  const auto refuse = [](const std::string& what) {
+    throw Error(KINORA_ERROR_INVALID, "model/minilm: " + what);
+  };
   if (ids.dim() != 2 || ids.sizes() != mask.sizes())
     refuse(c10::str("input_ids and attention_mask must both be [B, L], found ", ids.sizes(), " and ",
                     mask.sizes()));

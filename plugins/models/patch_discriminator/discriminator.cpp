@@ -109,9 +109,10 @@ std::vector<Tensor> PatchDiscriminator::forward(const Ctx& ctx, const Named<Tens
                     c10::str(x.scalar_type(), x.sizes()));
   const int64_t smallest = (int64_t{1} << (blocks() - 2)) * 3;
   if (std::min(x.size(3), x.size(4)) < smallest)
-    throw Error(KINORA_ERROR_INVALID, "model/patch-discriminator: a video of " + std::to_string(x.size(4)) + " x " +
-                                    std::to_string(x.size(3)) + " pixels; " + std::to_string(blocks() - 2) +
-                                    " layers need " + std::to_string(smallest) + " or more; use fewer");
+    throw Error(KINORA_ERROR_INVALID, "model/patch-discriminator: a video of " + std::to_string(x.size(4)) +
+                                          " x " + std::to_string(x.size(3)) + " pixels; " +
+                                          std::to_string(blocks() - 2) + " layers need " +
+                                          std::to_string(smallest) + " or more; use fewer");
   for (int64_t i = 0; i < blocks(); ++i)
     x = ctx.block(i, {x}, {}, 1,
                   [ctx, layer = layers_[static_cast<size_t>(i)]](const std::vector<Tensor>& t) {

@@ -139,7 +139,9 @@ Config checked(Config c) {
     preset(c, &Config::image_dim, p.image), preset(c, &Config::added_kv_proj_dim, p.added);
   }
   if (c.out_channels == 0) c.out_channels = c.in_channels;
-  const auto refuse = [](const std::string& what) { throw Error(KINORA_ERROR_INVALID, "model/wan: " + what); };
+  const auto refuse = [](const std::string& what) {
+    throw Error(KINORA_ERROR_INVALID, "model/wan: " + what);
+  };
   if (c.patch_size.size() != 3) refuse("patch_size needs three numbers: frames, rows, columns");
   for (const int64_t p : c.patch_size)
     if (p < 1) refuse("patch_size must be at least 1");

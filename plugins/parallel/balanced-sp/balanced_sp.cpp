@@ -93,8 +93,9 @@ at::Tensor BalancedLink::attention(const at::Tensor& q, const at::Tensor& k, con
                                    const kinora_attention& how) {
   if (!how.kv_seq) return next.attention(q, k, v, how);
   if (!how.q_seq)
-    throw Error(KINORA_ERROR_UNSUPPORTED, "balanced-sp: attention '" + std::string(how.name ? how.name : "") +
-                                        "' has shared queries over split keys; give the queries a sequence");
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                "balanced-sp: attention '" + std::string(how.name ? how.name : "") +
+                    "' has shared queries over split keys; give the queries a sequence");
   const HeadExchange by(group_, q.size(2), k.size(2));
   if (const auto told = by.told(); !told.empty() && told_.insert(told).second)
     log(Log::info, "balanced-sp: " + told);

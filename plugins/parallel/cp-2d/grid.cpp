@@ -64,9 +64,9 @@ class Grid final : public Strategy<at::Tensor> {
     if (size % o.ulysses) {
       int64_t nearest = std::min(o.ulysses, size);
       while (size % nearest) --nearest;
-      throw Error(KINORA_ERROR_INVALID, "cp-2d: ulysses = " + std::to_string(o.ulysses) + " does not divide the " +
-                                      std::to_string(size) +
-                                      " ranks of a sequence; use ulysses = " + std::to_string(nearest));
+      throw Error(KINORA_ERROR_INVALID, "cp-2d: ulysses = " + std::to_string(o.ulysses) +
+                                            " does not divide the " + std::to_string(size) +
+                                            " ranks of a sequence; use ulysses = " + std::to_string(nearest));
     }
     link_.emplace(mesh, std::to_string(o.ulysses), o);
   }

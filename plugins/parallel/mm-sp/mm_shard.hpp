@@ -58,7 +58,7 @@ class MmShard {
     if (costs.empty()) costs.assign(sizes.begin(), sizes.end());
     if (costs.size() != sizes.size())
       throw Error(KINORA_ERROR_INVALID, "mm-sp: " + std::to_string(costs.size()) + " costs are given for " +
-                                      std::to_string(sizes.size()) + " images");
+                                            std::to_string(sizes.size()) + " images");
     owner_ = share_by_cost(costs, group.size());
     for (size_t i = 0; i < owner_.size(); ++i)
       if (owner_[i] == group.rank()) mine_.push_back(static_cast<int64_t>(i));
@@ -84,10 +84,10 @@ class MmShard {
   // wait for each other in its backward.
   at::Tensor repack(const at::Tensor& image_tokens, const at::Tensor& text_tokens) const {
     if (image_tokens.size(0) != made_ || text_tokens.size(0) != text_.size(0))
-      throw Error(KINORA_ERROR_INVALID, "mm-sp: " + std::to_string(image_tokens.size(0)) + " image tokens and " +
-                                      std::to_string(text_tokens.size(0)) +
-                                      " text tokens are given; this rank has " + std::to_string(made_) +
-                                      " and " + std::to_string(text_.size(0)));
+      throw Error(KINORA_ERROR_INVALID, "mm-sp: " + std::to_string(image_tokens.size(0)) +
+                                            " image tokens and " + std::to_string(text_tokens.size(0)) +
+                                            " text tokens are given; this rank has " + std::to_string(made_) +
+                                            " and " + std::to_string(text_.size(0)));
     const at::Tensor none = at::zeros({1, image_tokens.size(1)}, image_tokens.options());
     return at::cat({text_tokens, carried(image_tokens), none}).index_select(0, order_.to(none.device()));
   }
@@ -111,7 +111,8 @@ class MmShard {
       size = s.tokens;
     }
     for (size_t i = 0; i < sizes.size(); ++i)
-      if (sizes[i] < 0) throw Error(KINORA_ERROR_INVALID, "mm-sp: image " + std::to_string(i) + " has no place");
+      if (sizes[i] < 0)
+        throw Error(KINORA_ERROR_INVALID, "mm-sp: image " + std::to_string(i) + " has no place");
     return sizes;
   }
 

@@ -19,8 +19,8 @@ constexpr int64_t kHeader = Messages::kTensors - 1;
 int64_t Messages::tag(int64_t boundary, int64_t micro, Way way, int64_t number) const {
   if (boundary >= kBoundaries || micro >= kMicro || number >= kTensors)
     throw Error(KINORA_ERROR_UNSUPPORTED, "pp: boundary " + std::to_string(boundary) + ", microbatch " +
-                                        std::to_string(micro) + ", tensor " + std::to_string(number) +
-                                        " exceeds the limits of a message: 511, 65536, 32");
+                                              std::to_string(micro) + ", tensor " + std::to_string(number) +
+                                              " exceeds the limits of a message: 511, 65536, 32");
   return ((boundary * 2 + (way == Way::back)) * kMicro + micro) * kTensors + number;
 }
 
@@ -82,9 +82,9 @@ Tensor Geometry::encoded(at::Device device) const {
   for (const auto& t : tensors) {
     const auto dims = static_cast<int64_t>(t.shape.size());
     if (static_cast<int64_t>(tensors.size()) > kTensors || dims > kDims)
-      throw Error(KINORA_ERROR_UNSUPPORTED, "pp: a block returns " + std::to_string(tensors.size()) +
-                                          " tensors of up to " + std::to_string(dims) +
-                                          " dimensions; at most 8 tensors of 8 dimensions are possible");
+      throw Error(KINORA_ERROR_UNSUPPORTED,
+                  "pp: a block returns " + std::to_string(tensors.size()) + " tensors of up to " +
+                      std::to_string(dims) + " dimensions; at most 8 tensors of 8 dimensions are possible");
     numbers.push_back(static_cast<int64_t>(t.dtype));
     numbers.push_back(dims);
     numbers.insert(numbers.end(), t.shape.begin(), t.shape.end());

@@ -56,21 +56,21 @@ kinora_param PipelineLink::parameter(const kinora_param_spec& s) {
 void PipelineLink::declared() {
   const auto blocks = static_cast<int64_t>(cost_.size());
   if (blocks < pipe_.stages())
-    throw Error(KINORA_ERROR_INVALID, "pp: the model has " + std::to_string(blocks) +
-                                    " blocks (embedding and head among them), which cannot be " +
-                                    std::to_string(pipe_.stages()) + " stages (" +
-                                    std::to_string(pipe_.ranks) + " ranks of " +
-                                    std::to_string(pipe_.per_rank) + "); " + fewer_stages(pipe_, blocks));
+    throw Error(KINORA_ERROR_INVALID,
+                "pp: the model has " + std::to_string(blocks) +
+                    " blocks (embedding and head among them), which cannot be " +
+                    std::to_string(pipe_.stages()) + " stages (" + std::to_string(pipe_.ranks) +
+                    " ranks of " + std::to_string(pipe_.per_rank) + "); " + fewer_stages(pipe_, blocks));
   if (how_.blocks.empty()) {
     first_ = balanced(how_.by_cost ? cost_ : std::vector<double>(cost_.size(), 1), pipe_.stages());
   } else {
     const bool fits = static_cast<int64_t>(how_.blocks.size()) == pipe_.stages() &&
                       std::accumulate(how_.blocks.begin(), how_.blocks.end(), int64_t{0}) == blocks;
     if (!fits || *std::min_element(how_.blocks.begin(), how_.blocks.end()) < 1)
-      throw Error(KINORA_ERROR_INVALID, "pp: blocks = " + sum_of(how_.blocks) + " must be " +
-                                      std::to_string(pipe_.stages()) +
-                                      " numbers above 0, one per stage, that sum to the model's " +
-                                      std::to_string(blocks) + " blocks (embedding and head among them)");
+      throw Error(KINORA_ERROR_INVALID,
+                  "pp: blocks = " + sum_of(how_.blocks) + " must be " + std::to_string(pipe_.stages()) +
+                      " numbers above 0, one per stage, that sum to the model's " + std::to_string(blocks) +
+                      " blocks (embedding and head among them)");
     int64_t first = 0;
     for (const int64_t n : how_.blocks) first_.push_back(std::exchange(first, first + n));
   }
@@ -196,7 +196,8 @@ PipelineLink::Tensors PipelineLink::received_flow(int64_t stage) {
 
 // A leaf. Its gradient is sent back as soon as it is known, while the rest of the backward continues.
 Tensor PipelineLink::received(const Tensor& like, int64_t stage, int64_t number) {
-  const Tensor out = messages_.receive(like.detach(), stage - 1, pass_.microbatch, Way::forward, number).finish();
+  const Tensor out =
+      messages_.receive(like.detach(), stage - 1, pass_.microbatch, Way::forward, number).finish();
   if (pass_.no_grad || !out.is_floating_point()) return out;
   out.set_requires_grad(true);
   Received one{out, number};

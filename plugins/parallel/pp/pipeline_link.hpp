@@ -3,10 +3,10 @@
 //
 // In a pass with a backward, blocks of earlier stages are skipped. The stage's first block receives the
 // outputs of the previous stage; after its last block the results are sent to the next stage and kept for the
-// backward, and the call ends (KINORA_SIGNAL_STOP). Results computed outside blocks (conditioning) are computed on
-// every stage, and each stage has a part of their gradient. With `conditioning = send` only the first stage's
-// are used: its tensors travel with the flow, their gradients with the flow's. A pass without gradient runs
-// all stages in order, and the last one's result is on every rank.
+// backward, and the call ends (KINORA_SIGNAL_STOP). Results computed outside blocks (conditioning) are
+// computed on every stage, and each stage has a part of their gradient. With `conditioning = send` only the
+// first stage's are used: its tensors travel with the flow, their gradients with the flow's. A pass without
+// gradient runs all stages in order, and the last one's result is on every rank.
 //
 // `send` saves later stages the products with weights outside blocks, and the graph behind them:
 // the result of such a product has a gradient, so by the rule of partial sums it reaches the loss only

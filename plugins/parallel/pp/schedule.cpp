@@ -22,10 +22,10 @@ Action number(int64_t k, bool forward, const Pipe& p) {
 std::vector<Action> schedule(const std::string& name, const Pipe& p, int64_t n_microbatches) {
   const bool interleaved = name == "interleaved";
   if (interleaved && n_microbatches % p.ranks)
-    throw Error(KINORA_ERROR_INVALID, "pp: the interleaved schedule takes a multiple of its " +
-                                    std::to_string(p.ranks) + " ranks as microbatches (accumulate), not " +
-                                    std::to_string(n_microbatches) + "; " +
-                                    std::to_string((n_microbatches / p.ranks + 1) * p.ranks) + " would do");
+    throw Error(KINORA_ERROR_INVALID,
+                "pp: the interleaved schedule takes a multiple of its " + std::to_string(p.ranks) +
+                    " ranks as microbatches (accumulate), not " + std::to_string(n_microbatches) + "; " +
+                    std::to_string((n_microbatches / p.ranks + 1) * p.ranks) + " would do");
   const int64_t all = n_microbatches * p.per_rank, behind = p.ranks - p.rank - 1;
   int64_t ahead = name == "gpipe" ? all : interleaved ? 2 * behind + (p.per_rank - 1) * p.ranks : behind;
   ahead = std::min(ahead, all);

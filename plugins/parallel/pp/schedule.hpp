@@ -25,8 +25,8 @@ struct Pipe {
   int64_t stages() const { return ranks * per_rank; }
 };
 
-// Every forward and backward of the rank's stages, once. Throws kinora::Error(KINORA_ERROR_INVALID) for a number of
-// microbatches that the schedule does not allow.
+// Every forward and backward of the rank's stages, once. Throws kinora::Error(KINORA_ERROR_INVALID) for a
+// number of microbatches that the schedule does not allow.
 std::vector<Action> schedule(const std::string& name, const Pipe& pipe, int64_t n_microbatches);
 
 // First blocks of the given number of stages, each of at least one block, in order, such that the cost of the

@@ -158,8 +158,9 @@ at::Tensor HybridLink::attention(const at::Tensor& q, const at::Tensor& k, const
                                  const kinora_attention& how) {
   if (is_local(how)) return next.attention(q, k, v, how);
   if (!how.q_seq)
-    throw Error(KINORA_ERROR_UNSUPPORTED, "stdit-hybrid: attention '" + std::string(how.name ? how.name : "") +
-                                        "' has shared queries over split keys; give the queries a sequence");
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                "stdit-hybrid: attention '" + std::string(how.name ? how.name : "") +
+                    "' has shared queries over split keys; give the queries a sequence");
   const at::Tensor q_table = layout(how.q_seq).table, k_table = layout(how.kv_seq).table;
   if (layout_ == StLayout::ulysses)
     return attend_by_heads(

@@ -158,10 +158,10 @@ int32_t counted(void* self, const kinora_transfer* t, void** work) {
   const auto P = static_cast<double>(size_of_group),
              bytes = static_cast<double>(borrow<Tensor>(t->in).nbytes());
   sent.exchanges += t->op == KINORA_OP_ALL_TO_ALL;
-  sent.bytes += t->op == KINORA_OP_ALL_GATHER     ? (P - 1) * bytes
+  sent.bytes += t->op == KINORA_OP_ALL_GATHER   ? (P - 1) * bytes
                 : t->op == KINORA_OP_ALL_TO_ALL ? (P - 1) / P * bytes
-                : t->op == KINORA_OP_SEND     ? bytes
-                                           : 0;
+                : t->op == KINORA_OP_SEND       ? bytes
+                                                : 0;
   return start_of_group(self, t, work);
 }
 

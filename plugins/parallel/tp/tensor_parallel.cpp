@@ -1,8 +1,8 @@
 // Tensor parallelism (Shoeybi et al. 2019, arXiv 1909.08053) with sequence parallelism (Korthikanti et al.
 // 2022, arXiv 2205.05198): the outputs of COLUMN weights and the inputs of ROW weights are split, and between
 // a ROW and the next COLUMN each rank has its part of the tokens, so norms, modulation, dropout and residuals
-// are computed once. Norms over a head's channels need no transfer; for norms over all heads, all_reduce() sums
-// their statistic.
+// are computed once. Norms over a head's channels need no transfer; for norms over all heads, all_reduce()
+// sums their statistic.
 //
 // A COLUMN linear gathers its tokens; a ROW linear sums its result and keeps this rank's tokens. COLUMN
 // linears of one tensor (q, k and v; gate and up) share one gather and its gradient. For the backward a rank
@@ -119,10 +119,11 @@ void TensorLink::declared() {
   if (units_ % group_.size() == 0) return;
   int64_t most = group_.size();
   while (units_ % most) --most;
-  throw Error(KINORA_ERROR_INVALID, "tp: size = " + std::to_string(group_.size()) +
-                                  " must divide the heads (of keys too) and the MLP's channels; parameter '" +
-                                  scarcest_ + "' can be cut into " + std::to_string(fewest_) +
-                                  " at most; use size = " + std::to_string(most));
+  throw Error(KINORA_ERROR_INVALID,
+              "tp: size = " + std::to_string(group_.size()) +
+                  " must divide the heads (of keys too) and the MLP's channels; parameter '" + scarcest_ +
+                  "' can be cut into " + std::to_string(fewest_) +
+                  " at most; use size = " + std::to_string(most));
 }
 
 TensorLink::Gathered TensorLink::all_tokens(const at::Tensor& x) {

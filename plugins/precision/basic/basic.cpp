@@ -146,7 +146,8 @@ class Bf16 final : public Precision<Tensor> {
     d.output("codes", "[M, N]", "bfloat16").output("scales", "", "none").output("global_scale", "", "none");
     d.output("dequantized", "[M, N]", "float32");
   }
-  explicit Bf16(const Options& o) : stream_(o.stream == "bfloat16" ? KINORA_DTYPE_BFLOAT16 : KINORA_DTYPE_FLOAT32) {}
+  explicit Bf16(const Options& o)
+      : stream_(o.stream == "bfloat16" ? KINORA_DTYPE_BFLOAT16 : KINORA_DTYPE_FLOAT32) {}
 
   const kinora_link* link() override { return link_.get(); }
   int32_t dtype() const override { return stream_; }

@@ -31,7 +31,7 @@ void describe_grid(Describe<Options>& d) {
 std::vector<double> karras_grid(const GridOptions& o) {
   if (o.sigma_min >= o.sigma_max)
     throw Error(KINORA_ERROR_INVALID, "sigma_min = " + detail::toml_float(o.sigma_min) +
-                                    " must be below sigma_max = " + detail::toml_float(o.sigma_max));
+                                          " must be below sigma_max = " + detail::toml_float(o.sigma_max));
   const double first = std::pow(o.sigma_max, 1 / o.rho), last = std::pow(o.sigma_min, 1 / o.rho);
   std::vector<double> t{o.sigma_max};
   for (int64_t i = 1; i < o.steps; ++i)

@@ -253,11 +253,13 @@ TEST(Mixture, DenoisesABlendAsTheSameInTheOtherUnitAndPureNoiseToItsMean) {
   const auto worst = [](const at::Tensor& a, const at::Tensor& b) {
     return (a - b).abs().max().item<double>();
   };
-  EXPECT_LT(worst(m.denoise(x, at::ones({3}, at::kDouble), KINORA_MIX_RECTIFIED_FLOW), (mean / sum).expand_as(x)),
-            1e-14);
+  EXPECT_LT(
+      worst(m.denoise(x, at::ones({3}, at::kDouble), KINORA_MIX_RECTIFIED_FLOW), (mean / sum).expand_as(x)),
+      1e-14);
   for (const double s : {0.001, 0.5, 0.99}) {
     const at::Tensor level = at::full({3}, s, at::kDouble);
-    EXPECT_LT(worst(m.denoise(x, level, KINORA_MIX_RECTIFIED_FLOW), m.denoise(x / (1 - s), level / (1 - s))), 1e-13)
+    EXPECT_LT(worst(m.denoise(x, level, KINORA_MIX_RECTIFIED_FLOW), m.denoise(x / (1 - s), level / (1 - s))),
+              1e-13)
         << s;
   }
 }

@@ -33,8 +33,8 @@ Tensor along(const Tensor& x, double s, double t, const Tensor& x0) {
 }
 
 // Second-order exponential step from the predictions x0_s at s and x0_m at another level m, earlier or
-// between (arXiv 2308.02157: b_2 = phi_2 / c_2, b_1 = phi_1 - b_2). Throws Error(KINORA_ERROR_INVALID) if two of
-// the levels nearly coincide.
+// between (arXiv 2308.02157: b_2 = phi_2 / c_2, b_1 = phi_1 - b_2). Throws Error(KINORA_ERROR_INVALID) if two
+// of the levels nearly coincide.
 Tensor exponential(const Tensor& x, double s, double t, const Tensor& x0_s, double m, const Tensor& x0_m) {
   const double h = std::log(s / t), to_m = std::log(s / m);  // differences of lambda
   if (std::abs(h) <= 1e-6 || std::abs(to_m) <= 1e-6)
@@ -133,12 +133,12 @@ class Res final : public Sampler {
   explicit Res(const Options& o) : o_(o), order_(o.solver == "2ab" ? 1 : o.solver[0] - '0') {
     if (o.sigma_min >= o.sigma_max)
       throw Error(KINORA_ERROR_INVALID, "sigma_min = " + detail::toml_float(o.sigma_min) +
-                                      " must be below sigma_max = " + detail::toml_float(o.sigma_max));
+                                            " must be below sigma_max = " + detail::toml_float(o.sigma_max));
     const int64_t intervals = o.steps / order_;
     if (intervals == 0)
       throw Error(KINORA_ERROR_INVALID, "steps = " + std::to_string(o.steps) +
-                                      " is less than one step of solver \"" + o.solver + "\", which takes " +
-                                      std::to_string(order_) + " calls");
+                                            " is less than one step of solver \"" + o.solver +
+                                            "\", which takes " + std::to_string(order_) + " calls");
     const double first = std::pow(o.sigma_max, 1 / o.rho), last = std::pow(o.sigma_min, 1 / o.rho);
     for (int64_t i = 0; i <= intervals; ++i)
       t_.push_back(

@@ -201,12 +201,13 @@ std::vector<float> unit_embedding(const Sample& sample, const std::string& name,
   if (read.shape.size() != 1) throw Error(KINORA_ERROR_DATA, file + ": it must have one dimension");
   if (size && read.columns() != size)
     throw Error(KINORA_ERROR_DATA, file + ": it has " + std::to_string(read.columns()) +
-                                 " numbers, the earlier clips " + std::to_string(size) +
-                                 "; embed all with the same model");
+                                       " numbers, the earlier clips " + std::to_string(size) +
+                                       "; embed all with the same model");
   double square = 0;
   for (const float v : read.values) square += double{v} * v;
   if (!std::isfinite(square) || square <= 0)
-    throw Error(KINORA_ERROR_DATA, file + ": the vector must be finite and not all zeros; embed the clip again");
+    throw Error(KINORA_ERROR_DATA,
+                file + ": the vector must be finite and not all zeros; embed the clip again");
   for (float& v : read.values) v = static_cast<float>(v / std::sqrt(square));
   return std::move(read.values);
 }

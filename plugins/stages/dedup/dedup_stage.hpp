@@ -25,8 +25,8 @@ Clip clip_of(Sample sample, const std::string& keep, const std::string& score);
 // Whether a ranks before b in the keep order.
 bool before(const Clip& a, const Clip& b);
 
-// Returns field NAME.npy as a vector of norm 1. Error(KINORA_ERROR_NOT_FOUND or KINORA_ERROR_DATA) if it is missing, of
-// another size than `size` (0: any), not finite or zero.
+// Returns field NAME.npy as a vector of norm 1. Error(KINORA_ERROR_NOT_FOUND or KINORA_ERROR_DATA) if it is
+// missing, of another size than `size` (0: any), not finite or zero.
 std::vector<float> unit_embedding(const Sample& sample, const std::string& name, int64_t size);
 
 class DedupSemantic final : public Stage {

@@ -92,8 +92,8 @@ at::Tensor EmbedModel::embed(const std::vector<at::Tensor>& clips) {
   const auto per_clip = options_.layout == "BCHW" ? options_.frames : 1;
   if (out.dim() < 2 || out.size(0) != options_.batch * per_clip)
     throw Error(KINORA_ERROR_DATA, "embed.model: expected one row for each of " +
-                                 std::to_string(options_.batch * per_clip) + " inputs, got " +
-                                 c10::str(out.sizes()));
+                                       std::to_string(options_.batch * per_clip) + " inputs, got " +
+                                       c10::str(out.sizes()));
   out = out.flatten(1);
   if (per_clip > 1) {  // normalise each frame's embedding, so that all frames count equally
     out = out / out.norm(2, {1}, true).clamp_min(1e-12);

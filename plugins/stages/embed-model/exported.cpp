@@ -28,8 +28,8 @@ std::string text_of(const std::exception& e) {
 
 Error unreadable(const std::filesystem::path& file, const std::exception& e) {
   return Error(KINORA_ERROR_INVALID, file.string() + " is not a model that libtorch can read (" + text_of(e) +
-                                   "); write it with torch.jit.save, or as .pt2 with "
-                                   "aoti_compile_and_package of the same PyTorch release");
+                                         "); write it with torch.jit.save, or as .pt2 with "
+                                         "aoti_compile_and_package of the same PyTorch release");
 }
 
 class Script final : public Model {
@@ -111,10 +111,11 @@ at::Tensor Model::operator()(const at::Tensor& input, int64_t output) {
     if (output < static_cast<int64_t>(all.size()))
       return all[static_cast<size_t>(output)].to(at::kCPU, at::kFloat).contiguous();
   } catch (const std::exception& e) {
-    throw Error(KINORA_ERROR_DATA, file_ + " failed on an input " + c10::str(input.sizes()) + ": " + text_of(e));
+    throw Error(KINORA_ERROR_DATA,
+                file_ + " failed on an input " + c10::str(input.sizes()) + ": " + text_of(e));
   }
   throw Error(KINORA_ERROR_DATA, file_ + " returned " + std::to_string(all.size()) +
-                               " tensors, so output = " + std::to_string(output) + " does not exist");
+                                     " tensors, so output = " + std::to_string(output) + " does not exist");
 }
 
 // libtorch checks for CUDA only once, so the CUDA library must be loaded first.
@@ -124,7 +125,8 @@ at::Device device_of(const std::string& name) {
                      at::detail::getCUDAHooks().deviceCount() > 0;
   if (name == "auto") return there ? at::Device(at::kCUDA, 0) : at::Device(at::kCPU);
   if (!there)
-    throw Error(KINORA_ERROR_UNSUPPORTED, "device = \"" + name + "\": libtorch finds no GPU here; use \"cpu\"");
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                "device = \"" + name + "\": libtorch finds no GPU here; use \"cpu\"");
   try {
     const at::Device device(name);
     return device.has_index() ? device : at::Device(device.type(), 0);

@@ -16,14 +16,15 @@ namespace kinora::exported {
 // A TorchScript archive, or an AOTInductor package (.pt2), which is machine code.
 class Model {
  public:
-  // Error(KINORA_ERROR_INVALID), which names the file and how to write it, if libtorch cannot read it. A package
-  // that other users may write is refused, because it is code.
+  // Error(KINORA_ERROR_INVALID), which names the file and how to write it, if libtorch cannot read it. A
+  // package that other users may write is refused, because it is code.
   static std::unique_ptr<Model> open(const std::filesystem::path& file, at::Device device);
-  // Error(KINORA_ERROR_NOT_FOUND) or (KINORA_ERROR_INVALID) for a missing file, or a package that other users may write.
+  // Error(KINORA_ERROR_NOT_FOUND) or (KINORA_ERROR_INVALID) for a missing file, or a package that other users
+  // may write.
   static void check(const std::filesystem::path& file);
   virtual ~Model() = default;
-  // Returns output number `output` of the model, float32 on the CPU. One thread at a time. Error(KINORA_ERROR_DATA)
-  // with libtorch's text.
+  // Returns output number `output` of the model, float32 on the CPU. One thread at a time.
+  // Error(KINORA_ERROR_DATA) with libtorch's text.
   at::Tensor operator()(const at::Tensor& input, int64_t output);
 
  protected:

@@ -72,7 +72,7 @@ FilterModel::FilterModel(const Options& o)
   o.check("filter.model");
   if (!of_pictures() && !o.from.ends_with(".npy"))
     throw Error(KINORA_ERROR_INVALID, "filter.model: from = \"" + o.from +
-                                    "\": expected \"frames\" or a field such as \"clip.npy\"");
+                                          "\": expected \"frames\" or a field such as \"clip.npy\"");
   Model::check(o.model);
 }
 
@@ -113,7 +113,8 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   } else {
     for (const auto& one : inputs)
       if (one.sizes() != inputs.front().sizes())
-        throw Error(KINORA_ERROR_DATA, options_.from + " has different sizes; embed all clips with one model");
+        throw Error(KINORA_ERROR_DATA,
+                    options_.from + " has different sizes; embed all clips with one model");
     auto all = inputs;
     while (static_cast<int64_t>(all.size()) < options_.batch) all.push_back(all.back());
     x = at::stack(all).to(options_.type());
@@ -122,8 +123,8 @@ at::Tensor FilterModel::scores(const std::vector<at::Tensor>& inputs) {
   at::Tensor out = (*model_)(x.to(device_), options_.output);
   if (out.numel() != options_.batch * per_clip)
     throw Error(KINORA_ERROR_DATA, "filter.model: expected one number for each of " +
-                                 std::to_string(options_.batch * per_clip) + " inputs, got " +
-                                 c10::str(out.sizes()));
+                                       std::to_string(options_.batch * per_clip) + " inputs, got " +
+                                       c10::str(out.sizes()));
   out = out.to(at::kDouble).view({options_.batch, per_clip});
   out = options_.reduction == "min" ? out.amin(1) : options_.reduction == "max" ? out.amax(1) : out.mean(1);
   return out.narrow(0, 0, static_cast<int64_t>(inputs.size()));

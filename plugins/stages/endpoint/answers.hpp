@@ -22,8 +22,8 @@ struct Chat {
 // Error(KINORA_ERROR_DATA) for a refusal, an empty text and an answer of another shape.
 Chat chat_of(const Json& answer);
 
-// Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws Error(KINORA_ERROR_DATA) if
-// there is none, or if it is zero or not finite.
+// Returns the vector of an /embeddings answer for one input, scaled to norm 1. Throws
+// Error(KINORA_ERROR_DATA) if there is none, or if it is zero or not finite.
 std::vector<float> embedding_of(const Json& answer);
 
 // Whether an answer with this status says, in the wording of a known server, that it has no such model.
@@ -32,7 +32,8 @@ bool says_no_model(long status, std::string_view body, const std::string& model)
 // Returns the answer's token counts, 0 where it has none. `answered` is 1.
 Usage usage_of(const Json& answer);
 
-// Finds the JSON object in a text, since models put fences and words around it. Throws Error(KINORA_ERROR_DATA).
+// Finds the JSON object in a text, since models put fences and words around it. Throws
+// Error(KINORA_ERROR_DATA).
 Json object_in(std::string_view text);
 
 // Excerpt of a server's answer that is safe to show in an error.

@@ -108,8 +108,9 @@ Timeline timeline_of(const Json& facts, int64_t count) {
     out.at.push_back(before);
   }
   if (static_cast<int64_t>(out.at.size()) != count)
-    throw Error(KINORA_ERROR_DATA, "the fact frames_at must hold one rising number of seconds for each of the " +
-                                 std::to_string(count) + " frames");
+    throw Error(KINORA_ERROR_DATA,
+                "the fact frames_at must hold one rising number of seconds for each of the " +
+                    std::to_string(count) + " frames");
   const auto number = [&](const char* name) {
     const auto found = facts.find(name);
     const double value = found != facts.end() && found->is_number() ? found->get<double>() : 0;

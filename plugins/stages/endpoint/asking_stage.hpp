@@ -16,8 +16,8 @@ namespace kinora::endpoint {
 bool captioned_by_user(const Sample& sample, const Json& facts);
 
 // Returns the times of the sampled frames from the facts frames_at, fps and frames. Without frames_at the
-// `count` frames are the whole video. Throws Error(KINORA_ERROR_DATA) if frames_at is not one rising number per
-// frame.
+// `count` frames are the whole video. Throws Error(KINORA_ERROR_DATA) if frames_at is not one rising number
+// per frame.
 Timeline timeline_of(const Json& facts, int64_t count);
 
 // Owns a client, and handles samples without a usable answer.
@@ -42,8 +42,8 @@ class AskingStage : public Stage {
   struct Drop {
     double score;
   };
-  // Sets fields of the sample and its facts; the caller stores the facts. Error(KINORA_ERROR_DATA) if there is no
-  // usable answer; option on_error then decides.
+  // Sets fields of the sample and its facts; the caller stores the facts. Error(KINORA_ERROR_DATA) if there
+  // is no usable answer; option on_error then decides.
   virtual std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) = 0;
 
   // Asks the server and adds the usage to the facts ("usage").

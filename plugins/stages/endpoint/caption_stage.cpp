@@ -66,7 +66,7 @@ class CaptionEndpoint final : public AskingStage {
     const auto parts = windows(timeline.video_frames(), options_.window, options_.remainder);
     if (parts.empty())
       throw Error(KINORA_ERROR_DATA, "a video of " + std::to_string(timeline.video_frames()) +
-                                   " frames is too short for a caption, which needs at least 4");
+                                         " frames is too short for a caption, which needs at least 4");
     const std::string key(in.key());
     const auto answers = ask_all(
         parts.size(), [&](size_t i) { return question(key, frames, timeline, parts, i); }, facts, run);
@@ -81,9 +81,10 @@ class CaptionEndpoint final : public AskingStage {
                                                : ", frames " + std::to_string(parts[i].begin) + " to " +
                                                      std::to_string(parts[i].end - 1);
     if (picked.empty())
-      throw Error(KINORA_ERROR_DATA, key + part +
-                                   ": no sampled frame is in this window; sample more densely (sample_fps of "
-                                   "video.clips or clip.transcode)");
+      throw Error(KINORA_ERROR_DATA,
+                  key + part +
+                      ": no sampled frame is in this window; sample more densely (sample_fps of "
+                      "video.clips or clip.transcode)");
     return {key, [this, &frames, picked] { return body(frames, picked); },
             guess_tokens(options_, options_.prompt, picked.size()), part};
   }

@@ -18,8 +18,9 @@ std::string key_of(const std::string& stage, const std::string& variable) {
   if (variable.empty()) return "";
   const char* value = std::getenv(variable.c_str());
   if (!value || !*value)
-    throw Error(KINORA_ERROR_INVALID, stage + ": the environment variable " + variable +
-                                    ", named by api_key_env, is not set; export the server's key in it");
+    throw Error(KINORA_ERROR_INVALID,
+                stage + ": the environment variable " + variable +
+                    ", named by api_key_env, is not set; export the server's key in it");
   const std::string key(value);
   for (const char c : key)
     if (static_cast<unsigned char>(c) <= 0x20 || c == 0x7f)

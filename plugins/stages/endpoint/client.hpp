@@ -35,9 +35,10 @@ struct Answered {
   Usage usage;
 };
 
-// [any-thread] A question that fails throws Error(KINORA_ERROR_DATA), which fails the sample. KINORA_ERROR_IO would make
-// the engine retry the whole sample and pay again for its other answers. A refused key or model, or a server
-// that was unreachable for all of the first samples, throws Error(KINORA_ERROR_REFUSED), which ends the run.
+// [any-thread] A question that fails throws Error(KINORA_ERROR_DATA), which fails the sample. KINORA_ERROR_IO
+// would make the engine retry the whole sample and pay again for its other answers. A refused key or model,
+// or a server that was unreachable for all of the first samples, throws Error(KINORA_ERROR_REFUSED), which
+// ends the run.
 class Client {
  public:
   // stage: name in messages and totals. path: below base_url, such as "/chat/completions". Throws Error for

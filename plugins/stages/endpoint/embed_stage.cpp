@@ -27,23 +27,24 @@ class EmbedEndpoint final : public AskingStage {
   explicit EmbedEndpoint(const Options& o) : AskingStage("embed.endpoint", o, "/embeddings"), options_(o) {
     if (o.name.empty() || o.name.find_first_of("/. ") != std::string::npos)
       throw Error(KINORA_ERROR_INVALID, "embed.endpoint: name '" + o.name +
-                                      "' must not be empty or contain a slash, a dot or a space");
+                                            "' must not be empty or contain a slash, a dot or a space");
   }
 
  private:
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
     const auto caption = in.text("txt");
     if (!caption)
-      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) +
-                                   "' has no caption to embed; put a caption stage before embed.endpoint");
+      throw Error(KINORA_ERROR_DATA,
+                  "sample '" + std::string(in.key()) +
+                      "' has no caption to embed; put a caption stage before embed.endpoint");
     const std::string text = options_.prefix + std::string(*caption);
     const Question question{std::string(in.key()), [&] { return body(text); },
                             static_cast<int64_t>(text.size() / 4 + 1)};
     const auto vector = embedding_of(ask(question, facts, run).json);
     if (options_.dimensions > 0 && static_cast<int64_t>(vector.size()) != options_.dimensions)
       throw Error(KINORA_ERROR_DATA, "requested " + std::to_string(options_.dimensions) +
-                                   " dimensions, the server returned " + std::to_string(vector.size()) +
-                                   "; set dimensions = 0 if the model has a fixed size");
+                                         " dimensions, the server returned " + std::to_string(vector.size()) +
+                                         "; set dimensions = 0 if the model has a fixed size");
     in.set((options_.name + ".npy").c_str(), to_npy(vector, {static_cast<int64_t>(vector.size())}));
     note_embedding(facts, options_.name, options_.model, static_cast<int64_t>(vector.size()));
     return std::nullopt;

@@ -34,8 +34,9 @@ class CaptionEnhance final : public AskingStage {
   std::optional<Drop> answer(Sample& in, Json& facts, const Run& run) override {
     const auto caption = in.text("txt");
     if (!caption)
-      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) +
-                                   "' has no caption to rewrite; put a caption stage before caption.enhance");
+      throw Error(KINORA_ERROR_DATA,
+                  "sample '" + std::string(in.key()) +
+                      "' has no caption to rewrite; put a caption stage before caption.enhance");
     if (captioned_by_user(in, facts) && !options_.replace_user) return std::nullopt;
     const std::string prompt = prompt_.fill(*caption, facts);
     const Question question{std::string(in.key()),

@@ -81,7 +81,7 @@ std::string jpeg(const uint8_t* rgb, Size size, int quality) {
   const std::unique_ptr<unsigned char, void (*)(unsigned char*)> owned(bytes, tjFree);
   if (failed != 0)
     throw Error(KINORA_ERROR_DATA, std::string("cannot encode a frame as JPEG: ") +
-                                 (encoder ? tjGetErrorStr2(encoder.get()) : "out of memory"));
+                                       (encoder ? tjGetErrorStr2(encoder.get()) : "out of memory"));
   return std::string(reinterpret_cast<const char*>(bytes), n);
 }
 

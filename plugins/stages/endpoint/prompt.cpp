@@ -34,13 +34,13 @@ Template::Template(std::string_view text) {
       const size_t end = text.find_first_of("{}", i + 1);
       if (end == std::string_view::npos || text[end] != '}' || end == i + 1)
         throw Error(KINORA_ERROR_INVALID, "prompt: the brace at character " + std::to_string(i + 1) +
-                                        " does not begin a name; write {{ for a brace");
+                                              " does not begin a name; write {{ for a brace");
       pieces_.push_back({std::string(text.substr(i + 1, end - i - 1)), true});
       pieces_.emplace_back();
       i = end;
     } else if (c == '}') {
       throw Error(KINORA_ERROR_INVALID, "prompt: the brace at character " + std::to_string(i + 1) +
-                                      " has no opening brace; write }} for a brace");
+                                            " has no opening brace; write }} for a brace");
     } else {
       pieces_.back().text += c;
     }

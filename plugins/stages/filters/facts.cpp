@@ -93,9 +93,10 @@ class FilterFacts final : public Stage {
   }
   explicit FilterFacts(const Options& o) : options_(o), rule_("filter.facts." + o.fact) {
     if (!(o.at_least <= o.at_most))
-      throw Error(KINORA_ERROR_INVALID, "filter.facts of " + o.fact + ": at_least " + std::to_string(o.at_least) +
-                                      " is above at_most " + std::to_string(o.at_most) +
-                                      ", so nothing would be kept; swap or change them");
+      throw Error(KINORA_ERROR_INVALID, "filter.facts of " + o.fact + ": at_least " +
+                                            std::to_string(o.at_least) + " is above at_most " +
+                                            std::to_string(o.at_most) +
+                                            ", so nothing would be kept; swap or change them");
   }
 
   void process(Sample in, const Emit& emit, const Run&) override {
@@ -103,7 +104,8 @@ class FilterFacts final : public Stage {
     if (const auto number = number_of(find(facts, options_.fact)))
       return judge(std::move(in), emit, rule_, *number, options_.at_least, options_.at_most, options_.mode);
     if (options_.missing == "keep") return emit(std::move(in));
-    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) + "' " + why_no_number(facts, options_.fact));
+    throw Error(KINORA_ERROR_DATA,
+                "sample '" + std::string(in.key()) + "' " + why_no_number(facts, options_.fact));
   }
 
  private:

@@ -60,7 +60,7 @@ Judged judge(const std::string& id, const Sample& sample, const json& options = 
   const auto component = core::or_throw(runtime().registry().open("stage", id));
   const auto made = core::or_throw(core::Options::make(*component.spec, options));
   const auto& stage = component.table<kinora_stage>();
-  void* self = core::made(stage.create(host(), made.abi()), id);
+  void* self = core::made([&] { return stage.create(host(), made.abi()); }, id);
   const std::unique_ptr<void, void (*)(void*)> owned(self, stage.destroy);
   core::StageResults results;
   const kinora_emit sink = results.sink();

@@ -90,11 +90,11 @@ class FilterFlow final : public Stage {
                         static_cast<int>(std::lround(frames.height() * scale)));
     if (std::min(size.width, size.height) < FlowMeter::kSmallest)
       throw Error(KINORA_ERROR_DATA, "frames of " + std::to_string(frames.width()) + "x" +
-                                   std::to_string(frames.height()) +
-                                   " pixels are too small for filter.flow, which needs " +
-                                   std::to_string(FlowMeter::kSmallest) +
-                                   " per side; set a larger sample_height, or height "
-                                   "of stage/video.read or of this stage");
+                                         std::to_string(frames.height()) +
+                                         " pixels are too small for filter.flow, which needs " +
+                                         std::to_string(FlowMeter::kSmallest) +
+                                         " per side; set a larger sample_height, or height "
+                                         "of stage/video.read or of this stage");
     cv::Mat out = frames.luma(i);
     if (size != out.size()) cv::resize(out, out, size, 0, 0, cv::INTER_AREA);
     return out;
@@ -118,7 +118,7 @@ class FilterFlow final : public Stage {
     for (size_t i = 1; i < out.size(); ++i) rising &= out[i] - out[i - 1] > 1e-6;
     if (!rising)
       throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) + "': its fact frames_at must hold " +
-                                   std::to_string(count) + " rising times in seconds, one per frame");
+                                         std::to_string(count) + " rising times in seconds, one per frame");
     return out;
   }
 

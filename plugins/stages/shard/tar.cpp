@@ -143,9 +143,9 @@ TarContents scan_tar(const std::string& uri) {
   }
   if (status != ARCHIVE_EOF || out.end > static_cast<uint64_t>(source.reader.size())) {
     const char* text = archive_error_string(a.get());
-    throw Error(KINORA_ERROR_DATA, uri + ": entry " + std::to_string(out.members.size()) + " cannot be read (" +
-                                 (text ? text : "cut off") +
-                                 "); remove the shard and run again to write it anew");
+    throw Error(KINORA_ERROR_DATA, uri + ": entry " + std::to_string(out.members.size()) +
+                                       " cannot be read (" + (text ? text : "cut off") +
+                                       "); remove the shard and run again to write it anew");
   }
   return out;
 }

@@ -51,8 +51,8 @@ struct TarContents {
   uint64_t end = 0;  // end of the last member, where the end-of-archive blocks begin
 };
 
-// Lists an archive's members by their headers, without reading contents. Throws Error: KINORA_ERROR_NOT_FOUND if
-// the file does not exist, KINORA_ERROR_DATA if it is damaged.
+// Lists an archive's members by their headers, without reading contents. Throws Error: KINORA_ERROR_NOT_FOUND
+// if the file does not exist, KINORA_ERROR_DATA if it is damaged.
 TarContents scan_tar(const std::string& uri);
 
 }  // namespace kinora::shard

@@ -53,9 +53,9 @@ std::string folder_of(const Sample& in) {
   const bool is_below =
       !folder.starts_with('/') && !folder.ends_with('/') && folder.find("//") == std::string::npos;
   if (is_name && is_below) return folder;
-  throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " + kFolder +
-                               " is '" + folder +
-                               "'; use letters, digits, '_' and '-', with '/' between names");
+  throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) + "' cannot be stored: its field " +
+                                     kFolder + " is '" + folder +
+                                     "'; use letters, digits, '_' and '-', with '/' between names");
 }
 
 std::string six_digits(size_t number) {
@@ -122,7 +122,7 @@ WebDatasetStage::WebDatasetStage(const Options& options) : options_(options) {
   check_field("", options.prefix);
   if (options.prefix.find('.') != std::string::npos)
     throw Error(KINORA_ERROR_INVALID, "prefix = '" + options.prefix +
-                                    "': readers end a shard's name at its first dot; remove the dot");
+                                          "': readers end a shard's name at its first dot; remove the dot");
 }
 
 std::string WebDatasetStage::shard_name(size_t number) const {
@@ -187,10 +187,11 @@ bool WebDatasetStage::is_stored(const Sample& in) const {
   const std::optional<int64_t> shard = index_->find(in.key());
   if (shard && was_there_[static_cast<size_t>(*shard)]) return true;
   if (shard || (open_ && open_->known.contains(std::string(in.key()))))
-    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(in.key()) +
-                                 "' cannot be stored: this run has already stored a sample with that key" +
-                                 (shard ? " in " + shards_[static_cast<size_t>(*shard)].name : "") +
-                                 "; make the keys differ");
+    throw Error(KINORA_ERROR_DATA,
+                "sample '" + std::string(in.key()) +
+                    "' cannot be stored: this run has already stored a sample with that key" +
+                    (shard ? " in " + shards_[static_cast<size_t>(*shard)].name : "") +
+                    "; make the keys differ");
   return false;
 }
 

@@ -64,9 +64,9 @@ class WebDatasetStage final : public Stage {
 };
 
 // Check a name by WebDataset's rule, which decides whether readers recover a sample, and throw Error
-// (KINORA_ERROR_DATA) that says what is wrong. A member of a shard is called KEY.FIELD, and readers split it at the
-// first dot of its last part (^((?:.*/|)[^.]+)[.]([^/]*)$, the expression of webdataset and Energon). A key
-// with a dot in its last part would be read as another key, and members called __x__ are not read.
+// (KINORA_ERROR_DATA) that says what is wrong. A member of a shard is called KEY.FIELD, and readers split it
+// at the first dot of its last part (^((?:.*/|)[^.]+)[.]([^/]*)$, the expression of webdataset and Energon).
+// A key with a dot in its last part would be read as another key, and members called __x__ are not read.
 void check_key(std::string_view key);
 void check_field(std::string_view key, std::string_view field);
 

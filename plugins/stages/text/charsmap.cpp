@@ -20,8 +20,8 @@ Charsmap::Charsmap(std::string_view bytes, const std::string& name) {
   const uint64_t size = bytes.size() < 4 ? 0 : read(bytes, 0);
   if (bytes.size() < 4 || size == 0 || size % 4 || size > bytes.size() - 4)
     throw Error(KINORA_ERROR_INVALID, name + ": the charsmap declares " + std::to_string(size) +
-                                    " bytes of trie in " + std::to_string(bytes.size()) +
-                                    "; the file is damaged, download it again");
+                                          " bytes of trie in " + std::to_string(bytes.size()) +
+                                          "; the file is damaged, download it again");
   for (size_t i = 0; i < size; i += 4) trie_.push_back(read(bytes, 4 + i));
   replacements_ = bytes.substr(4 + size);
 }

@@ -37,7 +37,7 @@ class Specials {
     const Json content = token.value("content", Json());
     if (!content.is_string() || !vocab_.contains(content.get<std::string>()))
       throw Error(KINORA_ERROR_INVALID, name_ + ": the " + key + " " + content.dump() +
-                                      " is not in vocab.json; give the files of one CLIP tokenizer");
+                                            " is not in vocab.json; give the files of one CLIP tokenizer");
     token.erase("__type");
     token["id"] = vocab_[content.get<std::string>()];
     const bool known = std::any_of(added.begin(), added.end(),
@@ -72,7 +72,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
   for (const char* needed : {"[UNK]", "[CLS]", "[SEP]"})
     if (!ids.contains(needed))
       throw Error(KINORA_ERROR_INVALID, name + ": none of its " + std::to_string(ids.size()) + " lines is " +
-                                      needed + "; give the vocab.txt of a BERT tokenizer");
+                                            needed + "; give the vocab.txt of a BERT tokenizer");
   const Json sep = {"[SEP]", ids["[SEP]"]}, cls = {"[CLS]", ids["[CLS]"]};
   return make_tokenizer(Json{{"model", {{"type", "WordPiece"}, {"vocab", ids}}},
                              {"normalizer", {{"type", "BertNormalizer"}, {"lowercase", lower}}},

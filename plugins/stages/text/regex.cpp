@@ -62,7 +62,8 @@ Regex::Regex(const std::string& pattern) : pattern_(pattern) {
   const std::string text = with_unicode_classes(pattern);
   auto* code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(),
                              PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, &error, &at, nullptr);
-  if (!code) throw Error(KINORA_ERROR_INVALID, "the pattern '" + pattern + "' is not valid: " + message_of(error));
+  if (!code)
+    throw Error(KINORA_ERROR_INVALID, "the pattern '" + pattern + "' is not valid: " + message_of(error));
   code_.reset(code, pcre2_code_free);
 }
 
@@ -79,7 +80,8 @@ std::vector<Span> Regex::find_all(std::string_view text) const {
     const int n = pcre2_match(code_.get(), reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
                               PCRE2_NO_UTF_CHECK, found.get(), limits.get());
     if (n == PCRE2_ERROR_NOMATCH) break;
-    if (n < 0) throw Error(KINORA_ERROR_DATA, "the pattern '" + pattern_ + "' failed on a text: " + message_of(n));
+    if (n < 0)
+      throw Error(KINORA_ERROR_DATA, "the pattern '" + pattern_ + "' failed on a text: " + message_of(n));
     const PCRE2_SIZE* at = pcre2_get_ovector_pointer(found.get());
     if (at[1] > at[0] && at[0] >= from) out.push_back({at[0], at[1]});  // an empty piece would be dropped
     from = std::max(at[1], from);

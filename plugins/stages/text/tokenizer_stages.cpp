@@ -58,12 +58,12 @@ std::unique_ptr<Tokenizer> open_clip(const std::filesystem::path& folder, const 
   const Json name = config.value("tokenizer_class", Json("CLIPTokenizer"));
   if (!name.is_string() || !name.get<std::string>().starts_with("CLIPTokenizer"))
     throw Error(KINORA_ERROR_UNSUPPORTED, folder.string() + ": how " + name.dump() +
-                                        " reads vocab.json and merges.txt is not known here; give its "
-                                        "tokenizer.json, which transformers' save_pretrained writes");
+                                              " reads vocab.json and merges.txt is not known here; give its "
+                                              "tokenizer.json, which transformers' save_pretrained writes");
   if (std::filesystem::exists(folder / "added_tokens.json"))
     throw Error(KINORA_ERROR_UNSUPPORTED, folder.string() +
-                                        ": the tokens of added_tokens.json are not supported; give a "
-                                        "tokenizer.json, which transformers' save_pretrained writes");
+                                              ": the tokens of added_tokens.json are not supported; give a "
+                                              "tokenizer.json, which transformers' save_pretrained writes");
   const auto text = [&](const char* file) { return read_file((folder / file).string(), kMeant); };
   return read_clip_words(
       {text("vocab.json"), text("merges.txt"), config, object_in(folder / "special_tokens_map.json")},
@@ -85,13 +85,14 @@ std::unique_ptr<Tokenizer> open_folder(TokenizerStage::Options o) {
   }
   if (!has("spiece.model"))
     throw Error(KINORA_ERROR_NOT_FOUND, folder.string() +
-                                      ": no tokenizer.json, spiece.model, vocab.txt or vocab.json with "
-                                      "merges.txt; give a folder with one of them, or name the file");
+                                            ": no tokenizer.json, spiece.model, vocab.txt or vocab.json with "
+                                            "merges.txt; give a folder with one of them, or name the file");
   const Json name = config.value("tokenizer_class", Json("T5Tokenizer"));
   const bool ends = name.is_string() && name.get<std::string>().find("T5Tokenizer") != std::string::npos;
   if (!ends && !o.add_begin && !o.add_end)
-    throw Error(KINORA_ERROR_UNSUPPORTED, o.file + ": the special tokens of " + name.dump() +
-                                        " are not known here; name spiece.model, with add_begin and add_end");
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                o.file + ": the special tokens of " + name.dump() +
+                    " are not known here; name spiece.model, with add_begin and add_end");
   o.add_end |= ends;
   return use("spiece.model"), open(o);
 }
@@ -141,7 +142,7 @@ void TokenizerStage::process(Sample in, const Emit& emit, const Run&) {
   auto ids = tokenizer_->encode(options_.clean ? cleaned(text) : text, most);
   if (ids.size() > most)
     throw Error(KINORA_ERROR_INVALID, "max_length = " + std::to_string(most) +
-                                    " leaves no room for the special tokens around a text");
+                                          " leaves no room for the special tokens around a text");
   std::vector<int64_t> mask(ids.size(), 1);
   if (options_.pad != "none") {
     ids.resize(most, options_.pad_id);

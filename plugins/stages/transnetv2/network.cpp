@@ -128,10 +128,12 @@ Network::Network(Weights weights, const std::string& source) : weights_(std::mov
   for (const auto& [name, shape] : expected_weights()) {
     const auto found = weights_.find(name);
     if (found == weights_.end())
-      throw Error(KINORA_ERROR_DATA, source + ": no float32 tensor '" + name + "'; give the weights of TransNetV2");
+      throw Error(KINORA_ERROR_DATA,
+                  source + ": no float32 tensor '" + name + "'; give the weights of TransNetV2");
     if (found->second.sizes() != at::IntArrayRef(shape))
-      throw Error(KINORA_ERROR_DATA, source + ": '" + name + "' has shape " + shape_text(found->second.sizes()) +
-                                   ", expected " + shape_text(shape) + "; use the weights of TransNetV2");
+      throw Error(KINORA_ERROR_DATA, source + ": '" + name + "' has shape " +
+                                         shape_text(found->second.sizes()) + ", expected " +
+                                         shape_text(shape) + "; use the weights of TransNetV2");
   }
 }
 

@@ -29,7 +29,8 @@ const std::map<std::string, std::vector<int64_t>>& expected_weights();
 // [any-thread] after construction.
 class Network {
  public:
-  // Error(KINORA_ERROR_DATA), which begins with `source` and names a tensor that is missing or has another shape.
+  // Error(KINORA_ERROR_DATA), which begins with `source` and names a tensor that is missing or has another
+  // shape.
   Network(Weights weights, const std::string& source);
 
   struct Predictions {

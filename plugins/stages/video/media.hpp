@@ -31,8 +31,8 @@ inline kinora_resources reads_media(int64_t threads = 1) {
 // degrees.
 nlohmann::json facts_of(const Probe& probe);
 
-// Returns the sample's json field, an empty object if it has none. Error(KINORA_ERROR_DATA) if it is not a JSON
-// object.
+// Returns the sample's json field, an empty object if it has none. Error(KINORA_ERROR_DATA) if it is not a
+// JSON object.
 nlohmann::json facts_of(const Sample& sample);
 
 // Runs f and turns its MediaError into Error(KINORA_ERROR_DATA), which fails the sample.

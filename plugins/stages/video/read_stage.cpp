@@ -62,8 +62,8 @@ class VideoRead final : public Stage {
     const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), out);
     if (error != std::errc() || end != text->data() + text->size() || out < 0)
       throw Error(KINORA_ERROR_DATA, std::string(in.key()) +
-                                   ": its field `first` is not a frame index; give a whole "
-                                   "number from 0 on, or omit the field");
+                                         ": its field `first` is not a frame index; give a whole "
+                                         "number from 0 on, or omit the field");
     return out;
   }
 

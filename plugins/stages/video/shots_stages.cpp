@@ -249,7 +249,7 @@ class ShotsHash final : public ShotsStage {
   static ShotsPlan plan(const Options& o) {
     if (o.size * o.lowpass % 2 != 0)
       throw Error(KINORA_ERROR_INVALID, "size " + std::to_string(o.size) + " times lowpass " +
-                                      std::to_string(o.lowpass) + " is odd; make one of them even");
+                                            std::to_string(o.lowpass) + " is odd; make one of them even");
     DetectorOptions detector;
     detector.name = "hash";
     detector.threshold = o.threshold;

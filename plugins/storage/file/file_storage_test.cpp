@@ -133,8 +133,9 @@ TEST_F(FileStorageTest, ListsFilesAndFoldersAndStopsWhenTold) {
   write("sub/x", "333");
   EXPECT_EQ(listing(), (std::map<std::string, uint64_t>{{"a", 1}, {"b c", 2}, {"sub/", 0}}));
   int seen = 0;
-  EXPECT_EQ(storage.list(folder, [&](const kinora_entry&) { return ++seen == 2 ? KINORA_SIGNAL_END : KINORA_OK; }),
-            KINORA_SIGNAL_END);
+  EXPECT_EQ(
+      storage.list(folder, [&](const kinora_entry&) { return ++seen == 2 ? KINORA_SIGNAL_END : KINORA_OK; }),
+      KINORA_SIGNAL_END);
   EXPECT_EQ(seen, 2);
 }
 
@@ -177,7 +178,8 @@ TEST_F(FileStorageTest, SaysWhatIsWrongAndWhatToDo) {
   EXPECT_EQ(error_of([&] { storage.open("/dev/null"); }).code(), KINORA_ERROR_INVALID);
   EXPECT_EQ(error_of([&] { storage.begin(path("file/x")); }).code(), KINORA_ERROR_INVALID);
   EXPECT_EQ(error_of([&] { storage.begin(path("x/")); }).code(), KINORA_ERROR_INVALID);
-  EXPECT_EQ(error_of([&] { storage.begin(path(std::string(300, 'x')))->commit(); }).code(), KINORA_ERROR_INVALID);
+  EXPECT_EQ(error_of([&] { storage.begin(path(std::string(300, 'x')))->commit(); }).code(),
+            KINORA_ERROR_INVALID);
   EXPECT_EQ(error_of([&] { storage.list(path("no"), [](const auto&) { return 0; }); }).code(),
             KINORA_ERROR_NOT_FOUND);
   for (const char* end : {"", "/", "//"})

@@ -15,7 +15,7 @@ namespace {
 
 Error no_answer(const std::string& why) {
   return {KINORA_ERROR_DATA, "the server's answer is not a valid S3 answer (" + why +
-                           "); is the endpoint an S3 server, and not a web page of one?"};
+                                 "); is the endpoint an S3 server, and not a web page of one?"};
 }
 
 pugi::xml_document parsed(std::string_view xml) {

@@ -165,7 +165,8 @@ int64_t server_time(const std::string& text) {
 Opened Client::head(const ObjectPath& at) {
   const auto answer = send({"HEAD", at, kReading});
   const auto size = number(answer.header("content-length"));
-  if (!size) throw Error(KINORA_ERROR_DATA, at.uri() + ": cannot be read: the server does not say how large it is");
+  if (!size)
+    throw Error(KINORA_ERROR_DATA, at.uri() + ": cannot be read: the server does not say how large it is");
   return {*size, answer.header("etag"), "", server_time(answer.header("last-modified"))};
 }
 
@@ -205,9 +206,10 @@ void Client::read(const ObjectPath& at, uint64_t offset, uint64_t size, char* to
     std::shared_ptr<const Credentials> used;
     const HttpAnswer a = once(call, used);
     if (is_success(a) && !etag.empty() && !a.header("etag").empty() && a.header("etag") != etag)
-      throw Error(KINORA_ERROR_DATA, at.uri() +
-                                   ": cannot be read: it was changed while it was read; do not write to what "
-                                   "a run reads");
+      throw Error(KINORA_ERROR_DATA,
+                  at.uri() +
+                      ": cannot be read: it was changed while it was read; do not write to what "
+                      "a run reads");
     const auto span = span_of(a);
     if (is_success(a) && span && span->begin == offset + done) {
       done += a.got;  // also when the connection broke
@@ -278,8 +280,9 @@ void Client::complete_upload(const ObjectPath& at, const Upload& upload,
   const bool is_older = found.modified != 0 && found.modified < upload.begun;
   if (no_upload && (found.size != size || is_older)) std::rethrow_exception(no_upload);
   if (found.size != size)
-    throw Error(KINORA_ERROR_IO, at.uri() + ": " + kWriting + ": the server stored " + std::to_string(found.size) +
-                               " of " + std::to_string(size) + " bytes of its parts; write it again");
+    throw Error(KINORA_ERROR_IO, at.uri() + ": " + kWriting + ": the server stored " +
+                                     std::to_string(found.size) + " of " + std::to_string(size) +
+                                     " bytes of its parts; write it again");
 }
 
 void Client::abort_upload(const ObjectPath& at, const Upload& upload) {

@@ -113,9 +113,9 @@ Credentials CredentialSource::read() const {
   }
   if (!other.empty())
     throw Error(KINORA_ERROR_INVALID, "profile '" + profile_ + "' signs in by " + other +
-                                    ", which needs AWS's own program: give another profile the line "
-                                    "credential_process = aws configure export-credentials --profile " +
-                                    profile_ + " --format process, and name that profile");
+                                          ", which needs AWS's own program: give another profile the line "
+                                          "credential_process = aws configure export-credentials --profile " +
+                                          profile_ + " --format process, and name that profile");
   throw Error(KINORA_ERROR_INVALID,
               "no credentials: AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY are not set, and profile '" +
                   profile_ + "' has none in " + credentials_file_ + " or " + config_file_ +

@@ -34,8 +34,8 @@ Sections read_profile_file(const std::string& path);  // empty if the file does 
 class CredentialSource {
  public:
   explicit CredentialSource(const std::string& profile);
-  // Reads again if a file has changed or the last credentials have expired. Throws Error(KINORA_ERROR_INVALID) that
-  // names the places searched.
+  // Reads again if a file has changed or the last credentials have expired. Throws
+  // Error(KINORA_ERROR_INVALID) that names the places searched.
   Credentials get();
   // After the server rejected these: reads again. Returns false if they are still the same.
   bool renewed_since(const Credentials& refused);

@@ -54,22 +54,26 @@ struct Remedy {
 Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& source,
               const std::string& region) {
   const std::string code = code_of(a, said);
-  if (code == "NoSuchBucket") return {KINORA_ERROR_NOT_FOUND, "no such bucket; check its name and the endpoint"};
+  if (code == "NoSuchBucket")
+    return {KINORA_ERROR_NOT_FOUND, "no such bucket; check its name and the endpoint"};
   if (code == "NoSuchUpload")
     return {KINORA_ERROR_NOT_FOUND,
             "its upload was aborted meanwhile, by a lifecycle rule or another program; run it again"};
-  if (code == "NoSuchKey" || code == "NotFound") return {KINORA_ERROR_NOT_FOUND, "no such object; check the name"};
+  if (code == "NoSuchKey" || code == "NotFound")
+    return {KINORA_ERROR_NOT_FOUND, "no such object; check the name"};
   if (code == "RequestTimeTooSkewed")
-    return {KINORA_ERROR_INVALID, "this machine's clock and the server's differ too much; set the clock (NTP)"};
+    return {KINORA_ERROR_INVALID,
+            "this machine's clock and the server's differ too much; set the clock (NTP)"};
   if (code == "SignatureDoesNotMatch")
-    return {KINORA_ERROR_INVALID, "the secret key does not belong to the access key, or the region '" + region +
-                                "' is not the server's; check " + source};
+    return {KINORA_ERROR_INVALID, "the secret key does not belong to the access key, or the region '" +
+                                      region + "' is not the server's; check " + source};
   if (code == "InvalidAccessKeyId" || code == "InvalidClientTokenId")
     return {KINORA_ERROR_INVALID, "the server does not know the access key; check " + source};
   if (code == "ExpiredToken" || code == "TokenRefreshRequired" || code == "InvalidToken")
     return {KINORA_ERROR_INVALID, "the session's token is no longer valid; sign in again to renew " + source};
   if (code == "AccessDenied" || code == "AllAccessDisabled" || a.status == 401 || a.status == 403)
-    return {KINORA_ERROR_INVALID, "access is denied to " + source + "; ask the bucket's owner for permission"};
+    return {KINORA_ERROR_INVALID,
+            "access is denied to " + source + "; ask the bucket's owner for permission"};
   if (a.status == 412 || code == "InvalidRange")
     return {KINORA_ERROR_DATA, "it was changed while it was read; do not write to what a run reads"};
   if (code == "EntityTooLarge")
@@ -79,17 +83,19 @@ Remedy remedy(const HttpAnswer& a, const ServerError& said, const std::string& s
   const std::string theirs = !said.region.empty() ? said.region : a.header("x-amz-bucket-region");
   if ((a.status >= 301 && a.status <= 308) || code == "AuthorizationHeaderMalformed")
     return {KINORA_ERROR_INVALID, "the bucket is in another region" + (theirs.empty() ? "" : ", " + theirs) +
-                                "; set region = \"" + (theirs.empty() ? "..." : theirs) +
-                                "\" in [storage.s3] or AWS_REGION"};
+                                      "; set region = \"" + (theirs.empty() ? "..." : theirs) +
+                                      "\" in [storage.s3] or AWS_REGION"};
   if (a.code == CURLE_PEER_FAILED_VERIFICATION || a.code == CURLE_SSL_CACERT_BADFILE)
-    return {KINORA_ERROR_INVALID, "the server's certificate is not trusted; name its authority's file by ca_file"};
+    return {KINORA_ERROR_INVALID,
+            "the server's certificate is not trusted; name its authority's file by ca_file"};
   const bool passes = judge(a, said) == Verdict::again;
   if (passes && is_nobody(a))
     return {KINORA_ERROR_IO,
             "check the network and the address, endpoint in [storage.s3] or else AWS_ENDPOINT_URL_S3, and "
             "run it again"};
-  return {passes ? KINORA_ERROR_IO : KINORA_ERROR_FAILED, passes ? "check the network and the endpoint, and run it again"
-                                                     : "check the endpoint and its options"};
+  return {
+      passes ? KINORA_ERROR_IO : KINORA_ERROR_FAILED,
+      passes ? "check the network and the endpoint, and run it again" : "check the endpoint and its options"};
 }
 
 void leave_out(std::string& text, const std::string& secret) {

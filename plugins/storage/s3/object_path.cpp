@@ -55,14 +55,15 @@ ObjectPath object_path(std::string_view path) {
   const auto ok = [](char c) { return is_letter_or_digit(c) || c == '-' || c == '.' || c == '_'; };
   if (out.bucket.size() < 3 || out.bucket.size() > 63 || !is_letter_or_digit(out.bucket[0]) ||
       !std::all_of(out.bucket.begin(), out.bucket.end(), ok))
-    throw Error(KINORA_ERROR_INVALID, "s3://" + std::string(path) + ": '" + out.bucket +
-                                    "' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write "
-                                    "s3://BUCKET/KEY");
+    throw Error(KINORA_ERROR_INVALID,
+                "s3://" + std::string(path) + ": '" + out.bucket +
+                    "' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write "
+                    "s3://BUCKET/KEY");
   if (out.key.find('\0') != std::string::npos)
     throw Error(KINORA_ERROR_INVALID, out.bucket + ": the key contains a NUL character");
   if (out.key.size() > kLongestKey)
     throw Error(KINORA_ERROR_INVALID, out.uri() + ": the key has " + std::to_string(out.key.size()) +
-                                    " bytes, and S3 allows 1,024; shorten it");
+                                          " bytes, and S3 allows 1,024; shorten it");
   return out;
 }
 
@@ -118,8 +119,8 @@ Endpoint endpoint_of(const Options& options) {
   if (status != CURLUE_OK || out.host.empty() || (out.scheme != "http" && out.scheme != "https") ||
       !part(url.get(), CURLUPART_QUERY).empty())
     throw Error(KINORA_ERROR_INVALID, "endpoint = \"" + options.endpoint +
-                                    "\": write the server's address, as https://s3.example.org or "
-                                    "http://127.0.0.1:9000");
+                                          "\": write the server's address, as https://s3.example.org or "
+                                          "http://127.0.0.1:9000");
   if (const auto port = part(url.get(), CURLUPART_PORT); !port.empty()) out.host += ":" + port;
   out.folder = part(url.get(), CURLUPART_PATH);
   while (out.folder.ends_with('/')) out.folder.pop_back();

@@ -89,9 +89,10 @@ void S3Writer::send_part() {
   if (sending_.size() == static_cast<size_t>(client_->options().parallel)) wait_for_first();
   const size_t number = etags_.size() + sending_.size() + 1;
   if (number > kMostParts)
-    throw Error(KINORA_ERROR_INVALID, at_.uri() +
-                                    ": cannot be written: S3 allows 10,000 parts and this is larger; raise "
-                                    "part_size in [storage.s3]");
+    throw Error(KINORA_ERROR_INVALID,
+                at_.uri() +
+                    ": cannot be written: S3 allows 10,000 parts and this is larger; raise "
+                    "part_size in [storage.s3]");
   sending_.push_back(std::async(std::launch::async, [this, number, bytes = std::exchange(part_, {})] {
     return client_->put_part(at_, upload_, static_cast<int64_t>(number), bytes, &stop_);
   }));
@@ -108,8 +109,8 @@ void S3Writer::commit() {
 // The part of a name after the folder's, or an Error: a server must not list names outside the folder.
 std::string inside(const ObjectPath& folder, const std::string& name) {
   if (!name.starts_with(folder.key))
-    throw Error(KINORA_ERROR_DATA, folder.uri() + ": cannot be listed: the server gave '" + name.substr(0, 256) +
-                                 "', which is not in it");
+    throw Error(KINORA_ERROR_DATA, folder.uri() + ": cannot be listed: the server gave '" +
+                                       name.substr(0, 256) + "', which is not in it");
   return name.substr(folder.key.size());
 }
 

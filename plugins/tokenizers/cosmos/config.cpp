@@ -13,7 +13,7 @@ namespace {
 int64_t log2_of(const char* name, int64_t v) {
   if (v < 1 || !std::has_single_bit(static_cast<uint64_t>(v)))
     throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: " + std::string(name) + " = " + std::to_string(v) +
-                                    " is not a power of two");
+                                          " is not a power of two");
   return std::countr_zero(static_cast<uint64_t>(v));
 }
 
@@ -29,7 +29,7 @@ Halvings halvings(const Config& c) {
       log2_of("temporal_compression_ratio", c.temporal_compression_ratio) - (c.image ? 0 : patch)};
   if (h.space < 0 || h.time < 0)
     throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: patch_size " + std::to_string(c.patch_size) +
-                                    " already compresses more than the compression ratios ask for");
+                                          " already compresses more than the compression ratios ask for");
   return h;
 }
 
@@ -57,10 +57,10 @@ void check_reached(const char* name, const std::vector<Level>& levels, const Hal
   const auto time = std::count_if(levels.begin(), levels.end(), [](const Level& l) { return l.time; });
   if (space != want.space || time != want.time)
     throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: " + std::string(name) + " has " +
-                                    std::to_string(levels.size() + 1) +
-                                    " entries; the compression ratios need " +
-                                    std::to_string(std::max(want.space, want.time) + without) +
-                                    " or more, or a larger patch_size");
+                                          std::to_string(levels.size() + 1) +
+                                          " entries; the compression ratios need " +
+                                          std::to_string(std::max(want.space, want.time) + without) +
+                                          " or more, or a larger patch_size");
 }
 
 void check_scale(const Config& c) {
@@ -122,8 +122,8 @@ Config resolved(Config c) {
   if (c.image) c.temporal_compression_ratio = 1;
   if (c.discrete() && c.embedding_dim != static_cast<int64_t>(c.levels.size()))
     throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: embedding_dim = " + std::to_string(c.embedding_dim) +
-                                    ", but " + std::to_string(c.levels.size()) +
-                                    " levels; give a level for each number of a code's vector");
+                                          ", but " + std::to_string(c.levels.size()) +
+                                          " levels; give a level for each number of a code's vector");
   check_scale(c);
   return c;
 }

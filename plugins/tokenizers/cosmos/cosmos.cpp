@@ -24,8 +24,8 @@ constexpr int64_t kVideoChannels = 3;
 void check_input(const char* what, const Tensor& x, int64_t channels) {
   if (x.dim() != 5 || x.size(1) != channels || !x.is_floating_point())
     throw Error(KINORA_ERROR_INVALID, std::string("tokenizer/cosmos: ") + what +
-                                    " must be a floating-point tensor [B, " + std::to_string(channels) +
-                                    ", T, H, W], found " + c10::str(x.scalar_type(), x.sizes()));
+                                          " must be a floating-point tensor [B, " + std::to_string(channels) +
+                                          ", T, H, W], found " + c10::str(x.scalar_type(), x.sizes()));
 }
 
 }  // namespace
@@ -158,14 +158,14 @@ Tensor CosmosTokenizer::patches(const Tensor& video, bool first) const {
              time = options_.temporal_compression_ratio;
   const auto T = video.size(2), H = video.size(3), W = video.size(4);
   if (H % ratio || W % ratio || H == 0 || W == 0)
-    throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: a video of " + std::to_string(W) + " x " +
-                                    std::to_string(H) + " pixels; width and height must be multiples of " +
-                                    std::to_string(ratio));
+    throw Error(KINORA_ERROR_INVALID,
+                "tokenizer/cosmos: a video of " + std::to_string(W) + " x " + std::to_string(H) +
+                    " pixels; width and height must be multiples of " + std::to_string(ratio));
   const int64_t head = first ? 1 : 0;
   if (T < head || (T - head) % time || T == 0)
     throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: " + std::to_string(T) + " frames; " +
-                                    (head ? "1 + n * " : "n * ") + std::to_string(time) + " are needed" +
-                                    (head ? "" : " in a stream's later pieces"));
+                                          (head ? "1 + n * " : "n * ") + std::to_string(time) +
+                                          " are needed" + (head ? "" : " in a stream's later pieces"));
   // The first frame fills a patch alone.
   return patcher_.patch(
       head && filler ? at::cat({video.narrow(2, 0, 1).expand({-1, -1, filler, -1, -1}), video}, 2) : video);
@@ -180,9 +180,9 @@ Tensor CosmosTokenizer::scale(const std::vector<double>& list, const Tensor& z, 
   const Tensor all = at::tensor(list, at::kDouble).view({1, options_.latent_channels, frames, 1, 1});
   if (frames > 1 && at + t > frames)
     throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: latents_mean and latents_std are of " +
-                                    std::to_string(frames) + " latent frames, these are " +
-                                    std::to_string(at + t) +
-                                    "; make a shorter video, or give one number a channel");
+                                          std::to_string(frames) + " latent frames, these are " +
+                                          std::to_string(at + t) +
+                                          "; make a shorter video, or give one number a channel");
   return (frames > 1 ? all.narrow(2, at, t) : all).to(z.options());
 }
 
@@ -204,8 +204,9 @@ Tensor CosmosTokenizer::decode(const Pass& run, const Tensor& given, int64_t at)
   const bool codes = fsq_ && !latent.is_floating_point();
   if (!codes) check_input("a latent", latent, options_.code_channels());
   if (codes && (latent.dim() != 4 || !at::isIntegralType(latent.scalar_type(), false)))
-    throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: codes must be an integer tensor [B, t, h, w], found " +
-                                    c10::str(latent.scalar_type(), latent.sizes()));
+    throw Error(KINORA_ERROR_INVALID,
+                "tokenizer/cosmos: codes must be an integer tensor [B, t, h, w], found " +
+                    c10::str(latent.scalar_type(), latent.sizes()));
   if (!options_.latents_mean.empty())
     latent = latent * scale(options_.latents_std, latent, at) + scale(options_.latents_mean, latent, at);
   const Tensor x =

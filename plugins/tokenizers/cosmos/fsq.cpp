@@ -54,8 +54,8 @@ Tensor Fsq::vectors_of(const Tensor& codes, at::ScalarType dtype) const {
   if (codes.is_cpu() && codes.numel() > 0 &&
       (codes.min().item<int64_t>() < 0 || codes.max().item<int64_t>() >= size_))
     throw Error(KINORA_ERROR_INVALID, "tokenizer/cosmos: codes must be in [0, " + std::to_string(size_) +
-                                    "), found " + std::to_string(codes.min().item<int64_t>()) + " to " +
-                                    std::to_string(codes.max().item<int64_t>()));
+                                          "), found " + std::to_string(codes.min().item<int64_t>()) + " to " +
+                                          std::to_string(codes.max().item<int64_t>()));
   Tensor rest = codes.to(at::kLong);
   std::vector<Tensor> out;
   for (const int64_t level : levels_) {

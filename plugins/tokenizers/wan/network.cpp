@@ -28,9 +28,10 @@ Stage middle(const Declaring& d, const std::string& name, int64_t channels) {
 // Channels of the shortcut of a level in the residual family.
 void check_shortcut(int64_t from, int64_t to, const char* base) {
   if (from % to)
-    throw Error(KINORA_ERROR_INVALID, std::string("tokenizer/wan: ") + base + " and dim_mult take a level from " +
-                                    std::to_string(to) + " channels to a number that " +
-                                    std::to_string(from) + " does not divide into; change dim_mult");
+    throw Error(KINORA_ERROR_INVALID, std::string("tokenizer/wan: ") + base +
+                                          " and dim_mult take a level from " + std::to_string(to) +
+                                          " channels to a number that " + std::to_string(from) +
+                                          " does not divide into; change dim_mult");
 }
 
 // 2.2: a level is one block with a shortcut.

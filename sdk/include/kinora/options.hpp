@@ -226,9 +226,12 @@ class Describe {
   }
 
   std::string id(const char* kind) const { return std::string(kind) + "/" + name_; }
-  std::string toml(const char* kind) const {
+  // The manifest's entry. It names the interface if that is a draft, which only one Kinora has exactly so.
+  std::string toml(const char* kind, std::string_view interface_id = "") const {
     std::string out = "[[component]]\nid = " + detail::toml_string(id(kind)) +
                       "\nhelp = " + detail::toml_string(help_) + "\n";
+    if (interface_id.find("-draft.") != interface_id.npos)
+      out += "interface = " + detail::toml_string(interface_id) + "\n";
     if (!former_.empty())
       out += "formerly = " + detail::OptionType<std::vector<std::string>>::toml(former_) + "\n";
     for (const auto& t : tensors_) out += t;

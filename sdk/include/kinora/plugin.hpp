@@ -26,7 +26,7 @@ namespace kinora::detail {
 template <class T>
 int32_t describe_component(const kinora_sink* out) {
   return guard([&] {
-    const std::string text = described<T>().toml(T::kind);
+    const std::string text = described<T>().toml(T::kind, T::interface_id);
     out->write(out->self, text.data(), text.size());
   });
 }

@@ -50,7 +50,9 @@ Ran Job::run() {
   call.device_type = KINORA_DL_CPU;
   call.n_threads = 2;
   call.self = this;
-  call.cancelled = [](void* self) { return static_cast<Job*>(self)->cancel ? KINORA_ERROR_CANCELLED : KINORA_OK; };
+  call.cancelled = [](void* self) {
+    return static_cast<Job*>(self)->cancel ? KINORA_ERROR_CANCELLED : KINORA_OK;
+  };
   const auto start = std::chrono::steady_clock::now();
   try {
     void* self = local.table<kinora_engine>().create(host(), engine_options.abi());
@@ -81,7 +83,9 @@ int32_t Job::next(kinora_sample** out) {
 int32_t Job::done(const kinora_outcome& o) {
   const Sample s = Sample::borrow(o.sample);
   const std::string key(s.key());
-  ran_.ends[key] = o.end == KINORA_OUTCOME_KEPT ? o.consumed ? "consumed" : "kept" : o.reason ? o.reason : "?";
+  ran_.ends[key] = o.end == KINORA_OUTCOME_KEPT ? o.consumed ? "consumed" : "kept"
+                   : o.reason                   ? o.reason
+                                                : "?";
   ++ran_.times[key];
   if (const auto pid = s.text("pid"); pid && ran_.pids.insert(std::string(*pid)).second) {
     std::ifstream file("/proc/" + std::string(*pid) + "/environ");

@@ -60,8 +60,10 @@ TEST(OneStage, AnErrorOfTheStageIsNoDeath) {
   EXPECT_EQ(pid_in(stage(Sample("c"))), first);
 }
 
-TEST(OneStage, RunsHereWhereTheStageDoesNotAskOrTheCallerForbidsIt) {
-  EXPECT_EQ(pid_in(OneStage(runtime(), "faulty", {{"isolated", false}})(Sample("a"))), kThis);
+TEST(OneStage, OfAThirdPartyRunsHereOnlyWhereTheCallerForbidsAProcessOfItsOwn) {
+  const OneStage stage(runtime(), "faulty", {{"isolated", false}});
+  EXPECT_EQ(stage.resources().isolated, 1u);
+  EXPECT_NE(pid_in(stage(Sample("a"))), kThis);
   EXPECT_EQ(pid_in(OneStage(runtime(), "faulty", json::object(), {.is_allowed = false})(Sample("a"))), kThis);
 }
 

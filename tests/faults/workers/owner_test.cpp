@@ -23,7 +23,8 @@ struct Sink {
 
 TEST(Workers, AMessageThatIsTooLongForThemIsCutAndTheNextCallIsAnswered) {
   runtime();
-  const auto& api = *static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0));
+  const auto& api =
+      *static_cast<const kinora_workers_api*>(host()->get_interface(host(), KINORA_INTERFACE_WORKERS, 0));
   const kinora_worker_spec spec{sizeof spec, 0, "fault", "stage/faulty", R"({"how":"none"})", 60, 0, 0, 0};
   kinora_worker* worker = nullptr;
   check(api.start(&spec, &worker));

@@ -24,8 +24,9 @@ struct CaptionEncoder {
 // Throws Error(KINORA_ERROR_DATA) with the faulty member of text.json.
 CaptionEncoder read_caption_encoder(const Registry&, const json& encoder);
 
-// Guards against folders from untrusted sources: throws Error(KINORA_ERROR_DATA) unless the stage declares that it
-// makes tokens and the weights are local safetensors, so that nothing the folder names is run as a program.
+// Guards against folders from untrusted sources: throws Error(KINORA_ERROR_DATA) unless the stage declares
+// that it makes tokens and the weights are local safetensors, so that nothing the folder names is run as a
+// program.
 void require_safe(const Registry&, const CaptionEncoder&);
 
 // [owner-thread] Reuses vectors of texts that an embed-text job computed before, so that an edit costs only

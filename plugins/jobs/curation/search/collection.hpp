@@ -47,8 +47,8 @@ class Collection {
   // Names of the picture embeddings that any clip has: "classic".
   const std::vector<std::string>& names() const { return names_; }
   bool has_text() const { return !texts_.empty(); }
-  // Files KEY.NAME.npy of all folders. Throws Error(KINORA_ERROR_NOT_FOUND) if no clip has one, KINORA_ERROR_DATA if
-  // sizes differ.
+  // Files KEY.NAME.npy of all folders. Throws Error(KINORA_ERROR_NOT_FOUND) if no clip has one,
+  // KINORA_ERROR_DATA if sizes differ.
   Embedded pictures(const std::string& name) const;
   // Embeddings of embed-text jobs that used the encoder of the first one; skips others with a warning.
   Embedded captions() const;

@@ -16,8 +16,8 @@ struct Hit {
   double score = 0;  // cosine
 };
 
-// Cosine of every row with `query`; 0 where either has length 0. Throws Error(KINORA_ERROR_INVALID) if the query
-// has another size.
+// Cosine of every row with `query`; 0 where either has length 0. Throws Error(KINORA_ERROR_INVALID) if the
+// query has another size.
 std::vector<double> cosines(const Embedded& among, std::span<const float> query);
 
 // The `count` rows with the greatest cosine with `query`, greatest first; ties by the smaller key. `except`:
@@ -42,8 +42,8 @@ enum class Standing : uint8_t { used, copy, rejected };
 // [owner-thread] The standing of clips, read once for each data folder.
 class Standings {
  public:
-  // For a clip that is both, the person's decision counts. Throws Error(KINORA_ERROR_DATA) if edits.jsonl cannot be
-  // read.
+  // For a clip that is both, the person's decision counts. Throws Error(KINORA_ERROR_DATA) if edits.jsonl
+  // cannot be read.
   Standing of(const ClipRef&);
 
  private:

@@ -40,8 +40,8 @@ class TextEncoder {
 // The tokens of an image encoder such as CLIP's.
 class ImageEncoder {
  public:
-  // From a job's slot image_encoder and its option image_encoder_weights. Throws Error(KINORA_ERROR_INVALID) for a
-  // model that reads no image.
+  // From a job's slot image_encoder and its option image_encoder_weights. Throws Error(KINORA_ERROR_INVALID)
+  // for a model that reads no image.
   ImageEncoder(const JobView&, const JobSpec& job, const ChainOptions& = {});
   // Throws the constructor's errors before anything is opened; returns the edge length of its pictures.
   static int64_t require(const JobView&, const JobSpec& job);

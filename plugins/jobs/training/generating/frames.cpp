@@ -19,8 +19,9 @@ ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_c
   if (extra == 1 && takes("condition_mask")) return ToldBy::mask;
   const bool fits = condition_channels == 0 ? extra > latent_channels : extra == condition_channels;
   if (fits && takes("condition")) return ToldBy::channels;
-  raise(KINORA_ERROR_INVALID, "{} has {} input channels and the latent {}; the meaning of the others is unknown",
-        model.id, in_channels, latent_channels);
+  raise(KINORA_ERROR_INVALID,
+        "{} has {} input channels and the latent {}; the meaning of the others is unknown", model.id,
+        in_channels, latent_channels);
 }
 
 at::Tensor given_frames(const std::vector<int64_t>& given, int64_t frames) {
@@ -53,7 +54,9 @@ at::Tensor masked_picture(const at::Tensor& latent, int64_t time, bool ends) {
   return at::cat({mask, latent}, 1);
 }
 
-double level_of(double sigma, uint32_t mix) { return mix == KINORA_MIX_RECTIFIED_FLOW ? sigma / (1 + sigma) : sigma; }
+double level_of(double sigma, uint32_t mix) {
+  return mix == KINORA_MIX_RECTIFIED_FLOW ? sigma / (1 + sigma) : sigma;
+}
 
 FrameCondition::FrameCondition(at::Tensor clean, uint32_t mix, double level)
     : clean_(clean.to(at::kDouble)), level_(level_of(level, mix)) {}
@@ -62,7 +65,8 @@ at::Tensor FrameCondition::operator()(const at::Tensor& x, const at::Tensor& sig
                                       const Denoise& denoise) const {
   const int64_t given = frames(), all = x.size(2);
   if (given >= all)
-    raise(KINORA_ERROR_INVALID, "{} latent frames are given of {} to generate; make a longer video", given, all);
+    raise(KINORA_ERROR_INVALID, "{} latent frames are given of {} to generate; make a longer video", given,
+          all);
   at::Tensor seen = x.clone(), levels = sigma.view({-1, 1}).expand({x.size(0), all}).clone();
   seen.narrow(2, 0, given).copy_(clean_.expand({x.size(0), -1, -1, -1, -1}));
   levels.narrow(1, 0, given).fill_(level_);
@@ -81,7 +85,8 @@ at::Tensor FrameCondition::mask(int64_t frames) const {
 void require_frames(const FrameOptions& o) {
   const char* alone = o.chunk != 1 ? "chunk" : o.window > 0 ? "window" : o.sink > 0 ? "sink" : nullptr;
   if (alone && !o.in_chunks())
-    raise(KINORA_ERROR_INVALID, "{} applies to causal frames; add causal = true or teacher_forcing = true", alone);
+    raise(KINORA_ERROR_INVALID, "{} applies to causal frames; add causal = true or teacher_forcing = true",
+          alone);
   if (o.sink > 0 && o.window == 0)
     raise(KINORA_ERROR_INVALID,
           "sink keeps chunks visible that a window would hide; set window, such as window = 4");

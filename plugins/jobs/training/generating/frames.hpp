@@ -50,8 +50,8 @@ class FrameCondition {
   // clean: [1, C, K, H, W], normalised as in training. mix: the denoiser's. level: of the given frames.
   FrameCondition(at::Tensor clean, uint32_t mix, double level);
 
-  // x [B, C, T, H, W], sigma [B] -> x0 with the given frames in place. Throws Error(KINORA_ERROR_INVALID) unless K
-  // < T.
+  // x [B, C, T, H, W], sigma [B] -> x0 with the given frames in place. Throws Error(KINORA_ERROR_INVALID)
+  // unless K < T.
   at::Tensor operator()(const at::Tensor& x, const at::Tensor& sigma, const Denoise& denoise) const;
   int64_t frames() const { return clean_.size(2); }
   // [1, 1, T, H, W] float32: 1 where a frame is given.

@@ -72,7 +72,8 @@ class Generator {
   void give_text(const Wish& wish, Conditions& with, Conditions& none);
   // Adds the picture's embeddings to both predictions.
   void give_image(const Wish& wish, Conditions& with, Conditions& none);
-  // Adds the signals to both predictions. Throws Error(KINORA_ERROR_INVALID) for one that the model does not take.
+  // Adds the signals to both predictions. Throws Error(KINORA_ERROR_INVALID) for one that the model does not
+  // take.
   void give_signals(const Wish& wish, Conditions& with, Conditions& none);
   std::optional<FrameCondition> given_frames(const Wish& wish);
   ToldBy told() const;

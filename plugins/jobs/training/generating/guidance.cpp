@@ -40,7 +40,8 @@ GuidedModel::GuidedModel(Experts& experts, const ComponentSpec& spec, std::set<s
       seed_(seed),
       device_(device) {
   if (experts.boundary() > 0 && loss.mix() != KINORA_MIX_RECTIFIED_FLOW)
-    throw Error(KINORA_ERROR_INVALID, "boundary applies to losses that blend, such as flow; this loss adds noise");
+    throw Error(KINORA_ERROR_INVALID,
+                "boundary applies to losses that blend, such as flow; this loss adds noise");
   for (const auto& input : spec.inputs) inputs_.insert(input.name);
 }
 

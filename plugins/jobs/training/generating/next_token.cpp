@@ -25,7 +25,8 @@ int64_t draw_token(const at::Tensor& logits, const TokenSampling& how, double u)
   const auto [sorted, codes] =
       at::sort(logits.to(at::kCPU, at::kDouble), /*stable=*/true, /*dim=*/0, /*descending=*/true);
   if (const double best = sorted[0].item<double>(); !std::isfinite(best))
-    raise(KINORA_ERROR_FAILED, "the model's greatest logit is {}; its weights or its precision are at fault", best);
+    raise(KINORA_ERROR_FAILED, "the model's greatest logit is {}; its weights or its precision are at fault",
+          best);
   if (how.temperature == 0) return codes[0].item<int64_t>();
   const int64_t all = how.top_k > 0 ? std::min(how.top_k, sorted.size(0)) : sorted.size(0);
   const at::Tensor cumulative =
@@ -71,8 +72,8 @@ at::Tensor NextToken::operator()(const Conditions& with, const Conditions& none,
                                  uint64_t seed, int64_t number, Progress& progress) {
   const int64_t N = tokens(), first = given.defined() ? given.numel() : 0;
   if (first >= N)
-    raise(KINORA_ERROR_INVALID, "{} latent frames are given of {} to generate; make a longer video", given.size(1),
-          grid_[0]);
+    raise(KINORA_ERROR_INVALID, "{} latent frames are given of {} to generate; make a longer video",
+          given.size(1), grid_[0]);
   with_ = with;
   none_ = none;
   both_ =

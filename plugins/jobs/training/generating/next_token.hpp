@@ -30,7 +30,8 @@ class NextToken {
  public:
   // By its manifest: it has an input `codes` and no `latent`.
   static bool is_for(const ComponentSpec& model);
-  // Codes are drawn one after the other: throws Error(KINORA_ERROR_UNSUPPORTED) if several ranks work on a video.
+  // Codes are drawn one after the other: throws Error(KINORA_ERROR_UNSUPPORTED) if several ranks work on a
+  // video.
   static void require_alone(const std::string& model, int64_t ranks_of_video);
 
   // The model's chain must have the cache among its links. grid: t, h, w of the codes. vocabulary: V; a

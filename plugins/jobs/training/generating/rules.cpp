@@ -74,8 +74,8 @@ const JobSpec* source_of(const JobView& job, const char* slot) {
 void require_one_kind(const ComponentSpec& model, const std::string& tokenizer, bool makes_codes) {
   const bool of_codes = NextToken::is_for(model);
   if (of_codes != makes_codes)
-    raise(KINORA_ERROR_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them", model.id,
-          of_codes ? "codes" : "latents", tokenizer, makes_codes ? "codes" : "latents");
+    raise(KINORA_ERROR_INVALID, "{} works on {} and {} makes {}; choose the other kind of one of them",
+          model.id, of_codes ? "codes" : "latents", tokenizer, makes_codes ? "codes" : "latents");
 }
 
 void require_signal(const ComponentSpec& model, const Options& its, const std::string& name) {
@@ -92,8 +92,8 @@ void require_interval(const GenerateOptions& o) {
   if (!levels.empty() && levels.size() != 2)
     raise(KINORA_ERROR_INVALID, "guidance_interval requires two noise levels, for example [0.2, 5.0]");
   if (!levels.empty() && levels[0] >= levels[1])
-    raise(KINORA_ERROR_INVALID, "guidance_interval = [{}, {}] is empty; give the lower level first", levels[0],
-          levels[1]);
+    raise(KINORA_ERROR_INVALID, "guidance_interval = [{}, {}] is empty; give the lower level first",
+          levels[0], levels[1]);
 }
 
 std::vector<const char*> of_other_kind(const GenerateOptions& o, bool of_codes) {

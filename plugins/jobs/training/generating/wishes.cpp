@@ -55,13 +55,15 @@ const SafeTensor& noise_tensor(const Safetensors& opened, const std::filesystem:
                                const std::vector<int64_t>& shape) {
   const auto* found = opened.find(fmt::format("{:03}", number));
   if (!found)
-    throw Error(KINORA_ERROR_NOT_FOUND, fmt::format("{}: tensor '{:03}', the noise of video {}, is missing; the "
-                                              "file has {} tensors, the first is '{}'",
-                                              file.string(), number, number, opened.names().size(),
-                                              opened.names().empty() ? "" : opened.names()[0]));
+    throw Error(KINORA_ERROR_NOT_FOUND,
+                fmt::format("{}: tensor '{:03}', the noise of video {}, is missing; the "
+                            "file has {} tensors, the first is '{}'",
+                            file.string(), number, number, opened.names().size(),
+                            opened.names().empty() ? "" : opened.names()[0]));
   if (found->shape != shape)
-    raise(KINORA_ERROR_INVALID, "{}: noise '{:03}' is {}, but the latent is {} (channels, frames, rows, columns)",
-          file.string(), number, fmt::format("[{}]", fmt::join(found->shape, ", ")),
+    raise(KINORA_ERROR_INVALID,
+          "{}: noise '{:03}' is {}, but the latent is {} (channels, frames, rows, columns)", file.string(),
+          number, fmt::format("[{}]", fmt::join(found->shape, ", ")),
           fmt::format("[{}]", fmt::join(shape, ", ")));
   return *found;
 }
@@ -109,7 +111,8 @@ void require_formats(const GenerateOptions& o) {
 void require_video(const GenerateOptions& o, const std::vector<Wish>& all) {
   const auto changes = [](const Wish& wish) { return !wish.video.empty(); };
   if (o.strength < 1 && std::none_of(all.begin(), all.end(), changes))
-    throw Error(KINORA_ERROR_INVALID, "strength is the share of steps that change a video; give one in video");
+    throw Error(KINORA_ERROR_INVALID,
+                "strength is the share of steps that change a video; give one in video");
 }
 
 void require_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape) {

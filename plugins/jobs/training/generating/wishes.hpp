@@ -31,8 +31,8 @@ void require_video(const GenerateOptions& options, const std::vector<Wish>& all)
 
 // The noise of the video with this number, float64 [1, C, T, H, W], so that two programs can start from the
 // same noise. file: safetensors with one tensor per video, "000", "001", ... shape: [C, T, H, W] of the
-// latent. Throws Error: KINORA_ERROR_NOT_FOUND without the tensor, KINORA_ERROR_INVALID for another shape, KINORA_ERROR_DATA
-// for a value that is not finite.
+// latent. Throws Error: KINORA_ERROR_NOT_FOUND without the tensor, KINORA_ERROR_INVALID for another shape,
+// KINORA_ERROR_DATA for a value that is not finite.
 at::Tensor given_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape);
 // Checks only its name and shape, without reading values.
 void require_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape);

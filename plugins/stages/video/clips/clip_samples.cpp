@@ -104,9 +104,10 @@ std::set<std::string> ended_clips(const Sample& film) {
   if (!text) return keys;
   const auto list = json::parse(*text, nullptr, false);
   const auto wrong = [&] {
-    return Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) +
-                                  "': its field ended.json is not an array of keys; remove the folder of the "
-                                  "interrupted run");
+    return Error(KINORA_ERROR_DATA,
+                 "sample '" + std::string(film.key()) +
+                     "': its field ended.json is not an array of keys; remove the folder of the "
+                     "interrupted run");
   };
   if (!list.is_array()) throw wrong();
   for (const auto& key : list) {
@@ -130,9 +131,10 @@ Crop crop_of(const Sample& film) {
   const auto& c = facts["crop"];
   for (const char* name : {"x", "y", "width", "height"})
     if (!c.is_object() || !c.contains(name) || !c[name].is_number_integer())
-      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) +
-                                   "': the fact crop must be {x, y, width, height} in whole pixels; run "
-                                   "filter.letterbox, or set crop = false");
+      throw Error(KINORA_ERROR_DATA,
+                  "sample '" + std::string(film.key()) +
+                      "': the fact crop must be {x, y, width, height} in whole pixels; run "
+                      "filter.letterbox, or set crop = false");
   return {c["x"], c["y"], c["width"], c["height"]};
 }
 

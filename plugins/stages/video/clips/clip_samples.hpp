@@ -24,8 +24,8 @@ Sample clip_sample(const Sample& film, int64_t number, const Range& range, doubl
 // 4:2:0, as long as its timestamps, possibly cropped), and the tensor frames if there are sampled frames.
 void fill_clip(Sample& sample, Clip clip);
 
-// Returns the keys of clips that an earlier run has finished, from field ended.json. Error(KINORA_ERROR_DATA) if it
-// is not an array of strings.
+// Returns the keys of clips that an earlier run has finished, from field ended.json. Error(KINORA_ERROR_DATA)
+// if it is not an array of strings.
 std::set<std::string> ended_clips(const Sample& film);
 
 // Returns the damage that video.remux found in the original file and that its intact copy does not show;

@@ -33,8 +33,9 @@ FrameTimes times_of(const Sample& film, const nlohmann::json& shots) {
   try {
     return read_frame_times(shots);
   } catch (const std::invalid_argument& e) {
-    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) + "': its field shots.json is wrong: " +
-                                 e.what() + "; put a stage shots.* before this one");
+    throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) +
+                                       "': its field shots.json is wrong: " + e.what() +
+                                       "; put a stage shots.* before this one");
   }
 }
 
@@ -44,8 +45,9 @@ std::vector<int64_t> cuts_of(const Sample& film, const nlohmann::json& shots, in
     const bool ascends = cut.is_number_integer() && cut >= (cuts.empty() ? 0 : cuts.back()) && cut <= frames;
     if (!ascends)
       throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) +
-                                   "': its field shots.json has cuts that do not ascend within its " +
-                                   std::to_string(frames) + " frames; put a stage shots.* before this one");
+                                         "': its field shots.json has cuts that do not ascend within its " +
+                                         std::to_string(frames) +
+                                         " frames; put a stage shots.* before this one");
     cuts.push_back(cut);
   }
   return cuts;

@@ -16,8 +16,8 @@
 namespace kinora::video {
 
 // Reports each planned clip: made, dropped, or left out because an earlier run finished it.
-// [owner-thread] film, media and options are borrowed. Error(KINORA_ERROR_DATA) for an invalid fact crop or field
-// ended.json.
+// [owner-thread] film, media and options are borrowed. Error(KINORA_ERROR_DATA) for an invalid fact crop or
+// field ended.json.
 class ClipTeller {
  public:
   // fps: the plan's nominal rate.

@@ -51,8 +51,9 @@
 #define KINORA_EXTERN_C_END
 #define KINORA_STATIC_ASSERT(condition, text) _Static_assert(condition, text)
 #endif
-/* Code of the C++ headers over this ABI is compiled into every plugin and exported by none, whatever -fvisibility says: a plugin must
- * not be bound to the copy of another one. The host's own libraries define KINORA_HOST and have version scripts instead. */
+/* Code of the C++ headers over this ABI is compiled into every plugin and exported by none, whatever
+ * -fvisibility says: a plugin must not be bound to the copy of another one. The host's own libraries define
+ * KINORA_HOST and have version scripts instead. */
 #if defined(__GNUC__) && !defined(KINORA_HOST)
 #define KINORA_SDK_BEGIN _Pragma("GCC visibility push(hidden)")
 #define KINORA_SDK_END _Pragma("GCC visibility pop")

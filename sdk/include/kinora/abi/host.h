@@ -23,7 +23,10 @@ typedef struct kinora_host {
   /* [any-thread] Keeps (code, message) for the calling thread until its next error. The message names the
    * thing and the remedy in one line; it is copied. */
   void (*set_error)(const struct kinora_host*, int32_t code, const char* message);
-  /* [any-thread] The calling thread's last message; valid until its next error. Empty if there was none. */
+  /* [any-thread] The calling thread's last message; valid until its next error. Empty if there was none. Its
+   * code is the status that the failed call returned. Who calls a component (an engine) clears the message
+   * before the call by set_error(host, KINORA_OK, ""): else a status without a message is given the text of
+   * an older error, which the component handled. */
   kinora_str (*last_error)(const struct kinora_host*);
   /* [any-thread] The table of functions of interface `id` ("kinora.samples/1"), or null if the host does not
    * have this major version, or a draft's exact number; last_error then says why. minor: the oldest minor of

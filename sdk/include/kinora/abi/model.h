@@ -18,8 +18,9 @@ KINORA_EXTERN_C_BEGIN
 
 /* The tokens that a token may see in attention, unless the run's own rule is stricter. */
 #define KINORA_SEES_ALL 0u
-#define KINORA_SEES_CAUSAL 1u /* itself and the tokens before it, by KINORA_TOKEN_INDEX: next-token models \
-                               */
+#define KINORA_SEES_CAUSAL                                                        \
+  1u /* itself and the tokens before it, by KINORA_TOKEN_INDEX: next-token models \
+      */
 
 typedef struct kinora_model {
   uint32_t struct_size;

@@ -65,7 +65,8 @@ typedef struct kinora_workers_api {
   int64_t (*pid)(const kinora_worker*);
   /* [any-thread] Fills *out in (KINORA_FILL) with the result of resources(), from an instance made for this
    * in a process of its own: a constructor that crashes is an error here, as in start(), with a message that
-   * says how it ended. The answer for a component with the same options is cached. */
+   * says how it ended. The answer for a component with the same options is cached.
+   * `isolated` is also 1 for a stage whose plugin is not of the program's built-in folder. */
   int32_t (*ask)(const kinora_worker_spec*, kinora_resources* out);
 } kinora_workers_api;
 

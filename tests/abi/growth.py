@@ -1,0 +1,137 @@
+#!/usr/bin/env python3
+"""ABI structs of another minor: every struct with struct_size has 8 more bytes at its end. usage: growth.py KINORA ROOT SCRATCH [--host]
+
+Without --host: plugins that are built with the larger structs work with this program, and no function writes past a struct of a host whose
+structs are smaller, or larger. With --host (slow): this program's plugins, and a stage that is built with the headers of ABI 1.0, work with a
+program that is built with the larger structs, and its engine and stages with this program.
+
+What each part finds, tried by hand on the defects of the first review of the ABI:
+ - a context in kinora_link by value: link.h does not compile once kinora_context has grown
+ - `*out = one` instead of KINORA_FILL in resources() or info(): canary.c sees bytes behind its struct (the first one is tried in every run)
+ - an array of structs without a stride, `struct_size < sizeof`: --host, a run and check-parallel; layout.py also looks for the second in the sources"""
+import os, pathlib, re, shutil, sys
+from concurrent.futures import ThreadPoolExecutor
+
+from build import ABI, compiled, curated, done, new
+from headers import grow, run
+
+KINORA, ROOT, SCRATCH = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
+TODAY, FILM = ROOT / "sdk/include", ROOT / "tests/data/film_excerpt.webm"
+OURS = KINORA.parents[1] / "lib/kinora/plugins"
+FLAGS = ["-O0", "-fvisibility=hidden", "-fstack-protector-all"]  # a host that writes past a struct on a plugin's stack ends it
+STAGES = '{ use = "video.read", frames = 4, height = 36 }', '{ use = "dim-scenes", at_least = 0.0 }', '{ use = "count.bytes", field = "json" }'
+KINDS = {"stage": "dim-scenes", "tokenizer": "plain", "sampler": "geometric", "model": "first-model", "parallel": "stretch"}
+
+
+def plugins(folder, include, kinds, c_include=None):
+    """A plugin of each kind from its template, and the stage in C, all built with these headers. Returns the folder of plugins."""
+    sources = {name: new(KINORA, kind, name, folder / name) for kind, name in kinds.items()}
+    jobs = [(["g++"], source, folder / f"plugins/{name}/lib{name}.so", include) for name, source in sources.items()]
+    jobs.append((["gcc"], ABI / "pure_c_stage.c", folder / "plugins/pure_c_stage/libpure_c_stage.so", c_include or include))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda job: compiled(*job[:3], *FLAGS, include=[job[3]]), jobs))
+    return folder / "plugins"
+
+
+def canary(include):
+    program = SCRATCH / f"canary-{include.parent.name}"
+    done("gcc", "-std=c11", "-Wall", "-Wextra", "-Werror", f"-I{include}", ABI / "canary.c", "-o", program, "-ldl")
+    return program
+
+
+def check_fills(grown, new_plugins):
+    """kinora_resources and kinora_tokenizer_info, between every pair of sizes."""
+    host, later_host = canary(TODAY), canary(grown)
+    for name, said in {"dim-scenes": "kinora_resources 48 of 48", "pure_c_stage": "kinora_resources 48 of 48", "plain": "kinora_tokenizer_info 64 of 64"}.items():
+        assert said in done(host, new_plugins / name / f"lib{name}.so"), name
+    old = compiled(["gcc"], ABI / "pure_c_stage.c", SCRATCH / "v1/plugins/pure_c_stage/libpure_c_stage.so", *FLAGS, include=[ABI / "v1"])
+    assert "kinora_resources 48 of 56" in done(later_host, old)
+    careless = SCRATCH / "careless.c"
+    text = (ABI / "pure_c_stage.c").read_text()
+    assert text.count("KINORA_FILL(out, &one);") == 1
+    careless.write_text(text.replace("KINORA_FILL(out, &one);", "*out = one;"))
+    compiled(["gcc"], careless, SCRATCH / "careless/plugins/careless/libcareless.so", *FLAGS, include=[grown])
+    assert run(host, SCRATCH / "careless/plugins/careless/libcareless.so").returncode == 1, "a stage that writes past the host's struct is not found"
+
+
+def check_tensors(kinora, folder, out):
+    """Sampler, model and strategy: structs that go through the chain of links."""
+    import numpy as np
+    import safetensors.numpy
+    given = out / "mixture.safetensors"
+    safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1), "noise": np.ones((1, 2))}, given)
+    assert '"nfe":' in done(kinora, "--plugins", folder, "apply", "sampler/geometric", "--inputs", given, "--json")
+    given = out / "latent.safetensors"
+    safetensors.numpy.save_file({"latent": np.ones((1, 16, 2, 4, 4), np.float32), "timestep": np.ones(1, np.float32)}, given)
+    done(kinora, "--plugins", folder, "apply", "model/first-model", "--inputs", given)
+    done(kinora, "--plugins", folder, "plugins", "check-parallel", "stretch")
+
+
+def new_on_old(grown):
+    folder = plugins(SCRATCH / "new", grown, KINDS)
+    for library in sorted(folder.glob("*/*.so")):
+        done(KINORA, "plugins", "validate", library)
+    check_fills(grown, folder)
+    curated(KINORA, folder, FILM, SCRATCH / "run", *STAGES)
+    check_tensors(KINORA, folder, SCRATCH / "run")
+
+
+def refreshed(tree):
+    """A copy of the sources; files that are equal keep their time, so that a second build is short."""
+    for top in ("apps", "core", "kernels", "plugins", "sdk", "tests/abi", "CMakeLists.txt"):
+        top = ROOT / top
+        for file in [top] if top.is_file() else top.rglob("*"):
+            to = tree / file.relative_to(ROOT)
+            header = SCRATCH / "grown/include" / file.relative_to(TODAY) if file.is_relative_to(TODAY) else file
+            if file.is_file() and not (to.exists() and to.read_bytes() == header.read_bytes()):
+                to.parent.mkdir(parents=True, exist_ok=True)
+                shutil.copyfile(header, to)
+
+
+def later_host():
+    """The program, its engine, storage and video stages, built with larger structs."""
+    tree, build = SCRATCH / "tree", SCRATCH / "tree/build"
+    refreshed(tree)
+    torch = re.search(r"^KINORA_TORCH_ROOT:\w+=(.*)$", (KINORA.parents[1] / "CMakeCache.txt").read_text(), re.M)[1]
+    launchers = [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in ("C", "CXX") if shutil.which("ccache")]
+    done("cmake", "-G", "Ninja", "-S", tree, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_C_FLAGS_RELEASE=-O1",
+         "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=10", "-DKINORA_TESTS=OFF", f"-DKINORA_TORCH_ROOT={torch}", *launchers)
+    targets = "kinora kinora_torch plugin.jobs-curate plugin.jobs-train plugin.engine-local plugin.storage-file plugin.video".split()
+    done("cmake", "--build", build, "--parallel", 2, "--target", *targets)
+    return build
+
+
+def without_jobs(plugins, to):
+    """The plugins except kinds of jobs, which work with the program that they are built with and no other."""
+    to.mkdir(parents=True)
+    for folder in plugins.iterdir():
+        if not folder.name.startswith("jobs-") and (folder / "plugin.toml").exists():
+            shutil.copytree(folder, to / folder.name)
+    return to
+
+
+def old_on_new():
+    build = later_host()
+    kinora, theirs = build / "bin/kinora", build / "lib/kinora/plugins"
+    old = plugins(SCRATCH / "old", TODAY, {kind: name for kind, name in KINDS.items() if kind != "tokenizer"}, c_include=ABI / "v1")
+    curated(kinora, old, FILM, SCRATCH / "old-stages", *STAGES)
+    all_old = shutil.copytree(old, without_jobs(OURS, SCRATCH / "all-old"), dirs_exist_ok=True)
+    curated(kinora, all_old, FILM, SCRATCH / "old-engine", *STAGES)
+    check_tensors(kinora, all_old, SCRATCH / "old-engine")
+    all_new = shutil.copytree(old, without_jobs(theirs, SCRATCH / "all-new"), dirs_exist_ok=True)
+    curated(KINORA, all_new, FILM, SCRATCH / "new-engine", *STAGES)
+
+
+os.environ["PATH"] = f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"  # its cmake
+host = "--host" in sys.argv[4:]
+SCRATCH.mkdir(parents=True, exist_ok=True)
+for entry in SCRATCH.iterdir():
+    if entry.name != "tree":
+        shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
+structs = grow(TODAY, SCRATCH / "grown/include")
+assert structs >= 45, f"only {structs} structs are understood"
+if host:
+    old_on_new()
+else:
+    new_on_old(SCRATCH / "grown/include")
+print(f"{structs} structs with 8 more bytes: " + ("old plugins work in a new program" if host else "new plugins work in an old program"))

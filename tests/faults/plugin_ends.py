@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Plugins that end their process, crash, throw or never return: each costs what it must and no more, and the program says which plugin did what.
+usage: plugin_ends.py KINORA ROOT SCRATCH PLUGINS"""
+import json, pathlib, shutil, subprocess, sys
+
+KINORA, ROOT, SCRATCH, PLUGINS = sys.argv[1], *map(pathlib.Path, sys.argv[2:5])
+MANIFEST = '[plugin]\nname = "ends"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\n\n[[component]]\nid = "stage/ends"\nhelp = "of a test"\n'
+FILM = ROOT / "tests/data/bbb_A.mp4"
+
+
+def plugin(variant):
+    """A folder to search with the plugin `ends`, built as this variant."""
+    folder = SCRATCH / variant
+    if not folder.exists():
+        (folder / "ends").mkdir(parents=True)
+        shutil.copy(PLUGINS / f"lib{variant}.so", folder / "ends/libends.so")
+        (folder / "ends/plugin.toml").write_text(MANIFEST)
+    return folder
+
+
+def kinora(variant, *arguments, code):
+    done = subprocess.run([KINORA, "--plugins", plugin(variant), *map(str, arguments)], capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, (variant, arguments, done.returncode, done.stdout, done.stderr)
+    return done
+
+
+def holds(name, text, *parts):
+    for part in parts:
+        assert part in text, f"{name}: expected {part!r} in:\n{text}"
+    print(f"ok    {name}")
+
+
+def validate():
+    for variant, check, *said in (("exit_when_opened", "it opens", "it ended its process by itself with code 0"), ("exit_in_entry", "it opens", "it ended its process by itself with code 0"),
+                                  ("abort_when_opened", "it opens", "killed by signal 6 (SIGABRT)"), ("throw_when_opened", "it opens", "killed by signal 6 (SIGABRT)", "instance of 'int'"),
+                                  ("hang_when_opened", "it opens", "it did not end within 0.5 s (--timeout)")):
+        done = kinora(variant, "plugins", "validate", plugin(variant) / "ends/libends.so", "--timeout", "0.5" if "hang" in variant else "30", "--json", code=1)
+        told = json.loads(done.stdout)
+        assert not told["ok"] and all(c.keys() == {"check", "ok", "message"} for c in told["checks"]), told
+        failed = [c for c in told["checks"] if not c["ok"]]
+        assert [c["check"] for c in failed] == [check], told
+        holds(f"validate {variant}", failed[0]["message"], *said)
+    holds("validate exports", kinora("exports", "plugins", "validate", plugin("exports") / "ends/libends.so", code=1).stdout,
+          "FAILED  it exports its entry alone: it also exports 4 more (own_a, own_b, own_c, ...); link it with -Wl,--version-script=plugin.map", "ok      it opens")
+    both = SCRATCH / "both"
+    for variant in ("throw_in_process", "exit_in_entry"):
+        shutil.copytree(plugin(variant), both / variant)
+    told = json.loads(kinora("exports", "plugins", "validate", both, "--json", code=1).stdout)
+    holds("validate a folder", str({pathlib.Path(one["library"]).parts[-3]: one["ok"] for one in told}), "'throw_in_process': True", "'exit_in_entry': False")
+    holds("validate no folder of plugins", kinora("exports", "plugins", "validate", ROOT / "docs", code=2).stderr, "no plugin.toml in it or below it")
+
+
+def run(variant, code, isolate=None):
+    """The run's messages, and the outcomes and stages of its curate job."""
+    engine = f'engine = {{ use = "local", isolate = ["{isolate}"] }}\n' if isolate else ""
+    out = SCRATCH / f"run-{variant}-{isolate}"
+    (SCRATCH / "run.toml").write_text(f'[run]\nout = "{out}"\n[[job]]\nname = "look"\nkind = "curate"\ninput = "{FILM}"\nstages = ["ends"]\n{engine}')
+    done = kinora(variant, "run", SCRATCH / "run.toml", code=code)
+    items, live = out / "look/items.jsonl", out / "look/live.json"
+    return done.stderr, items.read_text() if items.exists() else "", json.loads(live.read_text())["stages"] if live.exists() else []
+
+
+def in_this_process():
+    for variant, call in (("exit_in_process", "exit(0)"), ("exit_at_once_in_process", "_exit(0)")):
+        holds(f"run {variant}", run(variant, 1, "none")[0], f"kinora: plugin {plugin(variant)}/ends/libends.so called {call}, which ended this program before its work was done")
+    holds("run crash_in_process", run("crash_in_process", -11, "none")[0], f"kinora: killed by signal 11 (SIGSEGV) in plugin {plugin('crash_in_process')}/ends/libends.so",
+          'isolate = ["all"]')
+    # Code 1, since the only input failed; but the job ended as usual and recorded it.
+    said, items, stages = run("throw_in_process", 1, "none")
+    assert not stages[0]["isolated"], stages
+    holds("run throw_in_process", items, '"process threw the decoder is confused"')
+    for variant in ("exit_when_opened", "exit_in_entry"):
+        holds(f"manifest {variant}", kinora(variant, "plugins", "manifest", plugin(variant) / "ends/libends.so", code=1).stderr, "/ends/libends.so called exit(0)")
+
+
+def in_a_process_of_its_own():
+    """By default, since the plugin is not of the built-in folder."""
+    for variant, how in (("exit_in_process", "its process ended by itself with code 0"), ("crash_in_process", "killed by signal 11 (SIGSEGV)")):
+        said, items, stages = run(variant, 1)
+        assert stages[0]["isolated"], stages
+        holds(f"run {variant}, isolated", items, how)
+    for variant in ("exit_when_opened", "exit_in_create"):
+        holds(f"check {variant}", kinora(variant, "check", SCRATCH / "run.toml", code=2).stderr, "its process ended by itself with code 0 while an instance was made")
+        holds(f"apply {variant}", kinora(variant, "apply", "stage/ends", FILM, "--json", code=1).stderr, "its process ended by itself with code 0 while an instance was made")
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+validate()
+in_this_process()
+in_a_process_of_its_own()
