@@ -62,8 +62,11 @@ const HostFacts& host_facts() {
     f.kinora = KINORA_VERSION;
     f.torch = KINORA_TORCH_VERSION;
     f.cxx_abi = _GLIBCXX_USE_CXX11_ABI ? "1" : "0";
-    if (KINORA_INTERFACE_CUDA) f.cuda = "13";
-    if (const auto found = libtorch_folder()) f.torch_folder = *found;
+    if (KINORA_CUDA) f.cuda = "13";
+    if (const auto& found = libtorch_folder())
+      f.torch_folder = *found;
+    else
+      f.why_no_torch = found.failure().message;
     return f;
   }();
   return facts;

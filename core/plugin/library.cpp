@@ -267,6 +267,10 @@ Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
     own.add(host.torch_folder);
     own.add(host.torch_folder / "../../nvidia/cu13/lib");  // libtorch loads CUDA's libraries from there
   }
+  if (tier != Tier::stable && !host.why_no_torch.empty() && !is_in_process("libtorch_cpu.so") &&
+      std::find(needs->libraries.begin(), needs->libraries.end(), "libtorch_cpu.so") !=
+          needs->libraries.end())
+    return fail(KINORA_ERROR_UNSUPPORTED, "{}", host.why_no_torch);
   usual.add_list(environment("LD_LIBRARY_PATH"), executable_folder(), ":;");
   for (const auto* folder : system_folders) usual.add(folder);
   std::vector<std::string> unseen;

@@ -17,7 +17,8 @@ struct HostFacts {
   std::string torch;                   // version of libtorch; empty: built without it
   std::string cxx_abi;                 // "0" or "1": _GLIBCXX_USE_CXX11_ABI
   std::string cuda;                    // empty: a build without CUDA
-  std::filesystem::path torch_folder;  // of libtorch_cpu.so; empty: it was not found
+  std::filesystem::path torch_folder;  // of libtorch_cpu.so; empty: it was not found,
+  std::string why_no_torch;            // with this reason and remedy
 };
 const HostFacts& host_facts();
 
