@@ -212,7 +212,7 @@ std::string why_refused(const std::string& library, Tier tier) {
   for (const auto* sanitizer : {"libasan.", "liblsan.", "libtsan."})
     if (library.starts_with(sanitizer) && !is_in_process(library))
       return fmt::format(
-          "requires {}, which must be in the process first; start kinora with LD_PRELOAD={}, or build "
+          "requires {}, which must be in the process first; set LD_PRELOAD={} for the program, or build "
           "the plugin without the sanitizer",
           library, library);
   return "";

@@ -201,8 +201,8 @@ TEST(Needed, ASanitizersRuntimeMustBeThereFirst) {
   PluginsFolder folder;
   const auto plugin = needs_instead(folder, "libasan.so.99");
   EXPECT_EQ(why(plugin),
-            "requires libasan.so.99, which must be in the process first; start kinora with "
-            "LD_PRELOAD=libasan.so.99, or build the plugin without the sanitizer");
+            "requires libasan.so.99, which must be in the process first; set "
+            "LD_PRELOAD=libasan.so.99 for the program, or build the plugin without the sanitizer");
 }
 
 TEST(Needed, RemedyNamesThePackage) {

@@ -6,7 +6,7 @@
 #define KINORA_ABI_NOISE_H
 #include "kinora/abi/base.h"
 
-#define KINORA_MIX_VARIANCE_EXPLODING                                                                  \
+#define KINORA_MIX_VARIANCE_EXPLODING \
   0u                                 /* x = x0 + sigma n, sigma in [0, inf): EDM, "variance exploding" \
                                       */
 #define KINORA_MIX_RECTIFIED_FLOW 1u /* x = (1 - s) x0 + s n, s in [0, 1]: rectified flow, flow matching */

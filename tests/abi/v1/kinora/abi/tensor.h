@@ -32,7 +32,7 @@ typedef struct kinora_named {
 
 /* Kinds of a kinora_value, and which member holds it. */
 #define KINORA_VALUE_NONE 0u /* an optional argument that is absent */
-#define KINORA_VALUE_INT                                                                                   \
+#define KINORA_VALUE_INT \
   1u /* i; also dtypes and layouts. A device argument is -1 for the CPU, else the index of the CUDA device \
       */
 #define KINORA_VALUE_DOUBLE 2u  /* d */
