@@ -3,8 +3,7 @@
 //   AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_SESSION_TOKEN   unless a profile is named by the option
 //   AWS_SHARED_CREDENTIALS_FILE, else ~/.aws/credentials          [profile]: aws_access_key_id, ...
 //   AWS_CONFIG_FILE, else ~/.aws/config                           [profile NAME]: the same,
-//   credential_process,
-//                                                                 region, endpoint_url, ca_bundle
+//                                                                 credential_process, region, endpoint_url, ca_bundle
 //
 // Keys and tokens are never written anywhere; an error names only their source.
 #pragma once
