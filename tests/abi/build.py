@@ -42,11 +42,11 @@ def manifest(kinora, library):
     return (library.parent / "plugin.toml").read_text()
 
 
-def curated(kinora, plugins, film, out, *stages):
-    """Runs one curate job, which ends with dim-scenes and count.bytes and keeps its only input."""
+def curated(kinora, plugins, film, out, *stages, isolate="none"):
+    """Runs one curate job, which ends with dim-scenes and count.bytes and keeps its only input. isolate: "none" in one process, "all" in several."""
     out.mkdir(parents=True)
     file = out / "run.toml"
-    file.write_text(f'[run]\nout = "{out}"\n[[job]]\nname = "look"\nkind = "curate"\ninput = ["{film}"]\nstages = [{", ".join(stages)}]\n')
+    file.write_text(f'[run]\nout = "{out}"\n[[job]]\nname = "look"\nkind = "curate"\nengine = {{ use = "local", isolate = ["{isolate}"] }}\ninput = ["{film}"]\nstages = [{", ".join(stages)}]\n')
     done(kinora, "--plugins", plugins, "run", file)
     summary = json.loads((out / "look/summary.json").read_text())
     assert (summary["kept"], summary["failed"]) == (1, 0), summary

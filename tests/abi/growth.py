@@ -79,8 +79,9 @@ def new_on_old(grown):
     for library in sorted(folder.glob("*/*.so")):
         done(KINORA, "plugins", "validate", library)
     check_fills(grown, folder)
-    curated(KINORA, folder, FILM, SCRATCH / "run", *STAGES)
-    check_tensors(KINORA, folder, SCRATCH / "run")
+    for isolate in ("none", "all"):
+        curated(KINORA, folder, FILM, SCRATCH / f"run-{isolate}", *STAGES, isolate=isolate)
+    check_tensors(KINORA, folder, SCRATCH / "run-none")
 
 
 def refreshed(tree):
@@ -122,7 +123,7 @@ def old_on_new():
     build = later_host()
     kinora, theirs = build / "bin/kinora", build / "lib/kinora/plugins"
     old = plugins(SCRATCH / "old", TODAY, {kind: name for kind, name in KINDS.items() if kind != "tokenizer"}, c_include=ABI / "v1")
-    curated(kinora, old, FILM, SCRATCH / "old-stages", *STAGES)
+    curated(kinora, old, FILM, SCRATCH / "old-stages", *STAGES, isolate="all")
     all_old = shutil.copytree(old, without_jobs(OURS, SCRATCH / "all-old"), dirs_exist_ok=True)
     curated(kinora, all_old, FILM, SCRATCH / "old-engine", *STAGES)
     check_tensors(kinora, all_old, SCRATCH / "old-engine")
