@@ -36,8 +36,8 @@ struct Offers {
 Offers& offers() {
   static auto* all = [] {
     auto* made = new Offers;
-    made->by_id = {{KINORA_INTERFACE_OPTIONS, {0, &options_table()}},
-                   {KINORA_INTERFACE_SAMPLES, {0, &samples_table()}}};
+    made->by_id = {{KINORA_INTERFACE_OPTIONS, {KINORA_ABI_MINOR, &options_table()}},
+                   {KINORA_INTERFACE_SAMPLES, {KINORA_ABI_MINOR, &samples_table()}}};
     return made;
   }();
   return *all;
