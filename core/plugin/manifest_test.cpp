@@ -187,7 +187,7 @@ TEST(Manifest, AComponentThatIsUnknownIsUnusableAlone) {
        "plugin.toml:11:6: unknown kind 'samplr' of component 'samplr/edm-heun' (a newer Kinora may know it), "
        "did you "
        "mean 'sampler'?"},
-      {"id = \"sampler/edm-heun\"\n", "id = \"optimizer/muon\"\ninput = 3\nstate = []\n",
+      {"id = \"sampler/edm-heun\"\n", "id = \"optimizer/muon\"\nlayout = 3\nstate = []\n",
        "unknown kind 'optimizer'"},
       {"type = \"int\", default = 35", "type = \"angle\", default = { degrees = 35 }, turns = 2",
        "plugin.toml:18:25: unknown type 'angle' of option 'steps' of sampler/edm-heun (a newer Kinora may "

@@ -59,7 +59,7 @@ const Case after[] = {
      {"interface of stage/minimal: expected kinora.stage/1, found kinora.stage/9"}},
     {"a short table",
      {.name = "short_table"},
-     {"struct_size of stage/minimal's kinora.stage/1 table: expected at least 48, found 24"}},
+     {"struct_size of stage/minimal's kinora.stage/1 table: expected at least 64, found 24"}},
     {"a function that is null",
      {.name = "null_slot"},
      {"process of stage/minimal: expected a function, found null"}},

@@ -133,7 +133,7 @@ def check_broken_twin():
 def check_taken_over():
     """A plugin that takes over one of Kinora's own is named in one warning, with both folders, by check and run."""
     library = pathlib.Path(next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "engine/local"))
-    taken = SCRATCH / "taken" / library.parent.name
+    taken = SCRATCH.resolve() / "taken" / library.parent.name
     shutil.copytree(library.parent, taken)
     run = SCRATCH / "taken.toml"
     run.write_text(f'[run]\nout = "{SCRATCH / "taken-out"}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{DATA / "film.mp4"}"\nstages = ["video.probe"]\n')
