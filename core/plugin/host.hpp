@@ -20,10 +20,9 @@ void register_interface(std::string_view id, uint32_t minor, const void* table);
 void set_torch_loader(std::function<Status()> load);
 Status ensure_torch();
 
-// A call into a component ends in one of the functions below, and each of them leaves the calling thread
-// without an error. So an error that a component handled is not taken for the reason of a later one. Within
-// one call the last error counts: a component that returns the status of a host's function unchanged passes
-// its message on.
+// The calling thread's last error is the one of the call that returns next: whoever calls a component ends
+// the call by one of the functions below, and all of them leave no error behind. An error that a component
+// handled is so not taken for the reason of a later one.
 void forget_error();
 // A status of the ABI with the message that came with it. `what` starts the message if there is none.
 Status from_abi(int32_t status, std::string_view what);

@@ -226,7 +226,7 @@ class Describe {
   }
 
   std::string id(const char* kind) const { return std::string(kind) + "/" + name_; }
-  // The manifest's entry. It names the interface if that is a draft: a Kinora with another draft must see it.
+  // The manifest's entry. It names the interface if that is a draft, which only one Kinora has exactly so.
   std::string toml(const char* kind, std::string_view interface_id = "") const {
     std::string out = "[[component]]\nid = " + detail::toml_string(id(kind)) +
                       "\nhelp = " + detail::toml_string(help_) + "\n";
