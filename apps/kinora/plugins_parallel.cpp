@@ -21,7 +21,7 @@ using core::json;
 constexpr double kBound = 1e-10;
 constexpr const char* kColumns[] = {"output", "loss", "gradients", "inputs", "after AdamW"};
 
-struct Wanted {
+struct Comparison {
   std::string id;
   int ranks = 2;
   double seconds = 60;
@@ -30,9 +30,9 @@ struct Wanted {
   std::string into;  // on a rank: file for the result
 };
 
-Wanted wanted(const Arguments& arguments) {
+Comparison comparison(const Arguments& arguments) {
   using Texts = std::vector<std::string>;
-  Wanted out;
+  Comparison out;
   po::options_description known;
   known.add_options()("ranks", po::value<int>(&out.ranks), "")(
       "timeout", po::value<double>(&out.seconds), "")("set", po::value<Texts>(&out.sets)->composing(), "")(
@@ -58,7 +58,7 @@ std::string use_of(const std::string& id, const std::vector<std::string>& sets) 
 }
 
 // Runs one of the ranks; the first rank writes the result.
-int as_rank(core::Runtime& runtime, const Wanted& w) {
+int as_rank(core::Runtime& runtime, const Comparison& w) {
   const json found = core::tool_of("kinora_training", "check_parallel")(
       runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
   if (!core::here().first()) return kDone;
@@ -67,7 +67,7 @@ int as_rank(core::Runtime& runtime, const Wanted& w) {
 }
 
 // The ranks' results; nothing if a rank failed, in which case the launch has printed the error.
-std::optional<json> launched(const Wanted& w, const fs::path& plugin, int& code) {
+std::optional<json> launched(const Comparison& w, const fs::path& plugin, int& code) {
   std::string folder = (fs::temp_directory_path() / "kinora-check-XXXXXX").string();
   if (!mkdtemp(folder.data()))
     throw Error(KINORA_ERROR_IO, folder + ": cannot be created; set TMPDIR to a writable folder");
@@ -118,7 +118,7 @@ void print(const std::string& id, const json& found) {
 }  // namespace
 
 int plugins_check_parallel(core::Runtime& runtime, const Arguments& arguments) {
-  const Wanted w = wanted(arguments);
+  const Comparison w = comparison(arguments);
   if (w.id.empty())
     return complain(kUsage, "plugins check-parallel needs one ID, for example parallel/cp-ulysses");
   const auto spec = runtime.registry().find(w.id);
