@@ -10,7 +10,8 @@ enable_language(ASM)
 if(NOT TARGET kinora::sdk)
   add_library(kinora::sdk INTERFACE IMPORTED)
   set_target_properties(kinora::sdk PROPERTIES
-    INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/../include" INTERFACE_COMPILE_FEATURES cxx_std_20)
+    INTERFACE_INCLUDE_DIRECTORIES "${CMAKE_CURRENT_LIST_DIR}/../include" INTERFACE_COMPILE_FEATURES cxx_std_20
+    INTERFACE_COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:-fvisibility=hidden>")  # as the headers' own classes are
 endif()
 find_program(KINORA_PROGRAM kinora DOC "The kinora that checks manifests" HINTS
   "${CMAKE_CURRENT_LIST_DIR}/../../../../bin"  # for an installation: <prefix>/share/kinora/sdk/cmake

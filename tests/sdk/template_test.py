@@ -239,7 +239,7 @@ def every_kind_compiles():
         if not check(f"{kind}: new", kinora("plugins", "new", kind, "first.try-2", folder)):
             continue
         names = ("KINORA_PLUGIN_NAME=\"first.try-2\"", "KINORA_PLUGIN_VERSION=\"0\"")
-        compiler = [*CCACHE, "c++", "-std=c++20", "-c", "-o", folder / "first.o", *WARNINGS]
+        compiler = [*CCACHE, "c++", "-std=c++20", "-fvisibility=hidden", "-c", "-o", folder / "first.o", *WARNINGS]
         check(f"{kind}: compiles", run(*compiler, *(f"-D{n}" for n in names), f"-I{ROOT}/sdk/include", folder / "first.try-2.cpp"))
 
 
