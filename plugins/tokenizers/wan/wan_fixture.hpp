@@ -33,7 +33,7 @@ struct Wan : OnChain<kinora_tokenizer> {
     return adopt<at::Tensor>(video);
   }
   kinora_tokenizer_info info() {
-    kinora_tokenizer_info i{};
+    kinora_tokenizer_info i{.struct_size = sizeof i};
     check((*this)->info(self(), &i));
     return i;
   }
