@@ -4,6 +4,7 @@
 
 #include "apps/kinora/video_comment.hpp"
 #include "kinora/abi/engine.h"
+#include "kinora/abi/model.h"
 #include "kinora/abi/sampler.h"
 #include "kinora/abi/stage.h"
 #include "kinora/npy.hpp"
@@ -38,7 +39,7 @@ class Strangers : public testing::Test {
     add("e", "stage/video.clips",
         "option.model = { type = \"path\", default = \"\", help = \"a program\" }\n");
     add("f", "stage/words", kTokens);
-    add("g", "model/text", "");
+    add("g", "model/text", fmt::format("interface = \"{}\"\n", KINORA_INTERFACE_MODEL));
     registry_.emplace(plugins_.scan());
     job_.kind = kinora::test::shipped_job("generate");
     job_.options =

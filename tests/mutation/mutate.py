@@ -30,7 +30,7 @@ def read_commands(build):
 def link_of(build, name, commands):
     """Output, command and objects of the link of a shared library, or of a test program."""
     for output, command in commands.items():
-        if pathlib.Path(output).name in (f"lib{name}.so", name) and " -o " in command and " -c " not in command:
+        if re.fullmatch(rf"lib{re.escape(name)}\.so(\.[\d.]+)?|{re.escape(name)}", pathlib.Path(output).name) and " -o " in command and " -c " not in command:
             objects = [w for w in shlex.split(command) if w.endswith(".o")]
             return output, command, objects
     sys.exit(f"mutate: nothing that is called {name} is linked in {build}")
@@ -94,6 +94,9 @@ class Mutant:
         relative = os.path.relpath(output, self.build)
         link = link.split("&&")[1] if link.startswith(": &&") else link
         self.shell(link.replace(f"-o {relative}", f"-o {to}"))
+        soname = re.search(r"-soname,(\S+)", link)
+        if soname and soname[1] != to.name:
+            (to.parent / soname[1]).symlink_to(to.name)
         return to, pathlib.Path(output)
 
     def environment(self, made, original):

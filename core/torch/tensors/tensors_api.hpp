@@ -7,7 +7,7 @@ namespace kinora::core {
 // [any-thread] The table; constant. Errors are reported to the host.
 const kinora_tensors_api* tensors_api_table();
 
-// For a program that links this library instead of opening it (a test): sets the host and registers the
+// For a program that links this library instead of opening it (a test): registers the
 // table.
 void serve_tensors();
 

@@ -16,7 +16,7 @@
 #include "kinora/strategy.hpp"
 #include "plugins/jobs/encode/latent_parts.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"

@@ -15,7 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {

@@ -14,7 +14,7 @@
 #include "core/torch/context/instances.hpp"
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/perceptual.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"

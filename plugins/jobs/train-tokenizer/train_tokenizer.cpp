@@ -13,7 +13,7 @@
 #include "core/torch/weights/partial_init.hpp"
 #include "core/torch/weights/published.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"

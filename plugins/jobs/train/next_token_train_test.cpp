@@ -10,7 +10,7 @@
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/weights/checkpoint.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "tests/support/run_file.hpp"
 #include "tests/support/worst.hpp"
 

@@ -9,7 +9,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/options/training.hpp"

@@ -5,7 +5,7 @@
 
 #include "core/run/job.hpp"
 #include "core/torch/media/latents.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 

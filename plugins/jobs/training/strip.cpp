@@ -5,7 +5,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/run/one_stage.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 
 namespace kinora::core {
 

@@ -9,7 +9,7 @@
 
 #include "core/io/byte_source.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
 
 namespace kinora::core {

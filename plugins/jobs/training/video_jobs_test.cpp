@@ -12,7 +12,7 @@
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"

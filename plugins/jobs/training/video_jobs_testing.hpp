@@ -10,7 +10,7 @@
 
 #include "core/run/job.hpp"
 #include "core/run/one_stage.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "tests/support/run_file.hpp"
 
 namespace kinora::core {

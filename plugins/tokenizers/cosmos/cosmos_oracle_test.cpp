@@ -189,7 +189,7 @@ TEST(Published, LayoutsHaveTheParametersOfNvidias) {
       EXPECT_TRUE(declared.count(name) || name.find("samplers.0.conv") != std::string::npos) << name;
     }
     for (const auto& [name, shape] : declared) EXPECT_EQ(published[name], shape) << size << " " << name;
-    kinora_tokenizer_info info{};
+    kinora_tokenizer_info info{.struct_size = sizeof info};
     check(tokenizer->info(tokenizer.self(), &info));
     const bool discrete = size[0] == 'D', image = size[1] == 'I';
     EXPECT_EQ(info.discrete, discrete ? 1u : 0u);

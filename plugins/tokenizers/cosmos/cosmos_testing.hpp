@@ -32,7 +32,7 @@ struct Cosmos : test::OnChain<kinora_tokenizer> {
     return adopt<Tensor>(video);
   }
   kinora_tokenizer_info info() {
-    kinora_tokenizer_info out{};
+    kinora_tokenizer_info out{.struct_size = sizeof out};
     check((*this)->info(self(), &out));
     return out;
   }

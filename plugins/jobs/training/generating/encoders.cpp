@@ -7,7 +7,7 @@
 
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/options/paths_option.hpp"
 
 namespace kinora::core {

@@ -1,4 +1,4 @@
-#include "plugins/jobs/training/clips.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 
 #include <algorithm>
 
