@@ -105,7 +105,7 @@ def check_run_files():
         kinora("check", config)
     kinora("run", PLACE / "share/kinora/configs/quickstart.toml", "--only", "shards", "--out", SCRATCH / "run")
     summary = json.loads((SCRATCH / "run/clips/summary.json").read_text())
-    assert summary["kept"] > 3 and summary["failed"] == 0 and list((SCRATCH / "run/shards").rglob("*.tar")), summary
+    assert summary["clips"]["kept"] > 3 and summary["failed"] == 0 and list((SCRATCH / "run/shards").rglob("*.tar")), summary
 
 
 def check_sdk():

@@ -24,7 +24,7 @@ import tomllib
 def read_commands(build):
     """The commands that ninja would run, and every source's compile command with the files that it reads."""
     compiles = json.loads(subprocess.run(["ninja", "-C", build, "-t", "compdb"], check=True, capture_output=True, text=True).stdout)
-    return {str(pathlib.Path(build, c["output"]).resolve()): c["command"] for c in compiles}
+    return {str(pathlib.Path(build, c["output"]).resolve()): c["command"] for c in compiles if " -o " in c["command"]}  # not the links to a library
 
 
 def link_of(build, name, commands):
