@@ -56,12 +56,8 @@ struct Argument {
 template <class S>
 requires requires(const S& s) { check_known(s); }
 struct Argument<const S*> {
-  S all{};
-  explicit Argument(const S* given) {
-    std::memcpy(&all, given, std::min<size_t>(given->struct_size, sizeof all));
-    all.struct_size = sizeof all;
-    check_known(all);
-  }
+  S all;
+  explicit Argument(const S* given) : all(detail::whole(given)) { check_known(all); }
   const S* get() const { return &all; }
 };
 
