@@ -171,10 +171,14 @@ inline void expect_error_passes(const std::string& id, const json& options) {
   Watching w(s->mix);
   w.fail_with = KINORA_ERROR_DATA;
   RunOfTest r;
-  const kinora_denoiser d = w.abi();
+  kinora_denoiser d = w.abi();
   kinora_tensor out = nullptr;
   EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_ERROR_DATA);
   EXPECT_EQ(last_error(), "the model's own words");
+  EXPECT_EQ(out, nullptr);
+  d.needs = 7;  // what only a newer sampler can know
+  EXPECT_EQ(s->sample(s.self(), &d, handle(noise), &r.abi, &out), KINORA_ERROR_UNSUPPORTED);
+  EXPECT_NE(last_error().find("the denoiser needs 7"), std::string::npos) << last_error();
   EXPECT_EQ(out, nullptr);
 }
 

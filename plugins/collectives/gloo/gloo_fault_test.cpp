@@ -1,4 +1,5 @@
 // A rank that is missing, or does something else, must give the others an error in time that names it.
+#include <cstddef>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -49,6 +50,21 @@ TEST(Gloo, AMessageThatNobodySendsIsATimeoutThatNamesItsSender) {
     EXPECT_EQ(f.code, KINORA_ERROR_TIMEOUT);
     EXPECT_NE(f.message.find("recv #1 from rank 2 with tag 5 of group 'pp'"), std::string::npos) << f.message;
     EXPECT_NE(f.message.find("rank 2 did not take part"), std::string::npos) << f.message;
+  });
+}
+
+TEST(Gloo, ATransferWithANeedThatItDoesNotKnowIsRefused) {
+  on_ranks(2, [](const Rank& me) {
+    const World w(me, kLimit);
+    auto owner = w.mesh(me, {{"dp", 2}});
+    const kinora_group* g = owner.group("dp");
+    kinora_transfer newer = transfer(KINORA_OP_ALL_REDUCE, at::ones({2}));
+    newer.needs = 4;
+    const Failed f = failure_of([&] { Pending(g, newer).finish(); });
+    EXPECT_EQ(f.code, KINORA_ERROR_UNSUPPORTED) << f.message;
+    EXPECT_NE(f.message.find("needs 4"), std::string::npos) << f.message;
+    newer.struct_size = offsetof(kinora_transfer, needs);  // an older caller: the member is beyond its struct
+    Pending(g, newer).finish();
   });
 }
 

@@ -355,8 +355,8 @@ void Curate::run(JobContext& context) const {
   const Totals totals = write_results(context, inputs, record);
   fs::remove_all(work_folder(context));
   summarise(context, totals, inputs, record, seconds, memory.most());
-  say_of_engine(context, ran.figures);
-  say_how_it_went(context, totals);
+  summarise_engine(context, ran.figures);
+  log_outcome(context, totals);
   answers.set_aside();
 }
 

@@ -203,7 +203,7 @@ void summarise(JobContext& context, const Totals& totals, const std::vector<Inpu
                              {"bytes_per_second", static_cast<double>(bytes) / seconds}};
 }
 
-void say_of_engine(JobContext& context, const json& figures) {
+void summarise_engine(JobContext& context, const json& figures) {
   const auto whole = [](const json& of, const char* name) {
     return static_cast<int64_t>(number_in(of, name));
   };
@@ -217,7 +217,7 @@ void say_of_engine(JobContext& context, const json& figures) {
       context.summary["errors_after"][text_in(stage, "name")] = errors;
 }
 
-void say_how_it_went(JobContext& context, const Totals& totals) {
+void log_outcome(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
   std::vector<std::string> rules;
   for (const auto& [rule, count] : totals.rules()) rules.push_back(fmt::format("{} {}", rule, count));

@@ -61,10 +61,10 @@ void summarise(JobContext&, const Totals&, const std::vector<Input>&, const Reco
 
 // Adds figures of the engine's last report of this run to summary.json: the memory of samples and its bound,
 // and, by stage, the errors over samples that were already emitted or dropped.
-void say_of_engine(JobContext& context, const json& figures);
+void summarise_engine(JobContext& context, const json& figures);
 
 // Logs the counts. Throws Error(KINORA_ERROR_DATA) if something failed and nothing was kept, in this run or
 // earlier ones; summary.json then has the status "failed", and the next run retries the failures.
-void say_how_it_went(JobContext&, const Totals&);
+void log_outcome(JobContext&, const Totals&);
 
 }  // namespace kinora::core

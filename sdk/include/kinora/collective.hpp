@@ -69,6 +69,10 @@ class Collective {
         },
         [](void* group, const kinora_transfer* t, void** work) {
           return guard([&] {
+            if (KINORA_HAS(t, needs) && t->needs != 0)
+              throw Error(KINORA_ERROR_UNSUPPORTED,
+                          "a transfer needs " + std::to_string(t->needs) +
+                              ", which this collective does not know: it needs a newer plugin");
             const Transfer<T> transfer{t->op, t->dim, t->dim2, t->peer, t->tag, borrow<T>(t->in)};
             *work = static_cast<CollectiveGroup<T>*>(group)->start(transfer).release();
           });
