@@ -8,7 +8,7 @@ KILLS, SEED = int(sys.argv[4]) if len(sys.argv) > 4 else 6, int(sys.argv[5]) if 
 FEW = ["tokenizer.steps=6", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48", "tokenizer.checkpoint_every=2", "latents.frames=5",
        "latents.height=32", "latents.width=48", "dit.steps=24", "dit.batch=2", "dit.checkpoint_every=3", "dit.validation_every=6",
        "dit.model.layers=2", "film.sampler.steps=3"]
-OWN = {"summary.json", "metrics.jsonl", "live.json", "metrics.prom", "record.db", "kinora.log", "report.html", ".lock"}  # times, memory, order of the work
+OWN = {"summary.json", "metrics.jsonl", "live.json", "metrics.prom", "record.db", "kinora.log", "report.html", ".lock", ".weights.json"}  # times, memory, order of the work
 
 
 def start(out):
@@ -29,6 +29,8 @@ def results(out):
     """The run's files but those with times; of the metrics, what was computed."""
     files = {str(p.relative_to(out)): p.read_bytes() for p in sorted(out.rglob("*"))
              if p.is_file() and p.name not in OWN and "tensorboard" not in p.relative_to(out).parts}
+    for video in sorted(out.glob("film/videos/*.json")):
+        files[str(video.relative_to(out))] = json.dumps({k: v for k, v in json.loads(video.read_text()).items() if k != "seconds"})
     for metrics in sorted(out.rglob("metrics.jsonl")):
         if metrics.parent.name in ("tokenizer", "dit"):
             steps = [json.loads(line) for line in metrics.read_text().splitlines()]
