@@ -3,6 +3,8 @@
 #include <iostream>
 #include <set>
 
+#include <fmt/format.h>
+
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
 #include "core/config/document.hpp"
@@ -30,8 +32,16 @@ void warn_of_taken_over(core::Runtime& runtime, const core::RunFile& run) {
 
 }  // namespace
 
+// A message may quote a stranger's file, which must not control the terminal.
 int complain(int code, const std::string& message) {
-  std::cerr << "kinora: " << message << "\n";
+  std::string shown;
+  for (const char c : message)
+    if (const auto byte = static_cast<unsigned char>(c);
+        (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f)
+      shown += fmt::format("\\x{:02x}", byte);
+    else
+      shown += c;
+  std::cerr << "kinora: " << shown << "\n";
   return code;
 }
 

@@ -64,10 +64,7 @@ std::optional<PublishedExperts> published_experts(const fs::path& given, const C
     if (!fs::exists(given / "model_index.json", ignored) || !fs::is_directory(found.high, ignored) ||
         !fs::is_directory(found.low, ignored))
       continue;
-    std::ifstream in(given / "model_index.json");
-    const auto index = nlohmann::json::parse(in, nullptr, false);
-    const auto ratio = index.is_object() ? index.value("boundary_ratio", nlohmann::json()) : nlohmann::json();
-    if (ratio.is_number()) found.boundary = ratio.get<double>();
+    found.boundary = number_in(object_in_file(given / "model_index.json"), "boundary_ratio");
     return found;
   }
   return std::nullopt;
@@ -112,12 +109,12 @@ json read_object(const fs::path& file) {
   if (!in)
     throw Error(KINORA_ERROR_NOT_FOUND,
                 fmt::format("config={}: cannot be read; give a JSON file", file.string()));
-  json out;
-  try {
-    out = json::parse(in);
-  } catch (const json::parse_error& e) {
-    throw Error(KINORA_ERROR_INVALID, fmt::format("{}: not valid JSON: {}", file.string(), e.what()));
-  }
+  json out = parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
+  if (out.is_discarded())
+    throw Error(KINORA_ERROR_INVALID,
+                fmt::format("{}: not valid JSON, or nested too deeply for a configuration; is the download "
+                            "complete?",
+                            file.string()));
   if (!out.is_object())
     throw Error(KINORA_ERROR_INVALID, fmt::format("{}: a configuration is a JSON object, found {}",
                                                   file.string(), found_text(out)));

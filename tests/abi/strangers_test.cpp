@@ -38,7 +38,8 @@ class Strangers : public testing::Test {
     add("d", "storage/file", "");
     add("e", "stage/video.clips",
         "option.model = { type = \"path\", default = \"\", help = \"a program\" }\n");
-    add("f", "stage/words", kTokens);
+    add("f", "stage/words",
+        std::string(kTokens) + "option.vocab = { type = \"path\", default = \"\", help = \"words\" }\n");
     add("g", "model/text", fmt::format("interface = \"{}\"\n", KINORA_INTERFACE_MODEL));
     registry_.emplace(plugins_.scan());
     job_.kind = kinora::test::shipped_job("generate");
@@ -200,6 +201,8 @@ TEST_F(StrangersText, AnEncoderIsAStageThatMakesTokensAModelAndSafetensors) {
        "names no output input_ids"},
       {{{"words", 3}}, "cannot be used"},
       {{{"words_options", {{"steps", 3}}}}, "unknown option 'steps'"},
+      {{{"words_options", {{"vocab", "s3://evil/vocab.txt"}}}}, "reads files of this machine only"},
+      {{{"words_options", {{"vocab", "/no/such/vocab.txt"}}}}, "reads files of this machine only"},
       {{{"text", "sampler/euler"}}, "kind model is required here"},
       {{{"text", nullptr}}, "cannot be used"},
       {{{"weights", {"/w/encoder.jit"}}}, "reads safetensors of this machine only"},

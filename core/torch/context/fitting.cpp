@@ -4,6 +4,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/run/weights.hpp"
@@ -121,9 +122,7 @@ fs::path config_near(const std::vector<fs::path>& weights, const ComponentSpec& 
 }
 
 std::string class_in(const fs::path& config) {
-  std::ifstream in(config);
-  const json object = json::parse(in, nullptr, false);
-  if (!object.is_object()) return "";
+  const json object = object_in_file(config);
   const json name = object.contains("_class_name") ? object["_class_name"]
                                                    : object.value("/architectures/0"_json_pointer, json());
   return name.is_string() ? name.get<std::string>() : "";

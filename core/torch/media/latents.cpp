@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/base/facts.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -15,7 +16,7 @@ at::Tensor by_channel(const std::vector<double>& v, const at::Tensor& like) {
 
 nlohmann::json read_facts(const std::filesystem::path& file) {
   std::ifstream in(file);
-  auto facts = nlohmann::json::parse(in, nullptr, false);
+  auto facts = parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
   if (!facts.is_object())
     throw Error(KINORA_ERROR_DATA,
                 file.string() + ": is missing or damaged; delete its folder and run again");

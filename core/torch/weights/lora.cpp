@@ -10,6 +10,7 @@
 #include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
+#include "core/base/facts.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -100,8 +101,8 @@ void refuse_other_kinds(const json& c, const fs::path& file) {
 json read_adapter_config(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return json::object();
-  json out = json::parse(in);
-  if (!out.is_object()) raise(KINORA_ERROR_DATA, "{}: expected a JSON object", file.string());
+  json out = parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
+  if (!out.is_object()) raise(KINORA_ERROR_DATA, "{}: not a JSON object, or cut off", file.string());
   refuse_other_kinds(out, file);
   return out;
 }

@@ -6,6 +6,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "kinora/error.hpp"
 
@@ -58,9 +59,10 @@ json pipeline_object(const fs::path& file) {
   if (!in)
     throw Error(KINORA_ERROR_NOT_FOUND,
                 file.string() + ": no such file, or it cannot be read; is the download complete?");
-  json out = json::parse(in, nullptr, false);
+  json out = parse_facts(std::string(std::istreambuf_iterator<char>(in), {}));
   if (!out.is_object())
-    throw Error(KINORA_ERROR_DATA, file.string() + ": it must hold a JSON object; download it again");
+    throw Error(KINORA_ERROR_DATA,
+                file.string() + ": not a JSON object, or cut off; is the download complete?");
   return out;
 }
 

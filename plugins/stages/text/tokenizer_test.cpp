@@ -119,6 +119,22 @@ TEST(TokenizerJson, BoundsHowDeepSequencesNest) {
   EXPECT_THAT(refusal_of(json), HasSubstr("sequences are nested too deeply"));
 }
 
+// Copying such a value would overflow the stack.
+TEST(TokenizerJson, RefusesAnyMemberThatIsNestedTooDeeply) {
+  const Json good = fixture("clip")["tokenizer"];
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']'), mark = "\"DEEP\"";
+  for (const char* at : {"/normalizer", "/post_processor", "/pre_tokenizer", "/decoder", "/added_tokens",
+                         "/added_tokens/0", "/model", "/model/vocab", "/model/merges", "/future"}) {
+    Json bad = good;
+    bad[Json::json_pointer(at)] = "DEEP";
+    std::string text = bad.dump();
+    text.replace(text.find(mark), mark.size(), deep);
+    EXPECT_NE(test::refusal([&] { read_tokenizer_json(std::string_view(text), "t.json"); }),
+              "nothing was refused")
+        << at;
+  }
+}
+
 TEST(SentencePieceModel, RefusesWhatIsDamaged) {
   const std::string model = bytes_of(fixture("spm.t5")["model"]);
   for (const size_t size : {size_t{0}, size_t{1}, size_t{100}, model.size() - 1})

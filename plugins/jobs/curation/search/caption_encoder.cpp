@@ -29,6 +29,11 @@ Options options_in(const Registry& registry, const json& encoder, const char* ki
   return *std::move(options);
 }
 
+// With escapes for what a terminal would obey.
+std::string quoted(const fs::path& path) {
+  return json(path.string()).dump(-1, ' ', true, json::error_handler_t::replace);
+}
+
 bool is_safetensors(const fs::path& path) {
   std::error_code error;
   if (!path.is_absolute()) return false;
@@ -67,13 +72,16 @@ void require_safe(const Registry& registry, const CaptionEncoder& encoder) {
   for (const char* tensor : {"input_ids", "attention_mask"})
     if (std::none_of(made.begin(), made.end(), [&](const auto& one) { return one.name == tensor; }))
       refuse_encoder("takes its tokens from " + encoder.words + ", whose manifest names no output " + tensor);
+  for (const fs::path& path :
+       encoder.words_options.paths())  // an address would be asked with the user's keys
+    if (std::error_code error; !path.is_absolute() || !fs::is_regular_file(path, error))
+      refuse_encoder("gives " + encoder.words + " the file " + quoted(path) +
+                     "; a search reads files of this machine only");
   if (!encoder.text_options.paths().empty())
     refuse_encoder("gives " + encoder.text + " a file as an option; weights alone are taken from a folder");
   for (const auto& path : encoder.weights)
     if (!is_safetensors(path))
-      refuse_encoder("has the weights " +
-                     json(path.string()).dump(-1, ' ', true, json::error_handler_t::replace) +
-                     "; a search reads safetensors of this machine only");
+      refuse_encoder("has the weights " + quoted(path) + "; a search reads safetensors of this machine only");
 }
 
 namespace {
