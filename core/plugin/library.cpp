@@ -33,11 +33,13 @@ std::string explain(const fs::path& library, const std::string& text) {
     const auto name = text.substr(0, missing);
     return fmt::format("requires {}, which is not installed ({}); {}", name, text, remedy_for(name));
   }
-  if (text.find("undefined symbol") != text.npos)
-    return text +
-           "; it was built against other versions of its libraries, or lacks one at link time: build it "
-           "again here";
-  return text;
+  const std::string place = library.string() + ": ";
+  const std::string said = text.starts_with(place) ? text.substr(place.size()) : text;
+  if (said.find("undefined symbol") != said.npos)
+    return said +
+           "; a source file or a library (-l) is missing where it is linked, or it was built against other "
+           "versions of its libraries: build it again here";
+  return said;
 }
 
 struct Opened {

@@ -1,7 +1,7 @@
 /* kinora/abi/plugin.h: the one symbol that a plugin library exports.                          since ABI 1.0
  *
- * The library of plugin NAME is libNAME.so. plugin.toml is in its folder; the same text is in the library's
- * ELF section ".kinora.manifest". The host reads it first and opens the library only when one of its
+ * The library of plugin NAME is libNAME.so. plugin.toml is in its folder; the same text may be in the library's
+ * ELF section ".kinora.manifest" too. The host reads it first and opens the library only when one of its
  * components is used (see sdk/README.md, "The manifest"). */
 #ifndef KINORA_ABI_PLUGIN_H
 #define KINORA_ABI_PLUGIN_H

@@ -5,7 +5,8 @@
  *
  * Outcomes. The engine counts exactly one outcome for each input, and for each new sample that a stage makes of it:
  *   kept      it left the last stage, or a stage consumed it: process() or process_batch() returned KINORA_OK and the input was not
- *             emitted, dropped, failed or held. A held input (see hold) is consumed by stored()
+ *             emitted, dropped, failed or held. So an input of which a stage only made new samples is kept beside them, and
+ *             stores nothing. A held input (see hold) is consumed by stored()
  *   filtered  drop(), with a rule and a score
  *   failed    fail(), or process() returned an error, or it was still held when finish() returned
  * emit() passes a sample to the next stages, which decide its outcome. If process() returns an error, or its process dies, after the
@@ -25,13 +26,16 @@
  * until so many inputs are there, but gives fewer where no more can come: at the end, or when memory is short; for a single one it
  * calls process(). Which inputs share a batch differs from run to run, so no key and no value may depend on it. All inputs of the call
  * are current inputs: a sample with the key of one is that input, and a new sample is made of all of them unless made_of() names fewer.
- * Inputs that process_batch() has neither emitted, dropped nor failed when it returns KINORA_OK are consumed. If it returns an error
- * (other than KINORA_ERROR_REFUSED and, in a run that was asked to stop, KINORA_ERROR_CANCELLED), these are processed again one at a time by process(),
- * so that only the one that causes it fails; a sample that was made of it and emitted before is not passed on twice. A stage in a
- * process of its own gets one input at a time.
+ * Call made_of() before each new sample of a batch: otherwise the sample is tied to every input of the batch, also of other source
+ * videos; it then has no film, and an interrupted run repeats all of these videos. Inputs that process_batch() has neither emitted,
+ * dropped nor failed when it returns KINORA_OK are consumed. If it returns an error (other than KINORA_ERROR_REFUSED and, in a run that
+ * was asked to stop, KINORA_ERROR_CANCELLED), inputs that it emitted, dropped or failed keep that outcome, and the others come again one
+ * at a time to process(), so that only the one that causes it fails; new samples that were emitted, dropped or failed before count once.
+ * A stage in a process of its own gets one input at a time.
  *
  * Errors of process() fail the current input only; held inputs stay held. But:
- *   KINORA_ERROR_IO         is tried again first, unless something was emitted, dropped or held
+ *   KINORA_ERROR_IO         is tried again first, as often as the engine's option `retries` says, unless this call emitted, dropped or
+ *                     held something (what a failed batch emitted does not count)
  *   KINORA_ERROR_IO, KINORA_ERROR_NO_MEMORY  end the run if resources.ordered is not 0, since the stage keeps state from sample to sample
  *   KINORA_ERROR_CANCELLED  ends the run if it was asked to stop (kinora_run.cancelled); otherwise it is an error like any other
  *   KINORA_ERROR_REFUSED    says that the stage cannot process any sample (a refused credential): the run ends with its message, and
@@ -116,9 +120,9 @@ typedef struct kinora_stage {
   /* [any-thread] Fills *out in (KINORA_FILL). The same for every instance with the same options; may be
    * called before start(). */
   int32_t (*resources)(void* self, kinora_resources* out);
-  /* [worker-thread] One input. in: borrowed; the stage may set its fields, and emits a retained reference or
-   * a clone. A second attempt may receive the sample as the failed one left it. Statuses: see "Errors" above.
-   */
+  /* [worker-thread] One input. Never null. in: borrowed; the stage may set its fields, and emits a retained
+   * reference or a clone. A second attempt may receive the sample as the failed one left it. Statuses: see
+   * "Errors" above. */
   int32_t (*process)(void* self, kinora_sample* in, const kinora_emit*, const kinora_run*);
   /* [worker-thread] No more input: end every held input. Null: nothing to do. On an error the inputs that are
    * still held fail with its message, and the run continues; after a death of the process they are tried

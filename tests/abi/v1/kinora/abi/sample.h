@@ -10,7 +10,7 @@
  *          that the sample was cut from
  *   shots.json  {"fps","frames","cuts","scores"} of a source video
  *   ended.json  array of keys: the samples made of this video whose outcome was recorded in an earlier, interrupted run. A stage
- *               that makes samples of the video skips these
+ *               that makes samples of the video may skip these to save work; the engine does not pass them on again
  * Tensors in use, and their contents:
  *   frames      uint8 [T, H, W, 3]: sampled frames, RGB, upright. Their times are the fact frames_at of field json: seconds
  *               from the start of this sample's video, one per frame
