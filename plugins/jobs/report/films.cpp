@@ -139,7 +139,8 @@ json films_of(Pictures& pictures, const JobRecord& job, const Curation& curation
                         [](const Film* f) { return !f->shots.empty() || !f->clips.empty(); });
   const size_t shown = std::min(films.size(), kMostFilms);
   json out{{"found", curation.found},
-           {"threshold", or_null(curation.threshold)},
+           {"detector", curation.detector.name},
+           {"threshold", or_null(curation.detector.threshold)},
            {"list", json::array()},
            {"more", films.size() - shown}};
   for (size_t i = 0; i < shown; ++i) out["list"].push_back(film_data(pictures, job, *films[i]));

@@ -90,11 +90,34 @@ Film& film_of(Curation& curation, const std::map<std::string, Film*>& films,
   return unknown;
 }
 
-std::optional<double> threshold_of(const JobRecord& job) {
-  for (const auto& component : job.components)
-    if (component.id.starts_with("stage/shots"))
-      if (const auto value = number_at(component.options, "threshold")) return value;
-  return std::nullopt;
+// Of the detectors of one stage, those scores are kept that decide alone, else those of the first.
+std::string kept_detector(const json& options) {
+  const auto found = options.is_object() ? options.find("detectors") : options.end();
+  if (found == options.end() || !found->is_array()) return {};
+  const std::string decides = text_at(options, "decide");
+  std::string first;
+  for (const auto& name : *found) {
+    if (!name.is_string()) continue;
+    if (name == decides) return decides;
+    if (first.empty()) first = name.get<std::string>();
+  }
+  return first;
+}
+
+// The last stage that decides about shots; shots.merge has a threshold too, but joins shots by other values.
+Detector detector_of(const JobRecord& job) {
+  Detector out;
+  for (const auto& [slot, id, version, options] : job.components) {
+    if (id == "stage/shots" || id == "stage/video.clips") {
+      const std::string name = kept_detector(options);
+      out = {name, number_at(options, (name + "_threshold").c_str())};
+    } else if (id.starts_with("stage/shots.") && id != "stage/shots.merge") {
+      const auto decide = options.is_object() ? options.find("decide") : options.end();
+      if (decide != options.end() && *decide == false) continue;  // its scores stand next to those kept
+      out = {id.substr(id.find('.') + 1), number_at(options, "threshold")};
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -206,7 +229,7 @@ Curation read_curation(const JobRecord& job) {
   const Lines lines = read_lines(job.folder / "items.jsonl");
   out.found = lines.found;
   out.broken = lines.broken;
-  out.threshold = threshold_of(job);
+  out.detector = detector_of(job);
   std::map<std::string, Film*> films;
   std::map<std::string, std::string> parents;
   for (const auto& line : lines.objects) {

@@ -100,11 +100,17 @@ struct Film {
   int64_t clips_that(std::string_view end) const;
 };
 
+// The shot detector whose scores a curate job keeps.
+struct Detector {
+  std::string name;  // content, adaptive, ...; empty: unknown
+  std::optional<double> threshold;
+};
+
 struct Curation {
   std::deque<Film> films;
-  bool found = false;               // items.jsonl exists
-  int64_t broken = 0;               // number of its lines that could not be read
-  std::optional<double> threshold;  // of the shot detector
+  bool found = false;  // items.jsonl exists
+  int64_t broken = 0;  // number of its lines that could not be read
+  Detector detector;
 };
 
 // The videos of a curate job with their shots and the clips made from each, read from items.jsonl; videos by

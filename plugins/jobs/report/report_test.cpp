@@ -47,6 +47,44 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_THAT(gathered("x").line, testing::HasSubstr("2\u00A0min\u00A016\u00A0s"));
 }
 
+// The threshold is that of the scores which items.jsonl has, whatever other stages call a threshold.
+TEST_F(ReportTest, TheThresholdIsThatOfTheDetectorWhoseScoresAreKept) {
+  const json several{{"detectors", {"histogram", "content"}},
+                     {"decide", "any"},
+                     {"content_threshold", 27.0},
+                     {"histogram_threshold", 0.2}};
+  json decided = several;
+  decided["decide"] = "content";
+  const ComponentRecord merge{"stages", "stage/shots.merge", "1", {{"threshold", 0.98}}};
+  const auto one = [](const char* id, json options) { return ComponentRecord{"stages", id, "1", options}; };
+  const auto transnet = [&](bool decide) {
+    return one("stage/shots.transnetv2", {{"threshold", 0.5}, {"decide", decide}});
+  };
+  struct Case {
+    std::vector<ComponentRecord> stages;
+    std::string detector;
+    json threshold;
+  };
+  for (const auto& [stages, detector, threshold] :
+       std::vector<Case>{{{one("stage/shots.content", {{"threshold", 30.0}})}, "content", 30.0},
+                         {{one("stage/shots.adaptive", {{"threshold", 3.0}}), merge}, "adaptive", 3.0},
+                         {{one("stage/shots", several), merge}, "histogram", 0.2},
+                         {{one("stage/shots", decided), merge}, "content", 27.0},
+                         {{one("stage/video.clips", decided)}, "content", 27.0},
+                         {{one("stage/shots", decided), transnet(true)}, "transnetv2", 0.5},
+                         {{one("stage/shots", decided), transnet(false)}, "content", 27.0},
+                         {{one("stage/shots.fixed", {{"stride", 10.0}}), merge}, "fixed", nullptr},
+                         {{merge}, "", nullptr}}) {
+    RunRecord run = record("x");
+    run.jobs[0].components = stages;
+    const json films = gather(run, [](const StillRequest&) {
+                         return Still{"", ""};
+                       }).data["jobs"][0]["films"];
+    EXPECT_EQ(films["threshold"], threshold) << stages.front().id;
+    EXPECT_EQ(films["detector"], detector) << stages.front().id;
+  }
+}
+
 TEST_F(ReportTest, OutcomesAreBothSaidAndFound) {
   write_curation("film");
   const auto outcomes = [&] { return job_of(data(), "curate")["outcomes"]; };

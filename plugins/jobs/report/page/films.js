@@ -38,19 +38,19 @@ function about({ file, width, height, fps, frames, shots }) {
   return parts.filter(Boolean).join(" · ");
 }
 
-function article(film, threshold) {
+function article(film, detector, threshold) {
   const { end, stage, reason } = film.ending;
   return make("article", { class: "film" }, make("h3", {}, film.key), make("p", { class: "muted" }, about(film)),
     end === "failed" ? note(`The video failed in ${stage}: ${reason}`, "failed") : null,
     end === "filtered" ? note(`The video was filtered by ${ruleText(film.ending)}`, "filtered") : null,
     film.damaged && end !== "failed" ? note(`The video is damaged: ${film.damaged}`, "failed") : null,
-    timeline(film, threshold),
+    timeline(film, detector, threshold),
     film.tiles.length ? make("ol", { class: "shots" }, film.tiles.map((tile) => tileElement(film, tile))) : null,
     rest(film.more_tiles, "more shot", " of this video: items.jsonl has all of them."));
 }
 
-export const films = (jobs) => section("films", "Source videos and their shots", eachJob(jobs, ({ name, films: { found, list, more, threshold } }) => [
+export const films = (jobs) => section("films", "Source videos and their shots", eachJob(jobs, ({ name, films: { found, list, more, detector, threshold } }) => [
   ...(found ? [] : [note(`There is no items.jsonl in the folder of job “${name}”.`)]),
-  ...list.map((film) => article(film, threshold)),
+  ...list.map((film) => article(film, detector, threshold)),
   ...rest(more, "more video", ": they are counted below, and items.jsonl has all of them."),
 ]));

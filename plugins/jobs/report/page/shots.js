@@ -26,16 +26,16 @@ function shapes({ shots, scores, frames }, top, threshold) {
   return out;
 }
 
-function legend({ shots, scores }, highest, threshold) {
+function legend({ shots, scores }, highest, detector, threshold) {
   const key = (kind, text) => make("span", { class: `key key-${kind}` }, text);
-  const line = scores.length ? [key("line", `content score of each frame, at most ${number(highest)}`)] : [];
+  const line = scores.length ? [key("line", `${detector} score of each frame, at most ${number(highest)}`)] : [];
   if (scores.length && threshold !== null) line.push(key("threshold", `threshold ${number(threshold)}`));
   const ends = Object.keys(kBars).map((end) => [end, shots.filter((shot) => shot.end === end).length]).filter(([, n]) => n);
   return make("figcaption", {}, line, ends.map(([end, n]) => key(end, `${counted(n, "shot")} ${end === "none" ? "without a clip" : end}`)));
 }
 
-/** threshold: of the shot detector, or null. */
-export function timeline(film, threshold) {
+/** detector: name of the shot detector, or ""; threshold: its own, or null. */
+export function timeline(film, detector, threshold) {
   const { shots, scores, frames } = film, seconds = (frame) => (film.fps > 0 ? frame / film.fps : 0);
   if (!shots.length) return [];
   const highest = scores.reduce((a, b) => Math.max(a, b), 0), top = Math.max(highest, 1.25 * (threshold ?? 0), 1e-9);
@@ -46,5 +46,5 @@ export function timeline(film, threshold) {
   }));
   const box = scores.length ? drawing(1000, kHeight, 0, ...shapes(film, top, threshold)) : drawing(1000, kBars.kept, kHeight - kBars.kept, ...shapes(film, top, threshold));
   const name = `Timeline of ${film.key}: ${counted(shots.length, "shot")} in ${timecode(seconds(frames))}; the highest score is ${number(highest)}`;
-  return [make("figure", { class: scores.length ? "timeline" : "timeline bare" }, legend(film, highest, threshold), area(name, [box, ...timeLabels(seconds(frames))], places))];
+  return [make("figure", { class: scores.length ? "timeline" : "timeline bare" }, legend(film, highest, detector, threshold), area(name, [box, ...timeLabels(seconds(frames))], places))];
 }
