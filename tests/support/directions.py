@@ -18,6 +18,8 @@ def floor_of(path):
 # Which floors a file of a floor may include. kernels and sdk are below everything.
 MAY = {"apps": {"apps", "jobs", "core", "kernels", "sdk"}, "jobs": {"jobs", "core", "kernels", "sdk"}, "core": {"core", "kernels", "sdk"},
        "plugins": {"plugins", "kernels", "sdk"}, "kernels": {"kernels", "sdk"}, "sdk": {"sdk"}}
+# `kinora bench balance` measures the balancer, whose types are those of the engine's plugin; the program compiles both in.
+ALLOWED = {("apps/kinora/bench_balance.cpp", "plugins/engines/local/balance/trial.hpp")}
 
 
 def is_test(path):
@@ -85,6 +87,8 @@ def wrong(pairs):
     out, edges = [], {}
     for path, included in pairs:
         mine, theirs = floor_of(path), floor_of(included)
+        if (path, included) in ALLOWED:
+            continue
         if theirs not in MAY[mine]:
             out.append(f"{path} includes {included}: {mine} must not include {theirs}")
         elif mine in ("plugins", "jobs") and plugin_of(included) not in ("", plugin_of(path)):
@@ -113,6 +117,7 @@ assert wrong([("plugins/stages/video/media/a.cpp", resolved("plugins/stages/vide
 
 all_pairs = list(includes())
 assert len(all_pairs) > 1000, len(all_pairs)
+assert ALLOWED <= set(all_pairs), "an allowed include no longer exists; remove it from ALLOWED"
 problems = wrong(all_pairs)
 print("\n".join(problems) or f"{len(all_pairs)} includes go one way")
 sys.exit(bool(problems))
