@@ -3,10 +3,10 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "media.hpp"
 #include "media/decoder.hpp"
 #include "media/probe.hpp"
 #include "media/remux.hpp"
+#include "media/sample_media.hpp"
 
 namespace kinora::video {
 

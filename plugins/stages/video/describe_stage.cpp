@@ -9,9 +9,9 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "media.hpp"
 #include "media/convert.hpp"
 #include "media/decoder.hpp"
+#include "media/sample_media.hpp"
 #include "media/scaler.hpp"
 
 namespace kinora::video {

@@ -4,8 +4,8 @@
 #include "kinora/curation.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "media.hpp"
 #include "media/motion.hpp"
+#include "media/sample_media.hpp"
 
 namespace kinora::video {
 

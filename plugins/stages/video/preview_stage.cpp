@@ -9,11 +9,11 @@
 #include "kinora/plugin.hpp"
 #include "kinora/sample.hpp"
 #include "kinora/stage.hpp"
-#include "media.hpp"
 #include "media/convert.hpp"
 #include "media/decoder.hpp"
 #include "media/encoder.hpp"
 #include "media/image.hpp"
+#include "media/sample_media.hpp"
 #include "media/scaler.hpp"
 
 namespace kinora::video {

@@ -3,9 +3,9 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
-#include "media.hpp"
 #include "media/encoder.hpp"
 #include "media/image.hpp"
+#include "media/sample_media.hpp"
 
 namespace kinora::video {
 

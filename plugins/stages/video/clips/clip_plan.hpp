@@ -4,16 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "media/decoder.hpp"
 #include "shots/frame_times.hpp"
 
 namespace kinora::video {
-
-// Frames [first, end) of a video, by Decoder's indices.
-struct Range {
-  int64_t first = 0;
-  int64_t end = 0;
-  friend bool operator==(const Range&, const Range&) = default;
-};
 
 // Start and end of a clip, in microseconds from the video's first frame.
 struct ClipSpan {

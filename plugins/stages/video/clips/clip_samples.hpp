@@ -6,7 +6,7 @@
 #include "clips/clip_plan.hpp"
 #include "clips/transcode.hpp"
 #include "kinora/sample.hpp"
-#include "media.hpp"
+#include "media/sample_media.hpp"
 #include "shots/frame_times.hpp"
 
 namespace kinora::video {

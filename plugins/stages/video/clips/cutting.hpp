@@ -11,7 +11,7 @@
 #include "clips/transcode_options.hpp"
 #include "kinora/bins.hpp"
 #include "kinora/stage.hpp"
-#include "media.hpp"
+#include "media/sample_media.hpp"
 
 namespace kinora::video {
 

@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "clips/frame_encoder.hpp"
 #include "media/aac_track.hpp"
+#include "media/frame_encoder.hpp"
 #include "media/mp4_writer.hpp"
 #include "media/parameter_sets.hpp"
 

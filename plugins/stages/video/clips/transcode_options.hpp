@@ -9,8 +9,8 @@
 #include "clips/clip_plan.hpp"
 #include "clips/transcode.hpp"
 #include "kinora/stage.hpp"
-#include "media.hpp"
 #include "media/encoder.hpp"
+#include "media/sample_media.hpp"
 
 namespace kinora::video {
 

@@ -23,6 +23,13 @@ struct FrameIndex {
   int64_t find(int64_t timestamp) const;
 };
 
+// Frames [first, end) of a video, by Decoder's indices.
+struct Range {
+  int64_t first = 0;
+  int64_t end = 0;
+  friend bool operator==(const Range&, const Range&) = default;
+};
+
 struct DecoderOptions {
   int threads = 1;  // decoding threads; the frames are the same for every value
   Limits limits{};

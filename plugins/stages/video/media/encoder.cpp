@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "clips/frame_encoder.hpp"
 #include "media/aac_track.hpp"
 #include "media/byte_source.hpp"
+#include "media/frame_encoder.hpp"
 #include "media/mp4_writer.hpp"
 #include "media/x264.hpp"
 

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "clips/clip_plan.hpp"
 #include "media/decoder.hpp"
 #include "media/parameter_sets.hpp"
 

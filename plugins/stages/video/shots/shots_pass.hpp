@@ -4,7 +4,7 @@
 
 #include "kinora/run.hpp"
 #include "kinora/sample.hpp"
-#include "media.hpp"
+#include "media/sample_media.hpp"
 #include "shots/shot_finder.hpp"
 
 namespace kinora::video {

@@ -1,4 +1,4 @@
-#include "clips/frame_encoder.hpp"
+#include "media/frame_encoder.hpp"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "media.hpp"
+#include "media/sample_media.hpp"
 
 #include "kinora/io.hpp"
 
