@@ -1,6 +1,7 @@
 #include "core/plugin/plugins_lock.hpp"
 
 #include "core/base/digest.hpp"
+#include "core/base/facts.hpp"
 #include "core/config/document.hpp"
 
 namespace kinora::core {
@@ -12,11 +13,6 @@ constexpr const char* kLockHead =
 
 bool is_digest(const std::string& text) {
   return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos;
-}
-
-std::string text_in(const json& table, const char* key) {
-  const auto it = table.find(key);
-  return it != table.end() && it->is_string() ? it->get<std::string>() : "";
 }
 
 }  // namespace
