@@ -1,37 +1,14 @@
 #include "apps/kinora/command.hpp"
 
 #include <iostream>
-#include <set>
 
 #include <fmt/format.h>
 
-#include "core/base/log.hpp"
-#include "core/base/paths.hpp"
 #include "core/config/document.hpp"
-#include "core/run/inputs.hpp"
-#include "core/run/job_check.hpp"
-#include "core/run/place.hpp"
+#include "core/run/load_run.hpp"
 #include "core/run/weights.hpp"
 
 namespace kinora {
-namespace {
-
-// A plugin found earlier may take over what another offers, also what Kinora itself does. That may be
-// intended, but never happens unnoticed. Rank 0 speaks for all.
-void warn_of_taken_over(core::Runtime& runtime, const core::RunFile& run) {
-  const auto place = core::place_of(core::environment);
-  if (place && !place->first()) return;
-  std::set<std::string> used{"storage/file"};
-  for (const auto& storage : run.storages) used.insert(storage.id);
-  for (const auto& job : run.jobs) {
-    used.insert(job.kind->id);
-    for (const auto& use : job.components) used.insert(use.id);
-  }
-  for (const auto& line : runtime.registry().taken_over(used)) core::log_warn("{}", line);
-}
-
-}  // namespace
-
 // A message may quote a stranger's file, which must not control the terminal.
 int complain(int code, const std::string& message) {
   std::string shown;
@@ -58,13 +35,7 @@ std::optional<core::RunFile> load_run(core::Runtime& runtime, core::Result<core:
     return std::nullopt;
   }
   std::vector<core::Diagnostic> problems;
-  for (const auto& set : sets)
-    if (auto status = doc->set(set); !status) problems.push_back({{}, status.failure().message});
-  core::RunFile run = core::read_run(*doc, runtime.registry(), problems);
-  warn_of_taken_over(runtime, run);
-  core::configure_storages(runtime.io(), run, problems);
-  if (ranks || !problems.empty())
-    for (auto& p : core::check_jobs(runtime, run, ranks.value_or(0))) problems.push_back(std::move(p));
+  core::RunFile run = core::load_run(runtime, *doc, file, sets, ranks, problems);
   for (const auto& p : problems) std::cerr << (p.at.file.empty() ? p.message : core::format(p)) << "\n";
   if (problems.empty()) return run;
   std::cerr << file << ": " << problems.size() << (problems.size() == 1 ? " error\n" : " errors\n");

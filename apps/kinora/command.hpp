@@ -90,6 +90,7 @@ int plugins_validate(core::Runtime&, const Arguments&);
 int plugins_manifest(core::Runtime&, const Arguments&);
 int plugins_new(core::Runtime&, const Arguments&);
 int plugins_check_parallel(core::Runtime&, const Arguments&);
+int plugins_lock(core::Runtime&, const Arguments&);
 
 // `kinora apply` of a stage: one file in, the samples that the stage makes of it out. request.out: a folder
 // for the samples' fields; empty: none are written. Throws Error.

@@ -12,7 +12,7 @@ _kinora() {
   COMPREPLY=()
   for ((i = 1; i < COMP_CWORD; i++)); do
     case ${COMP_WORDS[i]} in
-      --plugins|--log) ((i++)) ;;
+      --plugins|--plugins-lock|--log) ((i++)) ;;
       -*) ;;
       *) command=${COMP_WORDS[i]}; break ;;
     esac
@@ -31,13 +31,13 @@ _kinora() {
     --only) _kinora_words "$(sed -n 's/^ *name *= *"\([^"]*\)".*/\1/p' "${COMP_WORDS[@]:2}" 2>/dev/null)"; return ;;
   esac
   case $command in
-    "") _kinora_words "run launch check generate search plugins apply inspect convert plan studio bench completion --plugins --log --version --help" ;;
+    "") _kinora_words "run launch check generate search plugins apply inspect convert plan studio bench completion --plugins --plugins-lock --log --version --help" ;;
     run) if [[ $cur == -* ]]; then _kinora_words "--set --only --out --dry-run --retry-failed --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     launch) if [[ $cur == -* ]]; then _kinora_words "-n --restarts --logs --timeout --grace --help -- --set --only --out"; else _kinora_words "run"; COMPREPLY+=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     check) if [[ $cur == -* ]]; then _kinora_words "--set --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     generate) if [[ $cur == -* ]]; then _kinora_words "--from --prompt --image --video --seed --set --job --name --out --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     search) if [[ $cur == -* ]]; then _kinora_words "--like --name --top --in --copies --rejected --json --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
-    plugins) if [[ $prev == inspect || $prev == check-parallel ]]; then _kinora_ids; elif [[ $prev == plugins ]]; then _kinora_words "list inspect validate manifest new check-parallel --help"; else _kinora_words "--json --markdown"; COMPREPLY+=($(compgen -f -- "$cur")); fi ;;
+    plugins) if [[ $prev == inspect || $prev == check-parallel ]]; then _kinora_ids; elif [[ $prev == plugins ]]; then _kinora_words "list inspect validate manifest new check-parallel lock --help"; else _kinora_words "--json --markdown"; COMPREPLY+=($(compgen -f -- "$cur")); fi ;;
     apply) if [[ $prev == apply ]]; then _kinora_ids; elif [[ $cur == -* ]]; then _kinora_words "--inputs --method --set --out --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     inspect) if [[ $prev == inspect ]]; then _kinora_ids; else _kinora_words "--set --input --json --help"; fi ;;
     convert) if [[ $cur == -* ]]; then _kinora_words "--component --from --to --dtype --max-shard --merge --unmerge --set --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;

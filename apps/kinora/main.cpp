@@ -42,7 +42,7 @@ std::string version_text() {
 
 constexpr const char* kMainHelp = R"(Kinora: from raw video to a video foundation model, and back to video.
 
-usage: kinora [--plugins DIR]... [--log LEVEL] COMMAND ...
+usage: kinora [--plugins DIR]... [--plugins-lock FILE] [--log LEVEL] COMMAND ...
 
 commands
   run FILE.toml          run the jobs of a file; resume unfinished ones
@@ -52,7 +52,7 @@ commands
   generate --pipeline D  the same with a published model in folder D, without a run file
   search DIR TEXT        find the clips nearest to a text, or to a clip with --like CLIP
   plugins                manage components: list, inspect ID, validate FILE.so, new KIND NAME,
-                         check-parallel ID
+                         check-parallel ID, lock [FILE]
   apply ID [INPUT]       run one component alone on one input
   inspect ID|FOLDER      print parameters, bytes and operations of a model or tokenizer without creating it
   convert IN OUT         convert weights: one file or shards, naming schemes, dtypes, adapters
@@ -69,6 +69,7 @@ first steps
 
 flags
   --plugins DIR          folder to search for plugins first; repeatable; also KINORA_PLUGIN_PATH
+  --plugins-lock FILE    open only the plugins in FILE; default: plugins.lock next to the run file, if there is one
   --log LEVEL            trace, debug, info (default), warn, error
   --version              versions of Kinora, libtorch and FFmpeg
   --help
@@ -102,9 +103,10 @@ int parse_globals(Arguments& arguments, Globals& globals) {
     if (const auto equals = flag.find('='); equals != std::string::npos) {
       value = flag.substr(equals + 1);
       flag.resize(equals);
-    } else if (flag != "--plugins" && flag != "--log") {
+    } else if (flag != "--plugins" && flag != "--plugins-lock" && flag != "--log") {
       return complain(kUsage, "unknown flag '" + flag + "'" +
-                                  core::did_you_mean(flag, {"--plugins", "--log", "--version", "--help"}) +
+                                  core::did_you_mean(
+                                      flag, {"--plugins", "--plugins-lock", "--log", "--version", "--help"}) +
                                   "; see kinora --help");
     } else if (arguments.empty()) {
       return complain(kUsage, flag + " needs a value");
@@ -113,6 +115,7 @@ int parse_globals(Arguments& arguments, Globals& globals) {
       arguments.erase(arguments.begin());
     }
     if (flag == "--plugins") globals.runtime.plugin_dirs.emplace_back(value);
+    if (flag == "--plugins-lock") globals.runtime.plugins_lock = value;
     if (flag == "--log") globals.runtime.log_level = value;
   }
   return kDone;
@@ -144,7 +147,9 @@ int run(Arguments arguments) {
   auto runtime = core::Runtime::start(globals.runtime);
   if (!runtime) return complain(kUsage, runtime.failure().message);
   (*runtime)->torch_loader(core::open_torch_library);
-  core::offer_workers({core::executable_folder() / "kinora", globals.runtime.plugin_dirs});
+  core::offer_workers({.program = core::executable_folder() / "kinora",
+                       .plugin_dirs = globals.runtime.plugin_dirs,
+                       .plugins_lock = globals.runtime.plugins_lock});
   const Arguments shared(all.begin(), all.end() - static_cast<ptrdiff_t>(arguments.size()));
   arguments.erase(arguments.begin());
   return command ? command(**runtime, arguments) : launch_command(**runtime, shared, arguments);

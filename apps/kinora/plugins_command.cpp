@@ -8,7 +8,9 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
 #include "core/base/suggest.hpp"
+#include "core/io/atomic_file.hpp"
 #include "core/plugin/kinds.hpp"
+#include "core/plugin/plugins_lock.hpp"
 
 namespace kinora {
 namespace {
@@ -20,6 +22,7 @@ constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--j
        kinora plugins validate FILE.so|FOLDER [--timeout S] [--json]
        kinora plugins manifest FILE.so [--tier stable|pinned|host] [--cuda V] [--out FILE | --check FILE]
        kinora plugins new KIND NAME [DIR] [--tier stable|pinned] [--lang c++|c]
+       kinora plugins lock [FILE]
        kinora plugins check-parallel ID [--ranks N] [--set NAME=VALUE]... [--timeout S] [--json]
 
   list       lists every component: its plugin, version, ABI (draft: its kind's interface may still change, and then only a plugin built
@@ -32,6 +35,8 @@ constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--j
   manifest   prints the plugin.toml that describes the library as it is; --check compares FILE with it
   new        creates a plugin of KIND to start from in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
              on libtorch's C++ API instead of the C ABI; KIND job: a kind of job, of tier host; --lang c: a stage in C11
+  lock       writes the SHA-256 of every plugin's library and manifest to FILE (default plugins.lock). While a plugins.lock is next to a
+             run file, or --plugins-lock FILE is before a command, a plugin with other files, or one that is not in it, is not opened
   check-parallel  checks whether a strategy on N ranks of this machine (default 2) computes what one process does: output, loss and
              every gradient of a small model in float64, within 1e-10; exit code 1: prints what differs and the rule that is probably broken
 
@@ -139,12 +144,24 @@ int plugins_inspect(core::Runtime& runtime, const Arguments& arguments) {
   return kDone;
 }
 
+int plugins_lock(core::Runtime& runtime, const Arguments& arguments) {
+  const Shape shape = parse_shape(arguments);
+  if (shape.words.size() > 1)
+    return complain(kUsage, "plugins lock: expected one file at most; see kinora plugins --help");
+  const std::string file = shape.words.empty() ? core::kPluginsLock : shape.words[0];
+  const auto lock = core::PluginsLock::of(runtime.registry().plugins());
+  core::or_throw(core::write_file_atomically(file, lock.text()));
+  std::cout << file << ": " << lock.size() << (lock.size() == 1 ? " plugin\n" : " plugins\n");
+  return kDone;
+}
+
 int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments) {
   using Part = int (*)(core::Runtime&, const Arguments&);
   const std::vector<std::pair<std::string, Part>> parts = {
       {"list", plugins_list},         {"inspect", plugins_inspect},
       {"validate", plugins_validate}, {"manifest", plugins_manifest},
-      {"new", plugins_new},           {"check-parallel", plugins_check_parallel}};
+      {"new", plugins_new},           {"check-parallel", plugins_check_parallel},
+      {"lock", plugins_lock}};
   for (const auto& a : arguments) {
     if (a != "--help" && a != "-h") continue;
     std::cout << kPluginsHelp;

@@ -60,6 +60,14 @@ std::string one_line(std::string_view message) {
   return out;
 }
 
+// Returns whether there is a file.
+bool to_files(spdlog::level::level_enum level, std::string_view message) {
+  const auto& sinks = outputs()->sinks();
+  const std::string line = one_line(message);
+  for (size_t i = 1; i < sinks.size(); ++i) sinks[i]->log({"kinora", level, line});
+  return sinks.size() > 1;
+}
+
 // A full disk: reported once, and logging continues to the other sinks.
 void on_log_error(const std::string& what) {
   static std::atomic<bool> said = false;
@@ -141,17 +149,14 @@ void log_line(int32_t level, std::string_view message) {
   // Code that logs before a program started the log (a test) must not write to stdout, which is for results.
   if (!started.load(std::memory_order_acquire)) static_cast<void>(start_log("info"));
   if (diverted()) {
-    if (spdlog::default_logger_raw()->should_log(spdlog_level(level))) diverted()(level, message);
+    if (!spdlog::default_logger_raw()->should_log(spdlog_level(level))) return;
+    diverted()(level, one_line(message));
+    to_files(spdlog_level(level), message);
     return;
   }
   spdlog::default_logger_raw()->log(spdlog_level(level), one_line(message));
 }
 
-bool log_to_files(std::string_view message) {
-  const auto& sinks = outputs()->sinks();
-  const std::string line = one_line(message);
-  for (size_t i = 1; i < sinks.size(); ++i) sinks[i]->log({"kinora", spdlog::level::debug, line});
-  return sinks.size() > 1;
-}
+bool log_to_files(std::string_view message) { return to_files(spdlog::level::debug, message); }
 
 }  // namespace kinora::core

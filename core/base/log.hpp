@@ -41,8 +41,9 @@ class LogFile {
   std::shared_ptr<void> sink_;
 };
 
-// [main thread, before any logging] Sends lines of the current level only to this function: a worker's lines
-// go to the process that started it.
+// [main thread, before any logging] Sends lines of the current level to this function instead of stderr: a
+// worker's lines go to the process that started it, an embedding program shows its own. Files still get them.
+// Null: to stderr again.
 void divert_log(std::function<void(int32_t level, std::string_view message)> to);
 
 // [any-thread] level: KINORA_LOG_*. Control characters in `message` are escaped, so that hostile input cannot

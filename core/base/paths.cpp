@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <deque>
+#include <dlfcn.h>
 #include <grp.h>
 #include <pwd.h>
 #include <unistd.h>
@@ -16,6 +17,16 @@ fs::path executable_folder() {
   std::error_code error;
   const fs::path self = fs::read_symlink("/proc/self/exe", error);
   return error ? fs::path() : self.parent_path();
+}
+
+fs::path program_folder() {
+  std::error_code error;
+  const fs::path self = fs::read_symlink("/proc/self/exe", error);
+  if (!error && self.filename() == "kinora") return self.parent_path();
+  Dl_info library{};
+  if (dladdr(reinterpret_cast<const void*>(&program_folder), &library) == 0) return executable_folder();
+  const fs::path folder = fs::canonical(fs::path(library.dli_fname).parent_path(), error);
+  return error ? executable_folder() : (folder / "../bin").lexically_normal();
 }
 
 std::string environment(const char* name) {
@@ -117,7 +128,7 @@ Result<fs::path> find_asset(std::string_view name) {
       return fail(KINORA_ERROR_INVALID, "asset:{}: an asset is named by a relative path without '..'", name);
   }
   auto folders = split_paths(environment("KINORA_ASSETS"));
-  folders.push_back((executable_folder() / "../share/kinora/assets").lexically_normal());
+  folders.push_back((program_folder() / "../share/kinora/assets").lexically_normal());
   std::string searched;
   for (const auto& folder : folders) {
     std::error_code error;

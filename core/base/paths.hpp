@@ -12,6 +12,10 @@ namespace kinora::core {
 // Folder of the running executable, links resolved.
 std::filesystem::path executable_folder();
 
+// Folder of the program `kinora`: of this one, or of the one that is installed with the libkinora that
+// another program has loaded.
+std::filesystem::path program_folder();
+
 // The variable's value, "" if it is not set.
 std::string environment(const char* name);
 
@@ -25,7 +29,7 @@ std::vector<std::filesystem::path> split_paths(std::string_view list);
 std::string why_untrusted(const std::filesystem::path& path);
 
 // "asset:minilm/model.safetensors": found in the first folder of KINORA_ASSETS that has it, else in
-// ../share/kinora/assets next to the executable. `name` is the part after "asset:".
+// ../share/kinora/assets next to the program. `name` is the part after "asset:".
 Result<std::filesystem::path> find_asset(std::string_view name);
 
 }  // namespace kinora::core

@@ -7,6 +7,7 @@
 #include "core/plugin/elf.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/kinds.hpp"
+#include "core/plugin/plugins_lock.hpp"
 
 namespace kinora::core {
 
@@ -162,6 +163,14 @@ bool requires_torch(const PluginInfo& plugin) {
 
 }  // namespace
 
+Status Registry::use_lock(PluginsLock lock) {
+  for (const auto& entry : entries_)
+    if (entry->loaded)
+      if (auto status = lock.allows(entry->info); !status) return status;
+  locks_->only = std::make_shared<const PluginsLock>(std::move(lock));
+  return {};
+}
+
 Status Registry::load(Entry& entry) {
   if (entry.loaded) return {};
   const auto disable = [&](Failure why) -> Status {
@@ -170,6 +179,8 @@ Status Registry::load(Entry& entry) {
     entry.info.reason = why.message;
     return why;
   };
+  if (locks_->only)
+    if (const auto status = locks_->only->allows(entry.info); !status) return disable(status.failure());
   if (requires_torch(entry.info)) {
     const auto torch = ensure_torch();
     if (!torch) return disable(torch.failure());

@@ -17,6 +17,8 @@
 
 namespace kinora::core {
 
+class PluginsLock;
+
 struct SearchFolder {
   std::filesystem::path path;
   std::string origin;      // "--plugins", "KINORA_PLUGIN_PATH", "user folder", "built-in folder"
@@ -24,7 +26,7 @@ struct SearchFolder {
 };
 
 // In search order: the flag's folders, KINORA_PLUGIN_PATH, the user's folder (XDG_DATA_HOME),
-// ../lib/kinora/plugins next to the executable. Each contains folders NAME/{plugin.toml, libNAME.so}, or is
+// ../lib/kinora/plugins next to the program. Each contains folders NAME/{plugin.toml, libNAME.so}, or is
 // such a folder itself.
 std::vector<SearchFolder> search_folders(const std::vector<std::filesystem::path>& flag);
 
@@ -75,6 +77,11 @@ class Registry {
   // components too: the components and both folders.
   std::vector<std::string> taken_over(const std::set<std::string>& ids) const;
 
+  // From now on a plugin is opened only if its files are those of the lock. Fails if one that is open already
+  // is another. Call before threads use the registry.
+  Status use_lock(PluginsLock lock);
+  bool is_locked() const { return locks_->only != nullptr; }
+
   // [any-thread] By full id "stage/video.read", or by kind and either the bare name or the full id. Does not
   // open the plugin. KINORA_ERROR_NOT_FOUND with a suggestion; KINORA_ERROR_UNSUPPORTED with the reason if
   // its plugin is disabled or the component alone unusable.
@@ -97,6 +104,7 @@ class Registry {
     // One plugin is opened at a time. Recursive: a plugin's entry may read a file, which opens a storage
     // plugin.
     std::recursive_mutex load;
+    std::shared_ptr<const PluginsLock> only;  // null: any plugin may be opened
   };
   struct Place {
     Entry* entry = nullptr;

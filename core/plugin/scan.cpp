@@ -122,7 +122,7 @@ std::vector<SearchFolder> search_folders(const std::vector<fs::path>& flag) {
   if (const auto home = environment("HOME"); data.empty() && !home.empty())
     data = fs::path(home) / ".local/share";
   if (!data.empty()) out.push_back({data / "kinora/plugins", "the user's folder", false});
-  if (const auto here = executable_folder(); !here.empty())
+  if (const auto here = program_folder(); !here.empty())
     out.push_back({(here / "../lib/kinora/plugins").lexically_normal(), "the built-in folder", false});
   return out;
 }

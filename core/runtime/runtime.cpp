@@ -10,6 +10,7 @@
 #include "core/base/log.hpp"
 #include "core/build_info.hpp"
 #include "core/plugin/libtorch.hpp"
+#include "core/plugin/plugins_lock.hpp"
 #include "core/runtime/model_outline.hpp"
 
 namespace kinora::core {
@@ -23,6 +24,10 @@ Result<std::unique_ptr<Runtime>> Runtime::make(const RuntimeOptions& options) {
   if (!status) return status.failure();
   std::unique_ptr<Runtime> made(new Runtime(Registry::scan(search_folders(options.plugin_dirs))));
   made->has_log_level_ = !options.log_level.empty();
+  if (options.plugins_lock.empty()) return made;
+  auto lock = PluginsLock::read(options.plugins_lock);
+  if (!lock) return lock.failure();
+  if (const auto locked = made->registry_.use_lock(*std::move(lock)); !locked) return locked.failure();
   return made;
 }
 

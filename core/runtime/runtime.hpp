@@ -16,6 +16,7 @@ namespace kinora::core {
 struct RuntimeOptions {
   std::vector<std::filesystem::path> plugin_dirs;  // searched first
   std::string log_level;                           // empty: info, until a run file says another
+  std::filesystem::path plugins_lock;              // empty: any plugin may be opened
 };
 
 class Runtime {

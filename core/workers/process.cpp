@@ -68,6 +68,8 @@ void WorkerProcess::start(const WorkerProgram& program, const std::string& name,
   posix_spawn_file_actions_addclosefrom_np(actions, kWorkerPage + 1);
   std::vector<std::string> words{program.program.string()};
   for (const auto& dir : program.plugin_dirs) words.insert(words.end(), {"--plugins", dir.string()});
+  if (!program.plugins_lock.empty())
+    words.insert(words.end(), {"--plugins-lock", program.plugins_lock.string()});
   words.emplace_back("worker");
   const int error = ::posix_spawn(&pid_, program.program.c_str(), actions, begin.attributes(),
                                   pointers(words).data(), pointers(variables).data());

@@ -12,11 +12,12 @@
 
 namespace kinora::core {
 
-// The program, started as `PROGRAM --plugins DIR... worker`, which calls serve_worker().
+// The program, started as `PROGRAM --plugins DIR... [--plugins-lock FILE] worker`, which calls serve_worker().
 struct WorkerProgram {
   std::filesystem::path program;
   std::vector<std::filesystem::path> plugin_dirs;
   double making = 600;  // time limit for creating an instance: a large model may be read from a slow disk
+  std::filesystem::path plugins_lock{};  // empty: none
 };
 
 // The descriptors that it inherits.

@@ -97,6 +97,8 @@ bool is_third_party(const Registry& registry, std::string_view id) {
 
 bool workers_are_offered() { return !the_program().program.empty(); }
 
+void lock_workers(const std::filesystem::path& plugins_lock) { the_program().plugins_lock = plugins_lock; }
+
 kinora_resources ask_apart(const kinora_worker_spec& spec) {
   Answers& answers = the_answers();
   const std::pair<std::string, std::string> stage{spec.id, spec.options_json};
@@ -114,6 +116,7 @@ void offer_workers(WorkerProgram program) {
   static const kinora_workers_api table{
       sizeof(kinora_workers_api), 0, start, stop, process, finish, ended, pid, ask};
   for (auto& dir : program.plugin_dirs) dir = std::filesystem::absolute(dir);
+  if (!program.plugins_lock.empty()) program.plugins_lock = std::filesystem::absolute(program.plugins_lock);
   the_program() = std::move(program);
   register_interface(KINORA_INTERFACE_WORKERS, KINORA_ABI_MINOR, &table);
 }

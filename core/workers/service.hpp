@@ -17,7 +17,9 @@ bool is_third_party(const Registry&, std::string_view id);
 
 // [main thread, once] Offers the interface from now on: workers are started from this program.
 void offer_workers(WorkerProgram);
-// Whether that was done.
+// Workers that are started from now on open only the plugins of this lock.
+void lock_workers(const std::filesystem::path& plugins_lock);
+// Whether workers are offered.
 bool workers_are_offered();
 
 // [any-thread] The resources() of an instance, created in its own process. Throws Error with the reason why

@@ -1,0 +1,164 @@
+"""Kinora in Python: runs run files and applies stages to samples, in this process, through libkinora's C API (kinora/embed.h).
+
+    kinora.run("quickstart.toml", out="runs/q", sets={"dit.steps": 100})
+    kinora.apply(["video.probe"], [kinora.Sample("a", {"url": "a.mp4"})]).kept[0]["json"]
+    torch.from_dlpack(sample.tensor("frames"))
+
+libtorch is the torch package of this Python environment, if its version is the one that this Kinora was built for. Log lines go to
+logging.getLogger("kinora"). Python runs none of the work: every call releases the GIL.
+"""
+import json
+import logging
+import os
+import threading
+from typing import NamedTuple
+
+from . import _library as _c
+from ._library import Error
+from ._samples import Sample, Tensor
+
+__all__ = ["Applied", "Dropped", "Error", "Failed", "Sample", "Tensor", "apply", "components", "open", "run", "version"]
+
+_host = None
+_kept = []  # what libkinora points to while the host is open
+
+
+class Dropped(NamedTuple):
+    sample: Sample
+    rule: str
+    score: float
+
+
+class Failed(NamedTuple):
+    key: str
+    reason: str
+
+
+class Applied(NamedTuple):
+    """The outcomes of apply(): samples that left the last stage, that a stage filtered, and that failed."""
+
+    kept: list
+    dropped: list
+    failed: list
+
+
+def version():
+    """The version of libkinora, "0.1.0"."""
+    return _c.library().kinora_embed_version().decode()
+
+
+def open(plugins=(), log_level=None):
+    """Finds the plugins; other functions do it on their first call, with none but the usual folders.
+
+    plugins: folders that are searched first. log_level: trace, debug, info, warn, error, off. Raises Error if it is open already.
+    """
+    global _host
+    logger = logging.getLogger("kinora")
+    levels = (5, logging.DEBUG, logging.INFO, logging.WARNING, logging.ERROR)
+
+    @_c.LOG
+    def log(_, level, line):
+        logger.log(levels[max(0, min(level, 4))], "%s", _c.text(line))
+
+    folders = (_c.c_char_p * len(plugins))(*map(os.fsencode, plugins))
+    options = _c.Options(draft=_c.DRAFT, plugin_folders=folders, n_plugin_folders=len(folders), log=log)
+    options.log_level = log_level.encode() if log_level else None
+    host = _c.c_void_p()
+    _c.check(_c.library().kinora_embed_open(options, _c.byref(host)))
+    _kept.append(log)
+    _host = host
+
+
+def _opened():
+    if _host is None:
+        open()
+    return _host
+
+
+def _interruptible(call):
+    """Calls it in another thread, so that Ctrl-C stops it; raises what it raises."""
+    raised = []
+
+    def body():
+        try:
+            call()
+        except BaseException as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=body, name="kinora")
+    thread.start()
+    try:
+        while thread.is_alive():
+            thread.join(0.1)
+    except KeyboardInterrupt:
+        _c.library().kinora_embed_cancel(_host)
+        thread.join()
+        raise
+    if raised:
+        raise raised[0]
+
+
+def _toml(value):
+    """A value as TOML writes it on one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{json.dumps(str(k))} = {_toml(v)}" for k, v in value.items()) + " }"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(map(_toml, value)) + "]"
+    return json.dumps(os.fspath(value) if hasattr(value, "__fspath__") else value, ensure_ascii=False)
+
+
+def run(file=None, *, text=None, out=None, only=None, sets=None):
+    """Runs the jobs of a run file, as `kinora run` does; what is finished is not repeated.
+
+    file: path of a run file. text: the contents of one instead; `file` is then its name in messages, and relative paths start in its
+    folder. out: the output folder. only: a job, which is run with those that it reads. sets: other values, {"dit.steps": 100}. Raises
+    Error with every problem of the file, or the error of the job that failed; KeyboardInterrupt on Ctrl-C, after which the same call continues.
+    """
+    host, encoded = _opened(), [f"{name}={_toml(value)}".encode() for name, value in (sets or {}).items()]
+    options = _c.RunOptions(sets=(_c.c_char_p * len(encoded))(*encoded), n_sets=len(encoded))
+    options.file, options.out = (os.fsencode(path) if path is not None else None for path in (file, out))
+    options.text, options.only = (words.encode() if words is not None else None for words in (text, only))
+    _interruptible(lambda: _c.check(_c.library().kinora_embed_run(host, options)))
+
+
+def apply(stages, samples):
+    """Sends samples through stages, one after the other, and returns their outcomes as Applied.
+
+    stages: names, or {"use": "clip.transcode", "height": 240} with options. samples: Sample objects. An error on one sample is its outcome;
+    raises Error for an unknown stage or option.
+    """
+    host, applied = _opened(), Applied([], [], [])
+
+    @_c.EMIT
+    def emit(_, sample):
+        applied.kept.append(Sample._adopt(sample))
+        return 0
+
+    @_c.DROP
+    def drop(_, sample, rule, score):
+        applied.dropped.append(Dropped(Sample._adopt(sample), rule.decode(errors="replace"), score))
+        return 0
+
+    @_c.FAIL
+    def fail(_, sample, reason):
+        applied.failed.append(Failed(Sample._adopt(sample).key, reason.decode(errors="replace")))
+        return 0
+
+    samples = list(samples)
+    handles = (_c.c_void_p * len(samples))(*(sample._handle for sample in samples))
+    to = _c.Emit(emit=emit, drop=drop, fail=fail)
+    chain = json.dumps(list(stages)).encode()
+    _interruptible(lambda: _c.check(_c.library().kinora_embed_apply(host, chain, handles, len(samples), to)))
+    return applied
+
+
+def components():
+    """Every component that can be used: a list of {"id", "kind", "name", "help", "plugin", "version", "options"}."""
+    host, parts = _opened(), []
+
+    @_c.WRITE
+    def write(_, data, size):
+        parts.append(_c.string_at(data, size))
+
+    _c.check(_c.library().kinora_embed_components(host, _c.Sink(write=write)))
+    return json.loads(b"".join(parts))
