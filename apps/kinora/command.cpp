@@ -9,6 +9,7 @@
 #include "core/run/weights.hpp"
 
 namespace kinora {
+
 // A message may quote a stranger's file, which must not control the terminal.
 int complain(int code, const std::string& message) {
   std::string shown;
