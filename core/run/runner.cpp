@@ -12,6 +12,7 @@
 #include "core/io/atomic_file.hpp"
 #include "core/run/identity.hpp"
 #include "core/run/job.hpp"
+#include "core/run/job_check.hpp"
 #include "core/run/job_folder.hpp"
 #include "core/run/place.hpp"
 #include "core/run/run_folder.hpp"

@@ -23,17 +23,17 @@ namespace {
 Descriptor moved_up(int fd) { return Descriptor(::fcntl(fd, F_DUPFD_CLOEXEC, 16)); }
 
 // How a process starts: the descriptors it inherits, and that it leads a group.
-class Beginning {
+class SpawnActions {
  public:
-  Beginning() {
+  SpawnActions() {
     posix_spawn_file_actions_init(&actions_);
     posix_spawnattr_init(&attributes_);
     posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETPGROUP);
     posix_spawnattr_setpgroup(&attributes_, 0);
   }
-  Beginning(const Beginning&) = delete;
-  Beginning& operator=(const Beginning&) = delete;
-  ~Beginning() {
+  SpawnActions(const SpawnActions&) = delete;
+  SpawnActions& operator=(const SpawnActions&) = delete;
+  ~SpawnActions() {
     posix_spawn_file_actions_destroy(&actions_);
     posix_spawnattr_destroy(&attributes_);
   }
@@ -58,7 +58,7 @@ void WorkerProcess::start(const WorkerProgram& program, const std::string& name,
                           std::vector<std::string> variables) {
   const Descriptor socket = moved_up(inherited.socket), page = moved_up(inherited.page),
                    output = moved_up(inherited.output);
-  Beginning begin;
+  SpawnActions begin;
   auto* actions = begin.actions();
   posix_spawn_file_actions_addopen(actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(actions, output.get(), STDOUT_FILENO);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The documents and the manifests agree: every component that an example uses is there, with its options, their types, ranges and
 choices; every curating stage is documented, and the defaults that tables state are the manifests'. Every command that a text
-of the program or a document names is one; every link and every path leads somewhere; docs/reference.md is what the manifests say.
+of the program or a document names is one; every link and every path leads somewhere, and what ARCHITECTURE.md says to be in a file is in it; docs/reference.md is what the manifests say.
 With KINORA, `kinora check` accepts every run file that README.md and docs/ show, and their tables of options state the defaults. usage: documents.py ROOT [KINORA SCRATCH]"""
 import json, pathlib, re, shutil, subprocess, sys, tomllib
 
@@ -11,6 +11,7 @@ DOCUMENTS = [*PAGES, "plugins/stages/README.md", "sdk/README.md"]
 LINKED = [*DOCUMENTS, "ARCHITECTURE.md", "BENCHMARKS.md", "CONTRIBUTING.md"]
 OF_EVERY_STAGE = {"use", "name", "from"}
 THEIR_OWN = {"colourful", "brightness", "mine"}  # that sdk/README.md makes
+SOURCES = ("apps", "core", "kernels", "packaging", "plugins", "sdk", "tests")
 TYPES = {"int": int, "size": (int, str), "float": (int, float), "bool": bool, "string": str, "path": str, "strings": list, "floats": list, "ints": list, "paths": list}
 failures = []
 
@@ -105,11 +106,28 @@ def check_links():
     assert seen > 40, seen
 
 
+def files_of(name):
+    """The files that a text means by a path or by a bare file name; of a folder, those below it."""
+    found = list(ROOT.glob(name.rstrip("/")) if "/" in name else (file for top in SOURCES for file in (ROOT / top).rglob(name)))
+    return [file for at in found for file in (at.rglob("*.[ch]*") if at.is_dir() else [at])]
+
+
 def check_paths():
-    """Every path that ARCHITECTURE.md names is there."""
-    named = re.findall(r"`([\w.*/-]+/[\w.*/-]*)`", (ROOT / "ARCHITECTURE.md").read_text())
+    """Every path and file name that ARCHITECTURE.md names is there, and each `Name` that it says to be in a file occurs in it, a class with
+    its definition or a member's: `Name` in `file`, `Name` ... (`file`), `file` (`Name`)."""
+    text = re.sub(r"\n +", " ", (ROOT / "ARCHITECTURE.md").read_text())
+    named = re.findall(r"`([\w.*/-]+/[\w.*/-]*|[\w-]+\.(?:cpp|hpp|h|py|toml|txt))`", text)
     assert len(named) > 40, named
-    failures.extend(f"ARCHITECTURE.md: there is no {name}" for name in named if not any(ROOT.glob(name.rstrip("/"))))
+    failures.extend(f"ARCHITECTURE.md: there is no {name}" for name in named if not (any(ROOT.glob(name.rstrip("/"))) or files_of(name)))
+    name, file = r"`([A-Za-z_]\w*(?:::\w+)*)`", r"`([\w./-]+(?:/|\.[ch]pp|\.h))`"
+    pairs = re.findall(rf"{name} in {file}|{name}[^`.;:|()]*\({file}\)", text)
+    said = [(one or two, of_one or of_two) for one, of_one, two, of_two in pairs] + [(inside, place) for place, inside in re.findall(rf"{file} \({name}\)", text)]
+    assert len(said) > 10, said
+    for name, place in said:
+        texts = [file.read_text() for file in files_of(place)]
+        wanted = [rf"(?:class|struct) {word}\b|\b{word}::" if word[0].isupper() else rf"\b{word}\b" for word in name.split("::")]
+        if not any(all(re.search(word, text) for word in wanted) for text in texts):
+            failures.append(f"ARCHITECTURE.md: {place} does not contain {name}")
 
 
 def check_reference():

@@ -188,7 +188,8 @@ TEST_F(ReportTest, NeedsNothingElse) {
 }
 
 TEST_F(ReportTest, JobsThatDidNotRunAreSaidToBeMissing) {
-  for (const auto& job : data()["jobs"])
+  const json begun = data();
+  for (const auto& job : begun["jobs"])
     EXPECT_THAT(job["missing"].get<std::string>(), testing::StartsWith("it has not finished"));
   EXPECT_TRUE(job_of(data(), "dit")["curves"]["loss"].is_null());
   write_rest("x");
