@@ -147,11 +147,16 @@ void log_line(int32_t level, std::string_view message) {
   spdlog::default_logger_raw()->log(spdlog_level(level), one_line(message));
 }
 
-bool log_to_files(std::string_view message) {
+std::string log_to_files(std::string_view message) {
   const auto& sinks = outputs()->sinks();
   const std::string line = one_line(message);
-  for (size_t i = 1; i < sinks.size(); ++i) sinks[i]->log({"kinora", spdlog::level::debug, line});
-  return sinks.size() > 1;
+  std::string path;
+  for (size_t i = 1; i < sinks.size(); ++i) {
+    sinks[i]->log({"kinora", spdlog::level::debug, line});
+    if (const auto* file = dynamic_cast<const spdlog::sinks::basic_file_sink_mt*>(sinks[i].get()))
+      path = file->filename();
+  }
+  return path;
 }
 
 }  // namespace kinora::core
