@@ -140,7 +140,8 @@ Sources archives_in(const std::filesystem::path& given, const Component& c, cons
 std::string variant_of(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   const auto first = name.find('.'), last = name.rfind('.');
-  if (first == last) return "";
+  const std::string stem = name.substr(0, first);
+  if (first == last || (stem != "model" && stem != "diffusion_pytorch_model")) return "";
   const std::string between = name.substr(first + 1, last - first - 1);
   return between.substr(0, between.find('-'));
 }
@@ -176,6 +177,10 @@ PublishedWeights::PublishedWeights(const std::vector<std::filesystem::path>& giv
                                    sources_.size(), size));
     sources_ = std::move(later);
   }
+}
+
+void PublishedWeights::log_notes() const {
+  for (const auto& note : notes_) log_info("{}", note);
 }
 
 std::vector<std::string> PublishedWeights::names() const {
