@@ -49,7 +49,8 @@ po::options_description generate_flags() {
   out.add_options()("pipeline", po::value<std::string>()->value_name("FOLDER"),
                     "folder of a published pipeline, used instead of a run file")(
       "from", po::value<std::string>()->value_name("VIDEO"),
-      "take the prompt and every setting of the job from this MP4; its FILE.toml or --pipeline FOLDER gives the "
+      "take the prompt and every setting of the job from this MP4; its FILE.toml or --pipeline FOLDER gives "
+      "the "
       "networks; a warning names weights and plugins that differ here")(
       "prompt", po::value<Strings>()->composing()->value_name("TEXT"),
       "what to show; if given several times, one video each")(
@@ -190,7 +191,8 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
 std::string usage_problem(const po::variables_map& given) {
   const std::string file = given.count("file") ? given["file"].as<std::string>() : "";
   if (given.count("file") && given.count("pipeline"))
-    return "a run file (" + file + ") and --pipeline are both given; a run file names its own pipeline, so leave "
+    return "a run file (" + file +
+           ") and --pipeline are both given; a run file names its own pipeline, so leave "
            "one of them out";
   if (fs::is_directory(file))
     return file + " is a folder; of a published pipeline: kinora generate --pipeline " + file +
@@ -198,18 +200,20 @@ std::string usage_problem(const po::variables_map& given) {
   if (given.count("file")) return "";
   if (!given.count("pipeline"))
     return given.count("from")
-               ? "--from takes the settings of a video, and its networks are missing; give its run file or its "
-                 "pipeline: kinora generate FILE.toml --from VIDEO, or kinora generate --pipeline FOLDER --from "
+               ? "--from takes the settings of a video, and its networks are missing; give its run file or "
+                 "its "
+                 "pipeline: kinora generate FILE.toml --from VIDEO, or kinora generate --pipeline FOLDER "
+                 "--from "
                  "VIDEO"
                : "a run file or a pipeline is missing; kinora generate FILE.toml --prompt \"...\", or "
                  "kinora generate --pipeline FOLDER --prompt \"...\"";
   if (given.count("job")) return "--job chooses a job of a run file; leave it out with --pipeline";
   const auto sets = sets_in(given);
-  const bool has_prompts = given.count("prompt") || given.count("from") ||
-                           std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
-                             return set.starts_with("generate.prompts=") ||
-                                    set.starts_with("generate.prompts_file=");
-                           });
+  const bool has_prompts =
+      given.count("prompt") || given.count("from") ||
+      std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
+        return set.starts_with("generate.prompts=") || set.starts_with("generate.prompts_file=");
+      });
   return has_prompts ? "" : "a prompt is missing; add --prompt \"...\"";
 }
 

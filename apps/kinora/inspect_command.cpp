@@ -109,7 +109,8 @@ json pipeline_facts(const fs::path& folder) {
 // checked and not the default size.
 std::vector<std::string> pipeline_problems(core::Runtime& runtime, const fs::path& folder) {
   std::string text = fmt::format(
-      "[[job]]\nkind = \"generate\"\npipeline = {}\nprompts = [\"text\"]\nframes = 1\nheight = 32\nwidth = 32\n",
+      "[[job]]\nkind = \"generate\"\npipeline = {}\nprompts = [\"text\"]\nframes = 1\nheight = 32\nwidth = "
+      "32\n",
       json(folder.string()).dump());
   if (!core::PublishedPipeline(folder).from_text_alone)  // a file that exists; a check opens no picture
     text += "image = " + json((folder / "model_index.json").string()).dump() + "\n";
@@ -290,8 +291,8 @@ int inspect(core::Runtime& runtime, const Arguments& arguments) {
   const auto spec = runtime.registry().find(is_folder ? core::published_component(id) : id);
   if (!spec) {
     const std::string said = spec.failure().message;
-    return complain(kUsage, "inspect: " + said + (said.ends_with('?') ? " " : "; ") +
-                                "no folder has this name either");
+    return complain(
+        kUsage, "inspect: " + said + (said.ends_with('?') ? " " : "; ") + "no folder has this name either");
   }
   json request = {{"id", (*spec)->id},
                   {"options", options_of(runtime.registry(), **spec, sets)},

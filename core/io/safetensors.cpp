@@ -40,7 +40,8 @@ std::string known_as(std::span<const std::byte> file) {
 Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::string_view origin) {
   uint64_t length = 0;
   if (file.size() < sizeof length)
-    return fail(KINORA_ERROR_DATA, "{}: {} bytes are too few for a safetensors file; is the download complete?", origin,
+    return fail(KINORA_ERROR_DATA,
+                "{}: {} bytes are too few for a safetensors file; is the download complete?", origin,
                 file.size());
   std::memcpy(&length, file.data(), sizeof length);
   const std::string known = length > kSafeHeaderLimit ? known_as(file) : "";

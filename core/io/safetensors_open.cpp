@@ -180,11 +180,10 @@ std::optional<Failure> without_index(const fs::path& folder, const std::set<fs::
   uint64_t number = 1;
   while (there.contains(number)) ++number;
   const std::string what =
-      missing == 0 ? fmt::format("their index {}.safetensors.index.json is missing", first->stem)
-      : missing == 1
-          ? fmt::format("shard {} of {} and the index are missing", number, all)
-          : fmt::format("{} of {} shards, the first of them shard {}, and the index are missing", missing, all,
-                        number);
+      missing == 0   ? fmt::format("their index {}.safetensors.index.json is missing", first->stem)
+      : missing == 1 ? fmt::format("shard {} of {} and the index are missing", number, all)
+                     : fmt::format("{} of {} shards, the first of them shard {}, and the index are missing",
+                                   missing, all, number);
   return fail(KINORA_ERROR_NOT_FOUND, "{}: weights in {} shards, but {}; is the download complete?",
               folder.string(), all, what);
 }
@@ -199,10 +198,11 @@ Failure without_weights(const fs::path& folder) {
   if (pickles.empty())
     return fail(KINORA_ERROR_NOT_FOUND, "{}: no *.safetensors in this folder; is the download complete?",
                 folder.string());
-  return fail(KINORA_ERROR_NOT_FOUND,
-              "{}: {} is a pickle, which is never read, and there is no *.safetensors; download the safetensors "
-              "of this network, or convert it with safetensors.torch.save_file",
-              folder.string(), *pickles.begin());
+  return fail(
+      KINORA_ERROR_NOT_FOUND,
+      "{}: {} is a pickle, which is never read, and there is no *.safetensors; download the safetensors "
+      "of this network, or convert it with safetensors.torch.save_file",
+      folder.string(), *pickles.begin());
 }
 
 // The one file to open in a folder.

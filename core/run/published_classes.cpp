@@ -53,8 +53,9 @@ std::string of_another_class(const std::filesystem::path& config, const Componen
   const auto found = all.find(name);
   if (found == all.end())
     return object_in(config).contains("_class_name")
-               ? fmt::format("{}: the network's class is {}, which Kinora does not have; {} reads the class {}",
-                             config.string(), name, spec.id, own->first)
+               ? fmt::format(
+                     "{}: the network's class is {}, which Kinora does not have; {} reads the class {}",
+                     config.string(), name, spec.id, own->first)
                : "";
   if (found->second == spec.id) return "";
   return fmt::format(

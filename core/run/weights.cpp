@@ -197,12 +197,30 @@ std::set<std::string> known_members(const ComponentSpec& spec) {
 // Members that diffusers and transformers write into every configuration and that change no output: training,
 // bookkeeping, and parts that Kinora does not read.
 const std::set<std::string>& harmless_members() {
-  static const std::set<std::string> all{
-      "architectures", "attention_dropout", "classifier_dropout", "controlnet_block_every_n",
-      "decoder_start_token_id", "dense_act_fn", "dropout", "dropout_rate", "dtype", "eos_token_id",
-      "gradient_checkpointing", "initializer_factor", "initializer_range", "is_decoder", "is_encoder_decoder",
-      "is_gated_act", "model_type", "num_decoder_layers", "output_past", "pad_token_id", "tie_word_embeddings",
-      "torch_dtype", "transformers_version", "use_cache"};
+  static const std::set<std::string> all{"architectures",
+                                         "attention_dropout",
+                                         "classifier_dropout",
+                                         "controlnet_block_every_n",
+                                         "decoder_start_token_id",
+                                         "dense_act_fn",
+                                         "dropout",
+                                         "dropout_rate",
+                                         "dtype",
+                                         "eos_token_id",
+                                         "gradient_checkpointing",
+                                         "initializer_factor",
+                                         "initializer_range",
+                                         "is_decoder",
+                                         "is_encoder_decoder",
+                                         "is_gated_act",
+                                         "model_type",
+                                         "num_decoder_layers",
+                                         "output_past",
+                                         "pad_token_id",
+                                         "tie_word_embeddings",
+                                         "torch_dtype",
+                                         "transformers_version",
+                                         "use_cache"};
   return all;
 }
 
@@ -218,8 +236,8 @@ void log_ignored(const fs::path& file, const json& object, const ComponentSpec& 
   }
   const auto line = [&](int32_t level, const std::string& names) {
     if (!names.empty())
-      log_line(level, fmt::format("{}: ignored, because {} has no such options: {}", file.string(), spec.id,
-                                  names));
+      log_line(level,
+               fmt::format("{}: ignored, because {} has no such options: {}", file.string(), spec.id, names));
   };
   line(KINORA_LOG_INFO, ignored);
   line(KINORA_LOG_DEBUG, harmless);

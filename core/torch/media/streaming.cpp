@@ -19,9 +19,10 @@ void go_on() {
 // frames_of() a decoded video. Throws for pixels that are not finite, which would be black.
 at::Tensor decoded_frames(const at::Tensor& video) {
   if (!at::isfinite(video).all().item<bool>())
-    throw Error(KINORA_ERROR_DATA,
-                "the tokenizer decodes pixels that are not finite; check its weights (tokenizer_weights): is the "
-                "download complete?");
+    throw Error(
+        KINORA_ERROR_DATA,
+        "the tokenizer decodes pixels that are not finite; check its weights (tokenizer_weights): is the "
+        "download complete?");
   return frames_of(video);
 }
 

@@ -149,8 +149,8 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
                                             c10::str(found[i].sizes()), fmt::join(p.shape, ", ")));
     } else if (!places[i].empty() && per_leaf[places[i][0].leaf].is_floating_point() &&
                at::isIntegralType(found[i].scalar_type(), true)) {
-      problems.integers.push_back(fmt::format("'{}' is {} in the file and floating-point in the model", p.name,
-                                              at::toString(found[i].scalar_type())));
+      problems.integers.push_back(fmt::format("'{}' is {} in the file and floating-point in the model",
+                                              p.name, at::toString(found[i].scalar_type())));
     }
   }
   if (!options.allow_missing) problems.missing = report.missing;

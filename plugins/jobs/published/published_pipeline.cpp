@@ -32,8 +32,8 @@ const std::map<std::string, PublishedCall> kPublishedCalls{
 };
 
 // The parts of a folder that Kinora reads.
-constexpr const char* kParts[] = {"transformer",   "transformer_2", "text_encoder", "image_encoder",
-                                  "vae",           "tokenizer",     "scheduler"};
+constexpr const char* kParts[] = {"transformer", "transformer_2", "text_encoder", "image_encoder",
+                                  "vae",         "tokenizer",     "scheduler"};
 
 template <class Map>
 std::string keys_of(const Map& map) {
@@ -187,10 +187,11 @@ PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
 std::string published_component(const fs::path& folder) {
   std::error_code ignored;
   if (!fs::exists(folder / "config.json", ignored))
-    throw Error(KINORA_ERROR_INVALID,
-                folder.string() +
-                    ": neither a pipeline's folder (model_index.json) nor a network's (config.json); give one "
-                    "of them, such as Wan2.1-T2V-1.3B-Diffusers or its transformer/");
+    throw Error(
+        KINORA_ERROR_INVALID,
+        folder.string() +
+            ": neither a pipeline's folder (model_index.json) nor a network's (config.json); give one "
+            "of them, such as Wan2.1-T2V-1.3B-Diffusers or its transformer/");
   pipeline_object(folder / "config.json");
   const std::string kind = published_class(folder / "config.json");
   const auto found = published_classes().find(kind);

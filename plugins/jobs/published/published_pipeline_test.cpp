@@ -168,8 +168,9 @@ TEST_F(PipelineOptions, OfAnIncompleteFolderNameEveryMissingPart) {
   const auto said = [](const fs::path& folder, const json& table = json::object()) {
     return refusal([&] { with_pipeline("generate", "film", table, folder); });
   };
-  EXPECT_THAT(said(oracle("wan_a14b_t2v")),
-              HasSubstr("text_encoder/, vae/, tokenizer/, scheduler/ are missing; is the download complete?"));
+  EXPECT_THAT(
+      said(oracle("wan_a14b_t2v")),
+      HasSubstr("text_encoder/, vae/, tokenizer/, scheduler/ are missing; is the download complete?"));
   EXPECT_THAT(said(oracle("wan_a14b_t2v"), {{"sampler", "unipc"}}),
               HasSubstr("text_encoder/, vae/, tokenizer/ are missing"));
   const fs::path folder = changed("wan_t2v", "model_index.json", "boundary_ratio", nullptr);

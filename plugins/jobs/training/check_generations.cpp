@@ -126,8 +126,8 @@ void check_noise(JobCheck& check, const GenerateOptions& o, const std::vector<in
 int64_t patch_of(const ComponentUse& model, size_t dimension) {
   const json& options = model.options.values();
   const json sizes = options.value("patch_size", json());
-  const json size = sizes.is_array() && sizes.size() == 3 ? sizes[dimension]
-                                                          : options.value("patch_space", json());
+  const json size =
+      sizes.is_array() && sizes.size() == 3 ? sizes[dimension] : options.value("patch_space", json());
   return size.is_number_integer() ? std::max<int64_t>(size.get<int64_t>(), 1) : 1;
 }
 
@@ -139,7 +139,8 @@ bool check_given_size(JobCheck& check, const GenerateOptions& o, const kinora_to
     if (given <= 0) return true;
     const int64_t patch = info.discrete ? 1 : patch_of(model, dimension);
     const std::string by =
-        patch == 1 ? tokenizer : fmt::format("{} and patches of {} latents of {}", tokenizer, patch, model.id);
+        patch == 1 ? tokenizer
+                   : fmt::format("{} and patches of {} latents of {}", tokenizer, patch, model.id);
     return check.holds(option, [&] { require_divided(option, given, factor * patch, by); });
   };
   fits = divides("height", o.height, info.height, 1) && fits;

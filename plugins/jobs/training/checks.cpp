@@ -175,8 +175,7 @@ void check_text(JobCheck& check) {
 void check_image_encoder(JobCheck& check) {
   const auto* use = check.spec().component("image_encoder");
   if (!use) return;
-  const bool is_sound =
-      check.holds("image_encoder", [&] { ImageEncoder::require(check, check.spec()); });
+  const bool is_sound = check.holds("image_encoder", [&] { ImageEncoder::require(check, check.spec()); });
   check_weights(check, "image_encoder_weights", *use);
   if (!is_sound) return;
   const auto network = check.made("image_encoder", [&] { return on_meta(check, *use); });

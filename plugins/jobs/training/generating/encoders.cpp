@@ -50,8 +50,8 @@ void require_finite(const at::Tensor& made, const std::string& what, const Weigh
   if (at::isfinite(made).all().item<bool>()) return;
   std::string files;
   for (const auto& path : weights) files += (files.empty() ? "" : ", ") + path.string();
-  throw Error(KINORA_ERROR_DATA,
-              what + " has values that are not finite; check the weights (" + files + "): is the download complete?");
+  throw Error(KINORA_ERROR_DATA, what + " has values that are not finite; check the weights (" + files +
+                                     "): is the download complete?");
 }
 
 TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device,
