@@ -1,4 +1,5 @@
 // kinora generate FILE.toml: generates a video with the networks of a run's generate job.
+#include <algorithm>
 #include <filesystem>
 #include <iostream>
 #include <set>
@@ -36,6 +37,7 @@ examples:
   kinora generate my.toml --prompt "a boat at sea" --seed 7
   kinora generate my.toml --prompt "it drives away" --image car.png --set film.guidance=4.0
   kinora generate my.toml --from runs/my/film/videos/000.mp4           the same video again, from the settings stored in it
+  kinora generate --pipeline FOLDER --from runs/FOLDER/generated-1234abcd/videos/000.mp4    ... of a published folder
   kinora generate my.toml --from old.mp4 --seed 8                      ... with one thing changed
   kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --prompt "a boat at sea" --set steps=30 --set frames=33
 
@@ -47,7 +49,9 @@ po::options_description generate_flags() {
   out.add_options()("pipeline", po::value<std::string>()->value_name("FOLDER"),
                     "folder of a published pipeline, used instead of a run file")(
       "from", po::value<std::string>()->value_name("VIDEO"),
-      "take every setting from this MP4; a warning names weights and plugins that differ here")(
+      "take the prompt and every setting of the job from this MP4; its FILE.toml or --pipeline FOLDER gives "
+      "the "
+      "networks; a warning names weights and plugins that differ here")(
       "prompt", po::value<Strings>()->composing()->value_name("TEXT"),
       "what to show; if given several times, one video each")(
       "image", po::value<std::string>()->value_name("FILE"), "image for the first frame")(
@@ -183,6 +187,36 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
   return job;
 }
 
+// What is wrong with the combination of arguments; "" if nothing is.
+std::string usage_problem(const po::variables_map& given) {
+  const std::string file = given.count("file") ? given["file"].as<std::string>() : "";
+  if (given.count("file") && given.count("pipeline"))
+    return "a run file (" + file +
+           ") and --pipeline are both given; a run file names its own pipeline, so leave "
+           "one of them out";
+  if (fs::is_directory(file))
+    return file + " is a folder; of a published pipeline: kinora generate --pipeline " + file +
+           " --prompt \"...\"";
+  if (given.count("file")) return "";
+  if (!given.count("pipeline"))
+    return given.count("from")
+               ? "--from takes the settings of a video, and its networks are missing; give its run file or "
+                 "its "
+                 "pipeline: kinora generate FILE.toml --from VIDEO, or kinora generate --pipeline FOLDER "
+                 "--from "
+                 "VIDEO"
+               : "a run file or a pipeline is missing; kinora generate FILE.toml --prompt \"...\", or "
+                 "kinora generate --pipeline FOLDER --prompt \"...\"";
+  if (given.count("job")) return "--job chooses a job of a run file; leave it out with --pipeline";
+  const auto sets = sets_in(given);
+  const bool has_prompts =
+      given.count("prompt") || given.count("from") ||
+      std::any_of(sets.begin(), sets.end(), [](const std::string& set) {
+        return set.starts_with("generate.prompts=") || set.starts_with("generate.prompts_file=");
+      });
+  return has_prompts ? "" : "a prompt is missing; add --prompt \"...\"";
+}
+
 void say_results(const core::RunFile& run, const std::string& job) {
   for (const auto& entry : fs::directory_iterator(run.out / job / "videos"))
     if (entry.path().extension() != ".json") std::cout << entry.path().string() << "\n";
@@ -203,11 +237,8 @@ int generate_command(core::Runtime& runtime, const Arguments& arguments) {
     std::cout << kGenerateHelp << visible;
     return kDone;
   }
-  if (given.count("file") == given.count("pipeline"))
-    return complain(
-        kUsage,
-        "generate: a run file or a pipeline is missing; kinora generate FILE.toml --prompt \"...\", or "
-        "kinora generate --pipeline FOLDER --prompt \"...\"");
+  if (const std::string wrong = usage_problem(given); !wrong.empty())
+    return complain(kUsage, "generate: " + wrong);
   auto run = given.count("file") ? load_run(runtime, given["file"].as<std::string>(), sets_in(given))
                                  : load_run(runtime, document_of(given), "--pipeline", sets_in(given));
   if (!run) return kUsage;

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <iostream>
 #include <set>
+#include <string>
+#include <vector>
 
 #include <boost/program_options.hpp>
 #include <fmt/ranges.h>
@@ -12,8 +14,12 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
+#include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
+#include "core/config/document.hpp"
 #include "core/io/safetensors.hpp"
+#include "core/run/job_check.hpp"
+#include "core/run/run_file.hpp"
 #include "core/runtime/runtime.hpp"
 #include "plugins/jobs/published/published_pipeline.hpp"
 
@@ -98,6 +104,28 @@ json pipeline_facts(const fs::path& folder) {
                                   in_shell(folder.string()), picture ? " --image PICTURE" : "")}};
 }
 
+// What a generate job with this pipeline would be refused for: the checks of kinora generate, which read
+// configurations and headers only. The size is one that every published family makes, since the networks are
+// checked and not the default size.
+std::vector<std::string> pipeline_problems(core::Runtime& runtime, const fs::path& folder) {
+  std::string text = fmt::format(
+      "[[job]]\nkind = \"generate\"\npipeline = {}\nprompts = [\"text\"]\nframes = 1\nheight = 32\nwidth = "
+      "32\n",
+      json(folder.string()).dump());
+  if (!core::PublishedPipeline(folder).from_text_alone)  // a file that exists; a check opens no picture
+    text += "image = " + json((folder / "model_index.json").string()).dump() + "\n";
+  const auto document = core::or_throw(core::Document::parse(text, "--pipeline"));
+  std::vector<core::Diagnostic> problems;
+  const core::RunFile run = core::read_run(document, runtime.registry(), problems);
+  if (problems.empty()) problems = core::check_jobs(runtime, run, 0);
+  std::vector<std::string> out;
+  for (const auto& p : problems) {
+    const std::string job = "job 'generate': ";
+    out.push_back(p.message.starts_with(job) ? p.message.substr(job.size()) : p.message);
+  }
+  return out;
+}
+
 std::string pipeline_text(const json& f) {
   const json& d = f["defaults"];
   std::string out = fmt::format("{}, written by diffusers {}: {} of {}\n", f["pipeline"].get<std::string>(),
@@ -145,6 +173,8 @@ examples:
   kinora inspect model/dit --set size=7B
   kinora inspect model/dit --set size=7B --set text_size=1024 --input latent=1x16x16x88x160 --input timestep=1 --input text=1x512x1024
   kinora inspect tokenizer/cosmos --input video=1x3x17x256x256 --json
+
+A folder that kinora generate would refuse is refused here too, with every problem.
 
 )";
 
@@ -215,9 +245,17 @@ std::string text_of(const json& r) {
   return out + aligned(lines, "  ");
 }
 
-}  // namespace
+int inspect_pipeline(core::Runtime& runtime, const fs::path& folder, bool as_json) {
+  if (!runtime.has_log_level()) core::or_throw(core::set_log_level("warn"));  // no lines about options
+  const auto problems = pipeline_problems(runtime, folder);
+  for (const auto& problem : problems) complain(kUsage, problem);
+  if (!problems.empty()) return kUsage;
+  const json facts = pipeline_facts(folder);
+  std::cout << (as_json ? facts.dump() + "\n" : pipeline_text(facts));
+  return kDone;
+}
 
-int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
+int inspect(core::Runtime& runtime, const Arguments& arguments) {
   po::options_description all = inspect_flags();
   all.add_options()("id", po::value<std::string>()->default_value(""));
   po::positional_options_description positional;
@@ -236,17 +274,26 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
     return complain(
         kUsage,
         "inspect: a component or folder is missing; see kinora plugins list and kinora inspect --help");
-  const bool is_folder = std::filesystem::is_directory(id);
-  if (is_folder && std::filesystem::exists(std::filesystem::path(id) / "model_index.json")) {
-    const json facts = pipeline_facts((std::filesystem::absolute(id) / "").lexically_normal().parent_path());
-    std::cout << (given.count("json") ? facts.dump() + "\n" : pipeline_text(facts));
-    return kDone;
+  const bool is_folder = fs::is_directory(id);
+  if (is_folder && fs::exists(fs::path(id) / "model_index.json")) {
+    if (given.count("set") || given.count("input"))
+      return complain(kUsage, "inspect: --set and --input are for one network, and " + id +
+                                  " is a whole pipeline; name a part, such as " +
+                                  (fs::path(id) / "transformer").string());
+    return inspect_pipeline(runtime, (fs::absolute(id) / "").lexically_normal().parent_path(),
+                            given.count("json") != 0);
   }
+  if (const fs::path file = id; fs::is_regular_file(file) && file.extension() == ".json")
+    return complain(kUsage, "inspect: " + id + " is a file; give its folder: kinora inspect " +
+                                in_shell(file.has_parent_path() ? file.parent_path().string() : "."));
   auto sets = texts("set");
   if (is_folder) sets.push_back("config=" + id);
   const auto spec = runtime.registry().find(is_folder ? core::published_component(id) : id);
-  if (!spec)
-    return complain(kUsage, "inspect: " + spec.failure().message + "; no folder has this name either");
+  if (!spec) {
+    const std::string said = spec.failure().message;
+    return complain(
+        kUsage, "inspect: " + said + (said.ends_with('?') ? " " : "; ") + "no folder has this name either");
+  }
   json request = {{"id", (*spec)->id},
                   {"options", options_of(runtime.registry(), **spec, sets)},
                   {"inputs", json::object()}};
@@ -254,6 +301,18 @@ int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto result = core::torch_tool("inspect")(runtime, request);
   std::cout << (given.count("json") ? result.dump() + "\n" : text_of(result));
   return kDone;
+}
+
+}  // namespace
+
+// Nothing is run, so every error is one of usage or of the files that are named.
+int inspect_command(core::Runtime& runtime, const Arguments& arguments) {
+  try {
+    return inspect(runtime, arguments);
+  } catch (const Error& e) {
+    if (e.code() == KINORA_ERROR_CANCELLED) throw;
+    return complain(kUsage, e.what());
+  }
 }
 
 }  // namespace kinora

@@ -60,12 +60,17 @@ std::string one_line(std::string_view message) {
   return out;
 }
 
-// Returns whether there is a file.
-bool to_files(spdlog::level::level_enum level, std::string_view message) {
+// Returns the path of the last file; empty if there is none.
+std::string to_files(spdlog::level::level_enum level, std::string_view message) {
   const auto& sinks = outputs()->sinks();
   const std::string line = one_line(message);
-  for (size_t i = 1; i < sinks.size(); ++i) sinks[i]->log({"kinora", level, line});
-  return sinks.size() > 1;
+  std::string path;
+  for (size_t i = 1; i < sinks.size(); ++i) {
+    sinks[i]->log({"kinora", level, line});
+    if (const auto* file = dynamic_cast<const spdlog::sinks::basic_file_sink_mt*>(sinks[i].get()))
+      path = file->filename();
+  }
+  return path;
 }
 
 // A full disk: reported once, and logging continues to the other sinks.
@@ -157,6 +162,6 @@ void log_line(int32_t level, std::string_view message) {
   spdlog::default_logger_raw()->log(spdlog_level(level), one_line(message));
 }
 
-bool log_to_files(std::string_view message) { return to_files(spdlog::level::debug, message); }
+std::string log_to_files(std::string_view message) { return to_files(spdlog::level::debug, message); }
 
 }  // namespace kinora::core

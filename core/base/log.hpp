@@ -23,9 +23,9 @@ std::string log_level();
 // [main thread] Restricts stderr to warnings and errors; files still get every line.
 void quiet_terminal();
 
-// [any-thread] Writes one line only to the open log files, whatever the level. Returns false if there is
-// none.
-bool log_to_files(std::string_view message);
+// [any-thread] Writes one line only to the open log files, whatever the level. Returns the path of the newest;
+// "" if there is none.
+std::string log_to_files(std::string_view message);
 
 // [any-thread] Also appends the same lines, with their date, to a file, during the lifetime of the object.
 class LogFile {

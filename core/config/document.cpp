@@ -124,9 +124,11 @@ Result<Document> Document::parse(std::string_view text, const std::string& name)
   out.name_ = name;
   try {
     const toml::table table = toml::parse(text, name);
+    const bool is_flag = name.starts_with("--");
     out.root_ =
         convert(table, "",
                 [&](const std::string& at, const toml::source_position& k, const toml::source_position& v) {
+                  if (is_flag) return;
                   out.places_[at] = {{name, static_cast<int>(k.line), static_cast<int>(k.column)},
                                      {name, static_cast<int>(v.line), static_cast<int>(v.column)}};
                 });

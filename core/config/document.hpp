@@ -32,6 +32,7 @@ class Document {
   // Fails at the first syntax error, since TOML cannot be read past it. KINORA_ERROR_NOT_FOUND if there is no
   // such file.
   static Result<Document> read(const std::filesystem::path& file);
+  // name: the file's, or a flag's such as "--pipeline", whose text has no lines that a user could look up.
   static Result<Document> parse(std::string_view text, const std::string& name);
 
   // Sets "a.b.c" like --set on the command line: the value is TOML, or else a plain string. Items of [[job]]

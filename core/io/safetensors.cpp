@@ -40,7 +40,9 @@ std::string known_as(std::span<const std::byte> file) {
 Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::string_view origin) {
   uint64_t length = 0;
   if (file.size() < sizeof length)
-    return fail(KINORA_ERROR_DATA, "{}: {} bytes are too few for a safetensors file", origin, file.size());
+    return fail(KINORA_ERROR_DATA,
+                "{}: {} bytes are too few for a safetensors file; is the download complete?", origin,
+                file.size());
   std::memcpy(&length, file.data(), sizeof length);
   const std::string known = length > kSafeHeaderLimit ? known_as(file) : "";
   if (!known.empty()) return fail(KINORA_ERROR_DATA, "{}: not a safetensors file but {}", origin, known);
@@ -49,8 +51,9 @@ Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::str
                 "{}: not a safetensors file: its header would have {} bytes, at most {} are allowed", origin,
                 length, kSafeHeaderLimit);
   if (length > file.size() - sizeof length)
-    return fail(KINORA_ERROR_DATA, "{}: truncated: the header has {} bytes, the file {}", origin, length,
-                file.size());
+    return fail(KINORA_ERROR_DATA,
+                "{}: truncated: the header has {} bytes, the file {}; is the download complete?", origin,
+                length, file.size());
   auto header =
       parse_safe_header({reinterpret_cast<const char*>(file.data()) + sizeof length, length}, origin);
   if (!header) return header.failure();
@@ -69,8 +72,9 @@ Result<SafeContents> parse_safetensors(std::span<const std::byte> file, std::str
     end = e->end;
   }
   if (end != data.size())
-    return fail(KINORA_ERROR_DATA, "{}: {}: the tensors have {} bytes, the file holds {}", origin,
-                end > data.size() ? "truncated" : "trailing bytes", end, data.size());
+    return fail(KINORA_ERROR_DATA, "{}: {}: the tensors have {} bytes, the file holds {}; {}", origin,
+                end > data.size() ? "truncated" : "trailing bytes", end, data.size(),
+                end > data.size() ? "is the download complete?" : "download or write it again");
 
   SafeContents out;
   out.metadata = std::move(header->metadata);

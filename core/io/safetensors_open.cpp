@@ -3,6 +3,8 @@
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
+#include <optional>
+#include <regex>
 #include <set>
 #include <unistd.h>
 
@@ -60,7 +62,7 @@ Result<std::shared_ptr<Mapping>> map_file(const fs::path& path) {
   }
   const int error = errno;
   if (S_ISREG(info.st_mode) && info.st_size == 0)
-    return fail(KINORA_ERROR_DATA, "{}: the file is empty", path.string());
+    return fail(KINORA_ERROR_DATA, "{}: the file is empty; is the download complete?", path.string());
   if (!made->data)
     return fail(KINORA_ERROR_IO, "{}: cannot be mapped: {}", path.string(), std::strerror(error));
   return made;
@@ -146,7 +148,61 @@ Result<Shards> open_shards(const fs::path& index_file, const Index& index) {
 }
 
 bool is_index(const std::string& name) {
-  return name.ends_with(".index.json") || name.ends_with(".index.fp16.json");
+  return name.ends_with(".index.json") ||
+         (name.ends_with(".json") && name.find(".safetensors.index.") != name.npos);  // of a variant
+}
+
+// A name such as model-00002-of-00003.safetensors.
+struct ShardName {
+  std::string stem;
+  uint64_t number, of;
+};
+std::optional<ShardName> shard_name(const std::string& name) {
+  static const std::regex form("(.+)-(\\d{1,9})-of-(\\d{1,9})\\.safetensors");
+  std::smatch found;
+  if (!std::regex_match(name, found, form)) return std::nullopt;
+  return ShardName{found[1], std::stoull(found[2]), std::stoull(found[3])};
+}
+
+// The failure if these files are shards without their index; nothing if they are other files. A single shard
+// of one needs no index.
+std::optional<Failure> without_index(const fs::path& folder, const std::set<fs::path>& files) {
+  std::set<uint64_t> there;
+  std::optional<ShardName> first;
+  for (const auto& file : files) {
+    const auto shard = shard_name(file.filename().string());
+    if (!shard || (first && (shard->stem != first->stem || shard->of != first->of))) return std::nullopt;
+    first = first ? first : shard;
+    there.insert(shard->number);
+  }
+  if (!first || first->of < 2) return std::nullopt;
+  const uint64_t all = first->of, missing = all - std::min<uint64_t>(all, there.size());
+  uint64_t number = 1;
+  while (there.contains(number)) ++number;
+  const std::string what =
+      missing == 0   ? fmt::format("their index {}.safetensors.index.json is missing", first->stem)
+      : missing == 1 ? fmt::format("shard {} of {} and the index are missing", number, all)
+                     : fmt::format("{} of {} shards, the first of them shard {}, and the index are missing",
+                                   missing, all, number);
+  return fail(KINORA_ERROR_NOT_FOUND, "{}: weights in {} shards, but {}; is the download complete?",
+              folder.string(), all, what);
+}
+
+// The failure for a folder without safetensors. A pickle (*.bin, *.ckpt, *.pt) in it is named.
+Failure without_weights(const fs::path& folder) {
+  std::error_code error;
+  std::set<std::string> pickles;
+  for (fs::directory_iterator it(folder, error), end; !error && it != end; it.increment(error))
+    if (const auto kind = it->path().extension(); kind == ".bin" || kind == ".ckpt" || kind == ".pt")
+      pickles.insert(it->path().filename().string());
+  if (pickles.empty())
+    return fail(KINORA_ERROR_NOT_FOUND, "{}: no *.safetensors in this folder; is the download complete?",
+                folder.string());
+  return fail(
+      KINORA_ERROR_NOT_FOUND,
+      "{}: {} is a pickle, which is never read, and there is no *.safetensors; download the safetensors "
+      "of this network, or convert it with safetensors.torch.save_file",
+      folder.string(), *pickles.begin());
 }
 
 // The one file to open in a folder.
@@ -170,10 +226,14 @@ Result<fs::path> in_folder(const fs::path& folder) {
     if (found.size() > 1) break;
   }
   const auto& found = indices.empty() ? files : indices;
+  if (found.empty()) return without_weights(folder);
+  if (indices.empty())
+    if (auto failure = without_index(folder, files)) return *std::move(failure);
   if (found.size() == 1) return *found.begin();
-  return fail(found.empty() ? KINORA_ERROR_NOT_FOUND : KINORA_ERROR_INVALID,
-              "{}: {} *.safetensors or *.safetensors.index.json in this folder; name the file",
-              folder.string(), found.empty() ? "no" : "several");
+  return fail(KINORA_ERROR_INVALID,
+              "{}: several *.safetensors or *.safetensors.index.json in this folder; name the file in an "
+              "option of weights, or leave one here",
+              folder.string());
 }
 
 const SafeTensor* in_shard(const Shard& shard, const std::string& name) {

@@ -54,7 +54,8 @@ bool JobCheck::finds(const std::string& option, const std::string& path) {
   if (fs::exists(path, ignored)) return true;
   if (!ahead_ || !made_by_earlier_job(path))
     problem(option, option + ": no such file or folder: " + path +
-                        ", and no earlier job of the run makes it; fix the path");
+                        (spec().inputs.empty() ? "" : ", and no earlier job of the run makes it") +
+                        "; fix the path");
   return false;
 }
 

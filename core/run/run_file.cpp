@@ -324,7 +324,7 @@ class RunReader {
             value.is_object() && value.contains("use")
                 ? did_you_mean_or_list(key, slots_of(*job.kind), "components are named by")
                 : did_you_mean(key, options);
-        const std::string owner = owner_of(job, key);
+        const std::string owner = key == "weights" ? weights_of(job) : owner_of(job, key);
         problem(doc_.key(pointer + "/" + key), "unknown option '" + key + "' of job kind " + job.kind->name +
                                                    (owner.empty() ? hint : owner));
       }
@@ -369,6 +369,15 @@ class RunReader {
              (is_list ? "[" + table + "]" : table);
     }
     return "";
+  }
+
+  // "; the weights of tokenizer are the option tokenizer_weights", for each component of the job that has some.
+  static std::string weights_of(const JobSpec& job) {
+    std::string out;
+    for (const auto& slot : job.kind->slots)
+      if (!slot.weights.empty())
+        out += (out.empty() ? "; the weights of " : ", of ") + slot.name + " are the option " + slot.weights;
+    return out;
   }
 
   Location place_of(const std::string& pointer, const Problem& p) const {

@@ -12,6 +12,7 @@
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/io/safetensors.hpp"
+#include "core/run/published_classes.hpp"
 #include "core/runtime/runtime.hpp"
 
 namespace kinora::core {
@@ -190,28 +191,70 @@ std::set<std::string> known_members(const ComponentSpec& spec) {
   return out;
 }
 
+// Members that diffusers and transformers write into every configuration and that change no output: training,
+// bookkeeping, and parts that Kinora does not read.
+const std::set<std::string>& harmless_members() {
+  static const std::set<std::string> all{"architectures",
+                                         "attention_dropout",
+                                         "classifier_dropout",
+                                         "controlnet_block_every_n",
+                                         "decoder_start_token_id",
+                                         "dense_act_fn",
+                                         "dropout",
+                                         "dropout_rate",
+                                         "dtype",
+                                         "eos_token_id",
+                                         "gradient_checkpointing",
+                                         "initializer_factor",
+                                         "initializer_range",
+                                         "is_decoder",
+                                         "is_encoder_decoder",
+                                         "is_gated_act",
+                                         "model_type",
+                                         "num_decoder_layers",
+                                         "output_past",
+                                         "pad_token_id",
+                                         "tie_word_embeddings",
+                                         "torch_dtype",
+                                         "transformers_version",
+                                         "use_cache"};
+  return all;
+}
+
 void log_ignored(const fs::path& file, const json& object, const ComponentSpec& spec) {
   const auto known = known_members(spec);
-  std::string ignored;
+  std::string ignored, harmless;
   for (const auto& [name, value] : object.items()) {
     if (name.starts_with('_') || known.contains(name)) continue;
-    const auto near = suggest(name, {known.begin(), known.end()});
-    ignored += (ignored.empty() ? "" : ", ") + name + (near.empty() ? "" : " (did you mean '" + near + "'?)");
+    const bool is_harmless = harmless_members().contains(name);
+    const auto near = is_harmless ? "" : suggest(name, {known.begin(), known.end()});
+    std::string& out = is_harmless ? harmless : ignored;
+    out += (out.empty() ? "" : ", ") + name + (near.empty() ? "" : " (did you mean '" + near + "'?)");
   }
-  if (!ignored.empty())
-    log_info("{}: ignored, because {} has no such options: {}", file.string(), spec.id, ignored);
+  const auto line = [&](int32_t level, const std::string& names) {
+    if (!names.empty())
+      log_line(level,
+               fmt::format("{}: ignored, because {} has no such options: {}", file.string(), spec.id, names));
+  };
+  line(KINORA_LOG_INFO, ignored);
+  line(KINORA_LOG_DEBUG, harmless);
+}
+
+// The config.json of a folder of weights; for a pipeline's folder, that of the part that fits the component.
+// Empty: none.
+fs::path config_in(const fs::path& given, const ComponentSpec& spec) {
+  std::error_code ignored;
+  if (!fs::is_directory(given, ignored)) return {};
+  const auto experts = published_experts(given, spec);
+  const auto file = (experts ? experts->high : published_part(given, spec)) / "config.json";
+  return fs::exists(file, ignored) ? file : fs::path();
 }
 
 }  // namespace
 
 fs::path config_of(const std::vector<fs::path>& weights, const ComponentSpec& spec) {
-  std::error_code ignored;
-  for (const auto& path : weights) {
-    if (!fs::is_directory(path, ignored)) continue;
-    const auto experts = published_experts(path, spec);
-    const auto file = (experts ? experts->high : published_part(path, spec)) / "config.json";
-    if (fs::exists(file, ignored)) return file;
-  }
+  for (const auto& path : weights)
+    if (auto file = config_in(path, spec); !file.empty()) return file;
   return {};
 }
 
@@ -258,6 +301,9 @@ json with_config(const ComponentSpec& spec, json given, const fs::path& config) 
 
 json with_weights(Registry& registry, const ComponentSpec& spec, json given,
                   const std::vector<fs::path>& weights) {
+  for (const auto& path : weights)
+    if (const auto other = of_another_class(config_in(path, spec), spec); !other.empty())
+      throw Error(KINORA_ERROR_INVALID, other);
   json out = with_config(spec, given, config_of(weights, spec));
   const auto* size = spec.option("size");
   const bool has_sizes = size && !size->choices.empty() && out.value("size", json("")) == "";

@@ -51,7 +51,8 @@ std::filesystem::path config_of(const std::vector<std::filesystem::path>& weight
 // that of the part that fits the component). A member maps to the option of its name, else by
 // OptionSpec::config; types and ranges are checked. null means 0, "", false or [] if the option accepts that.
 // Unknown members are ignored with one log line that names them (unless quiet), because published files have
-// members that one implementation does not need. Names that begin with an underscore (diffusers' _class_name)
+// members that one implementation does not need; those that every published file has and that change no output
+// only at level debug. Names that begin with an underscore (diffusers' _class_name)
 // are ignored silently. Throws kinora::Error with every problem, each beginning with the file.
 json read_config(const std::filesystem::path& file, const ComponentSpec& spec, bool quiet = false);
 
@@ -60,7 +61,8 @@ json read_config(const std::filesystem::path& file, const ComponentSpec& spec, b
 json with_config(const ComponentSpec& spec, json given, const std::filesystem::path& config);
 
 // The same with the configuration of these weights (config_of). If they have none, or an empty one, and
-// `given` has no size and does not fit their tensors: the published size that fits.
+// `given` has no size and does not fit their tensors: the published size that fits. Throws kinora::Error, also
+// for weights of another network's class (of_another_class in published_classes.hpp).
 json with_weights(Registry& registry, const ComponentSpec& spec, json given,
                   const std::vector<std::filesystem::path>& weights);
 

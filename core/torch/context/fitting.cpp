@@ -1,12 +1,10 @@
 #include "core/torch/context/fitting.hpp"
 
-#include <fstream>
-
 #include <fmt/ranges.h>
 
-#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/io/safetensors.hpp"
+#include "core/run/published_classes.hpp"
 #include "core/run/weights.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -114,18 +112,11 @@ json with_fitting_size(const Component& component, const json& given, const std:
 
 namespace {
 
-// The weights' config.json, also the one next to a file, which a run does not read.
+// The config.json of some weights, also the one next to a file, which a run does not read.
 fs::path config_near(const std::vector<fs::path>& weights, const ComponentSpec& spec) {
   fs::path file = config_of(weights, spec);
   if (file.empty() && !fs::is_directory(weights.at(0))) file = weights[0].parent_path() / "config.json";
   return fs::exists(file) ? file : fs::path();
-}
-
-std::string class_in(const fs::path& config) {
-  const json object = object_in_file(config);
-  const json name = object.contains("_class_name") ? object["_class_name"]
-                                                   : object.value("/architectures/0"_json_pointer, json());
-  return name.is_string() ? name.get<std::string>() : "";
 }
 
 struct Question {
@@ -195,8 +186,13 @@ std::string found_cause(const Component& component, const json& options,
              then = q.size.empty() ? published_size : configured;
   if (auto cause = first(q); !cause.empty()) return cause;
   if (auto cause = then(q); !cause.empty()) return cause;
-  const std::string name = class_in(config_near(weights, *component.spec));
-  return name.empty() ? of_no_size(q) : fmt::format("their config.json says that they are a {}'s", name);
+  bool has_config = false;
+  for (const auto& path : weights) {
+    const fs::path config = config_near({path}, *component.spec);
+    if (auto other = of_another_class(config, *component.spec); !other.empty()) return other;
+    has_config = has_config || !config.empty();
+  }
+  return has_config ? "" : of_no_size(q);
 }
 
 }  // namespace

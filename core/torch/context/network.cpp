@@ -47,6 +47,7 @@ void Network::require_weights(const std::vector<std::filesystem::path>& weights)
 
 void Network::load_or_compare(const std::vector<std::filesystem::path>& weights, LoadOptions how) {
   const PublishedWeights file(weights, component_, chain_.parameters());
+  if (!how.compare_only) file.log_notes();
   if (chain_.lora()) how.may_miss = is_lora;
   if (std::string_view(published_stem(*component_.spec)) == "model") how.allow_unexpected = true;
   std::string all;

@@ -16,6 +16,16 @@ void go_on() {
   if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
 }
 
+// frames_of() a decoded video. Throws for pixels that are not finite, which would be black.
+at::Tensor decoded_frames(const at::Tensor& video) {
+  if (!at::isfinite(video).all().item<bool>())
+    throw Error(
+        KINORA_ERROR_DATA,
+        "the tokenizer decodes pixels that are not finite; check its weights (tokenizer_weights): is the "
+        "download complete?");
+  return frames_of(video);
+}
+
 }  // namespace
 
 at::Tensor video_of(const at::Tensor& frames, int64_t first, int64_t count) {
@@ -48,12 +58,12 @@ at::Tensor encode_video(Network& tokenizer, int64_t frames, const FramesOf& vide
 at::Tensor decode_frames(Network& tokenizer, const at::Tensor& latent, at::Device device) {
   const int64_t dim = latent.dim() - 3, pieces = latent.size(dim);
   const auto stream = pieces > 1 ? tokenizer.open_stream(true) : nullptr;
-  if (!stream) return frames_of(tokenizer.decode(latent.to(device)).to(at::kCPU));
+  if (!stream) return decoded_frames(tokenizer.decode(latent.to(device)).to(at::kCPU));
   at::Tensor out;
   int64_t at = 0;
   for (int64_t i = 0; i < pieces; ++i) {
     go_on();
-    const at::Tensor piece = frames_of(stream->push(latent.narrow(dim, i, 1).to(device)).to(at::kCPU));
+    const at::Tensor piece = decoded_frames(stream->push(latent.narrow(dim, i, 1).to(device)).to(at::kCPU));
     if (i == 0)
       out = at::empty({1 + (pieces - 1) * tokenizer.info().time, piece.size(1), piece.size(2), 3}, at::kByte);
     out.narrow(0, at, piece.size(0)).copy_(piece);

@@ -135,18 +135,23 @@ Sources archives_in(const std::filesystem::path& given, const Component& c, cons
   return out;
 }
 
-void log_variant(const std::filesystem::path& given, const Safetensors& opened) {
-  const auto file = opened.files()[0].filename();
-  if (std::filesystem::is_directory(given) && file.string().find("fp16") != std::string::npos)
-    log_info("{}: {} is read, because the folder only has weights of variant fp16", given.string(),
-             file.string());
+// The variant of the file that a folder's weights were read from: "bf16" of model.bf16.safetensors and of
+// model.bf16-00001-of-00002.safetensors. "" for a file without one.
+std::string variant_of(const std::filesystem::path& file) {
+  const std::string name = file.filename().string();
+  const auto first = name.find('.'), last = name.rfind('.');
+  const std::string stem = name.substr(0, first);
+  if (first == last || (stem != "model" && stem != "diffusion_pytorch_model")) return "";
+  const std::string between = name.substr(first + 1, last - first - 1);
+  return between.substr(0, between.find('-'));
 }
 
-// The tensors point into the file, which the returned sources share.
-Sources tensors_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters) {
+// The tensors point into the file, which the returned sources share. variant: that of the weights of a folder.
+Sources tensors_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters,
+                   std::string& variant) {
   const auto file =
       std::make_shared<const Safetensors>(or_throw(Safetensors::open(published_part(given, *c.spec))));
-  log_variant(given, *file);
+  if (std::filesystem::is_directory(given)) variant = variant_of(file->files()[0]);
   const Layout layout = layout_of(c, file->names(), names_of(parameters));
   Sources out;
   for (const auto& [name, t] : renamed(*file, [&](const std::string& n) { return layout.ours(n); }))
@@ -159,14 +164,23 @@ Sources tensors_in(const std::filesystem::path& given, const Component& c, const
 PublishedWeights::PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& c,
                                    const Parameters& parameters) {
   for (const auto& path : given) {
-    Sources later = is_archive(path) ? archives_in(path, c, parameters) : tensors_in(path, c, parameters);
+    std::string variant;
+    Sources later =
+        is_archive(path) ? archives_in(path, c, parameters) : tensors_in(path, c, parameters, variant);
+    if (!variant.empty())
+      notes_.push_back(path.string() + ": variant " + variant +
+                       " of the weights is read, since the folder has none without a variant");
     const size_t size = later.size();
     later.merge(sources_);  // entries of both remain in sources_
     if (!sources_.empty())
-      log_info("{}: {} of its {} tensors take the place of earlier files'", path.string(), sources_.size(),
-               size);
+      notes_.push_back(fmt::format("{}: {} of its {} tensors take the place of earlier files'", path.string(),
+                                   sources_.size(), size));
     sources_ = std::move(later);
   }
+}
+
+void PublishedWeights::log_notes() const {
+  for (const auto& note : notes_) log_info("{}", note);
 }
 
 std::vector<std::string> PublishedWeights::names() const {

@@ -49,17 +49,20 @@ Layout layout_of(const Component& component, const std::vector<std::string>& nam
 // used.
 class PublishedWeights {
  public:
-  // Finds the part of a pipeline's folder that fits the component, and the layout of each file; one log line
-  // states if only the variant fp16 exists. From *.jit, tensors that are not parameters are
-  // left out, with a warning. Throws kinora::Error.
+  // Finds the part of a pipeline's folder that fits the component, and the layout of each file. From *.jit,
+  // tensors that are not parameters are left out, with a warning. Throws kinora::Error.
   PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& component,
                    const Parameters& parameters);
+  // Logs what a reader of the weights may not expect: a line for each folder of which a variant such as fp16
+  // is read, and for each file that replaces tensors of earlier ones.
+  void log_notes() const;
   std::vector<std::string> names() const;
   Find find() const;  // must not outlive this
 
  private:
   using Sources = std::map<std::string, std::function<at::Tensor()>>;
   Sources sources_;
+  std::vector<std::string> notes_;
 };
 
 // Tensors of a file under the names that name_of() gives them; "" drops one. Throws

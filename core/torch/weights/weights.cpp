@@ -87,6 +87,14 @@ void put_whole(const Parameter& p, const std::vector<LeafPlace>& places,
   }
 }
 
+// Logs a line that is too long for an error, and says where it is.
+std::string where_logged(const std::string& all) {
+  const std::string file = log_to_files(all);
+  if (!file.empty()) return " (all of them are in " + file + ")";
+  log_line(KINORA_LOG_DEBUG, all);
+  return " (log level debug lists all of them)";
+}
+
 }  // namespace
 
 std::vector<at::Tensor> values_of(const std::vector<Leaf>& leaves) {
@@ -139,19 +147,19 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
     } else if (found[i].sizes() != at::IntArrayRef(p.shape)) {
       problems.shapes.push_back(fmt::format("'{}' is {} in the file and [{}] in the model", p.name,
                                             c10::str(found[i].sizes()), fmt::join(p.shape, ", ")));
+    } else if (!places[i].empty() && per_leaf[places[i][0].leaf].is_floating_point() &&
+               at::isIntegralType(found[i].scalar_type(), true)) {
+      problems.integers.push_back(fmt::format("'{}' is {} in the file and floating-point in the model",
+                                              p.name, at::toString(found[i].scalar_type())));
     }
   }
   if (!options.allow_missing) problems.missing = report.missing;
   if (!options.allow_unexpected) problems.unexpected = report.unexpected;
   const std::vector<std::string> names_there{expected.begin(), expected.end()};
   if (const auto text = complaint(problems, names_there); !text.empty()) {
-    const std::string all =
-        "weights that do not fit: " + complaint(problems, names_there, parameters.size() + names.size());
-    const bool is_in_file = log_to_files(all);
-    if (!is_in_file) log_line(KINORA_LOG_DEBUG, all);
-    raise(KINORA_ERROR_INVALID, "{} tensors were given for {} parameters: {} ({})", names.size(),
-          parameters.size(), text,
-          is_in_file ? "all of them are in kinora.log" : "log level debug lists all of them");
+    const std::string all = complaint(problems, names_there, parameters.size() + names.size());
+    raise(KINORA_ERROR_INVALID, "{} tensors were given for {} parameters: {}{}", names.size(),
+          parameters.size(), text, all == text ? "" : where_logged("weights that do not fit: " + all));
   }
   if (options.compare_only) return report;
   for (size_t i = 0; i < parameters.size(); ++i)

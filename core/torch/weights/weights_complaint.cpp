@@ -104,6 +104,8 @@ std::string complaint(const WeightsProblems& p, const std::vector<std::string>& 
   std::vector<std::string> lines;
   if (!p.shapes.empty())
     lines.push_back(fmt::format("{} of other shapes: {}", p.shapes.size(), joined(p.shapes, most)));
+  if (!p.integers.empty())
+    lines.push_back(fmt::format("{} of integers: {}", p.integers.size(), joined(p.integers, most)));
   std::set<std::string> partners;
   if (!p.missing.empty())
     lines.push_back(

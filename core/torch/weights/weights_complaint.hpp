@@ -8,6 +8,7 @@ namespace kinora::core {
 struct WeightsProblems {
   std::vector<std::string> missing, unexpected;  // names
   std::vector<std::string> shapes;               // complete phrases
+  std::vector<std::string> integers;             // complete phrases: integers for a floating-point parameter
 };
 
 // "" without problems. For each kind, the count and the first `most`. Names that differ only in their numbers

@@ -8,6 +8,7 @@
 
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/run/published_classes.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::core {
@@ -31,21 +32,9 @@ const std::map<std::string, PublishedCall> kPublishedCalls{
     {"Cosmos2VideoToWorldPipeline", {704, 1280, 93, 35, 16, 7, false}},
 };
 
-// Classes of diffusers and transformers, and the corresponding components.
-const std::map<std::string, std::string> kPublishedClasses{
-    {"WanTransformer3DModel", "model/wan"},
-    {"CosmosTransformer3DModel", "model/cosmos"},
-    {"AutoencoderKLWan", "tokenizer/wan"},
-    {"AutoencoderKLCosmos", "tokenizer/cosmos"},
-    {"UMT5EncoderModel", "model/umt5"},
-    {"T5EncoderModel", "model/t5"},
-    {"CLIPVisionModel", "model/clip-vision"},
-    {"CLIPVisionModelWithProjection", "model/clip-vision"},
-    {"CLIPTextModel", "model/clip-text"},
-    {"CLIPTextModelWithProjection", "model/clip-text"},
-    {"BertModel", "model/minilm"},
-    {"BertForMaskedLM", "model/minilm"},
-};
+// The parts of a folder that Kinora reads.
+constexpr const char* kParts[] = {"transformer", "transformer_2", "text_encoder", "image_encoder",
+                                  "vae",         "tokenizer",     "scheduler"};
 
 template <class Map>
 std::string keys_of(const Map& map) {
@@ -198,16 +187,20 @@ PublishedPipeline::PublishedPipeline(const fs::path& given) : folder(given) {
 }
 
 std::string published_component(const fs::path& folder) {
-  const json config = pipeline_object(folder / "config.json");
-  const json architectures = config.value("architectures", json::array());
-  std::string kind = said_in<std::string>(config, "_class_name", "");
-  if (kind.empty() && architectures.is_array() && !architectures.empty() && architectures[0].is_string())
-    kind = architectures[0];
-  const auto found = kPublishedClasses.find(kind);
-  if (found != kPublishedClasses.end()) return found->second;
+  std::error_code ignored;
+  if (!fs::exists(folder / "config.json", ignored))
+    throw Error(
+        KINORA_ERROR_INVALID,
+        folder.string() +
+            ": neither a pipeline's folder (model_index.json) nor a network's (config.json); give one "
+            "of them, such as Wan2.1-T2V-1.3B-Diffusers or its transformer/");
+  pipeline_object(folder / "config.json");
+  const std::string kind = published_class(folder / "config.json");
+  const auto found = published_classes().find(kind);
+  if (found != published_classes().end()) return found->second;
   throw Error(KINORA_ERROR_UNSUPPORTED,
               fmt::format("{}: networks of class '{}' are not known; known: {}",
-                          (folder / "config.json").string(), kind, keys_of(kPublishedClasses)));
+                          (folder / "config.json").string(), kind, keys_of(published_classes())));
 }
 
 bool PublishedPipeline::has(const std::string& part) const {
@@ -217,11 +210,37 @@ bool PublishedPipeline::has(const std::string& part) const {
 
 std::string PublishedPipeline::component(const std::string& part) const {
   const std::string kind = has(part) ? index[part][1].get<std::string>() : "";
-  const auto found = kPublishedClasses.find(kind);
-  if (found != kPublishedClasses.end()) return found->second;
+  const auto found = published_classes().find(kind);
+  if (found != published_classes().end()) return found->second;
   throw Error(KINORA_ERROR_UNSUPPORTED,
               fmt::format("{}: {} of class '{}' is not known; known: {}",
-                          (folder / "model_index.json").string(), part, kind, keys_of(kPublishedClasses)));
+                          (folder / "model_index.json").string(), part, kind, keys_of(published_classes())));
+}
+
+void PublishedPipeline::require_all_parts() const {
+  std::set<fs::path> all;
+  for (const char* part : kParts) all.insert(folder / part);
+  require_parts(all);
+}
+
+void PublishedPipeline::require_parts(const std::set<fs::path>& read) const {
+  std::vector<std::string> missing;
+  std::error_code ignored;
+  for (const char* part : kParts) {
+    if (!has(part) || !read.contains(folder / part)) continue;
+    const std::string name = part;
+    const std::string file = name == "tokenizer"   ? ""
+                             : name == "scheduler" ? "scheduler_config.json"
+                                                   : "config.json";
+    if (!fs::exists(folder / part, ignored))
+      missing.push_back(name + "/");
+    else if (!fs::exists(folder / part / file, ignored))
+      missing.push_back(name + "/" + file);
+  }
+  if (missing.empty()) return;
+  throw Error(KINORA_ERROR_NOT_FOUND,
+              fmt::format("{}: {} {} missing; is the download complete?", folder.string(),
+                          fmt::join(missing, ", "), missing.size() == 1 ? "is" : "are"));
 }
 
 json PublishedPipeline::config(const std::string& part, const std::string& file) const {
@@ -322,6 +341,7 @@ class FolderJob {
   // sampler.
   json sampler() const {
     const fs::path file = of_.folder / "scheduler" / "scheduler_config.json";
+    if (!own_sampler_ && !fs::exists(file)) of_.require_all_parts();
     try {
       const json scheduler = pipeline_object(file);
       return cosmos_ ? edm_sampler(scheduler, call_.steps) : flow_sampler(scheduler, call_.steps);
@@ -398,6 +418,18 @@ void leave_out_replaced(json& out, const json& given) {
   }
 }
 
+// The parts of the folder that a job with these options reads: of `out`, what `given` does not replace.
+std::set<fs::path> parts_read(const json& out, const json& given) {
+  std::set<fs::path> parts;
+  for (const auto& [key, value] : out.items())
+    if (is_weights(key))
+      for (const auto& path : value) parts.insert(path.get<std::string>());
+  const json words = given.value("words", json());
+  if (out.contains("words") && !(words.is_object() && words.contains("file")))
+    parts.insert(out["words"]["file"].get<std::string>());
+  return parts;
+}
+
 // diffusers applies no guidance for any scale up to 1; in Cosmos' own convention there is guidance.
 void by_their_scale(json& out, const json& given) {
   if (given.contains("guidance_convention")) return;
@@ -437,6 +469,7 @@ json with_pipeline(const std::string& kind, const std::string& job, json table, 
   json out = pipeline.options(kind, before, own_sampler);
   std::vector<std::string> others;
   leave_out_replaced(out, given);
+  pipeline.require_parts(parts_read(out, given));
   for (const auto& [key, value] : given.items()) {
     if (!out.contains(key)) {
       out[key] = value;

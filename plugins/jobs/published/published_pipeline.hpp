@@ -23,6 +23,10 @@ struct PublishedPipeline {
   // KIND/NAME of the component of a part: "model/wan" of transformer. Throws
   // kinora::Error(KINORA_ERROR_UNSUPPORTED).
   std::string component(const std::string& part) const;
+  // Throws kinora::Error(KINORA_ERROR_NOT_FOUND) that names every missing part among these folders of parts; a
+  // network's without its config.json is missing too.
+  void require_parts(const std::set<std::filesystem::path>& read) const;
+  void require_all_parts() const;  // of those that the index names
   // A part's configuration.
   nlohmann::json config(const std::string& part, const std::string& file = "config.json") const;
   // All options of a job of this kind ("generate", "encode", "train", "train-tokenizer") that the folder

@@ -60,9 +60,12 @@ TEST_F(PipelineOptions, AreTheDefaultsOfThePublishedCall) {
   EXPECT_EQ(wan["text"]["use"], "umt5");
   EXPECT_EQ(wan["weights"], json({(oracle("wan_t2v") / "transformer").string()}));
   EXPECT_FALSE(wan.contains("weights_2"));
-  const json two = of("generate", "wan_a14b_t2v", {{"sampler", "flow-euler"}});
+  const fs::path experts = scratch_ / "experts";
+  for (const char* layer : {"wan_t2v", "wan_a14b_t2v"})
+    fs::copy(oracle(layer), experts, fs::copy_options::recursive | fs::copy_options::overwrite_existing);
+  const json two = with_pipeline("generate", "film", {{"sampler", "flow-euler"}}, experts);
   EXPECT_EQ(two["boundary"], 0.875);
-  EXPECT_EQ(two["weights_2"], json({(oracle("wan_a14b_t2v") / "transformer_2").string()}));
+  EXPECT_EQ(two["weights_2"], json({(experts / "transformer_2").string()}));
   const json cosmos = of("generate", "cosmos_t2w");
   EXPECT_EQ(cosmos["sampler"]["final"], "sigma_min");
   EXPECT_EQ(cosmos["loss"], json({{"use", "edm"}, {"sigma_data", 0.5}}));
@@ -159,6 +162,26 @@ TEST_F(PipelineOptions, ThatCannotBeSaidAreRefusedByName) {
   EXPECT_THAT(refusal([&] { with_pipeline("train", "dit", json::object(), folder); }),
               HasSubstr("two experts, and a train job trains one"));
   EXPECT_EQ(with_pipeline("train", "dit", {{"weights", "x"}}, folder)["weights"], json({"x"}));
+}
+
+TEST_F(PipelineOptions, OfAnIncompleteFolderNameEveryMissingPart) {
+  const auto said = [](const fs::path& folder, const json& table = json::object()) {
+    return refusal([&] { with_pipeline("generate", "film", table, folder); });
+  };
+  EXPECT_THAT(
+      said(oracle("wan_a14b_t2v")),
+      HasSubstr("text_encoder/, vae/, tokenizer/, scheduler/ are missing; is the download complete?"));
+  EXPECT_THAT(said(oracle("wan_a14b_t2v"), {{"sampler", "unipc"}}),
+              HasSubstr("text_encoder/, vae/, tokenizer/ are missing"));
+  const fs::path folder = changed("wan_t2v", "model_index.json", "boundary_ratio", nullptr);
+  EXPECT_EQ(said(folder), "no error");
+  fs::remove(folder / "transformer/config.json");
+  EXPECT_THAT(said(folder), HasSubstr("transformer/config.json is missing; is the download complete?"));
+  EXPECT_EQ(said(folder, {{"model", "dit"}, {"weights", "dit.safetensors"}, {"loss", "flow"}}), "no error");
+  fs::remove_all(folder / "tokenizer");
+  EXPECT_THAT(said(folder), HasSubstr("transformer/config.json, tokenizer/ are missing"));
+  EXPECT_THAT(refusal([&] { published_component(folder / "scheduler"); }),
+              HasSubstr("neither a pipeline's folder (model_index.json) nor a network's (config.json)"));
 }
 
 }  // namespace

@@ -36,6 +36,7 @@ void start_from(JobContext& context, Network& tokenizer, const WeightsPaths& wei
   if (!partial) return tokenizer.load(weights);
   auto& chain = tokenizer.chain();
   const PublishedWeights file(weights, context.open_slot("tokenizer"), chain.parameters());
+  file.log_notes();
   const PartialReport report =
       load_partially(chain.parameters(), chain.leaves(), file.names(), file.find(),
                      {.seed = static_cast<uint64_t>(context.run().seed), .name_in_file = {}});

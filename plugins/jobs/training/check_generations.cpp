@@ -122,6 +122,31 @@ void check_noise(JobCheck& check, const GenerateOptions& o, const std::vector<in
   for (const auto& wish : wishes(check, o)) require_noise(o.noise, wish.number, shape);
 }
 
+// Rows (dimension 1) or columns (2) of latents in a token of the model. 1 for a model without such an option.
+int64_t patch_of(const ComponentUse& model, size_t dimension) {
+  const json& options = model.options.values();
+  const json sizes = options.value("patch_size", json());
+  const json size =
+      sizes.is_array() && sizes.size() == 3 ? sizes[dimension] : options.value("patch_space", json());
+  return size.is_number_integer() ? std::max<int64_t>(size.get<int64_t>(), 1) : 1;
+}
+
+// Checks each given dimension for the tokenizer and for the patches of the model. Returns whether all fit.
+bool check_given_size(JobCheck& check, const GenerateOptions& o, const kinora_tokenizer_info& info,
+                      const ComponentUse& model, const std::string& tokenizer) {
+  bool fits = o.frames <= 0 || check.holds("frames", [&] { latent_frames(info, tokenizer, o.frames); });
+  const auto divides = [&](const char* option, int64_t given, int64_t factor, size_t dimension) {
+    if (given <= 0) return true;
+    const int64_t patch = info.discrete ? 1 : patch_of(model, dimension);
+    const std::string by =
+        patch == 1 ? tokenizer
+                   : fmt::format("{} and patches of {} latents of {}", tokenizer, patch, model.id);
+    return check.holds(option, [&] { require_divided(option, given, factor * patch, by); });
+  };
+  fits = divides("height", o.height, info.height, 1) && fits;
+  return divides("width", o.width, info.width, 2) && fits;
+}
+
 // Options that do not apply to this kind of model.
 void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
   const char* why = of_codes ? "models that denoise; codes are drawn one by one"
@@ -209,9 +234,9 @@ void check_generate(JobCheck& check) {
   if (has_own && !check.holds("tokenizer", [&] { require_one_kind(spec, id, info.discrete != 0); })) return;
   const auto data = encoded_for(check);
   if (!data && check.upstream("encode")) return;
-  const std::string place = o.frames > 0 ? "frames" : o.height > 0 ? "height" : "width";
+  if (!check_given_size(check, o, info, use, id)) return;
   const auto shape = check.made(
-      place, [&] { return latent_shape(info, id, data ? data->shape : std::vector<int64_t>(), o); });
+      "frames", [&] { return latent_shape(info, id, data ? data->shape : std::vector<int64_t>(), o); });
   if (shape && !of_codes && !o.noise.empty() && check.finds("noise", o.noise))
     check.holds("noise", [&] { check_noise(check, o, *shape); });
   if (shape && !of_codes && !o.last_image.empty())

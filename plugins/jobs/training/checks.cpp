@@ -175,8 +175,13 @@ void check_text(JobCheck& check) {
 void check_image_encoder(JobCheck& check) {
   const auto* use = check.spec().component("image_encoder");
   if (!use) return;
-  check.holds("image_encoder", [&] { ImageEncoder::require(check, check.spec()); });
+  const bool is_sound = check.holds("image_encoder", [&] { ImageEncoder::require(check, check.spec()); });
   check_weights(check, "image_encoder_weights", *use);
+  if (!is_sound) return;
+  const auto network = check.made("image_encoder", [&] { return on_meta(check, *use); });
+  if (network)
+    check_fit(check, "image_encoder_weights", **network,
+              weights_in(check.spec().options, "image_encoder_weights"));
 }
 
 void check_forward(JobCheck& check, Network& model, const ComponentUse& use, const Encoded& encoded,

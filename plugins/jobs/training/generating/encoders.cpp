@@ -46,6 +46,14 @@ TextEncoder::Parts parts_of(const CaptionEncoder& encoder) {
 
 }  // namespace
 
+void require_finite(const at::Tensor& made, const std::string& what, const WeightsPaths& weights) {
+  if (at::isfinite(made).all().item<bool>()) return;
+  std::string files;
+  for (const auto& path : weights) files += (files.empty() ? "" : ", ") + path.string();
+  throw Error(KINORA_ERROR_DATA, what + " has values that are not finite; check the weights (" + files +
+                                     "): is the download complete?");
+}
+
 TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device,
                          std::vector<const kinora_link*> links)
     : words_(runtime, parts.words, parts.words_options),
@@ -54,7 +62,9 @@ TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device
                                          std::move(links))),
       device_(device),
       max_tokens_(parts.max_tokens),
-      pad_(parts.pad) {
+      pad_(parts.pad),
+      id_(parts.text),
+      weights_(parts.weights) {
   network_->load(parts.weights);
 }
 
@@ -79,6 +89,7 @@ at::Tensor TextEncoder::operator()(const std::string& text) {
                              .to(at::kCPU);
   const at::Tensor tokens = mask[0].nonzero().squeeze(1).slice(0, 0, max_tokens_),
                    kept = out[0].index_select(0, tokens).to(at::kFloat).contiguous();
+  require_finite(kept, id_ + ": the embedding of a text", weights_);
   return pad_ ? at::constant_pad_nd(kept, {0, 0, 0, max_tokens_ - kept.size(0)}) : kept;
 }
 
@@ -98,18 +109,23 @@ int64_t ImageEncoder::require(const JobView& context, const JobSpec& job) {
 }
 
 ImageEncoder::ImageEncoder(const JobView& context, const JobSpec& job, const ChainOptions& chain)
-    : device_(chain.device), size_(require(context, job)) {
+    : device_(chain.device),
+      size_(require(context, job)),
+      id_(job.component("image_encoder")->id),
+      weights_(weights_in(job.options, "image_encoder_weights")) {
   const auto& use = *job.component("image_encoder");
   network_ = std::make_unique<Network>(context.open(use), use.options, chain);
-  network_->load(weights_in(job.options, "image_encoder_weights"));
+  network_->load(weights_);
 }
 
 at::Tensor ImageEncoder::operator()(const at::Tensor& frame) {
   const at::NoGradGuard off;
-  return network_->forward({{"image", clip_image(frame, size_).to(device_)}})
-      .at(0)[0]
-      .to(at::kCPU, at::kFloat)
-      .contiguous();
+  at::Tensor tokens = network_->forward({{"image", clip_image(frame, size_).to(device_)}})
+                          .at(0)[0]
+                          .to(at::kCPU, at::kFloat)
+                          .contiguous();
+  require_finite(tokens, id_ + ": the embedding of a picture", weights_);
+  return tokens;
 }
 
 CaptionVectors::CaptionVectors(Runtime& runtime, const CaptionEncoder& encoder)

@@ -7,8 +7,13 @@
 #include "core/run/one_stage.hpp"
 #include "core/torch/context/network.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
+#include "plugins/jobs/training/options/paths_option.hpp"
 
 namespace kinora::core {
+
+// Throws Error(KINORA_ERROR_DATA), which names `what` and the weights it was made with, if a value is NaN or
+// infinite.
+void require_finite(const at::Tensor& made, const std::string& what, const WeightsPaths& weights);
 
 // A tokenizing stage, then an encoder model.
 class TextEncoder {
@@ -35,6 +40,8 @@ class TextEncoder {
   at::Device device_;
   int64_t max_tokens_;
   bool pad_;
+  std::string id_;
+  WeightsPaths weights_;
 };
 
 // The tokens of an image encoder such as CLIP's.
@@ -51,6 +58,8 @@ class ImageEncoder {
  private:
   at::Device device_;
   int64_t size_;
+  std::string id_;
+  WeightsPaths weights_;
   std::unique_ptr<Network> network_;
 };
 

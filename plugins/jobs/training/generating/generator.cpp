@@ -11,9 +11,9 @@
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "plugins/jobs/training/generating/wishes.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {
@@ -334,10 +334,14 @@ at::Tensor Generator::sampled(const std::array<Conditions, 2>& conditions, const
   const SamplerInstance& sampler = denoising_->sampler;
   const double low = options_.guidance_2 < 0 ? options_.guidance : options_.guidance_2;
   guided.ask(conditions[0], conditions[1], {guidance(options_.guidance), guidance(low)});
+  int64_t call_number = 0;
   FunctionDenoiser denoiser([&](const at::Tensor& x, const at::Tensor& sigma) {
     const Mixed in = remixed({x, sigma}, sampler.mix(), denoising_->loss.mix());
     const auto ask = [&](const at::Tensor& a, const at::Tensor& b) { return guided(a, b); };
-    return given ? (*given)(in.x, in.sigma, ask) : guided(in.x, in.sigma);
+    at::Tensor x0 = given ? (*given)(in.x, in.sigma, ask) : guided(in.x, in.sigma);
+    require_finite(x0, fmt::format("{}: the latent of denoiser call {}", spec_.id, ++call_number),
+                   model_part_.weights);
+    return x0;
   });
   kinora_denoiser abi = denoiser.abi();
   abi.first = first;

@@ -7,16 +7,13 @@
 #include "plugins/jobs/training/generating/next_token.hpp"
 
 namespace kinora::core {
-namespace {
 
-int64_t divided(const char* option, int64_t pixels, int64_t factor, const std::string& tokenizer) {
+int64_t require_divided(const char* option, int64_t pixels, int64_t factor, const std::string& by) {
   if (pixels % factor == 0) return pixels / factor;
   const int64_t below = pixels - pixels % factor;
   raise(KINORA_ERROR_INVALID, "{} = {} must be a multiple of {} for {}; {} would do", option, pixels, factor,
-        tokenizer, below > 0 ? fmt::format("{} or {}", below, below + factor) : fmt::to_string(factor));
+        by, below > 0 ? fmt::format("{} or {}", below, below + factor) : fmt::to_string(factor));
 }
-
-}  // namespace
 
 int64_t latent_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames) {
   if ((frames - 1) % info.time == 0) return 1 + (frames - 1) / info.time;
@@ -25,10 +22,10 @@ int64_t latent_frames(const kinora_tokenizer_info& info, const std::string& toke
         tokenizer, below, below + info.time);
 }
 int64_t latent_rows(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t height) {
-  return divided("height", height, info.height, tokenizer);
+  return require_divided("height", height, info.height, tokenizer);
 }
 int64_t latent_columns(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t width) {
-  return divided("width", width, info.width, tokenizer);
+  return require_divided("width", width, info.width, tokenizer);
 }
 
 std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::string& tokenizer,

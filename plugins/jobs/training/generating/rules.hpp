@@ -7,6 +7,8 @@
 
 namespace kinora::core {
 
+// pixels / factor; the error says that `option` must be a multiple of it for `by`, and the nearest values.
+int64_t require_divided(const char* option, int64_t pixels, int64_t factor, const std::string& by);
 // Latent frames, rows and columns of a video of this size. Frames are 1 + n * info.time.
 int64_t latent_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames);
 int64_t latent_rows(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t height);

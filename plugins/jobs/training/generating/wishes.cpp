@@ -65,6 +65,9 @@ const SafeTensor& noise_tensor(const Safetensors& opened, const std::filesystem:
           "{}: noise '{:03}' is {}, but the latent is {} (channels, frames, rows, columns)", file.string(),
           number, fmt::format("[{}]", fmt::join(found->shape, ", ")),
           fmt::format("[{}]", fmt::join(shape, ", ")));
+  if (!at::isfinite(as_tensor(opened, *found)).all().item<bool>())
+    throw Error(KINORA_ERROR_DATA,
+                fmt::format("{}: noise '{:03}' has values that are not finite", file.string(), number));
   return *found;
 }
 
@@ -121,12 +124,7 @@ void require_noise(const std::filesystem::path& file, int64_t number, const std:
 
 at::Tensor given_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape) {
   const auto opened = or_throw(Safetensors::open(file));
-  const at::Tensor noise =
-      as_tensor(opened, noise_tensor(opened, file, number, shape)).to(at::kDouble).unsqueeze(0);
-  if (!at::isfinite(noise).all().item<bool>())
-    throw Error(KINORA_ERROR_DATA,
-                fmt::format("{}: noise '{:03}' has values that are not finite", file.string(), number));
-  return noise;
+  return as_tensor(opened, noise_tensor(opened, file, number, shape)).to(at::kDouble).unsqueeze(0);
 }
 
 }  // namespace kinora::core

@@ -34,7 +34,7 @@ void require_video(const GenerateOptions& options, const std::vector<Wish>& all)
 // latent. Throws Error: KINORA_ERROR_NOT_FOUND without the tensor, KINORA_ERROR_INVALID for another shape,
 // KINORA_ERROR_DATA for a value that is not finite.
 at::Tensor given_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape);
-// Checks only its name and shape, without reading values.
+// The same checks, without the tensor.
 void require_noise(const std::filesystem::path& file, int64_t number, const std::vector<int64_t>& shape);
 
 }  // namespace kinora::core
