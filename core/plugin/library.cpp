@@ -242,7 +242,7 @@ std::string linker_says(const fs::path& library) {
   char piece[4096];
   for (ssize_t n; (n = pread(out, piece, sizeof piece, static_cast<off_t>(said.size()))) > 0;)
     said.append(piece, static_cast<size_t>(n));
-  if (out >= 0) close(out);
+  if (out >= 0) ::close(out);
   return said;
 }
 
