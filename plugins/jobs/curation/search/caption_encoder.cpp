@@ -72,11 +72,12 @@ void require_safe(const Registry& registry, const CaptionEncoder& encoder) {
   for (const char* tensor : {"input_ids", "attention_mask"})
     if (std::none_of(made.begin(), made.end(), [&](const auto& one) { return one.name == tensor; }))
       refuse_encoder("takes its tokens from " + encoder.words + ", whose manifest names no output " + tensor);
-  for (const fs::path& path :
-       encoder.words_options.paths())  // an address would be asked with the user's keys
+  for (const std::string& file : encoder.words_options.paths()) {
+    const fs::path path = file;  // an address, as of S3, would be asked with the user's keys
     if (std::error_code error; !path.is_absolute() || !fs::is_regular_file(path, error))
       refuse_encoder("gives " + encoder.words + " the file " + quoted(path) +
                      "; a search reads files of this machine only");
+  }
   if (!encoder.text_options.paths().empty())
     refuse_encoder("gives " + encoder.text + " a file as an option; weights alone are taken from a folder");
   for (const auto& path : encoder.weights)
