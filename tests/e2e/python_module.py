@@ -88,7 +88,7 @@ def check_run():
     except KeyboardInterrupt:
         assert not (SCRATCH / "run/clips/summary.json").exists()
     logger.removeHandler(handler)
-    kinora.run("module.toml", text=CLIPS, out=SCRATCH / "run", sets={"run.seed": 3})
+    kinora.run("module.toml", text=CLIPS, out=SCRATCH / "run", sets={"run.log": "debug"})
     assert json.loads((SCRATCH / "run/clips/summary.json").read_text())["clips"]["kept"] > 0
     assert "clips: done" in (SCRATCH / "run/kinora.log").read_text()
     assert fails(lambda: kinora.run("x.toml", text=CLIPS.replace("curate", "curat")), "x.toml:6:8", "did you mean 'curate'") == "invalid"
