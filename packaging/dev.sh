@@ -60,7 +60,7 @@ usage: packaging/dev.sh COMMAND
   format [--check]     clang-format all C, C++ and CUDA files
   tidy [--all]         clang-tidy the units changed since HEAD~, or all
   setup                only install what is missing
-  package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, an SBOM, checksums
+  package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, a wheel, an SBOM, checksums
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
 KINORA_PRESET selects a preset other than dev for every command: work (each source compiled alone, -O2), release, asan, tsan, cuda.
@@ -222,6 +222,7 @@ package() {
   mkdir "$unpacked"
   tar -xzf "$archive" -C "$unpacked" --strip-components 1
   python3 packaging/sbom.py "$unpacked" "${archive%.tar.gz}.spdx.json"
+  python3 packaging/wheel.py "$unpacked" "$out"
   (cd "$out" && sha256sum -- * >SHA256SUMS)
   ls -l "$out"
 }

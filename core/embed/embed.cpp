@@ -1,6 +1,7 @@
 // The C API for programs that embed libkinora (kinora/embed.h).
 #include "kinora/embed.h"
 
+#include <algorithm>
 #include <atomic>
 #include <mutex>
 #include <thread>
@@ -15,7 +16,6 @@
 #include "core/run/load_run.hpp"
 #include "core/run/runner.hpp"
 #include "core/run/stage_chain.hpp"
-#include "core/sample/sample.hpp"
 #include "core/workers/service.hpp"
 #include "kinora/sample.hpp"
 
@@ -178,13 +178,6 @@ void apply_chain(kinora_embed& host, const char* stages, kinora_sample* const* s
   chain.finish();
 }
 
-// A tensor that shares the memory of a sample's, and keeps that sample.
-struct SharedTensor {
-  kinora_dl_managed managed{};
-  std::vector<int64_t> shape, strides;
-  Sample sample;
-};
-
 }  // namespace
 
 extern "C" {
@@ -224,34 +217,6 @@ int32_t kinora_embed_components(kinora_embed* host, const kinora_sink* to) {
     const std::string text =
         components_json(host->runtime->registry()).dump(-1, ' ', false, json::error_handler_t::replace);
     to->write(to->self, text.data(), text.size());
-  });
-}
-
-const kinora_samples_api* kinora_embed_samples(void) { return &samples_table(); }
-
-int32_t kinora_embed_share_tensor(const kinora_sample* sample, const char* name, kinora_dl_managed** out) {
-  return guard([&] {
-    Sample kept = Sample::borrow(const_cast<kinora_sample*>(sample));
-    const kinora_dl_tensor* tensor = kept.tensor(name);
-    if (!tensor)
-      throw Error(KINORA_ERROR_NOT_FOUND, fmt::format("sample '{}' has no tensor '{}'", kept.key(), name));
-    const auto n = static_cast<size_t>(tensor->ndim);
-    auto* shared = new SharedTensor{{}, {tensor->shape, tensor->shape + n}, {}, std::move(kept)};
-    if (tensor->strides) {
-      shared->strides.assign(tensor->strides, tensor->strides + n);
-    } else {
-      const auto both = kinora::shape_and_strides(shared->shape);
-      shared->strides.assign(both.begin() + tensor->ndim, both.end());
-    }
-    shared->managed = {1,
-                       0,
-                       shared,
-                       [](kinora_dl_managed* m) { delete static_cast<SharedTensor*>(m->manager); },
-                       KINORA_DL_READ_ONLY,
-                       *tensor};
-    shared->managed.tensor.shape = shared->shape.data();
-    shared->managed.tensor.strides = shared->strides.data();
-    *out = &shared->managed;
   });
 }
 

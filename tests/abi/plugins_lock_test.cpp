@@ -48,7 +48,9 @@ TEST_F(PluginsLockTest, AnotherManifestIsRefused) {
 }
 
 TEST_F(PluginsLockTest, APluginThatItDoesNotHaveIsRefused) {
-  folder_.add({.name = "pure_c_stage", .id = "stage/count.bytes"});
+  const fs::path other = folder_.path() / "pure_c_stage";  // its manifest is inside the library
+  fs::create_directory(other);
+  fs::copy_file(PluginsFolder::built("pure_c_stage"), other / "libpure_c_stage.so");
   Registry registry = folder_.scan();
   ASSERT_TRUE(registry.use_lock(or_throw(PluginsLock::read(file_))));
   const auto stage = registry.open("stage/count.bytes");

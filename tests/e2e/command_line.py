@@ -114,6 +114,24 @@ def check_missing_library():
     assert checked.returncode == 2 and why in checked.stdout + checked.stderr, checked
 
 
+def check_plugins_lock():
+    """A plugin that differs from the plugins.lock next to a run file, or from that of --plugins-lock, is not opened, in a worker process neither."""
+    folder, film = SCRATCH / "locked", DATA / "film.mp4"
+    folder.mkdir()
+    lock, run = folder / "plugins.lock", folder / "run.toml"
+    assert re.fullmatch(r".*/plugins\.lock: \d\d plugins\n", kinora("plugins", "lock", lock))
+    run.write_text(f'[run]\nname = "locked"\n[[job]]\nkind = "curate"\ninput = "{film}"\nstages = ["video.probe"]\n')
+    commands = (["check", run], ["--plugins-lock", lock, "apply", "stage/video.probe", film])
+    for command in commands:
+        kinora(*command)
+    digest = re.search(r'\[plugin\."video"\]\nversion = .*\nlibrary = "(\w+)"', lock.read_text())[1]
+    lock.write_text(lock.read_text().replace(digest, "0" * 64))
+    for command in commands:
+        wrong = subprocess.run([KINORA, *map(str, command)], capture_output=True, text=True)
+        said = f"libvideo.so has SHA-256 {digest}, expected {'0' * 64} as in {lock.resolve()}"
+        assert wrong.returncode and said in wrong.stderr and f"kinora plugins lock {lock.resolve()}" in wrong.stderr, wrong
+
+
 def check_broken_twin():
     """A folder whose library is missing hides nothing from another one with the same plugin name."""
     library = pathlib.Path(next(c["library"] for c in json.loads(kinora("plugins", "list", "--json")) if c["id"] == "sampler/edm-heun"))
@@ -674,7 +692,7 @@ def main():
     subprocess.run(["umount", str(SCRATCH / "disk")], capture_output=True)  # left by a killed run
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_missing_library, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_apply, check_apply_refuses, check_apply_config,
+    for check in (check_plugins, check_missing_library, check_plugins_lock, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_apply, check_apply_refuses, check_apply_config,
                   check_published, check_convert, check_layouts, check_inspect, check_pipeline, check_completion, check_interrupt, check_full_disk, check_identity, check_noise, check_ranks, check_waiting_rank, check_installed):
         check()
         print("ok   ", check.__name__)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """An installation, moved to another folder: its program, run files, SDK, completion and licences work, nothing in it names the folder in
 which it was built, and libtorch is found where docs/operate.md says. usage: installed.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, re, shlex, shutil, subprocess, sys
+import base64, hashlib, json, os, pathlib, re, shlex, shutil, subprocess, sys, zipfile
 
 KINORA, ROOT, SCRATCH = pathlib.Path(sys.argv[1]).resolve(), pathlib.Path(sys.argv[2]).resolve(), pathlib.Path(sys.argv[3])
 BUILD, PLACE = KINORA.parents[1], SCRATCH / "moved"
@@ -162,11 +162,31 @@ def check_bill_of_materials():
         run(validator, "-i", out, env=os.environ)
 
 
+def check_wheel():
+    """The wheel of the installation: the same bytes twice, as its RECORD says, and pip installs its command without a network."""
+    env = {**os.environ, "SOURCE_DATE_EPOCH": "0"}
+    said = [run(sys.executable, ROOT / "packaging/wheel.py", PLACE, SCRATCH / folder, env=env) for folder in ("wheel", "again")]
+    file, again = (next((SCRATCH / folder).glob("kinora-*-py3-none-linux_*.whl")) for folder in ("wheel", "again"))
+    assert file.read_bytes() == again.read_bytes() and re.search(r"libavcodec\.so\.\d+  LGPL", said[0]), said
+    with zipfile.ZipFile(file) as wheel:
+        record = [line.split(",") for line in wheel.read(next(n for n in wheel.namelist() if n.endswith("/RECORD"))).decode().splitlines()]
+        assert sorted(name for name, _, _ in record) == sorted(wheel.namelist())
+        for name, digest, size in record:
+            data = wheel.read(name)
+            found = "sha256=" + base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=").decode()
+            assert name.endswith("/RECORD") or (digest, size) == (found, str(len(data))), name
+    run(sys.executable, "-m", "venv", SCRATCH / "env")
+    run(SCRATCH / "env/bin/pip", "install", "--no-index", "--disable-pip-version-check", file)
+    assert kinora("--version") == run(SCRATCH / "env/bin/kinora", "--version", env=BARE)
+    listed = run(SCRATCH / "env/bin/python", "-c", "import kinora; print(kinora.version(), *(c['id'] for c in kinora.components()))", env=WITH_TORCH)
+    assert "stage/video.probe" in listed and "model/dit" in listed, listed
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     install()
-    for check in (check_no_path_of_the_build, check_linking, check_program, check_libtorch, check_run_files, check_sdk, check_completion, check_licences, check_bill_of_materials):
+    for check in (check_no_path_of_the_build, check_linking, check_program, check_libtorch, check_run_files, check_sdk, check_completion, check_licences, check_bill_of_materials, check_wheel):
         check()
         print("ok   ", check.__name__, flush=True)
 

@@ -77,22 +77,22 @@ def _opened():
 
 def _interruptible(call):
     """Calls it in another thread, so that Ctrl-C stops it; raises what it raises."""
-    raised = []
+    raised, done = [], threading.Event()
 
     def body():
         try:
             call()
         except BaseException as error:
             raised.append(error)
+        done.set()
 
-    thread = threading.Thread(target=body, name="kinora")
-    thread.start()
+    threading.Thread(target=body, name="kinora").start()
     try:
-        while thread.is_alive():
-            thread.join(0.1)
+        while not done.wait(0.1):  # Thread.join() takes an interrupted wait for the thread's end (Python 3.11)
+            pass
     except KeyboardInterrupt:
         _c.library().kinora_embed_cancel(_host)
-        thread.join()
+        done.wait()
         raise
     if raised:
         raise raised[0]

@@ -4,8 +4,8 @@
  * program that was built with another number. To become 1.0 it needs a second user besides the Python module, several hosts in one
  * process, and a progress call of its own.
  *
- * The conventions are those of abi/base.h: statuses, borrowed inputs, thread tags. No function throws. After a negative status
- * kinora_embed_error() says what is wrong, where, and what to do.
+ * Link with -lkinora of an installation's lib. The conventions are those of abi/base.h: statuses, borrowed inputs, thread tags. No
+ * function throws. After a negative status kinora_embed_error() says what is wrong, where, and what to do.
  *
  * libtorch is looked for when a job first needs tensors, as for the program (KINORA_TORCH first): set that variable before
  * kinora_embed_open() if the process has its own libtorch. */

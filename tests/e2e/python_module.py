@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""The Python module (packaging/wheel/kinora) on the libkinora of a build: components, samples, tensors by DLPack, stages, a run that Ctrl-C stops
+and that continues, errors. usage: python_module.py PREFIX ROOT SCRATCH"""
+import json, logging, os, pathlib, shutil, signal, sys
+
+PREFIX, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:4])
+os.environ["KINORA_PREFIX"] = str(PREFIX)
+os.environ.setdefault("KINORA_TORCH", str(ROOT / ".deps/torch/torch"))
+sys.path.insert(0, str(ROOT / "packaging/wheel"))
+import numpy as np
+
+import kinora
+
+FILM = ROOT / "tests/data/film.mp4"
+CLIPS = f"""
+[run]
+name = "module"
+[[job]]
+name = "clips"
+kind = "curate"
+input = "{FILM}"
+stages = ["shots.content", "video.clips"]
+"""
+
+
+def fails(call, *words):
+    try:
+        call()
+    except kinora.Error as error:
+        assert all(word in str(error) for word in words), error
+        return error.reason
+    raise AssertionError(f"no error with {words}")
+
+
+def check_samples():
+    sample = kinora.Sample("a", {"txt": "größer", "mp4": b"\0\1"})
+    assert (sample.key, sample.fields(), sample["txt"].decode(), sample["mp4"]) == ("a", ["txt", "mp4"], "größer", b"\0\1")
+    del sample["mp4"]
+    assert sample.fields() == ["txt"]
+    assert fails(lambda: kinora.Sample("a//b")) == "invalid"
+
+
+def check_tensors():
+    """Memory is shared both ways and lives as long as its last user."""
+    given = np.arange(24, dtype=np.float32).reshape(4, 6)[:, ::2]
+    sample = kinora.Sample("a")
+    sample.set_tensor("frames", given)
+    tensor = sample.tensor("frames")
+    seen = np.from_dlpack(tensor)
+    assert (tensor.shape, tensor.dtype) == ((4, 3), "float32") and np.shares_memory(seen, given) and not seen.flags.writeable
+    tensor.__dlpack__(max_version=(1, 0))  # a capsule that no one takes
+    del sample, tensor
+    assert (seen == given).all()
+    assert fails(lambda: kinora.Sample("b").tensor("frames"), "sample 'b' has no tensor 'frames'") == "not found"
+    assert fails(lambda: kinora.Sample("b").set_tensor("x", [1]), "DLPack") == "unsupported"
+
+
+def check_apply():
+    frames = np.full((2, 48, 64, 3), 128, np.uint8)
+    good, bad = kinora.Sample("good", {"json": "{}"}), kinora.Sample("bad", {"json": "{}"})
+    good.set_tensor("frames", frames)
+    done = kinora.apply(["filter.brightness", {"use": "filter.black", "at_most": 0.5}], [good, bad])
+    assert [s.key for s in done.kept] == ["good"] and [f.key for f in done.failed] == ["bad"] and "no frames" in done.failed[0].reason, done
+    assert json.loads(done.kept[0]["json"])["scores"].keys() == {"filter.brightness", "filter.black"}
+    probed = kinora.apply(["video.probe"], [kinora.Sample("film", {"url": str(FILM)})])  # in a process of its own
+    assert json.loads(probed.kept[0]["json"])["width"] > 0, probed.kept[0]["json"]
+    assert fails(lambda: kinora.apply(["video.prob"], []), "video.probe") == "not found"
+    assert fails(lambda: kinora.apply([{"use": "filter.black", "at_mots": 1}], []), "at_most") == "invalid"
+
+
+class Interrupts(logging.Handler):
+    """Presses Ctrl-C at the first line of the job."""
+
+    def emit(self, record):
+        if not self.filters and record.getMessage().startswith("clips:"):
+            self.addFilter(lambda _: False)
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def check_run():
+    logger = logging.getLogger("kinora")
+    logger.setLevel(logging.INFO)
+    handler = Interrupts()
+    logger.addHandler(handler)
+    try:
+        kinora.run("module.toml", text=CLIPS, out=SCRATCH / "run")
+        raise AssertionError("Ctrl-C had no effect")
+    except KeyboardInterrupt:
+        assert not (SCRATCH / "run/clips/summary.json").exists()
+    logger.removeHandler(handler)
+    kinora.run("module.toml", text=CLIPS, out=SCRATCH / "run", sets={"run.log": "debug"})
+    assert json.loads((SCRATCH / "run/clips/summary.json").read_text())["clips"]["kept"] > 0
+    assert "clips: done" in (SCRATCH / "run/kinora.log").read_text()
+    assert fails(lambda: kinora.run("x.toml", text=CLIPS.replace("curate", "curat")), "x.toml:6:8", "did you mean 'curate'") == "invalid"
+    assert fails(lambda: kinora.run("x.toml", text=CLIPS, only="clip"), "no job is called 'clip'") == "invalid"
+    assert fails(lambda: kinora.run(SCRATCH / "nowhere.toml"), "no such file") == "not found"
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    ids = {c["id"]: c for c in kinora.components()}
+    assert len(ids) > 60 and ids["sampler/euler"]["options"]["steps"]["type"] == "int" and kinora.version().count(".") == 2
+    fails(kinora.open, "open host")
+    for check in (check_samples, check_tensors, check_apply, check_run):
+        check()
+        print("ok   ", check.__name__, flush=True)
+
+
+main()
