@@ -11,7 +11,7 @@ namespace {
 
 using nlohmann::json;
 
-json object_in(const std::filesystem::path& config) {
+json config_object(const std::filesystem::path& config) {
   std::ifstream in(config, std::ios::binary);
   const json out = json::parse(in, nullptr, false);
   return out.is_object() ? out : json::object();
@@ -38,7 +38,7 @@ const std::map<std::string, std::string>& published_classes() {
 }
 
 std::string published_class(const std::filesystem::path& config) {
-  const json object = object_in(config);
+  const json object = config_object(config);
   const json name = object.contains("_class_name") ? object["_class_name"]
                                                    : object.value("/architectures/0"_json_pointer, json());
   return name.is_string() ? name.get<std::string>() : "";
@@ -52,7 +52,7 @@ std::string of_another_class(const std::filesystem::path& config, const Componen
   if (name.empty() || own == all.end()) return "";
   const auto found = all.find(name);
   if (found == all.end())
-    return object_in(config).contains("_class_name")
+    return config_object(config).contains("_class_name")
                ? fmt::format(
                      "{}: the network's class is {}, which Kinora does not have; {} reads the class {}",
                      config.string(), name, spec.id, own->first)
