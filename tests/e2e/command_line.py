@@ -96,9 +96,9 @@ def check_pipeline():
                             (["generate", "--pipeline", folder, recipe], "are both given"), (["generate", "--pipeline", folder], "add --prompt"),
                             (["generate", folder, "--prompt", "x"], f"kinora generate --pipeline {folder}"), (["generate", "--from", video], "kinora generate FILE.toml --from VIDEO"),
                             (["generate", "--pipeline", folder, "--prompt", "x", "--job", "y"], "leave it out with --pipeline"),
-                            (["generate", "--pipeline", folder, "--prompt", "x", "--set", "image=none.png"], "none.png; fix the path"),
+                            (["generate", "--pipeline", folder, "--prompt", "x", "--set", "noise=none.safetensors"], "none.safetensors; fix the path"),
                             (["inspect", folder, "--set", "num_layers=3"], "--set and --input are for one network"),
-                            (["inspect", folder / "model_index.json"], "is a file; give its folder"), (["inspect", SCRATCH], "neither a pipeline's folder"),
+                            (["inspect", folder / "model_index.json"], "is a file; give its folder"), (["inspect", folder / "scheduler"], "neither a pipeline's folder"),
                             (["inspect", "model/wna"], "? no folder has this name either")):
         wrong = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True, cwd=SCRATCH)
         assert wrong.returncode == 2 and said in wrong.stderr and "--pipeline:" not in wrong.stderr.replace("--pipeline: ", ""), wrong
