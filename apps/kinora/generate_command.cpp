@@ -37,8 +37,8 @@ examples:
   kinora generate my.toml --prompt "a boat at sea" --seed 7
   kinora generate my.toml --prompt "it drives away" --image car.png --set film.guidance=4.0
   kinora generate my.toml --from runs/my/film/videos/000.mp4           the same video again, from the settings stored in it
-  kinora generate --pipeline FOLDER --from runs/FOLDER/generated-1234abcd/videos/000.mp4    ... of a published folder
   kinora generate my.toml --from old.mp4 --seed 8                      ... with one thing changed
+  kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --from old.mp4  the same video again, with the folder that made it
   kinora generate --pipeline Wan2.1-T2V-1.3B-Diffusers --prompt "a boat at sea" --set steps=30 --set frames=33
 
 )";
@@ -49,9 +49,9 @@ po::options_description generate_flags() {
   out.add_options()("pipeline", po::value<std::string>()->value_name("FOLDER"),
                     "folder of a published pipeline, used instead of a run file")(
       "from", po::value<std::string>()->value_name("VIDEO"),
-      "take the prompt and every setting of the job from this MP4; its FILE.toml or --pipeline FOLDER gives "
-      "the "
-      "networks; a warning names weights and plugins that differ here")(
+      "take the prompt and every setting of the job from this MP4, next to the FILE.toml or --pipeline "
+      "FOLDER "
+      "that made it; a warning names weights and plugins that differ here")(
       "prompt", po::value<Strings>()->composing()->value_name("TEXT"),
       "what to show; if given several times, one video each")(
       "image", po::value<std::string>()->value_name("FILE"), "image for the first frame")(
@@ -200,11 +200,8 @@ std::string usage_problem(const po::variables_map& given) {
   if (given.count("file")) return "";
   if (!given.count("pipeline"))
     return given.count("from")
-               ? "--from takes the settings of a video, and its networks are missing; give its run file or "
-                 "its "
-                 "pipeline: kinora generate FILE.toml --from VIDEO, or kinora generate --pipeline FOLDER "
-                 "--from "
-                 "VIDEO"
+               ? "--from takes the settings of a video; give also the run file or the pipeline that made it: "
+                 "kinora generate FILE.toml --from VIDEO, or kinora generate --pipeline FOLDER --from VIDEO"
                : "a run file or a pipeline is missing; kinora generate FILE.toml --prompt \"...\", or "
                  "kinora generate --pipeline FOLDER --prompt \"...\"";
   if (given.count("job")) return "--job chooses a job of a run file; leave it out with --pipeline";

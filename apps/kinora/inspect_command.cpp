@@ -165,7 +165,8 @@ not. convolution: 2 for each product. Norms, activations and softmax are not cou
 recomputation of every block, four.
 
 For the folder of a published pipeline (model_index.json), prints what the pipeline is, its networks, their sizes on disk and in
-memory, what it generates by default, and the command that runs it. For the folder of one of its networks (config.json), prints the
+memory, what it generates by default, and the command that runs it; a folder that kinora generate would refuse is refused here too, with every
+problem. For the folder of one of its networks (config.json), prints the
 same as for the component with that configuration.
 
 examples:
@@ -173,8 +174,6 @@ examples:
   kinora inspect model/dit --set size=7B
   kinora inspect model/dit --set size=7B --set text_size=1024 --input latent=1x16x16x88x160 --input timestep=1 --input text=1x512x1024
   kinora inspect tokenizer/cosmos --input video=1x3x17x256x256 --json
-
-A folder that kinora generate would refuse is refused here too, with every problem.
 
 )";
 

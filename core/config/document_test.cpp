@@ -26,5 +26,16 @@ TEST(Document, SaysThatATableInBracesIsOnOneLine) {
   }
 }
 
+// A command line has no lines that a user could look up.
+TEST(Document, OfAFlagHasPlacesWithoutLines) {
+  auto flag = Document::parse("[[job]]\nname = 'a'\n", "--pipeline"),
+       file = Document::parse("a = 1\n", "run.toml");
+  ASSERT_TRUE(flag && file);
+  EXPECT_EQ(format({flag->value("/job/0/name"), "wrong"}), "--pipeline: wrong");
+  EXPECT_EQ(format({file->value("/a"), "wrong"}), "run.toml:1:5: wrong");
+  ASSERT_TRUE(flag->set("a.height=3"));
+  EXPECT_EQ(format({flag->value("/job/0/height"), "wrong"}), "--set a.height=3: wrong");
+}
+
 }  // namespace
 }  // namespace kinora::core

@@ -200,6 +200,31 @@ TEST_F(SafetensorsFile, AFolderStandsForItsUsualNameBeforeVariants) {
       << "an index takes precedence over a file";
 }
 
+TEST_F(SafetensorsFile, AnIncompleteFolderSaysWhatItLacks) {
+  const auto said = [&] { return Safetensors::open(folder_).failure().message; };
+  EXPECT_THAT(said(), HasSubstr("no *.safetensors in this folder; is the download complete?"));
+  put("model.bin", "PK");
+  EXPECT_THAT(said(), HasSubstr("model.bin is a pickle, which is never read"));
+  const auto shard = [&](const char* name) {
+    ASSERT_TRUE(write_safetensors(folder_ / name, {view_of(name, SafeDtype::f32, {4}, floats_)}));
+  };
+  shard("model-00002-of-00003.safetensors");
+  EXPECT_THAT(said(), HasSubstr("2 of 3 shards, the first of them shard 1, and the index are missing"));
+  shard("model-00001-of-00003.safetensors");
+  EXPECT_THAT(said(), HasSubstr("shard 3 of 3 and the index are missing; is the download complete?"));
+  shard("model-00003-of-00003.safetensors");
+  EXPECT_THAT(said(), HasSubstr("their index model.safetensors.index.json is missing"));
+  put("model.safetensors.index.bf16.json",
+      R"({"weight_map":{"model-00001-of-00003.safetensors":"model-00001-of-00003.safetensors"}})");
+  EXPECT_TRUE(Safetensors::open(folder_)) << "the index of any variant";
+}
+
+TEST(Safetensors, ACutFileAsksForTheDownload) {
+  const std::string begin("\x02", 1);
+  EXPECT_THAT(parse_safetensors(std::as_bytes(std::span(begin)), "in").failure().message,
+              HasSubstr("1 bytes are too few for a safetensors file; is the download complete?"));
+}
+
 TEST_F(SafetensorsFile, IsCutIntoShardsAndJoinedToTheSameBytes) {
   const std::vector<SafeTensor> all{
       view_of("a", SafeDtype::f32, {4}, floats_), view_of("b", SafeDtype::i64, {3}, ints_),

@@ -11,6 +11,7 @@
 #include "core/base/digest.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/plugin/manifest.hpp"
+#include "core/run/published_classes.hpp"
 
 namespace kinora::core {
 namespace {
@@ -80,6 +81,27 @@ TEST_F(FolderOptions, ComeFromTheFirstFolderThatHasThem) {
   EXPECT_EQ(config_of({folder_ / "pipeline"}, tower_), part / "config.json");
   std::filesystem::create_directories(folder_ / "pipeline/transformer_2");
   EXPECT_EQ(config_of({folder_ / "pipeline"}, tower_), part / "config.json") << "the first of two experts";
+}
+
+TEST_F(FolderOptions, OfAnotherClassAreRefusedWithItsComponent) {
+  const auto said = [&](const json& object, const char* id) {
+    ComponentSpec spec;
+    spec.id = id;
+    return of_another_class(config(object), spec);
+  };
+  const json cosmos{{"_class_name", "AutoencoderKLCosmos"}},
+      vace{{"_class_name", "WanVACETransformer3DModel"}},
+      whole{{"architectures", {"T5ForConditionalGeneration"}}}, umt5{{"architectures", {"UMT5EncoderModel"}}};
+  EXPECT_EQ(said(cosmos, "tokenizer/cosmos"), "");
+  EXPECT_THAT(said(cosmos, "tokenizer/wan"),
+              testing::AllOf(testing::HasSubstr("config.json: the network's class is AutoencoderKLCosmos"),
+                             testing::HasSubstr("use tokenizer/cosmos")));
+  EXPECT_THAT(said(vace, "model/wan"),
+              testing::HasSubstr("WanVACETransformer3DModel, which Kinora does not have"));
+  EXPECT_EQ(said(vace, "model/of-another-plugin"), "") << "a plugin may read any class";
+  EXPECT_EQ(said(whole, "model/t5"), "") << "transformers has several classes for the same weights";
+  EXPECT_THAT(said(umt5, "model/t5"), testing::HasSubstr("use model/umt5"));
+  EXPECT_EQ(said({{"_class_name", 7}}, "model/wan"), "");
 }
 
 }  // namespace

@@ -54,6 +54,7 @@ CASES = [
     (A, after("ar", 'sample_every = 5'), "ar", "loss/next-token is not the loss of a denoiser"),
     (Q, after("dit", 'weights = "asset:minilm/model.safetensors"'), "dit", "does not fit model/dit"),
     (Q, after("film", 'weights = "asset:minilm/model.safetensors"'), "film", "does not fit model/dit"),
+    (Q, after("latents", 'weights = "none.safetensors"'), "", "the weights of tokenizer are the option tokenizer_weights"),
     (Q, after("film", 'weights = "none.safetensors"'), "film", "weights: no such file or folder:"),
     (Q, after("film", 'tokenizer_weights = "asset:minilm/model.safetensors"'), "film", "does not fit tokenizer/cosmos"),
     (Q, after("film", 'text_weights = "asset:minilm/model.safetensors"'), "film", "text_weights is for an encoder of this job"),

@@ -91,9 +91,35 @@ def check_pipeline():
     latent = safetensors.numpy.load_file(out / "sea/videos/000.latents.safetensors")["latent"][0]
     want = given["t2v.latent"]
     assert latent.shape == want.shape and abs(latent - want).max() < 1e-5 * abs(want).max(), abs(latent - want).max()
-    for arguments, said in ((["generate"], "a run file or a pipeline is missing"), (["generate", "--pipeline", DATA, "--prompt", "x"], "model_index.json is missing")):
+    recipe, video = ROOT / "configs/quickstart.toml", out / "sea/videos/000.mp4"
+    for arguments, said in ((["generate"], "a run file or a pipeline is missing"), (["generate", "--pipeline", DATA, "--prompt", "x"], "model_index.json is missing"),
+                            (["generate", "--pipeline", folder, recipe], "are both given"), (["generate", "--pipeline", folder], "add --prompt"),
+                            (["generate", folder, "--prompt", "x"], f"kinora generate --pipeline {folder}"), (["generate", "--from", video], "kinora generate FILE.toml --from VIDEO"),
+                            (["generate", "--pipeline", folder, "--prompt", "x", "--job", "y"], "leave it out with --pipeline"),
+                            (["generate", "--pipeline", folder, "--prompt", "x", "--set", "noise=none.safetensors"], "none.safetensors; fix the path"),
+                            (["inspect", folder, "--set", "num_layers=3"], "--set and --input are for one network"),
+                            (["inspect", folder / "model_index.json"], "is a file; give its folder"), (["inspect", folder / "scheduler"], "neither a pipeline's folder"),
+                            (["inspect", "model/wna"], "? no folder has this name either")):
         wrong = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True, cwd=SCRATCH)
-        assert wrong.returncode == 2 and said in wrong.stderr, wrong
+        assert wrong.returncode == 2 and said in wrong.stderr and "--pipeline:" not in wrong.stderr.replace("--pipeline: ", ""), wrong
+    check_damaged_pipeline(folder)
+
+
+def check_damaged_pipeline(folder):
+    """inspect refuses the folder that generate refuses, with the same exit code, and prints no command."""
+    def with_config(part, **changes):
+        config = folder / part / "config.json"
+        kept = config.read_text()
+        config.write_text(json.dumps({**json.loads(kept), **changes}))
+        said = refused("inspect", folder)
+        config.write_text(kept)
+        return said
+
+    assert "96 parameters: 27 missing" in with_config("transformer", num_layers=3)
+    assert "WanVACETransformer3DModel, which Kinora does not have" in with_config("transformer", _class_name="WanVACETransformer3DModel")
+    assert "use tokenizer/cosmos" in with_config("vae", _class_name="AutoencoderKLCosmos")
+    (folder / "tokenizer/tokenizer.json").unlink()
+    assert "tokenizer" in refused("inspect", folder)
 
 
 def check_missing_library():

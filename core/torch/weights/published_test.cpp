@@ -23,6 +23,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // The authors' "net.blocks.0.norm2.weight" is our "blocks.0.norm3.weight", and vice versa: two names swap
 // places.
@@ -304,6 +305,24 @@ TEST_F(Published, WeightsOfSeveralFilesSayWhatIsMissing) {
                 AllOf(HasSubstr("first.safetensors, "), HasSubstr("second.safetensors together do not fit"),
                       HasSubstr("1 missing: 'head.weight', did you mean 'haed.weight'?")));
   }
+}
+
+TEST_F(Published, IntegersAreRefusedWhereFloatsAreDeclared) {
+  auto weights = original();
+  for (const auto type : {at::kInt, at::kBool}) {
+    weights["net.head.weight"] = at::ones({4, 4}, type);
+    write_tensors(folder_ / "in.safetensors", weights);
+    try {
+      network()->require_weights({folder_ / "in.safetensors"});
+      FAIL() << "not refused";
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), HasSubstr("1 of integers: 'head.weight' is "));
+      EXPECT_THAT(e.what(), Not(HasSubstr("all of them"))) << "the message names everything already";
+    }
+  }
+  weights["net.head.weight"] = at::ones({4, 4}, at::kHalf);
+  write_tensors(folder_ / "in.safetensors", weights);
+  network()->require_weights({folder_ / "in.safetensors"});
 }
 
 TEST_F(Published, SizesThatFitAlikeAreNamed) {

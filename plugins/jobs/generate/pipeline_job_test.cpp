@@ -6,6 +6,7 @@
 
 #include "core/io/atomic_file.hpp"
 #include "core/run/job.hpp"
+#include "core/run/job_check.hpp"
 #include "core/torch/media/latents.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
@@ -253,6 +254,40 @@ TEST_F(PipelineFolder, WhoseNoiseDoesNotFitIsRefusedByName) {
   noise[0][0][0][0] = std::numeric_limits<double>::quiet_NaN();
   write_tensors(scratch_ / "noise.safetensors", {{"000", noise}});
   EXPECT_THAT(refusal(job), HasSubstr("values that are not finite"));
+}
+
+// A network whose weights are not finite would make a black video.
+TEST_F(PipelineFolder, WhoseNetworkIsNotFiniteIsRefusedByName) {
+  const auto said = [&](const char* file, const char* tensor) {
+    const auto folder = assembled({"wan_t2v"});
+    auto weights = read_tensors(folder / file);
+    for (auto& [name, t] : weights) t = t.clone();
+    weights.at(tensor).fill_(std::numeric_limits<double>::quiet_NaN());
+    write_tensors(folder / file, weights);
+    return refusal(job_of(folder, "t2v", ""));
+  };
+  EXPECT_THAT(said("transformer/diffusion_pytorch_model.safetensors", "patch_embedding.weight"),
+              HasSubstr("model/wan: the latent of denoiser call 1 has values that are not finite"));
+  EXPECT_THAT(said("text_encoder/model.safetensors", "encoder.final_layer_norm.weight"),
+              HasSubstr("model/umt5: the embedding of a text has values that are not finite"));
+  EXPECT_THAT(said("vae/diffusion_pytorch_model.safetensors", "decoder.conv_in.bias"),
+              HasSubstr("the tokenizer decodes pixels that are not finite"));
+}
+
+TEST_F(PipelineFolder, ForASizeThatDoesNotDivideNamesTheNearest) {
+  const auto folder = assembled({"wan_t2v"});
+  const auto problems = [&](const std::string& size) {
+    const auto run = read("pipeline = '" + folder.string() + "'\nprompts = ['x']\nframes = 5\n" + size);
+    std::string all;
+    for (const auto& p : check_jobs(test::runtime(), run, 0)) all += format(p) + "\n";
+    return all;
+  };
+  EXPECT_EQ(problems("height = 32\nwidth = 48\n"), "");
+  EXPECT_THAT(
+      problems("height = 32\nwidth = 40\n"),
+      HasSubstr(":11:9: job 'film': width = 40 must be a multiple of 16 for tokenizer/wan and patches of "
+                "2 latents of model/wan; 32 or 48 would do"));
+  EXPECT_THAT(problems("height = 30\nwidth = 48\n"), HasSubstr(":10:10: job 'film': height = 30 must be"));
 }
 
 TEST_F(PipelineFolder, WithoutOneStepsSayWhereTheyBelong) {

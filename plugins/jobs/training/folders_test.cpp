@@ -230,8 +230,15 @@ TEST_F(Folders, APublishedSizeIsNamed) {
 TEST_F(Folders, AnotherClassIsNamed) {
   const auto said = misfit("model/wan", oracle_folder("cosmos_t2w/transformer"),
                            {{"num_layers", 2}, {"num_attention_heads", 2}, {"attention_head_dim", 12}});
-  EXPECT_THAT(said, HasSubstr("their config.json says that they are a CosmosTransformer3DModel's"));
-  EXPECT_LT(said.size(), 1500u) << said;
+  EXPECT_THAT(said, HasSubstr("config.json: the network's class is CosmosTransformer3DModel, which is "
+                              "model/cosmos, but model/wan is to read it; use model/cosmos"));
+  EXPECT_LT(said.size(), 1700u) << said;
+  const json fits = options_for("model/wan", oracle_folder("wan_t2v/transformer"));
+  json one_more = fits;
+  one_more["num_layers"] = 3;
+  EXPECT_THAT(misfit("model/wan", oracle_folder("wan_t2v/transformer"), one_more),
+              Not(HasSubstr("WanTransformer3DModel")))
+      << "a class that fits is no cause";
 }
 
 json said_by(const std::string& id, const fs::path& weights, const json& given = json::object()) {
@@ -312,9 +319,12 @@ TEST_F(Folders, TheVariantFp16IsReadWhereThereIsNoOther) {
   write_tensors(run_.folder() / "model.fp16.safetensors", half);
   write_tensors(run_.folder() / "model.ema.safetensors", {{"a", at::ones({1})}});
   Network network = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
-  EXPECT_THAT(logged([&] { network.load(run_.folder()); }),
-              HasSubstr(": model.fp16.safetensors is read, because the folder only has weights of "
-                        "variant fp16"));
+  const auto line = logged([&] {
+    network.require_weights({run_.folder()});
+    network.load(run_.folder());
+  });
+  EXPECT_THAT(line, HasSubstr(": variant fp16 of the weights is read"));
+  EXPECT_EQ(line.find("variant fp16"), line.rfind("variant fp16")) << "checking is silent: " << line;
   Network whole = network_of("model/clip-text", options_for("model/clip-text", plain.parent_path()));
   whole.load(plain);
   for (size_t i = 0; i < network.chain().leaves().size(); ++i)
