@@ -1,4 +1,5 @@
 // kinora completion SHELL: a script that asks the program for components and jobs.
+#include <algorithm>
 #include <iostream>
 
 #include "apps/kinora/command.hpp"
@@ -44,7 +45,7 @@ _kinora() {
     plan) if [[ $cur == -* ]]; then _kinora_words "--cluster --job --latent --explain --best --set --write --calibrate --json --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     bench) _kinora_words "plugin_call startup shots train sample vae block --film --repeat --threads --peer --tokens --device --json" ;;
     studio) if [[ $cur == -* ]]; then _kinora_words "--port --author --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
-    completion) _kinora_words "bash zsh fish" ;;
+    completion) _kinora_words "bash zsh fish --help" ;;
   esac
 }
 complete -o filenames -F _kinora kinora
@@ -72,9 +73,24 @@ end
 complete -c kinora -f -a '(__kinora_complete)'
 )fish";
 
+constexpr const char* kHelp = R"(usage: kinora completion SHELL
+
+Prints a script that completes commands, options, components and jobs. SHELL is bash, zsh or fish.
+
+examples:
+  source <(kinora completion bash)       in ~/.bashrc
+  source <(kinora completion zsh)        in ~/.zshrc
+  kinora completion fish | source        in ~/.config/fish/config.fish
+)";
+
 }  // namespace
 
 int completion_command(const Arguments& arguments) {
+  if (std::any_of(arguments.begin(), arguments.end(),
+                  [](const std::string& a) { return a == "--help" || a == "-h"; })) {
+    std::cout << kHelp;
+    return kDone;
+  }
   const std::string shell = arguments.size() == 1 ? arguments[0] : "";
   if (shell == "bash")
     std::cout << kBash;

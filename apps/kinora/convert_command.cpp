@@ -1,5 +1,6 @@
 // kinora convert IN OUT [--component ID] [--from F] [--to F] [--dtype D] [--max-shard SIZE] [--merge ADAPTER]
 // [--unmerge ADAPTER]
+#include <filesystem>
 #include <iostream>
 
 #include <boost/program_options.hpp>
@@ -67,6 +68,15 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto text = [&](const char* name) { return given[name].as<std::string>(); };
   if (text("in").empty() || text("out").empty())
     return complain(kUsage, "convert: IN and OUT are required; see kinora convert --help");
+  for (const char* name : {"in", "merge", "unmerge"}) {
+    std::error_code unreadable;
+    if (!text(name).empty() && !std::filesystem::exists(text(name), unreadable))
+      return complain(kUsage,
+                      fmt::format("convert: there is no {}; {}", text(name),
+                                  std::string_view(name) == "in"
+                                      ? "give a safetensors file, an index of shards or a folder of weights"
+                                      : "give the file or folder of a LoRA adapter"));
+  }
   nlohmann::json request;
   for (const char* name : {"in", "out", "from", "to", "dtype", "merge", "unmerge"})
     request[name] = text(name);

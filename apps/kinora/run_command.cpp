@@ -23,8 +23,8 @@ namespace po = boost::program_options;
 constexpr const char* kRunHelp = R"(usage: kinora run FILE.toml [options]
 
 Runs the jobs of a run file one after the other and writes to its output folder. Jobs that are finished and unchanged are
-skipped. After an interruption, training resumes from its last checkpoint, and encoding and generation process the
-remaining samples; other jobs start again.
+skipped. After an interruption, train and train-tokenizer jobs resume from their last checkpoint; curate, shard, embed-text,
+encode and generate jobs process the remaining samples; dedup and report jobs start again.
 
 examples:
   kinora run configs/quickstart.toml                      the whole way, from a video to a generated clip
@@ -157,8 +157,11 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
                ? kInterrupted
                : complain(kInterrupted, "interrupted; run the same command again to continue");
   if (!result.ok) return result.was_refused ? kUsage : kFailed;
-  if (place.first() || place.launcher == core::kOwnLauncher)
-    std::cout << "results are in " << run.out.string() << "\n";
+  if (place.first() || place.launcher == core::kOwnLauncher) {
+    const auto page = run.out / "report.html";
+    std::cout << "results are in " << run.out.string();
+    std::cout << (std::filesystem::exists(page, error) ? "; open " + page.string() : "") << "\n";
+  }
   return kDone;
 }
 

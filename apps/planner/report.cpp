@@ -79,9 +79,9 @@ std::string reasons(const Plan& plan, const Problem& p) {
         s.tokens(), waits("cp"),
         sequence_group(l, p.cluster).crosses() ? "the network between nodes" : "the node's links"));
   if (l.pp > 1)
-    say(fmt::format(
-        "pp={}: {} of {} layers a GPU; {:.1f} % of the step is the bubble and messages, at {} microbatches",
-        l.pp, (s.layers + l.pp - 1) / l.pp, s.layers, waits("pp"), l.accumulate(p.batch)));
+    say(fmt::format("pp={}: {} of {} layers a GPU; {:.1f} % of the step is the bubble and messages, at {}",
+                    l.pp, (s.layers + l.pp - 1) / l.pp, s.layers, waits("pp"),
+                    counted(l.accumulate(p.batch), "microbatch", "microbatches")));
   if (l.fsdp > 1)
     say(fmt::format("fsdp={}: 1/{} of {} a rank; {:.1f} % of the step waits for it", l.fsdp, l.shards(),
                     l.stage == 3   ? "weights, gradients and optimizer"
@@ -142,7 +142,10 @@ std::string text_of(const Found& found, const Problem& p) {
   std::string out = kColumns;
   for (const auto& plan : found.best) out += row(plan);
   const Plan& best = found.best.front();
-  return out + fmt::format("\nwhy the first of {} legal layouts, {} of which fit\n", found.legal, found.fit) +
+  const std::string fit = found.fit == found.legal ? "all" : std::to_string(found.fit);
+  return out +
+         fmt::format("\nwhy the first of {}, {} of which fit\n",
+                     counted(found.legal, "legal layout", "legal layouts"), fit) +
          costs(best) + reasons(best, p) + instead(found) + to_write(best, p);
 }
 

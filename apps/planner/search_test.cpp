@@ -102,6 +102,13 @@ TEST(PlanReport, SaysWhyAndWhatToWrite) {
   for (const char* part : {"tok/s/GPU", "time    attention", "activations",
                            "without cp:", "fsdp alone:", "parallel = [{ use = \"", "accumulate = "})
     EXPECT_THAT(text, HasSubstr(part));
+  Found alone = *found;
+  alone.legal = alone.fit = 1;
+  EXPECT_THAT(text_of(alone, p), HasSubstr("why the first of 1 legal layout, all of which fit"));
+  const Problem one = problem("1x2xH100", 1);
+  const auto piped = price(*parse_layout("pp=2"), one);
+  ASSERT_TRUE(piped);
+  EXPECT_THAT(text_of(*piped, one), HasSubstr("at 1 microbatch\n"));
   const auto json = json_of(*found, p);
   EXPECT_EQ(json["plans"].size(), 3u);
   EXPECT_EQ(json["gpus"], 256);

@@ -192,6 +192,7 @@ class RunReader {
       job.inputs.push_back(i);
       return;
     }
+    names.insert(names.end(), unread_.begin(), unread_.end());
     if (std::find(reads.begin(), reads.end(), "path") == reads.end())
       return problem(at, "no earlier job is called '" + input + "'" + did_you_mean(input, names));
     if (is_uri(input)) {  // read when the job runs: a check asks no server

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """CI's table counts skips of cases, checks and whole tests with their reasons, failures, and the slow tests drawn for a commit.
 usage: ci_table.py ROOT"""
-import pathlib, sys
+import os, pathlib, subprocess, sys, unittest.mock
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(sys.argv[1])
@@ -46,6 +46,32 @@ def check_cut():
     assert [suite.was_cut(t, {"a", "b"}, slow) for t in (cut, own, unbounded)] == [True, False, True] and not suite.was_cut(wrong, set(), slow)
 
 
-for check in (check_skips, check_failures, check_drawn, check_cut):
+def check_main():
+    """The commit draws the slow tests, and a skip that is not allowed is an error under CI alone."""
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+    reason, seeds = "no ffprobe", []
+
+    class Run:
+        def __init__(self, preset, results, arguments):
+            self.code, self.seconds, self.timed_out = 0, 1.0, set()
+            self.tests = [test("t1", "", "")] if results == "slow.xml" else [test("b", "", f"SKIPPED: two: {reason}\n")]
+
+    def draw(slow, seed):
+        seeds.append(seed)
+        return list(slow)
+
+    def code(ci):
+        with unittest.mock.patch.dict(os.environ), unittest.mock.patch.multiple(suite, Run=Run, draw=draw, slow_tests=lambda preset: {"t1": {"COST": 1.0}}):
+            os.environ.pop("CI", None)
+            os.environ.update({"CI": "1"} if ci else {})
+            return suite.main("dev", "1", ["--some"])
+
+    assert [code(False), code(True)] == [0, 1], "a skip for which .ci/skips.txt has no line"
+    reason = "no GPU"
+    assert code(True) == 0, "a skip that .ci/skips.txt allows"
+    assert seeds == [head] * 3, (seeds, head)
+
+
+for check in (check_skips, check_failures, check_drawn, check_cut, check_main):
     check()
     print("ok   ", check.__name__)

@@ -445,6 +445,8 @@ def check_convert():
     assert "has no layout 'orignal'" in refused("convert", first, SCRATCH / "never.safetensors", "--to", "orignal", "--component", "model/cosmos")
     assert "--max-shard" in refused("convert", first, SCRATCH / "never.safetensors", "--max-shard", "0")
     assert "IN and OUT are required" in refused("convert", first)
+    assert "convert: there is no absent; give a safetensors file" in refused("convert", "absent", SCRATCH / "never.safetensors")
+    assert "convert: there is no absent; give the file or folder of a LoRA adapter" in refused("convert", first, SCRATCH / "never.safetensors", "--merge", "absent")
     adapter = DATA / "oracle/peft_dit_a"
     assert "does not fit" in refused("convert", given := tensors("one", x=np.ones(3)), SCRATCH / "never.safetensors", "--merge", adapter), given
     done = json.loads(kinora("convert", first, SCRATCH / "merged.safetensors", "--merge", adapter, "--json"))
@@ -547,6 +549,9 @@ def complete(*words):
 
 
 def check_completion():
+    shown = kinora("completion", "--help")
+    assert shown.startswith("usage: kinora completion SHELL") and shown == kinora("completion", "-h"), shown
+    assert "give a shell" in refused("completion")
     assert complete("kinora", "plu") == ["plugins"]
     assert complete("kinora", "plan", "my.toml", "--cl") == ["--cluster"]
     assert {"list", "inspect", "validate"} <= set(complete("kinora", "plugins", ""))

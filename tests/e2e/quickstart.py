@@ -159,7 +159,8 @@ def killed_and_resumed(out, whole):
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     out = SCRATCH / "whole"
-    run(out)
+    done = run(out)
+    assert done.stdout.splitlines()[-1].endswith(f"/whole; open {out.absolute()}/report.html"), done.stdout
     keys = check_clips(out)
     check_shards(out, keys)
     check_results(out)

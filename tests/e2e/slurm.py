@@ -6,6 +6,7 @@ import json, os, pathlib, re, shutil, subprocess, sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import quick
+from skips import skip
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 SRUN = r"""#!/usr/bin/env bash
@@ -63,7 +64,8 @@ assert refused.returncode == 2 and "restart" not in refused.stderr, refused
 script = subprocess.run([KINORA, "run", *arguments, "--set", "dit.parallel=[\"single\"]", "--dry-run"], capture_output=True, text=True,
                         env={**os.environ, "ENVIRONMENT": "BATCH", "SLURM_PROCID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "1"})
 assert script.returncode == 0 and "this Slurm job has 2 tasks, and this process is not one of them" in script.stderr, script
-for name in ("train", "torchrun"):
-    if shutil.which("shellcheck"):
-        subprocess.run(["shellcheck", str(ROOT / f"packaging/slurm/{name}.sbatch")], check=True)
+if shutil.which("shellcheck"):
+    subprocess.run(["shellcheck", *(str(ROOT / f"packaging/slurm/{name}.sbatch") for name in ("train", "torchrun"))], check=True)
+else:
+    skip("the scripts by shellcheck", "shellcheck is not installed")
 print("two ranks by srun, a restart, a refusal")

@@ -56,7 +56,7 @@ void Network::load_or_compare(const std::vector<std::filesystem::path>& weights,
     const auto left =
         load_values(chain_.parameters(), chain_.leaves(), file.names(), file.find(), how).unexpected;
     if (!left.empty() && !how.compare_only)
-      log_info("{}: {} of {} tensors have no use in {}, the first of them '{}'", all, left.size(),
+      log_debug("{}: {} of {} tensors have no use in {}, the first of them '{}'", all, left.size(),
                file.names().size(), component_.spec->id, left[0]);
   } catch (const Error& e) {
     const std::string cause = why_misfit(component_, options_, weights);

@@ -53,7 +53,8 @@ struct CurateOptions {
     d.option("prune", &CurateOptions::prune)
         .how_only()
         .help(
-            "videos, folders or patterns whose results are removed if the input no longer leads to them; the "
+            "videos, folders or patterns whose results are removed and that the input no longer includes; "
+            "the "
             "results of other such videos stay. Relative to the run file");
   }
 };
@@ -337,7 +338,7 @@ void Curate::run(JobContext& context) const {
   job.threads = options.threads;
   job.total = record.inputs();
   job.made_before = record.clips_before();
-  job.unit = "films";
+  job.unit = "inputs";
   job.next = [&] { return ingest.next(); };
   const int64_t before = record.ended_before();
   job.ended_before_stages = [&, before] { return before + ingest.ended(); };

@@ -221,11 +221,12 @@ void log_outcome(JobContext& context, const Totals& totals) {
   const Counts &inputs = totals.inputs(), &clips = totals.clips();
   std::vector<std::string> rules;
   for (const auto& [rule, count] : totals.rules()) rules.push_back(fmt::format("{} {}", rule, count));
-  log_info("{}: of {} {} kept, {} filtered, {} failed; {} kept, {} filtered, {} failed{}; {} has the reasons",
+  const bool has_reasons = inputs.filtered + inputs.failed + clips.filtered + clips.failed > 0;
+  log_info("{}: of {} {} kept, {} filtered, {} failed; {} kept, {} filtered, {} failed{}{}",
            context.spec().name, counted(inputs.sum(), "input", "inputs"), inputs.kept, inputs.filtered,
            inputs.failed, counted(clips.kept, "clip", "clips"), clips.filtered, clips.failed,
            rules.empty() ? "" : fmt::format(" ({})", fmt::join(rules, ", ")),
-           (context.folder() / "items.jsonl").string());
+           has_reasons ? "; " + (context.folder() / "items.jsonl").string() + " has the reasons" : "");
   require_any_use(context, totals);
   if (inputs.failed + clips.failed > 0)
     log_warn("{}: failures are kept until you retry them: run the same command with --retry-failed",

@@ -276,7 +276,7 @@ std::vector<std::string> live_table(const json& live) {
                               fmt::format("{:.0f}/{:.0f}", number(stage, "workers"), number(stage, "limit")),
                               number(stage, "rate"), number(stage, "queue"),
                               100 * std::min(1.0, number(stage, "busy") / workers), number(stage, "failed"),
-                              text_of(stage, "name") == bound ? "  bound" : ""));
+                              text_of(stage, "name") == bound ? "  slowest" : ""));
   }
   const json memory = live.value("memory", json::object());
   const double held = number(memory, "used") / (1 << 20), of = number(memory, "bound") / (1 << 20);

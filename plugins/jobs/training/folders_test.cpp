@@ -91,15 +91,15 @@ INSTANTIATE_TEST_SUITE_P(OfPeers, Folder,
 class Folders : public testing::Test {
  protected:
   static void SetUpTestSuite() { register_fitting(with_fitting_size); }
-  // The lines logged while f runs.
+  // The lines of `level` and above logged while f runs.
   template <class F>
-  std::string logged(F act) {
+  std::string logged(F act, const char* level = "info") {
     const fs::path file = run_.folder() / "log";
     fs::remove(file);
     {
       const auto log = or_throw(LogFile::open(file));
       const std::string before = log_level();
-      or_throw(set_log_level("info"));
+      or_throw(set_log_level(level));
       act();
       or_throw(set_log_level(before));
     }
@@ -182,7 +182,9 @@ TEST_F(Folders, WhatAFormatHasAndNobodyUsesIsOneLine) {
   const auto lines = [&](const std::string& id, const char* name) {
     const fs::path folder = oracle_folder(std::string("folders/") + name);
     Network network = network_of(id, options_for(id, folder));
-    return logged([&] { network.load(folder); });
+    const auto load = [&] { network.load(folder); };
+    EXPECT_EQ(logged(load), "") << "not in every run";
+    return logged(load, "debug");
   };
   EXPECT_THAT(
       lines("model/minilm", "bert"),
