@@ -11,6 +11,7 @@
 #include "core/base/digest.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/plugin/manifest.hpp"
+#include "tests/support/component.hpp"
 
 namespace kinora::core {
 namespace {
@@ -40,7 +41,7 @@ class FolderOptions : public testing::Test {
     std::ofstream(folder_ / under / "config.json") << object.dump();
     return folder_ / under / "config.json";
   }
-  const ComponentSpec tower_ = or_throw(parse_component(kTower, "tower"));
+  const ComponentSpec tower_ = test::component(kTower);
   std::filesystem::path folder_;
 };
 
