@@ -9,6 +9,7 @@
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include "core/base/clock.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/options.hpp"
 #include "core/run/call.hpp"
@@ -20,10 +21,6 @@ namespace kinora::core {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 // Bytes of live tensors, as the allocator reports them.
 class Alive final : public c10::MemoryReportingInfoBase {

@@ -30,7 +30,7 @@ struct Cluster {
 };
 
 // Fractions of the published peaks that are reached. The first two are fitted to measured runs
-// (paper_runs.hpp); the others are common measured values and fixed.
+// (paper_testing.hpp); the others are common measured values and fixed.
 struct Efficiency {
   double matrix = 0.49;          // of Gpu::peak, for a large matrix product
   double link = 0.86;            // of any link, NVLink or network, during a transfer

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/planner/durations.hpp"
-#include "apps/planner/paper_runs.hpp"
+#include "apps/planner/paper_testing.hpp"
 #include "apps/planner/search.hpp"
 
 namespace kinora::core::plan {

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "apps/planner/paper_runs.hpp"
+#include "apps/planner/paper_testing.hpp"
 
 namespace kinora::core::plan {
 namespace {

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/planner/cost.hpp"
-#include "apps/planner/paper_runs.hpp"
+#include "apps/planner/paper_testing.hpp"
 
 namespace kinora::core::plan {
 namespace {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/base/cancel.hpp"
+#include "core/base/clock.hpp"
 #include "core/base/log.hpp"
 #include "core/plugin/options.hpp"
 #include "core/run/one_stage.hpp"
@@ -80,10 +81,6 @@ const kinora_workers_api& workers_of_host() {
   return *table;
 }
 
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
 Error last_error() { return {KINORA_ERROR_FAILED, std::string(view(host()->last_error(host())))}; }
 
 // Limits one call to kSeconds, whether or not the process reports progress.
@@ -94,7 +91,7 @@ kinora_run run_until(Clock::time_point& start) {
   run.n_threads = 1;
   run.self = &start;
   run.cancelled = [](void* self) {
-    const bool is_late = seconds_since(*static_cast<Clock::time_point*>(self)) > FilmDecoder::kSeconds;
+    const bool is_late = core::seconds_since(*static_cast<Clock::time_point*>(self)) > FilmDecoder::kSeconds;
     return is_late || core::cancelled() ? KINORA_ERROR_CANCELLED : KINORA_OK;
   };
   return run;
@@ -122,7 +119,7 @@ Sample FilmDecoder::frame(const std::filesystem::path& film, int64_t first) {
   } catch (const Error&) {
     if (!worker_ || workers_.ended(worker_) == 0) throw;  // the video is at fault; the process is alive
     end();
-    if (!was_there || seconds_since(start) > kSeconds / 2) throw;
+    if (!was_there || core::seconds_since(start) > kSeconds / 2) throw;
   }
   try {
     return decoded(film, first);

@@ -27,10 +27,8 @@ class Parser {
  public:
   explicit Parser(std::string_view file) : errors_(file) {}
 
-  // has_plugin: a whole manifest; otherwise only components, of any kind.
-  Result<PluginSpec> parse(std::string_view text, std::string_view file, bool has_plugin) {
+  Result<PluginSpec> parse(std::string_view text, std::string_view file) {
     PluginSpec out;
-    has_plugin_ = has_plugin;
     try {
       const toml::table root = toml::parse(text, file);
       document(root, out);
@@ -46,11 +44,11 @@ class Parser {
  private:
   void document(const toml::table& root, PluginSpec& out) {
     TomlTable top(root, "the manifest", errors_);
-    const auto* head = has_plugin_ ? top.table("plugin") : nullptr;
+    const auto* head = top.table("plugin");
     if (head && !is_known_format(*head)) return;
     if (head)
       plugin(*head, out);
-    else if (has_plugin_)
+    else
       top.missing("plugin");
     const auto* list = top.node("component");
     if (list && !list->is_array_of_tables())
@@ -59,7 +57,7 @@ class Parser {
     std::set<std::string> seen;
     for (size_t i = 0; list && list->is_array_of_tables() && i < list->as_array()->size(); ++i) {
       const auto& table = *list->as_array()->get(i)->as_table();
-      auto c = read_component(table, {errors_, !newer_, has_plugin_ && !newer_, out.tier});
+      auto c = read_component(table, {errors_, !newer_, out.tier});
       if (!seen.insert(c.id).second) errors_.add(table.source(), "component '{}' is listed twice", c.id);
       out.components.push_back(std::move(c));
     }
@@ -120,24 +118,12 @@ class Parser {
   // A manifest for a newer host may contain what this one does not know; the version check rejects it with a
   // better message.
   bool newer_ = false;
-  bool has_plugin_ = true;
 };
 
 }  // namespace
 
 Result<PluginSpec> parse_manifest(std::string_view text, std::string_view file) {
-  return Parser(file).parse(text, file, true);
-}
-
-Result<ComponentSpec> parse_component(std::string_view text, std::string_view file) {
-  auto parsed = Parser(file).parse(text, file, false);
-  if (!parsed) return parsed.failure();
-  if (parsed->components.size() != 1)
-    return fail(KINORA_ERROR_INVALID, "{}:1:1: {} components, expected one", file, parsed->components.size());
-  auto& only = parsed->components[0];
-  if (!parsed->warnings.empty() || !only.unusable.empty())
-    return fail(KINORA_ERROR_INVALID, "{}", parsed->warnings.empty() ? only.unusable : parsed->warnings[0]);
-  return std::move(only);
+  return Parser(file).parse(text, file);
 }
 
 const char* tier_name(Tier tier) {

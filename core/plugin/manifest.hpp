@@ -141,10 +141,6 @@ inline constexpr int64_t kManifestFormat = 1;
 // Every error of the text, one per line, each FILE:LINE:COL: what is wrong and what is right.
 Result<PluginSpec> parse_manifest(std::string_view text, std::string_view file);
 
-// The single [[component]] of a text without anything else, of any kind. For tests of components that
-// describe themselves. Whatever would be a warning or make it unusable is an error.
-Result<ComponentSpec> parse_component(std::string_view text, std::string_view file);
-
 // The members of [plugin] that the library itself does not know.
 struct TierFields {
   Tier tier = Tier::stable;

@@ -154,7 +154,7 @@ class ComponentReader {
     for (const auto* all : {&out.inputs, &out.outputs})
       for (const auto& tensor : *all) check_condition(tensor, out, conditions);
     if (out.kind == "job") job(t, out);
-    if (to_.known_keys) t.finish();
+    if (to_.is_known) t.finish();
     return out;
   }
 
@@ -186,7 +186,7 @@ class ComponentReader {
     out.help = t.text("help");
     out.how_only = t.truth("how_only");
     out.weights = t.text("weights");
-    if (to_.known_keys) t.finish();
+    if (to_.is_known) t.finish();
     to.slots.push_back(std::move(out));
   }
 
@@ -217,7 +217,7 @@ class ComponentReader {
   }
 
   void check_kind(const TomlTable& t, ComponentSpec& c) {
-    if (!to_.known_kinds) return;
+    if (!to_.is_known) return;
     if (const auto* kind = find_kind(c.kind)) {
       if ((c.kind == "job") != (to_.tier == Tier::host))
         to_.errors.add(t.place("id"), "component '{}': jobs, and only jobs, belong to tier \"host\"", c.id);
@@ -266,7 +266,7 @@ class ComponentReader {
       if (!made.when.empty()) conditions.emplace(name, t.place("when"));
       if (std::string_view(way) == "input") made.is_optional = t.truth("optional");
       out.push_back(std::move(made));
-      if (to_.known_keys) t.finish();
+      if (to_.is_known) t.finish();
     }
     return out;
   }
@@ -280,7 +280,7 @@ class ComponentReader {
       to_.errors.add(key.source(), "{}: 'kinora' is reserved for the component's own names", what);
     TomlTable t(*table, what, to_.errors);
     to.layouts.push_back({name, t.text("help")});
-    if (to_.known_keys) t.finish();
+    if (to_.is_known) t.finish();
   }
 
   void option(const toml::key& key, const toml::node& node, ComponentSpec& to) {
@@ -311,7 +311,7 @@ class ComponentReader {
     } else if (typed) {
       default_of(*value, out, to.id);
     }
-    if (to_.known_keys) t.finish();
+    if (to_.is_known) t.finish();
     to.options.push_back(std::move(out));
   }
 

@@ -76,9 +76,9 @@ class TomlTable {
 
 struct Reading {
   TomlErrors& errors;
-  bool known_keys;   // an unknown key is a warning
-  bool known_kinds;  // an unknown kind or another draft makes the component unusable
-  Tier tier;         // tier of the plugin: jobs, and only jobs, belong to tier host
+  bool
+      is_known;  // an unknown key is a warning; an unknown kind or another draft makes the component unusable
+  Tier tier;     // tier of the plugin: jobs, and only jobs, belong to tier host
 };
 
 ComponentSpec read_component(const toml::table& table, Reading reading);

@@ -9,6 +9,7 @@
 
 #include "core/plugin/host.hpp"
 #include "kinora/options.hpp"
+#include "tests/support/component.hpp"
 
 namespace kinora::core {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 using testing::HasSubstr;
 
 const ComponentSpec& sampler() {
-  static const ComponentSpec spec = or_throw(parse_component(R"(
+  static const ComponentSpec spec = test::component(R"(
 [[component]]
 id = "sampler/x"
 option.steps = { type = "int", default = 35, min = 1, max = 1000, unit = "intervals" }
@@ -30,8 +31,7 @@ option.scales = { type = "floats", default = [], below = 1.0 }
 option.tags = { type = "strings", default = ["a"] }
 option.weights = { type = "path", default = "" }
 option.files = { type = "paths", default = [] }
-)",
-                                                             "x"));
+)");
   return spec;
 }
 
@@ -155,7 +155,7 @@ TEST(Options, DescribedMembersComeBack) {
   d.option("text", &Member::text);
   d.option("list", &Member::list).at_least(0);
   d.option("words", &Member::words);
-  const auto spec = or_throw(parse_component(d.toml("stage"), "x"));
+  const auto spec = test::component(d.toml("stage"));
   const auto options = or_throw(Options::make(spec, {{"steps", 7}, {"words", {"p"}}}));
   const Member m = d.read(options.abi());
   EXPECT_EQ(m.steps, 7);
@@ -231,12 +231,11 @@ TEST(Options, AssetsAreFoundOrTheMessageSaysWhatToDo) {
 }
 
 TEST(Options, RequiredOnesMustBeGiven) {
-  const auto spec = or_throw(parse_component(R"(
+  const auto spec = test::component(R"(
 [[component]]
 id = "model/x"
 option.weights = { type = "path", default = "asset:none/at-all", required = true, help = "safetensors" }
-)",
-                                             "x"));
+)");
   EXPECT_EQ(Options::make(spec, {}).failure().message,
             "option 'weights' of model/x is required: a path, safetensors");
   EXPECT_TRUE(Options::make(spec, {{"weights", "/a"}}));

@@ -75,8 +75,6 @@ kinora_run JobContext::call(Progress* progress, int64_t first_sample) {
   return call;
 }
 
-void run_job(JobContext& job) { job_type(job.runtime().registry(), *job.spec().kind).run(job); }
-
 const JobType& job_type(Registry& registry, const ComponentSpec& kind) {
   const Component job = open_component(registry, {}, kind.id);
   return *job.table<kinora_job>().type();

@@ -138,9 +138,6 @@ class JobType {
   }
 };
 
-// Runs a job; its exceptions pass through.
-void run_job(JobContext&);
-
 // Opens the library of a kind of job. Throws kinora::Error.
 const JobType& job_type(Registry&, const ComponentSpec& kind);
 // The same for a job of a run that was read from its file.

@@ -74,8 +74,8 @@ StageGraph stage_graph(const std::vector<const ComponentUse*>& stages, const Com
 }
 
 bool is_of_own_family(std::string_view id) {
-  constexpr std::array<std::string_view, 8> kFamilies{"video", "film",   "shots",   "clip",
-                                                      "embed", "filter", "caption", "dedup"};
+  constexpr std::array<std::string_view, 7> kFamilies{"video",  "shots",   "clip", "embed",
+                                                      "filter", "caption", "dedup"};
   const std::string_view name = id.substr(id.find('/') + 1), family = name.substr(0, name.find('.'));
   return std::find(kFamilies.begin(), kFamilies.end(), family) != kFamilies.end();
 }

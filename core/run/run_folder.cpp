@@ -59,7 +59,7 @@ std::string host_name() {
 
 fs::path file_in(const fs::path& out) { return out / ".launch.json"; }
 
-json read_record(const fs::path& out) { return object_in_file(file_in(out)); }
+json read_launch_record(const fs::path& out) { return object_in_file(file_in(out)); }
 
 json record_of(const RunFile& run, const std::vector<bool>& jobs) {
   json out{{"seed", run.seed}, {"jobs", json::array()}};
@@ -111,7 +111,7 @@ void await_launch_record(const RunFile& run, const std::vector<bool>& jobs, cons
   std::string what, said;
   while (!cancelled()) {
     const auto now = Clock::now();
-    const json record = read_record(run.out);
+    const json record = read_launch_record(run.out);
     what = record.empty() ? "no run has begun there" : differences(record, mine);
     if (what.empty()) return;
     if (!FolderLock::is_held(run.out))
@@ -135,14 +135,14 @@ void await_launch_record(const RunFile& run, const std::vector<bool>& jobs, cons
   }
 }
 
-std::string launch_number(const fs::path& out) { return text_in(read_record(out), "number"); }
+std::string launch_number(const fs::path& out) { return text_in(read_launch_record(out), "number"); }
 
 bool FirstRank::is_there() {
   const auto now = Clock::now();
   const bool held = FolderLock::is_held(out_);
   // On rank 0's machine the lock is reliable. On another machine it counts only once seen: not every disk
   // shows locks.
-  seen_ = seen_ || held || text_in(read_record(out_), "host") == host_name();
+  seen_ = seen_ || held || text_in(read_launch_record(out_), "host") == host_name();
   if (held) last_ = now;
   return !seen_ || now - last_ < limit_;
 }

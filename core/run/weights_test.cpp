@@ -12,6 +12,7 @@
 #include "core/io/safetensors.hpp"
 #include "core/plugin/manifest.hpp"
 #include "core/run/published_classes.hpp"
+#include "tests/support/component.hpp"
 
 namespace kinora::core {
 namespace {
@@ -41,7 +42,7 @@ class FolderOptions : public testing::Test {
     std::ofstream(folder_ / under / "config.json") << object.dump();
     return folder_ / under / "config.json";
   }
-  const ComponentSpec tower_ = or_throw(parse_component(kTower, "tower"));
+  const ComponentSpec tower_ = test::component(kTower);
   std::filesystem::path folder_;
 };
 

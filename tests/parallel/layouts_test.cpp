@@ -104,7 +104,7 @@ Done done(const Rank& me, const ScratchRun& run) {
   try {
     JobContext context = run.context("dit", me.rank == 0);
     write_latents(run.of("latents"), by_hand::samples());
-    run_job(context);
+    test::run_job(context);
   } catch (const std::exception& e) {
     out.error = e.what();
   }

@@ -33,6 +33,11 @@ inline core::Runtime& runtime() {
   return *made;
 }
 
+// Runs one job; its exceptions pass through.
+inline void run_job(core::JobContext& job) {
+  core::job_type(job.runtime().registry(), *job.spec().kind).run(job);
+}
+
 class ScratchRun {
  public:
   // more: lines for a job of the run below, by its name; FOLDER in them is the run's folder. They may set the

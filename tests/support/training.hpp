@@ -24,7 +24,7 @@ inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
   std::ofstream(run.of("latents") / "latents.json") << facts.to_json().dump();
   ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
   core::JobContext context = run.context("dit", me.rank == 0);
-  core::run_job(context);
+  run_job(context);
 }
 
 // Log lines of the job `dit` with three steps, on the first rank; `parallel` as in a job, `more`: further

@@ -8,6 +8,7 @@
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/context/throughput.hpp"
 #include "kinora/model.hpp"
+#include "tests/support/component.hpp"
 #include "tests/support/oracle.hpp"
 
 namespace kinora::core {
@@ -175,7 +176,7 @@ struct Curious : Model<Tensor> {
 
 TEST(Meter, OfAModelThatCannotRunThereSaysWhy) {
   test::plugins();
-  const ComponentSpec spec = or_throw(parse_component(described<Curious>().toml("model"), "curious"));
+  const ComponentSpec spec = test::component(described<Curious>().toml("model"));
   const Component component{&spec, nullptr, Model<Tensor>::api<Curious>()};
   const Options options = or_throw(Options::make(spec, json::object()));
   std::string why;

@@ -143,17 +143,6 @@ fs::path NewCheckpoint::commit(std::exception_ptr failure) {
   return name_;
 }
 
-fs::path save_checkpoint(const fs::path& root, const Checkpoint& c, uint64_t shard_size) {
-  std::vector<TensorFile> files{checkpoint_file("weights", held(c.weights)),
-                                checkpoint_file("optimizer", held(c.optimizer)),
-                                checkpoint_file("more", held(c.more))};
-  for (const auto& [decay, tensors] : c.ema)
-    files.push_back(checkpoint_file(std::string(kEma) + decay, held(tensors)));
-  NewCheckpoint made(root, c.state, std::move(files), {}, shard_size);
-  made.stream();
-  return made.commit();
-}
-
 std::optional<fs::path> latest_checkpoint(const fs::path& root) {
   const auto all = complete(root);
   return all.empty() ? std::nullopt : std::optional(all.back().second);

@@ -67,10 +67,6 @@ class NewCheckpoint {
   ShardedFiles files_;
 };
 
-// Saves the checkpoint of a single process.
-std::filesystem::path save_checkpoint(const std::filesystem::path& root, const Checkpoint& checkpoint,
-                                      uint64_t shard_size = kShardSize);
-
 // The complete checkpoint with the most steps, if any.
 std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& root);
 

@@ -13,6 +13,7 @@
 #include "core/torch/weights/checkpoint_writer.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/error.hpp"
+#include "tests/support/checkpoint.hpp"
 #include "tests/support/refusal.hpp"
 
 namespace kinora::core {
@@ -44,7 +45,7 @@ class CheckpointIn : public testing::Test {
 
 TEST_F(CheckpointIn, GivesBackWhatWasSaved) {
   EXPECT_FALSE(latest_checkpoint(root_));
-  EXPECT_EQ(save_checkpoint(root_, at_step(100)).filename(), "step-000100");
+  EXPECT_EQ(test::save_checkpoint(root_, at_step(100)).filename(), "step-000100");
   const auto c = load_checkpoint(*latest_checkpoint(root_), "abc");
   EXPECT_EQ(c.state.step, 100);
   EXPECT_EQ(c.state.samples_seen, 800);
@@ -57,7 +58,7 @@ TEST_F(CheckpointIn, GivesBackWhatWasSaved) {
 }
 
 TEST_F(CheckpointIn, TheLatestHasTheMostStepsAndIncompleteOnesAreNotSeen) {
-  for (const int64_t step : {900, 1000000, 1000}) save_checkpoint(root_, at_step(step));
+  for (const int64_t step : {900, 1000000, 1000}) test::save_checkpoint(root_, at_step(step));
   fs::create_directories(root_ / "step-2000000");      // no state.json: not a checkpoint
   fs::create_directories(root_ / "step-00009999999");  // not in our number format
   fs::create_directories(root_ / ".step-3000000.tmp-x-1-1");
@@ -70,7 +71,7 @@ TEST_F(CheckpointIn, TheLatestHasTheMostStepsAndIncompleteOnesAreNotSeen) {
 
 TEST_F(CheckpointIn, EveryNthStaysForEver) {
   for (int64_t step = 10; step <= 90; step += 10) {
-    save_checkpoint(root_, at_step(step));
+    test::save_checkpoint(root_, at_step(step));
     prune_checkpoints(root_, 2, 40);
   }
   std::set<std::string> left;
@@ -83,7 +84,7 @@ TEST_F(CheckpointIn, HoldsTheAveragesOfEveryDecay) {
   c.ema[decay_name(0.99)] = {{"w", at::ones({2})}};
   c.ema[decay_name(0.9999)] = {{"w", at::zeros({2})}};
   c.state.by_sigma.sum[3] = 0.1, c.state.by_sigma.count[3] = 7;
-  const auto back = load_checkpoint(save_checkpoint(root_, c));
+  const auto back = load_checkpoint(test::save_checkpoint(root_, c));
   ASSERT_EQ(back.ema.size(), 2U);
   EXPECT_EQ(back.ema.at("0.99").at("w")[0].item<float>(), 1);
   EXPECT_EQ(back.ema.at("0.9999").at("w")[0].item<float>(), 0);
@@ -91,16 +92,16 @@ TEST_F(CheckpointIn, HoldsTheAveragesOfEveryDecay) {
 }
 
 TEST_F(CheckpointIn, TheSameStepMayBeSavedAgain) {
-  save_checkpoint(root_, at_step(5));
+  test::save_checkpoint(root_, at_step(5));
   auto c = at_step(5);
   c.weights["w"].fill_(-1);
-  save_checkpoint(root_, c);
+  test::save_checkpoint(root_, c);
   EXPECT_EQ(load_checkpoint(root_ / "step-000005").weights.at("w")[0][0].item<float>(), -1);
   EXPECT_EQ(entries(), 1U);
 }
 
 TEST_F(CheckpointIn, RefusesAnotherConfigurationAndDamageInWords) {
-  const auto path = save_checkpoint(root_, at_step(5));
+  const auto path = test::save_checkpoint(root_, at_step(5));
   EXPECT_THAT(test::refusal([&] { load_checkpoint(path, "abd"); }),
               HasSubstr("of another configuration (abc there, abd now)"));
   fs::resize_file(path / "weights.safetensors", fs::file_size(path / "weights.safetensors") - 1);
@@ -115,7 +116,7 @@ TEST_F(CheckpointIn, OfManyTensorsIsShardsThatAFolderStandsFor) {
   auto c = at_step(5);
   c.weights["more"] = at::arange(16.);
   c.ema[decay_name(0.99)] = c.weights;
-  const auto path = save_checkpoint(root_, c, 64);
+  const auto path = test::save_checkpoint(root_, c, 64);
   for (const char* file : {"weights-00001-of-00002.safetensors", "weights-00002-of-00002.safetensors",
                            "weights.safetensors.index.json", "ema-0.99.safetensors.index.json"})
     EXPECT_TRUE(fs::exists(path / file)) << file;
@@ -131,7 +132,7 @@ TEST_F(CheckpointIn, OfManyTensorsIsShardsThatAFolderStandsFor) {
 }
 
 TEST_F(CheckpointIn, NamesTheShardThatIsMissingOrDamagedAndWhatToDo) {
-  const auto path = save_checkpoint(root_, at_step(5), 64);
+  const auto path = test::save_checkpoint(root_, at_step(5), 64);
   const auto shard = path / "optimizer-00002-of-00002.safetensors";
   const auto message = [&] { return test::refusal([&] { load_checkpoint(path); }); };
   const std::string remedy = "or remove " + path.string() + " to continue from the checkpoint before";
@@ -181,13 +182,13 @@ TEST_F(CheckpointIn, AWriterHasOneInFlightAndItsErrorsSurface) {
               HasSubstr("the disk is full"));
   EXPECT_NO_THROW(writer.finish()) << "an error is thrown once";
   std::ofstream(root_.string()) << "a file where the folder should be";
-  writer.start([&] { save_checkpoint(root_, at_step(1)); });
+  writer.start([&] { test::save_checkpoint(root_, at_step(1)); });
   EXPECT_THAT(test::refusal([&] { writer.start([] {}); }), HasSubstr("cannot be created"));
 }
 
 // Whenever the process is killed, only whole checkpoints remain.
 TEST_F(CheckpointIn, AKillAtAnyMomentLeavesOnlyWholeCheckpoints) {
-  save_checkpoint(root_, at_step(1));
+  test::save_checkpoint(root_, at_step(1));
   auto big = at_step(0);
   big.weights["w"] = at::ones({200, 1000});
   for (int round = 0; round < 12; ++round) {
@@ -197,7 +198,7 @@ TEST_F(CheckpointIn, AKillAtAnyMomentLeavesOnlyWholeCheckpoints) {
       for (int64_t step = 2;; ++step) {
         big.state.step = step;
         writer.start([&, big] {
-          save_checkpoint(root_, big);
+          test::save_checkpoint(root_, big);
           prune_checkpoints(root_, 2);
         });
       }

@@ -14,6 +14,7 @@
 #include "core/torch/context/fitting.hpp"
 #include "core/torch/context/network.hpp"
 #include "kinora/model.hpp"
+#include "tests/support/component.hpp"
 #include "tests/support/oracle.hpp"
 
 namespace kinora::core {
@@ -84,7 +85,7 @@ class Published : public testing::Test {
     test::plugins();
     fs::remove_all(folder_);
     fs::create_directories(folder_);
-    spec_ = or_throw(parse_component(described<Small>().toml("model"), "small"));
+    spec_ = test::component(described<Small>().toml("model"));
     component_ = {&spec_, nullptr, Model<at::Tensor>::api<Small>()};
   }
   ~Published() override { fs::remove_all(folder_); }

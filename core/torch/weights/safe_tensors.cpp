@@ -40,13 +40,6 @@ at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t) {
       data, t.shape, [keep = file.keep(), bytes = t.bytes](void*) { forget_pages(bytes); }, options);
 }
 
-Find find_in(const Safetensors& file) {
-  return [&file](const std::string& name) {
-    const auto* t = file.find(name);
-    return t ? as_tensor(file, *t) : at::Tensor();
-  };
-}
-
 NamedTensors tensors_of(const Safetensors& file) {
   NamedTensors out;
   for (const auto& t : file.tensors()) out.emplace(t.name, as_tensor(file, t));

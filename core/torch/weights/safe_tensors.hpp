@@ -15,8 +15,6 @@ SafeDtype safe_dtype(const std::string& name, at::ScalarType);
 // A CPU tensor that borrows the file's memory, which is read-only: copy before writing. The tensor keeps the
 // mapping alive; when it is destroyed, its pages leave the process.
 at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t);
-// A source for load_values(); returns undefined for names that the file lacks.
-Find find_in(const Safetensors& file);
 
 // All tensors of an open file, or of a file by its path; the latter throws kinora::Error.
 NamedTensors tensors_of(const Safetensors& file);

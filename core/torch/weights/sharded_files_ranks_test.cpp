@@ -12,6 +12,7 @@
 #include "core/torch/weights/layouts_testing.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "plugins/collectives/gloo/gloo_testing.hpp"
+#include "tests/support/checkpoint.hpp"
 #include "tests/support/metered.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -105,7 +106,7 @@ TEST(ShardedFiles, ReshardToAnyMeshAndBackBitForBit) {
       start.ema["0.99"] = spread::random_bits(all, 4, true);
       start.state.step = 7;
       fs::path from = root / "start" / "step-000007";
-      if (me.rank == 0) save_checkpoint(root / "start", start, shard_size);
+      if (me.rank == 0) test::save_checkpoint(root / "start", start, shard_size);
       int n = 0;
       for (const auto& layout : spread::layouts()) {
         me.meet(root.filename().string() + "-" + std::to_string(n++));

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "kinora/abi/engine.h"
-#include "plugins/engines/local/resources.hpp"
+#include "plugins/engines/local/ledger.hpp"
 
 namespace kinora::local {
 

@@ -65,7 +65,8 @@ class Runner {
   void work();
   void perform(Job& job);  // not under the lock
 
-  // attempt.cpp: one job from start to end. Not under the lock, except complete_input, keep_back and fail.
+  // runner_attempt.cpp: one job from start to end. Not under the lock, except complete_input, keep_back and
+  // fail.
   void perform_pull(uint64_t reserve);
   void perform_process(Job& job);
   void perform_alone(Job& job);
@@ -89,14 +90,14 @@ class Runner {
   void perform_batch(Job& job);
   void complete_batch(Task& task, size_t n, int32_t status, const std::string& message);
 
-  // held.cpp, the end of a stage's input. Not under the lock, except fail_finish and end_left_over.
+  // runner_held.cpp, the end of a stage's input. Not under the lock, except fail_finish and end_left_over.
   void perform_finish(StageState& stage);
   bool finish_slot(StageState& stage, Slot& slot);
   void fail_finish(StageState& stage, Slot& slot, int32_t status, const std::string& message);
   void end_left_over(StageState& stage, Slot& slot, const std::string& why,
                      int32_t status = KINORA_ERROR_FAILED);
 
-  // held.cpp, samples whose process died. Not under the lock, except the last two.
+  // runner_held.cpp, samples whose process died. Not under the lock, except the last two.
   bool bury(Task& task, const std::string& why);
   bool revive(Task& task, int64_t deaths, std::string& message);
   void try_alone(StageState& stage, Slot& slot, const std::string& why);

@@ -11,7 +11,7 @@
 
 #include "plugins/engines/local/instance.hpp"
 #include "plugins/engines/local/lineage.hpp"
-#include "plugins/engines/local/resources.hpp"
+#include "plugins/engines/local/machine.hpp"
 
 namespace kinora::local {
 

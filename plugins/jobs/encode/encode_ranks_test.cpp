@@ -57,7 +57,7 @@ json encode_on(const Rank& me, const ScratchRun& run, const fs::path& shared) {
   JobContext context = run.context("latents", me.rank == 0);
   json out;
   try {
-    run_job(context);
+    test::run_job(context);
     out = context.summary;
   } catch (const Error& e) {
     out = e.what();
@@ -200,7 +200,7 @@ TEST(EncodeOnRanks, RefusesStrategiesThatCutWhatIsWhole) {
   const auto said = [](const std::string& parallel, bool wan) {
     const auto run = before_encoding("parallel = ['" + parallel + "']\n", wan);
     JobContext context = run->context("latents");
-    return test::refusal([&] { run_job(context); });
+    return test::refusal([&] { test::run_job(context); });
   };
   for (const char* strategy : {"fsdp", "tp", "pp", "cfg"})
     EXPECT_THAT(said(strategy, true),

@@ -15,8 +15,8 @@
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/weights/sharded_files.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -121,7 +121,7 @@ fs::path video(const ScratchRun& run, int64_t n, const std::string& tail) {
 
 json generated_json(const ScratchRun& run) {
   JobContext context = run.context("film");
-  run_job(context);
+  test::run_job(context);
   return context.summary;
 }
 
@@ -181,7 +181,7 @@ TEST(GenerateJob, UsesTheAdapterThatWasTrained) {
   const fs::path weights = run->of("dit") / "weights.safetensors", base = run->folder() / "base.safetensors";
   fs::rename(weights, base);
   JobContext context = run->context("dit");
-  run_job(context);
+  test::run_job(context);
   const at::Tensor adapted = latents_of(*run);
   fs::remove(weights);
   convert_weights(
@@ -437,7 +437,7 @@ TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
     const auto run = prepared({{"film", option + "\n"}});
     encoded(*run);
     JobContext context = run->context("film");
-    return test::refusal([&] { run_job(context); });
+    return test::refusal([&] { test::run_job(context); });
   };
   EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
   EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));

@@ -57,7 +57,7 @@ class PipelineFolder : public test::OracleFolders {
   at::Tensor made(const RunFile& run) {
     fs::remove_all(scratch_ / "film");
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
-    run_job(context);
+    test::run_job(context);
     return read_tensors(scratch_ / "film" / "videos" / "000.latents.safetensors").at("latent")[0].clone();
   }
   // given: latent frames of a picture, on which diffusers' Cosmos leaves noise of sigma_min.
@@ -228,7 +228,7 @@ TEST_F(PipelineFolder, IsWhatFineTuningBeginsWith) {
   for (const auto& p : problems) ADD_FAILURE() << format(p);
   for (const auto& job : run.jobs) {
     JobContext context(test::runtime(), run, job, true);
-    run_job(context);
+    test::run_job(context);
   }
   const auto facts = LatentData(scratch_ / "latents").facts();
   EXPECT_EQ(facts.scale.mean, (std::vector<double>{0, 0}));

@@ -68,7 +68,7 @@ class PublishedCosmos : public testing::Test {
     const RunFile run = read_run(document, test::runtime().registry(), problems);
     for (const auto& p : problems) ADD_FAILURE() << format(p);
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
-    run_job(context);
+    test::run_job(context);
     const test::Oracle oracle("cosmos_pipeline.safetensors", of_oracle);
     const auto videos = folder_ / "film" / "videos";
     const at::Tensor got = read_tensors(videos / "000.latents.safetensors").at("latent"),

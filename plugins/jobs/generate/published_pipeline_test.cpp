@@ -65,7 +65,7 @@ class PublishedWan : public testing::Test {
   double apart(const RunFile& run, const std::string& name, json* about = nullptr) {
     fs::remove_all(folder_ / "film");
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
-    run_job(context);
+    test::run_job(context);
     if (about) *about = json::parse(std::ifstream(folder_ / "film" / "videos" / "000.json"));
     return test::difference(
         read_tensors(folder_ / "film" / "videos" / "000.latents.safetensors").at("latent"),
@@ -153,7 +153,7 @@ TEST_F(PublishedWan, SaysWhatASecondExpertLacks) {
     const auto run = read("wan_t2v", more, 8);
     JobContext context(test::runtime(), run, run.jobs.at(0), true);
     try {
-      run_job(context);
+      test::run_job(context);
     } catch (const Error& e) {
       return e.what();
     }

@@ -44,7 +44,7 @@ std::unique_ptr<ScratchRun> tokenizer_training(const std::string& more) {
 }
 json trained_tokenizer(const ScratchRun& run) {
   JobContext context = run.context("tokenizer");
-  run_job(context);
+  test::run_job(context);
   return context.summary;
 }
 std::string tokenizer_failure(const ScratchRun& run) {

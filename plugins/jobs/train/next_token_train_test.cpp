@@ -126,7 +126,7 @@ weights = 'FOLDER/start.safetensors'
   write_codes(run.of("latents"), coded_samples());
   ScratchRun::save(*run.network("dit", "model"), run.folder() / "start.safetensors");
   JobContext context = run.context("dit");
-  run_job(context);
+  test::run_job(context);
   const CodeReference want = code_reference(*run.network("dit", "model", at::kDouble), coded_samples(),
                                             lines.find("decay_all = true") != std::string::npos);
   double worst = 0;

@@ -125,7 +125,7 @@ void expect_to_go_on_alone(const std::string& more) {
     place(me.rank, 2, me.file());
     prepare(together);
     JobContext context = together.context("dit", me.rank == 0);
-    run_job(context);
+    test::run_job(context);
     if (me.rank != 0) return;
     const auto half = together.of("dit") / "checkpoints/step-000002";
     EXPECT_TRUE(fs::exists(half / "optimizer.safetensors.index.json"));
@@ -135,7 +135,7 @@ void expect_to_go_on_alone(const std::string& more) {
     fs::create_directories(alone.of("dit") / "checkpoints");
     fs::copy(half, alone.of("dit") / "checkpoints/step-000002", fs::copy_options::recursive);
     JobContext rest = alone.context("dit");
-    run_job(rest);
+    test::run_job(rest);
     ASSERT_TRUE(fs::exists(alone.of("dit") / "weights.safetensors"));
     for (const char* file : {"weights.safetensors", "weights.ema-0.9.safetensors"})
       expect_near(alone.of("dit") / file, together.of("dit") / file);

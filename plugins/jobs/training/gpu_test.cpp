@@ -52,7 +52,7 @@ Trained trained(const std::string& job, const std::string& slot, const std::stri
   ScratchRun::save(*run->network(job, slot), run->folder() / "start.safetensors");
   if (job == "dit") encoded(*run);
   JobContext context = run->context(job);
-  run_job(context);
+  test::run_job(context);
   return {read_tensors(run->of(job) / "weights.safetensors"), run->metrics(job), context.summary};
 }
 
@@ -94,7 +94,7 @@ at::Tensor film(const std::string& lines) {
       prepared({{"film", "prompts = ['red sea']\nformat = ['latents']\nguidance = 1.5\n" + lines}});
   encoded(*run);
   JobContext context = run->context("film");
-  run_job(context);
+  test::run_job(context);
   return read_tensors(run->of("film") / "videos" / "000.latents.safetensors").at("latent");
 }
 

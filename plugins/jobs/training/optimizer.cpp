@@ -203,15 +203,6 @@ double weight_norm(const std::vector<Leaf>& leaves, const Share& share,
 
 double clip_factor(double norm, double max_norm) { return std::min(1.0, max_norm / (norm + 1e-6)); }
 
-double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_norm) {
-  const at::NoGradGuard guard;
-  const double factor = clip_factor(norm, max_norm);
-  if (factor < 1)
-    for (const auto& leaf : leaves)
-      if (auto grad = leaf.tensor.grad(); grad.defined()) grad.mul_(factor);
-  return factor;
-}
-
 Ema::Ema(const std::vector<Leaf>& leaves, double decay, bool rise) : decay_(decay), rise_(rise) {
   for (const auto& leaf : leaves)
     values_.push_back(

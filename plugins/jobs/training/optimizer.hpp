@@ -87,8 +87,6 @@ double weight_norm(const std::vector<Leaf>& leaves,
                    const std::function<double(double)>& sum = {});
 // min(1, max_norm / (norm + 1e-6)).
 double clip_factor(double norm, double max_norm);
-// Scales every gradient by `factor`; returns it.
-double clip_gradients(const std::vector<Leaf>& leaves, double norm, double max_norm);
 
 // Average a <- decay a + (1 - decay) w, stored in float32 (float64 for float64 weights). With rise, decay is
 // min(decay, (1 + n) / (10 + n)) after n updates, so that early weights are forgotten.

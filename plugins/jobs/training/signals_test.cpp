@@ -45,7 +45,7 @@ double loss_with(const ClipFacts& facts) {
   const auto run = ready(facts);
   encoded(*run);
   JobContext context = run->context("dit");
-  run_job(context);
+  test::run_job(context);
   return run->metrics("dit").at(0).at("loss");
 }
 
@@ -111,8 +111,8 @@ Tensor film_with(const std::string& signals, const std::string& line = "") {
   std::ofstream(run->folder() / "prompts.jsonl") << line << "\n";
   encoded(*run);
   JobContext train = run->context("dit"), film = run->context("film");
-  run_job(train);
-  run_job(film);
+  test::run_job(train);
+  test::run_job(film);
   const auto about = json::parse(std::ifstream(run->of("film") / "videos/000.json"));
   const json want = signals == "[]" ? json::array() : json{"fps=3", "pose=0.5,-0.25,1"};
   if (line.empty()) {

@@ -28,8 +28,6 @@ at::Tensor adaptive_weight(const at::Tensor& of_reconstruction, const at::Tensor
   return (r / (g + 1e-4)).clamp(0, most);
 }
 
-double from_step(double weight, int64_t step, int64_t start) { return step < start ? 0 : weight; }
-
 at::Tensor kl_to_standard_normal(const at::Tensor& moments) {
   if (moments.dim() < 2 || moments.size(1) % 2)
     raise(KINORA_ERROR_INVALID, "moments must be [B, 2 C, ...], mean and log variance; found {}",

@@ -25,9 +25,6 @@ at::Tensor hinge_generator(const at::Tensor& fake);
 at::Tensor adaptive_weight(const at::Tensor& of_reconstruction, const at::Tensor& of_adversarial,
                            double most = 1e4);
 
-// Weight of the adversarial loss by step: 0 before step `start`, then `weight`.
-double from_step(double weight, int64_t step, int64_t start);
-
 // KL(N(mean, exp(logvar)) || N(0, 1)) of the moments [B, 2 C, ...] of a variational encoder (Kingma and
 // Welling 2014, appendix B): the sum over C and the other dimensions, one number per sample. logvar is
 // clamped to [-30, 20].

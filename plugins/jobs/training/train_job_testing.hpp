@@ -204,7 +204,7 @@ inline std::unique_ptr<ScratchRun> training(const Knobs& k, const std::string& m
 
 inline json trained(const ScratchRun& run) {
   JobContext context = run.context("dit");
-  run_job(context);
+  test::run_job(context);
   return context.summary;
 }
 

@@ -7,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "core/base/cancel.hpp"
+#include "core/base/clock.hpp"
 #include "core/base/log.hpp"
 #include "core/torch/tensors/device.hpp"
 
@@ -14,10 +15,6 @@ namespace kinora::core {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_since(Clock::time_point start) {
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
 
 std::vector<Ema> averages_of(Network& network, const std::vector<double>& decays) {
   std::vector<Ema> out;

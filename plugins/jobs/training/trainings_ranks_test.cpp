@@ -63,7 +63,7 @@ TEST(Trainings, WeighTheCriticAsOneProcess) {
     at::manual_seed(7);
     ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
     JobContext context = run->context("tokenizer", me.rank == 0);
-    run_job(context);
+    test::run_job(context);
     return me.rank == 0 ? run->metrics("tokenizer") : std::vector<json>();
   };
   test::on_ranks(2, [&](const Rank& me) {
@@ -83,7 +83,7 @@ TEST(Trainings, CutNoTokenizer) {
     const auto run = prepared({{"tokenizer", "batch = 4\nparallel = ['" + name + "']\n"}});
     return test::refusal([&] {
       JobContext context = run->context("tokenizer", false);
-      run_job(context);
+      test::run_job(context);
     });
   };
   Rank{0, 2, "/tmp", 0}.launched();

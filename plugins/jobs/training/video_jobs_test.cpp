@@ -12,8 +12,8 @@
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -104,7 +104,7 @@ TEST(EncodeJob, CachesEveryWindowOfEveryClipAndItsStatistics) {
 std::string failure_of(const std::string& job, const std::string& lines) {
   const auto run = prepared({{job, lines}});
   JobContext context = run->context(job);
-  return test::refusal([&] { run_job(context); });
+  return test::refusal([&] { test::run_job(context); });
 }
 
 TEST(EncodeJob, LeavesOutAClipThatIsCutOffOrBroken) {
@@ -193,7 +193,7 @@ TEST(TrainTokenizerJob, ReconstructsCropsAtRandomStarts) {
   const auto network = run->network("tokenizer", "tokenizer");
   ScratchRun::save(*network, run->folder() / "start.safetensors");
   JobContext context = run->context("tokenizer");
-  run_job(context);
+  test::run_job(context);
   const at::NoGradGuard off;
   const std::vector<std::string> usable = {"a", "c"};
   double l1 = 0, mse = 0;
@@ -234,7 +234,7 @@ TEST(VideoJobs, ValidateTrainingsAtLevelsThatItsLossHas) {
     encoded(*run);
     try {
       JobContext context = run->context("dit");
-      run_job(context);
+      test::run_job(context);
     } catch (const Error& e) {
       return e.what();
     }

@@ -85,7 +85,7 @@ inline std::unique_ptr<ScratchRun> prepared(const std::map<std::string, std::str
 
 inline json encoded(const ScratchRun& run) {
   JobContext context = run.context("latents");
-  run_job(context);
+  test::run_job(context);
   return context.summary;
 }
 

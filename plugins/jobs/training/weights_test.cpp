@@ -75,7 +75,7 @@ TEST(Weights, ConvertDtypesAndGoThroughAFile) {
   const auto a = at::randn({2, 2}).to(at::kBFloat16);
   write_tensors(file, {{"a", a.t()}, {"extra", at::ones({1})}});
   const auto opened = or_throw(Safetensors::open(file));
-  const auto report = load_values(parameters, leaves, opened.names(), find_in(opened), {false, true});
+  const auto report = load_values(parameters, leaves, tensors_of(opened), {false, true});
   EXPECT_TRUE(at::equal(leaves[0].tensor, a.t().to(at::kFloat)));
   EXPECT_THAT(report.unexpected, ElementsAre("extra"));
   EXPECT_TRUE(at::equal(read_tensors(file).at("a"), a.t()));
@@ -148,9 +148,9 @@ TEST(Weights, OfAFileThatBecameShorterAreRefused) {
       std::filesystem::temp_directory_path() / ("kinora-cut-" + std::to_string(getpid()) + ".safetensors");
   write_tensors(file, {{"a", at::ones({10000})}, {"b", at::ones({1})}});
   const auto opened = or_throw(Safetensors::open(file));
-  EXPECT_EQ(find_in(opened)("a").sum().item<float>(), 10000);
+  EXPECT_EQ(as_tensor(opened, *opened.find("a")).sum().item<float>(), 10000);
   std::filesystem::resize_file(file, 8192);
-  EXPECT_THAT(test::refusal([&] { find_in(opened)("a"); }),
+  EXPECT_THAT(test::refusal([&] { as_tensor(opened, *opened.find("a")); }),
               HasSubstr(file.string() + ": the file shrank while it was in use"));
   write_tensors(file, {{"a", at::ones({1})}});
   EXPECT_THAT(test::refusal([&] { tensors_of(opened); }), HasSubstr("shrank")) << "a replaced file";
@@ -190,7 +190,8 @@ TEST(Weights, OfAFileDoNotStayInMemory) {
   tensors.clear();
   const auto opened = or_throw(Safetensors::open(file));
   const int64_t before = resident_files();
-  load_values(parameters, leaves, opened.names(), find_in(opened));
+  const auto find = [&](const std::string& name) { return as_tensor(opened, *opened.find(name)); };
+  load_values(parameters, leaves, opened.names(), find);
   EXPECT_LT(resident_files() - before, 3 * 4 * kEach) << "of a file of " << kTensors * 4 * kEach;
   EXPECT_EQ(leaves[7].tensor[5].item<float>(), 7);
   std::filesystem::remove(file);

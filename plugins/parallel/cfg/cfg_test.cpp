@@ -87,7 +87,7 @@ void generate(const ScratchRun& run, const Rank& me, const fs::path& shared) {
   fs::create_directories(run.of("film"));
   fs::create_directory_symlink(shared, run.of("film") / "videos");
   core::JobContext context = run.context("film", me.rank == 0);
-  core::run_job(context);
+  test::run_job(context);
   Rank::alone();
 }
 
@@ -173,7 +173,7 @@ TEST(Generating, SaysWhichSizesATensorGroupCanHave) {
     const auto run = trained("'tp'", "");
     me.launched();
     core::JobContext context = run->context("film", me.rank == 0);
-    const auto why = test::refusal([&] { core::run_job(context); });
+    const auto why = test::refusal([&] { test::run_job(context); });
     EXPECT_NE(why.find("tp: size = 3 must divide the heads"), std::string::npos) << why;
     EXPECT_NE(why.find("use size = 2"), std::string::npos) << why;
   });

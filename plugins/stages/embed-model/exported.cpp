@@ -192,6 +192,19 @@ uint64_t InputOptions::memory(int64_t batch) const {
   return static_cast<uint64_t>(batch) * 2 * clip + static_cast<uint64_t>(batch - 1) * kSample;
 }
 
+kinora_resources resources_of(const InputOptions& how, const std::filesystem::path& model, int64_t batch,
+                              int64_t threads, at::Device device) {
+  return {sizeof(kinora_resources),
+          2,
+          static_cast<double>(threads),
+          device.is_cuda() ? 1.0 : 0.0,
+          how.memory(batch) + std::filesystem::file_size(model),
+          0,
+          0,
+          0,
+          static_cast<uint32_t>(batch)};
+}
+
 std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames) {
   std::vector<int64_t> out;
   for (int64_t i = 0; i < frames; ++i) out.push_back(first + (2 * i + 1) * count / (2 * frames));

@@ -8,6 +8,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
+#include "kinora/abi/stage.h"
 #include "kinora/curation.hpp"
 #include "kinora/options.hpp"
 
@@ -76,6 +77,10 @@ struct InputOptions {
   // Estimated bytes of a batch: its input twice, and the frames of the samples that wait.
   uint64_t memory(int64_t batch) const;
 };
+
+// Resources of a stage that gives the model batches of these inputs.
+kinora_resources resources_of(const InputOptions& how, const std::filesystem::path& model, int64_t batch,
+                              int64_t threads, at::Device device);
 
 // Indices of `frames` frames out of `count`: the centres of equal parts.
 std::vector<int64_t> spread(int64_t first, int64_t count, int64_t frames);

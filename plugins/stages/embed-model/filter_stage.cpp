@@ -77,15 +77,7 @@ FilterModel::FilterModel(const Options& o)
 }
 
 kinora_resources FilterModel::resources() const {
-  return {sizeof(kinora_resources),
-          2,
-          static_cast<double>(options_.threads),
-          device_.is_cuda() ? 1.0 : 0.0,
-          options_.memory(options_.batch) + std::filesystem::file_size(options_.model),
-          0,
-          0,
-          0,
-          static_cast<uint32_t>(options_.batch)};
+  return resources_of(options_, options_.model, options_.batch, options_.threads, device_);
 }
 
 // Returns [F, 3, H, W], or the embedding [D].

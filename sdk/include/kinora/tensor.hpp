@@ -188,12 +188,6 @@ inline Tensor tensor(const std::vector<double>& v, const std::vector<int64_t>& s
 }
 inline Tensor tensor(const std::vector<double>& v) { return tensor(v, {static_cast<int64_t>(v.size())}); }
 inline Tensor full_like(const Tensor& like, double v) { return op("aten::full_like", "", {like, v}); }
-// t [B] with as many trailing dimensions of 1 as it needs to scale x [B, ...].
-inline Tensor expand_to(const Tensor& t, const Tensor& x) {
-  auto shape = t.sizes();
-  shape.resize(static_cast<size_t>(x.dim()), 1);
-  return t.reshape(shape);
-}
 
 // Sets the gradient mode of the calling thread; restores it at the end of the scope.
 class GradMode {

@@ -92,7 +92,7 @@ std::unique_ptr<ScratchRun> ready_tokens(const std::string& lines, const std::st
 }
 void generate_tokens(const ScratchRun& run) {
   JobContext context = run.context("film");
-  run_job(context);
+  test::run_job(context);
 }
 at::Tensor codes_in(const ScratchRun& run, int64_t n) {
   return read_tensors(run.of("film") / "videos" / fmt::format("{:03}.latents.safetensors", n)).at("codes");

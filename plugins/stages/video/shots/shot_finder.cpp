@@ -11,15 +11,15 @@ extern "C" {
 }
 
 namespace kinora::video {
-namespace {
-
-bool full_range(const AVFrame& f) {
+bool is_full_range(const AVFrame& f) {
   return f.format == AV_PIX_FMT_YUVJ420P || f.color_range == AVCOL_RANGE_JPEG;
 }
 
+namespace {
+
 YuvMatrix matrix(const AVFrame& f) {
   const int* k = sws_getCoefficients(f.colorspace);
-  return {k[0], k[1], k[2], k[3], full_range(f)};
+  return {k[0], k[1], k[2], k[3], is_full_range(f)};
 }
 
 // Opens libswscale's converter to BGR with the settings of OpenCV's reader: bicubic chroma; the frame's own
@@ -39,14 +39,14 @@ SwsContext* open_converter(const AVFrame& f, FrameSize to) {
   set("sws_flags", SWS_BICUBIC);
   set("src_h_chr_pos", format && format->log2_chroma_w ? x * ((1 << format->log2_chroma_w) - 1) : -513);
   set("src_v_chr_pos", format && format->log2_chroma_h ? y * ((1 << format->log2_chroma_h) - 1) : -513);
-  if (full_range(f)) set("src_range", 1);
+  if (is_full_range(f)) set("src_range", 1);
   if (sws_init_context(sws, nullptr, nullptr) < 0) {
     sws_freeContext(sws);
     throw MediaError(std::string("pixel format ") + (format ? format->name : "?") +
                      " cannot be converted to BGR; transcode the video first");
   }
   if (f.colorspace != AVCOL_SPC_RGB)
-    sws_setColorspaceDetails(sws, sws_getCoefficients(f.colorspace), full_range(f),
+    sws_setColorspaceDetails(sws, sws_getCoefficients(f.colorspace), is_full_range(f),
                              sws_getCoefficients(SWS_CS_DEFAULT), 1, 0, 1 << 16, 1 << 16);
   return sws;
 }

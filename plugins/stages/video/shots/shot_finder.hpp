@@ -20,6 +20,9 @@ namespace kinora::video {
 // The size that PySceneDetect measures at: downscale 0 is its automatic rule, 1 keeps the frames' size.
 FrameSize measured_size(FrameSize upright, int64_t downscale);
 
+// Whether OpenCV's reader and FFmpeg's scale filter take the frame's values as 0 to 255.
+bool is_full_range(const AVFrame& frame);
+
 // Measures decoded frames for the detectors, as if OpenCV's reader had given them to PySceneDetect (upright,
 // in BGR), without producing most of those frames. [owner-thread] One video, frames in order.
 class MeasureSource {

@@ -81,10 +81,6 @@ ScalerOptions size_for(const VideoInfo& video, int64_t height) {
   return out;
 }
 
-bool full_range(const AVFrame& f) {
-  return f.format == AV_PIX_FMT_YUVJ420P || f.color_range == AVCOL_RANGE_JPEG;
-}
-
 FrameSampler::FrameSampler(const VideoInfo& video, double every, int64_t height)
     : times_(every, 0), size_(size_for(video, height)), scaler_(size_) {}
 
@@ -104,7 +100,7 @@ Thumbnailer::~Thumbnailer() { sws_freeContext(scale_); }
 
 // Configures swscale as FFmpeg's scale filter does.
 void Thumbnailer::prepare(const AVFrame& frame) {
-  const int kind[5] = {frame.width, frame.height, frame.format, frame.colorspace, full_range(frame)};
+  const int kind[5] = {frame.width, frame.height, frame.format, frame.colorspace, is_full_range(frame)};
   if (scale_ != nullptr && std::equal(kind, kind + 5, from_)) return;
   sws_freeContext(scale_);
   const bool turned = rotation_ % 180 != 0;
@@ -118,13 +114,13 @@ void Thumbnailer::prepare(const AVFrame& frame) {
   set("dst_format", AV_PIX_FMT_RGB24);
   set("sws_flags", SWS_BICUBIC);
   if (frame.format == AV_PIX_FMT_YUV420P) set("src_v_chr_pos", 128);
-  set("src_range", full_range(frame));
+  set("src_range", is_full_range(frame));
   if (sws_init_context(scale_, nullptr, nullptr) < 0) {
     const char* name = av_get_pix_fmt_name(static_cast<AVPixelFormat>(frame.format));
     throw MediaError(std::string("frames of format ") + (name != nullptr ? name : "?") +
                      " cannot be scaled to thumbnails; convert the video to yuv420p");
   }
-  sws_setColorspaceDetails(scale_, sws_getCoefficients(frame.colorspace), full_range(frame),
+  sws_setColorspaceDetails(scale_, sws_getCoefficients(frame.colorspace), is_full_range(frame),
                            sws_getCoefficients(frame.colorspace), 1, 0, 1 << 16, 1 << 16);
   std::copy(kind, kind + 5, from_);
 }

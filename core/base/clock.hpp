@@ -1,0 +1,11 @@
+// Elapsed time.
+#pragma once
+#include <chrono>
+
+namespace kinora::core {
+
+inline double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace kinora::core
