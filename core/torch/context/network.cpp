@@ -56,8 +56,9 @@ void Network::load_or_compare(const std::vector<std::filesystem::path>& weights,
     const auto left =
         load_values(chain_.parameters(), chain_.leaves(), file.names(), file.find(), how).unexpected;
     if (!left.empty() && !how.compare_only)
-      log_debug("{}: {} of {} tensors have no use in {}, the first of them '{}'", all, left.size(),
-               file.names().size(), component_.spec->id, left[0]);
+      log_line(KINORA_LOG_DEBUG,
+               fmt::format("{}: {} of {} tensors have no use in {}, the first of them '{}'", all, left.size(),
+                           file.names().size(), component_.spec->id, left[0]));
   } catch (const Error& e) {
     const std::string cause = why_misfit(component_, options_, weights);
     throw Error(e.code(), all + (weights.size() == 1 ? " does" : " together do") + " not fit " +
