@@ -187,7 +187,7 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
   return job;
 }
 
-// What is wrong with the combination of arguments; "" if nothing is.
+// Returns why these arguments cannot be combined; "" if they can.
 std::string usage_problem(const po::variables_map& given) {
   const std::string file = given.count("file") ? given["file"].as<std::string>() : "";
   if (given.count("file") && given.count("pipeline"))

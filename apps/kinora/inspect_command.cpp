@@ -104,7 +104,7 @@ json pipeline_facts(const fs::path& folder) {
                                   in_shell(folder.string()), picture ? " --image PICTURE" : "")}};
 }
 
-// What a generate job with this pipeline would be refused for: the checks of kinora generate, which read
+// Returns the problems that kinora generate would report of this pipeline. Its checks read
 // configurations and headers only. The size is one that every published family makes, since the networks are
 // checked and not the default size.
 std::vector<std::string> pipeline_problems(core::Runtime& runtime, const fs::path& folder) {

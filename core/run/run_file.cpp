@@ -325,7 +325,8 @@ class RunReader {
             value.is_object() && value.contains("use")
                 ? did_you_mean_or_list(key, slots_of(*job.kind), "components are named by")
                 : did_you_mean(key, options);
-        const std::string owner = key == "weights" ? weights_of(job) : owner_of(job, key);
+        const std::string weights = key == "weights" ? weights_of(job) : "";
+        const std::string owner = weights.empty() ? owner_of(job, key) : weights;
         problem(doc_.key(pointer + "/" + key), "unknown option '" + key + "' of job kind " + job.kind->name +
                                                    (owner.empty() ? hint : owner));
       }

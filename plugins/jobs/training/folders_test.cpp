@@ -240,7 +240,7 @@ TEST_F(Folders, AnotherClassIsNamed) {
   one_more["num_layers"] = 3;
   EXPECT_THAT(misfit("model/wan", oracle_folder("wan_t2v/transformer"), one_more),
               Not(HasSubstr("WanTransformer3DModel")))
-      << "a class that fits is no cause";
+      << "a class that fits explains nothing";
 }
 
 json said_by(const std::string& id, const fs::path& weights, const json& given = json::object()) {
