@@ -2,7 +2,8 @@
 that it ran, the versions of the packages that it imported and the commits of the given checkouts.
 
     provenance.py          checks that tests/data/oracle contains exactly the files of fixtures.sha256 with their bytes, and that
-                           files with `made_by` were made by the current generators
+                           files with `made_by` were made by the current generators, by the packages of
+                           requirements-oracle.txt and by named commits
     provenance.py --write  writes fixtures.sha256, after generators have run
 
 Packages for regenerating them: requirements-oracle.txt.
@@ -10,6 +11,7 @@ Packages for regenerating them: requirements-oracle.txt.
 import hashlib
 import json
 import pathlib
+import re
 import struct
 import subprocess
 import sys
@@ -56,6 +58,20 @@ def says(path):
     return json.loads(header.get("__metadata__", {}).get("made_by", "{}"))
 
 
+def pinned():
+    """{package: version} of requirements-oracle.txt."""
+    lines = (HERE / "requirements-oracle.txt").read_text().splitlines()
+    return dict(line.replace("-", "_").split("==") for line in lines if "==" in line and not line.startswith("#"))
+
+
+def unknown_makers(made_by):
+    """What `made_by` lacks: packages with versions, those of requirements-oracle.txt where it has them, and whole commits."""
+    packages, versions = made_by.get("packages", {}), pinned()
+    wrong = [] if packages else ["names no package"]
+    wrong += [f"was made with {name} {version}, not {versions[name]}" for name, version in packages.items() if versions.get(name, version) != version]
+    return wrong + [f"names {name} by '{at}', which is no commit" for name, at in made_by.get("commits", {}).items() if not re.fullmatch("[0-9a-f]{40}", at)]
+
+
 def check():
     wrong, known = [], dict(reversed(line.split("  ")) for line in MANIFEST.read_text().splitlines())
     found = files()
@@ -64,7 +80,9 @@ def check():
     wrong += [f"{name} has other bytes" for name in known.keys() & found.keys() if sha256(found[name]) != known[name]]
     stamped = 0
     for name, path in found.items():
-        scripts = says(path).get("scripts", {})
+        made_by = says(path)
+        scripts = made_by.get("scripts", {})
+        wrong += [f"{name} {why}: run the generator again" for why in unknown_makers(made_by)] if scripts else []
         stamped += bool(scripts)
         wrong += [f"{name} was made by another {script}: run the generator again" for script, sha in scripts.items() if sha256(HERE / script) != sha]
     print("\n".join(wrong) or f"{len(found)} fixtures match {MANIFEST.name}, {stamped} have made_by")

@@ -37,6 +37,8 @@ struct Film {
   uint64_t seed = kSeed;
   int64_t causal = 0;  // number of frames per chunk; a frame does not attend to later chunks; 0: all frames
                        // attend to each other
+  bool encodes_nothing = false;  // an empty negative is text too
+  bool shares_timestep = false;  // the model reads the other frames' level for given ones
 };
 
 std::vector<double> levels() {
@@ -60,18 +62,20 @@ at::Tensor latent_of(const ScratchRun& run, int64_t n, const std::string& prompt
   JobContext context = run.context("film", false);
   TextEncoder encoder(context, run.spec("latents"));
   const at::Tensor with = encoder(prompt).to(at::kDouble).unsqueeze(0) * (blind ? 0.0 : 1.0);
-  const at::Tensor without =
-      how.negative.empty() ? at::zeros_like(with) : encoder(how.negative).to(at::kDouble).unsqueeze(0);
+  const at::Tensor without = how.negative.empty() && !how.encodes_nothing
+                                 ? at::zeros_like(with)
+                                 : encoder(how.negative).to(at::kDouble).unsqueeze(0);
   const int64_t K = how.given.defined() ? how.given.size(2) : 0;
   const auto estimate = [&](const at::Tensor& x, double level, const at::Tensor& text) {
     at::Tensor s = at::full({1, x.size(2)}, level, at::kDouble), seen = x.clone();
     if (K > 0) s.narrow(1, 0, K).fill_(1e-4), seen.narrow(2, 0, K).copy_(how.given);
     const at::Tensor by_frame = s.view({1, 1, -1, 1, 1}), total = by_frame.square() + 0.25;
-    const at::Tensor f = model
-                             ->forward({{"latent", seen / total.sqrt()},
-                                        {"timestep", K > 0 ? s.log() / 4 : s.select(1, 0).log() / 4},
-                                        {"text", text}})
-                             .at(0);
+    const at::Tensor f =
+        model
+            ->forward({{"latent", seen / total.sqrt()},
+                       {"timestep", K > 0 && !how.shares_timestep ? s.log() / 4 : s.amax(1).log() / 4},
+                       {"text", text}})
+            .at(0);
     at::Tensor x0 = 0.25 / total * seen + by_frame * 0.5 / total.sqrt() * f;
     if (K > 0) x0.narrow(2, 0, K).copy_(how.given);
     return x0;
@@ -149,7 +153,7 @@ std::string generate_message(const std::string& lines) {
 
 TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
   const at::NoGradGuard off;
-  const std::vector<std::pair<std::string, Film>> cases = {
+  std::vector<std::pair<std::string, Film>> cases = {
       {"guidance = 1.5", {1.5, ""}},
       {"guidance = 1.0", {1, ""}},
       {"guidance = 2.0\nnegative = 'sea'", {2, "sea"}},
@@ -157,6 +161,8 @@ TEST(GenerateJob, ShowsWhatTheSamplerMadeOfThePrompt) {
       {"guidance = 0.5\nguidance_convention = 'nemo'", {1.5, ""}},
       {"guidance = 4.0\nguidance_interval = [0.1, 10.0]", {4, "", 0.1, 10}},
   };
+  cases.push_back({"guidance = 2.0\nencode_negative = true", {2, ""}});
+  cases.back().second.encodes_nothing = true;
   for (const auto& [lines, how] : cases) {
     const auto run = ready(lines);
     EXPECT_EQ(generated_json(*run).at("videos"), 2);
@@ -240,6 +246,15 @@ TEST(GenerateJob, BeginsWithTheFramesThatAreGiven) {
     expect_film(*run, 1, "blue", how, option);
     EXPECT_GT(worst(strip(film(*run, 1, "blue", Film{2, ""})), picture(video(*run, 1, ".png"))), 3);
   }
+  const auto run = ready(
+      fmt::format("image = '{}'\ncondition_frames = 5\nguidance = 2.0\ncondition_timestep = 'shared'", file));
+  generated_json(*run);
+  Film how{2, ""};
+  how.given = first_latents(*run, "bbb_A.mp4", 1);
+  const at::Tensor own = strip(film(*run, 1, "blue", how));
+  how.shares_timestep = true;
+  expect_film(*run, 1, "blue", how, "shared");
+  EXPECT_GT(worst(own, picture(video(*run, 1, ".png"))), 1) << "the same timestep would prove nothing";
   EXPECT_THAT(generate_message("video = '" + file + "'\ncondition_frames = 9"),
               testing::HasSubstr("make a longer video"));
 }

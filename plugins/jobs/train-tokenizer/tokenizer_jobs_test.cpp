@@ -186,6 +186,23 @@ TEST(TokenizerTuning, TheCriticLearnsAtItsOwnRate) {
   EXPECT_LT(worst((faster - fast) * 0.9, fast - slow), 1e-6) << "with steps of 1e-3; the default is 1e-4";
 }
 
+// A published folder gives the tokenizer, its configuration and its weights.
+TEST(TokenizerTuning, StartsFromThePipelineThatIsGiven) {
+  const fs::path folder = fs::path(KINORA_TEST_DATA) / "oracle" / "wan_t2v";
+  const auto run =
+      prepared({{"tokenizer",
+                 fmt::format("steps = 1\nbatch = 2\nwarmup = 0\nema = 0\nlearning_rate = 1e-30\n"
+                             "weight_decay = 0\ntensorboard = false\ntokenizer = 'wan'\npipeline = '{}'\n",
+                             folder.string())}});
+  trained_tokenizer(*run);
+  const auto network = run->network("tokenizer", "tokenizer");
+  network->load(folder / "vae");
+  const NamedTensors want = assemble(network->chain().parameters(), network->chain().leaves()),
+                     got = read_tensors(run->of("tokenizer") / "weights.safetensors");
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [name, t] : want) EXPECT_TRUE(at::equal(got.at(name), t)) << name;
+}
+
 // Each microbatch consists of videos or of single frames.
 TEST(TokenizerTuning, MixesImagesAndVideos) {
   const auto longer =

@@ -22,6 +22,17 @@ TEST(TrainJob, WritesACheckpointWhenItIsAskedTo) {
   EXPECT_FALSE(take_save_request());
 }
 
+TEST(TrainJob, KeepsEveryNthCheckpointNextToTheLast) {
+  Knobs k;
+  k.steps = 6;
+  const auto run = training(k, "checkpoint_every = 1\nkeep = 1\nkeep_every = 4\nasync_checkpoints = false\n");
+  trained(*run);
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run->of("dit") / "checkpoints"))
+    names.insert(entry.path().filename());
+  EXPECT_THAT(names, testing::ElementsAre("step-000004", "step-000006"));
+}
+
 // The files of a process that was killed after a checkpoint: they contain lines of later steps too.
 void expect_resumed_equals_uninterrupted(const std::string& more) {
   Knobs k;
