@@ -7,7 +7,8 @@
 
 namespace kinora::test {
 
-// Throws kinora::Error for whatever would be an error or a warning of a manifest. Of any kind and interface.
+// The component may be of any kind and interface. Throws kinora::Error on an error or a warning of the
+// manifest.
 inline core::ComponentSpec component(const std::string& text) {
   auto plugin = core::or_throw(core::parse_manifest(
       "[plugin]\nmanifest = 1\nname = \"made-up\"\nversion = \"1\"\nabi = \"1.0\"\ntier = \"stable\"\n" +
