@@ -28,7 +28,9 @@ TEST(PlanSearch, Takes4096GpusInASecondOfOneProcessor) {
   ASSERT_TRUE(found) << found.failure().message;
   std::printf("%lld layouts in %.2f s\n", static_cast<long long>(found->legal), seconds);
   EXPECT_GT(found->legal, 89000);
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they make it 10 to 20 times slower
   EXPECT_LT(seconds, 1);
+#endif
 }
 
 TEST(PlanSearch, EveryLayoutIsLegalAndCanBeSimulated) {
