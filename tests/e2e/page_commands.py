@@ -39,10 +39,10 @@ NOT_RUN = [
     (r"kinora launch -n 4 -- run my\.toml", "as with configs/many-ranks.toml"),
     (r"kinora run my\.toml --set ", "options of a train job: the tests `configs`, `check`, `ddp`"),
     (r"kinora check my\.toml", "as with configs/quickstart.toml: the test `check`"),
-    (r"kinora run configs/quickstart\.toml --(set|only)", "one `kinora run` of this file is enough: the tests `quickstart`, `command_line`, `overriding`"),
+    (r"kinora run configs/quickstart\.toml --(set|only)", "one `kinora run` of this file is enough: the tests `quickstart`, `running`"),
     (r"kinora generate configs/flow\.toml|kinora generate my\.toml", "trains first: the test `configs`"),
     (r"kinora generate --pipeline Wan2\.1-I2V", "as with T2V: the test `engine`"),
-    (r"kinora apply tokenizer/cosmos ", "as with sampler/edm-heun: the test `command_line`"),
+    (r"kinora apply tokenizer/cosmos ", "as with sampler/edm-heun: the test `networks`"),
     (r'kinora search runs/curate "a boat at sea"', "needs the vectors of captions: the test `curate`"),
     (r"cmake -S |kinora --plugins build/|touch colourful/plugin\.toml$|cmake --build build --target colourful", "builds a plugin: the tests `sdk_template`, `sdk_parallel`"),
     (r'cp "<kinora|mkdir -p plugins/pure_c_stage$|gcc |kinora plugins manifest plugins/pure_c_stage|kinora --plugins plugins ', "a stage in plain C: `check_stage_in_c` of the test `running`"),
@@ -99,7 +99,7 @@ def run(command):
     environment = {**os.environ, "PATH": f"{KINORA.parent}:{os.environ['PATH']}", "XDG_CACHE_HOME": str(SCRATCH / "cache")}
     if command.startswith("kinora studio "):
         return run_studio(words, environment)
-    done = subprocess.run(["bash", "-c", words], cwd=SCRATCH, env=environment, capture_output=True, text=True, timeout=100)
+    done = subprocess.run(["bash", "-c", words], cwd=SCRATCH, env=environment, capture_output=True, text=True, timeout=300)
     return f"{words}: exit {done.returncode}\n{done.stdout[-500:]}{done.stderr[-1500:]}" if done.returncode else ""
 
 
@@ -113,6 +113,7 @@ def run_studio(words, environment):
 
 
 def run_chain(commands):
+    """[(command, error)]. A command that needs an earlier one of its chain fails after it."""
     return [(command, error) for command in commands if (error := run(command))]
 
 
