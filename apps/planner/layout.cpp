@@ -8,6 +8,7 @@
 namespace kinora::core::plan {
 namespace {
 
+// The sizes of a layout by their names in words() and parse_layout(), which must stay inverses of each other.
 const std::map<std::string, int64_t Layout::*>& numbers() {
   static const std::map<std::string, int64_t Layout::*> all{
       {"pp", &Layout::pp},       {"dp", &Layout::dp},
@@ -25,6 +26,7 @@ bool choose(std::string_view word, std::initializer_list<T> all, T& out) {
   return false;
 }
 
+// Every size is at least 1, except `recompute`, where 0 means that no block is computed twice.
 Status set(Layout& out, const std::string& key, std::string_view value) {
   const auto it = numbers().find(key);
   if (it == numbers().end()) {
@@ -132,6 +134,8 @@ std::string Layout::words() const {
   return out.empty() ? "dp=1" : out;
 }
 
+// Without `micro`: a train job takes its microbatch from batch and accumulate. ddp is written without
+// a size and takes the remaining ranks.
 std::string Layout::toml() const {
   std::vector<std::string> uses;
   if (pp > 1)
@@ -168,6 +172,7 @@ Result<Layout> parse_layout(std::string_view text) {
     virtual_given = virtual_given || word.starts_with("virtual=");
     text = comma == text.npos ? std::string_view() : text.substr(comma + 1);
   }
+  // Several virtual stages a rank exist in the interleaved schedule only (Megatron-LM, arXiv 2104.04473, section 2.2).
   if (out.virtual_stages > 1 && !schedule_given) out.schedule = Schedule::interleaved;
   if (out.schedule == Schedule::interleaved && !virtual_given) out.virtual_stages = 2;  // pp's default
   return out;

@@ -55,11 +55,14 @@ std::string sha256_of_file(const std::filesystem::path& path) {
     in.read(piece.data(), static_cast<std::streamsize>(piece.size()));
     hash.add(piece.data(), static_cast<size_t>(in.gcount()));
   }
+  // A stream also stops at an error of the device, with the bytes so far: that digest would be wrong.
   if (!in.eof())
     throw Error(KINORA_ERROR_IO, path.string() + ": the file cannot be read to its end; check the disk");
   return hash.hex();
 }
 
+// Sorted, since a folder lists its files in any order; sizes and times only, so that a folder of many gigabytes costs no reading. Paths
+// are relative to the parent: a folder that was moved is the same.
 std::string stat_digest(const std::filesystem::path& path) {
   namespace fs = std::filesystem;
   std::vector<std::string> lines;

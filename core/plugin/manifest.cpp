@@ -4,6 +4,7 @@
 #include <charconv>
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include <fmt/ranges.h>
 
@@ -131,6 +132,26 @@ const char* tier_name(Tier tier) {
 }
 
 bool no_bound(const json& value) { return value.is_number() && std::abs(value.get<double>()) >= 1e300; }
+
+std::vector<std::vector<std::string>> TensorSpec::shapes() const {
+  std::vector<std::vector<std::string>> out;
+  const std::string_view text = shape;
+  for (size_t begin = text.find('['); begin != text.npos;) {
+    const size_t end = text.find(']', begin);
+    if (end == text.npos) break;
+    auto& axes = out.emplace_back();
+    std::string axis;
+    for (const char c : text.substr(begin + 1, end - begin - 1)) {
+      if (c == ',')
+        axes.push_back(std::exchange(axis, {}));
+      else if (c != ' ' || !axis.empty())
+        axis += c;
+    }
+    if (!axis.empty() || !axes.empty()) axes.push_back(axis);
+    begin = text.find('[', end);
+  }
+  return out;
+}
 
 bool TensorSpec::is_in_use(const json& options) const {
   if (when.empty()) return true;

@@ -79,6 +79,9 @@ struct TensorSpec {
   std::string when, when_value;
   bool is_optional = false;  // of an input: the component works without it
 
+  // The shapes that the tensor may have, each as the names or sizes of its axes: "[B] or [B, F]" is {{"B"}, {"B", "F"}}.
+  // Empty for a tensor without a stated shape ("" or "[...").
+  std::vector<std::vector<std::string>> shapes() const;
   // Whether the tensor is made or read with these options of the component.
   bool is_in_use(const json& options) const;
 };

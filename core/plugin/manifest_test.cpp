@@ -56,6 +56,7 @@ TEST(Manifest, KeepsEveryFieldAndTheFilesOrder) {
   EXPECT_EQ(c.inputs[0].help, "unit variance");
   EXPECT_THAT((std::vector{c.outputs[0].name, c.outputs[1].name, c.outputs[2].name}),
               ElementsAre("samples", "again", "parts"));
+  EXPECT_THAT(c.inputs[0].shapes(), ElementsAre(ElementsAre("N", "D")));
   EXPECT_EQ(c.inputs[1].when, "steps");
   EXPECT_EQ(c.outputs[2].per, "clip");
   EXPECT_EQ(c.outputs[2].when_value, "b");

@@ -21,6 +21,8 @@ void Metrics::line(const nlohmann::json& entry) {
   if (!out_) throw Error(KINORA_ERROR_NO_MEMORY, "metrics.jsonl: cannot be written; is the disk full?");
 }
 
+// A job that continues from the checkpoint of `step` computes the later steps again: their lines would be there twice. The last line may be
+// half of one after a kill, and goes too.
 void Metrics::rewind(int64_t step) {
   if (!std::filesystem::is_regular_file(file_)) return;
   std::string kept;
@@ -45,10 +47,12 @@ void Metrics::clear() {
 JobContext::JobContext(Runtime& runtime, const RunFile& run, const JobSpec& spec, bool writes)
     : JobView(runtime, run, spec), folder_(run.out / spec.name), out_uri_(folder_.string()) {
   std::filesystem::create_directories(folder_);
+  // One rank writes the file; the others call line() all the same, so that no job has to ask.
   metrics_ =
       std::make_unique<Metrics>(writes ? folder_ / "metrics.jsonl" : std::filesystem::path("/dev/null"));
 }
 
+// Breadth first: the nearest job of this kind.
 const JobSpec* JobView::upstream(const std::string& kind) const {
   std::vector<const JobSpec*> at{&spec_};
   for (size_t i = 0; i < at.size(); ++i) {
@@ -69,6 +73,7 @@ Component JobView::open(const ComponentUse& use) const {
 }
 
 kinora_run JobContext::call(Progress* progress, int64_t first_sample) {
+  // kinora_run points into `calls_`, a deque, whose elements never move.
   calls_.push_back({static_cast<uint64_t>(run().seed), first_sample, progress});
   kinora_run call = run_of(calls_.back());
   call.out = str(out_uri_);

@@ -108,9 +108,10 @@ def check_disks():
         (folder.parent / "away").rename(folder / "disk")
         text = run(f"disk_{name}")
         assert "no longer found" not in text and "resuming: 4 of 4 inputs have ended" in text, text
-        shutil.rmtree(folder / "disk")
-        if name == "inputs":  # a folder that the input names must exist
+        if name == "inputs":
+            check_absent(folder)
             continue
+        shutil.rmtree(folder / "disk")
         pruned = run(f"disk_{name}", "--set", f'clips.prune=["{folder}/disk"]')
         assert f"2 videos are pruned: {many(clips, 'their')} removed" in said(pruned, "warning") and not [n for n in stored(f"disk_{name}") if n[0] in "bc"], pruned
     # The run was interrupted there: without the video's own outcome and that of its last clip, as a kill leaves it.
@@ -128,6 +129,18 @@ def check_disks():
     text = run("disk_cut")
     assert "resuming: 1 of 2 inputs have ended" in text, text
     assert {n: (SCRATCH / "disk_cut/clips/data" / n).read_bytes() for n in stored("disk_cut")} == whole
+
+
+def check_absent(folder):
+    """A folder that `input` itself names is absent, mount point and all: the run is refused before it starts, nothing changes, and it is done when the folder is back."""
+    (folder / "disk").rename(folder.parent / "away")
+    before = tree("disk_inputs")
+    for options in (["--dry-run"], []):
+        text = run("disk_inputs", *options, code=2)
+        assert f"input: no such file, folder or earlier job: '{folder}/disk/'" in text, text
+    assert tree("disk_inputs") == before and before
+    (folder.parent / "away").rename(folder / "disk")
+    assert "clips: already done" in run("disk_inputs") and tree("disk_inputs").keys() == before.keys()
 
 
 def check_listed_folder():

@@ -6,6 +6,9 @@ With KINORA, `kinora check` accepts every run file that README.md and docs/ show
 import json, pathlib, re, shutil, subprocess, sys, tomllib
 
 ROOT = pathlib.Path(sys.argv[1]).resolve()
+sys.path.append(str(ROOT / "tests/support"))
+from pages import blocks, toml_of
+
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md"))]
 DOCUMENTS = [*PAGES, "plugins/stages/README.md", "sdk/README.md"]
 LINKED = [*DOCUMENTS, "ARCHITECTURE.md", "BENCHMARKS.md", "CONTRIBUTING.md"]
@@ -36,35 +39,6 @@ def examples(text):
         table = re.sub(r"#[^\n\"]*\n", " ", text[start.start():end + 1]).replace("\n", " ")
         if "..." not in table:
             yield tomllib.loads("x = " + table)["x"]
-
-
-def blocks(text):
-    """Every block of code, fenced (with its language), or indented by four up to an empty line: [(line, language, text)]."""
-    out, lines = [], text.split("\n")
-    n = 0
-    while n < len(lines):
-        start = n
-        if fence := re.match(r" *```(\w*)", lines[n]):
-            n += 1
-            while not lines[n].strip() == "```":
-                n += 1
-            out.append((start + 2, fence[1], "\n".join(lines[start + 1:n])))
-        elif lines[n].startswith("    ") and not lines[n - 1].strip():
-            while n < len(lines) and lines[n].startswith("    ") and lines[n].strip():
-                n += 1
-            out.append((start + 1, "", "\n".join(line[4:] for line in lines[start:n])))
-        n += 1
-    return out
-
-
-def toml_of(language, code):
-    """A whole document, or the elements of a list of stages made one; None: it is no TOML."""
-    first = next(line for line in code.split("\n") if line.strip() and not line.lstrip().startswith("#"))
-    if language == "toml" or (not language and re.match(r"""\[\[?[a-z.]+\]|[a-z_.]+ = (true|false|["'\[{\d-])""", first)):
-        return code
-    if not language and re.match(r"\s*\{ ?use ?=", first):
-        return f"stages = [\n{code}\n]"
-    return None
 
 
 def check_snippets():

@@ -10,6 +10,7 @@
 namespace kinora::core {
 namespace {
 
+// [C] -> [C, 1, 1, 1], over [.., C, T, H, W]; computed in the latent's dtype.
 at::Tensor by_channel(const std::vector<double>& v, const at::Tensor& like) {
   return at::tensor(v, at::kDouble).to(like.options()).view({-1, 1, 1, 1});
 }
@@ -25,6 +26,8 @@ nlohmann::json read_facts(const std::filesystem::path& file) {
 
 }  // namespace
 
+// x' = (x - mean) / std * sigma_data: a deviation of sigma_data in every channel, which EDM's preconditioning assumes
+// (arXiv 2206.00364, table 1).
 at::Tensor LatentScale::normalise(const at::Tensor& x) const {
   return (x - by_channel(mean, x)) / by_channel(std, x) * sigma_data;
 }
@@ -78,6 +81,7 @@ LatentData::Item LatentData::item(int64_t i) const {
   return out;
 }
 
+// At least one position, so that a batch of empty texts has the dimension L; its mask is false.
 TextBatch batch_text(const std::vector<at::Tensor>& texts) {
   int64_t longest = 1;
   for (const auto& t : texts) longest = std::max(longest, t.size(0));

@@ -21,6 +21,7 @@ bool is_numbers(const nlohmann::json& value) {
 
 Signals::Signals(std::vector<std::string> names, int64_t every)
     : names_(std::move(names)), every_(static_cast<double>(every)) {
+  // Names of the cache's own tensors and of a model's other inputs.
   std::set<std::string> taken{"latent", "codes", "text", "text_mask", "image", "timestep"};
   for (const auto& name : names_)
     if (name.empty() || !taken.insert(name).second)
@@ -33,6 +34,7 @@ std::optional<NamedTensors> Signals::of(const nlohmann::json& facts, std::string
   for (const auto& name : names_) {
     const auto value = facts.is_object() && facts.contains(name) ? facts.at(name) : nlohmann::json();
     if (value.is_number()) {
+      // A clip whose every n-th frame is encoded has 1/n of the frames per second.
       out[name] = at::scalar_tensor(value.get<double>() / (name == "fps" ? every_ : 1), at::kFloat);
     } else if (is_numbers(value)) {
       out[name] = at::tensor(value.get<std::vector<double>>(), at::kFloat);
@@ -45,6 +47,7 @@ std::optional<NamedTensors> Signals::of(const nlohmann::json& facts, std::string
   }
   for (const auto& [name, t] : out) {
     const size_t n = t.dim() == 0 ? 0 : static_cast<size_t>(t.numel());
+    // Samples of one batch are stacked, so a signal has one length in all clips: that of the first clip that has it.
     if (const auto [it, first] = lengths_.emplace(name, n); !first && it->second != n) {
       why = fmt::format("'{}' in its metadata has {} numbers, in the clips before {} (0: not a list)", name,
                         n, it->second);
@@ -54,6 +57,7 @@ std::optional<NamedTensors> Signals::of(const nlohmann::json& facts, std::string
   return out;
 }
 
+// "camera:12" and "image:768:tokens" name a signal before the first colon.
 std::set<std::string> signals_of(const Options& model) {
   std::set<std::string> out;
   const auto given = model.values().find("signals");

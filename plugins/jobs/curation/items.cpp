@@ -13,6 +13,7 @@ json parse_field(const Sample& sample, const char* name) {
   return value.is_discarded() ? json() : value;
 }
 
+// Words of a file format, items.jsonl, which the report and the studio read.
 const char* end_name(uint32_t end) {
   return end == KINORA_OUTCOME_KEPT ? "kept" : end == KINORA_OUTCOME_FILTERED ? "filtered" : "failed";
 }
@@ -61,6 +62,7 @@ json unread_line(const Input& input, const std::string& rule, const std::string&
   json line{{"key", input.key},  {"end", rule.empty() ? "failed" : "filtered"}, {"consumed", false},
             {"stage", "ingest"}, {"reason", rule.empty() ? reason : rule},      {"facts", json::object()},
             {"url", input.url}};
+  // A rule of the ingest, such as a copy of another video, has no measure: 1 says that it applies.
   if (!rule.empty()) line["score"] = 1.0;
   if (rule.empty()) line["status"] = status_name(status);
   if (!input.user.empty()) line["facts"]["user"] = input.user;
@@ -86,6 +88,7 @@ void Totals::add(const json& line, bool made, const json& files) {
   if (filtered) ++rules_[rule];
   if (end == "failed") first_failure_.try_emplace(made, text_in(line, "reason"));
   ++outcomes_[{made ? "clips" : "inputs", end, text_in(line, "stage"), rule}];
+  // Seconds of clips are those of stored ones; seconds of videos are those of all inputs, whatever became of them.
   if (!made) {
     damaged_ += line.contains("damaged");
     film_seconds_ += seconds_of(line);

@@ -21,6 +21,8 @@ constexpr int64_t kVersion = 1;
 // SQLite keeps this text in every record. input.place and input.after are the order: the position of a listed
 // input, and that of an unlisted one behind it. outcome.input is NULL for a sample of several inputs, which
 // `joined` has, or of none. outcome.parent is the key of one parent.
+// input.seen: whether its file had a size and a time when the latest run began (Input::is_unseen); a failure of one that had not is
+// tried again as soon as it has.
 constexpr const char* kTables = R"sql(
 CREATE TABLE job (version INTEGER, base TEXT, retries INTEGER);
 CREATE TABLE input (

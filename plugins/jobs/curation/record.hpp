@@ -54,9 +54,9 @@ class Record {
   const Count& changed() const { return changed_; }    // their results are void
   const Count& pruned() const { return pruned_; }      // their results are void
   const Count& unlisted() const { return unlisted_; }  // their results stay
-  const Count& unseen() const {
-    return unseen_;
-  }  // listed, but their files cannot be seen now: their results stay
+  // Unseen: listed, but without size and time of the file when this run began, as behind a missing disk
+  // (Input::is_unseen). Their results stay.
+  const Count& unseen() const { return unseen_; }
   int64_t inputs() const { return inputs_; }  // unlisted ones included
   int64_t ended_before() const { return ended_before_; }
   int64_t clips_before() const { return clips_before_; }  // outcomes of made samples

@@ -6,6 +6,7 @@
 namespace kinora::core::report {
 namespace {
 
+// Of lists on the page, which must open for a run of a million clips; "more" counts what is left out.
 constexpr size_t kMostRows = 200, kMostScores = 6;
 constexpr const char* kEnds[] = {"kept", "filtered", "failed"};
 
@@ -46,6 +47,7 @@ void for_each_item(const Curation& curation, F&& f) {
   }
 }
 
+// A rule is a stage's reason. Only some samples have a score, so "count" and "scores" can differ.
 json rules_of(const Curation& curation) {
   std::map<std::string, Rule> rules;
   for_each_item(curation, [&](const Item& item) {
@@ -93,6 +95,7 @@ json outcomes_of(const JobRecord& job, const Curation& curation) {
     for (const auto& clip : film.clips) add(found_clips, clip);
     if (inputs.size() < kMostRows) inputs.push_back(input_row(film));
   }
+  // "said" is what summary.json counts and "found" what items.jsonl lists: the page shows both where they differ.
   return {{"all", count_at(job.summary, "inputs")},
           {"damaged", count_at(job.summary, "damaged")},
           {"is_whole", curation.found && curation.broken == 0},  // every line of items.jsonl could be read

@@ -10,12 +10,15 @@ namespace {
 constexpr uint64_t kLargest = uint64_t{32} << 20;  // of one file
 constexpr std::string_view kPng = "\x89PNG\r\n\x1a\n", kJpeg = "\xFF\xD8\xFF";
 
+// Signatures: PNG (specification, section 5.2), whose header with the size ends at byte 24; JPEG's start marker; the box `ftyp` of MP4
+// (ISO/IEC 14496-12, section 4.3) after its 4 bytes of length.
 bool is_what_it_says(std::string_view bytes, std::string_view mime) {
   if (mime == "image/png") return bytes.starts_with(kPng) && bytes.size() > 24;
   if (mime == "image/jpeg") return bytes.starts_with(kJpeg);
   return bytes.size() > 12 && bytes.substr(4, 4) == "ftyp";
 }
 
+// A PNG's width or height, of which the lower 24 bits are kept: no picture here is larger.
 int big_endian(std::string_view four) {
   uint32_t v = 0;
   for (const char c : four) v = v << 8 | static_cast<uint8_t>(c);
@@ -61,6 +64,7 @@ json Media::embed(const std::filesystem::path& file, std::string_view mime) {
 Still Stills::operator()(const StillRequest& request) {
   if (request.media.empty()) return {"", "no file is named"};
   if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+  // The decoder reads a video from its start, so frame n costs n frames.
   if (request.frame > frames_left_) return {"", "too far into a long video to decode for a picture"};
   frames_left_ -= request.frame;
   auto jpeg = catching([&] { return jpeg_of(request); });

@@ -45,6 +45,8 @@ double middle_value(std::vector<double> values) {
 
 }  // namespace
 
+// Compares seconds of computing per step with the median of the other ranks; a rank is not compared with itself, or of two ranks
+// neither could be twice the median. Both bounds must be exceeded: the factor alone would name ranks whose steps take microseconds.
 std::vector<std::pair<size_t, std::string>> slow_ranks(const std::vector<RankWork>& ranks) {
   std::vector<std::pair<size_t, std::string>> out;
   for (size_t r = 0; ranks.size() > 1 && r < ranks.size(); ++r) {
@@ -96,6 +98,7 @@ void Balance::end_step(double tokens, double loss_tokens, double encoded) {
   add(since_, {1, tokens, loss_tokens, encoded, 0, 0, std::max(0.0, seconds - waiting), waiting});
 }
 
+// Returns the work of all ranks in the order of the ranks; all ranks must call it together. Integers are exact as doubles below 2^53.
 std::vector<RankWork> Balance::gather(const RankWork& mine) const {
   std::vector<double> row;
   for (const auto& c : kColumns) row.push_back(mine.*c.value);
@@ -109,6 +112,7 @@ std::vector<RankWork> Balance::gather(const RankWork& mine) const {
 
 void Balance::log(const std::string& job, json& line) {
   const TrafficRow total = parallel_.traffic().total();
+  // The mesh counts bytes from the beginning of the run; a line reports those since the line before.
   since_.sent = static_cast<double>(total.sent) - sent_;
   since_.received = static_cast<double>(total.received) - received_;
   sent_ += since_.sent;
@@ -119,6 +123,7 @@ void Balance::log(const std::string& job, json& line) {
   const auto ranks = gather(mine);
   line["ranks"] = to_json(ranks);
   std::set<size_t> slow;
+  // Every rank computes the same set, and a rank that stays slow is named once.
   for (const auto& [rank, text] : slow_ranks(ranks)) {
     if (!slow_.contains(rank) && parallel_.rank() == 0) log_warn("{}: {}", job, text);
     slow.insert(rank);

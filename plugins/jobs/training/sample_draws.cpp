@@ -21,11 +21,19 @@ int64_t frames_of_level(const TrainOptions& o) {
   return of == "sample" ? 0 : of == "chunk" ? o.chunk : 1;
 }
 
-// By the names of the models' inputs.
+// Latent frames in a token: the options patch_size [time, rows, columns] or patch_time of a model; 1 without them.
 int64_t frames_of_token(const Options& model) {
   const auto patch = model.values().value("patch_size", json());
   if (patch.is_array() && patch.size() == 3) return patch[0];
   return model.values().value("patch_time", int64_t{1});
+}
+
+// Whether one of the input's shapes is [B, F], or [B, T] in the ABI's words (abi/model.h).
+bool has_frames(const TensorSpec& timestep) {
+  const auto shapes = timestep.shapes();
+  return std::any_of(shapes.begin(), shapes.end(), [](const auto& axes) {
+    return axes.size() == 2 && axes[0] == "B" && (axes[1] == "F" || axes[1] == "T");
+  });
 }
 
 }  // namespace
@@ -68,13 +76,12 @@ bool require_levels(const TrainOptions& o, const ComponentSpec& model, const Opt
   const char* otherwise = o.teacher_forcing ? "leave teacher_forcing out" : "levels = \"sample\"";
   const auto timestep = std::find_if(model.inputs.begin(), model.inputs.end(),
                                      [](const auto& in) { return in.name == "timestep"; });
-  const std::string shape = timestep == model.inputs.end() ? "missing" : timestep->shape;
-  if (shape.find("[B, F]") == std::string::npos && shape.find("[B, T]") == std::string::npos)
+  if (timestep == model.inputs.end() || !has_frames(*timestep))
     raise(KINORA_ERROR_INVALID,
           "{} does not take one noise level per frame (its input `timestep` is {}); choose one that does, "
           "such as dit, "
           "cosmos or wan, or {}",
-          model.id, shape, otherwise);
+          model.id, timestep == model.inputs.end() ? "missing" : timestep->shape, otherwise);
   if (const int64_t each = frames_of_token(its); each > 1)
     raise(
         KINORA_ERROR_INVALID,

@@ -28,6 +28,8 @@ at::Tensor adaptive_weight(const at::Tensor& of_reconstruction, const at::Tensor
   return (r / (g + 1e-4)).clamp(0, most);
 }
 
+// KL(N(m, v) || N(0, 1)) = (m^2 + v - 1 - ln v) / 2, summed over a sample's numbers; ln v is kept in [-30, 20] as in latent diffusion's
+// code, so that exp() stays finite.
 at::Tensor kl_to_standard_normal(const at::Tensor& moments) {
   if (moments.dim() < 2 || moments.size(1) % 2)
     raise(KINORA_ERROR_INVALID, "moments must be [B, 2 C, ...], mean and log variance; found {}",
@@ -80,6 +82,7 @@ at::Tensor TokenizerObjective::latent(const at::Tensor& video, int64_t first, at
     raise(KINORA_ERROR_INVALID, "kl requires the moments of latents, but {} has none; set kl = 0", id_);
   divergence = kl_to_standard_normal(posterior);
   const auto moments = posterior.chunk(2, 1);
+  // z = m + exp(ln v / 2) n (arXiv 1312.6114, section 2.4). n depends on the sample's number, never on ranks or microbatches.
   return moments[0] + (moments[1].clamp(-30, 20) / 2).exp() *
                           sample_noise(moments[0], seed_, first, "tokenizer.posterior");
 }
@@ -94,6 +97,7 @@ TokenizerObjective::Terms TokenizerObjective::operator()(const at::Tensor& video
   at::Tensor divergence;
   Terms out;
   out.made = network_.decode(latent(video, first, divergence));
+  // share: these samples' part of the step's batch, so that the sum over microbatches and ranks is the mean over the batch.
   const auto term = [&](const char* name, const at::Tensor& per_sample, double weight, at::Tensor& to) {
     const at::Tensor mean = per_sample.mean() * share;
     out.figures[name] = mean.item<double>();

@@ -2,7 +2,6 @@
 // of texts, and the comparison of a strategy with one process (check_parallel.cpp).
 #include <algorithm>
 #include <charconv>
-#include <sstream>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -32,12 +31,9 @@ const TensorSpec* input_of(const ComponentSpec& spec, const std::string& name) {
 // Dimension `at` of the manifest's shape, "[B, in_channels, T, H, W]": a number, or the option of that name;
 // 0: neither.
 int64_t dimension(const TensorSpec& input, size_t at, const json& options) {
-  const size_t begin = input.shape.find('['), end = input.shape.find(']');
-  if (begin == std::string::npos || end == std::string::npos) return 0;
-  std::istringstream words(input.shape.substr(begin + 1, end - begin - 1));
-  std::string word;
-  for (size_t i = 0; i <= at; ++i)
-    if (!std::getline(words >> std::ws, word, ',')) return 0;
+  const auto shapes = input.shapes();
+  if (shapes.empty() || at >= shapes[0].size()) return 0;
+  const std::string& word = shapes[0][at];
   int64_t n = 0;
   std::from_chars(word.data(), word.data() + word.size(), n);
   if (n > 0) return n;

@@ -31,6 +31,7 @@ ScriptModel::ScriptModel(const std::filesystem::path& file) : state_(std::make_u
   try {
     state_->module = torch::jit::load(file.string(), at::kCPU);
     state_->module.eval();
+    // Only arguments that forward() has are passed: a script without them gets the video alone.
     for (const auto& argument : state_->module.get_method("forward").function().getSchema().arguments())
       for (const auto& [name, value] :
            {std::pair{"rescale", false}, {"resize", true}, {"return_features", true}})
@@ -65,6 +66,7 @@ namespace {
 
 bool is_script(const WeightsPaths& weights) { return weights.size() == 1 && ScriptModel::is_one(weights[0]); }
 
+// Side of the square images that the model reads, in pixels; 0 for a model of videos.
 int64_t image_size(const Component& component, const ComponentUse& use) {
   const auto reads = [&](const char* name) {
     const auto& inputs = component.spec->inputs;
@@ -119,6 +121,7 @@ at::Tensor ReconstructionFeatures::of(const at::Tensor& video) {
     in = {{"image", at::cat(images)}};
   }
   for (const auto& output : network_->forward(in))
+    // A model of images gives a vector for each frame; a video's vector is their mean.
     if (output.dim() == 2) return output.mean(0, true);
   raise(KINORA_ERROR_INVALID, "features = '{}' has no output [B, D], one vector per video or image", id_);
 }
@@ -130,6 +133,7 @@ void ReconstructionFeatures::add(const at::Tensor& video, const at::Tensor& made
 }
 
 std::optional<double> ReconstructionFeatures::distance() const {
+  // A covariance needs two vectors.
   if (originals_.count() < 2) return std::nullopt;
   return frechet_distance(originals_, made_);
 }

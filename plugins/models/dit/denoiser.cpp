@@ -18,6 +18,7 @@ Denoiser::Denoiser(const Config& c, std::string id, const Ctx& ctx)
   embed_ = first.biased("x_embedder", c.width(), c.in_channels * c.patch());
   out_ = last.biased("final_layer_linear", c.out_channels * c.patch(), c.width(), Init::zeros());
   if (!c.learnable_pos_embed) return;
+  // One learnt table an axis, added up: T + H + W rows instead of T * H * W.
   const int64_t sizes[] = {c.max_size[0] / c.patch_time, c.max_size[1] / c.patch_space,
                            c.max_size[2] / c.patch_space};
   const char* names[] = {"pos_embedder.emb_t.weight", "pos_embedder.emb_h.weight",
@@ -37,6 +38,7 @@ void Denoiser::place(const Ctx& ctx, const Named<Tensor>& in, const Videos& vide
       to.turns[i] = to.turns[same], to.rows[i] = to.rows[same];
       continue;
     }
+    // `inner`: the tokens that this rank's attention sees, however the sequence is divided.
     const Tensor table = ctx.table(seqs[i], Place::inner);
     const Tensor rate =
         c.base_fps > 0 && in.has("fps") ? videos.rate(in["fps"], c.base_fps, table) : Tensor();
@@ -79,6 +81,8 @@ std::vector<Tensor> Denoiser::forward(const Ctx& ctx, const Named<Tensor>& in) {
   const auto has = shared.has();
 
   using Tensors = std::vector<Tensor>;
+  // Blocks 0, 1 ... layers, layers + 1: embedding, layers, head. Their numbers are those that pp and fsdp divide by; parameters are declared
+  // with the same ones.
   x = ctx.block(0, {x}, {}, 1,
                 [this, ctx, seq](const Tensors& t) { return Tensors{embed(ctx, seq, t[0])}; })[0];
   kinora_seq from = seq;
@@ -106,8 +110,10 @@ Condition::Condition(const Declare& outside, const Config& c, const std::string&
 
 void Condition::operator()(const Ctx& ctx, const Named<Tensor>& in, const Tensor& x, const Videos& videos,
                            Shared& to) const {
+  // Outside the blocks: a pipeline computes it on every stage, or sends it (option `conditioning` of pp).
   const Tensor waves = sinusoid(videos.timestep(in), options_.width(), true).to(x.scalar_type());
   const Tensor level = videos.rows(time_(ctx, waves));
+  // SiLU before AdaLN's linear layers, as in the code of DiT (arXiv 2212.09748), once for all blocks.
   to.active = at::silu(signals_.add(ctx, in, videos, x.scalar_type(), level));
 
   if (!options_.cross_attention) return;

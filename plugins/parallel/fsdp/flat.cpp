@@ -17,6 +17,7 @@ int64_t Declared::numel() const {
 void Flat::take(std::vector<Declared> parameters, Group<Tensor> group, const Context<Tensor>& next) {
   parameters_ = std::move(parameters);
   group_ = group;
+  // Stable, since all ranks must place the parameters equally and in the order of their declaration.
   std::stable_partition(parameters_.begin(), parameters_.end(), [](const Declared& p) { return p.split; });
   int64_t all = 0;
   for (const auto& p : parameters_) {
@@ -38,6 +39,7 @@ void Flat::take(std::vector<Declared> parameters, Group<Tensor> group, const Con
   if (!empty()) shard_.set_requires_grad(!parameters_[0].frozen);
 }
 
+// Parameters that tp splits fill [0, all) of the whole vector, this rank stores [rank n, (rank + 1) n).
 int64_t Flat::split() const {
   int64_t all = 0;
   for (const auto& p : parameters_)
@@ -62,6 +64,8 @@ Started<Tensor> Flat::start_gather(at::ScalarType dtype) const {
   return group_.start_gather(shard_.detach().to(dtype), 0);
 }
 
+// set_() instead of views: to autograd each value is a tensor of its own, with its own version counter, over the one storage that class
+// Whole empties and fills.
 std::vector<Tensor> Flat::values(const Tensor& whole) const {
   std::vector<Tensor> out;
   for (size_t i = 0; i < count(); ++i) {
@@ -82,10 +86,12 @@ Tensor Flat::joined(const std::vector<Tensor>& values, at::ScalarType dtype) con
     end = offsets_[i] + parameters_[i].numel();
     out.narrow(0, offsets_[i], parameters_[i].numel()).copy_(values[i].reshape({-1}));
   }
+  // The padding becomes part of the last ranks' gradients, and of their norm.
   out.narrow(0, end, padded() - end).zero_();
   return out;
 }
 
+// At once: the transfer of one microbatch overlaps with the computation of the next, and only one runs at a time.
 void FlatGradient::add(Tensor whole) {
   if (!at_once_) {
     whole_ = whole_.defined() ? whole_.add_(whole) : std::move(whole);
@@ -113,6 +119,7 @@ Tensor FlatGradient::take(const Tensor& like, at::ScalarType dtype) {
                          : at::zeros(like.sizes(), like.options().dtype(dtype).requires_grad(false));
 }
 
+// Changes the storage below the tensors; their sizes, strides and version counters stay. Between empty() and fill() no one may read them.
 void Whole::empty() {
   if (!numbers_.defined()) return;
   const c10::Storage& storage = numbers_.storage();
@@ -120,6 +127,7 @@ void Whole::empty() {
   storage.unsafeGetStorageImpl()->set_nbytes(0);
 }
 
+// Takes the memory of `gathered` over, which is empty afterwards.
 void Whole::fill(const at::Tensor& gathered) {
   if (!numbers_.defined()) return;
   auto *to = numbers_.storage().unsafeGetStorageImpl(), *from = gathered.storage().unsafeGetStorageImpl();

@@ -12,10 +12,12 @@ namespace {
 
 constexpr int64_t kMicro = int64_t{1} << 16,
                   kBoundaries = 511;  // times 2 directions times 32 tensors: below 2^31
+// Tag of a geometry that is sent ahead, with microbatch 0: the last number, which no tensor of a flow has (Geometry allows 8).
 constexpr int64_t kHeader = Messages::kTensors - 1;
 
 }  // namespace
 
+// Unique for each (boundary, way, microbatch, number), and equal on both sides: ranks count nothing, so messages may come in any order.
 int64_t Messages::tag(int64_t boundary, int64_t micro, Way way, int64_t number) const {
   if (boundary >= kBoundaries || micro >= kMicro || number >= kTensors)
     throw Error(KINORA_ERROR_UNSUPPORTED, "pp: boundary " + std::to_string(boundary) + ", microbatch " +
@@ -24,6 +26,7 @@ int64_t Messages::tag(int64_t boundary, int64_t micro, Way way, int64_t number) 
   return ((boundary * 2 + (way == Way::back)) * kMicro + micro) * kTensors + number;
 }
 
+// Stages are dealt to ranks in turn, so the stage after the last rank's is on rank 0 (virtual stages).
 Messages::Transfer Messages::send(const Tensor& x, int64_t boundary, int64_t micro, Way way,
                                   int64_t number) const {
   const int64_t step = way == Way::forward ? 1 : group_.size() - 1;
@@ -36,6 +39,8 @@ Messages::Transfer Messages::receive(const Tensor& like, int64_t boundary, int64
   return group_.receive(like, (group_.rank() + step) % group_.size(), tag(boundary, micro, way, number));
 }
 
+// A geometry crosses a boundary once for each key; afterwards both sides know it. Hence the refusal of a flow whose shape changes without
+// its key: the receiver would not notice.
 void Messages::tell(const std::vector<Tensor>& flow, int64_t boundary, const Key& key) {
   const Geometry now = Geometry::of(flow);
   const auto [known, fresh] = known_.try_emplace({boundary, key}, now);

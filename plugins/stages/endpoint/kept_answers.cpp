@@ -24,6 +24,7 @@ std::string sha256_hex(std::string_view bytes) {
   return out;
 }
 
+// A file that is no JSON object counts as absent: the request is sent again.
 std::optional<Json> read(const fs::path& file) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return std::nullopt;
@@ -40,6 +41,7 @@ KeptAnswers::KeptAnswers(std::string_view out, const std::string& stage, std::st
   std::error_code error;
   const fs::path answers = fs::path(out) / "answers";
   if (out.empty() || !fs::is_directory(answers, error)) return;
+  // Hashed, since a key may have characters that a file name cannot; in 256 folders, since a job may have millions of samples.
   const std::string name = sha256_hex(key).substr(0, 32);
   const fs::path below = fs::path(stage) / name.substr(0, 2) / name.substr(2);
   folder_ = answers / below;

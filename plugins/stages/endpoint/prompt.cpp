@@ -8,6 +8,7 @@ constexpr int64_t kTokensOfAPicture =
 
 std::string as_text(const Json& value) { return value.is_string() ? value.get<std::string>() : dump(value); }
 
+// path: members separated by dots, "film_facts.fps".
 const Json& fact(const Json& facts, const std::string& path) {
   const Json* here = &facts;
   for (size_t begin = 0; begin <= path.size();) {
@@ -23,6 +24,7 @@ const Json& fact(const Json& facts, const std::string& path) {
 
 }  // namespace
 
+// Pieces alternate: text, name, text, ... The first and the last are texts, perhaps empty. {{ and }} are braces, as in Python's format().
 Template::Template(std::string_view text) {
   pieces_.emplace_back();
   for (size_t i = 0; i < text.size(); ++i) {
@@ -81,6 +83,7 @@ Json chat_request(const ChatOptions& options, const std::string& prompt,
   return out;
 }
 
+// Four bytes a token are usual for English; the answer counts with its longest length.
 int64_t guess_tokens(const ChatOptions& options, const std::string& prompt, size_t pictures) {
   return static_cast<int64_t>((options.system.size() + prompt.size()) / 4) +
          kTokensOfAPicture * static_cast<int64_t>(pictures) + options.max_tokens;

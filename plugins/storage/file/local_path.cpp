@@ -15,6 +15,7 @@ int digit(char c) {
   return -1;
 }
 
+// RFC 3986, section 2.1. Only URIs are decoded: in a plain path '%' is a character like others.
 std::string percent_decoded(std::string_view text) {
   std::string out;
   for (size_t i = 0; i < text.size(); ++i) {
@@ -39,6 +40,8 @@ struct Remedy {
   std::string text;
 };
 
+// A full device and a used-up quota have the ABI's code for missing room, NO_MEMORY. IO means that nothing is known to be wrong with the
+// request itself.
 Remedy remedy(const std::string& path, int error) {
   const std::string folder = folder_of(path);
   switch (error) {
@@ -83,6 +86,7 @@ std::string local_path(std::string_view path) {
   std::string out(path);
   if (path.starts_with(kScheme)) {
     std::string_view rest = path.substr(kScheme.size());
+    // The host of a file URI is empty or localhost (RFC 8089, section 2).
     if (rest.starts_with(kHost)) rest.remove_prefix(kHost.size());
     if (!rest.starts_with('/'))
       throw Error(

@@ -21,6 +21,7 @@ double dot(std::span<const float> a, std::span<const float> b) {
 
 }  // namespace
 
+// a . b / (|a| |b|), in float64; 0 for a vector of zeros, which is near to nothing.
 std::vector<double> cosines(const Embedded& among, std::span<const float> query) {
   if (static_cast<int64_t>(query.size()) != among.size)
     throw Error(KINORA_ERROR_INVALID,
@@ -42,6 +43,7 @@ std::vector<Hit> nearest(const Embedded& among, std::span<const float> query, si
   std::iota(order.begin(), order.end(), size_t{0});
   if (except >= 0) order.erase(order.begin() + except);
   const auto end = order.begin() + static_cast<int64_t>(std::min(count, order.size()));
+  // Equal scores are ordered by key, so that the same search prints the same lines.
   std::partial_sort(order.begin(), end, order.end(), [&](size_t a, size_t b) {
     return score[a] != score[b] ? score[a] > score[b] : among.clips[a].key < among.clips[b].key;
   });
@@ -78,6 +80,7 @@ int64_t row_of(const Embedded& among, const std::string& key) {
 
 namespace {
 
+// data: the job's folder data/, next to edits.jsonl.
 std::set<std::string> rejected_in(const std::filesystem::path& data) {
   const auto job = std::filesystem::weakly_canonical(data).parent_path();
   std::set<std::string> out;

@@ -17,6 +17,7 @@ ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_c
   const int64_t extra = in_channels - latent_channels;
   if (extra <= 0) return ToldBy::level;  // below 0: a named size says how many there are, not in_channels
   if (extra == 1 && takes("condition_mask")) return ToldBy::mask;
+  // `condition` is a picture's latent behind at least one mask channel, hence more channels than the latent has.
   const bool fits = condition_channels == 0 ? extra > latent_channels : extra == condition_channels;
   if (fits && takes("condition")) return ToldBy::channels;
   raise(KINORA_ERROR_INVALID,
@@ -24,10 +25,12 @@ ToldBy told_by(const ComponentSpec& model, int64_t in_channels, int64_t latent_c
         in_channels, latent_channels);
 }
 
+// Compares [1, T] with [B, 1].
 at::Tensor given_frames(const std::vector<int64_t>& given, int64_t frames) {
   return at::arange(frames).unsqueeze(0) < at::tensor(given, at::kLong).unsqueeze(1);
 }
 
+// Pixels are in [-1, 1], so grey is 0. Frames come in pieces, so that a long video is never whole in memory.
 FramesOf followed_by_grey(const at::Tensor& picture) {
   return [picture](int64_t first, int64_t count) {
     auto shape = picture.sizes().vec();
@@ -54,6 +57,7 @@ at::Tensor masked_picture(const at::Tensor& latent, int64_t time, bool ends) {
   return at::cat({mask, latent}, 1);
 }
 
+// With x_t = (1 - t) x0 + t n (rectified flow), noise over signal is sigma = t / (1 - t), so t = sigma / (1 + sigma).
 double level_of(double sigma, uint32_t mix) {
   return mix == KINORA_MIX_RECTIFIED_FLOW ? sigma / (1 + sigma) : sigma;
 }
@@ -70,6 +74,7 @@ at::Tensor FrameCondition::operator()(const at::Tensor& x, const at::Tensor& sig
   at::Tensor seen = x.clone(), levels = sigma.view({-1, 1}).expand({x.size(0), all}).clone();
   seen.narrow(2, 0, given).copy_(clean_.expand({x.size(0), -1, -1, -1, -1}));
   levels.narrow(1, 0, given).fill_(level_);
+  // x0 of the given frames is what was given, so a sampler's steps lead them there.
   at::Tensor x0 = denoise(seen, levels).clone();
   x0.narrow(2, 0, given).copy_(seen.narrow(2, 0, given));
   return x0;
@@ -107,6 +112,7 @@ Frames training_rule(const FrameOptions& o) {
   return out;
 }
 
+// Asks the loss for the timestep of sigma = 0.
 double clean_sigma(const LossInstance& loss, double otherwise) {
   const at::Tensor none = at::zeros({1}, at::kDouble);
   const at::Tensor told = loss.input(none.view({1, 1, 1, 1, 1}), none).timestep;
@@ -129,6 +135,7 @@ at::Tensor roll_out(const Rollout& how, const at::Tensor& noise, std::optional<F
   if (how.chunk == 0) return until(all);
   if (given) given = FrameCondition(given->clean(), how.mix, how.sigma);
   do {
+    // The next chunk ends at the next multiple of `chunk`, wherever the given frames end; earlier frames are never sampled again.
     const int64_t done = given ? given->frames() : 0;
     given = FrameCondition(until(std::min(all, (done / how.chunk + 1) * how.chunk)), how.mix, how.sigma);
   } while (given->frames() < all);

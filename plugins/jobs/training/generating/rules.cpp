@@ -15,6 +15,8 @@ int64_t require_divided(const char* option, int64_t pixels, int64_t factor, cons
         by, below > 0 ? fmt::format("{} or {}", below, below + factor) : fmt::to_string(factor));
 }
 
+// A causal tokenizer encodes the first frame alone, and then `time` frames to one: 1 + n * time frames give 1 + n latent frames.
+// Rows and columns divide evenly.
 int64_t latent_frames(const kinora_tokenizer_info& info, const std::string& tokenizer, int64_t frames) {
   if ((frames - 1) % info.time == 0) return 1 + (frames - 1) / info.time;
   const int64_t below = frames - (frames - 1) % info.time;
@@ -30,6 +32,7 @@ int64_t latent_columns(const kinora_tokenizer_info& info, const std::string& tok
 
 std::vector<int64_t> latent_shape(const kinora_tokenizer_info& info, const std::string& tokenizer,
                                   std::vector<int64_t> shape, const GenerateOptions& o) {
+  // Codes have no channel: [t, h, w]. A size of 0 is unknown.
   if (shape.empty()) shape = {info.channels, 0, 0, 0};
   if (shape.size() == 3) shape.insert(shape.begin(), 1);
   if (o.frames > 0) shape[1] = latent_frames(info, tokenizer, o.frames);
@@ -93,6 +96,7 @@ void require_interval(const GenerateOptions& o) {
           levels[0], levels[1]);
 }
 
+// Options that differ from their defaults but apply to the other kind of model only, which the job refuses by name.
 std::vector<const char*> of_other_kind(const GenerateOptions& o, bool of_codes) {
   std::vector<const char*> out;
   const auto add = [&](bool given, const char* name) {

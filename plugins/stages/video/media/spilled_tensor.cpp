@@ -22,6 +22,7 @@ constexpr size_t kBuffer = size_t{1} << 20;
                                    "; set TMPDIR to a folder with room");
 }
 
+// Unlinked at once: the kernel frees its space when the last process that holds it ends, even by kill -9.
 int unnamed_file() {
   std::error_code error;
   auto folder = std::filesystem::temp_directory_path(error);
@@ -76,6 +77,7 @@ void SpilledTensor::give(Sample& to, const char* name, std::vector<int64_t> shap
   const size_t dimensions = shape.size();
   kept->shape = shape_and_strides(std::move(shape));
   if (written_ > 0) {
+    // Shared, so that the pages stay the file's own: the kernel can write them back, and another process maps the same ones.
     kept->data = mmap(nullptr, written_, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
     if (kept->data == MAP_FAILED) fail("cannot map the temporary file");
     kept->size = written_;

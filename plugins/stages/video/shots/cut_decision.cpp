@@ -11,6 +11,7 @@ CutDecision::CutDecision(const std::vector<std::string>& names, const std::strin
   const auto one = static_cast<size_t>(std::find(names.begin(), names.end(), decide) - names.begin());
   for (size_t i = 0; i < names.size(); ++i)
     if (one == names.size() || one == i) of_.push_back(i);
+  // One detector decides alone: none of its cuts are merged.
   if (one < names.size()) {
     all_ = false;
     tolerance_ = 0;
@@ -21,6 +22,7 @@ CutDecision::CutDecision(const std::vector<std::string>& names, const std::strin
 void CutDecision::advance(const std::vector<const std::vector<int64_t>*>& found,
                           const std::vector<int64_t>& settled) {
   int64_t until = std::numeric_limits<int64_t>::max();
+  // Cuts before `until` are final for every detector that decides; later ones wait.
   for (const size_t by : of_) until = std::min(until, settled[by]);
   std::vector<Cut> next;
   for (size_t i = 0; i < of_.size(); ++i) {
@@ -30,6 +32,7 @@ void CutDecision::advance(const std::vector<const std::vector<int64_t>*>& found,
   }
   std::sort(next.begin(), next.end());
   for (const Cut& cut : next) take(cut);
+  // No cut that can still come is near enough to join the open group.
   if (!together_.empty() && until - together_.back().frame > tolerance_) close();
   settled_ = together_.empty() ? until : together_.front().frame;
 }
@@ -77,6 +80,7 @@ int64_t SettledFrames::after(const ShotDetector& detector, const Moment& now) {
 }
 
 int64_t SettledFrames::after_fade(double mean, const Moment& now) {
+  // PySceneDetect compares with an integer threshold.
   const bool out = (mean < std::trunc(options_.threshold)) == (options_.fade == "floor");
   if (first_ || out != out_) {
     out_ = out;
