@@ -34,8 +34,8 @@ void* created(Trial& t, const core::Options& options, const std::string& with) {
                                          "; catch it and return null after host->set_error()");
   }
   if (!made && view(watching_host().last_error(&watching_host())).empty())
-    throw Error(KINORA_ERROR_FAILED, "create() with " + with +
-                                         " returned null without a message; call host->set_error() first");
+    throw Error(KINORA_ERROR_FAILED,
+                "create() with " + with + " returned null without a message; call host->set_error() first");
   return made;
 }
 
@@ -56,7 +56,9 @@ void require_made(Trial& t, const core::Options& options, const std::string& wit
 // Values at the ends of an option's range, and all its choices.
 std::vector<json> edges_of(const core::OptionSpec& o) {
   std::vector<json> out;
-  const auto number = [&](double v) { out.push_back(o.type == core::OptionType::real ? json(v) : json(static_cast<int64_t>(v))); };
+  const auto number = [&](double v) {
+    out.push_back(o.type == core::OptionType::real ? json(v) : json(static_cast<int64_t>(v)));
+  };
   if (o.type == core::OptionType::boolean) out = {true, false};
   if (o.type == core::OptionType::string)
     for (const auto& choice : o.choices) out.push_back(choice);
@@ -77,8 +79,9 @@ std::string check_options(Trial& t) {
   if (!is_made) require_made(t, defaults, "its default options");
   for (const auto& o : t.spec.options)
     if (!w.all_options_read && !w.options_read.count(o.name))
-      throw Error(KINORA_ERROR_INVALID, "create() never reads option '" + o.name +
-                                            "' of plugin.toml; read it there, or remove it from the manifest");
+      throw Error(KINORA_ERROR_INVALID,
+                  "create() never reads option '" + o.name +
+                      "' of plugin.toml; read it there, or remove it from the manifest");
   for (const auto& o : t.spec.options)
     for (const json& value : edges_of(o)) {
       core::Options edge;
@@ -166,16 +169,23 @@ const kinora_component& open_watched(const Subject& s, const core::ComponentSpec
 std::span<const Check> component_checks() {
   using namespace component_checks_of;
   static const Check all[] = {
-      {"options", kStable, "create() reads every option of the manifest and no other, at the ends of its range too, and refuses what it cannot read", false, nullptr, check_options},
-      {"unknown-ids", kStable, "get_interface() of a component answers an unknown id with null", false, nullptr, check_unknown_ids},
-      {"newer-host", kStable, "it works with a host whose tables are larger, and leaves them alone", false, nullptr, check_newer_host},
-      {"bare-host", kStable, "a host without any interface gets an error, or is not needed", false, nullptr, check_bare_host}};
+      {"options", kStable,
+       "create() reads every option of the manifest and no other, at the ends of its range too, and refuses "
+       "what it cannot read",
+       false, nullptr, check_options},
+      {"unknown-ids", kStable, "get_interface() of a component answers an unknown id with null", false,
+       nullptr, check_unknown_ids},
+      {"newer-host", kStable, "it works with a host whose tables are larger, and leaves them alone", false,
+       nullptr, check_newer_host},
+      {"bare-host", kStable, "a host without any interface gets an error, or is not needed", false, nullptr,
+       check_bare_host}};
   return all;
 }
 
 std::vector<Check> all_checks() {
   std::vector<Check> out;
-  for (const auto part : {library_checks(), component_checks(), stage_checks(), storage_checks(), sampler_checks(), loss_checks()})
+  for (const auto part : {library_checks(), component_checks(), stage_checks(), storage_checks(),
+                          sampler_checks(), loss_checks()})
     out.insert(out.end(), part.begin(), part.end());
   return out;
 }

@@ -45,16 +45,19 @@ void prepare_host(const Check& check) {
   g_host = &watching_host();  // tensors that the check makes itself are counted alike
 }
 
-std::string made(const Check& check, const Subject& subject, const core::ComponentSpec* spec, const Say& say) {
+std::string made(const Check& check, const Subject& subject, const core::ComponentSpec* spec,
+                 const Say& say) {
   if (!spec) return check.of_library(subject);
   prepare_host(check);
   say({{"now", "its entry"}});
-  Trial trial{subject, *spec, open_watched(subject, *spec), [&](const std::string& what) { say({{"now", what}}); }};
+  Trial trial{subject, *spec, open_watched(subject, *spec), [&](const std::string& what) {
+                say({{"now", what}});
+              }};
   return check.of_component(trial);
 }
 
 void run(const Check& check, const Subject& subject, const core::ComponentSpec* spec, int results,
-                      int output) {
+         int output) {
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   ::dup2(output, STDOUT_FILENO);
@@ -77,7 +80,8 @@ void run(const Check& check, const Subject& subject, const core::ComponentSpec* 
 class Child {
  public:
   Child(const Check& check, const Subject& subject, const core::ComponentSpec* spec, double timeout)
-      : timeout_(timeout), now_(spec ? "the check" : "code of the plugin: a static constructor, its entry or describe()") {
+      : timeout_(timeout),
+        now_(spec ? "the check" : "code of the plugin: a static constructor, its entry or describe()") {
     int ends[2];
     output_ = Descriptor(::memfd_create("kinora-validate", MFD_CLOEXEC));
     if (::pipe2(ends, O_CLOEXEC) != 0 || !output_)
@@ -113,7 +117,8 @@ class Child {
     const std::string said = last_line();
     if (verdict_) return *verdict_;
     return {Verdict::Kind::failed,
-            (is_late && !is_gone ? fmt::format("it did not end within {:g} s (--timeout)", timeout_) : how(status)) +
+            (is_late && !is_gone ? fmt::format("it did not end within {:g} s (--timeout)", timeout_)
+                                 : how(status)) +
                 (said.empty() ? "" : "; its last line was: " + said) + "; it was in " + now_ + "; fix it"};
   }
 
@@ -188,7 +193,8 @@ class Child {
 }  // namespace
 }  // namespace child
 
-Verdict run_check(const Check& check, const Subject& subject, const core::ComponentSpec* spec, double timeout) {
+Verdict run_check(const Check& check, const Subject& subject, const core::ComponentSpec* spec,
+                  double timeout) {
   return child::Child(check, subject, spec, timeout).verdict();
 }
 
