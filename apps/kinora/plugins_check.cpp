@@ -107,7 +107,7 @@ std::string check_manifest(const Subject& s) {
   const std::string name = "lib" + spec.name + ".so", found = s.library.filename().string();
   if (name != found)
     throw Error(KINORA_ERROR_INVALID,
-                "expected the file " + name + ", found " + found + "; rename the file or the plugin");
+                "its file must be called " + name + ", found " + found + "; rename the file or the plugin");
   return "";
 }
 

@@ -128,6 +128,18 @@ std::string check_unknown_ids(Trial& t) {
 
 constexpr const char* kStable = "stage storage sampler loss";
 
+constexpr Check kChecks[] = {
+    {"options", kStable,
+     "create() reads every option of the manifest and no other, at the ends of its range too, and refuses "
+     "what it cannot read",
+     false, nullptr, check_options},
+    {"unknown-ids", kStable, "get_interface() of a component answers an unknown id with null", false, nullptr,
+     check_unknown_ids},
+    {"newer-host", kStable, "it works with a host whose tables are larger, and leaves them alone", false,
+     nullptr, check_newer_host},
+    {"bare-host", kStable, "a host without any interface gets an error, or is not needed", false, nullptr,
+     check_bare_host}};
+
 }  // namespace
 }  // namespace component_checks_of
 
@@ -166,21 +178,7 @@ const kinora_component& open_watched(const Subject& s, const core::ComponentSpec
   throw Error(KINORA_ERROR_NOT_FOUND, "it has no component " + spec.id);
 }
 
-std::span<const Check> component_checks() {
-  using namespace component_checks_of;
-  static const Check all[] = {
-      {"options", kStable,
-       "create() reads every option of the manifest and no other, at the ends of its range too, and refuses "
-       "what it cannot read",
-       false, nullptr, check_options},
-      {"unknown-ids", kStable, "get_interface() of a component answers an unknown id with null", false,
-       nullptr, check_unknown_ids},
-      {"newer-host", kStable, "it works with a host whose tables are larger, and leaves them alone", false,
-       nullptr, check_newer_host},
-      {"bare-host", kStable, "a host without any interface gets an error, or is not needed", false, nullptr,
-       check_bare_host}};
-  return all;
-}
+std::span<const Check> component_checks() { return component_checks_of::kChecks; }
 
 std::vector<Check> all_checks() {
   std::vector<Check> out;

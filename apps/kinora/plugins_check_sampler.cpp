@@ -246,8 +246,7 @@ std::string check_stops(Trial& t) {
 
 std::string check_handles(Trial& t) {
   const core::Options options = t.options();
-  const int64_t before = watch().tensors;
-  {
+  require_no_handles(t.subject.plugin->tier, [&] {
     const Sampler s(t, options);
     for (const int64_t fail_at : {-1, 2}) {
       Scene scene(s.api.mix, t.subject.seed);
@@ -259,8 +258,7 @@ std::string check_handles(Trial& t) {
         if (fail_at < 0) throw;
       }
     }
-  }
-  require_no_handles(watch().tensors - before);
+  });
   return "";
 }
 
@@ -278,26 +276,24 @@ std::string check_tensors(Trial& t) {
   return "";
 }
 
+constexpr Check kChecks[] = {
+    {"levels", "sampler", "noise levels are finite and descend", false, nullptr, check_levels},
+    {"order", "sampler",
+     "it converges to the exact flow of a mixture of Gaussians, in double; says its order", false, nullptr,
+     check_order},
+    {"same-samples", "sampler", "the same noise and seed give the same bits, again and by another instance",
+     false, nullptr, check_same_samples},
+    {"stops", "sampler", "an error of the denoiser and a cancelled run end it unchanged", false, nullptr,
+     check_stops},
+    {"sampler-leaks", "sampler", "every handle to a tensor is released, also after an error", false, nullptr,
+     check_handles},
+    {"noise-tensors", "sampler",
+     "noise that is empty, strided, zero-dimensional, bf16 or of another shape gets an answer", false,
+     nullptr, check_tensors}};
+
 }  // namespace
 }  // namespace sampler_checks_of
 
-std::span<const Check> sampler_checks() {
-  using namespace sampler_checks_of;
-  static const Check all[] = {
-      {"levels", "sampler", "noise levels are finite and descend", false, nullptr, check_levels},
-      {"order", "sampler",
-       "it converges to the exact flow of a mixture of Gaussians, in double; says its order", false, nullptr,
-       check_order},
-      {"same-samples", "sampler", "the same noise and seed give the same bits, again and by another instance",
-       false, nullptr, check_same_samples},
-      {"stops", "sampler", "an error of the denoiser and a cancelled run end it unchanged", false, nullptr,
-       check_stops},
-      {"sampler-leaks", "sampler", "every handle to a tensor is released, also after an error", false,
-       nullptr, check_handles},
-      {"noise-tensors", "sampler",
-       "noise that is empty, strided, zero-dimensional, bf16 or of another shape gets an answer", false,
-       nullptr, check_tensors}};
-  return all;
-}
+std::span<const Check> sampler_checks() { return sampler_checks_of::kChecks; }
 
 }  // namespace kinora

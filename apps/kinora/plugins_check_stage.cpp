@@ -1,5 +1,6 @@
 // Checks of stages: what they do with samples, and what they leave behind.
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <map>
 #include <mutex>
@@ -53,7 +54,8 @@ std::string contents(const kinora_sample* s, const core::ComponentSpec& spec) {
 // The engine's side of one instance: counts the outcomes of its samples.
 class Books {
  public:
-  explicit Books(const core::ComponentSpec& spec) : spec_(spec) {
+  // out: the folder for files of this instance.
+  Books(const core::ComponentSpec& spec, std::string out) : spec_(spec), out_(std::move(out)) {
     emit_ = {sizeof emit_,
              0,
              this,
@@ -70,6 +72,7 @@ class Books {
     run_.struct_size = sizeof run_;
     run_.device_type = KINORA_DL_CPU;
     run_.n_threads = 1;
+    run_.out = str(out_);
     run_.cancelled = [](void*) { return KINORA_OK; };
     run_.progress = [](void*, int64_t, int64_t, kinora_tensor) { return KINORA_OK; };
   }
@@ -91,6 +94,7 @@ class Books {
 
   std::map<std::string, std::string> outcomes;
   std::set<std::string> held;
+  bool fails_emit = false;
   std::string repeated;  // the first sample that ended twice, and how
   int n_errors = 0;
 
@@ -101,7 +105,7 @@ class Books {
     const std::string key(view(samples_api().key(s)));
     end(key, how + contents(s, spec_));
     samples_api().release(s);
-    return KINORA_OK;
+    return fails_emit ? set_error(KINORA_ERROR_CANCELLED, "the check ends the run here") : KINORA_OK;
   }
   void end(const std::string& key, const std::string& how) {
     held.erase(key);
@@ -130,6 +134,7 @@ class Books {
   }
 
   const core::ComponentSpec& spec_;
+  const std::string out_;
   kinora_emit emit_{};
   kinora_run run_{};
   std::vector<std::string> current_;
@@ -162,9 +167,8 @@ std::string answer(const std::string& what, Call call) {
 class Stage {
  public:
   Stage(const Trial& t, const core::Options& options)
-      : t_(t),
-        api_(t.table<kinora_stage>()),
-        books(t.spec),
+      : api_(t.table<kinora_stage>()),
+        books(t.spec, t.folder + "/" + std::to_string(++made_)),
         self_(api_.create(&watching_host(), options.abi())) {
     if (!self_)
       throw Skipped{"create(): " + std::string(view(watching_host().last_error(&watching_host()))) +
@@ -180,11 +184,9 @@ class Stage {
   ~Stage() { api_.destroy(self_); }
 
   uint32_t batch() {
-    kinora_resources r{};
-    r.struct_size = sizeof r;
-    answer("resources()", [&] { return api_.resources(self_, &r); });
-    return KINORA_HAS(&api_, process_batch) && api_.process_batch ? std::max(r.batch, 1u) : 1;
+    return KINORA_HAS(&api_, process_batch) && api_.process_batch ? std::max(resources().batch, 1u) : 1;
   }
+  uint32_t ordered() { return resources().ordered; }
   // Its error, "" for none.
   std::string process(const TrialSample& given, const std::string& what) {
     kinora_sample* s = sample_of(given);
@@ -213,7 +215,13 @@ class Stage {
   }
 
  private:
-  const Trial& t_;
+  kinora_resources resources() {
+    kinora_resources r{};
+    r.struct_size = sizeof r;
+    answer("resources()", [&] { return api_.resources(self_, &r); });
+    return r;
+  }
+
   const kinora_stage& api_;
 
  public:
@@ -221,6 +229,7 @@ class Stage {
 
  private:
   void* self_;
+  static inline std::atomic<int> made_ = 0;
 };
 
 constexpr size_t kSamples = 12;
@@ -297,10 +306,10 @@ std::string check_same_stage(Trial& t) {
 
 std::string check_leaks(Trial& t) {
   const core::Options options = t.options();
-  for (const bool is_hostile : {false, true}) {
+  for (const bool fails_emit : {false, true}) {
     Stage stage(t, options);
-    for (const auto& s : is_hostile ? hostile_samples(t) : usual_samples(t, kSamples))
-      stage.process(s, "process()");
+    stage.books.fails_emit = fails_emit;
+    for (const auto& s : usual_samples(t, kSamples)) stage.process(s, "process()");
     stage.finish();
   }
   const int64_t left = watch().samples;
@@ -313,6 +322,8 @@ std::string check_leaks(Trial& t) {
 
 std::string check_threads(Trial& t) {
   const core::Options options = t.options();
+  if (Stage(t, options).ordered() != 0)
+    throw Skipped{"the engine makes one instance of it (resources.ordered)"};
   const auto alone = outcomes_of(t, options);
   if (!difference_of(alone, outcomes_of(t, options)).empty())
     throw Skipped{"its results differ without threads too"};
@@ -367,24 +378,22 @@ std::string check_resources(Trial& t) {
   return "";
 }
 
+constexpr Check kChecks[] = {
+    {"resources", "stage", "resources() keeps to the room of an older and a newer host's struct", false,
+     nullptr, check_resources},
+    {"samples", "stage",
+     "hostile samples get an answer: missing fields, 5 MiB of bytes, NaN, tensors that are empty, strided, "
+     "zero-dimensional, bf16",
+     false, nullptr, check_samples},
+    {"outcomes", "stage", "no sample is lost or has two outcomes", false, nullptr, check_outcomes},
+    {"same-outcomes", "stage", "the same samples have the same outcomes, to the bit", false, nullptr,
+     check_same_stage},
+    {"sample-leaks", "stage", "every reference to a sample is released", false, nullptr, check_leaks},
+    {"threads", "stage", "four instances on four threads do what one does", false, nullptr, check_threads}};
+
 }  // namespace
 }  // namespace stage_checks_of
 
-std::span<const Check> stage_checks() {
-  using namespace stage_checks_of;
-  static const Check all[] = {
-      {"resources", "stage", "resources() keeps to the room of an older and a newer host's struct", false,
-       nullptr, check_resources},
-      {"samples", "stage",
-       "hostile samples get an answer: missing fields, 5 MiB of bytes, NaN, tensors that are empty, strided, "
-       "zero-dimensional, bf16",
-       false, nullptr, check_samples},
-      {"outcomes", "stage", "no sample is lost or has two outcomes", false, nullptr, check_outcomes},
-      {"same-outcomes", "stage", "the same samples have the same outcomes, to the bit", false, nullptr,
-       check_same_stage},
-      {"sample-leaks", "stage", "every reference to a sample is released", false, nullptr, check_leaks},
-      {"threads", "stage", "four instances on four threads do what one does", false, nullptr, check_threads}};
-  return all;
-}
+std::span<const Check> stage_checks() { return stage_checks_of::kChecks; }
 
 }  // namespace kinora

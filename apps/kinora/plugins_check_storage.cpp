@@ -177,19 +177,17 @@ std::string check_missing(Trial& t) {
   return "";
 }
 
+constexpr Check kChecks[] = {
+    {"read-back", "storage", "what was written is read back, whole and in ranges, at and past the end", false,
+     nullptr, check_read_back},
+    {"missing", "storage", "a missing, uncommitted or aborted object is KINORA_ERROR_NOT_FOUND", false,
+     nullptr, check_missing},
+    {"reads-at-once", "storage", "one reader gives the same bytes to four threads", false, nullptr,
+     check_ranges_at_once}};
+
 }  // namespace
 }  // namespace storage_checks_of
 
-std::span<const Check> storage_checks() {
-  using namespace storage_checks_of;
-  static const Check all[] = {
-      {"read-back", "storage", "what was written is read back, whole and in ranges, at and past the end",
-       false, nullptr, check_read_back},
-      {"missing", "storage", "a missing, uncommitted or aborted object is KINORA_ERROR_NOT_FOUND", false,
-       nullptr, check_missing},
-      {"reads-at-once", "storage", "one reader gives the same bytes to four threads", false, nullptr,
-       check_ranges_at_once}};
-  return all;
-}
+std::span<const Check> storage_checks() { return storage_checks_of::kChecks; }
 
 }  // namespace kinora

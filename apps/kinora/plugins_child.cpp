@@ -5,6 +5,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fcntl.h>
 #include <iostream>
@@ -46,18 +47,20 @@ void prepare_host(const Check& check) {
 }
 
 std::string made(const Check& check, const Subject& subject, const core::ComponentSpec* spec,
-                 const Say& say) {
+                 const std::string& folder, const Say& say) {
   if (!spec) return check.of_library(subject);
   prepare_host(check);
   say({{"now", "its entry"}});
-  Trial trial{subject, *spec, open_watched(subject, *spec), [&](const std::string& what) {
+  Trial trial{subject, *spec, open_watched(subject, *spec),
+              [&](const std::string& what) {
                 say({{"now", what}});
-              }};
+              },
+              folder};
   return check.of_component(trial);
 }
 
-void run(const Check& check, const Subject& subject, const core::ComponentSpec* spec, int results,
-         int output) {
+void run(const Check& check, const Subject& subject, const core::ComponentSpec* spec,
+         const std::string& folder, int results, int output) {
   const rlimit none{0, 0};
   ::setrlimit(RLIMIT_CORE, &none);
   ::dup2(output, STDOUT_FILENO);
@@ -69,7 +72,8 @@ void run(const Check& check, const Subject& subject, const core::ComponentSpec* 
     ::_exit(0);
   };
   try {
-    verdict("ok", made(check, subject, spec, say));
+    if (::chdir(folder.c_str()) != 0) throw Error(KINORA_ERROR_IO, folder + ": " + std::strerror(errno));
+    verdict("ok", made(check, subject, spec, folder, say));
   } catch (const Skipped& s) {
     verdict("skipped", s.why);
   } catch (const std::exception& e) {
@@ -83,6 +87,9 @@ class Child {
       : timeout_(timeout),
         now_(spec ? "the check" : "code of the plugin: a static constructor, its entry or describe()") {
     int ends[2];
+    folder_ = (std::filesystem::temp_directory_path() / "kinora-validate-XXXXXX").string();
+    if (!::mkdtemp(folder_.data()))
+      throw Error(KINORA_ERROR_IO, folder_ + ": cannot be made; set TMPDIR to a folder that you may write");
     output_ = Descriptor(::memfd_create("kinora-validate", MFD_CLOEXEC));
     if (::pipe2(ends, O_CLOEXEC) != 0 || !output_)
       throw Error(KINORA_ERROR_IO, std::string("plugins validate: ") + std::strerror(errno));
@@ -95,14 +102,18 @@ class Child {
     if (child_ == 0) {
       ::setpgid(0, 0);
       ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      run(check, subject, spec, theirs.get(), output_.get());
+      run(check, subject, spec, folder_, theirs.get(), output_.get());
       ::_exit(1);
     }
     ::setpgid(child_, child_);  // both do: neither waits for the other
   }
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
-  ~Child() { end(); }
+  ~Child() {
+    end();
+    std::error_code ignored;
+    std::filesystem::remove_all(folder_, ignored);
+  }
 
   Verdict verdict() {
     const auto limit = Clock::now() + std::chrono::duration<double>(timeout_);
@@ -186,7 +197,7 @@ class Child {
   const double timeout_;
   Descriptor results_, output_;
   pid_t child_ = -1;
-  std::string text_, now_;
+  std::string folder_, text_, now_;
   std::optional<Verdict> verdict_;
 };
 

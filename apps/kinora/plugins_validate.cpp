@@ -10,6 +10,7 @@
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_child.hpp"
 #include "core/base/suggest.hpp"
+#include "core/plugin/host.hpp"
 
 namespace kinora {
 namespace validate {
@@ -147,6 +148,13 @@ class Report {
   bool good_ = true;
 };
 
+// Whether a check of it needs libtorch. If that cannot be loaded, the checks say so.
+bool has_tensors(const Subject& s) {
+  return s.plugin && (s.plugin->tier != core::Tier::stable ||
+                      std::any_of(s.plugin->components.begin(), s.plugin->components.end(),
+                                  [](const auto& c) { return c.kind == "sampler" || c.kind == "loss"; }));
+}
+
 Report validated(const Asked& asked, const fs::path& library) {
   Report report(asked, library);
   Subject subject = subject_of(library);
@@ -154,7 +162,9 @@ Report validated(const Asked& asked, const fs::path& library) {
   subject.sets = asked.sets;
   subject.input = asked.input;
   subject.at = asked.at;
-  bool is_open = true;  // no gate has closed
+  if (has_tensors(subject))
+    (void)core::ensure_torch();  // once, here: the checks' processes begin as copies of this one
+  bool is_open = true;           // no gate has closed
   for (const auto& check : asked.checks) {
     if (!is_open) break;
     if (check.of_library) {
@@ -193,11 +203,7 @@ Checks, in this order, and the kinds of components that they are for:
     std::cout << fmt::format("  {:14} {}{}\n", c.name, *c.kinds ? std::string(c.kinds) + ": " : "", c.what);
 }
 
-}  // namespace
-}  // namespace validate
-
-int plugins_validate(core::Runtime&, const Arguments& arguments) {
-  using namespace validate;
+int command(const Arguments& arguments) {
   for (const auto& a : arguments)
     if (a == "--help" || a == "-h") {
       print_help();
@@ -222,5 +228,10 @@ int plugins_validate(core::Runtime&, const Arguments& arguments) {
     std::cout << (is_folder ? out : out[0]).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
   return all_good ? kDone : kFailed;
 }
+
+}  // namespace
+}  // namespace validate
+
+int plugins_validate(core::Runtime&, const Arguments& arguments) { return validate::command(arguments); }
 
 }  // namespace kinora
