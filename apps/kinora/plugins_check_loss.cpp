@@ -62,7 +62,7 @@ Inputs inputs_of(const Trial& t) {
 
 // Inputs that come from a model, so that a gradient must flow into them.
 bool is_of_model(const std::string& name, const Tensor& t) {
-  return t.dtype() == KINORA_DTYPE_FLOAT64 && name != "latent" && name != "noise" && name != "sigma";
+  return t.dtype() == KINORA_DTYPE_FLOAT64 && name != "latent" && name != "noise" && name != "sigma" && name != "target";
 }
 
 class Loss {
