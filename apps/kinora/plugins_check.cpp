@@ -65,96 +65,96 @@ core::Result<core::PluginSpec> parse_strictly(const std::string& text, const std
   return parsed;
 }
 
-class Validation {
- public:
-  Validation(fs::path library, const std::function<void(const std::string&)>& begins,
-             const std::function<void(const Check&)>& ends)
-      : library_(std::move(library)), begins_(begins), ends_(ends) {}
+// Throws the failure of a status.
+void require(const core::Status& status) {
+  if (!status) throw Error(status.failure().code, status.failure().message);
+}
+void require_none(const std::string& problem) {
+  if (!problem.empty()) throw Error(KINORA_ERROR_INVALID, problem);
+}
 
-  void run() {
-    if (!file() || !manifest()) return;
-    begins_("libtorch can be loaded");
-    if (spec_.tier != core::Tier::stable && !add("libtorch can be loaded", core::ensure_torch())) return;
-    begins_("it opens");
-    const auto opened = core::open_library(library_);
-    if (!add("it opens", opened ? core::Status() : opened.failure())) return;
-    begins_("it is what its manifest says");
-    if (!add("it is what its manifest says", core::check_opened(**opened, spec_))) return;
-    begins_("its manifest is current");
-    const auto current =
-        core::generate_manifest(*opened, {spec_.tier, spec_.torch, spec_.cxx_abi, spec_.cuda, spec_.kinora});
-    // A manifest written by hand has nothing to be compared with.
-    if (current) add("its manifest is current", difference(place_, text_, *current, library_));
-  }
+std::string check_owner(const Subject& s) {
+  require_none(core::why_untrusted(s.library));
+  return "";
+}
 
- private:
-  bool add(const char* what, const core::Status& status) {
-    return add(what, status ? "" : status.failure().message);
-  }
-  bool add(const char* what, const std::string& why) {
-    ends_({what, why.empty(), why});
-    return why.empty();
-  }
+std::string check_elf(const Subject& s) {
+  core::or_throw(core::read_embedded_manifest(s.library));
+  return "";
+}
 
-  bool file() {
-    if (!add("only its owner can change it", core::why_untrusted(library_))) return false;
-    auto read = core::read_embedded_manifest(library_);
-    if (!add("it is a library for this machine", read ? core::Status() : read.failure())) return false;
-    embedded_ = *read;
-    exports();
-    return true;
-  }
+// Another symbol could bind code of the host or of another plugin to this library, or the other way round.
+std::string check_exports(const Subject& s) {
+  auto names = core::or_throw(core::read_exports(s.library));
+  std::erase(names, KINORA_PLUGIN_ENTRY);
+  std::sort(names.begin(), names.end());
+  if (names.empty()) return "";
+  const auto end = names.begin() + static_cast<ptrdiff_t>(std::min<size_t>(3, names.size()));
+  throw Error(
+      KINORA_ERROR_INVALID,
+      fmt::format("it also exports {} more ({}{}); link it with -Wl,--version-script=plugin.map of the "
+                  "SDK's cmake folder, as kinora_add_plugin does; in C, -fvisibility=hidden is enough",
+                  names.size(), fmt::join(names.begin(), end, ", "), names.size() > 3 ? ", ..." : ""));
+}
 
-  // Another symbol could bind code of the host or of another plugin to this library, or the other way round.
-  void exports() {
-    auto names = core::read_exports(library_);
-    std::string why = names ? "" : names.failure().message;
-    if (names) {
-      std::erase(*names, KINORA_PLUGIN_ENTRY);
-      std::sort(names->begin(), names->end());
-    }
-    if (names && !names->empty())
-      why = fmt::format(
-          "it also exports {} more ({}{}); link it with -Wl,--version-script=plugin.map of the SDK's cmake "
-          "folder, as kinora_add_plugin does; in C, -fvisibility=hidden is enough",
-          names->size(),
-          fmt::join(names->begin(),
-                    names->begin() + static_cast<ptrdiff_t>(std::min<size_t>(3, names->size())), ", "),
-          names->size() > 3 ? ", ..." : "");
-    add("it exports its entry alone", why);
-  }
+std::string check_manifest(const Subject& s) {
+  if (s.text.empty())
+    throw Error(KINORA_ERROR_NOT_FOUND,
+                "no plugin.toml next to it or inside it; build it with kinora_add_plugin");
+  const auto embedded = core::or_throw(core::read_embedded_manifest(s.library));
+  if (embedded) require_none(difference(s.place, s.text, *embedded, s.library));
+  const core::PluginSpec spec = core::or_throw(parse_strictly(s.text, s.place));
+  const std::string name = "lib" + spec.name + ".so", found = s.library.filename().string();
+  if (name != found)
+    throw Error(KINORA_ERROR_INVALID,
+                "its file must be called " + name + ", found " + found + "; rename the file or the plugin");
+  return "";
+}
 
-  bool manifest() {
-    const fs::path beside = library_.parent_path() / "plugin.toml";
-    const auto text = manifest_text(beside);
-    if (!text && !embedded_)
-      return add("it has a manifest",
-                 "no plugin.toml next to it or inside it; build it with kinora_add_plugin");
-    text_ = text ? *text : *embedded_;
-    place_ = text ? beside.string() : library_.string() + "(.kinora.manifest)";
-    if (text && embedded_ &&
-        !add("plugin.toml equals the embedded one", difference(place_, *text, *embedded_, library_)))
-      return false;
-    auto parsed = parse_strictly(text_, place_);
-    if (!add("its manifest is valid", parsed ? core::Status() : parsed.failure())) return false;
-    spec_ = *std::move(parsed);
-    const std::string name = "lib" + spec_.name + ".so", found = library_.filename().string();
-    if (!add(
-            "its file has the plugin's name",
-            name == found ? "" : "expected " + name + ", found " + found + "; rename the file or the plugin"))
-      return false;
-    return add("it fits this host", core::check_compatible(spec_, core::host_facts())) &&
-           add("the libraries that it needs are here",
-               core::check_needed(library_, spec_.tier, core::host_facts()));
-  }
+const core::PluginSpec& spec_of(const Subject& s) {
+  if (!s.plugin) throw Skipped{"its manifest cannot be read; see the check 'manifest'"};
+  return *s.plugin;
+}
 
-  fs::path library_;
-  std::optional<std::string> embedded_;
-  std::string text_, place_;
-  core::PluginSpec spec_;
-  const std::function<void(const std::string&)>& begins_;
-  const std::function<void(const Check&)>& ends_;
-};
+std::string check_host(const Subject& s) {
+  require(core::check_compatible(spec_of(s), core::host_facts()));
+  return "";
+}
+
+std::string check_needs(const Subject& s) {
+  require(core::check_needed(s.library, spec_of(s).tier, core::host_facts()));
+  return "";
+}
+
+std::string check_libtorch(const Subject& s) {
+  if (spec_of(s).tier == core::Tier::stable)
+    throw Skipped{"a plugin of tier stable does not need it to open"};
+  require(core::ensure_torch());
+  return "";
+}
+
+const kinora_plugin* opened(const Subject& s) {
+  if (spec_of(s).tier != core::Tier::stable) require(core::ensure_torch());
+  return core::or_throw(core::open_library(s.library));
+}
+
+std::string check_opens(const Subject& s) {
+  opened(s);
+  return "";
+}
+
+std::string check_tables(const Subject& s) {
+  require(core::check_opened(*opened(s), spec_of(s)));
+  return "";
+}
+
+std::string check_current(const Subject& s) {
+  const auto& p = spec_of(s);
+  const auto current = core::generate_manifest(opened(s), {p.tier, p.torch, p.cxx_abi, p.cuda, p.kinora});
+  if (!current) throw Skipped{"its manifest is written by hand"};
+  require_none(difference(s.place, s.text, *current, s.library));
+  return "";
+}
 
 po::variables_map parse(const Arguments& arguments, po::options_description known) {
   known.add_options()("file", po::value<std::string>()->required(), "");
@@ -186,9 +186,39 @@ core::Result<std::string> current_manifest(const fs::path& library, const std::s
 
 }  // namespace
 
-void check_plugin(const fs::path& library, const std::function<void(const std::string&)>& begins,
-                  const std::function<void(const Check&)>& ends) {
-  Validation(library, begins, ends).run();
+Subject subject_of(const fs::path& library) {
+  Subject out{.library = library};
+  const fs::path beside = library.parent_path() / "plugin.toml";
+  const auto text = manifest_text(beside);
+  const auto embedded = core::read_embedded_manifest(library);
+  if (text) {
+    out.text = *text;
+    out.place = beside.string();
+  } else if (embedded && *embedded) {
+    out.text = **embedded;
+    out.place = library.string() + "(.kinora.manifest)";
+  }
+  if (auto parsed = core::parse_manifest(out.text, out.place); !out.text.empty() && parsed)
+    out.plugin = *std::move(parsed);
+  return out;
+}
+
+std::span<const Check> library_checks() {
+  static const Check all[] = {
+      {"owner", "", "only its owner can change the library and its folders", false, check_owner, nullptr},
+      {"elf", "", "it is a library for this machine", true, check_elf, nullptr},
+      {"exports", "", "it exports its entry alone", false, check_exports, nullptr},
+      {"manifest", "", "plugin.toml is valid, and the same as inside the library", true, check_manifest,
+       nullptr},
+      {"host", "", "it fits this host: ABI, libtorch, CUDA", true, check_host, nullptr},
+      {"needs", "", "the libraries that it needs are here", true, check_needs, nullptr},
+      {"libtorch", "", "libtorch can be loaded, if it needs it", true, check_libtorch, nullptr},
+      {"opens", "", "it opens with all symbols bound (RTLD_NOW), and its entry returns", true, check_opens,
+       nullptr},
+      {"tables", "", "its tables are what the manifest says: ids, interfaces, sizes, functions", true,
+       check_tables, nullptr},
+      {"current", "", "its describe() functions write this very manifest", false, check_current, nullptr}};
+  return all;
 }
 
 int plugins_manifest(core::Runtime&, const Arguments& arguments) {

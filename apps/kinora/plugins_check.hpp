@@ -1,22 +1,77 @@
-// The checks of `kinora plugins validate` on one library.
+// The checks of `kinora plugins validate`. Each runs in a process of its own (plugins_child.hpp).
 #pragma once
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
+
+#include "core/plugin/manifest.hpp"
+#include "core/plugin/options.hpp"
 
 namespace kinora {
 
-struct Check {
-  std::string what;
-  bool good;
-  std::string why;  // empty if good
+// What all checks of one library share.
+struct Subject {
+  std::filesystem::path library;
+  std::string place, text;  // plugin.toml, or the same text inside the library; "": there is none
+  std::optional<core::PluginSpec> plugin;  // nothing: its manifest is missing or wrong
+  uint64_t seed = 0;
+  std::vector<std::string> sets;  // NAME=VALUE, for every component that has the option
+  std::string input;              // a video for stages; "": none
+  std::string at;                 // where a storage may write; "": nowhere
 };
 
-// Checks the library against its manifest and this host, until a check makes the next ones meaningless. Opens
-// it, so its code runs and may end this process or never return: begins() is called before a check that runs
-// it, ends() after each check.
-void check_plugin(const std::filesystem::path& library, const std::function<void(const std::string&)>& begins,
-                  const std::function<void(const Check&)>& ends);
+// A check that cannot be made, and why. Thrown by a check; no failure.
+struct Skipped {
+  std::string why;
+};
+
+// One component, opened in the process of one check under the host of watching_host.hpp.
+struct Trial {
+  const Subject& subject;
+  const core::ComponentSpec& spec;
+  const kinora_component& component;
+  std::string folder;  // an empty one, which is removed afterwards; also the working directory
+  // Names what is tried now: the verdict if it ends the process or never returns.
+  std::function<void(const std::string&)> now;
+
+  template <class Table>
+  const Table& table() const {
+    return *static_cast<const Table*>(component.api);
+  }
+  // The options of --set over the defaults. Throws Skipped if a required one is missing, Error if one is
+  // wrong.
+  core::Options options(core::json more = core::json::object()) const;
+};
+
+// A check throws Error for a failure, with the thing, the place and the remedy in its message, and Skipped.
+// What it returns is a note on the success, or "".
+struct Check {
+  const char* name;   // of --include: "exports"
+  const char* kinds;  // "": one check of the library; otherwise the kinds of components that it is for
+  const char* what;   // one line for --help
+  bool is_gate;       // without it the checks after it have no meaning
+  std::string (*of_library)(const Subject&);
+  std::string (*of_component)(Trial&);
+
+  bool is_for(const core::ComponentSpec&) const;
+};
+
+// All, in the order in which they run.
+std::vector<Check> all_checks();
+std::span<const Check> library_checks();
+std::span<const Check> component_checks();
+std::span<const Check> stage_checks();
+std::span<const Check> storage_checks();
+std::span<const Check> sampler_checks();
+std::span<const Check> loss_checks();
+
+// Reads the manifest. Runs no code of the library.
+Subject subject_of(const std::filesystem::path& library);
+
+// Opens the library under the watching host, and finds the component. Throws Error.
+const kinora_component& open_watched(const Subject&, const core::ComponentSpec&);
 
 }  // namespace kinora

@@ -1,175 +1,33 @@
-// kinora plugins validate: the checks of each library, in a child process of its own.
+// kinora plugins validate: which checks run on which library, and what is printed.
 #include <algorithm>
-#include <cerrno>
-#include <chrono>
-#include <csignal>
-#include <cstdio>
-#include <cstring>
-#include <fcntl.h>
 #include <filesystem>
 #include <iostream>
-#include <poll.h>
-#include <unistd.h>
+#include <set>
 
 #include <boost/program_options.hpp>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
 
+#include "apps/kinora/bench.hpp"
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/plugins_check.hpp"
-#include "core/workers/channel.hpp"
+#include "apps/kinora/plugins_child.hpp"
+#include "core/base/suggest.hpp"
+#include "core/plugin/host.hpp"
 
 namespace kinora {
+namespace validate {
 namespace {
 
 namespace fs = std::filesystem;
 namespace po = boost::program_options;
-using core::Descriptor;
 using core::json;
-using Clock = std::chrono::steady_clock;
 
-std::string text_of(const json& of) { return of.dump(-1, ' ', false, json::error_handler_t::replace); }
-
-// Writes a line for the begin and the end of each check, and the last one, {"over": true}, when all are done:
-// a process that ends without it was ended by the plugin, whatever its exit code.
-[[noreturn]] void check_as_child(const fs::path& library, int results, int output) {
-  const rlimit none{0, 0};
-  ::setrlimit(RLIMIT_CORE, &none);
-  ::dup2(output, STDOUT_FILENO);
-  ::dup2(output, STDERR_FILENO);
-  const auto say = [results](const json& line) {
-    const std::string text = text_of(line) + "\n";
-    for (size_t at = 0; at < text.size();) {
-      const ssize_t n = ::write(results, text.data() + at, text.size() - at);
-      if (n <= 0 && errno != EINTR) ::_exit(kFailed);
-      at += static_cast<size_t>(std::max<ssize_t>(0, n));
-    }
-  };
-  check_plugin(
-      library,
-      [&](const std::string& what) {
-        say({{"begins", what}});
-      },
-      [&](const Check& c) {
-        say({{"check", c.what}, {"ok", c.good}, {"message", c.why}});
-      });
-  std::fflush(stdout);
-  say({{"over", true}});
-  ::_exit(kDone);
-}
-
-// The checks of one library as a child process reports them.
-class Validated {
- public:
-  Validated(const fs::path& library, double timeout) : timeout_(timeout) {
-    int ends[2];
-    output_ = Descriptor(::memfd_create("kinora-validate", MFD_CLOEXEC));
-    if (::pipe2(ends, O_CLOEXEC) != 0 || !output_)
-      throw Error(KINORA_ERROR_IO, std::string("plugins validate: ") + std::strerror(errno));
-    results_ = Descriptor(ends[0]);
-    Descriptor theirs(ends[1]);
-    std::cout.flush();
-    child_ = ::fork();
-    if (child_ < 0)
-      throw Error(KINORA_ERROR_FAILED, std::string("plugins validate: ") + std::strerror(errno));
-    if (child_ == 0) {
-      ::setpgid(0, 0);
-      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-      check_as_child(library, theirs.get(), output_.get());
-    }
-    ::setpgid(child_, child_);  // both do: neither waits for the other
-  }
-  Validated(const Validated&) = delete;
-  Validated& operator=(const Validated&) = delete;
-  ~Validated() { end(); }
-
-  std::vector<Check> checks() {
-    const auto limit = Clock::now() + std::chrono::duration<double>(timeout_);
-    bool is_late = false, is_gone = false;
-    while (!is_over_ && !is_late && !is_gone) {
-      // In this order: what it wrote before its end is read after it.
-      is_gone = has_ended();
-      is_late = Clock::now() > limit;
-      read(is_gone ? 0 : 20);
-    }
-    const int status = end();
-    const std::string said = last_line();
-    if (!is_over_)
-      checks_.push_back(
-          {now_, false,
-           (is_late && !is_gone ? fmt::format("it did not end within {:g} s (--timeout)", timeout_)
-                                : how(status)) +
-               (said.empty() ? "" : "; its last line was: " + said) +
-               "; code of the plugin did so: a static constructor, its entry or describe(); fix it"});
-    return std::move(checks_);
-  }
-
- private:
-  bool has_ended() const {
-    siginfo_t info{};
-    return ::waitid(P_PID, static_cast<id_t>(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
-           info.si_pid == child_;
-  }
-
-  static std::string how(int status) {
-    if (!WIFSIGNALED(status))
-      return fmt::format("it ended its process by itself with code {}", WEXITSTATUS(status));
-    const char* name = ::sigabbrev_np(WTERMSIG(status));
-    return fmt::format("its process was killed by signal {} (SIG{})", WTERMSIG(status), name ? name : "?");
-  }
-
-  // Also kills what the plugin has started: they are one group.
-  int end() {
-    if (child_ < 0) return 0;
-    if (::kill(-child_, SIGKILL) != 0) ::kill(child_, SIGKILL);
-    int status = 0;
-    while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
-    }
-    child_ = -1;
-    return status;
-  }
-
-  void read(int milliseconds) {
-    for (pollfd waits{results_.get(), POLLIN, 0}; ::poll(&waits, 1, milliseconds) > 0; milliseconds = 0) {
-      char piece[4096];
-      const ssize_t n = ::read(results_.get(), piece, sizeof piece);
-      if (n < 0 && errno == EINTR) continue;
-      if (n <= 0) {
-        ::usleep(1000);  // the child has closed it, and ends
-        break;
-      }
-      text_.append(piece, static_cast<size_t>(n));
-    }
-    for (size_t end; (end = text_.find('\n')) != text_.npos; text_.erase(0, end + 1))
-      take(text_.substr(0, end));
-  }
-
-  void take(const std::string& line) {
-    const json told = json::parse(line);
-    if (told.contains("over")) is_over_ = true;
-    if (told.contains("begins")) now_ = told.at("begins");
-    if (told.contains("check")) checks_.push_back({told.at("check"), told.at("ok"), told.at("message")});
-  }
-
-  // What the plugin and its libraries wrote goes to stderr.
-  std::string last_line() const {
-    std::string all;
-    char piece[4096];
-    for (ssize_t n; (n = ::pread(output_.get(), piece, sizeof piece, static_cast<off_t>(all.size()))) > 0;)
-      all.append(piece, static_cast<size_t>(n));
-    std::cerr << all;
-    all.erase(all.find_last_not_of(" \n") + 1);
-    return all.substr(all.rfind('\n') + 1, 1000);  // npos + 1 is 0
-  }
-
-  const double timeout_;
-  Descriptor results_, output_;
-  pid_t child_ = -1;
-  std::string text_, now_ = "it can be read";
-  bool is_over_ = false;
-  std::vector<Check> checks_;
+struct Asked {
+  fs::path path;
+  double timeout = 60;
+  bool as_json = false, reproduce = false;
+  uint64_t seed = 0;
+  std::string input, at;
+  std::vector<std::string> sets;
+  std::vector<Check> checks;
 };
 
 // The libraries of a folder: all libNAME.so next to a plugin.toml below it. A plugin.toml without one is a
@@ -188,55 +46,192 @@ std::vector<fs::path> plugins_below(const fs::path& folder) {
   return out;
 }
 
-struct Asked {
-  fs::path path;
-  double timeout = 60;
-  bool as_json = false;
-};
-
-Asked asked_of(const Arguments& arguments) {
-  po::options_description known;
-  known.add_options()("json", "")("timeout", po::value<double>()->default_value(60), "")(
-      "path", po::value<std::string>()->required(), "");
-  po::positional_options_description words;
-  words.add("path", 1);
-  po::variables_map values;
-  po::store(po::command_line_parser(arguments).options(known).positional(words).run(), values);
-  if (values.count("path") == 0)
-    throw Error(KINORA_ERROR_INVALID,
-                "plugins validate needs a FILE.so or a folder; see kinora plugins --help");
-  Asked out{fs::absolute(values["path"].as<std::string>()), values["timeout"].as<double>(),
-            values.count("json") > 0};
-  if (!(out.timeout > 0)) throw Error(KINORA_ERROR_INVALID, "plugins validate: --timeout must be above 0 s");
+// "a,b" -> {a, b}. Throws Error for a name that no check has.
+std::set<std::string> names_of(const std::string& list, const char* option) {
+  std::vector<std::string> known;
+  for (const auto& c : all_checks()) known.emplace_back(c.name);
+  std::set<std::string> out;
+  for (size_t at = 0; at < list.size();) {
+    const size_t end = std::min(list.find(',', at), list.size());
+    const std::string name = list.substr(at, end - at);
+    if (std::find(known.begin(), known.end(), name) == known.end())
+      throw Error(KINORA_ERROR_INVALID, fmt::format("{} {}: no check has this name{}", option, name,
+                                                    core::did_you_mean_or_list(name, known, "checks")));
+    out.insert(name);
+    at = end + 1;
+  }
   return out;
 }
 
-}  // namespace
+Asked asked_of(const Arguments& arguments) {
+  po::options_description known;
+  known.add_options()("json", "")("reproduce", "")("timeout", po::value<double>()->default_value(60), "")(
+      "seed", po::value<uint64_t>()->default_value(0), "")("include",
+                                                           po::value<std::string>()->default_value(""), "")(
+      "exclude", po::value<std::string>()->default_value(""), "")(
+      "set", po::value<std::vector<std::string>>(), "")("input", po::value<std::string>()->default_value(""),
+                                                        "")("at", po::value<std::string>()->default_value(""),
+                                                            "")("path", po::value<std::string>()->required(),
+                                                                "");
+  po::positional_options_description words;
+  words.add("path", 1);
+  po::variables_map v;
+  po::store(po::command_line_parser(arguments).options(known).positional(words).run(), v);
+  if (v.count("path") == 0)
+    throw Error(KINORA_ERROR_INVALID,
+                "plugins validate needs a FILE.so or a folder; see kinora plugins validate --help");
+  const auto text = [&](const char* name) { return v[name].as<std::string>(); };
+  Asked out{.path = fs::absolute(text("path")),
+            .timeout = v["timeout"].as<double>(),
+            .as_json = v.count("json") > 0,
+            .reproduce = v.count("reproduce") > 0,
+            .seed = v["seed"].as<uint64_t>(),
+            .input = text("input"),
+            .at = text("at")};
+  if (!out.input.empty()) out.input = fs::absolute(out.input).string();
+  if (v.count("set")) out.sets = v["set"].as<std::vector<std::string>>();
+  if (!(out.timeout > 0)) throw Error(KINORA_ERROR_INVALID, "plugins validate: --timeout must be above 0 s");
+  const auto included = names_of(text("include"), "--include"),
+             excluded = names_of(text("exclude"), "--exclude");
+  for (const auto& c : all_checks())
+    if ((included.empty() || included.count(c.name)) && !excluded.count(c.name)) out.checks.push_back(c);
+  return out;
+}
 
-int plugins_validate(core::Runtime&, const Arguments& arguments) {
+// The command that repeats one check with the same seed.
+std::string command_of(const Asked& asked, const fs::path& library, const char* check) {
+  std::string out = "kinora plugins validate " + shell_quoted(library.string()) + " --include " + check +
+                    " --seed " + std::to_string(asked.seed);
+  for (const auto& set : asked.sets) out += " --set " + shell_quoted(set);
+  if (!asked.input.empty()) out += " --input " + shell_quoted(asked.input);
+  if (!asked.at.empty()) out += " --at " + shell_quoted(asked.at);
+  return out;
+}
+
+// The results of one library, printed as they come.
+class Report {
+ public:
+  Report(const Asked& asked, fs::path library) : asked_(asked), library_(std::move(library)) {}
+
+  // Whether the check has passed or was skipped.
+  bool add(const Check& check, const std::string& component, const Verdict& v) {
+    const bool good = v.kind != Verdict::Kind::failed;
+    good_ = good_ && good;
+    json one = {{"check", check.name},
+                {"ok", good},
+                {"skipped", v.kind == Verdict::Kind::skipped},
+                {"message", v.message}};
+    if (!component.empty()) one["component"] = component;
+    const std::string again = command_of(asked_, library_, check.name);
+    if (!good && asked_.reproduce) one["reproduce"] = again;
+    listed_.push_back(std::move(one));
+    if (asked_.as_json) return good;
+    std::cout << (v.kind == Verdict::Kind::ok ? "ok      "
+                  : good                      ? "skipped "
+                                              : "FAILED  ")
+              << check.name << (component.empty() ? "" : " of " + component)
+              << (v.message.empty() ? "" : ": " + v.message) << "\n";
+    if (!good && asked_.reproduce) std::cout << "        " << again << "\n";
+    std::cout.flush();
+    return good;
+  }
+  bool is_good() const { return good_; }
+  json as_json() {
+    return {
+        {"library", library_.string()}, {"ok", good_}, {"seed", asked_.seed}, {"checks", std::move(listed_)}};
+  }
+
+ private:
+  const Asked& asked_;
+  const fs::path library_;
+  json listed_ = json::array();
+  bool good_ = true;
+};
+
+// Whether a check of it needs libtorch. If that cannot be loaded, the checks say so.
+bool has_tensors(const Subject& s) {
+  return s.plugin && (s.plugin->tier != core::Tier::stable ||
+                      std::any_of(s.plugin->components.begin(), s.plugin->components.end(),
+                                  [](const auto& c) { return c.kind == "sampler" || c.kind == "loss"; }));
+}
+
+Report validated(const Asked& asked, const fs::path& library) {
+  Report report(asked, library);
+  Subject subject = subject_of(library);
+  subject.seed = asked.seed;
+  subject.sets = asked.sets;
+  subject.input = asked.input;
+  subject.at = asked.at;
+  if (has_tensors(subject))
+    (void)core::ensure_torch();  // once, here: the checks' processes begin as copies of this one
+  bool is_open = true;           // no gate has closed
+  for (const auto& check : asked.checks) {
+    if (!is_open) break;
+    if (check.of_library) {
+      const bool passed = report.add(check, "", run_check(check, subject, nullptr, asked.timeout));
+      is_open = passed || !check.is_gate;
+      continue;
+    }
+    if (!subject.plugin) {  // --include leaves out the check that says why
+      report.add(check, "",
+                 {Verdict::Kind::failed,
+                  library.string() + ": its manifest cannot be read; run the check 'manifest'"});
+      break;
+    }
+    for (const auto& c : subject.plugin->components)
+      if (check.is_for(c)) report.add(check, c.id, run_check(check, subject, &c, asked.timeout));
+  }
+  return report;
+}
+
+void print_help() {
+  std::cout
+      << R"(usage: kinora plugins validate FILE.so|FOLDER [--include CHECK,...] [--exclude CHECK,...] [--seed N] [--reproduce]
+                               [--set NAME=VALUE]... [--input VIDEO] [--at PATH] [--timeout S] [--json]
+
+Proves a plugin, or every plugin below FOLDER. Each check runs in a process of its own, for at most S seconds (default 60): a plugin that
+ends, crashes or hangs has failed that check alone. Exit code 1: a check failed.
+
+  --seed       of the samples and tensors that the checks make (default 0)
+  --reproduce  prints for each failure the command that repeats it
+  --set        an option of every component that has it; --input: a video for stages; --at: a folder where a storage may write
+
+Checks, in this order, and the kinds of components that they are for:
+
+)";
+  for (const auto& c : all_checks())
+    std::cout << fmt::format("  {:14} {}{}\n", c.name, *c.kinds ? std::string(c.kinds) + ": " : "", c.what);
+}
+
+int command(const Arguments& arguments) {
+  for (const auto& a : arguments)
+    if (a == "--help" || a == "-h") {
+      print_help();
+      return kDone;
+    }
   const Asked asked = asked_of(arguments);
   const bool is_folder = fs::is_directory(asked.path);
   const auto libraries = is_folder ? plugins_below(asked.path) : std::vector<fs::path>{asked.path};
   if (libraries.empty())
     return complain(kUsage, asked.path.string() + ": no plugin.toml in it or below it, so no plugin");
+  if (asked.checks.empty())
+    return complain(kUsage, "plugins validate: --include and --exclude leave no check");
   bool all_good = true;
   json out = json::array();
   for (const auto& library : libraries) {
-    bool good = true;
-    json listed = json::array();
     if (is_folder && !asked.as_json) std::cout << library.string() << "\n";
-    for (const auto& c : Validated(library, asked.timeout).checks()) {
-      good = good && c.good;
-      listed.push_back({{"check", c.what}, {"ok", c.good}, {"message", c.why}});
-      if (!asked.as_json)
-        std::cout << (c.good ? "ok      " : "FAILED  ") << c.what << (c.good ? "" : ": " + c.why) << "\n";
-    }
-    all_good = all_good && good;
-    out.push_back({{"library", library.string()}, {"ok", good}, {"checks", std::move(listed)}});
+    Report report = validated(asked, library);
+    all_good = all_good && report.is_good();
+    out.push_back(report.as_json());
   }
   if (asked.as_json)
     std::cout << (is_folder ? out : out[0]).dump(2, ' ', false, json::error_handler_t::replace) << "\n";
   return all_good ? kDone : kFailed;
 }
+
+}  // namespace
+}  // namespace validate
+
+int plugins_validate(core::Runtime&, const Arguments& arguments) { return validate::command(arguments); }
 
 }  // namespace kinora

@@ -181,7 +181,7 @@ def check_a_plugin_that_cannot_be_read():
     shutil.copytree(library.parent, SCRATCH / "renamed")
     (SCRATCH / "renamed" / library.name).rename(SCRATCH / "renamed/libother.so")
     said = kinora("plugins", "validate", SCRATCH / "renamed/libother.so", code=1)
-    assert f"its file has the plugin's name: expected {library.name}, found libother.so" in said, said
+    assert f"its file must be called {library.name}, found libother.so" in said, said
 
 
 def complete(*words):

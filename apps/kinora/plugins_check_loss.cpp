@@ -1,0 +1,286 @@
+// Checks of losses, on small tensors in float64 that are made from the shapes in the manifest.
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "apps/kinora/plugins_check.hpp"
+#include "apps/kinora/trial_tensors.hpp"
+#include "apps/kinora/watching_host.hpp"
+#include "kinora/abi/loss.h"
+#include "kinora/tensor.hpp"
+
+namespace kinora {
+namespace loss_checks_of {
+namespace {
+
+using Inputs = std::map<std::string, Tensor>;
+
+constexpr int64_t kBatch = 2, kClasses = 5;
+
+// "[B, C, T, H, W]" -> {2, 2, 3, 2, 2}; of "[B] or [B, T]" the first. `...` is one dimension of N.
+std::vector<int64_t> shape_of(const std::string& text) {
+  std::vector<int64_t> out;
+  for (size_t at = 0; at < text.size() && text[at] != ']'; ++at) {
+    if (text.compare(at, 3, "...") == 0) {
+      out.push_back(3);
+      at += 2;
+    } else if (std::isdigit(static_cast<unsigned char>(text[at]))) {
+      size_t used = 0;
+      out.push_back(std::stoll(text.substr(at), &used));
+      at += used - 1;
+    } else if (std::isalpha(static_cast<unsigned char>(text[at]))) {
+      out.push_back(text[at] == 'V' ? kClasses : text[at] == 'T' || text[at] == 'N' ? 3 : 2);
+    }
+  }
+  return out;
+}
+
+// The manifest's inputs: normal numbers, noise levels in (0, 1), classes below V, true.
+Inputs inputs_of(const Trial& t) {
+  std::mt19937_64 draw(t.subject.seed);
+  std::normal_distribution<double> normal;
+  Inputs out;
+  for (const auto& spec : t.spec.inputs) {
+    if (spec.is_optional) continue;
+    const auto shape = shape_of(spec.shape);
+    int64_t n = 1;
+    for (const int64_t d : shape) n *= d;
+    std::vector<double> v;
+    for (int64_t i = 0; i < n; ++i)
+      v.push_back(spec.name == "sigma"             ? 0.2 + 0.6 * static_cast<double>(draw() % 1000) / 1000
+                  : spec.dtype.starts_with("int")  ? static_cast<double>(draw() % kClasses)
+                  : spec.dtype.starts_with("bool") ? 1.0
+                                                   : normal(draw));
+    const int32_t dtype = spec.dtype.starts_with("int")    ? KINORA_DTYPE_INT64
+                          : spec.dtype.starts_with("bool") ? KINORA_DTYPE_BOOL
+                                                           : KINORA_DTYPE_FLOAT64;
+    out[spec.name] = tensor(v, shape).to(dtype);
+  }
+  return out;
+}
+
+// Inputs that come from a model, so that a gradient must flow into them.
+bool is_of_model(const std::string& name, const Tensor& t) {
+  return t.dtype() == KINORA_DTYPE_FLOAT64 && name != "latent" && name != "noise" && name != "sigma" && name != "target";
+}
+
+class Loss {
+ public:
+  explicit Loss(const Trial& t)
+      : t_(t),
+        options_(t.options()),
+        api(t.table<kinora_loss>()),
+        self_(api.create(&watching_host(), options_.abi())) {
+    if (!self_)
+      throw Skipped{"create(): " + std::string(view(watching_host().last_error(&watching_host()))) +
+                    "; give its options with --set NAME=VALUE"};
+  }
+  Loss(const Loss&) = delete;
+  Loss& operator=(const Loss&) = delete;
+  ~Loss() { api.destroy(self_); }
+
+  // The status; outputs in the manifest's order.
+  int32_t evaluate(const Inputs& in, std::vector<Tensor>& made) const {
+    std::vector<kinora_named> named;
+    for (const auto& [name, tensor] : in) named.push_back({name.c_str(), tensor.get()});
+    std::vector<kinora_tensor> out(std::max<size_t>(1, t_.spec.outputs.size()), nullptr);
+    const int32_t status = api.evaluate(self_, named.data(), named.size(), out.data(), out.size());
+    for (auto* h : out) made.push_back(Tensor::adopt(h));
+    return status;
+  }
+  // Output `loss`. Throws Error.
+  Tensor loss(const Inputs& in) const {
+    std::vector<Tensor> made;
+    check(evaluate(in, made));
+    if (!made[0].defined() || made[0].sizes() != std::vector<int64_t>{kBatch})
+      throw Error(KINORA_ERROR_INVALID,
+                  "the first output of evaluate() is not `loss` [B], one number for each sample");
+    return made[0];
+  }
+  std::vector<double> values(const Inputs& in) const {
+    const Tensor c = loss(in).detach().to(KINORA_DTYPE_FLOAT64).contiguous();
+    return {c.data<double>(), c.data<double>() + c.numel()};
+  }
+
+ private:
+  const Trial& t_;
+  core::Options options_;
+
+ public:
+  const kinora_loss& api;
+
+ private:
+  void* self_;
+};
+
+// A loss whose inputs cannot be made from the manifest says so by an error on the usual ones.
+Inputs usual(const Trial& t, const Loss& loss) {
+  Inputs in = inputs_of(t);
+  try {
+    loss.values(in);
+  } catch (const Error& e) {
+    if (e.code() == KINORA_ERROR_INVALID && t.spec.inputs.empty())
+      throw Skipped{"its manifest names no inputs"};
+    throw Error(e.code(), std::string("evaluate() of the inputs in plugin.toml's shapes: ") + e.what());
+  }
+  return in;
+}
+
+double sum_of(const Loss& loss, const Inputs& in) {
+  double sum = 0;
+  for (const double v : loss.values(in)) sum += v;
+  return sum;
+}
+
+// The largest difference of autograd from central differences at some elements of one input, over max(1, |g|).
+double worst_gradient(const Loss& loss, Inputs in, const std::string& name) {
+  const Tensor x = in.at(name).detach() + 0.0;
+  check(tensors_api().set_requires_grad(x.get(), 1));
+  in[name] = x;
+  const Tensor total = loss.loss(in).sum(), one = full_like(total, 1.0);
+  std::vector<double> g(static_cast<size_t>(x.numel()), 0.0);
+  if (total.requires_grad()) {
+    kinora_tensor of = total.get(), weight = one.get(), leaf = x.get(), out = nullptr;
+    check(tensors_api().grad(&of, &weight, 1, &leaf, 1, &out));
+    if (const Tensor made = Tensor::adopt(out); made.defined()) {
+      const Tensor c = made.contiguous();
+      g.assign(c.data<double>(), c.data<double>() + c.numel());
+    }
+  }
+  double worst = 0;
+  const Tensor plain = in.at(name).detach().contiguous();
+  const std::vector<double> base(plain.data<double>(), plain.data<double>() + plain.numel());
+  for (size_t i = 0; i < base.size(); i += std::max<size_t>(1, base.size() / 7)) {
+    const auto moved = [&](double by) {
+      std::vector<double> v = base;
+      v[i] += by;
+      in[name] = tensor(v, plain.sizes());
+      return sum_of(loss, in);
+    };
+    const double expected = (moved(1e-5) - moved(-1e-5)) / 2e-5;
+    const double off = std::abs(g[i] - expected) / std::max(1.0, std::abs(expected));
+    if (!(off <= 1e-6))
+      throw Error(
+          KINORA_ERROR_FAILED,
+          fmt::format("the gradient of `loss` by {}[{}] is {:.9g}, and {:.9g} by finite differences in "
+                      "float64; check its backward, and what it detaches",
+                      name, i, g[i], expected));
+    worst = std::max(worst, off);
+  }
+  return worst;
+}
+
+std::string check_gradients(Trial& t) {
+  const Loss loss(t);
+  const Inputs in = usual(t, loss);
+  std::string said;
+  for (const auto& [name, x] : in) {
+    if (!is_of_model(name, x)) continue;
+    t.now("the gradient of `loss` by " + name);
+    said += fmt::format("{}{} within {:.1g}", said.empty() ? "" : ", ", name, worst_gradient(loss, in, name));
+  }
+  if (said.empty()) throw Skipped{"none of its inputs is the output of a model"};
+  return said;
+}
+
+std::string check_values(Trial& t) {
+  const Loss loss(t);
+  const Inputs in = usual(t, loss);
+  const auto before = loss.values(in);
+  for (const double v : before)
+    if (!std::isfinite(v))
+      throw Error(KINORA_ERROR_FAILED, fmt::format("`loss` of ordinary inputs is {}", v));
+  Inputs zero = in;
+  for (auto& [name, x] : zero)
+    if (name != "sigma" && x.dtype() == KINORA_DTYPE_FLOAT64) x = full_like(x, 0.0);
+  for (const double v : loss.values(zero))
+    if (!std::isfinite(v))
+      throw Error(
+          KINORA_ERROR_FAILED,
+          fmt::format("`loss` of inputs that are all zero is {}; guard the division or the logarithm", v));
+  for (const auto& [name, x] : in) {
+    if (!is_of_model(name, x)) continue;
+    const Tensor c = x.contiguous();
+    std::vector<double> v(c.data<double>(), c.data<double>() + c.numel());
+    std::fill(v.begin(), v.begin() + static_cast<ptrdiff_t>(v.size() / kBatch), NAN);
+    Inputs broken = in;
+    broken[name] = tensor(v, c.sizes());
+    const auto after = loss.values(broken);
+    if (!std::isnan(after[0]))
+      throw Error(KINORA_ERROR_FAILED, fmt::format("`loss` of a sample whose {} is NaN is {}; let NaN "
+                                                   "through, so that a run that diverges is seen",
+                                                   name, after[0]));
+    if (!(std::abs(after[1] - before[1]) <= 1e-9 * std::max(1.0, std::abs(before[1]))))
+      throw Error(KINORA_ERROR_FAILED, fmt::format("`loss` of sample 1 changes from {} to {} when {} of "
+                                                   "sample 0 is NaN; each number is of one sample only",
+                                                   before[1], after[1], name));
+  }
+  return "";
+}
+
+std::string check_same_loss(Trial& t) {
+  const Loss one(t), other(t);
+  const Inputs in = usual(t, one);
+  const auto first = one.values(in), again = one.values(in), another = other.values(in);
+  if (first != again || first != another)
+    throw Error(KINORA_ERROR_FAILED,
+                fmt::format("the same inputs gave the losses {:.17g}, {:.17g} and, by another instance, "
+                            "{:.17g}; keep no state and draw no numbers",
+                            fmt::join(first, " "), fmt::join(again, " "), fmt::join(another, " ")));
+  return "";
+}
+
+std::string check_loss_handles(Trial& t) {
+  require_no_handles(t.subject.plugin->tier, [&] {
+    const Loss loss(t);
+    const Inputs in = usual(t, loss);
+    std::vector<Tensor> made;
+    for (const auto& [name, x] : in) {
+      Inputs wrong = in;
+      wrong[name] = x.narrow(0, 0, 1);
+      require_answer("evaluate() of one sample of " + name, [&] { return loss.evaluate(wrong, made); });
+    }
+  });
+  return "";
+}
+
+std::string check_loss_tensors(Trial& t) {
+  const Loss loss(t);
+  const Inputs in = usual(t, loss);
+  for (const auto& [name, x] : in) {
+    for (const auto& [what, changed] :
+         hostile_tensors(x.dtype() == KINORA_DTYPE_BOOL ? x.to(KINORA_DTYPE_FLOAT64) : x)) {
+      t.now("evaluate() of " + name + " " + what);
+      Inputs wrong = in;
+      wrong[name] = changed;
+      std::vector<Tensor> made;
+      require_answer("evaluate() of " + name + " " + what, [&] { return loss.evaluate(wrong, made); });
+    }
+    Inputs fewer = in;
+    fewer.erase(name);
+    std::vector<Tensor> made;
+    t.now("evaluate() without " + name);
+    require_answer("evaluate() without " + name, [&] { return loss.evaluate(fewer, made); });
+  }
+  return "";
+}
+
+constexpr Check kChecks[] = {
+    {"gradients", "loss", "gradients equal finite differences in float64", false, nullptr, check_gradients},
+    {"values", "loss", "finite at zero, NaN stays NaN, and each number is of one sample", false, nullptr,
+     check_values},
+    {"same-loss", "loss", "the same inputs give the same bits, again and by another instance", false, nullptr,
+     check_same_loss},
+    {"loss-leaks", "loss", "every handle to a tensor is released, also after an error", false, nullptr,
+     check_loss_handles},
+    {"loss-tensors", "loss",
+     "tensors that are missing, empty, strided, zero-dimensional, bf16 or of another shape get an answer",
+     false, nullptr, check_loss_tensors}};
+
+}  // namespace
+}  // namespace loss_checks_of
+
+std::span<const Check> loss_checks() { return loss_checks_of::kChecks; }
+
+}  // namespace kinora

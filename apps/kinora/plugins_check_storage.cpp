@@ -1,0 +1,193 @@
+// Checks of storages: what was written is read back, and what is missing is said to be.
+#include <algorithm>
+#include <atomic>
+#include <random>
+#include <thread>
+
+#include "apps/kinora/plugins_check.hpp"
+#include "apps/kinora/watching_host.hpp"
+#include "kinora/abi/storage.h"
+
+namespace kinora {
+namespace storage_checks_of {
+namespace {
+
+// An instance, and calls that throw what it answers.
+class Storage {
+ public:
+  explicit Storage(const Trial& t) : api(t.table<kinora_storage>()), options_(t.options()), t_(t) {
+    if (t.subject.at.empty()) throw Skipped{"say where it may write: --at PATH, a folder of this storage"};
+    self = api.create(&watching_host(), options_.abi());
+    if (!self) throw Skipped{"create(): " + std::string(view(watching_host().last_error(&watching_host())))};
+  }
+  Storage(const Storage&) = delete;
+  Storage& operator=(const Storage&) = delete;
+  ~Storage() { api.destroy(self); }
+
+  std::string path(const char* name) const {
+    return t_.subject.at + "/kinora-validate-" + std::to_string(t_.subject.seed) + "-" + name;
+  }
+  void require(int32_t status, const std::string& call) const {
+    if (status != KINORA_OK)
+      throw Error(status, call + ": " + std::string(view(watching_host().last_error(&watching_host()))));
+  }
+  void write(const std::string& at, const std::string& bytes) const {
+    void* writer = nullptr;
+    t_.now("begin(), append() and commit() of " + at);
+    require(api.begin(self, str(at), &writer), "begin(" + at + ")");
+    for (size_t i = 0; i < bytes.size(); i += 70000)
+      if (const int32_t s =
+              api.append(self, writer, bytes.data() + i, std::min<size_t>(70000, bytes.size() - i));
+          s != KINORA_OK) {
+        api.abort(self, writer);
+        require(s, "append(" + at + ")");
+      }
+    require(api.commit(self, writer), "commit(" + at + ")");
+  }
+
+  const kinora_storage& api;
+  void* self = nullptr;
+
+ private:
+  core::Options options_;
+  const Trial& t_;
+};
+
+std::string random_bytes(uint64_t seed, size_t n) {
+  std::mt19937_64 draw(seed);
+  std::string out(n, 0);
+  for (auto& c : out) c = static_cast<char>(draw());
+  return out;
+}
+
+// An open object, and its reads compared with what it must hold.
+class Reader {
+ public:
+  Reader(const Storage& s, const std::string& path, const std::string& expected)
+      : s_(s), expected_(expected) {
+    uint64_t size = 0;
+    s.require(s.api.open(s.self, str(path), &reader_, &size), "open(" + path + ")");
+    if (size != expected.size()) {
+      s.api.close(s.self, reader_);
+      throw Error(KINORA_ERROR_DATA,
+                  fmt::format("open({}) says {} bytes; {} were written", path, size, expected.size()));
+    }
+  }
+  Reader(const Reader&) = delete;
+  Reader& operator=(const Reader&) = delete;
+  ~Reader() { s_.api.close(s_.self, reader_); }
+
+  // "" or what is wrong.
+  std::string compare(uint64_t offset, uint64_t size) const {
+    std::string to(size + 8, 'm');
+    uint64_t got = ~uint64_t{0};
+    if (s_.api.read(s_.self, reader_, offset, to.data(), size, &got) != KINORA_OK)
+      return fmt::format("read({}, {}) failed: {}", offset, size,
+                         view(watching_host().last_error(&watching_host())));
+    const std::string want = offset < expected_.size() ? expected_.substr(offset, size) : "";
+    if (got != want.size())
+      return fmt::format("read({}, {}) gave {} bytes, expected {}", offset, size, got, want.size());
+    if (to.compare(0, want.size(), want) != 0)
+      return fmt::format("read({}, {}) gave other bytes than were written", offset, size);
+    return to.compare(size, 8, "mmmmmmmm") == 0
+               ? ""
+               : fmt::format("read({}, {}) wrote behind the buffer", offset, size);
+  }
+
+ private:
+  const Storage& s_;
+  const std::string expected_;
+  void* reader_ = nullptr;
+};
+
+void require_none(const std::string& wrong) {
+  if (!wrong.empty()) throw Error(KINORA_ERROR_DATA, wrong);
+}
+
+std::string check_read_back(Trial& t) {
+  const Storage s(t);
+  const std::string at = s.path("object"), bytes = random_bytes(t.subject.seed, 200003);
+  s.write(at, "first");
+  s.write(at, bytes);  // replaces
+  {
+    const Reader r(s, at, bytes);
+    t.now("read() of ranges");
+    for (const auto& [offset, size] : {std::pair<uint64_t, uint64_t>{0, 200003},
+                                       {0, 0},
+                                       {1, 1},
+                                       {65535, 65537},
+                                       {199999, 100},
+                                       {200003, 10},
+                                       {1 << 30, 10}})
+      require_none(r.compare(offset, size));
+  }
+  s.write(at, "");
+  require_none(Reader(s, at, "").compare(0, 10));
+  s.require(s.api.remove(s.self, str(at)), "remove(" + at + ")");
+  return "";
+}
+
+std::string check_ranges_at_once(Trial& t) {
+  const Storage s(t);
+  const std::string at = s.path("threads"), bytes = random_bytes(t.subject.seed + 1, 200003);
+  s.write(at, bytes);
+  std::string wrong[4];
+  {
+    const Reader r(s, at, bytes);
+    t.now("read() of one reader on four threads");
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < 4; ++i)
+      threads.emplace_back([&, i] {
+        for (uint64_t k = 0; k < 200 && wrong[i].empty(); ++k)
+          wrong[i] = r.compare((k * 977 + i * 50000) % 190000, 1000);
+      });
+    for (auto& one : threads) one.join();
+  }
+  s.require(s.api.remove(s.self, str(at)), "remove(" + at + ")");
+  for (const auto& one : wrong) require_none(one.empty() ? "" : "one reader on four threads: " + one);
+  return "";
+}
+
+// A call on a missing object must say that, with a message.
+template <class Call>
+void require_missing(const std::string& what, Call call) {
+  watching_host().set_error(&watching_host(), KINORA_OK, "");
+  if (const int32_t status = call(); status != KINORA_ERROR_NOT_FOUND)
+    throw Error(KINORA_ERROR_FAILED, fmt::format("{} returned {}; return KINORA_ERROR_NOT_FOUND ({})", what,
+                                                 status, KINORA_ERROR_NOT_FOUND));
+  if (view(watching_host().last_error(&watching_host())).empty())
+    throw Error(KINORA_ERROR_FAILED,
+                what + " returned KINORA_ERROR_NOT_FOUND without a message; call host->set_error() first");
+}
+
+std::string check_missing(Trial& t) {
+  const Storage s(t);
+  const std::string at = s.path("missing");
+  void *reader = nullptr, *writer = nullptr;
+  uint64_t size = 0;
+  const auto open = [&] { return s.api.open(s.self, str(at), &reader, &size); };
+  t.now("calls on the missing object " + at);
+  require_missing("open() of a missing object", open);
+  require_missing("remove() of a missing object", [&] { return s.api.remove(s.self, str(at)); });
+  s.require(s.api.begin(s.self, str(at), &writer), "begin(" + at + ")");
+  s.require(s.api.append(s.self, writer, "part", 4), "append(" + at + ")");
+  require_missing("open() of an object that is not committed", open);
+  s.api.abort(s.self, writer);
+  require_missing("open() after abort()", open);
+  return "";
+}
+
+constexpr Check kChecks[] = {
+    {"read-back", "storage", "what was written is read back, whole and in ranges, at and past the end", false,
+     nullptr, check_read_back},
+    {"missing", "storage", "a missing, uncommitted or aborted object is KINORA_ERROR_NOT_FOUND", false,
+     nullptr, check_missing},
+    {"reads-at-once", "storage", "one reader gives the same bytes to four threads", false, nullptr,
+     check_ranges_at_once}};
+
+}  // namespace
+}  // namespace storage_checks_of
+
+std::span<const Check> storage_checks() { return storage_checks_of::kChecks; }
+
+}  // namespace kinora

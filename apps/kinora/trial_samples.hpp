@@ -1,0 +1,36 @@
+// Samples that `kinora plugins validate` gives to a stage: usual ones, and hostile ones.
+#pragma once
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "apps/kinora/plugins_check.hpp"
+#include "kinora/abi/sample.h"
+
+namespace kinora {
+
+struct TrialTensor {
+  std::string name;
+  std::vector<int64_t> shape, strides;  // strides: empty for row-major
+  uint8_t code = 1, bits = 8;           // DLPack's
+  std::string bytes;
+};
+
+struct TrialSample {
+  std::string what;  // "field 'txt' empty"
+  std::string key;
+  std::vector<std::pair<std::string, std::string>> fields;
+  std::vector<TrialTensor> tensors;
+};
+
+// n samples "clip-0000" ...: caption, facts, the tensors that the stage's manifest names, and the bytes of
+// --input. The same for the same seed.
+std::vector<TrialSample> usual_samples(const Trial&, size_t n);
+
+// Usual samples, each with one thing that no stage must stumble over.
+std::vector<TrialSample> hostile_samples(const Trial&);
+
+// The caller owns one reference, counted by the watching host. Throws Error.
+kinora_sample* sample_of(const TrialSample&);
+
+}  // namespace kinora

@@ -1,0 +1,135 @@
+#!/usr/bin/env python3
+"""`kinora plugins validate` finds each defect by exactly one check: components of broken_plugins/*.c have one each, called after their mode, and
+the libraries below one each too. Nothing but a C compiler and the ABI's headers builds them. usage: broken_plugins.py KINORA ROOT SCRATCH"""
+import json, os, pathlib, shlex, shutil, subprocess, sys
+
+KINORA, ROOT, SCRATCH = sys.argv[1], *(pathlib.Path(p).resolve() for p in sys.argv[2:4])
+SOURCES = ROOT / "tests/faults/broken_plugins"
+HEAD = '[plugin]\nmanifest = 1\nname = "{}"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\n'
+BITS = {"stages": 'option.level = { type = "float", default = 0.5, min = 0.0, max = 1.0, help = "a level" }\n', "storages": "",
+        "samplers": 'option.steps = { type = "int", default = 20, min = 2, max = 1000, help = "number of steps" }\n',
+        "losses": "".join(f'{way}.{name} = {{ shape = "{shape}", dtype = "float", help = "{name}" }}\n' for way, name, shape in
+                          (("input", "prediction", "[B, N]"), ("input", "target", "[B, N]"), ("output", "loss", "[B]")))}
+# plugin: {mode: (the check that fails, words of its message)}; the mode `none` fails no check
+DEFECTS = {
+    "stages": {"options": ("options", "never reads option 'level'"), "ids": ("unknown-ids", 'get_interface("nobody.unknown/1") returned a table'),
+               "newer": ("newer-host", "it writes to the host's table kinora_host"), "bare": ("bare-host", "SIGSEGV"), "room": ("resources", "KINORA_FILL(out, &one)"),
+               "samples": ("samples", "SIGABRT"), "silent": ("samples", "returned -7 without a message"), "twice": ("outcomes", "two outcomes of sample 'clip-0000'"),
+               "lost": ("outcomes", "sample 'clip-0000' was held and is lost"), "uneven": ("same-outcomes", "differ in 'clip-0000'"),
+               "leak": ("sample-leaks", "24 references to samples"), "shared": ("threads", "four instances on four threads differ")},
+    "storages": {"curt": ("read-back", "read(0, 200003) gave 200002 bytes"), "missing": ("missing", "open() of a missing object returned -1"),
+                 "shared": ("reads-at-once", "one reader on four threads")},
+    "samplers": {"rising": ("levels", "level 1 is 30 after 20"), "half": ("order", "mean error"), "memory": ("same-samples", "by the same instance again"),
+                 "deaf": ("stops", "sample() returned -1"), "leak": ("sampler-leaks", "handles to tensors were taken"), "crash": ("noise-tensors", "noise of no dimension")},
+    "losses": {"detached": ("gradients", "the gradient of `loss` by prediction[0]"), "deaf": ("values", "prediction is NaN"), "mixed": ("values", "`loss` of sample 1 changes"),
+               "memory": ("same-loss", "by another instance"), "leak": ("loss-leaks", "handles to tensors were taken"), "crash": ("loss-tensors", "prediction of no dimension")}}
+
+
+def manifest(plugin, head=HEAD):
+    modes = ["none", *DEFECTS[plugin]]
+    kind = {"stages": "stage", "storages": "storage", "samplers": "sampler", "losses": "loss"}[plugin]
+    return head.format(plugin) + "".join(f'\n[[component]]\nid = "{kind}/broken.{mode}"\nhelp = "of a test"\n{BITS[plugin]}' for mode in modes)
+
+
+def built(folder, plugin, source=None, *flags):
+    """lib<plugin>.so in the folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    if source is not None:
+        (folder / "source.c").write_text(source)
+    library = folder / f"lib{plugin}.so"
+    done = subprocess.run(["gcc", "-std=gnu11", "-fPIC", "-shared", "-fvisibility=hidden", f"-I{ROOT / 'sdk/include'}", f"-I{SOURCES}",
+                           SOURCES / f"{plugin}.c" if source is None else folder / "source.c", "-o", library, *flags], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    return library
+
+
+def validate(path, *more, code=1):
+    done = subprocess.run([KINORA, "plugins", "validate", str(path), "--json", "--timeout", "30", *more], capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, (path, more, done.returncode, done.stdout, done.stderr)
+    return json.loads(done.stdout)
+
+
+def failed(told):
+    return {(c["check"], c.get("component", "")): c["message"] for c in told["checks"] if not c["ok"]}
+
+
+def check_components():
+    for plugin in DEFECTS:
+        built(SCRATCH / "all" / plugin, plugin)
+        (SCRATCH / "all" / plugin / "plugin.toml").write_text(manifest(plugin))
+    for told in validate(SCRATCH / "all", "--at", "here", "--reproduce", "--seed", "7"):
+        plugin = pathlib.Path(told["library"]).parent.name
+        found = failed(told)
+        for mode, (check, words) in DEFECTS[plugin].items():
+            mine = {key[0]: text for key, text in found.items() if key[1].endswith(f"/broken.{mode}")}
+            assert list(mine) == [check] and words in mine[check], (plugin, mode, mine)
+            print(f"ok    {plugin} {mode}: {check}")
+        assert not any(id.endswith(".none") or not id for _, id in found), found
+        assert told["seed"] == 7 and all(c["skipped"] in (True, False) for c in told["checks"]), told
+    order = next(c for c in told["checks"] if c["check"] == "read-back" and not c["ok"])  # storages come last
+    again = shlex.split(order["reproduce"])
+    assert again[:3] == ["kinora", "plugins", "validate"] and again[-6:] == ["--include", "read-back", "--seed", "7", "--at", "here"], again
+    done = subprocess.run([KINORA, *again[1:]], capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout.count("FAILED  read-back of storage/broken.curt: ") == 1, done
+
+
+def check_libraries():
+    """One defect of the library itself each; no check after it has a meaning."""
+    include = f'#include "{SOURCES}/stages.c"\n'
+    toml = manifest("stages")
+    describe = (include.replace("stages.c", "broken.h") + '#include "kinora/abi/stage.h"\n'
+                'static void* create(const kinora_host* h, const kinora_options* o) { (void)o; return make(h, 0); }\n'
+                "static int32_t resources(void* s, kinora_resources* out) { const kinora_resources one = {.struct_size = sizeof one}; (void)s; KINORA_FILL(out, &one); return 0; }\n"
+                "static int32_t process(void* s, kinora_sample* in, const kinora_emit* e, const kinora_run* r) { (void)s, (void)in, (void)e, (void)r; return 0; }\n"
+                "static const kinora_stage table = {.struct_size = sizeof table, .create = create, .destroy = destroy, .resources = resources, .process = process};\n"
+                'static int32_t describe(const kinora_sink* out) { static const char text[] = "[[component]]\\nid = \\"stage/a.b\\"\\nhelp = \\"new\\"\\n"; out->write(out->self, text, sizeof text - 1); return 0; }\n'
+                'BROKEN_PLUGIN("stages", {sizeof(kinora_component), 0, "stage/a.b", KINORA_INTERFACE_STAGE, &table, describe, NULL})\n')
+    cases = {"exports": (include + "KINORA_EXPORT int mine(void);\nint mine(void) { return 1; }\n", toml, "it also exports 1 more (mine)"),
+             "manifest": (include, toml.replace("help =", "hepl =", 1), "unknown key 'hepl'"),
+             "host": (include, toml.replace('abi = "1.0"', 'abi = "1.9"'), "abi"),
+             "opens": (include + "void nowhere(void);\n__attribute__((constructor)) static void at_once(void) { nowhere(); }\n", toml, "undefined symbol: nowhere"),
+             "tables": (include, toml.replace("stage/broken.none", "stage/broken.other"), "stage/broken.other"),
+             "current": (describe, HEAD.format("stages") + '\n[[component]]\nid = "stage/a.b"\nhelp = "old"\n', 'expected `help = "new"`'),
+             "owner": (include, toml, "chmod o-w"), "elf": (include, toml, "libstages.so"), "needs": (include, toml, "requires libgone.so")}
+    for check, (source, text, words) in cases.items():
+        folder = SCRATCH / "libraries" / check
+        flags = []
+        if check == "needs":
+            flags = ["-Wl,--no-as-needed", built(folder, "gone", "int gone(void);\nint gone(void) { return 1; }\n")]
+        library = built(folder, "stages", source, *flags)
+        if check == "needs":
+            (folder / "libgone.so").unlink()
+        (folder / "plugin.toml").write_text(text)
+        if check == "owner":
+            library.chmod(0o777)
+        if check == "elf":
+            library.write_text("no library")
+        names = "owner,elf,exports,manifest,host,needs,libtorch,opens,tables,current"
+        found = failed(validate(library, "--include", names))
+        assert list(found) == [(check, "")] and words in found[check, ""], (check, found)
+        assert failed(validate(library, "--include", names, "--exclude", check, code=0 if check in ("exports", "owner", "current") else 1)).get((check, "")) is None, check
+        print(f"ok    library: {check}")
+
+
+def check_words():
+    wrong = subprocess.run([KINORA, "plugins", "validate", SCRATCH, "--include", "outcome"], capture_output=True, text=True)
+    assert wrong.returncode == 2 and "no check has this name, did you mean 'outcomes'?" in wrong.stderr, wrong
+    said = subprocess.run([KINORA, "plugins", "validate", "--help"], capture_output=True, text=True).stdout
+    for check in {check for defects in DEFECTS.values() for check, _ in defects.values()}:
+        assert f"\n  {check} " in said, said
+
+
+def check_own():
+    """Kinora's own storage writes where it is told; command_line.py validates every plugin of the build."""
+    own = pathlib.Path(KINORA).resolve().parents[1] / "lib/kinora/plugins/storage-file/libstorage-file.so"
+    told = validate(own, "--at", str(SCRATCH / "own"), code=0)
+    assert not any(c["skipped"] for c in told["checks"] if c["check"] in ("read-back", "missing", "reads-at-once")), told
+    assert not list((SCRATCH / "own").iterdir()), "a check left an object behind"
+
+
+os.umask(0o022)
+shutil.rmtree(SCRATCH, ignore_errors=True)
+check_components()
+check_libraries()
+check_words()
+check_own()

@@ -1,0 +1,111 @@
+/* Storages of one object in memory, each with one defect. */
+#include "broken.h"
+#include "kinora/abi/storage.h"
+
+enum { none, curt, missing, shared };
+
+static struct {
+  char path[512];
+  char* data;
+  uint64_t size;
+} object;
+
+static int is_it(kinora_str path) {
+  return object.data && strlen(object.path) == path.size && !memcmp(object.path, path.data, path.size);
+}
+static int32_t absent(const instance* self) {
+  return self->mode == missing ? error(self, KINORA_ERROR_FAILED, "something is wrong")
+                               : error(self, KINORA_ERROR_NOT_FOUND, "no such object");
+}
+
+static int32_t open_(void* self, kinora_str path, void** reader, uint64_t* size) {
+  if (!is_it(path)) return absent(self);
+  *reader = &object;
+  *size = object.size;
+  return KINORA_OK;
+}
+static int32_t read_(void* me, void* reader, uint64_t offset, void* to, uint64_t size, uint64_t* got) {
+  static volatile uint64_t position = 0;
+  const instance* self = me;
+  (void)reader;
+  const uint64_t end = self->mode == curt && object.size ? object.size - 1 : object.size;
+  *got = offset >= end ? 0 : end - offset < size ? end - offset : size;
+  position = offset;
+  if (self->mode == shared) usleep(20);
+  memcpy(to, object.data + (*got ? (self->mode == shared ? position : offset) : 0), *got);
+  return KINORA_OK;
+}
+static void close_(void* self, void* reader) { (void)self, (void)reader; }
+
+typedef struct writer {
+  char path[512];
+  char* data;
+  uint64_t size;
+} writer;
+static int32_t begin(void* self, kinora_str path, void** out) {
+  writer* w = calloc(1, sizeof *w);
+  if (!w || path.size >= sizeof w->path || !(w->data = malloc(1)))
+    return free(w), error(self, KINORA_ERROR_NO_MEMORY, "no memory, or a long path");
+  memcpy(w->path, path.data, path.size);
+  *out = w;
+  return KINORA_OK;
+}
+static int32_t append(void* self, void* to, const void* data, uint64_t size) {
+  writer* w = to;
+  char* grown = realloc(w->data, w->size + size + 1);
+  if (!grown) return error(self, KINORA_ERROR_NO_MEMORY, "no memory");
+  memcpy(grown + w->size, data, size);
+  w->data = grown;
+  w->size += size;
+  return KINORA_OK;
+}
+static void abort_(void* self, void* to) {
+  (void)self;
+  free(((writer*)to)->data);
+  free(to);
+}
+static int32_t commit(void* self, void* to) {
+  writer* w = to;
+  (void)self;
+  free(object.data);
+  memcpy(object.path, w->path, sizeof object.path);
+  object.data = w->data;
+  object.size = w->size;
+  free(w);
+  return KINORA_OK;
+}
+static int32_t list(void* self, kinora_str path, void* user, int32_t (*each)(void*, const kinora_entry*)) {
+  (void)path, (void)user, (void)each;
+  return absent(self);
+}
+static int32_t remove_(void* self, kinora_str path) {
+  if (!is_it(path)) return absent(self);
+  free(object.data);
+  object.data = NULL;
+  return KINORA_OK;
+}
+
+#define STORAGE(MODE)                                                                \
+  static void* create_##MODE(const kinora_host* host, const kinora_options* given) { \
+    (void)given;                                                                     \
+    return make(host, MODE);                                                         \
+  }                                                                                  \
+  static const kinora_storage table_##MODE = {sizeof(kinora_storage),                \
+                                              0,                                     \
+                                              create_##MODE,                         \
+                                              destroy,                               \
+                                              open_,                                 \
+                                              read_,                                 \
+                                              close_,                                \
+                                              begin,                                 \
+                                              append,                                \
+                                              commit,                                \
+                                              abort_,                                \
+                                              list,                                  \
+                                              remove_};
+STORAGE(none)
+STORAGE(curt)
+STORAGE(missing)
+STORAGE(shared)
+#define ONE(MODE) COMPONENT("storage", KINORA_INTERFACE_STORAGE, MODE, NULL)
+BROKEN_PLUGIN("storages", ONE(none), ONE(curt), ONE(missing), ONE(shared))
