@@ -29,7 +29,7 @@ struct Skipped {
 };
 
 // One component, opened in the process of one check under the host of watching_host.hpp.
-struct Trial {
+struct PluginTrial {
   const Subject& subject;
   const core::ComponentSpec& spec;
   const kinora_component& component;
@@ -54,7 +54,7 @@ struct Check {
   const char* what;   // one line for --help
   bool is_gate;       // without it the checks after it have no meaning
   std::string (*of_library)(const Subject&);
-  std::string (*of_component)(Trial&);
+  std::string (*of_component)(PluginTrial&);
 
   bool is_for(const core::ComponentSpec&) const;
 };

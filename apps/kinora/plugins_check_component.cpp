@@ -23,7 +23,7 @@ struct Maker {
 };
 
 // Null if it refused; a refusal without a message is a failure.
-void* created(Trial& t, const core::Options& options, const std::string& with) {
+void* created(PluginTrial& t, const core::Options& options, const std::string& with) {
   t.now("create() with " + with);
   watching_host().set_error(&watching_host(), KINORA_OK, "");
   void* made = nullptr;
@@ -39,7 +39,7 @@ void* created(Trial& t, const core::Options& options, const std::string& with) {
   return made;
 }
 
-bool make_and_destroy(Trial& t, const core::Options& options, const std::string& with) {
+bool make_and_destroy(PluginTrial& t, const core::Options& options, const std::string& with) {
   void* made = created(t, options, with);
   if (!made) return false;
   t.now("destroy() after create() with " + with);
@@ -47,7 +47,7 @@ bool make_and_destroy(Trial& t, const core::Options& options, const std::string&
   return true;
 }
 
-void require_made(Trial& t, const core::Options& options, const std::string& with) {
+void require_made(PluginTrial& t, const core::Options& options, const std::string& with) {
   if (!make_and_destroy(t, options, with))
     throw Skipped{std::string(view(watching_host().last_error(&watching_host()))) +
                   "; give its options with --set NAME=VALUE"};
@@ -68,7 +68,7 @@ std::vector<json> edges_of(const core::OptionSpec& o) {
   return out;
 }
 
-std::string check_options(Trial& t) {
+std::string check_options(PluginTrial& t) {
   const core::Options defaults = t.options();
   const bool is_made = make_and_destroy(t, defaults, "its default options");
   Watch& w = watch();
@@ -101,20 +101,20 @@ std::string check_options(Trial& t) {
   return "";
 }
 
-std::string check_newer_host(Trial& t) {
+std::string check_newer_host(PluginTrial& t) {
   require_made(t, t.options(), "larger tables of a later host");
   if (const std::string table = written_table(); !table.empty())
     throw Error(KINORA_ERROR_FAILED, "it writes to the host's table " + table + "; tables are constant");
   return "";
 }
 
-std::string check_bare_host(Trial& t) {
+std::string check_bare_host(PluginTrial& t) {
   // The entry has come back already; see prepare_host() in plugins_child.cpp.
   make_and_destroy(t, t.options(), "a host that offers no interface");
   return "";
 }
 
-std::string check_unknown_ids(Trial& t) {
+std::string check_unknown_ids(PluginTrial& t) {
   if (!KINORA_HAS(&t.component, get_interface) || !t.component.get_interface)
     return "it offers no further interface";
   for (const char* id : {"nobody.unknown/1", "kinora.stage/99", "", "x"}) {
@@ -148,7 +148,7 @@ bool Check::is_for(const core::ComponentSpec& spec) const {
   return list.find(" " + spec.kind + " ") != list.npos;
 }
 
-core::Options Trial::options(core::json more) const {
+core::Options PluginTrial::options(core::json more) const {
   for (const auto& text : subject.sets) {
     const SetOption set = parse_set(text);
     if (spec.option(set.name) && !more.contains(set.name)) more[set.name] = set.value;

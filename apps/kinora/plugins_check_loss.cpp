@@ -37,7 +37,7 @@ std::vector<int64_t> shape_of(const std::string& text) {
 }
 
 // The manifest's inputs: normal numbers, noise levels in (0, 1), classes below V, true.
-Inputs inputs_of(const Trial& t) {
+Inputs inputs_of(const PluginTrial& t) {
   std::mt19937_64 draw(t.subject.seed);
   std::normal_distribution<double> normal;
   Inputs out;
@@ -62,12 +62,13 @@ Inputs inputs_of(const Trial& t) {
 
 // Inputs that come from a model, so that a gradient must flow into them.
 bool is_of_model(const std::string& name, const Tensor& t) {
-  return t.dtype() == KINORA_DTYPE_FLOAT64 && name != "latent" && name != "noise" && name != "sigma" && name != "target";
+  return t.dtype() == KINORA_DTYPE_FLOAT64 && name != "latent" && name != "noise" && name != "sigma" &&
+         name != "target";
 }
 
 class Loss {
  public:
-  explicit Loss(const Trial& t)
+  explicit Loss(const PluginTrial& t)
       : t_(t),
         options_(t.options()),
         api(t.table<kinora_loss>()),
@@ -104,7 +105,7 @@ class Loss {
   }
 
  private:
-  const Trial& t_;
+  const PluginTrial& t_;
   core::Options options_;
 
  public:
@@ -115,7 +116,7 @@ class Loss {
 };
 
 // A loss whose inputs cannot be made from the manifest says so by an error on the usual ones.
-Inputs usual(const Trial& t, const Loss& loss) {
+Inputs usual(const PluginTrial& t, const Loss& loss) {
   Inputs in = inputs_of(t);
   try {
     loss.values(in);
@@ -171,7 +172,7 @@ double worst_gradient(const Loss& loss, Inputs in, const std::string& name) {
   return worst;
 }
 
-std::string check_gradients(Trial& t) {
+std::string check_gradients(PluginTrial& t) {
   const Loss loss(t);
   const Inputs in = usual(t, loss);
   std::string said;
@@ -184,7 +185,7 @@ std::string check_gradients(Trial& t) {
   return said;
 }
 
-std::string check_values(Trial& t) {
+std::string check_values(PluginTrial& t) {
   const Loss loss(t);
   const Inputs in = usual(t, loss);
   const auto before = loss.values(in);
@@ -219,7 +220,7 @@ std::string check_values(Trial& t) {
   return "";
 }
 
-std::string check_same_loss(Trial& t) {
+std::string check_same_loss(PluginTrial& t) {
   const Loss one(t), other(t);
   const Inputs in = usual(t, one);
   const auto first = one.values(in), again = one.values(in), another = other.values(in);
@@ -231,7 +232,7 @@ std::string check_same_loss(Trial& t) {
   return "";
 }
 
-std::string check_loss_handles(Trial& t) {
+std::string check_loss_handles(PluginTrial& t) {
   require_no_handles(t.subject.plugin->tier, [&] {
     const Loss loss(t);
     const Inputs in = usual(t, loss);
@@ -245,7 +246,7 @@ std::string check_loss_handles(Trial& t) {
   return "";
 }
 
-std::string check_loss_tensors(Trial& t) {
+std::string check_loss_tensors(PluginTrial& t) {
   const Loss loss(t);
   const Inputs in = usual(t, loss);
   for (const auto& [name, x] : in) {

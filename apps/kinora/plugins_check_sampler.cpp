@@ -123,7 +123,7 @@ struct Scene {
 
 class Sampler {
  public:
-  Sampler(const Trial& t, const core::Options& options)
+  Sampler(const PluginTrial& t, const core::Options& options)
       : api(t.table<kinora_sampler>()), self(api.create(&watching_host(), options.abi())) {
     if (!self) throw Skipped{"create(): " + std::string(view(watching_host().last_error(&watching_host())))};
   }
@@ -162,7 +162,7 @@ Tensor starts() {
 }
 
 // Mean distance from the exact end of the flow.
-double error_of(const Trial& t, int64_t steps) {
+double error_of(const PluginTrial& t, int64_t steps) {
   const core::Options options = t.options({{"steps", steps}});
   const Sampler s(t, options);
   Scene scene(s.api.mix, t.subject.seed);
@@ -178,7 +178,7 @@ double error_of(const Trial& t, int64_t steps) {
   return sum / static_cast<double>(made.size());
 }
 
-std::string check_order(Trial& t) {
+std::string check_order(PluginTrial& t) {
   const auto* steps = t.spec.option("steps");
   if (!steps || steps->type != core::OptionType::integer)
     throw Skipped{"it has no option 'steps' of type int"};
@@ -194,7 +194,7 @@ std::string check_order(Trial& t) {
   return said;
 }
 
-std::string check_levels(Trial& t) {
+std::string check_levels(PluginTrial& t) {
   const core::Options options = t.options();
   const auto levels = Sampler(t, options).levels();
   for (size_t i = 0; i < levels.size(); ++i)
@@ -205,7 +205,7 @@ std::string check_levels(Trial& t) {
   return fmt::format("{} levels from {:g} to {:g}", levels.size(), levels.front(), levels.back());
 }
 
-std::string check_same_samples(Trial& t) {
+std::string check_same_samples(PluginTrial& t) {
   const core::Options options = t.options();
   const Sampler one(t, options), other(t, options);
   std::vector<std::vector<double>> made;
@@ -224,7 +224,7 @@ std::string check_same_samples(Trial& t) {
   return "";
 }
 
-std::string check_stops(Trial& t) {
+std::string check_stops(PluginTrial& t) {
   const core::Options options = t.options();
   const Sampler s(t, options);
   for (const bool is_cancelled : {false, true}) {
@@ -244,7 +244,7 @@ std::string check_stops(Trial& t) {
   return "";
 }
 
-std::string check_handles(Trial& t) {
+std::string check_handles(PluginTrial& t) {
   const core::Options options = t.options();
   require_no_handles(t.subject.plugin->tier, [&] {
     const Sampler s(t, options);
@@ -262,7 +262,7 @@ std::string check_handles(Trial& t) {
   return "";
 }
 
-std::string check_tensors(Trial& t) {
+std::string check_tensors(PluginTrial& t) {
   const core::Options options = t.options();
   const Sampler s(t, options);
   for (const auto& [what, noise] : hostile_tensors(starts())) {

@@ -11,6 +11,7 @@
 #include "apps/kinora/trial_samples.hpp"
 #include "apps/kinora/watching_host.hpp"
 #include "kinora/abi/stage.h"
+#include "kinora/sample.hpp"
 
 namespace kinora {
 namespace stage_checks_of {
@@ -28,23 +29,31 @@ uint64_t hash(const void* data, uint64_t size) {
   return h;
 }
 
-// Fields and declared tensors of a sample, with a hash of each.
-std::string contents(const kinora_sample* s, const core::ComponentSpec& spec) {
+// The text without the folder of one instance, which differs from that of another.
+std::string without(std::string text, const std::string& folder) {
+  for (size_t at = 0; (at = text.find(folder, at)) != text.npos;) text.replace(at, folder.size(), "OUT");
+  return text;
+}
+
+// Fields and declared tensors of a sample, with a hash of each. folder: the instance's, which does not count.
+std::string contents(const kinora_sample* s, const core::ComponentSpec& spec, const std::string& folder) {
   std::map<std::string, std::string> parts;
   kinora_str name;
   kinora_bytes value;
-  for (uint64_t i = 0; samples_api().field(s, i, &name, &value) == KINORA_OK; ++i)
+  for (uint64_t i = 0; samples_api().field(s, i, &name, &value) == KINORA_OK; ++i) {
+    const std::string bytes =
+        without({static_cast<const char*>(value.data ? value.data : ""), value.size}, folder);
     parts[std::string(view(name))] =
-        fmt::format("{} bytes {:016x}", value.size, hash(value.data, value.size));
+        fmt::format("{} bytes {:016x}", bytes.size(), hash(bytes.data(), bytes.size()));
+  }
   for (const auto* list : {&spec.inputs, &spec.outputs})
     for (const auto& t : *list) {
       const kinora_dl_tensor* found = nullptr;
       if (samples_api().get_tensor(s, t.name.c_str(), &found) != KINORA_OK) continue;
       uint64_t bytes = found->bits / 8;
       for (int32_t d = 0; d < found->ndim; ++d) bytes *= static_cast<uint64_t>(found->shape[d]);
-      int64_t last = found->ndim > 0 && found->strides ? found->strides[found->ndim - 1] : 1;
       const auto* data = static_cast<const char*>(found->data) + found->byte_offset;
-      parts[t.name] = fmt::format("{} bytes {:016x}", bytes, last == 1 ? hash(data, bytes) : 0);
+      parts[t.name] = fmt::format("{} bytes {:016x}", bytes, is_row_major(*found) ? hash(data, bytes) : 0);
     }
   std::string out;
   for (const auto& [n, text] : parts) out += n + ": " + text + "; ";
@@ -86,7 +95,7 @@ class Books {
   void over(const std::string& error) {
     for (const auto& key : current_)
       if (!outcomes.count(key) && !held.count(key)) {
-        outcomes[key] = error.empty() ? "consumed" : "failed: " + error;
+        outcomes[key] = error.empty() ? "consumed" : "failed: " + without(error, out_);
         n_errors += error.empty() ? 0 : 1;
       }
     current_.clear();
@@ -103,7 +112,7 @@ class Books {
 
   int32_t take(kinora_sample* s, const std::string& how) {
     const std::string key(view(samples_api().key(s)));
-    end(key, how + contents(s, spec_));
+    end(key, how + contents(s, spec_, out_));
     samples_api().release(s);
     return fails_emit ? set_error(KINORA_ERROR_CANCELLED, "the check ends the run here") : KINORA_OK;
   }
@@ -166,7 +175,7 @@ std::string answer(const std::string& what, Call call) {
 // An instance and its books.
 class Stage {
  public:
-  Stage(const Trial& t, const core::Options& options)
+  Stage(const PluginTrial& t, const core::Options& options)
       : api_(t.table<kinora_stage>()),
         books(t.spec, t.folder + "/" + std::to_string(++made_)),
         self_(api_.create(&watching_host(), options.abi())) {
@@ -235,7 +244,7 @@ class Stage {
 constexpr size_t kSamples = 12;
 
 // The outcomes of the usual samples. Throws Skipped if the stage can work on none of them.
-std::map<std::string, std::string> outcomes_of(const Trial& t, const core::Options& options) {
+std::map<std::string, std::string> outcomes_of(const PluginTrial& t, const core::Options& options) {
   Stage stage(t, options);
   std::string error;
   for (const auto& s : usual_samples(t, kSamples)) error = stage.process(s, "process()");
@@ -245,7 +254,7 @@ std::map<std::string, std::string> outcomes_of(const Trial& t, const core::Optio
   return stage.books.outcomes;
 }
 
-std::string check_samples(Trial& t) {
+std::string check_samples(PluginTrial& t) {
   const core::Options options = t.options();
   for (const auto& s : hostile_samples(t)) {
     t.now("process() of a sample with " + s.what);
@@ -257,7 +266,7 @@ std::string check_samples(Trial& t) {
   return "";
 }
 
-std::string check_outcomes(Trial& t) {
+std::string check_outcomes(PluginTrial& t) {
   const core::Options options = t.options();
   outcomes_of(t, options);  // Skipped if there is nothing to see
   Stage stage(t, options);
@@ -295,7 +304,7 @@ std::string difference_of(const std::map<std::string, std::string>& a,
   return "";
 }
 
-std::string check_same_stage(Trial& t) {
+std::string check_same_stage(PluginTrial& t) {
   const core::Options options = t.options();
   const auto once = outcomes_of(t, options);
   if (const auto differs = difference_of(once, outcomes_of(t, options)); !differs.empty())
@@ -304,7 +313,7 @@ std::string check_same_stage(Trial& t) {
   return "";
 }
 
-std::string check_leaks(Trial& t) {
+std::string check_leaks(PluginTrial& t) {
   const core::Options options = t.options();
   for (const bool fails_emit : {false, true}) {
     Stage stage(t, options);
@@ -320,7 +329,7 @@ std::string check_leaks(Trial& t) {
   return "";
 }
 
-std::string check_threads(Trial& t) {
+std::string check_threads(PluginTrial& t) {
   const core::Options options = t.options();
   if (Stage(t, options).ordered() != 0)
     throw Skipped{"the engine makes one instance of it (resources.ordered)"};
@@ -351,7 +360,7 @@ std::string check_threads(Trial& t) {
   return "";
 }
 
-std::string check_resources(Trial& t) {
+std::string check_resources(PluginTrial& t) {
   const core::Options options = t.options();
   const auto& api = t.table<kinora_stage>();
   void* self = api.create(&watching_host(), options.abi());

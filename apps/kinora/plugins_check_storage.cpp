@@ -15,7 +15,7 @@ namespace {
 // An instance, and calls that throw what it answers.
 class Storage {
  public:
-  explicit Storage(const Trial& t) : api(t.table<kinora_storage>()), options_(t.options()), t_(t) {
+  explicit Storage(const PluginTrial& t) : api(t.table<kinora_storage>()), options_(t.options()), t_(t) {
     if (t.subject.at.empty()) throw Skipped{"say where it may write: --at PATH, a folder of this storage"};
     self = api.create(&watching_host(), options_.abi());
     if (!self) throw Skipped{"create(): " + std::string(view(watching_host().last_error(&watching_host())))};
@@ -50,7 +50,7 @@ class Storage {
 
  private:
   core::Options options_;
-  const Trial& t_;
+  const PluginTrial& t_;
 };
 
 std::string random_bytes(uint64_t seed, size_t n) {
@@ -104,7 +104,7 @@ void require_none(const std::string& wrong) {
   if (!wrong.empty()) throw Error(KINORA_ERROR_DATA, wrong);
 }
 
-std::string check_read_back(Trial& t) {
+std::string check_read_back(PluginTrial& t) {
   const Storage s(t);
   const std::string at = s.path("object"), bytes = random_bytes(t.subject.seed, 200003);
   s.write(at, "first");
@@ -127,7 +127,7 @@ std::string check_read_back(Trial& t) {
   return "";
 }
 
-std::string check_ranges_at_once(Trial& t) {
+std::string check_ranges_at_once(PluginTrial& t) {
   const Storage s(t);
   const std::string at = s.path("threads"), bytes = random_bytes(t.subject.seed + 1, 200003);
   s.write(at, bytes);
@@ -160,7 +160,7 @@ void require_missing(const std::string& what, Call call) {
                 what + " returned KINORA_ERROR_NOT_FOUND without a message; call host->set_error() first");
 }
 
-std::string check_missing(Trial& t) {
+std::string check_missing(PluginTrial& t) {
   const Storage s(t);
   const std::string at = s.path("missing");
   void *reader = nullptr, *writer = nullptr;

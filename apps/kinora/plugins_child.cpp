@@ -51,11 +51,9 @@ std::string made(const Check& check, const Subject& subject, const core::Compone
   if (!spec) return check.of_library(subject);
   prepare_host(check);
   say({{"now", "its entry"}});
-  Trial trial{subject, *spec, open_watched(subject, *spec),
-              [&](const std::string& what) {
-                say({{"now", what}});
-              },
-              folder};
+  PluginTrial trial{subject, *spec, open_watched(subject, *spec), folder, [&](const std::string& what) {
+                      say({{"now", what}});
+                    }};
   return check.of_component(trial);
 }
 

@@ -112,7 +112,7 @@ std::vector<TrialTensor> hostile_tensors(const TrialTensor& usual) {
 }  // namespace
 }  // namespace trial
 
-std::vector<TrialSample> usual_samples(const Trial& t, size_t n) {
+std::vector<TrialSample> usual_samples(const PluginTrial& t, size_t n) {
   std::mt19937_64 draw(t.subject.seed);
   const std::string video = t.subject.input.empty() ? "" : trial::file(t.subject.input);
   const std::string type = std::filesystem::path(t.subject.input).extension().string();
@@ -131,7 +131,7 @@ std::vector<TrialSample> usual_samples(const Trial& t, size_t n) {
   return out;
 }
 
-std::vector<TrialSample> hostile_samples(const Trial& t) {
+std::vector<TrialSample> hostile_samples(const PluginTrial& t) {
   const TrialSample usual = usual_samples(t, 1)[0];
   std::vector<TrialSample> out;
   out.push_back({"no field and no tensor", usual.key, {}, {}});

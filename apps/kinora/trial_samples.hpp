@@ -25,10 +25,10 @@ struct TrialSample {
 
 // n samples "clip-0000" ...: caption, facts, the tensors that the stage's manifest names, and the bytes of
 // --input. The same for the same seed.
-std::vector<TrialSample> usual_samples(const Trial&, size_t n);
+std::vector<TrialSample> usual_samples(const PluginTrial&, size_t n);
 
 // Usual samples, each with one thing that no stage must stumble over.
-std::vector<TrialSample> hostile_samples(const Trial&);
+std::vector<TrialSample> hostile_samples(const PluginTrial&);
 
 // The caller owns one reference, counted by the watching host. Throws Error.
 kinora_sample* sample_of(const TrialSample&);
