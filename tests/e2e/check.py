@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kinora check: a recipe with one change, and the line that reports it. Nothing is run, nothing is written.
 usage: check.py KINORA ROOT SCRATCH"""
-import itertools, os, pathlib, re, resource, shutil, subprocess, sys
+import itertools, json, os, pathlib, re, resource, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
 OUT = SCRATCH / "out"
@@ -124,7 +124,12 @@ def written(name, recipe, *changes):
     return file
 
 
+ASKED = []  # texts of all files that are checked one at a time, see check_other_helps()
+
+
 def check(file, *arguments, **environment):
+    if not arguments and not environment:
+        ASKED.append(pathlib.Path(file).read_text())
     return subprocess.run([KINORA, "check", str(file), *arguments], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
@@ -463,33 +468,81 @@ def check_order():
         assert code == code_wanted and (len(said) == (2 if code else 1) and words in said[0] and "job 'clips': " in said[0] if words else not said), (stages, said)
 
 
-def check_other_helps():
-    """No finding depends on the words of a help: a program whose manifests all have other helps finds the same."""
-    global KINORA
-    program = pathlib.Path(KINORA).resolve()
-    copy = SCRATCH / "other-helps"
+def program_with_other_helps():
+    """A copy of the program whose manifests have an x for each byte of each help; and the helps."""
+    program, copy, helps = pathlib.Path(KINORA).resolve(), SCRATCH / "other-helps", set()
     shutil.copytree(program.parent.parent / "lib", copy / "lib", copy_function=os.link, symlinks=True)
     (copy / "bin").mkdir()
     os.link(program, copy / "bin/kinora")
+
+    def crossed_out(match):
+        helps.add(json.loads(f'"{match[1].decode()}"'))
+        return b'help = "' + b"x" * len(match[1]) + b'"'
+
     manifests = list(copy.glob("lib/kinora/plugins/*/plugin.toml"))
     assert len(manifests) > 20, manifests
     for manifest in manifests:
         before = manifest.read_bytes()  # the library holds the same text; as long as it was, it fits into its place
-        after, count = re.subn(rb'help = "((?:[^"\\]|\\.)*)"', lambda match: b'help = "' + b"x" * len(match[1]) + b'"', before)
+        after, count = re.subn(rb'help = "((?:[^"\\]|\\.)*)"', crossed_out, before)
         library = manifest.parent / f"lib{manifest.parent.name}.so"
         binary = library.read_bytes()
         assert count and binary.count(before) == 1, manifest
         for file, bytes in ((manifest, after), (library, binary.replace(before, after))):
             file.unlink()  # it was a link
             file.write_bytes(bytes)
-    KINORA, before = str(copy / "bin/kinora"), (KINORA, os.environ.pop("KINORA_PLUGIN_PATH", None))
+    return copy / "bin/kinora", helps
+
+
+TINY = """stages = ["video.probe", { use = "video.clips", min_length = 0.5, min_frames = 1, edge_crop = 0.0, preset = "ultrafast", max_height = 64, sample_fps = 4.0, sample_height = 64 },
+  "filter.black", { use = "filter.blur", at_least = 0.0 }, { use = "filter.facts", fact = "fps", at_most = 60.0 }, "embed.classic", "caption.describe"]
+[[job]]
+name = "copies"
+kind = "dedup"
+input = "clips"
+[[job]]
+name = "shards"
+kind = "shard"
+input = "copies"
+"""
+
+
+def seen_of_a_run(program, helps):
+    """What a tiny run says, without times, places and helps, and every file that it makes, without those that hold times."""
+    out, file = SCRATCH / "tiny", SCRATCH / "tiny.toml"
+    file.write_text(f'[run]\nout = "{out}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{ROOT}/tests/data/bbb_A.mp4"\n{TINY}')
+    done = subprocess.run([program, "run", str(file)], capture_output=True, text=True, timeout=300)
+    lines = [re.sub(r"^[\d:]+ |\d[\d.,]* (s|ms|[KMG]i?B)\b", "", line) for line in done.stderr.splitlines()]
+    lines = [line for line in lines if not (line.split(": ", 1)[-1] in helps or re.fullmatch(r"info \w+: x+", line))]
+    files = {str(f.relative_to(out)): f.read_bytes() for job in ("clips", "copies", "shards") for f in (out / job).rglob("*")
+             if f.is_file() and f.name not in {"summary.json", "metrics.jsonl", "live.json", "metrics.prom", "record.db", ".lock"}}
+    shutil.rmtree(out)
+    assert done.returncode == 0 and "clips/items.jsonl" in files and len(files) > 5, done
+    return done.returncode, lines, files
+
+
+def check_other_helps():
+    """No finding and no result depends on the words of a help: a program whose manifests all have other helps says and makes the same of the
+    recipes, of every wrong case, of every file that the other properties check, of a tiny run and of a plan."""
+    other, helps = program_with_other_helps()
+    assert "xxxxx" in subprocess.run([other, "plugins", "inspect", "stage/filter.blur"], capture_output=True, text=True,
+                                     env={name: value for name, value in os.environ.items() if name != "KINORA_PLUGIN_PATH"}).stdout
+    files = sorted((ROOT / "configs").glob("*.toml")) + [case_file(number, *case) for number, case in enumerate(CASES)]
+    for number, text in enumerate(dict.fromkeys(text for text in ASKED if "[storage." not in text)):
+        files.append(SCRATCH / f"asked{number}.toml")
+        files[-1].write_text(text)
+    assert len(files) > len(CASES) + 50, len(files)
+    found = os.environ.pop("KINORA_PLUGIN_PATH", None)
     try:
-        assert "xxxxx" in subprocess.run([KINORA, "plugins", "inspect", "stage/filter.blur"], capture_output=True, text=True).stdout
-        for property in (check_flows, check_order, check_copies, check_jobs_are_no_stages):
-            property()
+        for arguments in (["check", *files], ["plan", ROOT / "configs/many-ranks.toml", "--cluster", "1x8xH100", "--json"]):
+            own, others = (subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=300) for program in (KINORA, other))
+            assert (own.returncode, own.stdout) == (others.returncode, others.stdout), (own.stdout, others.stdout)
+            lines = [one for one in zip(own.stderr.splitlines(), others.stderr.splitlines(), strict=True) if one[0] != one[1] and "still making" not in one[0]]
+            assert not lines, lines
+        own, others = (seen_of_a_run(program, helps) for program in (KINORA, other))
+        assert own[:2] == others[:2], (own[:2], others[:2])
+        assert own[2] == others[2], [name for name in own[2].keys() | others[2].keys() if own[2].get(name) != others[2].get(name)]
     finally:
-        KINORA = before[0]
-        os.environ.update({"KINORA_PLUGIN_PATH": before[1]} if before[1] else {})
+        os.environ.update({"KINORA_PLUGIN_PATH": found} if found else {})
 
 
 def check_former_names():
@@ -545,7 +598,7 @@ def check_generate_by_hand():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 (SCRATCH / "empty").mkdir(parents=True)
 failures = check_cases()
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_other_helps, check_former_names, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_generate_by_hand):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_former_names, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_other_helps, check_generate_by_hand):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

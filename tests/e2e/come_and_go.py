@@ -137,7 +137,7 @@ def check_absent(folder):
     before = tree("disk_inputs")
     for options in (["--dry-run"], []):
         text = run("disk_inputs", *options, code=2)
-        assert f"input: no such file, folder or earlier job: '{folder}/disk/'" in text, text
+        assert f"no such file, folder or earlier job: '{folder}/disk/'" in text, text
     assert tree("disk_inputs") == before and before
     (folder.parent / "away").rename(folder / "disk")
     assert "clips: already done" in run("disk_inputs") and tree("disk_inputs").keys() == before.keys()

@@ -14,17 +14,28 @@ from pages import commands_of
 
 PAGES = ["README.md", *sorted(str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")), "sdk/README.md"]
 DATA = ROOT / "tests/data"
-FEW = " ".join(f"--set {one}" for one in [*quick.FEW, "dit.batch=1", "dit.model.layers=1", "dit.steps=2", "film.sampler.steps=2"])
+COSMOS = DATA / "oracle/cosmos_dit.safetensors"  # a small model with its options
 
-# What is added to commands that would take more than three seconds: pattern, words. All others run as they are written.
+
+def sets(*values):
+    return " ".join(f"--set {shlex.quote(value)}" for value in values)
+
+
+# The video is named as it was for the test `quick`, whose run is continued.
+FEW = sets(f"clips.input={DATA / 'film.mp4'}", *quick.FEW, "dit.batch=1", "dit.model.layers=1", "dit.steps=2", "film.sampler.steps=2")
+SMALL = sets(*(f"{name}={json.dumps(value)}" for name, value in json.loads(safetensors.safe_open(COSMOS, "np").metadata()["a"]).items()))
+
+# Words that are added to commands that would take more than three seconds, or that would need large weights: pattern, words. All others
+# run as they are written.
 ADDED = [
     (r"kinora run configs/curate\.toml$", "--dry-run"),
     (r"kinora run configs/curate\.toml --only shards$", "--set clips.input=tests/data/bbb_A.mp4"),
-    (r"kinora run configs/quickstart\.toml", "--dry-run"),
+    (r"kinora run configs/quickstart\.toml$", FEW),
     (r"kinora generate configs/quickstart\.toml --prompt", FEW),
     (r"kinora generate configs/quickstart\.toml --from", FEW),
     (r"kinora launch -n 4 -- run configs/many-ranks\.toml$", "--only clips --dry-run"),
-    (r"kinora generate --pipeline Wan2\.1-T2V", "--set steps=2 --set frames=9 --set height=32 --set width=48"),
+    (r"kinora generate --pipeline Wan2\.1-T2V", sets("steps=2", "frames=9", "height=32", "width=48")),
+    (r"kinora convert IN OUT ", SMALL),
 ]
 # Commands that are not run: pattern, reason.
 NOT_RUN = [
@@ -39,7 +50,7 @@ NOT_RUN = [
     (r"kinora launch -n 4 -- run my\.toml", "as with configs/many-ranks.toml"),
     (r"kinora run my\.toml --set ", "options of a train job: the tests `configs`, `check`, `ddp`"),
     (r"kinora check my\.toml", "as with configs/quickstart.toml: the test `check`"),
-    (r"kinora run configs/quickstart\.toml --(set|only)", "one `kinora run` of this file is enough: the tests `quickstart`, `running`"),
+    (r"kinora run configs/quickstart\.toml --(set|only) ", "as without these words: the tests `quickstart`, `running`"),
     (r"kinora generate configs/flow\.toml|kinora generate my\.toml", "trains first: the test `configs`"),
     (r"kinora generate --pipeline Wan2\.1-I2V", "as with T2V: the test `engine`"),
     (r"kinora apply tokenizer/cosmos ", "as with sampler/edm-heun: the test `networks`"),
@@ -53,7 +64,7 @@ NO_COMMANDS = [r"The run is in runs/quickstart|runs/quickstart/\S+ {3}", r"(shar
 
 def weights_of(case, file):
     """Writes the weights of a case of the oracle's small Cosmos model."""
-    with safetensors.safe_open(DATA / "oracle/cosmos_dit.safetensors", "np") as held:
+    with safetensors.safe_open(COSMOS, "np") as held:
         safetensors.numpy.save_file({k.split(".", 2)[2]: held.get_tensor(k) for k in held.keys() if k.startswith(f"{case}.weight.")}, file)
 
 
@@ -127,7 +138,7 @@ def check_setup_commands(commands):
     script = (ROOT / "packaging/dev.sh").read_text()
     for command in commands:
         if word := re.match(r"(?:bash )?packaging/dev\.sh (\w+)", command):
-            if not re.search(rf"(?m)^ *{word[1]}\)", script):
+            if not re.search(rf"(?m)^ +(\w+ \| )*{word[1]}( \| \w+)*\)", script):
                 yield command, f"packaging/dev.sh has no command {word[1]}"
 
 
