@@ -143,7 +143,7 @@ std::string check_levels(PluginTrial& t) {
   for (size_t i = 0; i < levels.size(); ++i)
     if (!std::isfinite(levels[i]) || levels[i] < 0 || (i && levels[i] >= levels[i - 1]))
       throw Error(KINORA_ERROR_FAILED,
-                  fmt::format("level {} is {} after {}; levels are finite, not below 0 and descending", i,
+                  fmt::format("level {} is {:g} after {:g}; levels are finite, not below 0 and descending", i,
                               levels[i], i ? levels[i - 1] : INFINITY));
   return fmt::format("{} levels from {:g} to {:g}", levels.size(), levels.front(), levels.back());
 }
