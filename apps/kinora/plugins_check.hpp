@@ -12,7 +12,7 @@
 
 namespace kinora {
 
-// What all checks of one library share.
+// The library under test, and the options of the command that all checks share.
 struct Subject {
   std::filesystem::path library;
   std::string place, text;  // plugin.toml, or the same text inside the library; "": there is none
@@ -46,8 +46,8 @@ struct PluginTrial {
   core::Options options(core::json more = core::json::object()) const;
 };
 
-// A check throws Error for a failure, with the thing, the place and the remedy in its message, and Skipped.
-// What it returns is a note on the success, or "".
+// A check throws Error for a failure (its message has the thing, the place and the remedy), or Skipped.
+// It returns a note on the success, or "".
 struct Check {
   const char* name;   // of --include: "exports"
   const char* kinds;  // "": one check of the library; otherwise the kinds of components that it is for

@@ -3,8 +3,7 @@
 #include <dlfcn.h>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/plugins_check.hpp"
-#include "apps/kinora/watching_host.hpp"
+#include "apps/kinora/trial_call.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/library.hpp"
 #include "kinora/abi/stage.h"
@@ -33,7 +32,7 @@ void* created(PluginTrial& t, const core::Options& options, const std::string& w
     throw Error(KINORA_ERROR_FAILED, "an exception left create() with " + with +
                                          "; catch it and return null after host->set_error()");
   }
-  if (!made && view(watching_host().last_error(&watching_host())).empty())
+  if (!made && last_message().empty())
     throw Error(KINORA_ERROR_FAILED,
                 "create() with " + with + " returned null without a message; call host->set_error() first");
   return made;
@@ -49,8 +48,7 @@ bool make_and_destroy(PluginTrial& t, const core::Options& options, const std::s
 
 void require_made(PluginTrial& t, const core::Options& options, const std::string& with) {
   if (!make_and_destroy(t, options, with))
-    throw Skipped{std::string(view(watching_host().last_error(&watching_host()))) +
-                  "; give its options with --set NAME=VALUE"};
+    throw Skipped{last_message() + "; give its options with --set NAME=VALUE"};
 }
 
 // Values at the ends of an option's range, and all its choices.
@@ -167,11 +165,9 @@ const kinora_component& open_watched(const Subject& s, const core::ComponentSpec
   if (!entry) throw Error(KINORA_ERROR_INVALID, "it exports no function " KINORA_PLUGIN_ENTRY);
   watching_host().set_error(&watching_host(), KINORA_OK, "");
   const kinora_plugin* plugin = entry(&watching_host());
-  if (!plugin && watch().offers_nothing && !view(watching_host().last_error(&watching_host())).empty())
+  if (!plugin && watch().offers_nothing && !last_message().empty())
     throw Skipped{"its entry refuses a host without interfaces, and says so"};
-  if (!plugin)
-    throw Error(KINORA_ERROR_UNSUPPORTED,
-                "its entry: " + std::string(view(watching_host().last_error(&watching_host()))));
+  if (!plugin) throw Error(KINORA_ERROR_UNSUPPORTED, "its entry: " + last_message());
   core::or_throw(core::check_opened(*plugin, *s.plugin));
   for (uint32_t i = 0; i < plugin->n_components; ++i)
     if (const auto& c = core::component_at(*plugin, i); spec.id == c.id) return c;

@@ -4,9 +4,9 @@
 #include <map>
 #include <random>
 
-#include "apps/kinora/plugins_check.hpp"
+#include "apps/kinora/trial_call.hpp"
+#include "apps/kinora/trial_samples.hpp"
 #include "apps/kinora/trial_tensors.hpp"
-#include "apps/kinora/watching_host.hpp"
 #include "kinora/abi/loss.h"
 #include "kinora/tensor.hpp"
 
@@ -18,24 +18,6 @@ using Inputs = std::map<std::string, Tensor>;
 
 constexpr int64_t kBatch = 2, kClasses = 5;
 
-// "[B, C, T, H, W]" -> {2, 2, 3, 2, 2}; of "[B] or [B, T]" the first. `...` is one dimension of N.
-std::vector<int64_t> shape_of(const std::string& text) {
-  std::vector<int64_t> out;
-  for (size_t at = 0; at < text.size() && text[at] != ']'; ++at) {
-    if (text.compare(at, 3, "...") == 0) {
-      out.push_back(3);
-      at += 2;
-    } else if (std::isdigit(static_cast<unsigned char>(text[at]))) {
-      size_t used = 0;
-      out.push_back(std::stoll(text.substr(at), &used));
-      at += used - 1;
-    } else if (std::isalpha(static_cast<unsigned char>(text[at]))) {
-      out.push_back(text[at] == 'V' ? kClasses : text[at] == 'T' || text[at] == 'N' ? 3 : 2);
-    }
-  }
-  return out;
-}
-
 // The manifest's inputs: normal numbers, noise levels in (0, 1), classes below V, true.
 Inputs inputs_of(const PluginTrial& t) {
   std::mt19937_64 draw(t.subject.seed);
@@ -43,7 +25,7 @@ Inputs inputs_of(const PluginTrial& t) {
   Inputs out;
   for (const auto& spec : t.spec.inputs) {
     if (spec.is_optional) continue;
-    const auto shape = shape_of(spec.shape);
+    const auto shape = trial_shape(spec.shape, {{'V', kClasses}, {'T', 3}, {'N', 3}, {'.', 3}}, 2);
     int64_t n = 1;
     for (const int64_t d : shape) n *= d;
     std::vector<double> v;
@@ -68,25 +50,14 @@ bool is_of_model(const std::string& name, const Tensor& t) {
 
 class Loss {
  public:
-  explicit Loss(const PluginTrial& t)
-      : t_(t),
-        options_(t.options()),
-        api(t.table<kinora_loss>()),
-        self_(api.create(&watching_host(), options_.abi())) {
-    if (!self_)
-      throw Skipped{"create(): " + std::string(view(watching_host().last_error(&watching_host()))) +
-                    "; give its options with --set NAME=VALUE"};
-  }
-  Loss(const Loss&) = delete;
-  Loss& operator=(const Loss&) = delete;
-  ~Loss() { api.destroy(self_); }
+  explicit Loss(const PluginTrial& t) : t_(t), options_(t.options()), made_(t, options_) {}
 
   // The status; outputs in the manifest's order.
   int32_t evaluate(const Inputs& in, std::vector<Tensor>& made) const {
     std::vector<kinora_named> named;
     for (const auto& [name, tensor] : in) named.push_back({name.c_str(), tensor.get()});
     std::vector<kinora_tensor> out(std::max<size_t>(1, t_.spec.outputs.size()), nullptr);
-    const int32_t status = api.evaluate(self_, named.data(), named.size(), out.data(), out.size());
+    const int32_t status = made_.api.evaluate(made_.self, named.data(), named.size(), out.data(), out.size());
     for (auto* h : out) made.push_back(Tensor::adopt(h));
     return status;
   }
@@ -107,12 +78,7 @@ class Loss {
  private:
   const PluginTrial& t_;
   core::Options options_;
-
- public:
-  const kinora_loss& api;
-
- private:
-  void* self_;
+  TrialInstance<kinora_loss> made_;
 };
 
 // A loss whose inputs cannot be made from the manifest says so by an error on the usual ones.
@@ -240,7 +206,7 @@ std::string check_loss_handles(PluginTrial& t) {
     for (const auto& [name, x] : in) {
       Inputs wrong = in;
       wrong[name] = x.narrow(0, 0, 1);
-      require_answer("evaluate() of one sample of " + name, [&] { return loss.evaluate(wrong, made); });
+      answer("evaluate() of one sample of " + name, [&] { return loss.evaluate(wrong, made); });
     }
   });
   return "";
@@ -256,13 +222,13 @@ std::string check_loss_tensors(PluginTrial& t) {
       Inputs wrong = in;
       wrong[name] = changed;
       std::vector<Tensor> made;
-      require_answer("evaluate() of " + name + " " + what, [&] { return loss.evaluate(wrong, made); });
+      answer("evaluate() of " + name + " " + what, [&] { return loss.evaluate(wrong, made); });
     }
     Inputs fewer = in;
     fewer.erase(name);
     std::vector<Tensor> made;
     t.now("evaluate() without " + name);
-    require_answer("evaluate() without " + name, [&] { return loss.evaluate(fewer, made); });
+    answer("evaluate() without " + name, [&] { return loss.evaluate(fewer, made); });
   }
   return "";
 }

@@ -1,61 +1,17 @@
 // Checks of samplers on a mixture of three Gaussians on a line, whose denoiser and whose exact flow are known.
-#include <array>
 #include <cmath>
 #include <cstring>
 #include <random>
 
-#include "apps/kinora/plugins_check.hpp"
+#include "apps/kinora/trial_call.hpp"
+#include "apps/kinora/trial_mixture.hpp"
 #include "apps/kinora/trial_tensors.hpp"
-#include "apps/kinora/watching_host.hpp"
 #include "kinora/abi/sampler.h"
 #include "kinora/tensor.hpp"
 
 namespace kinora {
 namespace sampler_checks_of {
 namespace {
-
-constexpr std::array kMean = {-1.5, 1.0, 0.3}, kStd = {0.4, 0.7, 0.3}, kWeight = {0.3, 0.5, 0.2};
-
-// x = scale * x0 + level * n
-double scale_of(uint32_t mix, double level) { return mix == KINORA_MIX_RECTIFIED_FLOW ? 1 - level : 1; }
-
-// E[x0 | x]: the posterior means of the components, by their posterior weights.
-double exact_denoiser(uint32_t mix, double x, double level) {
-  const double a = scale_of(mix, level);
-  std::array<double, 3> log_weight{}, mean{};
-  double top = -INFINITY, sum = 0, out = 0;
-  for (size_t k = 0; k < 3; ++k) {
-    const double v = kStd[k] * kStd[k], total = a * a * v + level * level, d = x - a * kMean[k];
-    mean[k] = kMean[k] + a * v / total * d;
-    log_weight[k] = std::log(kWeight[k]) - 0.5 * (std::log(total) + d * d / total);
-    top = std::max(top, log_weight[k]);
-  }
-  for (size_t k = 0; k < 3; ++k) {
-    const double w = std::exp(log_weight[k] - top);
-    sum += w;
-    out += w * mean[k];
-  }
-  return out / sum;
-}
-
-// The probability flow keeps the cumulative distribution on a line, so its end needs no integration.
-double exact_flow(uint32_t mix, double x, double from, double to) {
-  const auto below = [mix](double v, double level) {
-    const double a = scale_of(mix, level);
-    double f = 0;
-    for (size_t k = 0; k < 3; ++k)
-      f += kWeight[k] * 0.5 *
-           std::erfc(-(v - a * kMean[k]) / std::sqrt(2 * (a * a * kStd[k] * kStd[k] + level * level)));
-    return f;
-  };
-  const double target = below(x, from);
-  double low = -20 * (1 + to), high = 20 * (1 + to);
-  for (int i = 0; i < 200; ++i) {
-    const double middle = 0.5 * (low + high);
-    (below(middle, to) < target ? low : high) = middle;
-  }
-  return 0.5 * (low + high);
-}
 
 // A denoiser and a run. fail_at: the call of the denoiser that fails; cancel_at: the step that is the last.
 struct Scene {
@@ -68,7 +24,7 @@ struct Scene {
   Scene(uint32_t m, uint64_t s) : mix(m), seed(s) {
     denoiser = {sizeof denoiser, 0, this,
                 [](void* self, kinora_tensor x, kinora_tensor sigma, kinora_tensor* out) {
-                  return guarded([&] { static_cast<Scene*>(self)->denoise(x, sigma, out); });
+                  return guard([&] { static_cast<Scene*>(self)->denoise(x, sigma, out); });
                 },
                 0};
     run.struct_size = sizeof run;
@@ -83,17 +39,13 @@ struct Scene {
     };
     run.cancelled = [](void*) { return KINORA_OK; };
     run.noise = [](void* self, const char* key, kinora_tensor like, kinora_tensor* out) {
-      return guarded([&] { static_cast<Scene*>(self)->noise(key, like, out); });
+      return guard([&] { static_cast<Scene*>(self)->noise(key, like, out); });
     };
   }
   Scene(const Scene&) = delete;
   Scene& operator=(const Scene&) = delete;
 
  private:
-  template <class F>
-  static int32_t guarded(F f) {
-    return guard(f);
-  }
   void denoise(kinora_tensor x, kinora_tensor sigma, kinora_tensor* out) {
     if (++calls == fail_at) throw Error(KINORA_ERROR_DATA, "the denoiser's own words");
     const Tensor in = Tensor::borrow(x).contiguous(), level = Tensor::borrow(sigma).contiguous();
@@ -104,8 +56,8 @@ struct Scene {
     const int64_t n = in.numel(), batch = in.size(0);
     std::vector<double> made;
     for (int64_t i = 0; i < n; ++i)
-      made.push_back(exact_denoiser(mix, in.data<double>()[i],
-                                    level.data<double>()[(i / (n / batch)) * (level.numel() / batch)]));
+      made.push_back(mixture::exact_denoiser(
+          mix, in.data<double>()[i], level.data<double>()[(i / (n / batch)) * (level.numel() / batch)]));
     *out = tensor(made, in.sizes()).release();
   }
   // A function of (seed, key, element).
@@ -121,15 +73,9 @@ struct Scene {
   }
 };
 
-class Sampler {
+class Sampler : public TrialInstance<kinora_sampler> {
  public:
-  Sampler(const PluginTrial& t, const core::Options& options)
-      : api(t.table<kinora_sampler>()), self(api.create(&watching_host(), options.abi())) {
-    if (!self) throw Skipped{"create(): " + std::string(view(watching_host().last_error(&watching_host())))};
-  }
-  Sampler(const Sampler&) = delete;
-  Sampler& operator=(const Sampler&) = delete;
-  ~Sampler() { api.destroy(self); }
+  using TrialInstance::TrialInstance;
 
   std::vector<double> levels() const {
     kinora_tensor out = nullptr;
@@ -150,9 +96,6 @@ class Sampler {
     const Tensor c = t.contiguous();
     return {c.data<double>(), c.data<double>() + c.numel()};
   }
-
-  const kinora_sampler& api;
-  void* const self;
 };
 
 Tensor starts() {
@@ -173,7 +116,7 @@ double error_of(const PluginTrial& t, int64_t steps) {
   for (size_t i = 0; i < made.size(); ++i) {
     // Noise of unit variance is x at a first level of 1 in rectified flow, and x / level otherwise.
     const double x = noise.data<double>()[i] * (s.api.mix == KINORA_MIX_RECTIFIED_FLOW ? 1 : levels.front());
-    sum += std::abs(made[i] - exact_flow(s.api.mix, x, levels.front(), levels.back()));
+    sum += std::abs(made[i] - mixture::exact_flow(s.api.mix, x, levels.front(), levels.back()));
   }
   return sum / static_cast<double>(made.size());
 }
@@ -200,7 +143,7 @@ std::string check_levels(PluginTrial& t) {
   for (size_t i = 0; i < levels.size(); ++i)
     if (!std::isfinite(levels[i]) || levels[i] < 0 || (i && levels[i] >= levels[i - 1]))
       throw Error(KINORA_ERROR_FAILED,
-                  fmt::format("level {} is {} after {}; levels are finite, not below 0 and descending", i,
+                  fmt::format("level {} is {:g} after {:g}; levels are finite, not below 0 and descending", i,
                               levels[i], i ? levels[i - 1] : INFINITY));
   return fmt::format("{} levels from {:g} to {:g}", levels.size(), levels.front(), levels.back());
 }
@@ -269,8 +212,8 @@ std::string check_tensors(PluginTrial& t) {
     t.now("sample() of noise " + what);
     Scene scene(s.api.mix, t.subject.seed);
     kinora_tensor out = nullptr;
-    require_answer("sample() of noise " + what,
-                   [&] { return s.api.sample(s.self, &scene.denoiser, noise.get(), &scene.run, &out); });
+    answer("sample() of noise " + what,
+           [&] { return s.api.sample(s.self, &scene.denoiser, noise.get(), &scene.run, &out); });
     const Tensor made = Tensor::adopt(out);
   }
   return "";

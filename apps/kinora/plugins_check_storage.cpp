@@ -4,8 +4,7 @@
 #include <random>
 #include <thread>
 
-#include "apps/kinora/plugins_check.hpp"
-#include "apps/kinora/watching_host.hpp"
+#include "apps/kinora/trial_call.hpp"
 #include "kinora/abi/storage.h"
 
 namespace kinora {
@@ -15,21 +14,16 @@ namespace {
 // An instance, and calls that throw what it answers.
 class Storage {
  public:
-  explicit Storage(const PluginTrial& t) : api(t.table<kinora_storage>()), options_(t.options()), t_(t) {
+  explicit Storage(const PluginTrial& t)
+      : t_(t), options_(t.options()), made_(t, options_), api(made_.api), self(made_.self) {
     if (t.subject.at.empty()) throw Skipped{"say where it may write: --at PATH, a folder of this storage"};
-    self = api.create(&watching_host(), options_.abi());
-    if (!self) throw Skipped{"create(): " + std::string(view(watching_host().last_error(&watching_host())))};
   }
-  Storage(const Storage&) = delete;
-  Storage& operator=(const Storage&) = delete;
-  ~Storage() { api.destroy(self); }
 
   std::string path(const char* name) const {
     return t_.subject.at + "/kinora-validate-" + std::to_string(t_.subject.seed) + "-" + name;
   }
   void require(int32_t status, const std::string& call) const {
-    if (status != KINORA_OK)
-      throw Error(status, call + ": " + std::string(view(watching_host().last_error(&watching_host()))));
+    if (status != KINORA_OK) throw Error(status, call + ": " + last_message());
   }
   void write(const std::string& at, const std::string& bytes) const {
     void* writer = nullptr;
@@ -45,12 +39,14 @@ class Storage {
     require(api.commit(self, writer), "commit(" + at + ")");
   }
 
-  const kinora_storage& api;
-  void* self = nullptr;
-
  private:
-  core::Options options_;
   const PluginTrial& t_;
+  core::Options options_;
+  TrialInstance<kinora_storage> made_;
+
+ public:
+  const kinora_storage& api;
+  void* const self;
 };
 
 std::string random_bytes(uint64_t seed, size_t n) {
@@ -82,8 +78,7 @@ class Reader {
     std::string to(size + 8, 'm');
     uint64_t got = ~uint64_t{0};
     if (s_.api.read(s_.self, reader_, offset, to.data(), size, &got) != KINORA_OK)
-      return fmt::format("read({}, {}) failed: {}", offset, size,
-                         view(watching_host().last_error(&watching_host())));
+      return fmt::format("read({}, {}) failed: {}", offset, size, last_message());
     const std::string want = offset < expected_.size() ? expected_.substr(offset, size) : "";
     if (got != want.size())
       return fmt::format("read({}, {}) gave {} bytes, expected {}", offset, size, got, want.size());
@@ -155,7 +150,7 @@ void require_missing(const std::string& what, Call call) {
   if (const int32_t status = call(); status != KINORA_ERROR_NOT_FOUND)
     throw Error(KINORA_ERROR_FAILED, fmt::format("{} returned {}; return KINORA_ERROR_NOT_FOUND ({})", what,
                                                  status, KINORA_ERROR_NOT_FOUND));
-  if (view(watching_host().last_error(&watching_host())).empty())
+  if (last_message().empty())
     throw Error(KINORA_ERROR_FAILED,
                 what + " returned KINORA_ERROR_NOT_FOUND without a message; call host->set_error() first");
 }

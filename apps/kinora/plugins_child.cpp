@@ -181,7 +181,7 @@ class Child {
                 told.at("message")};
   }
 
-  // What the plugin and its libraries wrote goes to stderr.
+  // The last line of what the plugin and its libraries wrote; all of it goes to stderr.
   std::string last_line() const {
     std::string all;
     char piece[4096];

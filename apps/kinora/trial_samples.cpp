@@ -14,21 +14,6 @@ namespace {
 
 const kinora_samples_api& api() { return interface<kinora_samples_api>(KINORA_INTERFACE_SAMPLES); }
 
-// "[T, H, W, 3]" -> {4, 8, 8, 3}
-std::vector<int64_t> shape_of(const std::string& text) {
-  std::vector<int64_t> out;
-  for (size_t at = 0; at < text.size() && text[at] != ']'; ++at) {
-    if (std::isdigit(static_cast<unsigned char>(text[at]))) {
-      size_t used = 0;
-      out.push_back(std::stoll(text.substr(at), &used));
-      at += used - 1;
-    } else if (std::isalpha(static_cast<unsigned char>(text[at]))) {
-      out.push_back(text[at] == 'T' ? 4 : 8);
-    }
-  }
-  return out;
-}
-
 int64_t count_of(const std::vector<int64_t>& shape) {
   int64_t n = 1;
   for (const int64_t d : shape) n *= d;
@@ -36,7 +21,7 @@ int64_t count_of(const std::vector<int64_t>& shape) {
 }
 
 TrialTensor tensor_of(const core::TensorSpec& spec, std::mt19937_64& draw) {
-  TrialTensor out{spec.name, shape_of(spec.shape), {}, KINORA_DL_UINT, 8, {}};
+  TrialTensor out{spec.name, trial_shape(spec.shape, {{'T', 4}}, 8), {}, KINORA_DL_UINT, 8, {}};
   if (spec.dtype.starts_with("int")) out.code = KINORA_DL_INT, out.bits = spec.dtype == "int32" ? 32 : 64;
   if (spec.dtype.starts_with("float"))
     out.code = KINORA_DL_FLOAT, out.bits = spec.dtype == "float64" ? 64 : 32;
@@ -111,6 +96,23 @@ std::vector<TrialTensor> hostile_tensors(const TrialTensor& usual) {
 
 }  // namespace
 }  // namespace trial
+
+std::vector<int64_t> trial_shape(const std::string& text, const std::map<char, int64_t>& sizes,
+                                 int64_t other) {
+  std::vector<int64_t> out;
+  for (size_t at = 0; at < text.size() && text[at] != ']'; ++at) {
+    const char c = text[at];
+    if (std::isdigit(static_cast<unsigned char>(c))) {
+      size_t used = 0;
+      out.push_back(std::stoll(text.substr(at), &used));
+      at += used - 1;
+    } else if (std::isalpha(static_cast<unsigned char>(c)) || (c == '.' && text[at - 1] != '.')) {
+      const auto found = sizes.find(c);
+      out.push_back(found == sizes.end() ? other : found->second);
+    }
+  }
+  return out;
+}
 
 std::vector<TrialSample> usual_samples(const PluginTrial& t, size_t n) {
   std::mt19937_64 draw(t.subject.seed);

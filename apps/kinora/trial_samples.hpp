@@ -1,5 +1,6 @@
 // Samples that `kinora plugins validate` gives to a stage: usual ones, and hostile ones.
 #pragma once
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -22,6 +23,11 @@ struct TrialSample {
   std::vector<std::pair<std::string, std::string>> fields;
   std::vector<TrialTensor> tensors;
 };
+
+// The shape of a manifest, "[T, H, W, 3]", with these sizes for its letters ('.' for "..."). Of two shapes
+// ("[B] or [B, T]") the first.
+std::vector<int64_t> trial_shape(const std::string& text, const std::map<char, int64_t>& sizes,
+                                 int64_t other);
 
 // n samples "clip-0000" ...: caption, facts, the tensors that the stage's manifest names, and the bytes of
 // --input. The same for the same seed.

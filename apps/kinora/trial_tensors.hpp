@@ -1,13 +1,11 @@
-// Tensors that `kinora plugins validate` gives to samplers and losses, and what it requires of the answers.
+// Tensors that `kinora plugins validate` gives to samplers and losses.
 #pragma once
 #include <cmath>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "apps/kinora/plugins_check.hpp"
-#include "apps/kinora/watching_host.hpp"
-#include "core/base/status.hpp"
+#include "apps/kinora/trial_call.hpp"
 #include "kinora/tensor.hpp"
 
 namespace kinora {
@@ -26,25 +24,6 @@ inline std::vector<std::pair<std::string, Tensor>> hostile_tensors(const Tensor&
   out.emplace_back("of int64", usual.to(KINORA_DTYPE_INT64));
   out.emplace_back("of shape [7, 3]", tensor(std::vector<double>(21, 0.5), {7, 3}).to(usual.dtype()));
   return out;
-}
-
-// Throws Error if an exception leaves the call, or its status is none, or an error without a message.
-template <class Call>
-int32_t require_answer(const std::string& what, Call call) {
-  watching_host().set_error(&watching_host(), KINORA_OK, "");
-  int32_t status = KINORA_OK;
-  try {
-    status = call();
-  } catch (...) {
-    throw Error(KINORA_ERROR_FAILED, "an exception left " + what + "; catch it and return a status");
-  }
-  if (status > 0 || status < KINORA_ERROR_REFUSED)
-    throw Error(KINORA_ERROR_FAILED,
-                fmt::format("{} returned {}, which is no status of kinora/abi/base.h", what, status));
-  if (status != KINORA_OK && view(watching_host().last_error(&watching_host())).empty())
-    throw Error(KINORA_ERROR_FAILED,
-                fmt::format("{} returned {} without a message; call host->set_error() first", what, status));
-  return status;
 }
 
 // Runs `use` twice and requires that the second time leaves no handle: the first may fill caches.

@@ -1,4 +1,4 @@
-/* What the broken plugins share. Each component of them has one defect, its mode: create() of MODE makes an
+/* Common parts of the broken plugins. Each component of them has one defect, its mode: create() of MODE makes an
  * instance of it, and the functions ask for the mode. NONE has no defect. */
 #ifndef KINORA_TESTS_BROKEN_H
 #define KINORA_TESTS_BROKEN_H

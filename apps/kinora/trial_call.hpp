@@ -1,0 +1,52 @@
+// Calls of `kinora plugins validate` into a component, and what the answers must be.
+#pragma once
+#include <string>
+
+#include "apps/kinora/plugins_check.hpp"
+#include "apps/kinora/watching_host.hpp"
+#include "core/base/status.hpp"
+
+namespace kinora {
+
+// What the last call left by host->set_error().
+inline std::string last_message() { return std::string(view(watching_host().last_error(&watching_host()))); }
+
+// The error message of a call, "" for KINORA_OK. Throws Error if an exception leaves it, or if its status is
+// none, or an error without a message.
+template <class Call>
+std::string answer(const std::string& what, Call call) {
+  watching_host().set_error(&watching_host(), KINORA_OK, "");
+  int32_t status = KINORA_OK;
+  try {
+    status = call();
+  } catch (...) {
+    throw Error(KINORA_ERROR_FAILED, "an exception left " + what + "; catch it and return a status");
+  }
+  if (status == KINORA_OK) return "";
+  if (status > 0 || status < KINORA_ERROR_REFUSED)
+    throw Error(
+        KINORA_ERROR_FAILED,
+        fmt::format("{} returned {}; return KINORA_OK or an error of kinora/abi/base.h", what, status));
+  if (last_message().empty())
+    throw Error(KINORA_ERROR_FAILED,
+                fmt::format("{} returned {} without a message; call host->set_error() first", what, status));
+  return last_message();
+}
+
+// An instance. Throws Skipped with the reason of create().
+template <class Table>
+class TrialInstance {
+ public:
+  TrialInstance(const PluginTrial& t, const core::Options& options)
+      : api(t.table<Table>()), self(api.create(&watching_host(), options.abi())) {
+    if (!self) throw Skipped{"create(): " + last_message() + "; give its options with --set NAME=VALUE"};
+  }
+  TrialInstance(const TrialInstance&) = delete;
+  TrialInstance& operator=(const TrialInstance&) = delete;
+  ~TrialInstance() { api.destroy(self); }
+
+  const Table& api;
+  void* const self;
+};
+
+}  // namespace kinora
