@@ -73,6 +73,13 @@ TEST(Manifest, KeepsEveryFieldAndTheFilesOrder) {
   EXPECT_EQ(c.option("nothing"), nullptr);
 }
 
+TEST(Manifest, AShapeIsReadAsItsAlternatives) {
+  TensorSpec tensor;
+  EXPECT_TRUE(tensor.shapes().empty());
+  tensor.shape = "[B] or [B, F * h * w]";
+  EXPECT_THAT(tensor.shapes(), ElementsAre(ElementsAre("B"), ElementsAre("B", "F * h * w")));
+}
+
 TEST(Manifest, ATensorIsInUseWhileItsOptionHasTheValue) {
   TensorSpec tensor;
   EXPECT_TRUE(tensor.is_in_use(json::object()));
