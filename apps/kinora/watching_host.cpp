@@ -24,9 +24,10 @@ struct Roomy {
     table.struct_size = sizeof(T);
     std::memset(tail, kMark, sizeof tail);
   }
-  void grow() { table.struct_size = sizeof(T) + sizeof tail; }
+  static constexpr uint32_t grown() { return sizeof(T) + sizeof tail; }
+  void grow() { table.struct_size = grown(); }
   bool is_intact() const {
-    return table.struct_size == sizeof(T) + sizeof tail &&
+    return table.struct_size == grown() &&
            std::all_of(std::begin(tail), std::end(tail), [](unsigned char c) { return c == kMark; });
   }
 };
