@@ -3,8 +3,8 @@
 #
 # The list has the tests of 20 seconds and more: name, seconds. Any other test ends after two minutes. packaging/dev.sh test prints the ten slowest.
 set(KINORA_TEST_SECONDS
-  bench 72 curate_kill 60 command_line 60 networks 40 running 35 page_commands 20 curate 95 check 150 overfit 55 configs 90 strangers 89 endpoint 72 sdk_template 82 s3_storage 82
-  torch_test 30 jobs_test.1 25 jobs_test.2 25 jobs_test.3 25 jobs_ranks_test 60 torch_ranks_test 30 parallel_layouts_test 30 filters_oracle 73 rank_kill 67
+  bench 72 curate_kill 60 command_line 60 networks 50 running 35 page_commands 20 curate 95 check 150 overfit 55 configs 90 strangers 89 endpoint 72 sdk_template 82 s3_storage 82
+  torch_test 30 jobs_test.1 45 jobs_test.2 45 jobs_test.3 45 jobs_ranks_test 60 torch_ranks_test 30 parallel_layouts_test 30 filters_oracle 73 rank_kill 67
   studio 145 report 90
   video_test 80 tokenizer_wan_test 60 engine_local_test 35 engine_local_test.alone 15 isolation 55 parallel_cfg_test 46 slurm 20
   stage_transnetv2_test 46 collectives_gloo_test 25 collectives_gloo_test.alone 20 shots_oracle 92 come_and_go 37 video_stages_test 60

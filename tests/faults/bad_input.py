@@ -90,8 +90,8 @@ def configuration():
     check("syntax error", kinora("check", toml("syntax", "[[job]\n")), 2, "syntax.toml:5:")
     check("unknown key", kinora("check", toml("key", curate([FILM]), "sede = 1")), 2, "key.toml:4:1", "unknown key 'sede'", "did you mean 'seed'?")
     check("unknown kind", kinora("check", toml("kind", '[[job]]\nkind = "curat"\n')), 2, "kind.toml:6:8", "did you mean 'curate'?")
-    two = '[[job]]\nname = "copies"\nkind = "dedu"\ninput = "clips"\n[[job]]\nname = "shards"\nkind = "shard"\ninput = "copys"\n'
-    check("an input's typo next to a kind's", kinora("check", toml("two", two)), 2, "did you mean 'dedup'?", "no earlier job is called 'copys', did you mean 'copies'?")
+    two = '[[job]]\nname = "copies"\nkind = "dedu"\ninput = "clips"\n[[job]]\nname = "shards"\nkind = "shard"\ninput = "copiess"\n'
+    check("an input's typo next to a kind's", kinora("check", toml("two", two)), 2, "did you mean 'dedup'?", "no earlier job is called 'copiess', did you mean 'copies'?")
     check("unknown component", kinora("check", toml("component", curate([FILM], '"shots.contnt"'))), 2, "component.toml:9:11", "did you mean", "shots.content")
     check("unknown option", kinora("check", toml("option", curate([FILM], '{ use = "shots.content", treshold = 3 }'))), 2, ":9:36", "did you mean 'threshold'?")
     check("wrong type", kinora("check", toml("type", curate([FILM], '{ use = "shots.content", threshold = "high" }'))), 2, "threshold", "float")

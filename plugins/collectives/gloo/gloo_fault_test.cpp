@@ -58,7 +58,8 @@ TEST(Gloo, ATransferWithANeedThatItDoesNotKnowIsRefused) {
     const World w(me, kLimit);
     auto owner = w.mesh(me, {{"dp", 2}});
     const kinora_group* g = owner.group("dp");
-    kinora_transfer newer = transfer(KINORA_OP_ALL_REDUCE, at::ones({2}));
+    const Tensor x = at::ones({2});
+    kinora_transfer newer = transfer(KINORA_OP_ALL_REDUCE, x);
     newer.needs = 4;
     const Failed f = failure_of([&] { Pending(g, newer).finish(); });
     EXPECT_EQ(f.code, KINORA_ERROR_UNSUPPORTED) << f.message;

@@ -49,6 +49,7 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
 
 // The threshold is that of the scores which items.jsonl has, whatever other stages call a threshold.
 TEST_F(ReportTest, TheThresholdIsThatOfTheDetectorWhoseScoresAreKept) {
+  write_curation("film");
   const json several{{"detectors", {"histogram", "content"}},
                      {"decide", "any"},
                      {"content_threshold", 27.0},

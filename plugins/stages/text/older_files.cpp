@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "json_text.hpp"
 #include "kinora/error.hpp"
 
 namespace kinora::text {
@@ -83,7 +84,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
 }
 
 std::unique_ptr<Tokenizer> read_clip_words(const ClipFiles& files, const std::string& name) {
-  const Json vocab = Json::parse(files.vocab, nullptr, false);
+  const Json vocab = parse_json(files.vocab);
   if (!vocab.is_object()) throw Error(KINORA_ERROR_INVALID, name + "/vocab.json: not a JSON object");
   Specials specials(files, vocab, name);
   const Json begin = specials.take("bos_token", kStart), end = specials.take("eos_token", kEnd),

@@ -5,6 +5,7 @@
 #include <array>
 #include <optional>
 
+#include "json_text.hpp"
 #include "models.hpp"
 #include "regex.hpp"
 #include "tokenizer.hpp"
@@ -252,7 +253,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const Json& json, const std::string& n
 }
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& name) {
-  const Json json = Json::parse(text, nullptr, false);
+  const Json json = parse_json(text);
   if (json.is_discarded())
     throw Error(KINORA_ERROR_INVALID, name + ": not valid JSON; give a tokenizer.json");
   return make_tokenizer(json, name);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "clean.hpp"
+#include "json_text.hpp"
 #include "kinora/io.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/sample.hpp"
@@ -48,7 +49,7 @@ std::unique_ptr<Tokenizer> open(const TokenizerStage::Options& o) {
 // Reads a file that the folder may lack.
 Json object_in(const std::filesystem::path& file) {
   if (!std::filesystem::exists(file)) return Json::object();
-  Json out = Json::parse(read_file(file.string(), kMeant), nullptr, false);
+  Json out = parse_json(read_file(file.string(), kMeant));
   if (!out.is_object()) throw Error(KINORA_ERROR_INVALID, file.string() + ": not a JSON object");
   return out;
 }
