@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "apps/planner/cost.hpp"
+#include "tests/support/worst.hpp"
 
 namespace kinora::core::plan {
 
@@ -84,7 +85,7 @@ inline Efficiency fit(const std::vector<Measured>& runs, Efficiency start = {}) 
   const auto worst = [&](int matrix, int link) {
     start.matrix = matrix / 100.0, start.link = link / 100.0;
     double out = 0;
-    for (const auto& m : runs) out = std::max(out, std::abs(error_of(m, start)));
+    for (const auto& m : runs) out = test::worse(out, std::abs(error_of(m, start)));
     return out;
   };
   double least = 1e30;
