@@ -85,7 +85,7 @@ inline Efficiency fit(const std::vector<Measured>& runs, Efficiency start = {}) 
   const auto worst = [&](int matrix, int link) {
     start.matrix = matrix / 100.0, start.link = link / 100.0;
     double out = 0;
-    for (const auto& m : runs) out = test::worse(out, std::abs(error_of(m, start)));
+    for (const auto& m : runs) out = kinora::test::worse(out, std::abs(error_of(m, start)));
     return out;
   };
   double least = 1e30;
