@@ -2,24 +2,15 @@
 
 #include <iostream>
 
-#include <fmt/format.h>
-
+#include "core/base/printable.hpp"
 #include "core/config/document.hpp"
 #include "core/run/load_run.hpp"
 #include "core/run/weights.hpp"
 
 namespace kinora {
 
-// A message may quote a stranger's file, which must not control the terminal.
 int complain(int code, const std::string& message) {
-  std::string shown;
-  for (const char c : message)
-    if (const auto byte = static_cast<unsigned char>(c);
-        (byte < 0x20 && c != '\n' && c != '\t') || byte == 0x7f)
-      shown += fmt::format("\\x{:02x}", byte);
-    else
-      shown += c;
-  std::cerr << "kinora: " << shown << "\n";
+  std::cerr << "kinora: " << core::printable(message) << "\n";
   return code;
 }
 
@@ -32,12 +23,13 @@ std::optional<core::RunFile> load_run(core::Runtime& runtime, core::Result<core:
                                       const std::string& file, const std::vector<std::string>& sets,
                                       std::optional<int64_t> ranks) {
   if (!doc) {
-    std::cerr << doc.failure().message << "\n";
+    std::cerr << core::printable(doc.failure().message) << "\n";
     return std::nullopt;
   }
   std::vector<core::Diagnostic> problems;
   core::RunFile run = core::load_run(runtime, *doc, file, sets, ranks, problems);
-  for (const auto& p : problems) std::cerr << (p.at.file.empty() ? p.message : core::format(p)) << "\n";
+  for (const auto& p : problems)
+    std::cerr << core::printable(p.at.file.empty() ? p.message : core::format(p)) << "\n";
   if (problems.empty()) return run;
   std::cerr << file << ": " << problems.size() << (problems.size() == 1 ? " error\n" : " errors\n");
   return std::nullopt;

@@ -10,6 +10,7 @@
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
+#include "core/base/printable.hpp"
 #include "core/base/suggest.hpp"
 
 namespace kinora::core {
@@ -45,18 +46,8 @@ spdlog::level::level_enum spdlog_level(int32_t level) {
 }
 
 std::string one_line(std::string_view message) {
-  std::string out;
-  out.reserve(message.size());
-  for (const char c : message) {
-    const auto u = static_cast<unsigned char>(c);
-    if (u >= 0x20 && u != 0x7f) {
-      out += c;
-    } else if (c == '\n' || c == '\t') {
-      out += c == '\n' ? "\\n" : "\t";
-    } else {
-      out += fmt::format("\\x{:02x}", u);
-    }
-  }
+  std::string out = printable(message);
+  for (size_t at = 0; (at = out.find('\n', at)) != out.npos; at += 2) out.replace(at, 1, "\\n");
   return out;
 }
 

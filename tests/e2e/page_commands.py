@@ -63,7 +63,7 @@ NOT_RUN = [
     (r"cmake -S |kinora --plugins build/|touch colourful/plugin\.toml$|cmake --build build --target colourful", "builds a plugin: the tests `sdk_template`, `sdk_parallel`"),
     (r'cp "<kinora|mkdir -p plugins/pure_c_stage$|gcc |kinora plugins manifest plugins/pure_c_stage|kinora --plugins plugins ', "a stage in plain C: `check_stage_in_c` of the test `running`"),
 ]
-# Lines of such blocks that are no commands.
+# Lines of such blocks that are not commands.
 NO_COMMANDS = [r"The run is in runs/quickstart|runs/quickstart/\S+ {3}", r"(shard-000000\.tar|shard-000000\.tar\.idx|\.nv-meta/) "]
 
 

@@ -50,7 +50,7 @@ def main():
     moments, done, at = random.Random(SEED), 0, []
     while done < KILLS:
         process = start(killed)
-        wait = moments.uniform(0.05, max(0.6, 2.5 * seconds / KILLS))  # a run goes on from the last, so short lives reach every job
+        wait = moments.uniform(0.05, max(0.6, 2.5 * seconds / KILLS))  # each run continues the one before, so short lives reach every job
         try:
             process.wait(wait)
             assert process.returncode == 0, process.stderr.read()

@@ -69,7 +69,7 @@ def unknown_makers(made_by):
     packages, versions = made_by.get("packages", {}), pinned()
     wrong = [] if packages else ["names no package"]
     wrong += [f"was made with {name} {version}, not {versions[name]}" for name, version in packages.items() if versions.get(name, version) != version]
-    return wrong + [f"names {name} by '{at}', which is no commit" for name, at in made_by.get("commits", {}).items() if not re.fullmatch("[0-9a-f]{40}", at)]
+    return wrong + [f"names {name} by '{at}', which is not a commit" for name, at in made_by.get("commits", {}).items() if not re.fullmatch("[0-9a-f]{40}", at)]
 
 
 def check():

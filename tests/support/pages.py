@@ -22,7 +22,7 @@ def blocks(text):
 
 
 def toml_of(language, code):
-    """A whole document, or the elements of a list of stages made one; None: it is no TOML."""
+    """A whole document, or the elements of a list of stages made one; None if it is not TOML."""
     first = next(line for line in code.split("\n") if line.strip() and not line.lstrip().startswith("#"))
     if language == "toml" or (not language and re.match(r"""\[\[?[a-z.]+\]|[a-z_.]+ = (true|false|["'\[{\d-])""", first)):
         return code

@@ -119,7 +119,7 @@ class Folders : public testing::Test {
   std::string misfit(const std::string& id, const fs::path& weights, const json& options) {
     return refused([&] { network_of(id, options, at::kMeta).require_weights({weights}); });
   }
-  // A file with the parameters of these options under the names of a layout, one byte each, none of which is
+  // A file with the parameters of these options under the names of a layout, as BF16. Its data is a hole: no byte is
   // written.
   fs::path empty_weights(const std::string& id, const json& options, const std::string& layout = "kinora") {
     const fs::path file = run_.folder() / "weights.safetensors";
@@ -130,8 +130,8 @@ class Folders : public testing::Test {
     int64_t end = 0;
     for (const auto& p : parameters) {
       header[names.theirs(p.name)] = {
-          {"dtype", "U8"}, {"shape", p.shape}, {"data_offsets", {end, end + p.numel()}}};
-      end += p.numel();
+          {"dtype", "BF16"}, {"shape", p.shape}, {"data_offsets", {end, end + 2 * p.numel()}}};
+      end += 2 * p.numel();
     }
     std::string text = header.dump();
     text.resize((text.size() + 7) / 8 * 8, ' ');

@@ -8,21 +8,16 @@ namespace kinora::text {
 
 // Discarded if the text is not JSON, or nested so deeply that copying the value could overflow the stack.
 inline Json parse_json(std::string_view text) {
-  constexpr int kDeepest = 10000;  // tokenizers' own sequences have a bound of their own
-  int depth = 0;
-  bool quoted = false;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (quoted && c == '\\')
-      ++i;
-    else if (c == '"')
-      quoted = !quoted;
-    else if (!quoted && (c == '[' || c == '{') && ++depth > kDeepest)
-      return Json(Json::value_t::discarded);
-    else if (!quoted && (c == ']' || c == '}'))
-      --depth;
-  }
-  return Json::parse(text, nullptr, false);
+  constexpr int kDeepest = 10000;  // a copy calls itself once a level
+  bool is_too_deep = false;
+  Json json = Json::parse(
+      text,
+      [&](int depth, Json::parse_event_t, Json&) {
+        is_too_deep |= depth > kDeepest;
+        return depth <= kDeepest;
+      },
+      false);
+  return is_too_deep ? Json(Json::value_t::discarded) : json;
 }
 
 }  // namespace kinora::text

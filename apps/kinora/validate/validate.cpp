@@ -8,7 +8,7 @@
 
 #include "apps/kinora/bench.hpp"
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/plugins_child.hpp"
+#include "apps/kinora/validate/child.hpp"
 #include "core/base/suggest.hpp"
 #include "core/plugin/host.hpp"
 

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <thread>
 
-#include "apps/kinora/trial_stage.hpp"
+#include "apps/kinora/validate/trial_stage.hpp"
 
 namespace kinora {
 namespace stage_checks_of {

@@ -1,5 +1,5 @@
 // The checks of a library against its manifest and against this host, and kinora plugins manifest.
-#include "apps/kinora/plugins_check.hpp"
+#include "apps/kinora/validate/check.hpp"
 
 #include <algorithm>
 #include <filesystem>

@@ -4,9 +4,9 @@
 #include <map>
 #include <random>
 
-#include "apps/kinora/trial_call.hpp"
-#include "apps/kinora/trial_samples.hpp"
-#include "apps/kinora/trial_tensors.hpp"
+#include "apps/kinora/validate/trial_call.hpp"
+#include "apps/kinora/validate/trial_samples.hpp"
+#include "apps/kinora/validate/trial_tensors.hpp"
 #include "kinora/abi/loss.h"
 #include "kinora/tensor.hpp"
 

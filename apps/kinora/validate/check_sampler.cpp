@@ -3,9 +3,9 @@
 #include <cstring>
 #include <random>
 
-#include "apps/kinora/trial_call.hpp"
-#include "apps/kinora/trial_mixture.hpp"
-#include "apps/kinora/trial_tensors.hpp"
+#include "apps/kinora/validate/trial_call.hpp"
+#include "apps/kinora/validate/trial_mixture.hpp"
+#include "apps/kinora/validate/trial_tensors.hpp"
 #include "kinora/abi/sampler.h"
 #include "kinora/tensor.hpp"
 

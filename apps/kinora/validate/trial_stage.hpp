@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "apps/kinora/trial_call.hpp"
-#include "apps/kinora/trial_samples.hpp"
+#include "apps/kinora/validate/trial_call.hpp"
+#include "apps/kinora/validate/trial_samples.hpp"
 #include "kinora/abi/stage.h"
 
 namespace kinora {

@@ -2,8 +2,8 @@
 #pragma once
 #include <string>
 
-#include "apps/kinora/plugins_check.hpp"
-#include "apps/kinora/watching_host.hpp"
+#include "apps/kinora/validate/check.hpp"
+#include "apps/kinora/validate/watching_host.hpp"
 #include "core/base/status.hpp"
 
 namespace kinora {

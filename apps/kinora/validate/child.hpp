@@ -2,7 +2,7 @@
 #pragma once
 #include <string>
 
-#include "apps/kinora/plugins_check.hpp"
+#include "apps/kinora/validate/check.hpp"
 
 namespace kinora {
 

@@ -4,7 +4,7 @@
 #include <random>
 #include <thread>
 
-#include "apps/kinora/trial_call.hpp"
+#include "apps/kinora/validate/trial_call.hpp"
 #include "kinora/abi/storage.h"
 
 namespace kinora {

@@ -1,4 +1,4 @@
-#include "apps/kinora/trial_samples.hpp"
+#include "apps/kinora/validate/trial_samples.hpp"
 
 #include <algorithm>
 #include <cstring>

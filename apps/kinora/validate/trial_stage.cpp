@@ -1,4 +1,4 @@
-#include "apps/kinora/trial_stage.hpp"
+#include "apps/kinora/validate/trial_stage.hpp"
 
 #include <algorithm>
 #include <atomic>

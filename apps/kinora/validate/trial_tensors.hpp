@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/kinora/trial_call.hpp"
+#include "apps/kinora/validate/trial_call.hpp"
 #include "kinora/tensor.hpp"
 
 namespace kinora {

@@ -1,4 +1,4 @@
-#include "apps/kinora/plugins_child.hpp"
+#include "apps/kinora/validate/child.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -17,7 +17,7 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
-#include "apps/kinora/watching_host.hpp"
+#include "apps/kinora/validate/watching_host.hpp"
 #include "core/workers/channel.hpp"
 
 namespace kinora {

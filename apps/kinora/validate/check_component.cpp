@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/trial_call.hpp"
+#include "apps/kinora/validate/trial_call.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/library.hpp"
 #include "kinora/abi/stage.h"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "apps/kinora/plugins_check.hpp"
+#include "apps/kinora/validate/check.hpp"
 #include "kinora/abi/sample.h"
 
 namespace kinora {

@@ -1,4 +1,4 @@
-#include "apps/kinora/watching_host.hpp"
+#include "apps/kinora/validate/watching_host.hpp"
 
 #include <algorithm>
 #include <cstring>
