@@ -18,6 +18,7 @@
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/plugin.h"
+#include "plugins/jobs/training/norms.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
 
 namespace kinora::core {
@@ -88,7 +89,9 @@ class Dit {
       : component_(or_throw(runtime.registry().open("model/dit"))),
         options_(options_of(*component_.spec, kDit)),
         network_(component_, options_, ChainOptions{}),
-        adam_(network_.chain().parameters(), network_.chain().leaves()) {
+        optimizer_(or_throw(runtime.registry().open("optimizer/adamw")),
+                   options_of(*or_throw(runtime.registry().open("optimizer/adamw")).spec, json::object()),
+                   network_.chain().parameters(), network_.chain().leaves(), usual_decay(0.01)) {
     at::manual_seed(1);
     in_ = {
         {"latent", at::randn(latent)}, {"timestep", at::full({1}, 0.5)}, {"text", at::randn({1, 64, 256})}};
@@ -102,17 +105,17 @@ class Dit {
   }
   void step() {
     auto& leaves = network_.chain().leaves();
-    adam_.zero_grad();
+    optimizer_.zero_grad();
     at::mse_loss(network_.forward(in_)[0], target_).backward();
     network_.chain().reduce();
-    adam_.step(1e-4, clip_factor(gradient_norm(leaves), 1));
+    optimizer_.step(1e-4, clip_factor(gradient_norm(leaves), 1));
   }
 
  private:
   Component component_;
   Options options_;
   Network network_;
-  AdamW adam_;
+  Optimizer optimizer_;
   NamedTensors in_;
   Tensor target_;
   double flops_ = 0;

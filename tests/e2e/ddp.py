@@ -14,7 +14,7 @@ KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys
 STEPS = 4
 # AdamW divides a gradient by its own size, which would amplify rounding errors of tiny ones into the weights: hence eps.
 FEW = [*quick.FEW, f"dit.steps={STEPS}", "dit.batch=4", "dit.model.layers=2", "dit.threads=1", "dit.precision=\"fp64\"", "dit.warmup=0",
-       "dit.ema=0", "dit.eps=1e-5", "dit.checkpoint_every=1", "dit.keep=10",
+       "dit.ema=0", "dit.optimizer={use=\"adamw\",eps=1e-5}", "dit.checkpoint_every=1", "dit.keep=10",
        "dit.validation_every=2", "dit.validation_samples=3", "dit.validation_sigmas=[0.3, 1.0]"]
 
 

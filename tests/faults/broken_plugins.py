@@ -9,7 +9,8 @@ HEAD = '[plugin]\nmanifest = 1\nname = "{}"\nversion = "0.1.0"\nabi = "1.0"\ntie
 BITS = {"stages": 'option.level = { type = "float", default = 0.5, min = 0.0, max = 1.0, help = "a level" }\n', "storages": "",
         "samplers": 'option.steps = { type = "int", default = 20, min = 2, max = 1000, help = "number of steps" }\n',
         "losses": "".join(f'{way}.{name} = {{ shape = "{shape}", dtype = "float", help = "{name}" }}\n' for way, name, shape in
-                          (("input", "prediction", "[B, N]"), ("input", "target", "[B, N]"), ("output", "loss", "[B]")))}
+                          (("input", "prediction", "[B, N]"), ("input", "target", "[B, N]"), ("output", "loss", "[B]"))),
+        "optimizers": 'interface = "kinora.optimizer/1-draft.1"\noutput.velocity = { shape = "[n]", dtype = "float", help = "momentum" }\n'}
 # plugin: {mode: (the check that fails, words of its message)}; the mode `none` fails no check
 DEFECTS = {
     "stages": {"options": ("options", "never reads option 'level'"), "ids": ("unknown-ids", 'get_interface("nobody.unknown/1") returned a table'),
@@ -22,12 +23,14 @@ DEFECTS = {
     "samplers": {"rising": ("levels", "level 1 is 30 after 20"), "half": ("order", "mean error"), "memory": ("same-samples", "by the same instance again"),
                  "deaf": ("stops", "sample() returned -1"), "leak": ("sampler-leaks", "handles to tensors were taken"), "crash": ("noise-tensors", "noise of no dimension")},
     "losses": {"detached": ("gradients", "the gradient of `loss` by prediction[0]"), "deaf": ("values", "prediction is NaN"), "mixed": ("values", "`loss` of sample 1 changes"),
-               "memory": ("same-loss", "by another instance"), "leak": ("loss-leaks", "handles to tensors were taken"), "crash": ("loss-tensors", "prediction of no dimension")}}
+               "memory": ("same-loss", "by another instance"), "leak": ("loss-leaks", "handles to tensors were taken"), "crash": ("loss-tensors", "prediction of no dimension")},
+    "optimizers": {"position": ("cuts", "in ranges of 7, 12 and 5 numbers differs"), "unclipped": ("factor", "the gradient times 4"),
+                   "still": ("averages", "by its definition"), "uphill": ("descends", "check the sign")}}
 
 
 def manifest(plugin, head=HEAD):
     modes = ["none", *DEFECTS[plugin]]
-    kind = {"stages": "stage", "storages": "storage", "samplers": "sampler", "losses": "loss"}[plugin]
+    kind = {"stages": "stage", "storages": "storage", "samplers": "sampler", "losses": "loss", "optimizers": "optimizer"}[plugin]
     return head.format(plugin) + "".join(f'\n[[component]]\nid = "{kind}/broken.{mode}"\nhelp = "of a test"\n{BITS[plugin]}' for mode in modes)
 
 

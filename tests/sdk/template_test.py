@@ -9,7 +9,7 @@ import quick
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FILM = ROOT / "tests/data/film_excerpt.webm"
-# These are only compiled with these warnings; a stage, a storage, a model and a sampler are also built.
+# These are only compiled with these warnings; a stage, a storage, a model, a sampler and an optimizer are also built.
 OTHERS = ["engine", "tokenizer", "loss", "parallel", "precision", "collective"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 CCACHE = ["ccache"] if shutil.which("ccache") else []  # every run compiles the same sources
@@ -103,6 +103,19 @@ def models():
     lists.write_text(lists.read_text().replace("pinned.model.cpp)", "pinned.model.cpp LIBS kinora::kernels)"))
     if source.read_text() != text and check("with kernels: build", run("cmake", "--build", folder / "build")):
         near("with kernels", trained(place, plugins, name, "dit.keep=3"), losses, 1e-4)
+
+
+def optimizer():
+    """An optimizer from its template trains, and its state is in the checkpoint."""
+    place = SCRATCH / "installed"
+    plugins = built("optimizer", "descent", place, "stable", place / "bin/kinora")
+    sets = [a for one in (*quick.FEW, "dit.steps=3", "dit.checkpoint_every=3", 'dit.optimizer={use="descent"}') for a in ("--set", one)]
+    done = kinora("--plugins", plugins, "run", ROOT / "configs/quickstart.toml", "--only", "dit", "--out", SCRATCH / "run", *sets, program=place / "bin/kinora")
+    if check("trained by optimizer/descent", done, 0, "dit: done"):
+        names = (SCRATCH / "run/dit/checkpoints/step-000003/optimizer.safetensors").read_bytes()
+        if b'"velocity.' not in names or b'"first.' in names:
+            failures.append("the checkpoint lacks the velocity")
+            print("WRONG", failures[-1])
 
 
 def stage():
@@ -261,6 +274,7 @@ readme_filter()
 built("sampler", "geometric", ROOT / "sdk")
 built("storage", "memory", ROOT / "sdk/cmake")
 models()
+optimizer()
 job()
 every_kind_compiles()
 refusals()

@@ -1,4 +1,4 @@
-// The checks of `kinora plugins validate`. Each runs in a process of its own (plugins_child.hpp).
+// The checks of `kinora plugins validate`. Each runs in a process of its own (child.hpp).
 #pragma once
 #include <filesystem>
 #include <functional>
@@ -67,6 +67,7 @@ std::span<const Check> stage_checks();
 std::span<const Check> storage_checks();
 std::span<const Check> sampler_checks();
 std::span<const Check> loss_checks();
+std::span<const Check> optimizer_checks();
 
 // Reads the manifest. Runs no code of the library.
 Subject subject_of(const std::filesystem::path& library);

@@ -179,7 +179,7 @@ std::span<const Check> component_checks() { return component_checks_of::kChecks;
 std::vector<Check> all_checks() {
   std::vector<Check> out;
   for (const auto part : {library_checks(), component_checks(), stage_checks(), storage_checks(),
-                          sampler_checks(), loss_checks()})
+                          sampler_checks(), loss_checks(), optimizer_checks()})
     out.insert(out.end(), part.begin(), part.end());
   return out;
 }

@@ -107,12 +107,11 @@ TensorFile checkpoint_file(const std::string& stem, Holding holding) {
   return out;
 }
 
-std::vector<TensorFile> checkpoint_files(Holding weights, Holding first, Holding second) {
-  std::vector<TensorFile> out{checkpoint_file("weights", std::move(weights)),
-                              checkpoint_file("optimizer", std::move(first))};
-  out[1].holdings[0].prefix = "first.";
-  out[1].holdings.push_back(std::move(second));
-  out[1].holdings[1].prefix = "second.";
+std::vector<TensorFile> checkpoint_files(Holding weights, std::vector<Holding> states) {
+  std::vector<TensorFile> out{checkpoint_file("weights", std::move(weights))};
+  if (states.empty()) return out;
+  out.push_back(checkpoint_file("optimizer", {}));
+  out[1].holdings = std::move(states);
   return out;
 }
 
@@ -202,20 +201,16 @@ Find taking_from(NamedTensors& from) {
   };
 }
 
-NamedTensors join_moments(const NamedTensors& first, const NamedTensors& second) {
+NamedTensors taken(NamedTensors& from, const std::string& prefix) {
   NamedTensors out;
-  for (const auto& [name, t] : first) out.emplace("first." + name, t);
-  for (const auto& [name, t] : second) out.emplace("second." + name, t);
+  for (auto it = from.begin(); it != from.end();)
+    if (it->first.starts_with(prefix)) {
+      out.emplace(it->first.substr(prefix.size()), std::move(it->second));
+      it = from.erase(it);
+    } else {
+      ++it;
+    }
   return out;
-}
-
-void split_moments(const NamedTensors& both, NamedTensors& first, NamedTensors& second) {
-  for (const auto& [name, t] : both) {
-    const bool is_first = name.starts_with("first.");
-    if (!is_first && !name.starts_with("second."))
-      raise(KINORA_ERROR_DATA, "the optimizer's file contains '{}', which is not a moment", name);
-    (is_first ? first : second).emplace(name.substr(is_first ? 6 : 7), t);
-  }
 }
 
 }  // namespace kinora::core

@@ -1,6 +1,6 @@
 // Checkpoints of a training run: ROOT/step-000100/ with
 //   weights.safetensors     whole parameters by name, in their dtype
-//   optimizer.safetensors   first.NAME and second.NAME: AdamW's moments
+//   optimizer.safetensors   STATE.NAME: the states of its optimizer, such as AdamW's first and second moment
 //   ema-0.99.safetensors    averages by name, one file per decay
 //   more.safetensors        tensors of the job besides the network's, if any
 //   state.json              TrainState
@@ -40,7 +40,8 @@ struct Checkpoint {
 };
 
 // The files of a network's checkpoint as the ranks hold them: "weights", "optimizer", "ema-0.99", "more".
-std::vector<TensorFile> checkpoint_files(Holding weights, Holding first, Holding second);
+// states: of the optimizer, each with its name and a dot as prefix.
+std::vector<TensorFile> checkpoint_files(Holding weights, std::vector<Holding> states);
 TensorFile checkpoint_file(const std::string& stem, Holding holding);
 
 // A checkpoint that all ranks write. Until commit() its temporary name is ignored by readers; without
@@ -84,8 +85,7 @@ std::string decay_name(double decay);
 // Finds a tensor of `from` and removes it there, so that its pages are released with it.
 Find taking_from(NamedTensors& from);
 
-// Joins AdamW's moments into one map of names, and splits them.
-NamedTensors join_moments(const NamedTensors& first, const NamedTensors& second);
-void split_moments(const NamedTensors& both, NamedTensors& first, NamedTensors& second);
+// Moves the tensors whose names begin with the prefix out of `from`, under the rest of their names.
+NamedTensors taken(NamedTensors& from, const std::string& prefix);
 
 }  // namespace kinora::core

@@ -59,14 +59,17 @@ struct State {
   State(const Layout& layout, int64_t rank)
       : model(layout, rank), first(model.zeros()), second(model.zeros()), average(model.zeros()) {}
   std::vector<TensorFile> files() const {
-    const auto part = [&](const auto& per_leaf) { return held(model.parameters, model.leaves, per_leaf); };
-    auto out = checkpoint_files(part(values_of(model.leaves)), part(first), part(second));
+    const auto part = [&](const auto& per_leaf, const std::string& prefix = "") {
+      return held(model.parameters, model.leaves, per_leaf, prefix);
+    };
+    auto out =
+        checkpoint_files(part(values_of(model.leaves)), {part(first, "first."), part(second, "second.")});
     out.push_back(checkpoint_file("ema-0.99", part(average)));
     return out;
   }
   void load(const Checkpoint& from) {
-    NamedTensors m, v;
-    split_moments(from.optimizer, m, v);
+    NamedTensors v = from.optimizer;
+    const NamedTensors m = taken(v, "first.");
     const auto put = [&](NamedTensors tensors, const std::vector<at::Tensor>& to) {
       std::vector<std::string> names;
       for (const auto& [name, t] : tensors) names.push_back(name);
@@ -74,7 +77,7 @@ struct State {
     };
     put(from.weights, values_of(model.leaves));
     put(m, first);
-    put(v, second);
+    put(taken(v, "second."), second);
     put(from.ema.at("0.99"), average);
   }
 };
@@ -102,7 +105,8 @@ TEST(ShardedFiles, ReshardToAnyMeshAndBackBitForBit) {
       const auto all = spread::parameters();
       Checkpoint start;
       start.weights = spread::random_bits(all, 1, false);
-      start.optimizer = join_moments(spread::random_bits(all, 2, true), spread::random_bits(all, 3, true));
+      for (const auto& [name, t] : spread::random_bits(all, 2, true)) start.optimizer["first." + name] = t;
+      for (const auto& [name, t] : spread::random_bits(all, 3, true)) start.optimizer["second." + name] = t;
       start.ema["0.99"] = spread::random_bits(all, 4, true);
       start.state.step = 7;
       fs::path from = root / "start" / "step-000007";

@@ -238,6 +238,7 @@ JobParts TrainTokenizer::parts() {
                  .help =
                      "encoder of videos or images for the frechet_distance of evaluated clips: clip-vision",
                  .weights = "features_weights"},
+                kOptimizerSlot,
                 kParallelSlot,
                 kCollectiveSlot},
       .reads = {"shard", "path"},

@@ -1,5 +1,5 @@
 // kind = "train" on codes: losses, norms and weights of every step against a loop in float64 that shares no
-// code with Trainer, AdamW or loss/next-token.
+// code with Trainer, optimizer/adamw or loss/next-token.
 #include <cmath>
 #include <fstream>
 
@@ -112,9 +112,7 @@ batch = {}
 warmup = 0
 learning_rate = {}
 weight_decay = {}
-beta1 = {}
-beta2 = {}
-eps = {}
+optimizer = {{ use = 'adamw', beta1 = {}, beta2 = {}, eps = {} }}
 text_dropout = {}
 clip_norm = 0.0
 ema = 0.0

@@ -9,8 +9,8 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
@@ -210,6 +210,7 @@ JobParts Train::parts() {
                  .help = "sampler that draws the samples of sample_every; by default edm-heun or flow-euler, "
                          "depending on the loss",
                  .how_only = true},
+                kOptimizerSlot,
                 kParallelSlot,
                 kPrecisionSlot,
                 kCollectiveSlot},

@@ -140,7 +140,8 @@ TEST(TrainJob, FailsAfterTooManyStepsInARowThatAreNotFinite) {
 }
 
 TEST(TrainJob, RefusesBetasOfOne) {
-  for (const char* line : {"beta1 = 1.0", "beta2 = 1.0"})
+  for (const char* line :
+       {"optimizer = { use = 'adamw', beta1 = 1.0 }", "optimizer = { use = 'adamw', beta2 = 1.0 }"})
     EXPECT_THAT(ScratchRun(std::map<std::string, std::string>{{"dit", line}}).problems(),
                 HasSubstr("of at least 0 below 1, found 1.0"))
         << line;

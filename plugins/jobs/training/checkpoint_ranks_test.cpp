@@ -90,7 +90,7 @@ void place(int64_t rank, int64_t size, const std::string& rendezvous) {
 std::map<std::string, std::string> jobs(const std::string& more) {
   return {{"dit",
            "precision = 'fp64'\nparallel = ['ddp']\nsteps = 4\nbatch = 4\nwarmup = 0\nlearning_rate = 0.01\n"
-           "eps = 1e-4\nema = [0.5, 0.9]\ncheckpoint_every = 2\nkeep = 10\n"
+           "optimizer = { use = 'adamw', eps = 1e-4 }\nema = [0.5, 0.9]\ncheckpoint_every = 2\nkeep = 10\n"
            "weights = 'FOLDER/start.safetensors'\n" +
                more}};
 }

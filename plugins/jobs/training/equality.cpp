@@ -12,6 +12,7 @@
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/strategy.hpp"
+#include "plugins/jobs/training/norms.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
 
 namespace kinora::core {
@@ -75,9 +76,15 @@ TrialJob::~TrialJob() {
 
 using at::Tensor;
 
+// AdamW divides by the gradient's size: in float32 the rounding of small gradients would dominate.
+std::string optimizer_of(const Trial& t) {
+  if (!t.optimizer.empty()) return t.optimizer;
+  return fmt::format("{{ use = 'adamw', beta2 = 0.999, eps = {} }}", t.precision == "fp64" ? 1e-4 : 1e-2);
+}
+
 std::string lines_of(const Trial& t) {
-  return "collective = " + t.collective + "\nprecision = '" + t.precision + "'\nparallel = " + t.parallel +
-         "\nmodel = " + t.model + "\n";
+  return "optimizer = " + optimizer_of(t) + "\ncollective = " + t.collective + "\nprecision = '" +
+         t.precision + "'\nparallel = " + t.parallel + "\nmodel = " + t.model + "\n";
 }
 
 Tensor gradient_of(const Tensor& t) { return t.grad().defined() ? t.grad() : at::zeros_like(t); }
@@ -125,10 +132,12 @@ class Equality::Comparison {
   void run(const std::function<void(const Compared&)>& seen) {
     seen_ = seen;
     holds_every_number_once();
-    // AdamW divides by the gradient's size: in float32 the rounding of small gradients would dominate.
-    const double eps = t_.precision == "fp64" ? 1e-4 : 1e-2;
-    AdamW of_mine(mine_->chain().parameters(), mine_->chain().leaves(), {.eps = eps}),
-        of_whole(whole_->chain().parameters(), whole_->chain().leaves(), {.eps = eps});
+    const Component component = job_.context().open_slot("optimizer");
+    const auto& options = job_.context().spec().component("optimizer")->options;
+    const Decay decay = usual_decay(0.01);
+    Optimizer of_mine(component, options, mine_->chain().parameters(), mine_->chain().leaves(), decay,
+                      Exchange(parallel_.group("world"))),
+        of_whole(component, options, whole_->chain().parameters(), whole_->chain().leaves(), decay);
     for (step_ = 0; step_ < t_.steps; ++step_) {
       const double loss = one_process();
       numbers(Compared::Kind::loss, all_processes(), loss);

@@ -1,5 +1,5 @@
 // Checks whether a model under some strategies computes the same as one process: output, loss, the gradient
-// of every parameter and input, and the parameters after steps of AdamW with clipping. Used by tests of
+// of every parameter and input, and the parameters after steps of an optimizer with clipping. Used by tests of
 // strategies and by `kinora plugins check-parallel`.
 #pragma once
 #include <array>
@@ -30,6 +30,7 @@ struct Trial {
   int64_t text = 5;                        // tokens; 0: the model reads none
   std::string precision = "fp64", collective = "'gloo'";
   int64_t steps = 3;
+  std::string optimizer;  // as in a job; empty: AdamW
   // Additional links of both networks, made for each; null: none.
   std::function<std::unique_ptr<kinora::Link<at::Tensor>>()> more = nullptr;
   // Use a packed row of latents with these frames, rows and cols for each sample instead.

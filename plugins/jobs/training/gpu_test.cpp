@@ -38,7 +38,8 @@ double apart(const NamedTensors& a, const NamedTensors& b) {
 
 // A large eps: otherwise AdamW turns the last digits of a small gradient into its sign.
 constexpr const char* kTraining =
-    "steps = 2\nbatch = 4\naccumulate = 2\nwarmup = 0\nschedule = 'constant'\nema = 0\neps = 0.01\n"
+    "steps = 2\nbatch = 4\naccumulate = 2\nwarmup = 0\nschedule = 'constant'\nema = 0\n"
+    "optimizer = { use = 'adamw', eps = 0.01 }\n"
     "tensorboard = false\npeak_flops = 1\nweights = 'FOLDER/start.safetensors'\n";
 
 struct Trained {

@@ -10,7 +10,7 @@
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/context/lora_link.hpp"
 #include "core/torch/context/network.hpp"
-#include "plugins/jobs/training/optimizer.hpp"
+#include "plugins/jobs/training/optimizer_testing.hpp"
 #include "tests/support/oracle.hpp"
 
 namespace kinora::core {
@@ -195,7 +195,7 @@ TEST(Lora, StartsAsTheModelAndOnlyItsMatricesAreTrained) {
   const Tensor before = plain(latent), output = adapted(latent);
   EXPECT_TRUE(at::equal(before, output));
   output.sum().backward();
-  AdamW optimizer(adapted.network->chain().parameters(), adapted.network->chain().leaves());
+  test::AdamW optimizer(adapted.network->chain().parameters(), adapted.network->chain().leaves());
   optimizer.step(0.1);
   const auto base = adapted.base();
   size_t moved = 0;

@@ -1,86 +1,43 @@
 #include "plugins/jobs/training/optimizer.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <numbers>
-#include <numeric>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "core/plugin/host.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "kernels/torch/parallel.hpp"
-#include "plugins/jobs/training/adamw_pass.hpp"
+#include "core/torch/weights/checkpoint.hpp"
+#include "core/torch/weights/gathering.hpp"
+#include "kinora/aten.hpp"
 
 namespace kinora::core {
 namespace {
 
-// The remaining height after share t of the decay: 1 at 0, 0 at 1.
-double left_of(const Schedule& s, double t) {
-  if (s.kind == "cosine") return 0.5 * (1 + std::cos(std::numbers::pi * t));
-  return s.kind == "wsd" && s.decay_shape == "1-sqrt" ? 1 - std::sqrt(t) : 1 - t;
+// The declaration of a parameter as a model gives it. Borrows from p.
+kinora_param_spec spec_of(const Parameter& p) {
+  kinora_param_spec s{};
+  s.struct_size = sizeof s;
+  s.role = p.role;
+  s.name = p.name.c_str();
+  s.shape = p.shape.data();
+  s.ndim = static_cast<uint32_t>(p.shape.size());
+  s.n_parts = static_cast<uint32_t>(p.parts.size());
+  s.parts = p.parts.data();
+  s.quantum = p.quantum;
+  s.block = p.block;
+  s.init = p.init;
+  s.init_scale = p.a;
+  s.shards = 1;
+  return s;
 }
 
-}  // namespace
-
-double rate(const Schedule& s, int64_t step) {
-  if (s.kind != "constant" && s.kind != "cosine" && s.kind != "linear" && s.kind != "wsd")
-    raise(KINORA_ERROR_INVALID, "learning rate schedule '{}' is unknown; use constant, cosine, linear or wsd",
-          s.kind);
-  if (step < s.warmup) return s.learning_rate * static_cast<double>(step + 1) / static_cast<double>(s.warmup);
-  if (s.kind == "constant") return s.learning_rate;
-  if (s.total <= s.warmup)
-    raise(KINORA_ERROR_INVALID, "a {} schedule requires more steps ({}) than its warmup ({})", s.kind,
-          s.total, s.warmup);
-  const auto total = static_cast<double>(s.total), warmup = static_cast<double>(s.warmup);
-  const double begin = s.kind == "wsd" ? std::max(warmup, total * (1 - s.decay_share)) : warmup;
-  const auto at = static_cast<double>(step);
-  if (at < begin || total <= begin) return s.learning_rate;
-  const double t = std::min(1.0, (at - begin) / (total - begin));
-  return s.final_rate + (s.learning_rate - s.final_rate) * left_of(s, t);
+at::Tensor range_of(const at::Tensor& of_leaf, int64_t offset, int64_t count) {
+  return of_leaf.detach().view({-1}).narrow(0, offset, count);
 }
 
-namespace {
-
-at::Tensor range_of(const at::Tensor& leaf, int64_t offset, int64_t count) {
-  return offset == 0 && count == leaf.numel() ? leaf.detach()
-                                              : leaf.detach().view({-1}).narrow(0, offset, count);
-}
-
-at::ScalarType state_dtype(const at::Tensor& t) {
-  return t.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-}
-
-constexpr int64_t kGrain = 1 << 14;  // minimum of numbers per thread
-
-// Sums of blocks at fixed positions, added in their order: independent of the number of threads.
-template <class T>
-double sum_blocks(const T* x, int64_t count) {
-  const int64_t blocks = (count + kGrain - 1) / kGrain;
-  std::vector<double> sums(static_cast<size_t>(blocks));
-  in_parallel(blocks, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t b = begin; b < end; ++b)
-      sums[static_cast<size_t>(b)] = sum_of_squares(x + b * kGrain, std::min(kGrain, count - b * kGrain));
-  });
-  return std::accumulate(sums.begin(), sums.end(), 0.0);
-}
-
-double squares_of(const at::Tensor& x) {
-  if (x.is_cpu() && x.scalar_type() == at::kFloat) return sum_blocks(x.data_ptr<float>(), x.numel());
-  if (x.is_cpu() && x.scalar_type() == at::kDouble) return sum_blocks(x.data_ptr<double>(), x.numel());
-  const double norm = at::linalg_vector_norm(x, 2, std::nullopt, false, at::kDouble).item<double>();
-  return norm * norm;
-}
-
-using Share = std::function<double(const Leaf&, const Piece&)>;
-
-double square_sum(const at::Tensor& of_leaf, const Leaf& leaf, const Share& share) {
-  const at::NoGradGuard guard;
-  const auto whole = of_leaf.contiguous();
-  double sum = 0;
-  for (const auto& p : leaf.pieces)
-    sum += (share ? share(leaf, p) : 1) * squares_of(range_of(whole, p.offset, p.count));
-  return sum;
+const Parameter& of(const Parameters& all, const Piece& piece) {
+  return all.at(static_cast<size_t>(piece.param - 1));
 }
 
 }  // namespace
@@ -90,148 +47,199 @@ bool decays(const Parameter& p) {
   return long_ones > 1 && p.role != KINORA_ROLE_TABLE;
 }
 
-AdamW::AdamW(const Parameters& parameters, std::vector<Leaf>& leaves, AdamWOptions options)
-    : leaves_(leaves), options_(std::move(options)) {
-  if (!options_.decay)
-    options_.decay = [decay = options_.weight_decay](const Parameter& p) { return decays(p) ? decay : 0; };
-  for (const auto& leaf : leaves) {
-    const auto like = leaf.tensor.options().dtype(state_dtype(leaf.tensor)).requires_grad(false);
-    m_.push_back(leaf.frozen ? at::Tensor() : at::zeros(leaf.tensor.sizes(), like));
-    v_.push_back(leaf.frozen ? at::Tensor() : at::zeros(leaf.tensor.sizes(), like));
-    auto& ranges = ranges_.emplace_back();
-    for (const auto& p : leaf.pieces) {
-      const double decay = options_.decay(parameters.at(static_cast<size_t>(p.param - 1)));
-      const bool goes_on = !ranges.empty() && ranges.back().decay == decay &&
-                           ranges.back().offset + ranges.back().count == p.offset;
-      if (goes_on) {
-        ranges.back().count += p.count;
-      } else {
-        ranges.push_back({p.offset, p.count, decay});
+Decay usual_decay(double weight_decay) {
+  return [weight_decay](const Parameter& p) { return decays(p) ? weight_decay : 0; };
+}
+
+Optimizer::Optimizer(const Component& c, const Options& o, const Parameters& parameters,
+                     std::vector<Leaf>& leaves, const Decay& decay, const Exchange& exchange)
+    : spec_(*c.spec),
+      api_(c.table<kinora_optimizer>()),
+      self_(made([&] { return api_.create(host(), o.abi()); }, c.spec->id)),
+      parameters_(parameters),
+      leaves_(leaves),
+      exchange_(exchange) {
+  for (const auto& output : spec_.outputs) names_.push_back(output.name);
+  states_.resize(names_.size());
+  for (const auto& p : parameters_) {
+    numbers_.emplace(p.name, plans_.size());
+    plans_.push_back(p.frozen ? Plan{} : plan_of(p, decay));
+    any_whole_ = any_whole_ || plans_.back().whole;
+  }
+  for (const auto& leaf : leaves) add_ranges(leaf);
+}
+
+Optimizer::Plan Optimizer::plan_of(const Parameter& p, const Decay& decay) const {
+  const kinora_param_spec spec = spec_of(p);
+  kinora_update_plan plan{sizeof plan, 0, 0, 0};
+  called(api_.plan(self_, &spec, &plan), spec_.id);
+  if (plan.n_states > names_.size())
+    raise(KINORA_ERROR_FAILED, "{}: plan of '{}' has {} states, the manifest {} outputs", spec_.id, p.name,
+          plan.n_states, names_.size());
+  if (plan.whole && !api_.direction)
+    raise(KINORA_ERROR_FAILED, "{}: plan of '{}' says whole, but it has no direction()", spec_.id, p.name);
+  return {plan.n_states, plan.whole != 0, decay(p)};
+}
+
+void Optimizer::add_ranges(const Leaf& leaf) {
+  if (!leaf.tensor.is_contiguous())
+    raise(KINORA_ERROR_UNSUPPORTED, "leaf '{}' is not contiguous; a link's leaves must be", leaf.name);
+  auto& ranges = ranges_.emplace_back();
+  size_t states = 0;
+  for (const auto& piece : leaf.pieces) {
+    const Plan& plan = plans_.at(static_cast<size_t>(piece.param - 1));
+    if (!leaf.frozen) states = std::max<size_t>(states, plan.states);
+    const bool goes_on = !ranges.empty() && ranges.back().plan == plan &&
+                         ranges.back().offset + ranges.back().count == piece.offset;
+    if (goes_on) {
+      ranges.back().count += piece.count;
+    } else {
+      ranges.push_back({piece.offset, piece.count, plan});
+    }
+  }
+  const auto like = leaf.tensor.options().dtype(state_dtype(leaf.tensor)).requires_grad(false);
+  for (size_t i = 0; i < states_.size(); ++i)
+    states_[i].push_back(i < states ? at::zeros(leaf.tensor.sizes(), like) : at::Tensor());
+}
+
+void Optimizer::step(double learning_rate, double gradient_factor, const std::vector<Ema*>& averages) {
+  const at::NoGradGuard guard;
+  kinora_update like{};
+  like.struct_size = sizeof like;
+  like.step = ++steps_;
+  like.learning_rate = learning_rate;
+  like.gradient_factor = gradient_factor;
+  std::vector<double> shares;  // weights of the new values in the averages
+  for (Ema* e : averages) shares.push_back(1 - e->next_decay());
+  for (size_t i = 0; i < leaves_.size(); ++i) {
+    auto& leaf = leaves_[i];
+    if (leaf.frozen || !leaf.tensor.grad().defined()) {
+      for (size_t k = 0; k < averages.size(); ++k) averages[k]->update_leaf(leaves_, i, 1 - shares[k]);
+      continue;
+    }
+    if (auto& grad = leaf.tensor.mutable_grad(); !grad.is_contiguous()) grad = grad.contiguous();
+    for (const auto& range : ranges_[i]) update(i, range, like, averages, shares);
+  }
+  if (any_whole_) step_whole(learning_rate, averages, shares);
+}
+
+void Optimizer::update(size_t i, const Range& range, const kinora_update& like,
+                       const std::vector<Ema*>& averages, const std::vector<double>& shares) {
+  const auto numbers = [&](const at::Tensor& of) { return range_of(of, range.offset, range.count); };
+  const at::Tensor weight = numbers(leaves_[i].tensor), gradient = numbers(leaves_[i].tensor.grad());
+  std::vector<at::Tensor> kept;
+  for (uint32_t k = 0; k < range.plan.states; ++k) kept.push_back(numbers(states_[k][i]));
+  for (size_t k = 0; !range.plan.whole && k < averages.size(); ++k)
+    kept.push_back(numbers(averages[k]->values()[i]));
+  std::vector<kinora_tensor> states;
+  std::vector<kinora_average> moving;
+  for (size_t k = 0; k < kept.size(); ++k)
+    if (k < range.plan.states)
+      states.push_back(handle(kept[k]));
+    else
+      moving.push_back({handle(kept[k]), shares[k - range.plan.states]});
+  kinora_update u = like;
+  u.n_states = range.plan.states;
+  u.weight_decay = range.plan.decay;
+  u.weight = handle(weight);
+  u.gradient = handle(gradient);
+  u.states = states.data();
+  u.averages = moving.data();
+  u.n_averages = moving.size();
+  called(api_.update(self_, &u), spec_.id);
+}
+
+template <class Chosen>
+std::vector<Leaf> Optimizer::leaves_with(Chosen chosen) const {
+  std::vector<Leaf> out = leaves_;
+  for (auto& leaf : out)
+    std::erase_if(leaf.pieces, [&](const Piece& piece) {
+      return !chosen(plans_.at(static_cast<size_t>(piece.param - 1)));
+    });
+  return out;
+}
+
+// As many parameters at once as there are ranks: each computes one.
+void Optimizer::step_whole(double learning_rate, const std::vector<Ema*>& averages,
+                           const std::vector<double>& shares) {
+  Holding directions{parameters_, leaves_with([](const Plan& plan) { return plan.whole; }), ""};
+  for (auto& leaf : directions.leaves) leaf.tensor = leaf.frozen ? at::Tensor() : leaf.tensor.grad();
+  Gathering gathering(exchange_);
+  gathering.add(directions);
+  const auto& items = gathering.items();
+  const auto count = static_cast<int64_t>(items.size()), ranks = exchange_.size();
+  for (int64_t first = 0; first < count; first += ranks) {
+    std::vector<int64_t> wanted;
+    for (int64_t r = 0; r < ranks; ++r) wanted.push_back(first + r < count ? first + r : Gathering::kNone);
+    at::Tensor mine = gathering.collect(wanted);
+    exchange_.together([&] {
+      if (mine.defined()) mine = change_of(items[static_cast<size_t>(first + exchange_.rank())].name, mine);
+    });
+    for (int64_t r = 0; r < ranks && first + r < count; ++r) {
+      const auto& item = items[static_cast<size_t>(first + r)];
+      const at::Tensor room = r == exchange_.rank() ? mine : at::empty(item.shape, item.dtype);
+      apply(item.name, exchange_.from(r, room), learning_rate, averages, shares);
+    }
+  }
+}
+
+// direction: whole, on the CPU. It is computed where the leaves are.
+at::Tensor Optimizer::change_of(const std::string& name, const at::Tensor& direction) const {
+  const kinora_param_spec spec = spec_of(parameters_[numbers_.at(name)]);
+  const at::Tensor there = direction.to(leaves_.at(0).tensor.device());
+  kinora_tensor out = nullptr;
+  called(api_.direction(self_, &spec, handle(there), &out), spec_.id);
+  const at::Tensor change = out ? adopt<at::Tensor>(out) : at::Tensor();
+  if (!change.defined() || change.sizes() != direction.sizes() ||
+      change.scalar_type() != direction.scalar_type())
+    raise(KINORA_ERROR_FAILED, "{}: the change of '{}' must be {} {}, as its direction is; it is {}",
+          spec_.id, name, c10::toString(direction.scalar_type()), c10::str(direction.sizes()),
+          change.defined() ? c10::str(change.scalar_type(), " ", change.sizes()) : "not there");
+  return change.to(at::kCPU).contiguous();
+}
+
+// Each operation is rounded by itself, so the bits do not depend on how the leaves are cut.
+void Optimizer::apply(const std::string& name, const at::Tensor& change, double learning_rate,
+                      const std::vector<Ema*>& averages, const std::vector<double>& shares) {
+  const size_t number = numbers_.at(name);
+  for (size_t i = 0; i < leaves_.size(); ++i)
+    for (const auto& piece : leaves_[i].pieces) {
+      if (static_cast<size_t>(piece.param - 1) != number) continue;
+      at::Tensor own = at::empty({piece.count}, change.scalar_type());
+      copy_from_whole(parameters_[number], piece, change, own.data_ptr());
+      at::Tensor w = range_of(leaves_[i].tensor, piece.offset, piece.count);
+      w.mul_(1 - learning_rate * plans_[number].decay).sub_(own.mul_(learning_rate).to(w.device()));
+      for (size_t k = 0; k < averages.size(); ++k) {
+        at::Tensor a = range_of(averages[k]->values()[i], piece.offset, piece.count);
+        a.add_((w.to(a.scalar_type()) - a).mul_(shares[k]));
       }
     }
-  }
 }
 
-struct AdamW::Numbers {
-  double rate, gradient_factor, step, root2;
-  std::vector<double> shares;  // weights of the new values in the averages
-};
-
-void AdamW::step(double learning_rate, double gradient_factor, const std::vector<Ema*>& averages) {
-  const at::NoGradGuard guard;
-  const auto t = static_cast<double>(++steps_);
-  Numbers n{learning_rate,
-            gradient_factor,
-            learning_rate / (1 - std::pow(options_.beta1, t)),
-            1 / std::sqrt(1 - std::pow(options_.beta2, t)),
-            {}};
-  std::vector<double> decays;
-  for (Ema* e : averages) {
-    decays.push_back(e->next_decay());
-    n.shares.push_back(1 - decays.back());
-  }
-  for (size_t i = 0; i < leaves_.size(); ++i) {
-    const auto& leaf = leaves_[i];
-    if (leaf.frozen || !leaf.tensor.grad().defined()) {
-      for (size_t k = 0; k < averages.size(); ++k) averages[k]->update_leaf(leaves_, i, decays[k]);
-    } else if (const auto type = leaf.tensor.scalar_type(); leaf.tensor.is_cpu() &&
-                                                            leaf.tensor.is_contiguous() &&
-                                                            (type == at::kFloat || type == at::kDouble)) {
-      type == at::kFloat ? step_leaf<float>(i, n, averages) : step_leaf<double>(i, n, averages);
-    } else {
-      step_elsewhere(i, n, averages);
-    }
-  }
-}
-
-template <class T>
-void AdamW::step_leaf(size_t i, const Numbers& n, const std::vector<Ema*>& averages) {
-  const auto grad = leaves_[i].tensor.grad().contiguous();
-  T *w = leaves_[i].tensor.data_ptr<T>(), *m = m_[i].data_ptr<T>(), *v = v_[i].data_ptr<T>();
-  const T* g = grad.data_ptr<T>();
-  for (const auto& r : ranges_[i]) {
-    const AdamWNumbers<T> numbers{static_cast<T>(n.gradient_factor),
-                                  static_cast<T>(1 - n.rate * r.decay),
-                                  static_cast<T>(options_.beta1),
-                                  static_cast<T>(options_.beta2),
-                                  static_cast<T>(n.root2),
-                                  static_cast<T>(options_.eps),
-                                  static_cast<T>(n.step)};
-    in_parallel(r.count, kGrain, [&](int64_t begin, int64_t end) {
-      const int64_t at = r.offset + begin;
-      std::vector<AverageRange<T>> to;
-      for (size_t k = 0; k < averages.size(); ++k)
-        to.push_back({averages[k]->values()[i].data_ptr<T>() + at, static_cast<T>(n.shares[k])});
-      adamw_pass<T>({w + at, g + at, m + at, v + at, end - begin}, numbers, to);
-    });
-  }
-}
-
-void AdamW::step_elsewhere(size_t i, const Numbers& n, const std::vector<Ema*>& averages) {
-  const auto& leaf = leaves_[i].tensor;
-  at::Tensor grad = leaf.grad().contiguous();
-  if (n.gradient_factor != 1) grad = grad * n.gradient_factor;
-  const auto t = at::full({}, static_cast<double>(steps_), at::kFloat).to(leaf.device());
-  for (const auto& r : ranges_[i]) {
-    const auto range = [&](const at::Tensor& of) { return range_of(of, r.offset, r.count); };
-    at::_fused_adamw_({range(leaf)}, {range(grad)}, {range(m_[i])}, {range(v_[i])}, {}, {t}, n.rate,
-                      options_.beta1, options_.beta2, r.decay, options_.eps, /*amsgrad=*/false,
-                      /*maximize=*/false);
-  }
-  for (size_t k = 0; k < averages.size(); ++k) averages[k]->update_leaf(leaves_, i, 1 - n.shares[k]);
-}
-
-void AdamW::zero_grad() {
+void Optimizer::zero_grad() {
   for (auto& leaf : leaves_) leaf.tensor.mutable_grad().reset();
 }
 
-double gradient_norm(const std::vector<Leaf>& leaves, const Share& share,
-                     const std::function<double(double)>& sum) {
-  double squares = 0;
-  for (const auto& leaf : leaves)
-    if (const auto& grad = leaf.tensor.grad(); !leaf.frozen && grad.defined())
-      squares += square_sum(grad, leaf, share);
-  return std::sqrt(sum ? sum(squares) : squares);
-}
-
-double weight_norm(const std::vector<Leaf>& leaves, const Share& share,
-                   const std::function<double(double)>& sum) {
-  double squares = 0;
-  for (const auto& leaf : leaves) squares += square_sum(leaf.tensor, leaf, share);
-  return std::sqrt(sum ? sum(squares) : squares);
-}
-
-double clip_factor(double norm, double max_norm) { return std::min(1.0, max_norm / (norm + 1e-6)); }
-
-Ema::Ema(const std::vector<Leaf>& leaves, double decay, bool rise) : decay_(decay), rise_(rise) {
-  for (const auto& leaf : leaves)
-    values_.push_back(
-        leaf.tensor.detach().to(state_dtype(leaf.tensor), /*non_blocking=*/false, /*copy=*/true));
-}
-
-double Ema::next_decay() {
-  const double n = static_cast<double>(updates_++);
-  return rise_ ? std::min(decay_, (1 + n) / (10 + n)) : decay_;
-}
-
-void Ema::update_leaf(const std::vector<Leaf>& leaves, size_t i, double decay) {
-  const at::NoGradGuard guard;
-  values_[i].lerp_(leaves[i].tensor.detach().to(values_[i].scalar_type()), 1 - decay);
-}
-
-void Ema::update(const std::vector<Leaf>& leaves) {
-  const double decay = next_decay();
-  for (size_t i = 0; i < values_.size(); ++i) update_leaf(leaves, i, decay);
-}
-
-void Ema::swap(std::vector<Leaf>& leaves) {
-  const at::NoGradGuard guard;
-  for (size_t i = 0; i < values_.size(); ++i) {
-    const auto kept = values_[i].clone();
-    auto weights = leaves[i].tensor.detach();
-    values_[i].copy_(weights);
-    weights.copy_(kept);
+std::vector<Holding> Optimizer::held_states() const {
+  std::vector<Holding> out;
+  for (size_t i = 0; i < states_.size(); ++i) {
+    auto leaves = leaves_with([&](const Plan& plan) { return plan.states > i; });
+    out.push_back(held(parameters_, leaves, states_[i], names_[i] + "."));
   }
+  return out;
+}
+
+void Optimizer::restore(NamedTensors states) {
+  for (size_t i = 0; i < states_.size(); ++i) {
+    NamedTensors from = taken(states, names_[i] + ".");
+    std::vector<std::string> names;
+    for (const auto& [name, tensor] : from) names.push_back(name);
+    distribute(parameters_, leaves_with([&](const Plan& plan) { return plan.states > i; }), states_[i], names,
+               taking_from(from), {.allow_missing = true});
+  }
+  if (!states.empty())
+    raise(KINORA_ERROR_DATA, "the optimizer's file contains '{}', which is no state of {}",
+          states.begin()->first, spec_.id);
 }
 
 }  // namespace kinora::core

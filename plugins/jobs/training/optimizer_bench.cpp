@@ -4,10 +4,12 @@
 #include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>
 
-#include "plugins/jobs/training/optimizer.hpp"
+#include "plugins/jobs/training/optimizer_testing.hpp"
 
 namespace kinora::core {
 namespace {
+
+using test::AdamW;
 
 struct Model {
   Parameters parameters;
@@ -50,8 +52,8 @@ void passes_of_libtorch(benchmark::State& state) {
   }
   for (auto _ : state) {
     for (auto& one : g) one.mul_(0.999);
-    at::_fused_adamw_(w, g, adam.first_moments(), adam.second_moments(), {}, steps, 1e-3, 0.9, 0.999, 0.01,
-                      1e-8, false, false);
+    at::_fused_adamw_(w, g, adam.state(0), adam.state(1), {}, steps, 1e-3, 0.9, 0.999, 0.01, 1e-8, false,
+                      false);
     ema.update(m.leaves);
   }
 }

@@ -1,5 +1,3 @@
-#include "plugins/jobs/training/optimizer.hpp"
-
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -8,23 +6,22 @@
 #include <gtest/gtest.h>
 
 #include "kinora/error.hpp"
+#include "plugins/jobs/training/norms.hpp"
+#include "plugins/jobs/training/optimizer_testing.hpp"
+#include "plugins/jobs/training/schedule.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora::core {
 namespace {
 
+using test::AdamW;
+using test::AdamWOptions;
+using test::leaf_of;
+
 Parameter named(const std::string& name, std::vector<int64_t> shape, bool frozen = false) {
-  Parameter p;
-  p.name = name;
-  p.shape = shape;
-  p.parts = {shape.empty() ? 1 : shape[0]};
+  Parameter p = test::parameter(name, std::move(shape));
   p.frozen = frozen;
   return p;
-}
-Leaf leaf_of(const Parameters& all, kinora_param id, at::Tensor t) {
-  const auto& p = all[static_cast<size_t>(id - 1)];
-  t.set_requires_grad(!p.frozen);
-  return {p.name, t, p.frozen, false, {{id, 0, p.numel(), 0}}};
 }
 
 // Algorithm 2 of Loshchilov and Hutter (2019), one number at a time in double.
@@ -85,7 +82,7 @@ TEST_P(AdamWOn, EqualsTheAlgorithmInDouble) {
                   GetParam() == at::kFloat ? 3e-6 : 1e-14)
           << k << " " << i;
   EXPECT_TRUE(at::equal(leaves[2].tensor, fixed));
-  EXPECT_FALSE(adam.first_moments()[2].defined());
+  EXPECT_FALSE(adam.state(0)[2].defined());
   EXPECT_EQ(adam.steps(), 20);
 }
 INSTANTIATE_TEST_SUITE_P(Dtypes, AdamWOn, testing::Values(at::kDouble, at::kFloat));
@@ -175,7 +172,7 @@ TEST(AdamW, EqualsLibtorchsKernel) {
                       o.beta2, 0.1, o.eps, false, false);
   }
   EXPECT_LT((leaves[0].tensor - w).abs().max().item<double>(), 1e-12);
-  EXPECT_LT((adam.first_moments()[0] - m).abs().max().item<double>(), 1e-12);
+  EXPECT_LT((adam.state(0)[0] - m).abs().max().item<double>(), 1e-12);
 }
 
 TEST(AdamW, DecaysWhatIsMultipliedAndNotWhatIsLookedUp) {
@@ -289,12 +286,11 @@ TEST(AdamW, IsBitExactAfterItsStateWasSavedAndLoaded) {
   std::vector<Leaf> first{leaf_of(parameters, 1, start.clone())};
   AdamW f(parameters, first);
   run(0, 6, first, f);
-  const auto m = assemble(parameters, first, f.first_moments()),
-             v = assemble(parameters, first, f.second_moments());
+  const auto m = assemble(parameters, first, f.state(0)), v = assemble(parameters, first, f.state(1));
   std::vector<Leaf> second{leaf_of(parameters, 1, first[0].tensor.detach().clone())};
   AdamW s(parameters, second);
-  distribute(parameters, second, s.first_moments(), {"w"}, [&](const auto& n) { return m.at(n); });
-  distribute(parameters, second, s.second_moments(), {"w"}, [&](const auto& n) { return v.at(n); });
+  distribute(parameters, second, s.state(0), {"w"}, [&](const auto& n) { return m.at(n); });
+  distribute(parameters, second, s.state(1), {"w"}, [&](const auto& n) { return v.at(n); });
   s.set_steps(f.steps());
   run(6, 10, second, s);
   EXPECT_TRUE(at::equal(second[0].tensor, whole[0].tensor));

@@ -30,6 +30,11 @@ class TensorJob : public JobType {
 };
 
 // Slots that several kinds of jobs have.
+inline const Slot kOptimizerSlot{.name = "optimizer",
+                                 .kind = "optimizer",
+                                 .use = "adamw",
+                                 .required = true,
+                                 .help = "change of the weights by their gradients"};
 inline const Slot kPrecisionSlot{.name = "precision",
                                  .kind = "precision",
                                  .use = "fp32",

@@ -8,12 +8,13 @@
 #include "core/base/log.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/checkpoint.hpp"
+#include "plugins/jobs/training/norms.hpp"
 #include "plugins/jobs/training/tokenizer_objective.hpp"
 
 namespace kinora::core {
 namespace {
 
-const std::string kWeight = "critic.weight.", kMoment = "critic.", kSteps = "critic.steps";
+const std::string kWeight = "critic.weight.", kState = "critic.", kSteps = "critic.steps";
 
 // During its lifetime, a forward records nothing for the critic's own gradients.
 class Frozen {
@@ -33,13 +34,6 @@ class Frozen {
 
 at::Tensor gradient(const at::Tensor& of, const at::Tensor& at) {
   return torch::autograd::grad({of}, {at}, {}, /*retain_graph=*/true)[0];
-}
-
-NamedTensors under(const NamedTensors& all, const std::string& prefix) {
-  NamedTensors out;
-  for (const auto& [name, t] : all)
-    if (name.starts_with(prefix)) out.emplace(name.substr(prefix.size()), t);
-  return out;
 }
 
 }  // namespace
@@ -69,8 +63,8 @@ TokenizerCritic::TokenizerCritic(JobContext& context, Network& tokenizer, Parall
                {.seed = static_cast<uint64_t>(context.run().seed) + 1,
                 .device = device,
                 .dtype = parallel.parameter_dtype()}),
-      optimizer_(network_.chain().parameters(), network_.chain().leaves(),
-                 {o.beta1, o.beta2, o.eps, o.weight_decay, {}}),
+      optimizer_(context.open_slot("optimizer"), context.spec().component("optimizer")->options,
+                 network_.chain().parameters(), network_.chain().leaves(), usual_decay(o.weight_decay)),
       last_(last_layer(tokenizer.chain(), o.last_layer).tensor) {}
 
 at::Tensor TokenizerCritic::adversarial(const at::Tensor& video, const at::Tensor& made,
@@ -107,33 +101,23 @@ void TokenizerCritic::update(nlohmann::json& line) {
 
 NamedTensors TokenizerCritic::state() {
   const auto& chain = network_.chain();
-  const auto copied = [&](const std::vector<at::Tensor>& per_leaf) {
-    return assemble(chain.parameters(), chain.leaves(), per_leaf);
-  };
   NamedTensors out{{kSteps, at::full({1}, optimizer_.steps(), at::kLong)}};
   for (const auto& [name, t] : assemble(chain.parameters(), chain.leaves())) out[kWeight + name] = t;
-  for (const auto& [name, t] :
-       join_moments(copied(optimizer_.first_moments()), copied(optimizer_.second_moments())))
-    out[kMoment + name] = t;
+  for (size_t i = 0; i < optimizer_.names().size(); ++i)
+    for (const auto& [name, t] : assemble(chain.parameters(), chain.leaves(), optimizer_.state(i)))
+      out[kState + optimizer_.names()[i] + "." + name] = t;
   return out;
 }
 
-void TokenizerCritic::restore(const NamedTensors& state) {
-  if (!state.count(kSteps))
+void TokenizerCritic::restore(NamedTensors state) {
+  const auto steps = state.extract(kSteps);
+  if (steps.empty())
     throw Error(KINORA_ERROR_INVALID,
                 "the checkpoint has no critic; remove the critic, or choose another output folder");
   auto& chain = network_.chain();
-  load_values(chain.parameters(), chain.leaves(), under(state, kWeight));
-  const auto copy = [&](const std::string& prefix, const std::vector<at::Tensor>& to) {
-    const NamedTensors from = under(state, kMoment + prefix);
-    std::vector<std::string> names;
-    for (const auto& [name, t] : from) names.push_back(name);
-    distribute(chain.parameters(), chain.leaves(), to, names,
-               [&](const std::string& name) { return from.count(name) ? from.at(name) : at::Tensor(); });
-  };
-  copy("first.", optimizer_.first_moments());
-  copy("second.", optimizer_.second_moments());
-  optimizer_.set_steps(state.at(kSteps).item<int64_t>());
+  load_values(chain.parameters(), chain.leaves(), taken(state, kWeight));
+  optimizer_.restore(taken(state, kState));
+  optimizer_.set_steps(steps.mapped().item<int64_t>());
 }
 
 }  // namespace kinora::core

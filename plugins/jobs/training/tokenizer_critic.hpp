@@ -1,4 +1,4 @@
-// The critic of a tokenizer's adversarial tuning: a separate model with its own AdamW, trained together with
+// The critic of a tokenizer's adversarial tuning: a separate model with its own optimizer, trained together with
 // the tokenizer by the hinge loss (VQGAN, Esser et al. 2021, arXiv 2012.09841, section 3.1).
 #pragma once
 #include <map>
@@ -27,16 +27,16 @@ class TokenizerCritic {
   // One update by the gradients of the step, on every rank; a gradient that is not finite is dropped.
   void update(nlohmann::json& line);
 
-  // Weights, moments and steps by name: copies for a checkpoint, and the way back.
+  // Weights, optimizer states and steps by name: copies for a checkpoint, and the way back.
   NamedTensors state();
-  void restore(const NamedTensors& state);
+  void restore(NamedTensors state);
 
  private:
   at::Tensor logits(const at::Tensor& video) { return network_.forward({{"video", video}})[0]; }
   TrainTokenizerOptions options_;
   Parallelism& parallel_;
   Network network_;
-  AdamW optimizer_;
+  Optimizer optimizer_;
   at::Tensor last_;  // of the tokenizer's decoder
 };
 

@@ -1,5 +1,5 @@
 // Computes what a training job must compute, number by number: from latents made by hand, in a float64 loop
-// that shares no code with Trainer, AdamW, Ema or loss/edm.
+// that shares no code with Trainer, optimizer/adamw, Ema or loss/edm.
 #pragma once
 #include <algorithm>
 #include <cmath>
@@ -58,8 +58,8 @@ struct Knobs {
          dropout = 0.4;
   std::string toml() const {
     return fmt::format(
-        "steps = {}\nbatch = {}\nwarmup = {}\nlearning_rate = {}\nweight_decay = {}\nbeta1 = {}\nbeta2 = "
-        "{}\neps = {}\n"
+        "steps = {}\nbatch = {}\nwarmup = {}\nlearning_rate = {}\nweight_decay = {}\n"
+        "optimizer = {{ use = 'adamw', beta1 = {}, beta2 = {}, eps = {} }}\n"
         "clip_norm = {}\ntext_dropout = {}\n",
         steps, batch, warmup, learning_rate, decay, beta1, beta2, eps, clip, dropout);
   }

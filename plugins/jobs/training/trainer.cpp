@@ -10,6 +10,8 @@
 #include "core/base/clock.hpp"
 #include "core/base/log.hpp"
 #include "core/torch/tensors/device.hpp"
+#include "plugins/jobs/training/norms.hpp"
+#include "plugins/jobs/training/schedule.hpp"
 
 namespace kinora::core {
 namespace {
@@ -23,8 +25,8 @@ std::vector<Ema> averages_of(Network& network, const std::vector<double>& decays
   return out;
 }
 
-std::function<double(const Parameter&)> decay_of(const OptimizerOptions& o) {
-  if (!o.decay_all) return nullptr;
+Decay decay_of(const OptimizerOptions& o) {
+  if (!o.decay_all) return usual_decay(o.weight_decay);
   return [decay = o.weight_decay](const Parameter& p) { return p.shape.size() > 1 ? decay : 0; };
 }
 
@@ -55,9 +57,9 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
       network_(network),
       parallel_(parallel),
       options_(options),
-      optimizer_(network.chain().parameters(), network.chain().leaves(),
-                 {options.beta1, options.beta2, options.eps, options.weight_decay, decay_of(options)}),
       exchange_(parallel.group("world"), network.chain().leaves().at(0).tensor.device()),
+      optimizer_(context.open_slot("optimizer"), context.spec().component("optimizer")->options,
+                 network.chain().parameters(), network.chain().leaves(), decay_of(options), exchange_),
       writer_(checkpoints(), exchange_,
               {options.async_checkpoints, static_cast<uint64_t>(options.shard_size), options.keep,
                options.keep_every}) {

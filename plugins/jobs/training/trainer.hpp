@@ -1,4 +1,4 @@
-// The training loop that all training jobs share: gradients of microbatches, clipping, AdamW, averages, and
+// The training loop that all training jobs share: gradients of microbatches, clipping, the optimizer, averages, and
 // the log of each step. Its files are written in trainer_state.cpp.
 #pragma once
 #include <functional>
@@ -11,6 +11,7 @@
 #include "core/torch/weights/checkpoint_writer.hpp"
 #include "core/torch/weights/sigma_losses.hpp"
 #include "plugins/jobs/training/balance.hpp"
+#include "plugins/jobs/training/ema.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/tensorboard.hpp"
@@ -95,9 +96,9 @@ class Trainer {
   Network& network_;
   Parallelism& parallel_;
   OptimizerOptions options_;
-  AdamW optimizer_;
-  std::vector<Ema> averages_;
   Exchange exchange_;
+  Optimizer optimizer_;
+  std::vector<Ema> averages_;
   CheckpointWriter writer_;
   std::optional<TensorBoard> board_;
   bool averaged_ = false;                          // the first averages and the network's weights are swapped

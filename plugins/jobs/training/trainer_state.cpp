@@ -32,10 +32,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : saved.weights) names.push_back(name);
   load_values(chain.parameters(), chain.leaves(), names, taking_from(saved.weights), how);
-  NamedTensors first, second;
-  split_moments(std::exchange(saved.optimizer, {}), first, second);
-  copy_into(chain, std::move(first), optimizer_.first_moments());
-  copy_into(chain, std::move(second), optimizer_.second_moments());
+  optimizer_.restore(std::exchange(saved.optimizer, {}));
   optimizer_.set_steps(saved.state.optimizer_steps);
   for (auto& e : averages_) {
     const auto kept = saved.ema.find(decay_name(e.decay()));
@@ -66,8 +63,7 @@ void Trainer::save() {
   state.loss = loss_;
   state.skipped = skipped_;
   state.by_sigma = by_sigma_;
-  auto files = checkpoint_files(kept(values_of(chain.leaves())), kept(optimizer_.first_moments()),
-                                kept(optimizer_.second_moments()));
+  auto files = checkpoint_files(kept(values_of(chain.leaves())), optimizer_.held_states());
   for (auto& e : averages_) {
     state.ema_updates = e.updates();
     files.push_back(checkpoint_file("ema-" + decay_name(e.decay()), kept(e.values())));

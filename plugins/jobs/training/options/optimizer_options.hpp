@@ -10,8 +10,8 @@ namespace kinora::core {
 
 struct OptimizerOptions {
   int64_t steps = 1000, batch = 4, accumulate = 1, warmup = 50;
-  double learning_rate = 3e-4, final_rate = 0, decay_share = 0.2, weight_decay = 0.01, beta1 = 0.9,
-         beta2 = 0.99, eps = 1e-8, clip_norm = 1.0, peak_flops = 0;
+  double learning_rate = 3e-4, final_rate = 0, decay_share = 0.2, weight_decay = 0.01, clip_norm = 1.0,
+         peak_flops = 0;
   std::vector<double> ema = {0.99};
   std::string schedule = "cosine", decay_shape = "1-sqrt", device = "auto";
   WeightsPaths weights;
@@ -33,9 +33,6 @@ struct OptimizerOptions {
     d.option("decay_all", &O::decay_all)
         .help(
             "apply weight decay to those tables too, that is to all parameters with two or more dimensions");
-    d.option("beta1", &O::beta1).at_least(0).below(1).help("AdamW's decay of the first moment");
-    d.option("beta2", &O::beta2).at_least(0).below(1).help("AdamW's decay of the second moment");
-    d.option("eps", &O::eps).above(0).help("AdamW's epsilon, added to the root of the second moment");
     d.option("clip_norm", &O::clip_norm)
         .at_least(0)
         .help("largest norm of the whole gradient; 0: no clipping");
@@ -72,7 +69,7 @@ struct OptimizerOptions {
  private:
   template <class O>
   static void describe_rate(Describe<O>& d) {
-    d.option("learning_rate", &O::learning_rate).above(0).help("learning rate of AdamW after the warm-up");
+    d.option("learning_rate", &O::learning_rate).above(0).help("learning rate after the warm-up");
     d.option("warmup", &O::warmup).at_least(0).unit("steps").help("length of the linear warm-up from 0");
     d.option("schedule", &O::schedule)
         .choices({"cosine", "constant", "linear", "wsd"})

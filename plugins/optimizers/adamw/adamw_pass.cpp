@@ -1,12 +1,11 @@
-#include "plugins/jobs/training/adamw_pass.hpp"
+#include "plugins/optimizers/adamw/adamw_pass.hpp"
 
-#include <array>
 #include <cmath>
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
-namespace kinora::core {
+namespace kinora::adamw {
 namespace {
 
 template <class T>
@@ -101,24 +100,9 @@ void adamw_pass(const AdamWRange<T>& r, const AdamWNumbers<T>& n,
   plain(r, n, averages, done);
 }
 
-template <class T>
-double sum_of_squares(const T* x, int64_t count) {
-  std::array<double, 8> lanes{};  // independent sums, so that the processor need not wait for each
-  int64_t i = 0;
-  for (; i + 8 <= count; i += 8)
-    for (size_t k = 0; k < 8; ++k) {
-      const auto one = static_cast<double>(x[i + static_cast<int64_t>(k)]);
-      lanes[k] += one * one;
-    }
-  for (; i < count; ++i) lanes[0] += static_cast<double>(x[i]) * static_cast<double>(x[i]);
-  return ((lanes[0] + lanes[1]) + (lanes[2] + lanes[3])) + ((lanes[4] + lanes[5]) + (lanes[6] + lanes[7]));
-}
-
 template void adamw_pass(const AdamWRange<float>&, const AdamWNumbers<float>&,
                          const std::vector<AverageRange<float>>&);
 template void adamw_pass(const AdamWRange<double>&, const AdamWNumbers<double>&,
                          const std::vector<AverageRange<double>>&);
-template double sum_of_squares(const float*, int64_t);
-template double sum_of_squares(const double*, int64_t);
 
-}  // namespace kinora::core
+}  // namespace kinora::adamw

@@ -1,11 +1,11 @@
-// Computes AdamW updates and norms range by range. Every number is computed by the same few operations, each
+// Computes AdamW updates range by range. Every number is computed by the same few operations, each
 // rounded on its own (no fused multiply-add), whether eight at a time or alone: the result has the same bits
 // for any split into ranges, any number of threads and any processor.
 #pragma once
 #include <cstdint>
 #include <vector>
 
-namespace kinora::core {
+namespace kinora::adamw {
 
 // Loshchilov and Hutter 2019, algorithm 2, with the schedule in `rate`; T is float or double.
 template <class T>
@@ -34,8 +34,4 @@ struct AverageRange {
 template <class T>
 void adamw_pass(const AdamWRange<T>&, const AdamWNumbers<T>&, const std::vector<AverageRange<T>>&);
 
-// Sum of squares in float64, in an order that depends only on `count`.
-template <class T>
-double sum_of_squares(const T* x, int64_t count);
-
-}  // namespace kinora::core
+}  // namespace kinora::adamw
