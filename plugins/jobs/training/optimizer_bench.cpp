@@ -1,6 +1,7 @@
 // An optimizer step on a model of many leaves, with clipping and one average: in one pass, and as libtorch's
 // kernel with separate passes for clipping and averaging.
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <benchmark/benchmark.h>
 
@@ -10,6 +11,14 @@ namespace kinora::core {
 namespace {
 
 using test::AdamW;
+
+// Opening the plugins sets one thread, as tests want it.
+const int kThreads = [] {
+  const int all = at::get_num_threads();
+  test::plugins();
+  at::set_num_threads(all);
+  return all;
+}();
 
 struct Model {
   Parameters parameters;
