@@ -154,10 +154,13 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
                              : "models that draw codes one by one; this one denoises";
   for (const char* option : of_other_kind(o, of_codes))
     check.problem(option, fmt::format("{} is for {}", option, why));
-  if (!of_codes && check.spec().places.count("cache"))
+  if (of_codes)
+    check.holds("cache", [&] {
+      const auto& use = *check.spec().component("cache");
+      CacheInstance(check.open(use), use.options);
+    });
+  else if (check.spec().places.count("cache"))
     check.problem("cache", fmt::format("cache is for {}", why));
-  if (const auto& cache = *check.spec().component("cache"); of_codes)
-    check.holds("cache", [&] { CacheInstance(check.open(cache), cache.options); });
 }
 
 }  // namespace

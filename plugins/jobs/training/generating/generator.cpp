@@ -301,12 +301,12 @@ Generator::Made Generator::decoded(const Wish& wish, Progress& progress) {
     given = encoded(wish.video, options_.condition_frames);
   const at::Tensor codes = (*next_token_)(with, none, given, wish.seed, wish.number, progress);
   const int64_t drawn = codes.numel() - (given.defined() ? given.numel() : 0);
-  Made made{.latent = codes,
-            .nfe = drawn,
-            .model_calls = next_token_->calls(),
-            .steps = drawn,
-            .cache_bytes = cache_->bytes(),
-            .cache_tokens = cache_->tokens()};
+  Made made;
+  made.latent = codes;
+  made.nfe = made.steps = drawn;
+  made.model_calls = next_token_->calls();
+  made.cache_bytes = cache_->bytes();
+  made.cache_tokens = cache_->tokens();
   cache_->reset();  // the tokenizer needs the memory
   made.frames = decode(codes);
   return made;
