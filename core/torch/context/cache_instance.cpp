@@ -40,6 +40,8 @@ void CacheInstance::trim(uint32_t branch, int64_t tokens) {
   called(api_.trim(self_.get(), branch, tokens), spec_.id);
 }
 
-void CacheInstance::pin(int64_t first, int64_t count) { called(api_.pin(self_.get(), first, count), spec_.id); }
+void CacheInstance::pin(int64_t first, int64_t count) {
+  called(api_.pin(self_.get(), first, count), spec_.id);
+}
 
 }  // namespace kinora::core

@@ -1,4 +1,4 @@
-// What a cache answers is checked before use, and errors name the component.
+// Answers of a cache are checked before use, and errors name the component.
 #include "core/torch/context/cache_instance.hpp"
 
 #include <gmock/gmock.h>
@@ -32,7 +32,7 @@ struct Answers {
   }
 } answers;
 
-const kinora_cache kTable = {
+const kinora_cache kCacheTable = {
     sizeof(kinora_cache),
     0,
     [](const kinora_host*, const kinora_options*, int64_t tokens) -> void* {
@@ -62,7 +62,7 @@ class CacheDoor : public testing::Test {
     spec.id = "cache/wrong";
   }
   std::unique_ptr<CacheInstance> open() const {
-    return std::make_unique<CacheInstance>(Component{&spec, nullptr, &kTable}, Options(), 9);
+    return std::make_unique<CacheInstance>(Component{&spec, nullptr, &kCacheTable}, Options(), 9);
   }
   std::string refused() const {
     return test::refusal([&] { open(); });

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kinora/cache.hpp"
+
 namespace kinora {
 namespace {
 
@@ -16,22 +18,6 @@ bool is_alike(const Tensor& all, const Tensor& x) {
 void write(const Tensor& all, int64_t row, const Tensor& x) {
   op("aten::copy_", "", {all.narrow(kTokens, row, x.size(kTokens)), x});
 }
-
-int64_t bytes_each(int32_t dtype) {
-  switch (dtype) {
-    case KINORA_DTYPE_FLOAT64:
-      return 8;
-    case KINORA_DTYPE_FLOAT32:
-      return 4;
-    case KINORA_DTYPE_FLOAT16:
-    case KINORA_DTYPE_BFLOAT16:
-      return 2;
-    default:
-      return 1;  // the eight-bit types
-  }
-}
-
-int64_t storage_bytes(const Tensor& t) { return t.defined() ? t.numel() * bytes_each(t.dtype()) : 0; }
 
 }  // namespace
 
@@ -52,7 +38,7 @@ std::string shape_text(const Tensor& t) {
   return "[" + out + "]";
 }
 
-int64_t KeptRows::bytes() const { return storage_bytes(k_) + storage_bytes(v_); }
+int64_t KeptRows::bytes() const { return bytes_of(k_) + bytes_of(v_); }
 
 // Evicted tokens are mostly the oldest, behind a few pinned ones. The last run of kept rows stays where it
 // is, and the rows before it move up to it: a token then costs the pinned rows, not the whole window.
@@ -77,7 +63,8 @@ void KeptRows::keep(const std::vector<int64_t>& index, size_t kept) {
     rows.resize(stay);
     for (auto& row : rows) row += first_;
     const Tensor moved = rows_tensor(rows, k_);
-    for (const Tensor* all : {&k_, &v_}) write(*all, from, op("aten::index_select", "", {*all, kTokens, moved}));
+    for (const Tensor* all : {&k_, &v_})
+      write(*all, from, op("aten::index_select", "", {*all, kTokens, moved}));
   }
   first_ = from;
 }
@@ -103,8 +90,8 @@ KeptRows::Pair KeptRows::put(const std::vector<int64_t>& index, size_t kept, con
                              int64_t room) {
   const bool alike = is_alike(k_, k) && is_alike(v_, v);
   if (kept > 0 && k_.defined() && !alike)
-    throw Error(KINORA_ERROR_INVALID, "keys " + shape_text(k_) + " are kept, this forward adds " + shape_text(k) +
-                                          "; reset the cache between two videos");
+    throw Error(KINORA_ERROR_INVALID, "keys " + shape_text(k_) + " are kept, this forward adds " +
+                                          shape_text(k) + "; reset the cache between two videos");
   keep(index, kept);
   const auto held = static_cast<int64_t>(kept), needed = held + k.size(kTokens);
   if (!alike || first_ + needed > k_.size(kTokens)) allocate(kept, k, v, room);

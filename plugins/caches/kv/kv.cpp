@@ -11,12 +11,14 @@ class Kv final : public Cache {
     int64_t window = 0;
   };
   static void describe(Describe<Options>& d) {
-    d.name("kv").help("keys and values as the attentions receive them: all, or a sliding window and pinned tokens");
+    d.name("kv").help(
+        "keys and values as the attentions receive them: all, or a sliding window and pinned tokens");
     d.option("window", &Options::window)
         .at_least(0)
         .unit("tokens")
-        .help("number of latest tokens that attention sees, its own forward's included, in addition to the "
-              "pinned ones; older ones are evicted, which bounds memory; 0: all tokens");
+        .help(
+            "number of latest tokens that attention sees, its own forward's included, in addition to the "
+            "pinned ones; older ones are evicted, which bounds memory; 0: all tokens");
   }
   Kv(const Options& o, int64_t tokens) : link_(o.window, tokens) {}
 

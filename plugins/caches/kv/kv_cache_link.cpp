@@ -72,9 +72,8 @@ void KvCacheLink::trim(uint32_t branch, int64_t tokens) {
   }
   if (branch != KINORA_BRANCH_ALL) return;
   for (auto& p : pinned_) p.count = std::min(p.count, tokens - p.first);
-  pinned_.erase(
-      std::remove_if(pinned_.begin(), pinned_.end(), [](const Pinned& p) { return p.count <= 0; }),
-      pinned_.end());
+  pinned_.erase(std::remove_if(pinned_.begin(), pinned_.end(), [](const Pinned& p) { return p.count <= 0; }),
+                pinned_.end());
 }
 
 void KvCacheLink::pin(int64_t first, int64_t count) {

@@ -43,9 +43,18 @@ Tensor drawn(uint64_t seed) {
   at::manual_seed(seed);
   return at::randn({kB, kMost, kH, kD}, at::kDouble);
 }
-const Tensor& q() { static const Tensor x = drawn(1); return x; }
-const Tensor& k() { static const Tensor x = drawn(2); return x; }
-const Tensor& v() { static const Tensor x = drawn(3); return x; }
+const Tensor& q() {
+  static const Tensor x = drawn(1);
+  return x;
+}
+const Tensor& k() {
+  static const Tensor x = drawn(2);
+  return x;
+}
+const Tensor& v() {
+  static const Tensor x = drawn(3);
+  return x;
+}
 
 // A chain of two: the cache's link over End.
 struct Kv : test::Instance<kinora_cache> {
@@ -124,8 +133,7 @@ std::vector<bool> kept(const Case& c, const std::vector<bool>& before, int64_t f
   for (int64_t i = first; i < end; ++i) left -= !is_pinned(i);
   std::vector<bool> out(before.size(), false);
   for (int64_t i = first - 1; i >= 0; --i)
-    if (before[static_cast<size_t>(i)])
-      out[static_cast<size_t>(i)] = is_pinned(i) || left-- > 0;
+    if (before[static_cast<size_t>(i)]) out[static_cast<size_t>(i)] = is_pinned(i) || left-- > 0;
   return out;
 }
 
@@ -145,8 +153,7 @@ TEST(KvCache, IsAMaskOverAllTokens) {
         for (int64_t j = 0; j < end; ++j)
           seen[i][j] = j < first ? bool(there[static_cast<size_t>(j)]) : j <= first + i;
       const auto all = [&](const Tensor& x) { return x.narrow(1, 0, end); };
-      const Tensor want =
-          test::masked_attention(q().narrow(1, first, n), all(k()), all(v()), kScale, seen);
+      const Tensor want = test::masked_attention(q().narrow(1, first, n), all(k()), all(v()), kScale, seen);
       for (const char* name : {"first", "second"}) {
         const double apart = worst(cache.forward(first, end, name), want);
         ASSERT_LT(apart, 1e-12) << "window " << c.window << ", token " << first << ", attention " << name;
@@ -268,7 +275,8 @@ TEST(KvCache, PaddingAndTextAreNotStored) {
   how.struct_size = sizeof how;
   how.name = "cross";
   how.scale = 1;
-  Context<Tensor>(cache.link->context).attention(q().narrow(1, 0, 2), k().narrow(1, 0, 4), v().narrow(1, 0, 4), how);
+  Context<Tensor>(cache.link->context)
+      .attention(q().narrow(1, 0, 2), k().narrow(1, 0, 4), v().narrow(1, 0, 4), how);
   EXPECT_EQ(cache.end.keys, 4);
   EXPECT_EQ(cache.bytes(), 3 * kRow);
 }

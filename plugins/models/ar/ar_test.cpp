@@ -168,7 +168,8 @@ TEST(ArCache, AWindowWithPinnedTokensIsAMaskInEveryLayer) {
   Ar step(kSmall, at::kDouble, {cache.link()}), masked(kSmall, at::kDouble, {mask.get()}), all(kSmall);
   const Tensor codes = at::arange(12, at::kLong).remainder(9).reshape({1, 3, 2, 2});
   const Tensor wanted = masked({{"codes", codes}});
-  EXPECT_GT(test::difference(all({{"codes", codes}}), wanted), 1e-3) << "a mask without effect proves nothing";
+  EXPECT_GT(test::difference(all({{"codes", codes}}), wanted), 1e-3)
+      << "a mask without effect proves nothing";
   cache.pin(0, kPinned);
   for (int64_t i = 0; i < 12; ++i) {
     core::Frames frames;

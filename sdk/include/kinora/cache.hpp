@@ -8,6 +8,25 @@ KINORA_SDK_BEGIN
 
 namespace kinora {
 
+// Size of a tensor's elements in bytes; 0 if it is undefined. A dtype that the ABI does not name counts as one
+// byte: those of eight bits.
+inline int64_t bytes_of(const Tensor& t) {
+  if (!t.defined()) return 0;
+  switch (t.dtype()) {
+    case KINORA_DTYPE_FLOAT64:
+    case KINORA_DTYPE_INT64:
+      return 8 * t.numel();
+    case KINORA_DTYPE_FLOAT32:
+    case KINORA_DTYPE_INT32:
+      return 4 * t.numel();
+    case KINORA_DTYPE_FLOAT16:
+    case KINORA_DTYPE_BFLOAT16:
+      return 2 * t.numel();
+    default:
+      return t.numel();
+  }
+}
+
 // A subclass C has: struct Options; static void describe(Describe<Options>&); C(const Options&, int64_t
 // tokens), tokens as in kinora_cache.create.
 class Cache {

@@ -171,15 +171,16 @@ TEST(NextTokenJob, DrawsTheCodesOfAMaskedLoopWithAWindow) {
   constexpr int64_t kWindow = 5;
   for (const int64_t given : {int64_t{0}, kRows * kCols}) {
     const auto run = ready_tokens(
-        fmt::format("cache = {{ use = 'kv', window = {} }}\nguidance = 2.0\nprompts = ['sea', 'red']\n{}", kWindow,
-                    given ? "image = '" + file + "'" : ""));
+        fmt::format("cache = {{ use = 'kv', window = {} }}\nguidance = 2.0\nprompts = ['sea', 'red']\n{}",
+                    kWindow, given ? "image = '" + file + "'" : ""));
     generate_tokens(*run);
     test::WindowedAttention mask(given + 1, kWindow);
     Draw how{.guidance = 2, .mask = mask.get()};
     const at::Tensor first = codes_in(*run, 0);
     if (given) how.given = first.narrow(1, 0, 1);
     for (const auto& [n, prompt] : {std::pair{0, "sea"}, {1, "red"}})
-      EXPECT_TRUE(at::equal(codes_in(*run, n), codes_of(*run, n, prompt, how))) << prompt << ", given " << given;
+      EXPECT_TRUE(at::equal(codes_in(*run, n), codes_of(*run, n, prompt, how)))
+          << prompt << ", given " << given;
     for (const json& about : run->metrics("film")) {
       EXPECT_EQ(about.at("cache_tokens"), given + 1 + kWindow);
       EXPECT_EQ(about.at("cache_options").at("window"), kWindow);
@@ -191,7 +192,8 @@ TEST(NextTokenJob, DrawsTheCodesOfAMaskedLoopWithAWindow) {
 
 TEST(NextTokenJob, AWindowOfTheWholeVideoIsNone) {
   const at::NoGradGuard off;
-  const auto whole = ready_tokens("top_k = 5"), window = ready_tokens("top_k = 5\ncache = { use = 'kv', window = 24 }");
+  const auto whole = ready_tokens("top_k = 5"),
+             window = ready_tokens("top_k = 5\ncache = { use = 'kv', window = 24 }");
   for (const auto* run : {whole.get(), window.get()}) generate_tokens(*run);
   for (const int64_t n : {0, 1}) EXPECT_TRUE(at::equal(codes_in(*whole, n), codes_in(*window, n))) << n;
   EXPECT_EQ(whole->metrics("film").at(0).at("cache_tokens"), kN);

@@ -9,8 +9,8 @@
  * Tokens are named by their KINORA_TOKEN_INDEX. A forward replaces everything from its own first INDEX on, so
  * a second pass over a chunk overwrites the first, and a forward from INDEX 0 starts over.
  *
- * What is evicted, and when, is the component's choice and an option of its own; a pinned token never is. A
- * forward evicts when it begins, so all of its queries see the same earlier tokens.
+ * A component may evict tokens, by options of its own, but never a pinned one. It evicts when a forward
+ * begins, so all queries of the forward see the same earlier tokens.
  *
  * Draft: it becomes 1.0 when quantised keys, pins that end with a shot and relative positions have been built
  * on it. */
