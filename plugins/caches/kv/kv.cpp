@@ -14,7 +14,7 @@ class Kv final : public Cache {
     d.name("kv").help(
         "keys and values as the attentions receive them: all, or a sliding window and pinned tokens");
     d.option("window", &Options::window)
-        .at_least(0)
+        .range(0, 1e9)
         .unit("tokens")
         .help(
             "number of latest tokens that attention sees, its own forward's included, in addition to the "

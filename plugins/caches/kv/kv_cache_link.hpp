@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kinora/abi/cache.h"
 #include "kinora/link.hpp"
 #include "plugins/caches/kv/kept_rows.hpp"
 
