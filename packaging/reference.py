@@ -25,6 +25,7 @@ KINDS = [
     ("optimizer", "Optimizers", "An optimizer changes the weights by their gradients."),
     ("parallel", "Parallel strategies", "A strategy divides the work of one model among ranks; the result is that of one process."),
     ("precision", "Precisions", "The number format of linear layers and attention."),
+    ("cache", "Caches", "A cache keeps keys and values of earlier forwards while a video is generated."),
     ("engine", "Engines", "An engine runs the stages of a job."),
     ("storage", "Storage", "A storage reads and writes URIs of its scheme."),
     ("collective", "Collectives", "A collective moves tensors between ranks."),

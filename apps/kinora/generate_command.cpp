@@ -181,8 +181,9 @@ core::JobSpec wished(core::Runtime& runtime, const core::RunFile& run, const po:
         one.find('.', of.name.size() + 1) > one.find('=') && !replaces_slot(of, one))
       set_option(options, one.substr(of.name.size() + 1));
   job.options = core::or_throw(core::Options::make(*job.kind, options, fs::current_path())).values();
-  const auto& sampler = *job.component("sampler");
-  const std::string wishes = job.options.dump() + sampler.id + sampler.options.canonical();
+  std::string wishes = job.options.dump();
+  for (const char* slot : {"sampler", "cache"})
+    if (const auto* use = job.component(slot)) wishes += use->id + use->options.canonical();
   job.name = asked("name", "generated-" + core::sha256(wishes).substr(0, 8));
   return job;
 }

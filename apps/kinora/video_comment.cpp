@@ -72,6 +72,15 @@ class CommentReader {
     return in.at(name).get<std::string>();
   }
 
+  // Members "SLOT", an id, and "SLOT_options".
+  VideoComment::Component component(const json& in, const std::string& slot) const {
+    const std::string options = slot + "_options";
+    VideoComment::Component out{text(in, slot.c_str()), object(in, options.c_str())};
+    if (in.contains(slot) != in.contains(options))
+      refuse(fmt::format("\"{}\" and \"{}\" belong together", slot, options));
+    return out;
+  }
+
   json made_with(const json& about) const {
     const json weights = object(about, "weights"), components = object(about, "components");
     for (const auto& [slot, digest] : weights.items())
@@ -107,10 +116,8 @@ VideoComment read_video_comment(const std::string& file, const std::string& comm
   out.file = file;
   out.settings = out.files = json::object();
   out.job = reader.text(about, "job");
-  out.sampler = reader.text(about, "sampler");
-  out.sampler_options = reader.object(about, "sampler_options");
-  if (about.contains("sampler") != about.contains("sampler_options"))
-    reader.refuse("\"sampler\" and \"sampler_options\" belong together");
+  out.sampler = reader.component(about, "sampler");
+  out.cache = reader.component(about, "cache");
   out.made_with = reader.made_with(about);
   const json options = reader.object(about, "options");
   for (const char* name : kSettings)
@@ -148,10 +155,11 @@ void take_files(const VideoComment& comment, const std::set<std::string>& given,
   }
 }
 
-void take_sampler(const Registry& registry, const VideoComment& comment, ComponentUse& use) {
-  const auto spec = registry.find("sampler", comment.sampler);
+void take_component(const Registry& registry, const VideoComment& comment,
+                    const VideoComment::Component& taken, ComponentUse& use) {
+  const auto spec = registry.find(use.slot, taken.id);
   if (!spec) throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, spec.failure().message));
-  auto options = Options::make(**spec, comment.sampler_options);
+  auto options = Options::make(**spec, taken.options);
   if (!options)
     throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, options.failure().message));
   if (!options->paths().empty())
@@ -159,7 +167,7 @@ void take_sampler(const Registry& registry, const VideoComment& comment, Compone
         KINORA_ERROR_DATA,
         fmt::format(
             "{}: options of its {} name files, and a video's word for a file is not taken; set them by hand",
-            comment.file, comment.sampler));
+            comment.file, taken.id));
   use.id = (*spec)->id;
   use.options = *std::move(options);
 }
@@ -176,9 +184,10 @@ void take_settings(const Registry& registry, const VideoComment& comment, const 
   if (!checked)
     throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}", comment.file, checked.failure().message));
   job.options = checked->values();
-  for (auto& use : job.components)
-    if (use.slot == "sampler" && !given.contains("sampler") && !comment.sampler.empty())
-      take_sampler(registry, comment, use);
+  for (const auto& [slot, taken] : {std::pair{"sampler", &comment.sampler}, {"cache", &comment.cache}})
+    for (auto& use : job.components)
+      if (use.slot == slot && !given.contains(slot) && !taken->id.empty())
+        take_component(registry, comment, *taken, use);
   job.made_with = comment.made_with;
 }
 

@@ -14,16 +14,20 @@ struct VideoComment {
   std::string job;   // the generate job that made it
   json settings;     // options of a generate job that say what is sampled, not yet checked by their manifest
   json files;        // "image", "video", "prompts_file": path
-  std::string sampler;  // id; "" of a video that was drawn code by code
-  json sampler_options;
+  // The sampler, or the cache of a video that was drawn code by code.
+  struct Component {
+    std::string id;  // "": the comment names none
+    json options;
+  };
+  Component sampler, cache;
   json made_with;  // {"weights": {SLOT: digest}, "components": {SLOT: {"id", "version"}}}
 };
 
 // Throws Error(KINORA_ERROR_DATA) that names `file`, the member and its type.
 VideoComment read_video_comment(const std::string& file, const std::string& comment);
 
-// `job` as the comment says, but for the options and the slot "sampler" among `given`, which the user sets. A
-// file that the comment names must be the run file's own. Throws Error(KINORA_ERROR_DATA).
+// `job` as the comment says, but for the options and the slots "sampler" and "cache" among `given`, which the
+// user sets. A file that the comment names must be the run file's own. Throws Error(KINORA_ERROR_DATA).
 void take_settings(const Registry&, const VideoComment&, const std::set<std::string>& given, JobSpec& job);
 
 }  // namespace kinora::core

@@ -1,7 +1,6 @@
 #include "core/plugin/kinds.hpp"
 
-#include <array>
-
+#include "kinora/abi/cache.h"
 #include "kinora/abi/engine.h"
 #include "kinora/abi/loss.h"
 #include "kinora/abi/model.h"
@@ -16,27 +15,30 @@ namespace kinora::core {
 namespace {
 
 // table_size is fixed by ABI 1.0: never raise it when slots are appended.
-constexpr std::array<Kind, 12> all{
-    {{"stage", KINORA_INTERFACE_STAGE, 64, "create destroy resources process finish? process_batch? start?"},
-     {"storage", KINORA_INTERFACE_STORAGE, 96,
-      "create destroy open read close begin append commit abort list remove"},
-     {"engine", KINORA_INTERFACE_ENGINE, 32, "create destroy run"},
-     {"tokenizer", KINORA_INTERFACE_TOKENIZER, 88,
-      "create destroy info encode decode open? push? close? layout? fit?"},
-     {"model", KINORA_INTERFACE_MODEL, 48, "create destroy forward blocks layout?"},
-     {"loss", KINORA_INTERFACE_LOSS, 64, "create destroy level? noisy? input? estimate? evaluate"},
-     {"sampler", KINORA_INTERFACE_SAMPLER, 40, "create destroy levels sample"},
-     {"optimizer", KINORA_INTERFACE_OPTIMIZER, 48, "create destroy plan update direction?"},
-     {"parallel", KINORA_INTERFACE_PARALLEL, 48, "create destroy axis link step?"},
-     {"precision", KINORA_INTERFACE_PRECISION, 48, "create destroy link dtype quantize"},
-     {"collective", KINORA_INTERFACE_COLLECTIVE, 64, "create destroy join group start finish release"},
-     {"job", kJobInterface, 16, "type"}}};
+constexpr Kind all[] = {
+    {"stage", KINORA_INTERFACE_STAGE, 64, "create destroy resources process finish? process_batch? start?"},
+    {"storage", KINORA_INTERFACE_STORAGE, 96,
+     "create destroy open read close begin append commit abort list remove"},
+    {"engine", KINORA_INTERFACE_ENGINE, 32, "create destroy run"},
+    {"tokenizer", KINORA_INTERFACE_TOKENIZER, 88,
+     "create destroy info encode decode open? push? close? layout? fit?"},
+    {"model", KINORA_INTERFACE_MODEL, 48, "create destroy forward blocks layout?"},
+    {"loss", KINORA_INTERFACE_LOSS, 64, "create destroy level? noisy? input? estimate? evaluate"},
+    {"sampler", KINORA_INTERFACE_SAMPLER, 40, "create destroy levels sample"},
+    {"optimizer", KINORA_INTERFACE_OPTIMIZER, 48, "create destroy plan update direction?"},
+    {"parallel", KINORA_INTERFACE_PARALLEL, 48, "create destroy axis link step?"},
+    {"precision", KINORA_INTERFACE_PRECISION, 48, "create destroy link dtype quantize"},
+    {"cache", KINORA_INTERFACE_CACHE, 72, "create destroy link tokens bytes reset trim pin"},
+    {"collective", KINORA_INTERFACE_COLLECTIVE, 64, "create destroy join group start finish release"},
+    {"job", kJobInterface, 16, "type"}};
 
 static_assert(sizeof(kinora_stage) >= 64 && sizeof(kinora_storage) >= 96 && sizeof(kinora_engine) >= 32);
 static_assert(sizeof(kinora_tokenizer) >= 88 && sizeof(kinora_model) >= 48 && sizeof(kinora_loss) >= 64);
 static_assert(sizeof(kinora_sampler) >= 40 && sizeof(kinora_parallel) >= 48 &&
               sizeof(kinora_precision) >= 48);
-static_assert(sizeof(kinora_optimizer) >= 48 && sizeof(kinora_collective) >= 64 && sizeof(kinora_job) == 16);
+static_assert(sizeof(kinora_optimizer) >= 48 && sizeof(kinora_cache) >= 72 &&
+              sizeof(kinora_collective) >= 64);
+static_assert(sizeof(kinora_job) == 16);
 
 }  // namespace
 

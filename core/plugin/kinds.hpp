@@ -15,6 +15,7 @@ struct kinora_sampler;
 struct kinora_optimizer;
 struct kinora_parallel;
 struct kinora_precision;
+struct kinora_cache;
 struct kinora_collective;
 
 namespace kinora::core {
@@ -67,6 +68,8 @@ template <>
 inline constexpr const char* kTableKind<kinora_parallel> = "parallel";
 template <>
 inline constexpr const char* kTableKind<kinora_precision> = "precision";
+template <>
+inline constexpr const char* kTableKind<kinora_cache> = "cache";
 template <>
 inline constexpr const char* kTableKind<kinora_collective> = "collective";
 template <>

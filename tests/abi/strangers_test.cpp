@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "apps/kinora/video_comment.hpp"
+#include "kinora/abi/cache.h"
 #include "kinora/abi/engine.h"
 #include "kinora/abi/model.h"
 #include "kinora/abi/sampler.h"
@@ -26,6 +27,9 @@ constexpr const char* kTokens =
     "output.input_ids = { shape = \"[L]\", dtype = \"int64\" }\noutput.attention_mask = { shape = \"[L]\", "
     "dtype = \"int64\" }\n";
 
+constexpr const char* kWindow =
+    "option.window = { type = \"int\", default = 0, min = 0, help = \"tokens\" }\n";
+
 class Strangers : public testing::Test {
  protected:
   Strangers() {
@@ -40,6 +44,7 @@ class Strangers : public testing::Test {
         "option.model = { type = \"path\", default = \"\", help = \"a program\" }\n");
     add("f", "stage/words",
         std::string(kTokens) + "option.vocab = { type = \"path\", default = \"\", help = \"words\" }\n");
+    add("h", "cache/kv", fmt::format("interface = \"{}\"\n", KINORA_INTERFACE_CACHE) + kWindow);
     add("g", "model/text", fmt::format("interface = \"{}\"\n", KINORA_INTERFACE_MODEL));
     registry_.emplace(plugins_.scan());
     job_.kind = kinora::test::shipped_job("generate");
@@ -48,6 +53,8 @@ class Strangers : public testing::Test {
             .values();
     const auto* sampler = or_throw(registry_->find("sampler/euler"));
     job_.components.push_back({"sampler", sampler->id, or_throw(Options::make(*sampler, {})), "", {}});
+    const auto* cache = or_throw(registry_->find("cache/kv"));
+    job_.components.push_back({"cache", cache->id, or_throw(Options::make(*cache, {})), "", {}});
   }
 
   // A comment as Kinora writes it, with some members changed.
@@ -61,6 +68,8 @@ class Strangers : public testing::Test {
                   {"prompts_file", ""}}},
                 {"sampler", "sampler/euler"},
                 {"sampler_options", {{"steps", 3}}},
+                {"cache", "cache/kv"},
+                {"cache_options", {{"window", 5}}},
                 {"weights", {{"model", "sha256:00"}}},
                 {"components", {{"model", {{"id", "model/text"}, {"version", "1"}}}}}};
     out.merge_patch(change);
@@ -95,10 +104,12 @@ TEST_F(Strangers, SettingsOfTheSamplingAreTaken) {
   EXPECT_EQ(job.options.at("prompts"), json::array({"a boat"}));
   EXPECT_EQ(job.options.at("image"), "/own.png");
   EXPECT_EQ(job.components.at(0).options.values().at("steps"), 3);
+  EXPECT_EQ(job.components.at(1).options.values().at("window"), 5);
   EXPECT_EQ(job.made_with.at("weights").at("model"), "sha256:00");
-  const JobSpec own = taken(comment(), {"guidance", "sampler"});
+  const JobSpec own = taken(comment(), {"guidance", "sampler", "cache"});
   EXPECT_EQ(own.options.at("guidance"), job_.options.at("guidance"));
   EXPECT_EQ(own.components.at(0).options.values().at("steps"), 9);
+  EXPECT_EQ(own.components.at(1).options.values().at("window"), 0);
 }
 
 TEST_F(Strangers, FilesDevicesAndWeightsAreNot) {
@@ -145,6 +156,8 @@ TEST_F(Strangers, CommentsThatKinoraDoesNotWriteAreRefused) {
       {{{"sampler_options", 3}}, "\"sampler_options\" must be an object"},
       {{{"sampler_options", {{"steps", "ten"}}}}, "option 'steps' of sampler/euler takes an int"},
       {{{"sampler_options", {{"steps", 1e9}}}}, "option 'steps' of sampler/euler takes an int"},
+      {{{"cache", "sampler/euler"}}, "kind cache is required here"},
+      {{{"cache_options", {{"window", -1}}}}, "option 'window' of cache/kv takes an int"},
       {{{"job", 3}}, "\"job\" must be a short text"},
       {{{"options", 3}}, "\"options\" must be an object"},
       {{{"options", {{"seed", "x"}}}}, "option 'seed' of job/generate takes an int"},

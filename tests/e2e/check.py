@@ -100,6 +100,8 @@ CASES = [
     (Q, after("film", 'format = ["gif"]'), "film", "format 'gif' is unknown; give mp4, webp, png or latents"),
     (Q, after("film", "guidance_interval = [5.0, 1.0]"), "film", "guidance_interval = [5, 1] is empty"),
     (Q, after("film", "temperature = 0.5"), "film", "temperature is for models that draw codes one by one"),
+    (Q, after("film", 'cache = { use = "kv", window = 4 }'), "film", "cache is for models that draw codes one by one"),
+    (A, after("continued", 'cache = { use = "kv", window = -1 }'), "continued", "option 'window' of cache/kv takes an int"),
     (A, after("continued", "strength = 0.5"), "continued", "strength is for models that denoise"),
     (Q, after("film", "strength = 0.5"), "film", "strength is the share of steps that change a video; give one in video"),
     (Q, after("film", f'image = "{SCRATCH}/none.png"'), "film", "image: no such file or folder:"),

@@ -78,13 +78,15 @@ class ScratchRun {
   }
 
   // A network of a job's slot, created as in a run, with parameters that leave no layer at zero.
+  // links: of its chain; they must outlive it.
   std::unique_ptr<core::Network> network(const std::string& job, const std::string& slot,
-                                         at::ScalarType dtype = at::kFloat) const {
+                                         at::ScalarType dtype = at::kFloat,
+                                         const std::vector<const kinora_link*>& links = {}) const {
     const auto* use = spec(job).component(slot);
     core::ChainOptions options;
     options.dtype = dtype;
     auto made = std::make_unique<core::Network>(core::or_throw(runtime().registry().open(use->id)),
-                                                use->options, options);
+                                                use->options, options, links);
     at::manual_seed(11);
     for (auto& leaf : made->chain().leaves()) {
       at::Tensor t = leaf.tensor.detach();

@@ -4,6 +4,7 @@
 
 #include "core/plugin/kinds.hpp"
 #include "core/run/one_stage.hpp"
+#include "core/torch/context/cache_instance.hpp"
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
 #include "kinora/abi/collective.h"
@@ -40,11 +41,13 @@ std::vector<Door> doors() {
           {"sampler", table_of<kinora_sampler>},
           {"parallel", table_of<kinora_parallel>},
           {"precision", table_of<kinora_precision>},
+          {"cache", table_of<kinora_cache>},
           {"collective", table_of<kinora_collective>},
           {"job", table_of<kinora_job>},
           {"stage", [](const Component& c) { OneStage(plugins(), c.spec->id, Options()); }},
           {"loss", [](const Component& c) { LossInstance(c, Options()); }},
-          {"sampler", [](const Component& c) { SamplerInstance(c, Options()).levels(); }}};
+          {"sampler", [](const Component& c) { SamplerInstance(c, Options()).levels(); }},
+          {"cache", [](const Component& c) { CacheInstance(c, Options()).bytes(); }}};
 }
 
 TEST(Doors, OfOtherKindsRefuseEveryComponent) {

@@ -207,7 +207,9 @@ class GenerateJob {
       return {{"temperature", options_.temperature},
               {"top_k", options_.top_k},
               {"top_p", options_.top_p},
-              {"cache_tokens", generator_.tokens()},
+              {"cache", context_.spec().component("cache")->id},
+              {"cache_options", context_.spec().component("cache")->options.values()},
+              {"cache_tokens", made.cache_tokens},
               {"cache_bytes", made.cache_bytes}};
     const auto& sampler = *context_.spec().component("sampler");
     return {{"sampler", sampler.id}, {"sampler_options", sampler.options.values()}};
@@ -299,6 +301,12 @@ JobParts Generate::parts() {
                  .help = "parallel strategies, composed; ddp distributes the videos over the ranks",
                  .how_only = true},
                 kPrecisionSlot,
+                {.name = "cache",
+                 .kind = "cache",
+                 .use = "kv",
+                 .required = true,
+                 .help = "cache of the keys and values of earlier codes, for a model that draws codes one by "
+                         "one; the given codes are pinned"},
                 kCollectiveSlot},
       .reads = {"train", "train-tokenizer"},
       .needs_input = false,

@@ -455,6 +455,8 @@ TEST(GenerateJob, RefusesOptionsThatWouldDoNothing) {
     return test::refusal([&] { test::run_job(context); });
   };
   EXPECT_THAT(said("top_k = 5"), testing::HasSubstr("top_k is for models that draw codes"));
+  EXPECT_THAT(said("cache = { use = 'kv', window = 4 }"),
+              testing::HasSubstr("cache is for models that draw codes"));
   EXPECT_THAT(said("temperature = 0.5"), testing::HasSubstr("temperature is for models that draw codes"));
   EXPECT_THAT(said("strength = 0.5"), testing::HasSubstr("give one in video"));
   EXPECT_THAT(said("guidance_interval = [5.0, 1.0]"), testing::HasSubstr("[5, 1] is empty"));

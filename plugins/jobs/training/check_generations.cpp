@@ -1,6 +1,7 @@
 // Checks encode and generate jobs.
 #include <ATen/ATen.h>
 
+#include "core/torch/context/cache_instance.hpp"
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/signals.hpp"
@@ -153,6 +154,13 @@ void check_kind(JobCheck& check, const GenerateOptions& o, bool of_codes) {
                              : "models that draw codes one by one; this one denoises";
   for (const char* option : of_other_kind(o, of_codes))
     check.problem(option, fmt::format("{} is for {}", option, why));
+  if (of_codes)
+    check.holds("cache", [&] {
+      const auto& use = *check.spec().component("cache");
+      CacheInstance(check.open(use), use.options);
+    });
+  else if (check.spec().places.count("cache"))
+    check.problem("cache", fmt::format("cache is for {}", why));
 }
 
 }  // namespace

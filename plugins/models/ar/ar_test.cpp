@@ -5,11 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "core/torch/context/kv_cache_link.hpp"
+#include "core/torch/context/cache_instance.hpp"
 #include "core/torch/context/network.hpp"
 #include "kinora/abi/model.h"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
+#include "tests/support/windowed.hpp"
 #include "tests/support/worst.hpp"
 
 namespace kinora {
@@ -37,6 +38,16 @@ struct Ar {
   Tensor operator()(const core::NamedTensors& in) { return network.forward(in)[0]; }
   core::Component component;
   core::Network network;
+};
+
+// cache/kv with these options.
+struct KvCache : core::CacheInstance {
+  explicit KvCache(int64_t tokens = 0, const core::json& given = core::json::object())
+      : KvCache(core::or_throw(test::plugins().open("cache/kv")), tokens, given) {}
+
+ private:
+  KvCache(const core::Component& component, int64_t tokens, const core::json& given)
+      : CacheInstance(component, core::or_throw(core::Options::make(*component.spec, given)), tokens) {}
 };
 
 class ArModel : public ::testing::TestWithParam<std::tuple<const char*, at::ScalarType>> {
@@ -90,8 +101,8 @@ using ArDecoding = ArModel;
 // One token at a time, two branches (guidance) side by side: with text, and without.
 TEST_P(ArDecoding, ThroughAKvCacheIsThatOfOneForward) {
   const at::NoGradGuard off;
-  core::KvCacheLink cache;
-  Ar whole(oracle.options["options"]), step(oracle.options["options"], at::kDouble, {cache.get()});
+  KvCache cache;
+  Ar whole(oracle.options["options"]), step(oracle.options["options"], at::kDouble, {cache.link()});
   auto with = inputs(), without = inputs();
   without.erase("text"), without.erase("text_mask");
   const Tensor wanted[] = {whole(with), whole(without)};
@@ -137,15 +148,39 @@ const core::json kSmall = {{"vocab_size", 9},      {"n_layers", 2},   {"dim", 24
 
 TEST(ArCache, HoldsTheKeysAndValuesOfItsHeadsAndNoMore) {
   const at::NoGradGuard off;
-  core::KvCacheLink cache(12);
-  Ar ar(kSmall, at::kDouble, {cache.get()});
+  KvCache cache(12);
+  Ar ar(kSmall, at::kDouble, {cache.link()});
   const core::NamedTensors in{{"codes", at::ones({2, 3, 2, 2}, at::kLong)}};
   const Tensor first = ar(in);
   EXPECT_EQ(cache.bytes(), 2 * 2 * 2 * 12 * 2 * 6 * 8) << "layers, k and v, B, tokens, heads, d, float64";
   EXPECT_EQ(test::difference(ar(in), first), 0) << "from the beginning again: nothing old is seen";
   EXPECT_EQ(cache.tokens(), 12);
-  cache.clear();
+  cache.reset();
   EXPECT_EQ(cache.bytes(), 0);
+}
+
+// Every layer's keys come from what the layer below saw, so one wrong token would change all later ones.
+TEST(ArCache, AWindowWithPinnedTokensIsAMaskInEveryLayer) {
+  const at::NoGradGuard off;
+  constexpr int64_t kPinned = 2, kWindow = 4;
+  KvCache cache(0, {{"window", kWindow}});
+  test::WindowedAttention mask(kPinned, kWindow);
+  Ar step(kSmall, at::kDouble, {cache.link()}), masked(kSmall, at::kDouble, {mask.get()}), all(kSmall);
+  const Tensor codes = at::arange(12, at::kLong).remainder(9).reshape({1, 3, 2, 2});
+  const Tensor wanted = masked({{"codes", codes}});
+  EXPECT_GT(test::difference(all({{"codes", codes}}), wanted), 1e-3)
+      << "a mask without effect proves nothing";
+  cache.pin(0, kPinned);
+  for (int64_t i = 0; i < 12; ++i) {
+    core::Frames frames;
+    frames.start = i;
+    step.network.chain().set_frames(frames);
+    const Tensor made = step({{"codes", codes.flatten(1).narrow(1, std::max<int64_t>(i - 1, 0), 1)},
+                              {"grid", at::tensor({3, 2, 2}, at::kLong)},
+                              {"position", at::full({1}, i, at::kLong)}});
+    EXPECT_LT(test::difference(made, wanted.narrow(1, i, 1)), 1e-12) << "token " << i;
+    EXPECT_EQ(cache.tokens(), std::min(i + 1, kPinned + kWindow));
+  }
 }
 
 TEST(ArModelAlone, SeesNoCodeThatItPredicts) {

@@ -63,7 +63,7 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
       parallel_(context),
       tokenizer_(open_part(context, tokenizer_part_, {.device = device_})),
       shape_(latent_shape()),
-      cache_(cache()),
+      cache_(open_cache()),
       model_(context.open(*model_part_.use), model_part_.use->options,
              {.device = device_, .dtype = parallel_.parameter_dtype(), .frames = generating_rule(rule_)},
              links()) {
@@ -99,10 +99,8 @@ void Generator::load_model() {
 std::map<std::string, Part> Generator::parts() const {
   std::map<std::string, Part> out{{"model", model_part_}, {"tokenizer", tokenizer_part_}};
   if (two_) out["model_2"] = {model_part_.use, two_->low};
-  for (const char* slot : {"sampler", "precision"})
-    if (const auto* use = context_.spec().component(slot);
-        use && (!of_codes() || slot != std::string("sampler")))
-      out[slot] = {use, {}};
+  for (const char* slot : {of_codes() ? "cache" : "sampler", "precision"})
+    if (const auto* use = context_.spec().component(slot)) out[slot] = {use, {}};
   if (!of_codes()) out["loss"] = {&loss_of(context_), {}};
   const auto encoder = [&](const char* slot, const char* weights) {
     const JobSpec* source = source_of(context_, slot);
@@ -138,14 +136,16 @@ bool Generator::takes(const std::string& input) const {
 }
 
 // Allocates the whole video at the start, so that there are never two copies.
-std::unique_ptr<KvCacheLink> Generator::cache() const {
-  return NextToken::is_for(spec_) ? std::make_unique<KvCacheLink>(shape_[1] * shape_[2] * shape_[3])
-                                  : nullptr;
+std::unique_ptr<CacheInstance> Generator::open_cache() {
+  if (!NextToken::is_for(spec_)) return nullptr;
+  return std::make_unique<CacheInstance>(context_.open_slot("cache"),
+                                         context_.spec().component("cache")->options,
+                                         shape_[1] * shape_[2] * shape_[3]);
 }
 
 std::vector<const kinora_link*> Generator::links() const {
   auto out = parallel_.links();
-  if (cache_) out.push_back(cache_->get());
+  if (cache_) out.push_back(cache_->link());
   return out;
 }
 
@@ -301,7 +301,15 @@ Generator::Made Generator::decoded(const Wish& wish, Progress& progress) {
     given = encoded(wish.video, options_.condition_frames);
   const at::Tensor codes = (*next_token_)(with, none, given, wish.seed, wish.number, progress);
   const int64_t drawn = codes.numel() - (given.defined() ? given.numel() : 0);
-  return {codes, decode(codes), drawn, next_token_->calls(), drawn, next_token_->cache_bytes()};
+  Made made;
+  made.latent = codes;
+  made.nfe = made.steps = drawn;
+  made.model_calls = next_token_->calls();
+  made.cache_bytes = cache_->bytes();
+  made.cache_tokens = cache_->tokens();
+  cache_->reset();  // the tokenizer needs the memory
+  made.frames = decode(codes);
+  return made;
 }
 
 Generator::Made Generator::denoised(const Wish& wish, Progress& progress, const Preview& preview) {

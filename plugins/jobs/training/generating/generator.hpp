@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include "core/torch/context/cache_instance.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/latents.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
@@ -25,7 +26,7 @@ class Generator {
     at::Tensor latent;  // for the tokenizer to decode: [1, C, t, h, w], or int64 codes [1, t, h, w]
     at::Tensor frames;  // uint8 [T, H, W, 3]; only on the first of the ranks that work on the video
     int64_t nfe = 0, model_calls = 0, steps = 0;  // nfe: denoiser calls, or drawn codes
-    int64_t cache_bytes = 0;                      // size of the key and value cache while decoding codes
+    int64_t cache_bytes = 0, cache_tokens = 0;    // of the cache of keys and values, while decoding codes
   };
   // preview (may be null): called after every preview_every steps with the forming first frame, uint8 [1, H,
   // W, 3].
@@ -62,7 +63,7 @@ class Generator {
   // the video.
   at::Tensor decode(const at::Tensor& latent);
   bool takes(const std::string& input) const;
-  std::unique_ptr<KvCacheLink> cache() const;
+  std::unique_ptr<CacheInstance> open_cache();
   std::vector<const kinora_link*> links() const;
   std::vector<int64_t> latent_shape();
   Guidance guidance(double scale) const;
@@ -102,7 +103,7 @@ class Generator {
   Parallelism parallel_;
   std::unique_ptr<Network> tokenizer_;
   std::vector<int64_t> shape_;  // [C, t, h, w] of the latents; C = 1 for codes
-  std::unique_ptr<KvCacheLink> cache_;
+  std::unique_ptr<CacheInstance> cache_;
   Network model_;
   std::unique_ptr<Network> low_;  // the second of two experts that are both in memory
   std::unique_ptr<Experts> experts_;

@@ -51,7 +51,7 @@ void NextToken::require_alone(const std::string& model, int64_t ranks) {
         model);
 }
 
-NextToken::NextToken(Network& model, const ComponentSpec& spec, KvCacheLink& cache,
+NextToken::NextToken(Network& model, const ComponentSpec& spec, CacheInstance& cache,
                      std::array<int64_t, 3> grid, int64_t vocabulary, const TokenSampling& sampling,
                      const Guidance& guidance, uint64_t seed_of_model)
     : model_(model),
@@ -79,6 +79,8 @@ at::Tensor NextToken::operator()(const Conditions& with, const Conditions& none,
   both_ =
       guidance_.batched && guidance_.scale != 1 && guidance_.scale != 0 ? joined(with, none) : Conditions{};
   calls_ = 0;
+  cache_.trim(KINORA_BRANCH_ALL, 0);  // of the last video, which may have failed
+  cache_.pin(0, first + 1);
   at::Tensor codes = at::zeros({1, N}, at::kLong);
   if (first > 0) codes.narrow(1, 0, first).copy_(given.flatten(1));
   const at::Tensor u = sample_uniform({1, N}, seed, number, "generate.codes");

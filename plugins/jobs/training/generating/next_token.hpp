@@ -1,5 +1,5 @@
 // Draws the codes of a video one after the other from a model that predicts the next one (model/ar), through
-// a KV cache.
+// a cache of keys and values. The vector before the first code and the given codes are pinned there.
 //
 // N codes of the video in the order frames, rows, columns; V codes in the tokenizer's vocabulary.
 #pragma once
@@ -9,7 +9,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "core/run/call.hpp"
-#include "core/torch/context/kv_cache_link.hpp"
+#include "core/torch/context/cache_instance.hpp"
 #include "plugins/jobs/training/generating/guidance.hpp"
 
 namespace kinora::core {
@@ -34,10 +34,10 @@ class NextToken {
   // video.
   static void require_alone(const std::string& model, int64_t ranks_of_video);
 
-  // The model's chain must have the cache among its links. grid: t, h, w of the codes. vocabulary: V; a
+  // The model's chain must have the cache's link. grid: t, h, w of the codes. vocabulary: V; a
   // larger model's logits of further codes are ignored. guidance.from and .to are noise levels and unused
   // here. All arguments must outlive this object.
-  NextToken(Network& model, const ComponentSpec& spec, KvCacheLink& cache, std::array<int64_t, 3> grid,
+  NextToken(Network& model, const ComponentSpec& spec, CacheInstance& cache, std::array<int64_t, 3> grid,
             int64_t vocabulary, const TokenSampling& sampling, const Guidance& guidance,
             uint64_t seed_of_model);
 
@@ -48,7 +48,6 @@ class NextToken {
                         uint64_t seed, int64_t number, Progress& progress);
   int64_t tokens() const { return grid_[0] * grid_[1] * grid_[2]; }
   int64_t calls() const { return calls_; }  // of the model, for the last video
-  int64_t cache_bytes() const { return cache_.bytes(); }
 
  private:
   // Guided logits, float64 [V], of the code after the first position + count - 1 codes, of which `position`
@@ -58,7 +57,7 @@ class NextToken {
                      uint32_t branch);
 
   Network& model_;
-  KvCacheLink& cache_;
+  CacheInstance& cache_;
   std::array<int64_t, 3> grid_;
   int64_t vocabulary_, calls_ = 0;
   TokenSampling sampling_;

@@ -17,6 +17,7 @@
 #include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
+#include "tests/support/windowed.hpp"
 
 namespace kinora::core {
 namespace {
@@ -39,6 +40,7 @@ struct Draw {
   std::string negative;
   at::Tensor given;  // [1, t, h, w]
   uint64_t seed = kSeed;
+  const kinora_link* mask = nullptr;  // of the whole model's attention
 };
 
 // Draws from a table of probabilities, likeliest first.
@@ -63,7 +65,8 @@ int64_t drawn(const at::Tensor& logits, const Draw& how, double u) {
 
 // Draws every code after a forward over all of them; unknown ones are zeros.
 at::Tensor codes_of(const ScratchRun& run, int64_t n, const std::string& prompt, const Draw& how) {
-  const auto model = run.network("dit", "model", at::kDouble);
+  const auto model = run.network("dit", "model", at::kDouble,
+                                 how.mask ? std::vector{how.mask} : std::vector<const kinora_link*>());
   JobContext context = run.context("film", false);
   TextEncoder encoder(context, run.spec("latents"));
   const at::Tensor with = encoder(prompt).to(at::kDouble).unsqueeze(0);
@@ -161,6 +164,41 @@ TEST(NextTokenJob, ContinuesTheFirstCodesOfAPictureOrVideo) {
               HasSubstr("make a longer video"));
 }
 
+// The vector before the first code and the given codes stay visible, whatever the window.
+TEST(NextTokenJob, DrawsTheCodesOfAMaskedLoopWithAWindow) {
+  const at::NoGradGuard off;
+  const std::string file = std::string(KINORA_TEST_DATA) + "/bbb_A.mp4";
+  constexpr int64_t kWindow = 5;
+  for (const int64_t given : {int64_t{0}, kRows * kCols}) {
+    const auto run = ready_tokens(
+        fmt::format("cache = {{ use = 'kv', window = {} }}\nguidance = 2.0\nprompts = ['sea', 'red']\n{}",
+                    kWindow, given ? "image = '" + file + "'" : ""));
+    generate_tokens(*run);
+    test::WindowedAttention mask(given + 1, kWindow);
+    Draw how{.guidance = 2, .mask = mask.get()};
+    const at::Tensor first = codes_in(*run, 0);
+    if (given) how.given = first.narrow(1, 0, 1);
+    for (const auto& [n, prompt] : {std::pair{0, "sea"}, {1, "red"}})
+      EXPECT_TRUE(at::equal(codes_in(*run, n), codes_of(*run, n, prompt, how)))
+          << prompt << ", given " << given;
+    for (const json& about : run->metrics("film")) {
+      EXPECT_EQ(about.at("cache_tokens"), given + 1 + kWindow);
+      EXPECT_EQ(about.at("cache_options").at("window"), kWindow);
+      const int64_t rows = about.at("cache_bytes").get<int64_t>() / (2 * 2 * 2 * 2 * 6 * 8);
+      EXPECT_LE(rows, (given + 1 + kWindow) * 5 / 4 + 1) << "branches, layers, k and v, heads, d, float64";
+    }
+  }
+}
+
+TEST(NextTokenJob, AWindowOfTheWholeVideoIsNone) {
+  const at::NoGradGuard off;
+  const auto whole = ready_tokens("top_k = 5"),
+             window = ready_tokens("top_k = 5\ncache = { use = 'kv', window = 24 }");
+  for (const auto* run : {whole.get(), window.get()}) generate_tokens(*run);
+  for (const int64_t n : {0, 1}) EXPECT_TRUE(at::equal(codes_in(*whole, n), codes_in(*window, n))) << n;
+  EXPECT_EQ(whole->metrics("film").at(0).at("cache_tokens"), kN);
+}
+
 TEST(NextTokenJob, LeavesTheVideoOfItsCodesAndSaysWhatItCost) {
   const at::NoGradGuard off;
   const auto run = ready_tokens("prompts = ['sea']\nguidance = 2.0", "'latents', 'png', 'mp4'");
@@ -192,10 +230,11 @@ TEST(NextTokenJob, RefusesWhatIsOfNoise) {
 TEST(NextTokenAlone, StopsBetweenTwoTokens) {
   const at::NoGradGuard off;
   const ScratchRun run({{"tokenizer", kTokenizer}, {"dit", kTokenModel}});
-  KvCacheLink cache;
+  const Component kv = or_throw(test::runtime().registry().open("cache/kv"));
+  CacheInstance cache(kv, or_throw(Options::make(*kv.spec, json::object())));
   const auto* use = run.spec("dit").component("model");
   const Component component = or_throw(test::runtime().registry().open(use->id));
-  Network model(component, use->options, {}, {cache.get()});
+  Network model(component, use->options, {}, {cache.link()});
   NextToken next(model, *component.spec, cache, {kT, kRows, kCols}, kVocabulary, {}, {}, 1);
   Progress progress("film", kN, "tokens");
   cancel();
