@@ -14,6 +14,7 @@ struct kinora_loss;
 struct kinora_sampler;
 struct kinora_parallel;
 struct kinora_precision;
+struct kinora_source;
 struct kinora_collective;
 
 namespace kinora::core {
@@ -64,6 +65,8 @@ template <>
 inline constexpr const char* kTableKind<kinora_parallel> = "parallel";
 template <>
 inline constexpr const char* kTableKind<kinora_precision> = "precision";
+template <>
+inline constexpr const char* kTableKind<kinora_source> = "source";
 template <>
 inline constexpr const char* kTableKind<kinora_collective> = "collective";
 template <>
