@@ -25,6 +25,7 @@ KINDS = [
     ("parallel", "Parallel strategies", "A strategy divides the work of one model among ranks; the result is that of one process."),
     ("precision", "Precisions", "The number format of linear layers and attention."),
     ("engine", "Engines", "An engine runs the stages of a job."),
+    ("source", "Sources", "A source gives the samples of a data set one after the other, whole or in parts, and continues where it was. `kinora apply` shows them."),
     ("storage", "Storage", "A storage reads and writes URIs of its scheme."),
     ("collective", "Collectives", "A collective moves tensors between ranks."),
 ]

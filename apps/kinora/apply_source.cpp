@@ -50,6 +50,7 @@ core::ApplyResult apply_source(core::Runtime& runtime, const core::ApplyRequest&
     }
   }
   if (!asked.state.empty()) core::or_throw(core::write_file_atomically(asked.state, source.state()));
+  if (core::cancelled()) throw Error(KINORA_ERROR_CANCELLED, "interrupted");
   core::ApplyResult made;
   made.result = {{"samples", samples}, {"failed", failed}, {"ended", ended}};
   if (const auto count = source.count()) made.result["count"] = *count;
