@@ -45,7 +45,8 @@ po::options_description apply_flags() {
       "part", po::value<std::string>()->default_value("0/1")->value_name("I/N"),
       "part of a source's samples, I from 0 to N - 1")(
       "state", po::value<std::string>()->default_value("")->value_name("FILE"),
-      "file with the position in a source: the samples after it are given, and it is updated")("json", "print the result as JSON")("help,h", "this text");
+      "file with the position in a source: the samples after it are given, and it is updated")(
+      "json", "print the result as JSON")("help,h", "this text");
   return options;
 }
 

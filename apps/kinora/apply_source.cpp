@@ -54,7 +54,7 @@ core::ApplyResult apply_source(core::Runtime& runtime, const core::ApplyRequest&
   core::ApplyResult made;
   made.result = {{"samples", samples}, {"failed", failed}, {"ended", ended}};
   if (const auto count = source.count()) made.result["count"] = *count;
-  if (!failed.empty()) made.problem = failed.front();
+  if (!failed.empty()) made.problem = failed.front().get<std::string>();
   if (failed.size() > 1) made.problem += fmt::format(" (and {} more)", failed.size() - 1);
   return made;
 }

@@ -5,7 +5,7 @@
 namespace kinora::core {
 namespace {
 
-// What a source writes as its state; what is more than a state may have is counted only.
+// The bytes that a source writes as its state. Bytes beyond the most that a state may have are only counted.
 struct StateBytes {
   std::string bytes;
   uint64_t size = 0;

@@ -20,7 +20,7 @@ struct SourcePart {
 // [owner-thread]
 class SourceInstance {
  public:
-  // Opens the data. Throws Error if the component is no source, cannot be created, or finds no data at `path`.
+  // Opens the data. Throws Error if the component is not a source, cannot be created, or finds no data at `path`.
   SourceInstance(const Component&, const Options&, std::string_view path, const SourcePart& part = {});
   SourceInstance(const SourceInstance&) = delete;
   SourceInstance& operator=(const SourceInstance&) = delete;

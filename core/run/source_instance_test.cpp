@@ -1,4 +1,4 @@
-// What a source returns is checked, and errors name the component.
+// Results of a source are checked, and errors name the component.
 #include "core/run/source_instance.hpp"
 
 #include <gmock/gmock.h>
@@ -24,32 +24,32 @@ int32_t with_message(int32_t status) {
   return status < 0 ? set_error(status, "shard-3.tar is damaged") : status;
 }
 
-const kinora_source kTable = {
-    sizeof(kinora_source),
-    0,
-    [](const kinora_host*, const kinora_options*) -> void* {
-      ++trial.alive;
-      return &trial;
-    },
-    [](void*) { --trial.alive; },
-    [](void*, kinora_str, uint64_t, uint64_t) { return with_message(trial.open); },
-    [](void*, kinora_sample** out) {
-      if (trial.next == KINORA_OK && trial.sample) *out = Sample("a").release();
-      return with_message(trial.next);
-    },
-    [](void*, const kinora_sink* out) {
-      for (size_t i = 0; i < trial.state.size(); i += 1000)
-        out->write(out->self, trial.state.data() + i, std::min<size_t>(1000, trial.state.size() - i));
-      return KINORA_OK;
-    },
-    [](void*, kinora_bytes state) {
-      trial.restored = {static_cast<const char*>(state.data), state.size};
-      return KINORA_OK;
-    },
-    [](void*, uint64_t* out) {
-      if (trial.count == KINORA_OK) *out = 12;
-      return with_message(trial.count);
-    }};
+const kinora_source kTable = {sizeof(kinora_source),
+                              0,
+                              [](const kinora_host*, const kinora_options*) -> void* {
+                                ++trial.alive;
+                                return &trial;
+                              },
+                              [](void*) { --trial.alive; },
+                              [](void*, kinora_str, uint64_t, uint64_t) { return with_message(trial.open); },
+                              [](void*, kinora_sample** out) {
+                                if (trial.next == KINORA_OK && trial.sample) *out = Sample("a").release();
+                                return with_message(trial.next);
+                              },
+                              [](void*, const kinora_sink* out) {
+                                for (size_t i = 0; i < trial.state.size(); i += 1000)
+                                  out->write(out->self, trial.state.data() + i,
+                                             std::min<size_t>(1000, trial.state.size() - i));
+                                return KINORA_OK;
+                              },
+                              [](void*, kinora_bytes state) {
+                                trial.restored = {static_cast<const char*>(state.data), state.size};
+                                return KINORA_OK;
+                              },
+                              [](void*, uint64_t* out) {
+                                if (trial.count == KINORA_OK) *out = 12;
+                                return with_message(trial.count);
+                              }};
 
 class TrialSource : public ::testing::Test {
  protected:

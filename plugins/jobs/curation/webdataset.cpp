@@ -23,9 +23,10 @@ WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint6
   inside.need_end = false;
   auto sample = WebDatasetReader(bytes_of(source).part(offset, size), inside).next();
   if (!sample)
-    throw Error(KINORA_ERROR_DATA,
-                fmt::format("{}: no sample at byte {}; the index does not belong to this shard; write it again",
-                            source->name(), offset));
+    throw Error(
+        KINORA_ERROR_DATA,
+        fmt::format("{}: no sample at byte {}; the index does not belong to this shard; write it again",
+                    source->name(), offset));
   sample->where.offset += offset;
   return *std::move(sample);
 }
@@ -100,9 +101,9 @@ Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder,
     for (const auto& shard : or_throw(webdataset_shards(folder))) {
       WebDatasetReader reader(bytes_of(or_throw(open_bytes(shard))), limits);
       if (!reader.seekable())
-        throw Error(KINORA_ERROR_UNSUPPORTED,
-                    fmt::format(
-                        "{}: the shard is compressed, so its samples cannot be read at random; unpack it",
+        throw Error(
+            KINORA_ERROR_UNSUPPORTED,
+            fmt::format("{}: the shard is compressed, so its samples cannot be read at random; unpack it",
                         shard));
       while (auto sample = reader.next_names()) {
         if (!seen.insert(sample->key()).second)

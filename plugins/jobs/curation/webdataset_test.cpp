@@ -135,8 +135,9 @@ TEST(WebDataset, RefusesWhatIsNoArchiveAndFieldsThatComeTwice) {
 TEST(WebDataset, DamageOfOneSampleCostsNoOther) {
   Files files{{"a.txt", "1"}, {"b.txt", "2"}, {"b.txt", "3"}, {"b.json", "4"}, {"c.txt", "5"}};
   for (int i = 0; i < 1001; ++i) files.emplace_back("d.f" + std::to_string(i), "");
-  files.insert(files.end(), {{"e.mp4", std::string(200, 'x')}, {"e.txt", "6"}, {"f.txt", "7"}, {"g.txt", ""},
-                             {"g.txt", ""}});
+  files.insert(
+      files.end(),
+      {{"e.mp4", std::string(200, 'x')}, {"e.txt", "6"}, {"f.txt", "7"}, {"g.txt", ""}, {"g.txt", ""}});
   for (const bool contents : {true, false}) {
     std::vector<std::string> keys, refused;
     WebDatasetReader reader(source(tar(files)), {.sample_bytes = 100});

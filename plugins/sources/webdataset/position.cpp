@@ -45,7 +45,8 @@ std::string write(const Position& p) {
 Position read_position(std::string_view state) {
   if (!state.starts_with(kHead)) refuse();
   state.remove_prefix(kHead.size());
-  if (take_number(state) != hash_of(state)) refuse();
+  const uint64_t hash = take_number(state);
+  if (hash != hash_of(state)) refuse();
   Position p;
   for (uint64_t* n : {&p.shard, &p.shards, &p.files, &p.names, &p.file, &p.passed, &p.offset, &p.bytes})
     *n = take_number(state);

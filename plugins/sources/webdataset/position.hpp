@@ -10,16 +10,14 @@ namespace kinora::webdataset {
 uint64_t hash_of(std::string_view bytes);
 
 struct Position {
-  // What it is a position of.
-  uint64_t shard = 0, shards = 1;    // the part
-  uint64_t files = 0, names = 0;     // number of shards, and the hash of their names
-  // Where it is: behind the first `passed` samples of a file.
+  // The data and the part of them.
+  uint64_t shard = 0, shards = 1;  // the part
+  uint64_t files = 0, names = 0;   // number of shards, and the hash of their names
+  // The place: behind the first `passed` samples of a file.
   uint64_t file = 0, passed = 0;
-  // Of the last of these, to notice that the file has changed; unused with passed = 0.
-  uint64_t offset = 0, bytes = 0;    // of its first header, unless the file is compressed; size of the file
+  // The last of these samples, which shows whether the file has changed; unused with passed = 0.
+  uint64_t offset = 0, bytes = 0;  // of its first header, unless the file is compressed; size of the file
   std::string key;
-
-  bool operator==(const Position&) const = default;
 };
 
 // "kinora.webdataset/1 HASH SHARD SHARDS FILES NAMES FILE PASSED OFFSET BYTES KEY", HASH of what follows it.

@@ -16,9 +16,9 @@ namespace kinora::webdataset {
 namespace {
 
 namespace fs = std::filesystem;
+using test::refusal;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using test::refusal;
 using Words = std::vector<std::string>;
 
 class TarSource : public ::testing::Test {
@@ -192,7 +192,8 @@ TEST_F(TarSource, CountsWhatTheIndexSaysForEveryPart) {
   write("b.tar", test::tar_bytes(samples("b", 4)));
   write(".nv-meta/.info.json", R"({"shard_counts": {"a.tar": 5, "b.tar": 4, "d.tar": 1}})");
   for (uint64_t n = 1; n <= 7; ++n)
-    for (uint64_t i = 0; i < n; ++i) EXPECT_EQ(open(i, n)->count(), rest(*open(i, n)).size()) << i << "/" << n;
+    for (uint64_t i = 0; i < n; ++i)
+      EXPECT_EQ(open(i, n)->count(), rest(*open(i, n)).size()) << i << "/" << n;
   write(".nv-meta/.info.json", R"({"shard_counts": {}})");
   EXPECT_EQ(open()->count(), 0U);
   EXPECT_EQ(rest(*open()), Words());

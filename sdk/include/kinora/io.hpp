@@ -43,8 +43,7 @@ class Reader {
   kinora_reader* r_ = nullptr;
 };
 
-// Bytes with random access: a file, or a part of one. What parsers read, so that a test gives them bytes in
-// memory.
+// Bytes with random access: a file, a part of one, or a test's bytes in memory. Parsers read these.
 struct RandomBytes {
   std::string name;  // in errors
   uint64_t size = 0;

@@ -138,8 +138,7 @@ class TarReader {
     [[noreturn]] void truncated(uint64_t found) const {
       if (read_error) std::rethrow_exception(read_error);
       fail("entry " + std::to_string(count) + " is truncated (expected " + std::to_string(size()) +
-           " bytes, found " + std::to_string(found) +
-           "); copy it again, or run the job that made it again");
+           " bytes, found " + std::to_string(found) + "); copy it again, or run the job that made it again");
     }
     // A file cut between two entries looks complete, except for the missing block of zeros that ends an
     // archive.
@@ -160,8 +159,8 @@ class TarReader {
     }
     TarMember member() const {
       const char* name = archive_entry_pathname(entry);
-      return {name ? name : "", count,
-              static_cast<uint64_t>(archive_read_header_position(archive.get())), end, size()};
+      return {name ? name : "", count, static_cast<uint64_t>(archive_read_header_position(archive.get())),
+              end, size()};
     }
   };
   std::unique_ptr<State> s_;  // libarchive keeps its address

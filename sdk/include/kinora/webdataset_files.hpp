@@ -36,7 +36,8 @@ inline std::vector<std::string> brace_choices(std::string_view pattern, std::str
     const std::string_view low = inside.substr(0, dots), high = inside.substr(dots + 2);
     uint64_t from = 0, to = 0;
     const auto number = [](std::string_view text, uint64_t& value) {
-      return std::from_chars(text.data(), text.data() + text.size(), value).ptr == text.data() + text.size() &&
+      return std::from_chars(text.data(), text.data() + text.size(), value).ptr ==
+                 text.data() + text.size() &&
              !text.empty();
     };
     if (!number(low, from) || !number(high, to) || from > to)
@@ -68,7 +69,8 @@ inline std::vector<std::string> expand_braces(std::string_view pattern) {
   if (open == std::string_view::npos) return {std::string(pattern)};
   const size_t close = pattern.find('}', open);
   if (close == std::string_view::npos)
-    throw Error(KINORA_ERROR_INVALID, std::string(pattern) + ": a { without its }; write shard-{000..012}.tar");
+    throw Error(KINORA_ERROR_INVALID,
+                std::string(pattern) + ": a { without its }; write shard-{000..012}.tar");
   const auto choices = detail::brace_choices(pattern, pattern.substr(open + 1, close - open - 1));
   const auto tails = expand_braces(pattern.substr(close + 1));
   if (choices.size() * tails.size() > 1'000'000)
@@ -169,8 +171,10 @@ inline std::vector<WebDatasetFile> webdataset_files(std::string_view path, const
   if (const auto info = detail::info_of(folder)) return detail::files_of_info(folder, *info);
   if (remote && !list)
     throw Error(KINORA_ERROR_UNSUPPORTED,
-                folder + ": no .nv-meta/.info.json, and folders of this storage cannot be listed here; give a "
-                         "pattern such as " + folder + "/shard-{000000..000012}.tar");
+                folder +
+                    ": no .nv-meta/.info.json, and folders of this storage cannot be listed here; give a "
+                    "pattern such as " +
+                    folder + "/shard-{000000..000012}.tar");
   std::vector<std::string> names = remote ? list(folder) : detail::names_in(folder);
   std::sort(names.begin(), names.end());
   std::vector<WebDatasetFile> out;

@@ -75,7 +75,8 @@ class WebDatasetReader {
   std::string flaw(const WebDatasetSample& sample, const TarMember& member, std::string_view field,
                    uint64_t left) const {
     const std::string entry = name_ + ": entry " + std::to_string(member.number);
-    if (sample.find(field)) return entry + " is a second '" + member.name + "'; a sample may have each field once";
+    if (sample.find(field))
+      return entry + " is a second '" + member.name + "'; a sample may have each field once";
     if (sample.fields.size() == kMostFields)
       return entry + ": sample '" + sample.key() + "' has more than " + std::to_string(kMostFields) +
              " fields; is it a WebDataset?";
