@@ -27,6 +27,7 @@ KINDS = [
     ("precision", "Precisions", "The number format of linear layers and attention."),
     ("cache", "Caches", "A cache keeps keys and values of earlier forwards while a video is generated."),
     ("engine", "Engines", "An engine runs the stages of a job."),
+    ("source", "Sources", "A source gives the samples of a data set one after the other, whole or in parts, and continues where it was. `kinora apply` shows them."),
     ("storage", "Storage", "A storage reads and writes URIs of its scheme."),
     ("collective", "Collectives", "A collective moves tensors between ranks."),
 ]

@@ -1,7 +1,9 @@
 // kinora apply ID [INPUT] [--inputs F.safetensors] [--method M] [--set k=v] [--out F] [--json]
 #include <iostream>
+#include <sstream>
 
 #include <boost/program_options.hpp>
+#include <fmt/format.h>
 
 #include "apps/kinora/command.hpp"
 #include "core/base/cancel.hpp"
@@ -15,7 +17,7 @@ namespace po = boost::program_options;
 
 constexpr const char* kApplyHelp = R"(usage: kinora apply ID [INPUT] [options]
 
-Runs one component alone on one input. A stage takes a video. Other components take tensors from a safetensors file, named
+Runs one component alone on one input. A stage takes a video, a source a data set. Other components take tensors from a safetensors file, named
 after the component's arguments (kinora plugins inspect ID), and return tensors. float64 stays float64.
 
 examples:
@@ -24,6 +26,7 @@ examples:
   kinora apply tokenizer/cosmos --method encode --inputs x.safetensors --set weights=w.safetensors --out z.safetensors
   kinora apply model/dit --set layers=2 --inputs in.safetensors --method gradient --out grads.safetensors
   kinora apply model/cosmos --set weights=Cosmos-1.0-Diffusion-7B-Text2World/ --inputs in.safetensors
+  kinora apply source/webdataset shards/ --limit 10 --state at.bin     ten samples; run again: the next ten
   kinora apply sampler/edm-heun --inputs mixture.safetensors --set steps=20 --out samples.safetensors --json
 
 )";
@@ -37,7 +40,13 @@ po::options_description apply_flags() {
       "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
       "an option of the component; weights=PATH; config=FILE.json, whose members are options; seed=N")(
       "out", po::value<std::string>()->default_value("")->value_name("PATH"),
-      "file or folder for the results")("json", "print the result as JSON")("help,h", "this text");
+      "file or folder for the results")(
+      "limit", po::value<uint64_t>()->default_value(0, "all")->value_name("N"), "most samples of a source")(
+      "part", po::value<std::string>()->default_value("0/1")->value_name("I/N"),
+      "part of a source's samples, I from 0 to N - 1")(
+      "state", po::value<std::string>()->default_value("")->value_name("FILE"),
+      "file with the position in a source: the samples after it are given, and it is updated")(
+      "json", "print the result as JSON")("help,h", "this text");
   return options;
 }
 
@@ -70,14 +79,40 @@ std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& re
     if (!request.method.empty()) return spec.id + " has no methods; leave out --method";
     return "";
   }
+  if (spec.kind == "source") {
+    if (request.input.empty()) return spec.id + " needs its data: kinora apply " + spec.id + " FOLDER";
+    if (!request.inputs.empty()) return spec.id + " takes a data set instead of tensors; leave out --inputs";
+    if (!request.method.empty()) return spec.id + " has no methods; leave out --method";
+    return "";
+  }
   if (core::apply_methods(spec).empty())
     return spec.id + ": a component of kind '" + spec.kind +
-           "' cannot run alone; stages, tokenizers, models, losses, samplers and precisions can";
+           "' cannot run alone; stages, sources, tokenizers, models, losses, samplers and precisions can";
   if (request.inputs.empty()) return spec.id + " needs --inputs FILE.safetensors" + lists;
   if (!request.input.empty())
     return spec.id + " takes tensors instead of the file '" + request.input + "'; give them with --inputs" +
            lists;
   return "";
+}
+
+// "I/N" of --part.
+core::SourcePart part_of(const std::string& text) {
+  core::SourcePart part;
+  char slash = 0;
+  std::istringstream in(text);
+  if (text.find_first_not_of("0123456789/") != text.npos || !(in >> part.shard >> slash >> part.shards) ||
+      slash != '/' || in.peek() != std::char_traits<char>::eof() || part.shard >= part.shards)
+    throw Error(KINORA_ERROR_INVALID, "--part " + text + ": write I/N with I from 0 to N - 1, such as 0/4");
+  return part;
+}
+
+core::ApplyResult applied(core::Runtime& runtime, const core::ApplyRequest& request, const std::string& kind,
+                          const po::variables_map& given) {
+  if (kind == "stage") return apply_stage(runtime, request);
+  if (kind != "source") return core::torch_apply(kind)(runtime, request);
+  return apply_source(runtime, request,
+                      {part_of(given["part"].as<std::string>()), given["limit"].as<uint64_t>(),
+                       given["state"].as<std::string>()});
 }
 
 }  // namespace
@@ -106,12 +141,14 @@ int apply_command(core::Runtime& runtime, const Arguments& arguments) {
   if (!spec) return complain(kUsage, "apply: " + spec.failure().message);
   request.id = (*spec)->id;
   if (const auto why = misuse(**spec, request); !why.empty()) return complain(kUsage, "apply: " + why);
+  for (const char* flag : {"limit", "part", "state"})
+    if ((*spec)->kind != "source" && !given[flag].defaulted())
+      return complain(kUsage, fmt::format("apply: --{} is for sources; {} is none", flag, request.id));
   if (given.count("set"))
     for (const auto& set : given["set"].as<std::vector<std::string>>()) assign(set, **spec, request);
   complete_options(runtime.registry(), **spec, request.config, request.weights, request.options);
   core::watch_signals();
-  const auto result = (*spec)->kind == "stage" ? apply_stage(runtime, request)
-                                               : core::torch_apply((*spec)->kind)(runtime, request);
+  const auto result = applied(runtime, request, (*spec)->kind, given);
   // A stage's captions and keys may contain invalid UTF-8.
   std::cout << result.result.dump(given.count("json") ? -1 : 2, ' ', false,
                                   core::json::error_handler_t::replace)

@@ -53,16 +53,17 @@ std::string problem_in(const StageResults& r) {
   return r.failed.empty() ? "" : r.failed.front().reason;
 }
 
+}  // namespace
+
 void write_fields(const fs::path& folder, const Sample& sample) {
-  fs::create_directories(folder);
+  const fs::path start = folder / sample.key();
+  fs::create_directories(start.parent_path());
   for (const auto& field : sample.fields())
     if (field.name != "url")
       core::or_throw(core::write_file_atomically(
-          folder / (std::string(sample.key()) + "." + std::string(field.name)),
+          start.string() + "." + std::string(field.name),
           {reinterpret_cast<const char*>(field.bytes.data()), field.bytes.size()}));
 }
-
-}  // namespace
 
 core::ApplyResult apply_stage(core::Runtime& runtime, const core::ApplyRequest& request) {
   const core::Options options = core::apply_options(runtime, request);

@@ -12,7 +12,9 @@
 #include "core/run/apply.hpp"
 #include "core/run/run_file.hpp"
 #include "core/run/runner.hpp"
+#include "core/run/source_instance.hpp"
 #include "core/runtime/runtime.hpp"
+#include "kinora/sample.hpp"
 
 namespace kinora {
 
@@ -95,5 +97,17 @@ int plugins_lock(core::Runtime&, const Arguments&);
 // `kinora apply` of a stage: one file in, the samples that the stage makes of it out. request.out: a folder
 // for the samples' fields; empty: none are written. Throws Error.
 core::ApplyResult apply_stage(core::Runtime&, const core::ApplyRequest& request);
+
+// `kinora apply` of a source: its samples, with the sizes of their fields.
+struct SourceRequest {
+  core::SourcePart part;
+  uint64_t limit = 0;           // most samples; 0: all
+  std::filesystem::path state;  // position that the samples come after, if the file exists; gets the new one
+};
+// Throws Error.
+core::ApplyResult apply_source(core::Runtime&, const core::ApplyRequest&, const SourceRequest&);
+
+// Writes the sample's fields but `url` to FOLDER/KEY.FIELD. Throws Error.
+void write_fields(const std::filesystem::path& folder, const Sample&);
 
 }  // namespace kinora

@@ -39,7 +39,7 @@ _kinora() {
     generate) if [[ $cur == -* ]]; then _kinora_words "--from --prompt --image --video --seed --set --job --name --out --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     search) if [[ $cur == -* ]]; then _kinora_words "--like --name --top --in --copies --rejected --json --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
     plugins) if [[ $prev == inspect || $prev == check-parallel ]]; then _kinora_ids; elif [[ $prev == plugins ]]; then _kinora_words "list inspect validate manifest new check-parallel lock --help"; elif [[ ${COMP_WORDS[*]} == *" validate "* ]]; then _kinora_words "--include --exclude --seed --reproduce --set --input --at --timeout --json --help"; COMPREPLY+=($(compgen -f -- "$cur")); else _kinora_words "--json --markdown"; COMPREPLY+=($(compgen -f -- "$cur")); fi ;;
-    apply) if [[ $prev == apply ]]; then _kinora_ids; elif [[ $cur == -* ]]; then _kinora_words "--inputs --method --set --out --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
+    apply) if [[ $prev == apply ]]; then _kinora_ids; elif [[ $cur == -* ]]; then _kinora_words "--inputs --method --set --out --limit --part --state --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     inspect) if [[ $prev == inspect ]]; then _kinora_ids; else _kinora_words "--set --input --json --help"; fi ;;
     convert) if [[ $cur == -* ]]; then _kinora_words "--component --from --to --dtype --max-shard --merge --unmerge --set --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     plan) if [[ $cur == -* ]]; then _kinora_words "--cluster --job --latent --explain --best --set --write --calibrate --json --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;

@@ -32,9 +32,11 @@ std::string storage_text(const core::ComponentSpec& c) {
   return out;
 }
 
-// Options that fit on one line of a run file: those with a plain default.
+// How a run file uses it, with the options that fit on one line: those with a plain default. A source is used
+// by the command line alone.
 std::string use_text(const core::ComponentSpec& c) {
   if (c.kind == "storage") return storage_text(c);
+  if (c.kind == "source") return fmt::format("kinora apply {} PATH --limit 10", c.id);
   if (c.kind == "job") return fmt::format("[[job]]\nkind = \"{}\"", c.name);
   // A run file takes a list of stages and strategies, and a single component of every other kind.
   const bool is_listed = c.kind == "stage" || c.kind == "parallel";
@@ -161,6 +163,7 @@ std::string inspect_text(const Row& row) {
   if (!c.reads.empty()) out += fmt::format("\nreads  {}\n", fmt::join(c.reads, ", "));
   if (!c.slots.empty()) out += "\ncomponents\n" + aligned(slot_lines(c), "  ");
   if (!c.options.empty()) out += "\noptions\n" + aligned(option_lines(c), "  ");
+  if (c.kind == "source") return out + "\non the command line\n  " + use_text(c) + "\n";
   std::string use = use_text(c);
   for (size_t at = 0; (at = use.find('\n', at)) != use.npos; at += 3) use.insert(at + 1, "  ");
   return out + "\nin a run file\n  " + use + "\n";
@@ -201,7 +204,7 @@ std::string inspect_markdown(const Row& row) {
   if (!c.layouts.empty()) out += markdown_table({"layout of weights", ""}, layout_lines(c));
   if (!c.slots.empty()) out += markdown_table({"component", "kind", "default", ""}, slot_lines(c));
   if (!c.options.empty()) out += markdown_table({"option", "default", "takes", ""}, option_lines(c));
-  return out + fmt::format("```toml\n{}\n```\n", use_text(c));
+  return out + fmt::format("```{}\n{}\n```\n", c.kind == "source" ? "sh" : "toml", use_text(c));
 }
 
 }  // namespace kinora

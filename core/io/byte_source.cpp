@@ -1,6 +1,5 @@
 #include "core/io/byte_source.hpp"
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <fcntl.h>
@@ -56,24 +55,6 @@ class Remote final : public ByteSource {
   Reader reader_;
 };
 
-class Part final : public ByteSource {
- public:
-  Part(std::shared_ptr<const ByteSource> whole, uint64_t offset, uint64_t size)
-      : whole_(std::move(whole)),
-        offset_(std::min(offset, whole_->size())),
-        size_(std::min(size, whole_->size() - offset_)) {}
-  const std::string& name() const override { return whole_->name(); }
-  uint64_t size() const override { return size_; }
-  Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
-    if (offset >= size_) return uint64_t{0};
-    return whole_->read(offset_ + offset, to, std::min(size, size_ - offset));
-  }
-
- private:
-  std::shared_ptr<const ByteSource> whole_;
-  uint64_t offset_, size_;
-};
-
 const char* kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a folder";
   if (S_ISFIFO(mode)) return "a pipe";
@@ -112,11 +93,6 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri) {
   }
   return std::shared_ptr<const ByteSource>(
       std::make_shared<LocalFile>(std::move(path), descriptor, static_cast<uint64_t>(info.st_size)));
-}
-
-std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset,
-                                          uint64_t size) {
-  return std::make_shared<Part>(std::move(whole), offset, size);
 }
 
 Result<std::string> read_text(std::string_view uri, uint64_t limit) {

@@ -1,4 +1,4 @@
-// Bytes with random access: a file on any storage, or a part of one.
+// Bytes with random access: a file on any storage.
 #pragma once
 #include <cstdint>
 #include <memory>
@@ -26,9 +26,6 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri);
 // A failure that names the kind of file at this local path if it is not a regular file; nothing if it cannot
 // be accessed.
 Status check_regular_file(const std::string& path);
-// The bytes from `offset` on, at most `size`.
-std::shared_ptr<const ByteSource> part_of(std::shared_ptr<const ByteSource> whole, uint64_t offset,
-                                          uint64_t size);
 // All bytes of a small file; fails if it is larger than `limit`.
 Result<std::string> read_text(std::string_view uri, uint64_t limit);
 

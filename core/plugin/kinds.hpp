@@ -16,6 +16,7 @@ struct kinora_optimizer;
 struct kinora_parallel;
 struct kinora_precision;
 struct kinora_cache;
+struct kinora_source;
 struct kinora_collective;
 
 namespace kinora::core {
@@ -70,6 +71,8 @@ template <>
 inline constexpr const char* kTableKind<kinora_precision> = "precision";
 template <>
 inline constexpr const char* kTableKind<kinora_cache> = "cache";
+template <>
+inline constexpr const char* kTableKind<kinora_source> = "source";
 template <>
 inline constexpr const char* kTableKind<kinora_collective> = "collective";
 template <>

@@ -24,7 +24,7 @@ def check_plugins():
         assert c["state"] == "ready" and c["id"] == f"{c['kind']}/{c['name']}", c
     ids = {c["id"] for c in listed}
     assert {"storage/file", "engine/local", "stage/video.read", "stage/video.probe", "stage/shots.content", "stage/clip.transcode",
-            "stage/caption.describe", "stage/shard.webdataset", "tokenizer/cosmos", "model/cosmos", "model/dit", "model/stdit", "loss/edm", "sampler/edm-heun",
+            "stage/caption.describe", "stage/shard.webdataset", "source/webdataset", "tokenizer/cosmos", "model/cosmos", "model/dit", "model/stdit", "loss/edm", "sampler/edm-heun",
             "sampler/euler", "parallel/single", "parallel/ddp", "parallel/recompute", "collective/gloo", "precision/fp32",
             "precision/bf16"} <= ids, ids
     for id in sorted(ids):

@@ -5,12 +5,15 @@
 #include "core/plugin/kinds.hpp"
 #include "core/run/one_stage.hpp"
 #include "core/torch/context/cache_instance.hpp"
+#include "core/run/source_instance.hpp"
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
 #include "kinora/abi/collective.h"
 #include "kinora/abi/engine.h"
+#include "kinora/abi/optimizer.h"
 #include "kinora/abi/parallel.h"
 #include "kinora/abi/precision.h"
+#include "kinora/abi/source.h"
 #include "kinora/abi/stage.h"
 #include "kinora/abi/storage.h"
 #include "tests/support/plugins.hpp"
@@ -42,12 +45,15 @@ std::vector<Door> doors() {
           {"parallel", table_of<kinora_parallel>},
           {"precision", table_of<kinora_precision>},
           {"cache", table_of<kinora_cache>},
+          {"source", table_of<kinora_source>},
+          {"optimizer", table_of<kinora_optimizer>},
           {"collective", table_of<kinora_collective>},
           {"job", table_of<kinora_job>},
           {"stage", [](const Component& c) { OneStage(plugins(), c.spec->id, Options()); }},
           {"loss", [](const Component& c) { LossInstance(c, Options()); }},
           {"sampler", [](const Component& c) { SamplerInstance(c, Options()).levels(); }},
-          {"cache", [](const Component& c) { CacheInstance(c, Options()).bytes(); }}};
+          {"cache", [](const Component& c) { CacheInstance(c, Options()).bytes(); }},
+          {"source", [](const Component& c) { SourceInstance(c, Options(), "/nowhere"); }}};
 }
 
 TEST(Doors, OfOtherKindsRefuseEveryComponent) {

@@ -1,7 +1,5 @@
 #include "plugins/jobs/curation/webdataset.hpp"
 
-#include <archive.h>
-#include <archive_entry.h>
 #include <fstream>
 #include <functional>
 #include <random>
@@ -9,7 +7,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "tests/support/bytes_in_memory.hpp"
+#include "kinora/webdataset_files.hpp"
+#include "kinora/webdataset_reader.hpp"
+#include "tests/support/refusal.hpp"
+#include "tests/support/tar_bytes.hpp"
 
 namespace kinora::core {
 namespace {
@@ -17,55 +18,35 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using Files = std::vector<std::pair<std::string, std::string>>;
-using Prepare = std::function<void(struct archive*)>;
+using Files = test::TarFiles;
 
-void ustar(struct archive* a) { archive_write_set_format_ustar(a); }
-
-std::string tar(const Files& files, const Prepare& prepare = ustar) {
-  std::string out;
-  const auto write = [](struct archive*, void* to, const void* data, size_t n) -> la_ssize_t {
-    static_cast<std::string*>(to)->append(static_cast<const char*>(data), n);
-    return static_cast<la_ssize_t>(n);
-  };
-  struct archive* a = archive_write_new();
-  prepare(a);
-  archive_write_set_bytes_in_last_block(a, 1);
-  EXPECT_EQ(archive_write_open(a, &out, nullptr, write, nullptr), ARCHIVE_OK);
-  for (const auto& [name, bytes] : files) {
-    archive_entry* e = archive_entry_new();
-    archive_entry_set_pathname(e, name.c_str());
-    archive_entry_set_filetype(e, name.ends_with('/') ? AE_IFDIR : AE_IFREG);
-    archive_entry_set_perm(e, 0644);
-    archive_entry_set_size(e, static_cast<la_int64_t>(bytes.size()));
-    EXPECT_GE(archive_write_header(a, e), ARCHIVE_WARN) << archive_error_string(a);
-    archive_write_data(a, bytes.data(), bytes.size());
-    archive_entry_free(e);
-  }
-  archive_write_close(a);
-  archive_write_free(a);
+std::string tar(const Files& files, const std::function<void(struct archive*)>& prepare = test::ustar) {
+  const std::string out = test::tar_bytes(files, prepare);
+  EXPECT_FALSE(out.empty());
   return out;
 }
 
-std::shared_ptr<const ByteSource> source(const std::string& bytes) {
-  return test::bytes_in_memory("shard-000012.tar",
-                               {reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+RandomBytes source(const std::string& bytes) {
+  return {"shard-000012.tar", bytes.size(), [bytes](uint64_t offset, void* to, uint64_t size) {
+            return bytes.copy(static_cast<char*>(to), size, std::min<uint64_t>(offset, bytes.size()));
+          }};
 }
 
 // "KEY: FIELD=BYTES FIELD=BYTES", one a sample; the last may be "error: ...".
 std::vector<std::string> read_all(const std::string& bytes, const WebDatasetLimits& limits = {}) {
   std::vector<std::string> out;
-  auto reader = WebDatasetReader::over(source(bytes), limits);
-  if (!reader) return {"error: " + reader.failure().message};
-  for (;;) {
-    const auto sample = reader->next();
-    if (!sample) out.push_back("error: " + sample.failure().message);
-    if (!sample || !*sample) return out;
-    std::string text = (*sample)->key() + ":";
-    for (const auto& f : (*sample)->fields)
-      text += " " + f.name + "=" + std::string(f.bytes.begin(), f.bytes.end());
-    out.push_back(text);
+  try {
+    WebDatasetReader reader(source(bytes), limits);
+    while (const auto sample = reader.next()) {
+      std::string text = sample->key() + ":";
+      for (const auto& f : sample->fields)
+        text += " " + f.name + "=" + std::string(f.bytes.begin(), f.bytes.end());
+      out.push_back(text);
+    }
+  } catch (const Error& e) {
+    out.push_back(std::string("error: ") + e.what());
   }
+  return out;
 }
 
 TEST(WebDataset, GroupsNeighboursWithOneKey) {
@@ -149,6 +130,46 @@ TEST(WebDataset, RefusesWhatIsNoArchiveAndFieldsThatComeTwice) {
   Files many;
   for (int i = 0; i < 1001; ++i) many.emplace_back("a.f" + std::to_string(i), "");
   EXPECT_THAT(read_all(tar(many)), ElementsAre(HasSubstr("more than 1000 fields")));
+}
+
+TEST(WebDataset, DamageOfOneSampleCostsNoOther) {
+  Files files{{"a.txt", "1"}, {"b.txt", "2"}, {"b.txt", "3"}, {"b.json", "4"}, {"c.txt", "5"}};
+  for (int i = 0; i < 1001; ++i) files.emplace_back("d.f" + std::to_string(i), "");
+  files.insert(
+      files.end(),
+      {{"e.mp4", std::string(200, 'x')}, {"e.txt", "6"}, {"f.txt", "7"}, {"g.txt", ""}, {"g.txt", ""}});
+  for (const bool contents : {true, false}) {
+    std::vector<std::string> keys, refused;
+    WebDatasetReader reader(source(tar(files)), {.sample_bytes = 100});
+    for (bool ended = false; !ended;) {
+      try {
+        const auto sample = contents ? reader.next() : reader.next_names();
+        ended = !sample;
+        if (sample) keys.push_back(sample->key());
+      } catch (const Error& e) {
+        ASSERT_FALSE(reader.broken()) << e.what();
+        refused.push_back(reader.last().key);
+      }
+    }
+    if (contents) {
+      EXPECT_THAT(keys, ElementsAre("a", "c", "f"));
+      EXPECT_THAT(refused, ElementsAre("b", "d", "e", "g"));
+    } else {
+      EXPECT_THAT(keys, ElementsAre("a", "c", "e", "f")) << "names have no size";
+      EXPECT_THAT(refused, ElementsAre("b", "d", "g"));
+    }
+  }
+}
+
+TEST(WebDataset, ExpandsBracesAsAShellDoes) {
+  EXPECT_THAT(expand_braces("a.tar"), ElementsAre("a.tar"));
+  EXPECT_THAT(expand_braces("s-{008..011}.tar"),
+              ElementsAre("s-008.tar", "s-009.tar", "s-010.tar", "s-011.tar"));
+  EXPECT_THAT(expand_braces("{a,b}/{9..10}"), ElementsAre("a/9", "a/10", "b/9", "b/10"));
+  for (const char* bad : {"{a}", "{a", "{1..}", "{2..1}", "{a..c}", "{0..99999999}", "{0..9999}{0..9999}",
+                          "{18446744073709551615..18446744073709551616}"})
+    EXPECT_NE(test::refusal([&] { expand_braces(bad); }), "nothing was refused") << bad;
+  EXPECT_THAT(expand_braces("{18446744073709551614..18446744073709551615}").back(), "18446744073709551615");
 }
 
 class WebDatasetFolder : public ::testing::Test {

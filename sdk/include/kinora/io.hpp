@@ -1,5 +1,8 @@
 // Files of any storage in C++, see abi/io.h.
 #pragma once
+#include <algorithm>
+#include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -38,6 +41,28 @@ class Reader {
 
  private:
   kinora_reader* r_ = nullptr;
+};
+
+// Bytes with random access: a file, a part of one, or a test's bytes in memory. Parsers read these.
+struct RandomBytes {
+  std::string name;  // in errors
+  uint64_t size = 0;
+  // Gives fewer than `size` bytes only at the end. Throws Error.
+  std::function<uint64_t(uint64_t offset, void* to, uint64_t size)> read;
+
+  static RandomBytes of_file(std::string_view uri) {
+    const auto reader = std::make_shared<Reader>(uri);
+    return {std::string(uri), static_cast<uint64_t>(reader->size()),
+            [reader](uint64_t offset, void* to, uint64_t size) { return reader->read(offset, to, size); }};
+  }
+  // The bytes from `from` on, at most `most`.
+  RandomBytes part(uint64_t from, uint64_t most) const {
+    from = std::min(from, size);
+    most = std::min(most, size - from);
+    return {name, most, [whole = read, from, most](uint64_t offset, void* to, uint64_t n) {
+              return offset < most ? whole(from + offset, to, std::min(n, most - offset)) : uint64_t{0};
+            }};
+  }
 };
 
 // A new file that gets its name on commit(). Without commit() it leaves nothing behind.

@@ -1,0 +1,83 @@
+// A source of samples in C++, see abi/source.h.
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "kinora/abi/source.h"
+#include "kinora/options.hpp"
+#include "kinora/sample.hpp"
+
+KINORA_SDK_BEGIN
+
+namespace kinora {
+
+// A subclass T has: struct Options; static void describe(Describe<Options>&); explicit T(const Options&).
+class Source {
+ public:
+  static constexpr const char* kind = "source";
+  static constexpr const char* interface_id = KINORA_INTERFACE_SOURCE;
+  virtual ~Source() = default;
+  // Once, before any other call. shard < shards.
+  virtual void open(std::string_view path, uint64_t shard, uint64_t shards) = 0;
+  // The next sample, or nothing after the last. Throws Error(KINORA_ERROR_DATA) for a sample or file that it
+  // has passed over; any other exception leaves the position where it was.
+  virtual std::optional<Sample> next() = 0;
+  // The position, at most KINORA_SOURCE_MOST_STATE bytes.
+  virtual std::string state() = 0;
+  // Throws Error(KINORA_ERROR_INVALID), and keeps the position, if the state is of other data, of another part
+  // or none.
+  virtual void restore(std::string_view state) = 0;
+  // The number of samples of this part if it is known without reading them.
+  virtual std::optional<uint64_t> count() { return std::nullopt; }
+
+  template <class T>
+  static const void* api() {
+    static const kinora_source table{
+        sizeof(kinora_source),
+        0,
+        [](const kinora_host*, const kinora_options* o) -> void* {
+          Source* made = nullptr;
+          guard([&] { made = new T(described<T>().read(o)); });
+          return made;
+        },
+        [](void* self) { delete of(self); },
+        [](void* self, kinora_str path, uint64_t shard, uint64_t shards) {
+          return guard([&] { of(self)->open(view(path), shard, shards); });
+        },
+        next_sample,
+        [](void* self, const kinora_sink* out) {
+          return guard([&] {
+            const std::string bytes = of(self)->state();
+            out->write(out->self, bytes.data(), bytes.size());
+          });
+        },
+        [](void* self, kinora_bytes state) {
+          return guard([&] { of(self)->restore({static_cast<const char*>(state.data), state.size}); });
+        },
+        [](void* self, uint64_t* out) {
+          return guard([&] {
+            const auto known = of(self)->count();
+            if (!known) throw Error(KINORA_ERROR_UNSUPPORTED, "the number of samples is not known");
+            *out = *known;
+          });
+        }};
+    return &table;
+  }
+
+ private:
+  static Source* of(void* self) { return static_cast<Source*>(self); }
+  static int32_t next_sample(void* self, kinora_sample** out) {
+    bool ended = false;
+    const int32_t status = guard([&] {
+      auto sample = of(self)->next();
+      ended = !sample;
+      if (sample) *out = sample->release();
+    });
+    return status == KINORA_OK && ended ? KINORA_SIGNAL_END : status;
+  }
+};
+
+}  // namespace kinora
+
+KINORA_SDK_END
