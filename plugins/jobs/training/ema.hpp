@@ -7,7 +7,7 @@
 
 namespace kinora::core {
 
-// dtype of what is kept beside a leaf: float64 for float64 leaves, else float32.
+// dtype of the states and averages of a leaf: float64 for float64 leaves, else float32.
 at::ScalarType state_dtype(const at::Tensor& leaf);
 
 // Average a <- decay a + (1 - decay) w, stored in float32 (float64 for float64 weights). With rise, decay is

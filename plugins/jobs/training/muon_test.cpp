@@ -137,7 +137,7 @@ TEST(MuonOptimizer, InAFlatLeafStepsAsInItsOwn) {
   EXPECT_TRUE(at::equal(again.state(1)[0], f.state(1)[0]));
   saved["third.w"] = at::zeros({4, 6});
   EXPECT_THAT(test::refusal([&] { again.restore(saved); }),
-              HasSubstr("'third.w', which is no state of optimizer/muon"));
+              HasSubstr("'third.w', which is not a state of optimizer/muon"));
 }
 
 }  // namespace

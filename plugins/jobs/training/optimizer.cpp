@@ -238,7 +238,7 @@ void Optimizer::restore(NamedTensors states) {
                taking_from(from), {.allow_missing = true});
   }
   if (!states.empty())
-    raise(KINORA_ERROR_DATA, "the optimizer's file contains '{}', which is no state of {}",
+    raise(KINORA_ERROR_DATA, "the optimizer's file contains '{}', which is not a state of {}",
           states.begin()->first, spec_.id);
 }
 

@@ -104,8 +104,8 @@ class Muon final : public Optimizer<Tensor> {
   }
 
  private:
-  // What a tensor-parallel strategy may split is multiplied with tokens inside a block: not an embedding, a
-  // head, a norm or a table.
+  // The roles of matrices that are multiplied with tokens inside a block: no embedding, head, norm or table
+  // has them.
   static bool is_matrix(const kinora_param_spec& spec) {
     const bool inside = spec.role == KINORA_ROLE_COLUMN || spec.role == KINORA_ROLE_ROW;
     return inside && spec.ndim > 1 && spec.shape[0] > 1 && spec.shape[1] > 1;
