@@ -22,6 +22,7 @@ KINDS = [
     ("model", "Models", "Models that are trained, text and image encoders, and discriminators."),
     ("loss", "Losses", "A loss draws noise levels, states the target and weighs the error."),
     ("sampler", "Samplers", "A sampler turns noise into a sample by calls of a denoiser."),
+    ("score", "Scores", "A score measures how good samples are, as a few numbers; the states of several ranks are merged."),
     ("parallel", "Parallel strategies", "A strategy divides the work of one model among ranks; the result is that of one process."),
     ("precision", "Precisions", "The number format of linear layers and attention."),
     ("engine", "Engines", "An engine runs the stages of a job."),

@@ -8,6 +8,7 @@
 #include "kinora/abi/parallel.h"
 #include "kinora/abi/precision.h"
 #include "kinora/abi/sampler.h"
+#include "kinora/abi/score.h"
 #include "kinora/abi/storage.h"
 #include "kinora/abi/tokenizer.h"
 
@@ -15,7 +16,7 @@ namespace kinora::core {
 namespace {
 
 // table_size is fixed by ABI 1.0: never raise it when slots are appended.
-constexpr std::array<Kind, 11> all{
+constexpr std::array<Kind, 12> all{
     {{"stage", KINORA_INTERFACE_STAGE, 64, "create destroy resources process finish? process_batch? start?"},
      {"storage", KINORA_INTERFACE_STORAGE, 96,
       "create destroy open read close begin append commit abort list remove"},
@@ -25,6 +26,7 @@ constexpr std::array<Kind, 11> all{
      {"model", KINORA_INTERFACE_MODEL, 48, "create destroy forward blocks layout?"},
      {"loss", KINORA_INTERFACE_LOSS, 64, "create destroy level? noisy? input? estimate? evaluate"},
      {"sampler", KINORA_INTERFACE_SAMPLER, 40, "create destroy levels sample"},
+     {"score", KINORA_INTERFACE_SCORE, 56, "create destroy update state merge compute"},
      {"parallel", KINORA_INTERFACE_PARALLEL, 48, "create destroy axis link step?"},
      {"precision", KINORA_INTERFACE_PRECISION, 48, "create destroy link dtype quantize"},
      {"collective", KINORA_INTERFACE_COLLECTIVE, 64, "create destroy join group start finish release"},
@@ -33,7 +35,7 @@ constexpr std::array<Kind, 11> all{
 static_assert(sizeof(kinora_stage) >= 64 && sizeof(kinora_storage) >= 96 && sizeof(kinora_engine) >= 32);
 static_assert(sizeof(kinora_tokenizer) >= 88 && sizeof(kinora_model) >= 48 && sizeof(kinora_loss) >= 64);
 static_assert(sizeof(kinora_sampler) >= 40 && sizeof(kinora_parallel) >= 48 &&
-              sizeof(kinora_precision) >= 48);
+              sizeof(kinora_precision) >= 48 && sizeof(kinora_score) >= 56);
 static_assert(sizeof(kinora_collective) >= 64 && sizeof(kinora_job) == 16);
 
 }  // namespace

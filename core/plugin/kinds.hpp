@@ -12,6 +12,7 @@ struct kinora_tokenizer;
 struct kinora_model;
 struct kinora_loss;
 struct kinora_sampler;
+struct kinora_score;
 struct kinora_parallel;
 struct kinora_precision;
 struct kinora_collective;
@@ -60,6 +61,8 @@ template <>
 inline constexpr const char* kTableKind<kinora_loss> = "loss";
 template <>
 inline constexpr const char* kTableKind<kinora_sampler> = "sampler";
+template <>
+inline constexpr const char* kTableKind<kinora_score> = "score";
 template <>
 inline constexpr const char* kTableKind<kinora_parallel> = "parallel";
 template <>

@@ -6,6 +6,7 @@
 #include "core/run/one_stage.hpp"
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/context/score_instance.hpp"
 #include "kinora/abi/collective.h"
 #include "kinora/abi/engine.h"
 #include "kinora/abi/parallel.h"
@@ -38,13 +39,15 @@ std::vector<Door> doors() {
           {"model", table_of<kinora_model>},
           {"loss", table_of<kinora_loss>},
           {"sampler", table_of<kinora_sampler>},
+          {"score", table_of<kinora_score>},
           {"parallel", table_of<kinora_parallel>},
           {"precision", table_of<kinora_precision>},
           {"collective", table_of<kinora_collective>},
           {"job", table_of<kinora_job>},
           {"stage", [](const Component& c) { OneStage(plugins(), c.spec->id, Options()); }},
           {"loss", [](const Component& c) { LossInstance(c, Options()); }},
-          {"sampler", [](const Component& c) { SamplerInstance(c, Options()).levels(); }}};
+          {"sampler", [](const Component& c) { SamplerInstance(c, Options()).levels(); }},
+          {"score", [](const Component& c) { ScoreInstance(c, Options()); }}};
 }
 
 TEST(Doors, OfOtherKindsRefuseEveryComponent) {
