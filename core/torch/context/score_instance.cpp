@@ -59,8 +59,7 @@ void merge_ranks(const kinora_group& group, const ScoreInstance& mine, ScoreInst
   const at::Tensor row = at::zeros({1, longest}, at::kDouble);
   row[0].narrow(0, 0, state.numel()).copy_(state);
   const at::Tensor all = transferred(group, KINORA_OP_ALL_GATHER, row).contiguous();
-  for (int64_t r = 0; r < all.size(0); ++r)
-    whole.merge(all[r].narrow(0, 0, lengths[r].item<int64_t>()));
+  for (int64_t r = 0; r < all.size(0); ++r) whole.merge(all[r].narrow(0, 0, lengths[r].item<int64_t>()));
 }
 
 }  // namespace kinora::core

@@ -51,12 +51,13 @@ TEST(ScoreInstance, GivesTheNumbersOfItsManifest) {
   ASSERT_EQ(score.compute().size(), 1U);
   EXPECT_EQ(score.compute()[0].first, "mean");
   EXPECT_DOUBLE_EQ(score.compute()[0].second, 3);
-  EXPECT_THAT(test::refusal([&] { score.update({{"x", at::ones({2, 2})}}); }),
+  EXPECT_THAT(test::refusal([&] {
+                score.update({{"x", at::ones({2, 2})}});
+              }),
               HasSubstr("score/wrong: each() must return one number per sample"));
 
   ScoreInstance both({&spec, nullptr, Mean::api<Mean>()}, Options());
-  EXPECT_EQ(test::refusal([&] { both.update({{"x", at::ones({1})}}); }),
-            "score/wrong: input 'y' is missing");
+  EXPECT_EQ(test::refusal([&] { both.update({{"x", at::ones({1})}}); }), "score/wrong: input 'y' is missing");
   const ComponentSpec two = spec_of({"x"}, {"mean", "other"});
   ScoreInstance short_of_one({&two, nullptr, Mean::api<Mean>()}, Options());
   short_of_one.update({{"x", at::ones({1})}});

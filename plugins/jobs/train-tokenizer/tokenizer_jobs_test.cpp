@@ -359,16 +359,15 @@ TEST(TokenizerTuning, SaysWhatAFeatureScriptLacks) {
 }
 
 TEST(TokenizerScores, AreThoseThatTheRunFileNames) {
-  const auto run = tokenizer_training(
-      "scores = ['psnr', { use = 'lpips', weights = 'FOLDER/lpips.safetensors' }]\n");
+  const auto run =
+      tokenizer_training("scores = ['psnr', { use = 'lpips', weights = 'FOLDER/lpips.safetensors' }]\n");
   write_lpips(run->folder() / "lpips.safetensors");
   const json summary = trained_tokenizer(*run);
   EXPECT_FALSE(summary.contains("ssim"));
   const at::NoGradGuard off;
   const auto network = run->network("tokenizer", "tokenizer");
   network->load(run->of("tokenizer") / "weights.safetensors");
-  const auto lpips =
-      test::score("lpips", {{"weights", (run->folder() / "lpips.safetensors").string()}});
+  const auto lpips = test::score("lpips", {{"weights", (run->folder() / "lpips.safetensors").string()}});
   double ratio = 0;
   for (const char* key : {"a", "c"}) {
     const Tensor shown = window(key, 0), again = network->decode(network->encode(shown)).clamp(-1, 1);
@@ -384,8 +383,9 @@ TEST(TokenizerScores, SayWhatTheyLack) {
               HasSubstr("score/frechet reads 'real', which comes from a feature model; set features"));
   EXPECT_THAT(tokenizer_failure(*tokenizer_training("scores = ['psnr', 'ssim', 'score/psnr']\n")),
               HasSubstr("score/psnr gives 'psnr', which another measure of this job gives too"));
-  EXPECT_THAT(tokenizer_failure(*tokenizer_training("scores = ['psnr']\nfeatures_weights = 'FOLDER/i3d.pt'\n")),
-              HasSubstr("none reads the features of the job's feature model"));
+  EXPECT_THAT(
+      tokenizer_failure(*tokenizer_training("scores = ['psnr']\nfeatures_weights = 'FOLDER/i3d.pt'\n")),
+      HasSubstr("none reads the features of the job's feature model"));
 }
 
 TEST(TokenizerTuning, OfCodesRefusesADivergence) {

@@ -181,8 +181,8 @@ class TokenizerTraining {
     std::filesystem::create_directories(context_.folder() / "samples");
     const auto& which = held_out_.empty() ? usable_ : held_out_;
     const size_t few = std::min<size_t>(which.size(), 8), n = features_ ? which.size() : few,
-                 ranks = static_cast<size_t>(parallel_.data_size()),
-                 share = (n + ranks - 1) / ranks, first = static_cast<size_t>(parallel_.data_rank()) * share;
+                 ranks = static_cast<size_t>(parallel_.data_size()), share = (n + ranks - 1) / ranks,
+                 first = static_cast<size_t>(parallel_.data_rank()) * share;
     std::vector<double> perceptual(few);
     // Every rank does equally many reconstructions, since ranks that share a model's parameters meet in each.
     for (size_t i = first; i < first + share; ++i) {

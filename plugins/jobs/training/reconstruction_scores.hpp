@@ -10,9 +10,8 @@
 
 namespace kinora::core {
 
-// What the job has for scores: `prediction` and `target`, the reconstruction and the original [B, 3, T, H, W]
-// in [-1, 1]; with a feature model also `real` and `made` [B, D], the features of original and
-// reconstruction.
+// Scores read `prediction` and `target`, the reconstruction and the original [B, 3, T, H, W] in [-1, 1]; with a
+// feature model also `real` and `made` [B, D], the features of original and reconstruction.
 class ReconstructionScores {
  public:
   // The scores in the job's slot `scores`; without any: psnr, ssim and, with a feature model, frechet. Throws

@@ -106,7 +106,8 @@ TEST(Trainings, ScoreReconstructionsAsOneProcess) {
       const json together = summary(parallel, features, me.rank == 0);
       Rank::alone();
       const json alone = summary("['single']", features, true);
-      for (const char* name : {"psnr", "ssim"}) EXPECT_EQ(together.at(name), alone.at(name)) << parallel << name;
+      for (const char* name : {"psnr", "ssim"})
+        EXPECT_EQ(together.at(name), alone.at(name)) << parallel << name;
       expect_equal(together.at("frechet_distance"), alone.at("frechet_distance"), 1e-6, parallel);
       EXPECT_GT(alone.at("frechet_distance").get<double>(), 0);
     });

@@ -124,8 +124,8 @@ Tensor LpipsDistance::operator()(const Tensor& prediction, const Tensor& target)
   check_video("prediction", prediction);
   check_video("target", target);
   if (prediction.sizes() != target.sizes())
-    throw Error(KINORA_ERROR_INVALID, "lpips: prediction is " + c10::str(prediction.sizes()) +
-                                          ", target " + c10::str(target.sizes()));
+    throw Error(KINORA_ERROR_INVALID, "lpips: prediction is " + c10::str(prediction.sizes()) + ", target " +
+                                          c10::str(target.sizes()));
   const auto wide = at::promote_types(prediction.scalar_type(), at::kFloat);
   const Tensor a = images(prediction.to(wide)), b = images(target.to(wide));
   const Weights& w = like(a);

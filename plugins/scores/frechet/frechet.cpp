@@ -49,8 +49,7 @@ class Frechet final : public Score<at::Tensor> {
                              size > 0 ? std::to_string(size) : std::string("D"), "], found ", t->sizes()));
       size = t->size(1);
     }
-    if (size == 0)
-      throw Error(KINORA_ERROR_INVALID, "score/frechet: neither 'real' nor 'made' was given");
+    if (size == 0) throw Error(KINORA_ERROR_INVALID, "score/frechet: neither 'real' nor 'made' was given");
     size_ = size;
     if (real.defined()) real_.add(real);
     if (made.defined()) made_.add(made);

@@ -113,7 +113,8 @@ TEST(FrechetScore, RefusesWhatDoesNotFit) {
   EXPECT_THAT(test::refusal([&] { score->merge(at::zeros({25}, at::kDouble)); }),
               HasSubstr("a state of 25 numbers is not one of 3 features a vector"));
   for (const Tensor& wrong : {at::full({26}, -1.0, at::kDouble), at::full({26}, 0.5, at::kDouble)})
-    EXPECT_THAT(test::refusal([&] { score->merge(wrong); }), HasSubstr("is not one of 3 features")) << wrong[0];
+    EXPECT_THAT(test::refusal([&] { score->merge(wrong); }), HasSubstr("is not one of 3 features"))
+        << wrong[0];
 }
 
 }  // namespace

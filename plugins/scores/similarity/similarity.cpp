@@ -32,8 +32,8 @@ Pair pair_of(const char* what, const Named<Tensor>& in) {
 
 template <class Options>
 void describe_videos(Describe<Options>& d) {
-  d.input("prediction", "[B, C, T, H, W]", "float", "in [-1, 1]");
-  d.input("target", "[B, C, T, H, W]", "float", "in [-1, 1]");
+  d.input("prediction", "[B, C, T, H, W]", "float", "values in [-1, 1]");
+  d.input("target", "[B, C, T, H, W]", "float", "values in [-1, 1]");
 }
 
 // The Gaussian-weighted mean around each position where the window fits, for images [N, 1, H, W]: one axis,

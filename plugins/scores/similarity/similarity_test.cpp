@@ -58,9 +58,13 @@ TEST(Psnr, RefusesVideosOfTwoShapesAndStaysAsItWas) {
   const auto psnr = score("psnr");
   const Tensor x = at::zeros({1, 3, 1, 4, 4}), y = at::full({1, 3, 1, 4, 4}, 0.2);
   psnr->update({{"prediction", x}, {"target", y}});
-  EXPECT_THAT(refusal([&] { psnr->update({{"prediction", x}, {"target", at::zeros({1, 3, 2, 4, 4})}}); }),
+  EXPECT_THAT(refusal([&] {
+                psnr->update({{"prediction", x}, {"target", at::zeros({1, 3, 2, 4, 4})}});
+              }),
               HasSubstr("score/psnr: psnr of videos [1, 3, 1, 4, 4] and [1, 3, 2, 4, 4]"));
-  EXPECT_THAT(refusal([&] { psnr->update({{"prediction", x}}); }),
+  EXPECT_THAT(refusal([&] {
+                psnr->update({{"prediction", x}});
+              }),
               HasSubstr("score/psnr: input 'target' is missing"));
   EXPECT_NEAR(psnr->compute().at(0).second, 20, 1e-5);
 }

@@ -81,14 +81,11 @@ class MeanScore : public Score<T> {
     const T given = each(in);
     const Tensor numbers =
         op("aten::to", "device", {Tensor::borrow(handle(given)), kCpu, KINORA_DTYPE_FLOAT64}).contiguous();
-    if (numbers.dim() != 1)
-      throw Error(KINORA_ERROR_FAILED, "each() must return one number per sample, [B]");
+    if (numbers.dim() != 1) throw Error(KINORA_ERROR_FAILED, "each() must return one number per sample, [B]");
     merge({numbers.data<double>(), numbers.data<double>() + numbers.numel()});
   }
   std::vector<double> state() const final { return numbers_; }
-  void merge(std::vector<double> state) final {
-    numbers_.insert(numbers_.end(), state.begin(), state.end());
-  }
+  void merge(std::vector<double> state) final { numbers_.insert(numbers_.end(), state.begin(), state.end()); }
   std::vector<double> compute() const final {
     if (numbers_.empty()) throw Error(KINORA_ERROR_UNSUPPORTED, "no sample has this score");
     double mean = 0;
