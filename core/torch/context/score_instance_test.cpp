@@ -1,4 +1,4 @@
-// What a score returns is checked before use, errors name the component, and ranks merge in their order.
+// Results of a score are checked before use, errors name the component, and ranks merge in their order.
 #include "core/torch/context/score_instance.hpp"
 
 #include <ATen/ATen.h>
@@ -17,11 +17,11 @@ namespace {
 using testing::HasSubstr;
 
 // A score of the stable tier: the mean of the tensor `x`, but for the results that a test sets.
-class Mean final : public MeanScore<kinora::Tensor> {
+class MeanOfX final : public MeanScore<kinora::Tensor> {
  public:
   struct Options {};
   static void describe(Describe<Options>& d) { d.name("wrong").help("of a test"); }
-  explicit Mean(const Options&) {}
+  explicit MeanOfX(const Options&) {}
   kinora::Tensor each(const Named<kinora::Tensor>& in) override {
     EXPECT_FALSE(in.has("unlisted"));
     EXPECT_FALSE(GradMode::enabled());
@@ -29,7 +29,7 @@ class Mean final : public MeanScore<kinora::Tensor> {
   }
 };
 
-ComponentSpec spec_of(std::vector<std::string> inputs, std::vector<std::string> outputs) {
+ComponentSpec score_spec(std::vector<std::string> inputs, std::vector<std::string> outputs) {
   test::plugins();
   ComponentSpec spec;
   spec.kind = "score";
@@ -40,10 +40,10 @@ ComponentSpec spec_of(std::vector<std::string> inputs, std::vector<std::string> 
 }
 
 TEST(ScoreInstance, GivesTheNumbersOfItsManifest) {
-  const ComponentSpec spec = spec_of({"x", "y"}, {"mean"});
+  const ComponentSpec spec = score_spec({"x", "y"}, {"mean"});
   ComponentSpec only_x = spec;
   only_x.inputs.pop_back();
-  ScoreInstance score({&only_x, nullptr, Mean::api<Mean>()}, Options());
+  ScoreInstance score({&only_x, nullptr, MeanOfX::api<MeanOfX>()}, Options());
   EXPECT_THAT(test::refusal([&] { score.compute(); }), HasSubstr("score/wrong: no sample has this score"));
   score.update({{"x", at::tensor({1.0, 2.0})}, {"unlisted", at::ones({1})}});
   score.update({{"x", at::tensor({6}, at::kLong)}});
@@ -56,50 +56,50 @@ TEST(ScoreInstance, GivesTheNumbersOfItsManifest) {
               }),
               HasSubstr("score/wrong: each() must return one number per sample"));
 
-  ScoreInstance both({&spec, nullptr, Mean::api<Mean>()}, Options());
+  ScoreInstance both({&spec, nullptr, MeanOfX::api<MeanOfX>()}, Options());
   EXPECT_EQ(test::refusal([&] { both.update({{"x", at::ones({1})}}); }), "score/wrong: input 'y' is missing");
-  const ComponentSpec two = spec_of({"x"}, {"mean", "other"});
-  ScoreInstance short_of_one({&two, nullptr, Mean::api<Mean>()}, Options());
+  const ComponentSpec two = score_spec({"x"}, {"mean", "other"});
+  ScoreInstance short_of_one({&two, nullptr, MeanOfX::api<MeanOfX>()}, Options());
   short_of_one.update({{"x", at::ones({1})}});
   EXPECT_THAT(test::refusal([&] { short_of_one.compute(); }),
               HasSubstr("compute() returned 1 numbers; the manifest has 2 outputs"));
 }
 
 // A score in C whose state is the tensor that a test sets.
-at::Tensor given;
-const kinora_score kTable = {
+at::Tensor given_state;
+const kinora_score kWrongScore = {
     sizeof(kinora_score),
     0,
-    [](const kinora_host*, const kinora_options*) -> void* { return &given; },
+    [](const kinora_host*, const kinora_options*) -> void* { return &given_state; },
     [](void*) {},
     [](void*, const kinora_named*, uint64_t) -> int32_t { return set_error(KINORA_ERROR_DATA, "no idea"); },
     [](void*, kinora_tensor* out) {
-      *out = give(given);
+      *out = give(given_state);
       return KINORA_OK;
     },
     [](void*, kinora_tensor) -> int32_t { return KINORA_ERROR_FAILED; },
     [](void*, double*, uint64_t) -> int32_t { return 77; }};
 
 TEST(ScoreInstance, NamesWhatIsWrong) {
-  const ComponentSpec spec = spec_of({}, {"mean"});
-  ScoreInstance score({&spec, nullptr, &kTable}, Options());
+  const ComponentSpec spec = score_spec({}, {"mean"});
+  ScoreInstance score({&spec, nullptr, &kWrongScore}, Options());
   EXPECT_EQ(test::refusal([&] { score.update({}); }), "score/wrong: no idea");
   EXPECT_THAT(test::refusal([&] { score.merge(at::ones({1}, at::kDouble)); }), HasSubstr("score/wrong"));
   EXPECT_THAT(test::refusal([&] { score.compute(); }), HasSubstr("score/wrong: failed with status 77"));
-  given = at::Tensor();
+  given_state = at::Tensor();
   EXPECT_EQ(test::refusal([&] { score.state(); }), "score/wrong: state returned no tensor");
   for (const at::Tensor& wrong : {at::ones({2}), at::ones({1, 2}, at::kDouble),
                                   at::ones({2}, at::TensorOptions(at::kMeta).dtype(at::kDouble))}) {
-    given = wrong;
+    given_state = wrong;
     EXPECT_THAT(test::refusal([&] { score.state(); }),
                 HasSubstr("score/wrong: state must be a float64 [S] on the CPU, found"));
   }
-  given = at::Tensor();
+  given_state = at::Tensor();
 }
 
 TEST(ScoreInstance, OfOneRankIsItsOwnWhole) {
-  const ComponentSpec spec = spec_of({"x"}, {"mean"});
-  const Component component{&spec, nullptr, Mean::api<Mean>()};
+  const ComponentSpec spec = score_spec({"x"}, {"mean"});
+  const Component component{&spec, nullptr, MeanOfX::api<MeanOfX>()};
   ScoreInstance mine(component, Options()), none(component, Options()), whole(component, Options());
   mine.update({{"x", at::tensor({1.0, 4.0})}});
   MeshOwner alone;

@@ -2,7 +2,6 @@
 #pragma once
 #include <algorithm>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "kinora/abi/score.h"
