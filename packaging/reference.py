@@ -23,6 +23,7 @@ KINDS = [
     ("loss", "Losses", "A loss draws noise levels, states the target and weighs the error."),
     ("sampler", "Samplers", "A sampler turns noise into a sample by calls of a denoiser."),
     ("optimizer", "Optimizers", "An optimizer changes the weights by their gradients."),
+    ("score", "Scores", "A score measures how good samples are, as a few numbers; the states of several ranks are merged."),
     ("parallel", "Parallel strategies", "A strategy divides the work of one model among ranks; the result is that of one process."),
     ("precision", "Precisions", "The number format of linear layers and attention."),
     ("cache", "Caches", "A cache keeps keys and values of earlier forwards while a video is generated."),

@@ -87,7 +87,8 @@ std::string misuse(const core::ComponentSpec& spec, const core::ApplyRequest& re
   }
   if (core::apply_methods(spec).empty())
     return spec.id + ": a component of kind '" + spec.kind +
-           "' cannot run alone; stages, sources, tokenizers, models, losses, samplers and precisions can";
+           "' cannot run alone; stages, sources, tokenizers, models, losses, samplers, scores and precisions "
+           "can";
   if (request.inputs.empty()) return spec.id + " needs --inputs FILE.safetensors" + lists;
   if (!request.input.empty())
     return spec.id + " takes tensors instead of the file '" + request.input + "'; give them with --inputs" +

@@ -8,6 +8,7 @@
 #include "kinora/abi/parallel.h"
 #include "kinora/abi/precision.h"
 #include "kinora/abi/sampler.h"
+#include "kinora/abi/score.h"
 #include "kinora/abi/source.h"
 #include "kinora/abi/storage.h"
 #include "kinora/abi/tokenizer.h"
@@ -30,6 +31,7 @@ constexpr Kind all[] = {
     {"parallel", KINORA_INTERFACE_PARALLEL, 48, "create destroy axis link step?"},
     {"precision", KINORA_INTERFACE_PRECISION, 48, "create destroy link dtype quantize"},
     {"cache", KINORA_INTERFACE_CACHE, 72, "create destroy link tokens bytes reset trim pin"},
+    {"score", KINORA_INTERFACE_SCORE, 56, "create destroy update state merge compute"},
     {"source", KINORA_INTERFACE_SOURCE, 64, "create destroy open next state restore count?"},
     {"collective", KINORA_INTERFACE_COLLECTIVE, 64, "create destroy join group start finish release"},
     {"job", kJobInterface, 16, "type"}};
@@ -40,7 +42,7 @@ static_assert(sizeof(kinora_sampler) >= 40 && sizeof(kinora_parallel) >= 48 &&
               sizeof(kinora_precision) >= 48);
 static_assert(sizeof(kinora_optimizer) >= 48 && sizeof(kinora_cache) >= 72 &&
               sizeof(kinora_collective) >= 64);
-static_assert(sizeof(kinora_source) >= 64 && sizeof(kinora_job) == 16);
+static_assert(sizeof(kinora_score) >= 56 && sizeof(kinora_source) >= 64 && sizeof(kinora_job) == 16);
 
 }  // namespace
 

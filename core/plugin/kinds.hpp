@@ -13,6 +13,7 @@ struct kinora_model;
 struct kinora_loss;
 struct kinora_sampler;
 struct kinora_optimizer;
+struct kinora_score;
 struct kinora_parallel;
 struct kinora_precision;
 struct kinora_cache;
@@ -65,6 +66,8 @@ template <>
 inline constexpr const char* kTableKind<kinora_sampler> = "sampler";
 template <>
 inline constexpr const char* kTableKind<kinora_optimizer> = "optimizer";
+template <>
+inline constexpr const char* kTableKind<kinora_score> = "score";
 template <>
 inline constexpr const char* kTableKind<kinora_parallel> = "parallel";
 template <>

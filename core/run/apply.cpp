@@ -40,6 +40,7 @@ std::vector<ApplyMethod> apply_methods(const ComponentSpec& c) {
         {"gradient", in + ", grad_output", out + ", grad.INPUT of each, grad.param.NAME of each parameter"}};
   if (c.kind == "loss") return {{"evaluate", in, out}};
   if (c.kind == "sampler") return {{"sample", in, out}};
+  if (c.kind == "score") return {{"compute", in, out}};
   if (c.kind == "precision") return {{"quantize", in, out}};
   return {};
 }

@@ -46,5 +46,6 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   register_apply("model", plain<apply_model, Runtime, const ApplyRequest>);
   register_apply("loss", plain<apply_loss, Runtime, const ApplyRequest>);
   register_apply("sampler", plain<apply_sampler, Runtime, const ApplyRequest>);
+  register_apply("score", plain<apply_score, Runtime, const ApplyRequest>);
   register_apply("precision", plain<apply_precision, Runtime, const ApplyRequest>);
 }

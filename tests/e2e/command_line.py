@@ -30,7 +30,7 @@ def check_plugins():
     for id in sorted(ids):
         one = json.loads(kinora("plugins", "inspect", id, "--json"))
         assert one["id"] == id and all(o["help"] for o in one["options"]), one
-        if one["kind"] in ("tokenizer", "model", "loss", "sampler", "precision"):
+        if one["kind"] in ("tokenizer", "model", "loss", "sampler", "score", "precision"):
             assert one["methods"] and one["inputs"] and one["outputs"], one
             assert all(t["name"] and (t["shape"] or t["dtype"] == "none") and t["dtype"] for t in one["inputs"] + one["outputs"]), one
     for id in {c["kind"]: c["id"] for c in listed}.values():  # the text output, one component of each kind

@@ -131,6 +131,8 @@ def check_apply():
                                  "output": np.zeros((1, 1, 1, 1, 1))})
     # c_skip = s^2 / (sigma^2 + s^2) with s = 0.5, lambda = (sigma^2 + s^2) / (sigma s)^2, D = c_skip sigma n
     near(loss["loss"], np.array([(0.5 / 0.0625) * (0.5 * 0.5) ** 2]))
+    score, said = apply("score/psnr", {"prediction": np.zeros((2, 3, 1, 2, 2)), "target": np.full((2, 3, 1, 2, 2), 0.2)})
+    near(np.array([score["psnr"], said["psnr"]]), np.array([20.0, 20.0]))  # 10 log10(2^2 / 0.2^2)
 
 
 def refused(*arguments):

@@ -10,7 +10,7 @@ import quick
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FILM = ROOT / "tests/data/film_excerpt.webm"
 # These are only compiled with these warnings; a stage, a storage, a model, a sampler and an optimizer are also built.
-OTHERS = ["engine", "tokenizer", "loss", "parallel", "precision", "source", "cache", "collective"]
+OTHERS = ["engine", "tokenizer", "loss", "parallel", "precision", "score", "source", "cache", "collective"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 CCACHE = ["ccache"] if shutil.which("ccache") else []  # every run compiles the same sources
 ENVIRONMENT = {**os.environ, "KINORA_TORCH": str(ROOT / ".deps/torch/torch"), "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1",

@@ -11,6 +11,7 @@
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/context/score_instance.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"
@@ -167,6 +168,20 @@ ApplyResult apply_sampler(Runtime& runtime, const ApplyRequest& request) {
       sampler.sample(mixture.abi(sampler.mix()), mixture.noise(need(in, "noise", request)), run);
   return finish(request, {{"samples", samples}},
                 {{"nfe", mixture.calls()}, {"sigmas", sampler.levels()}, {"visited", mixture.sigmas()}});
+}
+
+ApplyResult apply_score(Runtime& runtime, const ApplyRequest& request) {
+  const std::string method = method_of(runtime, request);
+  const NamedTensors in = read_inputs(runtime, request, method);
+  ScoreInstance score(open_component(runtime.registry(), {}, request.id), apply_options(runtime, request));
+  score.update(in);
+  NamedTensors out;
+  json numbers = json::object();
+  for (const auto& [name, number] : score.compute()) {
+    out[name] = at::full({}, number, at::kDouble);
+    numbers[name] = number;
+  }
+  return finish(request, out, std::move(numbers));
 }
 
 ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {

@@ -12,6 +12,7 @@ ApplyResult apply_tokenizer(Runtime&, const ApplyRequest&);  // --method encode 
 ApplyResult apply_model(Runtime&, const ApplyRequest&);      // --method forward | gradient
 ApplyResult apply_loss(Runtime&, const ApplyRequest&);
 ApplyResult apply_sampler(Runtime&, const ApplyRequest&);    // on the Gaussian mixture mean, std, weight
+ApplyResult apply_score(Runtime&, const ApplyRequest&);      // its numbers are in the result
 ApplyResult apply_precision(Runtime&, const ApplyRequest&);  // --method quantize
 
 // `kinora convert`: converts weights from one file layout, naming scheme or dtype to another, and merges

@@ -4,10 +4,11 @@
 
 #include "core/plugin/kinds.hpp"
 #include "core/run/one_stage.hpp"
-#include "core/torch/context/cache_instance.hpp"
 #include "core/run/source_instance.hpp"
+#include "core/torch/context/cache_instance.hpp"
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
+#include "core/torch/context/score_instance.hpp"
 #include "kinora/abi/collective.h"
 #include "kinora/abi/engine.h"
 #include "kinora/abi/optimizer.h"
@@ -42,6 +43,7 @@ std::vector<Door> doors() {
           {"model", table_of<kinora_model>},
           {"loss", table_of<kinora_loss>},
           {"sampler", table_of<kinora_sampler>},
+          {"score", table_of<kinora_score>},
           {"parallel", table_of<kinora_parallel>},
           {"precision", table_of<kinora_precision>},
           {"cache", table_of<kinora_cache>},
@@ -53,7 +55,8 @@ std::vector<Door> doors() {
           {"loss", [](const Component& c) { LossInstance(c, Options()); }},
           {"sampler", [](const Component& c) { SamplerInstance(c, Options()).levels(); }},
           {"cache", [](const Component& c) { CacheInstance(c, Options()).bytes(); }},
-          {"source", [](const Component& c) { SourceInstance(c, Options(), "/nowhere"); }}};
+          {"source", [](const Component& c) { SourceInstance(c, Options(), "/nowhere"); }},
+          {"score", [](const Component& c) { ScoreInstance(c, Options()); }}};
 }
 
 TEST(Doors, OfOtherKindsRefuseEveryComponent) {

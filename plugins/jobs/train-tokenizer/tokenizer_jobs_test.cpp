@@ -15,10 +15,10 @@
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
-#include "plugins/jobs/training/perceptual.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/oracle.hpp"
 #include "tests/support/refusal.hpp"
+#include "tests/support/score.hpp"
 
 namespace kinora::core {
 namespace {
@@ -127,7 +127,7 @@ TEST(TokenizerTuning, WeighsTheCriticByTheGradientsAtTheLastLayer) {
   double similarity = 0, distance = 0;
   for (const char* key : {"a", "c"}) {
     const Tensor shown = window(key, 0), again = network->decode(network->encode(shown)).clamp(-1, 1);
-    similarity += ssim(again, shown).item<double>() / 2;
+    similarity += test::scored("ssim", {{"prediction", again}, {"target", shown}}) / 2;
     distance += lpips.evaluate({{"prediction", again}, {"target", shown}}).at("loss").item<double>() / 2;
   }
   expect_near(summary, "ssim", similarity, 1e-3);
@@ -299,6 +299,7 @@ TEST(TokenizerTuning, ReportsTheFrechetDistanceOfAFeatureModel) {
   const double want = distance_of_pairs(seen, made);
   EXPECT_GT(want, 1e-3);
   expect_near(summary, "frechet_distance", want, 1e-3);
+  EXPECT_GT(summary.at("psnr").get<double>(), 0) << "the usual scores include the distance";
   EXPECT_THAT(tokenizer_failure(*tokenizer_training(features)),
               HasSubstr("set its weights: features_weights"));
   EXPECT_THAT(tokenizer_failure(*tokenizer_training("features = 'minilm'\nfeatures_weights = 'x'\n")),
@@ -355,6 +356,36 @@ TEST(TokenizerTuning, SaysWhatAFeatureScriptLacks) {
   EXPECT_THAT(with(kScript, "features = { use = 'clip-vision' }\n"), HasSubstr("remove `features`"));
   EXPECT_THAT(tokenizer_failure(*tokenizer_training("features_weights = 'FOLDER/x.safetensors'\n")),
               HasSubstr("belong to no model"));
+}
+
+TEST(TokenizerScores, AreThoseThatTheRunFileNames) {
+  const auto run =
+      tokenizer_training("scores = ['psnr', { use = 'lpips', weights = 'FOLDER/lpips.safetensors' }]\n");
+  write_lpips(run->folder() / "lpips.safetensors");
+  const json summary = trained_tokenizer(*run);
+  EXPECT_FALSE(summary.contains("ssim"));
+  const at::NoGradGuard off;
+  const auto network = run->network("tokenizer", "tokenizer");
+  network->load(run->of("tokenizer") / "weights.safetensors");
+  const auto lpips = test::score("lpips", {{"weights", (run->folder() / "lpips.safetensors").string()}});
+  double ratio = 0;
+  for (const char* key : {"a", "c"}) {
+    const Tensor shown = window(key, 0), again = network->decode(network->encode(shown)).clamp(-1, 1);
+    lpips->update({{"prediction", again}, {"target", shown}});
+    ratio += 10 * std::log10(4 / (again - shown).square().mean().item<double>()) / 2;
+  }
+  expect_near(summary, "psnr", ratio);
+  expect_near(summary, "lpips", lpips->compute().at(0).second, 1e-3);
+}
+
+TEST(TokenizerScores, SayWhatTheyLack) {
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training("scores = ['frechet']\n")),
+              HasSubstr("score/frechet reads 'real', which comes from a feature model; set features"));
+  EXPECT_THAT(tokenizer_failure(*tokenizer_training("scores = ['psnr', 'ssim', 'score/psnr']\n")),
+              HasSubstr("score/psnr gives 'psnr', which another measure of this job gives too"));
+  EXPECT_THAT(
+      tokenizer_failure(*tokenizer_training("scores = ['psnr']\nfeatures_weights = 'FOLDER/i3d.pt'\n")),
+      HasSubstr("none reads the features of the job's feature model"));
 }
 
 TEST(TokenizerTuning, OfCodesRefusesADivergence) {

@@ -15,6 +15,7 @@
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/reconstruction_scores.hpp"
 #include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "plugins/jobs/training/tokenizer_critic.hpp"
@@ -78,8 +79,9 @@ class TokenizerTraining {
         parallel_(context),
         network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
                  {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
-        objective_(context, network_, o) {
-    if (context.spec().component("features") || !o.features_weights.empty()) features_.emplace(context);
+        objective_(context, network_, o),
+        scores_(context, has_features()) {
+    if (has_features()) features_.emplace(context);
     if (context.spec().component("critic")) critic_.emplace(context, network_, parallel_, o, device_);
     find_clips();
   }
@@ -95,8 +97,8 @@ class TokenizerTraining {
     trainer.use_average();
     trainer.save_weights();
     const json quality = evaluate();
+    context_.summary.update(quality);  // a score's number does not replace one of the job
     context_.summary.update(trainer.summary());
-    context_.summary.update(quality);
     context_.summary.update({{"clips", clips_.size()},
                              {"used", usable_.size()},
                              {"held_out", held_out_.size()},
@@ -106,6 +108,10 @@ class TokenizerTraining {
   }
 
  private:
+  bool has_features() const {
+    return context_.spec().component("features") || !options_.features_weights.empty();
+  }
+
   void find_clips() {
     for (int64_t i = 0; i < clips_.size(); ++i) {
       const at::Tensor frames = clips_.try_frames(i);
@@ -168,31 +174,51 @@ class TokenizerTraining {
   }
 
   // Reconstructs the start of a few clips, held-out ones if there are any, or all of them if there is a
-  // feature model; writes pictures of the first and returns the mean qualities.
+  // feature model; writes pictures of the first and returns the numbers of the scores. The clips are divided
+  // among the data-parallel ranks.
   json evaluate() {
     const at::NoGradGuard off;
     std::filesystem::create_directories(context_.folder() / "samples");
     const auto& which = held_out_.empty() ? usable_ : held_out_;
-    const size_t n = std::min<size_t>(which.size(), 8);
-    std::map<std::string, double> sum;
-    for (size_t i = 0; i < (features_ ? which.size() : n); ++i) {
-      const at::Tensor video =
-          video_of(clips_.frames(which[i]), 0, options_.frames).to(device_, parallel_.parameter_dtype());
+    const size_t few = std::min<size_t>(which.size(), 8), n = features_ ? which.size() : few,
+                 ranks = static_cast<size_t>(parallel_.data_size()), share = (n + ranks - 1) / ranks,
+                 first = static_cast<size_t>(parallel_.data_rank()) * share;
+    std::vector<double> perceptual(few);
+    // Every rank does equally many reconstructions, since ranks that share a model's parameters meet in each.
+    for (size_t i = first; i < first + share; ++i) {
+      const at::Tensor video = video_of(clips_.frames(which[std::min(i, n - 1)]), 0, options_.frames)
+                                   .to(device_, parallel_.parameter_dtype());
       const at::Tensor made = objective_.reconstruct(video);
-      if (features_) features_->add(video.cpu(), made.cpu());
       if (i >= n) continue;
-      for (const auto& [name, value] : objective_.quality(made, video))
-        sum[name] += value / static_cast<double>(n);
-      if (i < 4) {
-        write_strip(context_, frames_of(video.cpu()), 5,
-                    context_.folder() / "samples" / ("original_" + std::to_string(i) + ".png"));
-        write_strip(context_, frames_of(made.cpu()), 5,
-                    context_.folder() / "samples" / ("reconstruction_" + std::to_string(i) + ".png"));
+      NamedTensors compared{{"prediction", made}, {"target", video}};
+      if (i < few) {
+        scores_.update(/*of_features=*/false, compared);
+        perceptual[i] = objective_.perceptual(made, video).value_or(0);
       }
+      if (features_) {
+        compared["real"] = (*features_)(video.cpu());
+        compared["made"] = (*features_)(made.cpu());
+        scores_.update(/*of_features=*/true, compared);
+      }
+      if (i < 4) write_pictures(i, video, made);
     }
-    if (const auto distance = features_ ? features_->distance() : std::nullopt)
-      sum["frechet_distance"] = *distance;
-    return sum;
+    json out = scores_.numbers(parallel_.group("dp+fsdp"));
+    if (context_.spec().component("perceptual")) {
+      double mean = 0;
+      for (const double x : parallel_.sum(perceptual, /*of_stages=*/false))
+        mean += x / static_cast<double>(few);
+      out["perceptual"] = mean;
+    }
+    return out;
+  }
+
+  void write_pictures(size_t i, const at::Tensor& video, const at::Tensor& made) {
+    const auto write = [&](const char* name, const at::Tensor& shown) {
+      write_strip(context_, frames_of(shown.cpu()), 5,
+                  context_.folder() / "samples" / (name + std::to_string(i) + ".png"));
+    };
+    write("original_", video);
+    write("reconstruction_", made);
   }
 
   JobContext& context_;
@@ -204,7 +230,8 @@ class TokenizerTraining {
   Network network_;
   TokenizerObjective objective_;
   std::optional<TokenizerCritic> critic_;
-  std::optional<ReconstructionFeatures> features_;
+  ReconstructionScores scores_;
+  std::optional<VideoFeatures> features_;
   std::vector<int64_t> usable_, held_out_;  // intact clips that are long enough
   int64_t too_short_ = 0, encoded_ = 0;
 };
@@ -239,6 +266,11 @@ JobParts TrainTokenizer::parts() {
                      "encoder of videos or images for the frechet_distance of evaluated clips: clip-vision",
                  .weights = "features_weights"},
                 kOptimizerSlot,
+                {.name = "scores",
+                 .kind = "score",
+                 .list = true,
+                 .help = "measures of evaluated clips; without any: psnr, ssim and, with a feature model, "
+                         "frechet"},
                 kParallelSlot,
                 kCollectiveSlot},
       .reads = {"shard", "path"},

@@ -8,6 +8,7 @@
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/reconstruction_scores.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
 #include "plugins/jobs/training/tokenizer_critic.hpp"
@@ -147,8 +148,9 @@ void check_train_tokenizer(JobCheck& check) {
   check.holds("start", [&] { require_one_start(o); });
   const auto* features = check.spec().component("features");
   if (features || !o.features_weights.empty())
-    check.holds(features ? "features" : "features_weights", [&] { ReconstructionFeatures::require(check); });
+    check.holds(features ? "features" : "features_weights", [&] { VideoFeatures::require(check); });
   if (features) check_weights(check, "features_weights", *features);
+  check.holds("scores", [&] { ReconstructionScores(check, features || !o.features_weights.empty()); });
   const auto network = check.made("tokenizer", [&] { return on_meta(check, use); });
   if (check.holds("parallel", [&] { require_data_axes(check, use.id); }))
     check_layout(check, network ? &use : nullptr, {}, o.accumulate);

@@ -6,7 +6,6 @@
 
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/training/perceptual.hpp"
 
 namespace kinora::core {
 namespace {
@@ -116,13 +115,9 @@ at::Tensor TokenizerObjective::reconstruct(const at::Tensor& video) {
   return network_.decode(network_.encode(video)).clamp(-1, 1);
 }
 
-std::map<std::string, double> TokenizerObjective::quality(const at::Tensor& made, const at::Tensor& video) {
-  constexpr int64_t kWindow = 11;  // of ssim
-  std::map<std::string, double> out{{"psnr", psnr(made, video).mean().item<double>()}};
-  if (std::min(video.size(3), video.size(4)) >= kWindow)
-    out["ssim"] = ssim(made, video).mean().item<double>();
-  if (perceptual_) out["perceptual"] = distance(made, video).mean().item<double>();
-  return out;
+std::optional<double> TokenizerObjective::perceptual(const at::Tensor& made, const at::Tensor& video) const {
+  if (!perceptual_) return std::nullopt;
+  return distance(made, video).mean().item<double>();
 }
 
 }  // namespace kinora::core

@@ -54,8 +54,8 @@ class TokenizerObjective {
 
   // Decoded from the latent that later jobs use, without drawing; clamped to [-1, 1].
   at::Tensor reconstruct(const at::Tensor& video);
-  // "psnr", "ssim" (if frames have 11 pixels or more) and, with a perceptual loss, "perceptual" of one video.
-  std::map<std::string, double> quality(const at::Tensor& made, const at::Tensor& video);
+  // The perceptual loss of one video and its reconstruction; nothing without such a loss.
+  std::optional<double> perceptual(const at::Tensor& made, const at::Tensor& video) const;
 
  private:
   at::Tensor latent(const at::Tensor& video, int64_t first, at::Tensor& divergence);

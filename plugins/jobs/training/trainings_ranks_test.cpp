@@ -3,6 +3,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include "core/run/job.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
@@ -75,6 +76,41 @@ TEST(Trainings, WeighTheCriticAsOneProcess) {
     for (const char* name : {"loss", "critic", "adversarial", "adversarial_weight", "gradient_norm"})
       expect_equal(last(together, name).at(name), last(alone, name).at(name), 1e-4, name);
   });
+}
+
+// The clips are divided among the ranks, and the scores' states merged: the means do not depend on the number
+// of ranks, to the last bit; the statistics of features are merged pairwise.
+TEST(Trainings, ScoreReconstructionsAsOneProcess) {
+  const std::string job =
+      "steps = 1\nbatch = 4\nwarmup = 0\nema = 0\nlearning_rate = 1e-30\nweight_decay = 0\n"
+      "tensorboard = false\nweights = 'FOLDER/start.safetensors'\n";
+  const auto summary = [&](const std::string& parallel, const fs::path& features, bool writes) {
+    const auto run = prepared({{"tokenizer", fmt::format("{}parallel = {}\nfeatures_weights = '{}'\n", job,
+                                                         parallel, features.string())}});
+    at::manual_seed(7);
+    ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
+    JobContext context = run->context("tokenizer", writes);
+    test::run_job(context);
+    return context.summary;
+  };
+  for (const char* parallel : {"['ddp']", "['fsdp']"})
+    test::on_ranks(2, [&](const Rank& me) {
+      const fs::path features = fs::path(me.folder) / "features.pt";
+      if (me.rank == 0) {
+        torch::jit::Module script("of_a_test");
+        script.define("def forward(self, x: Tensor):\n    return x.mean([2, 3, 4])\n");
+        script.save(features.string());
+      }
+      me.meet("features");
+      me.launched();
+      const json together = summary(parallel, features, me.rank == 0);
+      Rank::alone();
+      const json alone = summary("['single']", features, true);
+      for (const char* name : {"psnr", "ssim"})
+        EXPECT_EQ(together.at(name), alone.at(name)) << parallel << name;
+      expect_equal(together.at("frechet_distance"), alone.at("frechet_distance"), 1e-6, parallel);
+      EXPECT_GT(alone.at("frechet_distance").get<double>(), 0);
+    });
 }
 
 // Its layers open no sequence, so each rank would have the whole gradient, and the sum would be too large.

@@ -82,7 +82,7 @@ int64_t image_size(const Component& component, const ComponentUse& use) {
 
 }  // namespace
 
-int64_t ReconstructionFeatures::require(const JobView& context) {
+int64_t VideoFeatures::require(const JobView& context) {
   const auto* use = context.spec().component("features");
   const auto weights = weights_in(context.spec().options, "features_weights");
   if (weights.empty())
@@ -99,7 +99,7 @@ int64_t ReconstructionFeatures::require(const JobView& context) {
   return image_size(context.open(*use), *use);
 }
 
-ReconstructionFeatures::ReconstructionFeatures(const JobView& context) : image_size_(require(context)) {
+VideoFeatures::VideoFeatures(const JobView& context) : image_size_(require(context)) {
   const auto weights = weights_in(context.spec().options, "features_weights");
   if (is_script(weights)) {
     script_ = std::make_unique<ScriptModel>(weights[0]);
@@ -112,7 +112,8 @@ ReconstructionFeatures::ReconstructionFeatures(const JobView& context) : image_s
   network_->load(weights);
 }
 
-at::Tensor ReconstructionFeatures::of(const at::Tensor& video) {
+at::Tensor VideoFeatures::operator()(const at::Tensor& video) {
+  const at::NoGradGuard off;
   if (script_) return (*script_)(video.to(at::kFloat));
   NamedTensors in{{"video", video.to(at::kFloat)}};
   if (image_size_ > 0) {
@@ -124,18 +125,6 @@ at::Tensor ReconstructionFeatures::of(const at::Tensor& video) {
     // A model of images gives a vector for each frame; a video's vector is their mean.
     if (output.dim() == 2) return output.mean(0, true);
   raise(KINORA_ERROR_INVALID, "features = '{}' has no output [B, D], one vector per video or image", id_);
-}
-
-void ReconstructionFeatures::add(const at::Tensor& video, const at::Tensor& made) {
-  const at::NoGradGuard off;
-  originals_.add(of(video));
-  made_.add(of(made));
-}
-
-std::optional<double> ReconstructionFeatures::distance() const {
-  // A covariance needs two vectors.
-  if (originals_.count() < 2) return std::nullopt;
-  return frechet_distance(originals_, made_);
 }
 
 }  // namespace kinora::core

@@ -1,201 +1,64 @@
-// loss/lpips: the learned perceptual distance of two images. Zhang et al. 2018 (arXiv 1801.03924), equation
-// 1, version 0.1 of the authors' lpips package: activations of a trained network, each pixel's vector scaled
-// to length one, squared differences weighted by channel, summed over channels and layers, averaged over
-// pixels.
-#include <map>
-#include <string>
-
+// loss/lpips and score/lpips: the learned perceptual distance (distance.hpp) to train on, and as a measure.
 #include <ATen/ATen.h>
-#include <nlohmann/json.hpp>
 
 #include "kinora/aten.hpp"
-#include "kinora/io.hpp"
 #include "kinora/loss.hpp"
 #include "kinora/plugin.hpp"
-#include "plugins/losses/perceptual/trunk.hpp"
+#include "kinora/score.hpp"
+#include "plugins/losses/perceptual/distance.hpp"
 
 namespace kinora::perceptual {
-namespace {
-
-using nlohmann::json;
-constexpr uint64_t kLongestHeader = 100'000'000;  // limit of the format
-
-[[noreturn]] void refuse(const std::string& uri, const std::string& why) {
-  throw Error(KINORA_ERROR_INVALID, uri + " is not a safetensors file: " + why);
-}
-
-void read_exactly(const Reader& file, const std::string& uri, uint64_t at, void* to, uint64_t size) {
-  if (file.read(at, to, size) != size) refuse(uri, "it ends before byte " + std::to_string(at + size));
-}
-
-at::Tensor read_tensor(const Reader& file, const std::string& uri, uint64_t data, const json& entry) {
-  const auto dtype = entry.at("dtype").get<std::string>();
-  if (dtype != "F32" && dtype != "F64") return {};
-  const auto shape = entry.at("shape").get<std::vector<int64_t>>();
-  const auto range = entry.at("data_offsets").get<std::vector<uint64_t>>();
-  const uint64_t room = static_cast<uint64_t>(file.size()) - data, size = dtype == "F32" ? 4 : 8;
-  uint64_t bytes = size;
-  for (const int64_t n : shape) {
-    if (n < 0 || (n > 0 && bytes > room / static_cast<uint64_t>(n)))
-      refuse(uri, "a tensor is larger than the file");
-    bytes *= static_cast<uint64_t>(n);
-  }
-  if (range.size() != 2 || range[0] > room || range[1] > room || range[1] - range[0] != bytes)
-    refuse(uri, "a tensor's range is outside the file");
-  at::Tensor out = at::empty(shape, size == 4 ? at::kFloat : at::kDouble);
-  read_exactly(file, uri, data + range[0], out.data_ptr(), bytes);
-  return out;
-}
-
-// The float32 and float64 tensors of a safetensors file by name; others are ignored. Throws kinora::Error if
-// it is not a safetensors file.
-std::map<std::string, at::Tensor> read_weights(const std::string& uri) {
-  const Reader file(uri);
-  uint64_t length = 0;
-  read_exactly(file, uri, 0, &length, sizeof length);
-  if (length > kLongestHeader || length + 8 > static_cast<uint64_t>(file.size()))
-    refuse(uri, "its header would have " + std::to_string(length) + " bytes");
-  std::string text(length, '\0');
-  read_exactly(file, uri, 8, text.data(), length);
-  std::map<std::string, at::Tensor> out;
-  try {
-    const json header = json::parse(text);
-    for (const auto& [name, entry] : header.items()) {
-      if (name == "__metadata__") continue;
-      const at::Tensor t = read_tensor(file, uri, 8 + length, entry);
-      if (t.defined()) out[name] = t;
-    }
-  } catch (const json::exception& e) {
-    refuse(uri, e.what());
-  }
-  return out;
-}
 
 using at::Tensor;
-constexpr int64_t kTogether = 32;  // frames that the network processes at a time
+
+namespace {
 
 [[noreturn]] void no_noise() {
   throw Error(KINORA_ERROR_UNSUPPORTED, "loss/lpips draws no noise; it compares videos");
 }
 
-std::string lin(size_t i) { return "lin" + std::to_string(i) + ".model.1.weight"; }
-
-void check_video(const char* name, const Tensor& x) {
-  if (x.dim() != 5 || x.size(1) != 3 || !x.is_floating_point())
-    throw Error(KINORA_ERROR_INVALID, "loss/lpips: " + std::string(name) +
-                                          " must be a floating-point tensor [B, 3, T, H, W], found " +
-                                          c10::str(x.scalar_type(), x.sizes()));
-}
-
-// [B, 3, T, H, W] -> [B * T, 3, H, W], from [-1, 1] to the mean and deviation of ImageNet.
-Tensor images(const Tensor& video) {
-  const Tensor x = video.transpose(1, 2).flatten(0, 1);
-  const auto channel = [&](int64_t i, double shift, double scale) {
-    return (x.select(1, i) - shift) / scale;
-  };
-  return at::stack({channel(0, -.030, .458), channel(1, -.088, .448), channel(2, -.188, .450)}, 1);
-}
-
-// At a pixel without any activation the gradient of the norm is 0, where that of a square root is undefined.
-Tensor unit(const Tensor& x) { return x / (at::linalg_vector_norm(x, 2, at::IntArrayRef{1}, true) + 1e-10); }
-
 }  // namespace
 
 class Lpips final : public Loss<at::Tensor> {
  public:
-  struct Options {
-    std::string net = "vgg", weights;
-  };
-  static void describe(Describe<Options>& d);
-  explicit Lpips(const Options& o);
+  using Options = LpipsOptions;
+  static void describe(Describe<Options>& d) {
+    d.name("lpips").help("LPIPS: distance of two videos' frames in the features of a trained network");
+    describe_lpips(d);
+    d.output("loss", "[B]", "float", "mean over a sample's frames");
+  }
+  explicit Lpips(const Options& o) : distance_(o) {}
 
   // This loss has no noise.
-  at::Tensor noisy(const at::Tensor&, const at::Tensor&, const at::Tensor&) override;
-  Input input(const at::Tensor&, const at::Tensor&) override;
-  at::Tensor estimate(const at::Tensor&, const at::Tensor&, const at::Tensor&) override;
-  std::vector<at::Tensor> evaluate(const Named<at::Tensor>& in) override;
+  Tensor noisy(const Tensor&, const Tensor&, const Tensor&) override { no_noise(); }
+  Input input(const Tensor&, const Tensor&) override { no_noise(); }
+  Tensor estimate(const Tensor&, const Tensor&, const Tensor&) override { no_noise(); }
+  std::vector<Tensor> evaluate(const Named<Tensor>& in) override {
+    return {distance_(in["prediction"], in["target"])};
+  }
 
  private:
-  using Weights = std::map<std::string, at::Tensor>;
-  // The weights in x's dtype and device, made once for each.
-  const Weights& like(const at::Tensor& x);
-
-  const Trunk& trunk_;
-  Weights weights_;  // as in the file
-  std::map<std::string, Weights> converted_;
+  LpipsDistance distance_;
 };
-
-void Lpips::describe(Describe<Options>& d) {
-  d.name("lpips").help("LPIPS: distance of two videos' frames in the features of a trained network");
-  d.option("net", &Options::net)
-      .choices({"vgg", "alex", "squeeze"})
-      .help("network: VGG16, AlexNet or SqueezeNet 1.1");
-  d.option("weights", &Options::weights)
-      .path()
-      .required()
-      .help("safetensors of the lpips package's state_dict(): net.slice1.0.weight ... lin4.model.1.weight");
-  d.input("prediction", "[B, 3, T, H, W]", "float", "in [-1, 1]");
-  d.input("target", "[B, 3, T, H, W]", "float", "in [-1, 1]");
-  d.output("loss", "[B]", "float", "mean over a sample's frames");
-}
-
-Lpips::Lpips(const Options& o) : trunk_(trunk_of(o.net)) {
-  if (o.weights.empty())
-    throw Error(KINORA_ERROR_INVALID,
-                "loss/lpips needs `weights`: a safetensors file of the lpips package's state_dict()");
-  const auto found = read_weights(o.weights);
-  auto shapes = parameters_of(trunk_);
-  for (size_t i = 0; i < trunk_.channels.size(); ++i) shapes[lin(i)] = {1, trunk_.channels[i], 1, 1};
-  for (const auto& [name, shape] : shapes) {
-    const auto it = found.find(name);
-    if (it == found.end())
-      throw Error(KINORA_ERROR_INVALID, o.weights + " has no float tensor '" + name + "', which net = \"" +
-                                            o.net + "\" needs; save lpips.LPIPS(net=\"" + o.net +
-                                            "\").state_dict()");
-    if (it->second.sizes() != at::IntArrayRef(shape))
-      throw Error(KINORA_ERROR_INVALID, o.weights + ": '" + name + "' is " + c10::str(it->second.sizes()) +
-                                            ", net = \"" + o.net + "\" has " +
-                                            c10::str(at::IntArrayRef(shape)));
-    weights_[name] = it->second;
-  }
-}
-
-Tensor Lpips::noisy(const Tensor&, const Tensor&, const Tensor&) { no_noise(); }
-Lpips::Input Lpips::input(const Tensor&, const Tensor&) { no_noise(); }
-Tensor Lpips::estimate(const Tensor&, const Tensor&, const Tensor&) { no_noise(); }
-
-const Lpips::Weights& Lpips::like(const Tensor& x) {
-  auto& made = converted_[c10::str(x.options().dtype(), x.device())];
-  if (made.empty())
-    for (const auto& [name, t] : weights_) made[name] = t.to(x.options());
-  return made;
-}
-
-std::vector<Tensor> Lpips::evaluate(const Named<Tensor>& in) {
-  const Tensor &prediction = in["prediction"], &target = in["target"];
-  check_video("prediction", prediction);
-  check_video("target", target);
-  if (prediction.sizes() != target.sizes())
-    throw Error(KINORA_ERROR_INVALID, "loss/lpips: prediction is " + c10::str(prediction.sizes()) +
-                                          ", target " + c10::str(target.sizes()));
-  const auto wide = at::promote_types(prediction.scalar_type(), at::kFloat);
-  const Tensor a = images(prediction.to(wide)), b = images(target.to(wide));
-  const Weights& w = like(a);
-  std::vector<Tensor> distances;
-  for (int64_t at = 0; at < a.size(0); at += kTogether) {
-    const int64_t n = std::min(kTogether, a.size(0) - at);
-    const auto of_a = features(trunk_, w, a.narrow(0, at, n)), of_b = features(trunk_, w, b.narrow(0, at, n));
-    Tensor sum;
-    for (size_t i = 0; i < of_a.size(); ++i) {
-      const Tensor d = at::conv2d((unit(of_a[i]) - unit(of_b[i])).square(), w.at(lin(i))).mean({1, 2, 3});
-      sum = sum.defined() ? sum + d : d;
-    }
-    distances.push_back(sum);
-  }
-  return {at::cat(distances).view({prediction.size(0), prediction.size(2)}).mean(1)};
-}
-
 KINORA_COMPONENT(Lpips)
-KINORA_PLUGIN(Lpips)
+
+class LpipsScore final : public MeanScore<at::Tensor> {
+ public:
+  using Options = LpipsOptions;
+  static void describe(Describe<Options>& d) {
+    d.name("lpips").help("LPIPS: distance of two videos' frames in the features of a trained network");
+    describe_lpips(d);
+    d.output("lpips", "[]", "float64", "mean over videos");
+  }
+  explicit LpipsScore(const Options& o) : distance_(o) {}
+
+  Tensor each(const Named<Tensor>& in) override { return distance_(in["prediction"], in["target"]); }
+
+ private:
+  LpipsDistance distance_;
+};
+KINORA_COMPONENT(LpipsScore)
+
+KINORA_PLUGIN(Lpips, LpipsScore)
 
 }  // namespace kinora::perceptual

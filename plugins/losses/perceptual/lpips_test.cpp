@@ -1,4 +1,4 @@
-// loss/lpips against the lpips package, on the same random weights.
+// loss/lpips and score/lpips against the lpips package, on the same random weights.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,6 +8,7 @@
 #include "kinora/abi/loss.h"
 #include "plugins/losses/perceptual/trunk.hpp"
 #include "tests/support/oracle.hpp"
+#include "tests/support/score.hpp"
 
 namespace kinora::perceptual {
 namespace {
@@ -76,6 +77,18 @@ TEST(LpipsGradient, IsFiniteWhereNothingIsSeen) {
   Tensor black = at::full({1, 3, 1, 48, 48}, -1.0).requires_grad_();
   Lpips("squeeze", file)(black, at::full({1, 3, 1, 48, 48}, -1.0)).sum().backward();
   EXPECT_TRUE(black.grad().isfinite().all().item<bool>());
+  std::filesystem::remove(file);
+}
+
+TEST(LpipsScore, IsTheMeanOfTheLoss) {
+  const auto file = weights_file("squeeze");
+  const Tensor a = test::numbers("prediction", {3, 3, 2, 48, 48}).to(at::kFloat) / 2,
+               b = test::numbers("target", {3, 3, 2, 48, 48}).to(at::kFloat) / 2;
+  const auto score = test::score("lpips", {{"net", "squeeze"}, {"weights", file}});
+  score->update({{"prediction", a}, {"target", b}});
+  const Tensor each = Lpips("squeeze", file)(a, b);
+  EXPECT_TRUE(at::equal(score->state(), each.to(at::kDouble)));
+  EXPECT_NEAR(score->compute().at(0).second, each.mean().item<double>(), 1e-6);
   std::filesystem::remove(file);
 }
 
