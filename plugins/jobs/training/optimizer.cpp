@@ -36,10 +36,6 @@ at::Tensor range_of(const at::Tensor& of_leaf, int64_t offset, int64_t count) {
   return of_leaf.detach().view({-1}).narrow(0, offset, count);
 }
 
-const Parameter& of(const Parameters& all, const Piece& piece) {
-  return all.at(static_cast<size_t>(piece.param - 1));
-}
-
 }  // namespace
 
 bool decays(const Parameter& p) {
