@@ -39,7 +39,7 @@ Tensor orthogonal(const Tensor& x) {
   return at::matmul(u * values, v);
 }
 
-double worst(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
+double farthest(const Tensor& a, const Tensor& b) { return (a - b).abs().max().item<double>(); }
 
 // Several steps of w [m, n] by the definition; parts: rows of its fused parts.
 Tensor expected(Tensor w, const std::vector<Tensor>& gradients, const std::vector<int64_t>& parts, bool rms) {
@@ -77,7 +77,7 @@ TEST(MuonOptimizer, EqualsItsDefinitionForWideTallAndFusedMatrices) {
       leaves[0].tensor.mutable_grad() = gradients.back() * 2;
       muon.step(kRate, 0.5);
     }
-    EXPECT_LT(worst(leaves[0].tensor.detach(), expected(start, gradients, parts, rms)), 1e-9) << shape[0];
+    EXPECT_LT(farthest(leaves[0].tensor.detach(), expected(start, gradients, parts, rms)), 1e-9) << shape[0];
     EXPECT_FALSE(muon.state(1)[0].defined()) << "a matrix has no second moment";
   }
 }

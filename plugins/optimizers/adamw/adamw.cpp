@@ -23,7 +23,6 @@ class AdamW final : public Optimizer<at::Tensor> {
   Constants constants_;
 };
 
-}  // namespace kinora::adamw
-
-using kinora::adamw::AdamW;
 KINORA_COMPONENT(AdamW)
+
+}  // namespace kinora::adamw

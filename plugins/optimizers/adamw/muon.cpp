@@ -127,8 +127,7 @@ class Muon final : public Optimizer<Tensor> {
   Options options_;
 };
 
-}  // namespace kinora::adamw
-
-using kinora::adamw::Muon;
 KINORA_COMPONENT(Muon)
 KINORA_PLUGIN(AdamW, Muon)
+
+}  // namespace kinora::adamw
