@@ -66,19 +66,29 @@ int as_rank(core::Runtime& runtime, const Comparison& w) {
   return written ? kDone : complain(kFailed, written.failure().message);
 }
 
+// Flags that make a rank find the plugins of this process.
+std::vector<std::string> plugins_in_use(const core::Registry& registry) {
+  std::vector<std::string> out;
+  for (const auto& plugin : registry.plugins())
+    if (plugin.state != core::PluginState::shadowed)
+      out.insert(out.end(), {"--plugins", plugin.folder.string()});
+  return out;
+}
+
 // The ranks' results; nothing if a rank failed, in which case the launch has printed the error.
-std::optional<json> launched(const Comparison& w, const fs::path& plugin, int& code) {
+std::optional<json> launched(core::Runtime& runtime, const Comparison& w, int& code) {
   std::string folder = (fs::temp_directory_path() / "kinora-check-XXXXXX").string();
   if (!mkdtemp(folder.data()))
     throw Error(KINORA_ERROR_IO, folder + ": cannot be created; set TMPDIR to a writable folder");
   const fs::path at = folder, into = at / "found.json";
   WorldPlan plan{
       .size = w.ranks,
-      .arguments = {"--plugins", plugin.string(), "--log", "warn", "plugins", "check-parallel", w.id},
+      .arguments = plugins_in_use(runtime.registry()),
       .logs = at,
       .headline = "=== kinora plugins check-parallel " + w.id + " ===",
       .rendezvous = "file://" + (at / "meeting").string(),
       .timeout_ms = static_cast<int64_t>(w.seconds * 1e3)};
+  plan.arguments.insert(plan.arguments.end(), {"--log", "warn", "plugins", "check-parallel", w.id});
   for (const auto& set : w.sets) plan.arguments.insert(plan.arguments.end(), {"--set", set});
   plan.arguments.insert(plan.arguments.end(), {"--into", into.string()});
   const Signals signals;
@@ -128,12 +138,8 @@ int plugins_check_parallel(core::Runtime& runtime, const Arguments& arguments) {
   if (w.ranks < 1 || w.ranks > 64 || !(w.seconds > 0))
     return complain(kUsage, "plugins check-parallel: --ranks must be 1 to 64 and --timeout above 0");
   if (!w.into.empty()) return as_rank(runtime, w);
-  const auto plugins = runtime.registry().plugins();
-  const auto plugin = std::find_if(plugins.begin(), plugins.end(), [&](const core::PluginInfo& p) {
-    return p.state != core::PluginState::shadowed && p.spec.component(w.id) && !p.shadowed.count(w.id);
-  });
   int code = kDone;
-  const auto found = launched(w, plugin->folder, code);
+  const auto found = launched(runtime, w, code);
   if (!found) return code;
   if (w.as_json) {
     std::cout << found->dump() << "\n";
