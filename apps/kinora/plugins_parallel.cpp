@@ -1,5 +1,4 @@
 // kinora plugins check-parallel: compares a strategy on several ranks of this machine with one process.
-#include <algorithm>
 #include <fstream>
 #include <iostream>
 
