@@ -114,7 +114,9 @@ TEST(FilmCutter, WaitingFramesKeepWithinMemory) {
     o.transcode.memory = frames * frame;
     const Told told = cut(film, o);
     EXPECT_LE(told.cut.most_waiting, o.transcode.memory + frame);
+#ifndef __SANITIZE_ADDRESS__  // which slows decoding, so that fewer frames wait
     EXPECT_GT(told.cut.most_waiting, o.transcode.memory / 4);
+#endif
     EXPECT_TRUE(told.bytes == whole.bytes) << frames;
     EXPECT_EQ(told.cut.shots, whole.cut.shots);
   }
