@@ -1,4 +1,4 @@
-// The checks of `kinora plugins validate`. Each runs in a process of its own (plugins_child.hpp).
+// The checks of `kinora plugins validate`. Each runs in a process of its own (child.hpp).
 #pragma once
 #include <filesystem>
 #include <functional>
