@@ -119,8 +119,8 @@ class Folders : public testing::Test {
   std::string misfit(const std::string& id, const fs::path& weights, const json& options) {
     return refused([&] { network_of(id, options, at::kMeta).require_weights({weights}); });
   }
-  // A file with the parameters of these options under the names of a layout, as BF16. Its data is a hole: no byte is
-  // written.
+  // A file with the parameters of these options under the names of a layout, as BF16. Its data is a hole of
+  // the file: no byte of it is written.
   fs::path empty_weights(const std::string& id, const json& options, const std::string& layout = "kinora") {
     const fs::path file = run_.folder() / "weights.safetensors";
     Network network = network_of(id, options, at::kMeta);

@@ -17,7 +17,8 @@ inline Json parse_json(std::string_view text) {
         return depth <= kDeepest;
       },
       false);
-  return is_too_deep ? Json(Json::value_t::discarded) : json;
+  if (is_too_deep) return Json(Json::value_t::discarded);
+  return json;
 }
 
 }  // namespace kinora::text
