@@ -56,6 +56,7 @@ usage: packaging/dev.sh COMMAND
   build [PRESET]       set up what is missing, configure, build all but the tests; the default preset is dev
   test [CTEST ARGS]    build and run all tests except the slow ones, for example: test -L unit, test -R sampler
   test --all           run the slow tests too; --some: as many of them as fit into ten minutes, as CI does
+  gpu-test             build the preset cuda, run the tests that need a GPU, print a report
   shell [COMMAND...]   start a shell, or run one command, with the project's tools and programs on PATH
   format [--check]     clang-format all C, C++ and CUDA files
   tidy [--all]         clang-tidy the units changed since HEAD~, or all
@@ -182,6 +183,13 @@ run_tests() {
   python3 packaging/suite.py "$preset" $((SECONDS - start)) "$@"
 }
 
+gpu_test() {
+  preset=cuda
+  build gpu_tests
+  build
+  python3 packaging/gpu_test.py "build/$preset"
+}
+
 demo() {
   build demo
   local out=runs/quickstart
@@ -244,6 +252,7 @@ command=${1:-help}
 case $command in
   build) preset=${1:-$preset}; build ;;
   test) run_tests "$@" ;;
+  gpu-test) gpu_test ;;
   shell) run_shell "$@" ;;
   demo | format | tidy | setup | package | clean) "$command" "$@" ;;
   help | -h | --help) usage ;;
