@@ -101,7 +101,7 @@ CASES = [
     (Q, after("film", "guidance_interval = [5.0, 1.0]"), "film", "guidance_interval = [5, 1] is empty"),
     (Q, after("film", "temperature = 0.5"), "film", "temperature is for models that draw codes one by one"),
     (Q, after("film", 'cache = { use = "kv", window = 4 }'), "film", "cache is for models that draw codes one by one"),
-    (A, after("continued", 'cache = { use = "kv", window = -1 }'), "continued", "option 'window' of cache/kv takes an int"),
+    (A, after("continued", 'cache = { use = "kv", window = -1 }'), None, "option 'window' of cache/kv takes an int"),
     (A, after("continued", "strength = 0.5"), "continued", "strength is for models that denoise"),
     (Q, after("film", "strength = 0.5"), "film", "strength is the share of steps that change a video; give one in video"),
     (Q, after("film", f'image = "{SCRATCH}/none.png"'), "film", "image: no such file or folder:"),
@@ -260,7 +260,7 @@ def check_layout_of_a_large_model():
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
         assert (words in done.stderr and done.returncode == 2) if words else done.returncode == 0, done.stderr
-        assert seconds < 2 and after.ru_maxrss < 2_000_000, (seconds, after.ru_maxrss)  # memory of the whole command
+        assert seconds < 4 and after.ru_maxrss < 2_000_000, (seconds, after.ru_maxrss)  # memory of the whole command
         print(f"      64 ranks of 14B are checked in {seconds:.1f} s of a core")
 
 

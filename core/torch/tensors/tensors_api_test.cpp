@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "core/plugin/host.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -194,6 +195,15 @@ TEST_F(TensorsApi, CallOpCostsLittleMoreThanTheOperator) {
   RecordProperty("direct_ns", static_cast<int>(direct));
   printf("add of [4]: call_op %.0f ns, at::add %.0f ns\n", by_name, direct);
   EXPECT_LT(by_name, direct + 3000);
+}
+
+// libtorch adds a link and advice to every error of CUDA.
+TEST(TorchGuard, AnErrorOfCudaIsItsNameAlone) {
+  const c10::Error error({__func__, __FILE__, 0},
+                         "CUDA error: operation not permitted when stream is capturing\n"
+                         "Search for `cudaErrorStreamCaptureUnsupported' in https://example.org\n"
+                         "CUDA kernel errors might be asynchronously reported at some other API call\n");
+  EXPECT_EQ(text_of(error), "CUDA error: operation not permitted when stream is capturing");
 }
 
 }  // namespace
