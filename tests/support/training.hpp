@@ -31,7 +31,8 @@ inline void train(const ScratchRun& run, const Rank& me, int64_t frames = 2) {
 // lines of the job.
 inline std::vector<core::json> trained(const Rank& me, const std::string& parallel, const std::string& more) {
   const ScratchRun run({{"dit", "precision = 'fp64'\nparallel = " + parallel +
-                                    "\nsteps = 3\nwarmup = 0\nlearning_rate = 0.01\neps = 1e-4\nema = 0\n"
+                                    "\nsteps = 3\nwarmup = 0\nlearning_rate = 0.01\noptimizer = { use = "
+                                    "'adamw', eps = 1e-4 }\nema = 0\n"
                                     "weights = 'FOLDER/start.safetensors'\n" +
                                     more}});
   train(run, me);

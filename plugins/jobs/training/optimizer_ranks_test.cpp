@@ -7,7 +7,9 @@
 namespace kinora {
 namespace {
 
-// The second step's loss would show a wrong first one. AdamW's eps as in other tests of strategies.
+// The second step's loss would show a wrong first one. AdamW's eps as in other tests of strategies. Each of
+// Muon's five iterations multiplies the smallest singular values, and what differs in them, by up to 3.4445:
+// together by 485. So gradients that agree to 1e-10 give steps that agree to 1e-7.
 void equal(int ranks, const std::vector<std::string>& strategies) {
   test::on_ranks(ranks, [&](const test::Rank& me) {
     for (const auto& parallel : strategies)
@@ -17,7 +19,7 @@ void equal(int ranks, const std::vector<std::string>& strategies) {
                                 .cols = 2,
                                 .steps = 2,
                                 .optimizer = "{ use = 'muon', eps = 1e-4 }"},
-                               1e-8);
+                               1e-7);
   });
 }
 
