@@ -142,8 +142,8 @@ def check_setup_commands(commands):
     """What the pages ask of packaging/dev.sh is in its usage."""
     script = (ROOT / "packaging/dev.sh").read_text()
     for command in commands:
-        if word := re.match(r"(?:bash )?packaging/dev\.sh (\w+)", command):
-            if not re.search(rf"(?m)^ +(\w+ \| )*{word[1]}( \| \w+)*\)", script):
+        if word := re.match(r"(?:bash )?packaging/dev\.sh ([\w-]+)", command):
+            if not re.search(rf"(?m)^ +([\w-]+ \| )*{word[1]}( \| [\w-]+)*\)", script):
                 yield command, f"packaging/dev.sh has no command {word[1]}"
 
 
