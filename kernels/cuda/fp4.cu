@@ -15,7 +15,8 @@ __device__ Most larger_of(Most a, uint32_t bits, uint32_t non_finite) {
 }
 __device__ Most warp_most(Most most) {
   for (int lane = kWarp / 2; lane > 0; lane /= 2)
-    most = larger_of(most, __shfl_xor_sync(0xffffffff, most.bits, lane), __shfl_xor_sync(0xffffffff, most.non_finite, lane));
+    most = larger_of(most, __shfl_xor_sync(0xffffffff, most.bits, lane),
+                     __shfl_xor_sync(0xffffffff, most.non_finite, lane));
   return most;
 }
 
@@ -28,10 +29,12 @@ __global__ void __launch_bounds__(kThreads) amax_kernel(AmaxJob<T> job, fp4::Ama
   if (thread % kWarp == 0) of_warp[thread / kWarp] = most;
   __syncthreads();
   if (thread != 0) return;
-  for (int warp = 1; warp < kThreads / kWarp; ++warp) most = larger_of(most, of_warp[warp].bits, of_warp[warp].non_finite);
+  for (int warp = 1; warp < kThreads / kWarp; ++warp)
+    most = larger_of(most, of_warp[warp].bits, of_warp[warp].non_finite);
   if (most.bits != 0) atomicMax(reinterpret_cast<unsigned*>(&amax->value), most.bits);
   if (most.non_finite != 0)
-    atomicAdd(reinterpret_cast<unsigned long long*>(&amax->non_finite), static_cast<unsigned long long>(most.non_finite));
+    atomicAdd(reinterpret_cast<unsigned long long*>(&amax->non_finite),
+              static_cast<unsigned long long>(most.non_finite));
 }
 
 template <class T, bool kSquare, bool kStochastic, bool kAdaptive>
@@ -87,8 +90,8 @@ cudaError_t fp4_amax(const fp4::Shape& n, const T* x, bool hadamard, fp4::Amax* 
 }
 
 template <class T>
-cudaError_t fp4_quantize(const fp4::Shape& n, const T* x, const fp4::Options& options, const fp4::Amax* amax, uint8_t* codes,
-                         uint8_t* scales, float* global_scale, cudaStream_t stream) {
+cudaError_t fp4_quantize(const fp4::Shape& n, const T* x, const fp4::Options& options, const fp4::Amax* amax,
+                         uint8_t* codes, uint8_t* scales, float* global_scale, cudaStream_t stream) {
   if (n.rows * n.cols == 0) return cudaSuccess;
   const auto job = quantize_job(n, x, options, amax, codes, scales, global_scale);
   if (const cudaError_t error = check_size(job.tiles); error != cudaSuccess) return error;
@@ -116,12 +119,13 @@ cudaError_t fp4_dequantize(const fp4::Shape& n, const uint8_t* codes, const uint
 using fp4::Bfloat16;
 template cudaError_t fp4_amax(const fp4::Shape&, const float*, bool, fp4::Amax*, cudaStream_t);
 template cudaError_t fp4_amax(const fp4::Shape&, const Bfloat16*, bool, fp4::Amax*, cudaStream_t);
-template cudaError_t fp4_quantize(const fp4::Shape&, const float*, const fp4::Options&, const fp4::Amax*, uint8_t*, uint8_t*,
-                                  float*, cudaStream_t);
-template cudaError_t fp4_quantize(const fp4::Shape&, const Bfloat16*, const fp4::Options&, const fp4::Amax*, uint8_t*, uint8_t*,
-                                  float*, cudaStream_t);
-template cudaError_t fp4_dequantize(const fp4::Shape&, const uint8_t*, const uint8_t*, bool, const float*, float*, cudaStream_t);
-template cudaError_t fp4_dequantize(const fp4::Shape&, const uint8_t*, const uint8_t*, bool, const float*, Bfloat16*,
-                                    cudaStream_t);
+template cudaError_t fp4_quantize(const fp4::Shape&, const float*, const fp4::Options&, const fp4::Amax*,
+                                  uint8_t*, uint8_t*, float*, cudaStream_t);
+template cudaError_t fp4_quantize(const fp4::Shape&, const Bfloat16*, const fp4::Options&, const fp4::Amax*,
+                                  uint8_t*, uint8_t*, float*, cudaStream_t);
+template cudaError_t fp4_dequantize(const fp4::Shape&, const uint8_t*, const uint8_t*, bool, const float*,
+                                    float*, cudaStream_t);
+template cudaError_t fp4_dequantize(const fp4::Shape&, const uint8_t*, const uint8_t*, bool, const float*,
+                                    Bfloat16*, cudaStream_t);
 
 }  // namespace kinora::cuda

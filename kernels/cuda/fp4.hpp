@@ -16,8 +16,8 @@ cudaError_t fp4_amax(const fp4::Shape&, const T* x, bool hadamard, fp4::Amax* am
 
 // codes [fp4::code_bytes()], scales [fp4::scale_bytes()], global_scale [1]: all on the device, as is *amax.
 template <class T>
-cudaError_t fp4_quantize(const fp4::Shape&, const T* x, const fp4::Options&, const fp4::Amax* amax, uint8_t* codes,
-                         uint8_t* scales, float* global_scale, cudaStream_t stream);
+cudaError_t fp4_quantize(const fp4::Shape&, const T* x, const fp4::Options&, const fp4::Amax* amax,
+                         uint8_t* codes, uint8_t* scales, float* global_scale, cudaStream_t stream);
 
 // x [rows, cols]. global_scale [1] on the device.
 template <class T>

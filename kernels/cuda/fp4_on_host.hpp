@@ -34,7 +34,8 @@ void run_quantize(const QuantizeJob<T>& job) {
 }
 
 template <class T>
-float quantize_on_host(const fp4::Shape& n, const T* x, const fp4::Options& options, float amax, uint8_t* codes, uint8_t* scales) {
+float quantize_on_host(const fp4::Shape& n, const T* x, const fp4::Options& options, float amax,
+                       uint8_t* codes, uint8_t* scales) {
   float global_scale = 0;
   const fp4::Amax found{amax, 0, 0};
   const auto job = quantize_job(n, x, options, &found, codes, scales, &global_scale);
@@ -51,7 +52,8 @@ float quantize_on_host(const fp4::Shape& n, const T* x, const fp4::Options& opti
 }
 
 template <class T>
-void dequantize_on_host(const fp4::Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global_scale, T* x) {
+void dequantize_on_host(const fp4::Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled,
+                        float global_scale, T* x) {
   const auto job = dequantize_job(n, codes, scales, swizzled, &global_scale, x);
   for (int64_t tile = 0; tile < job.tiles.tiles; ++tile)
     for (int thread = 0; thread < kThreads; ++thread) decode_pack(job, static_cast<uint32_t>(tile), thread);

@@ -25,6 +25,7 @@ bool operator==(const Amax& a, const Amax& b) {
 TYPED_TEST(Fp4Forms, QuantizeAlike) {
   using T = TypeParam;
   for_cases<T>([](const Shape& n, const std::vector<T>& x, const Options& o, const std::string& what) {
+    if (testing::Test::HasFatalFailure()) return;
     const Amax amax = reference::find_amax(n, x.data(), o.hadamard);
     ASSERT_EQ(amax.non_finite, 0u) << what;
     ASSERT_TRUE(amax == find_amax(n, x.data(), o.hadamard)) << what;
@@ -75,7 +76,8 @@ TYPED_TEST(Fp4Forms, CountNonFiniteValuesAlike) {
   constexpr float kInf = std::numeric_limits<float>::infinity();
   const Shape n{20, 100};
   auto values = matrix(n, Content::gaussian, 9);
-  values[3] = kInf, values[7] = -kInf, values[900] = std::numeric_limits<float>::quiet_NaN(), values[1999] = kInf;
+  values[3] = kInf, values[7] = -kInf, values[900] = std::numeric_limits<float>::quiet_NaN(),
+  values[1999] = kInf;
   for (int i = 160; i < 176; ++i) values[static_cast<size_t>(i)] = 3e38f;
   const auto x = as<T>(values);
   for (const bool hadamard : {false, true}) {
@@ -105,7 +107,8 @@ TYPED_TEST(Fp4Forms, PartsRoundAsTheWhole) {
   o.noise.first_row = 9, o.noise.first_col = 48;
   quantize(part, x_part.data(), o, 5, cut.codes.data(), cut.scales.data());
   for (int64_t r = 0; r < part.rows; ++r)
-    for (int64_t i = 0; i < 16; ++i) EXPECT_EQ(cut.codes[r * 16 + i], whole.codes[(r + 9) * 48 + 24 + i]) << r << " " << i;
+    for (int64_t i = 0; i < 16; ++i)
+      EXPECT_EQ(cut.codes[r * 16 + i], whole.codes[(r + 9) * 48 + 24 + i]) << r << " " << i;
 }
 
 }  // namespace

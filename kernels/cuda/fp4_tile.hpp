@@ -26,7 +26,8 @@ struct Tiling {
 inline Tiling tiling(int64_t rows, int64_t units, int widest, bool square) {
   int shift = square ? 4 : 0;
   while (!square && shift < widest && (int64_t{1} << shift) < units) ++shift;
-  const int64_t across = fp4::divided_up(units, int64_t{1} << shift), down = fp4::divided_up(rows, kThreads >> shift);
+  const int64_t across = fp4::divided_up(units, int64_t{1} << shift),
+                down = fp4::divided_up(rows, kThreads >> shift);
   return {rows, static_cast<int32_t>(units), shift, static_cast<int32_t>(across), across * down};
 }
 
@@ -37,7 +38,8 @@ struct Place {
 };
 
 KINORA_BOTH inline Place place_of(const Tiling& of, uint32_t tile, int thread) {
-  const uint32_t down = tile / static_cast<uint32_t>(of.across), across = tile - down * static_cast<uint32_t>(of.across);
+  const uint32_t down = tile / static_cast<uint32_t>(of.across),
+                 across = tile - down * static_cast<uint32_t>(of.across);
   Place at;
   at.row = static_cast<int64_t>(down) * (kThreads >> of.shift) + (thread >> of.shift);
   at.unit = static_cast<int32_t>(across << of.shift) + (thread & ((1 << of.shift) - 1));
@@ -208,10 +210,13 @@ struct Quantizing {
   }
 
   KINORA_BOTH void store(const QuantizeJob<T>& job, int thread, const Shared* shared) {
-    if (kSquare && kAdaptive && block_error(job.options.rule, shared->four, thread) < block_error(job.options.rule, shared->six, thread))
+    if (kSquare && kAdaptive &&
+        block_error(job.options.rule, shared->four, thread) <
+            block_error(job.options.rule, shared->six, thread))
       six = four;
     if (!at.inside) return;
-    job.scales[fp4::scale_place(job.tiles.units, job.options.swizzled, at.row, at.unit)] = static_cast<uint8_t>(six.code);
+    job.scales[fp4::scale_place(job.tiles.units, job.options.swizzled, at.row, at.unit)] =
+        static_cast<uint8_t>(six.code);
     Pack<uint32_t, 2> codes;
     KINORA_UNROLL
     for (int half = 0; half < 2; ++half) {
@@ -279,24 +284,42 @@ inline bool starts_at(const void* p, unsigned bytes) { return reinterpret_cast<u
 
 template <class T>
 AmaxJob<T> amax_job(const fp4::Shape& n, const T* x, bool hadamard) {
-  return {tiling(n.rows, blocks_a_row(n), 4, false), n.cols, x, hadamard, n.cols % kPack<T> == 0 && starts_at(x, 16)};
+  return {tiling(n.rows, blocks_a_row(n), 4, false), n.cols, x, hadamard,
+          n.cols % kPack<T> == 0 && starts_at(x, 16)};
 }
 
 template <class T>
-QuantizeJob<T> quantize_job(const fp4::Shape& n, const T* x, const fp4::Options& options, const fp4::Amax* amax, uint8_t* codes,
-                            uint8_t* scales, float* global_scale) {
+QuantizeJob<T> quantize_job(const fp4::Shape& n, const T* x, const fp4::Options& options,
+                            const fp4::Amax* amax, uint8_t* codes, uint8_t* scales, float* global_scale) {
   const int64_t code_row = code_bytes_a_row(n);
-  return {tiling(n.rows, blocks_a_row(n), 4, options.square), n.cols, code_row, x, amax, codes, scales, global_scale, options,
-          n.cols % kPack<T> == 0 && starts_at(x, 16), code_row % 8 == 0 && starts_at(codes, 8)};
+  return {tiling(n.rows, blocks_a_row(n), 4, options.square),
+          n.cols,
+          code_row,
+          x,
+          amax,
+          codes,
+          scales,
+          global_scale,
+          options,
+          n.cols % kPack<T> == 0 && starts_at(x, 16),
+          code_row % 8 == 0 && starts_at(codes, 8)};
 }
 
 template <class T>
-DequantizeJob<T> dequantize_job(const fp4::Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled,
-                                const float* global_scale, T* x) {
+DequantizeJob<T> dequantize_job(const fp4::Shape& n, const uint8_t* codes, const uint8_t* scales,
+                                bool swizzled, const float* global_scale, T* x) {
   constexpr int kN = kPack<T>;
   const bool aligned = n.cols % kN == 0 && starts_at(x, 16) && starts_at(codes, kN / 2);
-  return {tiling(n.rows, fp4::divided_up(n.cols, kN), 6, false), n.cols, code_bytes_a_row(n), static_cast<int32_t>(blocks_a_row(n)),
-          codes, scales, global_scale, x, swizzled, aligned};
+  return {tiling(n.rows, fp4::divided_up(n.cols, kN), 6, false),
+          n.cols,
+          code_bytes_a_row(n),
+          static_cast<int32_t>(blocks_a_row(n)),
+          codes,
+          scales,
+          global_scale,
+          x,
+          swizzled,
+          aligned};
 }
 
 }  // namespace kinora::cuda::fp4_tile

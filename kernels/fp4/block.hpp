@@ -25,7 +25,8 @@ KINORA_BOTH inline float sum_of(Values& e) {
 }
 
 // The error of the values rounded to nearest, in units of 1 / g; v already multiplied by tensor.first.
-KINORA_BOTH inline float error_of(ScaleRule rule, const Values& v, const TensorScale& tensor, const BlockScale& scale) {
+KINORA_BOTH inline float error_of(ScaleRule rule, const Values& v, const TensorScale& tensor,
+                                  const BlockScale& scale) {
   Values e;
   KINORA_UNROLL
   for (int i = 0; i < 16; ++i) {

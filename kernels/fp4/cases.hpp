@@ -21,7 +21,8 @@ inline Quantized room_for(const Shape& n, bool swizzled) {
           std::vector<uint8_t>(static_cast<size_t>(scale_bytes(n, swizzled)), 0xcd), 0};
 }
 
-inline const Shape kShapes[] = {{1, 1}, {3, 7}, {16, 16}, {17, 40}, {5, 129}, {33, 272}, {130, 136}, {9, 1000}};
+inline const Shape kShapes[] = {{1, 1},   {3, 7},    {16, 16},   {17, 40},
+                                {5, 129}, {33, 272}, {130, 136}, {9, 1000}};
 
 enum class Content { gaussian, ties, powers, zeros, tiny, huge, subnormal };
 inline const Content kContents[] = {Content::gaussian, Content::ties, Content::powers,   Content::zeros,
@@ -34,16 +35,29 @@ inline std::vector<float> matrix(const Shape& n, Content content, unsigned seed)
   std::uniform_int_distribution<int> sixteenth(-24, 24), power(-38, 38), kind(0, 9);
   std::vector<float> x(static_cast<size_t>(n.rows * n.cols));
   for (float& v : x) switch (content) {
-      case Content::gaussian: v = normal(random); break;
-      case Content::ties: v = static_cast<float>(sixteenth(random)) * 112; break;
-      case Content::powers:
-        v = kind(random) == 0 ? (random() % 2 ? 0.0f : -0.0f)
-                              : std::pow(10.0f, static_cast<float>(power(random))) * (random() % 2 ? 1.0f : -1.0f);
+      case Content::gaussian:
+        v = normal(random);
         break;
-      case Content::zeros: v = random() % 2 ? 0.0f : -0.0f; break;
-      case Content::tiny: v = normal(random) * 1e-38f; break;
-      case Content::huge: v = std::fmod(normal(random), 3.0f) * 0x1p126f; break;
-      case Content::subnormal: v = normal(random) * 1e-43f; break;
+      case Content::ties:
+        v = static_cast<float>(sixteenth(random)) * 112;
+        break;
+      case Content::powers:
+        v = kind(random) == 0
+                ? (random() % 2 ? 0.0f : -0.0f)
+                : std::pow(10.0f, static_cast<float>(power(random))) * (random() % 2 ? 1.0f : -1.0f);
+        break;
+      case Content::zeros:
+        v = random() % 2 ? 0.0f : -0.0f;
+        break;
+      case Content::tiny:
+        v = normal(random) * 1e-38f;
+        break;
+      case Content::huge:
+        v = std::fmod(normal(random), 3.0f) * 0x1p126f;
+        break;
+      case Content::subnormal:
+        v = normal(random) * 1e-43f;
+        break;
     }
   if (content == Content::ties) x[0] = 6 * 448;
   return x;
@@ -81,8 +95,9 @@ inline std::vector<Options> all_options() {
 
 inline std::string name_of(const Options& o) {
   static constexpr const char* kRules[] = {"none", "mse", "mae", "abs_max", "static_6", "static_4"};
-  return std::string(kRules[static_cast<int>(o.rule)]) + (o.square ? " 16x16" : " 1x16") + (o.hadamard ? " hadamard" : "") +
-         (o.stochastic ? " stochastic" : " nearest") + (o.swizzled ? " swizzled" : "");
+  return std::string(kRules[static_cast<int>(o.rule)]) + (o.square ? " 16x16" : " 1x16") +
+         (o.hadamard ? " hadamard" : "") + (o.stochastic ? " stochastic" : " nearest") +
+         (o.swizzled ? " swizzled" : "");
 }
 
 // f(shape, matrix, options, description) for every combination; matrix: of T, finite after the transform too.
@@ -94,8 +109,9 @@ void for_cases(F f) {
       const auto x = as<T>(matrix(n, content, static_cast<unsigned>(n.cols)));
       for (const Options& o : all_options()) {
         if (o.hadamard && content == Content::huge) continue;
-        f(n, x, o, name_of(o) + " [" + std::to_string(n.rows) + ", " + std::to_string(n.cols) + "] content " +
-                       std::to_string(static_cast<int>(content)));
+        f(n, x, o,
+          name_of(o) + " [" + std::to_string(n.rows) + ", " + std::to_string(n.cols) + "] content " +
+              std::to_string(static_cast<int>(content)));
       }
     }
 }
@@ -105,7 +121,8 @@ bool same_bits(const std::vector<T>& a, const std::vector<T>& b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0;
 }
 inline bool same_bits(const Quantized& a, const Quantized& b) {
-  return bits_of(a.global) == bits_of(b.global) && same_bits(a.codes, b.codes) && same_bits(a.scales, b.scales);
+  return bits_of(a.global) == bits_of(b.global) && same_bits(a.codes, b.codes) &&
+         same_bits(a.scales, b.scales);
 }
 
 }  // namespace kinora::fp4

@@ -17,7 +17,8 @@ KINORA_BOTH inline uint32_t e4m3_code(float x) {
 KINORA_BOTH inline float e4m3_value(uint32_t code) {
   const uint32_t sign = (code & 0x80) << 24, rest = code & 0x7f;
   if (rest == 0x7f) return float_of(sign | 0x7fc00000u);
-  const float magnitude = rest < 8 ? mul(static_cast<float>(rest), 0x1p-9f) : float_of((rest << 20) + (120u << 23));
+  const float magnitude =
+      rest < 8 ? mul(static_cast<float>(rest), 0x1p-9f) : float_of((rest << 20) + (120u << 23));
   return float_of(sign | bits_of(magnitude));
 }
 

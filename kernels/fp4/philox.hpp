@@ -40,6 +40,8 @@ KINORA_BOTH inline Words noise_of_eight(const Noise& noise, int64_t row, int64_t
   return philox(noise.seed, {{static_cast<uint32_t>(noise.first_col / 8 + eighth), static_cast<uint32_t>(r),
                               static_cast<uint32_t>(r >> 32), noise.stream}});
 }
-KINORA_BOTH inline uint32_t noise_at(const Words& words, int i) { return words.of[i / 2] >> (i % 2 * 16) & 0xffff; }
+KINORA_BOTH inline uint32_t noise_at(const Words& words, int i) {
+  return words.of[i / 2] >> (i % 2 * 16) & 0xffff;
+}
 
 }  // namespace kinora::fp4

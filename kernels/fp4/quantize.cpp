@@ -13,9 +13,11 @@ Amax find_amax(const Shape& n, const T* x, bool hadamard) {
 }
 
 template <class T>
-float quantize(const Shape& n, const T* x, const Options& options, float amax, uint8_t* codes, uint8_t* scales) {
+float quantize(const Shape& n, const T* x, const Options& options, float amax, uint8_t* codes,
+               uint8_t* scales) {
   const auto* rows = fp4_detail::avx2_rows<T>();
-  if (!rows || options.square || options.stochastic) return reference::quantize(n, x, options, amax, codes, scales);
+  if (!rows || options.square || options.stochastic)
+    return reference::quantize(n, x, options, amax, codes, scales);
   const TensorScale tensor = tensor_scale(options.rule, amax);
   if (options.swizzled) std::memset(scales, 0, static_cast<size_t>(scale_bytes(n, true)));
   rows->quantize(n, x, options, tensor, codes, scales);
@@ -23,8 +25,10 @@ float quantize(const Shape& n, const T* x, const Options& options, float amax, u
 }
 
 template <class T>
-void dequantize(const Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global_scale, T* x) {
-  if (const auto* rows = fp4_detail::avx2_rows<T>()) return rows->dequantize(n, codes, scales, swizzled, global_scale, x);
+void dequantize(const Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled,
+                float global_scale, T* x) {
+  if (const auto* rows = fp4_detail::avx2_rows<T>())
+    return rows->dequantize(n, codes, scales, swizzled, global_scale, x);
   reference::dequantize(n, codes, scales, swizzled, global_scale, x);
 }
 

@@ -44,7 +44,8 @@ float quantize(const Shape&, const T* x, const Options&, float amax, uint8_t* co
 
 // x [rows, cols]; a bfloat16 result is rounded to nearest even.
 template <class T>
-void dequantize(const Shape&, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global_scale, T* x);
+void dequantize(const Shape&, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global_scale,
+                T* x);
 
 // Reorders scales [rows, (cols + 15) / 16] to or from the swizzled order.
 void swizzle_scales(const Shape&, const uint8_t* scales, uint8_t* swizzled);
@@ -56,7 +57,8 @@ Amax find_amax(const Shape&, const T* x, bool hadamard);
 template <class T>
 float quantize(const Shape&, const T* x, const Options&, float amax, uint8_t* codes, uint8_t* scales);
 template <class T>
-void dequantize(const Shape&, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global_scale, T* x);
+void dequantize(const Shape&, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global_scale,
+                T* x);
 }  // namespace reference
 
 }  // namespace kinora::fp4

@@ -98,16 +98,18 @@ BlockScale choose_scale(ScaleRule rule, const Block& block, const TensorScale& t
   return error_of(rule, block, tensor, four) < error_of(rule, block, tensor, six) ? four : six;
 }
 
-void store(const Shape& n, const Options& options, const Block& block, const Area& at, const BlockScale& scale, uint8_t* codes,
-           uint8_t* scales) {
+void store(const Shape& n, const Options& options, const Block& block, const Area& at,
+           const BlockScale& scale, uint8_t* codes, uint8_t* scales) {
   for (int64_t r = 0; r < at.rows; ++r) {
     const int64_t row = at.row + r;
-    scales[scale_place(blocks_a_row(n), options.swizzled, row, at.col / kBlock)] = static_cast<uint8_t>(scale.code);
+    scales[scale_place(blocks_a_row(n), options.swizzled, row, at.col / kBlock)] =
+        static_cast<uint8_t>(scale.code);
     Words noise = {};
     for (int64_t c = 0; c < at.cols; ++c) {
       if (options.stochastic && c % 8 == 0) noise = noise_of_eight(options.noise, row, (at.col + c) / 8);
       const float scaled = block.v[r][c] * scale.multiply;
-      const uint8_t code = options.stochastic ? stochastic(scaled, noise_at(noise, static_cast<int>(c % 8))) : nearest(scaled);
+      const uint8_t code =
+          options.stochastic ? stochastic(scaled, noise_at(noise, static_cast<int>(c % 8))) : nearest(scaled);
       uint8_t& byte = codes[row * code_bytes_a_row(n) + (at.col + c) / 2];
       byte = static_cast<uint8_t>(c % 2 ? (byte & 15) | code << 4 : code);
     }
@@ -124,7 +126,8 @@ Amax find_amax(const Shape& n, const T* x, bool transformed) {
       const Area at = area_at(n, false, row, block);
       const Block before = load(n, x, at, false), after = load(n, x, at, transformed);
       const auto bad = [&](const Block& of) {
-        return static_cast<uint64_t>(std::count_if(of.v[0], of.v[0] + 16, [](float v) { return !std::isfinite(v); }));
+        return static_cast<uint64_t>(
+            std::count_if(of.v[0], of.v[0] + 16, [](float v) { return !std::isfinite(v); }));
       };
       amax.non_finite += bad(before) ? bad(before) : bad(after);
       for (const float v : after.v[0])
@@ -134,7 +137,8 @@ Amax find_amax(const Shape& n, const T* x, bool transformed) {
 }
 
 template <class T>
-float quantize(const Shape& n, const T* x, const Options& options, float amax, uint8_t* codes, uint8_t* scales) {
+float quantize(const Shape& n, const T* x, const Options& options, float amax, uint8_t* codes,
+               uint8_t* scales) {
   const TensorScale tensor = tensor_scale(options.rule, amax);
   if (options.swizzled) std::memset(scales, 0, static_cast<size_t>(scale_bytes(n, true)));
   for (int64_t row = 0; row < n.rows; row += options.square ? kBlock : 1)
@@ -150,7 +154,8 @@ float quantize(const Shape& n, const T* x, const Options& options, float amax, u
 }
 
 template <class T>
-void dequantize(const Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global_scale, T* x) {
+void dequantize(const Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled,
+                float global_scale, T* x) {
   for (int64_t row = 0; row < n.rows; ++row)
     for (int64_t col = 0; col < n.cols; ++col) {
       const uint8_t byte = codes[row * code_bytes_a_row(n) + col / 2];

@@ -84,7 +84,8 @@ Block transformed(const Block& x) {
 
 // Codes of magnitudes: add_position() of e2m1.hpp.
 __m256i nearest(__m256 a) {
-  const __m256 zero = _mm256_setzero_ps(), one = _mm256_set1_ps(1), half = _mm256_mul_ps(a, _mm256_set1_ps(0.5f));
+  const __m256 zero = _mm256_setzero_ps(), one = _mm256_set1_ps(1),
+               half = _mm256_mul_ps(a, _mm256_set1_ps(0.5f));
   const auto part = [&](float from) {
     return _mm256_max_ps(_mm256_min_ps(_mm256_sub_ps(half, _mm256_set1_ps(from)), one), zero);
   };
@@ -103,7 +104,8 @@ __m256 values_of(__m256i codes) {
 __m256 errors(ScaleRule rule, __m256 v, const TensorScale& tensor, const BlockScale& scale) {
   const __m256i codes = nearest(magnitude(_mm256_mul_ps(v, _mm256_set1_ps(scale.multiply))));
   const __m256 decoded = _mm256_mul_ps(values_of(codes), _mm256_set1_ps(scale.value));
-  const __m256 e = magnitude(_mm256_sub_ps(decoded, _mm256_mul_ps(magnitude(v), _mm256_set1_ps(tensor.encode))));
+  const __m256 e =
+      magnitude(_mm256_sub_ps(decoded, _mm256_mul_ps(magnitude(v), _mm256_set1_ps(tensor.encode))));
   return rule == ScaleRule::mse ? _mm256_mul_ps(e, e) : e;
 }
 
@@ -154,7 +156,9 @@ int finite_lanes(__m256 v) {
   const __m256 infinity = _mm256_set1_ps(fp4::float_of(fp4::kInfinity));
   return _mm256_movemask_ps(_mm256_cmp_ps(magnitude(v), infinity, _CMP_LT_OQ));
 }
-int non_finite(const Block& v) { return 16 - __builtin_popcount(finite_lanes(v.low) | finite_lanes(v.high) << 8); }
+int non_finite(const Block& v) {
+  return 16 - __builtin_popcount(finite_lanes(v.low) | finite_lanes(v.high) << 8);
+}
 
 __m256 finite_or_zero(__m256 v) {
   const __m256 infinity = _mm256_set1_ps(fp4::float_of(fp4::kInfinity));
@@ -181,8 +185,8 @@ fp4::Amax find_amax(const fp4::Shape& n, const T* x, bool hadamard) {
 }
 
 template <class T>
-void quantize(const fp4::Shape& n, const T* x, const fp4::Options& options, const TensorScale& tensor, uint8_t* codes,
-              uint8_t* scales) {
+void quantize(const fp4::Shape& n, const T* x, const fp4::Options& options, const TensorScale& tensor,
+              uint8_t* codes, uint8_t* scales) {
   const int64_t blocks = blocks_a_row(n), bytes = code_bytes_a_row(n);
   for_blocks(n, [&](int64_t row, int64_t block, int64_t col, int64_t cols) {
     Block v = load(x + row * n.cols + col, cols);
@@ -208,11 +212,13 @@ void store8(__m256 v, Bfloat16* to) {
 // Eight codes of a word.
 __m256i unpacked(uint32_t codes) {
   const __m256i shifts = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
-  return _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(codes)), shifts), _mm256_set1_epi32(15));
+  return _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int>(codes)), shifts),
+                          _mm256_set1_epi32(15));
 }
 
 template <class T>
-void dequantize(const fp4::Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global, T* x) {
+void dequantize(const fp4::Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled, float global,
+                T* x) {
   const int64_t blocks = blocks_a_row(n), bytes = code_bytes_a_row(n);
   float multiply[256];
   for (uint32_t code = 0; code < 256; ++code) multiply[code] = fp4::decode_multiply(code, global);
@@ -220,7 +226,8 @@ void dequantize(const fp4::Shape& n, const uint8_t* codes, const uint8_t* scales
     uint32_t words[2] = {};
     std::memcpy(words, codes + row * bytes + block * 8, static_cast<size_t>((cols + 1) / 2));
     const __m256 by = _mm256_set1_ps(multiply[scales[scale_place(blocks, swizzled, row, block)]]);
-    const __m256 low = _mm256_mul_ps(values_of(unpacked(words[0])), by), high = _mm256_mul_ps(values_of(unpacked(words[1])), by);
+    const __m256 low = _mm256_mul_ps(values_of(unpacked(words[0])), by),
+                 high = _mm256_mul_ps(values_of(unpacked(words[1])), by);
     T* to = x + row * n.cols + col;
     T last[16];
     T* at = cols == kBlock ? to : last;

@@ -46,7 +46,8 @@ struct BlockScale {
 };
 
 // stretch: 1, or 1.5 for the candidate that brings the largest magnitude to 4.
-KINORA_BOTH inline BlockScale block_scale(ScaleRule rule, const TensorScale& tensor, float block_amax, float stretch) {
+KINORA_BOTH inline BlockScale block_scale(ScaleRule rule, const TensorScale& tensor, float block_amax,
+                                          float stretch) {
   float exact;
   if (rule == ScaleRule::none)
     exact = mul(block_amax, mul(tensor.encode, 1.0f / 6));
@@ -60,6 +61,8 @@ KINORA_BOTH inline BlockScale block_scale(ScaleRule rule, const TensorScale& ten
 }
 
 // What a code's number is multiplied by.
-KINORA_BOTH inline float decode_multiply(uint32_t scale_code, float global) { return div(e4m3_value(scale_code), global); }
+KINORA_BOTH inline float decode_multiply(uint32_t scale_code, float global) {
+  return div(e4m3_value(scale_code), global);
+}
 
 }  // namespace kinora::fp4
