@@ -1,4 +1,4 @@
-// NVFP4's kernels on a GPU: the bits of the reference, and the bandwidth beside a copy's.
+// NVFP4's kernels on a GPU: the bits of the reference, and the bandwidth next to a copy's.
 #include <cstdio>
 #include <functional>
 #include <limits>
@@ -82,7 +82,7 @@ void expect_reference_bits() {
 TEST_F(Fp4Gpu, Float32HasTheReferencesBits) { expect_reference_bits<float>(); }
 TEST_F(Fp4Gpu, Bfloat16HasTheReferencesBits) { expect_reference_bits<Bfloat16>(); }
 
-// More tiles than the grid of the maximum has thread blocks, and rows that are no whole number of packs.
+// These have more tiles than the kernel of the maximum has thread blocks, and rows that end within a pack.
 TEST_F(Fp4Gpu, LargeMatricesHaveTheReferencesBits) {
   for (const Shape& n : {Shape{4099, 2064}, Shape{20000, 131}}) {
     const auto x = narrowed(matrix(n, Content::gaussian, 8));

@@ -1,4 +1,5 @@
-// The launches of fp4.cu with every thread run in turn on the processor, for tests: the same jobs, tiles and steps.
+// The launches of fp4.cu with every thread run in turn on the processor, for tests: the same jobs, tiles and
+// steps.
 #pragma once
 #include <algorithm>
 #include <cstring>

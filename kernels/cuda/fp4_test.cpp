@@ -1,4 +1,5 @@
-// NVFP4 in three forms: the reference, the processor's kernels and the device's, run thread by thread, give the same bits.
+// NVFP4 in three forms: the reference, the processor's kernels and the device's, run thread by thread, give
+// the same bits.
 #include <limits>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,7 @@
-// What each thread of the kernels in fp4.cu does, and which part of the matrix it does it to; the CPU tests run all threads of a
-// launch through the same code. A thread block of kThreads has a tile of the matrix: 2^shift units of a row (16 values each, or
-// one 16-byte pack to decode) times kThreads >> shift rows. Neighbouring threads have neighbouring units.
+// The work of each thread of fp4.cu and its part of the matrix; the CPU tests run all threads of a launch
+// through the same code. A thread block of kThreads has a tile of the matrix: 2^shift units of a row (16
+// values each, or one 16-byte pack to decode) times kThreads >> shift rows. Neighbouring threads have
+// neighbouring units.
 #pragma once
 #include "kernels/cuda/number.hpp"
 #include "kernels/fp4/block.hpp"
@@ -152,12 +153,13 @@ struct QuantizeJob {
   bool aligned, codes_aligned;
 };
 
-// Of 16x16 blocks, one number a thread: [row of the block][block].
+// One number a thread for 16x16 blocks: [row of the block][block].
 struct Shared {
   float amax[kThreads], six[kThreads], four[kThreads];
 };
 
-// One thread, in three steps. All threads of a block have finished a step before the next one starts where the step reads `shared`.
+// One thread, in three steps. All threads of a block have finished a step before the next one starts where
+// the step reads `shared`.
 template <class T, bool kSquare, bool kStochastic, bool kAdaptive>
 struct Quantizing {
   Values v;

@@ -1,12 +1,12 @@
-// Float32 arithmetic with the same bits on every machine: each operation is rounded once, to nearest even, subnormal
-// numbers are kept, and division is IEEE's. On a GPU the intrinsics forbid contraction into fused operations;
-// nvcc's -use_fast_math and -ftz=true would break the equality. On a processor the files that include this header are
-// compiled with -ffp-contract=off.
+// Float32 arithmetic with the same bits on every machine: each operation is rounded once, to nearest even,
+// subnormal numbers are kept, and division is IEEE's. On a GPU the intrinsics forbid contraction into fused
+// operations; nvcc's -use_fast_math and -ftz=true would break the equality. On a processor the files that
+// include this header are compiled with -ffp-contract=off.
 #pragma once
 #include <cstdint>
 #include <cstring>
 
-#include "kernels/cuda/number.hpp"
+#include "kernels/host_device.hpp"
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #endif
@@ -46,7 +46,7 @@ __device__ inline float exact_mul_add(float a, float b, float c) { return __fmaf
 // x limited to [0, 1].
 __device__ inline float saturate(float x) { return __saturatef(x); }
 __device__ inline float magnitude(float x) { return fabsf(x); }
-// Of magnitudes.
+// The larger of two magnitudes.
 __device__ inline float larger(float a, float b) { return fmaxf(a, b); }
 #else
 KINORA_BOTH inline float mul(float a, float b) { return a * b; }

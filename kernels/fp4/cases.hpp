@@ -28,7 +28,8 @@ enum class Content { gaussian, ties, powers, zeros, tiny, huge, subnormal };
 inline const Content kContents[] = {Content::gaussian, Content::ties, Content::powers,   Content::zeros,
                                     Content::tiny,     Content::huge, Content::subnormal};
 
-// ties: with an amax of 6 * 448 every value is halfway between two codes, or on one. powers: 1e-38 to 1e38 and zeros of both signs.
+// ties: with an amax of 6 * 448 every value is halfway between two codes, or on one. powers: 1e-38 to 1e38
+// and zeros of both signs.
 inline std::vector<float> matrix(const Shape& n, Content content, unsigned seed) {
   std::mt19937 random(seed);
   std::normal_distribution<float> normal;

@@ -7,8 +7,9 @@
 //
 // Between two neighbours the code is a linear function of the magnitude a, so
 //   p(a) = 4 min(a / 2, 1) + 2 clamp((a - 2) / 2) + clamp((a - 4) / 2),   clamp to [0, 1]
-// is the code as a real number: rounding it rounds a, ties to the even code. Each term is exact in float32 and the next
-// one is zero until it is full, so a sum that starts at a large number rounds once, to its unit in the last place.
+// is the code as a real number: rounding it rounds a, ties to the even code. Each term is exact in float32
+// and the next one is zero until it is full, so a sum that starts at a large number rounds once, to its unit
+// in the last place.
 #pragma once
 #include "kernels/fp4/arithmetic.hpp"
 
@@ -31,8 +32,8 @@ KINORA_BOTH inline uint32_t offset_nearest_e2m1(float x) {
 }
 KINORA_BOTH inline uint32_t nearest_e2m1(float x) { return offset_nearest_e2m1(x) - kNearestOffset; }
 
-// The code of |x| rounded up with a probability equal to its distance from the code below, in steps of 2^-16. noise:
-// uniform in [0, 65536). An exact value never moves.
+// The code of |x| rounded up with a probability equal to its distance from the code below, in steps of 2^-16.
+// noise: uniform in [0, 65536). An exact value never moves.
 KINORA_BOTH inline uint32_t stochastic_e2m1(float x, uint32_t noise) {
   constexpr float kSixteenth = 0x1.8p7f;  // its last place counts 2^-16
   return (bits_of(add_position(kSixteenth, magnitude(x))) - 0x43400000u + noise) >> 16;

@@ -1,4 +1,5 @@
-// E4M3 (OCP 8-bit floating point, 2023): exponent bias 7, largest number 448, smallest 2^-9, no infinities; 0x7f is NaN.
+// E4M3 (OCP 8-bit floating point, 2023): exponent bias 7, largest number 448, smallest 2^-9, no infinities;
+// 0x7f is NaN.
 #pragma once
 #include "kernels/fp4/arithmetic.hpp"
 

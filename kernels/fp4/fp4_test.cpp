@@ -142,8 +142,8 @@ TEST(Fp4Error, FourOverSixLowersIt) {
   EXPECT_NEAR(std::sqrt(decoded(n, x, adaptive).error), 0.0871, 0.001);
 }
 
-// The mean over seeds approaches the matrix as 1 / sqrt(seeds), where rounding to nearest would stay. No value is limited: with
-// four as the largest code each has room above it.
+// The mean over seeds approaches the matrix as 1 / sqrt(seeds), where rounding to nearest would stay. No
+// value is limited: with four as the largest code each has room above it.
 TEST(Fp4Error, OfTheMeanOfStochasticRoundingsVanishes) {
   const Shape n{16, 256};
   const auto x = matrix(n, Content::gaussian, 4);

@@ -1,6 +1,6 @@
 // The random Hadamard transform of 16 values: y = x diag(S) H / 4, with Sylvester's H and the signs S of
-// TransformerEngine's recipe (NVIDIA 2025, arXiv 2509.25149, section 4.2). It is orthogonal: a product keeps its value when both
-// operands are transformed along the dimension that is summed.
+// TransformerEngine's recipe (NVIDIA 2025, arXiv 2509.25149). It is orthogonal: a product keeps
+// its value when both operands are transformed along the dimension that is summed.
 #pragma once
 #include "kernels/fp4/arithmetic.hpp"
 
@@ -14,8 +14,8 @@ KINORA_BOTH inline void flip_signs(float (&v)[16]) {
     if (kNegativeSigns >> i & 1) v[i] = -v[i];
 }
 
-// v H / 4. The quarter is taken halfway, so that no sum overflows whose result would not. The order of the sums is part of the
-// definition: distances 8, 4, 2, 1.
+// v H / 4. The quarter is taken halfway, so that no sum overflows whose result would not. The order of the
+// sums is part of the definition: distances 8, 4, 2, 1.
 KINORA_BOTH inline void hadamard(float (&v)[16]) {
   KINORA_UNROLL
   for (int distance = 8; distance > 0; distance /= 2) {

@@ -1,12 +1,12 @@
 // Where codes and scales of a matrix [rows, cols] are stored.
-//   codes:  [rows, (cols + 1) / 2] bytes; column 2 i in the low nibble of byte i. The last high nibble of an odd row is 0.
+//   codes:  [rows, (cols + 1) / 2] bytes; column 2 i in the low nibble of byte i; an odd row ends with a 0.
 //   scales: [rows, (cols + 15) / 16] bytes; a 16x16 block repeats its scale on each of its rows.
-//   swizzled scales: the order of the tensor cores' block-scaled product: rows padded to 128 and columns to 4 with zeros, tiles of
-//           128x4 one after another, each as [32, 4, 4]: row % 32, row % 128 / 32, column % 4.
+//   swizzled scales: the order of the tensor cores' block-scaled product: rows padded to 128 and columns to 4
+//           with zeros, tiles of 128x4 in sequence, each as [32, 4, 4]: row % 32, row % 128 / 32, column % 4.
 #pragma once
 #include <cstdint>
 
-#include "kernels/cuda/number.hpp"
+#include "kernels/host_device.hpp"
 
 namespace kinora::fp4 {
 

@@ -1,9 +1,9 @@
-// Philox4x32-10, a counter-based generator (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2, 3"): the same
-// key and counter give the same four words everywhere.
+// Philox4x32-10, a counter-based generator (Salmon et al. 2011, "Parallel random numbers: as easy as 1, 2,
+// 3"): the same key and counter give the same four words everywhere.
 #pragma once
 #include <cstdint>
 
-#include "kernels/cuda/number.hpp"
+#include "kernels/host_device.hpp"
 
 namespace kinora::fp4 {
 
@@ -24,8 +24,8 @@ KINORA_BOTH inline Words philox(uint64_t key, Words counter) {
   return counter;
 }
 
-// Where the noise of stochastic rounding comes from. A value's noise depends on its row and column in the whole tensor
-// alone, so every layout of ranks and every recomputation rounds alike.
+// Where the noise of stochastic rounding comes from. A value's noise depends on its row and column in the
+// whole tensor alone, so every layout of ranks and every recomputation rounds alike.
 struct Noise {
   uint64_t seed = 0;
   uint32_t stream = 0;    // number of the tensor, layer or step
@@ -33,8 +33,8 @@ struct Noise {
   int64_t first_col = 0;  // a multiple of 16
 };
 
-// The noise of eight neighbours: columns 8 * eighth to 8 * eighth + 7 of this part. Value i has the 16 bits of word i / 2,
-// the low half first.
+// The noise of eight neighbours: columns 8 * eighth to 8 * eighth + 7 of this part. Value i has the 16 bits
+// of word i / 2, the low half first.
 KINORA_BOTH inline Words noise_of_eight(const Noise& noise, int64_t row, int64_t eighth) {
   const uint64_t r = static_cast<uint64_t>(noise.first_row + row);
   return philox(noise.seed, {{static_cast<uint32_t>(noise.first_col / 8 + eighth), static_cast<uint32_t>(r),

@@ -1,4 +1,5 @@
-// The specification: formulas of scale.hpp in plain loops over blocks, roundings by comparison with neighbours.
+// The specification: formulas of scale.hpp in plain loops over blocks, roundings by comparison with
+// neighbours.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -22,7 +23,8 @@ uint8_t nearest(float x) {
   return static_cast<uint8_t>(code | (std::signbit(x) ? 8 : 0));
 }
 
-// The distance from the code below, in steps of 2^-16 and rounded to nearest even, is the count of the 2^16 noises that round up.
+// The distance from the code below, in steps of 2^-16 and rounded to nearest even, is the count of the 2^16
+// noises that round up.
 uint8_t stochastic(float x, uint32_t noise) {
   const double a = std::min(std::fabs(x), kLargestE2m1);
   uint8_t code = 0;
@@ -75,7 +77,7 @@ float sum_by_halves(float (&e)[16]) {
   return e[0];
 }
 
-// Of each row, then of the rows.
+// Adds up each row, then the rows.
 float error_of(ScaleRule rule, const Block& block, const TensorScale& tensor, const BlockScale& scale) {
   float rows[16], most = 0;
   for (int r = 0; r < 16; ++r) {

@@ -1,16 +1,17 @@
-// The two scales of NVFP4. A tensor's global scale g (float32) brings its largest magnitude to 6 times the largest block scale;
-// a block's scale s (E4M3) brings its largest magnitude to 6, or to 4. A value x has the code E2M1(x / (s / g)) and decodes to
-// q s / g.
+// The two scales of NVFP4. A tensor's global scale g (float32) brings its largest magnitude to 6 times the
+// largest block scale; a block's scale s (E4M3) brings its largest magnitude to 6, or to 4. A value x has the
+// code E2M1(x / (s / g)) and decodes to q s / g.
 //
 //   rule      g              s
 //   none      448 * 6 / amax E4M3(block_amax * (g * (1 / 6)))   TransformerEngine's rule
 //   static_6  448 * 6 / amax E4M3(block_amax / 6 * g)           Four Over Six (arXiv 2512.02010), and below
 //   static_4  448 * 4 / amax E4M3(block_amax / 4 * g)
-//   mse, mae, abs_max: g = 256 * 6 / amax; s is s6 = E4M3(block_amax / 6 * g), or s4 = E4M3(1.5 * (block_amax / 6 * g)) where the
-//             squared, absolute or largest error of the block, rounded to nearest, is less than with s6 (equal: s6)
+//   mse, mae, abs_max: g = 256 * 6 / amax; s is s6 = E4M3(block_amax / 6 * g), or, where the squared, absolute
+//             or largest error of the block rounded to nearest is less, s4 = E4M3(1.5 * (block_amax / 6 * g))
 //
-// A tensor of zeros has g = 1. g is limited to the largest float32: below an amax of 8e-36 block scales shrink instead, down to
-// 2e-41, where codes become zeros. Where g exceeds 2^116, 1 / (s / g) could overflow, so x is multiplied by g first.
+// A tensor of zeros has g = 1. g is limited to the largest float32: below an amax of 8e-36 block scales
+// shrink instead, down to 2e-41, where codes become zeros. Where g exceeds 2^116, 1 / (s / g) could overflow,
+// so x is multiplied by g first.
 #pragma once
 #include "kernels/fp4/e2m1.hpp"
 #include "kernels/fp4/e4m3.hpp"
@@ -60,7 +61,7 @@ KINORA_BOTH inline BlockScale block_scale(ScaleRule rule, const TensorScale& ten
   return scale;
 }
 
-// What a code's number is multiplied by.
+// The factor of a code's number.
 KINORA_BOTH inline float decode_multiply(uint32_t scale_code, float global) {
   return div(e4m3_value(scale_code), global);
 }

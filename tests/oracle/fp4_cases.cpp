@@ -1,7 +1,9 @@
 // Quantises matrices for fp4_oracle.py. Each line of the input is a case:
-//   FORM NUMBER ROWS COLS RULE SQUARE HADAMARD STOCHASTIC SWIZZLED SEED STREAM FIRST_ROW FIRST_COL INPUT OUTPUT
-// FORM: reference, processor or device (its threads run on the processor); NUMBER: float32 or bfloat16; RULE: its number in
-// ScaleRule; INPUT: a file of float32. OUTPUT gets the global scale, the codes, the scales and the decoded matrix as float32.
+//   FORM NUMBER ROWS COLS RULE SQUARE HADAMARD STOCHASTIC SWIZZLED SEED STREAM FIRST_ROW FIRST_COL
+//   INPUT OUTPUT
+// FORM: reference, processor or device (its threads run on the processor); NUMBER: float32 or bfloat16; RULE:
+// its number in ScaleRule; INPUT: a file of float32. OUTPUT gets the global scale, the codes, the scales and
+// the decoded matrix as float32.
 #include <fstream>
 #include <iostream>
 #include <string>

@@ -88,7 +88,7 @@ def scale_of(rule, amax, encode, stretch):
 
 
 def error(rule, x, encode, number, multiply):
-    """Of blocks [rows, blocks, high, 16]."""
+    """The error of each block [rows, blocks, high, 16]."""
     q = E2M1[nearest(E2M1, np.abs(x * multiply[..., None, None]).astype(np.float64))].astype(F)
     e = np.abs(q * number[..., None, None] - np.abs(x) * encode)
     if rule == "abs_max":
