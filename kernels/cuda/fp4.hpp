@@ -1,10 +1,10 @@
 // NVFP4 on the device: what kernels/fp4/quantize.hpp does on the processor, with the same bits. Two passes
 // over x: fp4_amax, and fp4_quantize, which reads its result on the device; with options.hadamard each of
-// them transforms the values it reads, so no transformed copy is stored. Read x at 16-byte boundaries (any
-// slice of a row of 16 is one) for full speed.
+// them transforms the values it reads, so no transformed copy is stored. For full speed, x
+// starts at a multiple of 16 bytes and cols is a multiple of 16.
 //
-// All functions enqueue on `stream` and return the launch's error. An empty matrix writes nothing. T: float or fp4::Bfloat16. x [rows, cols]
-// is contiguous.
+// All functions enqueue on `stream` and return the launch's error; fp4_quantize of an empty matrix writes
+// nothing. T: float or fp4::Bfloat16. x [rows, cols] is contiguous.
 #pragma once
 #include <cuda_runtime_api.h>
 
