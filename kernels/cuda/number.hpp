@@ -3,16 +3,7 @@
 #pragma once
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define KINORA_BOTH __host__ __device__
-#else
-#define KINORA_BOTH
-#endif
-#ifdef __CUDA_ARCH__
-#define KINORA_UNROLL _Pragma("unroll")  // so that arrays indexed by the loop stay in registers
-#else
-#define KINORA_UNROLL
-#endif
+#include "kernels/host_device.hpp"
 
 namespace kinora::cuda {
 

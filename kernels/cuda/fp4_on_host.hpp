@@ -1,0 +1,63 @@
+// The launches of fp4.cu with every thread run in turn on the processor, for tests: the same jobs, tiles and
+// steps.
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "kernels/cuda/fp4_tile.hpp"
+
+namespace kinora::cuda::fp4_tile {
+
+template <class T>
+fp4::Amax amax_on_host(const fp4::Shape& n, const T* x, bool hadamard, int64_t most_blocks) {
+  const auto job = amax_job(n, x, hadamard);
+  const int64_t blocks = std::min(job.tiles.tiles, most_blocks);
+  fp4::Amax amax;
+  for (int64_t block = 0; block < blocks; ++block)
+    for (int thread = 0; thread < kThreads; ++thread) {
+      const Most most = find_most(job, block, blocks, thread);
+      amax.value = std::max(amax.value, fp4::float_of(most.bits));
+      amax.non_finite += most.non_finite;
+    }
+  return amax;
+}
+
+template <bool kSquare, bool kStochastic, bool kAdaptive, class T>
+void run_quantize(const QuantizeJob<T>& job) {
+  std::vector<Quantizing<T, kSquare, kStochastic, kAdaptive>> threads(kThreads);
+  Shared shared;
+  for (int64_t tile = 0; tile < job.tiles.tiles; ++tile) {
+    for (int t = 0; t < kThreads; ++t) threads[t].load_values(job, static_cast<uint32_t>(tile), t, &shared);
+    for (int t = 0; t < kThreads; ++t) threads[t].find_scales(job, t, &shared);
+    for (int t = 0; t < kThreads; ++t) threads[t].store(job, t, &shared);
+  }
+}
+
+template <class T>
+float quantize_on_host(const fp4::Shape& n, const T* x, const fp4::Options& options, float amax,
+                       uint8_t* codes, uint8_t* scales) {
+  float global_scale = 0;
+  const fp4::Amax found{amax, 0, 0};
+  const auto job = quantize_job(n, x, options, &found, codes, scales, &global_scale);
+  if (options.swizzled) std::memset(scales, 0, static_cast<size_t>(scale_bytes(n, true)));
+  const bool adaptive = is_adaptive(options.rule);
+  const int which = options.square * 4 + options.stochastic * 2 + adaptive;
+  using Run = void (*)(const QuantizeJob<T>&);
+  static constexpr Run kRuns[] = {run_quantize<false, false, false>, run_quantize<false, false, true>,
+                                  run_quantize<false, true, false>,  run_quantize<false, true, true>,
+                                  run_quantize<true, false, false>,  run_quantize<true, false, true>,
+                                  run_quantize<true, true, false>,   run_quantize<true, true, true>};
+  kRuns[which](job);
+  return global_scale;
+}
+
+template <class T>
+void dequantize_on_host(const fp4::Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled,
+                        float global_scale, T* x) {
+  const auto job = dequantize_job(n, codes, scales, swizzled, &global_scale, x);
+  for (int64_t tile = 0; tile < job.tiles.tiles; ++tile)
+    for (int thread = 0; thread < kThreads; ++thread) decode_pack(job, static_cast<uint32_t>(tile), thread);
+}
+
+}  // namespace kinora::cuda::fp4_tile

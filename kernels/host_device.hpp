@@ -1,0 +1,13 @@
+// Words for functions that a GPU and a processor both run.
+#pragma once
+
+#ifdef __CUDACC__
+#define KINORA_BOTH __host__ __device__
+#else
+#define KINORA_BOTH
+#endif
+#ifdef __CUDA_ARCH__
+#define KINORA_UNROLL _Pragma("unroll")  // so that arrays indexed by the loop stay in registers
+#else
+#define KINORA_UNROLL
+#endif
