@@ -41,6 +41,7 @@ venv_packages=(
   openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0
   pydantic==2.14.3 pydantic_core==2.50.4 sniffio==1.3.1 truststore==0.10.5 typing_extensions==4.16.0 typing-inspection==0.4.5
   playwright==1.65.2 greenlet==3.5.6 axe-playwright-python==0.1.8 # a browser for the studio's tests
+  torch-abi-audit==0.3.0 pycxxfilt==1.2.0 abi3info==2026.9.25 # a second opinion about stable plugins, 0.2 MB
 )
 # libtorch comes from the torch wheel; libtorch_cpu needs CUDA's runtime and CUPTI in the versions that torch requires.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
