@@ -21,7 +21,7 @@ from skips import skip
 KINORA, ROOT, SCRATCH = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 NEAR = {"float64": 1e-12, "float32": 1e-6}
 FLAGS = [f"-Wl,--version-script={ROOT / 'sdk/cmake/plugin.map'}", "-O1", "-fvisibility=hidden"]
-TEMPLATES = {"model": "first-model", "optimizer": "descent", "tokenizer": "plain"}
+TEMPLATES = {"model": "first-model", "optimizer": "descent", "tokenizer": "plain", "collective": "alone"}
 MODEL = ["--set", "channels=3", "--set", "text_size=8"]
 RUN = """
 [run]
@@ -35,6 +35,7 @@ tokenizer_weights = "{no_weights}"
 words = {{ use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }}
 text = {{ use = "waves" }}
 text_weights = "{no_weights}"
+collective = {{ use = "alone" }}
 frames = 2
 every = 8
 height = 16
@@ -49,6 +50,7 @@ loss = {{ use = "{loss}" }}
 optimizer = {{ use = "descent" }}
 precision = "fp64"
 parallel = ["{parallel}"]
+collective = {{ use = "alone" }}
 steps = 4
 batch = 2
 text_dropout = 0.5
@@ -60,6 +62,7 @@ input = "dit"
 tokenizer = {{ use = "plain" }}
 tokenizer_weights = "{no_weights}"
 sampler = {{ use = "{sampler}", steps = 4 }}
+collective = {{ use = "alone" }}
 precision = "fp64"
 prompts = ["a bright room"]
 guidance = 2.0
