@@ -2,7 +2,7 @@
 """Kinora's own libraries export what the program, the jobs and the installed headers need, and nothing that they merely contain: a plugin could
 otherwise be bound to a host's copy of the SDK's or the standard library's code. usage: exports.py KINORA ROOT
 
-The exports, as core/exports.map and kinora_host_library() (core/CMakeLists.txt) leave them:
+The exports, as core/exports.map and CMAKE_VISIBILITY_INLINES_HIDDEN leave them:
  - in C: libkinora the functions of embed.h and kinora_core_host, another library its NAME_open
  - in C++: functions, variables and types of namespace kinora::core that a header declares. Inline functions and instances of templates are weak
    symbols, and are not exported: each user has a copy

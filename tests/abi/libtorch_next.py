@@ -87,7 +87,7 @@ def later_libtorch():
 
 
 def own_plugins(folder):
-    """Of the templates, and a text encoder; built once, used by both programs."""
+    """Builds plugins from the templates, and a text encoder. Both programs use them."""
     sources = [new(KINORA, kind, name, folder / name) for kind, name in TEMPLATES.items()] + [ABI / "waves.cpp"]
     for source in sources:
         library = compiled(["g++"], source, folder / f"plugins/{source.stem}/lib{source.stem}.so", *FLAGS, include=[ROOT / "sdk/include"])
