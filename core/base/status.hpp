@@ -20,9 +20,10 @@ struct Failure {
   std::string message;
 };
 
-// fail(KINORA_ERROR_NOT_FOUND, "{}: no such file", path); converts to any Result.
+// fail(KINORA_ERROR_NOT_FOUND, "{}: no such file", path); converts to any Result. Function templates of core
+// are inline: a library would otherwise export its instances (core/exports.map).
 template <class... Args>
-Failure fail(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
+inline Failure fail(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
   return {code, fmt::format(format, std::forward<Args>(args)...)};
 }
 
@@ -66,14 +67,14 @@ using Status = Result<void>;
 // For code inside a job, which uses exceptions: returns the value, or throws kinora::Error with the failure's
 // code and message.
 template <class T>
-T or_throw(Result<T> result) {
+inline T or_throw(Result<T> result) {
   if (!result) throw Error(result.failure().code, result.failure().message);
   if constexpr (!std::is_void_v<T>) return *std::move(result);
 }
 
 // The reverse: turns what f throws into a Failure.
 template <class F>
-auto catching(F&& f) -> Result<decltype(f())> {
+inline auto catching(F&& f) -> Result<decltype(f())> {
   try {
     if constexpr (std::is_void_v<decltype(f())>) {
       f();

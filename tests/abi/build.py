@@ -1,5 +1,5 @@
-"""Plugins built by plain calls of a compiler, without CMake, for growth.py and compilers.py."""
-import json, os, pathlib, shutil
+"""Plugins built by plain calls of a compiler, without CMake, and a second Kinora, for the tests of the ABI."""
+import json, os, pathlib, re, shutil
 
 from headers import run
 
@@ -40,6 +40,30 @@ def manifest(kinora, library):
     """Writes plugin.toml next to the library from its describe() functions; the text."""
     done(kinora, "plugins", "manifest", library, "--out", library.parent / "plugin.toml")
     return (library.parent / "plugin.toml").read_text()
+
+
+def build_kinora(source, build, torch, *targets):
+    """Builds these targets of Kinora from other sources or with another libtorch, its folder; a second time only what has changed. Returns the program."""
+    launchers = [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in ("C", "CXX") if CCACHE]
+    done("cmake", "-G", "Ninja", "-S", source, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_C_FLAGS_RELEASE=-O1",
+         "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=10", "-DKINORA_TESTS=OFF", f"-DKINORA_TORCH_ROOT={torch}", *launchers)
+    done("cmake", "--build", build, "--parallel", 2, "--target", "kinora", "kinora_torch", *targets, timeout=2600,
+         env={**os.environ, "CCACHE_BASEDIR": str(source), "CCACHE_NOHASHDIR": "1", "CCACHE_SLOPPINESS": "pch_defines,time_macros,include_file_mtime,include_file_ctime"})
+    return build / "bin/kinora"
+
+
+def libtorch_of(kinora):
+    """The folder of the torch package that a build's CMake used."""
+    return pathlib.Path(re.search(r"^KINORA_TORCH_ROOT:\w+=(.*)$", (kinora.parents[1] / "CMakeCache.txt").read_text(), re.M)[1])
+
+
+def without_jobs(plugins, to):
+    """Copies the plugins except kinds of jobs, which work with the program that they are built with and no other."""
+    to.mkdir(parents=True)
+    for folder in plugins.iterdir():
+        if not folder.name.startswith("jobs-") and (folder / "plugin.toml").exists():
+            shutil.copytree(folder, to / folder.name)
+    return to
 
 
 def curated(kinora, plugins, film, out, *stages, isolate="none"):

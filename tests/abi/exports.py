@@ -1,31 +1,129 @@
 #!/usr/bin/env python3
-"""Kinora's own libraries export the C++ interface of core and entry points in C, as core/exports.map says, and nothing that they merely contain: a plugin
-could otherwise be bound to a host's copy of the SDK's or the standard library's code. usage: exports.py LIBRARY..."""
-import re, subprocess, sys
+"""Kinora's own libraries export what the program, the jobs and the installed headers need, and nothing that they merely contain: a plugin could
+otherwise be bound to a host's copy of the SDK's or the standard library's code. usage: exports.py KINORA ROOT
 
-# A name that begins with kinora::core:: may also be the type that a function of the standard library returns, for a type of core: of no use to a plugin.
-OURS = re.compile(r"((typeinfo|typeinfo name|vtable|VTT|guard variable|non-virtual thunk) (for|to) )?kinora::core::|kinora_\w+$")
+The exports, as core/exports.map and CMAKE_VISIBILITY_INLINES_HIDDEN leave them:
+ - in C: libkinora the functions of embed.h and kinora_core_host, another library its NAME_open
+ - in C++: functions, variables and types of namespace kinora::core that a header declares. Inline functions and instances of templates are weak
+   symbols, and are not exported: each user has a copy
+Plugins of the tiers stable and pinned need none of them."""
+import pathlib, re, subprocess, sys, tempfile, tomllib
 
-
-def strange(mangled):
-    """The names, demangled, that are not ours."""
-    names = subprocess.run(["c++filt"], input="\n".join(mangled), check=True, capture_output=True, text=True).stdout.splitlines()
-    return [name for name in names if not OURS.match(name)]
-
-
-def exported(library):
-    lines = subprocess.run(["nm", "-D", "--defined-only", library], check=True, capture_output=True, text=True).stdout.splitlines()
-    return [line.split()[2].split("@")[0] for line in lines]
+KINORA, ROOT = (pathlib.Path(p).resolve() for p in sys.argv[1:3])
+LIBRARIES = KINORA.parents[1] / "lib"
+HEADERS = [h for top in ("core", "plugins/jobs", "apps/bench") for h in (ROOT / top).rglob("*.hpp")]
+CORE = re.compile(r"_Z(T[ISVT]|GVZ|Z|Thn\d+_)?NK?6kinora4core")  # also types, static variables of inline functions, thunks
+OURS = re.compile(rf"{CORE.pattern}|kinora_\w+$")
 
 
-# Names that a library without the version script exports: the SDK's, the standard library's (also of a type of core), another library's.
-for name in ("_ZN6kinora5checkEi", "_ZTVN6kinora5ErrorE", "_ZNSt6vectorIiSaIiEED1Ev", "_ZN8nlohmann4jsonC1Ev", "_ZNSt6vectorIN6kinora4core4SpecESaIS2_EED1Ev", "sqlite3_open"):
-    assert strange([name]), name
-assert not strange(["_ZN6kinora4core4openEv", "_ZTIN6kinora4core4SpecE", "kinora_core_host"])
-wrong = False
-for library in sys.argv[1:]:
-    names = exported(library)
-    found = strange(names)
-    wrong = wrong or not names or bool(found)
-    print(f"{library}: {len(names)} symbols, {len(found)} that core/exports.map does not mean", *found[:20], sep="\n  ")
-sys.exit(wrong)
+def run(*command, **more):
+    return subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True, **more).stdout
+
+
+def demangled(names):
+    """{mangled: the name without its arguments}."""
+    return dict(zip(names, run("c++filt", "-p", input="\n".join(names)).splitlines()))
+
+
+def symbols(file, *which):
+    """{name: nm's letter} of the dynamic symbols."""
+    return {words[-1].split("@")[0]: words[-2] for words in map(str.split, run("nm", "-D", *which, file).splitlines())}
+
+
+def strange(exported, in_c, words):
+    """{name: what is wrong} of a library's exports. words: those of all headers."""
+    out = {}
+    for name, plain in demangled(list(exported)).items():
+        if not CORE.match(name):
+            if name not in in_c:
+                out[plain] = "not of namespace kinora::core, nor an entry point"
+        elif exported[name] in "Wwu":
+            out[plain] = "an inline function or a template: each user has its own copy"
+        elif not set(re.findall(r"\w+", plain.split("kinora::core::", 1)[1])[:1]) <= words:
+            out[plain] = "no header declares it"
+    return out
+
+
+def entry_points(library):
+    """The functions in C of a library."""
+    if library.name == "libkinora.so":
+        return {"kinora_core_host", *re.findall(r"\b(kinora_embed_\w+)\(", (ROOT / "sdk/include/kinora/embed.h").read_text())} - {"kinora_embed_draft"}
+    return {library.name[3:-3] + "_open"}
+
+
+def check_libraries(words):
+    wrong, found = {}, {}
+    for library in sorted(LIBRARIES.glob("libkinora*.so")):
+        found[library] = symbols(library, "--defined-only")
+        wrong |= {f"{library.name}: {name}": why for name, why in strange(found[library], entry_points(library), words).items()}
+    lost = entry_points(LIBRARIES / "libkinora.so") - set(found[LIBRARIES / "libkinora.so"])
+    return found, wrong | {f"libkinora.so: {name}": "embed.h declares it" for name in lost}
+
+
+def tier_of(manifest):
+    return tomllib.loads(manifest.read_text())["plugin"]["tier"]
+
+
+def check_users(exports):
+    """What is shipped finds what it needs; plugins of the tiers stable and pinned need nothing of it."""
+    wrong, used = {}, set()
+    plugins = {next(m.parent.glob("*.so")): tier_of(m) for m in LIBRARIES.glob("kinora/plugins/*/plugin.toml")}
+    assert len(plugins) > 40, f"only {len(plugins)} plugins are built"
+    for file in [KINORA, *exports, *plugins]:
+        needs = {name for name in symbols(file, "--undefined-only") if OURS.match(name)}
+        used |= needs
+        wrong |= {f"{file.name}: {name}": "needed, and no library exports it" for name in needs - exports.keys() - set().union(*exports.values())}
+        if plugins.get(file, "host") != "host" and needs:
+            wrong[f"{file.name}: {sorted(needs)[0]}"] = f"a plugin of the tier {plugins[file]} must do without Kinora's libraries"
+    return used, wrong
+
+
+PROBE = """
+#include <vector>
+namespace kinora {
+struct Error { virtual ~Error(); };
+Error::~Error() {}
+int check(int) { return 1; }
+namespace core {
+struct Spec { std::vector<long> x; virtual ~Spec() {} };
+inline int twice(int x) { return 2 * x; }
+template <class T> T thrice(T x) { return x * 3; }
+struct Undeclared { int f(); };
+int Undeclared::f() { return 1; }
+std::vector<Spec> registry(int x) { std::vector<Spec> all; all.emplace_back(); all.push_back(all[0]); return check(x) + twice(x) + thrice(x) > 3 ? all : std::vector<Spec>(); }
+}
+}
+extern "C" int kinora_core_host() { return 1; }
+extern "C" int kinora_secret() { return 1; }
+extern "C" int sqlite3_open() { return 1; }
+"""
+
+
+def check_the_rules():
+    """They find what a library without core/exports.map exports. With it and hidden inline functions, what is left for the rules are names in C,
+    templates that are not inline, and functions that no header declares."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / "probe.cpp"
+        source.write_text(PROBE)
+        library = source.with_suffix(".so")
+
+        def found(*flags):
+            run("g++", "-std=c++20", "-O0", "-fPIC", "-shared", "-fno-gnu-unique", *flags, source, "-o", library)
+            return strange(symbols(library, "--defined-only"), {"kinora_core_host"}, {"registry", "Spec", "twice", "thrice"})
+
+        bare = found()
+        mapped = found("-fvisibility-inlines-hidden", f"-Wl,--version-script={ROOT / 'core/exports.map'}")
+    for name in ("kinora::check", "vtable for kinora::Error", "sqlite3_open", "kinora_secret", "kinora::core::twice", "kinora::core::thrice<int>", "kinora::core::Undeclared::f"):
+        assert name in bare, name
+    assert any("std::vector" in name for name in bare) and "kinora::core::registry" not in bare and "vtable for kinora::core::Spec" not in bare
+    assert set(mapped) == {"kinora_secret", "kinora::core::thrice<int>", "kinora::core::Undeclared::f"}, mapped
+
+
+check_the_rules()
+exports, wrong = check_libraries(set(re.findall(r"\w+", "\n".join(h.read_text() for h in HEADERS))))
+used, lacking = check_users(exports)
+for library, names in exports.items():
+    print(f"{library.name}: {len(names)} symbols, {len(used & set(names))} of them used by the program, plugins and other libraries of Kinora")
+    assert names, library
+print(*(f"{name}: {why}" for name, why in sorted((wrong | lacking).items())), sep="\n")
+sys.exit(bool(wrong | lacking))

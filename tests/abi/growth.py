@@ -10,10 +10,10 @@ What it finds, by the defects that the first review of the ABI had found (the fi
  - `*out = one` instead of KINORA_FILL in resources() or info(): canary.c sees bytes behind its struct (for resources() in every run)
  - an array of structs without a stride, and a struct that is not read because it is shorter than the reader's: --host, by a run with the other's
    engine and by check-parallel; layout.py looks for the second in the sources too"""
-import os, pathlib, re, shutil, sys
+import os, pathlib, shutil, sys
 from concurrent.futures import ThreadPoolExecutor
 
-from build import ABI, compiled, curated, done, new
+from build import ABI, build_kinora, compiled, curated, done, libtorch_of, new, without_jobs
 from headers import PINNED, grow, run, texts
 
 KINORA, ROOT, SCRATCH = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
@@ -98,30 +98,14 @@ def refreshed(tree):
 
 def later_host():
     """The program, its engine, storage and video stages, built with larger structs."""
-    tree, build = SCRATCH / "tree", SCRATCH / "tree/build"
+    tree = SCRATCH / "tree"
     refreshed(tree)
-    torch = re.search(r"^KINORA_TORCH_ROOT:\w+=(.*)$", (KINORA.parents[1] / "CMakeCache.txt").read_text(), re.M)[1]
-    launchers = [f"-DCMAKE_{language}_COMPILER_LAUNCHER=ccache" for language in ("C", "CXX") if shutil.which("ccache")]
-    done("cmake", "-G", "Ninja", "-S", tree, "-B", build, "-DCMAKE_BUILD_TYPE=Release", "-DCMAKE_CXX_FLAGS_RELEASE=-O1", "-DCMAKE_C_FLAGS_RELEASE=-O1",
-         "-DCMAKE_UNITY_BUILD=ON", "-DCMAKE_UNITY_BUILD_BATCH_SIZE=10", "-DKINORA_TESTS=OFF", f"-DKINORA_TORCH_ROOT={torch}", *launchers)
-    targets = "kinora kinora_torch plugin.jobs-curate plugin.jobs-train plugin.engine-local plugin.storage-file plugin.video".split()
-    done("cmake", "--build", build, "--parallel", 2, "--target", *targets, timeout=2600,
-         env={**os.environ, "CCACHE_BASEDIR": str(tree), "CCACHE_NOHASHDIR": "1", "CCACHE_SLOPPINESS": "pch_defines,time_macros,include_file_mtime,include_file_ctime"})
-    return build
-
-
-def without_jobs(plugins, to):
-    """The plugins except kinds of jobs, which work with the program that they are built with and no other."""
-    to.mkdir(parents=True)
-    for folder in plugins.iterdir():
-        if not folder.name.startswith("jobs-") and (folder / "plugin.toml").exists():
-            shutil.copytree(folder, to / folder.name)
-    return to
+    return build_kinora(tree, tree / "build", libtorch_of(KINORA), "plugin.jobs-curate", "plugin.jobs-train", "plugin.engine-local", "plugin.storage-file", "plugin.video")
 
 
 def old_on_new():
-    build = later_host()
-    kinora, theirs = build / "bin/kinora", build / "lib/kinora/plugins"
+    kinora = later_host()
+    theirs = kinora.parents[1] / "lib/kinora/plugins"
     old = plugins(SCRATCH / "old", TODAY, {kind: name for kind, name in KINDS.items() if kind != "tokenizer"}, c_include=ABI / "v1")
     curated(kinora, old, FILM, SCRATCH / "old-stages", *STAGES, isolate="all")
     all_old = shutil.copytree(old, without_jobs(OURS, SCRATCH / "all-old"), dirs_exist_ok=True)

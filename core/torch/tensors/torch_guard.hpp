@@ -31,7 +31,7 @@ inline std::string text_of(const c10::Error& e) {
 
 // Calls f(); libtorch's errors become kinora::Error without the stack trace.
 template <class F>
-auto with_plain_errors(F&& f) {
+inline auto with_plain_errors(F&& f) {
   try {
     return f();
   } catch (const c10::Error& e) {
@@ -41,13 +41,13 @@ auto with_plain_errors(F&& f) {
 
 // Wraps a function that takes references to Args so that it throws plain errors.
 template <auto f, class... Args>
-auto plain(Args&... args) {
+inline auto plain(Args&... args) {
   return with_plain_errors([&] { return f(args...); });
 }
 
 // As kinora::guard; `where` (may be empty) is the prefix of a libtorch error's message.
 template <class F>
-int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
+inline int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
   return kinora::guard([&] {
     try {
       f();
@@ -60,7 +60,7 @@ int32_t torch_guard(F&& f, const std::string& where = {}) noexcept {
 
 // Throws a failure: raise(KINORA_ERROR_INVALID, "'{}' ...", name).
 template <class... Args>
-[[noreturn]] void raise(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
+[[noreturn]] inline void raise(int32_t code, fmt::format_string<Args...> format, Args&&... args) {
   throw Error(code, fmt::format(format, std::forward<Args>(args)...));
 }
 

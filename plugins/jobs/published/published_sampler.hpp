@@ -11,7 +11,7 @@ namespace kinora::core {
 
 // Returns a member of a configuration, or `otherwise` if it is absent or null. Another type is an error.
 template <class T>
-T said_in(const nlohmann::json& config, const char* name, T otherwise) {
+inline T said_in(const nlohmann::json& config, const char* name, T otherwise) {
   const nlohmann::json value = config.value(name, nlohmann::json());
   if (value.is_null()) return otherwise;
   try {
