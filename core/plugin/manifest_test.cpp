@@ -195,8 +195,8 @@ TEST(Manifest, AComponentThatIsUnknownIsUnusableAlone) {
        "plugin.toml:11:6: unknown kind 'samplr' of component 'samplr/edm-heun' (a newer Kinora may know it), "
        "did you "
        "mean 'sampler'?"},
-      {"id = \"sampler/edm-heun\"\n", "id = \"optimizer/muon\"\nlayout = 3\nstate = []\n",
-       "unknown kind 'optimizer'"},
+      {"id = \"sampler/edm-heun\"\n", "id = \"reward/taste\"\nlayout = 3\nstate = []\n",
+       "unknown kind 'reward'"},
       {"type = \"int\", default = 35", "type = \"angle\", default = { degrees = 35 }, turns = 2",
        "plugin.toml:18:25: unknown type 'angle' of option 'steps' of sampler/edm-heun (a newer Kinora may "
        "know it)"},

@@ -80,15 +80,15 @@ TEST(Registry, AnUnknownKeyDisablesNothing) {
 TEST(Registry, AnUnknownKindIsUnusableAlone) {
   PluginsFolder folder;
   folder.add({.name = "two_kinds",
-              .id = "optimizer/muon",
+              .id = "reward/taste",
               .options = "state = 2\n[[component]]\nid = \"stage/minimal\"\nhelp = \"of a test\"\n"});
   auto registry = folder.scan();
   EXPECT_THAT(registry.ids(), ElementsAre("stage/minimal"));
   EXPECT_TRUE(registry.open("stage/minimal"));
-  const auto found = registry.open("optimizer/muon");
+  const auto found = registry.open("reward/taste");
   ASSERT_FALSE(found);
   EXPECT_EQ(found.failure().code, KINORA_ERROR_UNSUPPORTED);
-  EXPECT_THAT(found.failure().message, HasSubstr("unknown kind 'optimizer'"));
+  EXPECT_THAT(found.failure().message, HasSubstr("unknown kind 'reward'"));
   EXPECT_EQ(registry.plugins()[0].state, PluginState::loaded);
 }
 
