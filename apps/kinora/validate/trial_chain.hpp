@@ -2,6 +2,7 @@
 // precision or cache: one process on the CPU.
 #pragma once
 #include <memory>
+#include <random>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -72,17 +73,18 @@ class TrialNetwork {
     return false;
   }
   void require_small() const {
-    constexpr int64_t kMost = 16 << 20;
+    constexpr int64_t kMost = 8 << 20;
     if (chain.numel() > kMost)
       throw Skipped{fmt::format("it has {} parameters; give options for {} or fewer with --set NAME=VALUE",
                                 chain.numel(), kMost)};
   }
   void move_parameters(uint64_t seed) const {
+    std::mt19937_64 draw(seed);
+    std::uniform_real_distribution<double> by(-0.1, 0.1);
     for (const auto& leaf : chain.leaves()) {
       if (leaf.frozen) continue;
-      const auto by = numbers(normal(++seed, {leaf.tensor.numel()}));
       auto* values = leaf.tensor.template data<double>();
-      for (size_t i = 0; i < by.size(); ++i) values[i] += 0.05 * by[i];
+      for (int64_t i = 0, n = leaf.tensor.numel(); i < n; ++i) values[i] += by(draw);
     }
   }
   std::unique_ptr<void, void (*)(void*)> self_;
