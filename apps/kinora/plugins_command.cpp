@@ -20,7 +20,7 @@ namespace po = boost::program_options;
 constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--json | --markdown | --ids]
        kinora plugins inspect ID [--json | --markdown]
        kinora plugins validate FILE.so|FOLDER [--include CHECK,...] [--exclude CHECK,...] [--seed N] [--reproduce] [--set NAME=VALUE]...
-                               [--input VIDEO] [--at PATH] [--timeout S] [--json]; --help: all checks
+                               [--input PATH] [--at PATH] [--timeout S] [--json]; --help: all checks
        kinora plugins manifest FILE.so [--tier stable|pinned|host] [--cuda V] [--out FILE | --check FILE]
        kinora plugins new KIND NAME [DIR] [--tier stable|pinned] [--lang c++|c]
        kinora plugins lock [FILE]
@@ -31,8 +31,8 @@ constexpr const char* kPluginsHelp = R"(usage: kinora plugins [list [KIND]] [--j
              KIND: only the components of that kind; list job: the kinds of jobs
   inspect    describes one component: tensors, options, defaults, ranges; job/train: a kind of job.
              An ID is KIND/NAME, for example storage/s3; NAME alone is enough if only one component has it
-  validate   proves a plugin, or every plugin below FOLDER: that this host can use it, and that its stages, storages, samplers and
-             losses do what their interfaces promise. Each check runs in a process of its own, for at most S seconds (default 60)
+  validate   proves a plugin, or every plugin below FOLDER: that this host can use it, and that its components do what their
+             interfaces promise. Each check runs in a process of its own, for at most S seconds (default 60)
   manifest   prints the plugin.toml that describes the library as it is; --check compares FILE with it
   new        creates a plugin of KIND to start from in folder DIR (default NAME), which must be new or empty; --tier pinned: a model
              on libtorch's C++ API instead of the C ABI; KIND job: a kind of job, of tier host; --lang c: a stage in C11

@@ -12,6 +12,7 @@
 #include "core/plugin/libtorch.hpp"
 #include "core/plugin/plugins_lock.hpp"
 #include "core/runtime/model_outline.hpp"
+#include "core/runtime/plain_chain.hpp"
 
 namespace kinora::core {
 
@@ -40,6 +41,7 @@ struct Parts {
   NoiseFunction noise = nullptr;
   FittingFunction fitting = nullptr;
   OutlineFunction outline = nullptr;
+  PlainChainFunction chain = nullptr;
 };
 
 Parts& parts() {
@@ -167,6 +169,21 @@ ModelOutline model_outline(const JobView& train, const std::optional<LatentSize>
     return parts().outline;
   }();
   return outline(train, latent);
+}
+
+void register_plain_chain(PlainChainFunction f) {
+  const std::scoped_lock lock(parts().mutex);
+  parts().chain = f;
+}
+
+std::unique_ptr<PlainChain> plain_chain(const PlainChainOptions& options,
+                                        const std::vector<const kinora_link*>& links) {
+  or_throw(ensure_torch());
+  const PlainChainFunction make = [] {
+    const std::scoped_lock lock(parts().mutex);
+    return parts().chain;
+  }();
+  return make(options, links);
 }
 
 }  // namespace kinora::core

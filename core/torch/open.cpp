@@ -7,6 +7,7 @@
 #include "core/runtime/runtime.hpp"
 #include "core/torch/apply/tools.hpp"
 #include "core/torch/context/fitting.hpp"
+#include "core/torch/context/plain_chain.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -40,6 +41,7 @@ extern "C" KINORA_EXPORT void kinora_torch_open(const kinora_host* host) {
   register_noise(noise);
   register_fitting(
       plain<with_fitting_size, const Component, const json, const std::vector<std::filesystem::path>>);
+  register_plain_chain(make_plain_chain);
   register_tool("convert", plain<static_cast<ToolFunction>(convert_weights), Runtime, const json>);
   register_tool("inspect", plain<inspect_component, Runtime, const json>);
   register_apply("tokenizer", plain<apply_tokenizer, Runtime, const ApplyRequest>);

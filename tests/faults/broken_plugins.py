@@ -6,11 +6,24 @@ import json, os, pathlib, shlex, shutil, subprocess, sys
 KINORA, ROOT, SCRATCH = sys.argv[1], *(pathlib.Path(p).resolve() for p in sys.argv[2:4])
 SOURCES = ROOT / "tests/faults/broken_plugins"
 HEAD = '[plugin]\nmanifest = 1\nname = "{}"\nversion = "0.1.0"\nabi = "1.0"\ntier = "stable"\n'
+
+
+def tensors(*lines):
+    """Lines of plugin.toml, of "input NAME SHAPE"."""
+    return "".join('{0}.{1} = {{ shape = "{2}", dtype = "float", help = "{1}" }}\n'.format(*line.split(" ", 2)) for line in lines)
+
+
 BITS = {"stages": 'option.level = { type = "float", default = 0.5, min = 0.0, max = 1.0, help = "a level" }\n', "storages": "",
         "samplers": 'option.steps = { type = "int", default = 20, min = 2, max = 1000, help = "number of steps" }\n',
-        "losses": "".join(f'{way}.{name} = {{ shape = "{shape}", dtype = "float", help = "{name}" }}\n' for way, name, shape in
-                          (("input", "prediction", "[B, N]"), ("input", "target", "[B, N]"), ("output", "loss", "[B]"))),
-        "optimizers": 'interface = "kinora.optimizer/1-draft.1"\noutput.velocity = { shape = "[n]", dtype = "float", help = "momentum" }\n'}
+        "losses": tensors("input prediction [B, N]", "input target [B, N]", "output loss [B]"),
+        "optimizers": 'interface = "kinora.optimizer/1-draft.1"\noutput.velocity = { shape = "[n]", dtype = "float", help = "momentum" }\n',
+        "models": 'interface = "kinora.model/1-draft.1"\noption.scale = { type = "float", default = 0.5, min = 0.0, max = 1.0, help = "factor of the output" }\n'
+                  + tensors("input latent [B, N, 4]", "output output [B, N, 4]"),
+        "tokenizers": 'interface = "kinora.tokenizer/1-draft.1"\n' + tensors("input video [B, 3, T, H, W]", "output latent [B, 3, T, H, W]"),
+        "precisions": 'interface = "kinora.precision/1-draft.1"\n' + tensors("input x [M, N]", "output dequantized [M, N]"),
+        "scores": 'interface = "kinora.score/1-draft.0"\n' + tensors("input x [B, D]", "output mean []"),
+        "sources": 'interface = "kinora.source/1-draft.0"\n', "caches": 'interface = "kinora.cache/1-draft.0"\n',
+        "engines": 'interface = "kinora.engine/1-draft.1"\n', "collectives": 'interface = "kinora.collective/1-draft.1"\n'}
 # plugin: {mode: (the check that fails, words of its message)}; the mode `none` fails no check
 DEFECTS = {
     "stages": {"options": ("options", "never reads option 'level'"), "ids": ("unknown-ids", 'get_interface("nobody.unknown/1") returned a table'),
@@ -25,12 +38,29 @@ DEFECTS = {
     "losses": {"detached": ("gradients", "the gradient of `loss` by prediction[0]"), "deaf": ("values", "prediction is NaN"), "mixed": ("values", "`loss` of sample 1 changes"),
                "memory": ("same-loss", "by another instance"), "leak": ("loss-leaks", "handles to tensors were taken"), "crash": ("loss-tensors", "prediction of no dimension")},
     "optimizers": {"position": ("cuts", "in ranges of 7, 12 and 5 numbers differs"), "unclipped": ("factor", "the gradient times 4"),
-                   "still": ("averages", "by its definition"), "uphill": ("descends", "check the sign")}}
+                   "still": ("averages", "by its definition"), "uphill": ("descends", "check the sign")},
+    "models": {"options": ("options", "never reads option 'scale'"), "bare": ("bare-host", "SIGSEGV"), "memory": ("same-output", "other bits the second time"),
+               "detached": ("model-gradients", "the gradient of its output by latent["), "reads": ("meta", "read no number of a tensor on the host"),
+               "leak": ("model-leaks", "handles to tensors were taken"), "crash": ("model-inputs", "latent of no dimension")},
+    "tokenizers": {"shape": ("round-trip", "[2, 4, 5, 2, 2] by info()"), "later": ("streams", "encoding in pieces"), "memory": ("same-latent", "the second time"),
+                   "crash": ("video-tensors", "a video of no dimension")},
+    "precisions": {"detached": ("linear", "the gradient by the weight"), "zeros": ("quantize", "dequantized is"), "crash": ("quantize", "x of no dimension")},
+    "scores": {"uncounted": ("merged", "merged from the states of two"), "final": ("same-score", "more samples may follow"),
+               "half": ("score-inputs", "leaves the statistics unchanged"), "crash": ("score-inputs", "x of no dimension")},
+    "sources": {"lost": ("parts", "'sample-9' of --input is lost"), "miscounted": ("parts", "count() of part 0 of 3 is 5"),
+                "stale": ("restore", "after restore() of the state after 1 samples, next() gives 'sample-0'"),
+                "gullible": ("foreign-states", "of another part returned 0"), "moved": ("foreign-states", "the position stays")},
+    "caches": {"nameless": ("keys", "store keys and values by the attention's name"), "hoarder": ("storage", "reset() frees its storage"),
+               "forgetful": ("pinned", "sees 0 of the 4 pinned tokens"), "careless": ("cache-gradients", "returned 0")},
+    "engines": {"lost": ("pipeline", "the outcome of 'input-0001' is: none"), "again": ("pipeline", "'input-0002' has two outcomes"),
+                "early": ("pipeline", "comes after that of 'input-0003'"), "leak": ("pipeline", "references to samples are left"),
+                "deaf": ("engine-stops", "after done() returned")},
+    "collectives": {"twice": ("alone", "ALL_REDUCE of dtype 7")}}
 
 
 def manifest(plugin, head=HEAD):
     modes = ["none", *DEFECTS[plugin]]
-    kind = {"stages": "stage", "storages": "storage", "samplers": "sampler", "losses": "loss", "optimizers": "optimizer"}[plugin]
+    kind = "loss" if plugin == "losses" else plugin.removesuffix("s")
     return head.format(plugin) + "".join(f'\n[[component]]\nid = "{kind}/broken.{mode}"\nhelp = "of a test"\n{BITS[plugin]}' for mode in modes)
 
 
@@ -60,8 +90,12 @@ def check_components():
     for plugin in DEFECTS:
         built(SCRATCH / "all" / plugin, plugin)
         (SCRATCH / "all" / plugin / "plugin.toml").write_text(manifest(plugin))
-    for told in validate(SCRATCH / "all", "--at", "here", "--reproduce", "--seed", "7"):
+    data = SCRATCH / "data.bin"  # of the sources, whose samples do not depend on it
+    data.write_bytes(b"data")
+    told_of = {}
+    for told in validate(SCRATCH / "all", "--at", "here", "--input", str(data), "--reproduce", "--seed", "7"):
         plugin = pathlib.Path(told["library"]).parent.name
+        told_of[plugin] = told
         found = failed(told)
         for mode, (check, words) in DEFECTS[plugin].items():
             mine = {key[0]: text for key, text in found.items() if key[1].endswith(f"/broken.{mode}")}
@@ -69,9 +103,9 @@ def check_components():
             print(f"ok    {plugin} {mode}: {check}")
         assert not any(id.endswith(".none") or not id for _, id in found), found
         assert told["seed"] == 7 and all(c["skipped"] in (True, False) for c in told["checks"]), told
-    order = next(c for c in told["checks"] if c["check"] == "read-back" and not c["ok"])  # storages come last
+    order = next(c for c in told_of["storages"]["checks"] if c["check"] == "read-back" and not c["ok"])
     again = shlex.split(order["reproduce"])
-    assert again[:3] == ["kinora", "plugins", "validate"] and again[-6:] == ["--include", "read-back", "--seed", "7", "--at", "here"], again
+    assert again[:3] == ["kinora", "plugins", "validate"] and again[-8:] == ["--include", "read-back", "--seed", "7", "--input", str(data), "--at", "here"], again
     done = subprocess.run([KINORA, *again[1:]], capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout.count("FAILED  read-back of storage/broken.curt: ") == 1, done
 

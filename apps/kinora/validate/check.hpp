@@ -19,7 +19,7 @@ struct Subject {
   std::optional<core::PluginSpec> plugin;  // nothing: its manifest is missing or wrong
   uint64_t seed = 0;
   std::vector<std::string> sets;  // NAME=VALUE, for every component that has the option
-  std::string input;              // a video for stages; "": none
+  std::string input;              // a video for stages, the data of sources; "": none
   std::string at;                 // where a storage may write; "": nowhere
 };
 
@@ -68,6 +68,14 @@ std::span<const Check> storage_checks();
 std::span<const Check> sampler_checks();
 std::span<const Check> loss_checks();
 std::span<const Check> optimizer_checks();
+std::span<const Check> model_checks();
+std::span<const Check> tokenizer_checks();
+std::span<const Check> precision_checks();
+std::span<const Check> score_checks();
+std::span<const Check> source_checks();
+std::span<const Check> cache_checks();
+std::span<const Check> engine_checks();
+std::span<const Check> collective_checks();
 
 // Reads the manifest. Runs no code of the library.
 Subject subject_of(const std::filesystem::path& library);

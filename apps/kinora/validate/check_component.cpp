@@ -1,12 +1,15 @@
-// Checks of components of any kind whose interface is not a draft: options, and hosts of other sizes.
+// Checks of components of nearly any kind: options, and hosts of other sizes.
 #include <cmath>
 #include <dlfcn.h>
+#include <optional>
 
 #include "apps/kinora/command.hpp"
-#include "apps/kinora/validate/trial_call.hpp"
+#include "apps/kinora/validate/trial_chain.hpp"
 #include "core/plugin/host.hpp"
 #include "core/plugin/library.hpp"
-#include "kinora/abi/stage.h"
+#include "kinora/abi/cache.h"
+#include "kinora/abi/model.h"
+#include "kinora/abi/tokenizer.h"
 
 namespace kinora {
 namespace component_checks_of {
@@ -14,20 +17,34 @@ namespace {
 
 using core::json;
 
-// The start of the tables of stage, storage, sampler and loss is the same.
+// The start of every table. create() of a model, a tokenizer and a cache has one argument more.
 struct Maker {
   uint32_t struct_size, reserved;
   void* (*create)(const kinora_host*, const kinora_options*);
   void (*destroy)(void*);
 };
 
-// Null if it refused; a refusal without a message is a failure.
-void* created(PluginTrial& t, const core::Options& options, const std::string& with) {
+bool declares_parameters(const PluginTrial& t) {
+  return t.spec.kind == "model" || t.spec.kind == "tokenizer";
+}
+
+void* create(const PluginTrial& t, const core::Options& options, const kinora_context* context) {
+  const kinora_host* host = &watching_host();
+  if (t.spec.kind == "model") return t.table<kinora_model>().create(host, options.abi(), context);
+  if (t.spec.kind == "tokenizer") return t.table<kinora_tokenizer>().create(host, options.abi(), context);
+  if (t.spec.kind == "cache") return t.table<kinora_cache>().create(host, options.abi(), 0);
+  return t.table<Maker>().create(host, options.abi());
+}
+
+// Whether it made an instance; a refusal without a message is a failure.
+bool make_and_destroy(PluginTrial& t, const core::Options& options, const std::string& with) {
+  std::optional<TrialChain> chain;
+  if (declares_parameters(t)) chain.emplace(core::PlainChainOptions{.seed = t.subject.seed, .is_meta = true});
   t.now("create() with " + with);
   watching_host().set_error(&watching_host(), KINORA_OK, "");
   void* made = nullptr;
   try {
-    made = t.table<Maker>().create(&watching_host(), options.abi());
+    made = create(t, options, chain ? chain->context() : nullptr);
   } catch (...) {
     throw Error(KINORA_ERROR_FAILED, "an exception left create() with " + with +
                                          "; catch it and return null after host->set_error()");
@@ -35,11 +52,6 @@ void* created(PluginTrial& t, const core::Options& options, const std::string& w
   if (!made && last_message().empty())
     throw Error(KINORA_ERROR_FAILED,
                 "create() with " + with + " returned null without a message; call host->set_error() first");
-  return made;
-}
-
-bool make_and_destroy(PluginTrial& t, const core::Options& options, const std::string& with) {
-  void* made = created(t, options, with);
   if (!made) return false;
   t.now("destroy() after create() with " + with);
   t.table<Maker>().destroy(made);
@@ -124,18 +136,19 @@ std::string check_unknown_ids(PluginTrial& t) {
   return "";
 }
 
-constexpr const char* kStable = "stage storage sampler loss";
+constexpr const char* kKinds =
+    "stage storage sampler loss model tokenizer precision optimizer score source cache engine collective";
 
 constexpr Check kChecks[] = {
-    {"options", kStable,
+    {"options", kKinds,
      "create() reads every option of the manifest and no other, at the ends of its range too, and refuses "
      "what it cannot read",
      false, nullptr, check_options},
-    {"unknown-ids", kStable, "get_interface() of a component answers an unknown id with null", false, nullptr,
+    {"unknown-ids", kKinds, "get_interface() of a component answers an unknown id with null", false, nullptr,
      check_unknown_ids},
-    {"newer-host", kStable, "it works with a host whose tables are larger, and leaves them alone", false,
+    {"newer-host", kKinds, "it works with a host whose tables are larger, and leaves them alone", false,
      nullptr, check_newer_host},
-    {"bare-host", kStable, "a host without any interface gets an error, or is not needed", false, nullptr,
+    {"bare-host", kKinds, "a host without any interface gets an error, or is not needed", false, nullptr,
      check_bare_host}};
 
 }  // namespace
@@ -178,8 +191,10 @@ std::span<const Check> component_checks() { return component_checks_of::kChecks;
 
 std::vector<Check> all_checks() {
   std::vector<Check> out;
-  for (const auto part : {library_checks(), component_checks(), stage_checks(), storage_checks(),
-                          sampler_checks(), loss_checks(), optimizer_checks()})
+  for (const auto part :
+       {library_checks(), component_checks(), stage_checks(), storage_checks(), sampler_checks(),
+        loss_checks(), optimizer_checks(), model_checks(), tokenizer_checks(), precision_checks(),
+        score_checks(), source_checks(), cache_checks(), engine_checks(), collective_checks()})
     out.insert(out.end(), part.begin(), part.end());
   return out;
 }

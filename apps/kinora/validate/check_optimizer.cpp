@@ -1,10 +1,8 @@
 // Checks of optimizers, on a matrix, a table and a vector in float64.
 #include <cmath>
-#include <random>
 
-#include "apps/kinora/validate/trial_call.hpp"
+#include "apps/kinora/validate/trial_tensors.hpp"
 #include "kinora/abi/optimizer.h"
-#include "kinora/tensor.hpp"
 
 namespace kinora {
 namespace optimizer_checks_of {
@@ -24,19 +22,6 @@ const Shape kShapes[] = {{"a matrix [6, 4]", KINORA_ROLE_COLUMN, {6, 4}},
                          {"a table [6, 4]", KINORA_ROLE_TABLE, {6, 4}},
                          {"a vector [24]", KINORA_ROLE_WHOLE, {24}}};
 
-Numbers values(const Tensor& t) {
-  const Tensor c = t.contiguous();
-  return {c.data<double>(), c.data<double>() + c.numel()};
-}
-
-Tensor normal(uint64_t seed, int64_t n) {
-  std::mt19937_64 draw(seed);
-  std::normal_distribution<double> of;
-  Numbers v(static_cast<size_t>(n));
-  for (double& x : v) x = of(draw);
-  return tensor(v);
-}
-
 // One parameter with its states and one average, updated as the trainer does it.
 class Stepped {
  public:
@@ -44,7 +29,7 @@ class Stepped {
       : shape_(shape),
         options_(t.options()),
         made_(t, options_),
-        weight(normal(t.subject.seed, shape.numel())) {
+        weight(normal(t.subject.seed, {shape.numel()})) {
     spec_.struct_size = sizeof spec_;
     spec_.role = shape.role;
     spec_.name = "blocks.0.weight";
@@ -88,11 +73,11 @@ class Stepped {
 
   // Everything that a step changes.
   Numbers all() const {
-    Numbers out = values(weight);
+    Numbers out = numbers(weight);
     std::vector<Tensor> more = states;
     more.push_back(average);
     for (const auto& t : more)
-      for (const double v : values(t)) out.push_back(v);
+      for (const double v : numbers(t)) out.push_back(v);
     return out;
   }
 
@@ -138,7 +123,7 @@ void same_bits(PluginTrial& t, const std::string& why, One one, Other other) {
     Stepped a(t, shape), b(t, shape);
     t.now(std::string("update() of ") + shape.name);
     for (uint64_t i = 1; i < 3; ++i) {
-      const Tensor g = normal(t.subject.seed + i, shape.numel());
+      const Tensor g = normal(t.subject.seed + i, {shape.numel()});
       one(a, g);
       other(b, g);
     }
@@ -167,9 +152,9 @@ std::string check_factor(PluginTrial& t) {
 std::string check_averages(PluginTrial& t) {
   for (const auto& shape : kShapes) {
     Stepped s(t, shape);
-    const Numbers before = values(s.average);
-    s.step(normal(t.subject.seed + 1, shape.numel()));
-    const Numbers w = values(s.weight), a = values(s.average);
+    const Numbers before = numbers(s.average);
+    s.step(normal(t.subject.seed + 1, {shape.numel()}));
+    const Numbers w = numbers(s.weight), a = numbers(s.average);
     for (size_t i = 0; i < a.size(); ++i)
       if (const double want = before[i] + kShare * (w[i] - before[i]); !(std::abs(a[i] - want) <= 1e-12))
         throw Error(KINORA_ERROR_FAILED,

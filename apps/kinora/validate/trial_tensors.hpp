@@ -1,6 +1,8 @@
-// Tensors that `kinora plugins validate` gives to samplers and losses.
+// Tensors that `kinora plugins validate` gives to components, and what is compared of those that they return.
 #pragma once
-#include <cmath>
+#include <cstdint>
+#include <functional>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,35 +12,43 @@
 
 namespace kinora {
 
+using TrialInputs = std::map<std::string, Tensor>;
+// For a call. It borrows the inputs.
+std::vector<kinora_named> named(const TrialInputs&);
+
+// Normal numbers, float64. The same for the same seed and shape.
+Tensor normal(uint64_t seed, const std::vector<int64_t>& shape);
+
+// An input of the manifest: normal numbers in float64, ids that are 0 or 1, or true. An axis has the size of
+// the option of its name, else that of `sizes`, else 2; of several shapes the first is taken.
+Tensor trial_input(const core::TensorSpec&, const core::Options&, const std::map<std::string, int64_t>& sizes,
+                   uint64_t seed);
+
+// All numbers in float64, without gradient.
+std::vector<double> numbers(const Tensor&);
+
+// Size of the difference divided by that of `exact`, both as square roots of sums of squares.
+double relative_error(const std::vector<double>& found, const std::vector<double>& exact);
+
+// "[2, 3]"
+std::string shape_text(const std::vector<int64_t>& sizes);
+
+// Throws Error unless found is the central difference of f by the number at `x`, which is as before
+// afterwards. of: "`loss` by prediction[0]". Returns the difference over max(1, |expected|).
+double require_slope(const std::string& of, double found, double* x, const std::function<double()>& f);
+
+// The gradient of the sum of `of` times `weight` by each of the leaves, zeros where there is none.
+std::vector<std::vector<double>> gradients(const Tensor& of, const Tensor& weight,
+                                           const std::vector<Tensor>& leaves);
+
 // The tensor with other contents, strides, type or shape, and words for what differs.
-inline std::vector<std::pair<std::string, Tensor>> hostile_tensors(const Tensor& usual) {
-  std::vector<std::pair<std::string, Tensor>> out;
-  out.emplace_back("that is empty", usual.narrow(0, 0, 0));
-  out.emplace_back("of no dimension", usual.sum());
-  const Tensor twice = op("aten::stack", "", {std::vector<Tensor>{usual, usual}, 1});
-  out.emplace_back("that is strided", op("aten::select", "int", {twice, 1, 0}));
-  if (usual.dtype() == KINORA_DTYPE_FLOAT64) {
-    out.emplace_back("of bf16", usual.to(KINORA_DTYPE_BFLOAT16));
-    out.emplace_back("of NaN", full_like(usual, NAN));
-  }
-  out.emplace_back("of int64", usual.to(KINORA_DTYPE_INT64));
-  out.emplace_back("of shape [7, 3]", tensor(std::vector<double>(21, 0.5), {7, 3}).to(usual.dtype()));
-  return out;
-}
+std::vector<std::pair<std::string, Tensor>> hostile_tensors(const Tensor& usual);
+
+// Calls `use` with each input missing, and with each input hostile, and words for what differs.
+void with_hostile_inputs(const TrialInputs& usual,
+                         const std::function<void(const std::string& what, const TrialInputs&)>& use);
 
 // Runs `use` twice and requires that the second time leaves no handle: the first may fill caches.
-template <class Use>
-void require_no_handles(core::Tier tier, Use use) {
-  if (tier != core::Tier::stable)
-    throw Skipped{"a plugin of tier pinned makes handles that the host cannot count"};
-  use();
-  const int64_t before = watch().tensors;
-  use();
-  const int64_t left = watch().tensors - before;
-  if (left != 0)
-    throw Error(KINORA_ERROR_FAILED,
-                left > 0 ? fmt::format("{} handles to tensors were taken and never released", left)
-                         : fmt::format("{} handles to tensors were released once too often", -left));
-}
+void require_no_handles(core::Tier, const std::function<void()>& use);
 
 }  // namespace kinora

@@ -150,9 +150,11 @@ class Report {
 
 // Whether a check of it needs libtorch. If that cannot be loaded, the checks say so.
 bool has_tensors(const Subject& s) {
+  static const std::set<std::string> kinds{"sampler",   "loss",  "optimizer", "model",     "tokenizer",
+                                           "precision", "score", "cache",     "collective"};
   return s.plugin && (s.plugin->tier != core::Tier::stable ||
                       std::any_of(s.plugin->components.begin(), s.plugin->components.end(),
-                                  [](const auto& c) { return c.kind == "sampler" || c.kind == "loss"; }));
+                                  [](const auto& c) { return kinds.count(c.kind) > 0; }));
 }
 
 Report validated(const Asked& asked, const fs::path& library) {
@@ -187,14 +189,14 @@ Report validated(const Asked& asked, const fs::path& library) {
 void print_help() {
   std::cout
       << R"(usage: kinora plugins validate FILE.so|FOLDER [--include CHECK,...] [--exclude CHECK,...] [--seed N] [--reproduce]
-                               [--set NAME=VALUE]... [--input VIDEO] [--at PATH] [--timeout S] [--json]
+                               [--set NAME=VALUE]... [--input PATH] [--at PATH] [--timeout S] [--json]
 
 Proves a plugin, or every plugin below FOLDER. Each check runs in a process of its own, for at most S seconds (default 60): a plugin that
 ends, crashes or hangs has failed that check alone. Exit code 1: a check failed.
 
   --seed       of the samples and tensors that the checks make (default 0)
   --reproduce  prints for each failure the command that repeats it
-  --set        an option of every component that has it; --input: a video for stages; --at: a folder where a storage may write
+  --set        an option of every component that has it; --input: a video for stages, or the data of a source; --at: a folder where a storage may write
 
 Checks, in this order, and the kinds of components that they are for:
 

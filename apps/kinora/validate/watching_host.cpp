@@ -7,6 +7,7 @@
 #include "kinora/abi/options.h"
 #include "kinora/abi/sample.h"
 #include "kinora/abi/tensor.h"
+#include "kinora/abi/workers.h"
 
 namespace kinora {
 namespace watching {
@@ -163,6 +164,11 @@ const void* offered(const kinora_host*, const char* id, uint32_t minor) {
   const kinora_host& core = core::core_host();
   if (watch().offers_nothing) {
     core.set_error(&core, KINORA_ERROR_UNSUPPORTED, "this host offers no interface at all");
+    return nullptr;
+  }
+  // The stages of a check exist in its own process only.
+  if (!std::strcmp(id, KINORA_INTERFACE_WORKERS)) {
+    core.set_error(&core, KINORA_ERROR_UNSUPPORTED, "kinora plugins validate starts no worker processes");
     return nullptr;
   }
   const void* found = core.get_interface(&core, id, minor);

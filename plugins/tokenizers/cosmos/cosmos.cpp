@@ -22,10 +22,11 @@ using at::Tensor;
 constexpr int64_t kVideoChannels = 3;
 
 void check_input(const char* what, const Tensor& x, int64_t channels) {
-  if (x.dim() != 5 || x.size(1) != channels || !x.is_floating_point())
+  if (x.dim() != 5 || x.size(1) != channels || !x.is_floating_point() || x.numel() == 0)
     throw Error(KINORA_ERROR_INVALID, std::string("tokenizer/cosmos: ") + what +
                                           " must be a floating-point tensor [B, " + std::to_string(channels) +
-                                          ", T, H, W], found " + c10::str(x.scalar_type(), x.sizes()));
+                                          ", T, H, W] that is not empty, found " +
+                                          c10::str(x.scalar_type(), x.sizes()));
 }
 
 }  // namespace
@@ -203,9 +204,9 @@ Tensor CosmosTokenizer::decode(const Pass& run, const Tensor& given, int64_t at)
   Tensor latent = given;
   const bool codes = fsq_ && !latent.is_floating_point();
   if (!codes) check_input("a latent", latent, options_.code_channels());
-  if (codes && (latent.dim() != 4 || !at::isIntegralType(latent.scalar_type(), false)))
+  if (codes && (latent.dim() != 4 || latent.numel() == 0 || !at::isIntegralType(latent.scalar_type(), false)))
     throw Error(KINORA_ERROR_INVALID,
-                "tokenizer/cosmos: codes must be an integer tensor [B, t, h, w], found " +
+                "tokenizer/cosmos: codes must be an integer tensor [B, t, h, w] that is not empty, found " +
                     c10::str(latent.scalar_type(), latent.sizes()));
   if (!options_.latents_mean.empty())
     latent = latent * scale(options_.latents_std, latent, at) + scale(options_.latents_mean, latent, at);

@@ -252,6 +252,7 @@ TEST(CosmosDefaults, RefuseWhatDoesNotFit) {
               HasSubstr("20 x 16 pixels; width and height must be multiples of 8"));
   EXPECT_THAT(encode({1, 3, 4, 16, 16}), HasSubstr("4 frames; 1 + n * 4 are needed"));
   EXPECT_THAT(encode({1, 4, 5, 16, 16}), HasSubstr("[B, 3, T, H, W]"));
+  EXPECT_THAT(encode({0, 3, 5, 16, 16}), HasSubstr("that is not empty"));
   EXPECT_THAT(test::refusal([&] {
                 cosmos.encode(noise({1, 3, 5, 16, 16}).to(at::kByte));
               }),

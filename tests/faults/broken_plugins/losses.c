@@ -1,34 +1,15 @@
 /* The mean squared error of a prediction [B, N] and a target, each loss with one defect. */
-#include "broken.h"
 #include "kinora/abi/loss.h"
+#include "tensors.h"
 
 enum { none, detached, deaf, mixed, memory, leak, crash };
 
-typedef struct loss {
-  instance base;
-  const kinora_tensors_api* tensors;
-} loss;
-
-static void* create(const kinora_host* host, int mode) {
-  const kinora_tensors_api* tensors = host->get_interface(host, KINORA_INTERFACE_TENSORS, 0);
-  if (!tensors) return NULL;
-  loss* l = calloc(1, sizeof *l);
-  if (!l) return host->set_error(host, KINORA_ERROR_NO_MEMORY, "no memory"), NULL;
-  l->base.host = host;
-  l->base.mode = mode;
-  l->tensors = tensors;
-  return l;
-}
-
-static kinora_value tensor(kinora_tensor t) {
-  const kinora_value v = {.kind = KINORA_VALUE_TENSOR, .t = t};
-  return v;
-}
+typedef with_tensors loss;
 
 /* name(a) or name(a, b); takes over a where `takes` is not 0. */
 static int32_t op(const loss* l, const char* name, const char* overload, kinora_tensor a, int takes,
                   const kinora_value* b, kinora_tensor* out) {
-  const kinora_value given[2] = {tensor(a), b ? *b : (kinora_value){0}};
+  const kinora_value given[2] = {of_tensor(a), b ? *b : (kinora_value){0}};
   kinora_value made = {0};
   const int32_t status = l->tensors->call_op(name, overload, given, b ? 2 : 1, &made, 1);
   if (takes) l->tensors->release(a);
@@ -39,7 +20,7 @@ static int32_t op(const loss* l, const char* name, const char* overload, kinora_
 /* (prediction - target)^2 */
 static int32_t square(const loss* l, kinora_tensor prediction, kinora_tensor target, kinora_tensor* out) {
   kinora_tensor difference = NULL, other = NULL;
-  kinora_value v = tensor(target);
+  kinora_value v = of_tensor(target);
   int32_t status = op(l, "aten::sub", "Tensor", prediction, 0, &v, &difference);
   if (status == KINORA_OK && l->base.mode == deaf)
     status = op(l, "aten::nan_to_num", "", difference, 1, NULL, &difference);
@@ -48,7 +29,7 @@ static int32_t square(const loss* l, kinora_tensor prediction, kinora_tensor tar
     status = op(l, "aten::detach", "", difference, 0, NULL, &other);
   else
     status = l->tensors->retain(difference, &other);
-  v = tensor(other);
+  v = of_tensor(other);
   if (status == KINORA_OK) status = op(l, "aten::mul", "Tensor", difference, 0, &v, out);
   l->tensors->release(difference);
   l->tensors->release(other);
@@ -101,7 +82,7 @@ static int32_t input(void* me, kinora_tensor a, kinora_tensor b, kinora_tensor* 
 #define LOSS(MODE)                                                                   \
   static void* create_##MODE(const kinora_host* host, const kinora_options* given) { \
     (void)given;                                                                     \
-    return create(host, MODE);                                                       \
+    return make_with_tensors(host, MODE, sizeof(loss));                              \
   }                                                                                  \
   static const kinora_loss table_##MODE = {                                          \
       sizeof(kinora_loss), 0, create_##MODE, destroy, NULL, noisy, input, noisy, evaluate};

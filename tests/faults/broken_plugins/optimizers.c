@@ -1,25 +1,10 @@
 /* Gradient descent with momentum on float64 numbers, each optimizer with one defect. */
-#include "broken.h"
 #include "kinora/abi/optimizer.h"
-#include "kinora/abi/tensor.h"
+#include "tensors.h"
 
 enum { none, position, unclipped, still, uphill };
 
-typedef struct optimizer {
-  instance base;
-  const kinora_tensors_api* tensors;
-} optimizer;
-
-static void* create(const kinora_host* host, int mode) {
-  const kinora_tensors_api* tensors = host->get_interface(host, KINORA_INTERFACE_TENSORS, 0);
-  if (!tensors) return NULL;
-  optimizer* o = calloc(1, sizeof *o);
-  if (!o) return host->set_error(host, KINORA_ERROR_NO_MEMORY, "no memory"), NULL;
-  o->base.host = host;
-  o->base.mode = mode;
-  o->tensors = tensors;
-  return o;
-}
+typedef with_tensors optimizer;
 
 static int32_t plan(void* me, const kinora_param_spec* spec, kinora_update_plan* out) {
   const kinora_update_plan one = {sizeof one, 1, 0, 0};
@@ -57,7 +42,7 @@ static int32_t update(void* me, const kinora_update* u) {
 #define OPTIMIZER(MODE)                                                              \
   static void* create_##MODE(const kinora_host* host, const kinora_options* given) { \
     (void)given;                                                                     \
-    return create(host, MODE);                                                       \
+    return make_with_tensors(host, MODE, sizeof(optimizer));                         \
   }                                                                                  \
   static const kinora_optimizer table_##MODE = {                                     \
       sizeof(kinora_optimizer), 0, create_##MODE, destroy, plan, update, NULL};

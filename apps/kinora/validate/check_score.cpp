@@ -1,0 +1,157 @@
+// Checks of scores, on two groups of samples in float64.
+#include <cmath>
+
+#include "apps/kinora/validate/trial_tensors.hpp"
+#include "kinora/abi/score.h"
+
+namespace kinora {
+namespace score_checks_of {
+namespace {
+
+constexpr int64_t kSamples = 6;
+
+class Score {
+ public:
+  explicit Score(const PluginTrial& t) : t_(t), options_(t.options()), made_(t, options_) {}
+
+  // Samples that depend on the seed and `group` only.
+  TrialInputs samples(uint64_t group) const {
+    TrialInputs out;
+    uint64_t seed = t_.subject.seed + 100 * group;
+    for (const auto& spec : t_.spec.inputs)
+      if (spec.is_in_use(options_.values()))
+        out[spec.name] =
+            trial_input(spec, options_,
+                        {{"B", kSamples}, {"N", kSamples}, {"C", 3}, {"D", 3}, {"H", 16}, {"W", 16}}, ++seed);
+    return out;
+  }
+  int32_t update(const TrialInputs& in) const {
+    const auto given = named(in);
+    return made_.api.update(made_.self, given.data(), given.size());
+  }
+  // Throws Skipped if samples in the manifest's shapes are none of this score.
+  void add(uint64_t group) const {
+    t_.now("update()");
+    if (const auto why = answer("update()", [&] { return update(samples(group)); }); !why.empty())
+      throw Skipped{"update() of samples in plugin.toml's shapes: " + why +
+                    "; give its options with --set NAME=VALUE"};
+  }
+  Tensor state() const {
+    kinora_tensor out = nullptr;
+    check(made_.api.state(made_.self, &out));
+    const Tensor made = Tensor::adopt(out);
+    if (!made.defined() || made.dim() != 1 || made.dtype() != KINORA_DTYPE_FLOAT64)
+      throw Error(KINORA_ERROR_FAILED, "state() gave no float64 [S]");
+    return made;
+  }
+  int32_t merge(const Tensor& state) const { return made_.api.merge(made_.self, state.get()); }
+  // The manifest's outputs.
+  std::vector<double> compute() const {
+    std::vector<double> out(t_.spec.outputs.size());
+    check(made_.api.compute(made_.self, out.data(), out.size()));
+    return out;
+  }
+
+ private:
+  const PluginTrial& t_;
+  core::Options options_;
+  TrialInstance<kinora_score> made_;
+};
+
+void require_same(const PluginTrial& t, const std::vector<double>& found, const std::vector<double>& expected,
+                  const std::string& why) {
+  for (size_t i = 0; i < expected.size(); ++i)
+    if (!(std::abs(found[i] - expected[i]) <= 1e-9 * std::max(1.0, std::abs(expected[i]))))
+      throw Error(KINORA_ERROR_FAILED, fmt::format("{} is {:.12g} and {:.12g}: {}", t.spec.outputs[i].name,
+                                                   found[i], expected[i], why));
+}
+
+std::string check_merged(PluginTrial& t) {
+  const Score all(t), first(t), second(t), merged(t);
+  all.add(0);
+  all.add(1);
+  first.add(0);
+  second.add(1);
+  t.now("state(), merge() and compute()");
+  const auto expected = all.compute();
+  for (const double v : expected)
+    if (!std::isfinite(v))
+      throw Error(KINORA_ERROR_FAILED, fmt::format("compute() of ordinary samples is {}", v));
+  for (const auto* one : {&first, &second}) check(merged.merge(one->state()));
+  require_same(t, merged.compute(), expected,
+               "of one instance's samples, merged from the states of two, and of one that saw all");
+  check(first.merge(second.state()));
+  require_same(t, first.compute(), expected,
+               "of an instance that merged another's later samples into its own, and of one that saw all");
+  return "";
+}
+
+std::string check_compute(PluginTrial& t) {
+  const Score one(t), other(t), unasked(t);
+  for (const auto* score : {&one, &other, &unasked}) score->add(0);
+  t.now("compute()");
+  const auto before = one.compute();
+  if (one.compute() != before || other.compute() != before)
+    throw Error(
+        KINORA_ERROR_FAILED,
+        "compute() of the same samples gives other numbers the second time or by another instance; it "
+        "reads the statistics and changes nothing");
+  one.add(1);
+  unasked.add(1);
+  require_same(
+      t, one.compute(), unasked.compute(),
+      "of samples that were added after compute(), and without that call; more samples may follow it");
+  return "";
+}
+
+// Throws Error if a call that failed has changed the numbers.
+void require_unchanged(const PluginTrial& t, const Score& score, const std::vector<double>& before,
+                       const std::string& why, const std::string& what) {
+  if (!why.empty())
+    require_same(
+        t, score.compute(), before,
+        "after " + what + " returned an error, and before; an error leaves the statistics unchanged");
+}
+
+std::string check_inputs(PluginTrial& t) {
+  const Score usual(t);
+  usual.add(0);
+  with_hostile_inputs(usual.samples(1), [&](const std::string& what, const TrialInputs& in) {
+    const Score score(t);
+    score.add(0);
+    const auto before = score.compute();
+    t.now("update() " + what);
+    const auto why = answer("update() " + what, [&] { return score.update(in); });
+    require_unchanged(t, score, before, why, "update() " + what);
+  });
+  const auto before = usual.compute();
+  for (const auto& [what, state] : hostile_tensors(usual.state())) {
+    const Score score(t);
+    score.add(0);
+    t.now("merge() of a state " + what);
+    const auto why = answer("merge() of a state " + what, [&] { return score.merge(state); });
+    require_unchanged(t, score, before, why, "merge() of a state " + what);
+    if (why.empty() && (what == "of no dimension" || what == "of int64" || what == "of shape [7, 3]"))
+      throw Error(KINORA_ERROR_FAILED,
+                  "merge() takes a state " + what +
+                      "; return KINORA_ERROR_INVALID for what is no float64 [S] of state()");
+  }
+  return "";
+}
+
+constexpr Check kChecks[] = {
+    {"merged", "score", "numbers of merged states are those of one instance that saw all samples in order",
+     false, nullptr, check_merged},
+    {"same-score", "score",
+     "compute() gives the same numbers again, by another instance, and changes nothing", false, nullptr,
+     check_compute},
+    {"score-inputs", "score",
+     "inputs and states that are missing or strange get an answer; an error changes nothing", false, nullptr,
+     check_inputs}};
+
+}  // namespace
+}  // namespace score_checks_of
+
+std::span<const Check> score_checks() { return score_checks_of::kChecks; }
+
+}  // namespace kinora

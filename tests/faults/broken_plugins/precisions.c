@@ -1,0 +1,75 @@
+/* Linear layers as they are, by a link of their own; each precision with one defect. */
+#include "kinora/abi/precision.h"
+#include "tensors.h"
+
+enum { none, detached, zeros, crash };
+
+typedef struct precision {
+  with_tensors base;
+  const kinora_chain* chain;
+  kinora_context context;
+  kinora_link link;
+} precision;
+
+static int32_t bind(void* me, const kinora_chain* chain) {
+  ((precision*)me)->chain = chain;
+  return KINORA_OK;
+}
+
+static int32_t linear(void* me, kinora_tensor x, kinora_param w, kinora_param b, kinora_seq seq,
+                      kinora_tensor* out) {
+  precision* p = me;
+  const kinora_context* head = p->chain->head;
+  kinora_tensor values[2] = {NULL, NULL};
+  (void)seq;
+  int32_t status = head->value(head->self, w, &values[0]);
+  if (status == KINORA_OK && b) status = head->value(head->self, b, &values[1]);
+  if (status == KINORA_OK && p->base.base.mode == detached) {
+    const kinora_value weight = of_tensor(values[0]);
+    kinora_tensor cut = NULL;
+    status = call_op(&p->base, "aten::detach", "", &weight, 1, &cut);
+    p->base.tensors->release(values[0]);
+    values[0] = cut;
+  }
+  const kinora_value in[] = {of_tensor(x), of_tensor(values[0]), of_tensor(values[1])};
+  if (status == KINORA_OK) status = call_op(&p->base, "aten::linear", "", in, 3, out);
+  p->base.tensors->release(values[0]);
+  p->base.tensors->release(values[1]);
+  return status;
+}
+
+static void* create(const kinora_host* host, int mode) {
+  precision* p = make_with_tensors(host, mode, sizeof *p);
+  if (!p) return NULL;
+  p->context = (kinora_context){.struct_size = sizeof p->context, .self = p, .linear = linear};
+  p->link = (kinora_link){
+      .struct_size = sizeof p->link, .level = KINORA_LEVEL_PRECISION, .context = &p->context, .bind = bind};
+  return p;
+}
+
+static int32_t own_link(void* me, const kinora_link** out) {
+  *out = &((precision*)me)->link;
+  return KINORA_OK;
+}
+static int32_t dtype(void* me) { return (void)me, KINORA_DTYPE_FLOAT32; }
+
+static int32_t quantize(void* me, kinora_tensor x, kinora_tensor* out, uint64_t n_out) {
+  precision* p = me;
+  (void)n_out;
+  if (p->base.base.mode == crash && dimensions(&p->base, x) == 0) abort();
+  return scaled(&p->base, x, p->base.base.mode == zeros ? 0 : 1, out);
+}
+
+#define PRECISION(MODE)                                                              \
+  static void* create_##MODE(const kinora_host* host, const kinora_options* given) { \
+    (void)given;                                                                     \
+    return create(host, MODE);                                                       \
+  }                                                                                  \
+  static const kinora_precision table_##MODE = {                                     \
+      sizeof(kinora_precision), 0, create_##MODE, destroy, own_link, dtype, quantize};
+PRECISION(none)
+PRECISION(detached)
+PRECISION(zeros)
+PRECISION(crash)
+#define ONE(MODE) COMPONENT("precision", KINORA_INTERFACE_PRECISION, MODE, NULL)
+BROKEN_PLUGIN("precisions", ONE(none), ONE(detached), ONE(zeros), ONE(crash))
