@@ -64,4 +64,12 @@ KINORA_BOTH void modulate_row_backward(const Team& team, const T* grad, const T*
   }
 }
 
+// Adds what one number of a row contributes to the gradients of scale and shift.
+template <class A, class T>
+KINORA_BOTH void add_modulate_terms(T grad, T x, A mean, A rstd, A (&sums)[2]) {
+  const A g = static_cast<A>(grad);
+  sums[0] += g * (static_cast<A>(x) - mean) * rstd;
+  sums[1] += g;
+}
+
 }  // namespace kinora::cuda
