@@ -1,4 +1,4 @@
-// What the functions of kernels.hpp have in common: checks of tensors, and how kernels see them.
+// Checks of tensors, and views of them, for the functions of kernels.hpp.
 #pragma once
 #include <ATen/ATen.h>
 #include <c10/cuda/CUDAGuard.h>

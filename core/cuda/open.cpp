@@ -1,5 +1,5 @@
-// The entry point that libkinora_torch calls and the table that it returns (kinora/abi/cuda.h): the CUDA graphs
-// and copies of graphs.hpp, memory statistics, and the kernels of kernels.hpp.
+// The entry point that libkinora_torch calls and the table that it returns (kinora/abi/cuda.h): the CUDA
+// graphs and copies of graphs.hpp, memory statistics, and the kernels of kernels.hpp.
 #include <vector>
 
 #include <ATen/Tensor.h>

@@ -1,5 +1,5 @@
-// One row of gated.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic; N: numbers per
-// Pack, which must divide D.
+// One row of gated.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic; N: numbers
+// per Pack, which must divide D.
 //
 //   out    = x + gate y
 //   g_y    = g gate

@@ -1,5 +1,5 @@
-// GELU of x + bias (Hendrycks and Gimpel 2016, arXiv 1606.08415), exact or with the paper's tanh. One block per
-// row, arithmetic in float32.
+// GELU of x + bias (Hendrycks and Gimpel 2016, arXiv 1606.08415), exact or with the paper's tanh. One block
+// per row, arithmetic in float32.
 //
 // All functions enqueue on `stream` and return the launch's error.
 #pragma once

@@ -1,5 +1,5 @@
-// One row of gelu.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic; N: numbers per
-// Pack, which must divide D. With u = x + bias and the normal distribution function P:
+// One row of gelu.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic; N: numbers
+// per Pack, which must divide D. With u = x + bias and the normal distribution function P:
 //
 //   exact: y = u P(u),  slope = P(u) + u P'(u)
 //   tanh:  y = u (1 + tanh v) / 2,  v = sqrt(2 / pi) (u + 0.044715 u^3)

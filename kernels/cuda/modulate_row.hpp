@@ -1,5 +1,5 @@
-// One row of modulate.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic; N: numbers per
-// Pack, which must divide D. With n = (x - mean) * rstd:
+// One row of modulate.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic; N:
+// numbers per Pack, which must divide D. With n = (x - mean) * rstd:
 //
 //   y       = n (1 + scale) + shift
 //   g_n     = g (1 + scale)

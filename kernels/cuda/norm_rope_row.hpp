@@ -1,5 +1,5 @@
-// One head's row of norm_rope.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic. With n =
-// x * rstd and pairs (a, b) of u = n * weight, rotated by an angle:
+// One head's row of norm_rope.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic.
+// With n = x * rstd and pairs (a, b) of u = n * weight, rotated by an angle:
 //
 //   y_a = u_a cos - u_b sin,   y_b = u_b cos + u_a sin          (Su et al. 2021, arXiv 2104.09864, equation 34)
 //   g_u = g rotated back,   g_weight = g_u n

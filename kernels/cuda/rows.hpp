@@ -24,9 +24,9 @@ struct Broadcast {
   bool samples, tokens;
 };
 
-// Gradients of inputs [B or 1, S or 1, D] are float32 and contiguous; they are summed in an order that depends
-// only on the shape. Room for one such sum, in numbers: what a kernel calls `partial` has room for as many as
-// the kernel sums.
+// Gradients of inputs [B or 1, S or 1, D] are float32 and contiguous; they are summed in an order that
+// depends only on the shape. Room for one such sum, in numbers: what a kernel calls `partial` has room for as
+// many as the kernel sums.
 int64_t sum_partial(const RowsShape&, Broadcast over);
 
 }  // namespace kinora::cuda

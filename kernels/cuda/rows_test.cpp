@@ -121,7 +121,8 @@ TEST(GatedRow, EqualsTheFormulaAndItsDifferences) {
   for (const int64_t D : {2, 24}) check_gated<2>(D);
 }
 
-// The normal distribution function by Simpson's rule from 0, so independent of std::erf; tanh by exponentials.
+// The normal distribution function by Simpson's rule from 0, so independent of std::erf; tanh by
+// exponentials.
 double gelu_at(double u, bool exact) {
   if (!exact) {
     const double v = std::sqrt(2 / std::acos(-1.0)) * (u + 0.044715 * u * u * u);

@@ -1,5 +1,6 @@
-// GELU of a sum as a node of the autograd graph: kernels/cpu/gelu.hpp for float32 on the processor, gpu.hpp for a
-// biased one in float32 or bfloat16 on a GPU, ATen's operations for other inputs. The kernels have one derivative.
+// GELU of x + bias as a node of the autograd graph: kernels/cpu/gelu.hpp for float32 on the processor, with a
+// bias gpu.hpp for float32 and bfloat16 on a GPU, ATen's operations for other inputs. The kernels have one
+// derivative.
 #pragma once
 #include <ATen/core/Tensor.h>
 

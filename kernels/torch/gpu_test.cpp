@@ -1,4 +1,5 @@
-// The nodes on a GPU against ATen's operations in float64: values and every gradient, in float32 and bfloat16.
+// The nodes on a GPU against ATen's operations in float64: values and every gradient, in float32 and
+// bfloat16.
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

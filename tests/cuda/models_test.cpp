@@ -1,6 +1,6 @@
-// A block of model/dit and of model/wan on a GPU, with the fused kernels of libkinora_cuda and without them. Plugins
-// find the kernels once the library is open, so what is computed before that is without them. No other test may be
-// in this program: it would open the library.
+// A block of model/dit and of model/wan on a GPU, with the fused kernels of libkinora_cuda and without them.
+// Plugins find the kernels once the library is open, so what is computed before that is without them. No
+// other test may be in this program: it would open the library.
 #include <set>
 
 #include <ATen/ATen.h>
@@ -92,8 +92,8 @@ Outcome outcome(const Example& e, at::ScalarType dtype, at::ScalarType rounded) 
   return out;
 }
 
-// The largest difference of one tensor, relative to its largest number; gradients that are almost zero because
-// their terms cancel count relative to a thousandth of the largest gradient.
+// The largest difference of one tensor, relative to its largest number; gradients that are almost zero
+// because their terms cancel count relative to a thousandth of the largest gradient.
 double apart(const Outcome& got, const Outcome& want) {
   double largest = 0, most = got.tensors.size() == want.tensors.size() ? 0 : 1e9;
   for (const auto& [name, t] : want.tensors) largest = std::max(largest, t.abs().max().item<double>());

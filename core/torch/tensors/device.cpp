@@ -106,7 +106,7 @@ const kinora_cuda_api* cuda_library(at::Device device) {
   return the_library().table;
 }
 
-// The library is open before there is a tensor on the GPU: plugins then find its kernels from the first one on.
+// The library is open before there is a tensor on the GPU: plugins find its kernels from the first one on.
 at::Device device_of(const std::string& name) {
   const at::Device device = device_named(name);
   cuda_library(device);

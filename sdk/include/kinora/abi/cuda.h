@@ -78,16 +78,16 @@ typedef struct kinora_cuda_api {
    * -> out[0] of x's shape, out[1] 1 / rms, float32, of x's shape without d; null without a weight. */
   int32_t (*norm_rope)(kinora_tensor x, kinora_tensor weight, kinora_tensor cos, kinora_tensor sin,
                        uint32_t turn, uint32_t reserved, double eps, kinora_tensor* out);
-  /* [autograd-thread] Writes the gradient of x to grad_x, a tensor of x's shape and dtype with d contiguous: a
-   * part of the gradient of a fused projection. out[0]: gradient of weight; always the same bits. Without a
+  /* [autograd-thread] Writes the gradient of x to grad_x, a tensor of x's shape and dtype with d contiguous:
+   * a part of the gradient of a fused projection. out[0]: gradient of weight; always the same bits. Without a
    * weight x and rstd may be null, and out[0] is. */
   int32_t (*norm_rope_backward)(kinora_tensor grad, kinora_tensor x, kinora_tensor weight, kinora_tensor cos,
                                 kinora_tensor sin, kinora_tensor rstd, uint32_t turn, uint32_t reserved,
                                 kinora_tensor grad_x, kinora_tensor* out);
   /* [any-thread] x + gate * y: x and y [B, S, D], gate [1 or B, 1 or S, D], all of x's dtype -> out[0]. */
   int32_t (*gated)(kinora_tensor x, kinora_tensor y, kinora_tensor gate, kinora_tensor* out);
-  /* [autograd-thread] -> gradients: out[0] of y and out[1] of gate, in their shapes; that of x is grad. Always
-   * the same bits. */
+  /* [autograd-thread] -> gradients: out[0] of y and out[1] of gate, in their shapes; that of x is grad.
+   * Always the same bits. */
   int32_t (*gated_backward)(kinora_tensor grad, kinora_tensor y, kinora_tensor gate, kinora_tensor* out);
   /* [any-thread] GELU of x + bias: x [..., D], bias [D] of x's dtype; form: KINORA_GELU_* -> out[0]. */
   int32_t (*gelu)(kinora_tensor x, kinora_tensor bias, uint32_t form, uint32_t reserved, kinora_tensor* out);
