@@ -17,15 +17,28 @@ std::array<at::Tensor, 3> modulate_backward_on_gpu(const at::Tensor& grad, const
                                                    const at::Tensor& scale, const at::Tensor& shift,
                                                    const at::Tensor& mean, const at::Tensor& rstd);
 
+// x, y [B, S, D], gate [1 or B, 1 or S, D] -> x + gate * y.
+at::Tensor gated_on_gpu(const at::Tensor& x, const at::Tensor& y, const at::Tensor& gate);
+// -> gradients of y and gate.
+std::array<at::Tensor, 2> gated_backward_on_gpu(const at::Tensor& grad, const at::Tensor& y,
+                                                const at::Tensor& gate);
+
+// x [..., D], bias [D] -> GELU of x + bias, exact or with tanh.
+at::Tensor gelu_on_gpu(const at::Tensor& x, const at::Tensor& bias, bool exact);
+// -> gradients of x and bias.
+std::array<at::Tensor, 2> gelu_backward_on_gpu(const at::Tensor& grad, const at::Tensor& x,
+                                               const at::Tensor& bias, bool exact);
+
 struct HeadsOf {
-  at::Tensor x, weight;  // [B, S, H, d], d even and at most 512; [d]
+  at::Tensor x, weight;  // [B, S, H, d] or [B, S, G, n, d], d even and at most 512; [d], undefined: no norm
   at::Tensor cos, sin;   // float32 [1 or B, S, d / 2]; both undefined: no rotation
   bool halves;           // rotary pairs (i, i + d / 2), else (2 i, 2 i + 1)
 };
-// -> y of x's shape; 1 / root of the mean square, float32 [B, S, H].
+// -> y of x's shape; 1 / root of the mean square, float32 of x's shape without d, undefined without a weight.
 std::array<at::Tensor, 2> norm_rope_on_gpu(const HeadsOf& in, double eps);
-// -> gradients of x and weight.
-std::array<at::Tensor, 2> norm_rope_backward_on_gpu(const at::Tensor& grad, const HeadsOf& in,
-                                                    const at::Tensor& rstd);
+// Writes the gradient of x to grad_x, whose heads are dense, and returns the weight's, undefined without one.
+// Without a weight in.x and rstd may be undefined.
+at::Tensor norm_rope_backward_on_gpu(const at::Tensor& grad, const HeadsOf& in, const at::Tensor& rstd,
+                                     const at::Tensor& grad_x);
 
 }  // namespace kinora::core

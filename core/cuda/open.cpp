@@ -1,149 +1,17 @@
-// The entry point that libkinora_torch calls and the table that it returns (kinora/abi/cuda.h): CUDA graphs,
-// copies to a GPU, memory statistics, and the kernels of kernels.hpp.
-#include <map>
-#include <memory>
+// The entry point that libkinora_torch calls and the table that it returns (kinora/abi/cuda.h): the CUDA
+// graphs and copies of graphs.hpp, memory statistics, and the kernels of kernels.hpp.
 #include <vector>
 
 #include <ATen/Tensor.h>
-#include <ATen/cuda/CUDAContext.h>
-#include <ATen/cuda/CUDAGraph.h>
-#include <ATen/cuda/CachingHostAllocator.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAEvent.h>
-#include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include "core/cuda/graphs.hpp"
 #include "core/cuda/kernels.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/cuda.h"
 #include "kinora/abi/plugin.h"
 #include "kinora/aten.hpp"
-
-// Copies to a GPU that run concurrently with its computation.
-struct kinora_cuda_copier {
-  explicit kinora_cuda_copier(c10::DeviceIndex device)
-      : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)) {}
-
-  // Freed pinned memory is reused only after the copies from it have finished, because its allocator tracks
-  // the stream.
-  std::vector<at::Tensor> send(const std::vector<at::Tensor>& in) {
-    const c10::cuda::CUDAStreamGuard aside(stream_);
-    std::vector<at::Tensor> out;
-    for (const auto& tensor : in)
-      out.push_back(tensor.contiguous().pin_memory().to(stream_.device(), tensor.scalar_type(),
-                                                        /*non_blocking=*/true));
-    done_.record(stream_);
-    return out;
-  }
-
-  // Their memory belongs to this stream: it must not be given to another copy while the reader still reads.
-  void wait(const std::vector<at::Tensor>& sent) {
-    const auto reader = c10::cuda::getCurrentCUDAStream(stream_.device_index());
-    done_.block(reader);
-    for (const auto& tensor : sent)
-      c10::cuda::CUDACachingAllocator::recordStream(tensor.storage().data_ptr(), reader);
-  }
-
- private:
-  c10::cuda::CUDAStream stream_;
-  c10::cuda::CUDAEvent done_;
-};
-
-// CUDA graphs: functions recorded once and replayed. All graphs of one owner share a pool: they never run at
-// the same time, and the results of one are read before the next runs.
-struct kinora_cuda_graphs {
-  using Evaluate = int32_t (*)(void* user, kinora_tensor* out);
-
-  explicit kinora_cuda_graphs(c10::DeviceIndex device);
-  at::Tensor record(Evaluate evaluate, void* user, int64_t& number);
-  void replay(int64_t number);
-  void forget(int64_t number) { graphs_.erase(number); }
-
- private:
-  at::Tensor capture(at::cuda::CUDAGraph& graph, Evaluate evaluate, void* user);
-  void abandon();
-
-  c10::cuda::CUDAStream stream_;  // separate from the caller's stream
-  c10::MempoolId_t pool_;
-  int64_t last_ = 0;
-  std::map<int64_t, std::unique_ptr<at::cuda::CUDAGraph>> graphs_;
-};
-
-namespace {
-
-using c10::cuda::CUDAStream;
-
-// Makes work enqueued on `later` from now on wait for the work on `first`.
-void order(const CUDAStream& first, const CUDAStream& later) {
-  c10::cuda::CUDAEvent event;
-  event.record(first);
-  event.block(later);
-}
-
-at::Tensor called(kinora_cuda_graphs::Evaluate evaluate, void* user) {
-  kinora_tensor out = nullptr;
-  kinora::check(evaluate(user, &out));
-  return kinora::adopt<at::Tensor>(out);
-}
-
-}  // namespace
-
-kinora_cuda_graphs::kinora_cuda_graphs(c10::DeviceIndex device)
-    : stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device)),
-      pool_(at::cuda::graph_pool_handle()) {}
-
-at::Tensor kinora_cuda_graphs::record(Evaluate evaluate, void* user, int64_t& number) {
-  const c10::cuda::CUDAGuard device(stream_.device());
-  const CUDAStream outside = c10::cuda::getCurrentCUDAStream(stream_.device_index());
-  auto graph = std::make_unique<at::cuda::CUDAGraph>();
-  at::Tensor out;
-  order(outside, stream_);
-  {
-    const c10::cuda::CUDAStreamGuard aside(stream_);
-    // Creates library handles and workspaces, selects algorithms, fills the context's tables.
-    for (int warm_up = 0; warm_up < 2; ++warm_up) called(evaluate, user);
-    out = capture(*graph, evaluate, user);
-  }
-  order(stream_, outside);
-  number = ++last_;
-  graphs_[number] = std::move(graph);
-  return out;
-}
-
-// Other threads may continue to use the device: only this thread's calls are checked.
-at::Tensor kinora_cuda_graphs::capture(at::cuda::CUDAGraph& graph, Evaluate evaluate, void* user) {
-  stream_.synchronize();
-  graph.capture_begin(pool_, cudaStreamCaptureModeThreadLocal);
-  try {
-    at::Tensor out = called(evaluate, user);
-    graph.capture_end();
-    return out;
-  } catch (...) {
-    abandon();
-    throw;
-  }
-}
-
-// Ends a capture that failed. Otherwise libtorch's allocators would continue to allocate from the pool.
-void kinora_cuda_graphs::abandon() {
-  cudaGraph_t left = nullptr;
-  if (cudaStreamEndCapture(stream_, &left) == cudaSuccess && left) cudaGraphDestroy(left);
-  cudaGetLastError();
-  const auto quietly = [](auto f) {
-    try {
-      f();
-    } catch (const c10::Error&) {  // the capture had already ended
-    }
-  };
-  quietly([&] { c10::cuda::CUDACachingAllocator::endAllocateToPool(stream_.device_index(), pool_); });
-  quietly([&] { at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(pool_); });
-}
-
-void kinora_cuda_graphs::replay(int64_t number) {
-  const auto it = graphs_.find(number);
-  if (it == graphs_.end()) kinora::core::raise(KINORA_ERROR_INVALID, "CUDA graph {} does not exist", number);
-  it->second->replay();
-}
 
 namespace kinora::core {
 namespace {
@@ -214,19 +82,53 @@ int32_t modulate_backward(kinora_tensor grad, kinora_tensor x, kinora_tensor sca
   });
 }
 
-HeadsOf heads(kinora_tensor x, kinora_tensor weight, kinora_tensor cos, kinora_tensor sin, uint32_t turn) {
-  return {tensor(x), tensor(weight), borrow<at::Tensor>(cos), borrow<at::Tensor>(sin),
-          turn == KINORA_ROPE_HALVES};
+// A choice of two.
+bool is(uint32_t first, uint32_t choice, uint32_t reserved, const char* kernel) {
+  if (choice > 1 || reserved != 0)
+    raise(KINORA_ERROR_UNSUPPORTED, "{}: form {} (reserved: {}) is unknown; 0 or 1 (reserved: 0) is expected",
+          kernel, choice, reserved);
+  return choice == first;
+}
+
+HeadsOf heads(kinora_tensor x, kinora_tensor weight, kinora_tensor cos, kinora_tensor sin, uint32_t turn,
+              uint32_t reserved) {
+  const auto of = borrow<at::Tensor>;
+  return {of(x), of(weight), of(cos), of(sin), is(KINORA_ROPE_HALVES, turn, reserved, "norm_rope")};
 }
 int32_t norm_rope(kinora_tensor x, kinora_tensor weight, kinora_tensor cos, kinora_tensor sin, uint32_t turn,
-                  uint32_t, double eps, kinora_tensor* out) {
-  return torch_guard([&] { give_all(norm_rope_on_gpu(heads(x, weight, cos, sin, turn), eps), out); });
+                  uint32_t reserved, double eps, kinora_tensor* out) {
+  return torch_guard([&] {
+    tensor(x);
+    give_all(norm_rope_on_gpu(heads(x, weight, cos, sin, turn, reserved), eps), out);
+  });
 }
 int32_t norm_rope_backward(kinora_tensor grad, kinora_tensor x, kinora_tensor weight, kinora_tensor cos,
-                           kinora_tensor sin, kinora_tensor rstd, uint32_t turn, uint32_t,
-                           kinora_tensor* out) {
+                           kinora_tensor sin, kinora_tensor rstd, uint32_t turn, uint32_t reserved,
+                           kinora_tensor grad_x, kinora_tensor* out) {
   return torch_guard([&] {
-    give_all(norm_rope_backward_on_gpu(tensor(grad), heads(x, weight, cos, sin, turn), tensor(rstd)), out);
+    *out = give(norm_rope_backward_on_gpu(tensor(grad), heads(x, weight, cos, sin, turn, reserved),
+                                          borrow<at::Tensor>(rstd), tensor(grad_x)));
+  });
+}
+
+int32_t gated(kinora_tensor x, kinora_tensor y, kinora_tensor gate, kinora_tensor* out) {
+  return torch_guard([&] { *out = give(gated_on_gpu(tensor(x), tensor(y), tensor(gate))); });
+}
+int32_t gated_backward(kinora_tensor grad, kinora_tensor y, kinora_tensor gate, kinora_tensor* out) {
+  return torch_guard([&] { give_all(gated_backward_on_gpu(tensor(grad), tensor(y), tensor(gate)), out); });
+}
+
+int32_t gelu(kinora_tensor x, kinora_tensor bias, uint32_t form, uint32_t reserved, kinora_tensor* out) {
+  return torch_guard([&] {
+    *out = give(gelu_on_gpu(tensor(x), tensor(bias), is(KINORA_GELU_EXACT, form, reserved, "gelu")));
+  });
+}
+int32_t gelu_backward(kinora_tensor grad, kinora_tensor x, kinora_tensor bias, uint32_t form,
+                      uint32_t reserved, kinora_tensor* out) {
+  return torch_guard([&] {
+    give_all(gelu_backward_on_gpu(tensor(grad), tensor(x), tensor(bias),
+                                  is(KINORA_GELU_EXACT, form, reserved, "gelu")),
+             out);
   });
 }
 
@@ -246,7 +148,11 @@ constexpr kinora_cuda_api kTable{sizeof(kinora_cuda_api),
                                  modulate,
                                  modulate_backward,
                                  norm_rope,
-                                 norm_rope_backward};
+                                 norm_rope_backward,
+                                 gated,
+                                 gated_backward,
+                                 gelu,
+                                 gelu_backward};
 
 }  // namespace
 }  // namespace kinora::core

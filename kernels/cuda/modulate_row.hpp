@@ -1,5 +1,5 @@
-// One row of modulate.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic; N: numbers per
-// Pack, which must divide D. With n = (x - mean) * rstd:
+// One row of modulate.hpp, forward and backward. T: type of the tensors; A: type of the arithmetic; N:
+// numbers per Pack, which must divide D. With n = (x - mean) * rstd:
 //
 //   y       = n (1 + scale) + shift
 //   g_n     = g (1 + scale)
@@ -62,6 +62,14 @@ KINORA_BOTH void modulate_row_backward(const Team& team, const T* grad, const T*
     }
     pack<N>(grad_x, i) = out;
   }
+}
+
+// Adds what one number of a row contributes to the gradients of scale and shift.
+template <class A, class T>
+KINORA_BOTH void add_modulate_terms(T grad, T x, A mean, A rstd, A (&sums)[2]) {
+  const A g = static_cast<A>(grad);
+  sums[0] += g * (static_cast<A>(x) - mean) * rstd;
+  sums[1] += g;
 }
 
 }  // namespace kinora::cuda

@@ -2,8 +2,8 @@
 #pragma once
 #include <cuda_bf16.h>
 
-#include "kernels/cuda/modulate.hpp"
 #include "kernels/cuda/number.hpp"
+#include "kernels/cuda/rows.hpp"
 
 namespace kinora::cuda {
 
@@ -43,7 +43,7 @@ cudaError_t for_number(Number number, F f) {
   return cudaGetLastError();
 }
 
-// to[i] = sum over p of partial[p, i], p in order.
+// to[i] = sum over p of partial[p, i], p < parts, in an order that depends only on `parts`.
 cudaError_t sum_partials(const float* partial, int64_t parts, int64_t n, float* to, cudaStream_t stream);
 
 }  // namespace kinora::cuda

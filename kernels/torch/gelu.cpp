@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/torch/gpu.hpp"
 #include "kernels/torch/node.hpp"
 
 namespace kinora {
@@ -47,8 +48,11 @@ struct BiasGelu : torch::autograd::Function<BiasGelu> {
 
 Tensor gelu(const Tensor& x, const Tensor& bias, Gelu form) {
   const bool has = bias.defined();
-  if (fits(x) && x.dim() > 0 && (!has || (fits(bias) && bias.dim() == 1 && bias.size(0) == x.size(-1))))
+  const bool row = has && x.dim() > 0 && bias.dim() == 1 && bias.size(0) == x.size(-1);
+  if (fits(x) && x.dim() > 0 && (!has || (row && fits(bias))))
     return apply<BiasGelu>(x, maybe(has ? bias.contiguous() : bias), static_cast<int64_t>(form));
+  // Without a bias ATen's operation is one kernel too.
+  if (row && gpu::fits({x, bias})) return gpu::gelu(x, bias, form);
   return at::gelu(has ? x + bias : x, form == Gelu::exact ? "none" : "tanh");
 }
 

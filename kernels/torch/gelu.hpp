@@ -1,5 +1,6 @@
-// kernels/cpu/gelu.hpp as a node of the autograd graph; ATen's operations for inputs that it does not support
-// (another dtype or device). One derivative in float32.
+// GELU of x + bias as a node of the autograd graph: kernels/cpu/gelu.hpp for float32 on the processor, with a
+// bias gpu.hpp for float32 and bfloat16 on a GPU, ATen's operations for other inputs. The kernels have one
+// derivative.
 #pragma once
 #include <ATen/core/Tensor.h>
 

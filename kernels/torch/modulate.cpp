@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "kernels/torch/gpu.hpp"
 #include "kernels/torch/node.hpp"
 
 namespace kinora {
@@ -11,8 +12,8 @@ using at::Tensor;
 using namespace node;
 
 bool is_row_of(const Tensor& t, const Tensor& x) {
-  return fits(t) && t.dim() == 3 && t.size(2) == x.size(2) && (t.size(0) == 1 || t.size(0) == x.size(0)) &&
-         (t.size(1) == 1 || t.size(1) == x.size(1));
+  return t.defined() && x.dim() == 3 && t.dim() == 3 && t.size(2) == x.size(2) &&
+         (t.size(0) == 1 || t.size(0) == x.size(0)) && (t.size(1) == 1 || t.size(1) == x.size(1));
 }
 // [B, 1 or S, D], numbers of a row adjacent, rows apart: a row stride of 0 means one row per sample.
 Tensor rows_for(const Tensor& t, const Tensor& x) {
@@ -100,14 +101,18 @@ struct Gated : torch::autograd::Function<Gated> {
 }  // namespace
 
 Tensor modulate(const Tensor& x, const Tensor& shift, const Tensor& scale, double epsilon) {
-  if (fits(x) && x.dim() == 3 && is_row_of(shift, x) && is_row_of(scale, x) && shift.size(1) == scale.size(1))
+  const bool rows = is_row_of(shift, x) && is_row_of(scale, x);
+  if (rows && fits(x) && fits(shift) && fits(scale) && shift.size(1) == scale.size(1))
     return apply<Modulate>(x, rows_for(shift, x), rows_for(scale, x), epsilon);
+  if (rows && shift.sizes() == scale.sizes() && gpu::fits({x, shift, scale}))
+    return gpu::modulate(x, shift, scale, epsilon);
   return at::addcmul(shift, at::layer_norm(x, {x.size(-1)}, {}, {}, epsilon), 1 + scale);
 }
 
 Tensor gated(const Tensor& x, const Tensor& y, const Tensor& gate) {
-  if (fits(x) && fits(y) && x.dim() == 3 && x.sizes() == y.sizes() && is_row_of(gate, x))
-    return apply<Gated>(x, y, rows_for(gate, x));
+  const bool rows = x.sizes() == y.sizes() && is_row_of(gate, x);
+  if (rows && fits(x) && fits(y) && fits(gate)) return apply<Gated>(x, y, rows_for(gate, x));
+  if (rows && gpu::fits({x, y, gate})) return gpu::gated(x, y, gate);
   return at::addcmul(x, y, gate);
 }
 

@@ -1,5 +1,6 @@
-// kernels/cpu/modulate.hpp as nodes of the autograd graph; ATen's operations for inputs that they do not
-// support (another dtype, device or shape). One derivative in float32.
+// Adaptive layer norm and the gated residual as nodes of the autograd graph: kernels/cpu/modulate.hpp for
+// float32 on the processor, gpu.hpp for float32 and bfloat16 on a GPU, ATen's operations for other inputs.
+// The kernels have one derivative.
 //
 // x, y [B, S, D]; shift, scale, gate [1 or B, 1 or S, D].
 #pragma once

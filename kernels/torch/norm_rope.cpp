@@ -4,6 +4,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "kernels/cpu/norm_rope.hpp"
+#include "kernels/torch/gpu.hpp"
 #include "kernels/torch/node.hpp"
 
 namespace kinora {
@@ -126,27 +127,39 @@ struct NormRope : torch::autograd::Function<NormRope> {
 };
 
 bool weighs(const Tensor& weight, int64_t size) {
-  return !weight.defined() ||
-         (fits(weight) && weight.is_contiguous() && weight.sizes() == at::IntArrayRef{size});
+  return !weight.defined() || (weight.is_contiguous() && weight.sizes() == at::IntArrayRef{size});
 }
 bool turns(const Rotation& r, const Tensor& x) {
   if (!r.cos.defined()) return true;
   const auto one = [&](const Tensor& t) {
-    return fits(t) && !t.requires_grad() && t.dim() == x.dim() && t.size(1) == x.size(1) &&
+    return t.defined() && !t.requires_grad() && t.dim() == x.dim() && t.size(1) == x.size(1) &&
            (t.size(0) == 1 || t.size(0) == x.size(0)) && 2 * t.size(-1) == x.size(-1) &&
            t.numel() == t.size(0) * t.size(1) * t.size(-1);
   };
   return one(r.cos) && one(r.sin) && r.cos.size(0) == r.sin.size(0);
 }
-bool can(const Tensor& x, const Rotation& r) { return fits(x) && x.size(-1) <= kLargestHead && turns(r, x); }
 
-variable_list fused(const Tensor& x, const Tensor& weight_q, const Tensor& weight_k, const Rotation& r,
-                    int64_t queries, double epsilon) {
+enum class Place { cpu, gpu, aten };
+Place place_of(const Tensor& x, const Tensor& weight_q, const Tensor& weight_k, const Rotation& r) {
+  const int64_t d = x.size(-1);
+  if (!turns(r, x) || !weighs(weight_q, d) || !weighs(weight_k, d)) return Place::aten;
+  const auto can = [](const Tensor& t) { return !t.defined() || fits(t); };
+  if (fits(x) && can(weight_q) && can(weight_k) && can(r.cos) && can(r.sin) && d <= kLargestHead)
+    return Place::cpu;
+  return gpu::fits_heads(x, weight_q, weight_k, r.cos, r.sin) ? Place::gpu : Place::aten;
+}
+
+// place: not aten.
+variable_list fused(Place place, const Tensor& x, const Tensor& weight_q, const Tensor& weight_k,
+                    const Rotation& r, int64_t queries, double epsilon) {
   const auto angles = [&](const Tensor& t) {
     return t.defined() ? t.reshape({t.size(0), t.size(1), t.size(-1)}).contiguous() : t;
   };
-  return apply<NormRope>(x, maybe(weight_q), maybe(weight_k), maybe(angles(r.cos)), maybe(angles(r.sin)),
-                         r.neighbours, queries, epsilon);
+  const Tensor cos = angles(r.cos), sin = angles(r.sin);
+  if (place == Place::gpu)
+    return gpu::norm_rope(x, weight_q, weight_k, cos, sin, r.neighbours, queries, epsilon);
+  return apply<NormRope>(x, maybe(weight_q), maybe(weight_k), maybe(cos), maybe(sin), r.neighbours, queries,
+                         epsilon);
 }
 
 Tensor rotated(const Tensor& x, const Rotation& r) {
@@ -167,17 +180,18 @@ Tensor plain(const Tensor& x, const Tensor& weight, const Rotation& r, double ep
 }  // namespace
 
 Tensor norm_rope(const Tensor& x, const Tensor& weight, const Rotation& r, double epsilon) {
-  if (!can(x, r) || (x.dim() != 4 && x.dim() != 5) || !weighs(weight, x.size(-1)))
-    return plain(x, weight, r, epsilon);
+  const Place place = x.dim() == 4 || x.dim() == 5 ? place_of(x, weight, {}, r) : Place::aten;
+  if (place == Place::aten) return plain(x, weight, r, epsilon);
   const Tensor grouped = x.dim() == 5 ? x : x.unsqueeze(3);
-  return fused(grouped, weight, {}, r, grouped.size(3), epsilon)[0].view(x.sizes());
+  return fused(place, grouped, weight, {}, r, grouped.size(3), epsilon)[0].view(x.sizes());
 }
 
 QueryKeyValue norm_rope_qkv(const Tensor& x, const Tensor& weight_q, const Tensor& weight_k,
                             const Rotation& r, double epsilon) {
-  const int64_t queries = x.size(3) - 2, d = x.size(4);
-  if (can(x, r) && weighs(weight_q, d) && weighs(weight_k, d)) {
-    const auto made = fused(x, weight_q, weight_k, r, queries, epsilon);
+  const int64_t queries = x.size(3) - 2;
+  const Place place = place_of(x, weight_q, weight_k, r);
+  if (place != Place::aten) {
+    const auto made = fused(place, x, weight_q, weight_k, r, queries, epsilon);
     return queries > 0 ? QueryKeyValue{made[0], made[1], made[2]} : QueryKeyValue{{}, made[0], made[1]};
   }
   return {queries > 0 ? plain(x.narrow(3, 0, queries), weight_q, r, epsilon) : Tensor(),

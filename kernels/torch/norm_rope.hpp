@@ -1,5 +1,6 @@
-// kernels/cpu/norm_rope.hpp as a node of the autograd graph; ATen's operations for inputs that it does not
-// support (another dtype, device or shape). One derivative in float32.
+// RMSNorm of heads and their rotation as a node of the autograd graph: kernels/cpu/norm_rope.hpp for float32
+// on the processor, gpu.hpp for float32 and bfloat16 on a GPU, ATen's operations for other inputs. The
+// kernels have one derivative.
 //
 // B batch, S tokens, G groups of heads, d head size.
 #pragma once

@@ -102,8 +102,8 @@ template <class Table>
 class OnChain {
  public:
   OnChain(const char* id, const core::json& options, at::ScalarType dtype,
-          std::vector<const kinora_link*> links = {})
-      : chain_(with(dtype), std::move(links)), instance_(id, options, chain_.head()) {
+          std::vector<const kinora_link*> links = {}, at::Device device = at::kCPU)
+      : chain_(with(dtype, device), std::move(links)), instance_(id, options, chain_.head()) {
     chain_.ready();
   }
   core::Chain& chain() { return chain_; }
@@ -139,10 +139,11 @@ class OnChain {
   }
 
  private:
-  static core::ChainOptions with(at::ScalarType dtype) {
+  static core::ChainOptions with(at::ScalarType dtype, at::Device device) {
     plugins();
     core::ChainOptions o;
     o.dtype = dtype;
+    o.device = device;
     return o;
   }
   core::Chain chain_;

@@ -37,14 +37,7 @@ at::Device own_gpu() {
   return {at::kCUDA, static_cast<at::DeviceIndex>(here().local_rank % there)};
 }
 
-}  // namespace
-
-const std::string& why_no_gpu() {
-  static const std::string why = open_cuda();
-  return why;
-}
-
-at::Device device_of(const std::string& name) {
+at::Device device_named(const std::string& name) {
   if (name == "cpu") return at::kCPU;
   if (name == "auto") {
     if (!why_no_gpu().empty()) log_line(KINORA_LOG_DEBUG, "computing on the CPU: " + why_no_gpu());
@@ -66,6 +59,13 @@ at::Device device_of(const std::string& name) {
   return device.has_index() ? device : own_gpu();
 }
 
+}  // namespace
+
+const std::string& why_no_gpu() {
+  static const std::string why = open_cuda();
+  return why;
+}
+
 namespace {
 
 struct Library {
@@ -83,7 +83,7 @@ Library open_library() {
   using Open = const kinora_cuda_api* (*)(const kinora_host*);
   const auto open = reinterpret_cast<Open>(dlsym(library, "kinora_cuda_open"));
   const kinora_cuda_api* table = open ? open(&core_host()) : nullptr;
-  if (!table || !KINORA_HAS(table, norm_rope_backward))
+  if (!table || !KINORA_HAS(table, gelu_backward))
     return {nullptr, "libkinora_cuda is of another version; install all of Kinora from one package"};
   register_interface(KINORA_INTERFACE_CUDA, KINORA_ABI_MINOR, table);
   return {table, ""};
@@ -101,8 +101,16 @@ const std::string& why_no_cuda_library() { return the_library().why_not; }
 const kinora_cuda_api* cuda_library(at::Device device) {
   if (!device.is_cuda()) return nullptr;
   if (!the_library().table)
-    log_line(KINORA_LOG_DEBUG, "without CUDA graphs and asynchronous copies: " + the_library().why_not);
+    log_line(KINORA_LOG_DEBUG,
+             "without fused kernels, CUDA graphs and asynchronous copies: " + the_library().why_not);
   return the_library().table;
+}
+
+// The library is open before there is a tensor on the GPU: plugins find its kernels from the first one on.
+at::Device device_of(const std::string& name) {
+  const at::Device device = device_named(name);
+  cuda_library(device);
+  return device;
 }
 
 void add_memory(nlohmann::json& to, at::Device device) {

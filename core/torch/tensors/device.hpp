@@ -10,8 +10,9 @@
 namespace kinora::core {
 
 // "cpu", "cuda", "cuda:1"; or "auto": the first GPU that libtorch can use, otherwise the CPU. libtorch's CUDA
-// library is first opened here, so a machine without one does not need it. Throws
-// Error(KINORA_ERROR_UNSUPPORTED) with the reason if a GPU requested by name is unavailable.
+// library is first opened here, so a machine without one does not need it; for a GPU libkinora_cuda is opened
+// too, if it exists. Throws Error(KINORA_ERROR_UNSUPPORTED) with the reason if a GPU requested by name is
+// unavailable.
 at::Device device_of(const std::string& name);
 
 // The reason why no GPU is available; empty if one is.

@@ -1,4 +1,4 @@
-/* kinora.cuda/1-draft.1: functions that need libtorch's CUDA library or nvcc.                 draft
+/* kinora.cuda/1-draft.2: functions that need libtorch's CUDA library or nvcc.                 draft
  *
  * Available only where libkinora_cuda is installed and a job chose a CUDA device; everything works without
  * it, but slower. It is a table of the process, not a component, since a run file neither chooses nor
@@ -10,7 +10,7 @@
 #define KINORA_ABI_CUDA_H
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_INTERFACE_CUDA "kinora.cuda/1-draft.1"
+#define KINORA_INTERFACE_CUDA "kinora.cuda/1-draft.2"
 
 typedef struct kinora_cuda_graphs kinora_cuda_graphs; /* opaque: CUDA graphs that share one pool of memory */
 typedef struct kinora_cuda_copier kinora_cuda_copier; /* opaque: a stream for copies from the CPU */
@@ -26,6 +26,9 @@ typedef struct kinora_cuda_memory {
 
 #define KINORA_ROPE_HALVES 0u /* rotary pairs: channels (i, i + d / 2) */
 #define KINORA_ROPE_PAIRS 1u  /* ... or (2 i, 2 i + 1) */
+
+#define KINORA_GELU_EXACT 0u
+#define KINORA_GELU_TANH 1u
 
 typedef struct kinora_cuda_api {
   uint32_t struct_size;
@@ -70,14 +73,27 @@ typedef struct kinora_cuda_api {
    * the same bits. */
   int32_t (*modulate_backward)(kinora_tensor grad, kinora_tensor x, kinora_tensor scale, kinora_tensor shift,
                                kinora_tensor mean, kinora_tensor rstd, kinora_tensor* out);
-  /* [any-thread] x / rms(x) * weight, rotated: x [B, S, H, d], d even, at most 512; weight [d], cos and sin
-   * float32 [1 or B, S, d / 2], both or neither -> out[0] of x's shape, out[1] 1 / rms, float32 [B, S, H]. */
+  /* [any-thread] x / rms(x) * weight, rotated: x [B, S, H, d] or [B, S, G, n, d], any strides, d even, at
+   * most 512; weight [d] of x's dtype, null: no norm; cos and sin float32 [1 or B, S, d / 2], both or neither
+   * -> out[0] of x's shape, out[1] 1 / rms, float32, of x's shape without d; null without a weight. */
   int32_t (*norm_rope)(kinora_tensor x, kinora_tensor weight, kinora_tensor cos, kinora_tensor sin,
                        uint32_t turn, uint32_t reserved, double eps, kinora_tensor* out);
-  /* [autograd-thread] -> gradients: out[0] of x, out[1] of weight; always the same bits. */
+  /* [autograd-thread] Writes the gradient of x to grad_x, a tensor of x's shape and dtype with d contiguous:
+   * a part of the gradient of a fused projection. out[0]: gradient of weight; always the same bits. Without a
+   * weight x and rstd may be null, and out[0] is. */
   int32_t (*norm_rope_backward)(kinora_tensor grad, kinora_tensor x, kinora_tensor weight, kinora_tensor cos,
                                 kinora_tensor sin, kinora_tensor rstd, uint32_t turn, uint32_t reserved,
-                                kinora_tensor* out);
+                                kinora_tensor grad_x, kinora_tensor* out);
+  /* [any-thread] x + gate * y: x and y [B, S, D], gate [1 or B, 1 or S, D], all of x's dtype -> out[0]. */
+  int32_t (*gated)(kinora_tensor x, kinora_tensor y, kinora_tensor gate, kinora_tensor* out);
+  /* [autograd-thread] -> gradients: out[0] of y and out[1] of gate, in their shapes; that of x is grad.
+   * Always the same bits. */
+  int32_t (*gated_backward)(kinora_tensor grad, kinora_tensor y, kinora_tensor gate, kinora_tensor* out);
+  /* [any-thread] GELU of x + bias: x [..., D], bias [D] of x's dtype; form: KINORA_GELU_* -> out[0]. */
+  int32_t (*gelu)(kinora_tensor x, kinora_tensor bias, uint32_t form, uint32_t reserved, kinora_tensor* out);
+  /* [autograd-thread] -> gradients: out[0] of x, out[1] of bias; always the same bits. */
+  int32_t (*gelu_backward)(kinora_tensor grad, kinora_tensor x, kinora_tensor bias, uint32_t form,
+                           uint32_t reserved, kinora_tensor* out);
 } kinora_cuda_api;
 
 KINORA_SLOT(kinora_cuda_memory, struct_size, 0);
@@ -103,6 +119,10 @@ KINORA_SLOT(kinora_cuda_api, modulate, 96);
 KINORA_SLOT(kinora_cuda_api, modulate_backward, 104);
 KINORA_SLOT(kinora_cuda_api, norm_rope, 112);
 KINORA_SLOT(kinora_cuda_api, norm_rope_backward, 120);
-KINORA_SIZE(kinora_cuda_api, 128);
+KINORA_SLOT(kinora_cuda_api, gated, 128);
+KINORA_SLOT(kinora_cuda_api, gated_backward, 136);
+KINORA_SLOT(kinora_cuda_api, gelu, 144);
+KINORA_SLOT(kinora_cuda_api, gelu_backward, 152);
+KINORA_SIZE(kinora_cuda_api, 160);
 KINORA_EXTERN_C_END
 #endif

@@ -1,0 +1,34 @@
+// The operations of this folder on a GPU: kernels of libkinora_cuda (kinora/abi/cuda.h) as nodes of the
+// autograd graph. float32 or bfloat16, arithmetic in float32; one derivative, always the same bits. Shapes
+// are those of modulate.hpp, gelu.hpp and norm_rope.hpp; the caller checks them.
+#pragma once
+#include <initializer_list>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include "kernels/cpu/gelu.hpp"
+
+namespace kinora::gpu {
+
+// [any-thread] Whether the kernels can read the tensors: not empty, of one dtype that they support and on one
+// GPU. Undefined ones do not count, except for the first. False until libkinora_torch has opened
+// libkinora_cuda, which it does when a job chooses a GPU; false in a program that gives its plugins no host.
+bool fits(std::initializer_list<at::Tensor> all);
+// The same for norm_rope: an even d of at most 512, and angles that are float32 and not differentiated.
+bool fits_heads(const at::Tensor& x, const at::Tensor& weight_q, const at::Tensor& weight_k,
+                const at::Tensor& cos, const at::Tensor& sin);
+
+// shift and scale of one shape.
+at::Tensor modulate(const at::Tensor& x, const at::Tensor& shift, const at::Tensor& scale, double epsilon);
+at::Tensor gated(const at::Tensor& x, const at::Tensor& y, const at::Tensor& gate);
+at::Tensor gelu(const at::Tensor& x, const at::Tensor& bias, Gelu form);
+
+// x [B, S, G, n, d], cos and sin [1 or B, S, d / 2] -> queries [B, S, G, queries, d], a key [B, S, G, 1, d]
+// and a value, a view of x: those that exist. The gradient of x is one tensor, each part written once.
+torch::autograd::variable_list norm_rope(const at::Tensor& x, const at::Tensor& weight_q,
+                                         const at::Tensor& weight_k, const at::Tensor& cos,
+                                         const at::Tensor& sin, bool neighbours, int64_t queries,
+                                         double epsilon);
+
+}  // namespace kinora::gpu
