@@ -95,7 +95,7 @@ TEST_F(CudaTest, GatedEqualsAten) {
 
 TEST_F(CudaTest, GeluEqualsAten) {
   for (const auto type : {at::kFloat, at::kBFloat16})
-    for (const std::vector<int64_t>& shape : {{2, 300, 256}, {7, 30}, {20000, 8}})
+    for (const auto& shape : std::vector<std::vector<int64_t>>{{2, 300, 256}, {7, 30}, {20000, 8}})
       for (const uint32_t form : {KINORA_GELU_EXACT, KINORA_GELU_TANH}) {
         SCOPED_TRACE(c10::str(type, " ", shape, " ", form));
         const Tensor x = 3 * drawn(shape, type), bias = drawn({shape.back()}, type),

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/function.h>
 
 #include "core/torch/tensors/device.hpp"
 #include "kernels/torch/fused_testing.hpp"
