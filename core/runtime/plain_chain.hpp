@@ -38,7 +38,8 @@ class PlainChain {
 };
 
 // Opens libkinora_torch. The links must outlive the chain. Throws kinora::Error.
-std::unique_ptr<PlainChain> plain_chain(const PlainChainOptions&, const std::vector<const kinora_link*>& links = {});
+std::unique_ptr<PlainChain> plain_chain(const PlainChainOptions&,
+                                        const std::vector<const kinora_link*>& links = {});
 
 using PlainChainFunction = std::unique_ptr<PlainChain> (*)(const PlainChainOptions&,
                                                            const std::vector<const kinora_link*>&);

@@ -4,7 +4,7 @@ usage: block_peer.py TOKENS. Prints one line of JSON: milliseconds, and the shar
 import json, sys, time
 import torch, torch.nn as nn, torch.nn.functional as F
 
-TOKENS, D, H, d, TEXT, RANK = int(sys.argv[1]), 4096, 32, 128, 1024, 256
+TOKENS, D, H, d, TEXT = int(sys.argv[1]), 3072, 24, 128, 1024
 torch.manual_seed(1)
 linear = lambda i, o: nn.Linear(i, o, bias=False)  # noqa: E731
 
@@ -35,10 +35,10 @@ class Block(nn.Module):
         super().__init__()
         self.own, self.across = Attend(), Attend(TEXT)
         self.up, self.down = linear(D, 4 * D), linear(4 * D, D)
-        self.lora, self.rows = linear(D, RANK), linear(RANK, 9 * D)
+        self.rows = linear(D, 9 * D)
 
     def forward(self, x, c, text, cos, sin):
-        m = self.rows(self.lora(F.silu(c))).chunk(9, -1)
+        m = self.rows(F.silu(c)).chunk(9, -1)
         for i, part in enumerate((lambda y: self.own(y, turns=(cos, sin)), lambda y: self.across(y, text), lambda y: self.down(F.gelu(self.up(y))))):
             x = x + m[3 * i + 2] * part(F.layer_norm(x, (D,), eps=1e-6) * (1 + m[3 * i + 1]) + m[3 * i])
         return x

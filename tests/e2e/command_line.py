@@ -5,6 +5,10 @@ import json, pathlib, re, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 DATA = ROOT / "tests/data"
+# Options of models and tokenizers that are small enough for every check of `plugins validate`.
+SMALL = ("layers=2 heads=2 head_size=12 channels=8 text_size=16 num_attention_heads=2 attention_head_dim=12 num_layers=1 ffn_dim=32 text_dim=16 hidden_size=32 "
+         "intermediate_size=64 num_hidden_layers=1 projection_dim=16 vocab_size=50 eos_token_id=1 image_size=28 d_model=32 d_ff=48 d_kv=8 num_heads=4 n_layers=2 "
+         "dim=32 n_heads=4 n_kv_heads=2 head_dim=12 ffn_hidden_size=48 base_dim=8")
 
 
 def kinora(*arguments, code=0):
@@ -45,8 +49,9 @@ def check_plugins():
         assert wrong.returncode == 2 and said in wrong.stderr, wrong
     wrong = subprocess.run([KINORA, "plugins", "inspect", "model/dti"], capture_output=True, text=True)
     assert wrong.returncode == 2 and "did you mean 'model/dit'?" in wrong.stderr, wrong
+    small = [word for option in SMALL.split() for word in ("--set", option)]
     for library in sorted({c["library"] for c in listed}):
-        kinora("plugins", "validate", library)
+        kinora("plugins", "validate", library, *small)
 
 
 def check_missing_library():

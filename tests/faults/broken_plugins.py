@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`kinora plugins validate` finds each defect by exactly one check: components of broken_plugins/*.c have one each, called after their mode, and
 the libraries below one each too. Nothing but a C compiler and the ABI's headers builds them. usage: broken_plugins.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, shlex, shutil, subprocess, sys
+import io, json, os, pathlib, shlex, shutil, subprocess, sys, tarfile
 
 KINORA, ROOT, SCRATCH = sys.argv[1], *(pathlib.Path(p).resolve() for p in sys.argv[2:4])
 SOURCES = ROOT / "tests/faults/broken_plugins"
@@ -45,8 +45,8 @@ DEFECTS = {
     "tokenizers": {"shape": ("round-trip", "[2, 4, 5, 2, 2] by info()"), "later": ("streams", "encoding in pieces"), "memory": ("same-latent", "the second time"),
                    "crash": ("video-tensors", "a video of no dimension")},
     "precisions": {"detached": ("linear", "the gradient by the weight"), "zeros": ("quantize", "dequantized is"), "crash": ("quantize", "x of no dimension")},
-    "scores": {"uncounted": ("merged", "merged from the states of two"), "final": ("same-score", "more samples may follow"),
-               "half": ("score-inputs", "leaves the statistics unchanged"), "crash": ("score-inputs", "x of no dimension")},
+    "scores": {"uncounted": ("merged", "the merged states of two instances"), "final": ("same-score", "more samples may follow"),
+               "half": ("score-inputs", "which leaves the statistics unchanged"), "crash": ("score-inputs", "x of no dimension")},
     "sources": {"lost": ("parts", "'sample-9' of --input is lost"), "miscounted": ("parts", "count() of part 0 of 3 is 5"),
                 "stale": ("restore", "after restore() of the state after 1 samples, next() gives 'sample-0'"),
                 "gullible": ("foreign-states", "of another part returned 0"), "moved": ("foreign-states", "the position stays")},
@@ -158,11 +158,20 @@ def check_words():
 
 
 def check_own():
-    """Kinora's own storage passes, and leaves nothing behind; command_line.py validates every plugin of the build."""
-    own = pathlib.Path(KINORA).resolve().parents[1] / "lib/kinora/plugins/storage-file/libstorage-file.so"
-    told = validate(own, "--at", str(SCRATCH / "own"), code=0)
+    """Kinora's own storage and source pass, and leave nothing behind; command_line.py validates every plugin of the build."""
+    own = pathlib.Path(KINORA).resolve().parents[1] / "lib/kinora/plugins"
+    told = validate(own / "storage-file/libstorage-file.so", "--at", str(SCRATCH / "own"), code=0)
     assert not any(c["skipped"] for c in told["checks"] if c["check"] in ("read-back", "missing", "reads-at-once")), told
     assert not list((SCRATCH / "own").iterdir()), "a check left an object behind"
+    (SCRATCH / "shards").mkdir()
+    for shard in range(3):
+        with tarfile.open(SCRATCH / f"shards/shard-{shard:06d}.tar", "w") as tar:
+            for i in range(7):
+                line = tarfile.TarInfo(f"sample-{shard}{i}.txt")
+                line.size = 4
+                tar.addfile(line, io.BytesIO(b"line"))
+    told = validate(own / "source-webdataset/libsource-webdataset.so", "--input", str(SCRATCH / "shards"), code=0)
+    assert {c["check"]: c["message"] for c in told["checks"]}["parts"] == "21 samples", told
 
 
 os.umask(0o022)

@@ -38,7 +38,7 @@ class World {
   }
 
  private:
-  // What this machine does not have (a GPU) is no failure.
+  // Skips the check on a machine without the device that the collective needs.
   static void require(int32_t status, const std::string& call) {
     if (status == KINORA_ERROR_UNSUPPORTED) throw Skipped{call + ": " + last_message()};
     if (status != KINORA_OK) throw Error(status, call + ": " + last_message());
@@ -79,7 +79,7 @@ std::string check_alone(PluginTrial& t) {
 }
 
 constexpr Check kChecks[] = {{"alone", "collective",
-                              "in a world of one rank every operation returns its own tensor", false, nullptr,
+                              "every operation returns its own tensor in a world of one rank", false, nullptr,
                               check_alone}};
 
 }  // namespace

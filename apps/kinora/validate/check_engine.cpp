@@ -169,8 +169,8 @@ std::string check_stops(PluginTrial& t) {
 
 constexpr Check kChecks[] = {
     {"pipeline", "engine",
-     "of 200 samples and what two stages make of them each has its one outcome, in order", false, nullptr,
-     check_outcomes},
+     "each of 200 samples, and each that two stages make of them, has its one outcome, in order", false,
+     nullptr, check_outcomes},
     {"engine-stops", "engine", "an error of done() and a cancelled run end it with that status", false,
      nullptr, check_stops}};
 

@@ -62,8 +62,8 @@ void require_same(const PluginTrial& t, const std::vector<double>& found, const 
                   const std::string& why) {
   for (size_t i = 0; i < expected.size(); ++i)
     if (!(std::abs(found[i] - expected[i]) <= 1e-9 * std::max(1.0, std::abs(expected[i]))))
-      throw Error(KINORA_ERROR_FAILED, fmt::format("{} is {:.12g} and {:.12g}: {}", t.spec.outputs[i].name,
-                                                   found[i], expected[i], why));
+      throw Error(KINORA_ERROR_FAILED, fmt::format("{} is {:.12g}, expected {:.12g}: {}",
+                                                   t.spec.outputs[i].name, found[i], expected[i], why));
 }
 
 std::string check_merged(PluginTrial& t) {
@@ -79,10 +79,10 @@ std::string check_merged(PluginTrial& t) {
       throw Error(KINORA_ERROR_FAILED, fmt::format("compute() of ordinary samples is {}", v));
   for (const auto* one : {&first, &second}) check(merged.merge(one->state()));
   require_same(t, merged.compute(), expected,
-               "of one instance's samples, merged from the states of two, and of one that saw all");
+               "the merged states of two instances give the numbers of one that saw all samples");
   check(first.merge(second.state()));
   require_same(t, first.compute(), expected,
-               "of an instance that merged another's later samples into its own, and of one that saw all");
+               "an instance that merges the later samples of another gives the numbers of one that saw all");
   return "";
 }
 
@@ -98,9 +98,8 @@ std::string check_compute(PluginTrial& t) {
         "reads the statistics and changes nothing");
   one.add(1);
   unasked.add(1);
-  require_same(
-      t, one.compute(), unasked.compute(),
-      "of samples that were added after compute(), and without that call; more samples may follow it");
+  require_same(t, one.compute(), unasked.compute(),
+               "compute() changes nothing, and more samples may follow it");
   return "";
 }
 
@@ -108,9 +107,8 @@ std::string check_compute(PluginTrial& t) {
 void require_unchanged(const PluginTrial& t, const Score& score, const std::vector<double>& before,
                        const std::string& why, const std::string& what) {
   if (!why.empty())
-    require_same(
-        t, score.compute(), before,
-        "after " + what + " returned an error, and before; an error leaves the statistics unchanged");
+    require_same(t, score.compute(), before,
+                 what + " returned an error, which leaves the statistics unchanged");
 }
 
 std::string check_inputs(PluginTrial& t) {
@@ -134,7 +132,7 @@ std::string check_inputs(PluginTrial& t) {
     if (why.empty() && (what == "of no dimension" || what == "of int64" || what == "of shape [7, 3]"))
       throw Error(KINORA_ERROR_FAILED,
                   "merge() takes a state " + what +
-                      "; return KINORA_ERROR_INVALID for what is no float64 [S] of state()");
+                      "; return KINORA_ERROR_INVALID unless it is a float64 [S] of state()");
   }
   return "";
 }

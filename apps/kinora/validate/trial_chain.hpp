@@ -1,5 +1,5 @@
-// What `kinora plugins validate` puts behind the context of a model or tokenizer, and around the link of a
-// precision or cache: one process on the CPU.
+// The chain of one process on the CPU that `kinora plugins validate` puts behind the context of a model or
+// tokenizer, and around the link of a precision or cache.
 #pragma once
 #include <memory>
 #include <random>
