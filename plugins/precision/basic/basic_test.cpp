@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "core/torch/tensors/device.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
@@ -121,8 +122,11 @@ TEST(Bf16, PartialSumsStayFloat32) {
   EXPECT_LT(worst(sum, at::linear(rounded(x), rounded(whole.end.weight))), 2e-6);
 }
 
+// libtorch looks for CUDA once, at its first use: the library must be open before the first test.
+const std::string& kWhyNoGpu = core::why_no_gpu();
+
 TEST(Bf16, TheGpusProductIsTheSame) {
-  if (!at::hasCUDA()) GTEST_SKIP() << "no CUDA device, or a build without libtorch_cuda";
+  if (!kWhyNoGpu.empty()) GTEST_SKIP() << kWhyNoGpu;
   Bf16 cpu, gpu;
   for (Tensor* t : {&gpu.above.weight, &gpu.above.bias}) *t = t->detach().cuda().set_requires_grad(true);
   const Tensor x = at::randn({3, 5, 32}), g = at::randn({3, 5, 24});
