@@ -1,7 +1,10 @@
 #include "apps/kinora/plugins_format.hpp"
 
 #include <algorithm>
+#include <map>
 #include <set>
+
+#include <fmt/ranges.h>
 
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/options.hpp"
@@ -102,7 +105,8 @@ bool is_draft(const Row& row) {
 std::string list_text(const std::vector<Row>& list, const std::vector<std::string>& notices, size_t width) {
   std::vector<std::vector<std::string>> lines = {
       {"COMPONENT", "PLUGIN", "VERSION", "ABI", "TIER", "STATE", "WHAT IT IS"}};
-  std::set<std::string> plugins, reasons;
+  std::set<std::string> plugins;
+  std::map<std::pair<std::string, std::string>, std::set<std::string>> reasons;  // reason, state: whose
   for (const auto& row : list) {
     const auto& p = row.plugin.spec;
     if (row.component) {
@@ -114,16 +118,14 @@ std::string list_text(const std::vector<Row>& list, const std::vector<std::strin
     plugins.insert(p.name);
     const std::string reason = reason_of(row);
     const bool is_alone = row.component && reason == row.component->unusable;
-    if (!reason.empty())
-      reasons.insert(fmt::format("{} is {}:\n{}", is_alone ? id_of(row) : p.name, state_of(row), reason));
+    if (!reason.empty()) reasons[{reason, state_of(row)}].insert(is_alone ? id_of(row) : p.name);
   }
   std::string out = cut_lines(aligned(lines), width);
   out += fmt::format("{} components of {} plugins; kinora plugins inspect ID says more about one\n",
                      list.size(), plugins.size());
-  for (const auto& reason : reasons) {
-    const auto end = reason.find('\n');
-    out += "\n" + reason.substr(0, end + 1) + indented(reason.substr(end + 1));
-  }
+  for (const auto& [reason, names] : reasons)
+    out += fmt::format("\n{} {} {}:\n{}", fmt::join(names, ", "), names.size() == 1 ? "is" : "are",
+                       reason.second, indented(reason.first));
   for (const auto& notice : notices) out += "\nnot searched: " + notice + "\n";
   return out;
 }

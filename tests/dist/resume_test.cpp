@@ -28,7 +28,8 @@ constexpr Layout kSingle{1, "['single']"}, kRing{2, "['cp-ring']"},
 std::map<std::string, std::string> job(const Layout& l) {
   return {{"dit",
            std::string("precision = 'fp64'\nparallel = ") + l.parallel +
-               "\nsteps = 4\nbatch = 8\naccumulate = 2\nwarmup = 0\nlearning_rate = 0.01\neps = 1e-4\n"
+               "\nsteps = 4\nbatch = 8\naccumulate = 2\nwarmup = 0\nlearning_rate = 0.01\noptimizer = { use "
+               "= 'adamw', eps = 1e-4 }\n"
                "weight_decay = 0.1\nclip_norm = 0.05\nema = [0.5]\ncheckpoint_every = 2\nkeep = 10\n"
                "weights = 'FOLDER/start.safetensors'\n"
                "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads "

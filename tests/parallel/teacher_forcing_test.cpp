@@ -24,7 +24,8 @@ Trained job_of(const Rank& me, const std::string& parallel, const std::string& m
   const ScratchRun run(
       {{"dit",
         "precision = 'fp64'\nteacher_forcing = true\nchunk = 2\nsteps = 3\nbatch = 4\nwarmup = 0\n"
-        "learning_rate = 0.01\neps = 1e-4\nema = 0\nweights = 'FOLDER/start.safetensors'\n"
+        "learning_rate = 0.01\noptimizer = { use = 'adamw', eps = 1e-4 }\nema = 0\nweights = "
+        "'FOLDER/start.safetensors'\n"
         "model = { use = 'dit', in_channels = 2, out_channels = 2, text_size = 12, layers = 2, heads = 4, "
         "head_size = 12, adaln_lora = 4 }\nparallel = " +
             parallel + "\n" + more}});

@@ -20,8 +20,8 @@ using test::ScratchRun;
 constexpr int64_t kBatch = 4;
 const std::map<std::string, std::string> kJobs = {
     {"dit",
-     "precision = 'fp64'\nparallel = ['ddp']\nsteps = 3\nbatch = 4\nwarmup = 0\nlearning_rate = 0.01\neps = "
-     "1e-4\nema = 0\n"
+     "precision = 'fp64'\nparallel = ['ddp']\nsteps = 3\nbatch = 4\nwarmup = 0\nlearning_rate = 0.01\n"
+     "optimizer = { use = 'adamw', eps = 1e-4 }\nema = 0\n"
      "weights = 'FOLDER/start.safetensors'\n"}};
 
 double worst(const Tensor& a, const Tensor& b) {
