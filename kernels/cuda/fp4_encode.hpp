@@ -160,7 +160,9 @@ struct Quantizing {
       *reinterpret_cast<Pack<uint32_t, 2>*>(to) = six.codes;
       return;
     }
-    for (int i = 0; i < (n + 1) / 2; ++i) to[i] = static_cast<uint8_t>(six.codes.of[i / 4] >> (i % 4 * 8));
+    uint64_t left = uint64_t{six.codes.of[1]} << 32 | six.codes.of[0];
+    KINORA_NO_UNROLL
+    for (int i = 0; i < (n + 1) / 2; ++i, left >>= 8) to[i] = static_cast<uint8_t>(left);
   }
 };
 

@@ -60,8 +60,9 @@ struct Place {
 
 KINORA_BOTH inline Place place_of(const Tiling& of, Cell cell, int thread) {
   Place at;
-  at.row = static_cast<int64_t>(cell.down) * (kThreads >> of.shift) + (thread >> of.shift);
-  at.unit = static_cast<int32_t>(cell.across << of.shift) + (thread & ((1 << of.shift) - 1));
+  const auto t = static_cast<uint32_t>(thread);
+  at.row = static_cast<int64_t>(uint64_t{cell.down} * (uint32_t{kThreads} >> of.shift) + (t >> of.shift));
+  at.unit = static_cast<int32_t>((cell.across << of.shift) + (t & ((1u << of.shift) - 1)));
   at.inside = at.row < of.rows && at.unit < of.units;
   return at;
 }

@@ -19,7 +19,8 @@ KINORA_BOTH inline float sum_of(Values& e) {
   KINORA_UNROLL
   for (int half = 8; half > 0; half /= 2) {
     KINORA_UNROLL
-    for (int i = 0; i < half; ++i) e[i] = add(e[i], e[i + half]);
+    for (int i = 0; i < 8; ++i)  // a constant count, so that e stays in registers
+      if (i < half) e[i] = add(e[i], e[i + half]);
   }
   return e[0];
 }
