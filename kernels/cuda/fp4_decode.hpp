@@ -18,7 +18,7 @@ struct DequantizeJob {
   bool swizzled, aligned;
 };
 
-// What the codes of a pack decode to, by the code of their scale. A thread block fills it once.
+// Maps a code and the code of its scale to a result. A thread block fills it once.
 template <class T>
 struct Decoder;
 

@@ -17,8 +17,8 @@ struct QuantizeJob {
   bool aligned, codes_aligned;
 };
 
-// What follows from the largest magnitude alone. A block scale has 127 values, so a thread block finds what
-// each of them means once.
+// The largest magnitude alone decides this table. A block scale has 127 values, so a thread block finds once
+// what each of them means.
 struct Scales {
   static constexpr int kCodes = 0x7f;
   fp4::TensorScale tensor;

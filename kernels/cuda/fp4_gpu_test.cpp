@@ -88,19 +88,27 @@ TEST_F(Fp4Gpu, LargeMatricesHaveTheReferencesBits) {
     const auto x = narrowed(matrix(n, Content::gaussian, 8));
     OnDevice<Bfloat16> in(x);
     OnDevice<Amax> amax(1);
-    Options o;
-    o.hadamard = true;
-    Quantized want = room_for(n, false);
     const Amax want_amax = find_amax(n, x.data(), true);
-    want.global = quantize(n, x.data(), o, want_amax.value, want.codes.data(), want.scales.data());
-    OnDevice<uint8_t> codes(want.codes.size()), scales(want.scales.size());
-    OnDevice<float> global(1);
-    KINORA_CUDA_OK(cuda::fp4_amax(n, in.data(), true, amax.data(), nullptr));
-    KINORA_CUDA_OK(cuda::fp4_quantize(n, in.data(), o, amax.data(), codes.data(), scales.data(),
-                                      global.data(), nullptr));
-    KINORA_CUDA_OK(cudaDeviceSynchronize());
-    EXPECT_EQ(bits_of(amax.host()[0].value), bits_of(want_amax.value));
-    EXPECT_TRUE(same_bits(want, Quantized{codes.host(), scales.host(), global.host()[0]}));
+    for (int bits = 0; bits < 4; ++bits) {
+      Options o;
+      o.hadamard = true, o.square = bits & 1, o.stochastic = bits & 2;
+      Quantized want = room_for(n, false);
+      want.global = quantize(n, x.data(), o, want_amax.value, want.codes.data(), want.scales.data());
+      OnDevice<uint8_t> codes(want.codes.size()), scales(want.scales.size());
+      OnDevice<float> global(1);
+      KINORA_CUDA_OK(cuda::fp4_amax(n, in.data(), true, amax.data(), nullptr));
+      KINORA_CUDA_OK(cuda::fp4_quantize(n, in.data(), o, amax.data(), codes.data(), scales.data(),
+                                        global.data(), nullptr));
+      KINORA_CUDA_OK(cudaDeviceSynchronize());
+      EXPECT_EQ(bits_of(amax.host()[0].value), bits_of(want_amax.value));
+      EXPECT_TRUE(same_bits(want, Quantized{codes.host(), scales.host(), global.host()[0]})) << name_of(o);
+      std::vector<Bfloat16> want_x(x.size());
+      dequantize(n, want.codes.data(), want.scales.data(), false, want.global, want_x.data());
+      OnDevice<Bfloat16> out(x.size());
+      KINORA_CUDA_OK(
+          cuda::fp4_dequantize(n, codes.data(), scales.data(), false, global.data(), out.data(), nullptr));
+      EXPECT_TRUE(std::memcmp(want_x.data(), out.host().data(), out.bytes()) == 0) << name_of(o);
+    }
   }
 }
 

@@ -43,12 +43,14 @@ void run_quantize(const QuantizeJob<T>& job) {
   }
 }
 
+// each: tiles of a thread block; 0: as many as the launch takes.
 template <class T>
 float quantize_on_host(const fp4::Shape& n, const T* x, const fp4::Options& options, float amax,
-                       uint8_t* codes, uint8_t* scales) {
+                       uint8_t* codes, uint8_t* scales, int32_t each = 0) {
   float global_scale = 0;
   const fp4::Amax found{amax, 0, 0};
-  const auto job = quantize_job(n, x, options, &found, codes, scales, &global_scale);
+  auto job = quantize_job(n, x, options, &found, codes, scales, &global_scale);
+  if (each != 0) job.each = each;
   if (options.swizzled) std::memset(scales, 0, static_cast<size_t>(scale_bytes(n, true)));
   const bool adaptive = is_adaptive(options.rule);
   const int which = options.square * 4 + options.stochastic * 2 + adaptive;
