@@ -7,7 +7,9 @@
 #define KINORA_BOTH
 #endif
 #ifdef __CUDA_ARCH__
-#define KINORA_UNROLL _Pragma("unroll")  // so that arrays indexed by the loop stay in registers
+#define KINORA_UNROLL _Pragma("unroll")       // so that arrays indexed by the loop stay in registers
+#define KINORA_NO_UNROLL _Pragma("unroll 1")  // where a loop is rare and its copies would only use registers
 #else
 #define KINORA_UNROLL
+#define KINORA_NO_UNROLL
 #endif

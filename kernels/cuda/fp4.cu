@@ -1,7 +1,8 @@
 #include <type_traits>
 
 #include "kernels/cuda/fp4.hpp"
-#include "kernels/cuda/fp4_tile.hpp"
+#include "kernels/cuda/fp4_decode.hpp"
+#include "kernels/cuda/fp4_encode.hpp"
 
 namespace kinora::cuda {
 namespace {
@@ -18,6 +19,10 @@ __device__ Most warp_most(Most most) {
     most = larger_of(most, __shfl_xor_sync(0xffffffff, most.bits, lane),
                      __shfl_xor_sync(0xffffffff, most.non_finite, lane));
   return most;
+}
+
+unsigned grid(const Tiling& tiles, int32_t each) {
+  return static_cast<unsigned>(fp4::divided_up(tiles.tiles, each));
 }
 
 // The order of the atomic operations does not matter: a maximum and a count.
@@ -39,20 +44,46 @@ __global__ void __launch_bounds__(kThreads) amax_kernel(AmaxJob<T> job, fp4::Ama
 
 template <class T, bool kSquare, bool kStochastic, bool kAdaptive>
 __global__ void __launch_bounds__(kThreads) quantize_kernel(QuantizeJob<T> job) {
+  __shared__ Scales scales;
   __shared__ std::conditional_t<kSquare, Shared, char> room;
   Shared* shared = kSquare ? reinterpret_cast<Shared*>(&room) : nullptr;
   const int thread = static_cast<int>(threadIdx.x);
-  Quantizing<T, kSquare, kStochastic, kAdaptive> work;
-  work.load_values(job, blockIdx.x, thread, shared);
-  if (kSquare) __syncthreads();
-  work.find_scales(job, thread, shared);
-  if (kSquare && kAdaptive) __syncthreads();
-  work.store(job, thread, shared);
+  scales.fill(job, blockIdx.x == 0, thread);
+  __syncthreads();
+  const uint32_t first = blockIdx.x * static_cast<uint32_t>(job.each);
+  Cell cell = cell_of(job.tiles, first);
+  for (int i = 0; i < job.each && first + i < job.tiles.tiles; ++i) {
+    Column* amax = kSquare ? &shared->amax[i % 2] : nullptr;
+    Quantizing<T, kSquare, kStochastic, kAdaptive> work;
+    work.load_values(job, scales, cell, thread, amax);
+    if (kSquare) __syncthreads();
+    work.find_scales(job, scales, thread, amax, shared);
+    if (kSquare && kAdaptive) __syncthreads();
+    work.store(job, scales, thread, shared);
+    advance(job.tiles, cell);
+  }
 }
 
 template <class T>
 __global__ void __launch_bounds__(kThreads) dequantize_kernel(DequantizeJob<T> job) {
-  decode_pack(job, blockIdx.x, static_cast<int>(threadIdx.x));
+  constexpr int kAtOnce = 2;
+  __shared__ Decoder<T> decoder;
+  const int thread = static_cast<int>(threadIdx.x);
+  decoder.fill(threadIdx.x, *job.global_scale);
+  __syncthreads();
+  const uint32_t first = blockIdx.x * static_cast<uint32_t>(job.each);
+  Cell cell = cell_of(job.tiles, first);
+  for (int i = 0; i < job.each; i += kAtOnce) {
+    Decoding<T> work[kAtOnce];
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) {
+      work[k].at.inside = false;
+      if (i + k < job.each) work[k].load_codes(job, cell, thread);  // rows past the last are outside
+      advance(job.tiles, cell);
+    }
+#pragma unroll
+    for (int k = 0; k < kAtOnce; ++k) work[k].store(job, decoder);
+  }
 }
 
 // f with the three options as compile-time constants.
@@ -71,7 +102,7 @@ void for_options(const fp4::Options& options, F f) {
   });
 }
 
-// Tiles are thread blocks of a grid's first dimension.
+// A thread block counts tiles in 32 bits.
 cudaError_t check_size(const Tiling& tiles) {
   return tiles.tiles > INT32_MAX ? cudaErrorInvalidConfiguration : cudaSuccess;
 }
@@ -101,7 +132,7 @@ cudaError_t fp4_quantize(const fp4::Shape& n, const T* x, const fp4::Options& op
   }
   for_options(options, [&](auto square, auto stochastic, auto adaptive) {
     quantize_kernel<T, square.value, stochastic.value, adaptive.value>
-        <<<static_cast<unsigned>(job.tiles.tiles), kThreads, 0, stream>>>(job);
+        <<<grid(job.tiles, job.each), kThreads, 0, stream>>>(job);
   });
   return cudaGetLastError();
 }
@@ -112,7 +143,7 @@ cudaError_t fp4_dequantize(const fp4::Shape& n, const uint8_t* codes, const uint
   if (n.rows * n.cols == 0) return cudaSuccess;
   const auto job = dequantize_job(n, codes, scales, swizzled, global_scale, x);
   if (const cudaError_t error = check_size(job.tiles); error != cudaSuccess) return error;
-  dequantize_kernel<<<static_cast<unsigned>(job.tiles.tiles), kThreads, 0, stream>>>(job);
+  dequantize_kernel<<<grid(job.tiles, job.each), kThreads, 0, stream>>>(job);
   return cudaGetLastError();
 }
 

@@ -5,7 +5,8 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/cuda/fp4_tile.hpp"
+#include "kernels/cuda/fp4_decode.hpp"
+#include "kernels/cuda/fp4_encode.hpp"
 
 namespace kinora::cuda::fp4_tile {
 
@@ -26,20 +27,30 @@ fp4::Amax amax_on_host(const fp4::Shape& n, const T* x, bool hadamard, int64_t m
 template <bool kSquare, bool kStochastic, bool kAdaptive, class T>
 void run_quantize(const QuantizeJob<T>& job) {
   std::vector<Quantizing<T, kSquare, kStochastic, kAdaptive>> threads(kThreads);
-  Shared shared;
+  Scales scales = {};
+  Shared shared = {};
+  Cell cell = {};
   for (int64_t tile = 0; tile < job.tiles.tiles; ++tile) {
-    for (int t = 0; t < kThreads; ++t) threads[t].load_values(job, static_cast<uint32_t>(tile), t, &shared);
-    for (int t = 0; t < kThreads; ++t) threads[t].find_scales(job, t, &shared);
-    for (int t = 0; t < kThreads; ++t) threads[t].store(job, t, &shared);
+    if (tile % job.each == 0) {
+      for (int t = 0; t < kThreads; ++t) scales.fill(job, tile == 0, t);
+      cell = cell_of(job.tiles, static_cast<uint32_t>(tile));
+    }
+    Column* amax = &shared.amax[tile % job.each % 2];
+    for (int t = 0; t < kThreads; ++t) threads[t].load_values(job, scales, cell, t, amax);
+    for (int t = 0; t < kThreads; ++t) threads[t].find_scales(job, scales, t, amax, &shared);
+    for (int t = 0; t < kThreads; ++t) threads[t].store(job, scales, t, &shared);
+    advance(job.tiles, cell);
   }
 }
 
+// each: tiles of a thread block; 0: as many as the launch takes.
 template <class T>
 float quantize_on_host(const fp4::Shape& n, const T* x, const fp4::Options& options, float amax,
-                       uint8_t* codes, uint8_t* scales) {
+                       uint8_t* codes, uint8_t* scales, int32_t each = 0) {
   float global_scale = 0;
   const fp4::Amax found{amax, 0, 0};
-  const auto job = quantize_job(n, x, options, &found, codes, scales, &global_scale);
+  auto job = quantize_job(n, x, options, &found, codes, scales, &global_scale);
+  if (each != 0) job.each = each;
   if (options.swizzled) std::memset(scales, 0, static_cast<size_t>(scale_bytes(n, true)));
   const bool adaptive = is_adaptive(options.rule);
   const int which = options.square * 4 + options.stochastic * 2 + adaptive;
@@ -56,8 +67,18 @@ template <class T>
 void dequantize_on_host(const fp4::Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled,
                         float global_scale, T* x) {
   const auto job = dequantize_job(n, codes, scales, swizzled, &global_scale, x);
-  for (int64_t tile = 0; tile < job.tiles.tiles; ++tile)
-    for (int thread = 0; thread < kThreads; ++thread) decode_pack(job, static_cast<uint32_t>(tile), thread);
+  Decoder<T> decoder;
+  for (uint32_t scale = 0; scale < kThreads; ++scale) decoder.fill(scale, global_scale);
+  Cell cell = {};
+  for (int64_t tile = 0; tile < job.tiles.tiles; ++tile) {
+    if (tile % job.each == 0) cell = cell_of(job.tiles, static_cast<uint32_t>(tile));
+    for (int thread = 0; thread < kThreads; ++thread) {
+      Decoding<T> work;
+      work.load_codes(job, cell, thread);
+      work.store(job, decoder);
+    }
+    advance(job.tiles, cell);
+  }
 }
 
 }  // namespace kinora::cuda::fp4_tile

@@ -58,6 +58,19 @@ TYPED_TEST(Fp4Forms, DequantizeAlike) {
       }
 }
 
+// Large matrices give a thread block several tiles, which may end in the middle of a row of tiles.
+TYPED_TEST(Fp4Forms, ThreadBlocksMayHaveSeveralTiles) {
+  using T = TypeParam;
+  const Shape n{34, 530};  // 3 x 3 tiles
+  const auto x = as<T>(matrix(n, Content::gaussian, 12));
+  for (const Options& o : all_options()) {
+    Quantized want = room_for(n, o.swizzled), device = want;
+    want.global = quantize(n, x.data(), o, 5, want.codes.data(), want.scales.data());
+    device.global = quantize_on_host(n, x.data(), o, 5, device.codes.data(), device.scales.data(), 4);
+    ASSERT_TRUE(same_bits(want, device)) << name_of(o);
+  }
+}
+
 // Addresses that 16 does not divide take the path without packs.
 TYPED_TEST(Fp4Forms, AddressesNeedNoAlignment) {
   using T = TypeParam;

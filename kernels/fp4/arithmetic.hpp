@@ -48,6 +48,16 @@ __device__ inline float saturate(float x) { return __saturatef(x); }
 __device__ inline float magnitude(float x) { return fabsf(x); }
 // The larger of two magnitudes.
 __device__ inline float larger(float a, float b) { return fmaxf(a, b); }
+// bits << 1, with the sign of x as the lowest bit.
+__device__ inline uint32_t append_sign(uint32_t bits, float x) {
+  return __funnelshift_l(bits_of(x), bits, 1);
+}
+// Byte i of the result: number s of the eight bytes of low and high, s being nibble i of `which`, 0 to 7.
+__device__ inline uint32_t pick_bytes(uint32_t low, uint32_t high, uint32_t which) {
+  uint32_t picked;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(picked) : "r"(low), "r"(high), "r"(which));
+  return picked;
+}
 #else
 KINORA_BOTH inline float mul(float a, float b) { return a * b; }
 KINORA_BOTH inline float add(float a, float b) { return a + b; }
@@ -57,6 +67,14 @@ KINORA_BOTH inline float exact_mul_add(float a, float b, float c) { return a * b
 KINORA_BOTH inline float saturate(float x) { return x > 0 ? (x < 1 ? x : 1.0f) : 0.0f; }
 KINORA_BOTH inline float magnitude(float x) { return float_of(bits_of(x) & 0x7fffffffu); }
 KINORA_BOTH inline float larger(float a, float b) { return a > b ? a : b; }
+KINORA_BOTH inline uint32_t append_sign(uint32_t bits, float x) { return bits << 1 | bits_of(x) >> 31; }
+KINORA_BOTH inline uint32_t pick_bytes(uint32_t low, uint32_t high, uint32_t which) {
+  const uint64_t both = uint64_t{high} << 32 | low;
+  uint32_t picked = 0;
+  for (int i = 0; i < 4; ++i)
+    picked |= static_cast<uint32_t>(both >> (which >> (4 * i) & 7) * 8 & 0xff) << 8 * i;
+  return picked;
+}
 #endif
 
 KINORA_BOTH inline bool is_finite(float x) { return (bits_of(x) & kInfinity) != kInfinity; }

@@ -25,7 +25,7 @@ KINORA_BOTH inline float add_position(float start, float a) {
 }
 
 // The code of |x|, 0 to 7, limited to 6.0, plus kNearestOffset; ties to the even code.
-constexpr uint32_t kNearestOffset = 0x4b400000u;
+constexpr uint32_t kNearestOffset = 0x4b400000u;  // the ten lowest bits are zeros
 KINORA_BOTH inline uint32_t offset_nearest_e2m1(float x) {
   constexpr float kUnit = 0x1.8p23f;  // its last place counts 1
   return bits_of(add_position(kUnit, magnitude(x)));
@@ -34,13 +34,15 @@ KINORA_BOTH inline uint32_t nearest_e2m1(float x) { return offset_nearest_e2m1(x
 
 // The code of |x| rounded up with a probability equal to its distance from the code below, in steps of 2^-16.
 // noise: uniform in [0, 65536). An exact value never moves.
-KINORA_BOTH inline uint32_t stochastic_e2m1(float x, uint32_t noise) {
+// The first form has the code plus kStochasticOffset in its upper half.
+constexpr uint32_t kStochasticOffset = 0x4340u;
+KINORA_BOTH inline uint32_t offset_stochastic_e2m1(float x, uint32_t noise) {
   constexpr float kSixteenth = 0x1.8p7f;  // its last place counts 2^-16
-  return (bits_of(add_position(kSixteenth, magnitude(x))) - 0x43400000u + noise) >> 16;
+  return bits_of(add_position(kSixteenth, magnitude(x))) + noise;
 }
-
-// The sign of x at bit 4 i + 3.
-KINORA_BOTH inline uint32_t sign_e2m1(float x, int i) { return (bits_of(x) & 0x80000000u) >> (28 - 4 * i); }
+KINORA_BOTH inline uint32_t stochastic_e2m1(float x, uint32_t noise) {
+  return (offset_stochastic_e2m1(x, noise) >> 16) - kStochasticOffset;
+}
 
 // The number of a code, 0 to 15: its bits are those of a float32 whose exponent is 126 too small.
 KINORA_BOTH inline float e2m1_value(uint32_t code) {

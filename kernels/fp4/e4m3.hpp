@@ -9,10 +9,16 @@ constexpr float kLargestE4m3 = 448;
 
 // x >= 0, to nearest even, limited to 448. The sign bit of the code is 0: block scales are not negative.
 KINORA_BOTH inline uint32_t e4m3_code(float x) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  uint16_t codes;  // of x and, above it, of 0
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(codes) : "f"(0.0f), "f"(x));
+  return codes;
+#else
   const float limited = x < kLargestE4m3 ? x : kLargestE4m3;
   if (limited < 0x1p-6f) return bits_of(add(limited, 0x1p14f)) - 0x46800000u;  // steps of 2^-9
   const uint32_t bits = bits_of(limited);
   return ((bits + 0x7ffffu + (bits >> 20 & 1)) >> 20) - (120u << 3);
+#endif
 }
 
 KINORA_BOTH inline float e4m3_value(uint32_t code) {

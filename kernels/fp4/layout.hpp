@@ -27,8 +27,10 @@ KINORA_BOTH inline int64_t scale_bytes(const Shape& n, bool swizzled) {
 
 KINORA_BOTH inline int64_t scale_place(int64_t blocks_a_row, bool swizzled, int64_t row, int64_t block) {
   if (!swizzled) return row * blocks_a_row + block;
-  const int64_t tile = row / 128 * divided_up(blocks_a_row, 4) + block / 4;
-  return tile * 512 + row % 32 * 16 + row % 128 / 32 * 4 + block % 4;
+  const auto r = static_cast<uint32_t>(row) % 128, b = static_cast<uint32_t>(block);  // block < 2^31
+  const int64_t tile =
+      static_cast<int64_t>(static_cast<uint64_t>(row) / 128) * divided_up(blocks_a_row, 4) + b / 4;
+  return tile * 512 + (r % 32 * 16 + r / 32 * 4 + b % 4);
 }
 
 }  // namespace kinora::fp4

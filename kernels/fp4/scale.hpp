@@ -46,19 +46,21 @@ struct BlockScale {
   float multiply;  // x * first * multiply is rounded to E2M1
 };
 
+// The block scale before it is rounded to E4M3.
+KINORA_BOTH inline float exact_scale(ScaleRule rule, const TensorScale& tensor, float block_amax) {
+  if (rule == ScaleRule::none) return mul(block_amax, mul(tensor.encode, 1.0f / 6));
+  return mul(div(block_amax, rule == ScaleRule::static_4 ? 4.0f : 6.0f), tensor.encode);
+}
+
+KINORA_BOTH inline BlockScale scale_of_code(const TensorScale& tensor, uint32_t code) {
+  const float value = e4m3_value(code);
+  return {code, value, code != 0 ? div(1.0f, mul(value, tensor.decode)) : 0.0f};
+}
+
 // stretch: 1, or 1.5 for the candidate that brings the largest magnitude to 4.
 KINORA_BOTH inline BlockScale block_scale(ScaleRule rule, const TensorScale& tensor, float block_amax,
                                           float stretch) {
-  float exact;
-  if (rule == ScaleRule::none)
-    exact = mul(block_amax, mul(tensor.encode, 1.0f / 6));
-  else
-    exact = mul(div(block_amax, rule == ScaleRule::static_4 ? 4.0f : 6.0f), tensor.encode);
-  if (stretch != 1) exact = mul(exact, stretch);
-  BlockScale scale{e4m3_code(exact), 0, 0};
-  scale.value = e4m3_value(scale.code);
-  if (scale.code != 0) scale.multiply = div(1.0f, mul(scale.value, tensor.decode));
-  return scale;
+  return scale_of_code(tensor, e4m3_code(mul(exact_scale(rule, tensor, block_amax), stretch)));
 }
 
 // The factor of a code's number.
