@@ -172,7 +172,7 @@ def distance(a, b):
     """The largest difference as a share of the largest value; infinite for another shape or dtype, and for what is not a number."""
     if a.shape != b.shape or a.dtype != b.dtype or not np.isfinite(np.asarray([a, b], dtype=np.float64)).all():
         return np.inf
-    return float(np.abs(a.astype(np.float64) - b).max(initial=0) / max(np.abs(a).max(initial=0), 1e-300))
+    return float(np.abs(a.astype(np.float64) - b).max(initial=0) / np.maximum(np.abs(a).max(initial=0), 1e-300))
 
 
 def compare(ours, theirs):

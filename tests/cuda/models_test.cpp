@@ -96,7 +96,7 @@ Outcome outcome(const Example& e, at::ScalarType dtype, at::ScalarType rounded) 
 // because their terms cancel count relative to a thousandth of the largest gradient.
 double apart(const Outcome& got, const Outcome& want) {
   double largest = 0, most = got.tensors.size() == want.tensors.size() ? 0 : 1e9;
-  for (const auto& [name, t] : want.tensors) largest = std::max(largest, t.abs().max().item<double>());
+  for (const auto& [name, t] : want.tensors) largest = test::worse(largest, t.abs().max().item<double>());
   for (const auto& [name, t] : want.tensors) {
     const double size = std::max(t.abs().max().item<double>(), 1e-3 * largest);
     most = test::worse(most, (got.tensors.at(name) - t).abs().max().item<double>() / size);
