@@ -74,6 +74,8 @@ def check_program():
     assert "ok      libtorch\n" in tensors, tensors
     disabled = [c for c in json.loads(kinora("plugins", "list", "--json", env=BARE)) if c["state"] == "disabled"]
     assert disabled and all("pip install torch==" in c["reason"] for c in disabled), disabled
+    said = kinora("plugins", "list", env=BARE)  # one reason for all of them
+    assert said.count("pip install torch==") == 1 and " are disabled:\n" in said, said
 
 
 def check_libtorch():

@@ -24,7 +24,8 @@ inline int32_t code_of(const c10::Error& e) {
 inline std::string text_of(const c10::Error& e) {
   std::string text = e.what_without_backtrace();
   // An error of CUDA: its name, then a link and five lines about debugging.
-  text.resize(std::min({text.size(), text.find("\nSearch for `cuda"), text.find("\nCUDA kernel errors might")}));
+  text.resize(
+      std::min({text.size(), text.find("\nSearch for `cuda"), text.find("\nCUDA kernel errors might")}));
   while (!text.empty() && text.back() == '\n') text.pop_back();
   return text;
 }

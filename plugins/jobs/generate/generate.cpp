@@ -15,10 +15,10 @@
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/generating/generator.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/generating/wishes.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 
