@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """kinora check: a recipe with one change, and the line that reports it. Nothing is run, nothing is written.
 usage: check.py KINORA ROOT SCRATCH"""
-import itertools, os, pathlib, re, resource, shutil, subprocess, sys
+import itertools, math, os, pathlib, re, resource, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
 OUT = SCRATCH / "out"
@@ -255,13 +255,17 @@ def check_layout_of_a_large_model():
                             ('[{ use = "tp", size = 64 }]', "parameter 'blocks.0.attn1.to_q.weight' can be cut into 40 at most; use size = 8")):
         file = spread(Q, "dit", parallel)
         file.write_text(re.sub(r"(?m)^model = .*$", model, file.read_text()).replace("batch = 24", "batch = 64"))
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = check(file, WORLD_SIZE="64")
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+        quickest = math.inf  # of three tries: a busy machine makes the same work slower
+        for _ in range(3):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = check(file, WORLD_SIZE="64")
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            quickest = min(quickest, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            if quickest < 2:
+                break
         assert (words in done.stderr and done.returncode == 2) if words else done.returncode == 0, done.stderr
-        assert seconds < 4 and after.ru_maxrss < 2_000_000, (seconds, after.ru_maxrss)  # memory of the whole command
-        print(f"      64 ranks of 14B are checked in {seconds:.1f} s of a core")
+        assert quickest < 2 and after.ru_maxrss < 2_000_000, (quickest, after.ru_maxrss)  # memory of the whole command
+        print(f"      64 ranks of 14B are checked in {quickest:.1f} s of a core")
 
 
 def check_any_ranks():
