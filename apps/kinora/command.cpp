@@ -15,19 +15,20 @@ int complain(int code, const std::string& message) {
 }
 
 std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string& file,
-                                      const std::vector<std::string>& sets, std::optional<int64_t> ranks) {
-  return load_run(runtime, core::Document::read(file), file, sets, ranks);
+                                      const std::vector<std::string>& sets, std::optional<int64_t> ranks,
+                                      const std::string& only) {
+  return load_run(runtime, core::Document::read(file), file, sets, ranks, only);
 }
 
 std::optional<core::RunFile> load_run(core::Runtime& runtime, core::Result<core::Document> doc,
                                       const std::string& file, const std::vector<std::string>& sets,
-                                      std::optional<int64_t> ranks) {
+                                      std::optional<int64_t> ranks, const std::string& only) {
   if (!doc) {
     std::cerr << core::printable(doc.failure().message) << "\n";
     return std::nullopt;
   }
   std::vector<core::Diagnostic> problems;
-  core::RunFile run = core::load_run(runtime, *doc, file, sets, ranks, problems);
+  core::RunFile run = core::load_run(runtime, *doc, file, sets, ranks, problems, only);
   for (const auto& p : problems)
     std::cerr << core::printable(p.at.file.empty() ? p.message : core::format(p)) << "\n";
   if (problems.empty()) return run;

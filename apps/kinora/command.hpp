@@ -34,15 +34,16 @@ int complain(int code, const std::string& message);
 int require_command(const std::string& name);
 
 // Reads a run file and applies the --set overrides; prints every problem. Nothing if there was one. ranks:
-// also checks every job, even a finished one, for a launch of that many ranks; 0: for any number.
+// also checks every job, even a finished one, for a launch of that many ranks; 0: for any number. only: the job
+// that alone will run, with those that it depends on; problems of the others are left out.
 std::optional<core::RunFile> load_run(core::Runtime&, const std::string& file,
-                                      const std::vector<std::string>& sets,
-                                      std::optional<int64_t> ranks = {});
+                                      const std::vector<std::string>& sets, std::optional<int64_t> ranks = {},
+                                      const std::string& only = "");
 
 // The same for a document that is already read; messages call it `file`.
 std::optional<core::RunFile> load_run(core::Runtime&, core::Result<core::Document>, const std::string& file,
-                                      const std::vector<std::string>& sets,
-                                      std::optional<int64_t> ranks = {});
+                                      const std::vector<std::string>& sets, std::optional<int64_t> ranks = {},
+                                      const std::string& only = "");
 
 // Parses the arguments of `run` into a file and options; fails as load_run does.
 struct AskedRun {

@@ -78,7 +78,8 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
                     "run: a run file is missing; kinora run FILE.toml, for example kinora run "
                     "configs/quickstart.toml"),
            std::nullopt;
-  auto run = load_run(runtime, given.file, given.sets);
+  const auto only = given.values["only"].as<std::string>();
+  auto run = load_run(runtime, given.file, given.sets, {}, only);
   if (!run) return std::nullopt;
   if (given.values.count("out"))
     run->out = std::filesystem::absolute(given.values["out"].as<std::string>()).lexically_normal();
@@ -86,7 +87,7 @@ std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   core::RunOptions options;
   options.dry = given.values.count("dry-run") != 0;
   options.retry_failed = given.values.count("retry-failed") != 0;
-  options.only = given.values["only"].as<std::string>();
+  options.only = only;
   std::vector<std::string> names;
   for (const auto& job : run->jobs) names.push_back(job.name);
   if (!options.only.empty() && std::find(names.begin(), names.end(), options.only) == names.end())

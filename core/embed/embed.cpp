@@ -112,8 +112,8 @@ void run_file(kinora_embed& host, const kinora_embed_run_options& how) {
   const std::string file = how.file ? how.file : "run.toml";
   Document doc = or_throw(how.text ? Document::parse(how.text, file) : Document::read(file));
   std::vector<Diagnostic> problems;
-  RunFile run = load_run(runtime, doc, file, list_of(how.sets, how.n_sets), {}, problems);
   RunOptions options{.only = how.only ? how.only : ""};
+  RunFile run = load_run(runtime, doc, file, list_of(how.sets, how.n_sets), {}, problems, options.only);
   const bool has_job =
       options.only.empty() || std::any_of(run.jobs.begin(), run.jobs.end(),
                                           [&](const auto& job) { return job.name == options.only; });

@@ -43,12 +43,12 @@ Status lock_plugins(Registry& registry, const std::filesystem::path& file) {
 
 RunFile load_run(Runtime& runtime, Document& doc, const std::string& file,
                  const std::vector<std::string>& sets, std::optional<int64_t> ranks,
-                 std::vector<Diagnostic>& problems) {
+                 std::vector<Diagnostic>& problems, const std::string& only) {
   for (const auto& set : sets)
     if (auto status = doc.set(set); !status) problems.push_back({{}, status.failure().message});
   if (auto status = lock_plugins(runtime.registry(), file); !status)
     problems.push_back({{}, status.failure().message});
-  RunFile run = read_run(doc, runtime.registry(), problems);
+  RunFile run = read_run(doc, runtime.registry(), problems, only);
   warn_of_taken_over(runtime, run);
   configure_storages(runtime.io(), run, problems);
   if (ranks || !problems.empty())

@@ -8,6 +8,7 @@
 #include "core/run/inputs.hpp"
 #include "core/run/job.hpp"
 #include "core/run/job_stages.hpp"
+#include "core/run/unknown_option.hpp"
 #include "core/run/weights.hpp"
 
 namespace kinora::core {
@@ -15,13 +16,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Whether each of the file's jobs is the one called `only` or an earlier job that it depends on; all of them
+// if none has the name.
+std::vector<bool> needed_jobs(const json& jobs, const std::string& only) {
+  std::vector<bool> needed(jobs.is_array() ? jobs.size() : 0);
+  std::set<json> names{only};
+  for (size_t i = needed.size(); i-- > 0;) {
+    if (!jobs[i].is_object()) continue;
+    const json inputs = jobs[i].value("input", json());
+    needed[i] = names.contains(jobs[i].value("name", jobs[i].value("kind", json())));
+    if (needed[i] && inputs.is_array()) names.insert(inputs.begin(), inputs.end());
+    if (needed[i]) names.insert(inputs);
+  }
+  if (std::find(needed.begin(), needed.end(), true) == needed.end()) needed.assign(needed.size(), true);
+  return needed;
+}
+
 // Reads one run file; every method records the problems it finds and continues.
 class RunReader {
  public:
   RunReader(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems)
       : doc_(doc), registry_(registry), problems_(problems) {}
 
-  RunFile read() {
+  // only: see read_run().
+  RunFile read(const std::string& only) {
     run_.file = fs::absolute(doc_.name());
     run_.registry = &registry_;
     known_keys("", doc_.root(), {"run", "job", "storage"});
@@ -29,8 +47,12 @@ class RunReader {
     run_.storages = read_storages(doc_, registry_, run_.file.parent_path(), problems_);
     const json jobs = doc_.root().value("job", json::array());
     if (!jobs.is_array() || jobs.empty()) problem(doc_.key("/job"), "a run needs at least one [[job]]");
-    for (size_t i = 0; jobs.is_array() && i < jobs.size(); ++i)
+    const std::vector<bool> needed = needed_jobs(jobs, only);
+    for (size_t i = 0; i < needed.size(); ++i) {
+      const size_t before = problems_.size();
       read_job("/job/" + std::to_string(i), jobs[i]);
+      if (!needed[i]) problems_.resize(before);
+    }
     return std::move(run_);
   }
 
@@ -312,23 +334,13 @@ class RunReader {
     json given = json::object();
     std::vector<std::string> known{"name", "kind", "input"};
     for (const auto& slot : job.kind->slots) known.push_back(slot.name);
-    std::vector<std::string> options;
-    for (const auto& option : job.kind->options) options.push_back(option.name);
-    options.insert(options.end(), known.begin(), known.end());
     for (const auto& [key, value] : table.items()) {
       if (std::find(known.begin(), known.end(), key) != known.end()) continue;
       if (job.kind->option(key)) {
         given[key] = value;
       } else {
-        // A table with `use` is intended as a component.
-        const std::string hint =
-            value.is_object() && value.contains("use")
-                ? did_you_mean_or_list(key, slots_of(*job.kind), "components are named by")
-                : did_you_mean(key, options);
-        const std::string weights = key == "weights" ? weights_of(job) : "";
-        const std::string owner = weights.empty() ? owner_of(job, key) : weights;
         problem(doc_.key(pointer + "/" + key), "unknown option '" + key + "' of job kind " + job.kind->name +
-                                                   (owner.empty() ? hint : owner));
+                                                   hint_for_unknown(registry_, job, key, value));
       }
     }
     std::vector<Problem> found;
@@ -357,40 +369,10 @@ class RunReader {
     }
   }
 
-  // "; it is an option of dedup: dedup = { use = "dedup.semantic", eps = ... }" where a component of the job
-  // has it.
-  std::string owner_of(const JobSpec& job, const std::string& option) const {
-    for (const auto& use : job.components) {
-      const auto spec = registry_.find(use.id);
-      if (!spec || !(*spec)->option(option)) continue;
-      const std::string table = "{ use = \"" + (*spec)->name + "\", " + option + " = ... }";
-      const auto slot = std::find_if(job.kind->slots.begin(), job.kind->slots.end(),
-                                     [&](const Slot& s) { return s.name == use.slot; });
-      const bool is_list = slot != job.kind->slots.end() && slot->list;
-      return "; it is an option of " + use.id + ": write " + use.slot + " = " +
-             (is_list ? "[" + table + "]" : table);
-    }
-    return "";
-  }
-
-  // "; the weights of tokenizer are the option tokenizer_weights", for each component of the job that has some.
-  static std::string weights_of(const JobSpec& job) {
-    std::string out;
-    for (const auto& slot : job.kind->slots)
-      if (!slot.weights.empty())
-        out += (out.empty() ? "; the weights of " : ", of ") + slot.name + " are the option " + slot.weights;
-    return out;
-  }
-
   Location place_of(const std::string& pointer, const Problem& p) const {
     return doc_.value(pointer + "/" + p.path.substr(0, p.path.find('[')));
   }
 
-  static std::vector<std::string> slots_of(const ComponentSpec& kind) {
-    std::vector<std::string> out;
-    for (const auto& slot : kind.slots) out.push_back(slot.name);
-    return out;
-  }
   static std::string joined(const std::vector<std::string>& words) {
     std::string out;
     for (const auto& w : words) out += (out.empty() ? "" : ", ") + w;
@@ -436,53 +418,6 @@ void RunReader::read_one(const std::string& pointer, const json& given, const Sl
 
 }  // namespace
 
-std::optional<ComponentUse> read_component(const Document& doc, const Registry& registry,
-                                           const std::string& pointer, const std::string& kind,
-                                           const fs::path& base, std::vector<Diagnostic>& problems,
-                                           const json& given) {
-  std::string name;
-  json options = json::object();
-  if (given.is_string()) {
-    name = given;
-  } else if (given.is_object() && given.contains("use") && given["use"].is_string()) {
-    name = given["use"];
-    options = given;
-    options.erase("use");
-  } else {
-    problems.push_back(
-        {doc.value(pointer), "expected the name of a " + kind + ", or a table such as { use = \"...\" }"});
-    return std::nullopt;
-  }
-  const auto spec = registry.find(kind, name);
-  if (!spec) {
-    problems.push_back({doc.value(given.is_object() ? pointer + "/use" : pointer), spec.failure().message});
-    return std::nullopt;
-  }
-  std::vector<Problem> found;
-  ComponentUse use{"", (*spec)->id, Options::make(**spec, options, found, base), "", doc.value(pointer)};
-  for (const auto& p : found) {
-    const std::string at = pointer + "/" + p.path.substr(0, p.path.find('['));
-    const bool unknown = !(*spec)->option(p.path.substr(0, p.path.find('[')));
-    problems.push_back({unknown ? doc.key(at) : doc.value(at), p.message});
-  }
-  for (const auto& plugin : registry.plugins())
-    if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed &&
-        !plugin.shadowed.contains(use.id))
-      use.version = plugin.spec.version;
-  return use;
-}
-
-void profile_engines(RunFile& run, const Registry& registry) {
-  for (auto& job : run.jobs)
-    for (auto& use : job.components) {
-      const auto spec = registry.find(use.id);
-      if (use.slot != "engine" || !spec || !(*spec)->option("profile")) continue;
-      json values = use.options.values();
-      values["profile"] = true;
-      use.options = or_throw(Options::make(**spec, values));
-    }
-}
-
 Status check_job_name(const std::string& name) {
   const auto ok = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_'; };
   if (!name.empty() && std::all_of(name.begin(), name.end(), ok)) return {};
@@ -510,8 +445,9 @@ std::vector<const ComponentUse*> JobSpec::list(const std::string& slot) const {
   return out;
 }
 
-RunFile read_run(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems) {
-  return RunReader(doc, registry, problems).read();
+RunFile read_run(const Document& doc, Registry& registry, std::vector<Diagnostic>& problems,
+                 const std::string& only) {
+  return RunReader(doc, registry, problems).read(only);
 }
 
 }  // namespace kinora::core

@@ -64,7 +64,9 @@ struct RunFile {
 };
 
 // Reads the document into a run. Problems are added to `problems`; the run must not be run if there are any.
-RunFile read_run(const Document&, Registry&, std::vector<Diagnostic>& problems);
+// only: the name of the job that alone will run, with those that it depends on: the problems of the others are
+// left out. Empty: all jobs.
+RunFile read_run(const Document&, Registry&, std::vector<Diagnostic>& problems, const std::string& only = "");
 
 // Turns on the option `profile` of every engine that has one.
 void profile_engines(RunFile&, const Registry&);

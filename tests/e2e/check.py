@@ -321,6 +321,11 @@ def check_run():
     done = subprocess.run([KINORA, "run", str(file), "--only", "clips", "--dry-run"], capture_output=True, text=True)
     assert done.returncode == 0, done
     shutil.rmtree(OUT)
+    file = written("run", Q, changed("dit", "model", '"diet"')[0])  # film needs dit, clips does not
+    for only, words in (("clips", None), ("film", "'diet'")):
+        done = subprocess.run([KINORA, "run", str(file), "--only", only, "--dry-run"], capture_output=True, text=True)
+        assert done.returncode == (2 if words else 0) and (words or "") in done.stderr, (only, done)
+    shutil.rmtree(OUT, ignore_errors=True)
 
 
 CUT, SAMPLED = '"clip.transcode"', '{ use = "clip.transcode", sample_fps = 2.0 }'
