@@ -55,7 +55,7 @@ DEFECTS = {
     "engines": {"lost": ("pipeline", "the outcome of 'input-0001' is: none"), "again": ("pipeline", "'input-0002' has two outcomes"),
                 "early": ("pipeline", "comes after that of 'input-0003'"), "leak": ("pipeline", "references to samples are left"),
                 "deaf": ("engine-stops", "after done() returned")},
-    "collectives": {"twice": ("alone", "ALL_REDUCE of dtype 7")}}
+    "collectives": {"twice": ("alone", "ALL_REDUCE of dtype 7"), "deaf": ("together", "ALL_REDUCE of dtype 7 on rank 0 of 2: number 0 is")}}
 
 
 def manifest(plugin, head=HEAD):

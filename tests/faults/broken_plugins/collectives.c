@@ -1,16 +1,17 @@
-/* A world of one rank, each collective with one defect. */
+/* A world of one rank, each collective with one defect. `deaf` takes part in larger worlds and hears nobody. */
 #include "kinora/abi/collective.h"
 #include "tensors.h"
 
-enum { none, twice };
+enum { none, twice, deaf };
 
 static void* create(const kinora_host* host, int mode) {
   return make_with_tensors(host, mode, sizeof(with_tensors));
 }
 static int32_t join_world(void* me, const kinora_world* world) {
   const with_tensors* c = me;
-  return world->size == 1 ? KINORA_OK
-                          : error(&c->base, KINORA_ERROR_UNSUPPORTED, "this collective has one rank");
+  return world->size == 1 || c->base.mode == deaf
+             ? KINORA_OK
+             : error(&c->base, KINORA_ERROR_UNSUPPORTED, "this collective has one rank");
 }
 static int32_t group(void* me, const char* name, const int64_t* members, uint64_t n_members, void** out) {
   (void)name, (void)members, (void)n_members;
@@ -53,5 +54,6 @@ static void release(void* me) { (void)me; }
       sizeof(kinora_collective), 0, create_##MODE, destroy, join_world, group, start, finish, release};
 COLLECTIVE(none)
 COLLECTIVE(twice)
+COLLECTIVE(deaf)
 #define ONE(MODE) COMPONENT("collective", KINORA_INTERFACE_COLLECTIVE, MODE, NULL)
-BROKEN_PLUGIN("collectives", ONE(none), ONE(twice))
+BROKEN_PLUGIN("collectives", ONE(none), ONE(twice), ONE(deaf))
