@@ -97,7 +97,7 @@ std::string why_changeable(const fs::path& path, const struct stat& s) {
 
 }  // namespace
 
-std::string why_untrusted(const fs::path& path) {
+std::string why_untrusted(const fs::path& path, PassedFolders* passed) {
   std::error_code error;
   fs::path at = "/";
   std::deque<fs::path> rest;
@@ -108,10 +108,15 @@ std::string why_untrusted(const fs::path& path) {
     rest.pop_front();
     if (part.empty() || part == ".") continue;
     const fs::path next = part == ".." ? at.parent_path() : part.is_absolute() ? part : at / part;
+    if (passed && passed->contains(next.native())) {
+      at = next;
+      continue;
+    }
     struct stat s {};
     if (lstat(next.c_str(), &s) != 0) return errno == ENOENT ? why_open(at, next) : "";
     if (auto why = why_changeable(next, s); !why.empty()) return why;
     if (!S_ISLNK(s.st_mode)) {
+      if (passed && S_ISDIR(s.st_mode)) passed->insert(next.native());
       at = next;
       continue;
     }

@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string>
 #include <string_view>
+#include <unordered_set>
 #include <vector>
 
 #include "core/base/status.hpp"
@@ -25,8 +26,10 @@ std::vector<std::filesystem::path> split_paths(std::string_view list);
 // Why a file or folder must not be trusted with code, or "". It, every folder above it and every link on the
 // way must belong to root, to this user or to the program's owner, and no one else may write to it. A group
 // of the owner alone may (Debian creates one for every user), and root's. Sticky folders (/tmp) are an
-// exception, but what does not exist yet in one is not trusted, since anyone may create it.
-std::string why_untrusted(const std::filesystem::path& path);
+// exception, but what does not exist yet in one is not trusted, since anyone may create it. passed: folders that
+// need no second look, for many paths at once; those that pass are added.
+using PassedFolders = std::unordered_set<std::string>;
+std::string why_untrusted(const std::filesystem::path& path, PassedFolders* passed = nullptr);
 
 // "asset:minilm/model.safetensors": found in the first folder of KINORA_ASSETS that has it, else in
 // ../share/kinora/assets next to the program. `name` is the part after "asset:".

@@ -174,11 +174,11 @@ struct Places {
 
 // Whoever may add or change a library in a folder of the run path gets it opened with the plugin. For a
 // missing folder it checks whether others may create it.
-Status check_run_path(const Places& own, const std::vector<std::string>& names) {
+Status check_run_path(const Places& own, const std::vector<std::string>& names, PassedFolders* passed) {
   for (const auto& folder : own.folders)
     for (bool told = false; const auto& name : names) {
       if (!is_file(folder / name) && std::exchange(told, true)) continue;
-      if (const auto why = why_untrusted(folder / name); !why.empty())
+      if (const auto why = why_untrusted(folder / name, passed); !why.empty())
         return fail(KINORA_ERROR_INVALID, "its run path leads to {}: {}; or build it with another run path",
                     folder == "." ? "the current folder" : folder.string(), why);
     }
@@ -186,8 +186,11 @@ Status check_run_path(const Places& own, const std::vector<std::string>& names) 
 }
 
 bool is_in_process(const std::string& name) {
-  void* opened = dlopen(name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-  return opened && dlclose(opened) == 0;
+  const auto has_name = [](dl_phdr_info* library, size_t, void* wanted) {
+    const std::string_view path = library->dlpi_name;
+    return path.substr(path.rfind('/') + 1) == *static_cast<const std::string*>(wanted) ? 1 : 0;
+  };
+  return dl_iterate_phdr(has_name, const_cast<std::string*>(&name)) != 0;
 }
 
 // The dynamic linker of this program; "" if it has none.
@@ -256,7 +259,7 @@ std::string remedy_for(std::string_view library) {
       library);
 }
 
-Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
+Status check_needed(const fs::path& library, Tier tier, const HostFacts& host, PassedFolders* passed) {
   const auto needs = read_needs(library);
   if (!needs) return needs.failure();
   for (const auto& name : needs->libraries)
@@ -264,7 +267,7 @@ Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
       return Failure{KINORA_ERROR_UNSUPPORTED, std::move(why)};
   Places own, usual;
   own.add_run_path(library, needs->run_path);
-  if (auto s = check_run_path(own, needs->libraries); !s) return s;
+  if (auto s = check_run_path(own, needs->libraries, passed); !s) return s;
   if (tier != Tier::stable && !host.torch_folder.empty()) {
     own.add(host.torch_folder);
     own.add(host.torch_folder / "../../nvidia/cu13/lib");  // libtorch loads CUDA's libraries from there
@@ -277,7 +280,7 @@ Status check_needed(const fs::path& library, Tier tier, const HostFacts& host) {
   for (const auto* folder : system_folders) usual.add(folder);
   std::vector<std::string> unseen;
   for (const auto& name : needs->libraries)
-    if (!own.has(name) && !usual.has(name) && !is_in_process(name)) unseen.push_back(name);
+    if (!is_in_process(name) && !own.has(name) && !usual.has(name)) unseen.push_back(name);
   if (unseen.empty()) return {};
   std::string missing;
   for (const std::string said = linker_says(library); const auto& name : unseen)

@@ -6,6 +6,7 @@
 #include <string>
 #include <string_view>
 
+#include "core/base/paths.hpp"
 #include "core/plugin/manifest.hpp"
 
 namespace kinora::core {
@@ -34,8 +35,9 @@ Status check_compatible(const PluginSpec& plugin, const HostFacts& host);
 // opened here. Does not check what the libraries need in turn, nor what cannot be determined.
 // KINORA_ERROR_INVALID if its run path leads to a folder or a library that others may change (why_untrusted).
 // KINORA_ERROR_UNSUPPORTED if it needs libtorch and its tier is stable, or a sanitizer's runtime that is not
-// in the process.
-Status check_needed(const std::filesystem::path& library, Tier tier, const HostFacts& host);
+// in the process. passed: as for why_untrusted().
+Status check_needed(const std::filesystem::path& library, Tier tier, const HostFacts& host,
+                    PassedFolders* passed = nullptr);
 
 // What to install for a library with this name: a package, or how to find one.
 std::string remedy_for(std::string_view library);

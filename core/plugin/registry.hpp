@@ -124,6 +124,7 @@ class Registry {
   std::vector<std::unique_ptr<Entry>> entries_;
   std::map<std::string, Place, std::less<>> by_id_;
   std::vector<std::string> notices_;
+  PassedFolders passed_;  // of the plugins found so far
 };
 
 }  // namespace kinora::core

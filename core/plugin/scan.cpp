@@ -17,14 +17,16 @@ namespace fs = std::filesystem;
 constexpr size_t max_manifest = size_t{1} << 20;
 
 Result<std::string> read_text(const fs::path& path) {
+  std::error_code error;
+  const auto size = fs::file_size(path, error);
+  if (!error && size > max_manifest)
+    return fail(KINORA_ERROR_DATA, "{}: larger than 1 MiB, so not a manifest", path.string());
+  std::string text(error ? 0 : size, '\0');
   std::ifstream file(path, std::ios::binary);
-  std::string text(max_manifest + 1, '\0');
   file.read(text.data(), static_cast<std::streamsize>(text.size()));
-  if (file.bad() || !file.is_open())
+  if (error || file.bad() || !file.is_open())
     return fail(KINORA_ERROR_IO, "{}: cannot be read; check its permissions", path.string());
   text.resize(static_cast<size_t>(file.gcount()));
-  if (text.size() > max_manifest)
-    return fail(KINORA_ERROR_DATA, "{}: larger than 1 MiB, so not a manifest", path.string());
   return text;
 }
 
@@ -101,11 +103,12 @@ bool hides_others(const PluginInfo& info) {
          std::any_of(all.begin(), all.end(), [](const auto& c) { return c.unusable.empty(); });
 }
 
-Status check_trust(const PluginInfo& info) {
+Status check_trust(const PluginInfo& info, PassedFolders& passed) {
   std::error_code error;
   for (const auto& path : {info.folder, info.folder / "plugin.toml", info.library}) {
     if (path.empty() || (path.filename() == "plugin.toml" && !fs::exists(path, error))) continue;
-    if (const auto why = why_untrusted(path); !why.empty()) return fail(KINORA_ERROR_INVALID, "{}", why);
+    if (const auto why = why_untrusted(path, &passed); !why.empty())
+      return fail(KINORA_ERROR_INVALID, "{}", why);
   }
   return {};
 }
@@ -182,10 +185,10 @@ void Registry::add(const fs::path& folder) {
     info.state = PluginState::disabled;
     info.reason = status.failure().message;
   };
-  disable(check_trust(info));
+  disable(check_trust(info, passed_));
   if (info.state == PluginState::ready) {
     disable(read_plugin(info));
-    disable(check_trust(info));
+    disable(check_trust(info, passed_));
   }
   if (info.spec.name.empty()) info.spec.name = folder.filename().string();
   for (const auto& other : entries_) {
@@ -194,7 +197,7 @@ void Registry::add(const fs::path& folder) {
     info.reason = "by " + other->info.folder.string();
   }
   if (info.state == PluginState::ready) disable(check_compatible(info.spec, host_));
-  if (info.state == PluginState::ready) disable(check_needed(info.library, info.spec.tier, host_));
+  if (info.state == PluginState::ready) disable(check_needed(info.library, info.spec.tier, host_, &passed_));
   if (info.state != PluginState::shadowed) offer(*entry);
   entries_.push_back(std::move(entry));
 }
