@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The plugins as the program shows them: list, inspect, validate, manifests, plugins that cannot be used; and completion.
 usage: command_line.py KINORA ROOT SCRATCH"""
-import json, pathlib, re, shutil, subprocess, sys
+import json, os, pathlib, re, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 DATA = ROOT / "tests/data"
@@ -208,10 +208,26 @@ def check_completion():
     assert complete("kinora", "run", "configs/quickstart.toml", "--dr") == ["--dry-run"]
 
 
+def check_ffmpeg_without_x264():
+    """An FFmpeg without libx264, as one under the LGPL is: the message names the encoder to take."""
+    library = SCRATCH / "without_x264.so"
+    source = """
+    #define _GNU_SOURCE
+    #include <dlfcn.h>
+    #include <string.h>
+    const void* avcodec_find_encoder_by_name(const char* name) {
+      const void* (*next)(const char*) = (const void* (*)(const char*))dlsym(RTLD_NEXT, "avcodec_find_encoder_by_name");
+      return strcmp(name, "libx264") ? next(name) : 0;
+    }"""
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-", "-o", library, "-ldl"], input=source, text=True, check=True)
+    done = subprocess.run([KINORA, "apply", "stage/clip.transcode", DATA / "bbb_A.mp4"], capture_output=True, text=True, timeout=120, env={**os.environ, "LD_PRELOAD": str(library)})
+    assert done.returncode == 1 and "this FFmpeg has no libx264" in done.stderr and "set encoder to libopenh264" in done.stderr, done
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_missing_library, check_plugins_lock, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_completion):
+    for check in (check_plugins, check_missing_library, check_plugins_lock, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_completion, check_ffmpeg_without_x264):
         check()
         print("ok   ", check.__name__, flush=True)
 

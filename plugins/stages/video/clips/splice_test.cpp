@@ -5,6 +5,7 @@
 
 #include "clips/clip_sampler.hpp"
 #include "clips/transcode.hpp"
+#include "media/ffmpeg.hpp"
 #include "media/media_testing.hpp"
 #include "media/packet_index.hpp"
 #include "media/parameter_sets.hpp"
@@ -331,6 +332,20 @@ TEST(Samples, TooManyFailTheirClipOnly) {
   EXPECT_NE(errors.at(0).find("clip [0, 100): more than 1 MiB of sampled frames"), std::string::npos)
       << errors[0];
   EXPECT_EQ(errors.at(1), "");
+}
+
+// Debian's FFmpeg has no openh264; one under the LGPL that has it was tried by hand.
+TEST(OpenH264, IsUsedOrRefusedWithARemedy) {
+  const Bytes film = film_of_groups();
+  MemorySource source{std::span(film)};
+  TranscodeOptions options;
+  options.encoder = "libopenh264";
+  try {
+    EXPECT_FALSE(cut(source, {{0, 20}}, options)[0].bytes.empty());
+  } catch (const MediaError& e) {
+    EXPECT_EQ(avcodec_find_encoder_by_name("libopenh264"), nullptr) << e.what();
+    EXPECT_NE(std::string(e.what()).find("set encoder to libx264 or auto"), std::string::npos) << e.what();
+  }
 }
 
 TEST(Nvenc, IsUsedOrRefusedWithARemedy) {

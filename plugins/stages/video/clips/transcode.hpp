@@ -20,7 +20,7 @@ namespace kinora::video {
 struct TranscodeOptions {
   int crf = 18;
   std::string preset = "medium";
-  std::string encoder = "libx264";  // or "h264_nvenc" or "auto": see EncoderOptions::codec
+  std::string encoder = "libx264";  // see EncoderOptions::codec
   int max_height = 0;  // lines of the upright picture; taller ones are scaled down, aspect kept. 0: unchanged
   Crop crop;           // in the upright picture; empty: the whole picture
   int threads =

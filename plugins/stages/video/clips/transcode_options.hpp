@@ -66,8 +66,11 @@ void describe_clip_options(Describe<Options>& d) {
   d.option("crf", &O::crf).range(0, 51).help("H.264 quality, lower is better");
   d.option("preset", &O::preset).choices(preset_names()).help("x264's speed preset");
   d.option("encoder", &O::encoder)
-      .choices({"libx264", "h264_nvenc", "auto"})
-      .help("video encoder; auto: NVIDIA's if available");
+      .choices({"libx264", "libopenh264", "h264_nvenc", "auto"})
+      .help(
+          "video encoder; libopenh264: for an FFmpeg under the LGPL; auto: NVIDIA's if available, else the "
+          "one "
+          "of the other two that FFmpeg has");
   d.option("max_height", &O::max_height)
       .range(0, 16384)
       .unit("pixels")

@@ -6,7 +6,7 @@
 #include "media/byte_source.hpp"
 #include "media/frame_encoder.hpp"
 #include "media/mp4_writer.hpp"
-#include "media/x264.hpp"
+#include "media/h264_encoders.hpp"
 
 namespace kinora::video {
 namespace {

@@ -28,12 +28,14 @@ struct EncoderOptions {
   Rational time_base{0, 1};  // seconds per tick of write()'s pts; 0/1 means 1/fps
   int crf = 18;              // x264's quality, 0 (lossless) to 51
   std::string preset = "medium";
-  int threads = 1;                // the bytes depend on it; for a given number x264 is reproducible
-  int key_interval = 0;           // most frames between key frames; 0: x264's default (250)
-  std::string codec = "libx264";  // or "h264_nvenc", or "auto": nvenc if FFmpeg can open it, else x264
-  int parameter_set = 0;          // id of x264's sequence and picture parameter sets, 0 to 31
-  bool length_prefixed = false;   // x264 writes packets and headers in MP4's form, without start codes
-  Colour colour{1, 1, 1, 1};      // tags to write: BT.709, limited range. The file's range is always limited
+  int threads = 1;       // the bytes depend on it; for a given number x264 is reproducible
+  int key_interval = 0;  // most frames between key frames; 0: x264's default (250)
+  // "": libx264, or libopenh264 where FFmpeg has no libx264; or one of these, "h264_nvenc", or "auto": NVIDIA's
+  // if it can be opened, else as "".
+  std::string codec;
+  int parameter_set = 0;         // id of x264's sequence and picture parameter sets, 0 to 31
+  bool length_prefixed = false;  // x264 writes packets and headers in MP4's form, without start codes
+  Colour colour{1, 1, 1, 1};     // tags to write: BT.709, limited range. The file's range is always limited
   Rational sample_aspect{1, 1};
   int turn = 0;  // degrees clockwise by which write() turns the frames; width and height apply after the turn
   int rotation_tag = 0;  // degrees clockwise by which players should turn (display matrix)

@@ -4,7 +4,7 @@
 
 #include "media/byte_source.hpp"
 #include "media/convert.hpp"
-#include "media/x264.hpp"
+#include "media/h264_encoders.hpp"
 
 namespace kinora::video {
 

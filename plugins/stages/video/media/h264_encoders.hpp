@@ -31,8 +31,10 @@ inline void validate_h264(const EncoderOptions& o) {
                      "'; give ultrafast, superfast, veryfast, faster, " +
                      "fast, medium, slow, slower, veryslow or placebo");
   }
-  if (o.codec != "libx264" && o.codec != "h264_nvenc" && o.codec != "auto")
-    throw MediaError("encoding h264: unknown encoder '" + o.codec + "'; give libx264, h264_nvenc or auto");
+  if (!o.codec.empty() && o.codec != "libx264" && o.codec != "libopenh264" && o.codec != "h264_nvenc" &&
+      o.codec != "auto")
+    throw MediaError("encoding h264: unknown encoder '" + o.codec +
+                     "'; give libx264, libopenh264, h264_nvenc or auto");
   if (o.turn % 90 != 0 || o.turn < 0 || o.turn > 270 || o.rotation_tag % 90 != 0) {
     throw MediaError("encoding h264: turn and rotation_tag must be quarter turns: 0, 90, 180 or 270 degrees");
   }
@@ -56,7 +58,7 @@ inline std::string x264_params(const EncoderOptions& o) {
   return all;
 }
 
-// Common settings of both encoders: width x height (even) with the given clock.
+// Common settings of all encoders: width x height (even) with the given clock.
 inline ff::Owned<AVCodecContext> new_h264(const AVCodec& codec, const EncoderOptions& o, int width,
                                           int height, AVRational time_base) {
   auto encoder = ff::own(avcodec_alloc_context3(&codec));
@@ -81,8 +83,9 @@ inline ff::Owned<AVCodecContext> open_x264(const EncoderOptions& o, int width, i
   const AVCodec* codec = avcodec_find_encoder_by_name("libx264");
   if (codec == nullptr)
     throw MediaError(
-        "encoding h264: this FFmpeg has no libx264; install an FFmpeg with it, as Debian's is, or set " +
-        std::string("encoder to h264_nvenc, which needs an NVIDIA card"));
+        "encoding h264: this FFmpeg has no libx264; install an FFmpeg with it, as Debian's is, or set "
+        "encoder "
+        "to libopenh264, or to h264_nvenc, which needs an NVIDIA card");
   auto encoder = new_h264(*codec, o, width, height, time_base);
   check_h264(av_opt_set(encoder->priv_data, "preset", o.preset.c_str(), 0), "setting the preset");
   check_h264(av_opt_set_double(encoder->priv_data, "crf", o.crf, 0), "setting crf");
@@ -110,15 +113,35 @@ inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, 
   return nullptr;
 }
 
+// Opens Cisco's encoder, which an FFmpeg under the LGPL can have, at one quantiser for all pictures: crf. It
+// has no presets, and its files are larger.
+inline ff::Owned<AVCodecContext> open_openh264(const EncoderOptions& o, int width, int height,
+                                               AVRational time_base) {
+  const AVCodec* codec = avcodec_find_encoder_by_name("libopenh264");
+  if (codec == nullptr)
+    throw MediaError(
+        o.codec == "libopenh264"
+            ? "encoding h264: this FFmpeg has no libopenh264; set encoder to libx264 or auto"
+            : "encoding h264: this FFmpeg has neither libx264 nor libopenh264; install one that has");
+  auto encoder = new_h264(*codec, o, width, height, time_base);
+  encoder->qmin = encoder->qmax = std::max(1, o.crf);
+  check_h264(av_opt_set(encoder->priv_data, "coder", "cabac", 0), "setting the entropy coder");
+  check_h264(avcodec_open2(encoder.get(), codec, nullptr), "opening openh264");
+  return encoder;
+}
+
 // Opens x264 if the options need features that only it has. MediaError if the encoder they name is
 // unavailable.
 inline ff::Owned<AVCodecContext> open_h264(const EncoderOptions& o, int width, int height,
                                            AVRational time_base) {
-  if (o.codec == "libx264" || o.parameter_set != 0 || o.length_prefixed)
+  const bool has_x264 = avcodec_find_encoder_by_name("libx264") != nullptr;
+  if (o.codec == "libx264" || (o.codec.empty() && has_x264) || o.parameter_set != 0 || o.length_prefixed)
     return open_x264(o, width, height, time_base);
+  if (o.codec == "libopenh264" || o.codec.empty()) return open_openh264(o, width, height, time_base);
   std::string why;
   if (auto encoder = open_nvenc(o, width, height, time_base, why)) return encoder;
-  if (o.codec == "auto") return open_x264(o, width, height, time_base);
+  if (o.codec == "auto")
+    return has_x264 ? open_x264(o, width, height, time_base) : open_openh264(o, width, height, time_base);
   throw MediaError("encoding h264: " + why +
                    "; it needs an NVIDIA driver and a card with an encoder. Set encoder to libx264 or auto");
 }
