@@ -38,10 +38,11 @@ std::string use_text(const core::ComponentSpec& c) {
   if (c.kind == "storage") return storage_text(c);
   if (c.kind == "source") return fmt::format("kinora apply {} PATH --limit 10", c.id);
   if (c.kind == "job") return fmt::format("[[job]]\nkind = \"{}\"", c.name);
-  // A run file takes a list of stages and strategies, and a single component of every other kind.
-  const bool is_listed = c.kind == "stage" || c.kind == "parallel";
-  std::string out = fmt::format("{} = {}{{ use = \"{}\"", c.kind == "stage" ? "stages" : c.kind,
-                                is_listed ? "[" : "", c.name);
+  // A run file takes a list of stages, scores and strategies, and a single component of every other kind.
+  const bool is_plural = c.kind == "stage" || c.kind == "score",
+             is_listed = is_plural || c.kind == "parallel";
+  std::string out =
+      fmt::format("{} = {}{{ use = \"{}\"", is_plural ? c.kind + "s" : c.kind, is_listed ? "[" : "", c.name);
   size_t shown = 0;
   for (const auto& o : c.options) {
     if (core::is_list(o.type) || (!o.required && shown >= 2)) continue;

@@ -68,8 +68,9 @@ std::string PluginsLock::text() const {
 }
 
 Status PluginsLock::allows(const PluginInfo& plugin) const {
-  const std::string renew = fmt::format(
-      "if this plugin is meant to be used, renew the lock: kinora plugins lock {}", file_.string());
+  const std::string renew =
+      fmt::format("if this plugin is meant to be used, renew the lock: kinora --plugins {} plugins lock {}",
+                  plugin.folder.parent_path().string(), file_.string());
   const auto known = plugins_.find(plugin.spec.name);
   if (known == plugins_.end())
     return fail(KINORA_ERROR_INVALID, "{} is not in {}; {}", plugin.library.string(), file_.string(), renew);

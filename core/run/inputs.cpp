@@ -84,8 +84,8 @@ Status check_uri(const Registry& registry, std::string_view text) {
   if (!uri) return uri.failure();
   const auto found = registry.find("storage", uri->scheme);
   if (!found) return fail(found.failure().code, "{}: {}", text, found.failure().message);
-  if (uri->scheme == "file") return {};
-  // The bucket may become part of a host name, whatever the storage.
+  if (uri->scheme != "s3") return {};  // paths of other storages are their own
+  // The bucket may become part of a host name.
   const std::string bucket = uri->path.substr(0, uri->path.find('/'));
   const auto ok = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '.' || c == '_';
@@ -93,10 +93,10 @@ Status check_uri(const Registry& registry, std::string_view text) {
   if (bucket.empty())
     return fail(KINORA_ERROR_INVALID, "{}: it names no bucket; write {}://BUCKET/FOLDER/", text, uri->scheme);
   if (bucket.size() < 3 || bucket.size() > 63 || !std::all_of(bucket.begin(), bucket.end(), ok))
-    return fail(
-        KINORA_ERROR_INVALID,
-        "{}: '{}' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write {}://BUCKET/FOLDER/",
-        text, bucket, uri->scheme);
+    return fail(KINORA_ERROR_INVALID,
+                "{}: '{}' is not a bucket name (3 to 63 letters, digits, '-', '_' and '.'); write "
+                "{}://BUCKET/FOLDER/",
+                text, bucket, uri->scheme);
   return {};
 }
 

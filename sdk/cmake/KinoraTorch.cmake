@@ -1,7 +1,7 @@
 # libtorch for the CPU: the two libraries that CPU code needs, and their headers as system headers.
 if(NOT EXISTS "${KINORA_TORCH_ROOT}/lib/libtorch_cpu.so")
-  message(FATAL_ERROR "no libtorch in KINORA_TORCH_ROOT=${KINORA_TORCH_ROOT}; run packaging/dev.sh setup, or pass "
-                      "-DKINORA_TORCH_ROOT=<folder of the torch 2.11 package>")
+  message(FATAL_ERROR "no libtorch in KINORA_TORCH_ROOT=${KINORA_TORCH_ROOT}; in a checkout run packaging/dev.sh setup, "
+                      "else pip install torch==2.11.0 and pass -DKINORA_TORCH_ROOT=<folder of that package>")
 endif()
 file(STRINGS "${KINORA_TORCH_ROOT}/include/torch/headeronly/version.h" _torch_version REGEX "define TORCH_VERSION_(MAJOR|MINOR|PATCH) ")
 string(REGEX REPLACE "[^0-9;]" "" _torch_version "${_torch_version}")

@@ -39,7 +39,7 @@ TEST_F(PluginsLockTest, AnotherLibraryIsRefusedWithBothDigestsAndTheCommand) {
   const std::string message = opened();
   EXPECT_THAT(message, HasSubstr(library.string() + " has SHA-256 " + sha256_of_file(library)));
   EXPECT_THAT(message, HasSubstr("expected " + before + " as in " + file_.string()));
-  EXPECT_THAT(message, HasSubstr("kinora plugins lock " + file_.string()));
+  EXPECT_THAT(message, HasSubstr(" plugins lock " + file_.string()));
 }
 
 TEST_F(PluginsLockTest, AnotherManifestIsRefused) {

@@ -57,7 +57,7 @@ ObjectPath object_path(std::string_view path) {
       !std::all_of(out.bucket.begin(), out.bucket.end(), ok))
     throw Error(KINORA_ERROR_INVALID,
                 "s3://" + std::string(path) + ": '" + out.bucket +
-                    "' is not a bucket name (3 to 63 letters, digits, '-' and '.'); write "
+                    "' is not a bucket name (3 to 63 letters, digits, '-', '_' and '.'); write "
                     "s3://BUCKET/KEY");
   if (out.key.find('\0') != std::string::npos)
     throw Error(KINORA_ERROR_INVALID, out.bucket + ": the key contains a NUL character");

@@ -1,7 +1,7 @@
 /* How noise is mixed into a clean latent, which defines the unit of a noise level.            since ABI 1.0
  *
- * Both describe one process in different units: with s = sigma / (1 + sigma), x of BLEND is (1 - s) times x
- * of ADD. The host converts if a sampler and a loss differ. */
+ * Both describe one process in different units: with s = sigma / (1 + sigma), x of RECTIFIED_FLOW is
+ * (1 - s) times x of VARIANCE_EXPLODING. The host converts if a sampler and a loss differ. */
 #ifndef KINORA_ABI_NOISE_H
 #define KINORA_ABI_NOISE_H
 #include "kinora/abi/base.h"
