@@ -50,10 +50,11 @@ def metadata(version, torch):
 Name: kinora
 Version: {version}
 Summary: From raw video to a video foundation model and back to video
-License-Expression: Apache-2.0
+License-Expression: Apache-2.0 AND CC-BY-3.0 AND CC0-1.0
 License-File: LICENSE
 License-File: NOTICE
 License-File: LIBRARIES.md
+License-File: MEDIA.md
 Requires-Python: >=3.9
 Provides-Extra: torch
 Requires-Dist: torch=={torch}; extra == "torch"
@@ -88,7 +89,7 @@ def build(prefix, out):
     version, info = said["kinora"], f"kinora-{said['kinora']}.dist-info"
     tag = f"py3-none-linux_{os.uname().machine}"
     doc = prefix / "share/doc/kinora"
-    files = packed(prefix) | {f"{info}/licenses/{name}": doc / name for name in ("LICENSE", "NOTICE", "LIBRARIES.md")}
+    files = packed(prefix) | {f"{info}/licenses/{name}": doc / name for name in ("LICENSE", "NOTICE", "LIBRARIES.md", "MEDIA.md")}
     files |= {f"{info}/METADATA": metadata(version, said["libtorch"]), f"{info}/entry_points.txt": ENTRY,
               f"{info}/WHEEL": f"Wheel-Version: 1.0\nGenerator: kinora packaging/wheel.py\nRoot-Is-Purelib: false\nTag: {tag}\n"}
     wheel = out / f"kinora-{version}-{tag}.whl"

@@ -140,9 +140,10 @@ json bench_startup(core::Runtime&, const BenchOptions& options) {
   for (int i = 0; i < options.repeat + 1; ++i)
     times.push_back(seconds_of([&] { output_of(self + " plugins list"); }) * 1e3);
   times.erase(times.begin());  // the first fills the page cache
-  // The dynamic linker itself reports which libraries it opened.
-  const bool torch =
-      !output_of("LD_DEBUG=files " + self + " plugins list 2>&1 >/dev/null | grep -m1 libtorch").empty();
+  // The dynamic linker itself reports whose constructors it called.
+  const bool torch = !output_of("LD_DEBUG=files " + self +
+                                " plugins list 2>&1 >/dev/null | grep -m1 'calling init: .*/libtorch'")
+                          .empty();
   return {{"milliseconds", median(times)},
           {"bound", 50},
           {"libtorch_loaded", torch},

@@ -72,7 +72,7 @@ flags
   --plugins DIR          folder to search for plugins first; repeatable; also KINORA_PLUGIN_PATH
   --plugins-lock FILE    open only the plugins in FILE; default: plugins.lock next to the run file, if there is one
   --log LEVEL            trace, debug, info (default), warn, error
-  --version              versions of Kinora, libtorch and FFmpeg
+  --version              versions of Kinora, of the libtorch it is built for, and of the FFmpeg it finds
   --help
 
 exit codes: 0 done, 1 failed, 2 wrong usage or configuration, 130 interrupted

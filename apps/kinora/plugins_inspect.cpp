@@ -152,6 +152,9 @@ std::string inspect_text(const Row& row) {
                              : p.tier == core::Tier::host ? "works with Kinora " + p.kinora + " alone"
                                                           : "stable")},
       {"library", row.plugin.library.string()},
+      {"interface",
+       fmt::format("{}{}", core::find_kind(c.kind)->interface,
+                   is_draft(row) ? ", a draft: it may change, and a plugin is then built again" : "")},
       {"state", state_of(row) + (reason_of(row).empty() ? "" : ": " + reason_of(row))}};
   out += aligned(facts);
   const auto inputs = core::apply_inputs(c), outputs = core::apply_outputs(c);

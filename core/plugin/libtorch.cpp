@@ -72,9 +72,14 @@ Result<fs::path> find_libtorch(const fs::path& beside, const std::string& versio
     if (found.empty() || found == version) return fs::canonical(place);
     others += fmt::format("; {} is version {}", place.parent_path().string(), found);
   }
-  const std::string where = given.empty() ? fmt::format("in {} and in the active Python environment",
-                                                        beside.parent_path().lexically_normal().string())
-                                          : fmt::format("in KINORA_TORCH={}", given);
+  if (!given.empty())
+    return fail(
+        KINORA_ERROR_UNSUPPORTED,
+        "libtorch {0} is required and was not found in KINORA_TORCH={1}{2}; set KINORA_TORCH to the folder "
+        "torch of that package (pip install torch=={0}), or unset it to use the active Python environment",
+        version, given, others);
+  const std::string where = fmt::format("in {} and in the active Python environment",
+                                        beside.parent_path().lexically_normal().string());
   return fail(KINORA_ERROR_UNSUPPORTED,
               "libtorch {0} is required and was not found {1}{2}; install it in a Python environment that is "
               "active (pip install torch=={0}), or set KINORA_TORCH to the folder of that torch package",
