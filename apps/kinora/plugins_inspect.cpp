@@ -1,6 +1,7 @@
 // One component in full: its plugin, its tensors, its options, and how a run file uses it.
 #include "apps/kinora/plugins_format.hpp"
 #include "core/base/quantity.hpp"
+#include "core/plugin/kinds.hpp"
 #include "core/plugin/options.hpp"
 #include "core/run/apply.hpp"
 #include "kinora/options.hpp"
@@ -152,10 +153,10 @@ std::string inspect_text(const Row& row) {
                              : p.tier == core::Tier::host ? "works with Kinora " + p.kinora + " alone"
                                                           : "stable")},
       {"library", row.plugin.library.string()},
-      {"interface",
-       fmt::format("{}{}", core::find_kind(c.kind)->interface,
-                   is_draft(row) ? ", a draft: it may change, and a plugin is then built again" : "")},
       {"state", state_of(row) + (reason_of(row).empty() ? "" : ": " + reason_of(row))}};
+  if (is_draft(row))
+    facts.push_back({"draft", fmt::format("{} may still change; a plugin is then built again",
+                                          core::find_kind(c.kind)->interface)});
   out += aligned(facts);
   const auto inputs = core::apply_inputs(c), outputs = core::apply_outputs(c);
   if (!inputs.empty()) out += "\ninputs\n" + aligned(tensor_lines(inputs), "  ");

@@ -131,6 +131,7 @@ def check_drafts():
         assert listed[id]["draft"] == draft, listed[id]
     line = next(line for line in kinora("plugins", "list", "engine").splitlines() if line.startswith("engine/local"))
     assert " draft " in line, line
+    assert "draft    kinora.model/1-draft." in kinora("plugins", "inspect", "model/dit") and "draft  " not in kinora("plugins", "inspect", "stage/video.probe")
     folder = SCRATCH / "drafts/other"
     folder.mkdir(parents=True)
     shutil.copy(pathlib.Path(KINORA).parents[1] / "tests/abi/libminimal.so", folder / "libother.so")
