@@ -173,15 +173,23 @@ struct Places {
 };
 
 // Whoever may add or change a library in a folder of the run path gets it opened with the plugin. For a
-// missing folder it checks whether others may create it.
+// missing folder it checks whether others may create it. A relative folder is another one wherever the program
+// starts.
 Status check_run_path(const Places& own, const std::vector<std::string>& names, PassedFolders* passed) {
-  for (const auto& folder : own.folders)
+  for (const auto& folder : own.folders) {
+    if (folder.is_relative())
+      return fail(
+          KINORA_ERROR_INVALID,
+          "its run path leads to {}, wherever that is; build it with absolute folders or $ORIGIN (CMake "
+          "leaves such an entry in the build tree: set BUILD_WITH_INSTALL_RPATH)",
+          folder == "." ? "the current folder" : "the relative folder " + folder.string());
     for (bool told = false; const auto& name : names) {
       if (!is_file(folder / name) && std::exchange(told, true)) continue;
       if (const auto why = why_untrusted(folder / name, passed); !why.empty())
         return fail(KINORA_ERROR_INVALID, "its run path leads to {}: {}; or build it with another run path",
-                    folder == "." ? "the current folder" : folder.string(), why);
+                    folder.string(), why);
     }
+  }
   return {};
 }
 

@@ -160,6 +160,25 @@ TEST(Needed, RunPathLeadsToNothingThatOthersMayChange) {
   EXPECT_THAT(said(), HasSubstr("libkinora_absent.so.3 is writable by every user"));
 }
 
+TEST(Needed, RunPathIsNeverRelative) {
+  const std::string good = "$ORIGIN/../shared/libs";
+  for (const auto& [entry, words] :
+       {std::pair{":", "the current folder"}, {"libs/", "the relative folder libs/"}}) {
+    PluginsFolder folder;
+    const auto plugin = folder.add({.name = "missing_library"}, "library_beside");
+    fs::copy_file(built_library, plugin / library);
+    const fs::path file = plugin / "libmissing_library.so";
+    std::ifstream in(file, std::ios::binary);
+    std::string bytes(std::istreambuf_iterator<char>(in), {}), run_path;
+    while (run_path.size() < good.size()) run_path += entry;
+    const size_t at = bytes.find(good);
+    ASSERT_NE(at, bytes.npos);
+    bytes.replace(at, good.size(), run_path, 0, good.size());
+    std::ofstream(file, std::ios::binary) << bytes;
+    EXPECT_THAT(folder.scan().plugins().at(0).reason, HasSubstr(words));
+  }
+}
+
 // An empty entry means the current folder, whichever that is.
 TEST(Needed, NoRunPathOfOurOwnLeadsToTheCurrentFolder) {
   const auto built = fs::path(std::getenv("KINORA_PLUGIN_PATH")) / "storage-file/libstorage-file.so";
