@@ -22,6 +22,16 @@ Failure differs(const kinora_plugin& p, std::string_view field, std::string_view
               p.name ? p.name : "", field, expected, found);
 }
 
+// A value that this host does not know is refused by name (abi/base.h, rule 11).
+Status check_known(const kinora_plugin& p, std::string_view member, std::string_view of, uint32_t found,
+                   uint32_t last_known) {
+  if (found <= last_known) return {};
+  return fail(
+      KINORA_ERROR_UNSUPPORTED,
+      "plugin '{}': {} of {} is {}, which this Kinora does not know; set it to {}, or use a newer Kinora",
+      p.name ? p.name : "", member, of, found, last_known ? fmt::format("0 to {}", last_known) : "0");
+}
+
 // Whether all functions that the interface does not call optional exist.
 Status check_slots(const kinora_plugin& p, const kinora_component& c, const Kind& kind) {
   std::istringstream names(kind.slots);
@@ -39,18 +49,24 @@ Status check_component(const kinora_plugin& p, const kinora_component& c, const 
   if (!c.id || !manifest.component(c.id))
     return differs(p, "component", "one of the manifest's", c.id ? c.id : "no id");
   if (!manifest.component(c.id)->unusable.empty()) return {};  // nothing calls it
+  if (auto status = check_known(p, "reserved", fmt::format("{}'s kinora_component", c.id), c.reserved, 0);
+      !status)
+    return status;
   const auto* kind = find_kind(manifest.component(c.id)->kind);
   if (!kind) return differs(p, "kind", "one that this host knows", manifest.component(c.id)->kind);
   const std::string_view found = c.interface_id ? c.interface_id : "none";
   if (found != kind->interface)
     return differs(p, fmt::format("interface of {}", c.id), kind->interface, found);
   if (!c.api) return differs(p, fmt::format("table of {}", c.id), "a table of functions", "null");
-  // Every interface's table begins with its struct_size.
-  const auto size = *static_cast<const uint32_t*>(c.api);
+  // Every interface's table begins with its struct_size and one more number.
+  const auto* head = static_cast<const uint32_t*>(c.api);
+  const uint32_t size = head[0];
   if (size < kind->table_size) {
     return differs(p, fmt::format("struct_size of {}'s {} table", c.id, kind->interface),
                    fmt::format("at least {}", kind->table_size), std::to_string(size));
   }
+  const auto table = fmt::format("{}'s {} table", c.id, kind->interface);
+  if (auto status = check_known(p, kind->word, table, head[1], kind->last_known); !status) return status;
   return check_slots(p, c, *kind);
 }
 

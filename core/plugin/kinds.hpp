@@ -29,6 +29,8 @@ struct Kind {
   const char* interface;  // "kinora.sampler/1"
   uint32_t table_size;    // bytes of the interface's table in ABI 1.0, the minimum for a plugin
   const char* slots;      // names of its functions, in order, from byte 8 on; "?" after one that may be null
+  const char* word = "reserved";  // the number at byte 4,
+  uint32_t last_known = 0;        // and the largest value of it that this host knows (abi/base.h, rule 11)
 };
 
 std::span<const Kind> kinds();

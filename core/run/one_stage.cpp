@@ -10,6 +10,7 @@
 #include "core/workers/service.hpp"
 #include "core/workers/worker.hpp"
 #include "kinora/error.hpp"
+#include "kinora/stage.hpp"
 
 namespace kinora::core {
 namespace {
@@ -75,6 +76,7 @@ kinora_resources StageInstance::resources() const {
   kinora_resources out{};
   out.struct_size = sizeof out;
   called(stage_->resources(self_, &out), id_);
+  check_known(out, id_);
   return out;
 }
 

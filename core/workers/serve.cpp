@@ -16,6 +16,7 @@
 #include "core/workers/sample_message.hpp"
 #include "core/workers/service.hpp"
 #include "core/workers/worker.hpp"
+#include "kinora/stage.hpp"
 
 namespace kinora::core {
 namespace {
@@ -138,6 +139,7 @@ class Serving {
   json resources() const {
     kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
     check(stage_->resources(self_, &r));
+    check_known(r, component_.spec->id);
     for (const auto& [number, of] : {std::pair{r.cores, "cores"}, {r.gpus, "GPUs"}})
       if (std::isnan(number))
         throw Error(

@@ -1,4 +1,4 @@
-/* Ends its process or never returns: CMakeLists.txt says in which function and how. */
+/* Ends its process, never returns or says an unknown value: CMakeLists.txt says in which function and how. */
 #include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>

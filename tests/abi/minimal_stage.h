@@ -14,6 +14,19 @@
 #ifndef MINIMAL_IN_PROCESS
 #define MINIMAL_IN_PROCESS (void)0
 #endif
+/* Members that a defect sets to another value. */
+#ifndef MINIMAL_COMPONENT_RESERVED
+#define MINIMAL_COMPONENT_RESERVED 0
+#endif
+#ifndef MINIMAL_TABLE_RESERVED
+#define MINIMAL_TABLE_RESERVED 0
+#endif
+#ifndef MINIMAL_ORDERED
+#define MINIMAL_ORDERED 0
+#endif
+#ifndef MINIMAL_ISOLATED
+#define MINIMAL_ISOLATED 0
+#endif
 
 static void* minimal_create(const kinora_host* host, const kinora_options* options) {
   (void)options;
@@ -22,7 +35,7 @@ static void* minimal_create(const kinora_host* host, const kinora_options* optio
 }
 static void minimal_destroy(void* self) { (void)self; }
 static int32_t minimal_resources(void* self, kinora_resources* out) {
-  const kinora_resources one = {sizeof one, 0, 1.0, 0.0, 0, 0, 0, 0, 0};
+  const kinora_resources one = {sizeof one, MINIMAL_ORDERED, 1.0, 0.0, 0, MINIMAL_ISOLATED, 0, 0, 0};
   (void)self;
   KINORA_FILL(out, &one);
   return KINORA_OK;
@@ -34,6 +47,7 @@ static int32_t minimal_process(void* self, kinora_sample* in, const kinora_emit*
   return KINORA_OK;
 }
 static const kinora_stage minimal_stage = {.struct_size = sizeof(kinora_stage),
+                                           .reserved = MINIMAL_TABLE_RESERVED,
                                            .create = minimal_create,
                                            .destroy = minimal_destroy,
                                            .resources = minimal_resources,
@@ -42,7 +56,7 @@ static const kinora_stage minimal_stage = {.struct_size = sizeof(kinora_stage),
 /* The entry's return value, from the fields that a defect may change. */
 #define MINIMAL_PLUGIN(NAME, STRUCT_SIZE, MAJOR, MINOR, ID, INTERFACE, TABLE)                     \
   static const kinora_component minimal_component = {                                             \
-      sizeof(kinora_component), 0, ID, INTERFACE, TABLE, NULL, NULL};                             \
+      sizeof(kinora_component), MINIMAL_COMPONENT_RESERVED, ID, INTERFACE, TABLE, NULL, NULL};    \
   static const kinora_plugin minimal_plugin = {STRUCT_SIZE,       MAJOR, MINOR, 1, NAME, "0.1.0", \
                                                &minimal_component};                               \
   KINORA_EXPORT const kinora_plugin* kinora_plugin_entry(const kinora_host* host);                \

@@ -106,6 +106,47 @@ TEST(Refusal, AfterOpeningNamesFieldExpectedFound) {
   }
 }
 
+TEST(Refusal, UnknownValuesOfAComponentAndItsTableAreNamed) {
+  for (const auto& [library, says] :
+       {std::pair{"unknown_in_component",
+                  "reserved of stage/ends's kinora_component is 7, which this Kinora"},
+        {"unknown_in_table", "reserved of stage/ends's kinora.stage/1 table is 7, which this Kinora"}}) {
+    PluginsFolder folder;
+    folder.add({.name = "ends", .id = "stage/ends"}, library);
+    const auto opened = folder.scan().open("stage/ends");
+    ASSERT_FALSE(opened) << library;
+    EXPECT_EQ(opened.failure().code, KINORA_ERROR_UNSUPPORTED);
+    EXPECT_THAT(opened.failure().message, HasSubstr(says));
+  }
+}
+
+// The number after struct_size is `reserved`, or a choice (sees, mix) with a last known value.
+TEST(Refusal, EveryKindsTableIsRefusedForAnUnknownNumber) {
+  for (const Kind& kind : kinds()) {
+    SCOPED_TRACE(kind.name);
+    std::vector<uint32_t> table(kind.table_size / sizeof(uint32_t),
+                                1);  // no function is null, none is called
+    const std::string id = kind.name + std::string("/acme.one");
+    const kinora_component component{sizeof component, 0,       id.c_str(), kind.interface,
+                                     table.data(),     nullptr, nullptr};
+    const kinora_plugin plugin{sizeof plugin, KINORA_ABI_MAJOR, 0, 1, "acme", "0.1.0", &component};
+    PluginSpec spec;
+    spec.name = "acme", spec.version = "0.1.0", spec.abi_major = KINORA_ABI_MAJOR;
+    spec.components.emplace_back();
+    spec.components[0].id = id, spec.components[0].kind = kind.name;
+    table[0] = kind.table_size;
+    for (const bool known : {true, false}) {
+      table[1] = kind.last_known + (known ? 0 : 1);
+      const Status status = check_opened(plugin, spec);
+      ASSERT_EQ(static_cast<bool>(status), known);
+      if (known) continue;
+      EXPECT_EQ(status.failure().code, KINORA_ERROR_UNSUPPORTED);
+      EXPECT_THAT(status.failure().message, HasSubstr(fmt::format("{} of {}'s {} table is {}", kind.word, id,
+                                                                  kind.interface, table[1])));
+    }
+  }
+}
+
 TEST(Refusal, LeavesTheOtherPluginsAtWork) {
   PluginsFolder folder;
   folder.add({.name = "missing_library", .id = "stage/broken"});

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The plugins as the program shows them: list, inspect, validate, manifests, plugins that cannot be used; and completion.
 usage: command_line.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, re, shutil, subprocess, sys
+import json, os, pathlib, re, shutil, subprocess, sys, tomllib
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 DATA = ROOT / "tests/data"
@@ -52,6 +52,22 @@ def check_plugins():
     small = [word for option in SMALL.split() for word in ("--set", option)]
     for library in sorted({c["library"] for c in listed}):
         kinora("plugins", "validate", library, *small)
+
+
+def check_markdown():
+    """The page of a component has a row for each input, output and option of its manifest, with four cells each."""
+    for id in ("model/dit", "stage/shots.content"):
+        folder = pathlib.Path(json.loads(kinora("plugins", "inspect", id, "--json"))["library"]).parent
+        one = next(c for c in tomllib.loads((folder / "plugin.toml").read_text())["component"] if c["id"] == id)
+        page = kinora("plugins", "inspect", id, "--markdown")
+        assert page.startswith(f"### `{id}`\n\n{one['help']}\n\n| "), page
+        rows = [re.split(r"(?<!\\)\|", line)[1:-1] for line in page.splitlines() if line.startswith("|")]
+        assert all(len(row) == 4 for row in rows), rows
+        first = [row[0].strip() for row in rows if set(row[0]) != {"-"}]
+        wanted = [name for part in ("input", "output", "option") if part in one for name in (part, *one[part])]
+        assert first == wanted and len(one["option"]) > 10, (first, wanted)
+        help_of = {row[0].strip(): row[3].strip() for row in rows[-len(one["option"]):]}
+        assert all(help_of[name] == option["help"].replace("|", "\\|") for name, option in one["option"].items()), help_of
 
 
 def check_missing_library():
@@ -231,7 +247,7 @@ def check_ffmpeg_without_x264():
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_missing_library, check_plugins_lock, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_completion, check_ffmpeg_without_x264):
+    for check in (check_plugins, check_markdown, check_missing_library, check_plugins_lock, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_completion, check_ffmpeg_without_x264):
         check()
         print("ok   ", check.__name__, flush=True)
 

@@ -27,7 +27,7 @@ BITS = {"stages": 'option.level = { type = "float", default = 0.5, min = 0.0, ma
 # plugin: {mode: (the check that fails, words of its message)}; the mode `none` fails no check
 DEFECTS = {
     "stages": {"options": ("options", "never reads option 'level'"), "ids": ("unknown-ids", 'get_interface("nobody.unknown/1") returned a table'),
-               "newer": ("newer-host", "it writes to the host's table kinora_host"), "bare": ("bare-host", "SIGSEGV"), "room": ("resources", "KINORA_FILL(out, &one)"),
+               "newer": ("newer-host", "it writes to the host's table kinora_host"), "bare": ("bare-host", "SIGSEGV"), "room": ("resources", "KINORA_FILL(out, &one)"), "order": ("resources", "ordered of its resources() is 77"),
                "samples": ("samples", "SIGABRT"), "silent": ("samples", "returned -7 without a message"), "twice": ("outcomes", "two outcomes of sample 'clip-0000'"),
                "lost": ("outcomes", "sample 'clip-0000' was held and is lost"), "uneven": ("same-outcomes", "differ in 'clip-0000'"),
                "leak": ("sample-leaks", "24 references to samples"), "shared": ("threads", "four instances on four threads differ")},

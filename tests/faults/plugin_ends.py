@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Plugins that end their process, crash, throw or never return: each costs what it must and no more, and the program says which plugin did what.
+"""Plugins that end their process, crash, throw, never return or say a value that ABI 1.0 does not have: each costs what it must and no more, and the
+program says which plugin did what.
 usage: plugin_ends.py KINORA ROOT SCRATCH PLUGINS"""
 import json, pathlib, shutil, subprocess, sys
 
@@ -86,7 +87,20 @@ def in_a_process_of_its_own():
         holds(f"apply {variant}", kinora(variant, "apply", "stage/ends", FILM, "--json", code=1).stderr, "its process ended by itself with code 0 while an instance was made")
 
 
+def unknown_values():
+    """Rule 11 of abi/base.h: refused by name, by the validator, in this process and in one of the stage's own."""
+    for variant, check, said in (("unknown_in_component", "tables", "reserved of stage/ends's kinora_component is 7"), ("unknown_in_table", "tables", "reserved of stage/ends's kinora.stage/1 table is 7"),
+                                 ("unknown_ordered", "resources", "ordered of its resources() is 77"), ("unknown_isolated", "resources", "isolated of its resources() is 9")):
+        told = json.loads(kinora(variant, "plugins", "validate", plugin(variant) / "ends/libends.so", "--json", code=1).stdout)
+        assert [c["check"] for c in told["checks"] if not c["ok"]] == [check], told
+        holds(f"validate {variant}", next(c["message"] for c in told["checks"] if not c["ok"]), "stage/ends", said + ", which this Kinora does not know")
+        for isolate in (None, "none"):
+            holds(f"run {variant}, isolate {isolate}", run(variant, 2, isolate)[0], "stage/ends", said)
+        holds(f"apply {variant}", kinora(variant, "apply", "stage/ends", FILM, "--json", code=1).stderr, "stage/ends", said)
+
+
 shutil.rmtree(SCRATCH, ignore_errors=True)
 validate()
 in_this_process()
 in_a_process_of_its_own()
+unknown_values()

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "apps/kinora/validate/trial_stage.hpp"
+#include "kinora/stage.hpp"
 
 namespace kinora {
 namespace stage_checks_of {
@@ -149,12 +150,14 @@ std::string check_resources(PluginTrial& t) {
                   fmt::format("resources() sets struct_size to {} where the room is {}; use "
                               "KINORA_FILL(out, &one)",
                               out->struct_size, room));
+    if (room == sizeof(kinora_resources)) check_known(*out, t.spec.id);
   }
   return "";
 }
 
 constexpr Check kChecks[] = {
-    {"resources", "stage", "resources() keeps to the room of an older and a newer host's struct", false,
+    {"resources", "stage",
+     "resources() keeps to the room of an older and a newer host's struct, and says known values", false,
      nullptr, check_resources},
     {"samples", "stage",
      "hostile samples get an answer: missing fields, 5 MiB of bytes, NaN, tensors that are empty, strided, "

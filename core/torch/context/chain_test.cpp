@@ -153,6 +153,22 @@ TEST_F(ChainOf, UnknownValuesAreRefusedByName) {
     *member = 0;
   }
   kinora_seq seq = 0;
+  kinora_seq_spec tokens{};
+  tokens.struct_size = sizeof tokens;
+  tokens.frames = 4, tokens.rows = tokens.cols = 1;
+  tokens.needs = 77;
+  EXPECT_THAT(refused(c.sequence(c.self, handle(x), &tokens, &seq, &made)),
+              HasSubstr("needs of a sequence is 77"));
+  kinora_block block{};
+  block.struct_size = sizeof block;
+  block.index = 3;
+  block.fn = [](void*, const kinora_tensor*, kinora_tensor*) -> int32_t { return KINORA_OK; };
+  for (auto* member : {&block.needs, &block.reserved}) {
+    *member = 77;
+    EXPECT_THAT(refused(c.block(c.self, &block, nullptr, nullptr)), HasSubstr("of block 3 is 77"));
+    *member = 0;
+  }
+  EXPECT_EQ(c.block(c.self, &block, nullptr, nullptr), KINORA_OK);
   EXPECT_THAT(refused(c.table(c.self, seq, 77, &made)), HasSubstr("place of a table is 77"));
   EXPECT_THAT(refused(c.reshard(c.self, handle(x), seq, 77, &seq, &made)),
               HasSubstr("over of reshard is 77"));
@@ -205,13 +221,31 @@ TEST_F(ChainOf, GetPassFillsTheRoomThereIs) {
   EXPECT_EQ(asks.seen.struct_size, sizeof(kinora_pass));
   EXPECT_EQ(asks.seen.first_sample, 3);
   EXPECT_EQ(asks.seen.seed, 9u);
+}
+
+// An older link's kinora_pass ended before `stage`: the chain writes nothing behind it.
+TEST_F(ChainOf, GetPassKeepsToTheRoomOfAnOlderLink) {
+  const kinora_chain* bound = nullptr;
+  kinora_context none{};
+  none.struct_size = sizeof none;
+  none.self = &bound;
+  kinora_link link{};
+  link.struct_size = sizeof link;
+  link.level = KINORA_LEVEL_TENSOR;
+  link.context = &none;
+  link.bind = [](void* self, const kinora_chain* c) -> int32_t {
+    *static_cast<const kinora_chain**>(self) = c;
+    return KINORA_OK;
+  };
+  Chain chain(exact(), {&link});
+  chain.begin(pass_of(3, 9));
+  ASSERT_NE(bound, nullptr);
   struct {
     kinora_pass pass;
     uint64_t behind;
   } older{{offsetof(kinora_pass, stage)}, 77};
   older.pass.seed = 77;
-  const kinora_pass whole = pass_of(3, 9);
-  KINORA_FILL(&older.pass, &whole);
+  ASSERT_EQ(bound->get_pass(bound->self, &older.pass), KINORA_OK);
   EXPECT_EQ(older.pass.struct_size, offsetof(kinora_pass, stage));
   EXPECT_EQ(older.pass.first_sample, 3);
   EXPECT_EQ(older.pass.seed, 77u) << "beyond the room";

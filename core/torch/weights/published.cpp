@@ -68,6 +68,10 @@ std::vector<Layout> layouts_of(const Component& c, const std::set<std::string>& 
   for (uint64_t i = 0; slot; ++i) {
     const auto* layout = slot(i);
     if (!layout) break;
+    if (layout->reserved != 0)
+      raise(KINORA_ERROR_UNSUPPORTED,
+            "{}: reserved of its layout '{}' is {}, which this Kinora does not know; it needs a newer one",
+            c.spec->id, layout->name, layout->reserved);
     out.emplace_back(layout, parameters);
   }
   return out;

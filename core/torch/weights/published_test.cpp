@@ -155,6 +155,21 @@ TEST_F(Published, APluginThatWasBuiltBeforeLayoutsWereHasNone) {
   EXPECT_EQ(layouts_of({&spec_, nullptr, &older}, {}).size(), 1u);
 }
 
+TEST_F(Published, ALayoutWithAValueThatIsNotKnownIsRefused) {
+  kinora_model newer = component_.table<kinora_model>();
+  newer.layout = [](uint64_t i) -> const kinora_layout* {
+    static const kinora_layout one{sizeof one, 7, nullptr, "original", nullptr, nullptr};
+    return i == 0 ? &one : nullptr;
+  };
+  try {
+    layouts_of({&spec_, nullptr, &newer}, {});
+    FAIL() << "not refused";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), KINORA_ERROR_UNSUPPORTED);
+    EXPECT_THAT(e.what(), HasSubstr("model/small: reserved of its layout 'original' is 7"));
+  }
+}
+
 // norm2 and norm3 have the same shape: swapped, they would load without an error.
 TEST_F(Published, LoadingFindsTheLayoutByItself) {
   auto weights = original();

@@ -64,6 +64,11 @@ TEST(Gloo, ATransferWithANeedThatItDoesNotKnowIsRefused) {
     const Failed f = failure_of([&] { Pending(g, newer).finish(); });
     EXPECT_EQ(f.code, KINORA_ERROR_UNSUPPORTED) << f.message;
     EXPECT_NE(f.message.find("needs 4"), std::string::npos) << f.message;
+    newer.needs = 0, newer.reserved = 5;
+    const Failed again = failure_of([&] { Pending(g, newer).finish(); });
+    EXPECT_EQ(again.code, KINORA_ERROR_UNSUPPORTED) << again.message;
+    EXPECT_NE(again.message.find("reserved of a transfer is 5"), std::string::npos) << again.message;
+    newer.needs = 4;
     newer.struct_size = offsetof(kinora_transfer, needs);  // an older caller: the member is beyond its struct
     Pending(g, newer).finish();
   });

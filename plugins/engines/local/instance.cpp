@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "kinora/stage.hpp"
+
 namespace kinora::local {
 namespace {
 
@@ -115,6 +117,7 @@ kinora_resources Instance::resources() const {
   kinora_resources r{sizeof(kinora_resources), 0, 1.0, 0.0, 0, 0, 0, 0, 0};
   forget_errors();
   kinora::check(contained("resources", [&] { return spec_->stage->resources(self_, &r); }));
+  check_known(r, spec_->id);
   return r;
 }
 

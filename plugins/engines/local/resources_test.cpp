@@ -1,4 +1,6 @@
 // Limits on a run's resources: memory, cores, devices, hardware coders.
+#include <gmock/gmock.h>
+
 #include "plugins/engines/local/engine_testing.hpp"
 #include "tests/support/worst.hpp"
 
@@ -23,6 +25,28 @@ TEST(LocalEngine, HoldsNoMoreThanItsMemory) {
   const auto peak = std::stoull(report.substr(report.find("\"peak\":") + 7));
   EXPECT_LE(peak, p.memory + (1 << 16)) << "figures and the rest of reported videos";
   EXPECT_GE(peak, p.memory / 2);
+}
+
+TEST(LocalEngine, RefusesResourcesThatItDoesNotKnow) {
+  static kinora_resources said;
+  kinora_stage table = *act_table();
+  table.resources = [](void*, kinora_resources* out) -> int32_t {
+    KINORA_FILL(out, &said);
+    return KINORA_OK;
+  };
+  for (auto* member : {&said.ordered, &said.isolated}) {
+    said = {sizeof said, 0, 1.0, 0.0, 0, 0, 0, 0, 0};
+    *member = 77;
+    Pipeline p;
+    p.table = &table;
+    p.add("keep", {}, [](Sample in, const Emit& emit, const kinora::Run&) { emit(std::move(in)); });
+    p.inputs(1);
+    EXPECT_THAT(p.run(), ::testing::HasSubstr(member == &said.ordered
+                                                  ? "stage/act: ordered of its resources() is 77"
+                                                  : "stage/act: isolated of its resources() is 77"));
+    EXPECT_EQ(p.code, KINORA_ERROR_UNSUPPORTED);
+    EXPECT_TRUE(p.outcomes.empty());
+  }
 }
 
 TEST(LocalEngine, CountsBytesThatClonesShareOnce) {

@@ -49,6 +49,20 @@ class Emit {
   const kinora_emit* e_;
 };
 
+// For a host or an engine that reads the resources() of the component `id`: an unknown value is refused by name
+// (abi/base.h, rule 11). Throws Error(KINORA_ERROR_UNSUPPORTED).
+inline void check_known(const kinora_resources& of, std::string_view id) {
+  const auto must_know = [&](const char* member, uint32_t found, uint32_t last_known) {
+    if (found > last_known)
+      throw Error(KINORA_ERROR_UNSUPPORTED, std::string(id) + ": " + member + " of its resources() is " +
+                                                std::to_string(found) +
+                                                ", which this Kinora does not know; set it to 0 to " +
+                                                std::to_string(last_known) + ", or use a newer Kinora");
+  };
+  must_know("ordered", of.ordered, 2);
+  must_know("isolated", of.isolated, 1);
+}
+
 // A subclass T has: struct Options; static void describe(Describe<Options>&); explicit T(const Options&).
 class Stage {
  public:

@@ -2,7 +2,7 @@
 #include "broken.h"
 #include "kinora/abi/stage.h"
 
-enum { none, options, ids, newer, bare, room, samples, silent, twice, lost, uneven, leak, shared };
+enum { none, options, ids, newer, bare, room, samples, silent, twice, lost, uneven, leak, shared, order };
 
 static const kinora_samples_api* api_of(const instance* self) {
   return self->host->get_interface(self->host, KINORA_INTERFACE_SAMPLES, 0);
@@ -19,7 +19,8 @@ static void* create(const kinora_host* host, const kinora_options* given, int mo
 }
 
 static int32_t resources(void* me, kinora_resources* out) {
-  const kinora_resources one = {.struct_size = sizeof one, .cores = 1};
+  const kinora_resources one = {
+      .struct_size = sizeof one, .cores = 1, .ordered = ((instance*)me)->mode == order ? 77 : 0};
   if (((instance*)me)->mode == room)
     *out = one;
   else
@@ -84,7 +85,8 @@ STAGE(lost)
 STAGE(uneven)
 STAGE(leak)
 STAGE(shared)
+STAGE(order)
 #define ONE(MODE, GET) COMPONENT("stage", KINORA_INTERFACE_STAGE, MODE, GET)
 BROKEN_PLUGIN("stages", ONE(none, NULL), ONE(options, NULL), ONE(ids, any_interface), ONE(newer, NULL),
               ONE(bare, NULL), ONE(room, NULL), ONE(samples, NULL), ONE(silent, NULL), ONE(twice, NULL),
-              ONE(lost, NULL), ONE(uneven, NULL), ONE(leak, NULL), ONE(shared, NULL))
+              ONE(lost, NULL), ONE(uneven, NULL), ONE(leak, NULL), ONE(shared, NULL), ONE(order, NULL))

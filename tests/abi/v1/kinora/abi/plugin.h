@@ -11,8 +11,10 @@ KINORA_EXTERN_C_BEGIN
 typedef struct kinora_component {
   uint32_t struct_size;
   uint32_t reserved;
-  const char* id; /* "sampler/acme.heun": kind/vendor.name, unique in the plugin; a name without a vendor is
-                     Kinora's own */
+  /* "sampler/acme.heun": kind/name, unique in the plugin. A published component is best called vendor.name:
+   * Kinora may take over a name without a vendor. It reserves these first words of a stage's name: caption,
+   * clip, dedup, embed, filter, shard, shots, text, video. */
+  const char* id;
   const char* interface_id; /* "kinora.sampler/1" */
   const void* api; /* function table of that interface, for example const kinora_sampler*; constant */
   /* [any-thread] Writes the component's [[component]] entry of plugin.toml; null if the manifest is written
