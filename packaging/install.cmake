@@ -17,4 +17,6 @@ foreach(_name film.mp4 film.json bbb_A.mp4 bbb_B.mp4 bbb_C.mp4 bbb_D.mp4 city_cc
 endforeach()
 install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" "${CMAKE_SOURCE_DIR}/NOTICE" "${CMAKE_SOURCE_DIR}/packaging/LIBRARIES.md"
   "${CMAKE_SOURCE_DIR}/packaging/copyright" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora)
+install(FILES "${CMAKE_SOURCE_DIR}/README.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora)
+install(DIRECTORY "${CMAKE_SOURCE_DIR}/docs" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora FILES_MATCHING PATTERN "*.md")
 install(FILES "${CMAKE_SOURCE_DIR}/tests/data/LICENSES.md" DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/kinora RENAME MEDIA.md)

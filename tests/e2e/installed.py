@@ -147,6 +147,7 @@ def check_licences():
     doc = PLACE / "share/doc/kinora"
     for name in ("LICENSE", "NOTICE"):
         assert (doc / name).read_bytes() == (ROOT / name).read_bytes(), name
+    assert {page.name for page in (doc / "docs").glob("*.md")} == {page.name for page in (ROOT / "docs").glob("*.md")} and (doc / "README.md").exists()
     text = (doc / "MEDIA.md").read_text()
     for video in (PLACE / "share/kinora/media").iterdir():
         assert video.name == "LICENSES.md" or f"`{video.name}`" in text, video
