@@ -73,7 +73,7 @@ StageGraph stage_graph(const std::vector<const ComponentUse*>& stages, const Com
   return out;
 }
 
-// Those of abi/plugin.h's reserved words whose stages set fields by the project's conventions: not shard, text.
+// Stages of these families set fields by the project's conventions; abi/plugin.h reserves `shard` and `text` too.
 bool is_of_own_family(std::string_view id) {
   constexpr std::array<std::string_view, 7> kFamilies{"video",  "shots",   "clip", "embed",
                                                       "filter", "caption", "dedup"};
