@@ -66,6 +66,16 @@ std::string contents(const fs::path& file) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// The conda recipe; it differs with the tier.
+std::string recipe(const fs::path& from, const std::string& name, const std::string& tier) {
+  const bool host = tier == "host";
+  return filled(contents(from / "recipe.yaml.in"),
+                {{"@NAME@", name},
+                 {"@EXACT@", host ? " ==" KINORA_VERSION : ""},
+                 {"@HOST@", host ? ", fmt, nlohmann_json" : ""},
+                 {"@TORCH_ROOT@", tier == "pinned" ? " -DKINORA_TORCH_ROOT=$PREFIX" : ""}});
+}
+
 // Name and text of every file in the new folder.
 Words stage_files(const fs::path& from, const std::string& name) {
   const Words words{{"brightness", name}, {"Brightness", class_name(name)}};
@@ -73,6 +83,7 @@ Words stage_files(const fs::path& from, const std::string& name) {
   for (const char* file :
        {"CMakeLists.txt", "README.md", "plugin.toml", "brightness.cpp", "brightness_test.cpp"})
     out.emplace_back(filled(file, words), filled(contents(from / file), words));
+  out.emplace_back("recipe.yaml", recipe(from / "kinds", name, "stable"));
   return out;
 }
 
@@ -112,12 +123,15 @@ Words kind_files(const fs::path& from, const Wanted& wanted) {
             {"README.md", text("README.md")},
             {"plugin.toml", text("plugin.toml") + text(kind + ".c.toml")},
             {name + ".c", text(kind + ".c")},
-            {name + "_test.c", text(kind + "_test.c")}};
+            {name + "_test.c", text(kind + "_test.c")},
+            {"recipe.yaml", recipe(from, name, tier)}};
   const std::string of_tier = tier == "pinned" ? ".pinned" : "";
-  return {{"CMakeLists.txt", text("CMakeLists.txt") + more(kind + ".cmake")},
+  return {{"CMakeLists.txt", text("CMakeLists.txt")},
           {"README.md", text("README" + of_tier + ".md") + more(kind + ".md")},
           {"plugin.toml", text("plugin.toml") + text(kind + of_tier + ".toml")},
-          {name + ".cpp", text(kind + of_tier + ".cpp")}};
+          {name + ".cpp", text(kind + of_tier + ".cpp")},
+          {name + "_test.py", text("test.py") + text(kind + ".test.py")},
+          {"recipe.yaml", recipe(from, name, tier)}};
 }
 
 Wanted parse(const Arguments& arguments) {

@@ -2,10 +2,39 @@
 #
 # One shared library with one exported symbol. Its manifest is in the same folder and in its section .kinora.manifest:
 #   lib/kinora/plugins/NAME/{libNAME.so, plugin.toml}
-# plugin.toml is read from the folder that calls this. After a change of describe(): cmake --build ... --target NAME.manifest
+# plugin.toml is in the folder that calls this. Where KINORA_PROGRAM is found, each build updates it from describe(). In Kinora's own build,
+# whose program comes after its plugins, a change of describe() needs: cmake --build ... --target NAME.manifest
 # Works inside Kinora's own build and, with find_package(kinora-sdk), in any other project.
 set(KINORA_VERSION_SCRIPT "${CMAKE_CURRENT_LIST_DIR}/plugin.map")
 set(KINORA_SDK_INCLUDE "${CMAKE_CURRENT_LIST_DIR}/../include")
+set(KINORA_DESCRIBE "${CMAKE_CURRENT_LIST_DIR}/describe.cmake")
+
+# _kinora_describe(TARGET NAME SOURCES ...): links the sources without a manifest too, and updates plugin.toml from that library, before
+# the plugin itself is linked with it. In the caller's scope `sources` is what replaces the sources, `described` what plugin.toml waits for.
+function(_kinora_describe target name tier manifest)
+  add_library(${target}.objects OBJECT ${ARGN})
+  add_library(${target}.described MODULE $<TARGET_OBJECTS:${target}.objects>)
+  set_target_properties(${target}.objects PROPERTIES POSITION_INDEPENDENT_CODE ON
+    CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON CXX_EXTENSIONS OFF)
+  set_target_properties(${target}.described PROPERTIES LIBRARY_OUTPUT_DIRECTORY "${CMAKE_CURRENT_BINARY_DIR}/described")
+  foreach(part objects described)  # as the plugin is compiled and linked
+    target_compile_options(${target}.${part} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_OPTIONS>)
+    target_compile_definitions(${target}.${part} PRIVATE $<TARGET_PROPERTY:${target},COMPILE_DEFINITIONS>)
+    target_include_directories(${target}.${part} PRIVATE $<TARGET_PROPERTY:${target},INCLUDE_DIRECTORIES>)
+    target_link_libraries(${target}.${part} PRIVATE $<TARGET_PROPERTY:${target},LINK_LIBRARIES>)
+    target_link_options(${target}.${part} PRIVATE $<TARGET_PROPERTY:${target},LINK_OPTIONS>)
+  endforeach()
+  set(stamp "${CMAKE_CURRENT_BINARY_DIR}/${name}.described")
+  if(NOT EXISTS "${manifest}")
+    file(TOUCH "${manifest}")
+  endif()
+  set(describe "${CMAKE_COMMAND}" "-DPROGRAM=${KINORA_PROGRAM}" "-DLIBRARY=$<TARGET_FILE:${target}.described>" -DTIER=${tier}
+      "-DTORCH=${KINORA_TORCH_ROOT}" "-DMANIFEST=${manifest}" "-DSTAMP=${stamp}" -P "${KINORA_DESCRIBE}")
+  add_custom_command(OUTPUT "${stamp}" COMMAND ${describe} DEPENDS ${target}.described "${KINORA_PROGRAM}" "${KINORA_DESCRIBE}"
+                     COMMENT "Updating plugin.toml of ${name}" VERBATIM)
+  set(described "${stamp}" PARENT_SCOPE)
+  set(sources $<TARGET_OBJECTS:${target}.objects> "${stamp}" PARENT_SCOPE)
+endfunction()
 
 function(kinora_add_plugin)
   cmake_parse_arguments(P "TENSORS" "NAME;VERSION;TIER" "SOURCES;LIBS;DEFINITIONS" ${ARGN})
@@ -26,9 +55,14 @@ function(kinora_add_plugin)
   set(manifest "${CMAKE_CURRENT_SOURCE_DIR}/plugin.toml")
   set(section "${CMAKE_CURRENT_BINARY_DIR}/${P_NAME}.manifest.S")
   file(CONFIGURE OUTPUT "${section}" CONTENT ".section .kinora.manifest,\"a\"\n.incbin \"${manifest}\"\n.section .note.GNU-stack,\"\",@progbits\n")
-  set_source_files_properties("${section}" PROPERTIES OBJECT_DEPENDS "${manifest}")
+  set(sources ${P_SOURCES})
+  set(described)
+  if(KINORA_PROGRAM AND NOT TARGET kinora_core AND NOT CMAKE_CROSSCOMPILING)
+    _kinora_describe(${target} ${P_NAME} ${P_TIER} "${manifest}" ${P_SOURCES})
+  endif()
+  set_source_files_properties("${section}" PROPERTIES OBJECT_DEPENDS "${manifest};${described}")
 
-  add_library(${target} MODULE ${P_SOURCES} "${section}")
+  add_library(${target} MODULE ${sources} "${section}")
   set_target_properties(${target} PROPERTIES
     PREFIX "lib" OUTPUT_NAME "${P_NAME}" LIBRARY_OUTPUT_DIRECTORY "${libraries}/kinora/plugins/${P_NAME}"
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON LINK_DEPENDS "${KINORA_VERSION_SCRIPT}")

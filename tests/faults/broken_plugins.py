@@ -54,7 +54,7 @@ DEFECTS = {
                "forgetful": ("pinned", "sees 0 of the 4 pinned tokens"), "careless": ("cache-gradients", "returned 0")},
     "engines": {"lost": ("pipeline", "the outcome of 'input-0001' is: none"), "again": ("pipeline", "'input-0002' has two outcomes"),
                 "early": ("pipeline", "comes after that of 'input-0003'"), "leak": ("pipeline", "references to samples are left"),
-                "deaf": ("engine-stops", "after done() returned")},
+                "deaf": ("engine-stops", "after done() returned"), "idle": ("pipeline", "KINORA_ERROR_UNSUPPORTED: it does not run yet")},
     "collectives": {"twice": ("alone", "ALL_REDUCE of dtype 7"), "deaf": ("together", "ALL_REDUCE of dtype 7 on rank 0 of 2: number 0 is")}}
 
 
