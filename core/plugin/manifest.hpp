@@ -21,8 +21,8 @@
 //   option.heads = { type = "int", default = 6, config = ["num_attention_heads"] }   # in a published config.json
 //
 // A manifest for a later Kinora of the same format stays readable: an unknown key is ignored with a warning,
-// and a component of an unknown kind, with an option of an unknown type or for another draft is unusable,
-// alone.
+// and a component of an unknown kind, with an option of an unknown type, a tensor of an unknown dtype or shape
+// (tensor_rules.hpp) or for another draft is unusable, alone.
 //
 // A job (tier "host", with kinora = "==0.1.0") also says what it reads and which components it is made of:
 //   id = "job/train"

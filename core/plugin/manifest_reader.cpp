@@ -7,6 +7,7 @@
 #include "core/base/suggest.hpp"
 #include "core/plugin/kinds.hpp"
 #include "core/plugin/options.hpp"
+#include "core/plugin/tensor_rules.hpp"
 
 namespace kinora::core {
 
@@ -145,8 +146,8 @@ class ComponentReader {
     if (!out.unusable.empty()) return out;  // its other keys may mean what this host does not know
     out.formerly = t.texts("formerly");
     Places conditions;
-    out.inputs = tensors(t, "input", out.id, conditions);
-    out.outputs = tensors(t, "output", out.id, conditions);
+    out.inputs = tensors(t, "input", out, conditions);
+    out.outputs = tensors(t, "output", out, conditions);
     if (const auto* layouts = t.table("layout"))
       for (const auto& [key, node] : in_file_order(*layouts)) layout(*key, *node, out);
     if (const auto* options = t.table("option"))
@@ -239,8 +240,8 @@ class ComponentReader {
                        built, here);
   }
 
-  std::vector<TensorSpec> tensors(TomlTable& from, const char* way, const std::string& owner,
-                                  Places& conditions) {
+  std::vector<TensorSpec> tensors(TomlTable& from, const char* way, ComponentSpec& of, Places& conditions) {
+    const std::string& owner = of.id;
     std::vector<TensorSpec> out;
     const auto* table = from.table(way);
     if (!table) return out;
@@ -257,6 +258,7 @@ class ComponentReader {
       made.name = name;
       made.shape = t.text("shape", true);
       made.dtype = t.text("dtype", true);
+      check_rules(t, fmt::format("{} '{}' of {}", way, name, owner), made, of);
       made.help = t.text("help");
       made.per = t.text("per");
       if (!made.per.empty() && made.per != "clip")
@@ -269,6 +271,19 @@ class ComponentReader {
       if (to_.is_known) t.finish();
     }
     return out;
+  }
+
+  // A newer Kinora may know more dtypes and shapes, so that another one disables the component alone.
+  void check_rules(const TomlTable& t, const std::string& what, const TensorSpec& tensor, ComponentSpec& of) {
+    const auto disable = [&](const char* key, const std::string& why) {
+      if (of.unusable.empty()) of.unusable = to_.errors.located(t.place(key).begin, why);
+    };
+    const auto& known = tensor_dtypes();
+    if (!tensor.dtype.empty() && std::find(known.begin(), known.end(), tensor.dtype) == known.end())
+      disable("dtype", fmt::format("unknown dtype '{}' of {} (a newer Kinora may know it); dtypes: {}",
+                                   tensor.dtype, what, fmt::join(known, ", ")));
+    if (!is_tensor_shape(tensor.shape))
+      disable("shape", fmt::format("shape '{}' of {}: {}", tensor.shape, what, tensor_shape_rule));
   }
 
   void layout(const toml::key& key, const toml::node& node, ComponentSpec& to) {

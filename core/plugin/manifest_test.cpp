@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/plugin/tensor_rules.hpp"
 #include "kinora/abi/model.h"
 
 namespace kinora::core {
@@ -78,6 +79,21 @@ TEST(Manifest, AShapeIsReadAsItsAlternatives) {
   EXPECT_TRUE(tensor.shapes().empty());
   tensor.shape = "[B] or [B, F * h * w]";
   EXPECT_THAT(tensor.shapes(), ElementsAre(ElementsAre("B"), ElementsAre("B", "F * h * w")));
+}
+
+TEST(Manifest, AShapeIsListsOfAxes) {
+  for (const char* shape : {"", "[]", "[ ]", "[B]", "[T, H, W, 3]", "[B, ...]", "[B or 1, 1, any, any]",
+                            "[1] or [B]", "[B, channels] or [B, F, channels] or [B, F * h * w, channels]",
+                            "[B, 1 + (image_size / patch_size)^2, hidden_size]"})
+    EXPECT_TRUE(is_tensor_shape(shape)) << shape;
+  const std::string deep = "[" + std::string(100000, '(') + "1" + std::string(100000, ')') + "]";
+  for (const std::string& shape :
+       {std::string("[T, H W"), std::string("[T, H W]"), std::string("banana"),       std::string("[B"),
+        std::string("B]"),      std::string("[B,]"),     std::string("[,B]"),         std::string("[B, ..]"),
+        std::string("[B] [T]"), std::string("[B] or"),   std::string("[B] oder [T]"), std::string("[B] or 3"),
+        std::string("[2d]"),    std::string("[B or]"),   std::string("[F *]"),        std::string("[(B]"),
+        std::string("[B]x"),    std::string(" "),        std::string("[-1]"),         deep})
+    EXPECT_FALSE(is_tensor_shape(shape)) << shape.substr(0, 50);
 }
 
 TEST(Manifest, ATensorIsInUseWhileItsOptionHasTheValue) {
@@ -200,6 +216,12 @@ TEST(Manifest, AComponentThatIsUnknownIsUnusableAlone) {
       {"type = \"int\", default = 35", "type = \"angle\", default = { degrees = 35 }, turns = 2",
        "plugin.toml:18:25: unknown type 'angle' of option 'steps' of sampler/edm-heun (a newer Kinora may "
        "know it)"},
+      {"dtype = \"bool\"", "dtype = \"banana\"",
+       "plugin.toml:14:39: unknown dtype 'banana' of input 'mask' of sampler/edm-heun (a newer Kinora may "
+       "know it); dtypes: float, float16, bfloat16, float32, float64, int, uint8, int8, int16, int32, int64, "
+       "bool, none"},
+      {"shape = \"[K]\"", "shape = \"[T, H W\"",
+       "plugin.toml:17:26: shape '[T, H W' of output 'parts' of sampler/edm-heun: write \"[B, C, 3]\""},
       {"help = \"order 2\"", "interface = \"kinora.sampler/2\"",
        "sampler/edm-heun is built for kinora.sampler/2, this Kinora has kinora.sampler/1; build the plugin "
        "again with "

@@ -24,7 +24,7 @@ struct Times : Model<Tensor> {
   static void describe(Describe<Options>& d) {
     d.name("times");
     for (const char* n : {"latent", "timestep", "condition_mask", "condition"})
-      d.input(n, "[B, ..]", "float");
+      d.input(n, "[B, ...]", "float");
     d.output("output", "[B, C, T, H, W]", "float");
   }
   Times(const Options&, const Context<Tensor>& ctx) { w = ctx.parameter({"w", {1}, Init::constant(0.75)}); }

@@ -40,7 +40,7 @@ struct TwoOutputs : Model<Tensor> {
     d.input("camera", "[B, L, D]", "float")
         .input("camera_mask", "[B, L]", "bool")
         .input("codes", "[B, t, h, w]", "int32");
-    d.output("output", "[B, ..]", "float").output("logvar", "[B]", "float");
+    d.output("output", "[B, ...]", "float").output("logvar", "[B]", "float");
   }
   TwoOutputs(const Options&, const Context<Tensor>& ctx) { w = ctx.parameter({"w", {1}, Init::ones()}); }
   std::vector<Tensor> forward(const Context<Tensor>& ctx, const Named<Tensor>& in) override {
@@ -56,7 +56,7 @@ struct TwoOutputs : Model<Tensor> {
 struct OnCodes : Loss<Tensor> {
   struct Options {};
   static void describe(Describe<Options>& d) {
-    d.name("codes").input("codes", "[B, t, h, w]", "int32").input("output", "[B, ..]", "float");
+    d.name("codes").input("codes", "[B, t, h, w]", "int32").input("output", "[B, ...]", "float");
     d.output("loss", "[B]", "float");
   }
   explicit OnCodes(const Options&) {}
@@ -74,7 +74,7 @@ struct OnCodes : Loss<Tensor> {
 };
 struct WithNoise : OnCodes {
   static void describe(Describe<Options>& d) {
-    d.name("noisy").input("latent", "[B, ..]", "float").output("loss", "[B]", "float");
+    d.name("noisy").input("latent", "[B, ...]", "float").output("loss", "[B]", "float");
   }
   using OnCodes::OnCodes;
   Tensor level(const Tensor& u) override { return u; }
