@@ -127,14 +127,16 @@ std::string check_needs(const Subject& s) {
 }
 
 std::string check_libtorch(const Subject& s) {
-  if (spec_of(s).tier == core::Tier::stable)
-    throw Skipped{"a plugin of tier stable does not need it to open"};
+  if (spec_of(s).tier != core::Tier::pinned) throw Skipped{"a plugin of this tier does not need it to open"};
   require(core::ensure_torch());
   return "";
 }
 
 const kinora_plugin* opened(const Subject& s) {
-  if (spec_of(s).tier != core::Tier::stable) require(core::ensure_torch());
+  if (spec_of(s).tier != core::Tier::stable) {
+    const auto torch = core::ensure_torch();
+    if (spec_of(s).tier == core::Tier::pinned) require(torch);  // a job may do without
+  }
   return core::or_throw(core::open_library(s.library));
 }
 

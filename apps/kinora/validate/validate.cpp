@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <map>
 #include <set>
 
 #include <boost/program_options.hpp>
@@ -122,6 +123,7 @@ class Report {
                 {"skipped", v.kind == Verdict::Kind::skipped},
                 {"message", v.message}};
     if (!component.empty()) one["component"] = component;
+    if (!component.empty() && !is_of_any_kind(check)) tried_[component] |= v.kind != Verdict::Kind::skipped;
     const std::string again = command_of(asked_, library_, check.name);
     if (!good && asked_.reproduce) one["reproduce"] = again;
     listed_.push_back(std::move(one));
@@ -135,26 +137,50 @@ class Report {
     std::cout.flush();
     return good;
   }
+  // Names the components of which no check of their kind could be made: they may well do nothing.
+  void end() {
+    for (const auto& [component, tried] : tried_) {
+      if (tried) continue;
+      good_ = false;
+      unproven_.push_back(component);
+      if (!asked_.as_json)
+        std::cout << "UNPROVEN " << component
+                  << ": no check of its kind could be made; the skipped ones say what they need\n";
+    }
+  }
   bool is_good() const { return good_; }
   json as_json() {
-    return {
-        {"library", library_.string()}, {"ok", good_}, {"seed", asked_.seed}, {"checks", std::move(listed_)}};
+    return {{"library", library_.string()},
+            {"ok", good_},
+            {"seed", asked_.seed},
+            {"unproven", std::move(unproven_)},
+            {"checks", std::move(listed_)}};
   }
 
  private:
+  static bool is_of_any_kind(const Check& check) {
+    const auto general = component_checks();
+    return std::any_of(general.begin(), general.end(),
+                       [&](const Check& c) { return std::string_view(c.name) == check.name; });
+  }
+
   const Asked& asked_;
   const fs::path library_;
-  json listed_ = json::array();
+  json listed_ = json::array(), unproven_ = json::array();
+  std::map<std::string, bool> tried_;  // components that have checks of their kind: whether one was made
   bool good_ = true;
 };
 
-// Whether a check of it needs libtorch. If that cannot be loaded, the checks say so.
-bool has_tensors(const Subject& s) {
+// Whether a check of the component needs libtorch.
+bool has_tensors(const core::ComponentSpec& c) {
   static const std::set<std::string> kinds{"sampler",   "loss",  "optimizer", "model",     "tokenizer",
                                            "precision", "score", "cache",     "collective"};
+  return kinds.count(c.kind) > 0;
+}
+bool has_tensors(const Subject& s) {
   return s.plugin && (s.plugin->tier != core::Tier::stable ||
                       std::any_of(s.plugin->components.begin(), s.plugin->components.end(),
-                                  [](const auto& c) { return kinds.count(c.kind) > 0; }));
+                                  [](const auto& c) { return has_tensors(c); }));
 }
 
 Report validated(const Asked& asked, const fs::path& library) {
@@ -164,9 +190,9 @@ Report validated(const Asked& asked, const fs::path& library) {
   subject.sets = asked.sets;
   subject.input = asked.input;
   subject.at = asked.at;
-  if (has_tensors(subject))
-    (void)core::ensure_torch();  // once, here: the checks' processes begin as copies of this one
-  bool is_open = true;           // no gate has closed
+  // Once, here: the checks' processes begin as copies of this one.
+  const auto torch = has_tensors(subject) ? core::ensure_torch() : core::Status();
+  bool is_open = true;  // no gate has closed
   for (const auto& check : asked.checks) {
     if (!is_open) break;
     if (check.of_library) {
@@ -181,8 +207,12 @@ Report validated(const Asked& asked, const fs::path& library) {
       break;
     }
     for (const auto& c : subject.plugin->components)
-      if (check.is_for(c)) report.add(check, c.id, run_check(check, subject, &c, asked.timeout));
+      if (check.is_for(c))
+        report.add(check, c.id,
+                   torch || !has_tensors(c) ? run_check(check, subject, &c, asked.timeout)
+                                            : Verdict{Verdict::Kind::skipped, torch.failure().message});
   }
+  if (is_open) report.end();
   return report;
 }
 
@@ -192,7 +222,7 @@ void print_help() {
                                [--set NAME=VALUE]... [--input PATH] [--at PATH] [--timeout S] [--json]
 
 Proves a plugin, or every plugin below FOLDER. Each check runs in a process of its own, for at most S seconds (default 60): a plugin that
-ends, crashes or hangs has failed that check alone. Exit code 1: a check failed.
+ends, crashes or hangs has failed that check alone. Exit code 1: a check failed, or no check of a component's kind could be made.
 
   --seed       of the samples and tensors that the checks make (default 0)
   --reproduce  prints for each failure the command that repeats it
