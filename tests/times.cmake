@@ -3,7 +3,7 @@
 #
 # The list has the tests of 20 seconds and more: name, seconds. Any other test ends after two minutes. packaging/dev.sh test prints the ten slowest.
 set(KINORA_TEST_SECONDS
-  bench 72 curate_kill 60 command_line 60 networks 50 running 35 page_commands 20 curate 95 check 190 overfit 100 configs 140 strangers 89 endpoint 110 sdk_template 82 s3_storage 82
+  bench 72 curate_kill 60 command_line 60 networks 50 running 35 page_commands 20 curate 95 check 190 overfit 100 configs 140 strangers 89 endpoint 110 sdk_template 110 s3_storage 82
   torch_test 30 jobs_test.1 45 jobs_test.2 45 jobs_test.3 45 jobs_ranks_test 60 torch_ranks_test 30 parallel_layouts_test 30 filters_oracle 73 rank_kill 67
   studio 250 report 90
   video_test 80 tokenizer_wan_test 60 engine_local_test 35 engine_local_test.alone 15 isolation 55 parallel_cfg_test 46 slurm 20
@@ -14,7 +14,7 @@ set(KINORA_TEST_SECONDS
 set(KINORA_SLOW_TEST_SECONDS
   parallel_mutants_1 125 parallel_mutants_2 125 parallel_mutants_3 125 parallel_mutants_4 125
   parallel_mutants_5 125 parallel_mutants_6 125 parallel_mutants_7 125 parallel_mutants_8 125
-  shots_oracle_all_1 145 shots_oracle_all_2 145 shots_oracle_all_3 360 shots_oracle_all_4 390 hostile_corpus_all 60 packages 40 bench_all 415 curate_kill_all 260 run_kill_all 150
+  shots_oracle_all_1 145 shots_oracle_all_2 145 shots_oracle_all_3 360 shots_oracle_all_4 390 hostile_corpus_all 60 packages 40 bench_all 415 curate_kill_all 260 run_kill_all 150 sdk_template_kinds 120
   abi_growth_host 560 abi_libtorch_next 1300  # with a build of the program from scratch
   sanitizers_tsan_1 520  # for a build from scratch; the others take longer than CI's ten minutes, and --all runs them
   sanitizers_tsan_2 900 sanitizers_asan_1 900 sanitizers_asan_2 900 sanitizers_asan_3 900)

@@ -58,7 +58,7 @@ def check_template():
     done("cmake", "-G", "Ninja", "-S", FOLDER, "-B", BUILD, f"-DCMAKE_PREFIX_PATH={ROOT / 'sdk'}", f"-DKINORA_PROGRAM={KINORA}")
     done("cmake", "--build", BUILD)
     text = done("ctest", "--test-dir", BUILD, "--output-on-failure").stdout
-    assert "stretch.equals_one_process" in text and "manifest.stretch" in text and "100% tests passed" in text, text
+    assert "stretch_test" in text and "manifest.stretch" in text and "100% tests passed" in text, text
     assert "check-parallel stretch" in (FOLDER / "README.md").read_text()
 
 

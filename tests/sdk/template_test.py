@@ -1,16 +1,19 @@
 #!/usr/bin/env python3
 """The SDK's three steps, out of tree: kinora plugins new, cmake, kinora --plugins DIR. Every kind
-compiles; a stage (in C++ and in C), a sampler and a storage are built, tested and used; models of both tiers are trained against an installation. The filter of
-sdk/README.md is built from the document's text, and filters. usage: template_test.py KINORA ROOT SCRATCH"""
-import json, os, pathlib, shutil, subprocess, sys
+compiles; a stage (in C++ and in C), a sampler, a storage and an engine are built, tested and used; models of both tiers are trained against an installation. The filter of
+sdk/README.md is built from the document's text, and filters. With --kinds: only builds and tests the other kinds.
+usage: template_test.py KINORA ROOT SCRATCH [--kinds]"""
+import json, os, pathlib, shutil, subprocess, sys, time
+
+import yaml
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "support"))
 import quick
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
 FILM = ROOT / "tests/data/film_excerpt.webm"
-# These are only compiled with these warnings; a stage, a storage, a model, a sampler and an optimizer are also built.
-OTHERS = ["engine", "tokenizer", "loss", "parallel", "precision", "score", "source", "cache", "collective"]
+# These are only compiled with these warnings, and built with --kinds.
+OTHERS = ["tokenizer", "loss", "parallel", "precision", "score", "source", "cache", "collective"]
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
 CCACHE = ["ccache"] if shutil.which("ccache") else []  # every run compiles the same sources
 ENVIRONMENT = {**os.environ, "KINORA_TORCH": str(ROOT / ".deps/torch/torch"), "PATH": f"{pathlib.Path(sys.executable).parent}:{os.environ['PATH']}", "CCACHE_BASEDIR": str(ROOT), "CCACHE_NOHASHDIR": "1",
@@ -37,18 +40,42 @@ def kinora(*arguments, program=KINORA):
     return run(program, *arguments)
 
 
+def looks_right(id, folder):
+    """Short files, and a recipe."""
+    for file in folder.iterdir():
+        if (lines := len(file.read_text().splitlines())) >= 100:
+            failures.append(f"{id}: {file.name} has {lines} lines")
+            print("WRONG", failures[-1])
+    text = (folder / "recipe.yaml").read_text()
+    recipe, name = yaml.safe_load(text), id.split("/")[1]
+    if recipe["package"]["name"] != f"kinora-plugin-{name}" or "@" in text or not recipe["requirements"]["run"][0].startswith("kinora"):
+        failures.append(f"{id}: {recipe}")
+        print("WRONG", failures[-1])
+    try:
+        import rattler_build
+    except ImportError:
+        return
+    rendered = rattler_build.Stage0Recipe.from_file(folder / "recipe.yaml").render(rattler_build.VariantConfig(), rattler_build.RenderConfig())
+    if len(rendered) != 1:
+        failures.append(f"{id}: the recipe has {len(rendered)} variants")
+
+
 def built(kind, name, sdk, tier="stable", program=KINORA, lang="c++"):
     """Creates, builds and inspects one plugin; returns the folder of its plugins."""
     folder, id = SCRATCH / name, f"{kind}/{name}"
     build, plugins = folder / "build", folder / "build/lib/kinora/plugins"
     library = plugins / name / f"lib{name}.so"
     check(f"{id}: new", kinora("plugins", "new", kind, name, folder, "--tier", tier, "--lang", lang, program=program), 0, "plugin.toml")
+    looks_right(id, folder)
     named = [] if program != KINORA else [f"-DKINORA_PROGRAM={KINORA}"]  # an installation finds its own
     configured = run("cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={sdk}", *named,
                      *([f"-DCMAKE_{'C' if lang == 'c' else 'CXX'}_FLAGS={' '.join(WARNINGS)}"] if tier == "stable" else []))
+    begun = time.monotonic()
     if not check(f"{id}: configure", configured) or not check(f"{id}: build", run("cmake", "--build", build)):
         return plugins
-    check(f"{id}: its tests", run("ctest", "--test-dir", build, "--output-on-failure"), 0, "100% tests passed")
+    if (took := time.monotonic() - begun) > 60:
+        failures.append(f"{id}: its build took {took:.0f} s")
+    check(f"{id}: its tests", run("ctest", "--test-dir", build, "--output-on-failure"), 0, "100% tests passed", f"{name}_test")
     check(f"{id}: inspect", kinora("--plugins", plugins, "plugins", "inspect", id, program=program), 0, id)
     check(f"{id}: validate", kinora("plugins", "validate", library, program=program))
     before = (folder / "plugin.toml").read_text()
@@ -224,9 +251,8 @@ def readme_filter():
     folder.mkdir()
     (folder / "colourful.cpp").write_text(block(section, "cpp"))
     (folder / "CMakeLists.txt").write_text(block(section, "cmake"))
-    (folder / "plugin.toml").touch()
     for what, *command in (("configure", "cmake", "-G", "Ninja", "-S", folder, "-B", build, f"-DCMAKE_PREFIX_PATH={ROOT / 'sdk'}", f"-DKINORA_PROGRAM={KINORA}"),
-                           ("manifest", "cmake", "--build", build, "--target", "colourful.manifest"), ("build", "cmake", "--build", build)):
+                           ("build", "cmake", "--build", build)):
         if not check(f"README's filter: {what}", run(*command)):
             return
     wanted = {"grey": ("color=gray", 0.0), "half": ("color=gray,drawbox=w=iw/2:c=blue:t=fill", 0.5), "blue": ("color=blue", 1.0)}
@@ -246,11 +272,52 @@ def readme_filter():
     check("README's filter without frames", kinora("--plugins", build / "lib/kinora/plugins", "run", blind), 1, "sample_fps", "video.read")
 
 
+def sampler():
+    """After a change of its options one build is enough; its own test notices a wrong number."""
+    plugins = built("sampler", "geometric", ROOT / "sdk")
+    folder, source = SCRATCH / "geometric", SCRATCH / "geometric/geometric.cpp"
+    text = source.read_text()
+    source.write_text(text.replace("    double sigma_min = 0.002", "    double power = 1;\n    double sigma_min = 0.002")
+                      .replace('    d.option("sigma_min"', '    d.option("power", &Options::power).above(0).help("of nothing");\n    d.option("sigma_min"'))
+    check("another option: one build", run("cmake", "--build", folder / "build"))
+    check("another option: validate", kinora("plugins", "validate", plugins / "geometric/libgeometric.so"))
+    check("another option: inspect", kinora("--plugins", plugins, "plugins", "inspect", "sampler/geometric"), 0, "of nothing")
+    if "option.power" not in (folder / "plugin.toml").read_text():
+        failures.append("plugin.toml lacks the new option")
+    check("another option: nothing is left to build", run("cmake", "--build", folder / "build"), 0, "no work to do")
+    source.write_text(text.replace("x0 + (x - x0) * (", "x0 + (x - x0) * 0.9 * ("))
+    check("a wrong step: build", run("cmake", "--build", folder / "build"))
+    check("a wrong step: its test", run("ctest", "--test-dir", folder / "build"), 8, "geometric_test (Failed)")
+
+
+def engine():
+    """An engine from its template curates as engine/local does."""
+    plugins = built("engine", "in-order", ROOT / "sdk")
+    lines = []
+    for engine in ("in-order", "local"):
+        file, out = SCRATCH / f"{engine}.toml", SCRATCH / f"run-{engine}"
+        file.write_text(f"""[run]
+out = "{out}"
+[[job]]
+name = "clips"
+kind = "curate"
+engine = "{engine}"
+input = ["{FILM}"]
+stages = ["video.probe", "shots.content", {{ use = "video.clips", sample_fps = 2.0, sample_height = 64 }}, "filter.brightness"]
+""")
+        if check(f"a run with engine = {engine}", kinora("--plugins", plugins, "run", file), 0, "2 clips kept"):
+            lines.append(sorted((out / "clips/items.jsonl").read_text().splitlines()))
+    if len(lines) != 2 or lines[0] != lines[1] or len(lines[0]) != 3:
+        failures.append(f"engine/in-order: {lines}")
+        print("WRONG", failures[-1][:2000])
+
+
 def every_kind_compiles():
     for kind in OTHERS:
         folder = SCRATCH / f"only-{kind}"
         if not check(f"{kind}: new", kinora("plugins", "new", kind, "first.try-2", folder)):
             continue
+        looks_right(f"{kind}/first.try-2", folder)
         names = ("KINORA_PLUGIN_NAME=\"first.try-2\"", "KINORA_PLUGIN_VERSION=\"0\"")
         compiler = [*CCACHE, "c++", "-std=c++20", "-fvisibility=hidden", "-c", "-o", folder / "first.o", *WARNINGS]
         check(f"{kind}: compiles", run(*compiler, *(f"-D{n}" for n in names), f"-I{ROOT}/sdk/include", folder / "first.try-2.cpp"))
@@ -269,14 +336,19 @@ def refusals():
 
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
-stage()
-readme_filter()
-built("sampler", "geometric", ROOT / "sdk")
-built("storage", "memory", ROOT / "sdk/cmake")
-models()
-optimizer()
-job()
-every_kind_compiles()
-refusals()
+if sys.argv[4:] == ["--kinds"]:
+    for kind in OTHERS:
+        built(kind, f"my-{kind}", ROOT / "sdk")
+else:
+    stage()
+    readme_filter()
+    sampler()
+    engine()
+    built("storage", "memory", ROOT / "sdk/cmake")
+    models()
+    optimizer()
+    job()
+    every_kind_compiles()
+    refusals()
 print(f"{len(failures)} failed")
 sys.exit(bool(failures))

@@ -13,11 +13,11 @@ KINORA_SDK_BEGIN
 
 namespace kinora {
 
-// What a stage did with its input, or with a new sample.
+// The result for a stage's input, or for a new sample.
 struct Given {
   Sample sample;
   bool is_input = false;
-  uint32_t end = KINORA_OUTCOME_KEPT;  // KEPT: it goes on to the next stages, unless it was consumed
+  uint32_t end = KINORA_OUTCOME_KEPT;  // KEPT: it is for the next stages, unless it was consumed
   bool consumed = false;
   std::string reason = {};  // the rule or the message
   double score = 0;         // of a rule
@@ -45,7 +45,7 @@ class StageHere {
 
   const char* name() const { return spec_.name; }
 
-  // What the stage made of one input, in order, and what became of the input itself, once. An error of this
+  // Gives the samples that the stage made of one input, in order, and the input itself, once. An error of this
   // input alone is in the result; one that ends the run is thrown ("Errors" in abi/stage.h).
   std::vector<Given> process(const Sample& in) {
     std::vector<Given> out;
