@@ -139,7 +139,7 @@ std::map<std::string, std::string> expected_outcomes() {
 std::string check_outcomes(PluginTrial& t) {
   const int64_t before = watch().samples;
   Pipeline p(t, -1, false);
-  check(run(t, p));
+  require_ok(run(t, p), "run()");
   if (!p.wrong.empty()) throw Error(KINORA_ERROR_FAILED, p.wrong);
   for (const auto& [key, how] : expected_outcomes())
     if (const auto found = p.outcomes.find(key); found == p.outcomes.end() || found->second != how)
