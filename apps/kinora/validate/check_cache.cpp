@@ -31,7 +31,7 @@ class Cache {
         self_(api.create(&watching_host(), options_.abi(), 0), api.destroy) {
     if (!self_) throw Skipped{"create(): " + last_message() + "; give its options with --set NAME=VALUE"};
     const kinora_link* link = nullptr;
-    check(api.link(self(), &link));
+    require_ok(api.link(self(), &link), "link()");
     if (!link || link->level != KINORA_LEVEL_CACHE)
       throw Error(KINORA_ERROR_FAILED, "link() gave no link of level KINORA_LEVEL_CACHE");
     chain_ = std::make_unique<TrialChain>(core::PlainChainOptions{.seed = t.subject.seed}, std::vector{link});
@@ -53,12 +53,12 @@ class Cache {
   }
   int64_t tokens(uint32_t branch) const {
     int64_t out = -1;
-    check(api.tokens(self(), branch, &out));
+    require_ok(api.tokens(self(), branch, &out), "tokens()");
     return out;
   }
   int64_t bytes() const {
     int64_t out = -1;
-    check(api.bytes(self(), &out));
+    require_ok(api.bytes(self(), &out), "bytes()");
     return out;
   }
 
@@ -140,18 +140,18 @@ std::string check_storage(PluginTrial& t) {
                                                  "before), and {} bytes with a second branch; "
                                                  "count each branch's tokens and all storage",
                                                  kFrame, stored, one, empty, both));
-  check(cache.api.trim(cache.self(), 0, 2 * kFrame));
+  require_ok(cache.api.trim(cache.self(), 0, 2 * kFrame), "trim()");
   // The last frame's tokens are stored, whatever was evicted.
   require_tokens(cache, 0, stored - kFrame, fmt::format("trim(0, {})", 2 * kFrame));
   require_tokens(cache, 1, stored, "trim() of branch 0");
-  check(cache.api.reset(cache.self(), 1));
+  require_ok(cache.api.reset(cache.self(), 1), "reset()");
   require_tokens(cache, 1, 0, "reset(1)");
   if (cache.bytes() >= both)
     throw Error(
         KINORA_ERROR_FAILED,
         fmt::format("bytes() is {} before reset() of a branch and {} after; reset() frees its storage", both,
                     cache.bytes()));
-  check(cache.api.reset(cache.self(), KINORA_BRANCH_ALL));
+  require_ok(cache.api.reset(cache.self(), KINORA_BRANCH_ALL), "reset()");
   require_tokens(cache, 0, 0, "reset(KINORA_BRANCH_ALL)");
   if (cache.bytes() > empty)
     throw Error(KINORA_ERROR_FAILED,
@@ -165,7 +165,7 @@ std::string check_pinned(PluginTrial& t) {
   const GradMode off(false);
   const Cache cache(t);
   constexpr int64_t kFrames = 12;
-  check(cache.api.pin(cache.self(), 0, kFrame));
+  require_ok(cache.api.pin(cache.self(), 0, kFrame), "pin()");
   int64_t stored = 0;
   for (int64_t frame = 0; frame < kFrames; ++frame) {
     const Tensor x = drawn(t.subject.seed, kFrame);

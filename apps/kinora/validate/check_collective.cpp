@@ -58,7 +58,7 @@ class World {
   // Skips the check on a machine without the device that the collective needs.
   static void require(int32_t status, const std::string& call) {
     if (status == KINORA_ERROR_UNSUPPORTED) throw Skipped{call + ": " + last_message()};
-    if (status != KINORA_OK) throw Error(status, call + ": " + last_message());
+    require_ok(status, call);
   }
   core::Options options_;
   TrialInstance<kinora_collective> made_;

@@ -144,7 +144,7 @@ std::string check_outcomes(PluginTrial& t) {
                 "KINORA_ERROR_UNSUPPORTED: " +
                     std::string(view(host()->last_error(host()))));
   else
-    check(status);
+    require_ok(status, "run()");
   if (!p.wrong.empty()) throw Error(KINORA_ERROR_FAILED, p.wrong);
   for (const auto& [key, how] : expected_outcomes())
     if (const auto found = p.outcomes.find(key); found == p.outcomes.end() || found->second != how)

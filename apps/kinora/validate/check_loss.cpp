@@ -62,7 +62,7 @@ class Loss {
   // Output `loss`. Throws Error.
   Tensor loss(const Inputs& in) const {
     std::vector<Tensor> made;
-    check(evaluate(in, made));
+    require_ok(evaluate(in, made), "evaluate()");
     if (!made[0].defined() || made[0].sizes() != std::vector<int64_t>{kBatch})
       throw Error(KINORA_ERROR_INVALID,
                   "the first output of evaluate() is not `loss` [B], one number for each sample");
@@ -84,7 +84,7 @@ Inputs usual(const PluginTrial& t, const Loss& loss) {
   } catch (const Error& e) {
     if (e.code() == KINORA_ERROR_INVALID && t.spec.inputs.empty())
       throw Skipped{"its manifest names no inputs"};
-    throw Error(e.code(), std::string("evaluate() of the inputs in plugin.toml's shapes: ") + e.what());
+    throw Error(e.code(), std::string("inputs in plugin.toml's shapes: ") + e.what());
   }
   return in;
 }

@@ -55,11 +55,7 @@ class Model {
   // The first output. Throws Error, or Skipped if the inputs are none of this model.
   Tensor output(const TrialInputs& in) {
     std::vector<Tensor> made;
-    const int32_t status = forward(in, made);
-    if (status == KINORA_ERROR_INVALID || status == KINORA_ERROR_UNSUPPORTED)
-      throw Skipped{"forward() of the inputs in plugin.toml's shapes: " + last_message() +
-                    "; give its options with --set NAME=VALUE"};
-    check(status);
+    require_taken(forward(in, made), "forward() of the inputs in plugin.toml's shapes");
     if (!made[0].defined())
       throw Error(KINORA_ERROR_FAILED, "forward() returned KINORA_OK without its first output");
     return made[0];
@@ -152,7 +148,7 @@ std::string check_meta(PluginTrial& t) {
   }
   try {
     Model model(t);
-    check(model.forward(model.usual(), values));
+    require_ok(model.forward(model.usual(), values), "forward()");
   } catch (const Skipped& s) {
     return "not compared with the CPU: " + s.why;
   }

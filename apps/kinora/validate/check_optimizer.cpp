@@ -37,7 +37,7 @@ class Stepped {
     spec_.ndim = static_cast<uint32_t>(shape.sizes.size());
     spec_.quantum = spec_.shards = 1;
     t.now(std::string("plan() of ") + shape.name);
-    check(made_.api.plan(made_.self, &spec_, &plan_));
+    require_ok(made_.api.plan(made_.self, &spec_, &plan_), "plan()");
     if (plan_.n_states > t.spec.outputs.size())
       throw Error(
           KINORA_ERROR_FAILED,
@@ -62,7 +62,7 @@ class Stepped {
     if (!plan_.whole) return;
     kinora_tensor out = nullptr;
     const Tensor direction = g.reshape(shape_.sizes);
-    check(made_.api.direction(made_.self, &spec_, direction.get(), &out));
+    require_ok(made_.api.direction(made_.self, &spec_, direction.get(), &out), "direction()");
     const Tensor change = Tensor::adopt(out);
     if (!change.defined() || change.sizes() != shape_.sizes)
       throw Error(KINORA_ERROR_FAILED, "direction() did not return a tensor of the direction's shape");
@@ -102,7 +102,7 @@ class Stepped {
     u.states = handles.data();
     u.averages = plan_.whole ? nullptr : &moving;
     u.n_averages = plan_.whole ? 0 : 1;
-    check(made_.api.update(made_.self, &u));
+    require_ok(made_.api.update(made_.self, &u), "update()");
   }
   const Shape& shape_;
   core::Options options_;
@@ -186,12 +186,24 @@ std::string check_descends(PluginTrial& t) {
   return said;
 }
 
+std::string check_handles(PluginTrial& t) {
+  require_no_handles(t.subject.plugin->tier, [&] {
+    for (const auto& shape : kShapes) {
+      Stepped s(t, shape);
+      t.now(std::string("update() of ") + shape.name);
+      for (uint64_t i = 1; i < 3; ++i) s.step(normal(t.subject.seed + i, {shape.numel()}));
+    }
+  });
+  return "";
+}
+
 constexpr Check kChecks[] = {
     {"cuts", "optimizer", "a step in ranges has the bits of a step of all", false, nullptr, check_cuts},
     {"factor", "optimizer", "gradient_factor multiplies the gradient", false, nullptr, check_factor},
     {"averages", "optimizer", "averages move towards the new weights", false, nullptr, check_averages},
     {"descends", "optimizer", "100 steps on a sum of squares make it smaller", false, nullptr,
-     check_descends}};
+     check_descends},
+    {"optimizer-leaks", "optimizer", "every handle to a tensor is released", false, nullptr, check_handles}};
 
 }  // namespace
 }  // namespace optimizer_checks_of

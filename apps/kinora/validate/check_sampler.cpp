@@ -79,7 +79,7 @@ class Sampler : public TrialInstance<kinora_sampler> {
 
   std::vector<double> levels() const {
     kinora_tensor out = nullptr;
-    check(api.levels(self, &out));
+    require_ok(api.levels(self, &out), "levels()");
     const Tensor t = Tensor::adopt(out);
     if (t.dim() != 1 || t.dtype() != KINORA_DTYPE_FLOAT64 || t.numel() < 2)
       throw Error(KINORA_ERROR_INVALID, "levels() gave no float64 [N] with N of 2 or more");
@@ -88,7 +88,7 @@ class Sampler : public TrialInstance<kinora_sampler> {
   }
   std::vector<double> sample(Scene& s, const Tensor& noise) const {
     kinora_tensor out = nullptr;
-    check(api.sample(self, &s.denoiser, noise.get(), &s.run, &out));
+    require_ok(api.sample(self, &s.denoiser, noise.get(), &s.run, &out), "sample()");
     const Tensor t = Tensor::adopt(out);
     if (t.sizes() != noise.sizes() || t.dtype() != KINORA_DTYPE_FLOAT64)
       throw Error(KINORA_ERROR_INVALID,

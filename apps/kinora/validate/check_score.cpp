@@ -32,13 +32,13 @@ class Score {
   // Throws Skipped if samples in the manifest's shapes are none of this score.
   void add(uint64_t group) const {
     t_.now("update()");
-    if (const auto why = answer("update()", [&] { return update(samples(group)); }); !why.empty())
-      throw Skipped{"update() of samples in plugin.toml's shapes: " + why +
-                    "; give its options with --set NAME=VALUE"};
+    int32_t status = KINORA_OK;
+    answer("update()", [&] { return status = update(samples(group)); });
+    require_taken(status, "update() of samples in plugin.toml's shapes");
   }
   Tensor state() const {
     kinora_tensor out = nullptr;
-    check(made_.api.state(made_.self, &out));
+    require_ok(made_.api.state(made_.self, &out), "state()");
     const Tensor made = Tensor::adopt(out);
     if (!made.defined() || made.dim() != 1 || made.dtype() != KINORA_DTYPE_FLOAT64)
       throw Error(KINORA_ERROR_FAILED, "state() gave no float64 [S]");
@@ -48,7 +48,7 @@ class Score {
   // The manifest's outputs.
   std::vector<double> compute() const {
     std::vector<double> out(t_.spec.outputs.size());
-    check(made_.api.compute(made_.self, out.data(), out.size()));
+    require_ok(made_.api.compute(made_.self, out.data(), out.size()), "compute()");
     return out;
   }
 
@@ -77,10 +77,10 @@ std::string check_merged(PluginTrial& t) {
   for (const double v : expected)
     if (!std::isfinite(v))
       throw Error(KINORA_ERROR_FAILED, fmt::format("compute() of ordinary samples is {}", v));
-  for (const auto* one : {&first, &second}) check(merged.merge(one->state()));
+  for (const auto* one : {&first, &second}) require_ok(merged.merge(one->state()), "merge()");
   require_same(t, merged.compute(), expected,
                "the merged states of two instances give the numbers of one that saw all samples");
-  check(first.merge(second.state()));
+  require_ok(first.merge(second.state()), "merge()");
   require_same(t, first.compute(), expected,
                "an instance that merges the later samples of another gives the numbers of one that saw all");
   return "";
@@ -137,6 +137,24 @@ std::string check_inputs(PluginTrial& t) {
   return "";
 }
 
+std::string check_handles(PluginTrial& t) {
+  require_no_handles(t.subject.plugin->tier, [&] {
+    const Score score(t), other(t);
+    score.add(0);
+    other.add(1);
+    t.now("state(), merge() and compute()");
+    require_ok(score.merge(other.state()), "merge()");
+    score.compute();
+    for (const auto& [name, x] : score.samples(2)) {
+      TrialInputs wrong = score.samples(2);
+      wrong[name] = x.to(KINORA_DTYPE_INT64);
+      answer("update() of int64 numbers as " + name, [&] { return score.update(wrong); });
+      answer("merge() of a state of int64", [&] { return score.merge(wrong[name]); });
+    }
+  });
+  return "";
+}
+
 constexpr Check kChecks[] = {
     {"merged", "score", "numbers of merged states are those of one instance that saw all samples in order",
      false, nullptr, check_merged},
@@ -145,7 +163,9 @@ constexpr Check kChecks[] = {
      check_compute},
     {"score-inputs", "score",
      "inputs and states that are missing or strange get an answer; an error changes nothing", false, nullptr,
-     check_inputs}};
+     check_inputs},
+    {"score-leaks", "score", "every handle to a tensor is released, also after an error", false, nullptr,
+     check_handles}};
 
 }  // namespace
 }  // namespace score_checks_of

@@ -58,7 +58,7 @@ class Source {
     const kinora_sink sink{&out, [](void* to, const void* data, uint64_t size) {
                              static_cast<std::string*>(to)->append(static_cast<const char*>(data), size);
                            }};
-    check(made_.api.state(made_.self, &sink));
+    require_ok(made_.api.state(made_.self, &sink), "state()");
     if (out.size() > KINORA_SOURCE_MOST_STATE)
       throw Error(KINORA_ERROR_FAILED, fmt::format("state() wrote {} bytes; at most {} are allowed",
                                                    out.size(), KINORA_SOURCE_MOST_STATE));
@@ -73,7 +73,7 @@ class Source {
     if (!KINORA_HAS(&made_.api, count) || !made_.api.count) return {};
     const int32_t status = made_.api.count(made_.self, &out);
     if (status == KINORA_ERROR_UNSUPPORTED) return {};
-    check(status);
+    require_ok(status, "count()");
     return out;
   }
 
@@ -131,7 +131,7 @@ std::string check_restore(PluginTrial& t) {
     const Source other(t);
     other.next();  // restore() does not need a new instance
     t.now(fmt::format("restore() of the state after {} samples", i));
-    check(other.restore(states[i]));
+    require_ok(other.restore(states[i]), "restore()");
     const auto rest = other.rest();
     if (!std::equal(rest.begin(), rest.end(), all.begin() + static_cast<ptrdiff_t>(i), all.end()))
       throw Error(KINORA_ERROR_FAILED, fmt::format("after restore() of the state after {} samples, next() "

@@ -22,9 +22,7 @@ class Storage {
   std::string path(const char* name) const {
     return t_.subject.at + "/kinora-validate-" + std::to_string(t_.subject.seed) + "-" + name;
   }
-  void require(int32_t status, const std::string& call) const {
-    if (status != KINORA_OK) throw Error(status, call + ": " + last_message());
-  }
+  void require(int32_t status, const std::string& call) const { require_ok(status, call); }
   void write(const std::string& at, const std::string& bytes) const {
     void* writer = nullptr;
     t_.now("begin(), append() and commit() of " + at);

@@ -14,7 +14,7 @@ class Tokenizer {
  public:
   explicit Tokenizer(const PluginTrial& t) : options_(t.options()), network_(t, options_) {
     info_.struct_size = sizeof info_;
-    check(network_.api.info(network_.self(), &info_));
+    require_ok(network_.api.info(network_.self(), &info_), "info()");
     for (const int64_t factor : {info_.channels, info_.time, info_.height, info_.width})
       if (factor < 1)
         throw Error(KINORA_ERROR_FAILED,
@@ -46,13 +46,12 @@ class Tokenizer {
   // Throw Error; or Skipped, if the video is too small for this tokenizer.
   Tensor encoded() {
     Tensor out;
-    if (encode(video_, out) == KINORA_ERROR_INVALID)
-      throw Skipped{fmt::format("encode() of a video {}: {}", shape_text(video_.sizes()), last_message())};
+    require_taken(encode(video_, out), "encode() of a video " + shape_text(video_.sizes()));
     return require(out, "encode()");
   }
   Tensor decoded(const Tensor& latent) {
     Tensor out;
-    check(decode(latent, out));
+    require_ok(decode(latent, out), "decode()");
     return require(out, "decode()");
   }
   // The joined results of the pieces of x along its dimension of frames. Throws Skipped if it has no streams.
@@ -65,13 +64,13 @@ class Tokenizer {
         api.open ? api.open(network_.self(), network_.chain.context(), decoding ? 1 : 0, &stream)
                  : KINORA_ERROR_UNSUPPORTED;
     if (status == KINORA_ERROR_UNSUPPORTED) throw Skipped{"it has no streams"};
-    check(status);
+    require_ok(status, "open()");
     const std::unique_ptr<void, void (*)(void*)> close(stream, api.close);
     std::vector<Tensor> made;
     int64_t from = 0;
     for (const int64_t n : pieces) {
       kinora_tensor out = nullptr;
-      check(api.push(stream, x.narrow(frames, from, n).get(), &out));
+      require_ok(api.push(stream, x.narrow(frames, from, n).get(), &out), "push()");
       made.push_back(require(Tensor::adopt(out), "push()"));
       from += n;
     }
@@ -149,6 +148,25 @@ std::string check_same_latent(PluginTrial& t) {
   return "";
 }
 
+std::string check_handles(PluginTrial& t) {
+  require_no_handles(t.subject.plugin->tier, [&] {
+    const GradMode off(false);
+    Tokenizer tokenizer(t);
+    t.now("encode(), decode() and streams");
+    const Tensor latent = tokenizer.encoded(), video = tokenizer.decoded(latent);
+    try {
+      tokenizer.streamed(false, tokenizer.video(), {1, tokenizer.info().time});
+      tokenizer.streamed(true, latent, {1, 1});
+    } catch (const Skipped&) {
+    }
+    Tensor made;
+    const Tensor wrong = normal(t.subject.seed, {7});
+    answer("encode() of a video [7]", [&] { return tokenizer.encode(wrong, made); });
+    answer("decode() of a latent [7]", [&] { return tokenizer.decode(wrong, made); });
+  });
+  return "";
+}
+
 std::string check_tensors(PluginTrial& t) {
   const GradMode off(false);
   Tokenizer tokenizer(t);
@@ -172,6 +190,8 @@ constexpr Check kChecks[] = {
      false, nullptr, check_streams},
     {"same-latent", "tokenizer", "the same video gives the same bits, again and by another instance", false,
      nullptr, check_same_latent},
+    {"tokenizer-leaks", "tokenizer", "every handle to a tensor is released, also after an error", false,
+     nullptr, check_handles},
     {"video-tensors", "tokenizer",
      "videos and latents that are empty, strided, zero-dimensional, NaN, bf16 or of another shape get an "
      "answer",

@@ -33,6 +33,21 @@ std::string answer(const std::string& what, Call call) {
   return last_message();
 }
 
+// Throws Error with the component's own message unless the call succeeded.
+inline void require_ok(int32_t status, const std::string& call) {
+  if (status == KINORA_OK) return;
+  const std::string why = last_message();
+  throw Error(status, fmt::format("{} returned {}: {}", call, status,
+                                  why.empty() ? "no message; call host->set_error() first" : why));
+}
+
+// The same for a call with inputs in plugin.toml's shapes, which may be none of the component's: Skipped.
+inline void require_taken(int32_t status, const std::string& call) {
+  if (status == KINORA_ERROR_INVALID || status == KINORA_ERROR_UNSUPPORTED)
+    throw Skipped{call + ": " + last_message() + "; give its options with --set NAME=VALUE"};
+  require_ok(status, call);
+}
+
 // An instance. Throws Skipped with the reason of create().
 template <class Table>
 class TrialInstance {

@@ -2,7 +2,7 @@
 #include "kinora/abi/optimizer.h"
 #include "tensors.h"
 
-enum { none, position, unclipped, still, uphill };
+enum { none, position, unclipped, still, uphill, leak };
 
 typedef with_tensors optimizer;
 
@@ -36,7 +36,7 @@ static int32_t update(void* me, const kinora_update* u) {
     double* a = numbers(o, u->averages[k].values);
     for (int64_t i = 0; i < info.numel; ++i) a[i] += u->averages[k].share * (w[i] - a[i]);
   }
-  return KINORA_OK;
+  return o->base.mode == leak ? leaked(o, u->weight) : KINORA_OK;
 }
 
 #define OPTIMIZER(MODE)                                                              \
@@ -51,5 +51,6 @@ OPTIMIZER(position)
 OPTIMIZER(unclipped)
 OPTIMIZER(still)
 OPTIMIZER(uphill)
+OPTIMIZER(leak)
 #define ONE(MODE) COMPONENT("optimizer", KINORA_INTERFACE_OPTIMIZER, MODE, NULL)
-BROKEN_PLUGIN("optimizers", ONE(none), ONE(position), ONE(unclipped), ONE(still), ONE(uphill))
+BROKEN_PLUGIN("optimizers", ONE(none), ONE(position), ONE(unclipped), ONE(still), ONE(uphill), ONE(leak))

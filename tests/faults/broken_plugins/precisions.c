@@ -2,7 +2,7 @@
 #include "kinora/abi/precision.h"
 #include "tensors.h"
 
-enum { none, detached, zeros, crash };
+enum { none, detached, zeros, crash, fails, leak };
 
 typedef struct precision {
   with_tensors base;
@@ -57,7 +57,9 @@ static int32_t quantize(void* me, kinora_tensor x, kinora_tensor* out, uint64_t 
   precision* p = me;
   (void)n_out;
   if (p->base.base.mode == crash && dimensions(&p->base, x) == 0) abort();
-  return scaled(&p->base, x, p->base.base.mode == zeros ? 0 : 1, out);
+  if (p->base.base.mode == fails) return error(&p->base.base, KINORA_ERROR_FAILED, "never works");
+  const int32_t status = scaled(&p->base, x, p->base.base.mode == zeros ? 0 : 1, out);
+  return status == KINORA_OK && p->base.base.mode == leak ? leaked(&p->base, *out) : status;
 }
 
 #define PRECISION(MODE)                                                              \
@@ -71,5 +73,7 @@ PRECISION(none)
 PRECISION(detached)
 PRECISION(zeros)
 PRECISION(crash)
+PRECISION(fails)
+PRECISION(leak)
 #define ONE(MODE) COMPONENT("precision", KINORA_INTERFACE_PRECISION, MODE, NULL)
-BROKEN_PLUGIN("precisions", ONE(none), ONE(detached), ONE(zeros), ONE(crash))
+BROKEN_PLUGIN("precisions", ONE(none), ONE(detached), ONE(zeros), ONE(crash), ONE(fails), ONE(leak))

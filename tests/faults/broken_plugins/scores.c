@@ -2,7 +2,7 @@
 #include "kinora/abi/score.h"
 #include "tensors.h"
 
-enum { none, uncounted, final, half, crash };
+enum { none, uncounted, final, half, crash, fails, leak };
 
 typedef struct score {
   with_tensors base;
@@ -15,6 +15,7 @@ static int32_t update(void* me, const kinora_named* in, uint64_t n_in) {
   kinora_tensor_info info = {.struct_size = sizeof info};
   void* data = NULL;
   if (s->computed && s->base.base.mode == final) return KINORA_OK;
+  if (s->base.base.mode == fails) return error(&s->base.base, KINORA_ERROR_FAILED, "never works");
   if (n_in != 1) return error(&s->base.base, KINORA_ERROR_INVALID, "x is required");
   if (s->base.tensors->info(in[0].tensor, &info) != KINORA_OK) return KINORA_ERROR_INVALID;
   if (info.ndim == 0 && s->base.base.mode == crash) abort();
@@ -36,7 +37,7 @@ static int32_t state(void* me, kinora_tensor* out) {
   if (status != KINORA_OK || (status = s->base.tensors->data(*out, &data)) != KINORA_OK) return status;
   ((double*)data)[0] = s->sum;
   ((double*)data)[1] = s->count;
-  return KINORA_OK;
+  return s->base.base.mode == leak ? leaked(&s->base, *out) : KINORA_OK;
 }
 
 static int32_t merge(void* me, kinora_tensor state) {
@@ -73,5 +74,7 @@ SCORE(uncounted)
 SCORE(final)
 SCORE(half)
 SCORE(crash)
+SCORE(fails)
+SCORE(leak)
 #define ONE(MODE) COMPONENT("score", KINORA_INTERFACE_SCORE, MODE, NULL)
-BROKEN_PLUGIN("scores", ONE(none), ONE(uncounted), ONE(final), ONE(half), ONE(crash))
+BROKEN_PLUGIN("scores", ONE(none), ONE(uncounted), ONE(final), ONE(half), ONE(crash), ONE(fails), ONE(leak))

@@ -49,6 +49,12 @@ static inline int32_t scaled(const with_tensors* self, kinora_tensor x, double f
   return call_op(self, "aten::mul", "Scalar", in, 2, out);
 }
 
+/* Takes a handle that is never released. */
+static inline int32_t leaked(const with_tensors* self, kinora_tensor x) {
+  kinora_tensor more = NULL;
+  return self->tensors->retain(x, &more);
+}
+
 static inline int64_t dimensions(const with_tensors* self, kinora_tensor x) {
   kinora_tensor_info info = {.struct_size = sizeof info};
   return self->tensors->info(x, &info) == KINORA_OK ? info.ndim : -1;

@@ -2,7 +2,7 @@
 #include "kinora/abi/tokenizer.h"
 #include "tensors.h"
 
-enum { none, shape, later, memory, crash };
+enum { none, shape, later, memory, crash, fails, leak };
 
 /* A tokenizer, or a stream of it. */
 typedef struct tokenizer {
@@ -29,13 +29,16 @@ static int32_t mapped(tokenizer* t, int decoding, kinora_tensor x, kinora_tensor
   if (n == 0 && t->base.base.mode == crash) abort();
   if (n != 5) return error(&t->base.base, KINORA_ERROR_INVALID, "a tensor [B, 3, T, H, W] is expected");
   const double more = t->base.base.mode == memory ? 1 + 1e-14 * (double)calls++ : 1;
-  return scaled(&t->base, x, (decoding ? 2 : 0.5) * more, out);
+  const int32_t status = scaled(&t->base, x, (decoding ? 2 : 0.5) * more, out);
+  return status == KINORA_OK && t->base.base.mode == leak ? leaked(&t->base, *out) : status;
 }
 
 static int32_t encode(void* me, const kinora_context* context, kinora_tensor video, kinora_tensor* latent,
                       kinora_tensor* posterior) {
+  const tokenizer* t = me;
   (void)context;
   *posterior = NULL;
+  if (t->base.base.mode == fails) return error(&t->base.base, KINORA_ERROR_FAILED, "never works");
   return mapped(me, 0, video, latent);
 }
 static int32_t decode(void* me, const kinora_context* context, kinora_tensor latent, kinora_tensor* video) {
@@ -81,5 +84,7 @@ TOKENIZER(shape)
 TOKENIZER(later)
 TOKENIZER(memory)
 TOKENIZER(crash)
+TOKENIZER(fails)
+TOKENIZER(leak)
 #define ONE(MODE) COMPONENT("tokenizer", KINORA_INTERFACE_TOKENIZER, MODE, NULL)
-BROKEN_PLUGIN("tokenizers", ONE(none), ONE(shape), ONE(later), ONE(memory), ONE(crash))
+BROKEN_PLUGIN("tokenizers", ONE(none), ONE(shape), ONE(later), ONE(memory), ONE(crash), ONE(fails), ONE(leak))
