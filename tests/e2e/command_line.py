@@ -164,9 +164,9 @@ def check_drafts():
 def check_use_lines():
     """The line for a run file that inspect prints is valid in one, for every kind."""
     recipe = pathlib.Path(ROOT) / "configs/quickstart.toml"
-    places = {"stage": "clips", "engine": "clips", "tokenizer": "tokenizer", "score": "tokenizer", "cache": "film"}
+    places = {"stage": "clips", "engine": "clips", "tokenizer": "tokenizer", "score": "tokenizer"}
     for id in ("storage/s3", "storage/file", "engine/local", "stage/video.probe", "tokenizer/cosmos", "model/dit", "loss/edm", "sampler/edm-heun",
-               "parallel/ddp", "precision/bf16", "collective/gloo", "score/psnr", "optimizer/adamw", "cache/kv"):
+               "parallel/ddp", "precision/bf16", "collective/gloo", "score/psnr", "optimizer/adamw"):
         kind, use = id.split("/")[0], [line.strip() for line in kinora("plugins", "inspect", id).split("in a run file\n")[1].splitlines()]
         file, sets = SCRATCH / "use.toml", []
         file.write_text(recipe.read_text().replace("../", f"{ROOT}/") + ("\n".join(["", *use, ""]) if kind == "storage" else ""))

@@ -77,7 +77,8 @@ def built(kind, name, sdk, tier="stable", program=KINORA, lang="c++"):
         failures.append(f"{id}: its build took {took:.0f} s")
     check(f"{id}: its tests", run("ctest", "--test-dir", build, "--output-on-failure"), 0, "100% tests passed", f"{name}_test")
     check(f"{id}: inspect", kinora("--plugins", plugins, "plugins", "inspect", id, program=program), 0, id)
-    check(f"{id}: validate", kinora("plugins", "validate", library, program=program))
+    asks = {"storage": ["--at", "here"], "source": ["--input", FILM]}.get(kind, [])
+    check(f"{id}: validate", kinora("plugins", "validate", library, *asks, program=program))
     before = (folder / "plugin.toml").read_text()
     check(f"{id}: manifest", run("cmake", "--build", build, "--target", f"{name}.manifest"))
     if (folder / "plugin.toml").read_text() != before:
