@@ -334,7 +334,7 @@ TEST(Samples, TooManyFailTheirClipOnly) {
   EXPECT_EQ(errors.at(1), "");
 }
 
-// Debian's FFmpeg has no openh264; one under the LGPL that has it was tried by hand.
+// Debian's FFmpeg has no openh264, so there this sees the refusal.
 TEST(OpenH264, IsUsedOrRefusedWithARemedy) {
   const Bytes film = film_of_groups();
   MemorySource source{std::span(film)};
