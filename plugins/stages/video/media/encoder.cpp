@@ -5,8 +5,8 @@
 #include "media/aac_track.hpp"
 #include "media/byte_source.hpp"
 #include "media/frame_encoder.hpp"
-#include "media/mp4_writer.hpp"
 #include "media/h264_encoders.hpp"
+#include "media/mp4_writer.hpp"
 
 namespace kinora::video {
 namespace {
