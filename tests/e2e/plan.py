@@ -97,8 +97,10 @@ def theirs():
         kinora("plugins", "new", "model", name, folder)
         if name == "curious":
             source = folder / f"{name}.cpp"
-            source.write_text(source.read_text().replace("const Tensor tokens =", "at_least_zero(x);\n    const Tensor tokens =").replace(
-                "  static Tensor normed(", "  static void at_least_zero(const Tensor& x) { (void)x.sum().item(); }\n  static Tensor normed("))
+            text = source.read_text()
+            place = "    Tensor h = ctx.sequence("
+            assert place in text, "the template is another one"
+            source.write_text(text.replace(place, "    (void)x.sum().item();\n" + place))
         for command in (["cmake", "-G", "Ninja", "-S", folder, "-B", folder / "build", f"-DCMAKE_PREFIX_PATH={ROOT / 'sdk'}", f"-DKINORA_PROGRAM={KINORA}"],
                         ["cmake", "--build", folder / "build"]):
             done = subprocess.run(command, capture_output=True, text=True, timeout=600)
