@@ -59,18 +59,16 @@ KINORA_BOTH uint32_t code_of(float x) {
 #endif
 }
 
+// The code, moved below the sign of float32, is a number with an exponent that is 127 - bias too small.
 template <Format kFormat>
 KINORA_BOTH float value_of(uint32_t code) {
   using N = Numbers<kFormat>;
-  constexpr int kShift = 23 - N::kMantissa;
+  constexpr float kPower = kFormat == Format::e4m3 ? 0x1p120f : 0x1p112f;
   constexpr uint32_t kInfinite = kFormat == Format::e5m2 ? N::kFirstSpecial : 0x80;
   const uint32_t sign = (code & 0x80) << 24, rest = code & 0x7f;
-  if (rest == kInfinite) return fp4::float_of(sign | fp4::kInfinity);
-  if (rest >= N::kFirstSpecial) return fp4::float_of(sign | 0x7fc00000u);
-  const uint32_t normal = (rest << kShift) + (static_cast<uint32_t>(127 - N::kBias) << 23);
-  const float magnitude =
-      rest < 1u << N::kMantissa ? fp4::mul(static_cast<float>(rest), N::kSmallest) : fp4::float_of(normal);
-  return fp4::float_of(sign | fp4::bits_of(magnitude));
+  if (rest >= N::kFirstSpecial)
+    return fp4::float_of(sign | (rest == kInfinite ? fp4::kInfinity : 0x7fc00000u));
+  return fp4::mul(fp4::float_of(sign | rest << (23 - N::kMantissa)), kPower);
 }
 
 }  // namespace kinora::fp8

@@ -1,12 +1,13 @@
 // Quantises matrices for fp8_oracle.py. Each line of the input is a case:
 //   FORM NUMBER ROWS COLS FORMAT SCALING RULE SWIZZLED COLUMN_MAJOR INPUT OUTPUT
-// FORM: reference or processor; NUMBER: float32 or bfloat16; FORMAT, SCALING and RULE: their numbers in the
+// FORM: reference, processor or device (its threads run on the processor); NUMBER: float32 or bfloat16; FORMAT, SCALING and RULE: their numbers in the
 // enumerations of kernels/fp8; INPUT: a file of float32, [COLS, ROWS] if COLUMN_MAJOR. OUTPUT gets the codes,
 // the scales and the decoded matrix as float32.
 #include <fstream>
 #include <iostream>
 #include <string>
 
+#include "kernels/cuda/fp8_on_host.hpp"
 #include "kernels/fp8/cases.hpp"
 
 namespace kinora::fp8 {
@@ -39,9 +40,12 @@ void run(const Case& c) {
   if (c.form == "reference") {
     reference::quantize(n, x.data(), c.options, amax, codes, scales);
     reference::dequantize(n, codes, scales, c.options, decoded.data());
-  } else {
+  } else if (c.form == "processor") {
     quantize(n, x.data(), c.options, amax, codes, scales);
     dequantize(n, codes, scales, c.options, decoded.data());
+  } else {
+    cuda::fp8_tile::quantize_on_host(n, x.data(), c.options, amax, codes, scales);
+    cuda::fp8_tile::dequantize_on_host(n, codes, scales, c.options, decoded.data());
   }
   for (size_t i = 0; i < values.size(); ++i) values[i] = fp4::to_float(decoded[i]);
   std::ofstream out(c.output, std::ios::binary);

@@ -86,7 +86,7 @@ def cases(scratch, rng):
             for form, scaling, rule, columns, swizzle in itertools.product(FORMATS, SCALINGS, RULES, (0, 1), (0, 1)):
                 if (swizzle and scaling != "mx") or (only and form != only):
                     continue
-                kind = ("reference", "processor")[(count + count // 60) % 2]
+                kind = ("reference", "processor", "device")[(count + count // 60) % 3]
                 out = scratch / f"out{count}"
                 flags = [FORMATS.index(form), SCALINGS.index(scaling), RULES.index(rule), swizzle, columns]
                 yield " ".join(map(str, [kind, number, *shape, *flags, f"{path}_columns" if columns else path, out])), (x, number, form, scaling, rule, swizzle), out
