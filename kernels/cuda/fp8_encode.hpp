@@ -86,13 +86,13 @@ struct Quantizing {
       at[i] = place_of(job.tiles, {cell.down * kSteps + i, cell.across}, slot);
       n[i] = at[i].inside ? fp4_tile::values_at(job.cols, at[i].unit) : 0;
       if (M::kColumns)
-        load_column(job.x + at[i].unit * fp4::kBlock * job.tiles.rows + at[i].row, n[i], job.tiles.rows,
-                    v[i]);
+        fp4_tile::load_column(job.x + at[i].unit * fp4::kBlock * job.tiles.rows + at[i].row, n[i],
+                              job.tiles.rows, v[i]);
       else
-        load(job.x + at[i].row * job.cols + at[i].unit * fp4::kBlock, n[i], job.aligned, v[i]);
+        fp4_tile::load(job.x + at[i].row * job.cols + at[i].unit * fp4::kBlock, n[i], job.aligned, v[i]);
       const uint32_t bits = fp4_tile::most_bits(v[i]);
       if (bits >= fp4::kInfinity)
-        count_non_finite(v[i], most);
+        fp4_tile::count_non_finite(v[i], most);
       else
         most.bits = bits > most.bits ? bits : most.bits;
     }

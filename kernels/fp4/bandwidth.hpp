@@ -9,16 +9,6 @@
 
 namespace kinora::fp4 {
 
-template <class T>
-std::vector<T> repeated(const std::vector<T>& part, int64_t count) {
-  std::vector<T> all;
-  all.reserve(static_cast<size_t>(count));
-  while (all.size() < static_cast<size_t>(count))
-    all.insert(all.end(), part.begin(),
-               part.begin() + std::min<int64_t>(std::ssize(part), count - std::ssize(all)));
-  return all;
-}
-
 // bytes: read and written by `run`. Each iteration times `run` and a memcpy that reads half as many bytes and
 // writes them; the counters are GB/s of the shortest run, and its share of memcpy's.
 template <class F>

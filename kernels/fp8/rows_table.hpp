@@ -13,7 +13,7 @@ struct RowKernels {
 };
 
 // Results of this many bytes are written past the caches, which could not hold them for their reader.
-constexpr int64_t kStreamFrom = int64_t{8} << 20;
+constexpr int64_t kStreamFrom = int64_t{4} << 20;
 
 template <class T>
 void dequantize_avx2(const fp8::Shape&, const uint8_t* codes, const void* scales, const fp8::Options&, T* x);
