@@ -9,7 +9,7 @@
 #include "kernels/fp4/hadamard.hpp"
 
 #pragma GCC push_options
-#pragma GCC target("avx2")
+#pragma GCC target("avx2,fma")
 
 namespace kinora::fp8_detail {
 namespace {
@@ -22,7 +22,7 @@ namespace {
 template <class T>
 const RowKernels<T>* avx2_rows() {
   static constexpr RowKernels<T> kKernels = {quantize<T>, dequantize_avx2<T>};
-  return __builtin_cpu_supports("avx2") ? &kKernels : nullptr;
+  return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") ? &kKernels : nullptr;
 }
 
 }  // namespace kinora::fp8_detail
