@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/fp4_on_host.hpp"
 #include "kernels/fp4/cases.hpp"
+#include "kernels/fp4/rows_table.hpp"
 
 namespace kinora::fp4 {
 namespace {
@@ -27,17 +28,40 @@ TYPED_TEST(Fp4Forms, QuantizeAlike) {
   using T = TypeParam;
   for_cases<T>([](const Shape& n, const std::vector<T>& x, const Options& o, const std::string& what) {
     if (testing::Test::HasFatalFailure()) return;
-    const Amax amax = reference::find_amax(n, x.data(), o.hadamard);
+    const Amax amax = reference::find_amax(n, x.data(), o.hadamard, o.column_major);
     ASSERT_EQ(amax.non_finite, 0u) << what;
-    ASSERT_TRUE(amax == find_amax(n, x.data(), o.hadamard)) << what;
-    ASSERT_TRUE(amax == amax_on_host(n, x.data(), o.hadamard, 3)) << what;
-    Quantized want = room_for(n, o.swizzled), fast = want, device = want;
+    ASSERT_TRUE(amax == amax_on_host(n, x.data(), o.hadamard, o.column_major, 3)) << what;
+    Quantized want = room_for(n, o.swizzled), device = want;
     want.global = reference::quantize(n, x.data(), o, amax.value, want.codes.data(), want.scales.data());
-    fast.global = quantize(n, x.data(), o, amax.value, fast.codes.data(), fast.scales.data());
     device.global = quantize_on_host(n, x.data(), o, amax.value, device.codes.data(), device.scales.data());
-    ASSERT_TRUE(same_bits(want, fast)) << what;
     ASSERT_TRUE(same_bits(want, device)) << what;
+    for (const auto* rows : {fp4_detail::avx2_rows<T>(), fp4_detail::avx512_rows<T>()}) {
+      if (!rows) continue;
+      ASSERT_TRUE(amax == rows->find_amax(n, x.data(), o.hadamard, o.column_major)) << what;
+      Quantized fast = room_for(n, o.swizzled);
+      if (o.swizzled) fast.scales.assign(fast.scales.size(), 0);
+      const TensorScale tensor = tensor_scale(o.rule, amax.value);
+      fast.global = tensor.global;
+      rows->quantize(n, x.data(), o, tensor, fast.codes.data(), fast.scales.data());
+      ASSERT_TRUE(same_bits(want, fast)) << what;
+    }
   });
+}
+
+// Results large enough to be written past the caches.
+TYPED_TEST(Fp4Forms, LargeMatricesAreWrittenAlike) {
+  using T = TypeParam;
+  const Shape n{2100, 4096}, end{3, 4096};
+  const auto x = repeated(as<T>(matrix({1, 4099}, Content::gaussian, 4)), n.rows * n.cols);
+  const auto skip = static_cast<size_t>((n.rows - end.rows) * n.cols);
+  Quantized all = room_for(n, false), last = room_for(end, false);
+  all.global = quantize(n, x.data(), Options(), 5, all.codes.data(), all.scales.data());
+  reference::quantize(end, x.data() + skip, Options(), 5, last.codes.data(), last.scales.data());
+  EXPECT_EQ(std::memcmp(all.codes.data() + skip / 2, last.codes.data(), last.codes.size()), 0);
+  std::vector<T> back(x.size()), want(static_cast<size_t>(end.rows * end.cols));
+  dequantize(n, all.codes.data(), all.scales.data(), false, all.global, back.data());
+  reference::dequantize(end, last.codes.data(), last.scales.data(), false, all.global, want.data());
+  EXPECT_EQ(std::memcmp(back.data() + skip, want.data(), want.size() * sizeof(T)), 0);
 }
 
 TYPED_TEST(Fp4Forms, DequantizeAlike) {
@@ -101,7 +125,7 @@ TYPED_TEST(Fp4Forms, CountNonFiniteValuesAlike) {
     }
     EXPECT_TRUE(std::isfinite(want.value));
     EXPECT_TRUE(want == find_amax(n, x.data(), hadamard));
-    EXPECT_TRUE(want == amax_on_host(n, x.data(), hadamard, 2));
+    EXPECT_TRUE(want == amax_on_host(n, x.data(), hadamard, false, 2));
   }
 }
 

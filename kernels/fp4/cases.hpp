@@ -1,5 +1,6 @@
 // Matrices, options and comparisons for the tests of NVFP4's kernels, on the processor and on the device.
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
@@ -77,9 +78,20 @@ std::vector<T> as(const std::vector<float>& x) {
     return narrowed(x);
 }
 
+// `count` values: this part again and again.
+template <class T>
+std::vector<T> repeated(const std::vector<T>& part, int64_t count) {
+  std::vector<T> all;
+  all.reserve(static_cast<size_t>(count));
+  while (all.size() < static_cast<size_t>(count))
+    all.insert(all.end(), part.begin(),
+               part.begin() + std::min<int64_t>(std::ssize(part), count - std::ssize(all)));
+  return all;
+}
+
 inline std::vector<Options> all_options() {
   std::vector<Options> all;
-  for (int bits = 0; bits < 16; ++bits)
+  for (int bits = 0; bits < 32; ++bits)
     for (int rule = 0; rule < 6; ++rule) {
       Options o;
       o.rule = static_cast<ScaleRule>(rule);
@@ -88,6 +100,7 @@ inline std::vector<Options> all_options() {
       o.hadamard = bits & 2;
       o.stochastic = bits & 4;
       o.swizzled = bits & 8;
+      o.column_major = bits & 16;
       o.noise = {0x123456789abcdefull, 7, (int64_t{1} << 33) + 5, 48};
       all.push_back(o);
     }
@@ -98,7 +111,7 @@ inline std::string name_of(const Options& o) {
   static constexpr const char* kRules[] = {"none", "mse", "mae", "abs_max", "static_6", "static_4"};
   return std::string(kRules[static_cast<int>(o.rule)]) + (o.square ? " 16x16" : " 1x16") +
          (o.hadamard ? " hadamard" : "") + (o.stochastic ? " stochastic" : " nearest") +
-         (o.swizzled ? " swizzled" : "");
+         (o.swizzled ? " swizzled" : "") + (o.column_major ? " column-major" : "");
 }
 
 // f(shape, matrix, options, description) for every combination; matrix: of T, finite after the transform too.
@@ -110,6 +123,7 @@ void for_cases(F f) {
       const auto x = as<T>(matrix(n, content, static_cast<unsigned>(n.cols)));
       for (const Options& o : all_options()) {
         if (o.hadamard && content == Content::huge) continue;
+        if (o.column_major && content != Content::gaussian && content != Content::powers) continue;
         f(n, x, o,
           name_of(o) + " [" + std::to_string(n.rows) + ", " + std::to_string(n.cols) + "] content " +
               std::to_string(static_cast<int>(content)));

@@ -123,7 +123,7 @@ Decoded decoded(const Shape& n, const std::vector<float>& x, const Options& o) {
 TEST(Fp4Error, OfGaussianValuesIsAtLeast20DecibelsBelowThem) {
   const Shape n{64, 512};
   for (const Options& o : all_options()) {
-    if (o.stochastic || o.square) continue;
+    if (o.stochastic || o.square || o.column_major) continue;
     EXPECT_GT(-10 * std::log10(decoded(n, matrix(n, Content::gaussian, 1), o).error), 20) << name_of(o);
   }
 }
@@ -164,6 +164,26 @@ TEST(Fp4Error, OfTheMeanOfStochasticRoundingsVanishes) {
     squares += std::pow(x[i], 2.0);
   }
   EXPECT_LT(errors / squares, nearest / 50);
+}
+
+// Every option, noise too.
+TEST(Fp4Columns, HaveTheCodesOfTheTransposedMatrix) {
+  const Shape n{35, 90};
+  const auto x = matrix(n, Content::gaussian, 7);
+  std::vector<float> stored(x.size());
+  for (int64_t r = 0; r < n.rows; ++r)
+    for (int64_t c = 0; c < n.cols; ++c)
+      stored[static_cast<size_t>(c * n.rows + r)] = x[static_cast<size_t>(r * n.cols + c)];
+  for (Options o : all_options()) {
+    if (!o.column_major) continue;
+    const float amax = find_amax(n, stored.data(), o.hadamard, true).value;
+    EXPECT_EQ(amax, find_amax(n, x.data(), o.hadamard).value);
+    Quantized got = room_for(n, o.swizzled), want = got;
+    got.global = quantize(n, stored.data(), o, amax, got.codes.data(), got.scales.data());
+    o.column_major = false;
+    want.global = quantize(n, x.data(), o, amax, want.codes.data(), want.scales.data());
+    EXPECT_TRUE(same_bits(want, got)) << name_of(o);
+  }
 }
 
 TEST(Fp4Error, ScaleOfTheMatrixDoesNotMatter) {
