@@ -68,9 +68,9 @@ Tensor packed_nvfp4(const Tensor& x) {
   const Tensor v = in_blocks(x, kBlock) * at::where(huge, global, one).unsqueeze(-1);
   const Tensor scales =
       (at::div(v.abs().amax(-1), number(6, x)) * encode).clamp_max(448).to(at::kFloat8_e4m3fn);
-  const Tensor number = scales.to(at::kFloat);
+  const Tensor value = scales.to(at::kFloat);
   const Tensor multiply =
-      at::where(number == 0, at::zeros_like(number), (number * encode.reciprocal()).reciprocal());
+      at::where(value == 0, at::zeros_like(value), (value * encode.reciprocal()).reciprocal());
   Tensor codes = nearest_e2m1(v * multiply.unsqueeze(-1)).flatten(2).narrow(2, 0, x.size(2));
   if (x.size(2) % 2) codes = at::constant_pad_nd(codes, {0, 1});
   codes = codes.unflatten(2, {-1, 2});
