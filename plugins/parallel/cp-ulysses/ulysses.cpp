@@ -77,8 +77,7 @@ class Ulysses final : public Strategy<at::Tensor> {
         .choices(wire::format_names())
         .help(
             "dtype of queries, keys, values and results between ranks; auto: that of the activations. fp8 "
-            "takes "
-            "1.03 bytes a number, nvfp4 0.56, with an error that the log states");
+            "takes 1.03 bytes a number, nvfp4 0.56, with an error that the log states");
     d.option("gradient_wire", &Options::gradient_wire)
         .choices(wire::format_names())
         .help("dtype of their gradients between ranks; auto: that of the activations");
