@@ -40,7 +40,7 @@ def compressed_tensors():
         scale, _ = calculate_qparams(blocks.amin(-1), blocks.amax(-1), scheme.weights, global_scale=total)
         packed = NVFP4PackedCompressor.compress({"weight": w, "weight_scale": scale, "weight_global_scale": total}, scheme)
         back = NVFP4PackedCompressor.decompress(packed, scheme)["weight"]
-        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, 0, -0.5, -1, -1.5, -2, -3, -4, -6])
+        values = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6])
         codes = torch.stack([packed["weight_packed"] & 15, packed["weight_packed"] >> 4], -1).flatten(1)
         wide = dequantize(values[codes.long()], packed["weight_scale"].float(), args=scheme.weights, dtype=torch.float32, global_scale=total)
         tensors |= {f"{name}.{k}": v.contiguous() for k, v in packed.items()}
