@@ -1,5 +1,5 @@
 """Writes tests/data/oracle/nvfp4_*.safetensors: matrices in four bits as compressed-tensors, LongLive and Four Over Six write them, and
-what their own code decodes: want.X in float32, want16.X in bfloat16.
+what their own code decodes: want.X in float32, want16.X in bfloat16. Of the first file, whole.X are the matrices of all of them.
 
 Needs torch, compressed_tensors and safetensors, and checkouts of NVlabs/LongLive and mit-han-lab/fouroversix:
     make_nvfp4_fixtures.py LONGLIVE FOUROVERSIX
@@ -44,7 +44,7 @@ def compressed_tensors():
         codes = torch.stack([packed["weight_packed"] & 15, packed["weight_packed"] >> 4], -1).flatten(1)
         wide = dequantize(values[codes.long()], packed["weight_scale"].float(), args=scheme.weights, dtype=torch.float32, global_scale=total)
         tensors |= {f"{name}.{k}": v.contiguous() for k, v in packed.items()}
-        tensors |= {f"want.{name}": wide, f"want16.{name}": back}
+        tensors |= {f"want.{name}": wide, f"want16.{name}": back, f"whole.{name}": w}
     config = QuantizationConfig(config_groups={"group_0": scheme}, format="nvfp4-pack-quantized", quantization_status="compressed")
     save_file(tensors, OUT / "nvfp4_compressed_tensors.safetensors", {"quantization_config": config.model_dump_json()})
 
