@@ -62,7 +62,7 @@ void unpack(const fp4::Shape& n, const uint8_t* from, Format format, float* x) {
 Format format_of(const std::string& name) {
   const auto& names = format_names();
   const auto it = std::find(names.begin(), names.end(), name);
-  if (it == names.end()) throw Error(KINORA_ERROR_INVALID, "'" + name + "' is no format of transfers");
+  if (it == names.end()) throw Error(KINORA_ERROR_INVALID, "'" + name + "' is not a format of transfers");
   return static_cast<Format>(it - names.begin());
 }
 

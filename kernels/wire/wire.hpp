@@ -34,7 +34,7 @@ inline const std::vector<std::string>& format_names() {
 Format format_of(const std::string& name);
 inline bool is_quantised(Format f) { return f == Format::fp8 || f == Format::nvfp4; }
 
-// Of fp8 and nvfp4.
+// For fp8 and nvfp4.
 int64_t part_bytes(Format, int64_t rows, int64_t cols);
 
 // x [parts, rows, cols] floating-point -> uint8 [parts, part_bytes]. what: names the numbers in the error, which
@@ -48,7 +48,7 @@ at::Tensor packed(const at::Tensor& x, Format);
 at::Tensor unpacked(const at::Tensor& bytes, int64_t rows, int64_t cols, Format, at::ScalarType dtype);
 }  // namespace by_ops
 
-// What a format costs: the first transfers of a run are compared with their numbers, on the processor.
+// Measures what a format costs: it compares the first transfers of a run with their numbers, on the processor.
 class Meter {
  public:
   void add(const at::Tensor& x, const at::Tensor& bytes, const at::Tensor& back);

@@ -114,7 +114,7 @@ TEST(Wire, RefusesInfinitiesAndNaN) {
     EXPECT_THAT(test::refusal([&] { packed(x, f, "the values"); }),
                 HasSubstr("the values: 2 of 120 numbers to send are infinite or NaN, which " +
                           format_names()[static_cast<size_t>(f)]));
-    // Without waiting for a GPU, the numbers beside them arrive as NaN.
+    // Without the check, as on a GPU, the numbers of the same scale arrive as NaN.
     const Tensor back = by_ops::unpacked(by_ops::packed(x, f), 3, 20, f, at::kFloat);
     EXPECT_TRUE(back[0][1][3].isfinite().logical_not().item<bool>());
     EXPECT_TRUE(back[1][2][4].isnan().item<bool>());

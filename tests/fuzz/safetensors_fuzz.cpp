@@ -17,7 +17,7 @@ unsigned sum_of(std::span<const std::byte> bytes) {
   return sum;
 }
 
-// What decoding reads and allocates is bounded by the bytes that are there.
+// Decoding reads and allocates no more than the bytes that are there allow.
 unsigned read_packed(const core::SafeTensor& t) {
   const core::PackedMatrix& m = *t.packed;
   if (t.shape.size() != 2 || t.shape[0] < 1 || t.shape[1] < 1 || t.shape[0] > m.rows || t.shape[1] > m.cols)

@@ -78,7 +78,7 @@ def padded(x):
 
 
 def check_written():
-    """Codes, scales and global scales of every rule, block and layout; what is read back; the error that is told."""
+    """Codes, scales and global scales of every rule, block and layout; the decoded numbers; the relative error in the result."""
     tensors = model()
     whole = write(SCRATCH / "whole.safetensors", tensors, {"note": "kept"})
     cases = [(rule, square, longlive) for n, rule in enumerate(fp4_oracle.RULES) for longlive in (False, True) for square in [(n + longlive) % 2 == 1]]
@@ -158,7 +158,7 @@ def check_read():
 
 
 def check_equals_theirs():
-    """From the same matrices Kinora writes the bytes that the authors' code wrote; compressed-tensors gives a block of zeros another scale."""
+    """Kinora writes from the same matrices the bytes that the authors' code wrote; compressed-tensors gives a block of zeros another scale."""
     whole, _, _ = read(ROOT / "tests/data/oracle/nvfp4_compressed_tensors.safetensors")
     given = write(SCRATCH / "theirs.safetensors", {f"{m}.weight": whole[f"whole.{m}"] for m in ("blocks.0.q", "blocks.1.ffn.0")})
     for file, rule, block in (("longlive", "mse", "1x16"), ("longlive_2d", "static_6", "16x16"), ("fouroversix", "static_4", "1x16"),
@@ -178,7 +178,7 @@ def check_equals_theirs():
 
 
 def check_folder():
-    """In a folder config.json says how the matrices are packed; dense weights lose that; shards, dtypes and patterns of names."""
+    """The folder's config.json says how the matrices are packed; dense weights lose that; shards, dtypes and patterns of names."""
     folder, dense = SCRATCH / "in", SCRATCH / "dense"
     folder.mkdir()
     write(folder / "diffusion_pytorch_model.safetensors", model())

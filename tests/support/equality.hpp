@@ -1,7 +1,7 @@
 // Strategies on several ranks against one process: the comparison, and trials of strategies that split
 // sequences or heads with every model, rule and odd size.
 #pragma once
-#include <algorithm>
+#include <cmath>
 #include <string>
 #include <vector>
 
@@ -30,7 +30,9 @@ inline void equals_one_process(const Rank& me, const Trial& trial, double bound 
 inline double worst_difference(const Rank& me, const Trial& trial) {
   me.launched();
   double worst = 0;
-  core::Equality(runtime(), trial).run([&](const core::Compared& c) { worst = std::max(worst, c.off); });
+  core::Equality(runtime(), trial).run([&](const core::Compared& c) {
+    if (!std::isnan(worst) && !(c.off <= worst)) worst = c.off;  // a NaN stays
+  });
   return worst;
 }
 

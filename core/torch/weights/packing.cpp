@@ -18,8 +18,8 @@ using nlohmann::json;
 
 constexpr std::string_view kWeight = ".weight";
 
-// Of the published video models and text encoders: what LongLive leaves alone (utils/quant.py), and the same
-// by the names of others.
+// Modules that LongLive leaves alone (utils/quant.py), and their counterparts in other video models and text
+// encoders.
 const std::vector<std::string> kHigh{
     "*emb*", "*norm*",   "*modulation*", "*adaln*", "*time*",
     "*head", "proj_out", "output",       "shared",  "*relative_attention_bias"};

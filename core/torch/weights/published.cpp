@@ -148,7 +148,7 @@ std::string variant_of(const std::filesystem::path& file) {
   return between.substr(0, between.find('-'));
 }
 
-// What reading matrices in four bits means: "" if the file has none.
+// Says what reading matrices in four bits costs; "" if the file has none.
 std::string note_of_packed(const std::filesystem::path& given, const Safetensors& file) {
   uint64_t matrices = 0, stored = 0, decoded = 0;
   for (const auto& t : file.tensors()) {

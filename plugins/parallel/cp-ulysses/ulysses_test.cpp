@@ -110,7 +110,7 @@ TEST(Ulysses, HeadsAreCopiedAndFilledUpOnlyAsFarAsNeeded) {
   }
 }
 
-// What arrives is what the sender's part decodes to, to the bit; so do gradients, in a format of their own.
+// A rank receives what the sender's part decodes to, to the bit, and gradients in a format of their own.
 TEST(Ulysses, ExchangesPartsInFewerBytes) {
   test::on_ranks(2, [](const Rank& me) {
     const test::RankGroups world(me, "['cp-ulysses']");

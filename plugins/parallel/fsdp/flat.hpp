@@ -46,8 +46,8 @@ class Flat {
   // The parts of all ranks, [padded()]; in a quantised format their bytes, uint8 [P, ..], a message of one row
   // from each rank.
   Started<at::Tensor> start_gather(wire::Format format) const;
-  // What start_gather() brought -> the whole vector on every rank, [padded()]; quantised numbers in the dtype of
-  // the parameters. meter: null, or receives the cost of this rank's part.
+  // Decodes the result of start_gather(): the whole vector on every rank, [padded()], quantised numbers in the
+  // dtype of the parameters. meter: null, or receives the cost of this rank's part.
   at::Tensor received(const at::Tensor& gathered, wire::Format format, wire::Meter* meter) const;
   // One tensor per parameter, in the memory of `whole`. Autograd does not see them as views.
   std::vector<at::Tensor> values(const at::Tensor& whole) const;
