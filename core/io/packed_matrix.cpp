@@ -132,9 +132,8 @@ Result<SafeTensor> from_fouroversix(const std::string& module, const SafeTensor&
   if (!amax) return amax.failure();
   for (const char* part : {"values", "scale_factors", "amax", "metadata"})
     parts.take(own + "_transposed_" + part);
-  return matrix(
-      module, sizes->rows, sizes->cols,
-      {codes.bytes, scales->bytes, sizes->padded_rows, sizes->padded_cols, sizes->swizzled, 1, *amax, most});
+  return matrix(module, sizes->rows, sizes->cols,
+                {codes.bytes, scales->bytes, sizes->padded_rows, sizes->padded_cols, true, 1, *amax, most});
 }
 
 // "mse", by the file's metadata or the folder's config.json; the number of most_of_rule.

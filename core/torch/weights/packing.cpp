@@ -10,13 +10,12 @@
 #include "core/io/packed_matrix.hpp"
 #include "core/io/wildcard.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/lora.hpp"
 
 namespace kinora::core {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::string_view kWeight = ".weight";
 
 // Modules that LongLive leaves alone (utils/quant.py), and their counterparts in other video models and text
 // encoders.
@@ -27,13 +26,13 @@ const std::vector<std::string> kHigh{
 std::string choice(const json& request, const char* key, const std::vector<std::string>& choices) {
   const std::string given = request.value(key, std::string());
   if (given.empty()) return choices[0];
+  std::string name = key;
+  std::replace(name.begin(), name.end(), '_', ' ');
   if (std::find(choices.begin(), choices.end(), given) == choices.end())
-    raise(KINORA_ERROR_INVALID, "unknown {} '{}'{}", key, given,
-          did_you_mean_or_list(given, choices, std::string(key) + "s"));
+    raise(KINORA_ERROR_INVALID, "unknown {} '{}'{}", name, given,
+          did_you_mean_or_list(given, choices, name + "s"));
   return given;
 }
-
-std::string module_of(const std::string& name) { return name.substr(0, name.size() - kWeight.size()); }
 
 int64_t rounded_up(int64_t n, int64_t to) { return fp4::divided_up(n, to) * to; }
 
@@ -53,9 +52,8 @@ Packing::Packing(const json& request)
 bool Packing::takes(const SafeTensor& t) {
   const bool real = t.dtype == SafeDtype::f16 || t.dtype == SafeDtype::bf16 || t.dtype == SafeDtype::f32 ||
                     t.dtype == SafeDtype::f64;
-  if (!real || t.shape.size() != 2 || t.shape[0] == 0 || t.shape[1] == 0 || !t.name.ends_with(kWeight))
-    return false;
   const std::string module = module_of(t.name);
+  if (!real || t.shape.size() != 2 || t.shape[0] == 0 || t.shape[1] == 0 || module.empty()) return false;
   const bool is_high = t.shape[1] % fp4::kBlock != 0 ||
                        std::any_of(patterns_.begin(), patterns_.end(),
                                    [&](const std::string& pattern) { return matches(pattern, module); });
