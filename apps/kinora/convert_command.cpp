@@ -1,9 +1,10 @@
 // kinora convert IN OUT [--component ID] [--from F] [--to F] [--dtype D] [--max-shard SIZE] [--merge ADAPTER]
-// [--unmerge ADAPTER]
+// [--unmerge ADAPTER] [--precision nvfp4 [--format F] [--scale-rule R] [--block B] [--high PATTERN]...]
 #include <filesystem>
 #include <iostream>
 
 #include <boost/program_options.hpp>
+#include <fmt/ranges.h>
 
 #include "apps/kinora/command.hpp"
 #include "core/base/quantity.hpp"
@@ -18,7 +19,11 @@ constexpr const char* kConvertHelp = R"(usage: kinora convert IN OUT [options]
 
 Converts weights to another form. IN is a safetensors file, an index of shards (X.safetensors.index.json), a diffusers folder or,
 with --component, a whole pipeline. OUT is a file X.safetensors, or a folder in the layout of diffusers, with IN's config.json.
-Tensors that are only renamed or sharded keep their bytes; metadata is kept.
+Tensors that are only renamed or sharded keep their bytes; metadata is kept. Matrices in four bits (NVFP4, of compressed-tensors or
+LongLive) are decoded to float32, or to --dtype.
+
+--precision nvfp4 quantises the matrices X.weight of linear layers to four bits and prints the modules that are left alone. Weights
+trained with fake quantisation keep their codes if --scale-rule and --block are those of the training.
 
 examples:
   kinora convert model.safetensors.index.json model.safetensors
@@ -26,6 +31,7 @@ examples:
   kinora convert Wan2.1_T2V.safetensors folder --component model/wan --to diffusers
   kinora convert transformer/ small.safetensors --dtype bf16
   kinora convert transformer/ merged.safetensors --merge adapter/
+  kinora convert transformer/ small/ --precision nvfp4 --dtype bf16
 
 )";
 
@@ -45,10 +51,41 @@ po::options_description convert_flags() {
       "largest file, for example \"5 GB\"; default: 10 GB in a folder, no limit for a file")(
       "merge", text("ADAPTER"), "add a LoRA adapter (PEFT's folder or file)")(
       "unmerge", text("ADAPTER"), "remove a merged adapter; exact up to rounding")(
-      "set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
-      "an option of the component; config=FILE.json")("json", "print the result as JSON")("help,h",
-                                                                                          "this text");
+      "precision", text("P"), "nvfp4: matrices in four bits, with a scale for 16 values")(
+      "format", text("F"), "layout of four-bit matrices: compressed-tensors (the default) or longlive")(
+      "scale-rule", text("R"),
+      "choice of the scales: mse (the default), mae, abs_max, static_6, static_4, none "
+      "(TransformerEngine's)")("block", text("B"), "values that share a scale: 1x16 (the default) or 16x16")(
+      "high", po::value<std::vector<std::string>>()->composing()->value_name("PATTERN"),
+      "modules that keep their precision, such as \"blocks.0.*\"; replaces the default: embeddings, "
+      "modulation, "
+      "norms, heads")("set", po::value<std::vector<std::string>>()->composing()->value_name("k=v"),
+                      "an option of the component; config=FILE.json")("json", "print the result as JSON")(
+      "help,h", "this text");
   return options;
+}
+
+// Adds the options of four-bit matrices; the message of a usage error, or "".
+std::string add_precision(const po::variables_map& given, nlohmann::json& request) {
+  const auto text = [&](const char* name) { return given[name].as<std::string>(); };
+  const std::string precision = text("precision");
+  for (const char* name : {"format", "scale-rule", "block"})
+    if (precision.empty() && !text(name).empty()) return fmt::format("--{} needs --precision nvfp4", name);
+  if (precision.empty()) return given.count("high") ? "--high needs --precision nvfp4" : "";
+  if (precision != "nvfp4") return fmt::format("unknown precision '{}'; precisions: nvfp4", precision);
+  request["precision"] = precision;
+  request["format"] = text("format");
+  request["scale_rule"] = text("scale-rule");
+  request["block"] = text("block");
+  if (given.count("high")) request["high"] = given["high"].as<std::vector<std::string>>();
+  return "";
+}
+
+void print_packed(const nlohmann::json& packed) {
+  std::cout << fmt::format("NVFP4: {} matrices, relative error {:.2f} %\n", packed["matrices"].get<int64_t>(),
+                           100 * packed["relative_error"].get<double>());
+  const auto high = packed["high"].get<std::vector<std::string>>();
+  if (!high.empty()) std::cout << fmt::format("left alone: {}\n", fmt::join(high, ", "));
 }
 
 }  // namespace
@@ -80,6 +117,8 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
   nlohmann::json request;
   for (const char* name : {"in", "out", "from", "to", "dtype", "merge", "unmerge"})
     request[name] = text(name);
+  if (const auto wrong = add_precision(given, request); !wrong.empty())
+    return complain(kUsage, "convert: " + wrong);
   if (!text("max-shard").empty()) {
     const auto size = core::parse_size(text("max-shard"));
     if (!size || *size <= 0)
@@ -110,6 +149,7 @@ int convert_command(core::Runtime& runtime, const Arguments& arguments) {
                              result["to"].get<std::string>());
   if (result["merged"] != 0)
     std::cout << fmt::format("adapted: {} matrices\n", result["merged"].get<int64_t>());
+  if (result.contains("packed")) print_packed(result["packed"]);
   return kDone;
 }
 

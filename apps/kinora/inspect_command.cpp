@@ -17,7 +17,7 @@
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 #include "core/config/document.hpp"
-#include "core/io/safetensors.hpp"
+#include "core/io/packed_matrix.hpp"
 #include "core/run/job_check.hpp"
 #include "core/run/run_file.hpp"
 #include "core/runtime/runtime.hpp"
@@ -38,8 +38,8 @@ json part_facts(const core::PublishedPipeline& pipeline, const std::string& name
     uint64_t n = 1;
     for (const int64_t size : t.shape) n *= static_cast<uint64_t>(size);
     parameters += n;
-    bytes += t.bytes.size();
-    dtypes.insert(core::name_of(t.dtype));
+    bytes += t.packed ? t.packed->codes.size() + t.packed->scales.size() : t.bytes.size();
+    dtypes.insert(t.packed ? "NVFP4" : core::name_of(t.dtype));
   }
   return {{"name", name},
           {"component", pipeline.component(name)},

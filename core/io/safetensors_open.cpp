@@ -14,6 +14,7 @@
 #include <sys/stat.h>
 
 #include "core/io/byte_source.hpp"
+#include "core/io/packed_matrix.hpp"
 #include "core/io/safetensors.hpp"
 #include "core/io/safetensors_header.hpp"
 
@@ -266,7 +267,8 @@ Result<Safetensors> Safetensors::open(const fs::path& given) {
     out.metadata_ = std::move(shard->contents.metadata);
     out.keep_ = std::make_shared<Mappings>(1, shard->mapping);
     out.files_ = {path};
-    return out;
+    const auto joined = join_packed(out.tensors_, out.metadata_, path.parent_path(), path.string());
+    return joined ? Result<Safetensors>(std::move(out)) : joined.failure();
   }
   auto index = read_index(path);
   if (!index) return index.failure();
@@ -284,7 +286,8 @@ Result<Safetensors> Safetensors::open(const fs::path& given) {
     out.metadata_.merge(shard.contents.metadata);
   }
   out.keep_ = kept;
-  return out;
+  const auto joined = join_packed(out.tensors_, out.metadata_, path.parent_path(), path.string());
+  return joined ? Result<Safetensors>(std::move(out)) : joined.failure();
 }
 
 Status check_whole(const Safetensors& file) {

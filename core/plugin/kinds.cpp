@@ -17,7 +17,7 @@ namespace kinora::core {
 namespace {
 
 // table_size is fixed by ABI 1.0: never raise it when slots are appended.
-constexpr Kind all[] = {
+constexpr Kind kKinds[] = {
     {"stage", KINORA_INTERFACE_STAGE, 64, "create destroy resources process finish? process_batch? start?"},
     {"storage", KINORA_INTERFACE_STORAGE, 96,
      "create destroy open read close begin append commit abort list remove"},
@@ -49,10 +49,10 @@ static_assert(sizeof(kinora_score) >= 56 && sizeof(kinora_source) >= 64 && sizeo
 
 }  // namespace
 
-std::span<const Kind> kinds() { return all; }
+std::span<const Kind> kinds() { return kKinds; }
 
 const Kind* find_kind(std::string_view name) {
-  for (const auto& kind : all)
+  for (const auto& kind : kKinds)
     if (kind.name == name) return &kind;
   return nullptr;
 }

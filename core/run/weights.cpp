@@ -214,6 +214,7 @@ const std::set<std::string>& harmless_members() {
                                          "num_decoder_layers",
                                          "output_past",
                                          "pad_token_id",
+                                         "quantization_config",
                                          "tie_word_embeddings",
                                          "torch_dtype",
                                          "transformers_version",

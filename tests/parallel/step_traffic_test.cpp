@@ -73,6 +73,24 @@ TEST(StepTraffic, OfShardedDataParallelismIsItsFormula) {
     });
 }
 
+// Each rank's part of a unit is one row of codes and scales.
+TEST(StepTraffic, OfShardsInFewerBytesIsItsFormula) {
+  constexpr int64_t P = 2, m = 2;
+  const auto up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+  test::on_ranks(P, [&](const Rank& me) {
+    for (const bool fp8 : {true, false}) {
+      Stepping model(me, std::string("[{ use = 'fsdp', gather_dtype = '") + (fp8 ? "fp8" : "nvfp4") + "' }]");
+      int64_t blocks = 0, outside = 0;
+      for (const auto& [block, numbers] : model.numbers()) {
+        const int64_t n = up(numbers, P);
+        (block < 0 ? outside : blocks) += fp8 ? n + 4 * up(n, 128) : up(n, 2) + up(n, 16) + 4;
+      }
+      EXPECT_EQ(of(model.step(m), "gather"), (P - 1) * (2 * m * blocks + outside)) << fp8;
+      EXPECT_EQ(of(model.without_gradient(), "gather"), (P - 1) * (blocks + outside)) << fp8;
+    }
+  });
+}
+
 // A step ends with a sum of each shard over the ranks with copies of it, in the parameters' dtype.
 TEST(StepTraffic, OfShardsWithCopiesIsItsFormula) {
   constexpr int64_t P = 2, R = 2, m = 2;

@@ -31,6 +31,28 @@ TEST(Traffic, OfUlyssesIsItsFormula) {
     });
 }
 
+// Parts of n columns for each of B N / P tokens, in values of 8 bytes where gradients keep their dtype.
+TEST(Traffic, OfUlyssesInFewerBytesIsItsFormula) {
+  constexpr int64_t P = 2, rows = B * N / P;
+  const auto up = [](int64_t n, int64_t by) { return (n + by - 1) / by; };
+  test::on_ranks(P, [&](const Rank& me) {
+    const auto exchanged = [&](const std::string& options) {
+      return sent(me, "[{ use = 'cp-ulysses', " + options + " }]").at("exchange");
+    };
+    const auto part = [&](auto bytes) {
+      return kLayers * (P - 1) * (bytes(3 * H / P * d) + bytes(H / P * d));
+    };
+    const auto same = [&](int64_t n) { return rows * n * e; };
+    const auto fp8 = [&](int64_t n) { return rows * n + 4 * rows * up(n, 128); };
+    const auto nvfp4 = [&](int64_t n) { return rows * up(n, 2) + rows * up(n, 16) + 4; };
+    EXPECT_EQ(exchanged("wire = 'auto'"), 2 * part(same));
+    EXPECT_EQ(exchanged("wire = 'bfloat16'"), part(same) + part(same) / 4);
+    EXPECT_EQ(exchanged("wire = 'fp8'"), part(fp8) + part(same));
+    EXPECT_EQ(exchanged("wire = 'nvfp4'"), part(nvfp4) + part(same));
+    EXPECT_EQ(exchanged("wire = 'fp8', gradient_wire = 'nvfp4'"), part(fp8) + part(nvfp4));
+  });
+}
+
 TEST(Traffic, OfARingIsItsFormula) {
   for (const int64_t R : {2, 4})
     test::on_ranks(static_cast<int>(R), [&](const Rank& me) {

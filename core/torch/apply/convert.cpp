@@ -6,6 +6,7 @@
 #include <ATen/ATen.h>
 #include <fmt/ranges.h>
 
+#include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
@@ -15,6 +16,7 @@
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/lora.hpp"
+#include "core/torch/weights/packing.hpp"
 #include "core/torch/weights/published.hpp"
 #include "core/torch/weights/weights_complaint.hpp"
 
@@ -36,6 +38,7 @@ class Conversion {
   Conversion(const Component* component, const json& request)
       : request_(request), component_(component), out_(text("out")), source_(text("in")) {
     check_request();
+    if (request.contains("precision")) packing_.emplace(request);
     if (component_) source_ = published_part(source_, *component_->spec);
     file_.emplace(or_throw(Safetensors::open(source_)));
   }
@@ -50,8 +53,14 @@ class Conversion {
     if (!dropped_.empty())
       log_warn("{}: dropped, not parameters of the component: {}", source_.string(),
                fmt::join(dropped_, ", "));
-    return {{"file", made.string()}, {"tensors", items_.size()}, {"bytes", bytes_},  {"from", from_.name()},
-            {"to", to_.name()},      {"dropped", dropped_},      {"merged", merged_}};
+    json out = {{"file", made.string()}, {"tensors", items_.size()}, {"bytes", bytes_},
+                {"from", from_.name()},  {"to", to_.name()},         {"dropped", dropped_},
+                {"merged", merged_}};
+    if (packing_)
+      out["packed"] = {{"matrices", packing_->matrices()},
+                       {"high", packing_->high()},
+                       {"relative_error", packing_->relative_error()}};
+    return out;
   }
 
  private:
@@ -181,22 +190,58 @@ class Conversion {
     return t.to(torch_dtype(dtype)).contiguous();
   }
 
-  fs::path write(const fs::path& to, bool for_transformers = false) {
-    std::vector<SafeTensor> tensors;
+  // The result's tensors without bytes; a matrix that becomes four bits is several of them.
+  std::vector<SafeTensor> tensors() {
+    std::vector<SafeTensor> out;
     for (const auto& [name, item] : items_) {
-      tensors.push_back({name, dtype_of(*item.from), item.from->shape, {}});
-      bytes_ += byte_size(tensors.back().shape, tensors.back().dtype).value_or(0);
+      const SafeTensor t{name, dtype_of(*item.from), item.from->shape, {}};
+      if (!packing_ || !packing_->takes(t)) {
+        out.push_back(t);
+        continue;
+      }
+      for (auto& part : packing_->parts(t)) {
+        whole_of_[part.name] = name;
+        out.push_back(std::move(part));
+      }
     }
+    for (const auto& t : out) bytes_ += byte_size(t.shape, t.dtype).value_or(0);
+    return out;
+  }
+
+  at::Tensor values(const SafeTensor& t) {
+    const auto whole = whole_of_.find(t.name);
+    if (whole == whole_of_.end()) return made(items_.at(t.name), t.dtype);
+    return packing_->part(t.name, whole->second, made(items_.at(whole->second), SafeDtype::f32));
+  }
+
+  fs::path write(const fs::path& to, bool for_transformers = false) {
+    const auto all = tensors();
     auto metadata = file_->metadata();
+    metadata.erase(kQuantization);
+    if (packing_) metadata[kQuantization] = packing_->config().dump();
     if (for_transformers)
       metadata.emplace("format", "pt");  // transformers and diffusers reject files without it
     at::Tensor current;
     const uint64_t given = request_.value("max_shard", uint64_t{0});
     const uint64_t most = given ? given : for_transformers ? kFolderShard : UINT64_MAX;
-    return or_throw(write_safetensors_sharded(to, tensors, metadata, most, [&](const SafeTensor& t) {
-      current = made(items_.at(t.name), t.dtype);
+    return or_throw(write_safetensors_sharded(to, all, metadata, most, [&](const SafeTensor& t) {
+      current = values(t);
       return std::span(static_cast<const std::byte*>(current.data_ptr()), current.nbytes());
     }));
+  }
+
+  // The configuration of the source, with what its readers must know about matrices in four bits.
+  void write_config(const fs::path& to) const {
+    const fs::path from = (fs::is_directory(source_) ? source_ : source_.parent_path()) / "config.json";
+    const json there = object_in_file(from);
+    if (!packing_ && !there.contains(kQuantization)) {
+      if (fs::exists(from)) fs::copy_file(from, to);
+      return;
+    }
+    json out = there;
+    out.erase(kQuantization);
+    if (packing_) out[kQuantization] = packing_->config();
+    or_throw(write_file_atomically(to, out.dump(2) + "\n"));
   }
 
   fs::path write_folder() {
@@ -205,13 +250,13 @@ class Conversion {
     const fs::path made =
         write(folder.temporary() / (reads_text ? "model.safetensors" : "diffusion_pytorch_model.safetensors"),
               true);
-    const fs::path config = (fs::is_directory(source_) ? source_ : source_.parent_path()) / "config.json";
-    if (fs::exists(config)) fs::copy_file(config, folder.temporary() / "config.json");
+    write_config(folder.temporary() / "config.json");
     const auto name = made.filename();
     or_throw(folder.commit());
     return out_ / name;
   }
 
+  static constexpr const char* kQuantization = "quantization_config";
   static constexpr uint64_t kFolderShard = 10'000'000'000;  // the limit of diffusers
   const json& request_;
   const Component* component_;
@@ -219,6 +264,8 @@ class Conversion {
   std::optional<Safetensors> file_;
   Layout from_, to_;
   Items items_;
+  std::optional<Packing> packing_;
+  std::map<std::string, std::string> whole_of_;  // by the name of a part: that of its matrix
   std::vector<std::string> dropped_;
   std::deque<Adapter> adapters_;  // items point into it
   int64_t merged_ = 0;

@@ -64,15 +64,14 @@ PartialReport load_partially(const Parameters& parameters, const std::vector<Lea
   NamedTensors whole;
   for (const auto& p : parameters) {
     const std::string name = options.name_in_file ? options.name_in_file(p.name) : p.name;
-    const at::Tensor given = find(name);
-    PartialRow row{p.name, p.shape, given.defined() ? given.sizes().vec() : std::vector<int64_t>(),
-                   PartialRow::fresh};
-    if (given.defined() && given.sizes() == at::IntArrayRef(p.shape)) {
+    const Found given = find(name);
+    PartialRow row{p.name, p.shape, given.shape, PartialRow::fresh};
+    if (given && given.shape == p.shape) {
       row.fate = PartialRow::taken;
-      whole[p.name] = given;
-    } else if (given.defined() && given.dim() == static_cast<int64_t>(p.shape.size())) {
+      whole[p.name] = given.read();
+    } else if (given && given.shape.size() == p.shape.size()) {
       row.fate = PartialRow::resized;
-      whole[p.name] = resized(p, given.to(at::kCPU, at::kDouble), options.seed);
+      whole[p.name] = resized(p, given.read().to(at::kCPU, at::kDouble), options.seed);
     } else {
       whole[p.name] = drawn(p, options.seed);
     }
@@ -84,7 +83,7 @@ PartialReport load_partially(const Parameters& parameters, const std::vector<Lea
           "the weights have none of the model's {} parameters, the first of which is '{}'", parameters.size(),
           parameters.empty() ? "" : parameters[0].name);
   for (const auto& n : names)
-    if (!used.count(n)) report.rows.push_back({n, {}, find(n).sizes().vec(), PartialRow::unused});
+    if (!used.count(n)) report.rows.push_back({n, {}, find(n).shape, PartialRow::unused});
   load_values(parameters, leaves, whole);
   return report;
 }

@@ -6,8 +6,10 @@
 #include <torch/csrc/jit/serialization/import.h>
 
 #include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/byte_source.hpp"
+#include "core/io/packed_matrix.hpp"
 #include "core/plugin/host.hpp"
 #include "core/run/weights.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -116,7 +118,7 @@ std::map<std::string, const SafeTensor*> renamed(
 
 namespace {
 
-using Sources = std::map<std::string, std::function<at::Tensor()>>;
+using Sources = std::map<std::string, Found>;
 
 Sources archives_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters) {
   const auto ours = names_of(parameters);
@@ -130,7 +132,7 @@ Sources archives_in(const std::filesystem::path& given, const Component& c, cons
     if (to.empty()) continue;
     if (!ours.count(to) && may_hold_more(given))
       left.push_back(name);
-    else if (!out.emplace(to, [t = t] { return t; }).second)
+    else if (!out.emplace(to, t).second)
       raise(KINORA_ERROR_DATA, "{}: two tensors would be called '{}'", given.string(), to);
   }
   if (!left.empty())
@@ -150,16 +152,37 @@ std::string variant_of(const std::filesystem::path& file) {
   return between.substr(0, between.find('-'));
 }
 
-// The tensors point into the file, which the returned sources share. variant: that of the weights of a folder.
+// Says what reading matrices in four bits costs; "" if the file has none.
+std::string note_of_packed(const std::filesystem::path& given, const Safetensors& file) {
+  uint64_t matrices = 0, stored = 0, decoded = 0;
+  for (const auto& t : file.tensors()) {
+    if (!t.packed) continue;
+    ++matrices;
+    stored += t.packed->codes.size() + t.packed->scales.size();
+    decoded += sizeof(float) * static_cast<uint64_t>(t.shape[0] * t.shape[1]);
+  }
+  if (matrices == 0) return "";
+  return fmt::format(
+      "{}: {} matrices in four bits, {} in the file, are decoded to the parameters' dtype: {} as "
+      "float32",
+      given.string(), matrices, format_size(stored), format_size(decoded));
+}
+
+// The tensors point into the file, which the returned sources share. notes: receives what a reader may not
+// expect of a folder's variant, and of matrices in four bits.
 Sources tensors_in(const std::filesystem::path& given, const Component& c, const Parameters& parameters,
-                   std::string& variant) {
+                   std::vector<std::string>& notes) {
   const auto file =
       std::make_shared<const Safetensors>(or_throw(Safetensors::open(published_part(given, *c.spec))));
-  if (std::filesystem::is_directory(given)) variant = variant_of(file->files()[0]);
+  const std::string variant = std::filesystem::is_directory(given) ? variant_of(file->files()[0]) : "";
+  if (!variant.empty())
+    notes.push_back(given.string() + ": variant " + variant +
+                    " of the weights is read, since the folder has none without a variant");
+  if (auto note = note_of_packed(given, *file); !note.empty()) notes.push_back(std::move(note));
   const Layout layout = layout_of(c, file->names(), names_of(parameters));
   Sources out;
   for (const auto& [name, t] : renamed(*file, [&](const std::string& n) { return layout.ours(n); }))
-    out.emplace(name, [file, t = t] { return as_tensor(*file, *t); });
+    out.emplace(name, Found(t->shape, torch_dtype(t->dtype), [file, t = t] { return as_tensor(*file, *t); }));
   return out;
 }
 
@@ -168,12 +191,8 @@ Sources tensors_in(const std::filesystem::path& given, const Component& c, const
 PublishedWeights::PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& c,
                                    const Parameters& parameters) {
   for (const auto& path : given) {
-    std::string variant;
     Sources later =
-        is_archive(path) ? archives_in(path, c, parameters) : tensors_in(path, c, parameters, variant);
-    if (!variant.empty())
-      notes_.push_back(path.string() + ": variant " + variant +
-                       " of the weights is read, since the folder has none without a variant");
+        is_archive(path) ? archives_in(path, c, parameters) : tensors_in(path, c, parameters, notes_);
     const size_t size = later.size();
     later.merge(sources_);  // entries of both remain in sources_
     if (!sources_.empty())
@@ -196,7 +215,7 @@ std::vector<std::string> PublishedWeights::names() const {
 Find PublishedWeights::find() const {
   return [this](const std::string& name) {
     const auto it = sources_.find(name);
-    return it == sources_.end() ? at::Tensor() : it->second();
+    return it == sources_.end() ? Found() : it->second;
   };
 }
 

@@ -54,13 +54,14 @@ class PublishedWeights {
   PublishedWeights(const std::vector<std::filesystem::path>& given, const Component& component,
                    const Parameters& parameters);
   // Logs what a reader of the weights may not expect: a line for each folder of which a variant such as fp16
-  // is read, and for each file that replaces tensors of earlier ones.
+  // is read, for each file with matrices in four bits, with their memory, and for each file that replaces
+  // tensors of earlier ones.
   void log_notes() const;
   std::vector<std::string> names() const;
   Find find() const;  // must not outlive this
 
  private:
-  using Sources = std::map<std::string, std::function<at::Tensor()>>;
+  using Sources = std::map<std::string, Found>;
   Sources sources_;
   std::vector<std::string> notes_;
 };

@@ -6,13 +6,14 @@
 
 #include "core/io/safetensors.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "core/torch/weights/four_bits.hpp"
 
 namespace kinora::core {
 namespace {
 
 // In the order of SafeDtype.
-constexpr std::array kTypes{at::kBool,     at::kByte, at::kChar,  at::kShort,  at::kHalf,
-                            at::kBFloat16, at::kInt,  at::kFloat, at::kDouble, at::kLong};
+constexpr std::array kTypes{at::kBool,     at::kByte, at::kChar,  at::kFloat8_e4m3fn, at::kShort, at::kHalf,
+                            at::kBFloat16, at::kInt,  at::kFloat, at::kDouble,        at::kLong};
 
 }  // namespace
 
@@ -27,6 +28,12 @@ at::ScalarType torch_dtype(SafeDtype dtype) { return kTypes[static_cast<size_t>(
 
 at::Tensor as_tensor(const Safetensors& file, const SafeTensor& t) {
   or_throw(check_whole(file));  // accessing a truncated mapping kills the process
+  if (t.packed) {
+    at::Tensor out = decoded(t);
+    forget_pages(t.packed->codes);
+    forget_pages(t.packed->scales);
+    return out;
+  }
   const auto options = at::TensorOptions().dtype(torch_dtype(t.dtype));
   if (t.bytes.empty()) return at::empty(t.shape, options);
   auto* data = const_cast<std::byte*>(t.bytes.data());

@@ -137,20 +137,20 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
   for (const auto& n : names)
     if (!expected.count(n)) report.unexpected.push_back(n);
   WeightsProblems problems;
-  std::vector<at::Tensor> found(parameters.size());
+  std::vector<Found> found(parameters.size());
   for (size_t i = 0; i < parameters.size(); ++i) {
     const auto& p = parameters[i];
     if (!places[i].empty() && !per_leaf[places[i][0].leaf].defined()) continue;  // no state
     found[i] = find(p.name);
-    if (!found[i].defined()) {
+    if (!found[i]) {
       if (!options.may_miss || !options.may_miss(p.name)) report.missing.push_back(p.name);
-    } else if (found[i].sizes() != at::IntArrayRef(p.shape)) {
-      problems.shapes.push_back(fmt::format("'{}' is {} in the file and [{}] in the model", p.name,
-                                            c10::str(found[i].sizes()), fmt::join(p.shape, ", ")));
+    } else if (found[i].shape != p.shape) {
+      problems.shapes.push_back(fmt::format("'{}' is [{}] in the file and [{}] in the model", p.name,
+                                            fmt::join(found[i].shape, ", "), fmt::join(p.shape, ", ")));
     } else if (!places[i].empty() && per_leaf[places[i][0].leaf].is_floating_point() &&
-               at::isIntegralType(found[i].scalar_type(), true)) {
+               at::isIntegralType(found[i].dtype, true)) {
       problems.integers.push_back(fmt::format("'{}' is {} in the file and floating-point in the model",
-                                              p.name, at::toString(found[i].scalar_type())));
+                                              p.name, at::toString(found[i].dtype)));
     }
   }
   if (!options.allow_missing) problems.missing = report.missing;
@@ -163,9 +163,9 @@ LoadReport distribute(const Parameters& parameters, const std::vector<Leaf>& lea
   }
   if (options.compare_only) return report;
   for (size_t i = 0; i < parameters.size(); ++i)
-    if (found[i].defined()) {
-      put_whole(parameters[i], places[i], per_leaf, found[i]);
-      found[i].reset();  // releases its pages
+    if (found[i]) {
+      put_whole(parameters[i], places[i], per_leaf, found[i].read());
+      found[i] = Found();  // releases its pages
     }
   return report;
 }

@@ -43,8 +43,23 @@ NamedTensors assemble(const Parameters&, const std::vector<Leaf>&, const std::ve
 NamedTensors assemble(const Parameters&, const std::vector<Leaf>&, const Exchange& exchange = {});
 std::vector<at::Tensor> values_of(const std::vector<Leaf>& leaves);
 
-// Source of whole tensors; returns undefined for an unknown name.
-using Find = std::function<at::Tensor(const std::string& name)>;
+// A whole tensor of a file. Its values are read, or decoded, by read(), which need not be called.
+struct Found {
+  std::vector<int64_t> shape;
+  at::ScalarType dtype = at::kFloat;
+  std::function<at::Tensor()> read;  // empty: there is no such tensor
+
+  Found() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  Found(const at::Tensor& t) {
+    if (t.defined()) *this = Found(t.sizes().vec(), t.scalar_type(), [t] { return t; });
+  }
+  Found(std::vector<int64_t> of_shape, at::ScalarType of_dtype, std::function<at::Tensor()> reads)
+      : shape(std::move(of_shape)), dtype(of_dtype), read(std::move(reads)) {}
+  explicit operator bool() const { return read != nullptr; }
+};
+// Source of whole tensors.
+using Find = std::function<Found(const std::string& name)>;
 
 struct LoadOptions {
   bool allow_missing = false;     // missing parameters keep their initial values
@@ -59,7 +74,7 @@ struct LoadReport {
 // Copies whole tensors into per_leaf, converting dtypes. Throws Error(KINORA_ERROR_INVALID) with every
 // missing name (and the nearest existing name), every unexpected one, and every shape that differs, with both
 // shapes; nothing is copied then. Tensors are read and released one at a time, and of each only this process'
-// part is read.
+// part is read; a matrix in four bits is decoded whole.
 LoadReport distribute(const Parameters&, const std::vector<Leaf>&, const std::vector<at::Tensor>& per_leaf,
                       const std::vector<std::string>& names, const Find& find,
                       const LoadOptions& options = {});

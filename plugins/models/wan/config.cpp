@@ -38,7 +38,7 @@ void describe_inputs(Describe<Config>& d) {
            "velocity: noise - latent; or [1, out_channels, N], like the latent");
 }
 
-constexpr std::string_view kWrapped = "model.diffusion_model.";
+constexpr std::string_view kComfyUi = "model.diffusion_model.", kLongLive = "model.";
 
 Renames made() {
   const Renames attention{{"q", "to_q"},
@@ -84,6 +84,8 @@ void describe(Describe<Config>& d) {
   describe_inputs(d);
   d.layout("original", "Wan-AI's own checkpoints", diffusers_name, original_name);
   d.layout("comfyui", "the same with the prefix model.diffusion_model.", name_of_comfyui, comfyui_name);
+  d.layout("longlive", "the same with the prefix model., as in LongLive's checkpoints", name_of_longlive,
+           longlive_name);
   std::vector<std::string> names{""};
   for (const auto& p : presets) names.emplace_back(p.name);
   d.option("size", &Config::size)
@@ -165,11 +167,20 @@ std::vector<Signal> signals_of(const Config& c) {
 std::string diffusers_name(const std::string& original) { return names().ours(original); }
 std::string original_name(const std::string& diffusers) { return names().theirs(diffusers); }
 
-std::string name_of_comfyui(const std::string& wrapped) {
-  return wrapped.starts_with(kWrapped) ? diffusers_name(wrapped.substr(kWrapped.size())) : "";
+namespace {
+
+std::string unwrapped(std::string_view prefix, const std::string& name) {
+  return name.starts_with(prefix) ? diffusers_name(name.substr(prefix.size())) : "";
 }
-std::string comfyui_name(const std::string& diffusers) {
-  return std::string(kWrapped) + original_name(diffusers);
+std::string wrapped(std::string_view prefix, const std::string& diffusers) {
+  return std::string(prefix) + original_name(diffusers);
 }
+
+}  // namespace
+
+std::string name_of_comfyui(const std::string& name) { return unwrapped(kComfyUi, name); }
+std::string comfyui_name(const std::string& diffusers) { return wrapped(kComfyUi, diffusers); }
+std::string name_of_longlive(const std::string& name) { return unwrapped(kLongLive, name); }
+std::string longlive_name(const std::string& diffusers) { return wrapped(kLongLive, diffusers); }
 
 }  // namespace kinora::wan

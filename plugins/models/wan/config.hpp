@@ -41,7 +41,10 @@ std::string original_name(const std::string& diffusers);
 
 // The same with the prefix "model.diffusion_model.", as in ComfyUI's files with several models; names without
 // the prefix do not belong to the model: "".
-std::string name_of_comfyui(const std::string& wrapped);
+std::string name_of_comfyui(const std::string& name);
 std::string comfyui_name(const std::string& diffusers);
+// With the prefix "model.", as in LongLive's checkpoints.
+std::string name_of_longlive(const std::string& name);
+std::string longlive_name(const std::string& diffusers);
 
 }  // namespace kinora::wan

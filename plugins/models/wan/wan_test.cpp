@@ -151,6 +151,8 @@ TEST(WanNames, OfAWholeCheckpointBecomeDiffusers) {
     EXPECT_EQ(wan::name_of_comfyui(original), "");
     EXPECT_EQ(wan::original_name(wanted), original);
     EXPECT_EQ(wan::comfyui_name(wanted), "model.diffusion_model." + original);
+    EXPECT_EQ(wan::name_of_longlive("model." + original), wanted.get<std::string>());
+    EXPECT_EQ(wan::longlive_name(wanted), "model." + original);
     const bool any_block = original.rfind("blocks.1.", 0) == 0;
     for (int i = 0; i < (any_block ? 40 : 1); ++i)
       found.insert(

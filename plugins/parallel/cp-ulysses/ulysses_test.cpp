@@ -2,6 +2,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "kernels/wire/wire.hpp"
 #include "kinora/head_exchange.hpp"
 #include "tests/support/equality.hpp"
 #include "tests/support/rank_strategies.hpp"
@@ -107,6 +108,58 @@ TEST(Ulysses, HeadsAreCopiedAndFilledUpOnlyAsFarAsNeeded) {
     EXPECT_EQ(by.zeros(), c.zeros) << c.ranks << " ranks, " << c.heads << " / " << c.kv;
     EXPECT_EQ(by.told().empty(), c.copies == 1 && c.zeros == 0);
   }
+}
+
+// A rank receives what the sender's part decodes to, to the bit, and gradients in a format of their own.
+TEST(Ulysses, ExchangesPartsInFewerBytes) {
+  test::on_ranks(2, [](const Rank& me) {
+    const test::RankGroups world(me, "['cp-ulysses']");
+    const auto group = world.group("cp");
+    const int64_t P = me.size, rows = 3, cols = 40;
+    at::manual_seed(7);
+    const at::Tensor x = at::randn({P, P, rows, cols}),
+                     grad = at::randn({P, P, rows, cols});  // [from, to, ..]
+    const auto arrives = [&](const at::Tensor& from_to, wire::Format f) {
+      std::vector<at::Tensor> parts;
+      for (int64_t r = 0; r < P; ++r) {
+        const at::Tensor part = from_to[r].narrow(0, me.rank, 1);
+        parts.push_back(wire::unpacked(wire::packed(part, f, "part"), rows, cols, f, at::kFloat));
+      }
+      return at::cat(parts);
+    };
+    for (const auto& [there, back] :
+         {std::pair{wire::Format::fp8, wire::Format::nvfp4}, {wire::Format::nvfp4, wire::Format::fp8}}) {
+      const at::Tensor mine = leaf(x[me.rank]);
+      const at::Tensor out = wire::exchanged(group, mine, there, back, "values", nullptr);
+      EXPECT_TRUE(at::equal(out, arrives(x, there)));
+      out.backward(grad[me.rank]);
+      EXPECT_TRUE(at::equal(mine.grad(), arrives(grad, back)));
+      EXPECT_FALSE(at::equal(out, wire::exchanged(group, mine, wire::Format::same, back, "", nullptr)));
+    }
+    const at::Tensor narrow = wire::exchanged(group, x[me.rank], wire::Format::bfloat16, {}, "", nullptr);
+    EXPECT_TRUE(at::equal(narrow, x.select(1, me.rank).to(at::kBFloat16).to(at::kFloat)));
+  });
+}
+
+// The differences from one process are those of the formats, and of what is sent in them.
+TEST(Ulysses, IsNearOneProcessWithFewerBytes) {
+  test::on_ranks(2, [](const Rank& me) {
+    const auto off = [&](const std::string& options) {
+      return test::worst_difference(
+          me, {.parallel = "[{ use = 'cp-ulysses', " + options + " }]", .precision = "fp64", .steps = 1});
+    };
+    const double exact = off("wire = 'auto'"), bfloat16 = off("wire = 'bfloat16'"), fp8 = off("wire = 'fp8'"),
+                 nvfp4 = off("wire = 'nvfp4'"), gradients = off("gradient_wire = 'fp8'");
+    EXPECT_LT(exact, 1e-10);
+    EXPECT_GT(bfloat16, 1e-6);
+    EXPECT_LT(bfloat16, 0.01);
+    EXPECT_GT(fp8, bfloat16);
+    EXPECT_LT(fp8, 0.1);
+    EXPECT_GT(nvfp4, fp8);
+    EXPECT_LT(nvfp4, 0.4);
+    EXPECT_GT(gradients, 1e-6);
+    EXPECT_LT(gradients, 0.1);
+  });
 }
 
 }  // namespace

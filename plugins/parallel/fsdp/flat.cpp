@@ -60,8 +60,19 @@ std::vector<Link<Tensor>::Piece> Flat::pieces() const {
   return out;
 }
 
-Started<Tensor> Flat::start_gather(at::ScalarType dtype) const {
-  return group_.start_gather(shard_.detach().to(dtype), 0);
+Started<Tensor> Flat::start_gather(wire::Format format) const {
+  const Tensor mine = shard_.detach();
+  if (!wire::is_quantised(format))
+    return group_.start_gather(format == wire::Format::same ? mine : mine.to(at::kBFloat16), 0);
+  return group_.start_gather(wire::packed(mine.view({1, 1, part_}), format, "fsdp: parameters"), 0);
+}
+
+Tensor Flat::received(const Tensor& gathered, wire::Format format, wire::Meter* meter) const {
+  if (!wire::is_quantised(format)) return gathered;
+  const Tensor whole = wire::unpacked(gathered, 1, part_, format, shard_.scalar_type()).view({-1});
+  if (meter)
+    meter->add(shard_.detach(), gathered[group_.rank()], whole.narrow(0, group_.rank() * part_, part_));
+  return whole;
 }
 
 // set_() instead of views: to autograd each value is a tensor of its own, with its own version counter, over the one storage that class

@@ -11,6 +11,7 @@
 #include <ATen/core/Tensor.h>
 #include <c10/core/Storage.h>
 
+#include "kernels/wire/wire.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
 #include "kinora/strategy.hpp"
@@ -42,8 +43,12 @@ class Flat {
   int64_t split() const;
   std::vector<Link<at::Tensor>::Piece> pieces() const;
 
-  // The whole vector on every rank, [padded()]. dtype: of the transfer.
-  Started<at::Tensor> start_gather(at::ScalarType dtype) const;
+  // The parts of all ranks, [padded()]; in a quantised format their bytes, uint8 [P, ..], a message of one row
+  // from each rank.
+  Started<at::Tensor> start_gather(wire::Format format) const;
+  // Decodes the result of start_gather(): the whole vector on every rank, [padded()], quantised numbers in the
+  // dtype of the parameters. meter: null, or receives the cost of this rank's part.
+  at::Tensor received(const at::Tensor& gathered, wire::Format format, wire::Meter* meter) const;
   // One tensor per parameter, in the memory of `whole`. Autograd does not see them as views.
   std::vector<at::Tensor> values(const at::Tensor& whole) const;
   // One tensor per parameter -> the whole vector.

@@ -28,6 +28,7 @@ class Reading {
 FsdpLink::FsdpLink(const Options& options, const Mesh<Tensor>& mesh)
     : Link(KINORA_LEVEL_FSDP),
       options_(options),
+      format_(wire::format_of(options.gather_dtype)),
       group_(mesh.group("fsdp")),
       split_copies_(mesh.group("dp+cp")),
       whole_copies_(mesh.group("dp+cp+tp")),
@@ -69,6 +70,7 @@ bool FsdpLink::piece(int64_t i, Piece& out) {
 // Between passes without gradient and others the leaves may have been written to (for example by averages
 // that are swapped with the weights).
 void FsdpLink::begin(const kinora_pass& pass) {
+  tell();
   const bool no_grad = pass.no_grad != 0;
   if (no_grad || no_grad_) ++step_;
   no_grad_ = no_grad;
@@ -81,12 +83,17 @@ void FsdpLink::drop_gathers() {
   for (auto& [block, unit] : units_) unit.coming = {};
 }
 
-at::ScalarType FsdpLink::gathered_as(const Flat& flat) const {
-  return options_.gather_dtype == "bfloat16" ? at::kBFloat16 : flat.shard().scalar_type();
-}
 at::ScalarType FsdpLink::reduced_as(const Flat& flat) const {
   const bool wide = flat.shard().scalar_type() == at::kDouble && options_.reduce_dtype == "auto";
   return wide ? at::kDouble : at::kFloat;
+}
+
+void FsdpLink::tell() {
+  const std::string told = meter_.told();
+  if (told.empty() || told_) return;
+  told_ = true;
+  if (group_.rank() == 0)
+    log(Log::info, "fsdp: parameters gathered in " + options_.gather_dtype + ": " + told);
 }
 
 void FsdpLink::start_gather(int64_t block) {
@@ -95,16 +102,19 @@ void FsdpLink::start_gather(int64_t block) {
   Unit& unit = found->second;
   if (keeps(block) && unit.step == step_) return;
   const auto& [trained, frozen] = unit.flat;
-  if (!trained.empty()) unit.coming.trained = trained.start_gather(gathered_as(trained));
-  if (!frozen.empty()) unit.coming.frozen = frozen.start_gather(gathered_as(frozen));
+  if (!trained.empty()) unit.coming.trained = trained.start_gather(format_);
+  if (!frozen.empty()) unit.coming.frozen = frozen.start_gather(format_);
 }
 
 FsdpLink::Both<Tensor> FsdpLink::gathered(int64_t block, int64_t direction) {
   start_gather(block);
-  auto& coming = units_.at(block).coming;
+  Unit& unit = units_.at(block);
+  wire::Meter* meter = told_ ? nullptr : &meter_;
   Both<Tensor> out;
-  if (coming.trained.pending()) out.trained = coming.trained.finish();
-  if (coming.frozen.pending()) out.frozen = coming.frozen.finish();
+  if (unit.coming.trained.pending())
+    out.trained = unit.flat.trained.received(unit.coming.trained.finish(), format_, meter);
+  if (unit.coming.frozen.pending())
+    out.frozen = unit.flat.frozen.received(unit.coming.frozen.finish(), format_, meter);
   for (int64_t ahead = 1; block >= 0 && ahead <= options_.prefetch; ++ahead)
     if (block + ahead * direction >= 0) start_gather(block + ahead * direction);
   return out;
@@ -228,6 +238,7 @@ void FsdpLink::add_gradient(Unit& unit, const Tensors& of_values) {
 }
 
 void FsdpLink::reduce() {
+  tell();
   ++step_;
   scattering_ = nullptr;
   drop_gathers();

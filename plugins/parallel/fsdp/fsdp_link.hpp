@@ -13,7 +13,9 @@
 // then gathered once, and freed after its gradients.
 //
 // Bytes that a rank sends per microbatch, for P ranks, U numbers of a unit padded to a multiple of P, w and g
-// bytes per number of gather_dtype and reduce_dtype; summed over units:
+// bytes per number of gather_dtype and reduce_dtype; summed over units (fp8 and nvfp4: each rank's part of a unit
+// is one row of kernels/wire/wire.hpp, whose blocks contain what is next to each other in the vector, small
+// parameters too; every rank computes with the rounded numbers, and the optimizer keeps the exact ones):
 //   stage 3  forward U w (P - 1) / P, backward (U w + U g) (P - 1) / P
 //   stage 2  backward U g (P - 1) / P; a step U w (P - 1) / P
 //   stage 1  a step (U w + U g) (P - 1) / P
@@ -72,9 +74,9 @@ class FsdpLink final : public Link<at::Tensor> {
     size_t index;
   };
   bool keeps(int64_t block) const { return options_.stage < 3 || block < 0; }
-  at::ScalarType gathered_as(const Flat& flat) const;
   at::ScalarType reduced_as(const Flat& flat) const;
   void start_gather(int64_t block);
+  void tell();  // once: what the gathers of the first pass cost
   // Finishes the unit's gather, and starts those of the next blocks in the direction of use.
   Both<at::Tensor> gathered(int64_t block, int64_t direction);
   std::shared_ptr<Both<Whole>> whole(int64_t block, int64_t direction);
@@ -88,6 +90,7 @@ class FsdpLink final : public Link<at::Tensor> {
   void drop_gathers();
 
   Options options_;
+  wire::Format format_;  // of gathered parameters
   Group<at::Tensor> group_;
   // Ranks that hold the same numbers: for parameters split by tensor parallelism, and for the others; in
   // blocks, and outside of blocks.
@@ -99,6 +102,8 @@ class FsdpLink final : public Link<at::Tensor> {
   Unit* scattering_ = nullptr;  // the unit whose gradient is being scattered
   int64_t step_ = 0;            // changes whenever the leaves may have changed
   bool no_grad_ = false;        // of the last pass
+  wire::Meter meter_;           // of the first pass
+  bool told_ = false;
 };
 
 }  // namespace kinora::fsdp

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include "core/torch/context/parallelism.hpp"
+#include "kernels/wire/wire.hpp"
 #include "tests/support/equality.hpp"
+#include "tests/support/rank_strategies.hpp"
 #include "tests/support/training.hpp"
 
 namespace kinora {
@@ -98,6 +100,50 @@ TEST(Fsdp, OfOneRankIsNoLink) {
     const ScratchRun run({{"dit", std::string("parallel = ['fsdp']")}});
     core::JobContext context = run.context("dit", false);
     EXPECT_TRUE(core::Parallelism(context).links().empty());
+  });
+}
+
+// Every rank computes with the same rounded parameters: what each rank's part decodes to, its own too.
+TEST(Fsdp, GathersInFewerBytesTheSameOnAllRanks) {
+  test::on_ranks(2, [](const Rank& me) {
+    for (const auto& [name, format] :
+         {std::pair{"fp8", wire::Format::fp8}, std::pair{"nvfp4", wire::Format::nvfp4}}) {
+      core::ChainOptions options;
+      test::StrategyChain model(me, fsdp(std::string("stage = 2, gather_dtype = '") + name + "'"), options);
+      const auto p = model.matrices({{9, 15}})[0];
+      const at::Tensor shard = model.chain.leaves().at(0).tensor.detach();
+      kinora_pass pass{};
+      pass.struct_size = sizeof pass;
+      pass.no_grad = 1;
+      model.chain.begin(pass);
+      const at::NoGradGuard off;
+      at::Tensor seen;
+      model.ctx.block(0, {at::ones({1})}, {}, 1, [&](const std::vector<at::Tensor>& in) {
+        seen = model.ctx.value(p).clone();
+        return in;
+      });
+      const Group<at::Tensor> group(&model.strategies.group("fsdp"));
+      const at::Tensor parts = group.gather(shard.view({1, 1, -1}), 0);
+      const at::Tensor want =
+          wire::unpacked(wire::packed(parts, format, "shards"), 1, shard.numel(), format, at::kFloat);
+      EXPECT_TRUE(at::equal(seen.flatten(), want.flatten().narrow(0, 0, 9 * 15))) << name;
+      EXPECT_FALSE(at::equal(seen.flatten(), parts.flatten().narrow(0, 0, 9 * 15))) << name;
+      EXPECT_TRUE(at::equal(shard, model.chain.leaves().at(0).tensor)) << "the optimizer's numbers";
+    }
+  });
+}
+
+TEST(Fsdp, IsNearOneProcessWithFewerBytes) {
+  test::on_ranks(2, [](const Rank& me) {
+    const auto off = [&](const std::string& dtype) {
+      return test::worst_difference(
+          me, {.parallel = fsdp("gather_dtype = '" + dtype + "'"), .precision = "fp64", .steps = 1});
+    };
+    const double bfloat16 = off("bfloat16"), fp8 = off("fp8"), nvfp4 = off("nvfp4");
+    EXPECT_GT(fp8, bfloat16);
+    EXPECT_LT(fp8, 0.2);
+    EXPECT_GT(nvfp4, fp8);
+    EXPECT_LT(nvfp4, 0.8);
   });
 }
 

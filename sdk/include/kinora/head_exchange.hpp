@@ -13,7 +13,9 @@
 //
 // B batch, N tokens, P ranks, S queries and L keys of this rank, E shared keys, d width of a head.
 #pragma once
+#include <functional>
 #include <string>
+#include <utility>
 
 #include <ATen/ATen.h>
 
@@ -27,8 +29,12 @@ namespace kinora {
 
 class HeadExchange {
  public:
-  HeadExchange(Group<at::Tensor> group, int64_t heads, int64_t kv_heads)
-      : group_(group), heads_(heads), kv_heads_(kv_heads) {
+  // The all-to-all of [P, ..., n] along the first dimension, with its backward. Null: exchanged() of
+  // kinora/transfers.hpp.
+  using Exchange = std::function<at::Tensor(const Group<at::Tensor>&, const at::Tensor&)>;
+
+  HeadExchange(Group<at::Tensor> group, int64_t heads, int64_t kv_heads, Exchange exchange = {})
+      : group_(group), heads_(heads), kv_heads_(kv_heads), exchange_(std::move(exchange)) {
     const int64_t P = group.size(), each = heads / kv_heads, least = (heads + P - 1) / P;
     const auto keys_here = [&](int64_t copies) { return (kv_heads * copies + P - 1) / P; };
     while (each % copies_ || keys_here(copies_) * (each / copies_) > least) ++copies_;
@@ -71,7 +77,8 @@ class HeadExchange {
   // [B, P S, h, d] -> [B, S, H, d].
   at::Tensor to_tokens(const at::Tensor& x) const {
     const at::Tensor of_ranks = x.unflatten(1, {group_.size(), -1}).transpose(0, 1).contiguous();
-    return exchanged(group_, of_ranks, 0, 0).permute({1, 2, 0, 3, 4}).flatten(2, 3).narrow(2, 0, heads_);
+    const at::Tensor of_tokens = exchange(of_ranks.flatten(3)).unflatten(3, {here_, -1});
+    return of_tokens.permute({1, 2, 0, 3, 4}).flatten(2, 3).narrow(2, 0, heads_);
   }
   // Keys that all ranks have, [B, E, K, d] -> those of this rank's heads.
   at::Tensor own(const at::Tensor& shared) const {
@@ -99,12 +106,16 @@ class HeadExchange {
       of_ranks.push_back(t.permute({2, 0, 1, 3}));
     }
     const at::Tensor all = x.size() == 1 ? of_ranks[0].contiguous() : at::cat(of_ranks, 3).contiguous();
-    return exchanged(group_, all, 0, 0).transpose(0, 1).flatten(1, 2).split_with_sizes(sizes, 2);
+    return exchange(all).transpose(0, 1).flatten(1, 2).split_with_sizes(sizes, 2);
+  }
+  at::Tensor exchange(const at::Tensor& x) const {
+    return exchange_ ? exchange_(group_, x) : exchanged(group_, x, 0, 0);
   }
   static at::Tensor of_heads(const at::Tensor& x, int64_t heads) { return x.unflatten(2, {heads, -1}); }
 
   Group<at::Tensor> group_;
   int64_t heads_, kv_heads_, copies_ = 1, here_ = 0, kv_here_ = 0;
+  Exchange exchange_;
 };
 
 // A link's attention over tokens that are split over `group`: attend(q, k, v, how) is called with all of them

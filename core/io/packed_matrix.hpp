@@ -1,0 +1,39 @@
+// Matrices in four bits (NVFP4) as published: several tensors of a file stand for one matrix X.weight.
+//
+//   compressed-tensors (nvfp4-pack-quantized)   X.weight_packed U8 [rows, cols / 2], X.weight_scale F8_E4M3
+//     [rows, cols / 16], X.weight_global_scale F32 [1]; X.input_global_scale, of activations, is not read
+//   Four Over Six, LongLive   X.quantized_weight_values U8 [r, c / 2], _scale_factors F8_E4M3 [r c / 16],
+//     in tiles of 128x4 (kernels/fp4/layout.hpp), _amax F32 [1], _metadata I32 or I64 [rows, cols, r, c] with
+//     r and c padded to 128 and 64, in later versions [.., 1, 1]; the transposed copy,
+//     X.quantized_weight_transposed_*, is not read
+//
+// Two codes a byte, the even column in the low nibble. Sources: compressed_tensors/compressors/nvfp4 of version
+// 0.20, utils/nvfp4_checkpoint.py of LongLive 2.0, fouroversix/model/modules/linear.py.
+#pragma once
+#include <filesystem>
+
+#include "core/io/safetensors.hpp"
+
+namespace kinora::core {
+
+// value = q * (s / global) * multiply / divide, each operation rounded once, of the code's number q (E2M1)
+// and the scale s (E4M3) of 16 columns of a row.
+struct PackedMatrix {
+  std::span<const std::byte> codes, scales;  // borrowed
+  int64_t rows = 0, cols = 0;                // of codes and scales; at least those of the matrix
+  bool swizzled = false;                     // scales in tiles of 128x4, else [rows, cols / 16]
+  float global = 1, multiply = 1, divide = 1;
+};
+
+// The largest number of scale and code that Four Over Six' rules divide a tensor's amax by; 0 for other names.
+float most_of_rule(std::string_view scale_rule);
+
+// Replaces the tensors of each packed matrix by X.weight, float32 [rows, cols] without bytes and with
+// SafeTensor.packed. tensors: sorted by name before and after. Four Over Six' rule of scales comes from the
+// metadata's "quantization_config", a JSON text, else from that of config.json in `folder`. KINORA_ERROR_DATA
+// that names the tensor if a matrix lacks a part, if parts contradict each other, if its X.weight is there
+// too, or if the rule is unknown; `tensors` is unspecified then.
+Status join_packed(std::vector<SafeTensor>& tensors, const SafeMetadata& metadata,
+                   const std::filesystem::path& folder, std::string_view origin);
+
+}  // namespace kinora::core
