@@ -42,24 +42,31 @@ __global__ void __launch_bounds__(kThreads) amax_kernel(AmaxJob<T> job, fp4::Ama
               static_cast<unsigned long long>(most.non_finite));
 }
 
-template <class T, bool kSquare, bool kStochastic, bool kAdaptive>
+template <class T, class M>
 __global__ void __launch_bounds__(kThreads) quantize_kernel(QuantizeJob<T> job) {
   __shared__ Scales scales;
-  __shared__ std::conditional_t<kSquare, Shared, char> room;
-  Shared* shared = kSquare ? reinterpret_cast<Shared*>(&room) : nullptr;
+  __shared__ std::conditional_t<M::kSquare, Shared, char> room;
+  __shared__ std::conditional_t<M::kColumns, Exchange[2], char> exchange_room;  // of even and odd tiles
+  Shared* shared = M::kSquare ? reinterpret_cast<Shared*>(&room) : nullptr;
+  Exchange* exchange = M::kColumns ? reinterpret_cast<Exchange*>(&exchange_room) : nullptr;
   const int thread = static_cast<int>(threadIdx.x);
   scales.fill(job, blockIdx.x == 0, thread);
   __syncthreads();
   const uint32_t first = blockIdx.x * static_cast<uint32_t>(job.each);
   Cell cell = cell_of(job.tiles, first);
   for (int i = 0; i < job.each && first + i < job.tiles.tiles; ++i) {
-    Column* amax = kSquare ? &shared->amax[i % 2] : nullptr;
-    Quantizing<T, kSquare, kStochastic, kAdaptive> work;
+    Column* amax = M::kSquare ? &shared->amax[i % 2] : nullptr;
+    Exchange* results = M::kColumns ? &exchange[i % 2] : nullptr;
+    Quantizing<T, M> work;
     work.load_values(job, scales, cell, thread, amax);
-    if (kSquare) __syncthreads();
-    work.find_scales(job, scales, thread, amax, shared);
-    if (kSquare && kAdaptive) __syncthreads();
-    work.store(job, scales, thread, shared);
+    if (M::kSquare) __syncthreads();
+    work.find_scales(job, scales, amax, shared);
+    if (M::kSquare && M::kAdaptive) __syncthreads();
+    work.store(job, scales, shared, results);
+    if (M::kColumns) {
+      __syncthreads();
+      work.write_exchanged(job, cell, thread, *results);
+    }
     advance(job.tiles, cell);
   }
 }
@@ -86,22 +93,6 @@ __global__ void __launch_bounds__(kThreads) dequantize_kernel(DequantizeJob<T> j
   }
 }
 
-// f with the three options as compile-time constants.
-template <class F>
-void for_options(const fp4::Options& options, F f) {
-  const auto chosen = [](bool value, auto next) {
-    if (value)
-      next(std::true_type());
-    else
-      next(std::false_type());
-  };
-  chosen(options.square, [&](auto square) {
-    chosen(options.stochastic, [&](auto stochastic) {
-      chosen(is_adaptive(options.rule), [&](auto adaptive) { f(square, stochastic, adaptive); });
-    });
-  });
-}
-
 // A thread block counts tiles in 32 bits.
 cudaError_t check_size(const Tiling& tiles) {
   return tiles.tiles > INT32_MAX ? cudaErrorInvalidConfiguration : cudaSuccess;
@@ -110,10 +101,11 @@ cudaError_t check_size(const Tiling& tiles) {
 }  // namespace
 
 template <class T>
-cudaError_t fp4_amax(const fp4::Shape& n, const T* x, bool hadamard, fp4::Amax* amax, cudaStream_t stream) {
+cudaError_t fp4_amax(const fp4::Shape& n, const T* x, bool hadamard, bool column_major, fp4::Amax* amax,
+                     cudaStream_t stream) {
   const cudaError_t zeroed = cudaMemsetAsync(amax, 0, sizeof *amax, stream);
   if (zeroed != cudaSuccess || n.rows * n.cols == 0) return zeroed;
-  const AmaxJob<T> job = amax_job(n, x, hadamard);
+  const AmaxJob<T> job = amax_job(n, x, hadamard, column_major);
   if (const cudaError_t error = check_size(job.tiles); error != cudaSuccess) return error;
   const int64_t blocks = job.tiles.tiles < kBlocksOfAmax ? job.tiles.tiles : kBlocksOfAmax;
   amax_kernel<<<static_cast<unsigned>(blocks), kThreads, 0, stream>>>(job, amax);
@@ -130,9 +122,8 @@ cudaError_t fp4_quantize(const fp4::Shape& n, const T* x, const fp4::Options& op
     const cudaError_t zeroed = cudaMemsetAsync(scales, 0, static_cast<size_t>(scale_bytes(n, true)), stream);
     if (zeroed != cudaSuccess) return zeroed;
   }
-  for_options(options, [&](auto square, auto stochastic, auto adaptive) {
-    quantize_kernel<T, square.value, stochastic.value, adaptive.value>
-        <<<grid(job.tiles, job.each), kThreads, 0, stream>>>(job);
+  for_mode(options, [&](auto mode) {
+    quantize_kernel<T, decltype(mode)><<<grid(job.tiles, job.each), kThreads, 0, stream>>>(job);
   });
   return cudaGetLastError();
 }
@@ -148,8 +139,8 @@ cudaError_t fp4_dequantize(const fp4::Shape& n, const uint8_t* codes, const uint
 }
 
 using fp4::Bfloat16;
-template cudaError_t fp4_amax(const fp4::Shape&, const float*, bool, fp4::Amax*, cudaStream_t);
-template cudaError_t fp4_amax(const fp4::Shape&, const Bfloat16*, bool, fp4::Amax*, cudaStream_t);
+template cudaError_t fp4_amax(const fp4::Shape&, const float*, bool, bool, fp4::Amax*, cudaStream_t);
+template cudaError_t fp4_amax(const fp4::Shape&, const Bfloat16*, bool, bool, fp4::Amax*, cudaStream_t);
 template cudaError_t fp4_quantize(const fp4::Shape&, const float*, const fp4::Options&, const fp4::Amax*,
                                   uint8_t*, uint8_t*, float*, cudaStream_t);
 template cudaError_t fp4_quantize(const fp4::Shape&, const Bfloat16*, const fp4::Options&, const fp4::Amax*,

@@ -4,7 +4,7 @@
 // starts at a multiple of 16 bytes and cols is a multiple of 16.
 //
 // All functions enqueue on `stream` and return the launch's error; fp4_quantize of an empty matrix writes
-// nothing. T: float or fp4::Bfloat16. x [rows, cols] is contiguous.
+// nothing. T: float or fp4::Bfloat16. x [rows, cols], or [cols, rows] if column_major, is contiguous.
 #pragma once
 #include <cuda_runtime_api.h>
 
@@ -14,7 +14,8 @@ namespace kinora::cuda {
 
 // *amax is set to fp4::find_amax's result. The caller must refuse x if non_finite is not 0.
 template <class T>
-cudaError_t fp4_amax(const fp4::Shape&, const T* x, bool hadamard, fp4::Amax* amax, cudaStream_t stream);
+cudaError_t fp4_amax(const fp4::Shape&, const T* x, bool hadamard, bool column_major, fp4::Amax* amax,
+                     cudaStream_t stream);
 
 // codes [fp4::code_bytes()], scales [fp4::scale_bytes()], global_scale [1]: all on the device, as is *amax.
 template <class T>

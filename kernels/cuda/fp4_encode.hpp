@@ -1,5 +1,7 @@
 // The work of each thread of fp4.cu to quantise one block of 16 values in a row.
 #pragma once
+#include <type_traits>
+
 #include "kernels/cuda/fp4_tile.hpp"
 
 namespace kinora::cuda::fp4_tile {
@@ -56,6 +58,12 @@ struct Shared {
   Column amax[2], six, four;  // amax: of even and odd tiles, since no barrier stands between two tiles
 };
 
+// The results of a matrix that is stored by columns, by the threads that write them.
+struct Exchange {
+  Pack<uint32_t, 2> codes[kThreads];
+  uint8_t scales[kThreads];
+};
+
 // A scale, and what it does to the values of this thread.
 struct Candidate {
   uint32_t scale;
@@ -63,27 +71,59 @@ struct Candidate {
   Pack<uint32_t, 2> codes;
 };
 
-// One thread and one tile, in three steps. All threads of a block have finished a step before the next one
-// starts where the step reads `shared`.
-template <class T, bool kSquare, bool kStochastic, bool kAdaptive>
+// What is compiled into a kernel.
+template <bool kIsSquare, bool kIsStochastic, bool kIsAdaptive, bool kIsByColumns>
+struct Mode {
+  static constexpr bool kSquare = kIsSquare, kStochastic = kIsStochastic, kAdaptive = kIsAdaptive,
+                        kColumns = kIsByColumns;
+};
+
+// f with the modes of a kernel as compile-time constants.
+template <class F>
+void for_mode(const fp4::Options& options, F f) {
+  const auto chosen = [](bool value, auto next) {
+    if (value)
+      next(std::true_type());
+    else
+      next(std::false_type());
+  };
+  chosen(options.square, [&](auto square) {
+    chosen(options.stochastic, [&](auto stochastic) {
+      chosen(is_adaptive(options.rule), [&](auto adaptive) {
+        chosen(options.column_major, [&](auto columns) {
+          f(Mode<square.value, stochastic.value, adaptive.value, columns.value>());
+        });
+      });
+    });
+  });
+}
+
+// One thread and one tile, in three steps, and a fourth by columns. All threads of a block have finished a
+// step before the next one starts where the step reads `shared` or the exchange.
+template <class T, class M>
 struct Quantizing {
+  static constexpr bool kSquare = M::kSquare, kStochastic = M::kStochastic, kAdaptive = M::kAdaptive;
   Values v;
   Place at;
-  int n;
+  int slot, n;  // slot: the thread that would have this place by rows
   Candidate six, four;
 
   KINORA_BOTH void load_values(const QuantizeJob<T>& job, const Scales& scales, Cell cell, int thread,
                                Column* amax) {
-    at = place_of(job.tiles, cell, thread);
+    slot = M::kColumns ? by_columns(job.tiles, thread) : thread;
+    at = place_of(job.tiles, cell, slot);
     n = at.inside ? values_at(job.cols, at.unit) : 0;
-    load(job.x + at.row * job.cols + at.unit * kBlock, n, job.aligned, v);
+    if (M::kColumns)
+      load_column(job.x + at.unit * kBlock * job.tiles.rows + at.row, n, job.tiles.rows, v);
+    else
+      load(job.x + at.row * job.cols + at.unit * kBlock, n, job.aligned, v);
     if (job.options.hadamard && n == 16) fp4::random_hadamard(v);
     const float first = scales.tensor.first;
     if (first != 1) {
       KINORA_UNROLL
       for (int i = 0; i < 16; ++i) v[i] = fp4::mul(v[i], first);
     }
-    if (kSquare) amax->set(thread, fp4::amax_of(v));
+    if (kSquare) amax->set(slot, fp4::amax_of(v));
   }
 
   // Rounds to nearest, which an adaptive rule needs for its errors.
@@ -102,12 +142,12 @@ struct Quantizing {
     return c;
   }
 
-  KINORA_BOTH void find_scales(const QuantizeJob<T>& job, const Scales& scales, int thread, Column* amax,
+  KINORA_BOTH void find_scales(const QuantizeJob<T>& job, const Scales& scales, Column* amax,
                                Shared* shared) {
     float most;
     if (kSquare) {
       Values rows;
-      amax->get(thread, rows);
+      amax->get(slot, rows);
       most = fp4::amax_of(rows);
     } else {
       most = fp4::amax_of(v);
@@ -120,8 +160,8 @@ struct Quantizing {
     six = tried(job, scales, exact);
     four = tried(job, scales, fp4::mul(exact, 1.5f));
     if (kSquare) {
-      shared->six.set(thread, six.error);
-      shared->four.set(thread, four.error);
+      shared->six.set(slot, six.error);
+      shared->four.set(slot, four.error);
     } else if (four.error < six.error) {
       six = four;
     }
@@ -146,23 +186,38 @@ struct Quantizing {
     }
   }
 
-  KINORA_BOTH void store(const QuantizeJob<T>& job, const Scales& scales, int thread, const Shared* shared) {
+  KINORA_BOTH void store(const QuantizeJob<T>& job, const Scales& scales, const Shared* shared,
+                         Exchange* exchange) {
     if (kSquare && kAdaptive &&
-        block_error(job.options.rule, shared->four, thread) <
-            block_error(job.options.rule, shared->six, thread))
+        block_error(job.options.rule, shared->four, slot) < block_error(job.options.rule, shared->six, slot))
       six = four;
     if (!at.inside) return;
     if (kStochastic || !kAdaptive) encode(job, scales.multiply[six.scale]);
-    job.scales[fp4::scale_place(job.tiles.units, job.options.swizzled, at.row, at.unit)] =
-        static_cast<uint8_t>(six.scale);
-    uint8_t* to = job.codes + at.row * job.code_row + int64_t{at.unit} * 8;
-    if (n == 16 && job.codes_aligned) {
-      *reinterpret_cast<Pack<uint32_t, 2>*>(to) = six.codes;
+    if (!M::kColumns) return write(job, at, n, six.scale, six.codes);
+    exchange->codes[slot] = six.codes;
+    exchange->scales[slot] = static_cast<uint8_t>(six.scale);
+  }
+
+  KINORA_BOTH static void write(const QuantizeJob<T>& job, const Place& to_at, int values, uint32_t scale,
+                                const Pack<uint32_t, 2>& codes) {
+    job.scales[fp4::scale_place(job.tiles.units, job.options.swizzled, to_at.row, to_at.unit)] =
+        static_cast<uint8_t>(scale);
+    uint8_t* to = job.codes + to_at.row * job.code_row + int64_t{to_at.unit} * 8;
+    if (values == 16 && job.codes_aligned) {
+      *reinterpret_cast<Pack<uint32_t, 2>*>(to) = codes;
       return;
     }
-    uint64_t left = uint64_t{six.codes.of[1]} << 32 | six.codes.of[0];
+    uint64_t left = uint64_t{codes.of[1]} << 32 | codes.of[0];
     KINORA_NO_UNROLL
-    for (int i = 0; i < (n + 1) / 2; ++i, left >>= 8) to[i] = static_cast<uint8_t>(left);
+    for (int i = 0; i < (values + 1) / 2; ++i, left >>= 8) to[i] = static_cast<uint8_t>(left);
+  }
+
+  // By columns: neighbouring threads write neighbouring codes.
+  KINORA_BOTH static void write_exchanged(const QuantizeJob<T>& job, Cell cell, int thread,
+                                          const Exchange& exchange) {
+    const Place to = place_of(job.tiles, cell, thread);
+    if (!to.inside) return;
+    write(job, to, values_at(job.cols, to.unit), exchange.scales[thread], exchange.codes[thread]);
   }
 };
 
@@ -170,7 +225,7 @@ template <class T>
 QuantizeJob<T> quantize_job(const fp4::Shape& n, const T* x, const fp4::Options& options,
                             const fp4::Amax* amax, uint8_t* codes, uint8_t* scales, float* global_scale) {
   const int64_t code_row = code_bytes_a_row(n);
-  const Tiling tiles = tiling(n.rows, blocks_a_row(n), 5, options.square);
+  const Tiling tiles = tiling(n.rows, blocks_a_row(n), options.column_major ? 3 : 5, options.square);
   return {tiles,
           tiles_a_block(tiles, 4),
           n.cols,

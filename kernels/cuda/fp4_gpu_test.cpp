@@ -6,53 +6,21 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cuda/fp4.hpp"
+#include "kernels/cuda/gpu_testing.hpp"
 #include "kernels/fp4/cases.hpp"
 
 namespace kinora::fp4 {
 namespace {
 
-#define KINORA_CUDA_OK(call) ASSERT_EQ(cudaSuccess, call) << cudaGetErrorString(cudaPeekAtLastError())
-
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(size_t count) : count_(count) {
-    if (cudaMalloc(&data_, count * sizeof(T)) != cudaSuccess)
-      ADD_FAILURE() << "no device memory for " << count * sizeof(T) << " bytes";
-  }
-  explicit OnDevice(const std::vector<T>& from) : OnDevice(from.size()) {
-    EXPECT_EQ(cudaSuccess, cudaMemcpy(data_, from.data(), bytes(), cudaMemcpyHostToDevice));
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  ~OnDevice() { cudaFree(data_); }
-  T* data() { return static_cast<T*>(data_); }
-  size_t bytes() const { return count_ * sizeof(T); }
-  std::vector<T> host() const {
-    std::vector<T> out(count_);
-    EXPECT_EQ(cudaSuccess, cudaMemcpy(out.data(), data_, bytes(), cudaMemcpyDeviceToHost));
-    return out;
-  }
-
- private:
-  size_t count_;
-  void* data_ = nullptr;
-};
-
-class Fp4Gpu : public testing::Test {
- protected:
-  void SetUp() override {
-    int devices = 0;
-    const cudaError_t error = cudaGetDeviceCount(&devices);
-    if (error != cudaSuccess || devices == 0) GTEST_SKIP() << "no GPU: " << cudaGetErrorString(error);
-  }
-};
+using cuda::OnDevice;
+using cuda::seconds_of;
+using Fp4Gpu = cuda::GpuTest;
 
 template <class T>
 void expect_reference_bits() {
   for_cases<T>([](const Shape& n, const std::vector<T>& x, const Options& o, const std::string& what) {
     if (testing::Test::HasFatalFailure()) return;
-    const Amax want_amax = reference::find_amax(n, x.data(), o.hadamard);
+    const Amax want_amax = reference::find_amax(n, x.data(), o.hadamard, o.column_major);
     Quantized want = room_for(n, o.swizzled), got;
     want.global = reference::quantize(n, x.data(), o, want_amax.value, want.codes.data(), want.scales.data());
     std::vector<T> want_x(x.size());
@@ -62,7 +30,7 @@ void expect_reference_bits() {
     OnDevice<Amax> amax(1);
     OnDevice<uint8_t> codes(want.codes.size()), scales(want.scales.size());
     OnDevice<float> global(1);
-    KINORA_CUDA_OK(cuda::fp4_amax(n, in.data(), o.hadamard, amax.data(), nullptr));
+    KINORA_CUDA_OK(cuda::fp4_amax(n, in.data(), o.hadamard, o.column_major, amax.data(), nullptr));
     KINORA_CUDA_OK(cuda::fp4_quantize(n, in.data(), o, amax.data(), codes.data(), scales.data(),
                                       global.data(), nullptr));
     KINORA_CUDA_OK(
@@ -96,7 +64,7 @@ TEST_F(Fp4Gpu, LargeMatricesHaveTheReferencesBits) {
       want.global = quantize(n, x.data(), o, want_amax.value, want.codes.data(), want.scales.data());
       OnDevice<uint8_t> codes(want.codes.size()), scales(want.scales.size());
       OnDevice<float> global(1);
-      KINORA_CUDA_OK(cuda::fp4_amax(n, in.data(), true, amax.data(), nullptr));
+      KINORA_CUDA_OK(cuda::fp4_amax(n, in.data(), true, false, amax.data(), nullptr));
       KINORA_CUDA_OK(cuda::fp4_quantize(n, in.data(), o, amax.data(), codes.data(), scales.data(),
                                         global.data(), nullptr));
       KINORA_CUDA_OK(cudaDeviceSynchronize());
@@ -121,30 +89,10 @@ TEST_F(Fp4Gpu, NonFiniteValuesAreCounted) {
   OnDevice<Amax> amax(1);
   for (const bool hadamard : {false, true}) {
     const Amax want = reference::find_amax(n, x.data(), hadamard);
-    KINORA_CUDA_OK(cuda::fp4_amax(n, in.data(), hadamard, amax.data(), nullptr));
+    KINORA_CUDA_OK(cuda::fp4_amax(n, in.data(), hadamard, false, amax.data(), nullptr));
     EXPECT_EQ(amax.host()[0].non_finite, want.non_finite);
     EXPECT_EQ(bits_of(amax.host()[0].value), bits_of(want.value));
   }
-}
-
-// The least of several runs.
-double seconds_of(const std::function<cudaError_t()>& launch) {
-  cudaEvent_t start, stop;
-  cudaEventCreate(&start);
-  cudaEventCreate(&stop);
-  float least = 1e30f;
-  for (int run = 0; run < 20; ++run) {
-    cudaEventRecord(start);
-    EXPECT_EQ(cudaSuccess, launch());
-    cudaEventRecord(stop);
-    EXPECT_EQ(cudaSuccess, cudaEventSynchronize(stop));
-    float ms = 0;
-    cudaEventElapsedTime(&ms, start, stop);
-    if (run >= 3 && ms < least) least = ms;
-  }
-  cudaEventDestroy(start);
-  cudaEventDestroy(stop);
-  return least / 1e3;
 }
 
 struct Trial {
@@ -167,7 +115,7 @@ TEST_F(Fp4Gpu, PrintsItsBandwidth) {
   OnDevice<uint8_t> codes(static_cast<size_t>(code_bytes(n))),
       scales(static_cast<size_t>(scale_bytes(n, false)));
   OnDevice<float> global(1);
-  KINORA_CUDA_OK(cuda::fp4_amax(n, x.data(), false, amax.data(), nullptr));
+  KINORA_CUDA_OK(cuda::fp4_amax(n, x.data(), false, false, amax.data(), nullptr));
 
   const double input = static_cast<double>(x.bytes()),
                all = input + static_cast<double>(codes.bytes() + scales.bytes());
@@ -181,15 +129,19 @@ TEST_F(Fp4Gpu, PrintsItsBandwidth) {
   };
   constexpr double kLeast = 0.3;
   const Trial trials[] = {
-      {"amax", kLeast, input, [&] { return cuda::fp4_amax(n, x.data(), false, amax.data(), nullptr); }},
+      {"amax", kLeast, input,
+       [&] { return cuda::fp4_amax(n, x.data(), false, false, amax.data(), nullptr); }},
       {"amax, hadamard", kLeast, input,
-       [&] { return cuda::fp4_amax(n, x.data(), true, amax.data(), nullptr); }},
+       [&] { return cuda::fp4_amax(n, x.data(), true, false, amax.data(), nullptr); }},
       {"1x16 nearest", kLeast, all, quantize_with([](Options&) {})},
       {"1x16 nearest, hadamard", kLeast, all, quantize_with([](Options& o) { o.hadamard = true; })},
       {"1x16 nearest, swizzled", kLeast, all, quantize_with([](Options& o) { o.swizzled = true; })},
+      {"1x16 nearest, column-major", kLeast, all, quantize_with([](Options& o) { o.column_major = true; })},
       {"1x16 stochastic", kLeast, all, quantize_with([](Options& o) { o.stochastic = true; })},
       {"1x16 stochastic, hadamard", kLeast, all,
        quantize_with([](Options& o) { o.stochastic = o.hadamard = true; })},
+      {"the same, column-major", kLeast, all,
+       quantize_with([](Options& o) { o.stochastic = o.hadamard = o.column_major = true; })},
       {"16x16 nearest", kLeast, all, quantize_with([](Options& o) { o.square = true; })},
       {"1x16 nearest, mse", 0, all, quantize_with([](Options& o) { o.rule = ScaleRule::mse; })},
       {"16x16 nearest, mse", 0, all,

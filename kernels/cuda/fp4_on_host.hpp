@@ -11,8 +11,9 @@
 namespace kinora::cuda::fp4_tile {
 
 template <class T>
-fp4::Amax amax_on_host(const fp4::Shape& n, const T* x, bool hadamard, int64_t most_blocks) {
-  const auto job = amax_job(n, x, hadamard);
+fp4::Amax amax_on_host(const fp4::Shape& n, const T* x, bool hadamard, bool column_major,
+                       int64_t most_blocks) {
+  const auto job = amax_job(n, x, hadamard, column_major);
   const int64_t blocks = std::min(job.tiles.tiles, most_blocks);
   fp4::Amax amax;
   for (int64_t block = 0; block < blocks; ++block)
@@ -24,11 +25,12 @@ fp4::Amax amax_on_host(const fp4::Shape& n, const T* x, bool hadamard, int64_t m
   return amax;
 }
 
-template <bool kSquare, bool kStochastic, bool kAdaptive, class T>
+template <class M, class T>
 void run_quantize(const QuantizeJob<T>& job) {
-  std::vector<Quantizing<T, kSquare, kStochastic, kAdaptive>> threads(kThreads);
+  std::vector<Quantizing<T, M>> threads(kThreads);
   Scales scales = {};
   Shared shared = {};
+  Exchange exchange = {};
   Cell cell = {};
   for (int64_t tile = 0; tile < job.tiles.tiles; ++tile) {
     if (tile % job.each == 0) {
@@ -37,8 +39,10 @@ void run_quantize(const QuantizeJob<T>& job) {
     }
     Column* amax = &shared.amax[tile % job.each % 2];
     for (int t = 0; t < kThreads; ++t) threads[t].load_values(job, scales, cell, t, amax);
-    for (int t = 0; t < kThreads; ++t) threads[t].find_scales(job, scales, t, amax, &shared);
-    for (int t = 0; t < kThreads; ++t) threads[t].store(job, scales, t, &shared);
+    for (int t = 0; t < kThreads; ++t) threads[t].find_scales(job, scales, amax, &shared);
+    for (int t = 0; t < kThreads; ++t) threads[t].store(job, scales, &shared, &exchange);
+    for (int t = 0; t < kThreads && M::kColumns; ++t)
+      Quantizing<T, M>::write_exchanged(job, cell, t, exchange);
     advance(job.tiles, cell);
   }
 }
@@ -52,14 +56,7 @@ float quantize_on_host(const fp4::Shape& n, const T* x, const fp4::Options& opti
   auto job = quantize_job(n, x, options, &found, codes, scales, &global_scale);
   if (each != 0) job.each = each;
   if (options.swizzled) std::memset(scales, 0, static_cast<size_t>(scale_bytes(n, true)));
-  const bool adaptive = is_adaptive(options.rule);
-  const int which = options.square * 4 + options.stochastic * 2 + adaptive;
-  using Run = void (*)(const QuantizeJob<T>&);
-  static constexpr Run kRuns[] = {run_quantize<false, false, false>, run_quantize<false, false, true>,
-                                  run_quantize<false, true, false>,  run_quantize<false, true, true>,
-                                  run_quantize<true, false, false>,  run_quantize<true, false, true>,
-                                  run_quantize<true, true, false>,   run_quantize<true, true, true>};
-  kRuns[which](job);
+  for_mode(options, [&](auto mode) { run_quantize<decltype(mode)>(job); });
   return global_scale;
 }
 

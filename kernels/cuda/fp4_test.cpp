@@ -27,10 +27,10 @@ TYPED_TEST(Fp4Forms, QuantizeAlike) {
   using T = TypeParam;
   for_cases<T>([](const Shape& n, const std::vector<T>& x, const Options& o, const std::string& what) {
     if (testing::Test::HasFatalFailure()) return;
-    const Amax amax = reference::find_amax(n, x.data(), o.hadamard);
+    const Amax amax = reference::find_amax(n, x.data(), o.hadamard, o.column_major);
     ASSERT_EQ(amax.non_finite, 0u) << what;
-    ASSERT_TRUE(amax == find_amax(n, x.data(), o.hadamard)) << what;
-    ASSERT_TRUE(amax == amax_on_host(n, x.data(), o.hadamard, 3)) << what;
+    ASSERT_TRUE(amax == find_amax(n, x.data(), o.hadamard, o.column_major)) << what;
+    ASSERT_TRUE(amax == amax_on_host(n, x.data(), o.hadamard, o.column_major, 3)) << what;
     Quantized want = room_for(n, o.swizzled), fast = want, device = want;
     want.global = reference::quantize(n, x.data(), o, amax.value, want.codes.data(), want.scales.data());
     fast.global = quantize(n, x.data(), o, amax.value, fast.codes.data(), fast.scales.data());
@@ -101,7 +101,7 @@ TYPED_TEST(Fp4Forms, CountNonFiniteValuesAlike) {
     }
     EXPECT_TRUE(std::isfinite(want.value));
     EXPECT_TRUE(want == find_amax(n, x.data(), hadamard));
-    EXPECT_TRUE(want == amax_on_host(n, x.data(), hadamard, 2));
+    EXPECT_TRUE(want == amax_on_host(n, x.data(), hadamard, false, 2));
   }
 }
 

@@ -1,7 +1,8 @@
 // The part of the matrix of each thread of fp4.cu, and its work in the largest magnitude; fp4_encode.hpp and
 // fp4_decode.hpp have the other work. The CPU tests run all threads of a launch through the same code. A thread
 // block of kThreads works on a tile of the matrix at a time: 2^shift units of a row (16 values each, or one
-// 16-byte pack to decode) times kThreads >> shift rows. Neighbouring threads have neighbouring units.
+// 16-byte pack to decode) times kThreads >> shift rows. Neighbouring threads have neighbouring units or, while
+// they read a matrix that is stored by columns, neighbouring rows.
 #pragma once
 #include "kernels/cuda/number.hpp"
 #include "kernels/fp4/block.hpp"
@@ -67,6 +68,12 @@ KINORA_BOTH inline Place place_of(const Tiling& of, Cell cell, int thread) {
   return at;
 }
 
+KINORA_BOTH inline int rows_of(const Tiling& of) { return kThreads >> of.shift; }
+// The thread whose place in a matrix by rows is that of this thread in one by columns.
+KINORA_BOTH inline int by_columns(const Tiling& of, int thread) {
+  return thread % rows_of(of) << of.shift | thread / rows_of(of);
+}
+
 template <class T>
 constexpr int kPack = 16 / static_cast<int>(sizeof(T));
 
@@ -85,6 +92,13 @@ KINORA_BOTH inline void load(const T* x, int n, bool aligned, Values& v) {
   for (int i = 0; i < 16; ++i) v[i] = i < n ? fp4::to_float(x[i]) : 0.0f;
 }
 
+// Those of a matrix that is stored by columns; stride: its rows.
+template <class T>
+KINORA_BOTH inline void load_column(const T* x, int n, int64_t stride, Values& v) {
+  KINORA_UNROLL
+  for (int i = 0; i < 16; ++i) v[i] = i < n ? fp4::to_float(x[i * stride]) : 0.0f;
+}
+
 KINORA_BOTH inline int values_at(int64_t cols, int32_t block) {
   const int64_t left = cols - block * kBlock;
   return left < kBlock ? static_cast<int>(left) : static_cast<int>(kBlock);
@@ -96,7 +110,7 @@ struct AmaxJob {
   Tiling tiles;
   int64_t cols;
   const T* x;
-  bool hadamard, aligned;
+  bool hadamard, aligned, column_major;
 };
 
 struct Most {
@@ -130,19 +144,27 @@ KINORA_BOTH inline uint32_t non_finite_of(const Values& v) {
   return most.non_finite;
 }
 
+template <class T>
+KINORA_BOTH void load_at(const AmaxJob<T>& job, const Place& at, int n, Values& v) {
+  if (job.column_major)
+    load_column(job.x + at.unit * kBlock * job.tiles.rows + at.row, n, job.tiles.rows, v);
+  else
+    load(job.x + at.row * job.cols + at.unit * kBlock, n, job.aligned, v);
+}
+
 // The tiles of thread block `first`, one of `blocks`. A value that is not finite makes all 16 of its
 // transformed block so.
 template <class T>
 KINORA_BOTH Most find_most(const AmaxJob<T>& job, int64_t first, int64_t blocks, int thread) {
   Most most;
   for (int64_t tile = first; tile < job.tiles.tiles; tile += blocks) {
-    const Place at = place_of(job.tiles, cell_of(job.tiles, static_cast<uint32_t>(tile)), thread);
+    const int slot = job.column_major ? by_columns(job.tiles, thread) : thread;
+    const Place at = place_of(job.tiles, cell_of(job.tiles, static_cast<uint32_t>(tile)), slot);
     if (!at.inside) continue;
     const int n = values_at(job.cols, at.unit);
-    const T* x = job.x + at.row * job.cols + at.unit * kBlock;
     const bool transformed = job.hadamard && n == 16;
     Values v;
-    load(x, n, job.aligned, v);
+    load_at(job, at, n, v);
     if (transformed) fp4::random_hadamard(v);
     const uint32_t bits = most_bits(v);
     if (bits < fp4::kInfinity) {
@@ -152,7 +174,7 @@ KINORA_BOTH Most find_most(const AmaxJob<T>& job, int64_t first, int64_t blocks,
     const uint32_t others = most.non_finite;
     count_non_finite(v, most);
     if (!transformed) continue;
-    load(x, n, job.aligned, v);
+    load_at(job, at, n, v);
     if (const uint32_t bad = non_finite_of(v)) most.non_finite = others + bad;
   }
   return most;
@@ -160,10 +182,17 @@ KINORA_BOTH Most find_most(const AmaxJob<T>& job, int64_t first, int64_t blocks,
 
 inline bool starts_at(const void* p, unsigned bytes) { return reinterpret_cast<uintptr_t>(p) % bytes == 0; }
 
+// Only a transform depends on what a row is.
 template <class T>
-AmaxJob<T> amax_job(const fp4::Shape& n, const T* x, bool hadamard) {
-  return {tiling(n.rows, blocks_a_row(n), 5, false), n.cols, x, hadamard,
-          n.cols % kPack<T> == 0 && starts_at(x, 16)};
+AmaxJob<T> amax_job(fp4::Shape n, const T* x, bool hadamard, bool column_major) {
+  if (!hadamard && column_major) n = {n.cols, n.rows};
+  const bool columns = hadamard && column_major;
+  return {tiling(n.rows, blocks_a_row(n), columns ? 3 : 5, false),
+          n.cols,
+          x,
+          hadamard,
+          n.cols % kPack<T> == 0 && starts_at(x, 16),
+          columns};
 }
 
 }  // namespace kinora::cuda::fp4_tile

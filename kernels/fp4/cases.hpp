@@ -79,7 +79,7 @@ std::vector<T> as(const std::vector<float>& x) {
 
 inline std::vector<Options> all_options() {
   std::vector<Options> all;
-  for (int bits = 0; bits < 16; ++bits)
+  for (int bits = 0; bits < 32; ++bits)
     for (int rule = 0; rule < 6; ++rule) {
       Options o;
       o.rule = static_cast<ScaleRule>(rule);
@@ -88,6 +88,7 @@ inline std::vector<Options> all_options() {
       o.hadamard = bits & 2;
       o.stochastic = bits & 4;
       o.swizzled = bits & 8;
+      o.column_major = bits & 16;
       o.noise = {0x123456789abcdefull, 7, (int64_t{1} << 33) + 5, 48};
       all.push_back(o);
     }
@@ -98,7 +99,7 @@ inline std::string name_of(const Options& o) {
   static constexpr const char* kRules[] = {"none", "mse", "mae", "abs_max", "static_6", "static_4"};
   return std::string(kRules[static_cast<int>(o.rule)]) + (o.square ? " 16x16" : " 1x16") +
          (o.hadamard ? " hadamard" : "") + (o.stochastic ? " stochastic" : " nearest") +
-         (o.swizzled ? " swizzled" : "");
+         (o.swizzled ? " swizzled" : "") + (o.column_major ? " column-major" : "");
 }
 
 // f(shape, matrix, options, description) for every combination; matrix: of T, finite after the transform too.

@@ -7,17 +7,16 @@
 namespace kinora::fp4 {
 
 template <class T>
-Amax find_amax(const Shape& n, const T* x, bool hadamard) {
-  if (const auto* rows = fp4_detail::avx2_rows<T>()) return rows->find_amax(n, x, hadamard);
-  return reference::find_amax(n, x, hadamard);
+Amax find_amax(const Shape& n, const T* x, bool hadamard, bool column_major) {
+  if (const auto* rows = fp4_detail::rows_for<T>()) return rows->find_amax(n, x, hadamard, column_major);
+  return reference::find_amax(n, x, hadamard, column_major);
 }
 
 template <class T>
 float quantize(const Shape& n, const T* x, const Options& options, float amax, uint8_t* codes,
                uint8_t* scales) {
-  const auto* rows = fp4_detail::avx2_rows<T>();
-  if (!rows || options.square || options.stochastic)
-    return reference::quantize(n, x, options, amax, codes, scales);
+  const auto* rows = fp4_detail::rows_for<T>();
+  if (!rows) return reference::quantize(n, x, options, amax, codes, scales);
   const TensorScale tensor = tensor_scale(options.rule, amax);
   if (options.swizzled) std::memset(scales, 0, static_cast<size_t>(scale_bytes(n, true)));
   rows->quantize(n, x, options, tensor, codes, scales);
@@ -27,7 +26,7 @@ float quantize(const Shape& n, const T* x, const Options& options, float amax, u
 template <class T>
 void dequantize(const Shape& n, const uint8_t* codes, const uint8_t* scales, bool swizzled,
                 float global_scale, T* x) {
-  if (const auto* rows = fp4_detail::avx2_rows<T>())
+  if (const auto* rows = fp4_detail::rows_for<T>())
     return rows->dequantize(n, codes, scales, swizzled, global_scale, x);
   reference::dequantize(n, codes, scales, swizzled, global_scale, x);
 }
@@ -47,8 +46,8 @@ void unswizzle_scales(const Shape& n, const uint8_t* swizzled, uint8_t* scales) 
       scales[row * blocks + block] = swizzled[scale_place(blocks, true, row, block)];
 }
 
-template Amax find_amax(const Shape&, const float*, bool);
-template Amax find_amax(const Shape&, const Bfloat16*, bool);
+template Amax find_amax(const Shape&, const float*, bool, bool);
+template Amax find_amax(const Shape&, const Bfloat16*, bool, bool);
 template float quantize(const Shape&, const float*, const Options&, float, uint8_t*, uint8_t*);
 template float quantize(const Shape&, const Bfloat16*, const Options&, float, uint8_t*, uint8_t*);
 template void dequantize(const Shape&, const uint8_t*, const uint8_t*, bool, float, float*);

@@ -5,9 +5,12 @@
 // With `hadamard`, whole blocks along a row pass through hadamard.hpp first, in float32; a shorter last block
 // does not, and neither does its partner in a product. Decoding then gives the transformed matrix.
 //
-// reference:: is the specification, in plain loops. The functions of namespace fp4 return its bits; for 1x16
-// blocks rounded to nearest they use AVX2 where the processor has it. T: float or Bfloat16. No function
-// allocates or throws.
+// With `column_major` x is stored as [cols, rows], so codes and scales are those of a transposed array: the
+// copy of an activation or a gradient [tokens, features] whose blocks follow the tokens, as the product of the
+// weight gradient needs it. Everything else, noise too, counts rows and columns of the matrix.
+//
+// reference:: is the specification, in plain loops. The functions of namespace fp4 return its bits and use
+// AVX-512 or AVX2 where the processor has them. T: float or Bfloat16. No function allocates or throws.
 #pragma once
 #include <cstdint>
 
@@ -24,6 +27,7 @@ struct Options {
   bool hadamard = false;    // along rows
   bool stochastic = false;  // else to nearest; the choice of an adaptive rule is always made to nearest
   bool swizzled = false;    // order of scales
+  bool column_major = false;
   Noise noise;
 };
 
@@ -37,7 +41,7 @@ struct Amax {
 };
 
 template <class T>
-Amax find_amax(const Shape&, const T* x, bool hadamard);
+Amax find_amax(const Shape&, const T* x, bool hadamard, bool column_major = false);
 
 // codes [code_bytes()], scales [scale_bytes()]. amax: find_amax()'s value, or the largest over ranks that
 // share the matrix. Values beyond it are limited. Returns the global scale.
@@ -55,7 +59,7 @@ void unswizzle_scales(const Shape&, const uint8_t* swizzled, uint8_t* scales);
 
 namespace reference {
 template <class T>
-Amax find_amax(const Shape&, const T* x, bool hadamard);
+Amax find_amax(const Shape&, const T* x, bool hadamard, bool column_major = false);
 template <class T>
 float quantize(const Shape&, const T* x, const Options&, float amax, uint8_t* codes, uint8_t* scales);
 template <class T>

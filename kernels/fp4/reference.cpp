@@ -55,10 +55,13 @@ struct Block {
 };
 
 template <class T>
-Block load(const Shape& n, const T* x, const Area& at, bool transformed) {
+Block load(const Shape& n, const T* x, bool column_major, const Area& at, bool transformed) {
   Block block;
   for (int64_t r = 0; r < at.rows; ++r) {
-    for (int64_t c = 0; c < at.cols; ++c) block.v[r][c] = to_float(x[(at.row + r) * n.cols + at.col + c]);
+    for (int64_t c = 0; c < at.cols; ++c) {
+      const int64_t row = at.row + r, col = at.col + c;
+      block.v[r][c] = to_float(x[column_major ? col * n.rows + row : row * n.cols + col]);
+    }
     if (transformed && at.cols == kBlock) random_hadamard(block.v[r]);
   }
   return block;
@@ -121,12 +124,13 @@ void store(const Shape& n, const Options& options, const Block& block, const Are
 }  // namespace
 
 template <class T>
-Amax find_amax(const Shape& n, const T* x, bool transformed) {
+Amax find_amax(const Shape& n, const T* x, bool transformed, bool column_major) {
   Amax amax;
   for (int64_t row = 0; row < n.rows; ++row)
     for (int64_t block = 0; block < blocks_a_row(n); ++block) {
       const Area at = area_at(n, false, row, block);
-      const Block before = load(n, x, at, false), after = load(n, x, at, transformed);
+      const Block before = load(n, x, column_major, at, false),
+                  after = load(n, x, column_major, at, transformed);
       const auto bad = [&](const Block& of) {
         return static_cast<uint64_t>(
             std::count_if(of.v[0], of.v[0] + 16, [](float v) { return !std::isfinite(v); }));
@@ -146,7 +150,7 @@ float quantize(const Shape& n, const T* x, const Options& options, float amax, u
   for (int64_t row = 0; row < n.rows; row += options.square ? kBlock : 1)
     for (int64_t block = 0; block < blocks_a_row(n); ++block) {
       const Area at = area_at(n, options.square, row, block);
-      Block values = load(n, x, at, options.hadamard);
+      Block values = load(n, x, options.column_major, at, options.hadamard);
       for (auto& line : values.v)
         for (float& v : line) v = v * tensor.first;
       const BlockScale scale = choose_scale(options.rule, values, tensor, largest(values, at));
@@ -167,8 +171,8 @@ void dequantize(const Shape& n, const uint8_t* codes, const uint8_t* scales, boo
     }
 }
 
-template Amax find_amax(const Shape&, const float*, bool);
-template Amax find_amax(const Shape&, const Bfloat16*, bool);
+template Amax find_amax(const Shape&, const float*, bool, bool);
+template Amax find_amax(const Shape&, const Bfloat16*, bool, bool);
 template float quantize(const Shape&, const float*, const Options&, float, uint8_t*, uint8_t*);
 template float quantize(const Shape&, const Bfloat16*, const Options&, float, uint8_t*, uint8_t*);
 template void dequantize(const Shape&, const uint8_t*, const uint8_t*, bool, float, float*);

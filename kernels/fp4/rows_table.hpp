@@ -1,4 +1,4 @@
-// The AVX2 forms of quantize.hpp, by rows of 1x16 blocks rounded to nearest.
+// The forms of quantize.hpp for AVX2 and AVX-512.
 #pragma once
 #include "kernels/fp4/quantize.hpp"
 
@@ -7,8 +7,8 @@ namespace kinora::fp4_detail {
 template <class T>
 struct RowKernels {
   // As fp4::find_amax.
-  fp4::Amax (*find_amax)(const fp4::Shape&, const T* x, bool hadamard);
-  // Options without square and stochastic; scales zeroed where they are swizzled.
+  fp4::Amax (*find_amax)(const fp4::Shape&, const T* x, bool hadamard, bool column_major);
+  // Scales are zeroed where they are swizzled.
   void (*quantize)(const fp4::Shape&, const T* x, const fp4::Options&, const fp4::TensorScale&,
                    uint8_t* codes, uint8_t* scales);
   // As fp4::dequantize.
@@ -16,8 +16,24 @@ struct RowKernels {
                      float global_scale, T* x);
 };
 
-// Null if the compiler or the processor does not support AVX2.
+// Results of this many bytes are written past the caches, which could not hold them for their reader.
+constexpr int64_t kStreamFrom = int64_t{8} << 20;
+
+template <class T>
+void dequantize_avx2(const fp4::Shape&, const uint8_t* codes, const uint8_t* scales, bool swizzled,
+                     float global_scale, T* x);
+
+// Null if the compiler or the processor does not support them.
 template <class T>
 const RowKernels<T>* avx2_rows();
+template <class T>
+const RowKernels<T>* avx512_rows();
+
+// The fastest for this processor, or null.
+template <class T>
+const RowKernels<T>* rows_for() {
+  static const RowKernels<T>* const kRows = avx512_rows<T>() ? avx512_rows<T>() : avx2_rows<T>();
+  return kRows;
+}
 
 }  // namespace kinora::fp4_detail

@@ -1,8 +1,8 @@
 // Quantises matrices for fp4_oracle.py. Each line of the input is a case:
-//   FORM NUMBER ROWS COLS RULE SQUARE HADAMARD STOCHASTIC SWIZZLED SEED STREAM FIRST_ROW FIRST_COL
-//   INPUT OUTPUT
+//   FORM NUMBER ROWS COLS RULE SQUARE HADAMARD STOCHASTIC SWIZZLED COLUMN_MAJOR SEED STREAM FIRST_ROW
+//   FIRST_COL INPUT OUTPUT
 // FORM: reference, processor or device (its threads run on the processor); NUMBER: float32 or bfloat16; RULE:
-// its number in ScaleRule; INPUT: a file of float32. OUTPUT gets the global scale, the codes, the scales and
+// its number in ScaleRule; INPUT: a file of float32, [COLS, ROWS] if COLUMN_MAJOR. OUTPUT gets the global scale, the codes, the scales and
 // the decoded matrix as float32.
 #include <fstream>
 #include <iostream>
@@ -38,15 +38,16 @@ void run(const Case& c) {
   std::vector<T> decoded(x.size());
   uint8_t *codes = q.codes.data(), *scales = q.scales.data();
   if (c.form == "reference") {
-    const Amax amax = reference::find_amax(n, x.data(), c.options.hadamard);
+    const Amax amax = reference::find_amax(n, x.data(), c.options.hadamard, c.options.column_major);
     q.global = reference::quantize(n, x.data(), c.options, amax.value, codes, scales);
     reference::dequantize(n, codes, scales, c.options.swizzled, q.global, decoded.data());
   } else if (c.form == "processor") {
-    const Amax amax = find_amax(n, x.data(), c.options.hadamard);
+    const Amax amax = find_amax(n, x.data(), c.options.hadamard, c.options.column_major);
     q.global = quantize(n, x.data(), c.options, amax.value, codes, scales);
     dequantize(n, codes, scales, c.options.swizzled, q.global, decoded.data());
   } else {
-    const Amax amax = cuda::fp4_tile::amax_on_host(n, x.data(), c.options.hadamard, 4);
+    const Amax amax =
+        cuda::fp4_tile::amax_on_host(n, x.data(), c.options.hadamard, c.options.column_major, 4);
     q.global = cuda::fp4_tile::quantize_on_host(n, x.data(), c.options, amax.value, codes, scales);
     cuda::fp4_tile::dequantize_on_host(n, codes, scales, c.options.swizzled, q.global, decoded.data());
   }
@@ -67,8 +68,8 @@ int main() {
   int rule = 0;
   auto& o = c.options;
   while (std::cin >> c.form >> number >> c.shape.rows >> c.shape.cols >> rule >> o.square >> o.hadamard >>
-         o.stochastic >> o.swizzled >> o.noise.seed >> o.noise.stream >> o.noise.first_row >>
-         o.noise.first_col >> c.input >> c.output) {
+         o.stochastic >> o.swizzled >> o.column_major >> o.noise.seed >> o.noise.stream >>
+         o.noise.first_row >> o.noise.first_col >> c.input >> c.output) {
     o.rule = static_cast<kinora::fp4::ScaleRule>(rule);
     if (number == "float32")
       kinora::fp4::run<float>(c);

@@ -161,16 +161,17 @@ def main(program, scratch):
     rng, lines, cases = np.random.default_rng(19), [], []
     seeds = (0x123456789ABCDEF, 5, 2 ** 33 + 7, 32)
     for shape in SHAPES:
-        for name, x in matrices(shape, rng):
+        for index, (name, x) in enumerate(matrices(shape, rng)):
             for number in ("float32", "bfloat16"):
                 x = bfloat16(x) if number == "bfloat16" else x
+                columns = (index + (number == "float32")) % 2  # each matrix is stored once by rows and once by columns
                 path = scratch / f"{shape[0]}x{shape[1]}_{name}_{number}"
-                x.tofile(path)
+                np.ascontiguousarray(x.T if columns else x).tofile(path)
                 for options in itertools.product(RULES, *[(False, True)] * 3):
                     options += (options[0] == "none",)
                     form = ("reference", "processor", "device")[(len(cases) + len(cases) // 48) % 3]  # each with all 48 options
                     out = scratch / f"out{len(cases)}"
-                    flags = [RULES.index(options[0]), *map(int, options[1:])]
+                    flags = [RULES.index(options[0]), *map(int, options[1:]), columns]
                     lines.append(" ".join(map(str, [form, number, *shape, *flags, *seeds, path, out])))
                     cases.append((x, number, options, out, lines[-1]))
     subprocess.run([program], input="\n".join(lines), text=True, check=True)

@@ -1,0 +1,42 @@
+// The forms of rows.inc for AVX2. What is included before the pragma is compiled for every processor, since
+// the linker keeps one copy of an inline function; what follows it, for AVX2.
+#include "kernels/fp8/rows_table.hpp"
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#include <cstring>
+#include <immintrin.h>
+
+#include "kernels/fp4/hadamard.hpp"
+
+#pragma GCC push_options
+#pragma GCC target("avx2")
+
+namespace kinora::fp8_detail {
+namespace {
+
+#include "kernels/fp4/lanes_avx2.inc"
+#include "kernels/fp8/rows.inc"
+
+}  // namespace
+
+template <class T>
+const RowKernels<T>* avx2_rows() {
+  static constexpr RowKernels<T> kKernels = {quantize<T>, dequantize_avx2<T>};
+  return __builtin_cpu_supports("avx2") ? &kKernels : nullptr;
+}
+
+}  // namespace kinora::fp8_detail
+#pragma GCC pop_options
+#else
+namespace kinora::fp8_detail {
+template <class T>
+const RowKernels<T>* avx2_rows() {
+  return nullptr;
+}
+}  // namespace kinora::fp8_detail
+#endif
+
+namespace kinora::fp8_detail {
+template const RowKernels<float>* avx2_rows();
+template const RowKernels<fp8::Bfloat16>* avx2_rows();
+}  // namespace kinora::fp8_detail
