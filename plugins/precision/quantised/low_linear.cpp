@@ -50,7 +50,7 @@ Tensor LowLinear::forward(const Tensor& given, const Tensor& w) {
   std::vector<Tensor> columns;
   if (now) {
     columns = columns_of(x, *tokens_, format.group());
-    append(amax, amax_of_columns(format, kColumns[kActivation], columns));
+    append(amax, amax_of_columns(format, kColumns[kActivation], columns, x.size(0)));
   }
   amax = over(layer_.of_tokens, amax);
   if (now)
@@ -81,11 +81,11 @@ std::vector<Tensor> LowLinear::backward(const Tensor& given) {
   if (needs_x_) amax = amax_of_rows(format, kRows[kGradient], g, *tokens_);
   if (needs_w_) {
     columns = columns_of(g, *tokens_, format.group());
-    append(amax, amax_of_columns(format, kColumns[kGradient], columns));
+    append(amax, amax_of_columns(format, kColumns[kGradient], columns, g.size(0)));
   }
   if (x_.defined()) {
     x_columns = columns_of(plain(x_), *tokens_, format.group());
-    append(amax, amax_of_columns(format, kColumns[kActivation], x_columns));
+    append(amax, amax_of_columns(format, kColumns[kActivation], x_columns, g.size(0)));
   }
   amax = over(layer_.of_tokens, amax);
   if (x_.defined())
@@ -93,10 +93,11 @@ std::vector<Tensor> LowLinear::backward(const Tensor& given) {
                                 part(amax, needs_x_ ? 2 : 1, samples), noise_);
   std::vector<Tensor> out(2);
   if (needs_x_) out[0] = input_gradient(g, part(amax, 0, samples)).to(x_dtype_);
-  if (needs_w_)
-    out[1] = weight_gradient(packed_columns(format, kColumns[kGradient], columns, *tokens_, layer_.outputs,
-                                            part(amax, needs_x_ ? 1 : 0, samples), noise_))
-                 .to(w_dtype_);
+  if (!needs_w_) return out;
+  const Tensor of_weight =
+      weight_gradient(packed_columns(format, kColumns[kGradient], columns, *tokens_, layer_.outputs,
+                                     part(amax, needs_x_ ? 1 : 0, samples), noise_));
+  if (of_weight.defined()) out[1] = of_weight.to(w_dtype_);
   return out;
 }
 
@@ -115,7 +116,7 @@ Tensor LowLinear::input_gradient(const Tensor& g, const std::vector<float>& amax
   return op("aten::mm", "", {wide(rows(g_rounded)), wide(weight)}).reshape(shape);
 }
 
-// Sums over the samples and the stretches of tokens.
+// Sums over the samples and the stretches of tokens; undefined if all tokens here are padding.
 Tensor LowLinear::weight_gradient(const std::vector<Packed>& g) const {
   Tensor out;
   for (size_t i = 0; i < g.size(); ++i) {

@@ -102,6 +102,6 @@ std::vector<Tensor> Nvfp4::quantize(const Tensor& given) {
 }
 
 KINORA_COMPONENT(Nvfp4)
-KINORA_PLUGIN(Nvfp4)
+KINORA_PLUGIN(Fp8, Nvfp4)
 
 }  // namespace kinora::quantised

@@ -224,11 +224,11 @@ std::vector<Tensor> columns_of(const Tensor& x, const Tokens& tokens, int64_t ti
   return out;
 }
 
-std::vector<float> amax_of_columns(const Format& format, const Use& use, const std::vector<Tensor>& columns) {
-  std::vector<float> out;
+std::vector<float> amax_of_columns(const Format& format, const Use& use, const std::vector<Tensor>& columns,
+                                   int64_t samples) {
+  std::vector<float> out(static_cast<size_t>(samples));
   for (const Tensor& x : columns) {
     const auto one = amax_of(format, use, x);
-    out.resize(one.size());
     std::transform(one.begin(), one.end(), out.begin(), out.begin(), [](float a, float b) { return std::max(a, b); });
   }
   return out;

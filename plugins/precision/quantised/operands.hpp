@@ -48,7 +48,7 @@ Tensor rounded_rows(const Format&, const Use&, const Tensor& x_BSC, const Tokens
 // Transposed, blocks along the tokens: a tensor [B, C, T] for each stretch of tokens, padded with zeros to
 // whole tiles.
 std::vector<Tensor> columns_of(const Tensor& x_BSC, const Tokens&, int64_t tile);
-std::vector<float> amax_of_columns(const Format&, const Use&, const std::vector<Tensor>&);
+std::vector<float> amax_of_columns(const Format&, const Use&, const std::vector<Tensor>&, int64_t samples);
 std::vector<Packed> packed_columns(const Format&, const Use&, const std::vector<Tensor>&, const Tokens&,
                                    const std::vector<Channels>&, const std::vector<float>& amax,
                                    const NoiseSource&);

@@ -1,4 +1,4 @@
-// Training in NVFP4 under every kind of strategy: scales, stochastic rounding and transforms are those of one
+// Training in NVFP4 and FP8 under every kind of strategy: scales, stochastic rounding and transforms are those of one
 // process, so that output, loss and gradients are.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,6 +38,9 @@ TEST(Nvfp4, EqualsOneProcessOnTwoRanks) {
     Trial sharded = low("'fsdp', 'recompute'");
     sharded.steps = 2;  // other noise in the second
     test::equals_one_process(me, sharded);
+    Trial one_tile = low("'cp-ulysses'");
+    one_tile.frames = 1, one_tile.rows = 4, one_tile.cols = 6;  // of the second rank all is padding
+    test::equals_one_process(me, one_tile);
     Trial pipeline = low("{ use = 'pp', schedule = '1f1b' }");
     pipeline.micro = 2;
     test::equals_one_process(me, pipeline);
@@ -64,6 +67,22 @@ TEST(Nvfp4, RefusesCutsThroughABlock) {
     tokens.model = model("stdit");
     EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, tokens); }),
                 testing::HasSubstr("16 tokens in a row share a scale of the weight's gradient"));
+  });
+}
+
+// Also with rounded heads: a scale for each head, over all its tokens.
+TEST(Fp8, EqualsOneProcess) {
+  test::on_ranks(2, [](const Rank& me) {
+    const auto fp8 = [](const std::string& parallel, const std::string& options) {
+      Trial t = low(parallel);
+      t.precision = "{ use = 'fp8', stream = 'float64', high = ['embedding', 'head'], " + options + " }";
+      return t;
+    };
+    test::equals_one_process(me, fp8("'tp'", "attention = 'fp8'"));
+    test::equals_one_process(me, fp8("'cp-ulysses', 'recompute'", "scaling = 'mx', attention = 'fp8'"));
+    test::equals_one_process(me, fp8("'fsdp'", "scaling = 'block', gradients = 'e4m3'"));
+    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, fp8("'cp-ring'", "attention = 'fp8'")); }),
+                testing::HasSubstr("use cp-ulysses, or leave attention in bf16"));
   });
 }
 
