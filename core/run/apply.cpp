@@ -41,7 +41,9 @@ std::vector<ApplyMethod> apply_methods(const ComponentSpec& c) {
   if (c.kind == "loss") return {{"evaluate", in, out}};
   if (c.kind == "sampler") return {{"sample", in, out}};
   if (c.kind == "score") return {{"compute", in, out}};
-  if (c.kind == "precision") return {{"quantize", in, out}};
+  if (c.kind == "precision")
+    return {{"quantize", in, out},
+            {"linear", "x, weight, grad_output", "output; with grad_output: grad_input, grad_weight"}};
   return {};
 }
 
@@ -60,6 +62,7 @@ std::vector<TensorSpec> apply_outputs(const ComponentSpec& c) {
 }
 
 std::vector<std::string> apply_takes(const ComponentSpec& c, const std::string& method) {
+  if (c.kind == "precision" && method == "linear") return {"x", "weight", "grad_output"};
   std::vector<std::string> out;
   for (const auto& t : apply_inputs(c)) out.push_back(t.name);
   if (out.empty()) return out;

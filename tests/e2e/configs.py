@@ -53,6 +53,20 @@ def check_many_ranks(out):
     check_video(alone / "film/videos/001.mp4")
 
 
+def check_nvfp4(out):
+    """Both trainings begin with nearly the same loss; each low layer has figures of four bits, and the report shows them."""
+    first = {job: json.loads((out / job / "metrics.jsonl").read_text().splitlines()[0])["loss"] for job in ("bf16", "nvfp4")}
+    assert first["bf16"] != first["nvfp4"] and abs(first["nvfp4"] / first["bf16"] - 1) < 0.05, first
+    summary = json.loads((out / "nvfp4/summary.json").read_text())
+    assert "rounding" not in json.loads((out / "bf16/summary.json").read_text())
+    measured = summary["rounding"]  # not linear_kv, which reads the text, and adaLN, which reads conditions: they stay high
+    assert len(measured) == 6 and {row["layer"].split(".")[-2] for row in measured} == {"linear_qkv", "linear_proj", "linear_q", "linear_fc1", "linear_fc2"}, measured
+    for row in measured:
+        assert 15 < row["activations"]["sqnr"] < 30 and 15 < row["weights"]["sqnr"] < 30 and 5 < row["gradients"]["sqnr"] < 30, row
+    page = (out / "report.html").read_text()
+    assert measured[0]["layer"] in page and '"validation_loss":' in page
+
+
 def check_curate(out):
     """Every remaining clip is in the shards with its caption and its scores, and a search for a caption finds its clip."""
     items = [json.loads(line) for line in (out / "clips/items.jsonl").read_text().splitlines()]
@@ -86,6 +100,8 @@ CASES = {
                         'film.format=["mp4", "latents"]', 'continued.format=["mp4", "latents"]'], ["tokenizer", "ar"], ["film", "continued"], check_codes),
     "flow": ([*small("latents"), "stdit.steps=6", "stdit.batch=2", "stdit.model.layers=1", "film.sampler.steps=4"], ["tokenizer", "stdit"], ["film"],
              check_flow),
+    "nvfp4": ([*small("latents"), "bf16.steps=4", "nvfp4.steps=4", "bf16.model.layers=1", "nvfp4.model.layers=1", "film.sampler.steps=4"],
+              ["tokenizer", "bf16", "nvfp4"], ["film"], check_nvfp4),
     "many-ranks": ([*small("latents"), "dit.steps=6", "dit.checkpoint_every=3", "dit.shard_size=100000", "film.sampler.steps=4"], ["tokenizer", "dit"],
                    ["film"], check_many_ranks),
 }

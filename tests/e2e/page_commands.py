@@ -30,6 +30,7 @@ SMALL = sets(*(f"{name}={json.dumps(value)}" for name, value in json.loads(safet
 ADDED = [
     (r"kinora run configs/curate\.toml$", "--dry-run"),
     (r"kinora run configs/curate\.toml --only shards$", "--set clips.input=tests/data/bbb_A.mp4"),
+    (r"kinora run configs/nvfp4\.toml$", "--dry-run"),
     (r"kinora run configs/quickstart\.toml$", FEW),
     (r"kinora generate configs/quickstart\.toml --prompt", FEW),
     (r"kinora generate configs/quickstart\.toml --from", FEW),
@@ -87,6 +88,8 @@ def prepare():
     safetensors.numpy.save_file({"latent": np.zeros((1, wan["in_channels"], 2, 4, 4), np.float32), "timestep": np.zeros(1, np.float32),
                                  "text": np.zeros((1, 3, wan["text_dim"]), np.float32)}, SCRATCH / "in.safetensors")
     safetensors.numpy.save_file({"mean": np.zeros((1, 2)), "std": np.ones(1), "weight": np.ones(1), "noise": np.ones((1, 2))}, SCRATCH / "mixture.safetensors")
+    safetensors.numpy.save_file({"x": np.eye(32, 64, dtype=np.float32)}, SCRATCH / "matrix.safetensors")
+    safetensors.numpy.save_file({"x": np.eye(32, 64), "weight": np.eye(48, 64), "grad_output": np.eye(32, 48)}, SCRATCH / "layer.safetensors")
 
 
 def shown():

@@ -20,7 +20,7 @@ BITS = {"stages": 'option.level = { type = "float", default = 0.5, min = 0.0, ma
         "models": 'interface = "kinora.model/1-draft.1"\noption.scale = { type = "float", default = 0.5, min = 0.0, max = 1.0, help = "factor of the output" }\n'
                   + tensors("input latent [B, N, 4]", "output output [B, N, 4]"),
         "tokenizers": 'interface = "kinora.tokenizer/1-draft.1"\n' + tensors("input video [B, 3, T, H, W]", "output latent [B, 3, T, H, W]"),
-        "precisions": 'interface = "kinora.precision/1-draft.1"\n' + tensors("input x [M, N]", "output dequantized [M, N]"),
+        "precisions": 'interface = "kinora.precision/1-draft.2"\n' + tensors("input x [M, N]", "output dequantized [M, N]"),
         "scores": 'interface = "kinora.score/1-draft.0"\n' + tensors("input x [B, D]", "output mean []"),
         "sources": 'interface = "kinora.source/1-draft.0"\n', "caches": 'interface = "kinora.cache/1-draft.0"\n',
         "engines": 'interface = "kinora.engine/1-draft.1"\n', "collectives": 'interface = "kinora.collective/1-draft.1"\n'}

@@ -19,7 +19,7 @@ using core::Trial;
 // kind; 0: 1e-10 in float64, else 1e-5.
 inline void equals_one_process(const Rank& me, const Trial& trial, double bound = 0) {
   me.launched();
-  if (bound == 0) bound = trial.precision == "fp64" ? 1e-10 : 1e-5;
+  if (bound == 0) bound = trial.is_exact() ? 1e-10 : 1e-5;
   core::Equality(runtime(), trial).run([&](const core::Compared& c) {
     EXPECT_LE(c.off, bound) << c.what() << ", step " << c.step << ", rank " << me.rank << " of " << me.size
                             << ", " << trial.parallel;

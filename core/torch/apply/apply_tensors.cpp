@@ -9,12 +9,15 @@
 #include "core/run/opening.hpp"
 #include "core/torch/apply/mixture.hpp"
 #include "core/torch/apply/tools.hpp"
+#include "core/torch/context/chain.hpp"
 #include "core/torch/context/instances.hpp"
 #include "core/torch/context/network.hpp"
 #include "core/torch/context/score_instance.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"
+#include "kinora/context.hpp"
 
 namespace kinora::core {
 namespace {
@@ -184,6 +187,48 @@ ApplyResult apply_score(Runtime& runtime, const ApplyRequest& request) {
   return finish(request, out, std::move(numbers));
 }
 
+namespace {
+
+// A matrix of an input file; its values are finite.
+const at::Tensor& need_matrix(const NamedTensors& in, const std::string& name, const ApplyRequest& request) {
+  const at::Tensor& x = need(in, name, request);
+  if (x.dim() != 2)
+    raise(KINORA_ERROR_INVALID, "{}: {} is {}; a matrix is expected", request.inputs.string(), name,
+          c10::str(x.sizes()));
+  if (const auto bad = x.numel() - at::isfinite(x).sum().item<int64_t>(); bad > 0)
+    raise(KINORA_ERROR_INVALID, "{}: {} of the {} values of {} are infinite or NaN", request.inputs.string(),
+          bad, x.numel(), name);
+  return x;
+}
+
+// A layer x w^T in the middle of a model of 20 blocks, behind the precision's link, with its gradients.
+NamedTensors linear_layer(const NamedTensors& in, const ApplyRequest& request, const kinora_link* link,
+                          uint64_t seed) {
+  const at::Tensor x = need_matrix(in, "x", request), weight = need_matrix(in, "weight", request);
+  Chain chain({.seed = seed, .dtype = dtype_of(in)}, link ? std::vector{link} : std::vector<const kinora_link*>{});
+  const kinora::Context<at::Tensor> context(chain.head());
+  constexpr int64_t kBlocks = 20;
+  const kinora_param w = context.parameter({.name = "weight", .shape = weight.sizes().vec(), .block = kBlocks / 2});
+  context.parameter({.name = "end", .shape = {1}, .block = kBlocks + 1});
+  chain.ready();
+  at::Tensor leaf = chain.leaves().at(0).tensor;
+  leaf.detach().copy_(weight);
+  chain.begin({.struct_size = sizeof(kinora_pass), .seed = seed});
+  const at::Tensor input = x.unsqueeze(0).requires_grad_(true);
+  kinora_seq seq = 0;
+  const at::Tensor tokens = context.sequence(input, x.size(0), 1, 1, seq);
+  const at::Tensor output = context.linear(tokens, w, 0, seq)[0];
+  if (!in.count("grad_output")) return {{"output", output}};
+  const at::Tensor gradient = need_matrix(in, "grad_output", request);
+  if (gradient.sizes() != output.sizes())
+    raise(KINORA_ERROR_INVALID, "{}: grad_output is {}, and the output {}", request.inputs.string(),
+          c10::str(gradient.sizes()), c10::str(output.sizes()));
+  output.backward(gradient.to(output.scalar_type()));
+  return {{"output", output}, {"grad_input", input.grad()[0]}, {"grad_weight", leaf.grad()}};
+}
+
+}  // namespace
+
 ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
   const std::string method = method_of(runtime, request);
   const NamedTensors in = read_inputs(runtime, request, method);
@@ -192,6 +237,12 @@ ApplyResult apply_precision(Runtime& runtime, const ApplyRequest& request) {
   const Options options = apply_options(runtime, request);
   const std::unique_ptr<void, void (*)(void*)> self(api.create(host(), options.abi()), api.destroy);
   if (!self) check(KINORA_ERROR_FAILED);
+  if (method == "linear") {
+    const kinora_link* link = nullptr;
+    check(api.link(self.get(), &link));
+    return finish(request, linear_layer(in, request, link,
+                                        static_cast<uint64_t>(options.values().value("seed", request.seed))));
+  }
   std::vector<kinora_tensor> out(component.spec->outputs.size(), nullptr);
   check(api.quantize(self.get(), handle(need(in, "x", request)), out.data(), out.size()));
   NamedTensors named;

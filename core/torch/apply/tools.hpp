@@ -13,7 +13,7 @@ ApplyResult apply_model(Runtime&, const ApplyRequest&);      // --method forward
 ApplyResult apply_loss(Runtime&, const ApplyRequest&);
 ApplyResult apply_sampler(Runtime&, const ApplyRequest&);    // on the Gaussian mixture mean, std, weight
 ApplyResult apply_score(Runtime&, const ApplyRequest&);      // its numbers are in the result
-ApplyResult apply_precision(Runtime&, const ApplyRequest&);  // --method quantize
+ApplyResult apply_precision(Runtime&, const ApplyRequest&);  // --method quantize | linear
 
 // `kinora convert`: converts weights from one file layout, naming scheme or dtype to another, and merges
 // adapters into weights or extracts them. One tensor at a time is in memory; tensors that are only renamed

@@ -214,6 +214,7 @@ void Chain::State::bind() {
     s.self = this;
     s.next = i + 1 < links.size() ? from[i + 1]->context() : nullptr;
     s.head = from[0]->context();
+    s.mesh = options.mesh;
     s.get_pass = [](void* self, kinora_pass* out) {
       KINORA_FILL(out, &static_cast<State*>(self)->pass);
       return KINORA_OK;

@@ -117,6 +117,8 @@ Parallelism::Parallelism(JobContext& context) {
     const auto& api = component.table<kinora_precision>();
     uses_.push_back({component, &use->options});
     if (const auto* link = link_of(uses_.back())) links_.push_back(link);
+    if (KINORA_HAS(&api, token_block) && api.token_block)
+      token_block_ = std::max<int64_t>(1, api.token_block(instances_.back().get()));
     product_ = dtype_ = stream_dtype(api.dtype(instances_.back().get()), component.spec->id);
     for (const auto& output : component.spec->outputs)
       if (output.name == "codes" && output.dtype == "bfloat16") product_ = at::kBFloat16;
@@ -145,6 +147,19 @@ std::vector<const kinora_link*> Parallelism::more_links(std::string_view axis) {
         axis.empty() || axis == use.component.table<kinora_parallel>().axis(instances_.back().get());
     if (link && wanted) out.push_back(link);
   }
+  return out;
+}
+
+int64_t Parallelism::token_multiple() const {
+  const int64_t parts = mesh_->size("cp") * mesh_->size("tp");
+  return parts == 1 || token_block_ == 1 ? 1 : 2 * parts * token_block_;
+}
+
+std::vector<const kinora_link*> Parallelism::precision_links() {
+  std::vector<const kinora_link*> out;
+  for (const auto& use : uses_)
+    if (use.component.spec->kind == "precision")
+      if (const auto* link = link_of(use)) out.push_back(link);
   return out;
 }
 

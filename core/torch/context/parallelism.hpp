@@ -35,6 +35,13 @@ class Parallelism {
   // New links for another network, since a link serves one chain. axis: only the link of the strategy that
   // splits along it. Every rank must make the same calls in the same order.
   std::vector<const kinora_link*> more_links(std::string_view axis = {});
+  // A new link of the precision alone, for a network of one process; none if the precision has none.
+  std::vector<const kinora_link*> precision_links();
+  // For ChainOptions of a network with these links.
+  const kinora_mesh* mesh() const { return mesh_->abi(); }
+  // The same: a part of a sequence in the one-process order has whole blocks of tokens of the precision, also
+  // if it is cut in halves (a ring).
+  int64_t token_multiple() const;
   int64_t rank() const { return mesh_->abi()->rank; }
   int64_t world() const { return mesh_->abi()->size; }
   // This rank's index among the ranks that hold different samples, and their number.
@@ -103,6 +110,7 @@ class Parallelism {
   const kinora_parallel* schedule_ = nullptr;  // the strategy that has a schedule
   void* scheduler_ = nullptr;
   at::ScalarType dtype_ = at::kFloat, product_ = at::kFloat;
+  int64_t token_block_ = 1;  // of the precision
 };
 
 // Implements Parallelism::step with this strategy's schedule; null: one microbatch after the other.

@@ -38,7 +38,10 @@ void write_wrong(MadeUpRun& run) {
                    {"tokens", {4321, 1234}},
                    {"bytes_sent", {4096, 8192}},
                    {"computing_seconds", {90, 9}}};
-  run.write("dit/summary.json", MadeUpRun::dump({{"steps", 2}, {"ranks", ranks}}));
+  const json figures{{"sqnr", 20.123}, {"clipped", 0.0125}, {"underflowed", 0}};
+  const json row{{"layer", "blocks.1.fc1.weight"}, {"activations", figures}, {"weights", figures}};
+  run.write("dit/summary.json",
+            MadeUpRun::dump({{"steps", 2}, {"ranks", ranks}, {"rounding", json::array({row})}}));
 }
 
 void write_curve(MadeUpRun& run, int points) {

@@ -103,6 +103,20 @@ json ranks_of(const JobRecord& job) {
   return out;
 }
 
+json rounding_of(const JobRecord& job) {
+  const auto rows = job.summary.find("rounding");
+  json out = json::array();
+  if (rows == job.summary.end() || !rows->is_array()) return out;
+  for (const json& row : *rows) {
+    json layer{{"layer", text_at(row, "layer")}};
+    for (const char* operand : {"activations", "weights", "gradients"})
+      for (const char* figure : {"sqnr", "clipped", "underflowed"})
+        layer[operand][figure] = or_null(number_at(object_at(row, operand), figure));
+    out.push_back(std::move(layer));
+  }
+  return out;
+}
+
 json pairs_of(Pictures& pictures, const JobRecord& job) {
   const auto folder = job.folder / "samples";
   json out = json::array();

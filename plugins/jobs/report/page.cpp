@@ -120,7 +120,11 @@ json job_data(Pictures& pictures, const JobRecord& job,
     out["films"] = films_of(pictures, job, curations.at(&job));
     out["outcomes"] = outcomes_of(job, curations.at(&job));
   }
-  if (out.contains("curves")) out["ranks"] = ranks_of(job);
+  if (out.contains("curves")) {
+    out["ranks"] = ranks_of(job);
+    out["rounding"] = rounding_of(job);
+    for (const char* key : {"loss", "validation_loss"}) out[key] = or_null(number_at(job.summary, key));
+  }
   if (job.kind == "train-tokenizer") out["pairs"] = pairs_of(pictures, job);
   if (job.kind == "generate") out["videos"] = videos_of(pictures, job);
   return out;
@@ -132,7 +136,8 @@ json or_null(const std::optional<double>& value) { return value ? json(*value) :
 
 json facts_of(const json& summary) {
   static const std::set<std::string> everywhere{"job",     "kind",     "status", "digest",
-                                                "seconds", "finished", "ranks",  "transfers"};
+                                                "seconds", "finished", "ranks",  "rounding",
+                                                "transfers"};
   static const std::vector<std::string> first{"steps",  "loss",    "psnr",         "parameters",
                                               "shards", "samples", "latent_shape", "bytes"};
   json out = json::array();

@@ -159,6 +159,25 @@ TEST_F(ReportTest, RanksAreRows) {
   EXPECT_EQ(fact(dit, "transfers"), nullptr);
 }
 
+TEST_F(ReportTest, RoundingIsARowOfEachLayer) {
+  write_rest("x");
+  EXPECT_TRUE(job_of(data(), "dit")["rounding"].empty());
+  const json row{{"layer", "fc1"},
+                 {"activations", {{"sqnr", 20.5}, {"clipped", 0.25}, {"underflowed", 0}}},
+                 {"weights", nullptr},
+                 {"gradients", {{"sqnr", nullptr}, {"clipped", "no"}}}};
+  write("dit/summary.json", dump({{"steps", 2}, {"loss", 0.5}, {"rounding", {row, 7}}}));
+  const json all = data(), &dit = job_of(all, "dit");
+  ASSERT_EQ(dit["rounding"].size(), 2u);
+  EXPECT_EQ(dit["rounding"][0]["layer"], "fc1");
+  EXPECT_EQ(dit["rounding"][0]["activations"]["sqnr"], 20.5);
+  EXPECT_EQ(dit["rounding"][0]["gradients"]["clipped"], nullptr);
+  EXPECT_EQ(dit["rounding"][1]["weights"]["sqnr"], nullptr);
+  EXPECT_EQ(dit["loss"], 0.5);
+  EXPECT_EQ(dit["validation_loss"], nullptr);
+  EXPECT_EQ(fact(dit, "rounding"), nullptr);
+}
+
 // A curve has few points, and its extremes, however many were measured.
 TEST_F(ReportTest, CurvesAreThin) {
   for (const int points : {1, 11, 12, 20'000}) {

@@ -78,7 +78,11 @@ class TokenizerTraining {
                o.memory),
         parallel_(context),
         network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
-                 {.seed = seed_, .device = device_, .dtype = parallel_.parameter_dtype()}, parallel_.links()),
+                 {.seed = seed_,
+                  .device = device_,
+                  .dtype = parallel_.parameter_dtype(),
+                  .mesh = parallel_.mesh()},
+                 parallel_.links()),
         objective_(context, network_, o),
         scores_(context, has_features()) {
     if (has_features()) features_.emplace(context);

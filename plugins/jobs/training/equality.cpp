@@ -79,12 +79,13 @@ using at::Tensor;
 // AdamW divides by the gradient's size: in float32 the rounding of small gradients would dominate.
 std::string optimizer_of(const Trial& t) {
   if (!t.optimizer.empty()) return t.optimizer;
-  return fmt::format("{{ use = 'adamw', beta2 = 0.999, eps = {} }}", t.precision == "fp64" ? 1e-4 : 1e-2);
+  return fmt::format("{{ use = 'adamw', beta2 = 0.999, eps = {} }}", t.is_exact() ? 1e-4 : 1e-2);
 }
 
 std::string lines_of(const Trial& t) {
-  return "optimizer = " + optimizer_of(t) + "\ncollective = " + t.collective + "\nprecision = '" +
-         t.precision + "'\nparallel = " + t.parallel + "\nmodel = " + t.model + "\n";
+  const std::string precision = t.precision.starts_with("{") ? t.precision : "'" + t.precision + "'";
+  return "optimizer = " + optimizer_of(t) + "\ncollective = " + t.collective + "\nprecision = " + precision +
+         "\nparallel = " + t.parallel + "\nmodel = " + t.model + "\n";
 }
 
 Tensor gradient_of(const Tensor& t) { return t.grad().defined() ? t.grad() : at::zeros_like(t); }
@@ -124,8 +125,8 @@ class Equality::Comparison {
         parallel_(job_.context()),
         model_(job_.context().open_slot("model")),
         ranks_(parallel_.sum_of_world(1)),
-        mine_(make(parallel_.links())),
-        whole_(make({})) {
+        mine_(make(parallel_.links(), parallel_.mesh())),
+        whole_(make(parallel_.precision_links(), nullptr)) {
     fill();
   }
 
@@ -154,7 +155,7 @@ class Equality::Comparison {
   const Parallelism& parallel() const { return parallel_; }
 
  private:
-  std::unique_ptr<Network> make(std::vector<const kinora_link*> links) {
+  std::unique_ptr<Network> make(std::vector<const kinora_link*> links, const kinora_mesh* mesh) {
     if (t_.more) more_.push_back(t_.more());
     if (t_.more) links.push_back(more_.back()->get());
     ChainOptions o;
@@ -162,6 +163,8 @@ class Equality::Comparison {
     o.dtype = parallel_.parameter_dtype();
     o.frames = t_.rule;
     o.lora = t_.lora;
+    o.mesh = mesh;
+    if (mesh) o.token_multiple = parallel_.token_multiple();
     return std::make_unique<Network>(model_, job_.context().spec().component("model")->options, o,
                                      std::move(links));
   }

@@ -28,7 +28,9 @@ struct Trial {
   int64_t micro = 1;                       // microbatches per step
   int64_t frames = 4, rows = 4, cols = 6;  // of the latent, which has 2 channels
   int64_t text = 5;                        // tokens; 0: the model reads none
-  std::string precision = "fp64", collective = "'gloo'";
+  std::string precision = "fp64";  // or as in a job, with options: "{ use = 'nvfp4', stream = 'float64' }"
+  std::string collective = "'gloo'";
+  bool is_exact() const { return precision.find("64") != precision.npos; }  // a float64 stream
   int64_t steps = 3;
   std::string optimizer;  // as in a job; empty: AdamW
   // Additional links of both networks, made for each; null: none.

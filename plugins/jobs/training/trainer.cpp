@@ -88,6 +88,8 @@ void Trainer::gradients(const Micro& micro_loss, json& line) {
     pass.first_sample =
         step_ * options_.batch + (pass.microbatch * parallel_.data_size() + parallel_.data_rank()) * count;
     pass.seed = static_cast<uint64_t>(context_.run().seed);
+    pass.step = step_;
+    pass.steps = options_.steps;
     network_.chain().begin(pass);
     try {
       MicroLoss one = micro_loss(pass.first_sample, count);
@@ -233,7 +235,10 @@ void Trainer::run(const Micro& micro_loss) {
     const auto step_start = Clock::now();
     json line{{"step", step_ + 1}};
     balance_.begin_step();
+    const bool measured = (step_ + 1) % options_.checkpoint_every == 0 || step_ + 1 == options_.steps;
+    rounding_.begin_step(measured);
     gradients(micro_loss, line);
+    rounding_.end_step(line);
     update(line);
     ++step_;
     balance_.end_step(own_tokens_, own_loss_tokens_, take_encoded ? static_cast<double>(take_encoded()) : 0);
@@ -264,6 +269,7 @@ json Trainer::summary() const {
   if (throughput.peak_flops > 0) out["peak_flops"] = throughput.peak_flops;
   add_memory(out, network_.chain().leaves().at(0).tensor.device());
   out.update(balance_.summary());
+  if (!rounding_.table().empty()) out["rounding"] = rounding_.table();
   if (!by_sigma_.empty()) {
     out["loss_by_sigma"] = by_sigma_.means();
     out["loss_by_sigma"]["edges"] = SigmaLosses::edges();

@@ -14,6 +14,7 @@
 #include "plugins/jobs/training/ema.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
 #include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/rounding.hpp"
 #include "plugins/jobs/training/tensorboard.hpp"
 
 namespace kinora::core {
@@ -106,6 +107,7 @@ class Trainer {
   int64_t tokens_ = 0;                             // of the step, over all ranks
   double own_tokens_ = 0, own_loss_tokens_ = 0;    // of the step, on this rank
   Balance balance_{parallel_};
+  RoundingMeter rounding_{network_, parallel_};
   double loss_ = 0;  // of the last finite step, also from before a resume
   SigmaLosses by_sigma_, by_sigma_of_step_;
   NamedTensors restored_;

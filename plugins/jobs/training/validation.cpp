@@ -85,6 +85,8 @@ void Validation::begin() const {
   pass.struct_size = sizeof pass;
   pass.no_grad = 1;
   pass.seed = seed_;
+  pass.step = network_.chain().pass().step;  // of the training, whose precision may depend on it
+  pass.steps = network_.chain().pass().steps;
   network_.chain().begin(pass);
 }
 

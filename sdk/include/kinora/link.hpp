@@ -94,6 +94,8 @@ class Link {
     check(chain_->visible(chain_->self, handle(q_table), handle(k_table), over, &out));
     return adopt<T>(out);
   }
+  // The run's ranks; null: there is one.
+  const kinora_mesh* mesh() const { return KINORA_HAS(chain_, mesh) ? chain_->mesh : nullptr; }
   // In declared(): the block of this number does not run on this rank.
   void skip_block(int64_t block) const { check(chain_->skip_block(chain_->self, block)); }
   bool holds_block(int64_t block) const { return chain_->holds_block(chain_->self, block) != 0; }

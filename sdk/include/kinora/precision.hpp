@@ -9,19 +9,28 @@ KINORA_SDK_BEGIN
 
 namespace kinora {
 
-// In parameter() of a link that quantises the rows of a matrix in groups of `group` numbers: rejects a weight
-// that tensor parallelism splits within a group, since its scales would cover other numbers than in one
-// process.
-inline void require_whole_groups(const kinora_param_spec& s, int64_t group) {
-  if (s.role != KINORA_ROLE_ROW || s.shards <= 1 || s.ndim < 2) return;
-  const int64_t whole = s.shape[1], local = whole / s.shards;
-  if (local % group == 0) return;
-  int64_t fits = s.shards;
-  while (fits > 1 && (whole % fits || whole / fits % group)) --fits;
+// For a link that quantises the rows of a matrix in groups of `group` numbers: rejects a weight that tensor
+// parallelism splits within a group, since its scales would cover other numbers than in one process.
+// outputs_too: groups are also along the outputs (square blocks, the gradient of the result), so the cut of a
+// COLUMN weight counts as well.
+inline void require_whole_groups(const kinora_param_spec& s, int64_t group, bool outputs_too = false) {
+  const bool row = s.role == KINORA_ROLE_ROW, column = s.role == KINORA_ROLE_COLUMN && outputs_too;
+  if ((!row && !column) || s.shards <= 1 || s.ndim < 2) return;
+  const int64_t whole = s.shape[row ? 1 : 0], parts = s.n_parts > 1 ? s.n_parts : 1;
+  const auto fits = [&](int64_t ranks) {
+    for (int64_t i = 0; i < parts; ++i) {
+      const int64_t part = s.n_parts > 1 && s.parts ? s.parts[i] : whole / parts;
+      if (part % ranks || part / ranks % group) return false;
+    }
+    return true;
+  };
+  if (fits(s.shards)) return;
+  int64_t most = s.shards;
+  while (most > 1 && !fits(most)) --most;
   throw Error(KINORA_ERROR_INVALID, std::string("parameter '") + s.name + "': groups of " +
                                         std::to_string(group) + " numbers share a scale, and a cut of " +
                                         std::to_string(whole) + " into " + std::to_string(s.shards) +
-                                        " goes through one; " + std::to_string(fits) +
+                                        " goes through one; " + std::to_string(most) +
                                         " tensor ranks would do");
 }
 
@@ -36,6 +45,8 @@ class Precision {
   virtual const kinora_link* link() { return nullptr; }
   // KINORA_DTYPE_FLOAT32 ...: dtype of the residual stream.
   virtual int32_t dtype() const = 0;
+  // Tokens in a row that share a scale.
+  virtual int64_t token_block() const { return 1; }
   // codes, scales, global_scale, dequantized; undefined if the format does not have one.
   virtual std::vector<T> quantize(const T& x) = 0;
 
@@ -58,6 +69,11 @@ class Precision {
         },
         [](void* self, kinora_tensor x, kinora_tensor* out, uint64_t n_out) {
           return guard([&] { detail::give_all(of(self)->quantize(borrow<T>(x)), out, n_out); });
+        },
+        [](void* self) {
+          int64_t tokens = 1;
+          guard([&] { tokens = of(self)->token_block(); });
+          return tokens;
         }};
     return &table;
   }

@@ -41,6 +41,8 @@ class Random {
                    static_cast<uint32_t>(high >> 32)},
                   key_);
   }
+  // The generator's key, for another consumer of the stream (kernels/fp4/philox.hpp).
+  constexpr uint64_t key() const { return uint64_t{key_[1]} << 32 | key_[0]; }
   // Two numbers in the open interval (0, 1), in steps of 2^-52.
   constexpr std::array<double, 2> uniform(uint64_t low, uint64_t high = 0) const {
     const auto b = bits(low, high);

@@ -18,6 +18,25 @@ function ranks({ ranks: list }) {
   return [table("Work of each rank", [["Rank", "n"], ...columns.map(([, title]) => [title, "n"])], rows)];
 }
 
+/** In a run of several trainings: their losses next to each other. */
+function losses(jobs) {
+  const done = jobs.filter(({ loss }) => loss !== undefined && loss !== null);
+  if (done.length < 2) return [];
+  const text = (value) => (value === null ? "" : number(value, 5));
+  const used = ({ components }, slot) => components.find((one) => one.slot === slot)?.id.split("/")[1] ?? "";
+  const rows = done.map((job) => [job.name, used(job, "model"), used(job, "precision"), text(job.loss), text(job.validation_loss)]);
+  return [table("Losses", [["Job", "t"], ["Model", "t"], ["Precision", "t"], ["Loss", "n"], ["Validation loss", "n"]], rows)];
+}
+
+function rounding({ rounding: list }) {
+  if (!list?.length) return [];
+  const share = (value) => (value === null ? "" : `${number(100 * value, 3)}\u00A0%`);
+  const cells = (of) => [of.sqnr === null ? "" : `${number(of.sqnr, 3)}\u00A0dB`, share(of.clipped), share(of.underflowed)];
+  const operands = [["activations", "Activations"], ["weights", "Weights"], ["gradients", "Gradients"]];
+  const columns = operands.flatMap(([, title]) => [[`${title}: SQNR`, "n"], ["clipped", "n"], ["to zero", "n"]]);
+  return [table("Rounding of each layer, in the last measured step", [["Layer", "t"], ...columns], list.map((row) => [row.layer, ...operands.flatMap(([key]) => cells(row[key]))]))];
+}
+
 function pairs({ name, pairs: list }) {
   if (!list.length) return [note(`Job “${name}” left no pictures in its folder samples.`)];
   return list.map(({ original, reconstruction }, i) => {
@@ -30,7 +49,7 @@ function pairs({ name, pairs: list }) {
 
 export const tokenizer = (jobs) => section("tokenizer", "Tokenizer", eachJob(jobs, (job) => [...facts(job), ...ranks(job), ...pairs(job)], curves));
 
-export const training = (jobs, caches) => section("training", "Training", eachJob(jobs, (job) => [...facts(job), ...ranks(job)], curves),
+export const training = (jobs, caches) => section("training", "Training", losses(jobs), eachJob(jobs, (job) => [...facts(job), ...ranks(job), ...rounding(job)], curves),
   caches.length ? [make("h3", {}, "Training data: cached latents"), ...eachJob(caches, facts)] : []);
 
 function videoFacts({ seed, sampler, temperature, steps, nfe, guidance, width, height, frames, fps, seconds }) {

@@ -65,7 +65,11 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
       shape_(latent_shape()),
       cache_(open_cache()),
       model_(context.open(*model_part_.use), model_part_.use->options,
-             {.device = device_, .dtype = parallel_.parameter_dtype(), .frames = generating_rule(rule_)},
+             {.device = device_,
+              .dtype = parallel_.parameter_dtype(),
+              .frames = generating_rule(rule_),
+              .token_multiple = parallel_.token_multiple(),
+              .mesh = parallel_.mesh()},
              links()) {
   require_one_kind(spec_, tokenizer_part_.use->id, tokenizer_->info().discrete != 0);
   of_codes() ? open_next_token() : open_denoising();
@@ -85,7 +89,11 @@ void Generator::open_experts() {
     low_ = std::make_unique<Network>(
         context_.open(*model_part_.use), model_part_.use->options,
         ChainOptions{
-            .device = device_, .dtype = parallel_.parameter_dtype(), .frames = generating_rule(rule_)},
+            .device = device_,
+            .dtype = parallel_.parameter_dtype(),
+            .frames = generating_rule(rule_),
+            .token_multiple = parallel_.token_multiple(),
+            .mesh = parallel_.mesh()},
         parallel_.more_links());
     experts_ = std::make_unique<Experts>(model_, *low_, two_->boundary);
   }

@@ -1,4 +1,4 @@
-/* kinora.link/1-draft.1: a strategy, precision, cache or meter in the chain behind a context.  draft
+/* kinora.link/1-draft.2: a strategy, precision, cache or meter in the chain behind a context.  draft
  *
  * The chain is ordered by level, from the model's end; links of equal level keep the order of the TOML. A null slot of `context`
  * means that the next link is called. A link that needs a parameter's value calls `head`, so that every link above it takes part
@@ -51,6 +51,8 @@ typedef struct kinora_pass {
   int64_t stage;        /* virtual pipeline stage */
   int64_t microbatch;
   uint64_t seed; /* the run's seed */
+  int64_t step;  /* optimizer steps done before this forward */
+  int64_t steps; /* of the whole training; 0: the forward belongs to none */
 } kinora_pass;
 
 /* Host services for a link, in addition to kinora.tensors/1. Collectives run on the group that the link's
@@ -84,6 +86,10 @@ typedef struct kinora_chain {
   /* [any-thread] A service of the host for links, by id; null with an error if the host does not have it.
    * Services of other links are at next->get_interface and head->get_interface. */
   const void* (*get_interface)(void* self, const char* id, uint32_t minor);
+  /* The run's ranks, which outlive the chain; null: there is one. For links that no strategy made: a
+   * precision takes the largest magnitude of a tensor over the ranks that share it. Request groups in
+   * declared(), on every rank. */
+  const struct kinora_mesh* mesh;
 } kinora_chain;
 
 typedef struct kinora_link {
@@ -123,7 +129,9 @@ KINORA_SLOT(kinora_pass, first_sample, 16);
 KINORA_SLOT(kinora_pass, stage, 24);
 KINORA_SLOT(kinora_pass, microbatch, 32);
 KINORA_SLOT(kinora_pass, seed, 40);
-KINORA_SIZE(kinora_pass, 48);
+KINORA_SLOT(kinora_pass, step, 48);
+KINORA_SLOT(kinora_pass, steps, 56);
+KINORA_SIZE(kinora_pass, 64);
 KINORA_SLOT(kinora_chain, struct_size, 0);
 KINORA_SLOT(kinora_chain, reserved, 4);
 KINORA_SLOT(kinora_chain, self, 8);
@@ -136,7 +144,8 @@ KINORA_SLOT(kinora_chain, leaf, 56);
 KINORA_SLOT(kinora_chain, skip_block, 64);
 KINORA_SLOT(kinora_chain, holds_block, 72);
 KINORA_SLOT(kinora_chain, get_interface, 80);
-KINORA_SIZE(kinora_chain, 88);
+KINORA_SLOT(kinora_chain, mesh, 88);
+KINORA_SIZE(kinora_chain, 96);
 KINORA_SLOT(kinora_link, struct_size, 0);
 KINORA_SLOT(kinora_link, level, 4);
 KINORA_SLOT(kinora_link, context, 8);

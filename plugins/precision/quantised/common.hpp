@@ -1,0 +1,65 @@
+// The options that precisions of few bits share, and the link that they describe.
+#pragma once
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kinora/options.hpp"
+#include "plugins/precision/quantised/quantised_link.hpp"
+
+namespace kinora::quantised {
+
+struct CommonOptions {
+  std::string stream = "float32", attention = "bf16";
+  std::vector<std::string> high = {"embedding", "head", "first 2", "last 15%"};
+  int64_t until = 0;
+
+  int32_t dtype() const {
+    return stream == "bfloat16"  ? KINORA_DTYPE_BFLOAT16
+           : stream == "float64" ? KINORA_DTYPE_FLOAT64
+                                 : KINORA_DTYPE_FLOAT32;
+  }
+  QuantisedLink::Options of_link() const { return {high, until, stream == "float64", attention == "fp8"}; }
+};
+
+// format: "NVFP4".
+template <class Options>
+void describe_common(Describe<Options>& d, const std::string& format) {
+  d.option("stream", &CommonOptions::stream)
+      .choices({"float32", "bfloat16", "float64"})
+      .help("dtype of the residual stream; float64 also for sums, parameters and all that is not " + format +
+            ", to compare layouts digit by digit");
+  d.option("attention", &CommonOptions::attention)
+      .choices({"bf16", "fp8"})
+      .help("queries, keys and values in bfloat16, or in E4M3 with a scale for each head");
+  d.option("high", &CommonOptions::high)
+      .help(
+          "layers that stay in bfloat16: embedding, head, first N, last N (blocks, or a share such as 15%), "
+          "or names of weights with * for any text; linear layers of text and conditions always do");
+  d.option("until", &CommonOptions::until)
+      .at_least(0)
+      .unit("steps")
+      .help("training step from which on all layers are in bfloat16; 0: none");
+}
+
+// quantize()'s x [M, N], contiguous float32.
+inline Tensor matrix_of(const Tensor& x, const std::string& format) {
+  if (x.dim() != 2)
+    throw Error(KINORA_ERROR_INVALID,
+                "x has " + std::to_string(x.dim()) + " dimensions; " + format + " quantizes a matrix [M, N]");
+  return x.detach().to(KINORA_DTYPE_FLOAT32).contiguous();
+}
+
+inline void refuse_non_finite(const Tensor& x, uint64_t count, const std::string& format) {
+  if (count > 0)
+    throw Error(KINORA_ERROR_INVALID, "x: " + std::to_string(count) + " of its " + std::to_string(x.numel()) +
+                                          " values are infinite or NaN; " + format + " has no codes for them");
+}
+
+inline Tensor empty_like(const Tensor& x, std::vector<int64_t> shape, int32_t dtype) {
+  kinora_tensor out = nullptr;
+  check(tensors_api().empty(shape.data(), static_cast<int64_t>(shape.size()), dtype, x.get(), &out));
+  return Tensor::adopt(out);
+}
+
+}  // namespace kinora::quantised

@@ -1,0 +1,91 @@
+#include "plugins/precision/quantised/high.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "kinora/error.hpp"
+
+namespace kinora::quantised {
+namespace {
+
+bool matches(std::string_view pattern, std::string_view name) {
+  const size_t star = pattern.find('*');
+  if (star == pattern.npos) return pattern == name;
+  if (name.substr(0, star) != pattern.substr(0, star)) return false;
+  for (size_t from = star; from <= name.size(); ++from)
+    if (matches(pattern.substr(star + 1), name.substr(from))) return true;
+  return false;
+}
+
+// The blocks of "first K" or "last K"; nothing for other texts.
+std::optional<int64_t> blocks_of(std::string_view text, std::string_view word, int64_t blocks) {
+  if (!text.starts_with(word)) return std::nullopt;
+  text.remove_prefix(word.size());
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  const std::string_view rest(end, static_cast<size_t>(text.data() + text.size() - end));
+  if (error != std::errc() || !(number >= 0) || (!rest.empty() && rest != "%"))
+    throw Error(KINORA_ERROR_INVALID, "high: '" + std::string(word) + std::string(text) +
+                                          "' is no number of blocks; write '" + std::string(word) +
+                                          "2' or '" + std::string(word) + "15%'");
+  const double count = rest.empty() ? number : number / 100 * static_cast<double>(blocks);
+  return std::min<int64_t>(blocks, std::llround(count));
+}
+
+}  // namespace
+
+std::vector<bool> high_layers(const std::vector<std::string>& patterns, const std::vector<Layer>& layers,
+                              int64_t last_block) {
+  const int64_t blocks = std::max<int64_t>(0, last_block - 1);
+  std::vector<bool> out(layers.size());
+  for (const std::string& pattern : patterns) {
+    int64_t from = 0, to = -1;  // blocks that are high
+    bool is_name = false;
+    if (pattern == "embedding") {
+      from = -1, to = 0;
+    } else if (pattern == "head") {
+      from = std::max<int64_t>(1, last_block), to = last_block;
+    } else if (const auto first = blocks_of(pattern, "first ", blocks)) {
+      from = 1, to = *first;
+    } else if (const auto last = blocks_of(pattern, "last ", blocks)) {
+      from = blocks - *last + 1, to = blocks;
+    } else {
+      is_name = true;
+    }
+    bool any = !is_name;
+    for (size_t i = 0; i < layers.size(); ++i) {
+      const bool here = is_name ? matches(pattern, layers[i].name)
+                                : layers[i].block >= from && layers[i].block <= to;
+      any |= here;
+      if (here) out[i] = true;
+    }
+    if (!any)
+      throw Error(KINORA_ERROR_INVALID, "high: no layer is called '" + pattern + "'; a layer is '" +
+                                            (layers.empty() ? "" : layers.back().name) +
+                                            "', and '*' stands for any text");
+  }
+  return out;
+}
+
+std::string text_of(const std::vector<Layer>& layers, const std::vector<bool>& chosen) {
+  std::map<int64_t, std::pair<size_t, size_t>> blocks;  // chosen, all
+  for (size_t i = 0; i < layers.size(); ++i) {
+    auto& [some, all] = blocks[layers[i].block];
+    some += chosen[i], ++all;
+  }
+  std::string names, whole;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto& [some, all] = blocks[layers[i].block];
+    if (chosen[i] && (layers[i].block < 1 || some < all))
+      names += (names.empty() ? "" : ", ") + layers[i].name;
+  }
+  for (const auto& [block, count] : blocks)
+    if (block > 0 && count.first == count.second)
+      whole += (whole.empty() ? "all of block " : ", ") + std::to_string(block);
+  return names + (names.empty() || whole.empty() ? "" : "; ") + whole;
+}
+
+}  // namespace kinora::quantised

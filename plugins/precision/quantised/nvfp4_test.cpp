@@ -1,0 +1,149 @@
+// Which layers are low, and when; what the noise depends on. Numbers are compared with NumPy's by
+// tests/oracle/nvfp4_oracle.py.
+#include <cmath>
+
+#include <ATen/ATen.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/torch/context/chain.hpp"
+#include "kinora/abi/precision.h"
+#include "kinora/aten.hpp"
+#include "kinora/context.hpp"
+#include "plugins/precision/quantised/high.hpp"
+#include "plugins/precision/quantised/tokens.hpp"
+#include "tests/support/plugins.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace kinora::quantised {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<Layer> model_of(int64_t blocks) {
+  std::vector<Layer> out{{"time", -1}, {"embed", 0}};
+  for (int64_t b = 1; b <= blocks; ++b)
+    for (const char* name : {"qkv", "fc"}) out.push_back({"blocks." + std::to_string(b) + "." + name, b});
+  out.push_back({"head", blocks + 1});
+  return out;
+}
+std::string high_of(int64_t blocks, const std::vector<std::string>& patterns) {
+  const auto layers = model_of(blocks);
+  return text_of(layers, high_layers(patterns, layers, blocks + 1));
+}
+
+TEST(High, IsEmbeddingHeadAndTheFirstAndLastBlocks) {
+  EXPECT_EQ(high_of(20, {"embedding", "head", "first 2", "last 15%"}),
+            "time, embed; all of block 1, 2, 18, 19, 20, 21");
+  EXPECT_EQ(high_of(4, {"last 15%"}), "all of block 4");
+  EXPECT_EQ(high_of(3, {"first 0", "last 15%"}), "") << "0.45 blocks";
+  EXPECT_EQ(high_of(2, {"first 9", "*.2.fc"}), "all of block 1, 2");
+  EXPECT_EQ(high_of(2, {"blocks.*.fc"}), "blocks.1.fc, blocks.2.fc");
+  EXPECT_EQ(high_of(2, {}), "");
+}
+
+TEST(High, RefusesAPatternThatNoLayerHas) {
+  EXPECT_THAT(test::refusal([] { high_of(2, {"*.fc2"}); }), HasSubstr("no layer is called '*.fc2'"));
+  EXPECT_THAT(test::refusal([] { high_of(2, {"last 15 %"}); }), HasSubstr("write 'last 2' or 'last 15%'"));
+}
+
+TEST(Tokens, AreRunsInTheOrderOfOneProcess) {
+  const Tokens t = tokens_of({16, 17, -1, 0, 1, 2, -1});
+  EXPECT_THAT(t.order, ElementsAre(3, 4, 5, 0, 1));
+  ASSERT_EQ(t.runs.size(), 2u);
+  EXPECT_EQ(t.runs[0].row, 3);
+  EXPECT_EQ(t.runs[1].index, 16);
+  EXPECT_EQ(cut_tile(t, 1, -1), "");
+  EXPECT_EQ(cut_tile(t, 16, 18), "tokens 0 to 2") << "13 of the first tile are elsewhere";
+  EXPECT_EQ(cut_tile(tokens_of({16, 17}), 16, 18), "");
+  EXPECT_EQ(cut_tile(tokens_of({16, 17}), 16, 19), "tokens 16 to 17");
+  EXPECT_EQ(cut_tile(tokens_of({1, 2, 3}), 2, 4), "tokens 1 to 3");
+}
+
+// A layer of tokens in a block of a model of ten, behind a precision's link.
+struct LayerOf {
+  test::Instance<kinora_precision> precision;
+  const kinora_link* link = nullptr;
+  std::unique_ptr<core::Chain> chain;
+  kinora_param w = 0;
+
+  explicit LayerOf(const char* id, const core::json& given = core::json::object(), int64_t block = 5)
+      : precision(id, given) {
+    check(precision->link(precision.self(), &link));
+    chain = std::make_unique<core::Chain>(core::ChainOptions{.seed = 2}, std::vector{link});
+    w = context().parameter({.name = "w", .shape = {48, 32}, .init = Init::normal(0.2), .block = block});
+    context().parameter({.name = "end", .shape = {1}, .block = 11});
+    chain->ready();
+  }
+  Context<at::Tensor> context() const { return Context<at::Tensor>(chain->head()); }
+  // Result and gradients, in a row.
+  at::Tensor numbers(int64_t step = 0, int64_t first_sample = 0, bool tokens = true, double spoil = 0) {
+    at::manual_seed(1);
+    at::Tensor x = at::randn({2, 40, 32}), g = at::randn({2, 40, 48});
+    if (spoil != 0) x[1][3][4] = spoil;
+    x.set_requires_grad(true);
+    chain->begin({.struct_size = sizeof(kinora_pass), .first_sample = first_sample, .seed = 7, .step = step, .steps = 9});
+    kinora_seq seq = 0;
+    const at::Tensor in = tokens ? context().sequence(x, 40, 1, 1, seq) : x;
+    at::Tensor leaf = chain->leaves()[0].tensor;
+    leaf.mutable_grad() = at::Tensor();
+    const at::Tensor y = context().linear(in, w, 0, seq);
+    y.backward(g);
+    return at::cat({y.flatten(), x.grad().flatten(), leaf.grad().flatten()}).detach().clone();
+  }
+};
+
+at::Tensor in_bf16() { return LayerOf("precision/bf16").numbers(); }
+
+TEST(Nvfp4, HighLayersAreThoseOfBf16) {
+  const at::Tensor bf16 = in_bf16();
+  EXPECT_FALSE(LayerOf("precision/nvfp4").numbers().equal(bf16));
+  for (const int64_t block : {-1, 0, 1, 2, 9, 10})
+    EXPECT_TRUE(LayerOf("precision/nvfp4", core::json::object(), block).numbers().equal(bf16)) << block;
+  EXPECT_FALSE(LayerOf("precision/nvfp4", core::json::object(), 8).numbers().equal(bf16));
+  EXPECT_TRUE(LayerOf("precision/nvfp4", {{"high", {"w"}}}).numbers().equal(bf16));
+  EXPECT_FALSE(LayerOf("precision/nvfp4", {{"high", core::json::array()}}, 1).numbers().equal(bf16));
+}
+
+TEST(Nvfp4, SharedTensorsAreThoseOfBf16) {
+  EXPECT_TRUE(LayerOf("precision/nvfp4").numbers(0, 0, false).equal(LayerOf("precision/bf16").numbers(0, 0, false)));
+}
+
+TEST(Nvfp4, UntilAStepTrainingIsLow) {
+  LayerOf layer("precision/nvfp4", {{"until", 3}});
+  const at::Tensor bf16 = in_bf16();
+  EXPECT_FALSE(layer.numbers(2).equal(bf16));
+  EXPECT_TRUE(layer.numbers(3).equal(bf16));
+}
+
+TEST(Nvfp4, NoiseDependsOnSampleAndStepAlone) {
+  LayerOf layer("precision/nvfp4"), other("precision/nvfp4");
+  const at::Tensor once = layer.numbers(4, 6);
+  EXPECT_TRUE(layer.numbers(4, 6).equal(once));
+  EXPECT_TRUE(other.numbers(4, 6).equal(once));
+  EXPECT_FALSE(layer.numbers(5, 6).equal(once));
+  EXPECT_FALSE(layer.numbers(4, 8).equal(once));
+  LayerOf nearest("precision/nvfp4", {{"stochastic_gradients", false}});
+  EXPECT_TRUE(nearest.numbers(4, 6).equal(nearest.numbers(5, 8)));
+}
+
+TEST(Nvfp4, ASampleWithAnInfinityBecomesNanAndTheOtherDoesNot) {
+  LayerOf layer("precision/nvfp4");
+  const at::Tensor spoilt = layer.numbers(0, 0, true, INFINITY), sound = layer.numbers();
+  const int64_t of_sample = 40 * 48;
+  EXPECT_TRUE(spoilt.narrow(0, 0, of_sample).equal(sound.narrow(0, 0, of_sample)));
+  EXPECT_TRUE(spoilt.narrow(0, of_sample, of_sample).isnan().all().item<bool>());
+}
+
+TEST(Nvfp4, EachOptionChangesTheNumbers) {
+  const at::Tensor usual = LayerOf("precision/nvfp4").numbers();
+  for (const core::json& option :
+       {core::json{{"activations", "static_6"}}, core::json{{"weights", "mse"}}, core::json{{"gradients", "none"}},
+        core::json{{"square_weights", false}}, core::json{{"stochastic_gradients", false}},
+        core::json{{"gradient_rht", false}}})
+    EXPECT_FALSE(LayerOf("precision/nvfp4", option).numbers().equal(usual)) << option.dump();
+}
+
+}  // namespace
+}  // namespace kinora::quantised

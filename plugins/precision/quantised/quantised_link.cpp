@@ -1,0 +1,195 @@
+#include "plugins/precision/quantised/quantised_link.hpp"
+
+#include "kinora/precision.hpp"
+#include "kinora/random.hpp"
+#include "plugins/precision/quantised/rounded_heads.hpp"
+
+namespace kinora::quantised {
+
+QuantisedLink::QuantisedLink(std::shared_ptr<const Format> format, Options options)
+    : format_(std::move(format)), options_(std::move(options)) {
+  rounding_.struct_size = sizeof rounding_;
+  rounding_.self = this;
+  rounding_.measure = [](void* self, uint32_t on) {
+    auto& link = *static_cast<QuantisedLink*>(self);
+    link.measures_ = on != 0;
+    if (on)
+      for (auto& [p, figures] : link.figures_) figures = {};
+    return KINORA_OK;
+  };
+  rounding_.layer = [](void* self, int64_t i, const char** name, kinora_rounding_sums* sums) -> int32_t {
+    auto& link = *static_cast<QuantisedLink*>(self);
+    if (i < 0 || i >= static_cast<int64_t>(link.low_.size())) return KINORA_ERROR_NOT_FOUND;
+    const auto layer = std::next(link.low_.begin(), i);
+    *name = layer->second.name.c_str();
+    std::copy_n(link.figures_[layer->first].of, KINORA_OPERANDS, sums);
+    return KINORA_OK;
+  };
+}
+
+const void* QuantisedLink::get_interface(const char* id, uint32_t) {
+  return std::string_view(id) == KINORA_INTERFACE_ROUNDING ? &rounding_ : nullptr;
+}
+
+kinora_param QuantisedLink::parameter(const kinora_param_spec& s) {
+  const kinora_param p = Bf16Link::parameter(s);
+  last_block_ = std::max(last_block_, s.block);
+  if (s.ndim != 2 || s.role == KINORA_ROLE_TABLE) return p;
+  Weight w{{s.name, s.block}, s.role, {s.shape[0], s.shape[1]}, {}, s.shard, std::max<int64_t>(s.shards, 1)};
+  const int64_t parts = std::max<int64_t>(s.n_parts, 1);
+  for (int64_t i = 0; i < parts; ++i)
+    w.parts.push_back(s.n_parts > 1 && s.parts ? s.parts[i] : w.cut_size() / parts);
+  weights_.emplace(p, std::move(w));
+  return p;
+}
+
+void QuantisedLink::declared() {
+  std::vector<Layer> layers;
+  for (const auto& [p, w] : weights_) layers.push_back(w.layer);
+  const auto high = high_layers(options_.high, layers, last_block_);
+  size_t i = 0, low = 0;
+  for (const auto& [p, w] : weights_) {
+    if (high[i++]) continue;
+    require_whole_blocks(w);
+    low_.emplace(p, low_layer(p, w));
+    figures_[p];
+    low_blocks_.insert(w.layer.block);
+    ++low;
+  }
+  if (mesh() && options_.fp8_attention) context_ranks_ = Mesh<Tensor>(mesh()).group("cp");
+  if (mesh() && Mesh<Tensor>(mesh()).rank() != 0) return;
+  const std::string names = text_of(layers, high);
+  log(Log::info, std::string(format_->name()) + ": " + std::to_string(low) + " of " +
+                     std::to_string(layers.size()) +
+                     " weights, where tokens pass through them, not text or conditions; high: " +
+                     (names.empty() ? "none" : names));
+}
+
+void QuantisedLink::require_whole_blocks(const Weight& w) const {
+  if (w.shards == 1) return;
+  kinora_param_spec s{};
+  s.name = w.layer.name.c_str();
+  s.role = w.role;
+  s.shape = w.shape.data();
+  s.ndim = 2;
+  s.n_parts = static_cast<uint32_t>(w.parts.size());
+  s.parts = w.parts.data();
+  s.shards = w.shards;
+  require_whole_groups(s, format_->group(), /*outputs_too=*/true);
+}
+
+std::vector<Channels> QuantisedLink::outputs_of(const Weight& w) const {
+  if (w.role != KINORA_ROLE_COLUMN || w.shards == 1) return {{0, w.shape[0], 0}};
+  std::vector<Channels> out;
+  int64_t first = 0, whole = 0;
+  for (const int64_t part : w.parts) {
+    const int64_t count = part / w.shards;
+    out.push_back({first, count, whole + w.shard * count});
+    first += count, whole += part;
+  }
+  return out;
+}
+
+LowLayer QuantisedLink::low_layer(kinora_param p, const Weight& w) const {
+  LowLayer out{w.layer.name, format_, Group<Tensor>(), Group<Tensor>(), outputs_of(w), gathers(p)};
+  if (!mesh()) return out;
+  const Mesh<Tensor> ranks(mesh());
+  out.of_tokens = ranks.group("cp+tp");
+  if (w.shards > 1) out.of_weight = ranks.group("tp");
+  return out;
+}
+
+Tensor QuantisedLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
+  Tensor out = next.sequence(x, spec, seq);
+  constexpr size_t most = 256;  // as many geometries as the base caches
+  if (lengths_.size() == most && !lengths_.count(seq)) {
+    const kinora_seq oldest = lengths_.begin()->first;
+    lengths_.erase(oldest);
+    for (const Place place : {Place::stream, Place::inner}) tokens_.erase({oldest, place});
+  }
+  lengths_[seq] = spec.frames * spec.rows * spec.cols;
+  return out;
+}
+
+std::shared_ptr<const Tokens> QuantisedLink::tokens(kinora_seq seq, Place place) {
+  auto& known = tokens_[{seq, place}];
+  if (known) return known;
+  const Tensor table = head.table(seq, place),
+               index = op("aten::select", "int", {table, 2, KINORA_TOKEN_INDEX})[0].contiguous();
+  const int64_t* const first = index.data<int64_t>();
+  known = std::make_shared<const Tokens>(tokens_of({first, first + index.numel()}));
+  return known;
+}
+
+Tensor QuantisedLink::high(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
+  return options_.exact ? next.linear(x, w, b, seq) : Bf16Link::linear(x, w, b, seq);
+}
+
+// The tokens of a layer's tensors. Refuses a cut through a block that the gradient of the weight needs.
+std::shared_ptr<const Tokens> QuantisedLink::tokens_for(const Weight& w, kinora_seq seq, bool trained) {
+  const auto of = tokens(seq, w.role == KINORA_ROLE_WHOLE ? Place::stream : Place::inner);
+  const auto length = lengths_.find(seq);
+  const std::string cut = cut_tile(*of, format_->group(), length == lengths_.end() ? -1 : length->second);
+  if (cut.empty() || !trained) return of;
+  throw Error(KINORA_ERROR_INVALID,
+              "'" + w.layer.name + "': " + std::to_string(format_->group()) +
+                  " tokens in a row share a scale of the weight's gradient, and a rank's " + cut +
+                  " are no whole groups of them; use another strategy, such as cp-ring, or list the layer in "
+                  "high");
+}
+
+Tensor QuantisedLink::linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
+  const auto layer = low_.find(w);
+  const int32_t device = x.info().device_type;
+  if (!seq || layer == low_.end() || is_over() || device == KINORA_NO_STORAGE) return high(x, w, b, seq);
+  is_used_ = true;
+  const std::string& name = layer->second.name;
+  if (device != KINORA_DL_CPU)
+    throw Error(KINORA_ERROR_UNSUPPORTED, std::string(format_->name()) +
+                                              " is emulated on the processor; set device = \"cpu\"");
+  const Tensor weight = head.value(w);
+  const auto tokens = tokens_for(weights_.at(w), seq, GradMode::enabled() && weight.requires_grad());
+  if (x.dim() != 3 || x.size(1) != tokens->rows)
+    throw Error(KINORA_ERROR_INVALID, "'" + name + "': x is not [B, " + std::to_string(tokens->rows) +
+                                          ", channels], as its sequence has it on this rank");
+  const kinora_pass now = pass();
+  const NoiseSource noise{Random(now.seed, "precision." + name + "." + std::to_string(now.step)).key(),
+                          now.first_sample};
+  const auto call = std::make_shared<LowLinear>(layer->second, tokens, noise,
+                                                measures_ ? &figures_.at(w) : nullptr);
+  return finished(LowLinear::apply(call, x, weight), x, w, b);
+}
+
+Tensor QuantisedLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
+                                const kinora_attention& how) {
+  attends_ |= how.kv_seq != 0;
+  const bool low = options_.fp8_attention && low_blocks_.count(how.block) && !is_over() &&
+                   q.info().device_type != KINORA_NO_STORAGE;
+  if (!low) return options_.exact ? next.attention(q, k, v, how) : Bf16Link::attention(q, k, v, how);
+  // Below a strategy that exchanges heads, a rank has all tokens of its heads; queries of shared keys, which
+  // are not exchanged, are its own.
+  const Group<Tensor> none, others = how.kv_seq ? none : context_ranks_;
+  const Tensor q_table = borrow<Tensor>(how.q_table), k_table = borrow<Tensor>(how.k_table);
+  kinora_attention as = how;
+  Tensor k_shared, v_shared;
+  if (how.k_shared) {
+    k_shared = rounded_heads(borrow<Tensor>(how.k_shared), {}, none);
+    v_shared = rounded_heads(borrow<Tensor>(how.v_shared), {}, none);
+    as.k_shared = k_shared.get();
+    as.v_shared = v_shared.get();
+  }
+  return next.attention(rounded_heads(q, q_table, others), rounded_heads(k, k_table, none),
+                        rounded_heads(v, k_table, none), as);
+}
+
+void QuantisedLink::begin(const kinora_pass&) { is_used_ = attends_ = false; }
+
+Tensor QuantisedLink::gather(const Tensor& x, kinora_seq seq) {
+  if (is_used_ && !attends_ && context_ranks_.get() && context_ranks_.size() > 1)
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                "attention = \"fp8\" is not in reach below a strategy that attends by itself, such as "
+                "cp-ring; use cp-ulysses, or leave attention in bf16");
+  return next.gather(x, seq);
+}
+
+}  // namespace kinora::quantised

@@ -1,0 +1,87 @@
+// Linear layers of few bits behind any strategy. What the strategies make of x [B, S, K], w [N, K] and the
+// gradient g [B, S, N] of the result:
+//
+//   ddp, fsdp   samples of their own; head.value() gives whole weights
+//   tp          COLUMN: all tokens of the group, some rows of w, some channels of g. ROW: some channels of x
+//               and columns of w. WHOLE: some tokens. x and g of tokens are whole sums
+//   cp          some tokens, in an order of the strategy, with padding
+//   pp          some layers; a microbatch at a time
+//   recompute   the forward twice, under the same pass
+//
+// All numbers are those of one process:
+//   scales    A sample has a scale of its own, from its largest magnitude over the ranks of cp and tp; so it
+//             does not matter how samples are divided among ranks and microbatches. A weight's is over tp.
+//   blocks    Along channels: declared() refuses a cut through one. Along tokens, for the weight's gradient:
+//             tiles of the one-process order; the host pads sequences so that contiguous parts are whole
+//             tiles, and other parts that cut one are refused.
+//   noise     A function of the run's seed, the step, the weight's name, the sample, the token and the
+//             channel: see LowLinear.
+//   seq 0     What all ranks share (text, conditions) stays high: on each rank the gradient of its result is
+//             a partial sum, and the sum of rounded parts is not the rounded sum.
+//
+// High layers have bfloat16 operands; with a float64 stream, which compares layouts digit by digit, float64.
+#pragma once
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "kinora/bf16_link.hpp"
+#include "plugins/precision/quantised/high.hpp"
+#include "plugins/precision/quantised/low_linear.hpp"
+
+namespace kinora::quantised {
+
+class QuantisedLink final : public Bf16Link {
+ public:
+  struct Options {
+    std::vector<std::string> high;
+    int64_t until = 0;   // the step from which on all layers are high; 0: none
+    bool exact = false;  // a float64 stream
+    bool fp8_attention = false;
+  };
+  QuantisedLink(std::shared_ptr<const Format> format, Options options);
+
+  kinora_param parameter(const kinora_param_spec& spec) override;
+  void declared() override;
+  Tensor sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) override;
+  Tensor linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
+  Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override;
+  void begin(const kinora_pass&) override;
+  Tensor gather(const Tensor& x, kinora_seq seq) override;
+  // KINORA_INTERFACE_ROUNDING.
+  const void* get_interface(const char* id, uint32_t minor) override;
+
+ private:
+  struct Weight {
+    Layer layer;
+    uint32_t role;
+    std::vector<int64_t> shape, parts;
+    int64_t shard, shards;
+    int64_t cut_size() const { return shape[role == KINORA_ROLE_ROW ? 1 : 0]; }
+  };
+  void require_whole_blocks(const Weight&) const;
+  std::vector<Channels> outputs_of(const Weight&) const;
+  LowLayer low_layer(kinora_param, const Weight&) const;
+  bool is_over() const { return options_.until > 0 && pass().step >= options_.until; }
+  Tensor high(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq);
+  std::shared_ptr<const Tokens> tokens(kinora_seq, Place);
+  std::shared_ptr<const Tokens> tokens_for(const Weight&, kinora_seq, bool trained);
+
+  std::shared_ptr<const Format> format_;
+  Options options_;
+  std::map<kinora_param, Weight> weights_;
+  int64_t last_block_ = -1;
+  std::map<kinora_param, LowLayer> low_;
+  std::map<kinora_param, Figures> figures_;  // of each low layer
+  std::set<int64_t> low_blocks_;
+  Group<Tensor> context_ranks_;              // null: one
+  bool is_used_ = false, attends_ = false;   // in this forward: a low layer, attention over split keys
+  bool measures_ = false;
+  kinora_rounding rounding_{};
+  std::map<kinora_seq, int64_t> lengths_;  // tokens of a whole sequence; below 0: unknown
+  std::map<std::pair<kinora_seq, Place>, std::shared_ptr<const Tokens>> tokens_;
+};
+
+}  // namespace kinora::quantised

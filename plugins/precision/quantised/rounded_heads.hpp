@@ -1,0 +1,13 @@
+// Queries, keys and values of attention in E4M3 with a scale for each head, emulated: rounded, and decoded
+// again. What happens between the two products (the probabilities) is not rounded.
+#pragma once
+#include "kinora/strategy.hpp"
+
+namespace kinora::quantised {
+
+// x [B, S, H, d] -> the same, with the largest magnitude of a sample's head at 448, the format's largest
+// number. Gradients pass as they are. table: of the tokens, or undefined; padding does not count for a scale.
+// shared: null, or the ranks that have other tokens of the same heads.
+Tensor rounded_heads(const Tensor& x, const Tensor& table, const Group<Tensor>& shared);
+
+}  // namespace kinora::quantised

@@ -1,0 +1,29 @@
+// Which tokens of a sequence the rows of a tensor are, and how they fall into tiles of tokens that share a
+// scale. Tiles are cut in the one-process order, so that every layout has the same.
+#pragma once
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kinora::quantised {
+
+// Rows [row, row + count) of a rank's tokens are the tokens index, index + 1 ... of the sequence.
+struct Run {
+  int64_t row, index, count;
+};
+
+// B samples have the same runs.
+struct Tokens {
+  int64_t rows = 0;            // of the tensor, padding included
+  std::vector<Run> runs;       // ascending; without padding, which has index -1
+  std::vector<Run> stretches;  // maximal runs of successive indices; `row` is a place in `order`
+  std::vector<int64_t> order;  // the row of each token, ascending by index
+};
+
+Tokens tokens_of(const std::vector<int64_t>& index);
+
+// Empty if every tile of `tile` tokens that these contain a part of is whole, or the last of the sequence:
+// else what is cut. length: tokens of the sequence; below 0: unknown, no tile may be the last.
+std::string cut_tile(const Tokens&, int64_t tile, int64_t length);
+
+}  // namespace kinora::quantised

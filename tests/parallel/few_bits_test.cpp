@@ -1,0 +1,90 @@
+// Training in NVFP4 and FP8 under every kind of strategy: scales, stochastic rounding and transforms are those of one
+// process, so that output, loss and gradients are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/equality.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace kinora {
+namespace {
+
+using test::Rank;
+using test::Trial;
+
+// All blocks are low; 64 channels, so that two tensor ranks cut no block of 16.
+constexpr const char* kLow = "{ use = 'nvfp4', stream = 'float64', high = ['embedding', 'head'] }";
+std::string model(const std::string& name = "dit", int layers = 2) {
+  return "{ use = '" + name +
+         "', in_channels = 2, out_channels = 2, text_size = 12, heads = 4, head_size = 16, adaln_lora = 4, layers = " +
+         std::to_string(layers) + " }";
+}
+
+// 105 tokens, which no number of ranks divides into tiles of 16.
+Trial low(const std::string& parallel) {
+  Trial t;
+  t.parallel = "[" + parallel + "]";
+  t.model = model();
+  t.precision = kLow;
+  t.frames = 3, t.rows = 10, t.cols = 14;
+  t.steps = 1;
+  return t;
+}
+
+TEST(Nvfp4, EqualsOneProcessOnTwoRanks) {
+  test::on_ranks(2, [](const Rank& me) {
+    for (const char* one : {"'ddp'", "'tp'", "'cp-ulysses'", "{ use = 'cp-ring' }"})
+      test::equals_one_process(me, low(one));
+    Trial sharded = low("'fsdp', 'recompute'");
+    sharded.steps = 2;  // other noise in the second
+    test::equals_one_process(me, sharded);
+    Trial one_tile = low("'cp-ulysses'");
+    one_tile.frames = 1, one_tile.rows = 4, one_tile.cols = 6;  // of the second rank all is padding
+    test::equals_one_process(me, one_tile);
+    Trial pipeline = low("{ use = 'pp', schedule = '1f1b' }");
+    pipeline.micro = 2;
+    test::equals_one_process(me, pipeline);
+  });
+}
+
+TEST(Nvfp4, EqualsOneProcessOnFourRanks) {
+  test::on_ranks(4, [](const Rank& me) {
+    test::equals_one_process(me, low("{ use = 'tp', size = 2 }, { use = 'cp-ring', size = 2 }, 'recompute'"));
+    Trial forcing = low("{ use = 'tp', size = 2 }, { use = 'balanced-sp', size = 2 }");
+    forcing.frames = 4, forcing.rows = 8, forcing.cols = 8;  // a frame is a tile
+    forcing.rule.streams = 2;
+    test::equals_one_process(me, forcing);
+  });
+}
+
+TEST(Nvfp4, RefusesCutsThroughABlock) {
+  test::on_ranks(2, [](const Rank& me) {
+    Trial channels = low("'tp'");
+    channels.model = test::models::dit(4);  // 48 channels
+    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, channels); }),
+                testing::HasSubstr("groups of 16 numbers share a scale"));
+    Trial tokens = low("'stdit-hybrid'");  // places in turn, not tokens in a row
+    tokens.model = model("stdit");
+    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, tokens); }),
+                testing::HasSubstr("16 tokens in a row share a scale of the weight's gradient"));
+  });
+}
+
+// Also with rounded heads: a scale for each head, over all its tokens.
+TEST(Fp8, EqualsOneProcess) {
+  test::on_ranks(2, [](const Rank& me) {
+    const auto fp8 = [](const std::string& parallel, const std::string& options) {
+      Trial t = low(parallel);
+      t.precision = "{ use = 'fp8', stream = 'float64', high = ['embedding', 'head'], " + options + " }";
+      return t;
+    };
+    test::equals_one_process(me, fp8("'tp'", "attention = 'fp8'"));
+    test::equals_one_process(me, fp8("'cp-ulysses', 'recompute'", "scaling = 'mx', attention = 'fp8'"));
+    test::equals_one_process(me, fp8("'fsdp'", "scaling = 'block', gradients = 'e4m3'"));
+    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, fp8("'cp-ring'", "attention = 'fp8'")); }),
+                testing::HasSubstr("use cp-ulysses, or leave attention in bf16"));
+  });
+}
+
+}  // namespace
+}  // namespace kinora
