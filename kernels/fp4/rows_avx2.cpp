@@ -1,4 +1,4 @@
-// The forms of rows.inc for AVX2. The pragma below begins the code for AVX2. Headers stand before it and are
+// The forms of rows.inc for AVX2. The pragma below begins the code for AVX2. Headers come before it and are
 // compiled for every processor, since the linker keeps one copy of an inline function.
 #include "kernels/fp4/rows_table.hpp"
 
