@@ -1,4 +1,5 @@
 // Sharded data parallelism against one process: output, loss, every gradient, and the parameters after steps.
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "core/torch/context/parallelism.hpp"
