@@ -23,6 +23,7 @@ BITS = {"stages": 'option.level = { type = "float", default = 0.5, min = 0.0, ma
         "precisions": 'interface = "kinora.precision/1-draft.1"\n' + tensors("input x [M, N]", "output dequantized [M, N]"),
         "scores": 'interface = "kinora.score/1-draft.0"\n' + tensors("input x [B, D]", "output mean []"),
         "sources": 'interface = "kinora.source/1-draft.0"\n', "caches": 'interface = "kinora.cache/1-draft.0"\n',
+        "parallels": 'interface = "kinora.parallel/1-draft.1"\n',
         "engines": 'interface = "kinora.engine/1-draft.1"\n', "collectives": 'interface = "kinora.collective/1-draft.1"\n'}
 # plugin: {mode: (the checks that fail, one for all but components that never work; words of their messages)}; the mode `none` fails no check
 DEFECTS = {
@@ -41,7 +42,7 @@ DEFECTS = {
                    "still": ("averages", "by its definition"), "uphill": ("descends", "check the sign"),
                    "leak": ("optimizer-leaks", "handles to tensors were taken")},
     "models": {"options": ("options", "never reads option 'scale'"), "bare": ("bare-host", "SIGSEGV"), "memory": ("same-output", "other bits the second time"),
-               "detached": ("model-gradients", "the gradient of its output by latent["), "reads": ("meta", "read no number of a tensor on the host"),
+               "detached": ("model-gradients", "the gradient of its output by latent["), "forgets": ("recompute", "the gradient by latent differs by 1 of its size"), "reads": ("meta", "read no number of a tensor on the host"),
                "leak": ("model-leaks", "handles to tensors were taken"), "crash": ("model-inputs", "latent of no dimension")},
     "tokenizers": {"shape": ("round-trip", "[2, 4, 5, 2, 2] by info()"), "later": ("streams", "encoding in pieces"), "memory": ("same-latent", "the second time"),
                    "crash": ("video-tensors", "a video of no dimension"), "leak": ("tokenizer-leaks", "handles to tensors were taken"),
@@ -56,6 +57,7 @@ DEFECTS = {
                 "gullible": ("foreign-states", "of another part returned 0"), "moved": ("foreign-states", "the position stays")},
     "caches": {"nameless": ("keys", "store keys and values by the attention's name"), "hoarder": ("storage", "reset() frees its storage"),
                "forgetful": ("pinned", "sees 0 of the 4 pinned tokens"), "careless": ("cache-gradients", "returned 0")},
+    "parallels": {"whole": ("strategy", "is 2 times one process'")},
     "engines": {"lost": ("pipeline", "the outcome of 'input-0001' is: none"), "again": ("pipeline", "'input-0002' has two outcomes"),
                 "early": ("pipeline", "comes after that of 'input-0003'"), "leak": ("pipeline", "references to samples are left"),
                 "deaf": ("engine-stops", "after done() returned"), "idle": ("pipeline", "KINORA_ERROR_UNSUPPORTED: it does not run yet")},

@@ -1,5 +1,7 @@
 #include "apps/kinora/validate/trial_chain.hpp"
 
+#include <atomic>
+
 #include "kinora/context.hpp"
 
 namespace kinora {
@@ -54,20 +56,44 @@ int32_t TrialChain::parameter(void* self, const kinora_param_spec* spec, kinora_
   return status;
 }
 
+// A block of the plugin, which a link may keep for the backward.
+struct TrialChain::Kept {
+  kinora_block of;
+  std::atomic<int64_t> uses = 1;
+
+  static int32_t run(void* self, const kinora_tensor* in, kinora_tensor* out) {
+    const auto& b = static_cast<Kept*>(self)->of;
+    const int32_t status = b.fn(b.user, in, out);
+    if (status == KINORA_OK) watch().tensors -= b.n_out;
+    return status;
+  }
+  static void retain(void* self) {
+    auto* kept = static_cast<Kept*>(self);
+    kept->of.retain(kept->of.user);
+    ++kept->uses;
+  }
+  static void release(void* self) {
+    auto* kept = static_cast<Kept*>(self);
+    kept->of.release(kept->of.user);
+    drop(kept);
+  }
+  static void drop(Kept* kept) {
+    if (--kept->uses == 0) delete kept;
+  }
+};
+
 // The block's results are the plugin's handles until fn() returns them to the chain, which gives new ones.
 int32_t TrialChain::block(void* self, const kinora_block* given, const kinora_tensor* in,
                           kinora_tensor* out) {
   const auto& c = static_cast<TrialChain*>(self)->head();
-  kinora_block mine = detail::whole(given);
-  mine.user = const_cast<kinora_block*>(given);
-  mine.fn = [](void* user, const kinora_tensor* x, kinora_tensor* y) {
-    const auto* b = static_cast<const kinora_block*>(user);
-    const int32_t status = b->fn(b->user, x, y);
-    if (status == KINORA_OK) watch().tensors -= b->n_out;
-    return status;
-  };
-  mine.retain = mine.release = [](void*) {};  // no link of this chain keeps a block
+  auto* kept = new Kept{detail::whole(given)};
+  kinora_block mine = kept->of;
+  mine.user = kept;
+  mine.fn = Kept::run;
+  mine.retain = Kept::retain;
+  mine.release = Kept::release;
   const int32_t status = c.block(c.self, &mine, in, out);
+  Kept::drop(kept);
   if (status == KINORA_OK) watch().tensors += given->n_out;
   return status;
 }

@@ -37,6 +37,7 @@ class TrialChain {
  private:
   template <auto Slot>
   struct Counted;
+  struct Kept;
   static int32_t parameter(void* self, const kinora_param_spec*, kinora_param* out);
   static int32_t block(void* self, const kinora_block*, const kinora_tensor* in, kinora_tensor* out);
   const kinora_context& head() const { return *chain_->head(); }
@@ -53,9 +54,10 @@ class TrialChain {
 template <class Table>
 class TrialNetwork {
  public:
-  TrialNetwork(const PluginTrial& t, const core::Options& options, bool is_meta = false)
+  TrialNetwork(const PluginTrial& t, const core::Options& options, bool is_meta = false,
+               const std::vector<const kinora_link*>& links = {})
       : api(t.table<Table>()),
-        chain({t.subject.seed, KINORA_DTYPE_FLOAT64, is_meta, is_causal(api)}),
+        chain({t.subject.seed, KINORA_DTYPE_FLOAT64, is_meta, is_causal(api)}, links),
         self_(api.create(&watching_host(), options.abi(), chain.context()), api.destroy) {
     if (!self_) throw Skipped{"create(): " + last_message() + "; give its options with --set NAME=VALUE"};
     if (!is_meta) require_small();
