@@ -84,8 +84,13 @@ static int32_t input(void* me, kinora_tensor a, kinora_tensor b, kinora_tensor* 
     (void)given;                                                                     \
     return make_with_tensors(host, MODE, sizeof(loss));                              \
   }                                                                                  \
-  static const kinora_loss table_##MODE = {                                          \
-      sizeof(kinora_loss), 0, create_##MODE, destroy, NULL, noisy, input, noisy, evaluate};
+  static const kinora_loss table_##MODE = {.struct_size = sizeof(kinora_loss),       \
+                                           .create = create_##MODE,                  \
+                                           .destroy = destroy,                       \
+                                           .noisy = noisy,                           \
+                                           .input = input,                           \
+                                           .estimate = noisy,                        \
+                                           .evaluate = evaluate};
 LOSS(none)
 LOSS(detached)
 LOSS(deaf)

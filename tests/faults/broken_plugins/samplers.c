@@ -104,8 +104,12 @@ static int32_t sample(void* me, const kinora_denoiser* d, kinora_tensor noise, c
   static void* create_##MODE(const kinora_host* host, const kinora_options* given) { \
     return create(host, given, MODE);                                                \
   }                                                                                  \
-  static const kinora_sampler table_##MODE = {                                       \
-      sizeof(kinora_sampler), KINORA_MIX_VARIANCE_EXPLODING, create_##MODE, destroy, levels, sample};
+  static const kinora_sampler table_##MODE = {.struct_size = sizeof(kinora_sampler), \
+                                              .mix = KINORA_MIX_VARIANCE_EXPLODING,  \
+                                              .create = create_##MODE,               \
+                                              .destroy = destroy,                    \
+                                              .levels = levels,                      \
+                                              .sample = sample};
 SAMPLER(none)
 SAMPLER(rising)
 SAMPLER(half)
