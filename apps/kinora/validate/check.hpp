@@ -36,8 +36,7 @@ struct PluginTrial {
   const core::ComponentSpec& spec;
   const kinora_component& component;
   std::string folder;  // an empty one, which is removed afterwards; also the working directory
-  // Names what is tried now: the verdict if it ends the process or never returns.
-  std::function<void(const std::string&)> now;
+  std::function<void(const std::string&)> now;  // of watching_host.hpp
 
   template <class Table>
   const Table& table() const {
