@@ -105,7 +105,7 @@ def check_paths():
 
 
 def check_malformed():
-    """Each text in docs/malformed-plugins.md is in the test beside it; strings of C++ may be cut into pieces."""
+    """Each text in docs/malformed-plugins.md is in the test next to it; strings of C++ may be cut into pieces."""
     rows = re.findall(r"^\| [^|]+ \| (.+) \| `(\S+)` \|$", (ROOT / "docs/malformed-plugins.md").read_text(), re.M)
     assert len(rows) > 50, len(rows)
     for said, test in rows:
