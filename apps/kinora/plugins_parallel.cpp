@@ -1,4 +1,5 @@
-// kinora plugins check-parallel: compares a strategy on several ranks of this machine with one process.
+#include "apps/kinora/plugins_parallel.hpp"
+
 #include <fstream>
 #include <iostream>
 
@@ -20,18 +21,14 @@ using core::json;
 constexpr double kBound = 1e-10;
 constexpr const char* kColumns[] = {"output", "loss", "gradients", "inputs", "after AdamW"};
 
-struct Comparison {
-  std::string id;
-  int ranks = 2;
-  double seconds = 60;
-  std::vector<std::string> sets;
+struct Asked : Comparison {
   bool as_json = false;
   std::string into;  // on a rank: file for the result
 };
 
-Comparison comparison(const Arguments& arguments) {
+Asked asked_of(const Arguments& arguments) {
   using Texts = std::vector<std::string>;
-  Comparison out;
+  Asked out;
   po::options_description known;
   known.add_options()("ranks", po::value<int>(&out.ranks), "")(
       "timeout", po::value<double>(&out.seconds), "")("set", po::value<Texts>(&out.sets)->composing(), "")(
@@ -57,7 +54,7 @@ std::string use_of(const std::string& id, const std::vector<std::string>& sets) 
 }
 
 // Runs one of the ranks; the first rank writes the result.
-int as_rank(core::Runtime& runtime, const Comparison& w) {
+int as_rank(core::Runtime& runtime, const Asked& w) {
   const json found = core::tool_of("kinora_training", "check_parallel")(
       runtime, {{"use", use_of(w.id, w.sets)}, {"bound", kBound}});
   if (!core::here().first()) return kDone;
@@ -65,38 +62,14 @@ int as_rank(core::Runtime& runtime, const Comparison& w) {
   return written ? kDone : complain(kFailed, written.failure().message);
 }
 
-// Flags that make a rank find the plugins of this process.
-std::vector<std::string> plugins_in_use(const core::Registry& registry) {
-  std::vector<std::string> out;
-  for (const auto& plugin : registry.plugins())
-    if (plugin.state != core::PluginState::shadowed)
-      out.insert(out.end(), {"--plugins", plugin.folder.string()});
-  return out;
-}
-
-// The ranks' results; nothing if a rank failed, in which case the launch has printed the error.
-std::optional<json> launched(core::Runtime& runtime, const Comparison& w, int& code) {
+// The same in a temporary folder, which is kept with the logs if a rank failed.
+std::optional<json> launched(const Comparison& w, int& code) {
   std::string folder = (fs::temp_directory_path() / "kinora-check-XXXXXX").string();
   if (!mkdtemp(folder.data()))
     throw Error(KINORA_ERROR_IO, folder + ": cannot be created; set TMPDIR to a writable folder");
-  const fs::path at = folder, into = at / "found.json";
-  WorldPlan plan{
-      .size = w.ranks,
-      .arguments = plugins_in_use(runtime.registry()),
-      .logs = at,
-      .headline = "=== kinora plugins check-parallel " + w.id + " ===",
-      .rendezvous = "file://" + (at / "meeting").string(),
-      .timeout_ms = static_cast<int64_t>(w.seconds * 1e3)};
-  plan.arguments.insert(plan.arguments.end(), {"--log", "warn", "plugins", "check-parallel", w.id});
-  for (const auto& set : w.sets) plan.arguments.insert(plan.arguments.end(), {"--set", set});
-  plan.arguments.insert(plan.arguments.end(), {"--into", into.string()});
-  const Signals signals;
-  code = run_world(plan, signals).code;
-  if (code != kDone) return std::nullopt;  // keeps the logs
-  std::ifstream in(into);
-  json found = json::parse(in, nullptr, false);
+  auto found = compared_on_ranks(w, folder, code);
   std::error_code ignored;
-  fs::remove_all(at, ignored);
+  if (found) fs::remove_all(folder, ignored);
   return found;
 }
 
@@ -126,8 +99,45 @@ void print(const std::string& id, const json& found) {
 
 }  // namespace
 
+std::vector<fs::path> plugins_in_use(const core::Registry& registry) {
+  std::vector<fs::path> out;
+  for (const auto& plugin : registry.plugins())
+    if (plugin.state != core::PluginState::shadowed) out.push_back(fs::absolute(plugin.folder));
+  return out;
+}
+
+std::optional<json> compared_on_ranks(const Comparison& w, const fs::path& at, int& code) {
+  const fs::path into = at / "found.json";
+  WorldPlan plan{.size = w.ranks,
+                 .arguments = {},
+                 .logs = at,
+                 .headline = "=== kinora plugins check-parallel " + w.id + " ===",
+                 .rendezvous = "file://" + (at / "meeting").string(),
+                 .timeout_ms = static_cast<int64_t>(w.seconds * 1e3)};
+  for (const auto& folder : w.plugins)
+    plan.arguments.insert(plan.arguments.end(), {"--plugins", folder.string()});
+  plan.arguments.insert(plan.arguments.end(), {"--log", "warn", "plugins", "check-parallel", w.id});
+  for (const auto& set : w.sets) plan.arguments.insert(plan.arguments.end(), {"--set", set});
+  plan.arguments.insert(plan.arguments.end(), {"--into", into.string()});
+  const Signals signals;
+  code = run_world(plan, signals).code;
+  if (code != kDone) return std::nullopt;
+  std::ifstream in(into);
+  return json::parse(in);
+}
+
+std::string difference_of(const std::string& id, const json& found) {
+  for (const auto& trial : found.at("trials"))
+    if (trial.contains("wrong"))
+      return fmt::format("{}: {}: {} is off by {} of its largest number (bound {}), on rank {} first: {}", id,
+                         trial["name"].get<std::string>(), trial["wrong"]["what"].get<std::string>(),
+                         shown(trial["wrong"], "off"), kBound, trial["wrong"]["rank"].get<int64_t>(),
+                         trial["wrong"]["rule"].get<std::string>());
+  return "";
+}
+
 int plugins_check_parallel(core::Runtime& runtime, const Arguments& arguments) {
-  const Comparison w = comparison(arguments);
+  Asked w = asked_of(arguments);
   if (w.id.empty())
     return complain(kUsage, "plugins check-parallel needs one ID, for example parallel/cp-ulysses");
   const auto spec = runtime.registry().find(w.id);
@@ -137,23 +147,17 @@ int plugins_check_parallel(core::Runtime& runtime, const Arguments& arguments) {
   if (w.ranks < 1 || w.ranks > 64 || !(w.seconds > 0))
     return complain(kUsage, "plugins check-parallel: --ranks must be 1 to 64 and --timeout above 0");
   if (!w.into.empty()) return as_rank(runtime, w);
+  w.plugins = plugins_in_use(runtime.registry());
   int code = kDone;
-  const auto found = launched(runtime, w, code);
+  const auto found = launched(w, code);
   if (!found) return code;
   if (w.as_json) {
     std::cout << found->dump() << "\n";
   } else {
     print(w.id, *found);
   }
-  for (const auto& trial : (*found)["trials"])
-    if (trial.contains("wrong"))
-      return complain(
-          kFailed,
-          fmt::format("{}: {}: {} is off by {} of its largest number (bound {}), on rank {} first: {}", w.id,
-                      trial["name"].get<std::string>(), trial["wrong"]["what"].get<std::string>(),
-                      shown(trial["wrong"], "off"), kBound, trial["wrong"]["rank"].get<int64_t>(),
-                      trial["wrong"]["rule"].get<std::string>()));
-  return kDone;
+  const std::string wrong = difference_of(w.id, *found);
+  return wrong.empty() ? kDone : complain(kFailed, wrong);
 }
 
 }  // namespace kinora

@@ -43,6 +43,20 @@ struct OptionCase {
   const char* says;
 };
 
+TEST(Options, APluginThatReadsWhatItsManifestLacksIsToldWhatToBuild) {
+  const Options options = or_throw(Options::make(sampler(), json::object()));
+  const auto& api = kinora::interface<kinora_options_api>(KINORA_INTERFACE_OPTIONS);
+  const auto said = [&](const char* name) {
+    double value = 0;
+    const int32_t status = api.get_float(options.abi(), name, 0, &value);
+    return status == KINORA_OK ? "no error" : from_abi(status, "call").failure().message;
+  };
+  EXPECT_EQ(said("sigma_min"), "no error");
+  EXPECT_THAT(said("eta"), HasSubstr("no option 'eta' in the manifest; plugin.toml is not current: build the "
+                                     "target NAME.manifest, then build again"));
+  EXPECT_THAT(said("steps"), HasSubstr("option 'steps' is not a float in the manifest"));
+}
+
 TEST(Options, ReportsWhatIsWrongAndWhatIsRight) {
   const OptionCase cases[] = {
       {R"({})", nullptr, ""},

@@ -9,8 +9,11 @@ usage: local.py render                 renders recipe.yaml with variants.yaml an
 What `pack` makes needs the system's libraries (packaging/LIBRARIES.md) and finds libtorch as docs/operate.md says; it is for this system only."""
 import asyncio, datetime, os, pathlib, subprocess, sys
 
-import rattler
-import rattler_build
+try:
+    import rattler
+    import rattler_build
+except ImportError:
+    rattler = rattler_build = None
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent))
@@ -76,9 +79,14 @@ def run_it(channel, target):
 
 def main():
     commands = {"render": (0, render), "pack": (2, pack), "try": (2, run_it)}
+    if {"-h", "--help"} & set(sys.argv[1:]):
+        print(__doc__)
+        return
     number, command = commands.get(sys.argv[1] if len(sys.argv) > 1 else "", (-1, None))
     if number != len(sys.argv) - 2:
         sys.exit(__doc__)
+    if rattler_build is None:
+        sys.exit("packaging/conda/local.py needs two Python packages: pip install py-rattler py-rattler-build")
     command(*map(pathlib.Path, sys.argv[2:]))
 
 

@@ -87,7 +87,7 @@ function(kinora_add_plugin)
     target_link_libraries(${target} PRIVATE kinora::host)
   elseif(P_TIER STREQUAL "host")  # may use core's headers: built with one Kinora and refused on any other
     if(NOT TARGET kinora_core)
-      message(FATAL_ERROR "plugin ${P_NAME} is a job: it is built with the Kinora that runs it; pass -DKINORA_PROGRAM=<path of that kinora>")
+      message(FATAL_ERROR "plugin ${P_NAME} is a job: it is built with the Kinora that runs it; ${KINORA_HOST_LACKS}")
     endif()
     target_link_libraries(${target} PRIVATE kinora_core)
     set_target_properties(${target} PROPERTIES INSTALL_RPATH "$ORIGIN/../../..")

@@ -17,6 +17,7 @@ find_program(KINORA_PROGRAM kinora DOC "The kinora that checks manifests" HINTS
   "${CMAKE_CURRENT_LIST_DIR}/../../../../bin"  # for an installation: <prefix>/share/kinora/sdk/cmake
   "${CMAKE_CURRENT_LIST_DIR}/../../build/release/bin" "${CMAKE_CURRENT_LIST_DIR}/../../build/dev/bin")
 # Jobs (tier host) also use core's headers and link libkinora, which is next to the program's folder.
+set(KINORA_HOST_LACKS "pass -DKINORA_PROGRAM=<path of that kinora>")  # unless the target kinora::host is there
 set(_host "${CMAKE_CURRENT_LIST_DIR}/../host")  # of an installation
 if(NOT EXISTS "${_host}")
   set(_host "${CMAKE_CURRENT_LIST_DIR}/../..")
@@ -27,7 +28,13 @@ if(KINORA_PROGRAM AND EXISTS "${_host}/core/run/job_plugin.hpp" AND NOT TARGET k
   find_library(KINORA_LIBRARY kinora HINTS "${_bin}/../lib" NO_DEFAULT_PATH)
   find_package(fmt QUIET)
   find_package(nlohmann_json QUIET)
-  if(KINORA_LIBRARY AND fmt_FOUND AND nlohmann_json_FOUND)
+  if(NOT KINORA_LIBRARY)
+    set(KINORA_HOST_LACKS "there is no libkinora.so in ${_bin}/../lib; ${KINORA_HOST_LACKS}")
+  elseif(NOT fmt_FOUND)
+    set(KINORA_HOST_LACKS "it needs fmt's CMake package, which is not found; install libfmt-dev, or add its prefix to CMAKE_PREFIX_PATH")
+  elseif(NOT nlohmann_json_FOUND)
+    set(KINORA_HOST_LACKS "it needs nlohmann_json's CMake package, which is not found; install nlohmann-json3-dev, or add its prefix to CMAKE_PREFIX_PATH")
+  else()
     add_library(kinora::host INTERFACE IMPORTED)
     set_target_properties(kinora::host PROPERTIES INTERFACE_INCLUDE_DIRECTORIES "${_host}"
       INTERFACE_LINK_LIBRARIES "${KINORA_LIBRARY};fmt::fmt;nlohmann_json::nlohmann_json")

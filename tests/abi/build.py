@@ -13,10 +13,10 @@ def done(*command, code=0, **more):
     return out.stdout
 
 
-def new(kinora, kind, name, folder):
+def new(kinora, kind, name, folder, language="c++"):
     """The template of a kind, filled in. Returns its source."""
-    done(kinora, "plugins", "new", kind, name, folder)
-    return folder / f"{name}.cpp"
+    done(kinora, "plugins", "new", kind, name, folder, "--lang", language)
+    return folder / f"{name}.{'c' if language == 'c' else 'cpp'}"
 
 
 def compiled(compiler, source, library, *flags, include):
@@ -24,7 +24,7 @@ def compiled(compiler, source, library, *flags, include):
     library.parent.mkdir(parents=True, exist_ok=True)
     name = library.stem[3:]
     c = source.suffix == ".c"
-    names = [] if c else [f'-DKINORA_PLUGIN_NAME="{name}"', '-DKINORA_PLUGIN_VERSION="0.1.0"']
+    names = [f'-DKINORA_PLUGIN_NAME="{name}"', '-DKINORA_PLUGIN_VERSION="0.1.0"']
     environment = {**os.environ, "CCACHE_BASEDIR": str(library.parents[2]), "CCACHE_NOHASHDIR": "1"}
     object = library.with_suffix(".o")
     own = [flag for flag in flags if not flag.startswith("-Wl,")]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""One plugin from any compiler: a stage in C, a stage and a sampler in C++, each built by several compilers, standard libraries and flags, are valid,
+"""One plugin from any compiler: two stages in C, a stage and a sampler in C++, each built by several compilers, standard libraries and flags, are valid,
 run, have the same manifest and export one symbol. The Makefile is that of sdk/README.md. usage: compilers.py KINORA ROOT SCRATCH"""
 import pathlib, re, shutil, sys
 from concurrent.futures import ThreadPoolExecutor
@@ -13,7 +13,7 @@ KINORA, ROOT, SCRATCH = (pathlib.Path(p).resolve() for p in sys.argv[1:4])
 INCLUDE, FILM = ROOT / "sdk/include", ROOT / "tests/data/film_excerpt.webm"
 ONE_SYMBOL = f"-Wl,--version-script={ROOT / 'sdk/cmake/plugin.map'}"
 WARNINGS = ["-Wall", "-Wextra", "-Werror", "-Wno-missing-field-initializers"]
-IDS = {"dim-scenes": "stage/dim-scenes", "geometric": "sampler/geometric", "pure_c_stage": "stage/count.bytes"}
+IDS = {"dim-scenes": "stage/dim-scenes", "geometric": "sampler/geometric", "pure_c_stage": "stage/count.bytes", "dim-plain": "stage/dim-plain"}
 LIBCXX = "clang++ with libc++"
 CPP = {
     "g++": ["g++", "-O1", "-fvisibility=hidden", *WARNINGS],
@@ -116,7 +116,8 @@ def check_runs(folders):
 shutil.rmtree(SCRATCH, ignore_errors=True)
 SCRATCH.mkdir(parents=True)
 templates = [new(KINORA, kind, name, SCRATCH / f"new-{name}") for kind, name in (("stage", "dim-scenes"), ("sampler", "geometric"))]
-FOLDERS = built([*templates, ABI / "pure_c_stage.c"])
+plain = new(KINORA, "stage", "dim-plain", SCRATCH / "new-dim-plain", "c")
+FOLDERS = built([*templates, ABI / "pure_c_stage.c", plain])
 check_symbols(FOLDERS, templates[1])
 check_manifests(FOLDERS)
 check_runs(FOLDERS)

@@ -4,8 +4,8 @@ otherwise be bound to a host's copy of the SDK's or the standard library's code.
 
 The exports, as core/exports.map and CMAKE_VISIBILITY_INLINES_HIDDEN leave them:
  - in C: libkinora the functions of embed.h and kinora_core_host, another library its NAME_open
- - in C++: functions, variables and types of namespace kinora::core that a header declares. Inline functions and instances of templates are weak
-   symbols, and are not exported: each user has a copy
+ - in C++: functions, variables and types of namespace kinora::core that a header declares. Inline functions, their static variables and instances
+   of templates are weak symbols, and are not exported: each user has a copy
 Plugins of the tiers stable and pinned need none of them."""
 import pathlib, re, subprocess, sys, tempfile, tomllib
 
@@ -37,8 +37,8 @@ def strange(exported, in_c, words):
         if not CORE.match(name):
             if name not in in_c:
                 out[plain] = "not of namespace kinora::core, nor an entry point"
-        elif exported[name] in "Wwu":
-            out[plain] = "an inline function or a template: each user has its own copy"
+        elif exported[name] in "Wwu" or re.match("_Z(GVZ|Z)", name):
+            out[plain] = "an inline function, its static variable or a template: each user has its own copy"
         elif not set(re.findall(r"\w+", plain.split("kinora::core::", 1)[1])[:1]) <= words:
             out[plain] = "no header declares it"
     return out
@@ -87,10 +87,11 @@ int check(int) { return 1; }
 namespace core {
 struct Spec { std::vector<long> x; virtual ~Spec() {} };
 inline int twice(int x) { return 2 * x; }
+inline int& once() { static int kept = twice(3); return kept; }
 template <class T> T thrice(T x) { return x * 3; }
 struct Undeclared { int f(); };
 int Undeclared::f() { return 1; }
-std::vector<Spec> registry(int x) { std::vector<Spec> all; all.emplace_back(); all.push_back(all[0]); return check(x) + twice(x) + thrice(x) > 3 ? all : std::vector<Spec>(); }
+std::vector<Spec> registry(int x) { std::vector<Spec> all; all.emplace_back(); all.push_back(all[0]); return check(x) + once() + twice(x) + thrice(x) > 3 ? all : std::vector<Spec>(); }
 }
 }
 extern "C" int kinora_core_host() { return 1; }
@@ -109,11 +110,11 @@ def check_the_rules():
 
         def found(*flags):
             run("g++", "-std=c++20", "-O0", "-fPIC", "-shared", "-fno-gnu-unique", *flags, source, "-o", library)
-            return strange(symbols(library, "--defined-only"), {"kinora_core_host"}, {"registry", "Spec", "twice", "thrice"})
+            return strange(symbols(library, "--defined-only"), {"kinora_core_host"}, {"registry", "Spec", "twice", "thrice", "once"})
 
         bare = found()
         mapped = found("-fvisibility-inlines-hidden", f"-Wl,--version-script={ROOT / 'core/exports.map'}")
-    for name in ("kinora::check", "vtable for kinora::Error", "sqlite3_open", "kinora_secret", "kinora::core::twice", "kinora::core::thrice<int>", "kinora::core::Undeclared::f"):
+    for name in ("kinora::check", "vtable for kinora::Error", "sqlite3_open", "kinora_secret", "kinora::core::twice", "kinora::core::once()::kept", "kinora::core::thrice<int>", "kinora::core::Undeclared::f"):
         assert name in bare, name
     assert any("std::vector" in name for name in bare) and "kinora::core::registry" not in bare and "vtable for kinora::core::Spec" not in bare
     assert set(mapped) == {"kinora_secret", "kinora::core::thrice<int>", "kinora::core::Undeclared::f"}, mapped

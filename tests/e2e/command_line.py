@@ -51,7 +51,8 @@ def check_plugins():
     assert wrong.returncode == 2 and "did you mean 'model/dit'?" in wrong.stderr, wrong
     small = [word for option in SMALL.split() for word in ("--set", option)]
     for library in sorted({c["library"] for c in listed}):
-        told = json.loads(subprocess.run([KINORA, "plugins", "validate", library, "--json", *small], capture_output=True, text=True, timeout=300).stdout)
+        # jobs_ranks_test compares the strategies with one process
+        told = json.loads(subprocess.run([KINORA, "plugins", "validate", library, "--json", "--exclude", "strategy", *small], capture_output=True, text=True, timeout=300).stdout)
         assert all(c["ok"] for c in told["checks"]), [c for c in told["checks"] if not c["ok"]]
 
 

@@ -1,9 +1,13 @@
 #!/usr/bin/env python3
-"""The conda recipe renders: three packages for CPUs and for CUDA, of this version, each with the libtorch that this Kinora was built for.
+"""The conda recipe renders: three packages for CPUs and for CUDA, of this version, each with the libtorch that this Kinora was built for. Without rattler
+packaging/conda/local.py has its help, and names what it needs.
 usage: conda_recipe.py KINORA ROOT"""
 import pathlib, subprocess, sys
 
 KINORA, ROOT = sys.argv[1], pathlib.Path(sys.argv[2])
+for argument, code, words in (("--help", 0, "usage: local.py render"), ("render", 1, "pip install py-rattler")):
+    bare = subprocess.run([sys.executable, "-S", ROOT / "packaging/conda/local.py", argument], capture_output=True, text=True)  # -S: no package
+    assert bare.returncode == code and words in bare.stdout + bare.stderr, bare
 try:
     import rattler, rattler_build  # noqa: F401
 except ImportError as error:

@@ -104,6 +104,17 @@ def check_paths():
             failures.append(f"ARCHITECTURE.md: {place} does not contain {name}")
 
 
+def check_malformed():
+    """Each text in docs/malformed-plugins.md is in the test next to it; strings of C++ may be cut into pieces."""
+    rows = re.findall(r"^\| [^|]+ \| (.+) \| `(\S+)` \|$", (ROOT / "docs/malformed-plugins.md").read_text(), re.M)
+    assert len(rows) > 50, len(rows)
+    for said, test in rows:
+        text = re.sub(r'"\s*\n\s*f?"', "", (ROOT / test).read_text())
+        pieces = [piece for quote in re.findall(r"`([^`]+)`", said) for piece in quote.split("...") if " " in piece]
+        if not pieces or any(piece not in text for piece in pieces):
+            failures.append(f"docs/malformed-plugins.md: {test} does not say {pieces}")
+
+
 def check_reference():
     done = subprocess.run([sys.executable, str(ROOT / "packaging/reference.py"), "--check"], capture_output=True, text=True)
     if done.returncode:
@@ -292,6 +303,7 @@ check_defaults(known)
 check_links()
 check_paths()
 check_reference()
+check_malformed()
 if len(sys.argv) > 2:
     check_option_tables(known, sys.argv[2])
     check_run_files(sys.argv[2], pathlib.Path(sys.argv[3]))

@@ -151,6 +151,15 @@ def stage():
     done = kinora("--plugins", plugins, "apply", "stage/dim-scenes", FILM, "--json")
     if check("apply without frames", done):
         assert json.loads(done.stdout)["mean"] is None, done.stdout
+    readme = (SCRATCH / "dim-scenes/README.md").read_text().split("with `my.toml`", 1)[1]
+    file, out = SCRATCH / "my.toml", SCRATCH / "readme"
+    file.write_text("\n".join(line[4:] for line in readme.splitlines() if line.startswith("    ")).replace("video.mp4", str(FILM)))
+    if check("README's run file", kinora("--plugins", plugins, "run", file, "--out", out)):
+        item = json.loads((out / "look/items.jsonl").read_text())
+        means = [json.loads(made.read_text())["mean"] for made in out.rglob("*.dim-scenes.json")]
+        if not (item["end"] == "kept" and means[0] and means[0] >= 0.2 or item.get("reason") == "dim-scenes.too-dark"):
+            failures.append(f"README's run file: {item}, {means}")
+            print("WRONG", failures[-1])
     drops_by_its_bound(plugins, "dim-scenes")
     in_c = built("stage", "dim.c", ROOT / "sdk", lang="c")
     source = SCRATCH / "dim.c/dim.c.c"
@@ -210,6 +219,9 @@ ending = ".json"
     check("another result: done anew", run_it("--set", 'counted.ending=".mp4"'), 0, "counted: done")
     check("its check", run_it("--set", 'counted.ending="mp4"'), 2, "--set counted.ending", "job 'counted': ending 'mp4' must begin with a dot")
     check("without its plugin", kinora("check", file, program=program), 2, "unknown kind 'count-files'")
+    for package, words in (("fmt", "libfmt-dev"), ("nlohmann_json", "nlohmann-json3-dev")):
+        done = run("cmake", "-G", "Ninja", "-S", SCRATCH / "count-files", "-B", SCRATCH / f"without-{package}", f"-DCMAKE_PREFIX_PATH={SCRATCH / 'installed'}", f"-DCMAKE_DISABLE_FIND_PACKAGE_{package}=ON")
+        check(f"without the package {package}", done, 1, "count-files is a job", words)
     manifest, library = plugins / "count-files/plugin.toml", plugins / "count-files/libcount-files.so"
     other = SCRATCH / "other-kinora/count-files"
     other.mkdir(parents=True)

@@ -18,9 +18,11 @@ struct Subject {
   std::string place, text;  // plugin.toml, or the same text inside the library; "": there is none
   std::optional<core::PluginSpec> plugin;  // nothing: its manifest is missing or wrong
   uint64_t seed = 0;
-  std::vector<std::string> sets;  // NAME=VALUE, for every component that has the option
-  std::string input;              // a video for stages, the data of sources; "": none
-  std::string at;                 // where a storage may write; "": nowhere
+  std::vector<std::string> sets;               // NAME=VALUE, for every component that has the option
+  std::string input;                           // a video for stages, the data of sources; "": none
+  std::string at;                              // where a storage may write; "": nowhere
+  std::vector<std::filesystem::path> plugins;  // folders of the plugins of this process
+  std::filesystem::path recompute;             // the library of parallel/recompute; empty: it is not here
 };
 
 // A check that cannot be made, and why. Thrown by a check; no failure.
@@ -34,8 +36,7 @@ struct PluginTrial {
   const core::ComponentSpec& spec;
   const kinora_component& component;
   std::string folder;  // an empty one, which is removed afterwards; also the working directory
-  // Names what is tried now: the verdict if it ends the process or never returns.
-  std::function<void(const std::string&)> now;
+  std::function<void(const std::string&)> now;  // of watching_host.hpp
 
   template <class Table>
   const Table& table() const {
@@ -76,6 +77,7 @@ std::span<const Check> source_checks();
 std::span<const Check> cache_checks();
 std::span<const Check> engine_checks();
 std::span<const Check> collective_checks();
+std::span<const Check> strategy_checks();
 
 // Reads the manifest. Runs no code of the library.
 Subject subject_of(const std::filesystem::path& library);

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "apps/kinora/validate/trial_chain.hpp"
+#include "apps/kinora/validate/trial_link.hpp"
 #include "kinora/abi/cache.h"
 #include "kinora/context.hpp"
 
@@ -28,15 +29,20 @@ class Cache {
   explicit Cache(const PluginTrial& t)
       : options_(t.options()),
         api(t.table<kinora_cache>()),
-        self_(api.create(&watching_host(), options_.abi(), 0), api.destroy) {
+        self_((t.now("create()"), api.create(&watching_host(), options_.abi(), 0)), api.destroy) {
     if (!self_) throw Skipped{"create(): " + last_message() + "; give its options with --set NAME=VALUE"};
     const kinora_link* link = nullptr;
-    require_ok(api.link(self(), &link), "link()");
+    require_ok([&] { return api.link(self(), &link); }, "link()");
     if (!link || link->level != KINORA_LEVEL_CACHE)
       throw Error(KINORA_ERROR_FAILED, "link() gave no link of level KINORA_LEVEL_CACHE");
-    chain_ = std::make_unique<TrialChain>(core::PlainChainOptions{.seed = t.subject.seed}, std::vector{link});
+    link_.emplace(link);
+    chain_ = std::make_unique<TrialChain>(core::PlainChainOptions{.seed = t.subject.seed},
+                                          std::vector{link_->link()});
     chain_->ready();
   }
+  Cache(const Cache&) = delete;
+  Cache& operator=(const Cache&) = delete;
+  ~Cache() { watch().now("destroy()"); }
   void* self() const { return self_.get(); }
 
   // One forward of one attention, of as many frames as q has tokens for, `frames` frames after the first.
@@ -49,16 +55,17 @@ class Cache {
     const Tensor tokens = q.detach().reshape({1, q.size(1), kHeads * kSize});
     context.sequence(tokens, q.size(1) / kFrame, 2, 2, how.q_seq);
     how.kv_seq = how.q_seq;
+    watch().now(fmt::format("attention of its link, {} frames after the first", frames));
     return context.attention(q, k, v, how);
   }
   int64_t tokens(uint32_t branch) const {
     int64_t out = -1;
-    require_ok(api.tokens(self(), branch, &out), "tokens()");
+    require_ok([&] { return api.tokens(self(), branch, &out); }, "tokens()");
     return out;
   }
   int64_t bytes() const {
     int64_t out = -1;
-    require_ok(api.bytes(self(), &out), "bytes()");
+    require_ok([&] { return api.bytes(self(), &out); }, "bytes()");
     return out;
   }
 
@@ -70,6 +77,7 @@ class Cache {
 
  private:
   std::unique_ptr<void, void (*)(void*)> self_;
+  std::optional<TrialLink> link_;
   std::unique_ptr<TrialChain> chain_;
 };
 
@@ -99,7 +107,6 @@ std::string check_keys(PluginTrial& t) {
       const auto at = seed + 10 * static_cast<uint64_t>(frame) + 100 * i;
       k[i].push_back(drawn(at + 2, kFrame));
       v[i].push_back(drawn(at + 3, kFrame));
-      t.now(fmt::format("attention of frame {}", frame));
       const Tensor made = cache.attend(q, k[i].back(), v[i].back(), frame, 0, name.c_str());
       if (cache.tokens(0) < kFrame * (frame + 1))
         throw Skipped{"it evicts tokens with these options; give others with --set"};
@@ -130,7 +137,6 @@ std::string check_storage(PluginTrial& t) {
     }
   };
   require_tokens(cache, 0, 0, "create()");
-  t.now("trim(), reset(), tokens() and bytes()");
   fill(0);
   const int64_t stored = cache.tokens(0), one = cache.bytes();
   fill(1);
@@ -140,18 +146,18 @@ std::string check_storage(PluginTrial& t) {
                                                  "before), and {} bytes with a second branch; "
                                                  "count each branch's tokens and all storage",
                                                  kFrame, stored, one, empty, both));
-  require_ok(cache.api.trim(cache.self(), 0, 2 * kFrame), "trim()");
+  require_ok([&] { return cache.api.trim(cache.self(), 0, 2 * kFrame); }, "trim()");
   // The last frame's tokens are stored, whatever was evicted.
   require_tokens(cache, 0, stored - kFrame, fmt::format("trim(0, {})", 2 * kFrame));
   require_tokens(cache, 1, stored, "trim() of branch 0");
-  require_ok(cache.api.reset(cache.self(), 1), "reset()");
+  require_ok([&] { return cache.api.reset(cache.self(), 1); }, "reset()");
   require_tokens(cache, 1, 0, "reset(1)");
   if (cache.bytes() >= both)
     throw Error(
         KINORA_ERROR_FAILED,
         fmt::format("bytes() is {} before reset() of a branch and {} after; reset() frees its storage", both,
                     cache.bytes()));
-  require_ok(cache.api.reset(cache.self(), KINORA_BRANCH_ALL), "reset()");
+  require_ok([&] { return cache.api.reset(cache.self(), KINORA_BRANCH_ALL); }, "reset()");
   require_tokens(cache, 0, 0, "reset(KINORA_BRANCH_ALL)");
   if (cache.bytes() > empty)
     throw Error(KINORA_ERROR_FAILED,
@@ -165,7 +171,7 @@ std::string check_pinned(PluginTrial& t) {
   const GradMode off(false);
   const Cache cache(t);
   constexpr int64_t kFrames = 12;
-  require_ok(cache.api.pin(cache.self(), 0, kFrame), "pin()");
+  require_ok([&] { return cache.api.pin(cache.self(), 0, kFrame); }, "pin()");
   int64_t stored = 0;
   for (int64_t frame = 0; frame < kFrames; ++frame) {
     const Tensor x = drawn(t.subject.seed, kFrame);
@@ -187,7 +193,6 @@ std::string check_refusal(PluginTrial& t) {
   const Cache cache(t);
   const Tensor x = drawn(t.subject.seed, kFrame), k = x + 0.0;
   check(tensors_api().set_requires_grad(k.get(), 1));
-  t.now("attention of keys that require a gradient");
   int32_t status = KINORA_OK;
   try {
     cache.attend(x, k, x, 0);
@@ -202,13 +207,32 @@ std::string check_refusal(PluginTrial& t) {
   return "";
 }
 
+std::string check_handles(PluginTrial& t) {
+  require_no_handles(t.subject.plugin->tier, [&] {
+    const GradMode off(false);
+    const Cache cache(t);
+    const auto attend = [&](int64_t frame, uint32_t branch) {
+      const Tensor x = drawn(t.subject.seed, kFrame);
+      cache.attend(x, x, x, frame, branch);
+    };
+    for (int64_t frame = 0; frame < 12; ++frame) attend(frame, 0);  // more than a small window has
+    for (int64_t frame = 0; frame < 3; ++frame) attend(frame, 1);
+    require_ok([&] { return cache.api.trim(cache.self(), 1, 2 * kFrame); }, "trim()");
+    require_ok([&] { return cache.api.reset(cache.self(), 1); }, "reset()");
+    attend(0, 0);
+  });
+  return "";
+}
+
 constexpr Check kChecks[] = {
     {"keys", "cache", "each frame sees the keys and values of all before it, by attention and branch", false,
      nullptr, check_keys},
     {"storage", "cache", "tokens() and bytes() count each branch, and trim() and reset() give back", false,
      nullptr, check_storage},
     {"pinned", "cache", "pinned tokens are never evicted", false, nullptr, check_pinned},
-    {"cache-gradients", "cache", "keys that require a gradient are refused", false, nullptr, check_refusal}};
+    {"cache-gradients", "cache", "keys that require a gradient are refused", false, nullptr, check_refusal},
+    {"cache-leaks", "cache", "every handle to a tensor is released, at the latest by destroy()", false,
+     nullptr, check_handles}};
 
 }  // namespace
 }  // namespace cache_checks_of

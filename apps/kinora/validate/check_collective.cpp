@@ -26,12 +26,12 @@ class World {
     world.rank = rank;
     world.size = size;
     world.rendezvous = rendezvous_.c_str();
-    t.now(fmt::format("join() of rank {} of {} at file://", rank, size));
-    require(made_.api.join(made_.self, &world), "join()");
+    require([&] { return made_.api.join(made_.self, &world); },
+            fmt::format("join() of rank {} of {} at file://", rank, size));
     std::vector<int64_t> all(static_cast<size_t>(size));
     std::iota(all.begin(), all.end(), 0);
-    t.now("group() of all ranks");
-    require(made_.api.group(made_.self, "all", all.data(), all.size(), &group_), "group()");
+    require([&] { return made_.api.group(made_.self, "all", all.data(), all.size(), &group_); },
+            "group() of all ranks");
   }
   World(const World&) = delete;
   World& operator=(const World&) = delete;
@@ -42,12 +42,12 @@ class World {
   void* started(kinora_transfer transfer, const std::string& what) const {
     void* work = nullptr;
     transfer.struct_size = sizeof transfer;
-    require(made_.api.start(group_, &transfer, &work), "start() of " + what);
+    require([&] { return made_.api.start(group_, &transfer, &work); }, "start() of " + what);
     return work;
   }
   Tensor finished(void* work, const std::string& what) const {
     kinora_tensor out = nullptr;
-    require(made_.api.finish(work, &out), "finish() of " + what);
+    require([&] { return made_.api.finish(work, &out); }, "finish() of " + what);
     return Tensor::adopt(out);
   }
   Tensor transferred(const kinora_transfer& transfer, const std::string& what) const {
@@ -56,7 +56,10 @@ class World {
 
  private:
   // Skips the check on a machine without the device that the collective needs.
-  static void require(int32_t status, const std::string& call) {
+  template <class Call>
+  static void require(Call make, const std::string& call) {
+    watch().now(call);
+    const int32_t status = make();
     if (status == KINORA_ERROR_UNSUPPORTED) throw Skipped{call + ": " + last_message()};
     require_ok(status, call);
   }
@@ -82,14 +85,12 @@ std::string check_alone(PluginTrial& t) {
       const Tensor in = (x * 10.0).to(dtype);
       const auto before = numbers(in);
       const auto what = fmt::format("{} of dtype {}", c.name, dtype);
-      t.now(what);
       const Tensor out = world.transferred({.op = c.op, .dim = c.dim, .dim2 = c.dim2, .in = in.get()}, what);
       if (!out.defined() || out.sizes() != in.sizes() || out.dtype() != dtype || numbers(out) != before)
         throw Error(KINORA_ERROR_FAILED,
                     what + " of one rank is not its own tensor, of the same shape and dtype");
       if (numbers(in) != before) throw Error(KINORA_ERROR_FAILED, what + " changes its input");
     }
-  t.now("BARRIER");
   if (world.transferred({.op = KINORA_OP_BARRIER}, "BARRIER").defined())
     throw Error(KINORA_ERROR_FAILED, "finish() of BARRIER returns a tensor; it has none");
   return "";
@@ -187,18 +188,16 @@ void act_as_rank(const PluginTrial& t, int64_t me) {
     const auto round = [&](double x) { return dtype == KINORA_DTYPE_FLOAT32 ? static_cast<float>(x) : x; };
     for (auto& one : transfers(given(0), given(1), me, round)) {
       const auto what = fmt::format("{} of dtype {} on rank {} of 2", one.name, dtype, me);
-      t.now(what);
       one.how.in = of[me].get();
       require_matrix(what, world.transferred(one.how, what), one.expected, dtype);
     }
   }
-  t.now("SEND and RECV");
   check_tags(world, t, me);
 }
 
 // The end of the process of rank 1, as rank 0 reads it: "" or its error, after 's' where it was skipped.
 [[noreturn]] void end_as_rank_1(PluginTrial t, int into) {
-  t.now = [](const std::string&) {};  // rank 0 says what is tried
+  t.now = watch().now = [](const std::string&) {};  // rank 0 names the calls
   std::string said;
   try {
     act_as_rank(t, 1);

@@ -191,10 +191,10 @@ std::span<const Check> component_checks() { return component_checks_of::kChecks;
 
 std::vector<Check> all_checks() {
   std::vector<Check> out;
-  for (const auto part :
-       {library_checks(), component_checks(), stage_checks(), storage_checks(), sampler_checks(),
-        loss_checks(), optimizer_checks(), model_checks(), tokenizer_checks(), precision_checks(),
-        score_checks(), source_checks(), cache_checks(), engine_checks(), collective_checks()})
+  for (const auto part : {library_checks(), component_checks(), stage_checks(), storage_checks(),
+                          sampler_checks(), loss_checks(), optimizer_checks(), model_checks(),
+                          tokenizer_checks(), precision_checks(), score_checks(), source_checks(),
+                          cache_checks(), engine_checks(), collective_checks(), strategy_checks()})
     out.insert(out.end(), part.begin(), part.end());
   return out;
 }

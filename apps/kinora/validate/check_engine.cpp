@@ -115,9 +115,9 @@ class Pipeline {
 int32_t run(PluginTrial& t, Pipeline& p) {
   const core::Options options = t.options();
   const TrialInstance<kinora_engine> made(t, options);
-  t.now("run() of 200 samples through two stages");
   int32_t status = KINORA_OK;
-  answer("run()", [&] { return status = made.api.run(made.self, p.pipeline(), p.run()); });
+  answer("run() of 200 samples through two stages",
+         [&] { return status = made.api.run(made.self, p.pipeline(), p.run()); });
   return status;
 }
 

@@ -62,7 +62,7 @@ class Loss {
   // Output `loss`. Throws Error.
   Tensor loss(const Inputs& in) const {
     std::vector<Tensor> made;
-    require_ok(evaluate(in, made), "evaluate()");
+    require_ok([&] { return evaluate(in, made); }, "evaluate()");
     if (!made[0].defined() || made[0].sizes() != std::vector<int64_t>{kBatch})
       throw Error(KINORA_ERROR_INVALID,
                   "the first output of evaluate() is not `loss` [B], one number for each sample");
@@ -101,6 +101,7 @@ double worst_gradient(const Loss& loss, Inputs in, const std::string& name) {
   check(tensors_api().set_requires_grad(leaf.get(), 1));
   in[name] = leaf;
   const Tensor total = loss.loss(in).sum();
+  watch().now("the backward of `loss`");
   const auto g = gradients(total, full_like(total, 1.0), {leaf})[0];
   in[name] = plain;
   double worst = 0;
@@ -116,7 +117,6 @@ std::string check_gradients(PluginTrial& t) {
   std::string said;
   for (const auto& [name, x] : in) {
     if (!is_of_model(name, x)) continue;
-    t.now("the gradient of `loss` by " + name);
     said += fmt::format("{}{} within {:.1g}", said.empty() ? "" : ", ", name, worst_gradient(loss, in, name));
   }
   if (said.empty()) throw Skipped{"none of its inputs is the output of a model"};
@@ -187,7 +187,6 @@ std::string check_loss_handles(PluginTrial& t) {
 std::string check_loss_tensors(PluginTrial& t) {
   const Loss loss(t);
   with_hostile_inputs(usual(t, loss), [&](const std::string& what, const Inputs& in) {
-    t.now("evaluate() " + what);
     std::vector<Tensor> made;
     answer("evaluate() " + what, [&] { return loss.evaluate(in, made); });
   });

@@ -4,6 +4,7 @@
 #include <set>
 
 #include "apps/kinora/validate/trial_chain.hpp"
+#include "apps/kinora/validate/trial_recompute.hpp"
 
 namespace kinora {
 namespace model_checks_of {
@@ -33,10 +34,11 @@ TrialInputs inputs_of(const PluginTrial& t, const core::Options& options) {
 
 class Model {
  public:
-  explicit Model(const PluginTrial& t, bool is_meta = false)
-      : t_(t), options_(t.options()), network_(t, options_, is_meta), usual_(inputs_of(t, options_)) {
+  explicit Model(const PluginTrial& t, bool is_meta = false,
+                 const std::vector<const kinora_link*>& links = {})
+      : t_(t), options_(t.options()), network_(t, options_, is_meta, links), usual_(inputs_of(t, options_)) {
     if (is_meta)
-      for (auto& [name, x] : usual_) x = network_.chain.on_device(x);
+      for (auto& [name, x] : usual_) x = on_meta(x);
   }
 
   const TrialInputs& usual() const { return usual_; }
@@ -95,9 +97,8 @@ size_t largest(const std::vector<double>& g) {
   return static_cast<size_t>(at - g.begin());
 }
 
-std::string check_gradients(PluginTrial& t) {
-  Model model(t);
-  TrialInputs in = model.usual();
+// Inputs and parameters from now on require a gradient; some of many parameters.
+std::vector<std::pair<std::string, Tensor>> variables_of(Model& model, TrialInputs& in) {
   std::vector<std::pair<std::string, Tensor>> by;
   for (auto& [name, x] : in)
     if (x.dtype() == KINORA_DTYPE_FLOAT64 && name != "timestep" && x.numel() > 0) {
@@ -111,15 +112,25 @@ std::string check_gradients(PluginTrial& t) {
     const auto& leaf = leaves[leaves.size() <= kMost ? i : i * (leaves.size() - 1) / (kMost - 1)];
     by.emplace_back(leaf.name, leaf.tensor);
   }
+  for (const auto& one : by) check(tensors_api().set_requires_grad(one.second.get(), 1));
+  return by;
+}
+
+std::vector<std::vector<double>> gradients_of(PluginTrial& t, const Tensor& output,
+                                              const std::vector<std::pair<std::string, Tensor>>& by) {
   std::vector<Tensor> variables;
-  for (const auto& [name, x] : by) {
-    check(tensors_api().set_requires_grad(x.get(), 1));
-    variables.push_back(x);
-  }
+  for (const auto& one : by) variables.push_back(one.second);
+  t.now("the backward of its output");
+  return gradients(output, normal(t.subject.seed, output.sizes()).to(output.dtype()), variables);
+}
+
+std::string check_gradients(PluginTrial& t) {
+  Model model(t);
+  TrialInputs in = model.usual();
+  const auto by = variables_of(model, in);
   t.now("forward() with gradients");
   const Tensor output = model.output(in), weight = normal(t.subject.seed, output.sizes()).to(output.dtype());
-  t.now("the backward of its output");
-  const auto found = gradients(output, weight, variables);
+  const auto found = gradients_of(t, output, by);
   const GradMode off(false);
   t.now("forward() for finite differences");
   double worst = 0;
@@ -132,23 +143,51 @@ std::string check_gradients(PluginTrial& t) {
   return fmt::format("{} inputs and parameters within {:.1g}", by.size(), worst);
 }
 
+std::string check_recompute(PluginTrial& t) {
+  const TrialRecompute recompute(t);
+  Model plain(t), again(t, false, recompute.links());
+  std::vector<std::string> names;
+  std::vector<std::vector<double>> found[2];
+  for (size_t i = 0; i < 2; ++i) {
+    Model& model = i == 0 ? plain : again;
+    TrialInputs in = model.usual();
+    const auto by = variables_of(model, in);
+    t.now(i == 0 ? "forward()" : "forward() whose blocks run again");
+    const Tensor output = model.output(in);
+    found[i] = gradients_of(t, output, by);
+    found[i].push_back(numbers(output));
+    names.clear();
+    for (const auto& one : by) names.push_back("the gradient by " + one.first);
+  }
+  names.push_back("the output");
+  // Not to the bit: what several blocks share gets its gradient as a sum in another order.
+  for (size_t i = 0; i < names.size(); ++i)
+    if (const double off = relative_error(found[1][i], found[0][i]); !(off <= 1e-12))
+      throw Error(KINORA_ERROR_FAILED,
+                  fmt::format("{} differs by {:.2g} of its size when its blocks run again in the backward; a "
+                              "block reads its inputs and what stays until release()",
+                              names[i], off));
+  return "";
+}
+
 std::string check_meta(PluginTrial& t) {
   const GradMode off(false);
   Model shapes(t, true);
-  t.now("forward() on the meta device");
   std::vector<Tensor> made, values;
   const auto why =
       answer("forward() on the meta device", [&] { return shapes.forward(shapes.usual(), made); });
   if (why.find("Meta kernel") != why.npos) throw Skipped{"libtorch lacks one of its operators there: " + why};
   if (!why.empty()) {
-    Model(t).output();  // Skipped if the inputs are none of this model
+    Model plain(t);
+    t.now("forward()");
+    plain.output();  // Skipped if the inputs are none of this model
     throw Error(KINORA_ERROR_FAILED,
                 "forward() on the meta device, where tensors have shapes and no values: " + why +
                     "; read no number of a tensor on the host");
   }
   try {
     Model model(t);
-    require_ok(model.forward(model.usual(), values), "forward()");
+    require_ok([&] { return model.forward(model.usual(), values); }, "forward()");
   } catch (const Skipped& s) {
     return "not compared with the CPU: " + s.why;
   }
@@ -182,7 +221,6 @@ std::string check_inputs(PluginTrial& t) {
   const GradMode off(false);
   Model model(t);
   with_hostile_inputs(model.usual(), [&](const std::string& what, const TrialInputs& in) {
-    t.now("forward() " + what);
     std::vector<Tensor> made;
     answer("forward() " + what, [&] { return model.forward(in, made); });
   });
@@ -194,6 +232,9 @@ constexpr Check kChecks[] = {
      false, nullptr, check_same_output},
     {"model-gradients", "model", "gradients by inputs and parameters equal finite differences in float64",
      false, nullptr, check_gradients},
+    {"recompute", "model",
+     "blocks that run again in the backward (parallel/recompute) give the same output and gradients", false,
+     nullptr, check_recompute},
     {"meta", "model", "it reads no number of a tensor: shapes on the meta device are those on the CPU", false,
      nullptr, check_meta},
     {"model-leaks", "model", "every handle to a tensor is released, also after an error", false, nullptr,

@@ -36,8 +36,8 @@ class Stepped {
     spec_.shape = shape.sizes.data();
     spec_.ndim = static_cast<uint32_t>(shape.sizes.size());
     spec_.quantum = spec_.shards = 1;
-    t.now(std::string("plan() of ") + shape.name);
-    require_ok(made_.api.plan(made_.self, &spec_, &plan_), "plan()");
+    require_ok([&] { return made_.api.plan(made_.self, &spec_, &plan_); },
+               std::string("plan() of ") + shape.name);
     if (plan_.n_states > t.spec.outputs.size())
       throw Error(
           KINORA_ERROR_FAILED,
@@ -62,7 +62,8 @@ class Stepped {
     if (!plan_.whole) return;
     kinora_tensor out = nullptr;
     const Tensor direction = g.reshape(shape_.sizes);
-    require_ok(made_.api.direction(made_.self, &spec_, direction.get(), &out), "direction()");
+    require_ok([&] { return made_.api.direction(made_.self, &spec_, direction.get(), &out); },
+               std::string("direction() of ") + shape_.name);
     const Tensor change = Tensor::adopt(out);
     if (!change.defined() || change.sizes() != shape_.sizes)
       throw Error(KINORA_ERROR_FAILED, "direction() did not return a tensor of the direction's shape");
@@ -102,7 +103,7 @@ class Stepped {
     u.states = handles.data();
     u.averages = plan_.whole ? nullptr : &moving;
     u.n_averages = plan_.whole ? 0 : 1;
-    require_ok(made_.api.update(made_.self, &u), "update()");
+    require_ok([&] { return made_.api.update(made_.self, &u); }, std::string("update() of ") + shape_.name);
   }
   const Shape& shape_;
   core::Options options_;
@@ -121,7 +122,6 @@ template <class One, class Other>
 void same_bits(PluginTrial& t, const std::string& why, One one, Other other) {
   for (const auto& shape : kShapes) {
     Stepped a(t, shape), b(t, shape);
-    t.now(std::string("update() of ") + shape.name);
     for (uint64_t i = 1; i < 3; ++i) {
       const Tensor g = normal(t.subject.seed + i, {shape.numel()});
       one(a, g);
@@ -170,7 +170,6 @@ std::string check_descends(PluginTrial& t) {
   std::string said;
   for (const auto& shape : kShapes) {
     Stepped s(t, shape);
-    t.now(std::string("100 steps on ") + shape.name);
     const auto loss = [&] { return square(s.weight).sum().item(); };
     const double before = loss();
     for (int i = 0; i < 100; ++i) s.step(s.weight);
@@ -190,7 +189,6 @@ std::string check_handles(PluginTrial& t) {
   require_no_handles(t.subject.plugin->tier, [&] {
     for (const auto& shape : kShapes) {
       Stepped s(t, shape);
-      t.now(std::string("update() of ") + shape.name);
       for (uint64_t i = 1; i < 3; ++i) s.step(normal(t.subject.seed + i, {shape.numel()}));
     }
   });

@@ -2,6 +2,7 @@
 #include <cmath>
 
 #include "apps/kinora/validate/trial_chain.hpp"
+#include "apps/kinora/validate/trial_link.hpp"
 #include "kinora/abi/precision.h"
 #include "kinora/context.hpp"
 
@@ -19,6 +20,7 @@ class Precision : public TrialInstance<kinora_precision> {
   using TrialInstance::TrialInstance;
 
   int32_t dtype() const {
+    watch().now("dtype()");
     const int32_t type = api.dtype(self);
     if (type != KINORA_DTYPE_FLOAT32 && type != KINORA_DTYPE_FLOAT64 && type != KINORA_DTYPE_BFLOAT16 &&
         type != KINORA_DTYPE_FLOAT16)
@@ -31,7 +33,7 @@ class Precision : public TrialInstance<kinora_precision> {
   }
   std::vector<const kinora_link*> links() const {
     const kinora_link* link = nullptr;
-    require_ok(api.link(self, &link), "link()");
+    require_ok([&] { return api.link(self, &link); }, "link()");
     if (link && link->level != KINORA_LEVEL_PRECISION)
       throw Error(KINORA_ERROR_FAILED, fmt::format("its link has level {}; a precision's is {}", link->level,
                                                    KINORA_LEVEL_PRECISION));
@@ -101,7 +103,6 @@ std::string check_quantize(PluginTrial& t) {
   const Precision precision(t, options);
   const Tensor x = normal(t.subject.seed, {kRows, kIn});
   std::vector<Tensor> made;
-  t.now("quantize()");
   int32_t status = KINORA_OK;
   answer("quantize()", [&] { return status = precision.quantize(x, t.spec.outputs.size(), made); });
   require_taken(status, "quantize() of x " + shape_text(x.sizes()));
@@ -120,13 +121,33 @@ std::string check_quantize(PluginTrial& t) {
                               shape_text(made[i].sizes()), off, shape_text(x.sizes()), kMostError));
   }
   for (const auto& [what, wrong] : hostile_tensors(x)) {
-    t.now("quantize() of x " + what);
     answer("quantize() of x " + what, [&] { return precision.quantize(wrong, t.spec.outputs.size(), made); });
   }
   return "";
 }
 
-// Only quantize() is watched: the tensors of a link pass through chains, which do not count them.
+// linear() of the link with a bias and without, in a chain that counts what passes.
+void call_link(PluginTrial& t, const Precision& precision) {
+  const auto links = precision.links();
+  if (links.empty()) return;
+  const TrialLink counted(links[0]);
+  const int32_t stream = precision.dtype();
+  TrialChain chain({t.subject.seed, stream == KINORA_DTYPE_FLOAT64 ? stream : KINORA_DTYPE_FLOAT32},
+                   {counted.link()});
+  const Context<Tensor> context(chain.context());
+  const auto declared = [&](const char* name, std::vector<int64_t> shape) {
+    return context.parameter({.name = name, .shape = std::move(shape), .init = Init::normal(1)});
+  };
+  const kinora_param weight = declared("weight", {kOut, kIn}), bias = declared("bias", {kOut});
+  chain.ready();
+  chain.begin(true);
+  const GradMode off(false);
+  const Tensor x = normal(t.subject.seed, {2, kRows / 2, kIn}).to(stream);
+  t.now("linear() of its link");
+  context.linear(x, weight, bias, 0);
+  context.linear(x, weight, 0, 0);
+}
+
 std::string check_handles(PluginTrial& t) {
   const core::Options options = t.options();
   require_no_handles(t.subject.plugin->tier, [&] {
@@ -138,6 +159,7 @@ std::string check_handles(PluginTrial& t) {
                   "quantize() of x " + shape_text(x.sizes()));
     const Tensor wrong = normal(t.subject.seed, {7});
     answer("quantize() of x [7]", [&] { return precision.quantize(wrong, t.spec.outputs.size(), made); });
+    call_link(t, precision);
   });
   return "";
 }
@@ -150,7 +172,7 @@ constexpr Check kChecks[] = {
      "quantize() gives the tensors of the manifest, near x, and strange tensors get an answer", false,
      nullptr, check_quantize},
     {"precision-leaks", "precision",
-     "every handle to a tensor of quantize() is released, also after an error", false, nullptr,
+     "every handle to a tensor is released, in its link's linear() too, and after an error", false, nullptr,
      check_handles}};
 
 }  // namespace

@@ -79,7 +79,7 @@ class Sampler : public TrialInstance<kinora_sampler> {
 
   std::vector<double> levels() const {
     kinora_tensor out = nullptr;
-    require_ok(api.levels(self, &out), "levels()");
+    require_ok([&] { return api.levels(self, &out); }, "levels()");
     const Tensor t = Tensor::adopt(out);
     if (t.dim() != 1 || t.dtype() != KINORA_DTYPE_FLOAT64 || t.numel() < 2)
       throw Error(KINORA_ERROR_INVALID, "levels() gave no float64 [N] with N of 2 or more");
@@ -88,7 +88,7 @@ class Sampler : public TrialInstance<kinora_sampler> {
   }
   std::vector<double> sample(Scene& s, const Tensor& noise) const {
     kinora_tensor out = nullptr;
-    require_ok(api.sample(self, &s.denoiser, noise.get(), &s.run, &out), "sample()");
+    require_ok([&] { return api.sample(self, &s.denoiser, noise.get(), &s.run, &out); }, "sample()");
     const Tensor t = Tensor::adopt(out);
     if (t.sizes() != noise.sizes() || t.dtype() != KINORA_DTYPE_FLOAT64)
       throw Error(KINORA_ERROR_INVALID,
@@ -110,7 +110,6 @@ double error_of(const PluginTrial& t, int64_t steps) {
   const Sampler s(t, options);
   Scene scene(s.api.mix, t.subject.seed);
   const Tensor noise = starts();
-  t.now(fmt::format("sample() with {} steps", steps));
   const auto levels = s.levels(), made = s.sample(scene, noise);
   double sum = 0;
   for (size_t i = 0; i < made.size(); ++i) {
@@ -175,6 +174,7 @@ std::string check_stops(PluginTrial& t) {
     (is_cancelled ? scene.cancel_at : scene.fail_at) = 1;
     const Tensor noise = starts();
     kinora_tensor out = nullptr;
+    t.now(is_cancelled ? "sample() of a cancelled run" : "sample() whose denoiser fails");
     const int32_t expected = is_cancelled ? KINORA_ERROR_CANCELLED : KINORA_ERROR_DATA;
     const int32_t status = s.api.sample(s.self, &scene.denoiser, noise.get(), &scene.run, &out);
     if (status != expected || out)
@@ -209,7 +209,6 @@ std::string check_tensors(PluginTrial& t) {
   const core::Options options = t.options();
   const Sampler s(t, options);
   for (const auto& [what, noise] : hostile_tensors(starts())) {
-    t.now("sample() of noise " + what);
     Scene scene(s.api.mix, t.subject.seed);
     kinora_tensor out = nullptr;
     answer("sample() of noise " + what,

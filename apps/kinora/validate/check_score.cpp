@@ -31,24 +31,28 @@ class Score {
   }
   // Throws Skipped if samples in the manifest's shapes are none of this score.
   void add(uint64_t group) const {
-    t_.now("update()");
     int32_t status = KINORA_OK;
     answer("update()", [&] { return status = update(samples(group)); });
     require_taken(status, "update() of samples in plugin.toml's shapes");
   }
   Tensor state() const {
     kinora_tensor out = nullptr;
-    require_ok(made_.api.state(made_.self, &out), "state()");
+    require_ok([&] { return made_.api.state(made_.self, &out); }, "state()");
     const Tensor made = Tensor::adopt(out);
     if (!made.defined() || made.dim() != 1 || made.dtype() != KINORA_DTYPE_FLOAT64)
       throw Error(KINORA_ERROR_FAILED, "state() gave no float64 [S]");
     return made;
   }
   int32_t merge(const Tensor& state) const { return made_.api.merge(made_.self, state.get()); }
+  // Merges the state of another instance.
+  void take(const Score& other) const {
+    const Tensor state = other.state();
+    require_ok([&] { return merge(state); }, "merge()");
+  }
   // The manifest's outputs.
   std::vector<double> compute() const {
     std::vector<double> out(t_.spec.outputs.size());
-    require_ok(made_.api.compute(made_.self, out.data(), out.size()), "compute()");
+    require_ok([&] { return made_.api.compute(made_.self, out.data(), out.size()); }, "compute()");
     return out;
   }
 
@@ -72,15 +76,14 @@ std::string check_merged(PluginTrial& t) {
   all.add(1);
   first.add(0);
   second.add(1);
-  t.now("state(), merge() and compute()");
   const auto expected = all.compute();
   for (const double v : expected)
     if (!std::isfinite(v))
       throw Error(KINORA_ERROR_FAILED, fmt::format("compute() of ordinary samples is {}", v));
-  for (const auto* one : {&first, &second}) require_ok(merged.merge(one->state()), "merge()");
+  for (const auto* one : {&first, &second}) merged.take(*one);
   require_same(t, merged.compute(), expected,
                "the merged states of two instances give the numbers of one that saw all samples");
-  require_ok(first.merge(second.state()), "merge()");
+  first.take(second);
   require_same(t, first.compute(), expected,
                "an instance that merges the later samples of another gives the numbers of one that saw all");
   return "";
@@ -89,7 +92,6 @@ std::string check_merged(PluginTrial& t) {
 std::string check_compute(PluginTrial& t) {
   const Score one(t), other(t), unasked(t);
   for (const auto* score : {&one, &other, &unasked}) score->add(0);
-  t.now("compute()");
   const auto before = one.compute();
   if (one.compute() != before || other.compute() != before)
     throw Error(
@@ -118,7 +120,6 @@ std::string check_inputs(PluginTrial& t) {
     const Score score(t);
     score.add(0);
     const auto before = score.compute();
-    t.now("update() " + what);
     const auto why = answer("update() " + what, [&] { return score.update(in); });
     require_unchanged(t, score, before, why, "update() " + what);
   });
@@ -126,7 +127,6 @@ std::string check_inputs(PluginTrial& t) {
   for (const auto& [what, state] : hostile_tensors(usual.state())) {
     const Score score(t);
     score.add(0);
-    t.now("merge() of a state " + what);
     const auto why = answer("merge() of a state " + what, [&] { return score.merge(state); });
     require_unchanged(t, score, before, why, "merge() of a state " + what);
     if (why.empty() && (what == "of no dimension" || what == "of int64" || what == "of shape [7, 3]"))
@@ -142,8 +142,7 @@ std::string check_handles(PluginTrial& t) {
     const Score score(t), other(t);
     score.add(0);
     other.add(1);
-    t.now("state(), merge() and compute()");
-    require_ok(score.merge(other.state()), "merge()");
+    score.take(other);
     score.compute();
     for (const auto& [name, x] : score.samples(2)) {
       TrialInputs wrong = score.samples(2);

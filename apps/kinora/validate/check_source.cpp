@@ -18,9 +18,9 @@ class Source {
   explicit Source(const PluginTrial& t, uint64_t shard = 0, uint64_t shards = 1)
       : t_(t), options_(t.options()), made_(t, options_) {
     if (t.subject.input.empty()) throw Skipped{"say which data it reads: --input PATH"};
-    t.now(fmt::format("open() of part {} of {}", shard, shards));
     if (const auto why =
-            answer("open()", [&] { return made_.api.open(made_.self, str(t.subject.input), shard, shards); });
+            answer(fmt::format("open() of part {} of {}", shard, shards),
+                   [&] { return made_.api.open(made_.self, str(t.subject.input), shard, shards); });
         !why.empty())
       throw Skipped{"open(" + t.subject.input + "): " + why};
   }
@@ -58,7 +58,7 @@ class Source {
     const kinora_sink sink{&out, [](void* to, const void* data, uint64_t size) {
                              static_cast<std::string*>(to)->append(static_cast<const char*>(data), size);
                            }};
-    require_ok(made_.api.state(made_.self, &sink), "state()");
+    require_ok([&] { return made_.api.state(made_.self, &sink); }, "state()");
     if (out.size() > KINORA_SOURCE_MOST_STATE)
       throw Error(KINORA_ERROR_FAILED, fmt::format("state() wrote {} bytes; at most {} are allowed",
                                                    out.size(), KINORA_SOURCE_MOST_STATE));
@@ -71,6 +71,7 @@ class Source {
   std::optional<uint64_t> count() const {
     uint64_t out = 0;
     if (!KINORA_HAS(&made_.api, count) || !made_.api.count) return {};
+    t_.now("count()");
     const int32_t status = made_.api.count(made_.self, &out);
     if (status == KINORA_ERROR_UNSUPPORTED) return {};
     require_ok(status, "count()");
@@ -130,8 +131,8 @@ std::string check_restore(PluginTrial& t) {
   for (size_t i = 0; i <= seen; ++i) {
     const Source other(t);
     other.next();  // restore() does not need a new instance
-    t.now(fmt::format("restore() of the state after {} samples", i));
-    require_ok(other.restore(states[i]), "restore()");
+    require_ok([&] { return other.restore(states[i]); },
+               fmt::format("restore() of the state after {} samples", i));
     const auto rest = other.rest();
     if (!std::equal(rest.begin(), rest.end(), all.begin() + static_cast<ptrdiff_t>(i), all.end()))
       throw Error(KINORA_ERROR_FAILED, fmt::format("after restore() of the state after {} samples, next() "
@@ -153,7 +154,6 @@ std::string check_foreign_states(PluginTrial& t) {
                                     {"without its last byte", own.substr(0, own.size() - 1)}}) {
     const Source source(t);
     source.next();
-    t.now("restore() of a state " + what);
     int32_t status = KINORA_OK;
     answer("restore() of a state " + what, [&] { return status = source.restore(state); });
     if (status == KINORA_OK && what == "without its last byte")

@@ -20,17 +20,19 @@ std::map<std::string, std::string> outcomes_of(const PluginTrial& t, const core:
   for (const auto& s : usual_samples(t, kSamples)) error = stage.process(s, "process()");
   stage.finish();
   if (stage.books.n_errors == static_cast<int>(kSamples))
-    throw Skipped{"process() answers every sample with: " + error + "; give a video with --input FILE"};
+    throw Skipped{"process() answers every sample with: " + error +
+                  (t.subject.input.empty() ? "; give a video with --input FILE"
+                                           : "; it needs more than the video of --input and the check's own "
+                                             "facts and tensors: try it in a run file, after the stages that "
+                                             "make the rest")};
   return stage.books.outcomes;
 }
 
 std::string check_samples(PluginTrial& t) {
   const core::Options options = t.options();
   for (const auto& s : hostile_samples(t)) {
-    t.now("process() of a sample with " + s.what);
     TrialStage stage(t, options);
     stage.process(s, "process() of a sample with " + s.what);
-    t.now("finish() after a sample with " + s.what);
     stage.finish();
   }
   return "";
@@ -109,7 +111,6 @@ std::string check_threads(PluginTrial& t) {
   std::vector<std::thread> threads;
   std::mutex lock;
   std::string wrong;
-  t.now("create(), process() and destroy() of four instances on four threads");
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
       std::string why;
@@ -138,8 +139,8 @@ std::string check_resources(PluginTrial& t) {
     std::fill(std::begin(space), std::end(space), 0xA5);
     std::memcpy(space, &room, sizeof room);
     auto* out = reinterpret_cast<kinora_resources*>(space);
-    t.now(fmt::format("resources() with room for {} bytes", room));
-    answer("resources()", [&] { return made.api.resources(made.self, out); });
+    answer(fmt::format("resources() with room for {} bytes", room),
+           [&] { return made.api.resources(made.self, out); });
     if (std::any_of(space + room, std::end(space), [](unsigned char c) { return c != 0xA5; }))
       throw Error(KINORA_ERROR_FAILED,
                   fmt::format("resources() writes behind a kinora_resources of {} bytes; copy it by "

@@ -22,19 +22,21 @@ class Storage {
   std::string path(const char* name) const {
     return t_.subject.at + "/kinora-validate-" + std::to_string(t_.subject.seed) + "-" + name;
   }
-  void require(int32_t status, const std::string& call) const { require_ok(status, call); }
   void write(const std::string& at, const std::string& bytes) const {
     void* writer = nullptr;
-    t_.now("begin(), append() and commit() of " + at);
-    require(api.begin(self, str(at), &writer), "begin(" + at + ")");
+    require_ok([&] { return api.begin(self, str(at), &writer); }, "begin(" + at + ")");
+    t_.now("append(" + at + ")");
     for (size_t i = 0; i < bytes.size(); i += 70000)
       if (const int32_t s =
               api.append(self, writer, bytes.data() + i, std::min<size_t>(70000, bytes.size() - i));
           s != KINORA_OK) {
         api.abort(self, writer);
-        require(s, "append(" + at + ")");
+        require_ok(s, "append(" + at + ")");
       }
-    require(api.commit(self, writer), "commit(" + at + ")");
+    require_ok([&] { return api.commit(self, writer); }, "commit(" + at + ")");
+  }
+  void remove(const std::string& at) const {
+    require_ok([&] { return api.remove(self, str(at)); }, "remove(" + at + ")");
   }
 
  private:
@@ -60,7 +62,7 @@ class Reader {
   Reader(const Storage& s, const std::string& path, const std::string& expected)
       : s_(s), expected_(expected) {
     uint64_t size = 0;
-    s.require(s.api.open(s.self, str(path), &reader_, &size), "open(" + path + ")");
+    require_ok([&] { return s.api.open(s.self, str(path), &reader_, &size); }, "open(" + path + ")");
     if (size != expected.size()) {
       s.api.close(s.self, reader_);
       throw Error(KINORA_ERROR_DATA,
@@ -69,12 +71,16 @@ class Reader {
   }
   Reader(const Reader&) = delete;
   Reader& operator=(const Reader&) = delete;
-  ~Reader() { s_.api.close(s_.self, reader_); }
+  ~Reader() {
+    watch().now("close()");
+    s_.api.close(s_.self, reader_);
+  }
 
   // "" or what is wrong.
   std::string compare(uint64_t offset, uint64_t size) const {
     std::string to(size + 8, 'm');
     uint64_t got = ~uint64_t{0};
+    watch().now(fmt::format("read({}, {})", offset, size));
     if (s_.api.read(s_.self, reader_, offset, to.data(), size, &got) != KINORA_OK)
       return fmt::format("read({}, {}) failed: {}", offset, size, last_message());
     const std::string want = offset < expected_.size() ? expected_.substr(offset, size) : "";
@@ -104,7 +110,6 @@ std::string check_read_back(PluginTrial& t) {
   s.write(at, bytes);  // replaces
   {
     const Reader r(s, at, bytes);
-    t.now("read() of ranges");
     for (const auto& [offset, size] : {std::pair<uint64_t, uint64_t>{0, 200003},
                                        {0, 0},
                                        {1, 1},
@@ -116,7 +121,7 @@ std::string check_read_back(PluginTrial& t) {
   }
   s.write(at, "");
   require_none(Reader(s, at, "").compare(0, 10));
-  s.require(s.api.remove(s.self, str(at)), "remove(" + at + ")");
+  s.remove(at);
   return "";
 }
 
@@ -127,7 +132,6 @@ std::string check_ranges_at_once(PluginTrial& t) {
   std::string wrong[4];
   {
     const Reader r(s, at, bytes);
-    t.now("read() of one reader on four threads");
     std::vector<std::thread> threads;
     for (uint64_t i = 0; i < 4; ++i)
       threads.emplace_back([&, i] {
@@ -136,7 +140,7 @@ std::string check_ranges_at_once(PluginTrial& t) {
       });
     for (auto& one : threads) one.join();
   }
-  s.require(s.api.remove(s.self, str(at)), "remove(" + at + ")");
+  s.remove(at);
   for (const auto& one : wrong) require_none(one.empty() ? "" : "one reader on four threads: " + one);
   return "";
 }
@@ -144,6 +148,7 @@ std::string check_ranges_at_once(PluginTrial& t) {
 // A call on a missing object must say that, with a message.
 template <class Call>
 void require_missing(const std::string& what, Call call) {
+  watch().now(what);
   watching_host().set_error(&watching_host(), KINORA_OK, "");
   if (const int32_t status = call(); status != KINORA_ERROR_NOT_FOUND)
     throw Error(KINORA_ERROR_FAILED, fmt::format("{} returned {}; return KINORA_ERROR_NOT_FOUND ({})", what,
@@ -159,12 +164,12 @@ std::string check_missing(PluginTrial& t) {
   void *reader = nullptr, *writer = nullptr;
   uint64_t size = 0;
   const auto open = [&] { return s.api.open(s.self, str(at), &reader, &size); };
-  t.now("calls on the missing object " + at);
   require_missing("open() of a missing object", open);
   require_missing("remove() of a missing object", [&] { return s.api.remove(s.self, str(at)); });
-  s.require(s.api.begin(s.self, str(at), &writer), "begin(" + at + ")");
-  s.require(s.api.append(s.self, writer, "part", 4), "append(" + at + ")");
+  require_ok([&] { return s.api.begin(s.self, str(at), &writer); }, "begin(" + at + ")");
+  require_ok([&] { return s.api.append(s.self, writer, "part", 4); }, "append(" + at + ")");
   require_missing("open() of an object that is not committed", open);
+  t.now("abort()");
   s.api.abort(s.self, writer);
   require_missing("open() after abort()", open);
   return "";

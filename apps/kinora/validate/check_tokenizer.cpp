@@ -14,7 +14,7 @@ class Tokenizer {
  public:
   explicit Tokenizer(const PluginTrial& t) : options_(t.options()), network_(t, options_) {
     info_.struct_size = sizeof info_;
-    require_ok(network_.api.info(network_.self(), &info_), "info()");
+    require_ok([&] { return network_.api.info(network_.self(), &info_); }, "info()");
     for (const int64_t factor : {info_.channels, info_.time, info_.height, info_.width})
       if (factor < 1)
         throw Error(KINORA_ERROR_FAILED,
@@ -46,12 +46,13 @@ class Tokenizer {
   // Throw Error; or Skipped, if the video is too small for this tokenizer.
   Tensor encoded() {
     Tensor out;
+    watch().now("encode()");
     require_taken(encode(video_, out), "encode() of a video " + shape_text(video_.sizes()));
     return require(out, "encode()");
   }
   Tensor decoded(const Tensor& latent) {
     Tensor out;
-    require_ok(decode(latent, out), "decode()");
+    require_ok([&] { return decode(latent, out); }, "decode()");
     return require(out, "decode()");
   }
   // The joined results of the pieces of x along its dimension of frames. Throws Skipped if it has no streams.
@@ -60,6 +61,7 @@ class Tokenizer {
     const int64_t frames = decoding && info_.discrete ? 1 : 2;  // codes are [B, t, h, w]
     void* stream = nullptr;
     network_.chain.begin(true);
+    watch().now("open() of a stream");
     const int32_t status =
         api.open ? api.open(network_.self(), network_.chain.context(), decoding ? 1 : 0, &stream)
                  : KINORA_ERROR_UNSUPPORTED;
@@ -70,7 +72,7 @@ class Tokenizer {
     int64_t from = 0;
     for (const int64_t n : pieces) {
       kinora_tensor out = nullptr;
-      require_ok(api.push(stream, x.narrow(frames, from, n).get(), &out), "push()");
+      require_ok([&] { return api.push(stream, x.narrow(frames, from, n).get(), &out); }, "push()");
       made.push_back(require(Tensor::adopt(out), "push()"));
       from += n;
     }
@@ -92,7 +94,6 @@ class Tokenizer {
 std::string check_round_trip(PluginTrial& t) {
   const GradMode off(false);
   Tokenizer tokenizer(t);
-  t.now("encode()");
   const Tensor latent = tokenizer.encoded();
   const auto& info = tokenizer.info();
   std::vector<int64_t> expected{kBatch, 1 + kGroups, 2, 2};
@@ -106,7 +107,6 @@ std::string check_round_trip(PluginTrial& t) {
       if (!(code >= 0 && code < static_cast<double>(info.codes)))
         throw Error(KINORA_ERROR_FAILED,
                     fmt::format("code {} is not one of the {} codes of info()", code, info.codes));
-  t.now("decode()");
   if (const Tensor video = tokenizer.decoded(latent); video.sizes() != tokenizer.video().sizes())
     throw Error(KINORA_ERROR_FAILED,
                 fmt::format("decode(encode()) of a video {} is {}", shape_text(tokenizer.video().sizes()),
@@ -127,9 +127,7 @@ std::string check_streams(PluginTrial& t) {
                               what, shape_text(found.sizes()), relative_error(numbers(found), numbers(whole)),
                               shape_text(whole.sizes())));
   };
-  t.now("a stream that encodes");
   compare("encoding", tokenizer.streamed(false, tokenizer.video(), {1, time, 2 * time, time}), latent);
-  t.now("a stream that decodes");
   compare("decoding", tokenizer.streamed(true, latent, {1, 2, 1, 1}), video);
   return "";
 }
@@ -137,7 +135,6 @@ std::string check_streams(PluginTrial& t) {
 std::string check_same_latent(PluginTrial& t) {
   const GradMode off(false);
   Tokenizer one(t), other(t);
-  t.now("encode() and decode()");
   const Tensor latent = one.encoded();
   const auto codes = numbers(latent), video = numbers(one.decoded(latent));
   for (Tokenizer* again : {&one, &other})
@@ -152,7 +149,6 @@ std::string check_handles(PluginTrial& t) {
   require_no_handles(t.subject.plugin->tier, [&] {
     const GradMode off(false);
     Tokenizer tokenizer(t);
-    t.now("encode(), decode() and streams");
     const Tensor latent = tokenizer.encoded(), video = tokenizer.decoded(latent);
     try {
       tokenizer.streamed(false, tokenizer.video(), {1, tokenizer.info().time});
@@ -173,11 +169,9 @@ std::string check_tensors(PluginTrial& t) {
   const Tensor latent = tokenizer.encoded();
   Tensor made;
   for (const auto& [what, video] : hostile_tensors(tokenizer.video())) {
-    t.now("encode() of a video " + what);
     answer("encode() of a video " + what, [&] { return tokenizer.encode(video, made); });
   }
   for (const auto& [what, wrong] : hostile_tensors(latent)) {
-    t.now("decode() of a latent " + what);
     answer("decode() of a latent " + what, [&] { return tokenizer.decode(wrong, made); });
   }
   return "";

@@ -50,10 +50,10 @@ std::string made(const Check& check, const Subject& subject, const core::Compone
                  const std::string& folder, const Say& say) {
   if (!spec) return check.of_library(subject);
   prepare_host(check);
-  say({{"now", "its entry"}});
-  PluginTrial trial{subject, *spec, open_watched(subject, *spec), folder, [&](const std::string& what) {
-                      say({{"now", what}});
-                    }};
+  watch().now = [&say](const std::string& call) { say({{"now", call}}); };
+  watch().now("its entry");
+  PluginTrial trial{subject, *spec, open_watched(subject, *spec), folder, watch().now};
+  watch().now(std::string("the check ") + check.name + ", before its first call");
   return check.of_component(trial);
 }
 

@@ -1,5 +1,6 @@
 // Calls of `kinora plugins validate` into a component, and what the answers must be.
 #pragma once
+#include <concepts>
 #include <string>
 
 #include "apps/kinora/validate/check.hpp"
@@ -15,6 +16,7 @@ inline std::string last_message() { return std::string(view(watching_host().last
 // none, or an error without a message.
 template <class Call>
 std::string answer(const std::string& what, Call call) {
+  watch().now(what);
   watching_host().set_error(&watching_host(), KINORA_OK, "");
   int32_t status = KINORA_OK;
   try {
@@ -41,6 +43,13 @@ inline void require_ok(int32_t status, const std::string& call) {
                                   why.empty() ? "no message; call host->set_error() first" : why));
 }
 
+// Makes the call, which is named first.
+template <std::invocable Call>
+void require_ok(Call make, const std::string& call) {
+  watch().now(call);
+  require_ok(make(), call);
+}
+
 // The same for a call with inputs in plugin.toml's shapes, which may be none of the component's: Skipped.
 inline void require_taken(int32_t status, const std::string& call) {
   if (status == KINORA_ERROR_INVALID || status == KINORA_ERROR_UNSUPPORTED)
@@ -53,12 +62,15 @@ template <class Table>
 class TrialInstance {
  public:
   TrialInstance(const PluginTrial& t, const core::Options& options)
-      : api(t.table<Table>()), self(api.create(&watching_host(), options.abi())) {
+      : api(t.table<Table>()), self((t.now("create()"), api.create(&watching_host(), options.abi()))) {
     if (!self) throw Skipped{"create(): " + last_message() + "; give its options with --set NAME=VALUE"};
   }
   TrialInstance(const TrialInstance&) = delete;
   TrialInstance& operator=(const TrialInstance&) = delete;
-  ~TrialInstance() { api.destroy(self); }
+  ~TrialInstance() {
+    watch().now("destroy()");
+    api.destroy(self);
+  }
 
   const Table& api;
   void* const self;

@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "apps/kinora/validate/counted_context.hpp"
 #include "apps/kinora/validate/trial_tensors.hpp"
 #include "core/runtime/plain_chain.hpp"
 #include "kinora/abi/model.h"
@@ -14,13 +15,11 @@
 namespace kinora {
 
 // A chain whose handles the watching host counts. Throws Error.
-class TrialChain {
+class TrialChain : private CountedContext {
  public:
   explicit TrialChain(const core::PlainChainOptions&, const std::vector<const kinora_link*>& links = {});
-  TrialChain(const TrialChain&) = delete;
-  TrialChain& operator=(const TrialChain&) = delete;
 
-  const kinora_context* context() const { return &context_; }
+  using CountedContext::context;
   int64_t numel() const { return numel_; }  // of the parameters that were declared
   void ready() { chain_->ready(); }
   // A forward of this branch begins, `frames` frames after the first one of the video.
@@ -31,19 +30,18 @@ class TrialChain {
     bool frozen;
   };
   std::vector<Leaf> leaves() const;
-  // The same on the meta device, for a chain of it.
-  Tensor on_device(const Tensor&) const;
 
  private:
-  template <auto Slot>
-  struct Counted;
+  TrialChain(uint64_t seed, std::unique_ptr<core::PlainChain>);
+  struct Kept;
+  static TrialChain& from(void* self) {
+    return static_cast<TrialChain&>(*static_cast<CountedContext*>(self));
+  }
   static int32_t parameter(void* self, const kinora_param_spec*, kinora_param* out);
   static int32_t block(void* self, const kinora_block*, const kinora_tensor* in, kinora_tensor* out);
-  const kinora_context& head() const { return *chain_->head(); }
 
   const uint64_t seed_;
   std::unique_ptr<core::PlainChain> chain_;
-  kinora_context context_{};
   int64_t numel_ = 0;
 };
 
@@ -53,15 +51,20 @@ class TrialChain {
 template <class Table>
 class TrialNetwork {
  public:
-  TrialNetwork(const PluginTrial& t, const core::Options& options, bool is_meta = false)
+  TrialNetwork(const PluginTrial& t, const core::Options& options, bool is_meta = false,
+               const std::vector<const kinora_link*>& links = {})
       : api(t.table<Table>()),
-        chain({t.subject.seed, KINORA_DTYPE_FLOAT64, is_meta, is_causal(api)}),
-        self_(api.create(&watching_host(), options.abi(), chain.context()), api.destroy) {
+        chain({t.subject.seed, KINORA_DTYPE_FLOAT64, is_meta, is_causal(api)}, links),
+        self_((t.now("create()"), api.create(&watching_host(), options.abi(), chain.context())),
+              api.destroy) {
     if (!self_) throw Skipped{"create(): " + last_message() + "; give its options with --set NAME=VALUE"};
     if (!is_meta) require_small();
     chain.ready();
     if (!is_meta) move_parameters(t.subject.seed);
   }
+  TrialNetwork(const TrialNetwork&) = delete;
+  TrialNetwork& operator=(const TrialNetwork&) = delete;
+  ~TrialNetwork() { watch().now("destroy()"); }
   void* self() const { return self_.get(); }
 
   const Table& api;

@@ -4,6 +4,8 @@
 #include <cmath>
 #include <random>
 
+#include "core/runtime/plain_chain.hpp"
+
 namespace kinora {
 
 std::vector<kinora_named> named(const TrialInputs& in) {
@@ -42,6 +44,12 @@ Tensor trial_input(const core::TensorSpec& spec, const core::Options& options,
       .to(spec.dtype == "int32"   ? KINORA_DTYPE_INT32
           : spec.dtype == "uint8" ? KINORA_DTYPE_UINT8
                                   : KINORA_DTYPE_INT64);
+}
+
+Tensor on_meta(const Tensor& t) {
+  static const auto chain = core::plain_chain({.is_meta = true});
+  ++watch().tensors;
+  return Tensor::adopt(chain->on_device(t.get()));
 }
 
 std::vector<double> numbers(const Tensor& t) {
@@ -111,6 +119,7 @@ std::vector<std::pair<std::string, Tensor>> hostile_tensors(const Tensor& given)
     out.emplace_back("of bf16", usual.to(KINORA_DTYPE_BFLOAT16));
     out.emplace_back("of NaN", full_like(usual, NAN));
   }
+  out.emplace_back("of the meta device", on_meta(usual));
   out.emplace_back("of int64", usual.to(KINORA_DTYPE_INT64));
   out.emplace_back("of shape [7, 3]", tensor(std::vector<double>(21, 0.5), {7, 3}).to(usual.dtype()));
   return out;

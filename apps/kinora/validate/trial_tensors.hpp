@@ -24,6 +24,9 @@ Tensor normal(uint64_t seed, const std::vector<int64_t>& shape);
 Tensor trial_input(const core::TensorSpec&, const core::Options&, const std::map<std::string, int64_t>& sizes,
                    uint64_t seed);
 
+// The same on the meta device: a shape without numbers.
+Tensor on_meta(const Tensor&);
+
 // All numbers in float64, without gradient.
 std::vector<double> numbers(const Tensor&);
 

@@ -9,9 +9,11 @@
 
 #include "apps/kinora/bench.hpp"
 #include "apps/kinora/command.hpp"
+#include "apps/kinora/plugins_parallel.hpp"
 #include "apps/kinora/validate/child.hpp"
 #include "core/base/suggest.hpp"
 #include "core/plugin/host.hpp"
+#include "core/runtime/runtime.hpp"
 
 namespace kinora {
 namespace validate {
@@ -183,13 +185,22 @@ bool has_tensors(const Subject& s) {
                                   [](const auto& c) { return has_tensors(c); }));
 }
 
-Report validated(const Asked& asked, const fs::path& library) {
+fs::path recompute_of(const core::Registry& registry) {
+  for (const auto& plugin : registry.plugins())
+    if (plugin.state != core::PluginState::shadowed && plugin.spec.component("parallel/recompute"))
+      return plugin.library;
+  return {};
+}
+
+Report validated(const core::Registry& registry, const Asked& asked, const fs::path& library) {
   Report report(asked, library);
   Subject subject = subject_of(library);
   subject.seed = asked.seed;
   subject.sets = asked.sets;
   subject.input = asked.input;
   subject.at = asked.at;
+  subject.plugins = plugins_in_use(registry);
+  subject.recompute = recompute_of(registry);
   // Once, here: the checks' processes begin as copies of this one.
   const auto torch = has_tensors(subject) ? core::ensure_torch() : core::Status();
   bool is_open = true;  // no gate has closed
@@ -235,7 +246,7 @@ Checks, in this order, and the kinds of components that they are for:
     std::cout << fmt::format("  {:14} {}{}\n", c.name, *c.kinds ? std::string(c.kinds) + ": " : "", c.what);
 }
 
-int command(const Arguments& arguments) {
+int command(const core::Registry& registry, const Arguments& arguments) {
   for (const auto& a : arguments)
     if (a == "--help" || a == "-h") {
       print_help();
@@ -252,7 +263,7 @@ int command(const Arguments& arguments) {
   json out = json::array();
   for (const auto& library : libraries) {
     if (is_folder && !asked.as_json) std::cout << library.string() << "\n";
-    Report report = validated(asked, library);
+    Report report = validated(registry, asked, library);
     all_good = all_good && report.is_good();
     out.push_back(report.as_json());
   }
@@ -264,6 +275,8 @@ int command(const Arguments& arguments) {
 }  // namespace
 }  // namespace validate
 
-int plugins_validate(core::Runtime&, const Arguments& arguments) { return validate::command(arguments); }
+int plugins_validate(core::Runtime& runtime, const Arguments& arguments) {
+  return validate::command(runtime.registry(), arguments);
+}
 
 }  // namespace kinora

@@ -3,6 +3,7 @@
 // process, as for any plugin; any thread may call it.
 #pragma once
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <set>
 #include <string>
@@ -19,6 +20,8 @@ struct Watch {
   std::string refused_option;   // the first that the host could not give: "'eta' as a float"
   bool options_fail = false;    // every option is refused
   bool offers_nothing = false;  // a host without any interface
+  // Names the call into the plugin that begins now: the verdict if it ends the process or never returns.
+  std::function<void(const std::string&)> now = [](const std::string&) {};
 };
 Watch& watch();
 

@@ -28,8 +28,8 @@ static inline void* make(const kinora_host* host, int mode) {
 }
 static inline void destroy(void* self) { free(self); }
 
-/* The entry of a plugin with these components. */
-#define BROKEN_PLUGIN(NAME, ...)                                                                 \
+/* The entry of a plugin with these components. tests/abi/frozen.py takes the first one alone. */
+#define PLUGIN_OF(NAME, ...)                                                                 \
   static const kinora_component components[] = {__VA_ARGS__};                                    \
   static const kinora_plugin plugin = {                                                          \
       sizeof plugin, 1, 0, sizeof components / sizeof components[0], NAME, "0.1.0", components}; \
@@ -38,6 +38,9 @@ static inline void destroy(void* self) { free(self); }
     (void)host;                                                                                  \
     return &plugin;                                                                              \
   }
+#ifndef BROKEN_PLUGIN
+#define BROKEN_PLUGIN PLUGIN_OF
+#endif
 #define COMPONENT(KIND, INTERFACE, MODE, GET) \
   { sizeof(kinora_component), 0, KIND "/broken." #MODE, INTERFACE, &table_##MODE, NULL, GET }
 #endif

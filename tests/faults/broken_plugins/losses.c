@@ -2,7 +2,7 @@
 #include "kinora/abi/loss.h"
 #include "tensors.h"
 
-enum { none, detached, deaf, mixed, memory, leak, crash };
+enum { none, detached, deaf, mixed, memory, leak, crash, values };
 
 typedef with_tensors loss;
 
@@ -51,6 +51,11 @@ static int32_t evaluate(void* me, const kinora_named* in, uint64_t n_in, kinora_
     return error(&l->base, KINORA_ERROR_INVALID, "prediction and target are required");
   l->tensors->info(prediction, &info);
   if (info.ndim == 0 && l->base.mode == crash) abort();
+  if (l->base.mode == values && info.numel > 0) { /* looks at a number without asking whether there is one */
+    void* data = NULL;
+    l->tensors->data(prediction, &data);
+    *(volatile char*)data;
+  }
   int32_t status = square(l, prediction, target, &made);
   const kinora_value dims = {.kind = KINORA_VALUE_INTS,
                              .list = l->base.mode == mixed ? both : &last,
@@ -84,8 +89,13 @@ static int32_t input(void* me, kinora_tensor a, kinora_tensor b, kinora_tensor* 
     (void)given;                                                                     \
     return make_with_tensors(host, MODE, sizeof(loss));                              \
   }                                                                                  \
-  static const kinora_loss table_##MODE = {                                          \
-      sizeof(kinora_loss), 0, create_##MODE, destroy, NULL, noisy, input, noisy, evaluate};
+  static const kinora_loss table_##MODE = {.struct_size = sizeof(kinora_loss),       \
+                                           .create = create_##MODE,                  \
+                                           .destroy = destroy,                       \
+                                           .noisy = noisy,                           \
+                                           .input = input,                           \
+                                           .estimate = noisy,                        \
+                                           .evaluate = evaluate};
 LOSS(none)
 LOSS(detached)
 LOSS(deaf)
@@ -93,5 +103,7 @@ LOSS(mixed)
 LOSS(memory)
 LOSS(leak)
 LOSS(crash)
+LOSS(values)
 #define ONE(MODE) COMPONENT("loss", KINORA_INTERFACE_LOSS, MODE, NULL)
-BROKEN_PLUGIN("losses", ONE(none), ONE(detached), ONE(deaf), ONE(mixed), ONE(memory), ONE(leak), ONE(crash))
+BROKEN_PLUGIN("losses", ONE(none), ONE(detached), ONE(deaf), ONE(mixed), ONE(memory), ONE(leak), ONE(crash),
+              ONE(values))

@@ -2,11 +2,11 @@
 #include "kinora/abi/model.h"
 #include "tensors.h"
 
-enum { none, options, bare, memory, detached, reads, leak, crash };
+enum { none, options, bare, memory, detached, forgets, reads, leak, crash };
 
 typedef struct model {
   with_tensors base;
-  double scale;
+  double scale, scale_of_call;
   kinora_param weight;
   const kinora_context* context; /* of the call that runs the block */
 } model;
@@ -49,7 +49,7 @@ static int32_t block(void* user, const kinora_tensor* in, kinora_tensor* out) {
   status = c->linear(c->self, x, m->weight, 0, 0, &y);
   self->tensors->release(x);
   if (status != KINORA_OK) return status;
-  status = scaled(self, y, self->base.mode == memory ? 1 + 1e-14 * (double)calls++ : m->scale, out);
+  status = scaled(self, y, self->base.mode == memory ? 1 + 1e-14 * (double)calls++ : m->scale_of_call, out);
   if (status == KINORA_OK && self->base.mode == leak) status = self->tensors->retain(*out, &x);
   self->tensors->release(y);
   return status;
@@ -78,7 +78,10 @@ static int32_t forward(void* me, const kinora_context* context, const kinora_nam
                           .retain = keep,
                           .release = keep};
   m->context = context;
-  return context->block(context->self, &b, &latent, out);
+  m->scale_of_call = m->scale;
+  const int32_t status = context->block(context->self, &b, &latent, out);
+  if (m->base.base.mode == forgets) m->scale_of_call = 0;
+  return status;
 }
 
 static int64_t blocks(void* me) { return (void)me, 1; }
@@ -95,9 +98,10 @@ MODEL(options)
 MODEL(bare)
 MODEL(memory)
 MODEL(detached)
+MODEL(forgets)
 MODEL(reads)
 MODEL(leak)
 MODEL(crash)
 #define ONE(MODE) COMPONENT("model", KINORA_INTERFACE_MODEL, MODE, NULL)
-BROKEN_PLUGIN("models", ONE(none), ONE(options), ONE(bare), ONE(memory), ONE(detached), ONE(reads), ONE(leak),
-              ONE(crash))
+BROKEN_PLUGIN("models", ONE(none), ONE(options), ONE(bare), ONE(memory), ONE(detached), ONE(forgets),
+              ONE(reads), ONE(leak), ONE(crash))

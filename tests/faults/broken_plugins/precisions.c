@@ -2,7 +2,7 @@
 #include "kinora/abi/precision.h"
 #include "tensors.h"
 
-enum { none, detached, zeros, crash, fails, leak };
+enum { none, detached, zeros, crash, fails, leak, keeps };
 
 typedef struct precision {
   with_tensors base;
@@ -34,7 +34,7 @@ static int32_t linear(void* me, kinora_tensor x, kinora_param w, kinora_param b,
   const kinora_value in[] = {of_tensor(x), of_tensor(values[0]), of_tensor(values[1])};
   if (status == KINORA_OK) status = call_op(&p->base, "aten::linear", "", in, 3, out);
   p->base.tensors->release(values[0]);
-  p->base.tensors->release(values[1]);
+  if (p->base.base.mode != keeps) p->base.tensors->release(values[1]);
   return status;
 }
 
@@ -75,5 +75,7 @@ PRECISION(zeros)
 PRECISION(crash)
 PRECISION(fails)
 PRECISION(leak)
+PRECISION(keeps)
 #define ONE(MODE) COMPONENT("precision", KINORA_INTERFACE_PRECISION, MODE, NULL)
-BROKEN_PLUGIN("precisions", ONE(none), ONE(detached), ONE(zeros), ONE(crash), ONE(fails), ONE(leak))
+BROKEN_PLUGIN("precisions", ONE(none), ONE(detached), ONE(zeros), ONE(crash), ONE(fails), ONE(leak),
+              ONE(keeps))

@@ -2,7 +2,7 @@
 #include "broken.h"
 #include "kinora/abi/sampler.h"
 
-enum { none, rising, half, memory, deaf, leak, crash };
+enum { none, rising, half, memory, deaf, leak, crash, values };
 
 typedef struct sampler {
   instance base;
@@ -71,8 +71,9 @@ static int32_t begin(sampler* s, kinora_tensor noise, int64_t* batch, kinora_ten
   if (info.ndim == 0 || info.dtype != KINORA_DTYPE_FLOAT64 || !info.contiguous)
     return error(&s->base, KINORA_ERROR_UNSUPPORTED, "noise must be a row-major float64 [B, ...]");
   if ((status = s->tensors->empty(info.shape, info.ndim, info.dtype, NULL, x)) != KINORA_OK) return status;
-  s->tensors->data(noise, &from);
   s->tensors->data(*x, &to);
+  status = s->tensors->data(noise, &from);
+  if (status != KINORA_OK && s->base.mode != values) return s->tensors->release(*x), *x = NULL, status;
   const double more = s->base.mode == memory ? 1e-9 * (double)calls++ : 0;
   for (int64_t k = 0; k < info.numel; ++k) ((double*)to)[k] = ((double*)from)[k] * level(s, 0) + more;
   *batch = info.shape[0];
@@ -104,8 +105,12 @@ static int32_t sample(void* me, const kinora_denoiser* d, kinora_tensor noise, c
   static void* create_##MODE(const kinora_host* host, const kinora_options* given) { \
     return create(host, given, MODE);                                                \
   }                                                                                  \
-  static const kinora_sampler table_##MODE = {                                       \
-      sizeof(kinora_sampler), KINORA_MIX_VARIANCE_EXPLODING, create_##MODE, destroy, levels, sample};
+  static const kinora_sampler table_##MODE = {.struct_size = sizeof(kinora_sampler), \
+                                              .mix = KINORA_MIX_VARIANCE_EXPLODING,  \
+                                              .create = create_##MODE,               \
+                                              .destroy = destroy,                    \
+                                              .levels = levels,                      \
+                                              .sample = sample};
 SAMPLER(none)
 SAMPLER(rising)
 SAMPLER(half)
@@ -113,5 +118,7 @@ SAMPLER(memory)
 SAMPLER(deaf)
 SAMPLER(leak)
 SAMPLER(crash)
+SAMPLER(values)
 #define ONE(MODE) COMPONENT("sampler", KINORA_INTERFACE_SAMPLER, MODE, NULL)
-BROKEN_PLUGIN("samplers", ONE(none), ONE(rising), ONE(half), ONE(memory), ONE(deaf), ONE(leak), ONE(crash))
+BROKEN_PLUGIN("samplers", ONE(none), ONE(rising), ONE(half), ONE(memory), ONE(deaf), ONE(leak), ONE(crash),
+              ONE(values))

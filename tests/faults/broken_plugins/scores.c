@@ -2,7 +2,7 @@
 #include "kinora/abi/score.h"
 #include "tensors.h"
 
-enum { none, uncounted, final, half, crash, fails, leak };
+enum { none, uncounted, final, half, crash, fails, leak, dies };
 
 typedef struct score {
   with_tensors base;
@@ -56,6 +56,7 @@ static int32_t merge(void* me, kinora_tensor state) {
 static int32_t compute(void* me, double* out, uint64_t n_out) {
   score* s = me;
   (void)n_out;
+  if (s->base.base.mode == dies) abort();
   s->computed = 1;
   if (s->count == 0) return error(&s->base.base, KINORA_ERROR_UNSUPPORTED, "there is no sample");
   out[0] = s->sum / s->count;
@@ -76,5 +77,7 @@ SCORE(half)
 SCORE(crash)
 SCORE(fails)
 SCORE(leak)
+SCORE(dies)
 #define ONE(MODE) COMPONENT("score", KINORA_INTERFACE_SCORE, MODE, NULL)
-BROKEN_PLUGIN("scores", ONE(none), ONE(uncounted), ONE(final), ONE(half), ONE(crash), ONE(fails), ONE(leak))
+BROKEN_PLUGIN("scores", ONE(none), ONE(uncounted), ONE(final), ONE(half), ONE(crash), ONE(fails), ONE(leak),
+              ONE(dies))

@@ -1,8 +1,26 @@
 /* Stages that keep every sample, each with one defect. */
+#include <signal.h>
+
 #include "broken.h"
 #include "kinora/abi/stage.h"
 
-enum { none, options, ids, newer, bare, room, samples, silent, twice, lost, uneven, leak, shared, order };
+enum {
+  none,
+  options,
+  ids,
+  newer,
+  bare,
+  room,
+  samples,
+  silent,
+  twice,
+  lost,
+  uneven,
+  leak,
+  shared,
+  order,
+  dies
+};
 
 static const kinora_samples_api* api_of(const instance* self) {
   return self->host->get_interface(self->host, KINORA_INTERFACE_SAMPLES, 0);
@@ -39,6 +57,7 @@ static int32_t process(void* me, kinora_sample* in, const kinora_emit* emit, con
     if (self->mode == samples) abort();
     return self->mode == silent ? KINORA_ERROR_DATA : error(self, KINORA_ERROR_DATA, "the sample has no txt");
   }
+  if (self->mode == dies) raise(SIGSEGV);
   if (self->mode == lost) return emit->hold(emit->self);
   if (self->mode == shared) {
     owner = self;
@@ -86,7 +105,9 @@ STAGE(uneven)
 STAGE(leak)
 STAGE(shared)
 STAGE(order)
+STAGE(dies)
 #define ONE(MODE, GET) COMPONENT("stage", KINORA_INTERFACE_STAGE, MODE, GET)
 BROKEN_PLUGIN("stages", ONE(none, NULL), ONE(options, NULL), ONE(ids, any_interface), ONE(newer, NULL),
               ONE(bare, NULL), ONE(room, NULL), ONE(samples, NULL), ONE(silent, NULL), ONE(twice, NULL),
-              ONE(lost, NULL), ONE(uneven, NULL), ONE(leak, NULL), ONE(shared, NULL), ONE(order, NULL))
+              ONE(lost, NULL), ONE(uneven, NULL), ONE(leak, NULL), ONE(shared, NULL), ONE(order, NULL),
+              ONE(dies, NULL))

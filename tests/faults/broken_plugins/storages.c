@@ -90,19 +90,18 @@ static int32_t remove_(void* self, kinora_str path) {
     (void)given;                                                                     \
     return make(host, MODE);                                                         \
   }                                                                                  \
-  static const kinora_storage table_##MODE = {sizeof(kinora_storage),                \
-                                              0,                                     \
-                                              create_##MODE,                         \
-                                              destroy,                               \
-                                              open_,                                 \
-                                              read_,                                 \
-                                              close_,                                \
-                                              begin,                                 \
-                                              append,                                \
-                                              commit,                                \
-                                              abort_,                                \
-                                              list,                                  \
-                                              remove_};
+  static const kinora_storage table_##MODE = {.struct_size = sizeof(kinora_storage), \
+                                              .create = create_##MODE,               \
+                                              .destroy = destroy,                    \
+                                              .open = open_,                         \
+                                              .read = read_,                         \
+                                              .close = close_,                       \
+                                              .begin = begin,                        \
+                                              .append = append,                      \
+                                              .commit = commit,                      \
+                                              .abort = abort_,                       \
+                                              .list = list,                          \
+                                              .remove = remove_};
 STORAGE(none)
 STORAGE(curt)
 STORAGE(missing)
