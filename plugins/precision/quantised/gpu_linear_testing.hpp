@@ -66,7 +66,7 @@ inline void expect_close(const at::Tensor& got, const at::Tensor& want, double b
   ASSERT_EQ(got.sizes(), want.sizes()) << what;
   EXPECT_TRUE(got.isnan().equal(want.isnan())) << what << ": other NaN";
   const at::Tensor off = (got - want).abs().nan_to_num(0, INFINITY, INFINITY);
-  EXPECT_LT(off.max().item<double>(), bound * want.nan_to_num(0).abs().max().item<double>()) << what;
+  EXPECT_LE(off.max().item<double>(), bound * want.nan_to_num(0).abs().max().item<double>()) << what;
 }
 
 // bound: of float32 sums in another order; a wrong code is off by about 1e-3.
@@ -98,11 +98,11 @@ inline std::vector<int64_t> tokens_from(int64_t first, int64_t count) {
   for (int64_t i = 0; i < count; ++i) out.push_back(first + i);
   return out;
 }
-// 128 tokens from the second tile on, padding, and the first tile.
+// A rank's tokens in two pieces, the later one first, with padding.
 inline std::vector<int64_t> zigzag() {
-  std::vector<int64_t> out = tokens_from(128, 128);
+  std::vector<int64_t> out = tokens_from(384, 128);
   out.insert(out.end(), {-1, -1, -1});
-  const auto first = tokens_from(0, 128);
+  const auto first = tokens_from(128, 128);
   out.insert(out.end(), first.begin(), first.end());
   out.push_back(-1);
   return out;

@@ -114,7 +114,7 @@ bool GpuOperands::swizzles(const kinora_cuda_low& how, const at::Tensor& x) cons
 // all: every row will be encoded; others become zeros.
 GpuPacked GpuOperands::room_for(const kinora_cuda_low& given, const Shape& n, int64_t count, bool swizzled,
                                 bool all, const at::Tensor& like) const {
-  GpuPacked p{given, n, count, {}, {}, {}};
+  GpuPacked p{given, n, count, {}, {}, at::ones({count, 1}, like.options().dtype(at::kFloat)), {}};
   if (swizzled) p.how.flags |= KINORA_LOW_SWIZZLED;
   const auto bytes = like.options().dtype(at::kByte);
   const auto made = [&](int64_t of_each) {
@@ -130,9 +130,8 @@ void GpuOperands::encode(const kinora_cuda_low& how, const at::Tensor& x, const 
   check(cuda_.low_quantize(&how, handle(x), handle(amax), handle(codes), handle(scales), handle(global)));
 }
 
-// global: what low_quantize gave, float32 [count, 1].
-void GpuOperands::finish(GpuPacked& p, const at::Tensor& global, const at::Tensor& amax) const {
-  const at::Tensor g = global.select(1, 0).to(at::kDouble), of = is_nvfp4(p.how) ? g.reciprocal() : g;
+void GpuOperands::finish(GpuPacked& p, const at::Tensor& amax) const {
+  const at::Tensor g = p.global.select(1, 0).to(at::kDouble), of = is_nvfp4(p.how) ? g.reciprocal() : g;
   p.factor = at::where(amax.select(1, 0).isfinite(), of, at::full({}, NAN, of.options()));
   p.how.flags &= ~KINORA_LOW_COLUMN_MAJOR;
 }
@@ -143,9 +142,8 @@ GpuPacked GpuOperands::packed(const Use& use, const at::Tensor& w, const at::Ten
   if (transposed) how.flags |= KINORA_LOW_COLUMN_MAJOR;
   const Shape n{w.size(transposed ? 1 : 0), w.size(transposed ? 0 : 1)};
   GpuPacked p = room_for(how, n, 1, swizzles(how, w), true, w);
-  const at::Tensor global = at::ones({1, 1}, w.options().dtype(at::kFloat));
-  encode(p.how, w, amax[0], p.codes[0], p.scales[0], global[0]);
-  finish(p, global, amax);
+  encode(p.how, w, amax[0], p.codes[0], p.scales[0], p.global[0]);
+  finish(p, amax);
   return p;
 }
 
@@ -159,7 +157,6 @@ GpuPacked GpuOperands::packed_rows(const Use& use, const at::Tensor& x, const To
              one = whole && tokens.runs.size() == 1 && tokens.runs[0].count == tokens.rows;
   GpuPacked p = room_for(how, {tokens.rows, cols}, x.size(0), one && swizzles(how, x),
                          static_cast<int64_t>(tokens.order.size()) == tokens.rows, x);
-  const at::Tensor global = at::ones({p.count, 1}, x.options().dtype(at::kFloat));
   const auto part = [&](const at::Tensor& of, int64_t b, const Run& run, int64_t first, int64_t count) {
     return matrix(of, b, tokens.rows).narrow(0, run.row, run.count).narrow(1, first, count);
   };
@@ -174,12 +171,12 @@ GpuPacked GpuOperands::packed_rows(const Use& use, const at::Tensor& x, const To
                 : part(p.scales, b, run, low_scale_bytes(how, before), low_scale_bytes(how, of));
         const at::Tensor codes_here = codes.contiguous(), scales_here = scales.contiguous();
         encode(here, part(x, b, run, c.first, c.count).contiguous(), amax[b], codes_here, scales_here,
-               global[b]);
+               p.global[b]);
         if (whole) continue;
         codes.copy_(codes_here);
         scales.copy_(scales_here);
       }
-  finish(p, global, amax);
+  finish(p, amax);
   return p;
 }
 
@@ -205,7 +202,6 @@ std::vector<GpuPacked> GpuOperands::packed_columns(const Use& use, const std::ve
     const int64_t rows = x.size(2), cols = x.size(1);
     const auto channels = without_noise(how, given, rows);
     GpuPacked p = room_for(how, {rows, cols}, x.size(0), channels.size() == 1 && swizzles(how, x), true, x);
-    const at::Tensor global = at::ones({p.count, 1}, x.options().dtype(at::kFloat));
     for (int64_t b = 0; b < p.count; ++b)
       for (const Channels& c : channels) {
         const auto part = [&](const at::Tensor& of) {
@@ -213,21 +209,25 @@ std::vector<GpuPacked> GpuOperands::packed_columns(const Use& use, const std::ve
         };
         encode(with_noise(p.how, noise, 1, noise_row(noise, b, c.global), tokens.stretches[i].index),
                x[b].narrow(1, c.first, c.count).contiguous(), amax[b], part(p.codes), part(p.scales),
-               global[b]);
+               p.global[b]);
       }
-    finish(p, global, amax);
+    finish(p, amax);
     out.push_back(std::move(p));
   }
   return out;
 }
 
-at::Tensor GpuOperands::decoded(const GpuPacked& p) const {
-  const auto type = fits_bfloat16(p.how) ? at::kBFloat16 : at::kFloat;
-  const at::Tensor out = at::empty({p.count, p.shape.rows, p.shape.cols}, p.codes.options().dtype(type)),
-                   one = at::ones({1}, p.codes.options().dtype(at::kFloat));
+at::Tensor GpuOperands::decoded(const GpuPacked& p, at::ScalarType type, const at::Tensor& global) const {
+  const at::Tensor out = at::empty({p.count, p.shape.rows, p.shape.cols}, p.codes.options().dtype(type));
   for (int64_t i = 0; i < p.count; ++i)
-    check(cuda_.low_dequantize(&p.how, handle(p.codes[i]), handle(p.scales[i]), handle(one), handle(out[i])));
+    check(cuda_.low_dequantize(&p.how, handle(p.codes[i]), handle(p.scales[i]), handle(global[i]),
+                               handle(out[i])));
   return out;
+}
+
+// Without the factor.
+at::Tensor GpuOperands::tiles(const GpuPacked& p) const {
+  return decoded(p, fits_bfloat16(p.how) ? at::kBFloat16 : at::kFloat, at::ones_like(p.global));
 }
 
 at::Tensor GpuOperands::rows_product(const GpuPacked& a, const GpuPacked& b, bool wide) const {
@@ -238,7 +238,7 @@ at::Tensor GpuOperands::rows_product(const GpuPacked& a, const GpuPacked& b, boo
     return out;
   }
   const at::Tensor factor = (a.factor * b.factor).to(wide ? at::kDouble : at::kFloat).view({-1, 1, 1}),
-                   x = decoded(a).flatten(0, 1), y = decoded(b)[0];
+                   x = tiles(a).flatten(0, 1), y = tiles(b)[0];
   return multiplied(x, y.t(), wide).unflatten(0, {a.count, a.shape.rows}).mul_(factor);
 }
 
@@ -246,7 +246,7 @@ at::Tensor GpuOperands::summed_product(const GpuPacked& a, const GpuPacked& b, c
                                        bool wide) const {
   const at::Tensor factor = (a.factor * b.factor).to(wide ? at::kDouble : at::kFloat);
   const bool cores = has_tensor_cores(a, b, wide);
-  const at::Tensor x = cores ? at::Tensor() : decoded(a), y = cores ? at::Tensor() : decoded(b);
+  const at::Tensor x = cores ? at::Tensor() : tiles(a), y = cores ? at::Tensor() : tiles(b);
   at::Tensor sum = given;
   for (int64_t i = 0; i < a.count; ++i) {
     at::Tensor one;
@@ -291,7 +291,7 @@ void GpuOperands::by_tensor_cores(const GpuPacked& a, int64_t i, const GpuPacked
 }
 
 Sums GpuOperands::sums(const GpuPacked& p, const at::Tensor& x, const Tokens* tokens) const {
-  const at::Tensor factor = p.factor.view({-1, 1, 1}), tiles = decoded(p).to(at::kDouble) * factor;
+  const at::Tensor all = decoded(p, at::kFloat, p.global);
   at::Tensor codes = p.codes.view({p.count, p.shape.rows, p.codes.numel() / (p.count * p.shape.rows)});
   if (is_nvfp4(p.how))
     codes = at::stack({codes.bitwise_and(7), codes.bitwise_right_shift(4).bitwise_and(7)}, 3)
@@ -304,7 +304,7 @@ Sums GpuOperands::sums(const GpuPacked& p, const at::Tensor& x, const Tokens* to
   Sums out{};
   const auto add_rows = [&](int64_t k, int64_t row, int64_t rows) {
     const auto some = [&](const at::Tensor& of) { return of[k].narrow(0, row, rows); };
-    const at::Tensor value = some(x).to(at::kDouble), rounded = some(tiles), code = some(codes);
+    const at::Tensor value = some(x).to(at::kDouble), rounded = some(all).to(at::kDouble), code = some(codes);
     const auto total = [](const at::Tensor& of) { return of.sum(at::kDouble).item<double>(); };
     out.values += static_cast<double>(value.numel());
     out.signal += total(value.square());

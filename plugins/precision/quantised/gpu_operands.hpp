@@ -20,6 +20,7 @@ struct GpuPacked {
   Shape shape{};
   int64_t count = 0;
   at::Tensor codes, scales;  // uint8 [count, ...]
+  at::Tensor global;  // float32 [count, 1]: NVFP4's global scale, FP8's scale of the whole matrix; else 1
   at::Tensor factor;  // float64 [count]: multiplies what codes and scales give; NaN: a value was not finite
   bool defined() const { return codes.defined(); }
 };
@@ -58,9 +59,10 @@ class GpuOperands {
                      const at::Tensor& like) const;
   void encode(const kinora_cuda_low&, const at::Tensor& x, const at::Tensor& amax, const at::Tensor& codes,
               const at::Tensor& scales, const at::Tensor& global) const;
-  void finish(GpuPacked&, const at::Tensor& global, const at::Tensor& amax) const;
+  void finish(GpuPacked&, const at::Tensor& amax) const;
   bool swizzles(const kinora_cuda_low&, const at::Tensor& x) const;
-  at::Tensor decoded(const GpuPacked&) const;
+  at::Tensor decoded(const GpuPacked&, at::ScalarType, const at::Tensor& global) const;
+  at::Tensor tiles(const GpuPacked&) const;
   void by_tensor_cores(const GpuPacked& a, int64_t i, const GpuPacked& b, int64_t j, at::Tensor out) const;
   bool has_tensor_cores(const GpuPacked& a, const GpuPacked& b, bool wide) const;
   int32_t capability(const at::Tensor& x) const;
