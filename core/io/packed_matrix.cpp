@@ -149,13 +149,13 @@ Result<float> most_of_file(const SafeMetadata& metadata, const std::filesystem::
   if (const float most = most_of_rule(rule); most > 0 && (dtype.empty() || dtype == "nvfp4")) return most;
   return fail(
       KINORA_ERROR_DATA,
-      "{}: Four Over Six' matrices in four bits, {}; put {{\"quantization_config\": {{\"quant_method\": "
+      "{}: Four Over Six' matrices in four bits {}; put {{\"quantization_config\": {{\"quant_method\": "
       "\"fouroversix\", \"scale_rule\": \"mse\"}}}} with the rule that they were made by (mse, mae, abs_max, "
       "static_6, static_4) into config.json next to the file",
       origin,
-      rule.empty()                        ? "whose rule of scales is not known"
-      : dtype == "nvfp4" || dtype.empty() ? "of the unknown rule '" + rule.substr(0, 32) + "'"
-                                          : "of dtype '" + dtype.substr(0, 32) + "', which is not read");
+      rule.empty()                        ? "with an unknown rule of scales"
+      : dtype == "nvfp4" || dtype.empty() ? "with the unknown rule '" + rule.substr(0, 32) + "'"
+                                          : "with the unknown dtype '" + dtype.substr(0, 32) + "'");
 }
 
 // Where X ends, if the tensor begins a packed matrix.

@@ -71,7 +71,7 @@ struct Candidate {
   Pack<uint32_t, 2> codes;
 };
 
-// What is compiled into a kernel.
+// The choices that a kernel is compiled for.
 template <bool kIsSquare, bool kIsStochastic, bool kIsAdaptive, bool kIsByColumns>
 struct Mode {
   static constexpr bool kSquare = kIsSquare, kStochastic = kIsStochastic, kAdaptive = kIsAdaptive,

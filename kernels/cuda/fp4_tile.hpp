@@ -92,7 +92,7 @@ KINORA_BOTH inline void load(const T* x, int n, bool aligned, Values& v) {
   for (int i = 0; i < 16; ++i) v[i] = i < n ? fp4::to_float(x[i]) : 0.0f;
 }
 
-// Those of a matrix that is stored by columns; stride: its rows.
+// Loads a column of a matrix that is stored by columns; stride: the number of its rows.
 template <class T>
 KINORA_BOTH inline void load_column(const T* x, int n, int64_t stride, Values& v) {
   KINORA_UNROLL

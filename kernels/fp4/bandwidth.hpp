@@ -1,4 +1,4 @@
-// For benchmarks of kernels whose time the memory should set: their rate beside that of memcpy.
+// Compares the rate of a kernel whose time memory should set with that of memcpy, for benchmarks.
 #pragma once
 #include <algorithm>
 #include <chrono>

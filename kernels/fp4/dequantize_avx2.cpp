@@ -14,8 +14,8 @@ namespace {
 using fp4::Bfloat16;
 using fp4::kBlock;
 
-// What the results of each scale are, by code: for float32, of magnitudes; for bfloat16, their lower bytes and
-// their upper bytes.
+// Tables of the results of one scale, by code: for float32, of magnitudes; for bfloat16, of their lower bytes
+// and of their upper bytes.
 template <class T>
 struct Results;
 template <>

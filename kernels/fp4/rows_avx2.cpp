@@ -1,5 +1,5 @@
-// The forms of rows.inc for AVX2. What is included before the pragma is compiled for every processor, since
-// the linker keeps one copy of an inline function; what follows it, for AVX2.
+// The forms of rows.inc for AVX2. The pragma below begins the code for AVX2. Headers come before it and are
+// compiled for every processor, since the linker keeps one copy of an inline function.
 #include "kernels/fp4/rows_table.hpp"
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -57,8 +57,8 @@ TEST(Fp8Scale, PowersFollowTheLargestMagnitude) {
   EXPECT_TRUE(std::isnan(e8m0_value(255)));
 }
 
-// What a power of two makes of the largest magnitude: more than half of the largest number, and no more than
-// that number unless OCP's rule cuts it off.
+// A power-of-two scale maps the largest magnitude above half of the largest number, and not beyond that number
+// unless OCP's rule cuts it off.
 TEST(Fp8Scale, UseTheRangeOfTheFormat) {
   for (float amax = 1e-30f; amax < 1e30f; amax *= 1.37f)
     for (const ScaleRule rule : {ScaleRule::exact, ScaleRule::up, ScaleRule::floor}) {
@@ -97,7 +97,7 @@ TEST(Fp8Error, IsHalfAPlace) {
   }
 }
 
-// Blocks follow magnitudes that one scale cannot: rows of 1e-6 beside rows of 1e6.
+// Rows of 1e-6 between rows of 1e6 need scales of their own.
 TEST(Fp8Error, SmallerBlocksKeepSmallRows) {
   const Shape n{4, 256};
   auto x = matrix(n, Content::gaussian, 5);

@@ -18,7 +18,7 @@ template <>
 struct Numbers<Format::e4m3> {
   static constexpr int kMantissa = 3, kBias = 7;
   static constexpr float kLargest = 448, kSmallestNormal = 0x1p-6f, kSmallest = 0x1p-9f;
-  static constexpr uint32_t kFirstSpecial = 0x7f;  // codes of magnitudes from here on are no finite numbers
+  static constexpr uint32_t kFirstSpecial = 0x7f;  // codes of magnitudes from here on are NaN or infinite
 };
 template <>
 struct Numbers<Format::e5m2> {

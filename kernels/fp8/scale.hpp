@@ -8,16 +8,16 @@
 //
 // Where a block does not divide the size, the last one is smaller. Codes are bytes [rows, cols].
 //
-// A value x has the code FP8(x m) and decodes to q s, where m is 1 / s. Of a, the largest finite magnitude of
-// a block, and L, the format's largest number:
+// A value x has the code FP8(x m) and decodes to q s, where m is 1 / s. With a, the largest finite magnitude
+// of a block, and L, the format's largest number, s is:
 //
 //   rule   s
 //   exact  1 / m with m = L / a, both rounded to float32; m is limited to the largest float32
 //   up     the least power of two with a <= L s: TransformerEngine's power-of-two scales, cuBLAS's MXFP8
 //   floor  2^(floor(log2 a) - floor(log2 L)) (OCP Microscaling 1.0, 6.3): up to 1/8 of a is cut off
 //
-// Powers are limited to 2^-127 or more. mx has powers only: its `exact` is `up`. Of a block of zeros s is 1,
-// and 2^-127 (code 0) for mx. A code of 255 means NaN: its block decodes to NaN.
+// Powers are limited to 2^-127 or more. mx has powers only: its `exact` is `up`. For a block of zeros s
+// is 1, and 2^-127 (code 0) for mx. A code of 255 means NaN: its block decodes to NaN.
 #pragma once
 #include "kernels/fp4/layout.hpp"
 #include "kernels/fp8/numbers.hpp"

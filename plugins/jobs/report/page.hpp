@@ -35,7 +35,7 @@ json outcomes_of(const JobRecord&, const Curation&);
 json curves_of(const JobRecord&);
 // Work of each rank of a launch; empty for a single process.
 json ranks_of(const JobRecord&);
-// What rounding to few bits does to each layer, as in summary.json; empty: nothing was measured.
+// The error of rounding to few bits in each layer, as in summary.json; empty: nothing was measured.
 json rounding_of(const JobRecord&);
 // Frames of originals and of their reconstructions by a tokenizer.
 json pairs_of(Pictures&, const JobRecord&);

@@ -99,7 +99,7 @@ std::string rule_of(const Compared& c, int64_t ranks) {
   return fmt::format("it is {:.6g} times one process'", c.times);
 }
 
-struct Found {
+struct Comparison {
   std::map<std::string, double> worst;
   std::optional<Compared> wrong;
 };
@@ -107,8 +107,8 @@ struct Found {
 // Not a number is worse than any number.
 double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-Found compare(Equality& equality, double bound) {
-  Found out;
+Comparison compare(Equality& equality, double bound) {
+  Comparison out;
   equality.run([&](const Compared& c) {
     double& worst = out.worst.try_emplace(column_of(c.kind), 0).first->second;
     worst = worse(c.off, worst);
@@ -123,7 +123,7 @@ Found compare(Equality& equality, double bound) {
 json number(double x) { return std::isfinite(x) ? json(x) : json(std::isnan(x) ? "nan" : "inf"); }
 double number(const json& x) { return x.is_string() ? (x == "nan" ? NAN : INFINITY) : x.get<double>(); }
 
-json told(const Found& found, int64_t rank, int64_t ranks) {
+json told(const Comparison& found, int64_t rank, int64_t ranks) {
   json out{{"worst", json::object()}};
   for (const auto& [column, off] : found.worst) out["worst"][column] = number(off);
   if (const auto& w = found.wrong)
@@ -160,7 +160,7 @@ json tried(Runtime& runtime, const NamedTrial& named, double bound, json& layout
     return out;
   }
   try {
-    const Found found = compare(equality, bound);
+    const Comparison found = compare(equality, bound);
     out.update(together(gather_texts(p.group("world"), told(found, p.rank(), p.world()).dump())));
   } catch (const Error& e) {
     if (e.code() != KINORA_ERROR_UNSUPPORTED) throw;

@@ -1,4 +1,4 @@
-// What the precision's rounding does to a network's layers (kinora/abi/rounding.h), measured in some steps of
+// Measures the error of the precision's rounding in a network's layers (kinora/abi/rounding.h) in some steps of
 // training.
 #pragma once
 #include <nlohmann/json.hpp>

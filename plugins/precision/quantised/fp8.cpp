@@ -46,12 +46,12 @@ void Fp8::describe(Describe<Options>& d) {
   d.option("scale_rule", &Options::scale_rule)
       .choices({"exact", "up", "floor"})
       .help(
-          "scale of a block: exact; up: the least power of two that holds it; floor: OCP's, which cuts off up "
-          "to an eighth; mx has powers only, exact is up there");
+          "scale of a block: exact; up: the least power of two that holds it; floor: OCP's, which cuts off at "
+          "most an eighth; mx has powers only, exact is up there");
   d.option("block", &Options::block)
       .choices({"tensor", "1x128", "128x128", "1x32"})
-      .help("of quantize: values that share a scale");
-  d.option("format", &Options::format).choices({"e4m3", "e5m2"}).help("of quantize: format of the codes");
+      .help("quantize only: values that share a scale");
+  d.option("format", &Options::format).choices({"e4m3", "e5m2"}).help("quantize only: format of the codes");
   d.input("x", "[M, N]", "float", "a row-major matrix; must be finite");
   d.output("codes", "[M, N]", "uint8", "E4M3 or E5M2 bytes");
   d.output("scales", "[rows of blocks, blocks in a row]", "float32 or uint8",

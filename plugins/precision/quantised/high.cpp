@@ -29,7 +29,7 @@ std::optional<int64_t> blocks_of(std::string_view text, std::string_view word, i
   const std::string_view rest(end, static_cast<size_t>(text.data() + text.size() - end));
   if (error != std::errc() || !(number >= 0) || (!rest.empty() && rest != "%"))
     throw Error(KINORA_ERROR_INVALID, "high: '" + std::string(word) + std::string(text) +
-                                          "' is no number of blocks; write '" + std::string(word) +
+                                          "' has no count of blocks; write '" + std::string(word) +
                                           "2' or '" + std::string(word) + "15%'");
   const double count = rest.empty() ? number : number / 100 * static_cast<double>(blocks);
   return std::min<int64_t>(blocks, std::llround(count));

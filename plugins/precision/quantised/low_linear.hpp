@@ -15,7 +15,7 @@ struct Figures {
   Sums of[KINORA_OPERANDS] = {};
 };
 
-// What a layer's calls share.
+// The parts of a layer that all its calls share.
 struct LowLayer {
   std::string name;
   std::shared_ptr<const Format> format;

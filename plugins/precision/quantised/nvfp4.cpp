@@ -52,18 +52,18 @@ void Nvfp4::describe(Describe<Options>& d) {
       .help("stochastic rounding of gradients; else to nearest");
   d.option("gradient_rht", &Options::gradient_rht)
       .help("random Hadamard transform of 16 tokens on both operands of a weight's gradient");
-  d.option("block", &Options::block).choices({"1x16", "16x16"}).help("of quantize: values that share a scale");
+  d.option("block", &Options::block).choices({"1x16", "16x16"}).help("quantize only: values that share a scale");
   d.option("rht", &Options::rht)
-      .help("of quantize: random Hadamard transform of whole blocks along a row before the rounding");
+      .help("quantize only: random Hadamard transform of whole blocks along a row before the rounding");
   d.option("rounding", &Options::rounding)
       .choices({"nearest", "stochastic"})
-      .help("of quantize: rounding to E2M1");
+      .help("quantize only: rounding to E2M1");
   d.option("scale_rule", &Options::scale_rule)
       .choices(kRules)
       .help(
-          "of quantize: none: TransformerEngine's; static_6, static_4: the block's largest value becomes 6 or "
+          "quantize only: none: TransformerEngine's; static_6, static_4: the block's largest value becomes 6 or "
           "4; mse, mae, abs_max: of 6 and 4 the one with the smaller error");
-  d.option("seed", &Options::seed).help("of quantize and linear: seed of stochastic rounding");
+  d.option("seed", &Options::seed).help("seed of stochastic rounding in quantize and linear");
   d.input("x", "[M, N]", "float", "a row-major matrix; must be finite");
   d.output("codes", "[M, (N + 1) / 2]", "uint8", "two E2M1 codes a byte, the first in the low nibble");
   d.output("scales", "[M, (N + 15) / 16]", "uint8",

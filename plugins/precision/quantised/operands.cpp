@@ -27,10 +27,14 @@ void cut(std::vector<Task>& to, Task all, int64_t cols, int64_t unit) {
     to.push_back({all.of, all.row + done, std::min(each, all.rows - done), all.noise + done, all.noise_col});
 }
 
-void run(const std::vector<Task>& tasks, const std::function<void(const Task&)>& f) {
+// Calls f with the number of each task.
+void run_numbered(const std::vector<Task>& tasks, const std::function<void(size_t)>& f) {
   in_parallel(static_cast<int64_t>(tasks.size()), 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) f(tasks[static_cast<size_t>(i)]);
+    for (int64_t i = begin; i < end; ++i) f(static_cast<size_t>(i));
   });
+}
+void run(const std::vector<Task>& tasks, const std::function<void(const Task&)>& f) {
+  run_numbered(tasks, [&](size_t i) { f(tasks[i]); });
 }
 
 Tensor empty(const std::vector<int64_t>& shape, int32_t dtype) {
@@ -169,26 +173,24 @@ Tensor rounded_rows(const Format& format, const Use& use, const Tensor& x, const
     std::fill_n(out.data<float>(), out.numel(), 0.0f);  // padding
   const float* const from = x.data<float>();
   float* const to = out.data<float>();
-  std::mutex mutex;
   for (const Channels& c : channels) {
     std::vector<Task> tasks;
     for (int64_t b = 0; b < samples; ++b)
       for (const Run& r : tokens.runs)
         cut(tasks, {b, r.row, r.count, noise_row(noise, b, r.index), c.global}, c.count, 1);
-    run(tasks, [&](const Task& t) {
+    std::vector<Sums> of_tasks(sums ? tasks.size() : 0);  // added in a fixed order, so that they repeat
+    run_numbered(tasks, [&](size_t i) {
+      const Task& t = tasks[i];
       const int64_t at = (t.of * tokens.rows + t.row) * cols + c.first;
       const float most = amax[static_cast<size_t>(t.of)];
       if (!std::isfinite(most)) {
         for (int64_t r = 0; r < t.rows; ++r) std::fill_n(to + at + r * cols, c.count, kNan);
         return;
       }
-      Sums of_task{};
       round_task(format, use, from + at, to + at, cols, {t.rows, c.count}, most,
-                 {noise.key, 0, t.noise, t.noise_col}, sums ? &of_task : nullptr);
-      if (!sums) return;
-      const std::lock_guard lock(mutex);
-      add(*sums, of_task);
+                 {noise.key, 0, t.noise, t.noise_col}, sums ? &of_tasks[i] : nullptr);
     });
+    for (const Sums& one : of_tasks) add(*sums, one);
   }
   return out;
 }

@@ -136,7 +136,7 @@ std::shared_ptr<const Tokens> QuantisedLink::tokens_for(const Weight& w, kinora_
   throw Error(KINORA_ERROR_INVALID,
               "'" + w.layer.name + "': " + std::to_string(format_->group()) +
                   " tokens in a row share a scale of the weight's gradient, and a rank's " + cut +
-                  " are no whole groups of them; use another strategy, such as cp-ring, or list the layer in "
+                  " cut such a group; use another strategy, such as cp-ring, or list the layer in "
                   "high");
 }
 

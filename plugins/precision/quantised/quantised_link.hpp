@@ -1,5 +1,5 @@
-// Linear layers of few bits behind any strategy. What the strategies make of x [B, S, K], w [N, K] and the
-// gradient g [B, S, N] of the result:
+// Linear layers of few bits behind any strategy. Each strategy leaves a rank with parts of x [B, S, K], w [N, K]
+// and the gradient g [B, S, N] of the result:
 //
 //   ddp, fsdp   samples of their own; head.value() gives whole weights
 //   tp          COLUMN: all tokens of the group, some rows of w, some channels of g. ROW: some channels of x

@@ -1,5 +1,5 @@
-// Queries, keys and values of attention in E4M3 with a scale for each head, emulated: rounded, and decoded
-// again. What happens between the two products (the probabilities) is not rounded.
+// Rounds queries, keys and values of attention to E4M3 with a scale for each head, and decodes them again, as
+// emulation. The probabilities, between the two products, are not rounded.
 #pragma once
 #include "kinora/strategy.hpp"
 
