@@ -1,5 +1,5 @@
-// Matrices in few bits for the table of kinora/abi/cuda.h, by kernels/cuda/fp4.hpp and fp8.hpp. Checks the tensors and
-// enqueues on the current stream of x's device; errors as in kernels.hpp.
+// Matrices in few bits for the table of kinora/abi/cuda.h, by kernels/cuda/fp4.hpp and fp8.hpp. Checks the
+// tensors and enqueues on the current stream of x's device; errors as in kernels.hpp.
 #pragma once
 #include <ATen/core/Tensor.h>
 

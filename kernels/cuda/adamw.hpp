@@ -1,6 +1,6 @@
-// AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2) and moving averages of the weights in one pass over
-// memory, in float32. Every operation is rounded on its own, in the order of plugins/optimizers/adamw/adamw_pass.cpp:
-// the results have the same bits as on a processor.
+// AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2) and moving averages of the weights in one
+// pass over memory, in float32. Every operation is rounded on its own, in the order of
+// plugins/optimizers/adamw/adamw_pass.cpp: the results have the same bits as on a processor.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,4 +1,5 @@
-// The work of each thread of adamw.cu: N neighbouring numbers of each tensor, or what is left of them at the end.
+// The work of each thread of adamw.cu: N neighbouring numbers of each tensor, or what is left of them at the
+// end.
 #pragma once
 #include <cmath>
 

@@ -1,5 +1,6 @@
-// Merges two results of one attention's queries for different keys, as kernels/torch/attention_block.hpp defines it
-// (Milakov and Gimelshein 2018, arXiv 1805.02867), in one pass over memory. A warp per query and head; float32.
+// Merges two results of one attention's queries for different keys, as kernels/torch/attention_block.hpp
+// defines it (Milakov and Gimelshein 2018, arXiv 1805.02867), in one pass over memory. A warp per query and
+// head; float32.
 #pragma once
 #include <cuda_runtime_api.h>
 

@@ -1,5 +1,5 @@
-// The work of each thread of merge.cu: a warp has one row, of a query and a head. With sums s and t of exponentials,
-// given by their logarithms, and results x and y:
+// The work of each thread of merge.cu: a warp has one row, of a query and a head. With sums s and t of
+// exponentials, given by their logarithms, and results x and y:
 //
 //   x <- x + (y - x) t / (s + t),   ln s <- ln (s + t)
 #pragma once

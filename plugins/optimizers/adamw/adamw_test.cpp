@@ -1,5 +1,5 @@
-// The threads of kernels/cuda/adamw.cu, run in turn on the processor, give the bits of the processor's loop; and that
-// loop is the published algorithm, in float64.
+// The threads of kernels/cuda/adamw.cu, run in turn on the processor, give the bits of the processor's loop;
+// and that loop is the published algorithm, in float64.
 #include <cmath>
 #include <cstring>
 #include <random>

@@ -1,5 +1,5 @@
-// The functions for matrices in few bits of a kinora_cuda_api, on tensors in main memory: each thread of the kernels'
-// launches is run in turn (kernels/cuda/fp4_on_host.hpp). For tests without a GPU.
+// The functions for matrices in few bits of a kinora_cuda_api, on tensors in main memory: each thread of the
+// kernels' launches is run in turn (kernels/cuda/fp4_on_host.hpp). For tests without a GPU.
 #pragma once
 #include <ATen/ATen.h>
 

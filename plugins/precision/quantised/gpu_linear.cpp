@@ -10,15 +10,11 @@
 namespace kinora::quantised {
 namespace {
 
-constexpr Use kRows[] = {{Operand::activation, false}, {Operand::weight, false}, {Operand::gradient, false}};
-constexpr Use kColumns[] = {{Operand::activation, true}, {Operand::weight, true}, {Operand::gradient, true}};
-constexpr size_t kActivation = 0, kWeight = 1, kGradient = 2;
-
-// What the kernels read: bfloat16 as it is, float32 for all others.
-at::Tensor plain(const at::Tensor& t) {
+// The numbers in a dtype that the kernels take: bfloat16 as it is, others in float32.
+at::Tensor readable(const at::Tensor& t) {
   return t.detach().to(t.scalar_type() == at::kBFloat16 ? at::kBFloat16 : at::kFloat).contiguous();
 }
-std::vector<Channels> all_of(const at::Tensor& x) { return {{0, x.size(-1), 0}}; }
+std::vector<Channels> all_channels(const at::Tensor& x) { return {{0, x.size(-1), 0}}; }
 
 class GpuLinear {
  public:
@@ -39,7 +35,7 @@ class GpuLinear {
   }
 
   at::Tensor forward(const at::Tensor& given, const at::Tensor& w) {
-    const at::Tensor x = plain(given), weight = plain(w);
+    const at::Tensor x = readable(given), weight = readable(w);
     const int64_t samples = x.size(0);
     const bool now = needs_w_ && !layer_.gathers;  // encodes the operand of the weight's gradient
     at::Tensor amax = on_.amax_of_rows(kRows[kActivation], x, *tokens_);
@@ -50,11 +46,11 @@ class GpuLinear {
     }
     amax = over(layer_.of_tokens, amax);
     if (now)
-      x_columns_ = on_.packed_columns(kColumns[kActivation], columns, *tokens_, all_of(x),
+      x_columns_ = on_.packed_columns(kColumns[kActivation], columns, *tokens_, all_channels(x),
                                       amax.narrow(0, samples, samples), noise_);
     if (needs_w_ && !now) x_ = given.detach();
     const at::Tensor weight_amax = over(layer_.of_weight, on_.amax_of(kRows[kWeight], weight));
-    const GpuPacked rows = on_.packed_rows(kRows[kActivation], x, *tokens_, all_of(x),
+    const GpuPacked rows = on_.packed_rows(kRows[kActivation], x, *tokens_, all_channels(x),
                                            amax.narrow(0, 0, samples), noise_),
                     low = on_.packed(kRows[kWeight], weight, weight_amax, false);
     if (needs_x_) weight_ = on_.packed(kRows[kWeight], weight, weight_amax, true);
@@ -64,7 +60,7 @@ class GpuLinear {
   }
 
   std::vector<at::Tensor> backward(const at::Tensor& given) {
-    const at::Tensor g = plain(given);
+    const at::Tensor g = readable(given);
     const int64_t samples = g.size(0);
     std::vector<at::Tensor> amax, columns,
         x_columns;  // amax: of what is used, in this order: rows, columns, columns of x
@@ -74,7 +70,7 @@ class GpuLinear {
       amax.push_back(on_.amax_of_columns(kColumns[kGradient], columns, samples));
     }
     if (x_.defined()) {
-      x_columns = on_.columns_of(plain(x_), *tokens_);
+      x_columns = on_.columns_of(readable(x_), *tokens_);
       amax.push_back(on_.amax_of_columns(kColumns[kActivation], x_columns, samples));
     }
     if (amax.empty()) return std::vector<at::Tensor>(2);
@@ -91,7 +87,8 @@ class GpuLinear {
     const auto of_g =
         on_.packed_columns(kColumns[kGradient], columns, *tokens_, layer_.outputs, next(), noise_);
     if (x_.defined())
-      x_columns_ = on_.packed_columns(kColumns[kActivation], x_columns, *tokens_, all_of(x_), next(), noise_);
+      x_columns_ =
+          on_.packed_columns(kColumns[kActivation], x_columns, *tokens_, all_channels(x_), next(), noise_);
     for (size_t i = 0; i < of_g.size(); ++i)
       out[1] = on_.summed_product(of_g[i], x_columns_[i], out[1], exact_);
     if (out[1].defined()) out[1] = out[1].to(w_dtype_);

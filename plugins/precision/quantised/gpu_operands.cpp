@@ -32,7 +32,7 @@ kinora_cuda_low with_noise(kinora_cuda_low how, const NoiseSource& noise, uint32
   return how;
 }
 
-// What low_amax wrote, [..., 4] -> the magnitudes [...].
+// The results of low_amax [..., 4] -> the magnitudes [...].
 at::Tensor magnitudes(const at::Tensor& raw) {
   const at::Tensor found = raw.select(-1, 0), count = raw.view(at::kLong).select(-1, 1);
   return at::where(count == 0, found, at::full({}, INFINITY, found.options()));
@@ -261,7 +261,7 @@ at::Tensor GpuOperands::summed_product(const GpuPacked& a, const GpuPacked& b, c
   return sum;
 }
 
-// What libtorch's _scaled_mm can multiply: sizes in whole packs of 16 bytes, not two E5M2 matrices.
+// libtorch's _scaled_mm takes sizes in whole packs of 16 bytes, and not two E5M2 matrices.
 bool GpuOperands::has_tensor_cores(const GpuPacked& a, const GpuPacked& b, bool wide) const {
   const int64_t unit = is_nvfp4(a.how) ? 32 : 16;
   if (wide || a.shape.cols % unit != 0 || b.shape.rows % 16 != 0) return false;

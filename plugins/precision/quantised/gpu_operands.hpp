@@ -1,9 +1,10 @@
-// operands.hpp on a GPU, by libkinora_cuda: the same codes and scales, and products of them. Nothing waits for the GPU:
-// largest magnitudes and scales stay there.
+// operands.hpp on a GPU, by libkinora_cuda: the same codes and scales, and products of them. Nothing waits
+// for the GPU: largest magnitudes and scales stay there.
 //
-// A product has the codes' values without the scale of the whole matrix, which multiplies the result: an E2M1 number times
-// an E4M3 scale has 6 significant bits at most, an FP8 number 4, so that bfloat16 holds them exactly. FP8's scales of
-// 1x128 and 128x128 values are no powers of two by the rule "exact"; these are multiplied in float32.
+// A product has the codes' values without the scale of the whole matrix, which multiplies the result: an E2M1
+// number times an E4M3 scale has 6 significant bits at most, an FP8 number 4, so that bfloat16 holds them
+// exactly. FP8's scales of 1x128 and 128x128 values are powers of two by the rules "up" and "floor" alone; by
+// "exact" the operands are float32.
 #pragma once
 #include <vector>
 
@@ -38,7 +39,8 @@ class GpuOperands {
   GpuPacked packed(const Use&, const at::Tensor& w, const at::Tensor& amax, bool transposed) const;
   GpuPacked packed_rows(const Use&, const at::Tensor& x_BSC, const Tokens&, const std::vector<Channels>&,
                         const at::Tensor& amax, const NoiseSource&) const;
-  // A tensor [B, T, C] for each stretch of tokens, padded with zeros to whole tiles; parts of x where they can be.
+  // A tensor [B, T, C] for each stretch of tokens, padded with zeros to whole tiles; parts of x where they
+  // can be.
   std::vector<at::Tensor> columns_of(const at::Tensor& x_BSC, const Tokens&) const;
   // Matrices [C, T].
   std::vector<GpuPacked> packed_columns(const Use&, const std::vector<at::Tensor>&, const Tokens&,
@@ -47,10 +49,12 @@ class GpuOperands {
 
   // a [count, M, L], b [1, N, L] -> [count, M, N]: float32, or float64 if `wide`.
   at::Tensor rows_product(const GpuPacked& a, const GpuPacked& b, bool wide) const;
-  // a [count, N, L], b [count, K, L] -> [N, K], the sum over the count, added to `sum` unless it is undefined.
+  // a [count, N, L], b [count, K, L] -> [N, K], the sum over the count, added to `sum` unless it is
+  // undefined.
   at::Tensor summed_product(const GpuPacked& a, const GpuPacked& b, const at::Tensor& sum, bool wide) const;
 
-  // x: what was packed, [count, rows, cols], without a transform. Waits for the GPU. tokens: null, or the rows that count.
+  // x: what was packed, [count, rows, cols], without a transform. Waits for the GPU. tokens: null, or the
+  // rows that count.
   Sums sums(const GpuPacked&, const at::Tensor& x, const Tokens* tokens) const;
 
  private:

@@ -46,7 +46,7 @@ typedef struct kinora_cuda_adamw {
 } kinora_cuda_adamw;
 #define KINORA_CUDA_AVERAGES 4u
 
-/* A matrix [rows, cols] in few bits, as kernels/fp4/quantize.hpp (NVFP4) and kernels/fp8/quantize.hpp (E4M3, E5M2)
+/* A matrix [rows, cols] in few bits; kernels/fp4/quantize.hpp (NVFP4) and kernels/fp8/quantize.hpp (E4M3, E5M2)
  * define codes and scales. */
 #define KINORA_LOW_NVFP4 0u
 #define KINORA_LOW_E4M3 1u
@@ -60,8 +60,8 @@ typedef struct kinora_cuda_low {
   uint32_t struct_size;
   uint32_t format;  /* KINORA_LOW_NVFP4 ... */
   uint32_t scaling; /* FP8: 0 the matrix, 1 1x128, 2 128x128, 3 1x32 in powers of two (MXFP8) */
-  uint32_t
-      rule; /* NVFP4: 0 none, 1 mse, 2 mae, 3 abs_max, 4 static_6, 5 static_4; FP8: 0 exact, 1 up, 2 floor */
+  /* NVFP4: 0 none, 1 mse, 2 mae, 3 abs_max, 4 static_6, 5 static_4; FP8: 0 exact, 1 up, 2 floor */
+  uint32_t rule;
   uint32_t flags;
   uint32_t noise_stream; /* of stochastic rounding, with: */
   uint64_t noise_seed;
@@ -135,8 +135,8 @@ typedef struct kinora_cuda_api {
 
   /* [any-thread] *out: 10 * major + minor of the device's compute capability, such as 90. */
   int32_t (*capability)(int32_t device, int32_t* out);
-  /* [any-thread] Merges into (out, log_sum) the result (more, more_log_sum) of the same queries for other keys:
-   * out and more float32 [B, S, H, d], log_sum and more_log_sum float32 [B, S, H], logarithms of sums of
+  /* [any-thread] Merges into (out, log_sum) the result (more, more_log_sum) of the same queries for other
+   * keys: out and more float32 [B, S, H, d], log_sum and more_log_sum float32 [B, S, H], logarithms of sums of
    * exponentials; any strides, but d is contiguous in out. */
   int32_t (*merge_attention)(kinora_tensor out, kinora_tensor log_sum, kinora_tensor more,
                              kinora_tensor more_log_sum);
@@ -144,14 +144,14 @@ typedef struct kinora_cuda_api {
    * float32, contiguous, of one size. The bits of optimizer/adamw on a processor. */
   int32_t (*adamw)(kinora_tensor weight, kinora_tensor gradient, kinora_tensor first, kinora_tensor second,
                    const kinora_cuda_adamw* numbers);
-  /* [any-thread] Matrices in few bits: contiguous tensors, x float32 or bfloat16; all bits are those of the processor's
-   * kernels. rows and cols are x's, exchanged with COLUMN_MAJOR.
+  /* [any-thread] Matrices in few bits: contiguous tensors, x float32 or bfloat16; all bits are those of the
+   * processor's kernels. rows and cols are x's, exchanged with COLUMN_MAJOR.
    * amax: 16 bytes as float32 [4]: the largest finite magnitude, after a transform; 0; and, as an uint64, the
    * count of values that are not finite. */
   int32_t (*low_amax)(const kinora_cuda_low*, kinora_tensor x, kinora_tensor amax);
-  /* amax: its first number is read, by NVFP4 and by a scale of the whole matrix; must be finite, else codes and
-   * scales are undefined. codes and scales uint8, of the bytes that the format has. global float32 [1]: NVFP4's
-   * global scale, FP8's scale of the whole matrix; other scalings do not use it. */
+  /* amax: its first number is read, by NVFP4 and by a scale of the whole matrix; must be finite, else codes
+   * and scales are undefined. codes and scales uint8, of the bytes that the format has. global float32 [1]:
+   * NVFP4's global scale, FP8's scale of the whole matrix; other scalings do not use it. */
   int32_t (*low_quantize)(const kinora_cuda_low*, kinora_tensor x, kinora_tensor amax, kinora_tensor codes,
                           kinora_tensor scales, kinora_tensor global);
   /* x [rows, cols] float32, or bfloat16 rounded to nearest even; COLUMN_MAJOR does not count. */
