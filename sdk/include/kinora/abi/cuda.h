@@ -46,8 +46,8 @@ typedef struct kinora_cuda_adamw {
 } kinora_cuda_adamw;
 #define KINORA_CUDA_AVERAGES 4u
 
-/* A matrix [rows, cols] in few bits; kernels/fp4/quantize.hpp (NVFP4) and kernels/fp8/quantize.hpp (E4M3, E5M2)
- * define codes and scales. */
+/* A matrix [rows, cols] in few bits; kernels/fp4/quantize.hpp (NVFP4) and kernels/fp8/quantize.hpp (E4M3,
+ * E5M2) define codes and scales. */
 #define KINORA_LOW_NVFP4 0u
 #define KINORA_LOW_E4M3 1u
 #define KINORA_LOW_E5M2 2u
@@ -136,8 +136,8 @@ typedef struct kinora_cuda_api {
   /* [any-thread] *out: 10 * major + minor of the device's compute capability, such as 90. */
   int32_t (*capability)(int32_t device, int32_t* out);
   /* [any-thread] Merges into (out, log_sum) the result (more, more_log_sum) of the same queries for other
-   * keys: out and more float32 [B, S, H, d], log_sum and more_log_sum float32 [B, S, H], logarithms of sums of
-   * exponentials; any strides, but d is contiguous in out. */
+   * keys: out and more float32 [B, S, H, d], log_sum and more_log_sum float32 [B, S, H], logarithms of sums
+   * of exponentials; any strides, but d is contiguous in out. */
   int32_t (*merge_attention)(kinora_tensor out, kinora_tensor log_sum, kinora_tensor more,
                              kinora_tensor more_log_sum);
   /* [any-thread] Changes the weight, both moments and the averages in place, in one pass over memory; all
