@@ -23,10 +23,14 @@ Tensor in_blocks(const Tensor& x, int64_t block) {
 
 Tensor as_bytes(const Tensor& x) { return x.contiguous().view(at::kByte).flatten(1); }
 
-// Bytes [parts, rows, n] of numbers of `dtype`, which begin at byte `at`.
+// Bytes [parts, rows, n] of numbers of `dtype`, which begin at byte `at`. Copies them, since a number needs an address that its size
+// divides.
 Tensor numbers_at(const Tensor& bytes, int64_t at, int64_t rows, int64_t n, at::ScalarType dtype) {
   const auto size = static_cast<int64_t>(at::elementSize(dtype));
-  return bytes.narrow(1, at, rows * n * size).contiguous().view(dtype).view({bytes.size(0), rows, n});
+  return bytes.narrow(1, at, rows * n * size)
+      .clone(at::MemoryFormat::Contiguous)
+      .view(dtype)
+      .view({bytes.size(0), rows, n});
 }
 
 // A tensor of one number: libtorch divides by plain numbers, and plain numbers by tensors, with two roundings.

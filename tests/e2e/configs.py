@@ -54,9 +54,10 @@ def check_many_ranks(out):
 
 
 def check_nvfp4(out):
-    """Both trainings begin with nearly the same loss; each low layer has figures of four bits, and the report shows them."""
-    first = {job: json.loads((out / job / "metrics.jsonl").read_text().splitlines()[0])["loss"] for job in ("bf16", "nvfp4")}
-    assert first["bf16"] != first["nvfp4"] and abs(first["nvfp4"] / first["bf16"] - 1) < 0.05, first
+    """Both trainings have nearly the same loss; each low layer has figures of four bits, and the report shows them."""
+    bf16, nvfp4 = (json.loads((out / job / "metrics.jsonl").read_text().splitlines()[-1]) for job in ("bf16", "nvfp4"))
+    # Gates that begin at zero hide the blocks from the first losses; the gradients behind them differ.
+    assert bf16["gradient_norm"] != nvfp4["gradient_norm"] and abs(nvfp4["loss"] / bf16["loss"] - 1) < 0.05, (bf16, nvfp4)
     summary = json.loads((out / "nvfp4/summary.json").read_text())
     assert "rounding" not in json.loads((out / "bf16/summary.json").read_text())
     measured = summary["rounding"]  # not linear_kv, which reads the text, and adaLN, which reads conditions: they stay high

@@ -22,36 +22,41 @@ VARIANTS = {
 CHOSEN = sys.argv[6:] or list(VARIANTS)
 
 
-def run(*arguments):
-    subprocess.run([KINORA, "run", *map(str, arguments)], check=True, stdout=subprocess.DEVNULL)
+def run_file(config, seed):
+    """The jobs of configs/nvfp4.toml that make the latents, and a training of each variant."""
+    jobs = config.split("\n[[job]]\n")[1:]
+    data = [job for job in jobs if re.search(r'^kind = "(curate|shard|train-tokenizer|encode)"', job, re.M)]
+    trained = next(job for job in jobs if job.startswith('name = "nvfp4"'))
+    trained = re.sub(r"(?m)^steps = .*$", f"steps = {STEPS}", trained)
+    variants = [re.sub(r"(?m)^precision = .*$", lambda _: f"precision = {{ {VARIANTS[name]} }}", trained).replace('name = "nvfp4"', f'name = "{job_of(name)}"') for name in CHOSEN]
+    return f'[run]\nname = "ablation"\nseed = {seed}\n' + "".join(f"\n[[job]]\n{job}" for job in data + variants)
 
 
-def loss_of(config, latents, name, seed):
-    """The validation loss after the last step."""
-    table = re.search(r'\[\[job\]\]\nname = "nvfp4"\n.*?(?=\n\n|\Z)', config, re.S).group()
-    table = re.sub(r"(?m)^precision = .*$", lambda _: f"precision = {{ {VARIANTS[name]} }}", table)
-    table = re.sub(r"(?m)^steps = .*$", f"steps = {STEPS}", table).replace('input = "latents"', f'input = "{latents}"')
-    out = SCRATCH / f"{list(VARIANTS).index(name)}-{seed}"
-    out.mkdir(exist_ok=True)
-    (out / "run.toml").write_text(f'[run]\nname = "ablation"\nseed = {seed}\n\n{table}\n')
-    run(out / "run.toml", "--out", out)
-    lines = [json.loads(line) for line in (out / "nvfp4/metrics.jsonl").read_text().splitlines()]
-    loss = [line["validation_loss"] for line in lines if "validation_loss" in line][-1]
-    assert loss == loss, (name, seed)
-    return loss
+def job_of(name):
+    return f"variant-{list(VARIANTS).index(name)}"
+
+
+def losses_of(seed):
+    """The validation loss of each variant after the last step."""
+    out = SCRATCH / str(seed)
+    out.mkdir(parents=True, exist_ok=True)
+    config = (ROOT / "configs/nvfp4.toml").read_text().replace("../tests/data", str(ROOT / "tests/data"))
+    (out / "run.toml").write_text(run_file(config, seed))
+    subprocess.run([KINORA, "run", out / "run.toml", "--out", out], check=True, stdout=subprocess.DEVNULL)
+    losses = {}
+    for name in CHOSEN:
+        lines = [json.loads(line) for line in (out / job_of(name) / "metrics.jsonl").read_text().splitlines()]
+        losses[name] = [line["validation_loss"] for line in lines if "validation_loss" in line][-1]
+        assert losses[name] == losses[name], (name, seed)
+    return losses
 
 
 def main():
-    SCRATCH.mkdir(parents=True, exist_ok=True)
-    config = (ROOT / "configs/nvfp4.toml").read_text()
-    run(ROOT / "configs/nvfp4.toml", "--only", "latents", "--out", SCRATCH / "data")
+    losses = [losses_of(seed) for seed in range(1, SEEDS + 1)]
     print("| training | validation loss, by seed | mean against bfloat16 |\n|---|---|---|")
-    base = None
     for name in CHOSEN:
-        losses = [loss_of(config, SCRATCH / "data/latents", name, seed) for seed in range(1, SEEDS + 1)]
-        base = base or losses
-        apart = statistics.mean(loss / reference - 1 for loss, reference in zip(losses, base))
-        print(f"| {name} | {', '.join(f'{loss:.4f}' for loss in losses)} | {100 * apart:+.2f} % |", flush=True)
+        apart = statistics.mean(of[name] / of["bfloat16"] - 1 for of in losses)
+        print(f"| {name} | {', '.join(f'{of[name]:.4f}' for of in losses)} | {100 * apart:+.2f} % |")
 
 
 main()

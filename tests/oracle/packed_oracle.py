@@ -235,7 +235,7 @@ def check_refused():
         path = write(SCRATCH / f"hostile{n}.safetensors", given, metadata if of is tensors else their_metadata, all_dtypes)
         said = refused("convert", path, out)
         assert why in said and "Traceback" not in said and not out.exists(), (why, said)
-    for rule, why in ((None, "whose rule of scales is not known"), ({"scale_rule": "best"}, "unknown rule 'best'"), ({"scale_rule": "mse", "dtype": "if4"}, "dtype 'if4'")):
+    for rule, why in ((None, "an unknown rule of scales"), ({"scale_rule": "best"}, "unknown rule 'best'"), ({"scale_rule": "mse", "dtype": "if4"}, "dtype 'if4'")):
         path = write(SCRATCH / "rule.safetensors", theirs, {"quantization_config": json.dumps(rule)} if rule else None, their_dtypes)
         said = refused("convert", path, out)
         assert why in said and "into config.json next to the file" in said, said

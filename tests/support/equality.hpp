@@ -26,12 +26,12 @@ inline void equals_one_process(const Rank& me, const Trial& trial, double bound 
   });
 }
 
-// The worst difference of all, for strategies that round what they transfer. Call on every rank of on_ranks().
-inline double worst_difference(const Rank& me, const Trial& trial) {
+// The worst difference of a kind, for strategies that round what they transfer. Call on every rank of on_ranks().
+inline double worst_difference(const Rank& me, const Trial& trial, core::Compared::Kind kind) {
   me.launched();
   double worst = 0;
   core::Equality(runtime(), trial).run([&](const core::Compared& c) {
-    if (!std::isnan(worst) && !(c.off <= worst)) worst = c.off;  // a NaN stays
+    if (c.kind == kind && !std::isnan(worst) && !(c.off <= worst)) worst = c.off;  // a NaN stays
   });
   return worst;
 }

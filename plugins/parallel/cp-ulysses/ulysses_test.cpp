@@ -144,13 +144,16 @@ TEST(Ulysses, ExchangesPartsInFewerBytes) {
 // The differences from one process are those of the formats, and of what is sent in them.
 TEST(Ulysses, IsNearOneProcessWithFewerBytes) {
   test::on_ranks(2, [](const Rank& me) {
-    const auto off = [&](const std::string& options) {
+    using Kind = core::Compared::Kind;
+    const auto off = [&](const std::string& options, Kind kind = Kind::output) {
       return test::worst_difference(
-          me, {.parallel = "[{ use = 'cp-ulysses', " + options + " }]", .precision = "fp64", .steps = 1});
+          me, {.parallel = "[{ use = 'cp-ulysses', " + options + " }]", .precision = "fp64", .steps = 1},
+          kind);
     };
     const double exact = off("wire = 'auto'"), bfloat16 = off("wire = 'bfloat16'"), fp8 = off("wire = 'fp8'"),
-                 nvfp4 = off("wire = 'nvfp4'"), gradients = off("gradient_wire = 'fp8'");
+                 nvfp4 = off("wire = 'nvfp4'"), gradients = off("gradient_wire = 'fp8'", Kind::gradient);
     EXPECT_LT(exact, 1e-10);
+    EXPECT_LT(off("gradient_wire = 'fp8'"), 1e-10);
     EXPECT_GT(bfloat16, 1e-6);
     EXPECT_LT(bfloat16, 0.01);
     EXPECT_GT(fp8, bfloat16);

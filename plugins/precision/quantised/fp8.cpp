@@ -54,8 +54,8 @@ void Fp8::describe(Describe<Options>& d) {
   d.option("format", &Options::format).choices({"e4m3", "e5m2"}).help("quantize only: format of the codes");
   d.input("x", "[M, N]", "float", "a row-major matrix; must be finite");
   d.output("codes", "[M, N]", "uint8", "E4M3 or E5M2 bytes");
-  d.output("scales", "[rows of blocks, blocks in a row]", "float32 or uint8",
-           "x is about code * scale; of 1x32 E8M0 bytes; of a tensor [1, 1]");
+  d.output("scales", "[rows, blocks]", "float32",
+           "x is about code * scale; of 1x32 they are E8M0 bytes, uint8; of a tensor [1, 1]");
   d.output("global_scale", "", "none");
   d.output("dequantized", "[M, N]", "float32");
 }
