@@ -4,8 +4,11 @@
 // Error(KINORA_ERROR_INVALID). No autograd graph.
 #pragma once
 #include <array>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
+
+#include "kinora/abi/cuda.h"
 
 namespace kinora::core {
 
@@ -40,5 +43,14 @@ std::array<at::Tensor, 2> norm_rope_on_gpu(const HeadsOf& in, double eps);
 // Without a weight in.x and rstd may be undefined.
 at::Tensor norm_rope_backward_on_gpu(const at::Tensor& grad, const HeadsOf& in, const at::Tensor& rstd,
                                      const at::Tensor& grad_x);
+
+// Merges `more`, the result for further keys, into out: [B, S, H, d]; sums [B, S, H]. float32.
+void merge_attention_on_gpu(const at::Tensor& out, const at::Tensor& log_sum, const at::Tensor& more,
+                            const at::Tensor& more_log_sum);
+
+// Changes all but the gradient in place; float32, contiguous, of one size.
+void adamw_on_gpu(const at::Tensor& weight, const at::Tensor& gradient, const at::Tensor& first,
+                  const at::Tensor& second, const std::vector<at::Tensor>& averages,
+                  const kinora_cuda_adamw&);
 
 }  // namespace kinora::core

@@ -3,11 +3,13 @@
 #include <vector>
 
 #include <ATen/Tensor.h>
+#include <ATen/cuda/CUDAContext.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include "core/cuda/graphs.hpp"
 #include "core/cuda/kernels.hpp"
+#include "core/cuda/low.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/cuda.h"
 #include "kinora/abi/plugin.h"
@@ -132,6 +134,42 @@ int32_t gelu_backward(kinora_tensor grad, kinora_tensor x, kinora_tensor bias, u
   });
 }
 
+int32_t capability(int32_t device, int32_t* out) {
+  return torch_guard([&] {
+    const auto* known = at::cuda::getDeviceProperties(index(device));
+    *out = 10 * known->major + known->minor;
+  });
+}
+
+int32_t merge_attention(kinora_tensor out, kinora_tensor log_sum, kinora_tensor more,
+                        kinora_tensor more_log_sum) {
+  return torch_guard(
+      [&] { merge_attention_on_gpu(tensor(out), tensor(log_sum), tensor(more), tensor(more_log_sum)); });
+}
+
+int32_t adamw(kinora_tensor weight, kinora_tensor gradient, kinora_tensor first, kinora_tensor second,
+              const kinora_cuda_adamw* numbers) {
+  return torch_guard([&] {
+    adamw_on_gpu(tensor(weight), tensor(gradient), tensor(first), tensor(second),
+                 tensors(numbers->averages, numbers->n_averages), *numbers);
+  });
+}
+
+int32_t low_amax(const kinora_cuda_low* how, kinora_tensor x, kinora_tensor amax) {
+  return torch_guard([&] { low_amax_on_gpu(*how, tensor(x), tensor(amax)); });
+}
+int32_t low_quantize(const kinora_cuda_low* how, kinora_tensor x, kinora_tensor amax, kinora_tensor codes,
+                     kinora_tensor scales, kinora_tensor global) {
+  const auto of = borrow<at::Tensor>;
+  return torch_guard(
+      [&] { low_quantize_on_gpu(*how, tensor(x), tensor(amax), tensor(codes), of(scales), of(global)); });
+}
+int32_t low_dequantize(const kinora_cuda_low* how, kinora_tensor codes, kinora_tensor scales,
+                       kinora_tensor global, kinora_tensor x) {
+  const auto of = borrow<at::Tensor>;
+  return torch_guard([&] { low_dequantize_on_gpu(*how, tensor(codes), of(scales), of(global), tensor(x)); });
+}
+
 constexpr kinora_cuda_api kTable{sizeof(kinora_cuda_api),
                                  0,
                                  stream,
@@ -152,7 +190,13 @@ constexpr kinora_cuda_api kTable{sizeof(kinora_cuda_api),
                                  gated,
                                  gated_backward,
                                  gelu,
-                                 gelu_backward};
+                                 gelu_backward,
+                                 capability,
+                                 merge_attention,
+                                 adamw,
+                                 low_amax,
+                                 low_quantize,
+                                 low_dequantize};
 
 }  // namespace
 }  // namespace kinora::core

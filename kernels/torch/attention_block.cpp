@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/attention.hpp"
 #include "kernels/torch/attention_heads.hpp"
+#include "kernels/torch/gpu.hpp"
 
 namespace kinora {
 namespace {
@@ -151,6 +152,8 @@ AttentionBlock no_attention(const Tensor& q, int64_t v_size) {
 }
 
 void merge(const AttentionBlock& all, const AttentionBlock& more) {
+  if (all.out.stride(3) == 1 && gpu::fits({all.out, all.log_sum, more.out, more.log_sum}))
+    return gpu::merge_attention(all.out, all.log_sum, more.out, more.log_sum);
   const Tensor weight = at::sigmoid(more.log_sum - all.log_sum).unsqueeze(3);
   all.out.add_((more.out - all.out).mul_(weight));
   all.log_sum.copy_(at::logaddexp(all.log_sum, more.log_sum));

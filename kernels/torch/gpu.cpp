@@ -11,15 +11,9 @@
 #include "kinora/aten.hpp"
 
 namespace kinora::gpu {
-namespace {
 
-using at::Tensor;
-using namespace node;
-
-constexpr int64_t kMostHeadWidth = 512;
-
-// Null if libkinora_cuda is not open. A table never changes; "not open" may, so it is asked for again.
-const kinora_cuda_api* table() {
+// A table never changes; "not open" may, so it is asked for again.
+const kinora_cuda_api* library() {
   static std::atomic<const kinora_cuda_api*> known{nullptr};
   const kinora_cuda_api* found = known.load(std::memory_order_acquire);
   if (found || !host()) return found;
@@ -29,11 +23,18 @@ const kinora_cuda_api* table() {
   return found;
 }
 
-// f(table, handles of n results), a call of the table.
+namespace {
+
+using at::Tensor;
+using namespace node;
+
+constexpr int64_t kMostHeadWidth = 512;
+
+// f(the library's table, handles of n results), a call of the table.
 template <size_t n, class F>
 std::array<Tensor, n> made(const F& f) {
   std::array<kinora_tensor, n> handles{};
-  check(f(*table(), handles.data()));
+  check(f(*library(), handles.data()));
   std::array<Tensor, n> out;
   for (size_t i = 0; i < n; ++i) out[i] = adopt<Tensor>(handles[i]);
   return out;
@@ -170,7 +171,7 @@ bool fits(std::initializer_list<Tensor> all) {
     if (t.defined() && (t.device() != first.device() || t.scalar_type() != first.scalar_type() ||
                         t.layout() != at::kStrided))
       return false;
-  return table() != nullptr;
+  return library() != nullptr;
 }
 
 bool fits_heads(const Tensor& x, const Tensor& weight_q, const Tensor& weight_k, const Tensor& cos,
@@ -197,6 +198,21 @@ variable_list norm_rope(const Tensor& x, const Tensor& weight_q, const Tensor& w
                         const Tensor& sin, bool neighbours, int64_t queries, double epsilon) {
   return apply<NormRope>(x, maybe(weight_q), maybe(weight_k), maybe(cos), maybe(sin), neighbours, queries,
                          epsilon);
+}
+
+void merge_attention(const Tensor& out, const Tensor& log_sum, const Tensor& more,
+                     const Tensor& more_log_sum) {
+  check(library()->merge_attention(handle(out), handle(log_sum), handle(more), handle(more_log_sum)));
+}
+
+void adamw(const Tensor& weight, const Tensor& gradient, const Tensor& first, const Tensor& second,
+           const std::vector<Tensor>& averages, kinora_cuda_adamw numbers) {
+  std::vector<kinora_tensor> handles;
+  for (const Tensor& a : averages) handles.push_back(handle(a));
+  numbers.struct_size = sizeof numbers;
+  numbers.n_averages = static_cast<uint32_t>(handles.size());
+  numbers.averages = handles.data();
+  check(library()->adamw(handle(weight), handle(gradient), handle(first), handle(second), &numbers));
 }
 
 }  // namespace kinora::gpu

@@ -3,13 +3,18 @@
 // are those of modulate.hpp, gelu.hpp and norm_rope.hpp; the caller checks them.
 #pragma once
 #include <initializer_list>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 #include <torch/csrc/autograd/variable.h>
 
 #include "kernels/cpu/gelu.hpp"
+#include "kinora/abi/cuda.h"
 
 namespace kinora::gpu {
+
+// [any-thread] The functions of libkinora_cuda; null until libkinora_torch has opened it.
+const kinora_cuda_api* library();
 
 // [any-thread] Whether the kernels can read the tensors: not empty, of one dtype that they support and on one
 // GPU. Undefined ones do not count, except for the first. False until libkinora_torch has opened
@@ -30,5 +35,13 @@ torch::autograd::variable_list norm_rope(const at::Tensor& x, const at::Tensor& 
                                          const at::Tensor& weight_k, const at::Tensor& cos,
                                          const at::Tensor& sin, bool neighbours, int64_t queries,
                                          double epsilon);
+
+// In place, without a graph; all of one size and float32.
+// out, more [B, S, H, d], log_sum, more_log_sum [B, S, H], as in attention_block.hpp.
+void merge_attention(const at::Tensor& out, const at::Tensor& log_sum, const at::Tensor& more,
+                     const at::Tensor& more_log_sum);
+// numbers.averages and numbers.n_averages are set here.
+void adamw(const at::Tensor& weight, const at::Tensor& gradient, const at::Tensor& first,
+           const at::Tensor& second, const std::vector<at::Tensor>& averages, kinora_cuda_adamw numbers);
 
 }  // namespace kinora::gpu

@@ -5,22 +5,28 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include "kernels/torch/gpu.hpp"
 #include "kernels/torch/parallel.hpp"
 #include "plugins/optimizers/adamw/adamw_pass.hpp"
 
 namespace kinora::adamw {
 namespace {
 
+struct Numbers {
+  double gradient_factor, keep, root2, step;
+};
+Numbers numbers_of(const Update<at::Tensor>& u, const Constants& c) {
+  const auto t = static_cast<double>(u.step);
+  return {u.gradient_factor, 1 - u.learning_rate * u.weight_decay, 1 / std::sqrt(1 - std::pow(c.beta2, t)),
+          u.learning_rate / (1 - std::pow(c.beta1, t))};
+}
+
 template <class T>
 void step_plain(const Update<at::Tensor>& u, const Constants& c) {
-  const auto t = static_cast<double>(u.step);
-  const AdamWNumbers<T> numbers{static_cast<T>(u.gradient_factor),
-                                static_cast<T>(1 - u.learning_rate * u.weight_decay),
-                                static_cast<T>(c.beta1),
-                                static_cast<T>(c.beta2),
-                                static_cast<T>(1 / std::sqrt(1 - std::pow(c.beta2, t))),
-                                static_cast<T>(c.eps),
-                                static_cast<T>(u.learning_rate / (1 - std::pow(c.beta1, t)))};
+  const Numbers n = numbers_of(u, c);
+  const auto as = [](double x) { return static_cast<T>(x); };
+  const AdamWNumbers<T> numbers{as(n.gradient_factor), as(n.keep), as(c.beta1), as(c.beta2),
+                                as(n.root2),           as(c.eps),  as(n.step)};
   T *w = u.weight.data_ptr<T>(), *m = u.states.at(0).data_ptr<T>(), *v = u.states.at(1).data_ptr<T>();
   const T* g = u.gradient.data_ptr<T>();
   in_parallel(u.weight.numel(), kGrain, [&](int64_t begin, int64_t end) {
@@ -28,6 +34,26 @@ void step_plain(const Update<at::Tensor>& u, const Constants& c) {
     for (const auto& a : u.averages) to.push_back({a.values.data_ptr<T>() + begin, static_cast<T>(a.share)});
     adamw_pass<T>({w + begin, g + begin, m + begin, v + begin, end - begin}, numbers, to);
   });
+}
+
+// In one pass over memory by libkinora_cuda. Returns false, and does nothing, where it cannot.
+bool step_on_gpu(const Update<at::Tensor>& u, const Constants& c) {
+  if (u.weight.scalar_type() != at::kFloat || u.averages.size() > KINORA_CUDA_AVERAGES) return false;
+  std::vector<at::Tensor> averages;
+  std::vector<double> shares;
+  for (const auto& a : u.averages) averages.push_back(a.values), shares.push_back(a.share);
+  bool fits = gpu::fits({u.weight, u.gradient, u.states.at(0), u.states.at(1)});
+  for (const at::Tensor& t : {u.weight, u.gradient, u.states.at(0), u.states.at(1)})
+    fits = fits && t.is_contiguous();
+  for (const at::Tensor& a : averages) fits = fits && a.is_contiguous() && gpu::fits({u.weight, a});
+  if (!fits) return false;
+  const Numbers n = numbers_of(u, c);
+  kinora_cuda_adamw numbers{};
+  numbers.gradient_factor = n.gradient_factor, numbers.keep = n.keep;
+  numbers.beta1 = c.beta1, numbers.beta2 = c.beta2, numbers.root2 = n.root2;
+  numbers.eps = c.eps, numbers.step = n.step, numbers.shares = shares.data();
+  gpu::adamw(u.weight, u.gradient, u.states.at(0), u.states.at(1), averages, numbers);
+  return true;
 }
 
 void step_elsewhere(const Update<at::Tensor>& u, const Constants& c) {
@@ -50,7 +76,10 @@ bool is_plain(const at::Tensor& weight) {
 }
 
 void step(const Update<at::Tensor>& u, const Constants& c) {
-  if (!is_plain(u.weight)) return step_elsewhere(u, c);
+  if (!is_plain(u.weight)) {
+    if (!step_on_gpu(u, c)) step_elsewhere(u, c);
+    return;
+  }
   u.weight.scalar_type() == at::kFloat ? step_plain<float>(u, c) : step_plain<double>(u, c);
 }
 

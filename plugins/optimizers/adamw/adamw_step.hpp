@@ -19,8 +19,8 @@ struct Constants {
   }
 };
 
-// Changes the weight, the two states (moments) and the averages in place: on the CPU in one pass over memory,
-// elsewhere by libtorch's kernel.
+// Changes the weight, the two states (moments) and the averages in place: on the CPU, and in float32 on a GPU
+// with libkinora_cuda, in one pass over memory and with the same bits; elsewhere by libtorch's kernel.
 void step(const Update<at::Tensor>&, const Constants&);
 
 // Whether a loop over plain numbers can do it: on the CPU, in float32 or float64.

@@ -4,6 +4,7 @@
 
 #include "kernels/fp4/layout.hpp"
 #include "kernels/fp4/philox.hpp"
+#include "kinora/abi/cuda.h"
 #include "kinora/abi/rounding.h"
 
 namespace kinora::quantised {
@@ -47,6 +48,8 @@ class Format {
   virtual void decode(const Use&, const Shape&, const uint8_t* codes, const uint8_t* scales, float global,
                       float* x) const = 0;
   // x: the values that were encoded, without a transform.
+  // The same for libkinora_cuda, without noise.
+  virtual kinora_cuda_low on_gpu(const Use&) const = 0;
   virtual Sums sums(const Use&, const Shape&, const float* x, const uint8_t* codes, const float* decoded) const = 0;
 };
 

@@ -34,7 +34,7 @@ class Fp8 final : public Precision<Tensor> {
 
 void Fp8::describe(Describe<Options>& d) {
   d.name("fp8").help(
-      "FP8 operands of linear layers, emulated on the processor: E4M3 forward, E5M2 or E4M3 gradients; float32 "
+      "FP8 operands of linear layers: E4M3 forward, E5M2 or E4M3 gradients; float32 "
       "sums and parameters, bfloat16 attention");
   describe_common(d, "FP8");
   d.option("scaling", &Options::scaling)

@@ -50,6 +50,16 @@ void Fp8Format::decode(const Use& use, const Shape& n, const uint8_t* codes, con
                   x);
 }
 
+kinora_cuda_low Fp8Format::on_gpu(const Use& use) const {
+  const fp8::Options o = options(use);
+  kinora_cuda_low how{};
+  how.struct_size = sizeof how;
+  how.format = o.format == fp8::Format::e4m3 ? KINORA_LOW_E4M3 : KINORA_LOW_E5M2;
+  how.scaling = static_cast<uint32_t>(o.scaling);
+  how.rule = static_cast<uint32_t>(o.rule);
+  return how;
+}
+
 Sums Fp8Format::sums(const Use& use, const Shape& n, const float* x, const uint8_t* codes,
                      const float* decoded) const {
   const uint32_t largest = options(use).format == fp8::Format::e4m3 ? 0x7e : 0x7b;

@@ -32,6 +32,7 @@ class Fp8Format final : public Format {
                uint8_t* scales) const override;
   void decode(const Use&, const Shape&, const uint8_t* codes, const uint8_t* scales, float global,
               float* x) const override;
+  kinora_cuda_low on_gpu(const Use&) const override;
   Sums sums(const Use&, const Shape&, const float* x, const uint8_t* codes,
             const float* decoded) const override;
 

@@ -5,10 +5,6 @@
 namespace kinora::quantised {
 namespace {
 
-constexpr Use kRows[] = {{Operand::activation, false}, {Operand::weight, false}, {Operand::gradient, false}};
-constexpr Use kColumns[] = {{Operand::activation, true}, {Operand::weight, true}, {Operand::gradient, true}};
-constexpr size_t kActivation = 0, kWeight = 1, kGradient = 2;
-
 Tensor plain(const Tensor& t) { return t.detach().to(KINORA_DTYPE_FLOAT32).contiguous(); }
 Tensor transposed(const Tensor& t) { return op("aten::transpose", "int", {t, -2, -1}); }
 Tensor rows(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }

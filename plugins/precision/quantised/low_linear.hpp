@@ -10,6 +10,13 @@
 
 namespace kinora::quantised {
 
+// The uses of operands.
+inline constexpr Use kRows[] = {
+    {Operand::activation, false}, {Operand::weight, false}, {Operand::gradient, false}};
+inline constexpr Use kColumns[] = {
+    {Operand::activation, true}, {Operand::weight, true}, {Operand::gradient, true}};
+inline constexpr size_t kActivation = 0, kWeight = 1, kGradient = 2;
+
 // Sums of a layer's operands, in the order of Operand.
 struct Figures {
   Sums of[KINORA_OPERANDS] = {};

@@ -39,7 +39,7 @@ class Nvfp4 final : public Precision<Tensor> {
 
 void Nvfp4::describe(Describe<Options>& d) {
   d.name("nvfp4").help(
-      "NVFP4 operands of linear layers, emulated on the processor: E2M1 codes, E4M3 scales of 16 values, one "
+      "NVFP4 operands of linear layers: E2M1 codes, E4M3 scales of 16 values, one "
       "float32 scale; float32 sums and parameters, bfloat16 attention");
   describe_common(d, "NVFP4");
   const std::string rules = "scale rule of ";

@@ -43,6 +43,17 @@ void Nvfp4Format::decode(const Use&, const Shape& n, const uint8_t* codes, const
   fp4::dequantize(n, codes, scales, false, global, x);
 }
 
+kinora_cuda_low Nvfp4Format::on_gpu(const Use& use) const {
+  const fp4::Options o = options(use);
+  kinora_cuda_low how{};
+  how.struct_size = sizeof how;
+  how.format = KINORA_LOW_NVFP4;
+  how.rule = static_cast<uint32_t>(o.rule);
+  how.flags = (o.square ? KINORA_LOW_SQUARE : 0u) | (o.hadamard ? KINORA_LOW_HADAMARD : 0u) |
+              (o.stochastic ? KINORA_LOW_STOCHASTIC : 0u);
+  return how;
+}
+
 Sums Nvfp4Format::sums(const Use&, const Shape& n, const float* x, const uint8_t* codes,
                        const float* decoded) const {
   Sums out{};

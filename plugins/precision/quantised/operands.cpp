@@ -47,11 +47,6 @@ int64_t unit_of(const Format& format, const Use& use) {
   return use.operand == Operand::weight && format.square() ? format.group() : 1;
 }
 
-// Row numbers in the noise: the sample in the upper half, what it contains in the lower.
-int64_t noise_row(const NoiseSource& noise, int64_t sample, int64_t place) {
-  return static_cast<int64_t>((static_cast<uint64_t>(noise.first_sample + sample) & 0x7fffffff) << 32) + place;
-}
-
 std::vector<float> largest(const Format& format, const Use& use, const std::vector<Task>& tasks,
                            int64_t matrices, int64_t cols, const std::function<const float*(const Task&)>& at) {
   std::vector<float> out(static_cast<size_t>(matrices));

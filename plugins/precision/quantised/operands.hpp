@@ -22,6 +22,10 @@ struct NoiseSource {
   uint64_t key = 0;  // of the seed, the step and the layer
   int64_t first_sample = 0;
 };
+// Row numbers in the noise: the sample in the upper half, what it contains in the lower.
+inline int64_t noise_row(const NoiseSource& noise, int64_t sample, int64_t place) {
+  return static_cast<int64_t>((static_cast<uint64_t>(noise.first_sample + sample) & 0x7fffffff) << 32) + place;
+}
 
 // Codes and scales of `count` matrices of one shape.
 struct Packed {

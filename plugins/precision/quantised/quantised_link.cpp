@@ -1,7 +1,9 @@
 #include "plugins/precision/quantised/quantised_link.hpp"
 
+#include "kernels/torch/gpu.hpp"
 #include "kinora/precision.hpp"
 #include "kinora/random.hpp"
+#include "plugins/precision/quantised/gpu_linear.hpp"
 #include "plugins/precision/quantised/rounded_heads.hpp"
 
 namespace kinora::quantised {
@@ -144,9 +146,11 @@ Tensor QuantisedLink::linear(const Tensor& x, kinora_param w, kinora_param b, ki
   if (!seq || layer == low_.end() || is_over() || device == KINORA_NO_STORAGE) return high(x, w, b, seq);
   is_used_ = true;
   const std::string& name = layer->second.name;
-  if (device != KINORA_DL_CPU)
+  const kinora_cuda_api* const cuda = device == KINORA_DL_CUDA ? gpu::library() : nullptr;
+  if (device != KINORA_DL_CPU && !cuda)
     throw Error(KINORA_ERROR_UNSUPPORTED, std::string(format_->name()) +
-                                              " is emulated on the processor; set device = \"cpu\"");
+                                              " on a GPU needs libkinora_cuda, which a build for CUDA has; set "
+                                              "device = \"cpu\"");
   const Tensor weight = head.value(w);
   const auto tokens = tokens_for(weights_.at(w), seq, GradMode::enabled() && weight.requires_grad());
   if (x.dim() != 3 || x.size(1) != tokens->rows)
@@ -155,8 +159,9 @@ Tensor QuantisedLink::linear(const Tensor& x, kinora_param w, kinora_param b, ki
   const kinora_pass now = pass();
   const NoiseSource noise{Random(now.seed, "precision." + name + "." + std::to_string(now.step)).key(),
                           now.first_sample};
-  const auto call = std::make_shared<LowLinear>(layer->second, tokens, noise,
-                                                measures_ ? &figures_.at(w) : nullptr);
+  Figures* const figures = measures_ ? &figures_.at(w) : nullptr;
+  if (cuda) return finished(linear_on_gpu(*cuda, layer->second, tokens, noise, figures, x, weight), x, w, b);
+  const auto call = std::make_shared<LowLinear>(layer->second, tokens, noise, figures);
   return finished(LowLinear::apply(call, x, weight), x, w, b);
 }
 

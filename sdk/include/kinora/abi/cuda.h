@@ -1,4 +1,4 @@
-/* kinora.cuda/1-draft.2: functions that need libtorch's CUDA library or nvcc.                 draft
+/* kinora.cuda/1-draft.3: functions that need libtorch's CUDA library or nvcc.                 draft
  *
  * Available only where libkinora_cuda is installed and a job chose a CUDA device; everything works without
  * it, but slower. It is a table of the process, not a component, since a run file neither chooses nor
@@ -10,7 +10,7 @@
 #define KINORA_ABI_CUDA_H
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_INTERFACE_CUDA "kinora.cuda/1-draft.2"
+#define KINORA_INTERFACE_CUDA "kinora.cuda/1-draft.3"
 
 typedef struct kinora_cuda_graphs kinora_cuda_graphs; /* opaque: CUDA graphs that share one pool of memory */
 typedef struct kinora_cuda_copier kinora_cuda_copier; /* opaque: a stream for copies from the CPU */
@@ -29,6 +29,44 @@ typedef struct kinora_cuda_memory {
 
 #define KINORA_GELU_EXACT 0u
 #define KINORA_GELU_TANH 1u
+
+/* Numbers of one step of AdamW (Loshchilov and Hutter 2019, arXiv 1711.05101, algorithm 2), and the averages
+ * of the weights that move with it. */
+typedef struct kinora_cuda_adamw {
+  uint32_t struct_size;
+  uint32_t n_averages; /* at most KINORA_CUDA_AVERAGES */
+  double gradient_factor;
+  double keep; /* 1 - rate * weight decay */
+  double beta1, beta2;
+  double root2; /* 1 / sqrt(1 - beta2^step) */
+  double eps;
+  double step; /* rate / (1 - beta1^step) */
+  const kinora_tensor* averages;
+  const double* shares; /* of the new weights in each average */
+} kinora_cuda_adamw;
+#define KINORA_CUDA_AVERAGES 4u
+
+/* A matrix [rows, cols] in few bits; kernels/fp4/quantize.hpp (NVFP4) and kernels/fp8/quantize.hpp (E4M3,
+ * E5M2) define codes and scales. */
+#define KINORA_LOW_NVFP4 0u
+#define KINORA_LOW_E4M3 1u
+#define KINORA_LOW_E5M2 2u
+#define KINORA_LOW_SQUARE 1u        /* flags: NVFP4: blocks of 16x16 values */
+#define KINORA_LOW_HADAMARD 2u      /* NVFP4: rows are transformed first */
+#define KINORA_LOW_STOCHASTIC 4u    /* NVFP4: rounding; else to nearest */
+#define KINORA_LOW_SWIZZLED 8u      /* NVFP4, MXFP8: order of the scales */
+#define KINORA_LOW_COLUMN_MAJOR 16u /* x is stored as [cols, rows]; codes and scales are not */
+typedef struct kinora_cuda_low {
+  uint32_t struct_size;
+  uint32_t format;  /* KINORA_LOW_NVFP4 ... */
+  uint32_t scaling; /* FP8: 0 the matrix, 1 1x128, 2 128x128, 3 1x32 in powers of two (MXFP8) */
+  /* NVFP4: 0 none, 1 mse, 2 mae, 3 abs_max, 4 static_6, 5 static_4; FP8: 0 exact, 1 up, 2 floor */
+  uint32_t rule;
+  uint32_t flags;
+  uint32_t noise_stream; /* of stochastic rounding, with: */
+  uint64_t noise_seed;
+  int64_t noise_row, noise_col; /* place of the matrix in a larger one; noise_col a multiple of 16 */
+} kinora_cuda_low;
 
 typedef struct kinora_cuda_api {
   uint32_t struct_size;
@@ -94,7 +132,55 @@ typedef struct kinora_cuda_api {
   /* [autograd-thread] -> gradients: out[0] of x, out[1] of bias; always the same bits. */
   int32_t (*gelu_backward)(kinora_tensor grad, kinora_tensor x, kinora_tensor bias, uint32_t form,
                            uint32_t reserved, kinora_tensor* out);
+
+  /* [any-thread] *out: 10 * major + minor of the device's compute capability, such as 90. */
+  int32_t (*capability)(int32_t device, int32_t* out);
+  /* [any-thread] Merges into (out, log_sum) the result (more, more_log_sum) of the same queries for other
+   * keys: out and more float32 [B, S, H, d], log_sum and more_log_sum float32 [B, S, H], logarithms of sums
+   * of exponentials; any strides, but d is contiguous in out. */
+  int32_t (*merge_attention)(kinora_tensor out, kinora_tensor log_sum, kinora_tensor more,
+                             kinora_tensor more_log_sum);
+  /* [any-thread] Changes the weight, both moments and the averages in place, in one pass over memory; all
+   * float32, contiguous, of one size. The bits of optimizer/adamw on a processor. */
+  int32_t (*adamw)(kinora_tensor weight, kinora_tensor gradient, kinora_tensor first, kinora_tensor second,
+                   const kinora_cuda_adamw* numbers);
+  /* [any-thread] Matrices in few bits: contiguous tensors, x float32 or bfloat16; all bits are those of the
+   * processor's kernels. rows and cols are x's, exchanged with COLUMN_MAJOR.
+   * amax: 16 bytes as float32 [4]: the largest finite magnitude, after a transform; 0; and, as an uint64, the
+   * count of values that are not finite. */
+  int32_t (*low_amax)(const kinora_cuda_low*, kinora_tensor x, kinora_tensor amax);
+  /* amax: its first number is read, by NVFP4 and by a scale of the whole matrix; must be finite, else codes
+   * and scales are undefined. codes and scales uint8, of the bytes that the format has. global float32 [1]:
+   * NVFP4's global scale, FP8's scale of the whole matrix; other scalings do not use it. */
+  int32_t (*low_quantize)(const kinora_cuda_low*, kinora_tensor x, kinora_tensor amax, kinora_tensor codes,
+                          kinora_tensor scales, kinora_tensor global);
+  /* x [rows, cols] float32, or bfloat16 rounded to nearest even; COLUMN_MAJOR does not count. */
+  int32_t (*low_dequantize)(const kinora_cuda_low*, kinora_tensor codes, kinora_tensor scales,
+                            kinora_tensor global, kinora_tensor x);
 } kinora_cuda_api;
+
+KINORA_SLOT(kinora_cuda_adamw, struct_size, 0);
+KINORA_SLOT(kinora_cuda_adamw, n_averages, 4);
+KINORA_SLOT(kinora_cuda_adamw, gradient_factor, 8);
+KINORA_SLOT(kinora_cuda_adamw, keep, 16);
+KINORA_SLOT(kinora_cuda_adamw, beta1, 24);
+KINORA_SLOT(kinora_cuda_adamw, beta2, 32);
+KINORA_SLOT(kinora_cuda_adamw, root2, 40);
+KINORA_SLOT(kinora_cuda_adamw, eps, 48);
+KINORA_SLOT(kinora_cuda_adamw, step, 56);
+KINORA_SLOT(kinora_cuda_adamw, averages, 64);
+KINORA_SLOT(kinora_cuda_adamw, shares, 72);
+KINORA_SIZE(kinora_cuda_adamw, 80);
+KINORA_SLOT(kinora_cuda_low, struct_size, 0);
+KINORA_SLOT(kinora_cuda_low, format, 4);
+KINORA_SLOT(kinora_cuda_low, scaling, 8);
+KINORA_SLOT(kinora_cuda_low, rule, 12);
+KINORA_SLOT(kinora_cuda_low, flags, 16);
+KINORA_SLOT(kinora_cuda_low, noise_stream, 20);
+KINORA_SLOT(kinora_cuda_low, noise_seed, 24);
+KINORA_SLOT(kinora_cuda_low, noise_row, 32);
+KINORA_SLOT(kinora_cuda_low, noise_col, 40);
+KINORA_SIZE(kinora_cuda_low, 48);
 
 KINORA_SLOT(kinora_cuda_memory, struct_size, 0);
 KINORA_SLOT(kinora_cuda_memory, reserved, 4);
@@ -123,6 +209,12 @@ KINORA_SLOT(kinora_cuda_api, gated, 128);
 KINORA_SLOT(kinora_cuda_api, gated_backward, 136);
 KINORA_SLOT(kinora_cuda_api, gelu, 144);
 KINORA_SLOT(kinora_cuda_api, gelu_backward, 152);
-KINORA_SIZE(kinora_cuda_api, 160);
+KINORA_SLOT(kinora_cuda_api, capability, 160);
+KINORA_SLOT(kinora_cuda_api, merge_attention, 168);
+KINORA_SLOT(kinora_cuda_api, adamw, 176);
+KINORA_SLOT(kinora_cuda_api, low_amax, 184);
+KINORA_SLOT(kinora_cuda_api, low_quantize, 192);
+KINORA_SLOT(kinora_cuda_api, low_dequantize, 200);
+KINORA_SIZE(kinora_cuda_api, 208);
 KINORA_EXTERN_C_END
 #endif
