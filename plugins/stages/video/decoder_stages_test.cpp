@@ -1,5 +1,4 @@
-// The option `decoder` of the stages that decode. Where there is no card, "auto" is the CPU and the log says so
-// once.
+// The option `decoder` of the stages that decode. Without a card, "auto" is the CPU, and the log has one line.
 #include "core/base/log.hpp"
 #include "media/hardware_decoder.hpp"
 #include "stage_testing.hpp"

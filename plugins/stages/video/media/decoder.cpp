@@ -85,7 +85,7 @@ struct Decoder::State {
     return queue->is_concealed() || queue->problems() != problems_seen;
   }
 
-  // What looks like damage is left to the CPU's decoder, which finds, counts and conceals it.
+  // Leaves what looks like damage to the CPU's decoder, which finds, counts and conceals it.
   void leave_hardware(const std::string& what) {
     const VideoInfo& video = probe.video;
     fall_back(options, name,

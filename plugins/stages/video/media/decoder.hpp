@@ -40,8 +40,8 @@ struct DecoderOptions {
   int max_errors = 64;                    // consecutive undecodable packets before giving up
   bool motion_vectors = false;  // frames carry FFmpeg's AV_FRAME_DATA_MOTION_VECTORS if the codec has them
   std::shared_ptr<const FrameIndex> index{};  // from an earlier pass over the same video; lets skip_to() seek
-  // Decodes in place of the CPU, without motion vectors; null: the CPU alone. Where it fails, the CPU decodes
-  // the video from the start, and the caller receives each frame once.
+  // Decodes in place of the CPU, without motion vectors; null: the CPU alone. When it fails, the CPU decodes
+  // the video from the start, and the caller still receives each frame once.
   const HardwareDecoder* hardware = nullptr;
   bool hardware_only = false;  // its failure is a MediaError instead
   // Called when the CPU takes over, with the video and the reason.

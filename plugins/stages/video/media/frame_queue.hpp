@@ -9,7 +9,7 @@
 
 namespace kinora::video {
 
-// What follows when the options' hardware does not decode this video: on_fallback, or the MediaError of
+// Reports that the options' hardware does not decode this video: by on_fallback, or by the MediaError of
 // hardware_only.
 inline void fall_back(const DecoderOptions& options, const std::string& name, const std::string& why) {
   if (options.hardware_only)

@@ -43,10 +43,10 @@ TEST(HardwareDecoder, TheCpuTakesOverWithoutLosingOrDoublingAFrame) {
     const Report mixed = report(source, {.hardware = &card});
     EXPECT_EQ(mixed.frames, cpu.frames);
     EXPECT_EQ(card.pictures, at);
-    EXPECT_EQ(mixed.damage, "") << "the card's failure is no damage of the video";
+    EXPECT_EQ(mixed.damage, "") << "the video itself is intact";
     ASSERT_EQ(mixed.fallbacks.size(), 1u);
     EXPECT_THAT(mixed.fallbacks[0],
-                HasSubstr("film: PRETENDED fails at or before frame " + std::to_string(at)));
+                HasSubstr("a.mp4: PRETENDED fails at or before frame " + std::to_string(at)));
     EXPECT_THAT(mixed.fallbacks[0], HasSubstr("h264, yuv420p"));
   }
 }
@@ -57,7 +57,7 @@ TEST(HardwareDecoder, ACardThatRefusesIsSaidOnceAndNotUsed) {
   card.refusal = "no such codec on this card";
   const Report refused = report(source, {.hardware = &card});
   EXPECT_EQ(refused.frames, report(source).frames);
-  EXPECT_EQ(refused.fallbacks, std::vector<std::string>{"film: no such codec on this card"});
+  EXPECT_EQ(refused.fallbacks, std::vector<std::string>{"a.mp4: no such codec on this card"});
   EXPECT_EQ(card.pictures, 0);
 }
 
@@ -115,8 +115,8 @@ TEST(HardwareDecoder, HardwareOnlyFailsWithARemedy) {
     return error_of([&] { report(source, {.hardware = &card, .hardware_only = true}); });
   };
   EXPECT_EQ(error(refusing),
-            "film: no such codec on this card; set decoder = \"auto\" to decode on the CPU then");
-  EXPECT_THAT(error(failing), HasSubstr("film: PRETENDED fails at or before frame 9 (h264, yuv420p, "));
+            "a.mp4: no such codec on this card; set decoder = \"auto\" to decode on the CPU then");
+  EXPECT_THAT(error(failing), HasSubstr("a.mp4: PRETENDED fails at or before frame 9 (h264, yuv420p, "));
   EXPECT_THAT(error(failing), HasSubstr("set decoder = \"auto\""));
 }
 
@@ -147,7 +147,7 @@ TEST(Nvdec, WithoutACardTheCpuDecodesAndSaysWhy) {
   EXPECT_EQ(automatic.frames, report(source).frames);
   ASSERT_EQ(automatic.fallbacks.size(), 1u);
   EXPECT_THAT(automatic.fallbacks[0],
-              HasSubstr("film: NVDEC needs an NVIDIA card, its driver and an FFmpeg"));
+              HasSubstr("a.mp4: NVDEC needs an NVIDIA card, its driver and an FFmpeg"));
   EXPECT_THAT(error_of([&] { report(source, {.hardware = &nvdec(), .hardware_only = true}); }),
               HasSubstr("set decoder = \"auto\""));
 }

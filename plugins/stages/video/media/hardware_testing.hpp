@@ -45,7 +45,7 @@ struct Report {
 inline Report report(ByteSource& source, DecoderOptions options = {}) {
   Report out;
   options.on_fallback = [&](const std::string& why) { out.fallbacks.push_back(why); };
-  Decoder decoder(source, "film", options);
+  Decoder decoder(source, "a.mp4", options);
   while (const Frame* frame = decoder.next()) out.frames.emplace_back(*frame);
   out.damage = decoder.damaged();
   return out;
