@@ -27,8 +27,7 @@ class HardwareDecoder {
 
 // The decoder of NVIDIA's cards, by FFmpeg's hwaccel "cuda": H.264, HEVC, VP9 and AV1 in 4:2:0 with 8, 10 or
 // 12 bits. These are the codecs whose standards fix every bit of a picture. The card is the first that CUDA
-// shows to this process (CUDA_VISIBLE_DEVICES); it is opened on first use and stays open. A change of size or
-// format within a video is an error.
+// shows to this process (CUDA_VISIBLE_DEVICES); it is opened on first use and stays open.
 const HardwareDecoder& nvdec();
 
 // Why nvdec() cannot be used on this machine; empty if it can. Checked once, by opening and closing the card.

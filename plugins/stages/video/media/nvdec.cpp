@@ -17,6 +17,8 @@ constexpr std::array kExact = {AV_CODEC_ID_H264, AV_CODEC_ID_HEVC, AV_CODEC_ID_V
 constexpr std::array kFormats = {AV_PIX_FMT_YUV420P, AV_PIX_FMT_YUVJ420P, AV_PIX_FMT_YUV420P10,
                                  AV_PIX_FMT_YUV420P12};
 
+int bits(int format) { return av_pix_fmt_desc_get(static_cast<AVPixelFormat>(format))->comp[0].depth; }
+
 struct Card {
   AVBufferRef* context = nullptr;
   std::string why;  // there is none
@@ -50,15 +52,16 @@ const AVCodec* decoder_with_cuda(AVCodecID id) {
   return nullptr;
 }
 
-// AVCodecContext::get_format: CUDA the first time, if it is offered for a format of kFormats. No other format
-// is ever chosen, so FFmpeg reports an error where it would otherwise decode on the CPU by itself; the second
-// call, after the card refused or when the video changes, is that error.
+// AVCodecContext::get_format: CUDA, if it is offered for a format of kFormats. No other format is ever chosen,
+// so FFmpeg reports an error where it would otherwise decode on the CPU by itself: it asks again without CUDA when
+// the card refuses. VP9 that changes its size predicts from pictures of another size, which FFmpeg does not give
+// to the card, so a second choice is an error.
 AVPixelFormat choose_cuda(AVCodecContext* decoder, const AVPixelFormat* offered) {
   const AVPixelFormat* end = offered;
   while (*end != AV_PIX_FMT_NONE) ++end;
   const bool usable = std::find(offered, end, AV_PIX_FMT_CUDA) != end &&
                       std::find(kFormats.begin(), kFormats.end(), decoder->sw_pix_fmt) != kFormats.end();
-  if (!usable || decoder->opaque != nullptr) return AV_PIX_FMT_NONE;
+  if (!usable || (decoder->codec_id == AV_CODEC_ID_VP9 && decoder->opaque != nullptr)) return AV_PIX_FMT_NONE;
   decoder->opaque = decoder;
   return AV_PIX_FMT_CUDA;
 }
@@ -96,6 +99,8 @@ class Nvdec final : public HardwareDecoder {
     auto copy = ff::new_frame();
     int code = av_hwframe_transfer_data(copy.get(), &picture, 0);
     if (code < 0) return code;
+    // A picture from before a change of the format, which P010 and P016 (of 12 bits here) differ in.
+    if (std::min(bits(copy->format), 12) != bits(decoder.sw_pix_fmt)) return AVERROR_EXTERNAL;
     auto apart = planes_apart(*copy, decoder.sw_pix_fmt);
     code = av_frame_copy_props(apart.get(), &picture);
     if (code >= 0) code = av_frame_apply_cropping(apart.get(), 0);  // the left and upper edge, as on the CPU
@@ -145,7 +150,7 @@ const std::string& why_no_nvdec() {
 
 ff::Owned<AVFrame> planes_apart(const AVFrame& picture, AVPixelFormat format) {
   auto out = allocate_picture(picture.width, picture.height, format);
-  const int depth = av_pix_fmt_desc_get(format)->comp[0].depth;
+  const int depth = bits(format);
   if (depth == 8)
     take_apart<uint8_t>(picture, *out, 0);
   else
