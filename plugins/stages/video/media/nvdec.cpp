@@ -52,10 +52,10 @@ const AVCodec* decoder_with_cuda(AVCodecID id) {
   return nullptr;
 }
 
-// AVCodecContext::get_format: CUDA, if it is offered for a format of kFormats, else none. So FFmpeg reports an
-// error where it would otherwise decode on the CPU by itself: it asks again without CUDA when the card refuses.
-// VP9 that changes its size predicts from pictures of another size, which FFmpeg does not give to the card, so
-// its second choice is an error.
+// AVCodecContext::get_format: CUDA, if it is offered for a format of kFormats, else none. So FFmpeg reports
+// an error where it would otherwise decode on the CPU by itself: it asks again without CUDA when the card
+// refuses. VP9 that changes its size predicts from pictures of another size, which FFmpeg does not give to
+// the card, so its second choice is an error.
 AVPixelFormat choose_cuda(AVCodecContext* decoder, const AVPixelFormat* offered) {
   const AVPixelFormat* end = offered;
   while (*end != AV_PIX_FMT_NONE) ++end;
