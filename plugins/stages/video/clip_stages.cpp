@@ -26,6 +26,7 @@ class ClipTranscode final : public Stage {
   kinora_resources resources() const override {
     return clip_resources(options_, uses_nvenc(options_.encoder));
   }
+  void start(const Run&) override { check_coders(options_); }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);
@@ -48,9 +49,7 @@ class ClipTranscode final : public Stage {
   }
 
   nlohmann::json one_shot(const Media& media, const Run& run) const {
-    DecoderOptions decoding;
-    decoding.threads = static_cast<int>(options_.threads);
-    Decoder decoder(*media.source, media.name, decoding);
+    Decoder decoder(*media.source, media.name, decoding_options(options_.threads, options_.decoder));
     FilmClock clock(decoder.time_base());
     while (const Frame* frame = decoder.next()) {
       run.check_cancelled();
@@ -104,10 +103,12 @@ class VideoClips final : public Stage {
     checked(o);
     shots_.downscale = o.downscale;
     shots_.threads = o.threads;
+    shots_.decoder = o.decoder;
   }
   kinora_resources resources() const override {
     return clip_resources(options_, uses_nvenc(options_.encoder));
   }
+  void start(const Run&) override { check_coders(options_); }
 
   void process(Sample film, const Emit& emit, const Run& run) override {
     const Media media = open_media(film);

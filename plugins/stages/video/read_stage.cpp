@@ -6,6 +6,7 @@
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
 #include "media/decoder.hpp"
+#include "media/decoding.hpp"
 #include "media/sample_media.hpp"
 #include "media/scaler.hpp"
 
@@ -15,7 +16,7 @@ class VideoRead final : public Stage {
  public:
   struct Options {
     int64_t first = 0, frames = 0, stride = 1, height = 0, width = 0, threads = 1, memory = int64_t{1} << 30;
-    std::string fit = "crop";
+    std::string fit = "crop", decoder = "cpu";
   };
   static void describe(Describe<Options>& d) {
     d.name("video.read").help("Decodes a video to the tensor frames: uint8 [T, H, W, 3], RGB, upright");
@@ -38,6 +39,7 @@ class VideoRead final : public Stage {
         .choices({"crop", "stretch"})
         .help("how to handle a different aspect ratio when both height and width are given");
     d.option("threads", &Options::threads).range(1, 64).help("number of decoder threads");
+    describe_decoder(d, &Options::decoder);
     d.option("memory", &Options::memory)
         .bytes()
         .at_least(1 << 20)
@@ -46,7 +48,8 @@ class VideoRead final : public Stage {
              "decoded RGB frames, upright; fact frames_at has their seconds");
   }
   explicit VideoRead(const Options& o) : options_(o) {}
-  kinora_resources resources() const override { return reads_media(options_.threads); }
+  kinora_resources resources() const override { return reads_media(options_.threads, options_.decoder); }
+  void start(const Run&) override { check_decoder(options_.decoder); }
 
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);
@@ -68,9 +71,7 @@ class VideoRead final : public Stage {
   }
 
   void read(Sample& in, const Media& media, int64_t first, const Run& run) const {
-    DecoderOptions options;
-    options.threads = static_cast<int>(options_.threads);
-    Decoder decoder(*media.source, media.name, options);
+    Decoder decoder(*media.source, media.name, decoding_options(options_.threads, options_.decoder));
     const ScalerOptions size = size_for(decoder.probe().video);
     Scaler scaler(size);
     const size_t frame_bytes = static_cast<size_t>(size.height) * static_cast<size_t>(size.width) * 3;

@@ -5,6 +5,7 @@
 
 #include "kinora/plugin.hpp"
 #include "kinora/stage.hpp"
+#include "media/decoding.hpp"
 #include "shots/detector_set.hpp"
 #include "shots/shots_pass.hpp"
 
@@ -14,6 +15,7 @@ struct ShotsOptions {
   int64_t downscale = 0, threads = 1, sample_height = 256;
   double sample_every = 0;
   bool thumbnails = false;
+  std::string decoder = "cpu";
 };
 
 template <class Options>
@@ -27,6 +29,7 @@ void describe_shots(Describe<Options>& d) {
       .range(1, 64)
       .help(
           "number of decoder threads; from 2 on, another thread compares the frames. The result is the same");
+  describe_decoder(d, &ShotsOptions::decoder);
   d.option("sample_every", &ShotsOptions::sample_every)
       .at_least(0)
       .unit("s")
@@ -50,7 +53,8 @@ void describe_shots(Describe<Options>& d) {
 // A stage that finds the shots of one video per call.
 class ShotsStage : public Stage {
  public:
-  kinora_resources resources() const override { return reads_media(plan_.threads); }
+  kinora_resources resources() const override { return reads_media(plan_.threads, plan_.decoder); }
+  void start(const Run&) override { check_decoder(plan_.decoder); }
   void process(Sample in, const Emit& emit, const Run& run) override {
     const Media media = open_media(in);
     media_call([&] { find_shots(in, media, plan_, run); });
@@ -61,6 +65,7 @@ class ShotsStage : public Stage {
   ShotsStage(const ShotsOptions& o, ShotsPlan plan) : plan_(std::move(plan)) {
     plan_.downscale = o.downscale;
     plan_.threads = o.threads;
+    plan_.decoder = o.decoder;
     plan_.sample_every = o.sample_every;
     plan_.sample_height = o.sample_height;
     plan_.thumbnails = o.thumbnails;

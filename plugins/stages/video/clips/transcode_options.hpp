@@ -9,6 +9,7 @@
 #include "clips/clip_plan.hpp"
 #include "clips/transcode.hpp"
 #include "kinora/stage.hpp"
+#include "media/decoding.hpp"
 #include "media/encoder.hpp"
 #include "media/sample_media.hpp"
 
@@ -18,7 +19,8 @@ struct ClipOptions {
   double min_length = 2.0, max_length = 60, stride = 0, edge_crop = 0.5, sample_fps = 0;
   int64_t min_frames = 48, crf = 20, max_height = 0, threads = 1, parallel = 0, memory = int64_t{256} << 20;
   int64_t sample_height = 0;
-  std::string long_shots = "stride", preset = "veryfast", encoder = "libx264", copy = "off", bins = "record";
+  std::string long_shots = "stride", preset = "veryfast", encoder = "libx264", decoder = "cpu", copy = "off",
+              bins = "record";
   bool audio = true, crop = false;
 };
 
@@ -71,6 +73,7 @@ void describe_clip_options(Describe<Options>& d) {
           "video encoder; libopenh264: for an FFmpeg under the LGPL; auto: NVIDIA's if available, else the "
           "one "
           "of the other two that FFmpeg has");
+  describe_decoder(d, &O::decoder);
   d.option("max_height", &O::max_height)
       .range(0, 16384)
       .unit("pixels")
@@ -120,7 +123,7 @@ constexpr int64_t kClipsACore = 2;
 
 // nvenc: the card encodes the clips, so the cores are only for the decoder.
 inline kinora_resources clip_resources(const ClipOptions& o, bool nvenc) {
-  kinora_resources out = reads_media(o.threads);
+  kinora_resources out = reads_media(o.threads, o.decoder);
   if (!nvenc)
     out.cores = static_cast<double>(std::max<int64_t>(1, parallel_clips(o) * o.threads / kClipsACore));
   out.nvenc = nvenc ? 1 : 0;
@@ -132,12 +135,22 @@ inline bool uses_nvenc(const std::string& encoder) {
   return encoder == "h264_nvenc" || (encoder == "auto" && nvenc_opens());
 }
 
+// For Stage::start: Error(KINORA_ERROR_UNSUPPORTED) if a card is required that does not encode or decode here.
+inline void check_coders(const ClipOptions& o) {
+  check_decoder(o.decoder);
+  if (o.encoder == "h264_nvenc" && !nvenc_opens())
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                "h264_nvenc needs an NVIDIA card with an encoder, its driver and an FFmpeg with it, and none "
+                "can be opened; set encoder to libx264 or auto");
+}
+
 inline PlanOptions plan_options(const ClipOptions& o) {
   return {o.min_length, o.min_frames, o.max_length, o.long_shots, o.stride, o.edge_crop};
 }
 
 inline TranscodeOptions transcode_options(const ClipOptions& given) {
   TranscodeOptions o;
+  o.decoder = decoding_options(given.threads, given.decoder);
   o.crf = static_cast<int>(given.crf);
   o.preset = given.preset;
   o.encoder = given.encoder;

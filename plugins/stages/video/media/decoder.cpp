@@ -13,10 +13,6 @@ namespace {
 constexpr int64_t kLongestFrame = int64_t{1} << 32;  // ticks
 constexpr int kSeekAttempts = 3;
 
-bool is_concealed(const AVFrame& picture) {
-  return picture.decode_error_flags != 0 || (picture.flags & AV_FRAME_FLAG_CORRUPT) != 0;
-}
-
 }  // namespace
 
 int64_t FrameIndex::find(int64_t timestamp) const {
@@ -29,6 +25,10 @@ struct Decoder::State {
       : source(source_), name(std::move(name_)), options(std::move(options_)) {
     reopen();
     probe = describe(queue->input(), source, name);
+    if (queue->hardware() != nullptr && !probe.damage.empty()) {
+      leave_hardware(probe.damage);
+      reopen();
+    }
     reset_clock();
   }
 
@@ -61,7 +61,14 @@ struct Decoder::State {
       return false;
     }
     const bool pulled = queue->pull();
-    if (was_misled(pulled)) return go_on_from_the_start();
+    if (was_misled(pulled)) {
+      trusts_keys = false;
+      return go_on_from_the_start();
+    }
+    if (queue->hardware() != nullptr && (queue->problems() != problems_seen || queue->is_concealed())) {
+      leave_hardware(queue->problem().empty() ? "an incomplete picture" : queue->problem());
+      return go_on_from_the_start();
+    }
     if (!pulled) {
       finish();
       return false;
@@ -75,12 +82,21 @@ struct Decoder::State {
   bool was_misled(bool pulled) const {
     if (linear) return false;
     if (!pulled) return position < static_cast<int64_t>(options.index->pts.size());
-    return is_concealed(queue->picture()) || queue->problems() != problems_seen;
+    return queue->is_concealed() || queue->problems() != problems_seen;
+  }
+
+  // Leaves what looks like damage to the CPU's decoder, which finds, counts and conceals it.
+  void leave_hardware(const std::string& what) {
+    const VideoInfo& video = probe.video;
+    fall_back(options, name,
+              queue->hardware()->name() + " fails at or before frame " + std::to_string(position) + " (" +
+                  video.codec + ", " + video.pixel_format + ", " + std::to_string(video.width) + " x " +
+                  std::to_string(video.height) + "): " + what);
+    options.hardware = nullptr;
   }
 
   bool go_on_from_the_start() {
     const int64_t next = position;
-    trusts_keys = false;
     reopen();
     while (advance())
       if (frame.index == next) return true;
@@ -96,7 +112,7 @@ struct Decoder::State {
     frame.duration = ticks > 0 && ticks < kLongestFrame ? ticks : nominal;
     frame.seconds = static_cast<double>(frame.pts) * probe.video.time_base.value();
     frame.key = ff::is_key(picture);
-    frame.concealed = is_concealed(picture);
+    frame.concealed = queue->is_concealed();
     // A key frame repairs a loss only if its packet came after the loss: with reordering, a key frame that
     // was sent earlier may come out later.
     const int64_t problems = queue->problems();
@@ -156,7 +172,7 @@ struct Decoder::State {
     while (queue->pull()) {
       const int64_t at = map.find(queue->picture().best_effort_timestamp);
       if (at < 0 || at > target) return false;
-      if (at >= key && is_concealed(queue->picture())) return trusts_keys = false;
+      if (at >= key && queue->is_concealed()) return trusts_keys = false;
       if (at < target) continue;
       position = target;
       reset_clock();

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,8 @@
 struct AVFrame;
 
 namespace kinora::video {
+
+class HardwareDecoder;
 
 // The timestamps of all frames of a video, known from decoding it once. They make seeking frame-exact.
 struct FrameIndex {
@@ -37,6 +40,12 @@ struct DecoderOptions {
   int max_errors = 64;                    // consecutive undecodable packets before giving up
   bool motion_vectors = false;  // frames carry FFmpeg's AV_FRAME_DATA_MOTION_VECTORS if the codec has them
   std::shared_ptr<const FrameIndex> index{};  // from an earlier pass over the same video; lets skip_to() seek
+  // Decodes in place of the CPU, without motion vectors; null: the CPU alone. When it fails, the CPU decodes
+  // the video from the start, and the caller still receives each frame once.
+  const HardwareDecoder* hardware = nullptr;
+  bool hardware_only = false;  // its failure is a MediaError instead
+  // Called when the CPU takes over, with the video and the reason.
+  std::function<void(const std::string& why)> on_fallback{};
 };
 
 // A decoded frame, borrowed from the decoder until its next call.
@@ -59,13 +68,16 @@ struct Frame {
 // plus a nominal frame; one that does not increase is moved one tick after the previous one; a jump back of a
 // second or more restarts the clock there.
 //
+// Hardware: it delivers the CPU's frames of intact videos, but damage inside a picture goes unnoticed there if
+// the packets still parse.
+//
 // Damage: every frame that decodes is delivered, and damaged() reports where an error occurred. Reading
 // always ends: at the end of the bytes, after max_errors consecutive errors, or after max_frames.
 //
 // [owner-thread] The source is borrowed and must outlive the decoder. Exceptions of the source pass through.
 class Decoder {
  public:
-  // MediaError as in probe(), or if FFmpeg has no decoder for the codec.
+  // MediaError as in probe(), if FFmpeg has no decoder for the codec, or if hardware_only cannot be kept.
   Decoder(ByteSource& source, std::string name, DecoderOptions options = {});
   ~Decoder();
   Decoder(Decoder&&) noexcept;

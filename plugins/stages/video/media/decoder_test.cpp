@@ -1,7 +1,6 @@
 #include "media/decoder.hpp"
 
 extern "C" {
-#include <libavutil/imgutils.h>
 #include <libavutil/md5.h>
 }
 
@@ -41,11 +40,8 @@ class PictureSum {
   ~PictureSum() { av_free(md5_); }
 
   void add(const AVFrame& f) {
-    const auto format = static_cast<AVPixelFormat>(f.format);
-    Bytes planes(static_cast<size_t>(av_image_get_buffer_size(format, f.width, f.height, 1)));
-    av_image_copy_to_buffer(planes.data(), static_cast<int>(planes.size()), f.data, f.linesize, format,
-                            f.width, f.height, 1);
-    av_md5_update(md5_, planes.data(), planes.size());
+    const Bytes all = testing::planes(f);
+    av_md5_update(md5_, all.data(), all.size());
   }
 
   std::string hex() {

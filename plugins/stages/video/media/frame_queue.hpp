@@ -4,9 +4,18 @@
 #include <utility>
 
 #include "media/decoder.hpp"
+#include "media/hardware_decoder.hpp"
 #include "media/input.hpp"
 
 namespace kinora::video {
+
+// Reports that the options' hardware does not decode this video: by on_fallback, or by the MediaError of
+// hardware_only.
+inline void fall_back(const DecoderOptions& options, const std::string& name, const std::string& why) {
+  if (options.hardware_only)
+    throw MediaError(name + ": " + why + "; set decoder = \"auto\" to decode on the CPU then");
+  if (options.on_fallback) options.on_fallback(name + ": " + why);
+}
 
 // Decodes a video's packets into pictures in presentation order and counts errors.
 //
@@ -17,11 +26,25 @@ class FrameQueue {
       : input_(source, name, options.limits), max_errors_(options.max_errors) {
     if (input_.video() == nullptr) return;  // describe() reports it
     input_.select(input_.video());
+    if (options.hardware != nullptr) {
+      std::string why;
+      if ((codec_ = options.hardware->open(*input_.video(), options.limits, why))) {
+        hardware_ = options.hardware;
+        return;
+      }
+      fall_back(options, name, why);
+    }
     codec_ = open_decoder(*input_.video(), name, options.threads, options.limits, options.motion_vectors);
   }
 
   const Input& input() const { return input_; }
   const AVFrame& picture() const { return *picture_; }
+  const HardwareDecoder* hardware() const { return hardware_; }  // null while the CPU decodes
+
+  // Whether parts of the picture are missing or have been guessed.
+  bool is_concealed() const {
+    return picture_->decode_error_flags != 0 || (picture_->flags & AV_FRAME_FLAG_CORRUPT) != 0;
+  }
 
   // The first error since the video was opened, or empty.
   const std::string& problem() const { return problem_; }
@@ -33,7 +56,8 @@ class FrameQueue {
   // Decodes the next frame into picture(); false at the end of what can be decoded.
   bool pull() {
     while (true) {
-      const int code = avcodec_receive_frame(codec_.get(), picture_.get());
+      int code = avcodec_receive_frame(codec_.get(), picture_.get());
+      if (code == 0 && hardware_ != nullptr) code = hardware_->download(*codec_, *picture_);
       if (code == 0) {
         errors_ = silent_ = 0;
         return true;
@@ -90,6 +114,7 @@ class FrameQueue {
   }
 
   Input input_;
+  const HardwareDecoder* hardware_ = nullptr;
   ff::Owned<AVCodecContext> codec_;
   ff::Owned<AVPacket> packet_ = ff::new_packet();
   ff::Owned<AVFrame> picture_ = ff::new_frame();

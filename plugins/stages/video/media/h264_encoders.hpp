@@ -95,9 +95,9 @@ inline ff::Owned<AVCodecContext> open_x264(const EncoderOptions& o, int width, i
   return encoder;
 }
 
-// Opens NVIDIA's encoder at constant quality: crf is its cq, the preset its middle one. Null, with the reason
-// in `why`, if FFmpeg lacks it or cannot open it: no driver, no card, or a card without an encoder such as
-// the H100.
+// Opens NVIDIA's encoder at constant quality: crf is its cq, 0 is lossless as in x264, the preset its middle
+// one. Null, with the reason in `why`, if FFmpeg lacks it or cannot open it: no driver, no card, or a card
+// without an encoder such as the H100.
 inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, int height,
                                             AVRational time_base, std::string& why) {
   const AVCodec* codec = avcodec_find_encoder_by_name("h264_nvenc");
@@ -105,8 +105,12 @@ inline ff::Owned<AVCodecContext> open_nvenc(const EncoderOptions& o, int width, 
   if (codec == nullptr) return nullptr;
   auto encoder = new_h264(*codec, o, width, height, time_base);
   av_opt_set(encoder->priv_data, "preset", "p4", 0);
-  av_opt_set(encoder->priv_data, "rc", "vbr", 0);
-  av_opt_set_double(encoder->priv_data, "cq", o.crf, 0);
+  if (o.crf == 0) {  // a cq of 0 would mean 2 Mbit/s
+    check_h264(av_opt_set(encoder->priv_data, "tune", "lossless", 0), "setting lossless");
+  } else {
+    av_opt_set(encoder->priv_data, "rc", "vbr", 0);
+    av_opt_set_double(encoder->priv_data, "cq", o.crf, 0);
+  }
   const int code = avcodec_open2(encoder.get(), codec, nullptr);
   if (code >= 0) return encoder;
   why = "h264_nvenc cannot be opened (" + ff::error_text(code) + ")";

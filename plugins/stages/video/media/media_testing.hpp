@@ -16,6 +16,10 @@
 #include "media/encoder.hpp"
 #include "media/ffmpeg.hpp"
 
+extern "C" {
+#include <libavutil/imgutils.h>
+}
+
 namespace kinora::video::testing {
 
 using Bytes = std::vector<uint8_t>;
@@ -87,6 +91,15 @@ inline Bytes luma(const AVFrame& frame) {
     rows.insert(rows.end(), row, row + frame.width);
   }
   return rows;
+}
+
+// Returns all planes of the frame, packed.
+inline Bytes planes(const AVFrame& f) {
+  const auto format = static_cast<AVPixelFormat>(f.format);
+  Bytes all(static_cast<size_t>(av_image_get_buffer_size(format, f.width, f.height, 1)));
+  av_image_copy_to_buffer(all.data(), static_cast<int>(all.size()), f.data, f.linesize, format, f.width,
+                          f.height, 1);
+  return all;
 }
 
 inline double psnr(const Bytes& a, const Bytes& b) {

@@ -8,6 +8,7 @@
 #include "kinora/abi/stage.h"
 #include "kinora/sample.hpp"
 #include "media/byte_source.hpp"
+#include "media/decoding.hpp"
 #include "media/probe.hpp"
 
 namespace kinora::video {
@@ -21,10 +22,12 @@ struct Media {
 // that field url names. Error(KINORA_ERROR_NOT_FOUND) if the sample has neither.
 Media open_media(const Sample& sample);
 
-// Resources of a stage that decodes with this many threads: as many cores, and a process of its own if the
-// engine supports it, because the media is untrusted.
-inline kinora_resources reads_media(int64_t threads = 1) {
-  return {sizeof(kinora_resources), 0, static_cast<double>(threads), 0.0, 0, 1, 0, 0, 0};
+// Resources of a stage that decodes with these values of its options `threads` and `decoder`: as many cores,
+// a hardware decoder if it uses one, and a process of its own if the engine supports it, because the media is
+// untrusted.
+inline kinora_resources reads_media(int64_t threads = 1, const std::string& decoder = "cpu") {
+  return {
+      sizeof(kinora_resources), 0, static_cast<double>(threads), 0.0, 0, 1, hardware_decoders(decoder), 0, 0};
 }
 
 // The facts that video.probe adds to a sample: times in seconds, sizes in pixels as stored, rotation in

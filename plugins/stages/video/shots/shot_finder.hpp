@@ -64,6 +64,7 @@ struct ShotsPlan {
   double sample_every = 0;     // seconds; 0: no frames
   int64_t sample_height = 0;
   bool thumbnails = false;
+  std::string decoder = "cpu";  // see describe_decoder()
 };
 
 // [owner-thread]

@@ -16,6 +16,7 @@
 #include "media/byte_source.hpp"
 #include "media/convert.hpp"
 #include "media/decoder.hpp"
+#include "media/decoding.hpp"
 #include "media/ffmpeg.hpp"
 #include "media/probe.hpp"
 #include "media/scaler.hpp"
@@ -259,9 +260,7 @@ void take_all_beside(Decoder& decoder, FilmClock& clock, Takers& takers, const R
 }  // namespace
 
 void find_shots(Sample& film, const Media& media, const ShotsPlan& plan, const Run& run) {
-  DecoderOptions decoding;
-  decoding.threads = static_cast<int>(plan.threads);
-  Decoder decoder(*media.source, media.name, decoding);
+  Decoder decoder(*media.source, media.name, decoding_options(plan.threads, plan.decoder));
   const VideoInfo& video = decoder.probe().video;
   ShotFinder finder(video, plan);
   Takers takers(video, plan, finder);
