@@ -2,6 +2,7 @@
 
 #include <iostream>
 
+#include "core/base/paths.hpp"
 #include "core/base/printable.hpp"
 #include "core/config/document.hpp"
 #include "core/run/load_run.hpp"
@@ -12,6 +13,14 @@ namespace kinora {
 int complain(int code, const std::string& message) {
   std::cerr << "kinora: " << core::printable(message) << "\n";
   return code;
+}
+
+std::string with_quickstart(std::string text) {
+  constexpr std::string_view name = "configs/quickstart.toml";
+  const auto share = (core::executable_folder() / "../share/kinora").lexically_normal();
+  std::error_code none;
+  if (!std::filesystem::exists(share / name, none)) return text;  // the program of a source tree
+  return text.replace(text.find(name), name.size(), (share / name).string());
 }
 
 std::optional<core::RunFile> load_run(core::Runtime& runtime, const std::string& file,

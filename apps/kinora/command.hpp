@@ -30,6 +30,9 @@ struct Globals {
 // Prints one line on stderr, "kinora: ...", and returns the exit code.
 int complain(int code, const std::string& message);
 
+// The text with the path of quickstart.toml, where it is installed, in place of configs/quickstart.toml.
+std::string with_quickstart(std::string text);
+
 // kDone if there is a command of this name, else prints a message and returns its code.
 int require_command(const std::string& name);
 

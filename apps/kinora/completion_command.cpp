@@ -3,6 +3,7 @@
 #include <iostream>
 
 #include "apps/kinora/command.hpp"
+#include "core/plugin/kinds.hpp"
 
 namespace kinora {
 namespace {
@@ -19,11 +20,14 @@ _kinora() {
     esac
   done
   _kinora_words() { COMPREPLY=($(compgen -W "$1" -- "$cur")); }
+  _kinora_flags() { _kinora_words "$1 $(kinora $command --help 2>/dev/null | sed -n 's/^ *\(-. \[ \)\{0,1\}\(--[a-z-]*\).*/\2/p')"; }
   _kinora_ids() { _kinora_words "$(kinora plugins list --ids 2>/dev/null)"; }
   case $prev in
     --plugins|--out|--logs) COMPREPLY=($(compgen -d -- "$cur")); return ;;
     --log) _kinora_words "trace debug info warn error"; return ;;
     --component) _kinora_ids; return ;;
+    --tier) _kinora_words "stable pinned"; return ;;
+    --lang) _kinora_words "c++ c"; return ;;
     --dtype) _kinora_words "bf16 fp16 fp32"; return ;;
     --from|--to) _kinora_words "original diffusers kinora"; return ;;
     --merge|--unmerge) COMPREPLY=($(compgen -f -- "$cur")); return ;;
@@ -33,18 +37,28 @@ _kinora() {
   esac
   case $command in
     "") _kinora_words "run launch check generate search plugins apply inspect convert plan studio bench completion --plugins --plugins-lock --log --version --help" ;;
-    run) if [[ $cur == -* ]]; then _kinora_words "--set --only --out --dry-run --retry-failed --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
-    launch) if [[ $cur == -* ]]; then _kinora_words "-n --restarts --logs --timeout --grace --help -- --set --only --out"; else _kinora_words "run"; COMPREPLY+=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
-    check) if [[ $cur == -* ]]; then _kinora_words "--set --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
-    generate) if [[ $cur == -* ]]; then _kinora_words "--from --prompt --image --video --seed --set --job --name --out --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
-    search) if [[ $cur == -* ]]; then _kinora_words "--like --name --top --in --copies --rejected --json --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
-    plugins) if [[ $prev == inspect || $prev == check-parallel ]]; then _kinora_ids; elif [[ $prev == plugins ]]; then _kinora_words "list inspect validate manifest new check-parallel lock --help"; elif [[ ${COMP_WORDS[*]} == *" validate "* ]]; then _kinora_words "--include --exclude --seed --reproduce --set --input --at --timeout --json --help"; COMPREPLY+=($(compgen -f -- "$cur")); else _kinora_words "--json --markdown"; COMPREPLY+=($(compgen -f -- "$cur")); fi ;;
-    apply) if [[ $prev == apply ]]; then _kinora_ids; elif [[ $cur == -* ]]; then _kinora_words "--inputs --method --set --out --limit --part --state --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
-    inspect) if [[ $prev == inspect ]]; then _kinora_ids; else _kinora_words "--set --input --json --help"; fi ;;
-    convert) if [[ $cur == -* ]]; then _kinora_words "--component --from --to --dtype --max-shard --merge --unmerge --set --json --help"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
-    plan) if [[ $cur == -* ]]; then _kinora_words "--cluster --job --latent --explain --best --set --write --calibrate --json --help"; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
-    bench) _kinora_words "plugin_call startup shots train sample vae block --film --repeat --threads --peer --tokens --device --json" ;;
-    studio) if [[ $cur == -* ]]; then _kinora_words "--port --author --help"; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
+    run) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
+    launch) if [[ $cur == -* ]]; then _kinora_flags "-n -- --set --only --out"; else _kinora_words "run"; COMPREPLY+=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
+    check) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
+    generate) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
+    search) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
+    plugins)
+      if ((COMP_CWORD == i + 1)); then _kinora_words "list inspect validate manifest new check-parallel lock --help"; return; fi
+      case ${COMP_WORDS[i+1]} in
+        list) _kinora_words "@KINDS@ --json --markdown --ids" ;;
+        new) if ((COMP_CWORD == i + 2)); then _kinora_words "@KINDS@"; else _kinora_words "--tier --lang"; COMPREPLY+=($(compgen -d -- "$cur")); fi ;;
+        inspect) if [[ $cur == -* ]]; then _kinora_words "--json --markdown"; else _kinora_ids; fi ;;
+        check-parallel) if [[ $cur == -* ]]; then _kinora_words "--ranks --set --timeout --json"; else _kinora_ids; fi ;;
+        validate) _kinora_words "--include --exclude --seed --reproduce --set --input --at --timeout --json --help"; COMPREPLY+=($(compgen -f -- "$cur")) ;;
+        manifest) _kinora_words "--tier --cuda --out --check"; COMPREPLY+=($(compgen -f -- "$cur")) ;;
+        lock) COMPREPLY=($(compgen -f -- "$cur")) ;;
+      esac ;;
+    apply) if [[ $prev == apply && $cur != -* ]]; then _kinora_ids; elif [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
+    inspect) if [[ $prev == inspect && $cur != -* ]]; then _kinora_ids; else _kinora_flags; fi ;;
+    convert) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
+    plan) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
+    bench) _kinora_flags "plugin_call startup shots train sample vae block parallel curate curate_pipeline curate_memory record balance workers" ;;
+    studio) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
     completion) _kinora_words "bash zsh fish --help" ;;
   esac
 }
@@ -73,6 +87,14 @@ end
 complete -c kinora -f -a '(__kinora_complete)'
 )fish";
 
+// The function of bash; it knows the kinds of components.
+std::string bash() {
+  std::string kinds, out = kBash;
+  for (const auto& kind : core::kinds()) kinds += (kinds.empty() ? "" : " ") + std::string(kind.name);
+  for (size_t at; (at = out.find("@KINDS@")) != out.npos;) out.replace(at, 7, kinds);
+  return out;
+}
+
 constexpr const char* kHelp = R"(usage: kinora completion SHELL
 
 Prints a script that completes commands, options, components and jobs. SHELL is bash, zsh or fish.
@@ -93,9 +115,9 @@ int completion_command(const Arguments& arguments) {
   }
   const std::string shell = arguments.size() == 1 ? arguments[0] : "";
   if (shell == "bash")
-    std::cout << kBash;
+    std::cout << bash();
   else if (shell == "zsh")
-    std::cout << kZshBegin << kBash << kZshEnd;
+    std::cout << kZshBegin << bash() << kZshEnd;
   else if (shell == "fish")
     std::cout << kFish;
   else

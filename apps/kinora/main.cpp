@@ -125,7 +125,7 @@ int parse_globals(Arguments& arguments, Globals& globals) {
 int run(Arguments arguments) {
   if (arguments.empty() || arguments.front() == "--help" || arguments.front() == "-h" ||
       arguments.front() == "help") {
-    std::cout << kMainHelp;
+    std::cout << with_quickstart(kMainHelp);
     return arguments.empty() ? kUsage : kDone;
   }
   if (arguments.front() == "--version" || arguments.front() == "version") {

@@ -74,9 +74,9 @@ Parsed parse_run(const Arguments& arguments, const po::options_description& visi
 
 std::optional<AskedRun> asked_of(core::Runtime& runtime, const Parsed& given) {
   if (given.file.empty())
-    return complain(kUsage,
-                    "run: a run file is missing; kinora run FILE.toml, for example kinora run "
-                    "configs/quickstart.toml"),
+    return complain(kUsage, with_quickstart(
+                                "run: a run file is missing; kinora run FILE.toml, for example kinora run "
+                                "configs/quickstart.toml")),
            std::nullopt;
   const auto only = given.values["only"].as<std::string>();
   auto run = load_run(runtime, given.file, given.sets, {}, only);
@@ -126,7 +126,7 @@ int run_command(core::Runtime& runtime, const Arguments& arguments) {
   const auto visible = run_options();
   const Parsed given = parse_run(arguments, visible);
   if (given.values.count("help")) {
-    std::cout << kRunHelp << visible;
+    std::cout << with_quickstart(kRunHelp) << visible;
     return kDone;
   }
   const auto asked = asked_of(runtime, given);

@@ -142,13 +142,19 @@ int32_t draw_noise(uint64_t seed, int64_t first_sample, const char* key, kinora_
   });
 }
 
+// For a command, which cannot begin without libtorch: the exit code of a wrong set-up, as for a plugin that is
+// disabled since there is none.
+static void require_torch() {
+  if (const auto torch = ensure_torch(); !torch) throw Error(KINORA_ERROR_INVALID, torch.failure().message);
+}
+
 ApplyFunction torch_apply(const std::string& kind) {
-  or_throw(ensure_torch());
+  require_torch();
   return find(parts().applies, kind, "apply");
 }
 
 ToolFunction torch_tool(const std::string& name) {
-  or_throw(ensure_torch());
+  require_torch();
   return find(parts().tools, name, "command");
 }
 

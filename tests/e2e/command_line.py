@@ -228,6 +228,24 @@ def check_completion():
     assert complete("kinora", "apply", "model/d") == ["model/dit"]
     assert complete("kinora", "run", "configs/quick") == ["configs/quickstart.toml"]
     assert complete("kinora", "run", "configs/quickstart.toml", "--dr") == ["--dry-run"]
+    for command in ("run", "launch", "check", "generate", "search", "apply", "inspect", "convert", "plan", "studio", "bench"):
+        documented = set(re.findall(r"^ *(?:-\w \[ )?(--[a-z-]+)", kinora(command, "--help"), re.M))
+        assert documented and documented <= set(complete("kinora", command, "--")), (command, documented)
+    usage = kinora("plugins", "--help").split("\n\n")[0].split("kinora plugins ")[1:]
+    for text in usage:
+        command = re.search(r"[a-z-]+", text)[0]
+        documented = set(re.findall(r"--[a-z-]+", text))
+        assert documented <= set(complete("kinora", "plugins", command, "x", "--")), (command, documented)
+    kinds = {c["kind"] for c in json.loads(kinora("plugins", "list", "--json"))}
+    assert len(kinds) > 10 and kinds <= set(complete("kinora", "plugins", "new", "")) and complete("kinora", "plugins", "new", "tok") == ["tokenizer"]
+    assert complete("kinora", "plugins", "new", "stage", "mine", "--lang", "") == ["c++", "c"]
+
+
+def check_without_libtorch():
+    """A component that needs libtorch has one exit code without it, whether its plugin is disabled (pinned) or opens (stable)."""
+    for id in ("model/dit", "sampler/euler", "precision/bf16", "score/psnr"):
+        done = subprocess.run([KINORA, "apply", id, "--inputs", "x.safetensors"], capture_output=True, text=True, env={**os.environ, "KINORA_TORCH": "/nowhere"})
+        assert done.returncode == 2 and "was not found in KINORA_TORCH=/nowhere" in done.stderr, (id, done)
 
 
 def check_ffmpeg_without_x264():
@@ -249,7 +267,7 @@ def check_ffmpeg_without_x264():
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
-    for check in (check_plugins, check_markdown, check_missing_library, check_plugins_lock, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_completion, check_ffmpeg_without_x264):
+    for check in (check_plugins, check_markdown, check_missing_library, check_plugins_lock, check_broken_twin, check_taken_over, check_drafts, check_use_lines, check_manifest_is_written_whole, check_a_plugin_that_cannot_be_read, check_completion, check_without_libtorch, check_ffmpeg_without_x264):
         check()
         print("ok   ", check.__name__, flush=True)
 

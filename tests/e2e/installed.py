@@ -68,6 +68,9 @@ def check_linking():
 def check_program():
     said = kinora("--version", env=BARE)
     assert re.match(r"kinora \d+\.\d+\.\d+\n", said), said
+    for command in ((), ("run",)):  # the example of the help works
+        example = re.search(r"kinora run (\S*quickstart\.toml)", kinora(*command, "--help", env=BARE))[1]
+        assert pathlib.Path(example) == PLACE.resolve() / "share/kinora/configs/quickstart.toml", example
     listed = json.loads(kinora("plugins", "list", "--json"))
     assert len(listed) > 60 and all(c["state"] == "ready" and c["library"].startswith(str(PLACE.resolve())) for c in listed), listed
     tensors = kinora("plugins", "validate", next(c["library"] for c in listed if c["id"] == "collective/gloo"))

@@ -182,6 +182,8 @@ def check_own():
                 tar.addfile(line, io.BytesIO(b"line"))
     told = validate(own / "source-webdataset/libsource-webdataset.so", "--input", str(SCRATCH / "shards"), code=0)
     assert {c["check"]: c["message"] for c in told["checks"]}["parts"] == "21 samples", told
+    said = subprocess.run([KINORA, "plugins", "validate", own / "dedup/libdedup.so", "--include", "outcomes", "--input", ROOT / "tests/data/bbb_A.mp4"], capture_output=True, text=True, timeout=60).stdout
+    assert "try it in a run file" in said and "give a video" not in said, said
 
 
 os.umask(0o022)

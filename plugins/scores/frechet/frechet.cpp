@@ -43,6 +43,8 @@ class Frechet final : public Score<at::Tensor> {
     int64_t size = size_;
     for (const auto* t : {&real, &made}) {
       if (!t->defined()) continue;
+      if (t->is_meta())  // real_.add() or made_.add() alone would fail below
+        throw Error(KINORA_ERROR_INVALID, "score/frechet: a tensor of the meta device has no features");
       if (t->dim() != 2 || t->size(1) == 0 || (size > 0 && t->size(1) != size))
         throw Error(KINORA_ERROR_INVALID,
                     c10::str("score/frechet: features must be [N, ",
