@@ -72,7 +72,7 @@ bool GpuOperands::has_tensor_cores(const GpuPacked& a, const GpuPacked& b, bool 
   if (wide || a.shape.cols % unit != 0 || b.shape.rows % 16 != 0) return false;
   if (a.how.format == KINORA_LOW_E5M2 && b.how.format == KINORA_LOW_E5M2) return false;
   if (cuda::low_is_nvfp4(a.how) || cuda::low_is_mx(a.how))
-    return low_is(a.how, KINORA_LOW_SWIZZLED) && low_is(b.how, KINORA_LOW_SWIZZLED);
+    return cuda::low_is(a.how, KINORA_LOW_SWIZZLED) && cuda::low_is(b.how, KINORA_LOW_SWIZZLED);
   return cuda::low_is_one_scale(a.how) && capability(a.codes) >= 89;
 }
 
