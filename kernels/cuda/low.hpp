@@ -39,15 +39,19 @@ inline bool low_is_known(const kinora_cuda_low& how) {
   return how.format <= KINORA_LOW_E5M2 && how.scaling <= 3 && how.rule <= 2 && (how.flags & ~fp8_flags) == 0;
 }
 
+inline bool low_is_nvfp4(const kinora_cuda_low& how) { return how.format == KINORA_LOW_NVFP4; }
+inline bool low_is_mx(const kinora_cuda_low& how) {
+  return !low_is_nvfp4(how) && how.scaling == static_cast<uint32_t>(fp8::Scaling::mx);
+}
 // One scale of the whole matrix, which is not among the scales.
 inline bool low_is_one_scale(const kinora_cuda_low& how) {
-  return how.format != KINORA_LOW_NVFP4 && how.scaling == static_cast<uint32_t>(fp8::Scaling::tensor);
+  return !low_is_nvfp4(how) && how.scaling == static_cast<uint32_t>(fp8::Scaling::tensor);
 }
 inline int64_t low_code_bytes(const kinora_cuda_low& how, const fp4::Shape& n) {
-  return how.format == KINORA_LOW_NVFP4 ? fp4::code_bytes(n) : n.rows * n.cols;
+  return low_is_nvfp4(how) ? fp4::code_bytes(n) : n.rows * n.cols;
 }
 inline int64_t low_scale_bytes(const kinora_cuda_low& how, const fp4::Shape& n) {
-  if (how.format == KINORA_LOW_NVFP4) return fp4::scale_bytes(n, low_is(how, KINORA_LOW_SWIZZLED));
+  if (low_is_nvfp4(how)) return fp4::scale_bytes(n, low_is(how, KINORA_LOW_SWIZZLED));
   return low_is_one_scale(how)
              ? 0
              : fp8::scale_bytes(n, fp8_options(how).scaling, low_is(how, KINORA_LOW_SWIZZLED));

@@ -26,6 +26,12 @@ struct GpuPacked {
   bool defined() const { return codes.defined(); }
 };
 
+// One of the matrices of [count, ...], as rows.
+inline at::Tensor matrix_of(const at::Tensor& all, int64_t i, int64_t rows) {
+  const at::Tensor one = all.select(0, i);
+  return one.view({rows, rows ? one.numel() / rows : 0});
+}
+
 class GpuOperands {
  public:
   GpuOperands(const kinora_cuda_api& cuda, const Format& format) : cuda_(cuda), format_(format) {}
