@@ -22,7 +22,7 @@ struct Comparison {
 // The folders of this process's plugins.
 std::vector<std::filesystem::path> plugins_in_use(const core::Registry&);
 
-// What the ranks found: "ranks", "layout" and "trials", each with "worst" and, if it differs, "wrong", or with
+// The ranks' findings: "ranks", "layout" and "trials", each with "worst" and, if it differs, "wrong", or with
 // "skipped". Nothing if a rank failed: the launch has printed the error, and `code` is its exit code. The
 // ranks' logs are in the folder `at`. Throws Error.
 std::optional<core::json> compared_on_ranks(const Comparison&, const std::filesystem::path& at, int& code);

@@ -1,4 +1,4 @@
-// What a kinora_cuda_low (kinora/abi/cuda.h) asks of the kernels of fp4.hpp and fp8.hpp.
+// Translates a kinora_cuda_low (kinora/abi/cuda.h) into options of the kernels of fp4.hpp and fp8.hpp.
 #pragma once
 #include "kernels/fp4/quantize.hpp"
 #include "kernels/fp8/quantize.hpp"

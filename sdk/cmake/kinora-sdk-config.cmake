@@ -29,7 +29,7 @@ if(KINORA_PROGRAM AND EXISTS "${_host}/core/run/job_plugin.hpp" AND NOT TARGET k
   find_package(fmt QUIET)
   find_package(nlohmann_json QUIET)
   if(NOT KINORA_LIBRARY)
-    set(KINORA_HOST_LACKS "there is no libkinora.so in ${_bin}/../lib; ${KINORA_HOST_LACKS}")
+    set(KINORA_HOST_LACKS "libkinora.so is missing in ${_bin}/../lib; ${KINORA_HOST_LACKS}")
   elseif(NOT fmt_FOUND)
     set(KINORA_HOST_LACKS "it needs fmt's CMake package, which is not found; install libfmt-dev, or add its prefix to CMAKE_PREFIX_PATH")
   elseif(NOT nlohmann_json_FOUND)

@@ -21,7 +21,7 @@ PLUGINS = {
 
 
 def validated(plugin):
-    """{check: what was told} of the plugin, built with the frozen headers and the SDK's no others."""
+    """{check: verdict} of the plugin, built with the frozen headers and the SDK's no others."""
     kind, rest, _ = PLUGINS[plugin]
     library = compiled(["gcc"], SOURCES / f"{plugin}.c", SCRATCH / f"plugins/{plugin}/lib{plugin}.so", "-std=gnu11", "-fvisibility=hidden",
                        "-DBROKEN_PLUGIN(NAME,FIRST,...)=PLUGIN_OF(NAME,FIRST)", include=[ABI / "v1", SOURCES])

@@ -16,7 +16,8 @@ using test::Trial;
 constexpr const char* kLow = "{ use = 'nvfp4', stream = 'float64', high = ['embedding', 'head'] }";
 std::string model(const std::string& name = "dit", int layers = 2) {
   return "{ use = '" + name +
-         "', in_channels = 2, out_channels = 2, text_size = 12, heads = 4, head_size = 16, adaln_lora = 4, layers = " +
+         "', in_channels = 2, out_channels = 2, text_size = 12, heads = 4, head_size = 16, adaln_lora = 4, "
+         "layers = " +
          std::to_string(layers) + " }";
 }
 

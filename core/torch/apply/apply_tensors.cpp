@@ -205,10 +205,12 @@ const at::Tensor& need_matrix(const NamedTensors& in, const std::string& name, c
 NamedTensors linear_layer(const NamedTensors& in, const ApplyRequest& request, const kinora_link* link,
                           uint64_t seed) {
   const at::Tensor x = need_matrix(in, "x", request), weight = need_matrix(in, "weight", request);
-  Chain chain({.seed = seed, .dtype = dtype_of(in)}, link ? std::vector{link} : std::vector<const kinora_link*>{});
+  Chain chain({.seed = seed, .dtype = dtype_of(in)},
+              link ? std::vector{link} : std::vector<const kinora_link*>{});
   const kinora::Context<at::Tensor> context(chain.head());
   constexpr int64_t kBlocks = 20;
-  const kinora_param w = context.parameter({.name = "weight", .shape = weight.sizes().vec(), .block = kBlocks / 2});
+  const kinora_param w =
+      context.parameter({.name = "weight", .shape = weight.sizes().vec(), .block = kBlocks / 2});
   context.parameter({.name = "end", .shape = {1}, .block = kBlocks + 1});
   chain.ready();
   at::Tensor leaf = chain.leaves().at(0).tensor;

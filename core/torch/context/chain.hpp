@@ -31,7 +31,8 @@ struct ChainOptions {
   int64_t token_multiple =
       1;  // sequences are padded to a multiple of this, so that context and tensor links can cut them
   std::optional<LoraOptions> lora;  // only these matrices are trained; the model's own parameters are frozen
-  const kinora_mesh* mesh = nullptr;  // the run's ranks, for links; must outlive the chain. Null: there is one
+  const kinora_mesh* mesh =
+      nullptr;  // the run's ranks, for links; must outlive the chain. Null: there is one
 };
 
 class Chain {

@@ -135,9 +135,8 @@ json job_data(Pictures& pictures, const JobRecord& job,
 json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
 
 json facts_of(const json& summary) {
-  static const std::set<std::string> everywhere{"job",     "kind",     "status", "digest",
-                                                "seconds", "finished", "ranks",  "rounding",
-                                                "transfers"};
+  static const std::set<std::string> everywhere{"job",      "kind",  "status",   "digest",   "seconds",
+                                                "finished", "ranks", "rounding", "transfers"};
   static const std::vector<std::string> first{"steps",  "loss",    "psnr",         "parameters",
                                               "shards", "samples", "latent_shape", "bytes"};
   json out = json::array();

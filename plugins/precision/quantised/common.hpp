@@ -53,7 +53,8 @@ inline Tensor matrix_of(const Tensor& x, const std::string& format) {
 inline void refuse_non_finite(const Tensor& x, uint64_t count, const std::string& format) {
   if (count > 0)
     throw Error(KINORA_ERROR_INVALID, "x: " + std::to_string(count) + " of its " + std::to_string(x.numel()) +
-                                          " values are infinite or NaN; " + format + " has no codes for them");
+                                          " values are infinite or NaN; " + format +
+                                          " has no codes for them");
 }
 
 inline Tensor empty_like(const Tensor& x, std::vector<int64_t> shape, int32_t dtype) {

@@ -50,7 +50,8 @@ class Format {
   // x: the values that were encoded, without a transform.
   // The same for libkinora_cuda, without noise.
   virtual kinora_cuda_low on_gpu(const Use&) const = 0;
-  virtual Sums sums(const Use&, const Shape&, const float* x, const uint8_t* codes, const float* decoded) const = 0;
+  virtual Sums sums(const Use&, const Shape&, const float* x, const uint8_t* codes,
+                    const float* decoded) const = 0;
 };
 
 }  // namespace kinora::quantised

@@ -40,13 +40,15 @@ void Fp8::describe(Describe<Options>& d) {
   d.option("scaling", &Options::scaling)
       .choices({"tensor", "block", "mx"})
       .help(
-          "scales: one for a tensor, by its current largest magnitude; 1x128 of activations and gradients with "
+          "scales: one for a tensor, by its current largest magnitude; 1x128 of activations and gradients "
+          "with "
           "128x128 of weights; 1x32, powers of two (MXFP8)");
   d.option("gradients", &Options::gradients).choices({"e5m2", "e4m3"}).help("format of gradients");
   d.option("scale_rule", &Options::scale_rule)
       .choices({"exact", "up", "floor"})
       .help(
-          "scale of a block: exact; up: the least power of two that holds it; floor: OCP's, which cuts off at "
+          "scale of a block: exact; up: the least power of two that holds it; floor: OCP's, which cuts off "
+          "at "
           "most an eighth; mx has powers only, exact is up there");
   d.option("block", &Options::block)
       .choices({"tensor", "1x128", "128x128", "1x32"})
@@ -62,11 +64,11 @@ void Fp8::describe(Describe<Options>& d) {
 
 Fp8::Fp8(const Options& o)
     : stream_(o.dtype()),
-      format_(std::make_shared<Fp8Format>(
-          Fp8Format::Recipe{o.scaling == "tensor"  ? Fp8Format::Scaling::tensor
-                            : o.scaling == "block" ? Fp8Format::Scaling::block
-                                                   : Fp8Format::Scaling::mx,
-                            format_of(o.gradients), fp8_scale_rule(o.scale_rule)})),
+      format_(std::make_shared<Fp8Format>(Fp8Format::Recipe{o.scaling == "tensor" ? Fp8Format::Scaling::tensor
+                                                            : o.scaling == "block" ? Fp8Format::Scaling::block
+                                                                                   : Fp8Format::Scaling::mx,
+                                                            format_of(o.gradients),
+                                                            fp8_scale_rule(o.scale_rule)})),
       link_(format_, o.of_link()) {
   shown_.format = format_of(o.format);
   shown_.rule = fp8_scale_rule(o.scale_rule);

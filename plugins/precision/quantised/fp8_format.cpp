@@ -8,9 +8,7 @@
 namespace kinora::quantised {
 
 fp8::ScaleRule fp8_scale_rule(std::string_view name) {
-  return name == "up"      ? fp8::ScaleRule::up
-         : name == "floor" ? fp8::ScaleRule::floor
-                           : fp8::ScaleRule::exact;
+  return name == "up" ? fp8::ScaleRule::up : name == "floor" ? fp8::ScaleRule::floor : fp8::ScaleRule::exact;
 }
 
 fp8::Options Fp8Format::options(const Use& use) const {

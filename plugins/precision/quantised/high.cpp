@@ -57,8 +57,8 @@ std::vector<bool> high_layers(const std::vector<std::string>& patterns, const st
     }
     bool any = !is_name;
     for (size_t i = 0; i < layers.size(); ++i) {
-      const bool here = is_name ? matches(pattern, layers[i].name)
-                                : layers[i].block >= from && layers[i].block <= to;
+      const bool here =
+          is_name ? matches(pattern, layers[i].name) : layers[i].block >= from && layers[i].block <= to;
       any |= here;
       if (here) out[i] = true;
     }

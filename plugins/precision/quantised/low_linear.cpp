@@ -10,7 +10,9 @@ Tensor transposed(const Tensor& t) { return op("aten::transpose", "int", {t, -2,
 Tensor rows(const Tensor& t) { return t.reshape({-1, t.size(-1)}); }
 std::vector<Channels> all_of(const Tensor& x) { return {{0, x.size(-1), 0}}; }
 
-void append(std::vector<float>& to, const std::vector<float>& more) { to.insert(to.end(), more.begin(), more.end()); }
+void append(std::vector<float>& to, const std::vector<float>& more) {
+  to.insert(to.end(), more.begin(), more.end());
+}
 std::vector<float> part(const std::vector<float>& of, size_t i, size_t count) {
   const auto from = of.begin() + static_cast<std::ptrdiff_t>(i * count);
   return {from, from + static_cast<std::ptrdiff_t>(count)};
@@ -21,7 +23,8 @@ std::vector<float> part(const std::vector<float>& of, size_t i, size_t count) {
 std::vector<float> LowLinear::over(const Group<Tensor>& group, const std::vector<float>& amax) const {
   if (!group.get() || group.size() == 1) return amax;
   const Tensor all = tensor(std::vector<double>(amax.begin(), amax.end()));
-  const Tensor most = group.transfer({sizeof(kinora_transfer), KINORA_OP_ALL_REDUCE_MAX, 0, 0, 0, 0, all.get()}).contiguous();
+  const Tensor most =
+      group.transfer({sizeof(kinora_transfer), KINORA_OP_ALL_REDUCE_MAX, 0, 0, 0, 0, all.get()}).contiguous();
   const double* const from = most.data<double>();
   return {from, from + amax.size()};
 }
@@ -118,7 +121,8 @@ Tensor LowLinear::weight_gradient(const std::vector<Packed>& g) const {
   for (size_t i = 0; i < g.size(); ++i) {
     const Tensor g_BNT = wide(decoded(*layer_.format, g[i])),
                  x_BKT = wide(decoded(*layer_.format, x_columns_[i]));
-    if (!out.defined()) out = op("aten::zeros_like", "", {op("aten::matmul", "", {g_BNT[0], transposed(x_BKT[0])})});
+    if (!out.defined())
+      out = op("aten::zeros_like", "", {op("aten::matmul", "", {g_BNT[0], transposed(x_BKT[0])})});
     out = op("aten::addbmm", "", {out, g_BNT, transposed(x_BKT)});
   }
   return out;

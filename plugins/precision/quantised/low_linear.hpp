@@ -26,9 +26,10 @@ struct Figures {
 struct LowLayer {
   std::string name;
   std::shared_ptr<const Format> format;
-  Group<Tensor> of_tokens, of_weight;  // ranks that share the tensors of a sequence, and the weight; null: none
-  std::vector<Channels> outputs;       // of the result
-  bool gathers = false;                // x is kept as it is for the backward: a link above empties it
+  Group<Tensor> of_tokens,
+      of_weight;                  // ranks that share the tensors of a sequence, and the weight; null: none
+  std::vector<Channels> outputs;  // of the result
+  bool gathers = false;           // x is kept as it is for the backward: a link above empties it
 };
 
 class LowLinear {

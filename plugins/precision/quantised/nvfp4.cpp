@@ -1,11 +1,10 @@
 // precision/nvfp4: four-bit linear layers with the recipe of NVIDIA's pretraining (arXiv 2509.25149), as
 // TransformerEngine implements it, and the scale rules of Four Over Six (arXiv 2512.02010), as LongLive 2.0
 // sets them.
-#include "plugins/precision/quantised/nvfp4_format.hpp"
-
 #include "kinora/plugin.hpp"
 #include "kinora/precision.hpp"
 #include "plugins/precision/quantised/common.hpp"
+#include "plugins/precision/quantised/nvfp4_format.hpp"
 
 namespace kinora::quantised {
 namespace {
@@ -52,7 +51,9 @@ void Nvfp4::describe(Describe<Options>& d) {
       .help("stochastic rounding of gradients; else to nearest");
   d.option("gradient_rht", &Options::gradient_rht)
       .help("random Hadamard transform of 16 tokens on both operands of a weight's gradient");
-  d.option("block", &Options::block).choices({"1x16", "16x16"}).help("quantize only: values that share a scale");
+  d.option("block", &Options::block)
+      .choices({"1x16", "16x16"})
+      .help("quantize only: values that share a scale");
   d.option("rht", &Options::rht)
       .help("quantize only: random Hadamard transform of whole blocks along a row before the rounding");
   d.option("rounding", &Options::rounding)
@@ -61,7 +62,8 @@ void Nvfp4::describe(Describe<Options>& d) {
   d.option("scale_rule", &Options::scale_rule)
       .choices(kRules)
       .help(
-          "quantize only: none: TransformerEngine's; static_6, static_4: the block's largest value becomes 6 or "
+          "quantize only: none: TransformerEngine's; static_6, static_4: the block's largest value becomes 6 "
+          "or "
           "4; mse, mae, abs_max: of 6 and 4 the one with the smaller error");
   d.option("seed", &Options::seed).help("seed of stochastic rounding in quantize and linear");
   d.input("x", "[M, N]", "float", "a row-major matrix; must be finite");
@@ -94,8 +96,8 @@ std::vector<Tensor> Nvfp4::quantize(const Tensor& given) {
                scales = empty_like(x, {n.rows, fp4::blocks_a_row(n)}, KINORA_DTYPE_UINT8),
                global = empty_like(x, {1}, KINORA_DTYPE_FLOAT32),
                back = empty_like(x, x.sizes(), KINORA_DTYPE_FLOAT32);
-  *global.data<float>() = fp4::quantize(n, x.data<float>(), shown_, amax.value, codes.data<uint8_t>(),
-                                        scales.data<uint8_t>());
+  *global.data<float>() =
+      fp4::quantize(n, x.data<float>(), shown_, amax.value, codes.data<uint8_t>(), scales.data<uint8_t>());
   fp4::dequantize(n, codes.data<uint8_t>(), scales.data<uint8_t>(), false, *global.data<float>(),
                   back.data<float>());
   return {codes, scales, global, back};

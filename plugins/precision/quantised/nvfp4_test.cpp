@@ -83,7 +83,11 @@ struct LayerOf {
     at::Tensor x = at::randn({2, 40, 32}), g = at::randn({2, 40, 48});
     if (spoil != 0) x[1][3][4] = spoil;
     x.set_requires_grad(true);
-    chain->begin({.struct_size = sizeof(kinora_pass), .first_sample = first_sample, .seed = 7, .step = step, .steps = 9});
+    chain->begin({.struct_size = sizeof(kinora_pass),
+                  .first_sample = first_sample,
+                  .seed = 7,
+                  .step = step,
+                  .steps = 9});
     kinora_seq seq = 0;
     const at::Tensor in = tokens ? context().sequence(x, 40, 1, 1, seq) : x;
     at::Tensor leaf = chain->leaves()[0].tensor;
@@ -107,7 +111,8 @@ TEST(Nvfp4, HighLayersAreThoseOfBf16) {
 }
 
 TEST(Nvfp4, SharedTensorsAreThoseOfBf16) {
-  EXPECT_TRUE(LayerOf("precision/nvfp4").numbers(0, 0, false).equal(LayerOf("precision/bf16").numbers(0, 0, false)));
+  EXPECT_TRUE(
+      LayerOf("precision/nvfp4").numbers(0, 0, false).equal(LayerOf("precision/bf16").numbers(0, 0, false)));
 }
 
 TEST(Nvfp4, UntilAStepTrainingIsLow) {
@@ -139,9 +144,9 @@ TEST(Nvfp4, ASampleWithAnInfinityBecomesNanAndTheOtherDoesNot) {
 TEST(Nvfp4, EachOptionChangesTheNumbers) {
   const at::Tensor usual = LayerOf("precision/nvfp4").numbers();
   for (const core::json& option :
-       {core::json{{"activations", "static_6"}}, core::json{{"weights", "mse"}}, core::json{{"gradients", "none"}},
-        core::json{{"square_weights", false}}, core::json{{"stochastic_gradients", false}},
-        core::json{{"gradient_rht", false}}})
+       {core::json{{"activations", "static_6"}}, core::json{{"weights", "mse"}},
+        core::json{{"gradients", "none"}}, core::json{{"square_weights", false}},
+        core::json{{"stochastic_gradients", false}}, core::json{{"gradient_rht", false}}})
     EXPECT_FALSE(LayerOf("precision/nvfp4", option).numbers().equal(usual)) << option.dump();
 }
 

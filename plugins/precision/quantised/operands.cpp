@@ -48,7 +48,8 @@ int64_t unit_of(const Format& format, const Use& use) {
 }
 
 std::vector<float> largest(const Format& format, const Use& use, const std::vector<Task>& tasks,
-                           int64_t matrices, int64_t cols, const std::function<const float*(const Task&)>& at) {
+                           int64_t matrices, int64_t cols,
+                           const std::function<const float*(const Task&)>& at) {
   std::vector<float> out(static_cast<size_t>(matrices));
   std::mutex mutex;
   run(tasks, [&](const Task& t) {
@@ -72,7 +73,10 @@ Codes codes_at(const Format& format, const Packed& p, const Task& t) {
 }
 
 Packed room_for(const Format& format, const Use& use, const Shape& shape, int64_t count) {
-  return {use, shape, count, empty({count * format.code_bytes(shape)}, KINORA_DTYPE_UINT8),
+  return {use,
+          shape,
+          count,
+          empty({count * format.code_bytes(shape)}, KINORA_DTYPE_UINT8),
           empty({count * format.scale_bytes(use, shape)}, KINORA_DTYPE_UINT8),
           std::vector<float>(static_cast<size_t>(count), kNan)};
 }
@@ -84,9 +88,9 @@ void fill(const Format& format, Packed& p, const float* x, const std::vector<flo
     const auto of = static_cast<size_t>(t.of);
     if (!std::isfinite(amax[of])) return;
     const Codes to = codes_at(format, p, t);
-    const float global = format.encode(
-        p.use, {t.rows, p.shape.cols}, x + (t.of * p.shape.rows + t.row) * p.shape.cols, amax[of],
-        {key, stream, t.noise, t.noise_col}, to.codes, to.scales);
+    const float global =
+        format.encode(p.use, {t.rows, p.shape.cols}, x + (t.of * p.shape.rows + t.row) * p.shape.cols,
+                      amax[of], {key, stream, t.noise, t.noise_col}, to.codes, to.scales);
     if (t.row == 0) p.global[of] = global;
   });
 }
@@ -118,9 +122,8 @@ Tensor decoded(const Format& format, const Packed& p) {
 std::vector<float> amax_of(const Format& format, const Use& use, const Tensor& x) {
   const Shape shape = matrix_of(x);
   const float* const from = x.data<float>();
-  return largest(format, use, matrices(shape, count_of(x), 1), count_of(x), shape.cols, [&](const Task& t) {
-    return from + (t.of * shape.rows + t.row) * shape.cols;
-  });
+  return largest(format, use, matrices(shape, count_of(x), 1), count_of(x), shape.cols,
+                 [&](const Task& t) { return from + (t.of * shape.rows + t.row) * shape.cols; });
 }
 
 Packed packed(const Format& format, const Use& use, const Tensor& x, const std::vector<float>& amax) {
@@ -226,7 +229,8 @@ std::vector<float> amax_of_columns(const Format& format, const Use& use, const s
   std::vector<float> out(static_cast<size_t>(samples));
   for (const Tensor& x : columns) {
     const auto one = amax_of(format, use, x);
-    std::transform(one.begin(), one.end(), out.begin(), out.begin(), [](float a, float b) { return std::max(a, b); });
+    std::transform(one.begin(), one.end(), out.begin(), out.begin(),
+                   [](float a, float b) { return std::max(a, b); });
   }
   return out;
 }

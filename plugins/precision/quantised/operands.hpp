@@ -24,7 +24,8 @@ struct NoiseSource {
 };
 // Row numbers in the noise: the sample in the upper half, what it contains in the lower.
 inline int64_t noise_row(const NoiseSource& noise, int64_t sample, int64_t place) {
-  return static_cast<int64_t>((static_cast<uint64_t>(noise.first_sample + sample) & 0x7fffffff) << 32) + place;
+  return static_cast<int64_t>((static_cast<uint64_t>(noise.first_sample + sample) & 0x7fffffff) << 32) +
+         place;
 }
 
 // Codes and scales of `count` matrices of one shape.

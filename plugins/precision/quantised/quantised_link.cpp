@@ -148,9 +148,10 @@ Tensor QuantisedLink::linear(const Tensor& x, kinora_param w, kinora_param b, ki
   const std::string& name = layer->second.name;
   const kinora_cuda_api* const cuda = device == KINORA_DL_CUDA ? gpu::library() : nullptr;
   if (device != KINORA_DL_CPU && !cuda)
-    throw Error(KINORA_ERROR_UNSUPPORTED, std::string(format_->name()) +
-                                              " on a GPU needs libkinora_cuda, which a build for CUDA has; set "
-                                              "device = \"cpu\"");
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                std::string(format_->name()) +
+                    " on a GPU needs libkinora_cuda, which a build for CUDA has; set "
+                    "device = \"cpu\"");
   const Tensor weight = head.value(w);
   const auto tokens = tokens_for(weights_.at(w), seq, GradMode::enabled() && weight.requires_grad());
   if (x.dim() != 3 || x.size(1) != tokens->rows)

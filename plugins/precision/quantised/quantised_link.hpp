@@ -76,8 +76,8 @@ class QuantisedLink final : public Bf16Link {
   std::map<kinora_param, LowLayer> low_;
   std::map<kinora_param, Figures> figures_;  // of each low layer
   std::set<int64_t> low_blocks_;
-  Group<Tensor> context_ranks_;              // null: one
-  bool is_used_ = false, attends_ = false;   // in this forward: a low layer, attention over split keys
+  Group<Tensor> context_ranks_;             // null: one
+  bool is_used_ = false, attends_ = false;  // in this forward: a low layer, attention over split keys
   bool measures_ = false;
   kinora_rounding rounding_{};
   std::map<kinora_seq, int64_t> lengths_;  // tokens of a whole sequence; below 0: unknown

@@ -12,7 +12,8 @@ constexpr double kLargest = 448;
 Tensor multiplier(const Tensor& x, const Tensor& table, const Group<Tensor>& shared) {
   Tensor magnitude = op("aten::abs", "", {x});
   if (table.defined()) {
-    const Tensor is_token = op("aten::ge", "Scalar", {op("aten::select", "int", {table, 2, KINORA_TOKEN_INDEX}), 0});
+    const Tensor is_token =
+        op("aten::ge", "Scalar", {op("aten::select", "int", {table, 2, KINORA_TOKEN_INDEX}), 0});
     const int64_t rows = is_token.size(0), tokens = is_token.size(1);
     magnitude = magnitude * is_token.to(x.dtype()).reshape({rows, tokens, 1, 1});
   }

@@ -61,8 +61,7 @@ class Bf16Link : public Link<Tensor> {
   // so converting the operands first changes no bit of the sum; on CPUs without bfloat16 units it is also
   // faster.
   static Tensor product(const Tensor& a, const Tensor& b) {
-    if (a.info().device_type == KINORA_DL_CUDA)
-      return op("aten::mm", "dtype", {a, b, KINORA_DTYPE_FLOAT32});
+    if (a.info().device_type == KINORA_DL_CUDA) return op("aten::mm", "dtype", {a, b, KINORA_DTYPE_FLOAT32});
     return op("aten::mm", "", {a.to(KINORA_DTYPE_FLOAT32), b.to(KINORA_DTYPE_FLOAT32)});
   }
   // x [..., K], w [N, K] -> [..., N] float32. Keeps x in bfloat16 for the backward or, with as_is, the

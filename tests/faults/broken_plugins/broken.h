@@ -29,7 +29,7 @@ static inline void* make(const kinora_host* host, int mode) {
 static inline void destroy(void* self) { free(self); }
 
 /* The entry of a plugin with these components. tests/abi/frozen.py takes the first one alone. */
-#define PLUGIN_OF(NAME, ...)                                                                 \
+#define PLUGIN_OF(NAME, ...)                                                                     \
   static const kinora_component components[] = {__VA_ARGS__};                                    \
   static const kinora_plugin plugin = {                                                          \
       sizeof plugin, 1, 0, sizeof components / sizeof components[0], NAME, "0.1.0", components}; \

@@ -86,15 +86,13 @@ void Generator::open_experts() {
   } else if (options_.resident_experts == 1) {
     experts_ = std::make_unique<Experts>(model_, model_part_.weights, two_->low, two_->boundary);
   } else {
-    low_ = std::make_unique<Network>(
-        context_.open(*model_part_.use), model_part_.use->options,
-        ChainOptions{
-            .device = device_,
-            .dtype = parallel_.parameter_dtype(),
-            .frames = generating_rule(rule_),
-            .token_multiple = parallel_.token_multiple(),
-            .mesh = parallel_.mesh()},
-        parallel_.more_links());
+    low_ = std::make_unique<Network>(context_.open(*model_part_.use), model_part_.use->options,
+                                     ChainOptions{.device = device_,
+                                                  .dtype = parallel_.parameter_dtype(),
+                                                  .frames = generating_rule(rule_),
+                                                  .token_multiple = parallel_.token_multiple(),
+                                                  .mesh = parallel_.mesh()},
+                                     parallel_.more_links());
     experts_ = std::make_unique<Experts>(model_, *low_, two_->boundary);
   }
 }
