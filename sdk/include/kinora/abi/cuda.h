@@ -37,7 +37,8 @@ typedef struct kinora_cuda_adamw {
   uint32_t n_averages; /* at most KINORA_CUDA_AVERAGES */
   double gradient_factor;
   double keep; /* 1 - rate * weight decay */
-  double beta1, beta2;
+  double beta1;
+  double beta2;
   double root2; /* 1 / sqrt(1 - beta2^step) */
   double eps;
   double step; /* rate / (1 - beta1^step) */
