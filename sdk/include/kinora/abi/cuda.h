@@ -66,7 +66,8 @@ typedef struct kinora_cuda_low {
   uint32_t flags;
   uint32_t noise_stream; /* of stochastic rounding, with: */
   uint64_t noise_seed;
-  int64_t noise_row, noise_col; /* place of the matrix in a larger one; noise_col a multiple of 16 */
+  int64_t noise_row; /* place of the matrix in a larger one */
+  int64_t noise_col; /* a multiple of 16 */
 } kinora_cuda_low;
 
 typedef struct kinora_cuda_api {
