@@ -8,8 +8,8 @@
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/safe_tensors.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/strip.hpp"
 
 namespace kinora::core {

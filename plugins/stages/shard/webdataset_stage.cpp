@@ -103,7 +103,9 @@ void check_field(std::string_view key, std::string_view field) {
 void WebDatasetStage::describe(Describe<Options>& d) {
   d.name("shard.webdataset").help("Packs samples into WebDataset tar shards with Energon's index");
   d.option("prefix", &Options::prefix).help("start of the shards' names: PREFIX-000000.tar and so on");
-  d.option("max_count", &Options::max_count).range(1, 1'000'000'000).help("maximum number of samples per shard");
+  d.option("max_count", &Options::max_count)
+      .range(1, 1'000'000'000)
+      .help("maximum number of samples per shard");
   d.option("max_size", &Options::max_size)
       .bytes()
       .at_least(1024)
