@@ -1,4 +1,4 @@
-// What plugin.toml may say of a tensor.
+// The rules for dtypes and shapes in plugin.toml.
 #pragma once
 #include <string>
 #include <string_view>

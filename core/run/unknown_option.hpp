@@ -1,4 +1,4 @@
-// What to write instead of a key that a kind of job does not have.
+// Suggests what to write instead of a key that a kind of job does not have.
 #pragma once
 #include <string>
 

@@ -110,7 +110,7 @@ def check_run_files():
         for path in re.findall(r'"(\.\./[^"]+)"', config.read_text()):
             assert list((config.parent / path).parent.glob(pathlib.Path(path).name)), (config, path)
         kinora("check", config)
-    # Without libtorch: the jobs of the file that need it do not run, so they are no obstacle.
+    # Without libtorch: the jobs of the file that need it do not run, so their problems are ignored.
     kinora("run", PLACE / "share/kinora/configs/quickstart.toml", "--only", "shards", "--out", SCRATCH / "run", env=BARE)
     summary = json.loads((SCRATCH / "run/clips/summary.json").read_text())
     assert summary["clips"]["kept"] > 3 and summary["failed"] == 0 and list((SCRATCH / "run/shards").rglob("*.tar")), summary

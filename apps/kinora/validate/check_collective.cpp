@@ -98,7 +98,7 @@ std::string check_alone(PluginTrial& t) {
 
 constexpr int64_t kRows = 4, kColumns = 6;
 
-// What a rank gives to each operation: a matrix [kRows, kColumns] whose rows are not contiguous.
+// The operand of each operation on a rank: a matrix [kRows, kColumns] whose rows are not contiguous.
 Tensor given_by(const PluginTrial& t, int64_t rank, int32_t dtype) {
   const uint64_t seed = t.subject.seed + static_cast<uint64_t>(rank);
   return (op("aten::t", "", {normal(seed, {kColumns, kRows})}) * 10.0).to(dtype);

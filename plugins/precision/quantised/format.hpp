@@ -47,9 +47,9 @@ class Format {
                        uint8_t* scales) const = 0;
   virtual void decode(const Use&, const Shape&, const uint8_t* codes, const uint8_t* scales, float global,
                       float* x) const = 0;
-  // x: the values that were encoded, without a transform.
-  // The same for libkinora_cuda, without noise.
+  // encode()'s choices as libkinora_cuda takes them, without noise.
   virtual kinora_cuda_low on_gpu(const Use&) const = 0;
+  // x: the values that were encoded, without a transform.
   virtual Sums sums(const Use&, const Shape&, const float* x, const uint8_t* codes,
                     const float* decoded) const = 0;
 };
