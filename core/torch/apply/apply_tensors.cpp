@@ -100,6 +100,7 @@ std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& reques
     ChainOptions shapes = chain;
     shapes.device = at::kMeta;
     Network(component, options, shapes).require_weights({request.weights});
+    chain.blank = true;
   }
   auto network = std::make_unique<Network>(component, options, chain);
   if (!request.weights.empty()) network->load(request.weights);

@@ -32,7 +32,8 @@ struct ChainOptions {
       1;  // sequences are padded to a multiple of this, so that context and tensor links can cut them
   std::optional<LoraOptions> lora;  // only these matrices are trained; the model's own parameters are frozen
   const kinora_mesh* mesh =
-      nullptr;  // the run's ranks, for links; must outlive the chain. Null: there is one
+      nullptr;         // the run's ranks, for links; must outlive the chain. Null: there is one
+  bool blank = false;  // parameters begin as zeros and none is drawn: load() follows and sets all of them
 };
 
 class Chain {

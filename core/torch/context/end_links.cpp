@@ -39,7 +39,8 @@ const at::Tensor& Sequences::table(kinora_seq seq) {
         seq);
 }
 
-BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed)
+BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype,
+                   std::optional<uint64_t> seed)
     : Link(KINORA_LEVEL_BASE), frames_(frames), device_(device), dtype_(dtype), seed_(seed) {}
 
 kinora_param BaseLink::parameter(const kinora_param_spec& s) {
@@ -60,8 +61,9 @@ const Parameter& BaseLink::parameter_of(kinora_param p) const {
 }
 
 at::Tensor BaseLink::drawn(const Parameter& p) const {
-  if (device_.is_meta()) return at::empty(p.local_shape(), at::TensorOptions().dtype(dtype_).device(device_));
-  return draw(p, seed_, dtype_).to(device_);
+  const auto how = at::TensorOptions().dtype(dtype_).device(device_);
+  if (device_.is_meta()) return at::empty(p.local_shape(), how);
+  return seed_ ? draw(p, *seed_, dtype_).to(device_) : at::zeros(p.local_shape(), how);
 }
 
 void BaseLink::skip_block(int64_t block) {

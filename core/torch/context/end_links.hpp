@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <list>
+#include <optional>
 #include <set>
 
 #include "core/torch/context/attention.hpp"
@@ -34,7 +35,8 @@ class Sequences {
 class BaseLink final : public kinora::Link<at::Tensor> {
  public:
   using Tensor = at::Tensor;
-  BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed);
+  // seed: of the parameters' initial values; none: they are zeros.
+  BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, std::optional<uint64_t> seed);
 
   kinora_param parameter(const kinora_param_spec& s) override;
   Tensor value(kinora_param p) override;
@@ -67,7 +69,7 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   const Frames& frames_;
   at::Device device_;
   at::ScalarType dtype_;
-  uint64_t seed_;
+  std::optional<uint64_t> seed_;
   std::vector<Parameter> parameters_;  // by kinora_param - 1
   std::set<std::string> names_;
   std::set<int64_t> skipped_;   // blocks of other ranks
