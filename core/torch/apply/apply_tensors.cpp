@@ -95,6 +95,7 @@ std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& reques
   ChainOptions chain;
   chain.seed = static_cast<uint64_t>(request.seed);
   chain.dtype = dtype;
+  chain.may_stop = true;
   const Component component = open_component(runtime.registry(), {}, request.id);
   if (!request.weights.empty()) {  // reports misfits before memory is allocated
     ChainOptions shapes = chain;

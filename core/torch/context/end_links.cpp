@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/base/cancel.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
@@ -39,8 +40,14 @@ const at::Tensor& Sequences::table(kinora_seq seq) {
         seq);
 }
 
-BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed)
-    : Link(KINORA_LEVEL_BASE), frames_(frames), device_(device), dtype_(dtype), seed_(seed) {}
+BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed,
+                   bool may_stop)
+    : Link(KINORA_LEVEL_BASE),
+      frames_(frames),
+      device_(device),
+      dtype_(dtype),
+      seed_(seed),
+      may_stop_(may_stop) {}
 
 kinora_param BaseLink::parameter(const kinora_param_spec& s) {
   auto p = make_parameter(s);
@@ -108,6 +115,7 @@ at::Tensor BaseLink::attention(const Tensor& q, const Tensor& k, const Tensor& v
 }
 
 BaseLink::Tensors BaseLink::block(const kinora_block& b, const Tensors& in) {
+  if (may_stop_ && cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   std::vector<kinora_tensor> handles, out(b.n_out, nullptr);
   for (const auto& t : in) handles.push_back(handle(t));
   check_or_stop(b.fn(b.user, handles.data(), out.data()));

@@ -34,7 +34,7 @@ class Sequences {
 class BaseLink final : public kinora::Link<at::Tensor> {
  public:
   using Tensor = at::Tensor;
-  BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed);
+  BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed, bool may_stop);
 
   kinora_param parameter(const kinora_param_spec& s) override;
   Tensor value(kinora_param p) override;
@@ -68,6 +68,7 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   at::Device device_;
   at::ScalarType dtype_;
   uint64_t seed_;
+  bool may_stop_;
   std::vector<Parameter> parameters_;  // by kinora_param - 1
   std::set<std::string> names_;
   std::set<int64_t> skipped_;   // blocks of other ranks

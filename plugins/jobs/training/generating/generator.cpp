@@ -69,6 +69,7 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
               .dtype = parallel_.parameter_dtype(),
               .frames = generating_rule(rule_),
               .token_multiple = parallel_.token_multiple(),
+              .may_stop = parallel_.world() == 1,
               .mesh = parallel_.mesh()},
              links()) {
   require_one_kind(spec_, tokenizer_part_.use->id, tokenizer_->info().discrete != 0);
@@ -91,6 +92,7 @@ void Generator::open_experts() {
                                                   .dtype = parallel_.parameter_dtype(),
                                                   .frames = generating_rule(rule_),
                                                   .token_multiple = parallel_.token_multiple(),
+                                                  .may_stop = parallel_.world() == 1,
                                                   .mesh = parallel_.mesh()},
                                      parallel_.more_links());
     experts_ = std::make_unique<Experts>(model_, *low_, two_->boundary);

@@ -168,7 +168,7 @@ typedef struct kinora_context {
    * result for its own channels. */
   int32_t (*all_reduce)(void* self, kinora_tensor x, kinora_tensor* out);
   /* Runs fn; a link may skip it, or run it again later. A skipped block returns empty tensors: only pass them
-   * to the next block. */
+   * to the next block. KINORA_ERROR_CANCELLED if the run was asked to stop and may: return it. */
   int32_t (*block)(void* self, const kinora_block*, const kinora_tensor* in, kinora_tensor* out);
   /* x [B, frames * rows * cols, D], the same on every rank -> the local tokens. Outside blocks, before the
    * first. */
