@@ -1,5 +1,5 @@
 // Which layers are low, and when; what the noise depends on. Numbers are compared with NumPy's by
-// tests/oracle/nvfp4_oracle.py.
+// tests/oracle/precision_oracle.py.
 #include <cmath>
 
 #include <ATen/ATen.h>
