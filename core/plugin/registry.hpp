@@ -87,6 +87,8 @@ class Registry {
   // its plugin is disabled or the component alone unusable.
   Result<const ComponentSpec*> find(std::string_view id) const { return find({}, id); }
   Result<const ComponentSpec*> find(std::string_view kind, std::string_view name) const;
+  // [any-thread] Version of the plugin of the component that find() returns; the same errors.
+  Result<std::string> version_of(std::string_view id) const;
 
   // [any-thread] The same, and opens its plugin; for one of the pinned tier, libtorch first (host.hpp,
   // ensure_torch).
