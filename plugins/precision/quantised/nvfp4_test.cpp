@@ -39,7 +39,9 @@ TEST(High, IsEmbeddingHeadAndTheFirstAndLastBlocks) {
   EXPECT_EQ(high_of(4, {"last 15%"}), "all of block 4");
   EXPECT_EQ(high_of(3, {"first 0", "last 15%"}), "") << "0.45 blocks";
   EXPECT_EQ(high_of(2, {"first 9", "*.2.fc"}), "all of block 1, 2");
-  EXPECT_EQ(high_of(2, {"blocks.*.fc"}), "blocks.1.fc, blocks.2.fc");
+  EXPECT_EQ(high_of(2, {"blocks.*.fc"}), "blocks.*.fc");
+  EXPECT_EQ(high_of(3, {"blocks.*.fc", "first 1"}), "blocks.*.fc; all of block 1");
+  EXPECT_EQ(high_of(3, {"blocks.1.fc", "blocks.3.fc"}), "blocks.1.fc, blocks.3.fc");
   EXPECT_EQ(high_of(2, {}), "");
 }
 
@@ -59,6 +61,14 @@ TEST(Tokens, AreRunsInTheOrderOfOneProcess) {
   EXPECT_EQ(cut_tile(tokens_of({16, 17}), 16, 18), "");
   EXPECT_EQ(cut_tile(tokens_of({16, 17}), 16, 19), "tokens 16 to 17");
   EXPECT_EQ(cut_tile(tokens_of({1, 2, 3}), 2, 4), "tokens 1 to 3");
+}
+
+TEST(Tokens, SizeWithoutCutsIsADivisorOrAFrame) {
+  EXPECT_EQ(size_without_cuts(16, 64, 6, 1), "2 ranks of a sequence") << "4 is no divisor";
+  EXPECT_EQ(size_without_cuts(16, 64, 8, 2), "2 ranks of a sequence");
+  EXPECT_EQ(size_without_cuts(16, 48, 4, 1), "a frame of 64 tokens instead of 48");
+  EXPECT_EQ(size_without_cuts(16, 48, 3, 1), "1 rank of a sequence") << "of frames as they should be";
+  EXPECT_EQ(size_without_cuts(16, 0, 4, 1), "1 rank of a sequence");
 }
 
 // A layer of tokens in a block of a model of ten, behind a precision's link.
@@ -113,6 +123,38 @@ TEST(Nvfp4, HighLayersAreThoseOfBf16) {
 TEST(Nvfp4, SharedTensorsAreThoseOfBf16) {
   EXPECT_TRUE(
       LayerOf("precision/nvfp4").numbers(0, 0, false).equal(LayerOf("precision/bf16").numbers(0, 0, false)));
+}
+
+// A context projection and a modulation stay high in each block: they are listed, and not counted as low.
+TEST(Nvfp4, TellsAfterTheFirstForwardWhatIsLow) {
+  const test::Instance<kinora_precision> precision("precision/nvfp4", {{"high", {"*.fc"}}});
+  const kinora_link* link = nullptr;
+  check(precision->link(precision.self(), &link));
+  core::Chain chain(core::ChainOptions{}, {link});
+  const Context<at::Tensor> context(chain.head());
+  std::map<std::string, kinora_param> w;
+  for (const int64_t block : {1, 2})
+    for (const char* of : {"qkv", "kv", "fc"}) {
+      const std::string name = "blocks." + std::to_string(block - 1) + "." + of;
+      w[name] =
+          context.parameter({.name = name, .shape = {32, 32}, .init = Init::normal(0.2), .block = block});
+    }
+  chain.ready();
+  const auto forward = [&] {
+    chain.begin({.struct_size = sizeof(kinora_pass)});
+    kinora_seq seq = 0;
+    at::Tensor x = context.sequence(at::ones({1, 16, 32}), 16, 1, 1, seq);
+    for (const auto& [name, id] : w)
+      x = x + context.linear(x, id, 0, name.ends_with("kv") && !name.ends_with("qkv") ? 0 : seq);
+    context.gather(x, seq);
+  };
+  const auto said = [&] {
+    testing::internal::CaptureStderr();
+    forward();
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said(), HasSubstr("NVFP4: 2 of 6 weights are low; high: blocks.*.fc, blocks.*.kv\n"));
+  EXPECT_THAT(said(), testing::Not(HasSubstr("NVFP4: ")));
 }
 
 TEST(Nvfp4, UntilAStepTrainingIsLow) {
