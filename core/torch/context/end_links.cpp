@@ -111,7 +111,7 @@ at::Tensor BaseLink::linear(const Tensor& x, kinora_param w, kinora_param b, kin
 at::Tensor BaseLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                const kinora_attention& how) {
   if (q.is_meta()) return at::empty_like(q);
-  return core::attention(q, k, v, how, frames_, plans_);
+  return core::attention(q, k, v, how, frames_, plans_, q.is_cuda() ? &fp8_ : nullptr);
 }
 
 BaseLink::Tensors BaseLink::block(const kinora_block& b, const Tensors& in) {

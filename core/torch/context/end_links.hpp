@@ -75,6 +75,7 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   std::vector<Tensor> values_;  // undefined where a link took the parameter over
   Sequences sequences_;
   VisiblePlans plans_;
+  gpu::Fp8Attention fp8_;
 };
 
 // At the model's end: numbers the tokens, and adds the tables of the given sequences to attention.

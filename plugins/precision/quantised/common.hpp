@@ -31,7 +31,9 @@ void describe_common(Describe<Options>& d, const std::string& format) {
             ", to compare layouts digit by digit");
   d.option("attention", &CommonOptions::attention)
       .choices({"bf16", "fp8"})
-      .help("queries, keys and values in bfloat16, or in E4M3 with a scale for each head");
+      .help(
+          "queries, keys and values in bfloat16, or in E4M3 with a scale for each head; a GPU from Hopper on "
+          "multiplies those in FP8 where cuDNN can, else in bfloat16");
   d.option("high", &CommonOptions::high)
       .help(
           "layers that stay in bfloat16: embedding, head, first N, last N (blocks, or a share such as 15%), "

@@ -10,6 +10,7 @@
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
+#include "kinora/link.hpp"
 #include "plugins/precision/quantised/high.hpp"
 #include "plugins/precision/quantised/tokens.hpp"
 #include "tests/support/plugins.hpp"
@@ -190,6 +191,61 @@ TEST(Nvfp4, EachOptionChangesTheNumbers) {
         core::json{{"gradients", "none"}}, core::json{{"square_weights", false}},
         core::json{{"stochastic_gradients", false}}, core::json{{"gradient_rht", false}}})
     EXPECT_FALSE(LayerOf("precision/nvfp4", option).numbers().equal(usual)) << option.dump();
+}
+
+// The end of a chain, which notes what attention is given.
+struct End : Link<at::Tensor> {
+  std::vector<at::Tensor> heads, factors;
+  End() : Link(KINORA_LEVEL_BASE) {}
+  kinora_param parameter(const kinora_param_spec&) override { return 1; }
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const kinora_attention& how) override {
+    heads = {q, k, v};
+    for (auto* factor : {how.q_factor, how.k_factor, how.v_factor})
+      factors.push_back(borrow<at::Tensor>(factor));
+    return q;
+  }
+};
+
+// With them the base can multiply in FP8. A float64 stream is for comparing layouts, and stays exact.
+TEST(Fp8, AttentionGivesHeadsOfE4m3WithTheirFactors) {
+  for (const char* stream : {"float32", "bfloat16", "float64"}) {
+    SCOPED_TRACE(stream);
+    const core::json options{{"attention", "fp8"}, {"high", core::json::array()}, {"stream", stream}};
+    const test::Instance<kinora_precision> precision("precision/fp8", options);
+    End end;
+    const kinora_link* link = nullptr;
+    check(precision->link(precision.self(), &link));
+    kinora_chain chain{};
+    chain.struct_size = sizeof chain;
+    chain.next = chain.head = end.get()->context;
+    check(link->bind(link->context->self, &chain));
+    const Context<at::Tensor> context(link->context);
+    const int64_t shape[] = {32, 32};
+    kinora_param_spec weight{};
+    weight.struct_size = sizeof weight;
+    weight.name = "w", weight.shape = shape, weight.ndim = 2, weight.block = 1, weight.shards = 1;
+    context.parameter(weight);
+    check(link->declared(link->context->self));
+    const at::Tensor x = at::randn({2, 5, 3, 8}) * at::tensor({1.f, 1e3f, 0.f}).view({1, 1, 3, 1});
+    const auto given = x.to(std::string(stream) == "float32" ? at::kFloat
+                            : *stream == 'b'                 ? at::kBFloat16
+                                                             : at::kDouble);
+    kinora_attention how{};
+    how.struct_size = sizeof how;
+    how.block = 1;
+    context.attention(given, given, given, how);
+    ASSERT_EQ(end.factors.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      ASSERT_EQ(end.factors[i].defined(), given.scalar_type() != at::kDouble);
+      if (!end.factors[i].defined()) continue;
+      EXPECT_EQ(end.factors[i].sizes(), (std::vector<int64_t>{2, 1, 3, 1}));
+      const at::Tensor codes = end.heads[i].to(at::kFloat) * end.factors[i],
+                       nearest = codes.to(at::kFloat8_e4m3fn).to(at::kFloat);
+      EXPECT_TRUE(at::allclose(codes, nearest, given.scalar_type() == at::kFloat ? 1e-6 : 5e-3, 0));
+      EXPECT_EQ(nearest.abs().amax({1, 3}).narrow(1, 0, 2).min().item<float>(), 448);
+    }
+  }
 }
 
 }  // namespace

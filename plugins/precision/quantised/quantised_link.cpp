@@ -212,13 +212,22 @@ Tensor QuantisedLink::attention(const Tensor& q, const Tensor& k, const Tensor& 
   kinora_attention as = how;
   Tensor k_shared, v_shared;
   if (how.k_shared) {
-    k_shared = rounded_heads(borrow<Tensor>(how.k_shared), {}, none);
-    v_shared = rounded_heads(borrow<Tensor>(how.v_shared), {}, none);
+    k_shared = rounded_heads(borrow<Tensor>(how.k_shared), {}, none).x;
+    v_shared = rounded_heads(borrow<Tensor>(how.v_shared), {}, none).x;
     as.k_shared = k_shared.get();
     as.v_shared = v_shared.get();
   }
-  return next.attention(rounded_heads(q, q_table, others), rounded_heads(k, k_table, none),
-                        rounded_heads(v, k_table, none), as);
+  const RoundedHeads low_q = rounded_heads(q, q_table, others), low_k = rounded_heads(k, k_table, none),
+                     low_v = rounded_heads(v, k_table, none);
+  if (!options_.exact) {
+    as.q_factor = low_q.factor.get();
+    as.k_factor = low_k.factor.get();
+    as.v_factor = low_v.factor.get();
+  }
+  // On a GPU the base multiplies in FP8 where it can, else in bfloat16.
+  if (!options_.exact && q.info().device_type == KINORA_DL_CUDA)
+    return Bf16Link::attention(low_q.x, low_k.x, low_v.x, as);
+  return next.attention(low_q.x, low_k.x, low_v.x, as);
 }
 
 void QuantisedLink::begin(const kinora_pass&) { is_used_ = attends_ = false; }

@@ -26,13 +26,15 @@ Tensor multiplier(const Tensor& x, const Tensor& table, const Group<Tensor>& sha
 
 }  // namespace
 
-Tensor rounded_heads(const Tensor& given, const Tensor& table, const Group<Tensor>& shared) {
+RoundedHeads rounded_heads(const Tensor& given, const Tensor& table, const Group<Tensor>& shared) {
   const Tensor x = given.detach().to(KINORA_DTYPE_FLOAT32);
   const Tensor by = multiplier(x, table, shared);
   const Tensor rounded = op("aten::to", "dtype", {x * by, kE4m3}).to(KINORA_DTYPE_FLOAT32) / by;
-  return autograd_apply<Tensor>(
-      {given}, 1, [out = rounded.to(given.dtype())](const std::vector<Tensor>&) { return std::vector{out}; },
-      [](const std::vector<Tensor>& g) { return g; })[0];
+  return {autograd_apply<Tensor>(
+              {given}, 1,
+              [out = rounded.to(given.dtype())](const std::vector<Tensor>&) { return std::vector{out}; },
+              [](const std::vector<Tensor>& g) { return g; })[0],
+          by};
 }
 
 }  // namespace kinora::quantised
