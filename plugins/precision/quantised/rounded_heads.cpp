@@ -7,6 +7,7 @@ namespace {
 
 constexpr int64_t kE4m3 = 24;  // c10::ScalarType::Float8_e4m3fn
 constexpr double kLargest = 448;
+constexpr double kLeast = 1.4e-36;  // a head's largest magnitude below which its factor would be infinite
 
 // [B, 1, H, 1]; 1 for a head of zeros.
 Tensor multiplier(const Tensor& x, const Tensor& table, const Group<Tensor>& shared) {
@@ -20,7 +21,7 @@ Tensor multiplier(const Tensor& x, const Tensor& table, const Group<Tensor>& sha
   Tensor most = op("aten::amax", "", {magnitude, std::vector<int64_t>{1, 3}, true});
   if (shared.get() && shared.size() > 1)
     most = shared.transfer({sizeof(kinora_transfer), KINORA_OP_ALL_REDUCE_MAX, 0, 0, 0, 0, most.get()});
-  const Tensor by = op("aten::reciprocal", "", {most * (1 / kLargest)});
+  const Tensor by = op("aten::reciprocal", "", {op("aten::clamp_min", "", {most, kLeast}) * (1 / kLargest)});
   return op("aten::where", "self", {op("aten::eq", "Scalar", {most, 0.0}), full_like(by, 1), by});
 }
 
