@@ -221,13 +221,13 @@ LAYOUTS = [
 def spread(recipe, job, parallel):
     def change(text):
         for name in re.findall(r'(?m)^name = "(.*)"$', text)[1:]:
-            head, rest = text.split(f'name = "{name}"\n', 1)
+            head, rest = text.split(f'[[job]]\nname = "{name}"\n', 1)
             block, *others = rest.split("[[job]]", 1)
             kind = re.search(r'(?m)^kind = "(.*)"$', block).group(1)
             if kind in ("train", "train-tokenizer", "generate"):
                 block = re.sub(rf"(?m)^(parallel|batch{'|precision' if name == job else ''}) = .*\n", "", block)
                 block = f"parallel = {parallel if name == job else DDP}\n" + ("" if kind == "generate" else "batch = 24\n") + block
-            text = f'{head}name = "{name}"\n' + "[[job]]".join([block, *others])
+            text = f'{head}[[job]]\nname = "{name}"\n' + "[[job]]".join([block, *others])
         return text
     return written("layout", recipe, change)
 

@@ -10,6 +10,8 @@
 #include "kinora/aten.hpp"
 #include "tests/support/refusal.hpp"
 
+extern "C" void kinora_torch_open(const kinora_host*);  // the entry of libkinora_torch
+
 namespace kinora::core {
 namespace {
 
@@ -332,7 +334,7 @@ TEST(Attention, RefusesABiasOfASequenceAndOneThatDoesNotFit) {
 
 // Groups of queries, a table for each sample, and fewer heads of keys; not a mask or shared keys.
 TEST(Attention, IsInFp8WhereAFactorAllowsItAndNothingIsHidden) {
-  serve_tensors();
+  kinora_torch_open(kinora_core_host());
   at::manual_seed(5);
   auto t = token_table(frames(1, 2, true), F, H, W);
   t = at::cat({t, t.index_select(1, at::randperm(t.size(1)))}, 0).contiguous();
