@@ -75,7 +75,7 @@ def check_nvfp4(out):
     with open(packed, "rb") as file:
         names = json.loads(file.read(int.from_bytes(file.read(8), "little")))
     assert {name.removesuffix("_packed") for name in names if name.endswith("_packed")} == {row["layer"] for row in measured}, names
-    assert re.search(r"NVFP4: 6 of 15 weights are low; high: .*, decoder\.layers\.0\.adaLN_modulation\.1\.weight, .*linear_kv\.weight", (out / "kinora.log").read_text())
+    assert re.search(r"NVFP4: 6 of 15 weights are low; high: .*, decoder\.layers\.0\.adaLN\.adaLN_modulation\.1\.weight, .*linear_kv\.weight", (out / "kinora.log").read_text())
     page = (out / "report.html").read_text()
     assert measured[0]["layer"] in page and '"validation_loss":' in page
 
