@@ -128,8 +128,7 @@ class Call {
 }  // namespace
 
 void Fp8Attention::tell(const std::string& why) {
-  if (told_.insert(why).second)
-    log(Log::info, "attention = \"fp8\": an attention runs in bfloat16: " + why);
+  if (told_.insert(why).second) log(Log::info, "attention = \"fp8\": an attention runs in bfloat16: " + why);
 }
 
 // Opens the plans of the device that q is on; a run has one device.

@@ -64,8 +64,8 @@ class Conversion {
   }
 
  private:
-  // A training in few bits notes in its weights which of them it rounded (trainer_state.cpp). What it kept
-  // high stays so, unless the request names layers itself.
+  // A training in few bits notes in its weights which of them it rounded (trainer_state.cpp). Layers that it
+  // kept high stay high, unless the request names layers itself.
   json with_low_weights(json request) const {
     const auto noted = file_->metadata().find("low_weights");
     if (noted == file_->metadata().end() || request.contains("high")) return request;
