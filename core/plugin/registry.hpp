@@ -114,7 +114,7 @@ class Registry {
   };
   explicit Registry(HostFacts host);
   void scan_folder(const SearchFolder& folder);
-  void add(const std::filesystem::path& folder);
+  void add(PluginInfo examined);
   void offer(Entry& entry);
   Result<Place> locate(std::string_view kind, std::string_view name) const;
   Failure not_found(std::string_view kind, std::string_view name) const;
@@ -126,7 +126,6 @@ class Registry {
   std::vector<std::unique_ptr<Entry>> entries_;
   std::map<std::string, Place, std::less<>> by_id_;
   std::vector<std::string> notices_;
-  PassedFolders passed_;  // of the plugins found so far
 };
 
 }  // namespace kinora::core

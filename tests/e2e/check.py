@@ -76,6 +76,7 @@ CASES = [
     (Q, instead("patch_space = 1", "patch_space = 5"), "dit", "a latent of 3 x 12 x 16 does not divide into patches of 1 x 5 x 5"),
     (Q, instead("head_size = 32", "head_size = 31"), "dit", "head_size = 31 is odd"),
     (Q, instead("heads = 4", "heads = 4, kv_heads = 3"), "dit", "heads = 4 are not divided evenly over kv_heads = 3"),
+    (Q, changed("dit", "precision", '{ use = "nvfp4", high = ["*.linear_qvk.weight"] }'), "dit", "high: no layer is called '*.linear_qvk.weight'; a layer is"),
     (Q, changed("dit", "loss", '"next-token"'), "dit", "loss/next-token reads no 'latent', but the data are latents; choose a loss for them, such as edm or flow"),
     (Q, changed("dit", "model", '{ use = "ar" }'), "dit", "model/ar works on codes and tokenizer/cosmos makes latents; choose the other kind"),
     (A, changed("ar", "loss", '"edm"'), "ar", "loss/edm adds noise to latents, but the data are codes; choose a loss for codes, such as next-token"),
@@ -223,6 +224,7 @@ def check_ranks():
 
 
 DDP = '["ddp"]'
+FP8 = '\nprecision = { use = "fp8", attention = "fp8" }'
 PP = '[{ use = "pp", schedule = "interleaved" }]'
 # Recipe, job, ranks, refused and legal values of its parallel, expected message. Only the layout is wrong: batches divide, and
 # ddp takes the remaining ranks.
@@ -234,6 +236,7 @@ LAYOUTS = [
     (Q, "dit", 2, '["recompute", "ddp", "recompute"]', '["recompute", "ddp"]', "parallel/recompute is listed twice; a strategy composes only with other strategies"),
     (Q, "tokenizer", 2, '["cp-ulysses"]', '["fsdp"]', "tokenizer/cosmos has no sequence that ranks along cp could share; use ddp or fsdp, which give them different videos"),
     (Q, "film", 3, '["tp"]', '["cp-ulysses"]', "tp: size = 3 must divide the heads"),
+    (Q, "dit", 2, '["cp-ring"]' + FP8, '["cp-ulysses"]' + FP8, 'attention = "fp8" is not in reach below cp-ring, which attends by itself; use cp-ulysses'),
     (A, "film", 2, '["cp-ring"]', '["ddp"]', "model/ar draws codes one after the other on one rank; give ddp"),
 ]
 
@@ -241,13 +244,13 @@ LAYOUTS = [
 def spread(name, recipe, job, parallel):
     def change(text):
         for name in re.findall(r'(?m)^name = "(.*)"$', text)[1:]:
-            head, rest = text.split(f'name = "{name}"\n', 1)
+            head, rest = text.split(f'[[job]]\nname = "{name}"\n', 1)
             block, *others = rest.split("[[job]]", 1)
             kind = re.search(r'(?m)^kind = "(.*)"$', block).group(1)
             if kind in ("train", "train-tokenizer", "generate"):
-                block = re.sub(r"(?m)^(parallel|batch) = .*\n", "", block)
+                block = re.sub(rf"(?m)^(parallel|batch{'|precision' if name == job else ''}) = .*\n", "", block)
                 block = f"parallel = {parallel if name == job else DDP}\n" + ("" if kind == "generate" else "batch = 24\n") + block
-            text = f'{head}name = "{name}"\n' + "[[job]]".join([block, *others])
+            text = f'{head}[[job]]\nname = "{name}"\n' + "[[job]]".join([block, *others])
         return text
     return written(name, recipe, change)
 
@@ -270,6 +273,17 @@ def check_layouts():
                              env={**os.environ, "WORLD_SIZE": str(ranks), "RANK": "0", "KINORA_RENDEZVOUS": f"file://{SCRATCH}/none"})
         assert run.returncode == 2 and words in run.stderr and not (OUT / "clips").exists(), (job, run)
         shutil.rmtree(OUT, ignore_errors=True)
+
+
+def check_precision_in_ranks():
+    """A tensor rank's piece that would cut a block of four-bit numbers is refused, with a number of ranks that is legal for the heads too."""
+    asked = lambda parallel, head_size: check(spread("few-bits", "nvfp4", "nvfp4", parallel + '\nprecision = { use = "nvfp4", high = ["embedding", "head"] }'),
+                                              "--ranks", "4", "--set", f"nvfp4.model.head_size={head_size}")
+    for head_size, words in ((12, "into 4 goes through one; only 1 tensor rank would do; use another strategy"), (24, "into 4 goes through one; 2 tensor ranks would do")):
+        done = asked('["tp"]', head_size)
+        assert done.returncode == 2 and "job 'nvfp4': parameter 'decoder.layers." in done.stderr and words in done.stderr, done
+    done = asked('[{ use = "tp", size = 2 }, "ddp"]', 24)
+    assert done.returncode == 0 and not done.stderr, done
 
 
 def check_layout_of_a_large_model():
@@ -633,7 +647,7 @@ def check_generate_by_hand():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 (SCRATCH / "empty").mkdir(parents=True)
 failures = check_cases()
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_former_names, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_other_helps, check_generate_by_hand):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_precision_in_ranks, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_former_names, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_other_helps, check_generate_by_hand):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

@@ -6,7 +6,7 @@ from playwright.sync_api import sync_playwright
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))  # for every script that imports this one
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-CHROMIUM = shutil.which("chromium") or "chromium"
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or "chromium"
 
 # Kept clips, filtered clips (rule clip.too-short) and a video that cannot be read.
 RUN = """

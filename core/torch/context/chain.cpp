@@ -155,7 +155,7 @@ struct Chain::State {
       : options(std::move(o)),
         root(options.frames, options.device, options.token_multiple),
         base(options.frames, options.device, options.dtype,
-             options.blank ? std::nullopt : std::optional(options.seed)) {}
+             options.blank ? std::nullopt : std::optional(options.seed), options.may_stop) {}
 
   ChainOptions options;
   kinora_pass pass{};

@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "core/base/cancel.hpp"
 #include "core/plugin/host.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "kinora/aten.hpp"
@@ -453,6 +454,27 @@ TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
         c.block(3, {x}, {}, 1, [](const std::vector<at::Tensor>& t) { return std::vector{t[0], t[0]}; });
       }),
       "block 3 returned 2 tensors, but was declared with n_out = 1");
+}
+
+TEST_F(ChainOf, ACancelledRunEndsAtTheNextBlockOnlyWhereItMay) {
+  for (const bool may_stop : {true, false}) {
+    ChainOptions options = exact();
+    options.may_stop = may_stop;
+    Chain chain(options);
+    chain.ready();
+    const ChainContext c(chain.head());
+    int64_t ran = 0;
+    const auto forward = [&] {
+      for (int64_t i = 0; i < 4; ++i)
+        c.block(i, {at::ones({2})}, {}, 1, [&](const std::vector<at::Tensor>& t) {
+          if (++ran == 2) cancel();
+          return t;
+        });
+    };
+    EXPECT_EQ(test::refusal(forward), may_stop ? "cancelled" : "nothing was refused");
+    cancel(false);
+    EXPECT_EQ(ran, may_stop ? 2 : 4);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/base/cancel.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
@@ -40,8 +41,13 @@ const at::Tensor& Sequences::table(kinora_seq seq) {
 }
 
 BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype,
-                   std::optional<uint64_t> seed)
-    : Link(KINORA_LEVEL_BASE), frames_(frames), device_(device), dtype_(dtype), seed_(seed) {}
+                   std::optional<uint64_t> seed, bool may_stop)
+    : Link(KINORA_LEVEL_BASE),
+      frames_(frames),
+      device_(device),
+      dtype_(dtype),
+      seed_(seed),
+      may_stop_(may_stop) {}
 
 kinora_param BaseLink::parameter(const kinora_param_spec& s) {
   auto p = make_parameter(s);
@@ -106,10 +112,11 @@ at::Tensor BaseLink::linear(const Tensor& x, kinora_param w, kinora_param b, kin
 at::Tensor BaseLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                const kinora_attention& how) {
   if (q.is_meta()) return at::empty_like(q);
-  return core::attention(q, k, v, how, frames_, plans_);
+  return core::attention(q, k, v, how, frames_, plans_, q.is_cuda() ? &fp8_ : nullptr);
 }
 
 BaseLink::Tensors BaseLink::block(const kinora_block& b, const Tensors& in) {
+  if (may_stop_ && cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   std::vector<kinora_tensor> handles, out(b.n_out, nullptr);
   for (const auto& t : in) handles.push_back(handle(t));
   check_or_stop(b.fn(b.user, handles.data(), out.data()));

@@ -69,6 +69,7 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
               .dtype = parallel_.parameter_dtype(),
               .frames = generating_rule(rule_),
               .token_multiple = parallel_.token_multiple(),
+              .may_stop = parallel_.world() == 1,
               .mesh = parallel_.mesh(),
               .blank = true},
              links()) {
@@ -92,6 +93,7 @@ void Generator::open_experts() {
                                                   .dtype = parallel_.parameter_dtype(),
                                                   .frames = generating_rule(rule_),
                                                   .token_multiple = parallel_.token_multiple(),
+                                                  .may_stop = parallel_.world() == 1,
                                                   .mesh = parallel_.mesh(),
                                                   .blank = true},
                                      parallel_.more_links());
