@@ -43,11 +43,8 @@ Tensor decoded(const Tensor& x, const Tensor& factor) {
 Tensor largest(const Tensor& x, int64_t samples) {
   return x.unflatten(0, {samples, -1}).amax({1, 2, 4}).view({samples, 1, -1, 1});
 }
-// limit / most; 1 where there are zeros only.
-Tensor up_to(double limit, const Tensor& most) {
-  constexpr double largest_factor = 1e30;  // so that its inverse is a normal number
-  return at::where(most == 0, at::ones_like(most), (limit / most).clamp_max(largest_factor));
-}
+// limit / most, at most a number whose inverse is a normal one: zeros stay zeros.
+Tensor up_to(double limit, const Tensor& most) { return (limit / most).clamp_max(1e30); }
 Tensor norms(const Tensor& x) { return at::linalg_vector_norm(x, 2, at::IntArrayRef{3}, /*keepdim=*/true); }
 
 // One attention, from its forward to its backward.
