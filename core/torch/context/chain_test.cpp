@@ -391,6 +391,18 @@ TEST_F(ChainOf, SequencesArePaddedToAMultipleAndUnpadded) {
   EXPECT_EQ(c.noise(y, s, "n").narrow(1, 6, 2).abs().sum().item<double>(), 0);
 }
 
+TEST_F(ChainOf, ParametersOfABlankChainAreZerosUntilTheyAreLoaded) {
+  ChainOptions options = exact();
+  options.blank = true;
+  Chain chain(options);
+  const ChainContext c(chain.head());
+  const auto w = c.parameter({"w", {3, 2}, Init::normal(0.5), Role::column});
+  const auto f = c.parameter({"f", {2}, Init::constant(7), Role::whole, -1, 1, 1, true});
+  chain.ready();
+  EXPECT_TRUE(at::equal(c.value(w), at::zeros({3, 2}, at::kDouble)) && c.value(w).requires_grad());
+  EXPECT_TRUE(at::equal(c.value(f), at::zeros({2}, at::kDouble)) && !c.value(f).requires_grad());
+}
+
 TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
   struct Flat final : Link<at::Tensor> {  // one rank's half of an FSDP unit of two parameters
     explicit Flat(int64_t r) : Link(KINORA_LEVEL_FSDP), rank(r) { skip_inherited<Flat>(); }
