@@ -105,7 +105,8 @@ class Server {
   Server(core::Runtime& runtime, Studio& studio) : studio_(studio), pictures_(runtime, kPicturesBytes) {
     http_.new_task_queue = [] { return new httplib::ThreadPool(kThreads); };
     http_.set_payload_max_length(kLargestRequest);
-    http_.set_keep_alive_timeout(1);
+    // A browser does not repeat a request whose connection, opened ahead of need, is closed just then.
+    http_.set_keep_alive_timeout(20);
     http_.set_read_timeout(5);
     http_.set_write_timeout(5);  // a browser with enough of a video buffered requests the rest later
     http_.set_socket_options(

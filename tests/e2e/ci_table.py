@@ -52,7 +52,7 @@ def check_main():
     reason, seeds = "no ffprobe", []
 
     class Run:
-        def __init__(self, preset, results, arguments):
+        def __init__(self, preset, results, arguments, at_once=3):
             self.code, self.seconds, self.timed_out = 0, 1.0, set()
             self.tests = [test("t1", "", "")] if results == "slow.xml" else [test("b", "", f"SKIPPED: two: {reason}\n")]
 
