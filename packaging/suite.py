@@ -21,7 +21,8 @@ import time
 import xml.etree.ElementTree as xml
 
 ROOT = pathlib.Path(__file__).resolve().parents[1]
-SLOW_SECONDS, AT_ONCE = 600, 2
+# How many tests run at once, on two cores: half of the suite's time is spent in waiting, that of the slow tests in computing.
+AT_ONCE, SLOW_AT_ONCE, SLOW_SECONDS = 3, 2, 600
 # [ RUN      ] Suite.Case / FILE:LINE: Skipped / the reason, any number of lines / [  SKIPPED ] Suite.Case (0 ms)
 SKIPPED_CASE = re.compile(r"^\[ RUN      \] (\S+)\n(?:(?!\[ ).*\n)*?\S+: Skipped\n((?:(?!\[ ).*\n)*)\[  SKIPPED \] \1", re.M)
 SKIPPED_CHECK = re.compile(r"^SKIPPED: (.+?): (.+)$", re.M)
@@ -30,12 +31,12 @@ SKIPPED_CHECK = re.compile(r"^SKIPPED: (.+?): (.+)$", re.M)
 class Run:
     """The results of one call of ctest."""
 
-    def __init__(self, preset, results, arguments):
+    def __init__(self, preset, results, arguments, at_once=AT_ONCE):
         started, folder = time.monotonic(), ROOT / "build" / preset
         (folder / results).unlink(missing_ok=True)
         # Each test has threads for all cores: waiting threads must not take processor time from other tests.
         ctest = subprocess.Popen(
-            ["ctest", "--preset", preset, "--output-on-failure", "--no-tests=error", "--parallel", str(AT_ONCE), "--output-junit", str(folder / results),
+            ["ctest", "--preset", preset, "--output-on-failure", "--no-tests=error", "--parallel", str(at_once), "--output-junit", str(folder / results),
              "--test-output-size-passed", "4000000", "--test-output-size-failed", "4000000", *arguments],
             env={**os.environ, "OMP_WAIT_POLICY": "PASSIVE"}, stdout=subprocess.PIPE, text=True, errors="replace")
         self.timed_out = set()
@@ -77,7 +78,7 @@ def slow_tests(preset):
 
 def draw(slow, seed):
     """The slow tests that fit, in the order drawn by the seed."""
-    names, drawn, left = sorted(slow), [], 0.75 * AT_ONCE * SLOW_SECONDS  # the rest covers the uneven split between two parallel tests
+    names, drawn, left = sorted(slow), [], 0.75 * SLOW_AT_ONCE * SLOW_SECONDS  # the rest covers the uneven split between two parallel tests
     random.Random(seed).shuffle(names)
     for name in names:
         if slow[name]["COST"] <= min(left, SLOW_SECONDS):
@@ -94,7 +95,7 @@ def was_cut(test, timed_out, slow):
 
 def run_drawn(preset, drawn, slow):
     end = time.strftime("%H:%M:%S", time.localtime(time.time() + SLOW_SECONDS))
-    run = Run(preset, "slow.xml", ["--stop-time", end, "-R", "^(" + "|".join(map(re.escape, drawn)) + ")$"])
+    run = Run(preset, "slow.xml", ["--stop-time", end, "-R", "^(" + "|".join(map(re.escape, drawn)) + ")$"], SLOW_AT_ONCE)
     run.tests = [t for t in run.tests if not was_cut(t, run.timed_out, slow)]
     return run
 

@@ -7,6 +7,9 @@
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>
 
+#ifdef KINORA_CUDNN
+#include "core/cuda/attention.hpp"
+#endif
 #include "core/cuda/graphs.hpp"
 #include "core/cuda/kernels.hpp"
 #include "core/cuda/low.hpp"
@@ -170,6 +173,33 @@ int32_t low_dequantize(const kinora_cuda_low* how, kinora_tensor codes, kinora_t
   return torch_guard([&] { low_dequantize_on_gpu(*how, tensor(codes), of(scales), of(global), tensor(x)); });
 }
 
+#ifdef KINORA_CUDNN
+int32_t attention_open(int32_t device, uint32_t* fp8_backward, kinora_cuda_attention** out) {
+  return torch_guard([&] {
+    *out = new kinora_cuda_attention(index(device));
+    *fp8_backward = (*out)->has_fp8_backward() ? 1 : 0;
+  });
+}
+int32_t attention_forward(kinora_cuda_attention* self, const kinora_cuda_heads* of, kinora_tensor* out) {
+  return torch_guard([&] { give_all(self->forward(*of), out); });
+}
+int32_t attention_backward(kinora_cuda_attention* self, const kinora_cuda_heads* of, kinora_tensor grad,
+                           kinora_tensor result, kinora_tensor sums, kinora_tensor* out) {
+  return torch_guard([&] { give_all(self->backward(*of, tensor(grad), tensor(result), tensor(sums)), out); });
+}
+void attention_close(kinora_cuda_attention* self) { delete self; }
+#else
+int32_t attention_open(int32_t, uint32_t*, kinora_cuda_attention**) {
+  return torch_guard([&] {
+    raise(KINORA_ERROR_UNSUPPORTED,
+          "libkinora_cuda was built without the headers of cuDNN and its front end");
+  });
+}
+constexpr auto attention_forward = nullptr;
+constexpr auto attention_backward = nullptr;
+void attention_close(kinora_cuda_attention*) {}
+#endif
+
 constexpr kinora_cuda_api kTable{sizeof(kinora_cuda_api),
                                  0,
                                  stream,
@@ -196,7 +226,11 @@ constexpr kinora_cuda_api kTable{sizeof(kinora_cuda_api),
                                  adamw,
                                  low_amax,
                                  low_quantize,
-                                 low_dequantize};
+                                 low_dequantize,
+                                 attention_open,
+                                 attention_forward,
+                                 attention_backward,
+                                 attention_close};
 
 }  // namespace
 }  // namespace kinora::core

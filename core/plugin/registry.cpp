@@ -133,6 +133,12 @@ Result<const ComponentSpec*> Registry::find(std::string_view kind, std::string_v
   return place->spec;
 }
 
+Result<std::string> Registry::version_of(std::string_view id) const {
+  const auto place = locate({}, id);
+  if (!place) return place.failure();
+  return place->entry->info.spec.version;
+}
+
 Result<Component> Registry::open(std::string_view kind, std::string_view name) {
   const auto place = locate(kind, name);
   if (!place) return place.failure();

@@ -87,6 +87,8 @@ class Registry {
   // its plugin is disabled or the component alone unusable.
   Result<const ComponentSpec*> find(std::string_view id) const { return find({}, id); }
   Result<const ComponentSpec*> find(std::string_view kind, std::string_view name) const;
+  // [any-thread] Version of the plugin of the component that find() returns; the same errors.
+  Result<std::string> version_of(std::string_view id) const;
 
   // [any-thread] The same, and opens its plugin; for one of the pinned tier, libtorch first (host.hpp,
   // ensure_torch).
@@ -112,7 +114,7 @@ class Registry {
   };
   explicit Registry(HostFacts host);
   void scan_folder(const SearchFolder& folder);
-  void add(const std::filesystem::path& folder);
+  void add(PluginInfo examined);
   void offer(Entry& entry);
   Result<Place> locate(std::string_view kind, std::string_view name) const;
   Failure not_found(std::string_view kind, std::string_view name) const;
@@ -124,7 +126,6 @@ class Registry {
   std::vector<std::unique_ptr<Entry>> entries_;
   std::map<std::string, Place, std::less<>> by_id_;
   std::vector<std::string> notices_;
-  PassedFolders passed_;  // of the plugins found so far
 };
 
 }  // namespace kinora::core

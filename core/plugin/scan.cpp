@@ -1,7 +1,10 @@
 // Finds plugins in the folders in their order, and disables those that are unfit before they are opened.
 #include <algorithm>
+#include <atomic>
 #include <fstream>
+#include <future>
 #include <sstream>
+#include <thread>
 
 #include "core/base/log.hpp"
 #include "core/base/paths.hpp"
@@ -113,6 +116,42 @@ Status check_trust(const PluginInfo& info, PassedFolders& passed) {
   return {};
 }
 
+// The plugin of a folder, ready if it alone gives no reason to disable it.
+PluginInfo examine(const fs::path& folder, const HostFacts& host, PassedFolders& passed) {
+  PluginInfo info;
+  info.folder = folder;
+  const auto holds = [&](const Status& status) {
+    if (!status) {
+      info.state = PluginState::disabled;
+      info.reason = status.failure().message;
+    }
+    return bool{status};
+  };
+  holds(check_trust(info, passed)) && holds(read_plugin(info)) && holds(check_trust(info, passed)) &&
+      holds(check_compatible(info.spec, host)) &&
+      holds(check_needed(info.library, info.spec.tier, host, &passed));
+  if (info.spec.name.empty()) info.spec.name = folder.filename().string();
+  return info;
+}
+
+// The plugins of these folders, in their order. Up to four threads: reading and parsing 60 manifests in one
+// takes 40 ms.
+std::vector<PluginInfo> examine_all(const std::vector<fs::path>& folders, const HostFacts& host) {
+  std::vector<PluginInfo> out(folders.size());
+  std::atomic<size_t> next = 0;
+  const auto work = [&] {
+    PassedFolders passed;
+    for (size_t i; (i = next++) < folders.size();) out[i] = examine(folders[i], host, passed);
+  };
+  std::vector<std::future<void>> others(
+      std::min<size_t>({std::thread::hardware_concurrency(), 4, folders.size()}));
+  if (!others.empty()) others.pop_back();  // this thread works too
+  for (auto& other : others) other = std::async(std::launch::async, work);
+  work();
+  for (auto& other : others) other.get();
+  return out;
+}
+
 }  // namespace
 
 std::vector<SearchFolder> search_folders(const std::vector<fs::path>& flag) {
@@ -160,44 +199,33 @@ Registry Registry::scan(const std::vector<SearchFolder>& folders, HostFacts host
 
 void Registry::scan_folder(const SearchFolder& folder) {
   std::error_code error;
-  if (fs::exists(folder.path / "plugin.toml", error)) return add(folder.path);
   std::vector<fs::path> found;
-  if (holds_stray_plugin(folder.path)) found.push_back(folder.path);
-  for (const auto& item : fs::directory_iterator(folder.path, error)) {
-    std::error_code unreadable;
-    if (!item.is_directory(unreadable)) continue;
-    if (fs::exists(item.path() / "plugin.toml", unreadable) || libraries_in(item.path()).size() == 1 ||
-        holds_stray_plugin(item.path()))
-      found.push_back(item.path());
+  if (fs::exists(folder.path / "plugin.toml", error)) {
+    found.push_back(folder.path);
+  } else {
+    if (holds_stray_plugin(folder.path)) found.push_back(folder.path);
+    for (const auto& item : fs::directory_iterator(folder.path, error)) {
+      std::error_code unreadable;
+      if (!item.is_directory(unreadable)) continue;
+      if (fs::exists(item.path() / "plugin.toml", unreadable) || libraries_in(item.path()).size() == 1 ||
+          holds_stray_plugin(item.path()))
+        found.push_back(item.path());
+    }
+    if (error)
+      notices_.push_back(fmt::format("{} ({}): {}", folder.path.string(), folder.origin, error.message()));
   }
-  if (error)
-    notices_.push_back(fmt::format("{} ({}): {}", folder.path.string(), folder.origin, error.message()));
   std::sort(found.begin(), found.end());
-  for (const auto& path : found) add(path);
+  for (auto& info : examine_all(found, host_)) add(std::move(info));
 }
 
-void Registry::add(const fs::path& folder) {
+void Registry::add(PluginInfo examined) {
   auto entry = std::make_unique<Entry>();
-  auto& info = entry->info;
-  info.folder = folder;
-  const auto disable = [&](const Status& status) {
-    if (info.state != PluginState::ready || status) return;
-    info.state = PluginState::disabled;
-    info.reason = status.failure().message;
-  };
-  disable(check_trust(info, passed_));
-  if (info.state == PluginState::ready) {
-    disable(read_plugin(info));
-    disable(check_trust(info, passed_));
-  }
-  if (info.spec.name.empty()) info.spec.name = folder.filename().string();
+  auto& info = entry->info = std::move(examined);
   for (const auto& other : entries_) {
     if (other->info.spec.name != info.spec.name || !hides_others(other->info)) continue;
     info.state = PluginState::shadowed;
     info.reason = "by " + other->info.folder.string();
   }
-  if (info.state == PluginState::ready) disable(check_compatible(info.spec, host_));
-  if (info.state == PluginState::ready) disable(check_needed(info.library, info.spec.tier, host_, &passed_));
   if (info.state != PluginState::shadowed) offer(*entry);
   entries_.push_back(std::move(entry));
 }

@@ -33,10 +33,7 @@ std::optional<ComponentUse> read_component(const Document& doc, const Registry& 
     const bool unknown = !(*spec)->option(p.path.substr(0, p.path.find('[')));
     problems.push_back({unknown ? doc.key(at) : doc.value(at), p.message});
   }
-  for (const auto& plugin : registry.plugins())
-    if (plugin.spec.component(use.id) && plugin.state != PluginState::shadowed &&
-        !plugin.shadowed.contains(use.id))
-      use.version = plugin.spec.version;
+  use.version = or_throw(registry.version_of(use.id));
   return use;
 }
 

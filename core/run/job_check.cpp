@@ -71,11 +71,9 @@ void JobCheck::stage(const ComponentUse& use) {
     // Paths that a stage opens only with its first sample. A path option of a third-party stage may be an
     // output.
     std::error_code ignored;
-    const auto paths =
-        own_stages(runtime().registry()).contains(use.id) ? use.options.paths() : std::vector<std::string>();
-    for (const auto& path : paths)
+    for (const auto& path : use.options.paths())
       if (!path.empty() && !is_uri(path) && !fs::exists(path, ignored) &&
-          !(ahead_ && made_by_earlier_job(path)))
+          !(ahead_ && made_by_earlier_job(path)) && own_stages(runtime().registry()).contains(use.id))
         problem(use.at, prefix + "no such file or folder: " + path + "; fix the path");
   } catch (const WorkerDied& e) {
     // Lack of memory is not the fault of a line of the file.

@@ -81,9 +81,11 @@ int32_t ask(const kinora_worker_spec* spec, kinora_resources* out) {
 }  // namespace
 
 bool is_built_in(const PluginInfo& plugin) {
-  std::error_code error;
-  const auto folder = std::filesystem::canonical(search_folders({}).back().path, error);
-  return !error && plugin.folder.parent_path() == folder;
+  static const auto folder = [] {  // empty if it does not exist
+    std::error_code error;
+    return std::filesystem::canonical(search_folders({}).back().path, error);
+  }();
+  return !folder.empty() && plugin.folder.parent_path() == folder;
 }
 
 bool is_third_party(const Registry& registry, std::string_view id) {

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""One plugin from any compiler: two stages in C, a stage and a sampler in C++, each built by several compilers, standard libraries and flags, are valid,
-run, have the same manifest and export one symbol. The Makefile is that of sdk/README.md. usage: compilers.py KINORA ROOT SCRATCH"""
+"""One plugin from any compiler: two stages in C, a stage and a sampler in C++, each built by several compilers, standard libraries and flags, by plain calls,
+through CMake and by the Makefile of sdk/README.md, are valid, run, have the same manifest and export one symbol. usage: compilers.py KINORA ROOT SCRATCH"""
 import pathlib, re, shutil, sys
 from concurrent.futures import ThreadPoolExecutor
 
@@ -22,6 +22,7 @@ CPP = {
     "clang++": ["clang++", "-O1", "-fvisibility=hidden", *WARNINGS],
     LIBCXX: ["clang++", "-O1", "-fvisibility=hidden", "-stdlib=libc++"],
 }
+CMAKE = {"clang++ through CMake": "", "clang++ with libc++ through CMake": "-stdlib=libc++"}
 C = {"gcc": ["gcc", "-O2", *WARNINGS, "-pedantic"], "clang": ["clang", "-O2", *WARNINGS, "-pedantic"]}
 
 
@@ -46,6 +47,17 @@ def makes(source, folder):
     return folder / f"plugins/{source.stem}/lib{source.stem}.so"
 
 
+def through_cmake(source, flags):
+    """Builds a generated project with clang as its own CMakeLists.txt says. Returns the library."""
+    place = SCRATCH / f"cmake{flags}"
+    build = place / f"build/{source.stem}"
+    done("cmake", "-G", "Ninja", "-S", source.parent, "-B", build, f"-DCMAKE_PREFIX_PATH={ROOT / 'sdk'}", f"-DKINORA_PROGRAM={KINORA}", "-DBUILD_TESTING=OFF",
+         "-DCMAKE_CXX_COMPILER=clang++", f"-DCMAKE_CXX_FLAGS={flags}", *(f"-DCMAKE_CXX_COMPILER_LAUNCHER={launcher}" for launcher in CCACHE))
+    done("cmake", "--build", build)
+    shutil.copytree(build / f"lib/kinora/plugins/{source.stem}", place / f"plugins/{source.stem}")
+    return place / f"plugins/{source.stem}/lib{source.stem}.so"
+
+
 def exported(library):
     """The dynamic symbols that the library defines."""
     return [line.split()[2] for line in done("nm", "-D", "--defined-only", library).splitlines()]
@@ -64,6 +76,9 @@ def built(sources):
         if usable(name, command):
             jobs += [(name, s, lambda s=s, c=command, f=flags, d=folder: compiled(c[:1], s, d / f"{s.stem}/lib{s.stem}.so", *f, include=[INCLUDE])) for s in mine]
     jobs += [("make", s, lambda s=s: makes(s, SCRATCH / "make")) for s in sources]
+    for name, flags in CMAKE.items():
+        if usable(name, ["clang++", *flags.split()]):
+            jobs += [(name, s, lambda s=s, f=flags: through_cmake(s, f)) for s in sources if s.suffix == ".cpp"]
     with ThreadPoolExecutor(2) as pool:
         libraries = list(pool.map(lambda job: job[2](), jobs))
     return {name: library.parents[1] for (name, _, _), library in zip(jobs, libraries)}

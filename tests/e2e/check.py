@@ -5,6 +5,7 @@ import itertools, math, os, pathlib, re, resource, shutil, subprocess, sys
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
 OUT = SCRATCH / "out"
+os.environ.pop("KINORA_PLUGIN_PATH", None)  # another program, of check_other_helps(), shall have no plugins of this one
 Q, A = "quickstart", "autoregressive"
 WEIGHTS = f'weights = "{OUT}/latents/weights.safetensors"'  # as if an earlier job made it
 
@@ -75,6 +76,7 @@ CASES = [
     (Q, instead("patch_space = 1", "patch_space = 5"), "dit", "a latent of 3 x 12 x 16 does not divide into patches of 1 x 5 x 5"),
     (Q, instead("head_size = 32", "head_size = 31"), "dit", "head_size = 31 is odd"),
     (Q, instead("heads = 4", "heads = 4, kv_heads = 3"), "dit", "heads = 4 are not divided evenly over kv_heads = 3"),
+    (Q, changed("dit", "precision", '{ use = "nvfp4", high = ["*.linear_qvk.weight"] }'), "dit", "high: no layer is called '*.linear_qvk.weight'; a layer is"),
     (Q, changed("dit", "loss", '"next-token"'), "dit", "loss/next-token reads no 'latent', but the data are latents; choose a loss for them, such as edm or flow"),
     (Q, changed("dit", "model", '{ use = "ar" }'), "dit", "model/ar works on codes and tokenizer/cosmos makes latents; choose the other kind"),
     (A, changed("ar", "loss", '"edm"'), "ar", "loss/edm adds noise to latents, but the data are codes; choose a loss for codes, such as next-token"),
@@ -126,33 +128,50 @@ def written(name, recipe, *changes):
     return file
 
 
-ASKED = []  # texts of all files that are checked one at a time, see check_other_helps()
+def check(*arguments, **environment):
+    return subprocess.run([KINORA, "check", *map(str, arguments)], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
 
 
-def check(file, *arguments, **environment):
-    if not arguments and not environment:
-        ASKED.append(pathlib.Path(file).read_text())
-    return subprocess.run([KINORA, "check", str(file), *arguments], capture_output=True, text=True, timeout=300, env={**os.environ, **environment})
+CHECKED = {}  # every file that is checked as it stands: its text, its exit code and what is said of it, see check_other_helps()
 
 
-def case_file(number, recipe, change, *_):
-    return written(f"case{number}", recipe, change[0])
+def answers(files, *arguments, program=None, **environment):
+    """What `check` answers about each file: exit code and lines, as if it were checked alone. One process checks them all. After each file it
+    is given one that does not exist, and the message about that one is where the answer ends."""
+    absent = SCRATCH / "absent.toml"
+    done = subprocess.run([program or KINORA, "check", *(str(name) for file in files for name in (file, absent)), *arguments], capture_output=True, text=True, timeout=600,
+                          env={**os.environ, **environment})
+    parts = done.stderr.split(f"{absent}: no such file, or it cannot be read\n")
+    assert done.returncode == 2 and len(parts) == len(files) + 1 and not parts.pop(), done
+    good, out = iter(done.stdout.splitlines()), []
+    for file, part in zip(files, parts):
+        lines = [line for line in part.splitlines() if not is_of_a_busy_machine(line)]
+        code = 2 if lines and re.fullmatch(rf"{re.escape(str(file))}: \d+ errors?", lines[-1]) else 0
+        jobs = pathlib.Path(file).read_text().count("\n[[job]]\n")
+        assert code or next(good) == f"{file}: {jobs} job{'s' * (jobs != 1)}, no errors", done
+        out.append((code, lines))
+    assert not list(good), done
+    return out
+
+
+def checked(files):
+    out = answers(files)
+    for file, (code, lines) in zip(files, out):
+        assert file not in CHECKED, file
+        CHECKED[file] = pathlib.Path(file).read_text(), code, lines
+    return out
 
 
 def check_cases():
-    """Checks all cases in one process. The report of a file ends with the number of its errors. Returns the number of wrong cases."""
-    files = [case_file(number, *case) for number, case in enumerate(CASES)]
-    done = check(*files)
-    assert done.returncode == 2 and not done.stdout, done
-    said, wrong = (line for line in done.stderr.splitlines() if not is_of_a_busy_machine(line)), 0
-    for number, (file, case) in enumerate(zip(files, CASES)):
-        of_file = list(itertools.takewhile(lambda line: not re.fullmatch(rf"{re.escape(str(file))}: \d+ errors?", line), said))
+    """Checks all cases in one process. Returns the number of wrong cases."""
+    files, wrong = [written(f"case{number}", recipe, change[0]) for number, (recipe, change, *_) in enumerate(CASES)], 0
+    for number, (file, (code, lines), case) in enumerate(zip(files, checked(files), CASES)):
         try:
-            check_case(file, of_file, *case)
+            assert code == 2, f"{case[1][1]}: no error\n{lines}"
+            check_case(file, lines[:-1], *case)
         except AssertionError as error:
             wrong += 1
             print(f"WRONG case {number}: {error}", flush=True)
-    assert not list(said), done.stderr
     return wrong
 
 
@@ -174,8 +193,14 @@ def check_recipes():
     done = check(*recipes)
     assert done.returncode == 0 and not done.stderr, done
     assert [line.split(":")[0] for line in done.stdout.splitlines() if "no errors" in line] == list(map(str, recipes)), done.stdout
-    alone = written("storage", Q, lambda text: text + "\n[storage.s3]\nregion = \"x\"\n")
-    assert "configures storages, which would also apply to the other files; check this file alone" in check(alone, recipes[0]).stderr and check(alone).returncode == 0
+    CHECKED.update({file: (file.read_text(), 0, []) for file in recipes})
+    probe = f'[run]\nout = "{OUT}"\n[[job]]\nkind = "curate"\ninput = "{ROOT}/tests/data/bbb_A.mp4"\nstages = ["video.probe"]\n'
+    alone, other = SCRATCH / "storage.toml", SCRATCH / "probe.toml"
+    alone.write_text(probe + '[storage.s3]\nregion = "x"\n')
+    other.write_text(probe)
+    together = check(alone, other)
+    assert together.returncode == 2 and "configures storages, which would also apply to the other files; check this file alone" in together.stderr, together
+    assert together.stdout == f"{other}: 1 job, no errors\n" and check(alone).returncode == 0, together
     assert not OUT.exists(), "a check must not create a folder"
 
 
@@ -183,23 +208,23 @@ def check_all_at_once():
     """Reads and checks in one pass, for several jobs; a job that reads a broken one is not checked."""
     file = written("several", Q, after("dit", 'device = "gpu"', 'lora = "rank=0"', WEIGHTS)[0], changed("tokenizer", "height", "50")[0],
                    changed("tokenizer", "frames", "10")[0], after("report", "titel = 3")[0])
-    done = check(file)
+    [(_, said)] = checked([file])
     for words in ("device 'gpu'", "rank=0", "height = 50", "frames = 10", "did you mean 'title'?", "5 errors"):
-        assert words in done.stderr, done.stderr
+        assert sum(words in line for line in said) == 1, (words, said)
 
 
 def check_ranks():
     """Requirements of a launch with a given number of ranks."""
-    alone = check(ROOT / "configs/quickstart.toml", WORLD_SIZE="2")
-    assert alone.returncode == 2 and "none of its strategies shares work among ranks, and this launch has 2; add one, such as ddp, or start 1" in alone.stderr, alone
     file = written("ranks", Q, changed("dit", "parallel", '["ddp"]')[0], after("tokenizer", 'parallel = ["ddp"]')[0])
-    done = check(file, WORLD_SIZE="2")
-    assert done.returncode == 0, done
+    (code, said), (of_ddp, _) = answers([ROOT / "configs/quickstart.toml", file], WORLD_SIZE="2")
+    assert code == 2 and any("none of its strategies shares work among ranks, and this launch has 2; add one, such as ddp, or start 1" in line for line in said), said
+    assert of_ddp == 0, of_ddp
     done = check(file, WORLD_SIZE="3")
     assert done.returncode == 2 and "batch = 4 must be a multiple of accumulate (1) times the ranks that hold different samples (3); 6 would do" in done.stderr, done.stderr
 
 
 DDP = '["ddp"]'
+FP8 = '\nprecision = { use = "fp8", attention = "fp8" }'
 PP = '[{ use = "pp", schedule = "interleaved" }]'
 # Recipe, job, ranks, refused and legal values of its parallel, expected message. Only the layout is wrong: batches divide, and
 # ddp takes the remaining ranks.
@@ -211,41 +236,54 @@ LAYOUTS = [
     (Q, "dit", 2, '["recompute", "ddp", "recompute"]', '["recompute", "ddp"]', "parallel/recompute is listed twice; a strategy composes only with other strategies"),
     (Q, "tokenizer", 2, '["cp-ulysses"]', '["fsdp"]', "tokenizer/cosmos has no sequence that ranks along cp could share; use ddp or fsdp, which give them different videos"),
     (Q, "film", 3, '["tp"]', '["cp-ulysses"]', "tp: size = 3 must divide the heads"),
+    (Q, "dit", 2, '["cp-ring"]' + FP8, '["cp-ulysses"]' + FP8, 'attention = "fp8" is not in reach below cp-ring, which attends by itself; use cp-ulysses'),
     (A, "film", 2, '["cp-ring"]', '["ddp"]', "model/ar draws codes one after the other on one rank; give ddp"),
 ]
 
 
-def spread(recipe, job, parallel):
+def spread(name, recipe, job, parallel):
     def change(text):
         for name in re.findall(r'(?m)^name = "(.*)"$', text)[1:]:
-            head, rest = text.split(f'name = "{name}"\n', 1)
+            head, rest = text.split(f'[[job]]\nname = "{name}"\n', 1)
             block, *others = rest.split("[[job]]", 1)
             kind = re.search(r'(?m)^kind = "(.*)"$', block).group(1)
             if kind in ("train", "train-tokenizer", "generate"):
-                block = re.sub(r"(?m)^(parallel|batch) = .*\n", "", block)
+                block = re.sub(rf"(?m)^(parallel|batch{'|precision' if name == job else ''}) = .*\n", "", block)
                 block = f"parallel = {parallel if name == job else DDP}\n" + ("" if kind == "generate" else "batch = 24\n") + block
-            text = f'{head}name = "{name}"\n' + "[[job]]".join([block, *others])
+            text = f'{head}[[job]]\nname = "{name}"\n' + "[[job]]".join([block, *others])
         return text
-    return written("layout", recipe, change)
+    return written(name, recipe, change)
 
 
 def check_layouts():
     """What the strategies would refuse about the ranks, the step or the model when the job begins is reported at the job's parallel."""
-    for recipe, job, ranks, refused, legal, words in LAYOUTS:
-        file = spread(recipe, job, refused)
-        done = check(file, WORLD_SIZE=str(ranks))
-        text = file.read_text()
-        line = text[:text.index(f"parallel = {refused}")].count("\n") + 1
-        said = done.stderr.splitlines()
-        assert done.returncode == 2 and len(said) == 2 and words in said[0], (job, refused, said)
-        assert re.match(rf"{re.escape(str(file))}:{line}:\d+: job '{job}': ", said[0]), (line, said[0])
-        done = check(spread(recipe, job, legal), WORLD_SIZE=str(ranks))
-        assert done.returncode == 0 and "no errors" in done.stdout, (job, legal, done.stderr)
-        # A launch reports it before doing anything.
-        run = subprocess.run([KINORA, "run", str(spread(recipe, job, refused)), "--dry-run"], capture_output=True, text=True,
+    for ranks in sorted({ranks for _, _, ranks, *_ in LAYOUTS}):
+        layouts = [layout for layout in LAYOUTS if layout[2] == ranks]
+        files = [spread(f"layout{ranks}-{n}-{which}", recipe, job, parallel) for n, (recipe, job, _, *both, _) in enumerate(layouts) for which, parallel in zip(("refused", "legal"), both)]
+        found = iter(zip(files, answers(files, WORLD_SIZE=str(ranks))))
+        for (recipe, job, _, refused, legal, words), (file, (code, said)), (_, of_legal) in zip(layouts, found, found):
+            text = file.read_text()
+            line = text[:text.index(f"parallel = {refused}")].count("\n") + 1
+            assert code == 2 and len(said) == 2 and words in said[0], (job, refused, said)
+            assert re.match(rf"{re.escape(str(file))}:{line}:\d+: job '{job}': ", said[0]), (line, said[0])
+            assert of_legal[0] == 0, (job, legal, of_legal)
+    for recipe, job, ranks, refused, _, words in {job: layout for layout in LAYOUTS for job in [layout[:2]]}.values():
+        # A launch reports it before doing anything: by the same check, so one layout of each job is enough.
+        run = subprocess.run([KINORA, "run", str(spread("launched", recipe, job, refused)), "--dry-run"], capture_output=True, text=True,
                              env={**os.environ, "WORLD_SIZE": str(ranks), "RANK": "0", "KINORA_RENDEZVOUS": f"file://{SCRATCH}/none"})
         assert run.returncode == 2 and words in run.stderr and not (OUT / "clips").exists(), (job, run)
         shutil.rmtree(OUT, ignore_errors=True)
+
+
+def check_precision_in_ranks():
+    """A tensor rank's piece that would cut a block of four-bit numbers is refused, with a number of ranks that is legal for the heads too."""
+    asked = lambda parallel, head_size: check(spread("few-bits", "nvfp4", "nvfp4", parallel + '\nprecision = { use = "nvfp4", high = ["embedding", "head"] }'),
+                                              "--ranks", "4", "--set", f"nvfp4.model.head_size={head_size}")
+    for head_size, words in ((12, "into 4 goes through one; only 1 tensor rank would do; use another strategy"), (24, "into 4 goes through one; 2 tensor ranks would do")):
+        done = asked('["tp"]', head_size)
+        assert done.returncode == 2 and "job 'nvfp4': parameter 'decoder.layers." in done.stderr and words in done.stderr, done
+    done = asked('[{ use = "tp", size = 2 }, "ddp"]', 24)
+    assert done.returncode == 0 and not done.stderr, done
 
 
 def check_layout_of_a_large_model():
@@ -253,7 +291,7 @@ def check_layout_of_a_large_model():
     model = 'model = { use = "wan", size = "14B", in_channels = 32, out_channels = 32, text_dim = 384 }'
     for parallel, words in (('[{ use = "pp", size = 4 }, { use = "fsdp", size = 4 }, { use = "tp", size = 4 }, "recompute"]', ""),
                             ('[{ use = "tp", size = 64 }]', "parameter 'blocks.0.attn1.to_q.weight' can be cut into 40 at most; use size = 8")):
-        file = spread(Q, "dit", parallel)
+        file = spread("large", Q, "dit", parallel)
         file.write_text(re.sub(r"(?m)^model = .*$", model, file.read_text()).replace("batch = 24", "batch = 64"))
         quickest = math.inf  # of three tries: a busy machine makes the same work slower
         for _ in range(3):
@@ -271,10 +309,14 @@ def check_layout_of_a_large_model():
 def check_any_ranks():
     """A file for several ranks is valid on a machine with one; --ranks and a launcher's variables check a given number."""
     file = written("two", Q, changed("dit", "parallel", '[{ use = "tp", size = 2 }, "recompute"]')[0])
+    two = written("sizes", Q, changed("dit", "parallel", '["tp", "ddp"]')[0])
+    nccl = written("nccl", Q, after("dit", 'collective = "nccl"')[0])
+    (code, _), (_, of_two), (_, of_nccl) = checked([file, two, nccl])
+    assert code == 0 and any("tp and ddp both would; give tp a size" in line for line in of_two), of_two
+    assert any("unknown collective 'nccl'; there are: gloo; nccl requires a CUDA build" in line for line in of_nccl), of_nccl
     several = "job 'dit': parallel: the sizes of its axes multiply to 2, and this launch has {}; start 2"
-    assert check(file).returncode == 0, check(file)
-    for given, environment in (([], {"WORLD_SIZE": "1"}), (["--ranks", "1"], {}), (["--ranks", "1"], {"WORLD_SIZE": "2"})):
-        done = check(file, *given, **environment)
+    for given, ranks in (([], "1"), (["--ranks", "1"], "2")):
+        done = check(file, *given, WORLD_SIZE=ranks)
         assert done.returncode == 0, done  # one process computes the result of any layout
     assert several.format("6 ranks") in check(file, "--ranks", "6").stderr
     done = check(file, "--ranks", "2")
@@ -283,10 +325,6 @@ def check_any_ranks():
     assert done.returncode == 2 and "--ranks must be 1 or more" in done.stderr, done
     done = subprocess.run([KINORA, "run", str(file), "--dry-run"], capture_output=True, text=True)
     assert done.returncode == 0, done
-    two = written("sizes", Q, changed("dit", "parallel", '["tp", "ddp"]')[0])
-    assert "tp and ddp both would; give tp a size" in check(two).stderr, check(two)
-    nccl = written("nccl", Q, after("dit", 'collective = "nccl"')[0])
-    assert "unknown collective 'nccl'; there are: gloo; nccl requires a CUDA build" in check(nccl).stderr, check(nccl)
 
 
 def launched(*arguments):
@@ -349,18 +387,18 @@ FLOWS = [
 ]
 
 
-def curation(text):
-    file = SCRATCH / "curation.toml"
-    file.write_text(f'[run]\nout = "{OUT}"\n[[job]]\nname = "clips"\nkind = "curate"\n{text}\n')
-    done = check(file)
-    return done.returncode, [line.removeprefix(f"{file}:") for line in done.stderr.splitlines() if not is_of_a_busy_machine(line)]
+def curations(texts):
+    """What `check` answers about files of one curate job and what follows it: exit code and lines, without the file's name."""
+    files = [SCRATCH / f"curation{len(CHECKED) + n}.toml" for n in range(len(texts))]
+    for file, text in zip(files, texts):
+        file.write_text(f'[run]\nout = "{OUT}"\n[[job]]\nname = "clips"\nkind = "curate"\n{text}\n')
+    return [(code, [line.removeprefix(f"{file}:") for line in lines]) for file, (code, lines) in zip(files, checked(files))]
 
 
 def check_flows():
     """A stage that needs pictures must get them from an earlier one."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    for stages, words in FLOWS:
-        code, said = curation(f'input = "{film}"\nstages = [{stages}]')
+    for (stages, words), (code, said) in zip(FLOWS, curations([f'input = "{film}"\nstages = [{stages}]' for stages, _ in FLOWS])):
         assert (code, len(said)) == ((2, 2) if words else (0, 0)), (stages, said)
         assert not words or (said[0].startswith("7:") and "job 'clips': " in said[0] and words in said[0]), (words, said)
 
@@ -368,15 +406,15 @@ def check_flows():
 def check_copies():
     """The curate job must provide the facts that a dedup job compares and decides by; options must be written in the right job."""
     base = f'input = "{ROOT}/tests/data/bbb_A.mp4"\nstages = ["video.probe", {SAMPLED}, "filter.blur", "filter.flow", "embed.classic"]\n[[job]]\nkind = "dedup"\ninput = "clips"\n'
-    code, said = curation(base.replace(', "embed.classic"', ""))
+    cases = (("", ""), ('dedup = { use = "dedup.semantic", name = "clasic" }', "no stage makes the embedding 'clasic', did you mean 'classic'? in job 'clips'"),
+             ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.blr" }', "no stage makes the score 'filter.blr', did you mean 'filter.blur'? in job 'clips'"),
+             ('dedup = { use = "dedup.semantic", keep = "best", score = "aesthetics" }', "no stage makes the score 'aesthetics'; there are: filter.blur, filter.flow in job"),
+             ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.flow.p10" }', ""), ('dedup = { use = "dedup.semantic", score = "unused" }', ""),
+             ('dedup = { use = "dedup.semantic", name = "clip", semantic = false }', ""),
+             ("eps = 0.1", 'unknown option \'eps\' of job kind dedup; it is an option of stage/dedup.semantic: write dedup = { use = "dedup.semantic", eps = ... }'))
+    (code, said), *found = curations([base.replace(', "embed.classic"', ""), *(base + line for line, _ in cases)])
     assert code == 2 and "no stage makes the embedding 'classic'; there is none; put embed.classic, with sample_fps of video.clips or clip.transcode, into the stages in job 'clips'" in said[0], said
-    for line, words in (("", ""), ('dedup = { use = "dedup.semantic", name = "clasic" }', "no stage makes the embedding 'clasic', did you mean 'classic'? in job 'clips'"),
-                        ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.blr" }', "no stage makes the score 'filter.blr', did you mean 'filter.blur'? in job 'clips'"),
-                        ('dedup = { use = "dedup.semantic", keep = "best", score = "aesthetics" }', "no stage makes the score 'aesthetics'; there are: filter.blur, filter.flow in job"),
-                        ('dedup = { use = "dedup.semantic", keep = "best", score = "filter.flow.p10" }', ""), ('dedup = { use = "dedup.semantic", score = "unused" }', ""),
-                        ('dedup = { use = "dedup.semantic", name = "clip", semantic = false }', ""),
-                        ("eps = 0.1", 'unknown option \'eps\' of job kind dedup; it is an option of stage/dedup.semantic: write dedup = { use = "dedup.semantic", eps = ... }')):
-        code, said = curation(base + line)
+    for (line, words), (code, said) in zip(cases, found):
         assert (code, len(said)) == ((2, 2) if words else (0, 0)), (line, said)
         assert not words or (said[0].startswith("11:") and words in said[0]), (words, said)
 
@@ -384,21 +422,21 @@ def check_copies():
 def check_jobs_are_no_stages():
     """A component that works on a whole data set is a job of its own. Used as a stage, it is reported as that kind of job."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    for stage, words in (('"dedup.semantic"', "stage 'dedup.semantic' works on all results of a job; make it a job of its own: [[job]] kind = \"dedup\""),
-                         ('{ use = "stage/dedup.semantic", name = "x" }', "stage 'dedup.semantic' works on all results of a job; make it a job of its own: [[job]] kind = \"dedup\""),
-                         ('{ use = "shard.webdataset" }', "stage 'shard.webdataset' works on all results of a job; make it a job of its own: [[job]] kind = \"shard\""),
-                         ('"dedup"', "'dedup' is not a stage; make it a job of its own: [[job]] kind = \"dedup\""),
-                         ('{ use = "shard" }', "'shard' is not a stage; make it a job of its own: [[job]] kind = \"shard\"")):
-        code, said = curation(f'input = "{film}"\nstages = ["video.clips", {stage}]')
+    cases = (('"dedup.semantic"', "stage 'dedup.semantic' works on all results of a job; make it a job of its own: [[job]] kind = \"dedup\""),
+             ('{ use = "stage/dedup.semantic", name = "x" }', "stage 'dedup.semantic' works on all results of a job; make it a job of its own: [[job]] kind = \"dedup\""),
+             ('{ use = "shard.webdataset" }', "stage 'shard.webdataset' works on all results of a job; make it a job of its own: [[job]] kind = \"shard\""),
+             ('"dedup"', "'dedup' is not a stage; make it a job of its own: [[job]] kind = \"dedup\""),
+             ('{ use = "shard" }', "'shard' is not a stage; make it a job of its own: [[job]] kind = \"shard\""))
+    for (stage, words), (code, said) in zip(cases, curations([f'input = "{film}"\nstages = ["video.clips", {stage}]' for stage, _ in cases])):
         assert code == 2 and len(said) == 2 and said[0].startswith("7:") and words in said[0] and "did you mean" not in said[0], (stage, said)
 
 
 def check_isolate():
     """Words that exclude others, together with others."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    for names, words in (('["none", "video.clips"]', "isolate has 'none' together with other names"), ('["all", "auto"]', "isolate has 'all' together with other names"),
-                         ('["auto", "video.clips"]', ""), ('["video.clips"]', ""), ('["none"]', "")):
-        code, said = curation(f'input = "{film}"\nstages = ["video.clips"]\nengine = {{ use = "local", isolate = {names} }}')
+    cases = (('["none", "video.clips"]', "isolate has 'none' together with other names"), ('["all", "auto"]', "isolate has 'all' together with other names"),
+             ('["auto", "video.clips"]', ""), ('["video.clips"]', ""), ('["none"]', ""))
+    for (names, words), (code, said) in zip(cases, curations([f'input = "{film}"\nstages = ["video.clips"]\nengine = {{ use = "local", isolate = {names} }}' for names, _ in cases])):
         assert (code, len(said)) == ((2, 2) if words else (0, 0)), (names, said)
         assert not words or (said[0].startswith("8:") and words in said[0]), (names, said)
 
@@ -406,7 +444,7 @@ def check_isolate():
 def check_beside_another_error():
     """Errors from the stages themselves are reported even if another option of the job, or another job, has a typing error."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    code, said = curation(f"""input = "{film}"
+    [(code, said)] = curations([f"""input = "{film}"
 recursiv = true
 stages = [{{ use = "shots", detectors = ["content", "treshold"] }},
   {{ use = "shots.content", name = "b", threshhold = 3.0 }},
@@ -424,7 +462,7 @@ input = "clips"
 [[job]]
 kind = "shard"
 input = "copies"
-shard = {{ use = "shard.webdataset", prefix = "a.b" }}""")
+shard = {{ use = "shard.webdataset", prefix = "a.b" }}"""])
     for words in ("did you mean 'recursive'?", "there is no 'treshold'", "did you mean 'threshold'?", "min_length = 9 is above", "isolate names 'clip.transcod'",
                   "no earlier job is called 'clip', did you mean 'clips'?", "eps", "did you mean 'dedup'?", "prefix = 'a.b'", "9 errors"):
         assert sum(words in line for line in said) == 1, (words, said)
@@ -433,7 +471,7 @@ shard = {{ use = "shard.webdataset", prefix = "a.b" }}""")
 
 def check_words_left_out():
     """A component that no line names and that lacks something: the message says where to write it."""
-    code, said = curation(f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["video.clips"]\n[[job]]\nkind = "embed-text"\ninput = "clips"')
+    [(code, said)] = curations([f'input = "{ROOT / "tests/data/bbb_A.mp4"}"\nstages = ["video.clips"]\n[[job]]\nkind = "embed-text"\ninput = "clips"'])
     assert code == 2 and len(said) == 2 and said[0].startswith("8:"), said
     assert 'job \'embed-text\' leaves words out: stage that turns text into tokens, such as words = { use = "text.wordpiece", vocab = "asset:minilm/vocab.txt" }' in said[0], said
 
@@ -443,18 +481,17 @@ def check_inputs():
     (SCRATCH / "texts").mkdir()
     (SCRATCH / "texts/a.txt").write_text("x")
     film = ROOT / "tests/data/bbb_A.mp4"
-    for given, place, words in ((f'["{film}",\n"none/*.mp4"]', "7:1", f"input: no file matches 'none/*.mp4' in {os.getcwd()} or in {SCRATCH}; fix the pattern, or give a folder, a list or an s3:// prefix"),
-                                ('"none/*.mp4"', "6:9", "input: no file matches"), ('"none.mp4"', "6:9", "no such file, folder or earlier job: 'none.mp4'"),
-                                (f'"{SCRATCH}/texts"', "6:9", "but 1 whose endings are not those of videos (all_files = true takes them); name videos or a folder that contains some")):
-        code, said = curation(f'input = {given}\nstages = ["video.probe"]')
-        assert code == 2 and said[0].startswith(place) and words in said[0], (given, said)
-    assert curation(f'input = "{SCRATCH}/texts"\nall_files = true\nstages = ["video.probe"]')[0] == 0
-    for given, words in (('""', "'input' is empty; it takes a path"), (f'["{film}",\n""]', "'input' is empty"), ('"s3://"', "it names no bucket; write s3://BUCKET/FOLDER/"),
-                         ('"s3:///films/"', "it names no bucket"), ('"s3://my films/"', "'my films' is not a bucket name (3 to 63 letters"), ('"s3://ab/films/"', "'ab' is not a bucket name"),
-                         ('"../nope/"', f"no such file, folder or earlier job: '../nope/' in {os.getcwd()} or in {SCRATCH}; fix the path"),
-                         ('"~nobody/films/"', "are not expanded; write the path in full"), ('"~/nope/"', f"in {os.environ.get('HOME', '')}")):
-        code, said = curation(f'input = {given}\nstages = ["video.probe"]')
-        assert code == 2 and len(said) == 2 and words in said[0], (given, said)
+    cases = ((f'["{film}",\n"none/*.mp4"]', "7:1", f"input: no file matches 'none/*.mp4' in {os.getcwd()} or in {SCRATCH}; fix the pattern, or give a folder, a list or an s3:// prefix"),
+             ('"none/*.mp4"', "6:9", "input: no file matches"), ('"none.mp4"', "6:9", "no such file, folder or earlier job: 'none.mp4'"),
+             (f'"{SCRATCH}/texts"', "6:9", "but 1 whose endings are not those of videos (all_files = true takes them); name videos or a folder that contains some"),
+             ('""', "6:", "'input' is empty; it takes a path"), (f'["{film}",\n""]', "", "'input' is empty"), ('"s3://"', "6:", "it names no bucket; write s3://BUCKET/FOLDER/"),
+             ('"s3:///films/"', "6:", "it names no bucket"), ('"s3://my films/"', "6:", "'my films' is not a bucket name (3 to 63 letters"), ('"s3://ab/films/"', "6:", "'ab' is not a bucket name"),
+             ('"../nope/"', "6:", f"no such file, folder or earlier job: '../nope/' in {os.getcwd()} or in {SCRATCH}; fix the path"),
+             ('"~nobody/films/"', "6:", "are not expanded; write the path in full"), ('"~/nope/"', "6:", f"in {os.environ.get('HOME', '')}"))
+    *found, (all_files, _) = curations([*(f'input = {given}\nstages = ["video.probe"]' for given, *_ in cases), f'input = "{SCRATCH}/texts"\nall_files = true\nstages = ["video.probe"]'])
+    assert all_files == 0
+    for (given, place, words), (code, said) in zip(cases, found):
+        assert code == 2 and len(said) == 2 and said[0].startswith(place) and words in said[0], (given, said)
     home = {**os.environ, "HOME": str(SCRATCH / "home")}
     (SCRATCH / "home/films").mkdir(parents=True)
     shutil.copy(film, SCRATCH / "home/films/a.mp4")
@@ -466,7 +503,7 @@ def check_order():
     """Stages at useless positions: an error if that fails for every video, else a warning."""
     film = ROOT / "tests/data/bbb_A.mp4"
     merged = '"embed.classic", "shots.merge"'
-    for stages, code_wanted, words in (
+    cases = (
             (f'{SHOTS}, "shots.merge", {CUT}', 2, "shots.merge compares the embeddings 'classic' of shots, and no stage before it makes them; put embed.classic before it"),
             (f'{SAMPLING}, "embed.classic", {{ use = "shots.merge", name = "looks" }}, {CUT}', 2, 'put embed.classic before it, with name = "looks"'),
             (f'{SAMPLING}, {merged}, {CUT}', 0, ""), ('"video.clips", "video.clips"', 0, "video.clips cuts the clips of video.clips once more; leave one of them out"),
@@ -474,8 +511,8 @@ def check_order():
             ('"caption.describe", "video.clips"', 0, "caption.describe describes whole films, which video.clips cuts afterwards; put it behind video.clips"),
             ('{ use = "filter.facts", fact = "fps" }, "video.clips"', 0, 'filter.facts has no bound and drops nothing; set at_least or at_most, or mode = "score"'),
             ('{ use = "filter.facts", fact = "fps", at_most = 60.0 }, { use = "filter.facts", name = "b", fact = "fps", mode = "score" }, "video.clips", "caption.describe"', 0, ""),
-            (f'{{ use = "shots.content", thumbnails = true }}, {{ use = "shots.transnetv2", weights = "none.safetensors" }}, {CUT}', 2, f"no such file or folder: {SCRATCH}/none.safetensors; fix the path")):
-        code, said = curation(f'input = "{film}"\nstages = [{stages}]')
+            (f'{{ use = "shots.content", thumbnails = true }}, {{ use = "shots.transnetv2", weights = "none.safetensors" }}, {CUT}', 2, f"no such file or folder: {SCRATCH}/none.safetensors; fix the path"))
+    for (stages, code_wanted, words), (code, said) in zip(cases, curations([f'input = "{film}"\nstages = [{stages}]' for stages, *_ in cases])):
         assert code == code_wanted and (len(said) == (2 if code else 1) and words in said[0] and "job 'clips': " in said[0] if words else not said), (stages, said)
 
 
@@ -538,30 +575,25 @@ def tiny_run(program):
 def check_other_helps():
     """No finding and no result depends on the words of a help: a program whose manifests all have other helps says and makes the same of the
     recipes, of every wrong case, of every file that the other properties check, of a tiny run and of a plan."""
-    other, found = program_with_other_helps(), os.environ.pop("KINORA_PLUGIN_PATH", None)
-    files = sorted((ROOT / "configs").glob("*.toml")) + [case_file(number, *case) for number, case in enumerate(CASES)]
-    for number, text in enumerate(dict.fromkeys(text for text in ASKED if "[storage." not in text)):
-        files.append(SCRATCH / f"asked{number}.toml")
-        files[-1].write_text(text)
-    assert len(files) > len(CASES) + 50, len(files)
-    try:
-        assert "xxxxx" in subprocess.run([other, "plugins", "inspect", "stage/filter.blur"], capture_output=True, text=True).stdout
-        for arguments in (["check", *files], ["plan", ROOT / "configs/many-ranks.toml", "--cluster", "1x8xH100", "--json"]):
-            own, others = (subprocess.run([program, *map(str, arguments)], capture_output=True, text=True, timeout=300) for program in (KINORA, other))
-            assert (own.returncode, own.stdout) == (others.returncode, others.stdout), (own.stdout, others.stdout)
-            assert not (wrong := differing_lines(own.stderr, others.stderr)), wrong
-        (own, made), (others, made_by_other) = tiny_run(KINORA), tiny_run(other)
-        assert not (wrong := differing_lines(own, others)), wrong
-        assert made == made_by_other, [name for name in made.keys() | made_by_other.keys() if made.get(name) != made_by_other.get(name)]
-    finally:
-        os.environ.update({"KINORA_PLUGIN_PATH": found} if found else {})
+    other = program_with_other_helps()
+    assert len(CHECKED) > len(CASES) + 50, len(CHECKED)
+    assert "xxxxx" in subprocess.run([other, "plugins", "inspect", "stage/filter.blur"], capture_output=True, text=True).stdout
+    for (file, (text, *own)), others in zip(CHECKED.items(), answers(CHECKED, program=other)):
+        assert file.read_text() == text, f"{file} is another file now"
+        assert own[0] == others[0] and not (wrong := differing_lines(*("\n".join(lines) for _, lines in (own, others)))), (file, own, others)
+    own, others = (subprocess.run([program, "plan", ROOT / "configs/many-ranks.toml", "--cluster", "1x8xH100", "--json"], capture_output=True, text=True, timeout=300) for program in (KINORA, other))
+    assert (own.returncode, own.stdout) == (others.returncode, others.stdout), (own.stdout, others.stdout)
+    assert not (wrong := differing_lines(own.stderr, others.stderr)), wrong
+    (own, made), (others, made_by_other) = tiny_run(KINORA), tiny_run(other)
+    assert not (wrong := differing_lines(own, others)), wrong
+    assert made == made_by_other, [name for name in made.keys() | made_by_other.keys() if made.get(name) != made_by_other.get(name)]
 
 
 def check_former_names():
     """A run file with a name from before is told the new one."""
     film = ROOT / "tests/data/bbb_A.mp4"
-    for stage, words in (("film.clips", "unknown stage 'film.clips'; it is called 'video.clips' now"), ("stage/film.remux", "unknown stage 'stage/film.remux'; it is called 'stage/video.remux' now")):
-        code, said = curation(f'input = "{film}"\nstages = ["{stage}"]')
+    cases = (("film.clips", "unknown stage 'film.clips'; it is called 'video.clips' now"), ("stage/film.remux", "unknown stage 'stage/film.remux'; it is called 'stage/video.remux' now"))
+    for (_, words), (code, said) in zip(cases, curations([f'input = "{film}"\nstages = ["{stage}"]' for stage, _ in cases])):
         assert code == 2 and words in said[0], said
 
 
@@ -574,12 +606,17 @@ def check_kinds_of_jobs_are_no_commands():
 
 def check_set():
     """--set with an unknown name lists the known ones."""
-    for given, words in (("flim.sampler.use=euler", "did you mean 'film'?"), ("zzz.use=euler", "there are: clips, shards, tokenizer, latents, dit, film, report, run"),
-                         ("film.smapler.use=euler", "did you mean 'sampler'?"), ("film.zzz.use=euler", "components are named by: sampler, model, loss"),
-                         ('film.sampler={use="zzz"}', '--set film.sampler={use="zzz"}: unknown sampler'), ("film.sampler.use=zzz", "there are: dpmpp-2m"), ("film.sampler.use=eulr", "did you mean 'euler'?")):
-        done = subprocess.run([KINORA, "check", str(ROOT / "configs/quickstart.toml"), "--set", given], capture_output=True, text=True)
-        assert done.returncode == 2 and words in done.stderr, (given, done.stderr)
-        assert done.stderr.splitlines()[0].count("--set") == 1, done.stderr
+    generate = '\n[[job]]\nname = "{}"\nkind = "generate"\ninput = "dit"\nprompts = ["a boat"]\n'
+    file = written("set", Q, lambda text: text + generate.format("second") + generate.format("third"))
+    cases = (("flim.sampler.use=euler", "did you mean 'film'?"), ("zzz.use=euler", "there are: clips, shards, tokenizer, latents, dit, film, report, second, third, run"),
+             ("film.smapler.use=euler", "did you mean 'sampler'?"), ("film.zzz.use=euler", "components are named by: sampler, model, loss"),
+             ('film.sampler={use="zzz"}', '--set film.sampler={use="zzz"}: unknown sampler'), ("second.sampler.use=zzz", "there are: dpmpp-2m"), ("third.sampler.use=eulr", "did you mean 'euler'?"))
+    done = check(file, *(word for given, _ in cases for word in ("--set", given)))
+    said = done.stderr.splitlines()
+    assert done.returncode == 2 and len(said) == len(cases) + 1, done
+    for given, words in cases:
+        [line] = [line for line in said if line.startswith(f"--set {given.split('=')[0]}")]
+        assert words in line and line.count("--set") == 1, (given, line)
     file = SCRATCH / "list.toml"
     file.write_text(f'[run]\nout = "{OUT}"\n[[job]]\nname = "clips"\nkind = "curate"\ninput = "{ROOT}/tests/data/bbb_A.mp4"\nstages = ["video.probe", {{ use = "filter.facts", fact = "fps", at_most = 60.0 }}]\n')
     said = lambda given: subprocess.run([KINORA, "check", str(file), "--set", given], capture_output=True, text=True)
@@ -610,7 +647,7 @@ def check_generate_by_hand():
 shutil.rmtree(SCRATCH, ignore_errors=True)
 (SCRATCH / "empty").mkdir(parents=True)
 failures = check_cases()
-for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_former_names, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_other_helps, check_generate_by_hand):
+for property in (check_recipes, check_all_at_once, check_ranks, check_any_ranks, check_launch, check_layouts, check_precision_in_ranks, check_layout_of_a_large_model, check_run, check_set, check_flows, check_copies, check_inputs, check_order, check_former_names, check_kinds_of_jobs_are_no_commands, check_jobs_are_no_stages, check_isolate, check_beside_another_error, check_words_left_out, check_other_helps, check_generate_by_hand):
     try:
         property()
         print("ok   ", property.__name__, flush=True)

@@ -1,17 +1,23 @@
 #!/usr/bin/env python3
-"""Recipes of configs/ from video to video, with few steps. A second run redoes nothing. A recipe without a case here fails.
+"""Recipes of configs/ from video to video, with few steps. A second run redoes nothing. A recipe without a case here fails. Jobs that a recipe
+shares with the quickstart are done already (the fixture "quick"); the others read shorter videos (that theirs exist, the test `check` sees).
 usage: configs.py KINORA ROOT SCRATCH [RECIPE...]"""
-import json, pathlib, shutil, subprocess, sys, tarfile, time
+import json, pathlib, re, shutil, subprocess, sys, tarfile, time
 
 import safetensors.numpy
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+sys.path.append(str(ROOT / "tests/support"))
+import quick
+
+DATA = ROOT / "tests/data"
+FILM = SCRATCH / "film.mp4"  # the first six shots of the video
 ELSEWHERE = {"quickstart"}  # quickstart.py
-SMALL = ["tokenizer.steps=3", "tokenizer.frames=5", "tokenizer.height=32", "tokenizer.width=48"]
+BEGUN = {"autoregressive": ["clips", "shards"], "flow": ["clips", "shards"], "nvfp4": ["clips", "shards", "tokenizer", "latents"]}
 
 
 def small(encode):
-    return [*SMALL, f"{encode}.frames=5", f"{encode}.height=32", f"{encode}.width=48"]
+    return [setting.replace("latents.", f"{encode}.") for setting in quick.FEW]
 
 
 def check_codes(out):
@@ -64,6 +70,12 @@ def check_nvfp4(out):
     assert len(measured) == 6 and {row["layer"].split(".")[-2] for row in measured} == {"linear_qkv", "linear_proj", "linear_q", "linear_fc1", "linear_fc2"}, measured
     for row in measured:
         assert 15 < row["activations"]["sqnr"] < 30 and 15 < row["weights"]["sqnr"] < 30 and 5 < row["gradients"]["sqnr"] < 30, row
+    packed = out / "packed.safetensors"  # an export rounds what the training rounded, and nothing else
+    subprocess.run([KINORA, "convert", str(out / "nvfp4/weights.safetensors"), str(packed), "--precision", "nvfp4", "--block", "16x16"], check=True, capture_output=True)
+    with open(packed, "rb") as file:
+        names = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    assert {name.removesuffix("_packed") for name in names if name.endswith("_packed")} == {row["layer"] for row in measured}, names
+    assert re.search(r"NVFP4: 6 of 15 weights are low; high: .*, decoder\.layers\.0\.adaLN\.adaLN_modulation\.1\.weight, .*linear_kv\.weight", (out / "kinora.log").read_text())
     page = (out / "report.html").read_text()
     assert measured[0]["layer"] in page and '"validation_loss":' in page
 
@@ -96,14 +108,14 @@ def check_curate(out):
 
 # Name of the recipe: its settings, the jobs that train, the jobs that generate, and further checks.
 CASES = {
-    "curate": ([], [], [], check_curate),
-    "autoregressive": ([*small("codes"), "ar.steps=6", "ar.batch=2", "ar.model.n_layers=1", "continued.condition_frames=1",
+    "curate": ([f'clips.input=["{DATA}/bbb_D.mp4", "{DATA}/city_cc0.mp4", "{FILM}"]'], [], [], check_curate),
+    "autoregressive": ([*small("codes"), "ar.steps=2", "ar.batch=2", "ar.model.n_layers=1", "continued.condition_frames=1",
                         'film.format=["mp4", "latents"]', 'continued.format=["mp4", "latents"]'], ["tokenizer", "ar"], ["film", "continued"], check_codes),
-    "flow": ([*small("latents"), "stdit.steps=6", "stdit.batch=2", "stdit.model.layers=1", "film.sampler.steps=4"], ["tokenizer", "stdit"], ["film"],
+    "flow": ([*small("latents"), "stdit.steps=2", "stdit.batch=2", "stdit.model.layers=1", "film.sampler.steps=4"], ["tokenizer", "stdit"], ["film"],
              check_flow),
     "nvfp4": ([*small("latents"), "bf16.steps=4", "nvfp4.steps=4", "bf16.model.layers=1", "nvfp4.model.layers=1", "film.sampler.steps=4"],
               ["tokenizer", "bf16", "nvfp4"], ["film"], check_nvfp4),
-    "many-ranks": ([*small("latents"), "dit.steps=6", "dit.checkpoint_every=3", "dit.shard_size=100000", "film.sampler.steps=4"], ["tokenizer", "dit"],
+    "many-ranks": ([f"clips.input={DATA}/bbb_*.mp4", *small("latents"), "dit.steps=2", "dit.checkpoint_every=1", "dit.shard_size=100000", "film.sampler.steps=4"], ["tokenizer", "dit"],
                    ["film"], check_many_ranks),
 }
 RANKS = {"many-ranks": 4}
@@ -135,7 +147,10 @@ def check_video(path):
 def check(recipe):
     _, trained, films, more = CASES[recipe]
     out, start = SCRATCH / recipe, time.time()
-    run(recipe, out)
+    if recipe in BEGUN:
+        quick.begun(KINORA, ROOT, out, BEGUN[recipe])
+    first = run(recipe, out)
+    assert re.findall(r"(\S+): already done\n", first.stderr) == BEGUN.get(recipe, []), first.stderr
     for job in trained:
         lines = [json.loads(line) for line in (out / job / "metrics.jsonl").read_text().splitlines()]
         assert lines and all(line["loss"] == line["loss"] and not line.get("skipped") for line in lines), (job, lines)
@@ -156,6 +171,8 @@ def main():
     found = {p.stem for p in (ROOT / "configs").glob("*.toml")}
     assert found == set(CASES) | ELSEWHERE, f"recipes {sorted(found)}, tested {sorted(set(CASES) | ELSEWHERE)}"
     shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    subprocess.run(["ffmpeg", "-v", "error", "-i", DATA / "film.mp4", "-c", "copy", "-t", "19.1", "-movflags", "+faststart", FILM], check=True)
     for recipe in sys.argv[4:] or sorted(CASES):
         check(recipe)
 

@@ -6,7 +6,7 @@ import json, pathlib, shutil, subprocess, sys
 import numpy as np
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-FRAMES, EVERY, HEIGHT, WIDTH, STEPS = 5, 3, 32, 48, 600
+FRAMES, EVERY, HEIGHT, WIDTH, STEPS = 5, 3, 24, 32, 400
 RUN = """
 [run]
 name = "overfit"
@@ -46,7 +46,7 @@ text = {{ use = "minilm" }}
 name = "dit"
 kind = "train"
 input = "latents"
-model = {{ use = "dit", in_channels = 24, out_channels = 24, text_size = 384, layers = 3, heads = 4, head_size = 48, adaln_lora = 16, learnable_pos_embed = true, max_size = [3, 8, 12] }}
+model = {{ use = "dit", in_channels = 24, out_channels = 24, text_size = 384, layers = 3, heads = 4, head_size = 48, adaln_lora = 16, learnable_pos_embed = true, max_size = [3, 6, 8] }}
 loss = {{ use = "{loss}" }}
 parallel = ["single"]
 steps = {steps}

@@ -18,6 +18,7 @@ VARIANTS = {
     "without any of these": RECIPE + ', gradient_rht = false, stochastic_gradients = false, square_weights = false, activations = "static_6", gradients = "static_6"',
     "all layers low": 'use = "nvfp4", high = []',
     "FP8": 'use = "fp8", high = ["embedding", "head"]',
+    "NVFP4, the last 15 % of the steps in bfloat16": RECIPE + f", until = {STEPS * 85 // 100}",
 }
 CHOSEN = [name for name in VARIANTS if name == "bfloat16" or name in (sys.argv[6:] or VARIANTS)]
 

@@ -75,6 +75,23 @@ def check_layer(id, want, x, w, g, **options):
             assert off <= bound, (id, name, options, dtype, off)
 
 
+def check_refusals():
+    """Matrices that no layer can have: each message names the tensor."""
+    ones = {"x": np.ones((8, 32), np.float32), "weight": np.ones((16, 32), np.float32), "grad_output": np.ones((8, 16), np.float32)}
+    for changed, said in (({"weight": np.ones((16, 48), np.float32)}, "x is [8, 32] and weight [16, 48]"), ({"x": np.ones((8, 0), np.float32)}, "x is [8, 0]"),
+                          ({"weight": np.ones((16, 32), np.int64)}, "weight is [16, 32] of Long"), ({"x": np.ones((0, 32), np.float32)}, "x is [0, 32]"),
+                          ({"grad_output": np.ones((16, 8), np.float32)}, "grad_output is [16, 8]")):
+        text = apply("precision/nvfp4", "linear", {**ones, **changed}, code=2)
+        assert said in text, text
+    signs = np.array([-1 if 0xD7E8 >> i & 1 else 1 for i in range(16)], np.float32)  # the transform's: its first sum has 16 equal terms
+    large = {"x": np.tile(signs[:, None] * np.float32(1e38), (1, 32)), "weight": ones["weight"], "grad_output": np.ones((16, 16), np.float32)}
+    assert "grad_weight are infinite or NaN: its numbers are too large" in apply("precision/nvfp4", "linear", large, code=1)
+    beyond = "values are beyond float32's largest number"
+    assert beyond in apply("precision/nvfp4", "quantize", {"x": np.float32(1e38) * signs[None]}, code=2, rht=True)
+    assert beyond in apply("precision/fp8", "quantize", {"x": np.full((2, 16), 1e300)}, code=2)
+    assert "not of a floating-point dtype" in apply("precision/nvfp4", "quantize", {"x": np.ones((2, 16), np.int64)}, code=2)
+
+
 def main():
     SCRATCH.mkdir(parents=True, exist_ok=True)
     rng = np.random.default_rng(7)
@@ -96,6 +113,7 @@ def main():
     for id in ("precision/nvfp4", "precision/fp8"):
         assert f"x: 2 of its {M * K} values are infinite or NaN" in apply(id, "quantize", {"x": x}, code=2)
     assert f"2 of the {M * K} values of x are infinite or NaN" in apply("precision/nvfp4", "linear", {"x": x, "weight": w}, code=2)
+    check_refusals()
     print("nvfp4 and fp8 equal NumPy's")
 
 

@@ -66,9 +66,27 @@ TEST(Nvfp4, RefusesCutsThroughABlock) {
                 testing::HasSubstr("groups of 16 numbers share a scale"));
     Trial tokens = low("'stdit-hybrid'");  // places in turn, not tokens in a row
     tokens.model = model("stdit");
-    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, tokens); }),
-                testing::HasSubstr("16 tokens in a row share a scale of the weight's gradient"));
+    EXPECT_THAT(
+        test::refusal([&] { test::equals_one_process(me, tokens); }),
+        testing::AllOf(testing::HasSubstr("16 tokens in a row share a scale of the weight's gradient"),
+                       testing::HasSubstr("a frame of 64 tokens instead of 35 would do")));
   });
+}
+
+// Places of a frame among ranks: the size that the error names trains like one process.
+TEST(Nvfp4, NamesASizeThatCutsNoTile) {
+  const auto places = [](const std::string& strategy, int64_t rows, int64_t cols) {
+    Trial t = low(strategy);
+    t.model = model("stdit");
+    t.rows = rows, t.cols = cols;
+    return t;
+  };
+  test::on_ranks(4, [&](const Rank& me) {
+    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, places("'stdit-hybrid'", 8, 16)); }),
+                testing::HasSubstr("; 2 ranks of a sequence would do"));
+    test::equals_one_process(me, places("{ use = 'stdit-hybrid', size = 2 }, 'ddp'", 8, 16));
+  });
+  test::on_ranks(2, [&](const Rank& me) { test::equals_one_process(me, places("'stdit-hybrid'", 16, 16)); });
 }
 
 // Also with rounded heads: a scale for each head, over all its tokens.
@@ -82,8 +100,17 @@ TEST(Fp8, EqualsOneProcess) {
     test::equals_one_process(me, fp8("'tp'", "attention = 'fp8'"));
     test::equals_one_process(me, fp8("'cp-ulysses', 'recompute'", "scaling = 'mx', attention = 'fp8'"));
     test::equals_one_process(me, fp8("'fsdp'", "scaling = 'block', gradients = 'e4m3'"));
-    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, fp8("'cp-ring'", "attention = 'fp8'")); }),
-                testing::HasSubstr("use cp-ulysses, or leave attention in bf16"));
+    EXPECT_THAT(
+        test::refusal([&] { test::equals_one_process(me, fp8("'cp-ring'", "attention = 'fp8'")); }),
+        testing::HasSubstr("below cp-ring, which attends by itself; use cp-ulysses, or leave attention "
+                           "in bf16"));
+    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, fp8("'cp-2d'", "attention = 'fp8'")); }),
+                testing::HasSubstr("below cp-2d"));
+    EXPECT_THAT(test::refusal([&] {
+                  const char* const rings = "{ use = 'stdit-hybrid', layout = 'cp' }";
+                  test::equals_one_process(me, fp8(rings, "attention = 'fp8'"));
+                }),
+                testing::HasSubstr("below stdit-hybrid"));
   });
 }
 

@@ -13,12 +13,14 @@ def make(kinora, root, folder):
     subprocess.run([kinora, "run", str(root / "configs/quickstart.toml"), "--out", str(folder), "--only", "latents", *sets], check=True, capture_output=True)
 
 
-def begun(kinora, root, out):
-    """A run's folder with everything before the training done, with the settings FEW; CTest makes it beforehand (the fixture "quick")."""
+def begun(kinora, root, out, jobs=None):
+    """A run's folder with everything before the training done, with the settings FEW, or only these of its jobs; CTest makes it beforehand (the
+    fixture "quick")."""
     folder = pathlib.Path(out).parent.parent / "quick"
     if not (folder / "latents/summary.json").exists():
         make(kinora, root, folder)
-    shutil.copytree(folder, out)
+    for job in jobs or [""]:
+        shutil.copytree(folder / job, out / job)
     return out
 
 

@@ -173,10 +173,9 @@ void Rank::meet(const std::string& point) const {
 
 void Rank::launched() const {
   if (size == 1) return alone();
-  static int meetings = 0;
   setenv("RANK", std::to_string(rank).c_str(), 1);
   setenv("WORLD_SIZE", std::to_string(size).c_str(), 1);
-  setenv("KINORA_RENDEZVOUS", (file() + "." + std::to_string(meetings++)).c_str(), 1);
+  setenv("KINORA_RENDEZVOUS", tcp().c_str(), 1);  // a file's store looks for news only every 10 ms
   setenv("KINORA_TIMEOUT_MS", "60000", 1);
 }
 

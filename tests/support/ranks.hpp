@@ -21,8 +21,8 @@ struct Rank {
   // Waits until every rank has reached this point, without any transfer that is under test. Throws after 60
   // s.
   void meet(const std::string& point) const;
-  // Sets this process's variables as a launcher does: its rank, and the rendezvous. Each call gives a
-  // new rendezvous, shared by all ranks that call it in the same order.
+  // Sets this process's variables as a launcher does: its rank, and the rendezvous. Worlds that begin
+  // afterwards meet there in the order in which they begin.
   void launched() const;
   // Makes this process a single one, whatever it was before.
   static void alone();

@@ -95,11 +95,13 @@ std::unique_ptr<Network> network_of(Runtime& runtime, const ApplyRequest& reques
   ChainOptions chain;
   chain.seed = static_cast<uint64_t>(request.seed);
   chain.dtype = dtype;
+  chain.may_stop = true;
   const Component component = open_component(runtime.registry(), {}, request.id);
   if (!request.weights.empty()) {  // reports misfits before memory is allocated
     ChainOptions shapes = chain;
     shapes.device = at::kMeta;
     Network(component, options, shapes).require_weights({request.weights});
+    chain.blank = true;
   }
   auto network = std::make_unique<Network>(component, options, chain);
   if (!request.weights.empty()) network->load(request.weights);
@@ -192,19 +194,34 @@ namespace {
 // A matrix of an input file; its values are finite.
 const at::Tensor& need_matrix(const NamedTensors& in, const std::string& name, const ApplyRequest& request) {
   const at::Tensor& x = need(in, name, request);
-  if (x.dim() != 2)
-    raise(KINORA_ERROR_INVALID, "{}: {} is {}; a matrix is expected", request.inputs.string(), name,
-          c10::str(x.sizes()));
+  if (x.dim() != 2 || !x.is_floating_point() || x.numel() == 0)
+    raise(KINORA_ERROR_INVALID, "{}: {} is {} of {}; a matrix of floating-point numbers is expected",
+          request.inputs.string(), name, c10::str(x.sizes()), c10::toString(x.scalar_type()));
   if (const auto bad = x.numel() - at::isfinite(x).sum().item<int64_t>(); bad > 0)
     raise(KINORA_ERROR_INVALID, "{}: {} of the {} values of {} are infinite or NaN", request.inputs.string(),
           bad, x.numel(), name);
   return x;
 }
 
+// The results of finite matrices. Throws Error(KINORA_ERROR_DATA) if their numbers are too large for a layer.
+NamedTensors finite(NamedTensors out, const ApplyRequest& request) {
+  for (const auto& [name, t] : out)
+    if (const auto bad = t.numel() - at::isfinite(t).sum().item<int64_t>(); bad > 0)
+      raise(KINORA_ERROR_DATA,
+            "{}: {} of the {} values of {} are infinite or NaN: its numbers are too large for a sum, or for "
+            "the "
+            "Hadamard transform, in float32; divide them by a power of two",
+            request.inputs.string(), bad, t.numel(), name);
+  return out;
+}
+
 // A layer x w^T in the middle of a model of 20 blocks, behind the precision's link, with its gradients.
 NamedTensors linear_layer(const NamedTensors& in, const ApplyRequest& request, const kinora_link* link,
                           uint64_t seed) {
   const at::Tensor x = need_matrix(in, "x", request), weight = need_matrix(in, "weight", request);
+  if (x.size(1) != weight.size(1))
+    raise(KINORA_ERROR_INVALID, "{}: x is {} and weight {}; x [M, K] needs a weight [N, K]",
+          request.inputs.string(), c10::str(x.sizes()), c10::str(weight.sizes()));
   Chain chain({.seed = seed, .dtype = dtype_of(in)},
               link ? std::vector{link} : std::vector<const kinora_link*>{});
   const kinora::Context<at::Tensor> context(chain.head());
@@ -220,13 +237,13 @@ NamedTensors linear_layer(const NamedTensors& in, const ApplyRequest& request, c
   kinora_seq seq = 0;
   const at::Tensor tokens = context.sequence(input, x.size(0), 1, 1, seq);
   const at::Tensor output = context.linear(tokens, w, 0, seq)[0];
-  if (!in.count("grad_output")) return {{"output", output}};
+  if (!in.count("grad_output")) return finite({{"output", output}}, request);
   const at::Tensor gradient = need_matrix(in, "grad_output", request);
   if (gradient.sizes() != output.sizes())
     raise(KINORA_ERROR_INVALID, "{}: grad_output is {}, and the output {}", request.inputs.string(),
           c10::str(gradient.sizes()), c10::str(output.sizes()));
   output.backward(gradient.to(output.scalar_type()));
-  return {{"output", output}, {"grad_input", input.grad()[0]}, {"grad_weight", leaf.grad()}};
+  return finite({{"output", output}, {"grad_input", input.grad()[0]}, {"grad_weight", leaf.grad()}}, request);
 }
 
 }  // namespace

@@ -38,9 +38,9 @@ class Conversion {
   Conversion(const Component* component, const json& request)
       : request_(request), component_(component), out_(text("out")), source_(text("in")) {
     check_request();
-    if (request.contains("precision")) packing_.emplace(request);
     if (component_) source_ = published_part(source_, *component_->spec);
     file_.emplace(or_throw(Safetensors::open(source_)));
+    if (request.contains("precision")) packing_.emplace(with_low_weights(request));
   }
 
   json run() {
@@ -64,6 +64,19 @@ class Conversion {
   }
 
  private:
+  // A training in few bits notes in its weights which of them it rounded (trainer_state.cpp). Layers that it
+  // kept high stay high, unless the request names layers itself.
+  json with_low_weights(json request) const {
+    const auto noted = file_->metadata().find("low_weights");
+    if (noted == file_->metadata().end() || request.contains("high")) return request;
+    const json names = json::parse(noted->second, nullptr, false);
+    const auto is_text = [](const json& name) { return name.is_string(); };
+    if (!names.is_array() || !std::all_of(names.begin(), names.end(), is_text))
+      raise(KINORA_ERROR_DATA, "{}: its metadata low_weights is not a list of names; give --high",
+            source_.string());
+    request["low"] = names;
+    return request;
+  }
   std::string text(const char* key) const { return request_.value(key, std::string()); }
   bool is_file() const { return out_.string().ends_with(".safetensors"); }
 
@@ -195,7 +208,7 @@ class Conversion {
     std::vector<SafeTensor> out;
     for (const auto& [name, item] : items_) {
       const SafeTensor t{name, dtype_of(*item.from), item.from->shape, {}};
-      if (!packing_ || !packing_->takes(t)) {
+      if (!packing_ || !packing_->takes(t, item.from->name)) {
         out.push_back(t);
         continue;
       }
@@ -218,6 +231,7 @@ class Conversion {
     const auto all = tensors();
     auto metadata = file_->metadata();
     metadata.erase(kQuantization);
+    if (packing_) metadata.erase("low_weights");
     if (packing_) metadata[kQuantization] = packing_->config().dump();
     if (for_transformers)
       metadata.emplace("format", "pt");  // transformers and diffusers reject files without it

@@ -63,12 +63,37 @@ at::Tensor for_each_query_head(const at::Tensor& x, int64_t H) {
   return x.size(2) == H ? x : x.repeat_interleave(H / x.size(2), 2);
 }
 
+// Attention in FP8, if `by` is not null.
+struct Low {
+  gpu::Fp8Attention* by = nullptr;
+  gpu::HeadFactors factors;
+
+  Low of_sample(int64_t b) const {
+    const auto one = [b](const at::Tensor& t) { return t.size(0) == 1 ? t : t.narrow(0, b, 1); };
+    return by ? Low{by, {one(factors.q), one(factors.k), one(factors.v)}} : *this;
+  }
+};
+Low low_of(gpu::Fp8Attention* fp8, const kinora_attention& how) {
+  if (!fp8 || !how.q_factor || !how.k_factor || !how.v_factor) return {};
+  const auto of = borrow<at::Tensor>;
+  return {fp8, {of(how.q_factor), of(how.k_factor), of(how.v_factor)}};
+}
+
 // valid_BL: bool, or undefined. before: the queries are the last of the L own keys, see VisibleGroups; the E
 // shared keys that follow are visible to all. bias: [1 or B, 1 or H, S, L], or undefined.
 at::Tensor attend(const at::Tensor& q_BSHd, const at::Tensor& k_BLHd, const at::Tensor& v_BLHd, double scale,
-                  const at::Tensor& valid_BL, bool before = false, int64_t E = 0,
-                  const at::Tensor& bias = {}) {
+                  const at::Tensor& valid_BL, bool before = false, int64_t E = 0, const at::Tensor& bias = {},
+                  const Low& low = {}) {
   const int64_t S = q_BSHd.size(1), H = q_BSHd.size(2), L = k_BLHd.size(1) - E;
+  if (low.by && (valid_BL.defined() || before || E > 0 || bias.defined())) {
+    low.by->tell("it has a mask, a bias or shared keys");
+  } else if (low.by) {
+    const auto of_query_heads = [&](const at::Tensor& x) { return for_each_query_head(x, H); };
+    const auto& by = low.factors;
+    const auto out = low.by->attend(q_BSHd, of_query_heads(k_BLHd), of_query_heads(v_BLHd),
+                                    {by.q, of_query_heads(by.k), of_query_heads(by.v)}, scale);
+    if (out.defined()) return out;
+  }
   std::optional<at::Tensor> mask;
   if (valid_BL.defined()) mask = valid_BL.unsqueeze(1).unsqueeze(1).expand({-1, H, S, -1});
   if (!mask && !before && !bias.defined() && can_fuse(q_BSHd, k_BLHd, v_BLHd))
@@ -100,7 +125,7 @@ struct Shared {
 };
 
 at::Tensor attend_groups(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                         const VisibleGroups& g, const Shared& shared) {
+                         const VisibleGroups& g, const Shared& shared, const Low& low) {
   const int64_t B = q.size(0), H = q.size(2), d = q.size(3);
   const auto apart = [&](const at::Tensor& x, const Rows& rows, int64_t each) {
     return take(x, rows).reshape({B * g.groups, each, x.size(2), d});
@@ -117,14 +142,15 @@ at::Tensor attend_groups(const at::Tensor& q, const at::Tensor& k, const at::Ten
       valid = at::cat(
           {at::ones({B * g.groups, g.keys}, shared.valid_BE.options()), repeated(shared.valid_BE)}, 1);
   }
-  return attend(apart(q, g.q, g.queries), keys, values, scale, valid, g.before, keys.size(1) - g.keys)
+  return attend(apart(q, g.q, g.queries), keys, values, scale, valid, g.before, keys.size(1) - g.keys, {},
+                low)
       .reshape({B, g.groups * g.queries, H, d});
 }
 
 at::Tensor attend_plan(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, double scale,
-                       const VisiblePlan& plan, const Shared& shared) {
+                       const VisiblePlan& plan, const Shared& shared, const Low& low) {
   std::vector<at::Tensor> made;
-  for (const auto& g : plan.batches) made.push_back(attend_groups(q, k, v, scale, g, shared));
+  for (const auto& g : plan.batches) made.push_back(attend_groups(q, k, v, scale, g, shared, low));
   if (plan.blind > 0) made.push_back(at::zeros({q.size(0), plan.blind, q.size(2), q.size(3)}, q.options()));
   auto out = made.size() == 1 ? made[0] : at::cat(made, 1);
   return plan.order.defined() ? out.index_select(1, plan.order) : out;
@@ -185,17 +211,19 @@ const VisiblePlan& VisiblePlans::of(const Frames& rule, const at::Tensor& q_tabl
 }
 
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const kinora_attention& how, const Frames& rule, VisiblePlans& plans) {
+                     const kinora_attention& how, const Frames& rule, VisiblePlans& plans,
+                     gpu::Fp8Attention* fp8) {
   check_shapes(q, k, v, how);
   check_bias(q, k, how);
   const auto q_table = borrow<at::Tensor>(how.q_table), k_table = borrow<at::Tensor>(how.k_table),
              valid = borrow<at::Tensor>(how.kv_valid);
   const Shared shared{borrow<at::Tensor>(how.k_shared), borrow<at::Tensor>(how.v_shared), valid};
+  const Low low = low_of(fp8, how);
   if (!q_table.defined() || !k_table.defined()) {
     if (!shared.k_BEHd.defined())
-      return attend(q, k, v, how.scale, valid, false, 0, borrow<at::Tensor>(how.bias));
+      return attend(q, k, v, how.scale, valid, false, 0, borrow<at::Tensor>(how.bias), low);
     const VisibleGroups all{1, q.size(1), k.size(1), {0, q.size(1), {}}, {0, k.size(1), {}}};
-    return attend_groups(q, k, v, how.scale, all, shared);
+    return attend_groups(q, k, v, how.scale, all, shared, low);
   }
   if (k_table.is_meta()) return at::empty_like(q);  // a model's own table: visibility is not known there
   // Shared keys of a packed row belong to samples, not to frames: only the SAMPLE part of the rule applies.
@@ -203,7 +231,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
   const Frames mine = theirs ? Frames() : rule;
   const uint32_t over = theirs ? KINORA_OVER_ALL : how.over;
   const int64_t rows = std::max(q_table.size(0), k_table.size(0));
-  if (rows == 1) return attend_plan(q, k, v, how.scale, plans.of(mine, q_table, k_table, over), shared);
+  if (rows == 1) return attend_plan(q, k, v, how.scale, plans.of(mine, q_table, k_table, over), shared, low);
   std::vector<at::Tensor> made;  // one table per sample
   for (int64_t b = 0; b < rows; ++b) {
     const auto one = [b](const at::Tensor& t) {
@@ -211,7 +239,7 @@ at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor&
     };
     const Shared its{one(shared.k_BEHd), one(shared.v_BEHd), one(shared.valid_BE)};
     made.push_back(attend_plan(one(q), one(k), one(v), how.scale,
-                               plans.of(mine, one(q_table), one(k_table), over), its));
+                               plans.of(mine, one(q_table), one(k_table), over), its, low.of_sample(b)));
   }
   return at::cat(made, 0);
 }

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "core/torch/context/visibility.hpp"
+#include "kernels/torch/fp8_attention.hpp"
 #include "kinora/abi/context.h"
 
 namespace kinora::core {
@@ -26,8 +27,10 @@ class VisiblePlans {
 };
 
 // q [B, S, H, d], k, v [B, L, H, d] -> as q; how.scale, kv_valid, k_shared, v_shared and bias as defined in
-// context.h. Without tables every query sees every key.
+// context.h. Without tables every query sees every key. fp8: does what how.q_factor allows, where it can; null:
+// nothing is in FP8.
 at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                     const kinora_attention& how, const Frames& rule, VisiblePlans& plans);
+                     const kinora_attention& how, const Frames& rule, VisiblePlans& plans,
+                     gpu::Fp8Attention* fp8 = nullptr);
 
 }  // namespace kinora::core

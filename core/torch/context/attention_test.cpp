@@ -5,8 +5,12 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "core/torch/tensors/tensors_api.hpp"
+#include "kernels/torch/fp8_attention_on_host.hpp"
 #include "kinora/aten.hpp"
 #include "tests/support/refusal.hpp"
+
+extern "C" void kinora_torch_open(const kinora_host*);  // the entry of libkinora_torch
 
 namespace kinora::core {
 namespace {
@@ -326,6 +330,39 @@ TEST(Attention, RefusesABiasOfASequenceAndOneThatDoesNotFit) {
   EXPECT_NE(message(bias, t).find("'self': a bias is for shared queries and keys only"), std::string::npos);
   EXPECT_NE(message(narrow, {}).find("'self': the bias [1, 1, 4, 3] is not [1 or 1, 1 or 1, 4, 4]"),
             std::string::npos);
+}
+
+// Groups of queries, a table for each sample, and fewer heads of keys; not a mask or shared keys.
+TEST(Attention, IsInFp8WhereAFactorAllowsItAndNothingIsHidden) {
+  kinora_torch_open(kinora_core_host());
+  at::manual_seed(5);
+  auto t = token_table(frames(1, 2, true), F, H, W);
+  t = at::cat({t, t.index_select(1, at::randperm(t.size(1)))}, 0).contiguous();
+  const auto low = [&](int64_t of, at::Tensor& factor) {  // 48 tokens, the first sample's of another size
+    const auto x = at::randn({B, F * H * W, of, 16}) * at::tensor({100.f, 1.f}).view({B, 1, 1, 1});
+    factor = 448 / x.abs().amax({1, 3}, true);
+    return (x * factor).to(at::kFloat8_e4m3fn).to(at::kFloat) / factor;
+  };
+  at::Tensor by_q, by_k, by_v;
+  const at::Tensor q = low(heads, by_q), k = low(1, by_k), v = low(1, by_v);
+  kinora_attention how{};
+  how.scale = 0.01;
+  how.q_table = how.k_table = handle(t);
+  how.q_factor = handle(by_q), how.k_factor = handle(by_k), how.v_factor = handle(by_v);
+  VisiblePlans plans;
+  const auto made = [&](gpu::Fp8Attention* fp8) {
+    return attention(q, k, v, how, frames(1, 2, true), plans, fp8);
+  };
+  gpu::Fp8Attention fp8(&gpu::on_host::library<true>());
+  gpu::on_host::asked = 0;
+  const at::Tensor want = made(nullptr), got = made(&fp8);
+  EXPECT_EQ(gpu::on_host::asked, 2 * F / 2);  // chunks of both samples
+  for (int64_t b = 0; b < B; ++b)
+    EXPECT_LT((got[b] - want[b]).norm().item<double>(), 0.03 * want[b].norm().item<double>()) << b;
+  const at::Tensor shared = at::randn({B, E, 1, 16});
+  how.k_shared = how.v_shared = handle(shared);
+  EXPECT_TRUE(at::equal(made(&fp8), made(nullptr)));
+  EXPECT_EQ(gpu::on_host::asked, 2 * F / 2);
 }
 
 }  // namespace

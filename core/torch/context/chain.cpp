@@ -154,7 +154,8 @@ struct Chain::State {
   explicit State(ChainOptions o)
       : options(std::move(o)),
         root(options.frames, options.device, options.token_multiple),
-        base(options.frames, options.device, options.dtype, options.seed) {}
+        base(options.frames, options.device, options.dtype,
+             options.blank ? std::nullopt : std::optional(options.seed), options.may_stop) {}
 
   ChainOptions options;
   kinora_pass pass{};

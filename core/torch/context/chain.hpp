@@ -31,8 +31,12 @@ struct ChainOptions {
   int64_t token_multiple =
       1;  // sequences are padded to a multiple of this, so that context and tensor links can cut them
   std::optional<LoraOptions> lora;  // only these matrices are trained; the model's own parameters are frozen
+  // block() throws Error(KINORA_ERROR_CANCELLED) once the run was asked to stop. Only for a run of one process
+  // (others would wait for it) that loses nothing by it; a trainer finishes its step and saves instead.
+  bool may_stop = false;
   const kinora_mesh* mesh =
-      nullptr;  // the run's ranks, for links; must outlive the chain. Null: there is one
+      nullptr;         // the run's ranks, for links; must outlive the chain. Null: there is one
+  bool blank = false;  // parameters begin as zeros and none is drawn: load() follows and sets all of them
 };
 
 class Chain {

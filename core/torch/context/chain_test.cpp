@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include "core/base/cancel.hpp"
 #include "core/plugin/host.hpp"
 #include "core/torch/tensors/tensors_api.hpp"
 #include "kinora/aten.hpp"
@@ -390,6 +391,18 @@ TEST_F(ChainOf, SequencesArePaddedToAMultipleAndUnpadded) {
   EXPECT_EQ(c.noise(y, s, "n").narrow(1, 6, 2).abs().sum().item<double>(), 0);
 }
 
+TEST_F(ChainOf, ParametersOfABlankChainAreZerosUntilTheyAreLoaded) {
+  ChainOptions options = exact();
+  options.blank = true;
+  Chain chain(options);
+  const ChainContext c(chain.head());
+  const auto w = c.parameter({"w", {3, 2}, Init::normal(0.5), Role::column});
+  const auto f = c.parameter({"f", {2}, Init::constant(7), Role::whole, -1, 1, 1, true});
+  chain.ready();
+  EXPECT_TRUE(at::equal(c.value(w), at::zeros({3, 2}, at::kDouble)) && c.value(w).requires_grad());
+  EXPECT_TRUE(at::equal(c.value(f), at::zeros({2}, at::kDouble)) && !c.value(f).requires_grad());
+}
+
 TEST_F(ChainOf, ALinkMayTakeParametersOverPieceByPiece) {
   struct Flat final : Link<at::Tensor> {  // one rank's half of an FSDP unit of two parameters
     explicit Flat(int64_t r) : Link(KINORA_LEVEL_FSDP), rank(r) { skip_inherited<Flat>(); }
@@ -453,6 +466,27 @@ TEST_F(ChainOf, BlocksRunAndStopPassesThrough) {
         c.block(3, {x}, {}, 1, [](const std::vector<at::Tensor>& t) { return std::vector{t[0], t[0]}; });
       }),
       "block 3 returned 2 tensors, but was declared with n_out = 1");
+}
+
+TEST_F(ChainOf, ACancelledRunEndsAtTheNextBlockOnlyWhereItMay) {
+  for (const bool may_stop : {true, false}) {
+    ChainOptions options = exact();
+    options.may_stop = may_stop;
+    Chain chain(options);
+    chain.ready();
+    const ChainContext c(chain.head());
+    int64_t ran = 0;
+    const auto forward = [&] {
+      for (int64_t i = 0; i < 4; ++i)
+        c.block(i, {at::ones({2})}, {}, 1, [&](const std::vector<at::Tensor>& t) {
+          if (++ran == 2) cancel();
+          return t;
+        });
+    };
+    EXPECT_EQ(test::refusal(forward), may_stop ? "cancelled" : "nothing was refused");
+    cancel(false);
+    EXPECT_EQ(ran, may_stop ? 2 : 4);
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <ATen/ATen.h>
 
+#include "core/base/cancel.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 
@@ -39,8 +40,14 @@ const at::Tensor& Sequences::table(kinora_seq seq) {
         seq);
 }
 
-BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed)
-    : Link(KINORA_LEVEL_BASE), frames_(frames), device_(device), dtype_(dtype), seed_(seed) {}
+BaseLink::BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype,
+                   std::optional<uint64_t> seed, bool may_stop)
+    : Link(KINORA_LEVEL_BASE),
+      frames_(frames),
+      device_(device),
+      dtype_(dtype),
+      seed_(seed),
+      may_stop_(may_stop) {}
 
 kinora_param BaseLink::parameter(const kinora_param_spec& s) {
   auto p = make_parameter(s);
@@ -60,8 +67,9 @@ const Parameter& BaseLink::parameter_of(kinora_param p) const {
 }
 
 at::Tensor BaseLink::drawn(const Parameter& p) const {
-  if (device_.is_meta()) return at::empty(p.local_shape(), at::TensorOptions().dtype(dtype_).device(device_));
-  return draw(p, seed_, dtype_).to(device_);
+  const auto how = at::TensorOptions().dtype(dtype_).device(device_);
+  if (device_.is_meta()) return at::empty(p.local_shape(), how);
+  return seed_ ? draw(p, *seed_, dtype_).to(device_) : at::zeros(p.local_shape(), how);
 }
 
 void BaseLink::skip_block(int64_t block) {
@@ -104,10 +112,11 @@ at::Tensor BaseLink::linear(const Tensor& x, kinora_param w, kinora_param b, kin
 at::Tensor BaseLink::attention(const Tensor& q, const Tensor& k, const Tensor& v,
                                const kinora_attention& how) {
   if (q.is_meta()) return at::empty_like(q);
-  return core::attention(q, k, v, how, frames_, plans_);
+  return core::attention(q, k, v, how, frames_, plans_, q.is_cuda() ? &fp8_ : nullptr);
 }
 
 BaseLink::Tensors BaseLink::block(const kinora_block& b, const Tensors& in) {
+  if (may_stop_ && cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   std::vector<kinora_tensor> handles, out(b.n_out, nullptr);
   for (const auto& t : in) handles.push_back(handle(t));
   check_or_stop(b.fn(b.user, handles.data(), out.data()));

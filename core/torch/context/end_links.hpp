@@ -2,6 +2,7 @@
 #pragma once
 #include <deque>
 #include <list>
+#include <optional>
 #include <set>
 
 #include "core/torch/context/attention.hpp"
@@ -34,7 +35,9 @@ class Sequences {
 class BaseLink final : public kinora::Link<at::Tensor> {
  public:
   using Tensor = at::Tensor;
-  BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, uint64_t seed);
+  // seed: of the parameters' initial values; none: they are zeros.
+  BaseLink(const Frames& frames, at::Device device, at::ScalarType dtype, std::optional<uint64_t> seed,
+           bool may_stop);
 
   kinora_param parameter(const kinora_param_spec& s) override;
   Tensor value(kinora_param p) override;
@@ -67,13 +70,15 @@ class BaseLink final : public kinora::Link<at::Tensor> {
   const Frames& frames_;
   at::Device device_;
   at::ScalarType dtype_;
-  uint64_t seed_;
+  std::optional<uint64_t> seed_;
+  bool may_stop_;
   std::vector<Parameter> parameters_;  // by kinora_param - 1
   std::set<std::string> names_;
   std::set<int64_t> skipped_;   // blocks of other ranks
   std::vector<Tensor> values_;  // undefined where a link took the parameter over
   Sequences sequences_;
   VisiblePlans plans_;
+  gpu::Fp8Attention fp8_;
 };
 
 // At the model's end: numbers the tokens, and adds the tables of the given sequences to attention.

@@ -6,6 +6,7 @@
 #include "core/run/call.hpp"
 #include "core/torch/context/network.hpp"
 #include "kinora/abi/parallel.h"
+#include "kinora/abi/precision.h"
 
 namespace kinora::core {
 namespace {
@@ -66,7 +67,28 @@ void Rehearsal::declare(const ComponentUse& use, std::optional<LoraOptions> lora
     called(component.table<kinora_parallel>().link(instance.get(), &link), component.spec->id);
     if (link) links.push_back(link);
   }
-  Network(job_.open(use), use.options, ChainOptions{.device = at::kMeta, .lora = std::move(lora)}, links);
+  declare(use, std::move(lora), std::move(links), mesh_.abi());
+}
+
+void Rehearsal::declare_alone(const ComponentUse& use, std::optional<LoraOptions> lora) const {
+  declare(use, std::move(lora), {}, nullptr);
+}
+
+void Rehearsal::declare(const ComponentUse& use, std::optional<LoraOptions> lora,
+                        std::vector<const kinora_link*> links, const kinora_mesh* mesh) const {
+  std::optional<Made> precision;
+  if (const auto* its = job_.spec().component("precision")) {
+    const Component component = job_.open(*its);
+    const auto& api = component.table<kinora_precision>();
+    precision =
+        Made{component,
+             {made([&] { return api.create(host(), its->options.abi()); }, component.spec->id), api.destroy}};
+    const kinora_link* link = nullptr;
+    called(api.link(precision->instance.get(), &link), component.spec->id);
+    if (link) links.push_back(link);
+  }
+  Network(job_.open(use), use.options,
+          ChainOptions{.device = at::kMeta, .lora = std::move(lora), .mesh = mesh}, links);
 }
 
 }  // namespace kinora::core

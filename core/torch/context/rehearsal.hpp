@@ -1,4 +1,4 @@
-// Runs a job's strategies on rank 0 of an imaginary launch: a layout, step or network that they reject is
+// Runs a job's strategies and its precision on rank 0 of an imaginary launch: a layout, step or network that they reject is
 // rejected here, before anything runs. It uses neither weights, rendezvous nor transfers.
 #pragma once
 #include <memory>
@@ -19,15 +19,20 @@ class Rehearsal {
   // Asks the strategy that has a schedule for the order of a step of this many microbatches. Throws its
   // error.
   void step(int64_t microbatches) const;
-  // Declares a network behind their links, on the meta device. To be called once, since a link serves one
-  // chain. Throws the errors of the links and of the network.
+  // Declares a network behind their links and the precision's, on the meta device. To be called once, since a
+  // link serves one chain. Throws the errors of the links and of the network.
   void declare(const ComponentUse& network, std::optional<LoraOptions> lora) const;
+  // The same in one process, behind the precision's link alone: whether an error is the precision's in any
+  // layout.
+  void declare_alone(const ComponentUse& network, std::optional<LoraOptions> lora) const;
 
  private:
   struct Made {
     Component component;
     std::unique_ptr<void, void (*)(void*)> instance;
   };
+  void declare(const ComponentUse& network, std::optional<LoraOptions> lora,
+               std::vector<const kinora_link*> links, const kinora_mesh* mesh) const;
   const JobView& job_;
   MeshOwner mesh_;
   std::vector<Made> made_;

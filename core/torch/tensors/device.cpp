@@ -83,7 +83,7 @@ Library open_library() {
   using Open = const kinora_cuda_api* (*)(const kinora_host*);
   const auto open = reinterpret_cast<Open>(dlsym(library, "kinora_cuda_open"));
   const kinora_cuda_api* table = open ? open(&core_host()) : nullptr;
-  if (!table || !KINORA_HAS(table, low_dequantize))
+  if (!table || !KINORA_HAS(table, attention_close))
     return {nullptr, "libkinora_cuda is of another version; install all of Kinora from one package"};
   register_interface(KINORA_INTERFACE_CUDA, KINORA_ABI_MINOR, table);
   return {table, ""};

@@ -19,9 +19,17 @@ using nlohmann::json;
 
 // Modules that LongLive leaves alone (utils/quant.py), and their counterparts in other video models and text
 // encoders.
-const std::vector<std::string> kHigh{
-    "*emb*", "*norm*",   "*modulation*", "*adaln*", "*time*",
-    "*head", "proj_out", "output",       "shared",  "*relative_attention_bias"};
+const std::vector<std::string> kHigh{"*emb*",
+                                     "*norm*",
+                                     "*modulation*",
+                                     "*adaln*",
+                                     "*time*",
+                                     "*head",
+                                     "proj_out",
+                                     "*final_layer*",
+                                     "output",
+                                     "shared",
+                                     "*relative_attention_bias"};
 
 std::string choice(const json& request, const char* key, const std::vector<std::string>& choices) {
   const std::string given = request.value(key, std::string());
@@ -41,7 +49,8 @@ int64_t rounded_up(int64_t n, int64_t to) { return fp4::divided_up(n, to) * to; 
 Packing::Packing(const json& request)
     : longlive_(choice(request, "format", {"compressed-tensors", "longlive"}) == "longlive"),
       rule_(choice(request, "scale_rule", {"mse", "mae", "abs_max", "static_6", "static_4", "none"})),
-      patterns_(request.value("high", std::vector<std::string>())) {
+      patterns_(request.value("high", std::vector<std::string>())),
+      low_(request.value("low", std::set<std::string>())) {
   const std::array<std::string_view, 6> rules{"none", "mse", "mae", "abs_max", "static_6", "static_4"};
   options_.rule = static_cast<fp4::ScaleRule>(std::find(rules.begin(), rules.end(), rule_) - rules.begin());
   options_.square = choice(request, "block", {"1x16", "16x16"}) == "16x16";
@@ -49,14 +58,16 @@ Packing::Packing(const json& request)
   if (patterns_.empty()) patterns_ = kHigh;
 }
 
-bool Packing::takes(const SafeTensor& t) {
+bool Packing::takes(const SafeTensor& t, const std::string& trained) {
   const bool real = t.dtype == SafeDtype::f16 || t.dtype == SafeDtype::bf16 || t.dtype == SafeDtype::f32 ||
                     t.dtype == SafeDtype::f64;
   const std::string module = module_of(t.name);
   if (!real || t.shape.size() != 2 || t.shape[0] == 0 || t.shape[1] == 0 || module.empty()) return false;
-  const bool is_high = t.shape[1] % fp4::kBlock != 0 ||
-                       std::any_of(patterns_.begin(), patterns_.end(),
-                                   [&](const std::string& pattern) { return matches(pattern, module); });
+  const bool is_named =
+      low_.empty() ? std::any_of(patterns_.begin(), patterns_.end(),
+                                 [&](const std::string& pattern) { return matches(pattern, module); })
+                   : !low_.contains(trained);
+  const bool is_high = is_named || t.shape[1] % fp4::kBlock != 0;
   if (is_high)
     high_.push_back(module);
   else

@@ -1,6 +1,7 @@
 // Quantises the matrices of linear layers to four bits (NVFP4) for a file, in the layouts of
 // core/io/packed_matrix.hpp. Matrices of embeddings, modulation, norms and heads are left alone.
 #pragma once
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,13 +17,14 @@ class Packing {
  public:
   // request: "format" ("compressed-tensors" or "longlive"), "scale_rule" (kernels/fp4/scale.hpp), "block"
   // ("1x16" or "16x16") and "high", patterns (wildcard.hpp) of modules that are left alone, in place of the
-  // default ones. Weights that were trained with fake quantisation keep their codes if rule and block are
+  // default ones; or "low", the names of the weights that become four bits and no others. Weights that were trained with fake quantisation keep their codes if rule and block are
   // those of the training. Throws kinora::Error(KINORA_ERROR_INVALID) that lists the choices.
   explicit Packing(const nlohmann::json& request);
 
   // Whether the tensor becomes four bits: a float matrix X.weight whose module X no pattern matches, and whose
-  // columns 16 divides. Other matrices of that name are noted in high().
-  bool takes(const SafeTensor& t);
+  // columns 16 divides. Other matrices of that name are noted in high(). trained: its name where it was
+  // trained, which "low" has.
+  bool takes(const SafeTensor& t, const std::string& trained);
   // The tensors, without bytes, that stand for the matrix.
   std::vector<SafeTensor> parts(const SafeTensor& matrix) const;
   // The values of one part of X.weight = matrix [rows, cols], on the CPU. Every part is computed anew, so that
@@ -46,6 +48,7 @@ class Packing {
   std::string rule_;
   fp4::Options options_;
   std::vector<std::string> patterns_, high_;
+  std::set<std::string> low_;
   int64_t matrices_ = 0;
   double squared_error_ = 0, squared_ = 0;
 };

@@ -49,7 +49,7 @@ class Patience {
       said_ = true;
     }
     std::this_thread::sleep_for(std::min<Clock::duration>(nap_, limit_ - waited));
-    nap_ = std::min(2 * nap_, kLongestNap);
+    nap_ = std::min(2 * nap_, waited < kMoment ? kShortNap : kLongestNap);
     return true;
   }
   std::chrono::milliseconds limit() const { return limit_; }
@@ -57,7 +57,7 @@ class Patience {
  private:
   using Clock = std::chrono::steady_clock;
   using milliseconds = std::chrono::milliseconds;
-  static constexpr milliseconds kMoment{2000}, kLongestNap{200};
+  static constexpr milliseconds kMoment{2000}, kShortNap{20}, kLongestNap{200};
   std::string who_;
   milliseconds limit_, nap_{5};
   const kinora_run* run_;

@@ -153,7 +153,12 @@ void check_layout(JobCheck& check, const ComponentUse* network, const std::optio
   check.holds("parallel", [&] {
     const Rehearsal ranks(check, *axes);
     if (microbatches > 0) check.holds("parallel", [&] { ranks.step(microbatches); });
-    if (network) with_plain_errors([&] { ranks.declare(*network, lora); });
+    if (!network) return;
+    const auto refused = [](auto&& declare) { return catching([&] { with_plain_errors(declare); }); };
+    const auto together = refused([&] { ranks.declare(*network, lora); });
+    if (together) return;
+    const bool alone = !refused([&] { ranks.declare_alone(*network, lora); });
+    check.problem(alone ? "precision" : "parallel", together.failure().message);
   });
 }
 

@@ -58,7 +58,7 @@ void RoundingMeter::end_step(json& line) {
   const at::Tensor all =
       Group<at::Tensor>(&parallel_.group("world")).sum(at::tensor(numbers, at::kDouble)).contiguous();
   const auto* at = all.data_ptr<double>();
-  table_ = json::array();
+  json table = json::array();
   std::map<std::string, std::pair<double, int64_t>> means;
   for (const auto& name : names) {
     json row{{"layer", name}};
@@ -76,8 +76,9 @@ void RoundingMeter::end_step(json& line) {
         sum += value.get<double>(), ++count;
       }
     }
-    if (is_run) table_.push_back(std::move(row));
+    if (is_run) table.push_back(std::move(row));
   }
+  if (!table.empty()) table_ = std::move(table);  // after the precision's `until` nothing is rounded
   for (const auto& [name, mean] : means) line[name] = mean.first / static_cast<double>(mean.second);
 }
 

@@ -119,6 +119,10 @@ void Trainer::save_weights() {
     files.push_back(weights_file("weights.ema-" + decay_name(averages_[i].decay()) + ".safetensors",
                                  in_network ? values_of(chain.leaves()) : averages_[i].values()));
   }
+  json low = json::array();
+  for (const auto& row : rounding_.table()) low.push_back(row.at("layer"));
+  if (!low.empty())  // `kinora convert --precision` rounds these and no others
+    for (auto& file : files) file.metadata["low_weights"] = low.dump();
   write_files(context_.folder(), files, exchange_, static_cast<uint64_t>(options_.shard_size));
 }
 

@@ -108,7 +108,7 @@ VideoFeatures::VideoFeatures(const JobView& context) : image_size_(require(conte
   }
   const auto& use = *context.spec().component("features");
   id_ = use.id;
-  network_ = std::make_unique<Network>(context.open(use), use.options, ChainOptions{});
+  network_ = std::make_unique<Network>(context.open(use), use.options, ChainOptions{.blank = true});
   network_->load(weights);
 }
 

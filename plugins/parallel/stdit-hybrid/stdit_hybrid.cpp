@@ -14,9 +14,11 @@
 #include <list>
 #include <map>
 #include <memory>
+#include <string_view>
 #include <utility>
 
 #include "kernels/torch/attention_block.hpp"
+#include "kinora/abi/attends.h"
 #include "kinora/head_exchange.hpp"
 #include "kinora/plugin.hpp"
 #include "kinora/ring_split.hpp"
@@ -39,6 +41,8 @@ class HybridLink final : public TokenSplit {
   at::Tensor reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) override;
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const kinora_attention& how) override;
+  // KINORA_INTERFACE_ATTENDS, in the layout where every attention is a ring's.
+  const void* get_interface(const char* id, uint32_t minor) override;
 
  protected:
   at::Tensor order(const at::Tensor& table) const override;
@@ -144,6 +148,11 @@ at::Tensor HybridLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, k
   return detail::transferred(
       group_, x, [=](const Group<at::Tensor>& g, const at::Tensor& t) { return carry(g, t, leave, enter); },
       [=](const Group<at::Tensor>& g, const at::Tensor& t) { return carry(g, t, leave_back, enter_back); });
+}
+
+const void* HybridLink::get_interface(const char* id, uint32_t) {
+  return layout_ == StLayout::cp && std::string_view(id) == KINORA_INTERFACE_ATTENDS ? "stdit-hybrid"
+                                                                                     : nullptr;
 }
 
 bool HybridLink::is_local(const kinora_attention& how) const {

@@ -31,7 +31,9 @@ void describe_common(Describe<Options>& d, const std::string& format) {
             ", to compare layouts digit by digit");
   d.option("attention", &CommonOptions::attention)
       .choices({"bf16", "fp8"})
-      .help("queries, keys and values in bfloat16, or in E4M3 with a scale for each head");
+      .help(
+          "queries, keys and values in bfloat16, or in E4M3 with a scale for each head; a GPU from Hopper on "
+          "multiplies those in FP8 where cuDNN can, else in bfloat16");
   d.option("high", &CommonOptions::high)
       .help(
           "layers that stay in bfloat16: embedding, head, first N, last N (blocks, or a share such as 15%), "
@@ -42,19 +44,29 @@ void describe_common(Describe<Options>& d, const std::string& format) {
       .help("training step from which on all layers are in bfloat16; 0: none");
 }
 
-// quantize()'s x [M, N], contiguous float32.
+// quantize()'s x [M, N], contiguous float32. Throws Error(KINORA_ERROR_INVALID) for other shapes and dtypes.
 inline Tensor matrix_of(const Tensor& x, const std::string& format) {
   if (x.dim() != 2)
     throw Error(KINORA_ERROR_INVALID,
                 "x has " + std::to_string(x.dim()) + " dimensions; " + format + " quantizes a matrix [M, N]");
+  const int32_t type = x.dtype();
+  if (type != KINORA_DTYPE_FLOAT16 && type != KINORA_DTYPE_BFLOAT16 && type != KINORA_DTYPE_FLOAT32 &&
+      type != KINORA_DTYPE_FLOAT64)
+    throw Error(KINORA_ERROR_INVALID, "x is not of a floating-point dtype; " + format +
+                                          " quantizes float16, bfloat16, float32 and float64");
   return x.detach().to(KINORA_DTYPE_FLOAT32).contiguous();
 }
 
-inline void refuse_non_finite(const Tensor& x, uint64_t count, const std::string& format) {
-  if (count > 0)
-    throw Error(KINORA_ERROR_INVALID, "x: " + std::to_string(count) + " of its " + std::to_string(x.numel()) +
-                                          " values are infinite or NaN; " + format +
-                                          " has no codes for them");
+// count: of the values without a code, in float32 and after a transform; given: x as it came.
+inline void refuse_non_finite(const Tensor& given, uint64_t count, const std::string& format) {
+  if (count == 0) return;
+  const bool is_finite =
+      *op("aten::all", "", {op("aten::isfinite", "", {given})}).to(KINORA_DTYPE_FLOAT32).data<float>() != 0;
+  throw Error(KINORA_ERROR_INVALID,
+              "x: " + std::to_string(count) + " of its " + std::to_string(given.numel()) + " values are " +
+                  (is_finite ? "beyond float32's largest number, 3.4e38, as float32 or after the Hadamard "
+                               "transform, which adds 16 of them; divide x by a power of two"
+                             : "infinite or NaN; " + format + " has no codes for them"));
 }
 
 inline Tensor empty_like(const Tensor& x, std::vector<int64_t> shape, int32_t dtype) {

@@ -89,7 +89,7 @@ std::vector<Tensor> Fp8::quantize(const Tensor& given) {
                                    mx ? KINORA_DTYPE_UINT8 : KINORA_DTYPE_FLOAT32),
                back = empty_like(x, x.sizes(), KINORA_DTYPE_FLOAT32);
   const auto amax = fp4::find_amax(n, x.data<float>(), false);
-  refuse_non_finite(x, amax.non_finite, "FP8");
+  refuse_non_finite(given, amax.non_finite, "FP8");
   fp8::quantize(n, x.data<float>(), shown_, amax.value, codes.data<uint8_t>(), scales.data<void>());
   fp8::dequantize(n, codes.data<uint8_t>(), scales.data<void>(), shown_, back.data<float>());
   return {codes, scales, {}, back};

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "kinora/error.hpp"
 
@@ -33,6 +34,14 @@ std::optional<int64_t> blocks_of(std::string_view text, std::string_view word, i
                                           "2' or '" + std::string(word) + "15%'");
   const double count = rest.empty() ? number : number / 100 * static_cast<double>(blocks);
   return std::min<int64_t>(blocks, std::llround(count));
+}
+
+// The name with * for its first number, which is the block's.
+std::string any_block(std::string name) {
+  const size_t from = name.find_first_of("0123456789");
+  if (from == name.npos) return name;
+  const size_t end = std::min(name.find_first_not_of("0123456789", from), name.size());
+  return name.replace(from, end - from, "*");
 }
 
 }  // namespace
@@ -71,16 +80,21 @@ std::vector<bool> high_layers(const std::vector<std::string>& patterns, const st
 }
 
 std::string text_of(const std::vector<Layer>& layers, const std::vector<bool>& chosen) {
-  std::map<int64_t, std::pair<size_t, size_t>> blocks;  // chosen, all
-  for (size_t i = 0; i < layers.size(); ++i) {
-    auto& [some, all] = blocks[layers[i].block];
-    some += chosen[i], ++all;
-  }
+  using Counts = std::pair<size_t, size_t>;  // chosen, all
+  std::map<int64_t, Counts> blocks;
+  std::map<std::string, Counts> alike;
+  for (size_t i = 0; i < layers.size(); ++i)
+    for (Counts* to : {&blocks[layers[i].block], &alike[any_block(layers[i].name)]})
+      to->first += chosen[i], ++to->second;
   std::string names, whole;
+  std::set<std::string> listed;
   for (size_t i = 0; i < layers.size(); ++i) {
     const auto& [some, all] = blocks[layers[i].block];
-    if (chosen[i] && (layers[i].block < 1 || some < all))
-      names += (names.empty() ? "" : ", ") + layers[i].name;
+    if (!chosen[i] || (layers[i].block > 0 && some == all)) continue;
+    const std::string every = any_block(layers[i].name);
+    const Counts& of = alike[every];
+    const std::string& name = of.second > 1 && of.first == of.second ? every : layers[i].name;
+    if (listed.insert(name).second) names += (names.empty() ? "" : ", ") + name;
   }
   for (const auto& [block, count] : blocks)
     if (block > 0 && count.first == count.second)

@@ -19,7 +19,8 @@ struct Layer {
 std::vector<bool> high_layers(const std::vector<std::string>& patterns, const std::vector<Layer>&,
                               int64_t last_block);
 
-// "x_embedder.weight; all of blocks 1, 2 and 4": names of layers, or of whole blocks.
+// "x_embedder.weight, blocks.*.fc2.weight; all of block 1, 2, 4": names of layers, with * for the number if it
+// is every layer of these names, or of whole blocks.
 std::string text_of(const std::vector<Layer>&, const std::vector<bool>& chosen);
 
 }  // namespace kinora::quantised

@@ -91,7 +91,7 @@ std::vector<Tensor> Nvfp4::quantize(const Tensor& given) {
   const Tensor x = matrix_of(given, "NVFP4");
   const Shape n{x.size(0), x.size(1)};
   const auto amax = fp4::find_amax(n, x.data<float>(), shown_.hadamard);
-  refuse_non_finite(x, amax.non_finite, "NVFP4");
+  refuse_non_finite(given, amax.non_finite, "NVFP4");
   const Tensor codes = empty_like(x, {n.rows, fp4::code_bytes_a_row(n)}, KINORA_DTYPE_UINT8),
                scales = empty_like(x, {n.rows, fp4::blocks_a_row(n)}, KINORA_DTYPE_UINT8),
                global = empty_like(x, {1}, KINORA_DTYPE_FLOAT32),

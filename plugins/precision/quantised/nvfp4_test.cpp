@@ -1,5 +1,5 @@
 // Which layers are low, and when; what the noise depends on. Numbers are compared with NumPy's by
-// tests/oracle/nvfp4_oracle.py.
+// tests/oracle/precision_oracle.py.
 #include <cmath>
 
 #include <ATen/ATen.h>
@@ -10,6 +10,7 @@
 #include "kinora/abi/precision.h"
 #include "kinora/aten.hpp"
 #include "kinora/context.hpp"
+#include "kinora/link.hpp"
 #include "plugins/precision/quantised/high.hpp"
 #include "plugins/precision/quantised/tokens.hpp"
 #include "tests/support/plugins.hpp"
@@ -39,7 +40,9 @@ TEST(High, IsEmbeddingHeadAndTheFirstAndLastBlocks) {
   EXPECT_EQ(high_of(4, {"last 15%"}), "all of block 4");
   EXPECT_EQ(high_of(3, {"first 0", "last 15%"}), "") << "0.45 blocks";
   EXPECT_EQ(high_of(2, {"first 9", "*.2.fc"}), "all of block 1, 2");
-  EXPECT_EQ(high_of(2, {"blocks.*.fc"}), "blocks.1.fc, blocks.2.fc");
+  EXPECT_EQ(high_of(2, {"blocks.*.fc"}), "blocks.*.fc");
+  EXPECT_EQ(high_of(3, {"blocks.*.fc", "first 1"}), "blocks.*.fc; all of block 1");
+  EXPECT_EQ(high_of(3, {"blocks.1.fc", "blocks.3.fc"}), "blocks.1.fc, blocks.3.fc");
   EXPECT_EQ(high_of(2, {}), "");
 }
 
@@ -59,6 +62,14 @@ TEST(Tokens, AreRunsInTheOrderOfOneProcess) {
   EXPECT_EQ(cut_tile(tokens_of({16, 17}), 16, 18), "");
   EXPECT_EQ(cut_tile(tokens_of({16, 17}), 16, 19), "tokens 16 to 17");
   EXPECT_EQ(cut_tile(tokens_of({1, 2, 3}), 2, 4), "tokens 1 to 3");
+}
+
+TEST(Tokens, SizeWithoutCutsIsADivisorOrAFrame) {
+  EXPECT_EQ(size_without_cuts(16, 64, 6, 1), "2 ranks of a sequence") << "4 is no divisor";
+  EXPECT_EQ(size_without_cuts(16, 64, 8, 2), "2 ranks of a sequence");
+  EXPECT_EQ(size_without_cuts(16, 48, 4, 1), "a frame of 64 tokens instead of 48");
+  EXPECT_EQ(size_without_cuts(16, 48, 3, 1), "1 rank of a sequence") << "of frames as they should be";
+  EXPECT_EQ(size_without_cuts(16, 0, 4, 1), "1 rank of a sequence");
 }
 
 // A layer of tokens in a block of a model of ten, behind a precision's link.
@@ -115,6 +126,38 @@ TEST(Nvfp4, SharedTensorsAreThoseOfBf16) {
       LayerOf("precision/nvfp4").numbers(0, 0, false).equal(LayerOf("precision/bf16").numbers(0, 0, false)));
 }
 
+// A context projection and a modulation stay high in each block: they are listed, and not counted as low.
+TEST(Nvfp4, TellsAfterTheFirstForwardWhatIsLow) {
+  const test::Instance<kinora_precision> precision("precision/nvfp4", {{"high", {"*.fc"}}});
+  const kinora_link* link = nullptr;
+  check(precision->link(precision.self(), &link));
+  core::Chain chain(core::ChainOptions{}, {link});
+  const Context<at::Tensor> context(chain.head());
+  std::map<std::string, kinora_param> w;
+  for (const int64_t block : {1, 2})
+    for (const char* of : {"qkv", "kv", "fc"}) {
+      const std::string name = "blocks." + std::to_string(block - 1) + "." + of;
+      w[name] =
+          context.parameter({.name = name, .shape = {32, 32}, .init = Init::normal(0.2), .block = block});
+    }
+  chain.ready();
+  const auto forward = [&] {
+    chain.begin({.struct_size = sizeof(kinora_pass)});
+    kinora_seq seq = 0;
+    at::Tensor x = context.sequence(at::ones({1, 16, 32}), 16, 1, 1, seq);
+    for (const auto& [name, id] : w)
+      x = x + context.linear(x, id, 0, name.ends_with("kv") && !name.ends_with("qkv") ? 0 : seq);
+    context.gather(x, seq);
+  };
+  const auto said = [&] {
+    testing::internal::CaptureStderr();
+    forward();
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_THAT(said(), HasSubstr("NVFP4: 2 of 6 weights are low; high: blocks.*.kv, blocks.*.fc\n"));
+  EXPECT_THAT(said(), testing::Not(HasSubstr("NVFP4: ")));
+}
+
 TEST(Nvfp4, UntilAStepTrainingIsLow) {
   LayerOf layer("precision/nvfp4", {{"until", 3}});
   const at::Tensor bf16 = in_bf16();
@@ -148,6 +191,64 @@ TEST(Nvfp4, EachOptionChangesTheNumbers) {
         core::json{{"gradients", "none"}}, core::json{{"square_weights", false}},
         core::json{{"stochastic_gradients", false}}, core::json{{"gradient_rht", false}}})
     EXPECT_FALSE(LayerOf("precision/nvfp4", option).numbers().equal(usual)) << option.dump();
+}
+
+// The end of a chain, which notes what attention is given.
+struct End : Link<at::Tensor> {
+  std::vector<at::Tensor> heads, factors;
+  End() : Link(KINORA_LEVEL_BASE) {}
+  kinora_param parameter(const kinora_param_spec&) override { return 1; }
+  at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                       const kinora_attention& how) override {
+    heads = {q, k, v};
+    for (auto* factor : {how.q_factor, how.k_factor, how.v_factor})
+      factors.push_back(borrow<at::Tensor>(factor));
+    return q;
+  }
+};
+
+// With them the base can multiply in FP8. A float64 stream is for comparing layouts, and stays exact.
+TEST(Fp8, AttentionGivesHeadsOfE4m3WithTheirFactors) {
+  for (const char* stream : {"float32", "bfloat16", "float64"}) {
+    SCOPED_TRACE(stream);
+    const core::json options{{"attention", "fp8"}, {"high", core::json::array()}, {"stream", stream}};
+    const test::Instance<kinora_precision> precision("precision/fp8", options);
+    End end;
+    const kinora_link* link = nullptr;
+    check(precision->link(precision.self(), &link));
+    kinora_chain chain{};
+    chain.struct_size = sizeof chain;
+    chain.next = chain.head = end.get()->context;
+    check(link->bind(link->context->self, &chain));
+    const Context<at::Tensor> context(link->context);
+    const int64_t shape[] = {32, 32};
+    kinora_param_spec weight{};
+    weight.struct_size = sizeof weight;
+    weight.name = "w", weight.shape = shape, weight.ndim = 2, weight.block = 1, weight.shards = 1;
+    context.parameter(weight);
+    check(link->declared(link->context->self));
+    const at::Tensor x = at::randn({2, 5, 4, 8}) * at::tensor({1.f, 1e3f, 0.f, 1e-38f}).view({1, 1, 4, 1});
+    const auto given = x.to(std::string(stream) == "float32" ? at::kFloat
+                            : *stream == 'b'                 ? at::kBFloat16
+                                                             : at::kDouble);
+    kinora_attention how{};
+    how.struct_size = sizeof how;
+    how.block = 1;
+    context.attention(given, given, given, how);
+    ASSERT_EQ(end.factors.size(), 3u);
+    for (size_t i = 0; i < 3; ++i) {
+      ASSERT_EQ(end.factors[i].defined(), given.scalar_type() != at::kDouble);
+      if (!end.factors[i].defined()) continue;
+      EXPECT_EQ(end.factors[i].sizes(), (std::vector<int64_t>{2, 1, 4, 1}));
+      const at::Tensor codes = end.heads[i].to(at::kFloat) * end.factors[i],
+                       nearest = codes.to(at::kFloat8_e4m3fn).to(at::kFloat);
+      EXPECT_TRUE(at::isfinite(end.heads[i]).all().item<bool>());
+      EXPECT_TRUE(at::allclose(codes.narrow(2, 0, 3),
+                               nearest.narrow(2, 0, 3),  // the last head is of subnormal numbers
+                               given.scalar_type() == at::kFloat ? 1e-6 : 5e-3, 0));
+      EXPECT_EQ(nearest.abs().amax({1, 3}).narrow(1, 0, 2).min().item<float>(), 448);
+    }
+  }
 }
 
 }  // namespace

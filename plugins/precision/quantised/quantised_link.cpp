@@ -1,6 +1,10 @@
 #include "plugins/precision/quantised/quantised_link.hpp"
 
+#include <algorithm>
+#include <utility>
+
 #include "kernels/torch/gpu.hpp"
+#include "kinora/abi/attends.h"
 #include "kinora/precision.hpp"
 #include "kinora/random.hpp"
 #include "plugins/precision/quantised/gpu_linear.hpp"
@@ -49,26 +53,51 @@ void QuantisedLink::declared() {
   std::vector<Layer> layers;
   for (const auto& [p, w] : weights_) layers.push_back(w.layer);
   const auto high = high_layers(options_.high, layers, last_block_);
-  size_t i = 0, low = 0;
+  std::vector<kinora_param_spec> low;
+  size_t i = 0;
   for (const auto& [p, w] : weights_) {
     if (high[i++]) continue;
-    require_whole_blocks(w);
     low_.emplace(p, low_layer(p, w));
     figures_[p];
     low_blocks_.insert(w.layer.block);
-    ++low;
+    low.push_back(spec_of(w));
   }
-  if (mesh() && options_.fp8_attention) context_ranks_ = Mesh<Tensor>(mesh()).group("cp");
-  if (mesh() && Mesh<Tensor>(mesh()).rank() != 0) return;
-  const std::string names = text_of(layers, high);
-  log(Log::info, std::string(format_->name()) + ": " + std::to_string(low) + " of " +
-                     std::to_string(layers.size()) +
-                     " weights, where tokens pass through them, not text or conditions; high: " +
-                     (names.empty() ? "none" : names));
+  require_whole_groups(low, format_->group(), /*outputs_too=*/true);
+  require_attention();
+  if (!mesh()) return;
+  const Group<Tensor> of_sequence = Mesh<Tensor>(mesh()).group("cp");
+  sequence_ranks_ = of_sequence.size();
+  tensor_ranks_ = Mesh<Tensor>(mesh()).group("tp").size();
+  if (options_.fp8_attention) context_ranks_ = of_sequence;
 }
 
-void QuantisedLink::require_whole_blocks(const Weight& w) const {
-  if (w.shards == 1) return;
+void QuantisedLink::require_attention() const {
+  if (!options_.fp8_attention || low_.empty()) return;
+  const kinora_context* const all = head.get();
+  if (const void* name = all->get_interface(all->self, KINORA_INTERFACE_ATTENDS, KINORA_ABI_MINOR))
+    throw Error(KINORA_ERROR_UNSUPPORTED,
+                "attention = \"fp8\" is not in reach below " + std::string(static_cast<const char*>(name)) +
+                    ", which attends by itself; use cp-ulysses, or leave attention in bf16");
+}
+
+void QuantisedLink::tell() {
+  if (std::exchange(told_, true) || (mesh() && Mesh<Tensor>(mesh()).rank() != 0)) return;
+  std::vector<Layer> layers;
+  std::vector<bool> high;
+  for (const auto& [p, w] : weights_) {
+    if (!holds_block(w.layer.block)) continue;
+    layers.push_back(w.layer);
+    high.push_back(!low_.count(p) || !of_tokens_.count(p));
+  }
+  const std::string names = text_of(layers, high);
+  log(Log::info, std::string(format_->name()) + ": " +
+                     std::to_string(std::count(high.begin(), high.end(), false)) + " of " +
+                     std::to_string(layers.size()) +
+                     (layers.size() == weights_.size() ? " weights" : " weights of this pipeline stage") +
+                     " are low; high: " + (names.empty() ? "none" : names));
+}
+
+kinora_param_spec QuantisedLink::spec_of(const Weight& w) {
   kinora_param_spec s{};
   s.name = w.layer.name.c_str();
   s.role = w.role;
@@ -77,7 +106,7 @@ void QuantisedLink::require_whole_blocks(const Weight& w) const {
   s.n_parts = static_cast<uint32_t>(w.parts.size());
   s.parts = w.parts.data();
   s.shards = w.shards;
-  require_whole_groups(s, format_->group(), /*outputs_too=*/true);
+  return s;
 }
 
 std::vector<Channels> QuantisedLink::outputs_of(const Weight& w) const {
@@ -104,12 +133,13 @@ LowLayer QuantisedLink::low_layer(kinora_param p, const Weight& w) const {
 Tensor QuantisedLink::sequence(const Tensor& x, const kinora_seq_spec& spec, kinora_seq& seq) {
   Tensor out = next.sequence(x, spec, seq);
   constexpr size_t most = 256;  // as many geometries as the base caches
-  if (lengths_.size() == most && !lengths_.count(seq)) {
-    const kinora_seq oldest = lengths_.begin()->first;
-    lengths_.erase(oldest);
+  if (geometries_.size() == most && !geometries_.count(seq)) {
+    const kinora_seq oldest = geometries_.begin()->first;
+    geometries_.erase(oldest);
     for (const Place place : {Place::stream, Place::inner}) tokens_.erase({oldest, place});
   }
-  lengths_[seq] = spec.frames * spec.rows * spec.cols;
+  const int64_t frame = spec.rows * spec.cols;
+  geometries_[seq] = {spec.frames * frame, spec.n_samples ? 0 : frame};
   return out;
 }
 
@@ -130,19 +160,22 @@ Tensor QuantisedLink::high(const Tensor& x, kinora_param w, kinora_param b, kino
 // The tokens of a layer's tensors. Refuses a cut through a block that the gradient of the weight needs.
 std::shared_ptr<const Tokens> QuantisedLink::tokens_for(const Weight& w, kinora_seq seq, bool trained) {
   const auto of = tokens(seq, w.role == KINORA_ROLE_WHOLE ? Place::stream : Place::inner);
-  const auto length = lengths_.find(seq);
-  const std::string cut = cut_tile(*of, format_->group(), length == lengths_.end() ? -1 : length->second);
+  const auto known = geometries_.find(seq);
+  const Geometry geometry = known == geometries_.end() ? Geometry{-1, 0} : known->second;
+  const std::string cut = cut_tile(*of, format_->group(), geometry.length);
   if (cut.empty() || !trained) return of;
   throw Error(KINORA_ERROR_INVALID,
               "'" + w.layer.name + "': " + std::to_string(format_->group()) +
                   " tokens in a row share a scale of the weight's gradient, and a rank's " + cut +
-                  " cut such a group; use another strategy, such as cp-ring, or list the layer in "
-                  "high");
+                  " cut such a group; " +
+                  size_without_cuts(format_->group(), geometry.frame, sequence_ranks_, tensor_ranks_) +
+                  " would do; or use another strategy, such as cp-ring, or list the layer in high");
 }
 
 Tensor QuantisedLink::linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) {
   const auto layer = low_.find(w);
   const int32_t device = x.info().device_type;
+  if (seq && !told_ && device != KINORA_NO_STORAGE) of_tokens_.insert(w);
   if (!seq || layer == low_.end() || is_over() || device == KINORA_NO_STORAGE) return high(x, w, b, seq);
   is_used_ = true;
   const std::string& name = layer->second.name;
@@ -179,22 +212,35 @@ Tensor QuantisedLink::attention(const Tensor& q, const Tensor& k, const Tensor& 
   kinora_attention as = how;
   Tensor k_shared, v_shared;
   if (how.k_shared) {
-    k_shared = rounded_heads(borrow<Tensor>(how.k_shared), {}, none);
-    v_shared = rounded_heads(borrow<Tensor>(how.v_shared), {}, none);
+    k_shared = rounded_heads(borrow<Tensor>(how.k_shared), {}, none).x;
+    v_shared = rounded_heads(borrow<Tensor>(how.v_shared), {}, none).x;
     as.k_shared = k_shared.get();
     as.v_shared = v_shared.get();
   }
-  return next.attention(rounded_heads(q, q_table, others), rounded_heads(k, k_table, none),
-                        rounded_heads(v, k_table, none), as);
+  const RoundedHeads low_q = rounded_heads(q, q_table, others), low_k = rounded_heads(k, k_table, none),
+                     low_v = rounded_heads(v, k_table, none);
+  if (!options_.exact) {
+    as.q_factor = low_q.factor.get();
+    as.k_factor = low_k.factor.get();
+    as.v_factor = low_v.factor.get();
+  }
+  // On a GPU the base multiplies in FP8 where it can, else in bfloat16.
+  if (!options_.exact && q.info().device_type == KINORA_DL_CUDA)
+    return Bf16Link::attention(low_q.x, low_k.x, low_v.x, as);
+  return next.attention(low_q.x, low_k.x, low_v.x, as);
 }
 
 void QuantisedLink::begin(const kinora_pass&) { is_used_ = attends_ = false; }
+
+// Of a stage of a pipeline that does not reach gather().
+void QuantisedLink::reduce() { tell(); }
 
 Tensor QuantisedLink::gather(const Tensor& x, kinora_seq seq) {
   if (is_used_ && !attends_ && context_ranks_.get() && context_ranks_.size() > 1)
     throw Error(KINORA_ERROR_UNSUPPORTED,
                 "attention = \"fp8\" is not in reach below a strategy that attends by itself, such as "
                 "cp-ring; use cp-ulysses, or leave attention in bf16");
+  if (x.info().device_type != KINORA_NO_STORAGE) tell();
   return next.gather(x, seq);
 }
 

@@ -11,7 +11,8 @@
 // All numbers are those of one process:
 //   scales    A sample has a scale of its own, from its largest magnitude over the ranks of cp and tp; so it
 //             does not matter how samples are divided among ranks and microbatches. A weight's is over tp.
-//   blocks    Along channels: declared() refuses a cut through one. Along tokens, for the weight's gradient:
+//   blocks    Along channels: declared() refuses a cut through one, also of the few weights that only text
+//             passes through, which it does not know yet. Along tokens, for the weight's gradient:
 //             tiles of the one-process order; the host pads sequences so that contiguous parts are whole
 //             tiles, and other parts that cut one are refused.
 //   noise     A function of the run's seed, the step, the weight's name, the sample, the token and the
@@ -49,6 +50,7 @@ class QuantisedLink final : public Bf16Link {
   Tensor linear(const Tensor& x, kinora_param w, kinora_param b, kinora_seq seq) override;
   Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const kinora_attention& how) override;
   void begin(const kinora_pass&) override;
+  void reduce() override;
   Tensor gather(const Tensor& x, kinora_seq seq) override;
   // KINORA_INTERFACE_ROUNDING.
   const void* get_interface(const char* id, uint32_t minor) override;
@@ -61,7 +63,10 @@ class QuantisedLink final : public Bf16Link {
     int64_t shard, shards;
     int64_t cut_size() const { return shape[role == KINORA_ROLE_ROW ? 1 : 0]; }
   };
-  void require_whole_blocks(const Weight&) const;
+  static kinora_param_spec spec_of(const Weight&);
+  void require_attention() const;
+  // Logs which layers are low, once, after a forward: it shows which of them tokens pass through.
+  void tell();
   std::vector<Channels> outputs_of(const Weight&) const;
   LowLayer low_layer(kinora_param, const Weight&) const;
   bool is_over() const { return options_.until > 0 && pass().step >= options_.until; }
@@ -73,14 +78,20 @@ class QuantisedLink final : public Bf16Link {
   Options options_;
   std::map<kinora_param, Weight> weights_;
   int64_t last_block_ = -1;
-  std::map<kinora_param, LowLayer> low_;
+  std::map<kinora_param, LowLayer> low_;     // where tokens pass through
   std::map<kinora_param, Figures> figures_;  // of each low layer
   std::set<int64_t> low_blocks_;
+  std::set<kinora_param> of_tokens_;  // that tokens passed through before tell()
+  bool told_ = false;
+  int64_t sequence_ranks_ = 1, tensor_ranks_ = 1;
   Group<Tensor> context_ranks_;             // null: one
   bool is_used_ = false, attends_ = false;  // in this forward: a low layer, attention over split keys
   bool measures_ = false;
   kinora_rounding rounding_{};
-  std::map<kinora_seq, int64_t> lengths_;  // tokens of a whole sequence; below 0: unknown
+  struct Geometry {
+    int64_t length, frame;  // tokens, below 0: unknown; of a frame, 0: frames differ
+  };
+  std::map<kinora_seq, Geometry> geometries_;
   std::map<std::pair<kinora_seq, Place>, std::shared_ptr<const Tokens>> tokens_;
 };
 

@@ -5,9 +5,14 @@
 
 namespace kinora::quantised {
 
-// x [B, S, H, d] -> the same, with the largest magnitude of a sample's head at 448, the format's largest
+struct RoundedHeads {
+  Tensor x;       // as given
+  Tensor factor;  // float32 [B, 1, H, 1]: times it, x is numbers of E4M3
+};
+
+// x [B, S, H, d] -> the same, rounded with the largest magnitude of a sample's head at 448, the format's largest
 // number. Gradients pass as they are. table: of the tokens, or undefined; padding does not count for a scale.
 // shared: null, or the ranks that have other tokens of the same heads.
-Tensor rounded_heads(const Tensor& x, const Tensor& table, const Group<Tensor>& shared);
+RoundedHeads rounded_heads(const Tensor& x, const Tensor& table, const Group<Tensor>& shared);
 
 }  // namespace kinora::quantised

@@ -42,4 +42,15 @@ std::string cut_tile(const Tokens& tokens, int64_t tile, int64_t length) {
   return "";
 }
 
+std::string size_without_cuts(int64_t tile, int64_t frame, int64_t ranks, int64_t tensor_ranks) {
+  const int64_t unit = tile * tensor_ranks, all = unit * ranks;
+  const auto suits = [&](int64_t some) { return ranks % some == 0 && frame % (unit * some) == 0; };
+  int64_t most = ranks - 1;
+  while (most > 1 && !suits(most)) --most;
+  if (frame == 0 || frame % all == 0) return "1 rank of a sequence";
+  if (most > 1) return std::to_string(most) + " ranks of a sequence";
+  return "a frame of " + std::to_string((frame / all + 1) * all) + " tokens instead of " +
+         std::to_string(frame);
+}
+
 }  // namespace kinora::quantised

@@ -26,4 +26,8 @@ Tokens tokens_of(const std::vector<int64_t>& index);
 // else what is cut. length: tokens of the sequence; below 0: unknown, no tile may be the last.
 std::string cut_tile(const Tokens&, int64_t tile, int64_t length);
 
+// What leaves the tiles whole where `ranks` times `tensor_ranks` share a sequence by places of frames of
+// `frame` tokens (0: they differ), or by time: the largest smaller divisor of `ranks`, else a size of frames.
+std::string size_without_cuts(int64_t tile, int64_t frame, int64_t ranks, int64_t tensor_ranks);
+
 }  // namespace kinora::quantised

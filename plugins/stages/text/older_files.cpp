@@ -57,13 +57,14 @@ class Specials {
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std::string& name, bool lower) {
-  Json ids = Json::object();
+  Vocabulary ids;
+  ids.reserve(static_cast<size_t>(std::count(vocabulary.begin(), vocabulary.end(), '\n')) + 1);
   int64_t line = 0;
   for (size_t at = 0; at < vocabulary.size(); ++line) {
     const size_t end = std::min(vocabulary.find('\n', at), vocabulary.size());
     std::string_view piece = vocabulary.substr(at, end - at);
     if (piece.ends_with('\r')) piece.remove_suffix(1);
-    ids[std::string(piece)] = line;  // the last line of a repeated piece counts
+    ids.insert_or_assign(std::string(piece), line);  // the last line of a repeated piece counts
     at = end + 1;
   }
   Json added = Json::array();
@@ -75,12 +76,12 @@ std::unique_ptr<Tokenizer> read_vocab_txt(std::string_view vocabulary, const std
       throw Error(KINORA_ERROR_INVALID, name + ": none of its " + std::to_string(ids.size()) + " lines is " +
                                             needed + "; give the vocab.txt of a BERT tokenizer");
   const Json sep = {"[SEP]", ids["[SEP]"]}, cls = {"[CLS]", ids["[CLS]"]};
-  return make_tokenizer(Json{{"model", {{"type", "WordPiece"}, {"vocab", ids}}},
-                             {"normalizer", {{"type", "BertNormalizer"}, {"lowercase", lower}}},
+  const int64_t unknown = ids["[UNK]"];
+  return make_tokenizer(Json{{"normalizer", {{"type", "BertNormalizer"}, {"lowercase", lower}}},
                              {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
                              {"post_processor", {{"type", "BertProcessing"}, {"sep", sep}, {"cls", cls}}},
                              {"added_tokens", added}},
-                        name);
+                        name, std::make_unique<WordPieceModel>(std::move(ids), unknown));
 }
 
 std::unique_ptr<Tokenizer> read_clip_words(const ClipFiles& files, const std::string& name) {

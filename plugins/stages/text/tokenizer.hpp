@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer_json.hpp"
+#include "models.hpp"
 
 namespace kinora::text {
 
@@ -30,7 +30,9 @@ class Tokenizer {
 // All readers throw Error, which calls the file `name`, for anything unknown, because ids would be silently
 // wrong. Reads a tokenizer.json. The caller handles truncation and padding.
 std::unique_ptr<Tokenizer> read_tokenizer_json(std::string_view text, const std::string& name);
-std::unique_ptr<Tokenizer> make_tokenizer(const Json& json, const std::string& name);
+// model: instead of the member "model" of `json`; null: that member.
+std::unique_ptr<Tokenizer> make_tokenizer(const Json& json, const std::string& name,
+                                          std::unique_ptr<PieceModel> model = nullptr);
 // Reads a .model, Unigram or BPE. The file does not say which special tokens surround a text; `Ends` does:
 // begin
 // "<s>", end "</s>".

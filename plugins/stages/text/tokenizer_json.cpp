@@ -143,10 +143,11 @@ std::vector<Section> AddedTokens::apart(const std::string& text, const Normalize
 
 class JsonTokenizer final : public Tokenizer {
  public:
-  JsonTokenizer(const Json& json, const std::string& name) {
+  JsonTokenizer(const Json& json, const std::string& name, std::unique_ptr<PieceModel> model)
+      : model_(std::move(model)) {
     Fields f(json, name);
     f.skip({"version", "truncation", "decoder"});
-    model_ = read_model(f.need("model"), name + ": model");
+    if (!model_) model_ = read_model(f.need("model"), name + ": model");
     if (const Json* n = f.find("normalizer")) normalizer_ = read_normalizer(*n, name + ": normalizer");
     if (const Json* p = f.find("pre_tokenizer")) words_ = read_pre_tokenizer(*p, name + ": pre_tokenizer");
     if (const Json* a = f.find("added_tokens")) added_ = {*a, normalizer_, name + ": added_tokens"};
@@ -244,9 +245,10 @@ std::vector<int64_t> Tokenizer::encode(std::string_view text, size_t max_length)
   return body;
 }
 
-std::unique_ptr<Tokenizer> make_tokenizer(const Json& json, const std::string& name) {
+std::unique_ptr<Tokenizer> make_tokenizer(const Json& json, const std::string& name,
+                                          std::unique_ptr<PieceModel> model) {
   try {
-    return std::make_unique<JsonTokenizer>(json, name);
+    return std::make_unique<JsonTokenizer>(json, name, std::move(model));
   } catch (const Json::exception& e) {
     throw Error(KINORA_ERROR_INVALID, name + ": not a tokenizer.json: " + e.what());
   }

@@ -1,5 +1,9 @@
 // A precision in C++, see abi/precision.h.
 #pragma once
+#include <algorithm>
+#include <string>
+#include <vector>
+
 #include "kinora/abi/precision.h"
 #include "kinora/link.hpp"
 #include "kinora/options.hpp"
@@ -9,29 +13,48 @@ KINORA_SDK_BEGIN
 
 namespace kinora {
 
-// For a link that quantises the rows of a matrix in groups of `group` numbers: rejects a weight that tensor
-// parallelism splits within a group, since its scales would cover other numbers than in one process.
+namespace detail {
+
+// Whether a cut of the weight into `ranks` goes through no group; see require_whole_groups().
+inline bool has_whole_groups(const kinora_param_spec& s, int64_t group, bool outputs_too, int64_t ranks) {
+  const bool row = s.role == KINORA_ROLE_ROW, column = s.role == KINORA_ROLE_COLUMN && outputs_too;
+  if ((!row && !column) || s.shards <= 1 || s.ndim < 2 || ranks <= 1) return true;
+  const int64_t whole = s.shape[row ? 1 : 0], parts = s.n_parts > 1 ? s.n_parts : 1;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t part = s.n_parts > 1 && s.parts ? s.parts[i] : whole / parts;
+    if (part % ranks || part / ranks % group) return false;
+  }
+  return true;
+}
+
+}  // namespace detail
+
+// For a link that quantises the rows of matrices in groups of `group` numbers: rejects weights that tensor
+// parallelism splits within a group, since their scales would cover other numbers than in one process. The
+// error names the largest divisor of the ranks that suits all these weights: what the strategy divides by the
+// ranks, such as heads, it can divide by their divisors too.
 // outputs_too: groups are also along the outputs (square blocks, the gradient of the result), so the cut of a
 // COLUMN weight counts as well.
-inline void require_whole_groups(const kinora_param_spec& s, int64_t group, bool outputs_too = false) {
-  const bool row = s.role == KINORA_ROLE_ROW, column = s.role == KINORA_ROLE_COLUMN && outputs_too;
-  if ((!row && !column) || s.shards <= 1 || s.ndim < 2) return;
-  const int64_t whole = s.shape[row ? 1 : 0], parts = s.n_parts > 1 ? s.n_parts : 1;
-  const auto fits = [&](int64_t ranks) {
-    for (int64_t i = 0; i < parts; ++i) {
-      const int64_t part = s.n_parts > 1 && s.parts ? s.parts[i] : whole / parts;
-      if (part % ranks || part / ranks % group) return false;
-    }
-    return true;
-  };
-  if (fits(s.shards)) return;
-  int64_t most = s.shards;
-  while (most > 1 && !fits(most)) --most;
-  throw Error(KINORA_ERROR_INVALID, std::string("parameter '") + s.name + "': groups of " +
-                                        std::to_string(group) + " numbers share a scale, and a cut of " +
-                                        std::to_string(whole) + " into " + std::to_string(s.shards) +
-                                        " goes through one; " + std::to_string(most) +
-                                        " tensor ranks would do");
+inline void require_whole_groups(const std::vector<kinora_param_spec>& weights, int64_t group,
+                                 bool outputs_too = false) {
+  for (const auto& s : weights) {
+    if (detail::has_whole_groups(s, group, outputs_too, s.shards)) continue;
+    const auto suits_all = [&](int64_t ranks) {
+      return s.shards % ranks == 0 && std::all_of(weights.begin(), weights.end(), [&](const auto& w) {
+               return detail::has_whole_groups(w, group, outputs_too, ranks);
+             });
+    };
+    int64_t most = s.shards;
+    while (!suits_all(most)) --most;
+    throw Error(KINORA_ERROR_INVALID,
+                std::string("parameter '") + s.name + "': groups of " + std::to_string(group) +
+                    " numbers share a scale, and a cut of " +
+                    std::to_string(s.shape[s.role == KINORA_ROLE_ROW ? 1 : 0]) + " into " +
+                    std::to_string(s.shards) + " goes through one; " +
+                    (most > 1 ? std::to_string(most) + " tensor ranks would do"
+                              : "only 1 tensor rank would do; use another strategy, such as fsdp, or leave "
+                                "the layer in more bits"));
+  }
 }
 
 // A subclass P has: struct Options; static void describe(Describe<Options>&); explicit P(const Options&).

@@ -11,10 +11,12 @@
 #include <memory>
 #include <numeric>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include <ATen/ATen.h>
 
+#include "kinora/abi/attends.h"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
 #include "kinora/ring_attention.hpp"
@@ -131,6 +133,10 @@ class RingSplit : public TokenSplit {
     const at::Tensor table = borrow<at::Tensor>(spec.table).to(at::kCPU);
     zigzag_ = options_.order == "zigzag" || (options_.order == "auto" && looks_back(table));
     return TokenSplit::sequence(x, spec, seq);
+  }
+  // KINORA_INTERFACE_ATTENDS.
+  const void* get_interface(const char* id, uint32_t) override {
+    return std::string_view(id) == KINORA_INTERFACE_ATTENDS ? name_.c_str() : nullptr;
   }
 
  protected:

@@ -58,7 +58,7 @@ TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device
                          std::vector<const kinora_link*> links)
     : words_(runtime, parts.words, parts.words_options),
       network_(std::make_unique<Network>(or_throw(runtime.registry().open("model", parts.text)),
-                                         parts.text_options, ChainOptions{.device = device},
+                                         parts.text_options, ChainOptions{.device = device, .blank = true},
                                          std::move(links))),
       device_(device),
       max_tokens_(parts.max_tokens),
@@ -114,7 +114,9 @@ ImageEncoder::ImageEncoder(const JobView& context, const JobSpec& job, const Cha
       id_(job.component("image_encoder")->id),
       weights_(weights_in(job.options, "image_encoder_weights")) {
   const auto& use = *job.component("image_encoder");
-  network_ = std::make_unique<Network>(context.open(use), use.options, chain);
+  ChainOptions blank = chain;
+  blank.blank = true;
+  network_ = std::make_unique<Network>(context.open(use), use.options, blank);
   network_->load(weights_);
 }
 

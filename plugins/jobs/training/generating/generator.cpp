@@ -69,7 +69,9 @@ Generator::Generator(JobContext& context, const GenerateOptions& options)
               .dtype = parallel_.parameter_dtype(),
               .frames = generating_rule(rule_),
               .token_multiple = parallel_.token_multiple(),
-              .mesh = parallel_.mesh()},
+              .may_stop = parallel_.world() == 1,
+              .mesh = parallel_.mesh(),
+              .blank = true},
              links()) {
   require_one_kind(spec_, tokenizer_part_.use->id, tokenizer_->info().discrete != 0);
   of_codes() ? open_next_token() : open_denoising();
@@ -91,7 +93,9 @@ void Generator::open_experts() {
                                                   .dtype = parallel_.parameter_dtype(),
                                                   .frames = generating_rule(rule_),
                                                   .token_multiple = parallel_.token_multiple(),
-                                                  .mesh = parallel_.mesh()},
+                                                  .may_stop = parallel_.world() == 1,
+                                                  .mesh = parallel_.mesh(),
+                                                  .blank = true},
                                      parallel_.more_links());
     experts_ = std::make_unique<Experts>(model_, *low_, two_->boundary);
   }

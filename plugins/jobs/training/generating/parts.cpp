@@ -40,7 +40,9 @@ Part part_of(const JobView& context, const std::string& slot, const std::string&
 }
 
 std::unique_ptr<Network> open_part(const JobView& context, const Part& part, const ChainOptions& chain) {
-  auto network = std::make_unique<Network>(context.open(*part.use), part.use->options, chain);
+  ChainOptions blank = chain;
+  blank.blank = true;
+  auto network = std::make_unique<Network>(context.open(*part.use), part.use->options, blank);
   network->load(part.weights);
   return network;
 }

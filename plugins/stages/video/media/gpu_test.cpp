@@ -88,7 +88,7 @@ TEST_F(NvdecTest, WhatTheCardLacksIsDecodedByTheCpu) {
 class NvencTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!nvenc_opens()) GTEST_SKIP() << "no NVIDIA card with an encoder can be opened";
+    if (!nvenc_opens()) GTEST_SKIP() << "no GPU whose video encoder can be opened";
   }
   static std::vector<Bytes> frames_at(const char* codec, int crf) {
     EncoderOptions options = testing::small_film(320, 240);

@@ -1,4 +1,4 @@
-/* kinora.context/1-draft.1: the calls with which a model computes.                            draft
+/* kinora.context/1-draft.2: the calls with which a model computes.                            draft
  *
  * A model declares parameters, then writes the mathematics of one process with these calls. Links (tensor,
  * context, pipeline and FSDP parallelism, recompute, precision, KV cache, meters) form a chain behind them;
@@ -18,7 +18,7 @@
 #define KINORA_ABI_CONTEXT_H
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_INTERFACE_CONTEXT "kinora.context/1-draft.1"
+#define KINORA_INTERFACE_CONTEXT "kinora.context/1-draft.2"
 
 /* Roles of a parameter: how it may be split. */
 #define KINORA_ROLE_WHOLE 0u /* not split: norms, head, convolutions, bias of a ROW linear */
@@ -122,6 +122,11 @@ typedef struct kinora_attention {
   kinora_tensor bias;
   uint32_t needs; /* rule 11 */
   uint32_t reserved;
+  /* Null from a model. From a precision, float32 [B, 1, heads, 1]: q, k and v times these are numbers of E4M3
+   * (those of k_shared and v_shared have other factors). The base may multiply them in FP8. */
+  kinora_tensor q_factor;
+  kinora_tensor k_factor;
+  kinora_tensor v_factor;
 } kinora_attention;
 
 typedef struct kinora_block {
@@ -168,7 +173,7 @@ typedef struct kinora_context {
    * result for its own channels. */
   int32_t (*all_reduce)(void* self, kinora_tensor x, kinora_tensor* out);
   /* Runs fn; a link may skip it, or run it again later. A skipped block returns empty tensors: only pass them
-   * to the next block. */
+   * to the next block. KINORA_ERROR_CANCELLED if the run was asked to stop and may: return it. */
   int32_t (*block)(void* self, const kinora_block*, const kinora_tensor* in, kinora_tensor* out);
   /* x [B, frames * rows * cols, D], the same on every rank -> the local tokens. Outside blocks, before the
    * first. */
@@ -232,7 +237,10 @@ KINORA_SLOT(kinora_attention, k_table, 80);
 KINORA_SLOT(kinora_attention, bias, 88);
 KINORA_SLOT(kinora_attention, needs, 96);
 KINORA_SLOT(kinora_attention, reserved, 100);
-KINORA_SIZE(kinora_attention, 104);
+KINORA_SLOT(kinora_attention, q_factor, 104);
+KINORA_SLOT(kinora_attention, k_factor, 112);
+KINORA_SLOT(kinora_attention, v_factor, 120);
+KINORA_SIZE(kinora_attention, 128);
 KINORA_SLOT(kinora_block, struct_size, 0);
 KINORA_SLOT(kinora_block, n_carry, 4);
 KINORA_SLOT(kinora_block, n_shared, 8);

@@ -1,4 +1,4 @@
-/* kinora.cuda/1-draft.3: functions that need libtorch's CUDA library or nvcc.                 draft
+/* kinora.cuda/1-draft.4: functions that need libtorch's CUDA library or nvcc.                 draft
  *
  * Available only where libkinora_cuda is installed and a job chose a CUDA device; everything works without
  * it, but slower. It is a table of the process, not a component, since a run file neither chooses nor
@@ -10,10 +10,11 @@
 #define KINORA_ABI_CUDA_H
 #include "kinora/abi/tensor.h"
 KINORA_EXTERN_C_BEGIN
-#define KINORA_INTERFACE_CUDA "kinora.cuda/1-draft.3"
+#define KINORA_INTERFACE_CUDA "kinora.cuda/1-draft.4"
 
 typedef struct kinora_cuda_graphs kinora_cuda_graphs; /* opaque: CUDA graphs that share one pool of memory */
 typedef struct kinora_cuda_copier kinora_cuda_copier; /* opaque: a stream for copies from the CPU */
+typedef struct kinora_cuda_attention kinora_cuda_attention; /* opaque: cuDNN's plans for attention in FP8 */
 
 /* Memory of libtorch's allocator, in bytes, since the process began. */
 typedef struct kinora_cuda_memory {
@@ -69,6 +70,33 @@ typedef struct kinora_cuda_low {
   int64_t noise_row; /* place of the matrix in a larger one */
   int64_t noise_col; /* a multiple of 16 */
 } kinora_cuda_low;
+
+/* Attention softmax(scale q k^T) v whose samples are `groups` rows of a batch each, which share the scales of a
+ * head: q [B G, S, H, d], k, v [B G, L, H, d], contiguous. */
+typedef struct kinora_cuda_heads {
+  uint32_t struct_size;
+  uint32_t gradient; /* forward: 1: refuse what the backward cannot do */
+  int64_t groups;    /* G */
+  double scale;
+  kinora_tensor q; /* float8_e4m3fn; bfloat16 for a backward in bfloat16 */
+  kinora_tensor k;
+  kinora_tensor v;
+  /* float32 [B H, KINORA_FP8_NUMBERS, 4]: cuDNN's scales of each head, each the first of 4 floats (it wants 16
+   * bytes between tensors). Null for a backward in bfloat16. */
+  kinora_tensor numbers;
+} kinora_cuda_heads;
+#define KINORA_FP8_Q 0u      /* what a code of q stands for: "descale" */
+#define KINORA_FP8_K 1u      /* of k */
+#define KINORA_FP8_V 2u      /* of v */
+#define KINORA_FP8_P 3u      /* of the softmax */
+#define KINORA_FP8_TO_P 4u   /* factor before the softmax is rounded to E4M3: "scale" */
+#define KINORA_FP8_TO_OUT 5u /* ... the result */
+#define KINORA_FP8_GRAD 6u   /* what a code of the result's gradient stands for */
+#define KINORA_FP8_S 7u      /* of the scores' gradient */
+#define KINORA_FP8_TO_S 8u   /* factor before the scores' gradient is rounded to E5M2 */
+#define KINORA_FP8_ONE 9u    /* 1: scale of what is not rounded to FP8 */
+#define KINORA_FP8_AMAX 10u  /* 4 that are written: largest magnitudes, which nobody reads */
+#define KINORA_FP8_NUMBERS 14u
 
 typedef struct kinora_cuda_api {
   uint32_t struct_size;
@@ -159,6 +187,19 @@ typedef struct kinora_cuda_api {
   /* x [rows, cols] float32, or bfloat16 rounded to nearest even; COLUMN_MAJOR does not count. */
   int32_t (*low_dequantize)(const kinora_cuda_low*, kinora_tensor codes, kinora_tensor scales,
                             kinora_tensor global, kinora_tensor x);
+
+  /* [any-thread] Attention in FP8 by cuDNN 9. KINORA_ERROR_UNSUPPORTED, with the reason, before Hopper.
+   * *fp8_backward: 1: the backward is in FP8 too (Blackwell); 0: in bfloat16, since Hopper's backward in FP8
+   * rounds gradients by scales that must be known before. */
+  int32_t (*attention_open)(int32_t device, uint32_t* fp8_backward, kinora_cuda_attention** out);
+  /* [any-thread] -> out[0] as q: bfloat16, or on Hopper float8_e4m3fn, multiplied by TO_OUT; out[1]: what the
+   * backward needs, float32. KINORA_ERROR_UNSUPPORTED, with cuDNN's reason, where it has no plan. */
+  int32_t (*attention_forward)(kinora_cuda_attention*, const kinora_cuda_heads*, kinora_tensor* out);
+  /* [autograd-thread] grad as q: float8_e5m2, or bfloat16; result as q, bfloat16, not multiplied; more: the
+   * forward's out[1] -> gradients of q, k and v, bfloat16. */
+  int32_t (*attention_backward)(kinora_cuda_attention*, const kinora_cuda_heads*, kinora_tensor grad,
+                                kinora_tensor result, kinora_tensor more, kinora_tensor* out);
+  void (*attention_close)(kinora_cuda_attention*);
 } kinora_cuda_api;
 
 KINORA_SLOT(kinora_cuda_adamw, struct_size, 0);
@@ -183,6 +224,15 @@ KINORA_SLOT(kinora_cuda_low, noise_seed, 24);
 KINORA_SLOT(kinora_cuda_low, noise_row, 32);
 KINORA_SLOT(kinora_cuda_low, noise_col, 40);
 KINORA_SIZE(kinora_cuda_low, 48);
+KINORA_SLOT(kinora_cuda_heads, struct_size, 0);
+KINORA_SLOT(kinora_cuda_heads, gradient, 4);
+KINORA_SLOT(kinora_cuda_heads, groups, 8);
+KINORA_SLOT(kinora_cuda_heads, scale, 16);
+KINORA_SLOT(kinora_cuda_heads, q, 24);
+KINORA_SLOT(kinora_cuda_heads, k, 32);
+KINORA_SLOT(kinora_cuda_heads, v, 40);
+KINORA_SLOT(kinora_cuda_heads, numbers, 48);
+KINORA_SIZE(kinora_cuda_heads, 56);
 
 KINORA_SLOT(kinora_cuda_memory, struct_size, 0);
 KINORA_SLOT(kinora_cuda_memory, reserved, 4);
@@ -217,6 +267,10 @@ KINORA_SLOT(kinora_cuda_api, adamw, 176);
 KINORA_SLOT(kinora_cuda_api, low_amax, 184);
 KINORA_SLOT(kinora_cuda_api, low_quantize, 192);
 KINORA_SLOT(kinora_cuda_api, low_dequantize, 200);
-KINORA_SIZE(kinora_cuda_api, 208);
+KINORA_SLOT(kinora_cuda_api, attention_open, 208);
+KINORA_SLOT(kinora_cuda_api, attention_forward, 216);
+KINORA_SLOT(kinora_cuda_api, attention_backward, 224);
+KINORA_SLOT(kinora_cuda_api, attention_close, 232);
+KINORA_SIZE(kinora_cuda_api, 240);
 KINORA_EXTERN_C_END
 #endif
