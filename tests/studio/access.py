@@ -126,6 +126,7 @@ def check_dialogs(page):
     for key, dialog in (("?", "keys-dialog"), ("x", "reject-dialog")):
         page.keyboard.press(key)
         page.wait_for_selector(f"#{dialog}[open]")
+        check_axe(page, dialog)
         page.screenshot(path=str(SCRATCH / f"{dialog}.png"))
         for _ in range(6):
             page.keyboard.press("Tab")
@@ -194,6 +195,7 @@ def check_live(chromium, folder):
         eventually(lambda: page.locator("#live tr.bound td").first.inner_text() == "clip.transcode")
         kept = page.locator("#summary").inner_text()
         page.screenshot(path=str(SCRATCH / "running.png"))
+        check_axe(page, "live")
         for name in ("items.jsonl", "summary.json"):
             shutil.move(SCRATCH / name, job / name)
         eventually(lambda: page.locator("#summary").inner_text() != kept and "done in" in live.inner_text(), "the end of the job")
