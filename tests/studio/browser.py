@@ -6,7 +6,7 @@ from playwright.sync_api import sync_playwright
 sys.path.append(str(pathlib.Path(__file__).resolve().parent.parent / "support"))  # for every script that imports this one
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or "chromium"
+CHROMIUM = shutil.which("chromium-headless-shell") or shutil.which("chromium") or "chromium"  # the first needs a third of the processor time
 
 # Kept clips, filtered clips (rule clip.too-short) and a video that cannot be read.
 RUN = """
@@ -30,12 +30,21 @@ def fresh():
     SCRATCH.mkdir(parents=True)
 
 
+@functools.cache
+def small(film):
+    """A quarter of the pixels, for less to decode; a keyframe per second, for quick pictures."""
+    out = SCRATCH / "small" / film
+    out.parent.mkdir(exist_ok=True)
+    subprocess.run(["ffmpeg", "-v", "error", "-i", str(ROOT / "tests/data" / film), "-vf", "scale=iw/2:-2", "-c:v", "libx264", "-preset", "veryfast", "-g", "24", "-c:a", "copy", str(out)], check=True)
+    return out
+
+
 def run_command(name, films=("film.mp4", "bbb_A.mp4"), min_length=3.2, embedded=False, stages="", jobs=""):
     """The command and the folder of a run; a second call with the same name continues it. embedded: by embed.classic."""
     broken = SCRATCH / "broken.mp4"
     if not broken.exists():  # a newer file would count as another video
         broken.write_bytes(b"no film at all")
-    inputs = ", ".join(json.dumps(str(p)) for p in [*(ROOT / "tests/data" / film for film in films), broken])
+    inputs = ", ".join(json.dumps(str(p)) for p in [*(small(film) if isinstance(film, str) else film for film in films), broken])
     (SCRATCH / f"{name}.toml").write_text(RUN.format(inputs=inputs, min_length=min_length, sampled=", sample_fps = 2.0, sample_height = 96" if embedded else "", more=(' { use = "embed.classic" },' if embedded else "") + stages) + jobs)
     return [KINORA, "run", str(SCRATCH / f"{name}.toml"), "--out", str(SCRATCH / name)], SCRATCH / name
 
@@ -112,10 +121,10 @@ def browser():
 
 @contextlib.contextmanager
 def page_of(chromium, studio, refused=(), is_lost=False, shows=".cell[aria-selected=true]", before=lambda page: None, **context):
-    """The studio's page. A request to another host, or an error in the page, fails the test.
+    """The studio's page, by default small and without fading, for fewer pixels to draw. A request to another host, or an error in the page, fails the test.
     refused: statuses that the test expects; is_lost: the test cuts the connection; shows: an element of the loaded page; before: called with the page before it is loaded."""
     outside, errors = [], []
-    with chromium.new_context(**{"viewport": {"width": 1440, "height": 900}, **context}) as tab:
+    with chromium.new_context(**{"viewport": {"width": 1200, "height": 720}, "reduced_motion": "reduce", **context}) as tab:
         page = tab.new_page()
         page.set_default_timeout(60000)
         page.on("request", lambda request: outside.append(request.url) if not request.url.startswith(studio.origin + "/") else None)

@@ -31,7 +31,7 @@ def folder_of(films):
     items = [{"key": key, "end": "kept", "consumed": True, "url": str(path), "facts": {"frames": 24, "fps": 12.0}} for key, path in films.items()]
     clip = lambda key, film, first: {"key": key, "end": "filtered", "consumed": False, "parent": film, "stage": "filter.blur", "reason": "filter.blur", "score": 1.0,
                                      "facts": {"frames": 12, "fps": 12.0, "first_frame": first, "end_frame": first + 12, "start_s": first / 12, "end_s": first / 12 + 1}}
-    return curate_folder(SCRATCH / "films", items + [clip(f"{key}-0000", key, 0) for key in films] + [clip(f"tape-1{n:03}", "tape", n % 12) for n in range(UNSTORED)])
+    return curate_folder(SCRATCH / "films", items + [clip(f"{key}-0000", key, 0) for key in films] + [clip(f"tape-2-1{n:03}", "tape-2", n % 12) for n in range(UNSTORED)])
 
 
 def check_playing(page, studio):
@@ -60,7 +60,7 @@ def check_interrupted(folder):
     with Studio(folder) as studio:
         def look(n):
             try:
-                picture(studio, f"tape-1{n:03}")
+                picture(studio, f"tape-2-1{n:03}")
             except (OSError, AssertionError):
                 pass
 

@@ -7,6 +7,7 @@ from browser import SCRATCH, Studio, page_of, run_alone
 from clips import curate_folder, make_film
 
 CLIPS = 130  # more than one request returns
+LOOK = 0.02  # seconds between looks at a condition
 LATENCIES, PAUSES = (0, 60, 200), (0, 20, 50, 120)  # milliseconds
 
 
@@ -86,20 +87,20 @@ def check_pace(typist, pause):
     yield lambda: typist.rows().items() >= typist.captions.items(), f"rows with {typist.captions}"
 
 
-def check_far(chromium, folder, latency):
+def check_far(chromium, studio, folder, latency):
     """Rows that are not loaded yet: text typed meanwhile is saved for them."""
     last = f"film-{CLIPS - 1:04}"
     for keys, *wanted in (
         (("e", "Control+A", "F", "Enter", "a", "u"), {"caption": "F"}, {"keep": True}, {"keep": None}),
         (("x", "f", "r", "Enter", "u"), {"keep": False, "reason": "fr"}, {"keep": None, "reason": ""}),
     ):
-        with Studio(folder.parent) as studio, page_of(chromium, studio) as page:
+        with page_of(chromium, studio) as page:
             typist = Typist(page, folder, latency)
             yield from typist.type(0, "End", *keys)
             yield from typist.saved(*((last, change) for change in wanted))
 
 
-def check_begin(chromium, folder):
+def check_begin(chromium, studio, folder):
     """Keys pressed before the clip and the histograms are loaded: the caption opens, and the end of loading does not take the focus away."""
     held = []
 
@@ -112,7 +113,7 @@ def check_begin(chromium, folder):
         if len(held) > 1:
             route.continue_()
 
-    with Studio(folder.parent) as studio, page_of(chromium, studio, before=waits) as page:
+    with page_of(chromium, studio, before=waits) as page:
         typist = Typist(page, folder, 0)
         yield from typist.type(0, "e", "Control+A", "B")
         yield lambda: page.evaluate("() => true") and held, "the histograms are asked for"
@@ -143,27 +144,31 @@ def check_at_once(typist):
 
 def check_latency(chromium, latency):
     folder = synthetic(f"keys-{latency}")
-    if latency == LATENCIES[0]:
-        yield from check_begin(chromium, folder)
-    yield from check_far(chromium, folder, latency)
-    with Studio(folder.parent) as studio, page_of(chromium, studio) as page:
-        typist = Typist(page, folder, latency)
-        for pause in PAUSES:
-            yield from check_pace(typist, pause)
-        yield from check_at_once(typist)
-        yield from check_search(typist)
+    with Studio(folder.parent) as studio:
+        if latency == LATENCIES[0]:
+            yield from check_begin(chromium, studio, folder)
+        yield from check_far(chromium, studio, folder, latency)
+        with page_of(chromium, studio) as page:
+            typist = Typist(page, folder, latency)
+            for pause in PAUSES:
+                yield from check_pace(typist, pause)
+            yield from check_at_once(typist)
+            yield from check_search(typist)
 
 
 def together(*checks, seconds=60):
     """Runs several generators in turns, since they mostly wait."""
-    waits = {check: (lambda: True, "", 0.0) for check in checks}
+    waits = {check: (lambda: True, "", 0.0, 0.0) for check in checks}  # condition, name, when it fails, when it is looked at
     with contextlib.ExitStack() as ends:
         for check in checks:
             ends.enter_context(contextlib.closing(check))
         while waits:
-            for check, (is_done, what, end) in list(waits.items()):
+            for check, (is_done, what, end, due) in list(waits.items()):
+                if time.monotonic() < due:
+                    continue
                 if not is_done():
                     assert time.monotonic() < end, f"not within {seconds} s: {what}"
+                    waits[check] = (is_done, what, end, time.monotonic() + LOOK)
                     continue
                 now = time.monotonic()
                 try:
@@ -171,8 +176,8 @@ def together(*checks, seconds=60):
                 except StopIteration:
                     del waits[check]
                     continue
-                waits[check] = (*wait, now + seconds) if isinstance(wait, tuple) else ((lambda at=now + wait: time.monotonic() >= at), "", now + seconds)
-            time.sleep(0.005)
+                waits[check] = (*wait, now + seconds, now) if isinstance(wait, tuple) else (lambda: True, "", now + seconds, now + wait)
+            time.sleep(max(0, min((due for *_, due in waits.values()), default=0) - time.monotonic()))
 
 
 def main(chromium):

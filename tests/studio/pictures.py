@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Pictures of clips are decoded by worker processes: damaged clips, killed workers and hanging workers cost one picture
 each, and the studio keeps answering. usage: pictures.py KINORA ROOT SCRATCH"""
-import os, pathlib, random, signal, subprocess, threading, time, urllib.parse
+import concurrent.futures, os, pathlib, random, signal, subprocess, threading, time, urllib.parse
 
 from browser import SCRATCH, Studio, eventually, page_of, run_alone
 from clips import curate_folder, make_film
@@ -147,7 +147,7 @@ def check_changed(chromium, studio, folder):
         const canvas = cell?.querySelector('canvas');
         return canvas?.style.visibility === 'visible' ? [...canvas.getContext('2d').getImageData(160, 90, 1, 1).data] : null; }"""
     is_red = lambda pixel: bool(pixel) and pixel[0] > 180 and max(pixel[1:3]) < 90
-    with page_of(chromium, studio) as page:
+    with page_of(chromium, studio, viewport={"width": 1440, "height": 900}) as page:  # the clip is among the first that it shows
         eventually(lambda: page.evaluate(middle), "its picture", 30)
         assert not is_red(page.evaluate(middle))
         red = SCRATCH / "red.mp4"
@@ -161,12 +161,13 @@ def check_changed(chromium, studio, folder):
 
 def main(chromium):
     folder = synthetic()
-    with Studio(folder) as studio:
+    with Studio(folder) as other, Studio(folder) as studio, concurrent.futures.ThreadPoolExecutor() as pool:
+        hanging = pool.submit(check_hanging, other)  # mostly waits
         check_damaged(studio)
         check_right(studio)
         check_killed(studio)
-        check_hanging(studio)
         check_changed(chromium, studio, folder)
+        hanging.result()
         left = workers(studio)
         assert left
         studio.kill()

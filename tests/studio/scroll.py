@@ -99,7 +99,7 @@ def main(chromium):
     start = time.monotonic()
     with Studio(folder) as studio:
         print(f"{CLIPS} clips read in {time.monotonic() - start:.2f} s")
-        with page_of(chromium, studio) as page:
+        with page_of(chromium, studio, viewport={"width": 1440, "height": 900}, reduced_motion="no-preference") as page:
             page.screenshot(path=str(SCRATCH / "many.png"))
             check_smooth(chromium, page)
             check_places(page)

@@ -4,17 +4,17 @@ stays in SCRATCH. usage: states.py KINORA ROOT SCRATCH"""
 import json, shutil
 
 import scroll
-from access import check_axe
+from access import check_axe, has_news
 from browser import SCRATCH, Studio, curated_once, eventually, page_of, run_alone, still
 
 SIZES = {"wide": {"width": 1280, "height": 800}, "narrow": {"width": 390, "height": 844}}
 
 
 class State:
-    """One view of the page; `done` takes its picture."""
+    """A wide page, and the same page narrow; `done` takes the pictures of a state."""
 
-    def __init__(self, chromium, studio, size, **how):
-        self.size, self.of = size, page_of(chromium, studio, viewport=SIZES[size], **how)
+    def __init__(self, chromium, studio, **how):
+        self.of = page_of(chromium, studio, viewport=SIZES["wide"], reduced_motion="no-preference", **how)
 
     def __enter__(self):
         self.page = self.of.__enter__()
@@ -23,11 +23,16 @@ class State:
     def __exit__(self, *error):
         return self.of.__exit__(*error)
 
-    def done(self, name):
-        still(self.page)
-        self.page.screenshot(path=str(SCRATCH / f"{name}-{self.size}.png"))
-        check_axe(self.page, f"{name} {self.size}")
-        eventually(lambda: self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{name} {self.size}: it hangs over")
+    def done(self, name, check=lambda: None):
+        """check: more that holds at each size."""
+        for size in SIZES:
+            self.page.set_viewport_size(SIZES[size])
+            still(self.page)
+            self.page.screenshot(path=str(SCRATCH / f"{name}-{size}.png"))
+            check_axe(self.page, f"{name} {size}")
+            eventually(lambda: self.page.evaluate("() => document.documentElement.scrollWidth <= innerWidth"), f"{name} {size}: it hangs over")
+            check()
+        self.page.set_viewport_size(SIZES["wide"])
 
 
 def empty():
@@ -38,8 +43,8 @@ def empty():
     return folder.parent
 
 
-def check_empty(chromium, size):
-    with Studio(empty()) as studio, State(chromium, studio, size, shows="#nothing:visible") as state:
+def check_empty(chromium):
+    with Studio(empty()) as studio, State(chromium, studio, shows="#nothing:visible") as state:
         page = state.page
         eventually(lambda: "no clips yet" in page.locator("#nothing").inner_text() and page.locator("#summary").inner_text() == "0 clips")
         for key in ("j", "a", "x", "e", "m", " ", "u"):
@@ -49,35 +54,34 @@ def check_empty(chromium, size):
         clips = SCRATCH / "empty/clips/data"
         (clips / "film-0000.json").write_text('{"film": "film", "duration_s": 2}')
         eventually(lambda: page.locator(".cell:visible").count() == 1 and page.locator("#nothing").is_hidden(), "the first clip", 30)
-    shutil.rmtree(SCRATCH / "empty")
 
 
-def check_running(chromium, size, folder):
+def check_running(chromium, folder):
     stage = lambda name, busy: {"name": name, "in": 12, "out": 9, "dropped": 1, "failed": 0, "rate": 0.00417, "busy": busy, "workers": 2, "queue": 3}
-    running = SCRATCH / f"running-{size}"
+    running = SCRATCH / "running-stages"
     shutil.copytree(folder, running)
     for name in ("items.jsonl", "summary.json"):
         (running / "clips" / name).unlink()
-    (running / "clips/live.json").write_text(json.dumps({"seconds": 75, "done": 2, "total": 9, "memory": {"used": 1353, "bound": 2**30}, "bound": "clip.transcode", "stages": [stage(f"stage.{n}", n / 9) for n in range(8)] + [stage("clip.transcode", 1.9)]}))
-    with Studio(running) as studio, State(chromium, studio, size) as state:
-        told = state.page.locator("#live").inner_text()
+    live = running / "clips/live.json"
+    live.write_text(json.dumps({"seconds": 75, "done": 2, "total": 9, "memory": {"used": 1353, "bound": 2**30}, "bound": "clip.transcode", "stages": [stage(f"stage.{n}", n / 9) for n in range(8)] + [stage("clip.transcode", 1.9)]}))
+    with Studio(running) as studio, State(chromium, studio) as state:
+        told = has_news(state.page, live)
         assert "clip.transcode bounds the rate" in told and "0 of 1024 MiB between stages" in told, told
         eventually(lambda: "0.0" in state.page.locator("#live tbody tr").first.locator("td").all_inner_texts() and "0.00" not in told)
-        state.done("running")
-        seen = state.page.locator("#list").bounding_box()
-        assert seen["height"] > 200, f"the table of stages leaves no room for clips: {seen}"
+        height = lambda: state.page.locator("#list").bounding_box()["height"]
+        state.done("running", lambda: eventually(lambda: height() > 200, "the table of stages leaves room for clips"))
 
 
-def check_many(chromium, size, folder):
-    with Studio(folder) as studio, State(chromium, studio, size) as state:
+def check_many(chromium, folder):
+    with Studio(folder) as studio, State(chromium, studio) as state:
         state.page.keyboard.press("End")
         eventually(lambda: state.page.locator(".cell[aria-selected=true] .key").inner_text() == "film-09999", "the last")
         state.done("many")
 
 
-def check_work(chromium, size, folder):
-    """Search results, an edit, the dialogs, nothing found, and a studio that has stopped."""
-    with Studio(folder) as studio, State(chromium, studio, size) as state:
+def check_work(chromium, studio):
+    """Search results, an edit, the dialogs, nothing found."""
+    with State(chromium, studio) as state:
         page = state.page
         page.keyboard.press("/")
         page.keyboard.type("film")
@@ -109,9 +113,10 @@ def check_work(chromium, size, folder):
         page.keyboard.press("Escape")
 
 
-def check_lost(chromium, size, folder):
+def check_lost(chromium, studio):
     """The page reports it and keeps its contents; a draft is not lost; when the studio answers again, the bar disappears."""
-    with Studio(folder) as studio, page_of(chromium, studio, is_lost=True, viewport=SIZES[size]) as page:
+    with State(chromium, studio, is_lost=True) as state:
+        page = state.page
         page.wait_for_selector("#caption", state="attached")
         page.route("**/api/**", lambda route: route.abort())
         eventually(lambda: page.locator("#lost").is_visible(), "that the studio is gone")
@@ -121,10 +126,8 @@ def check_lost(chromium, size, folder):
         page.keyboard.press("Enter")
         page.wait_for_function("() => document.getElementById('status').textContent.includes('does not answer')")
         eventually(lambda: page.locator("#caption").input_value().endswith(" kept as a draft"))
-        page.screenshot(path=str(SCRATCH / f"lost-{size}.png"))
-        at = page.locator("#lost").bounding_box()
-        eventually(lambda: page.evaluate("at => document.elementFromPoint(at.x + 20, at.y + 10).id === 'lost'", at), "something covers the bar")
-        check_axe(page, f"lost {size}")
+        at = lambda: page.locator("#lost").bounding_box()
+        state.done("lost", lambda: eventually(lambda: page.evaluate("at => document.elementFromPoint(at.x + 20, at.y + 10).id === 'lost'", at()), "nothing covers the bar"))
         page.unroute("**/api/**")
         eventually(lambda: page.locator("#lost").is_hidden(), "that it is back")
         eventually(lambda: page.locator("#caption").input_value().endswith(" kept as a draft"))
@@ -132,12 +135,12 @@ def check_lost(chromium, size, folder):
 
 def main(chromium):
     folder, many = curated_once(), scroll.synthetic()
-    for size in SIZES:
-        check_empty(chromium, size)
-        check_running(chromium, size, folder)
-        check_many(chromium, size, many)
-        check_work(chromium, size, folder)
-        check_lost(chromium, size, folder)
+    check_empty(chromium)
+    check_running(chromium, folder)
+    check_many(chromium, many)
+    with Studio(folder) as studio:
+        check_work(chromium, studio)
+        check_lost(chromium, studio)
     print("states: all checks passed; screenshots are in", SCRATCH)
 
 

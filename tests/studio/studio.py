@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""All tests of the studio, in two lanes with a browser each, since they mostly wait; each part runs alone too.
+"""All tests of the studio, in lanes of about the same length with a browser each, since they often wait; each part runs alone too.
 usage: studio.py KINORA ROOT SCRATCH"""
 import concurrent.futures, time
 
 import access, edits, films, keys, pictures, scroll, search, states, work
 from browser import browser, curated_once, fresh
 
-LANES = (keys, edits, work, films), (scroll, access, states, search, pictures)
+LANES = (keys, films), (edits, work), (states, access), (search, scroll, pictures)
 
 
 def run(lane):
@@ -19,7 +19,7 @@ def run(lane):
 
 def main():
     fresh()
-    curated_once()  # shared by both lanes
+    curated_once()  # shared by the lanes
     with concurrent.futures.ThreadPoolExecutor() as pool:
         for lane in [pool.submit(run, lane) for lane in LANES]:
             lane.result()

@@ -4,11 +4,11 @@ and cost. Then the end of the job, the copies that a dedup job finds, and a fail
 usage: work.py KINORA ROOT SCRATCH"""
 import collections, json, shutil, subprocess, sys, threading
 
-from browser import ROOT, SCRATCH, Studio, copy_of_run, curated, edits, eventually, page_of, run_alone, run_command
+from browser import ROOT, SCRATCH, Studio, copy_of_run, curated, edits, eventually, page_of, run_alone, run_command, small
 import record
 from clips import lines, pictures
 from edits import ask, said, select, shows
-from states import SIZES, State
+from states import State
 
 sys.path.append(str(ROOT / "tests/faults"))
 from model_server import ModelServer
@@ -83,14 +83,11 @@ def check_work(chromium):
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as run:
             try:
                 eventually(lambda: (out / "clips/job.json").exists(), "the job begins")
-                for size in SIZES:
-                    with Studio(out) as studio, State(chromium, studio, size) as state:
-                        check_at_work(state.page, out / "clips")
-                        state.done("at-work")
-                with Studio(out) as studio, page_of(chromium, studio) as page:
-                    check_at_work(page, out / "clips")
+                with Studio(out) as studio, State(chromium, studio) as state:
+                    check_at_work(state.page, out / "clips")
+                    state.done("at-work")
                     let_go.set()
-                    check_ended(page, out / "clips")
+                    check_ended(state.page, out / "clips")
                     assert run.wait(60) == 0 and not server.problems, server.problems
             finally:
                 let_go.set()
@@ -105,7 +102,7 @@ def keys(page):
 def copied():
     """A run with a dedup job, and with two videos of the same bytes: its folder, {key: decision} of the copies, keys of the others."""
     twin = SCRATCH / "twin.mp4"
-    shutil.copy(ROOT / "tests/data/bbb_A.mp4", twin)
+    shutil.copy(small("bbb_A.mp4"), twin)
     copy_of_run("copies")
     out = curated("copies", films=("film.mp4", "bbb_A.mp4", twin), embedded=True, jobs=COPIES.format(eps=0.15))
     copies = {line["key"]: line for line in lines(out / "copies/decisions.jsonl") if line["end"] == "filtered"}
@@ -114,11 +111,11 @@ def copied():
     return out, copies, kept
 
 
-def check_copy(chromium, size, out, copies):
+def check_copy(chromium, studio, copies):
     """A copy names its original and links to it."""
     key = min(copies)
     of = copies[key]["of"]
-    with Studio(out) as studio, State(chromium, studio, size) as state:
+    with State(chromium, studio) as state:
         page = state.page
         eventually(lambda: page.locator("#copies").inner_text() == f"Show {len(copies)} cop{'y' if len(copies) == 1 else 'ies'}")
         page.keyboard.press("c")
@@ -134,11 +131,11 @@ def check_copy(chromium, size, out, copies):
         shows(page, of)
 
 
-def check_copies(chromium, out, copies, kept):
+def check_copies(chromium, studio, copies, kept):
     """Copies are hidden, from searches too, unless requested by c, by outcome or by rule; an accepted one is not hidden."""
-    with Studio(out) as studio, page_of(chromium, studio) as page:
+    with page_of(chromium, studio, viewport={"width": 1440, "height": 900}) as page:  # all cells are visible
         shown = lambda: keys(page) & (kept | set(copies))
-        eventually(lambda: shown() == kept)
+        eventually(lambda: shown() == kept and page.locator("#copies").is_visible())
         page.keyboard.press("c")
         eventually(lambda: shown() == kept | set(copies), "the copies too")
         page.keyboard.press("c")
@@ -182,12 +179,12 @@ def check_asked(page, copies, shown):
     return key
 
 
-def check_rejected(chromium, out, copies):
+def check_rejected(chromium, studio, out, copies):
     """Rejecting a clip asks about its copies: one of them takes its place, or all are rejected with it."""
     of = copies[min(copies)]["of"]
     its = sorted(key for key, copy in copies.items() if copy["of"] == of)
     count = f"{len(its)} cop{'y' if len(its) == 1 else 'ies'}"
-    with Studio(out) as studio, page_of(chromium, studio) as page:
+    with page_of(chromium, studio) as page:
         select(page, of)
         page.keyboard.press("x")
         eventually(lambda: f"Reject its {count} too: {', '.join(its)}." in page.locator("#its-copies").inner_text())
@@ -209,12 +206,11 @@ def check_rejected(chromium, out, copies):
         eventually(lambda: page.locator("#its-copies").is_hidden())
 
 
-def check_failed(chromium, size):
+def check_failed(chromium):
     """No input could be used: the page reports it, with the reason of each."""
     command, out = run_command("failed", films=())
-    if not out.exists():
-        assert subprocess.run(command, capture_output=True).returncode == 1
-    with Studio(out) as studio, State(chromium, studio, size) as state:
+    assert subprocess.run(command, capture_output=True).returncode == 1
+    with Studio(out) as studio, State(chromium, studio) as state:
         said = state.page.locator("#live").inner_text()
         assert "clips: failed after" in said and "none of the 1 inputs could be used" in said, said
         eventually(lambda: counts(state.page) == {"Failed": "1 video"} and state.page.locator("#summary").inner_text() == "1 video")
@@ -231,13 +227,12 @@ def check_icon(studio):
 def main(chromium):
     check_work(chromium)
     out, copies, kept = copied()
-    check_copies(chromium, out, copies, kept)
-    for size in SIZES:
-        check_copy(chromium, size, out, copies)
-        check_failed(chromium, size)
-    check_rejected(chromium, out, copies)
     with Studio(out) as studio:
+        check_copies(chromium, studio, copies, kept)
+        check_copy(chromium, studio, copies)
+        check_rejected(chromium, studio, out, copies)
         check_icon(studio)
+    check_failed(chromium)
     print("work: all checks passed; screenshots are in", SCRATCH)
 
 
