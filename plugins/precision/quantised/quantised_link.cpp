@@ -52,6 +52,11 @@ kinora_param QuantisedLink::parameter(const kinora_param_spec& s) {
 void QuantisedLink::declared() {
   std::vector<Layer> layers;
   for (const auto& [p, w] : weights_) layers.push_back(w.layer);
+  if (!options_.of_quantize.empty())
+    throw Error(
+        KINORA_ERROR_INVALID,
+        options_.of_quantize +
+            " is an option of `kinora apply --method quantize` alone and changes no linear layer; remove it");
   const auto high = high_layers(options_.high, layers, last_block_);
   std::vector<kinora_param_spec> low;
   size_t i = 0;
@@ -90,9 +95,13 @@ void QuantisedLink::tell() {
     layers.push_back(w.layer);
     high.push_back(!low_.count(p) || !of_tokens_.count(p));
   }
-  const std::string names = text_of(layers, high);
-  log(Log::info, std::string(format_->name()) + ": " +
-                     std::to_string(std::count(high.begin(), high.end(), false)) + " of " +
+  const std::string names = text_of(layers, high, last_block_);
+  const auto low = std::count(high.begin(), high.end(), false);
+  if (low == 0)
+    log(Log::warn, std::string(format_->name()) +
+                       ": no layer is low, so this is a training in bfloat16; name fewer layers in `high`, "
+                       "whose default is for deep models");
+  log(Log::info, std::string(format_->name()) + ": " + std::to_string(low) + " of " +
                      std::to_string(layers.size()) +
                      (layers.size() == weights_.size() ? " weights" : " weights of this pipeline stage") +
                      " are low; high: " + (names.empty() ? "none" : names));

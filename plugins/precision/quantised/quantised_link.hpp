@@ -41,6 +41,7 @@ class QuantisedLink final : public Bf16Link {
     int64_t until = 0;   // the step from which on all layers are high; 0: none
     bool exact = false;  // a float64 stream
     bool fp8_attention = false;
+    std::string of_quantize;  // an option that was given and is not the link's; empty: none
   };
   QuantisedLink(std::shared_ptr<const Format> format, Options options);
 
