@@ -174,6 +174,10 @@ int run_and_report(const Arguments& arguments) {
   try {
     return run(arguments);
   } catch (const boost::program_options::error& e) {
+    for (const char* flag : {"--plugins", "--plugins-lock", "--log"})
+      if (std::string(e.what()).find("'" + std::string(flag) + "'") != std::string::npos)
+        return complain(
+            kUsage, std::string(flag) + " comes before the command: kinora " + flag + " VALUE COMMAND ...");
     return complain(kUsage, std::string(e.what()) + "; see --help");
   } catch (const Error& e) {
     return complain(e.code() == KINORA_ERROR_INVALID     ? kUsage

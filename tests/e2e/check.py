@@ -236,7 +236,7 @@ LAYOUTS = [
     (Q, "dit", 2, '["recompute", "ddp", "recompute"]', '["recompute", "ddp"]', "parallel/recompute is listed twice; a strategy composes only with other strategies"),
     (Q, "tokenizer", 2, '["cp-ulysses"]', '["fsdp"]', "tokenizer/cosmos has no sequence that ranks along cp could share; use ddp or fsdp, which give them different videos"),
     (Q, "film", 3, '["tp"]', '["cp-ulysses"]', "tp: size = 3 must divide the heads"),
-    (Q, "dit", 2, '["cp-ring"]' + FP8, '["cp-ulysses"]' + FP8, 'attention = "fp8" is not in reach below cp-ring, which attends by itself; use cp-ulysses'),
+    (Q, "dit", 2, '["cp-ring"]' + FP8, '["cp-ulysses"]' + FP8, 'attention = "fp8": cp-ring attends by itself and does not round; use cp-ulysses'),
     (A, "film", 2, '["cp-ring"]', '["ddp"]', "model/ar draws codes one after the other on one rank; give ddp"),
 ]
 

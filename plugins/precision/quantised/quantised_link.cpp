@@ -81,13 +81,18 @@ void QuantisedLink::require_attention() const {
   const kinora_context* const all = head.get();
   if (const void* name = all->get_interface(all->self, KINORA_INTERFACE_ATTENDS, KINORA_ABI_MINOR))
     throw Error(KINORA_ERROR_UNSUPPORTED,
-                "attention = \"fp8\" is not in reach below " + std::string(static_cast<const char*>(name)) +
-                    ", which attends by itself; use cp-ulysses or stdit-hybrid's layout = \"ulysses\", or "
+                "attention = \"fp8\": " + std::string(static_cast<const char*>(name)) +
+                    " attends by itself and does not round; use cp-ulysses or stdit-hybrid's layout = "
+                    "\"ulysses\", or "
                     "leave attention in bf16");
 }
 
 void QuantisedLink::tell() {
-  if (std::exchange(told_, true) || (mesh() && Mesh<Tensor>(mesh()).rank() != 0)) return;
+  const bool speaks = !mesh() || Mesh<Tensor>(mesh()).rank() == 0;
+  if (is_over() && !std::exchange(told_end_, true) && speaks)
+    log(Log::info, std::string(format_->name()) + ": from step " + std::to_string(options_.until) +
+                       " on (until) all layers are in bfloat16");
+  if (is_over() || std::exchange(told_, true) || !speaks) return;
   std::vector<Layer> layers;
   std::vector<bool> high;
   for (const auto& [p, w] : weights_) {
@@ -248,8 +253,8 @@ void QuantisedLink::reduce() { tell(); }
 Tensor QuantisedLink::gather(const Tensor& x, kinora_seq seq) {
   if (is_used_ && !attends_ && context_ranks_.get() && context_ranks_.size() > 1)
     throw Error(KINORA_ERROR_UNSUPPORTED,
-                "attention = \"fp8\" is not in reach below a strategy that attends by itself, such as "
-                "cp-ring; use cp-ulysses, or leave attention in bf16");
+                "attention = \"fp8\": a strategy such as cp-ring attends by itself and does not round; use "
+                "cp-ulysses, or leave attention in bf16");
   if (x.info().device_type != KINORA_NO_STORAGE) tell();
   return next.gather(x, seq);
 }
