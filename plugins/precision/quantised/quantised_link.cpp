@@ -77,7 +77,8 @@ void QuantisedLink::require_attention() const {
   if (const void* name = all->get_interface(all->self, KINORA_INTERFACE_ATTENDS, KINORA_ABI_MINOR))
     throw Error(KINORA_ERROR_UNSUPPORTED,
                 "attention = \"fp8\" is not in reach below " + std::string(static_cast<const char*>(name)) +
-                    ", which attends by itself; use cp-ulysses, or leave attention in bf16");
+                    ", which attends by itself; use cp-ulysses or stdit-hybrid's layout = \"ulysses\", or "
+                    "leave attention in bf16");
 }
 
 void QuantisedLink::tell() {
