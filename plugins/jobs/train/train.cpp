@@ -107,6 +107,8 @@ class ModelTraining {
 
   MicroLoss micro_loss(int64_t first, int64_t count) {
     NamedTensors batch = batches_.take(first, count);
+    const int64_t next = first + parallel_.data_size() * count;
+    if (next < options_.steps * options_.batch) data_->prepare(next, count);
     const auto apart = [&](const char* name) {
       const auto it = batch.extract(name);
       return it.empty() ? at::Tensor() : it.mapped();
@@ -139,6 +141,7 @@ class ModelTraining {
 
   // Runs validation and draws pictures when they are due; on every rank.
   bool look(Trainer& trainer, int64_t step, json& line) {
+    if (const auto wait = data_->take_wait()) line["data_wait"] = *wait;
     const auto due = [&](int64_t every) {
       return every > 0 && (step % every == 0 || step == options_.steps);
     };

@@ -1,12 +1,11 @@
 #include "plugins/jobs/training/samples.hpp"
 
 #include <algorithm>
-#include <set>
 
 #include "core/base/digest.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/live_samples.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
-#include "plugins/jobs/training/media/live_windows.hpp"
 
 namespace kinora::core {
 namespace {
@@ -41,65 +40,6 @@ class CachedSamples final : public TrainingSamples {
   uint64_t seed_;
   Split parts_;
   std::vector<int64_t> validation_;
-};
-
-class LiveSamples final : public TrainingSamples {
- public:
-  LiveSamples(const JobView& encode, const TrainOptions& options, at::Device device)
-      : facts_(LatentFacts::of_folder(encode.folder_of(encode.spec()))),
-        windows_(encode, device),
-        share_(options.validation) {
-    find_validation(options);
-  }
-
-  const LatentFacts& facts() const override { return facts_; }
-  LatentData::Item drawn(int64_t n) override {
-    auto window = windows_.at(static_cast<uint64_t>(n),
-                              [this](const std::string& key) { return hash_share(key) >= share_; });
-    return facts_.item(std::move(window.key), std::move(window.tensors));
-  }
-  size_t validation_size() const override { return validation_.size(); }
-  LatentData::Item validation(size_t i) override {
-    auto& kept = validation_[i];
-    if (!kept.item) {
-      auto window = windows_.at(
-          kept.slot, [&](const std::string& key) { return key == kept.key || is_validation(key); });
-      kept.item = facts_.item(std::move(window.key), std::move(window.tensors));
-    }
-    return *kept.item;
-  }
-  nlohmann::json summary() const override {
-    return {{"samples", windows_.order().pass()}, {"held_out", held_out_}, {"failed", windows_.failed()}};
-  }
-
- private:
-  bool is_validation(const std::string& key) const { return share_ == 0 || hash_share(key) < share_; }
-
-  // The first clips of the order that are held out.
-  void find_validation(const TrainOptions& options) {
-    const bool wanted = options.validation_every > 0 || options.sample_every > 0;
-    const uint64_t most = wanted ? windows_.order().pass() : 0;
-    std::set<std::string> seen;
-    for (uint64_t slot = 0;
-         slot < most && validation_.size() < static_cast<size_t>(options.validation_samples); ++slot)
-      if (const std::string key = windows_.key(slot); is_validation(key) && seen.insert(key).second)
-        validation_.push_back({slot, key, {}});
-    held_out_ = share_ > 0 ? validation_.size() : 0;
-    if (wanted && validation_.empty())
-      raise(KINORA_ERROR_INVALID,
-            "validation = {} leaves none of {} samples to validation; choose another share", share_, most);
-  }
-
-  struct Kept {
-    uint64_t slot;
-    std::string key;
-    std::optional<LatentData::Item> item;  // encoded when it is first needed
-  };
-  LatentFacts facts_;
-  LiveWindows windows_;
-  double share_;
-  std::vector<Kept> validation_;
-  size_t held_out_ = 0;
 };
 
 }  // namespace

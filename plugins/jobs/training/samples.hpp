@@ -2,6 +2,7 @@
 // data, windows that are encoded when training takes them.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/run/job.hpp"
@@ -17,6 +18,10 @@ class TrainingSamples {
   virtual const LatentFacts& facts() const = 0;
   // The n-th of all samples that all ranks ever draw; the same on every rank and in every run.
   virtual LatentData::Item drawn(int64_t n) = 0;
+  // Begins to make the samples that drawn() will be asked for next.
+  virtual void prepare(int64_t first, int64_t count) { (void)first, (void)count; }
+  // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
+  virtual std::optional<double> take_wait() { return std::nullopt; }
   // One of the training's samples.
   virtual LatentData::Item example() { return drawn(0); }
   // The samples of the validation: held out, the first drawn if none are.

@@ -71,13 +71,14 @@ std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& dr
   std::string why;
   auto tensors = signals_.of(facts, why);
   if (!tensors) raise(KINORA_ERROR_DATA, "{}: {}", clip.key(), why);
-  const int64_t needed = 1 + (options_.frames - 1) * options_.every, all = length(clip, facts);
-  if (all < needed)
-    raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", clip.key(), all, needed);
+  // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
+  const int64_t taken = (length(clip, facts) + options_.every - 1) / options_.every,
+                starts = taken - options_.frames + 1;
+  if (starts < 1)
+    raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", clip.key(), taken, options_.frames);
   const double u = sample_uniform({1}, seed_, static_cast<int64_t>(slot), "window.start").item<double>();
-  const int64_t first =
-      std::min(static_cast<int64_t>(u * static_cast<double>(all - needed + 1)), all - needed);
-  tensors->merge(encoder_(frames(clip, first)));
+  const int64_t first = std::min(static_cast<int64_t>(u * static_cast<double>(starts)), starts - 1);
+  tensors->merge(encoder_(frames(clip, first * options_.every)));
   (*tensors)["text"] = text_(std::string(clip.text("txt").value_or("")));
   if (const double fps = number_in(facts, "fps"); fps > 0) fps_ = fps / static_cast<double>(options_.every);
   return Window{fmt::format("{}@{}", clip.key(), first), *std::move(tensors)};

@@ -42,7 +42,7 @@ class LiveWindows {
  private:
   // Nothing if the clip is not accepted. Throws Error(KINORA_ERROR_DATA) if it cannot be used.
   std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
-  // The number of frames of the clip, of which a window takes one of `every`.
+  // The number of frames of the clip.
   int64_t length(const Sample& clip, const json& facts);
   at::Tensor frames(Sample clip, int64_t first);
 
