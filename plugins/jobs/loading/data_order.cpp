@@ -58,18 +58,22 @@ DataOrder::Draw DataOrder::instead(const Draw& damaged, uint64_t attempt) const 
   return {damaged.set, order.at(epoch * order.size() + drawn), damaged.n};
 }
 
-std::string DataOrder::key(uint64_t slot) {
-  constexpr uint64_t kMost = 100;
+std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts) {
   const Draw first = at(slot);
   Draw draw = first;
-  for (uint64_t attempt = 1;; ++attempt) {
+  std::string why = "no key is accepted";
+  for (uint64_t attempt = 1; attempt <= kMostReplaced; ++attempt) {
     try {
-      return sets_[draw.set]->key(draw.place);
+      std::string key = sets_[draw.set]->key(draw.place);
+      if (!accepts || accepts(key)) return key;
     } catch (const Error& e) {
-      if (e.code() != KINORA_ERROR_DATA || attempt == kMost) throw;
-      draw = instead(first, attempt);
+      if (e.code() != KINORA_ERROR_DATA) throw;
+      why = e.what();
     }
+    draw = instead(first, attempt);
   }
+  throw Error(KINORA_ERROR_DATA, fmt::format("{}: {} samples in a row cannot be used; of the last: {}",
+                                             sets_[first.set]->path(), kMostReplaced, why));
 }
 
 }  // namespace kinora::core

@@ -28,9 +28,10 @@ class DataOrder {
   Draw at(uint64_t slot) const;
   // The sample that takes the place of one that cannot be read: another one of its set. attempt: 1, 2, ...
   Draw instead(const Draw& damaged, uint64_t attempt) const;
-  // The key of the sample that slot n takes, or of the one instead of it if its headers are damaged. Throws
-  // Error if 100 in a row are.
-  std::string key(uint64_t slot);
+  // The key of the sample that slot n takes, or of the one instead of it if its headers are damaged or its key
+  // is not accepted (empty: all are). Throws Error after kMostReplaced in a row.
+  std::string key(uint64_t slot, const std::function<bool(const std::string&)>& accepts = {});
+  static constexpr uint64_t kMostReplaced = 1000;
   // Slots in which each sample is taken once, or as often as `epochs` say; of a blend by weight, the number of
   // its samples.
   uint64_t pass() const { return root_.slots; }

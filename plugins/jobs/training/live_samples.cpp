@@ -5,6 +5,7 @@
 #include <set>
 
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/loading/held_out.hpp"
 #include "plugins/jobs/training/strip.hpp"
 
 namespace kinora::core {

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "core/base/digest.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/loading/held_out.hpp"
 #include "plugins/jobs/training/live_samples.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
 
@@ -57,13 +57,6 @@ Split split(const LatentData& data, double share) {
         "encode more clips",
         share, out.train.size(), data.size(), out.held_out.size());
   return out;
-}
-
-uint64_t hash_of(const std::string& key) { return std::stoull(sha256(key).substr(0, 13), nullptr, 16); }
-
-double hash_share(const std::string& key) {
-  constexpr double kHashes = 1ull << 52;
-  return static_cast<double>(hash_of(key)) / kHashes;
 }
 
 std::unique_ptr<TrainingSamples> samples_of(const JobView& train, const TrainOptions& options,

@@ -44,9 +44,4 @@ struct Split {
 };
 Split split(const LatentData& data, double share);
 
-// In [0, 1), from SHA-256.
-double hash_share(const std::string& key);
-// The 52 bits that hash_share() divides.
-uint64_t hash_of(const std::string& key);
-
 }  // namespace kinora::core

@@ -7,6 +7,7 @@
 
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/loading/held_out.hpp"
 
 namespace kinora::core {
 namespace {

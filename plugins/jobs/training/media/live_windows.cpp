@@ -41,12 +41,11 @@ LiveWindows::LiveWindows(const JobView& encode, at::Device device)
       fps_(24.0 / static_cast<double>(options_.every)) {}
 
 LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
-  constexpr uint64_t kMost = 1000;
   const at::NoGradGuard off;
   const auto first = order_.at(slot);
   auto draw = first;
-  std::string why = "none of them is of this part of the validation's split";
-  for (uint64_t attempt = 1; attempt <= kMost; ++attempt) {
+  std::string why = "no key is accepted";
+  for (uint64_t attempt = 1; attempt <= DataOrder::kMostReplaced; ++attempt) {
     try {
       if (auto made = window(draw, slot, accept)) return *std::move(made);
     } catch (const Error& e) {
@@ -59,7 +58,7 @@ LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
     draw = order_.instead(first, attempt);
   }
   raise(KINORA_ERROR_DATA, "{}: {} samples in a row cannot be used; of the last: {}",
-        order_.set(first.set).path(), kMost, why);
+        order_.set(first.set).path(), DataOrder::kMostReplaced, why);
 }
 
 std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& draw, uint64_t slot,
