@@ -50,7 +50,7 @@ std::vector<std::string> read_all(const std::string& bytes, const WebDatasetLimi
   return out;
 }
 
-// What libarchive's reader makes of the bytes, or nothing.
+// The sample that libarchive's reader makes of the bytes, or nothing.
 std::optional<WebDatasetSample> by_libarchive(const std::string& bytes) {
   try {
     return WebDatasetReader(source(bytes), {.need_end = false}).next();
