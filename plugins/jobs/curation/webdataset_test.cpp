@@ -107,7 +107,8 @@ TEST(PlainSample, OfDamagedHeadersIsNeverAnother) {
     for (const char to : {'\0', '7', ' ', '\x80'}) {
       std::string bytes = whole;
       bytes[at] = to;
-      if (const auto found = plain(bytes)) EXPECT_EQ(shown(found), shown(by_libarchive(bytes))) << at;
+      const auto found = plain(bytes);
+      EXPECT_TRUE(!found || shown(found) == shown(by_libarchive(bytes))) << at;
     }
 }
 
