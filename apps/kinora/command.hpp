@@ -82,6 +82,7 @@ int inspect_command(core::Runtime&, const Arguments&);
 int bench_command(core::Runtime&, const Arguments&);
 int generate_command(core::Runtime&, const Arguments&);
 int search_command(core::Runtime&, const Arguments&);
+int data_command(core::Runtime&, const Arguments&);
 // shared: the flags before the command, which every rank gets too.
 int launch_command(core::Runtime&, const Arguments& shared, const Arguments&);
 int plan_command(core::Runtime&, const Arguments&);

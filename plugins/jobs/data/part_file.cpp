@@ -11,7 +11,7 @@ namespace kinora::data {
 namespace {
 
 constexpr std::string_view kHead = "kinora.part/1\n";
-constexpr size_t kBlock = 1 << 20, kMostText = 1 << 20;
+constexpr size_t kBlock = 1 << 20, kMostName = 1 << 20;
 
 }  // namespace
 
@@ -97,7 +97,7 @@ uint64_t PartReader::number() {
 
 std::string PartReader::text() {
   const uint64_t size = number();
-  if (size > kMostText) throw Error(KINORA_ERROR_DATA, bytes_.name + ": damaged; remove it and run again");
+  if (size > kMostName) throw Error(KINORA_ERROR_DATA, bytes_.name + ": damaged; remove it and run again");
   std::string out(size, '\0');
   take(out.data(), out.size());
   return out;

@@ -4,10 +4,12 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "core/base/printable.hpp"
+#include "plugins/jobs/data/shards.hpp"
 
 namespace kinora::data {
 
@@ -27,6 +29,9 @@ struct Problem {
     return core::printable(out);
   }
 };
+
+// Damage of a shard. last: key of the last sample that could be read; what: the message of the error.
+Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t offset, std::string_view what);
 
 // [owner-thread] Receives problems as they are found.
 using OnProblem = std::function<void(const Problem&)>;

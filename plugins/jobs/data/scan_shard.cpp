@@ -11,7 +11,37 @@ void stop_if_cancelled() {
   if (core::cancelled()) throw Error(KINORA_ERROR_CANCELLED, "interrupted; run it again to continue");
 }
 
+// Calls each() for every sample, then end() with the end of the last one and whether the archive is whole.
+template <class Each, class End>
+void read_headers(const Shard& shard, const Each& each, const End& end, const PushPiece& push) {
+  Pieces pieces(push);
+  std::optional<energon::ShardScan> scan;
+  std::string last;      // key of the last sample
+  uint64_t last_end = 0;
+  std::optional<Problem> damage;
+  try {
+    scan.emplace(RandomBytes::of_file(shard.uri));
+    while (auto sample = scan->next()) {
+      each(*sample);
+      last = sample->key;
+      last_end = sample->offset + sample->size;
+      if (!pieces.add(*std::move(sample))) return;
+    }
+  } catch (const Error& e) {
+    if (e.code() != KINORA_ERROR_DATA) throw;
+    damage = damage_of_shard(shard, last, scan ? scan->end() : 0, e.what());
+  }
+  end(damage ? last_end : scan->end(), !damage);
+  pieces.flush(std::move(damage));
+}
+
 }  // namespace
+
+Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t offset, std::string_view what) {
+  const std::string before = shard.uri + ": ";
+  if (what.starts_with(before)) what.remove_prefix(before.size());
+  return {shard.name, last.empty() ? "" : "after '" + last + "'", offset, std::string(what)};
+}
 
 bool Pieces::add(energon::StoredSample sample) {
   constexpr size_t kMostSamples = 1024, kMostParts = 4096;
@@ -28,34 +58,22 @@ bool Pieces::flush(std::optional<Problem> damage) {
 }
 
 void scan_shard(const DataFolder& folder, const Shard& shard, bool keep, const PushPiece& push) {
-  Pieces pieces(push);
   energon::TarIndex index;
   std::optional<PartWriter> kept;
   if (keep) kept.emplace(folder, shard);
-  std::optional<energon::ShardScan> scan;
-  std::string last;  // key of the last sample
-  uint64_t end = 0;  // of the last sample
-  std::optional<Problem> damage;
-  try {
-    scan.emplace(RandomBytes::of_file(shard.uri));
-    while (auto sample = scan->next()) {
-      index.add(*sample);
-      if (kept) kept->add(*sample);
-      last = sample->key;
-      end = sample->offset + sample->size;
-      if (!pieces.add(*std::move(sample))) return;
-    }
-  } catch (const Error& e) {
-    if (e.code() != KINORA_ERROR_DATA) throw;
-    const std::string_view what = e.what();
-    const std::string before = shard.uri + ": ";
-    damage = Problem{shard.name, last.empty() ? "" : "after '" + last + "'", scan ? scan->end() : 0,
-                     std::string(what.starts_with(before) ? what.substr(before.size()) : what)};
-  }
-  if (!damage) end = scan->end();
-  write_small(shard.uri + ".idx", index.finish(end));
-  if (kept && !damage) kept->commit(end);
-  pieces.flush(std::move(damage));
+  const auto each = [&](const energon::StoredSample& sample) {
+    index.add(sample);
+    if (kept) kept->add(sample);
+  };
+  const auto end = [&](uint64_t end, bool is_whole) {
+    write_small(shard.uri + ".idx", index.finish(end));
+    if (kept && is_whole) kept->commit(end);
+  };
+  read_headers(shard, each, end, push);
+}
+
+void list_shard(const Shard& shard, const PushPiece& push) {
+  read_headers(shard, [](const energon::StoredSample&) {}, [](uint64_t, bool) {}, push);
 }
 
 bool scan_kept(const DataFolder& folder, const Shard& shard, const PushPiece& push) {

@@ -31,8 +31,10 @@ class Pieces {
   size_t parts_ = 0;
 };
 
+// Reads the headers of a shard. An error of the archive becomes the damage of the last piece; others are thrown.
+void list_shard(const Shard& shard, const PushPiece& push);
+
 // Reads the headers of a shard and writes its .tar.idx. keep: also writes its samples to a file of part_file.hpp.
-// Errors of the archive become the damage of the last piece; others are thrown.
 void scan_shard(const DataFolder& folder, const Shard& shard, bool keep, const PushPiece& push);
 
 // Pushes the samples that an interrupted run kept. False if there are none of this shard as it is now.
