@@ -102,6 +102,11 @@ def check_split(folder):
     assert split["exclude"] == []
 
 
+def files(folder):
+    """Contents by name, without the hidden temporary files of killed processes."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".kinora-tmp-")}
+
+
 def killed_and_resumed():
     """An indexer that is killed at any moment leaves files with which the next one ends as if nothing had happened."""
     folder = SCRATCH / "many"
@@ -111,7 +116,7 @@ def killed_and_resumed():
             for i in range(30):
                 add(tar, f"{n}-{i}.txt", b"x" * i)
     kinora("index", folder)
-    wanted = {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+    wanted = files(folder)
     kills = 0
     for delay in (0.01, 0.02, 0.03, 0.04, 0.06, 0.08):
         shutil.rmtree(folder / ".nv-meta")
@@ -127,8 +132,8 @@ def killed_and_resumed():
         parts = len(list(folder.glob(".nv-meta/kinora.part-*")))
         said = kinora("index", folder, "--threads", 2)
         assert "60 shards, 1800 samples, 0 damaged" in said, said
-        assert not parts or re.search(r"; \d+ not read again", said), (parts, said)
-        assert {p.name: p.read_bytes() for p in folder.rglob("*") if p.is_file()} == wanted
+        assert not parts or re.search("not read again|was current", said), (parts, said)
+        assert files(folder) == wanted
     assert kills, "no kill came in time"
     assert "the index was current" in kinora("index", folder)
     print(f"{kills} killed indexers continued")
@@ -139,9 +144,9 @@ def damaged():
     folder.mkdir()
     shutil.copy(SHARDS / "000.tar", folder / "good.tar")
     whole = (SHARDS / "001.tar").read_bytes()
-    (folder / "cut.tar").write_bytes(whole[: len(whole) // 2])
+    (folder / "cut.tar").write_bytes(whole[:-30100])
     said = kinora("index", folder, code=1)
-    assert re.search(r"^cut\.tar: after '.*' at \d+: entry \d+ is truncated", said, re.M) and "2 shards, " in said and "1 damaged" in said, said
+    assert re.search(r"^cut\.tar: after '.*' at \d+: entry \d+ is (truncated|damaged)", said, re.M) and "2 shards, " in said and "1 damaged" in said, said
     said = kinora("verify", folder, "--optional", "mp4", code=1)
     assert re.search(r"^cut\.tar: after '.*' at \d+: ", said, re.M) and re.search(r"^good\.tar: \S+ at \d+: the field mp4 is empty; ", said, re.M), said
 
@@ -175,7 +180,7 @@ def main():
     assert re.search(r"^  mp4 +4 +", kinora("inspect", good), re.M)
 
     page = SCRATCH / "page.html"
-    kinora("preview", good, "--out", page, "--limit", 4)
+    kinora("preview", good, "--out", page, "--limit", 6)
     text = page.read_text()
     assert text.count("data:image/jpeg;base64,") == 3 and "&lt;b&gt;a cockatoo" in text and "No picture: " in text and "<script" not in text, text[:3000]
 

@@ -53,6 +53,7 @@ class Indexer {
     report_.unchanged = report_.shards;
     report_.is_current = !write_split() && !write_dataset();
     if (!report_.is_current) write_record(folder_, kIndexRecord, record_);
+    remove_parts();
   }
 
   void read_all() {
@@ -138,11 +139,16 @@ class Indexer {
     write_small(folder_.meta_uri(".info.json"), energon::info_json(infos_));
     record_.index = uuid;
     write_record(folder_, kIndexRecord, record_);
-    for (const auto& [name, size] : folder_.meta)
-      if (name.starts_with(kPartPrefix)) remove_file(folder_.meta_uri(name));
+    remove_parts();
     for (const auto& shard : folder_.shards)
       if (!is_known(shard)) remove_file(folder_.meta_uri(part_name(shard)));
     report_.unchanged += kept_;
+  }
+
+  // Those that an interrupted run has left.
+  void remove_parts() {
+    for (const auto& [name, size] : folder_.meta)
+      if (name.starts_with(kPartPrefix)) remove_file(folder_.meta_uri(name));
   }
 
   // Both return whether they wrote the file.

@@ -112,7 +112,7 @@ TEST_F(Index, HasTheSamplesBeforeTheDamageOfAShard) {
   EXPECT_EQ(report.samples, 2u + 1 + 3);
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_THAT(lines[0], HasSubstr("checksum.tar: after 'b0' at 4096: entry 5 is damaged"));
-  EXPECT_THAT(lines[1], HasSubstr("cut.tar: after 'c2' at 6656: "));
+  EXPECT_THAT(lines[1], HasSubstr("cut.tar: after 'c2' at 6844: "));
   EXPECT_THAT(lines[2], HasSubstr("empty.tar: at 0: not a tar archive"));
   EXPECT_THAT(lines[3], HasSubstr("noise.tar: at 0: not a tar archive"));
   EXPECT_THAT(meta(".info.json"), HasSubstr("\"empty.tar\": 0"));

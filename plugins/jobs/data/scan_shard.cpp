@@ -1,5 +1,7 @@
 #include "plugins/jobs/data/scan_shard.hpp"
 
+#include <algorithm>
+
 #include "core/base/cancel.hpp"
 #include "core/base/status.hpp"
 #include "plugins/jobs/data/part_file.hpp"
@@ -40,7 +42,8 @@ void read_headers(const Shard& shard, const Each& each, const End& end, const Pu
 Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t offset, std::string_view what) {
   const std::string before = shard.uri + ": ";
   if (what.starts_with(before)) what.remove_prefix(before.size());
-  return {shard.name, last.empty() ? "" : "after '" + last + "'", offset, std::string(what)};
+  return {shard.name, last.empty() ? "" : "after '" + last + "'", std::min(offset, shard.size),
+          std::string(what)};
 }
 
 bool Pieces::add(energon::StoredSample sample) {
