@@ -78,15 +78,16 @@ std::string count(uint64_t n, const char* one, const char* more) {
 
 int index_data(core::Runtime&, const DataFolder& folder, const po::variables_map& given) {
   if (folder.is_one_file)
-    return complain(kUsage, "data index: " + folder.shards[0].uri + " is one shard; give the folder of the shards");
+    return complain(kUsage,
+                    "data index: " + folder.shards[0].uri + " is one shard; give the folder of the shards");
   data::IndexOptions options{given["threads"].as<uint64_t>(), given.count("again") > 0, {}};
   if (given.count("val")) options.val = given["val"].as<double>();
   if (options.val && !(*options.val >= 0 && *options.val <= 1))
     return complain(kUsage, fmt::format("--val {}: must be from 0 to 1", *options.val));
   const auto report = data::index_folder(folder, options, print_problem);
   print_notes(report.notes);
-  std::string line = count(report.shards, "shard", "shards") + ", " + count(report.samples, "sample", "samples") +
-                     fmt::format(", {} damaged", report.damaged);
+  std::string line = count(report.shards, "shard", "shards") + ", " +
+                     count(report.samples, "sample", "samples") + fmt::format(", {} damaged", report.damaged);
   if (report.duplicates > 0) line += ", " + count(report.duplicates, "duplicate key", "duplicate keys");
   if (report.is_current)
     line += "; the index was current";
@@ -110,8 +111,9 @@ int verify_data(core::Runtime& runtime, const DataFolder& folder, const po::vari
     };
   const auto report = data::verify_folder(folder, options, print_problem);
   print_notes(report.notes);
-  std::cout << count(report.shards, "shard", "shards") << ", " << count(report.samples, "sample", "samples") << ", "
-            << core::format_size(report.bytes) << ", " << count(report.problems, "problem", "problems") << " in "
+  std::cout << count(report.shards, "shard", "shards") << ", " << count(report.samples, "sample", "samples")
+            << ", " << core::format_size(report.bytes) << ", "
+            << count(report.problems, "problem", "problems") << " in "
             << count(report.shards - report.passed, "shard", "shards") << "\n";
   return report.problems == 0 ? kDone : kFailed;
 }
@@ -126,7 +128,8 @@ int preview_data(core::Runtime& runtime, const DataFolder& folder, const po::var
   if (!given.count("out"))
     return complain(kUsage, "data preview: --out FILE.html is missing; it names the page to write");
   const uint64_t limit = given["limit"].as<uint64_t>();
-  if (limit < 1 || limit > 1000) return complain(kUsage, fmt::format("--limit {}: must be from 1 to 1000", limit));
+  if (limit < 1 || limit > 1000)
+    return complain(kUsage, fmt::format("--limit {}: must be from 1 to 1000", limit));
   data::PictureMaker pictures(runtime.registry());
   const auto cards = data::cards_of(folder, limit, std::ref(pictures));
   data::write_small(given["out"].as<std::string>(), data::preview_page(folder, cards));
@@ -171,14 +174,16 @@ int data_command(core::Runtime& runtime, const Arguments& arguments) {
   std::vector<std::string> names;
   for (const auto& part : parts) names.emplace_back(part.name);
   if (!given.count("part"))
-    return complain(kUsage, fmt::format("data: give one of {}; see kinora data --help", fmt::join(names, ", ")));
+    return complain(kUsage,
+                    fmt::format("data: give one of {}; see kinora data --help", fmt::join(names, ", ")));
   const std::string name = given["part"].as<std::string>();
   const auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.name == name; });
   if (part == parts.end())
     return complain(kUsage, fmt::format("unknown command 'data {}'{}; see kinora data --help", name,
                                         core::did_you_mean(name, names)));
   if (!given.count("path"))
-    return complain(kUsage, fmt::format("data {}: a folder of shards is missing: kinora data {} PATH", name, name));
+    return complain(kUsage,
+                    fmt::format("data {}: a folder of shards is missing: kinora data {} PATH", name, name));
   if (const auto why = useless_flag(*part, given); !why.empty()) return complain(kUsage, why);
   core::watch_signals();
   return part->run(runtime, data::find_shards(given["path"].as<std::string>()), given);

@@ -50,11 +50,12 @@ std::string table_of_facts(const data::Overview& o) {
 }  // namespace
 
 std::string overview_text(const data::Overview& o) {
-  std::string out = fmt::format("shards   {}\nsamples  {}\nbytes    {} ({})\nindex    {}\n", o.shards, o.samples,
-                                o.bytes, core::format_size(o.bytes), o.index);
+  std::string out = fmt::format("shards   {}\nsamples  {}\nbytes    {} ({})\nindex    {}\n", o.shards,
+                                o.samples, o.bytes, core::format_size(o.bytes), o.index);
   std::vector<std::string> keys;
   for (const auto& key : o.keys) keys.push_back(one_line(key));
-  if (!keys.empty()) out += fmt::format("keys     {}{}\n", fmt::join(keys, ", "), o.samples > keys.size() ? ", ..." : "");
+  if (!keys.empty())
+    out += fmt::format("keys     {}{}\n", fmt::join(keys, ", "), o.samples > keys.size() ? ", ..." : "");
   out += "\n" + table_of_fields(o);
   if (!o.facts.empty()) out += "\n" + table_of_facts(o);
   if (o.captions.count > 0)

@@ -32,7 +32,10 @@ CheckIndex::CheckIndex(const DataFolder& folder, OnProblem problem) : problem_(s
   for (const auto& shard : folder.shards) there.insert(shard.name);
   for (const auto& [name, listed] : *info_)
     if (!there.contains(name))
-      problem_({".nv-meta/.info.json", "", {}, "names " + name + ", which is not there; fetch it, or run kinora data index"});
+      problem_({".nv-meta/.info.json",
+                "",
+                {},
+                "names " + name + ", which is not there; fetch it, or run kinora data index"});
 }
 
 template <class F>
@@ -83,7 +86,9 @@ void CheckIndex::add(const std::vector<energon::StoredSample>& samples, const st
 
 void CheckIndex::end_shard() {
   if (listed_ && listed_->samples != count_)
-    problem_({shard_, "", {},
+    problem_({shard_,
+              "",
+              {},
               fmt::format(".info.json says {} samples, there are {}{}", listed_->samples, count_, kRemedy)});
   if (is_compared_ && expected_)
     problem_({shard_, expected_->key, expected_->offset,

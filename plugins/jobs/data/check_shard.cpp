@@ -56,7 +56,8 @@ class Check {
         throw Error(KINORA_ERROR_DATA, "a sample has more than 100000 fields; is it a WebDataset?");
     }
     if (!tar.seekable())
-      throw Error(KINORA_ERROR_DATA, "the shard is compressed, so its samples cannot be read at random; unpack it");
+      throw Error(KINORA_ERROR_DATA,
+                  "the shard is compressed, so its samples cannot be read at random; unpack it");
   }
 
   // Reads the content; a storage that cannot deliver it throws.
@@ -83,14 +84,16 @@ class Check {
     for (const auto& part : sample.parts) {
       bytes += part.size;
       if (!seen.insert(part.name).second)
-        add(sample.key, sample.offset, "the field " + part.name + " comes twice; readers take one of them" + kPackAgain);
+        add(sample.key, sample.offset,
+            "the field " + part.name + " comes twice; readers take one of them" + kPackAgain);
     }
     if (bytes == 0) {
       add(sample.key, sample.offset, "the sample has 0 bytes; remove it or pack it again");
     } else {
       for (const auto& part : sample.parts)
         if (part.size == 0)
-          add(sample.key, sample.offset, "the field " + part.name + " is empty; remove the sample or pack it again");
+          add(sample.key, sample.offset,
+              "the field " + part.name + " is empty; remove the sample or pack it again");
     }
     if (bytes > WebDatasetLimits{}.sample_bytes)
       add(sample.key, sample.offset,
@@ -105,7 +108,9 @@ class Check {
   void check_index(uint64_t end) {
     if (!shard_.index_size) return;
     if (read_small(shard_.uri + ".idx") == index_.finish(end)) return;
-    piece_.problems.push_back({shard_.name + ".idx", "", {},
+    piece_.problems.push_back({shard_.name + ".idx",
+                               "",
+                               {},
                                "the offsets are not those of the shard; run kinora data index with --again"});
   }
 
@@ -124,21 +129,22 @@ class Check {
   energon::Grouping grouping_;
   energon::TarIndex index_;
   CheckedPiece piece_;
-  std::string last_;   // key of the last sample
-  uint64_t end_ = 0;   // of the last member
+  std::string last_;  // key of the last sample
+  uint64_t end_ = 0;  // of the last member
   bool is_stopped_ = false;
 };
 
 }  // namespace
 
 bool is_medium(std::string_view field) {
-  constexpr std::string_view kMedia[] = {"mp4", "webm", "mkv", "mov", "avi", "ogv",
+  constexpr std::string_view kMedia[] = {"mp4", "webm", "mkv",  "mov", "avi", "ogv",
                                          "mpg", "jpg",  "jpeg", "png", "webp"};
   const std::string_view ending = field.substr(field.rfind('.') + 1);  // npos + 1 is 0
   return std::find(std::begin(kMedia), std::end(kMedia), ending) != std::end(kMedia);
 }
 
-void check_shard(const Shard& shard, const DecodeMedium& decode, const std::function<bool(CheckedPiece)>& push) {
+void check_shard(const Shard& shard, const DecodeMedium& decode,
+                 const std::function<bool(CheckedPiece)>& push) {
   Check(shard, decode, push).run();
 }
 

@@ -24,7 +24,8 @@ struct CheckedPiece {
 
 // Checks headers and their checksums, the end of the archive, names of members, double and empty fields,
 // sizes, JSON, and the .tar.idx. decode: for media; empty: they are only read. push returns false to stop.
-void check_shard(const Shard& shard, const DecodeMedium& decode, const std::function<bool(CheckedPiece)>& push);
+void check_shard(const Shard& shard, const DecodeMedium& decode,
+                 const std::function<bool(CheckedPiece)>& push);
 
 // Whether a field's name is one of a video or picture that stages decode.
 bool is_medium(std::string_view field);

@@ -1,6 +1,5 @@
 #include "plugins/jobs/data/earlier_index.hpp"
 
-
 #include "core/base/status.hpp"
 
 namespace kinora::data {
@@ -13,7 +12,8 @@ EarlierIndex::EarlierIndex(const DataFolder& folder) : record_(read_record(folde
     if (auto info = read_info(folder)) numbers_ = *std::move(info);
     index_ = std::make_unique<StoredIndex>(folder.meta_uri("index.sqlite"));
   });
-  if (!read && read.failure().code != KINORA_ERROR_DATA) throw Error(read.failure().code, read.failure().message);
+  if (!read && read.failure().code != KINORA_ERROR_DATA)
+    throw Error(read.failure().code, read.failure().message);
 }
 
 bool EarlierIndex::knows(const Shard& shard) const {
@@ -40,8 +40,9 @@ void EarlierIndex::read(const Shard& shard, const PushPiece& push) {
     if (!pieces.add(*std::move(sample))) return;
   pieces.flush();
   if (count != record_.shards.at(shard.name).samples)
-    throw Error(KINORA_ERROR_DATA, shard.name + ": index.sqlite has other samples than were written to it; "
-                                                "run kinora data index with --again");
+    throw Error(KINORA_ERROR_DATA, shard.name +
+                                       ": index.sqlite has other samples than were written to it; "
+                                       "run kinora data index with --again");
 }
 
 }  // namespace kinora::data

@@ -1,4 +1,4 @@
-// What is left of an earlier index of a folder: which shards need not be read again, and their samples.
+// An earlier index of a folder: tells which shards need not be read again, and gives their samples.
 #pragma once
 #include <memory>
 

@@ -37,10 +37,11 @@ std::vector<Problem> FieldSets::missing(size_t shard, const std::string& name) c
       if (!first || group.offset < first->offset) first = &group;
     }
     if (!first) continue;
-    out.push_back({name, first->key, first->offset,
-                   fmt::format("no field {}, which other samples have, in {} of the {} samples of this shard; "
-                               "add it, or allow it with --optional {}",
-                               field, without, all, field)});
+    out.push_back(
+        {name, first->key, first->offset,
+         fmt::format("no field {}, which other samples have, in {} of the {} samples of this shard; "
+                     "add it, or allow it with --optional {}",
+                     field, without, all, field)});
   }
   return out;
 }

@@ -16,7 +16,7 @@ namespace kinora::data {
 
 // Calls produce(shard, push) for the shards 0, 1, ... on `threads` threads, and consume(shard, piece) in the
 // calling thread with all pieces of shard 0, then of shard 1, and so on. push() waits while too many pieces do;
-// it returns false when the work was stopped, and produce() should return then. What produce() throws is thrown
+// it returns false when the work was stopped, and produce() should return then. An exception of produce() is thrown
 // here, after the pieces of earlier shards were consumed.
 template <class Piece>
 class InOrder {

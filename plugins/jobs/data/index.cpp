@@ -99,7 +99,8 @@ class Indexer {
   void end_shard() {
     if (infos_.empty()) return;
     if (is_whole_) record_.add(folder_.shards[infos_.size() - 1], infos_.back().samples);
-    progress_.update(static_cast<int64_t>(infos_.size()), core::counted(static_cast<int64_t>(report_.samples), "sample", "samples"));
+    progress_.update(static_cast<int64_t>(infos_.size()),
+                     core::counted(static_cast<int64_t>(report_.samples), "sample", "samples"));
   }
 
   void take(size_t number, Piece piece) {
@@ -110,14 +111,15 @@ class Indexer {
 
   void add(size_t number, Piece piece) {
     auto& info = infos_.back();
-    index_.add(static_cast<int64_t>(number), piece.samples, info.samples,
-               [&](const energon::StoredSample& sample, const energon::ShardIndex::Place& first) {
-                 is_whole_ = false;
-                 ++report_.duplicates;
-                 problem_({info.name, sample.key, sample.offset,
-                           fmt::format("the key is also in {} at {}, which the index keeps; make the keys differ",
-                                       folder_.shards[static_cast<size_t>(first.shard)].name, first.offset)});
-               });
+    index_.add(
+        static_cast<int64_t>(number), piece.samples, info.samples,
+        [&](const energon::StoredSample& sample, const energon::ShardIndex::Place& first) {
+          is_whole_ = false;
+          ++report_.duplicates;
+          problem_({info.name, sample.key, sample.offset,
+                    fmt::format("the key is also in {} at {}, which the index keeps; make the keys differ",
+                                folder_.shards[static_cast<size_t>(first.shard)].name, first.offset)});
+        });
     for (const auto& sample : piece.samples) hash_.add(sample);
     info.samples += piece.samples.size();
     report_.samples += piece.samples.size();
@@ -145,7 +147,7 @@ class Indexer {
     report_.unchanged += kept_;
   }
 
-  // Those that an interrupted run has left.
+  // Removes the files that an interrupted run has left.
   void remove_parts() {
     for (const auto& [name, size] : folder_.meta)
       if (name.starts_with(kPartPrefix)) remove_file(folder_.meta_uri(name));
@@ -172,7 +174,8 @@ class Indexer {
     const auto before = read_small(folder_.meta_uri("dataset.yaml"));
     if (before == energon::dataset_yaml()) return false;
     if (before && !options_.again) {
-      report_.notes.push_back("dataset.yaml was not written by this command, so it stays; --again replaces it");
+      report_.notes.push_back(
+          "dataset.yaml was not written by this command, so it stays; --again replaces it");
       return false;
     }
     write_small(folder_.meta_uri("dataset.yaml"), energon::dataset_yaml());

@@ -29,7 +29,8 @@ class Index : public DataTest {
       stored.begin(i);
       while (const auto sample = stored.next()) {
         std::string text = fmt::format("{} {}+{}:", sample->key, sample->offset, sample->size);
-        for (const auto& part : sample->parts) text += " " + part.name + "=" + tar.substr(part.offset, part.size);
+        for (const auto& part : sample->parts)
+          text += " " + part.name + "=" + tar.substr(part.offset, part.size);
         out.push_back(text);
       }
     }
@@ -55,7 +56,8 @@ TEST_F(Index, HasEverySampleAndFieldOfAllShards) {
 }
 
 TEST_F(Index, IsTheSameWithAnyNumberOfThreads) {
-  for (int i = 0; i < 20; ++i) write(fmt::format("s-{:03}.tar", i), shard(fmt::format("{}-", i), 1 + 400 * (i % 4)));
+  for (int i = 0; i < 20; ++i)
+    write(fmt::format("s-{:03}.tar", i), shard(fmt::format("{}-", i), 1 + 400 * (i % 4)));
   index({.threads = 1});
   const std::string one = meta("index.sqlite"), uuid = meta("index.uuid");
   fs::remove_all(root / ".nv-meta");
@@ -116,7 +118,8 @@ TEST_F(Index, HasTheSamplesBeforeTheDamageOfAShard) {
   EXPECT_THAT(lines[2], HasSubstr("empty.tar: at 0: not a tar archive"));
   EXPECT_THAT(lines[3], HasSubstr("noise.tar: at 0: not a tar archive"));
   EXPECT_THAT(meta(".info.json"), HasSubstr("\"empty.tar\": 0"));
-  EXPECT_EQ(meta("split.yaml"), "split_parts:\n  train:\n  - a.tar\n  - checksum.tar\n  - cut.tar\nexclude: []\n");
+  EXPECT_EQ(meta("split.yaml"),
+            "split_parts:\n  train:\n  - a.tar\n  - checksum.tar\n  - cut.tar\nexclude: []\n");
   EXPECT_EQ(index().damaged, 4u) << "it is reported again";
   EXPECT_EQ(index().unchanged, 1u);
 }
@@ -127,9 +130,11 @@ TEST_F(Index, KeepsTheFirstOfTwoSamplesWithOneKey) {
   const auto report = index();
   EXPECT_EQ(report.duplicates, 2u);
   EXPECT_EQ(report.samples, 5u);
-  EXPECT_THAT(lines, ElementsAre("b.tar: x0 at 0: the key is also in a.tar at 0, which the index keeps; make the keys differ",
-                                 "b.tar: x1 at 2048: the key is also in a.tar at 2048, which the index keeps; make the "
-                                 "keys differ"));
+  EXPECT_THAT(
+      lines, ElementsAre(
+                 "b.tar: x0 at 0: the key is also in a.tar at 0, which the index keeps; make the keys differ",
+                 "b.tar: x1 at 2048: the key is also in a.tar at 2048, which the index keeps; make the "
+                 "keys differ"));
   EXPECT_EQ(rows(2).size(), 3u);
   EXPECT_EQ(fs::file_size(root / "b.tar.idx"), 8u * 4) << "the archive has three";
   EXPECT_EQ(index().duplicates, 2u) << "they are reported again";

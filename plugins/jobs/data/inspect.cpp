@@ -42,7 +42,8 @@ void count_samples(const DataFolder& folder, uint64_t threads, Overview& out) {
         for (const auto& sample : piece.samples) {
           if (out.keys.size() < kKeys) out.keys.push_back(sample.key);
           for (const auto& part : sample.parts) {
-            const auto at = sizes.size() < kMostFields ? sizes.try_emplace(part.name).first : sizes.find(part.name);
+            const auto at =
+                sizes.size() < kMostFields ? sizes.try_emplace(part.name).first : sizes.find(part.name);
             if (at != sizes.end()) at->second.push_back(part.size);
           }
         }
@@ -53,38 +54,43 @@ void count_samples(const DataFolder& folder, uint64_t threads, Overview& out) {
 
 void look_at_texts(const DataFolder& folder, Overview& out) {
   std::vector<uint64_t> captions;
-  some_samples(folder, kLookedAt, [&](const Shard&, const RandomBytes& bytes, const energon::StoredSample& sample) {
-    ++out.looked_at;
-    bool has_txt = false;
-    for (const auto& part : sample.parts) {
-      if (part.size > kMostLooked || (part.name != "json" && part.name != "txt")) continue;
-      const auto content = read_part(bytes, part);
-      const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
-      if (part.name == "txt") {
-        captions.push_back(characters_of(text));
-        has_txt = true;
-        continue;
-      }
-      const json facts = json::parse(text, nullptr, false);
-      if (!facts.is_object()) continue;
-      for (const auto& [name, value] : facts.items())
-        if (out.facts.size() < kMostFacts || out.facts.contains(name)) ++out.facts[name][type_of(value)];
-      if (!has_txt && facts.contains("caption") && facts["caption"].is_string())
-        captions.push_back(characters_of(facts["caption"].get_ref<const std::string&>()));
-    }
-  });
+  some_samples(folder, kLookedAt,
+               [&](const Shard&, const RandomBytes& bytes, const energon::StoredSample& sample) {
+                 ++out.looked_at;
+                 std::optional<std::string> caption;
+                 for (const auto& part : sample.parts) {
+                   if (part.size > kMostLooked || (part.name != "json" && part.name != "txt")) continue;
+                   const auto content = read_part(bytes, part);
+                   const std::string_view text(reinterpret_cast<const char*>(content.data()), content.size());
+                   if (part.name == "txt") {
+                     caption = text;
+                     continue;
+                   }
+                   const json facts = json::parse(text, nullptr, false);
+                   if (!facts.is_object()) continue;
+                   for (const auto& [name, value] : facts.items())
+                     if (out.facts.size() < kMostFacts || out.facts.contains(name))
+                       ++out.facts[name][type_of(value)];
+                   if (!caption && facts.contains("caption") && facts["caption"].is_string())
+                     caption = facts["caption"].get<std::string>();
+                 }
+                 if (caption) captions.push_back(characters_of(*caption));
+               });
   out.captions = spread_of(captions);
 }
 
 std::string state_of_index(const DataFolder& folder) {
+  if (folder.is_one_file) return "not compared with one shard; give its folder";
   if (!folder.meta.contains(".info.json")) return "none; kinora data index writes one";
   const EarlierIndex index(folder);
   if (index.knows_exactly(folder.shards)) return "current";
-  if (index.record().index.empty()) return "there, written by another program; kinora data verify compares it";
+  if (index.record().index.empty())
+    return "there, written by another program; kinora data verify compares it";
   const auto unknown = std::count_if(folder.shards.begin(), folder.shards.end(),
                                      [&](const Shard& shard) { return !index.knows(shard); });
-  return fmt::format("out of date or incomplete ({} of {} shards are new, changed or damaged); run kinora data index",
-                     unknown, folder.shards.size());
+  return fmt::format(
+      "out of date or incomplete ({} of {} shards are new, changed or damaged); run kinora data index",
+      unknown, folder.shards.size());
 }
 
 }  // namespace

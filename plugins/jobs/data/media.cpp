@@ -19,7 +19,7 @@ Sample sample_of(const std::string& key, std::vector<uint8_t> bytes) {
   return out;
 }
 
-// What is wrong with the medium alone. Other errors are thrown.
+// Returns the error of the medium alone; other errors are thrown.
 template <class Call>
 std::string failure_of(Call&& call) {
   try {
@@ -38,7 +38,8 @@ MediaDecoder::MediaDecoder(core::Registry& registry)
 
 std::string MediaDecoder::problem(const std::string& key, const std::string&, std::vector<uint8_t> bytes) {
   std::string damage;
-  std::string failure = failure_of([&] { damage = core::damage_of(probe_(sample_of(key, std::move(bytes)))); });
+  std::string failure =
+      failure_of([&] { damage = core::damage_of(probe_(sample_of(key, std::move(bytes)))); });
   return failure.empty() ? damage : failure;
 }
 
@@ -61,7 +62,8 @@ Picture PictureMaker::made(Sample sample) {
   const json facts = json::parse(sample.need("json"), nullptr, false);
   Picture out;
   const auto number = [&](const char* name) {
-    return facts.is_object() && facts.contains(name) && facts[name].is_number() ? facts[name].get<double>() : 0.0;
+    return facts.is_object() && facts.contains(name) && facts[name].is_number() ? facts[name].get<double>()
+                                                                                : 0.0;
   };
   out.width = static_cast<int>(number("width"));
   out.height = static_cast<int>(number("height"));

@@ -24,8 +24,8 @@ class MediaDecoder {
 
 // The picture of a sample: some frames of a video next to each other, or the image.
 struct Picture {
-  std::string jpeg;    // empty: there is none
-  std::string reason;  // why
+  std::string jpeg;           // empty: there is none
+  std::string reason;         // why
   int width = 0, height = 0;  // of the medium
   double seconds = 0;         // of a video
 };

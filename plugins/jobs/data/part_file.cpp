@@ -78,8 +78,7 @@ void PartReader::take(void* to, size_t size) {
       block_.resize(bytes_.read(next_, block_.data(), kBlock));
       next_ += block_.size();
       at_ = 0;
-      if (block_.empty())
-        throw Error(KINORA_ERROR_DATA, bytes_.name + ": cut off; remove it and run again");
+      if (block_.empty()) throw Error(KINORA_ERROR_DATA, bytes_.name + ": cut off; remove it and run again");
     }
     const size_t n = std::min(size, block_.size() - at_);
     std::memcpy(out, block_.data() + at_, n);

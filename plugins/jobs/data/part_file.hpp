@@ -34,7 +34,7 @@ class PartWriter {
 // [owner-thread] Throws Error(KINORA_ERROR_DATA) for a file that is not one.
 class PartReader {
  public:
-  // Nothing if there is no file, or the shard was changed since.
+  // Returns nothing if the file is missing or the shard was changed since.
   static std::optional<PartReader> open(const DataFolder& folder, const Shard& shard);
   // The next sample, or nothing at the end.
   std::optional<energon::StoredSample> next();
@@ -46,8 +46,8 @@ class PartReader {
   void take(void* to, size_t size);
   RandomBytes bytes_;
   std::string block_;
-  size_t at_ = 0;       // in the block
-  uint64_t next_ = 0;   // offset of the next block
+  size_t at_ = 0;      // in the block
+  uint64_t next_ = 0;  // offset of the next block
 };
 
 }  // namespace kinora::data

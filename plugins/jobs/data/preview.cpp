@@ -50,25 +50,26 @@ std::string caption_of(const RandomBytes& bytes, const energon::StoredSample& sa
 std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakePicture& make) {
   std::vector<Card> out;
   core::Progress progress("preview", static_cast<int64_t>(limit), "samples");
-  some_samples(folder, limit, [&](const Shard& shard, const RandomBytes& bytes, const energon::StoredSample& sample) {
-    if (core::cancelled()) throw Error(KINORA_ERROR_CANCELLED, "interrupted");
-    Card card{.key = sample.key, .shard = shard.name, .bytes = 0, .caption = caption_of(bytes, sample)};
-    const energon::StoredSample::Part* medium = nullptr;
-    for (const auto& part : sample.parts) {
-      card.bytes += part.size;
-      if (!medium && is_medium(part.name)) medium = &part;
-    }
-    if (!medium) {
-      card.picture.reason = "no video and no picture";
-    } else if (medium->size > kMostMedium) {
-      card.picture.reason = "the medium is larger than 1 GiB";
-    } else {
-      card.field = medium->name;
-      card.picture = make(sample.key, medium->name, read_part(bytes, *medium));
-    }
-    out.push_back(std::move(card));
-    progress.update(static_cast<int64_t>(out.size()));
-  });
+  some_samples(
+      folder, limit, [&](const Shard& shard, const RandomBytes& bytes, const energon::StoredSample& sample) {
+        if (core::cancelled()) throw Error(KINORA_ERROR_CANCELLED, "interrupted");
+        Card card{.key = sample.key, .shard = shard.name, .bytes = 0, .caption = caption_of(bytes, sample)};
+        const energon::StoredSample::Part* medium = nullptr;
+        for (const auto& part : sample.parts) {
+          card.bytes += part.size;
+          if (!medium && is_medium(part.name)) medium = &part;
+        }
+        if (!medium) {
+          card.picture.reason = "no video and no picture";
+        } else if (medium->size > kMostMedium) {
+          card.picture.reason = "the medium is larger than 1 GiB";
+        } else {
+          card.field = medium->name;
+          card.picture = make(sample.key, medium->name, read_part(bytes, *medium));
+        }
+        out.push_back(std::move(card));
+        progress.update(static_cast<int64_t>(out.size()));
+      });
   return out;
 }
 

@@ -58,14 +58,20 @@ std::string card_html(const Card& card) {
     out += "<img alt=\"" + escaped("Frames of " + card.key) + "\" src=\"data:image/jpeg;base64," +
            core::base64(card.picture.jpeg) + "\">";
   out += "<div><h2>" + escaped(card.key) + "</h2><p class=\"facts\">" + escaped(facts_text(card)) +
-         "</p><p class=\"caption\">" + escaped(card.caption.empty() ? "(no caption)" : card.caption) + "</p></div>";
+         "</p><p class=\"caption\">" + escaped(card.caption.empty() ? "(no caption)" : card.caption) +
+         "</p></div>";
   return out + "</li>\n";
 }
 
 // The length of the well-formed UTF-8 character at the start of the text (RFC 3629); 0: there is none.
 size_t utf8_length(std::string_view text) {
   const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
-  const size_t length = byte(0) < 0x80 ? 1 : byte(0) < 0xC2 ? 0 : byte(0) < 0xE0 ? 2 : byte(0) < 0xF0 ? 3 : byte(0) < 0xF5 ? 4 : 0;
+  const size_t length = byte(0) < 0x80   ? 1
+                        : byte(0) < 0xC2 ? 0
+                        : byte(0) < 0xE0 ? 2
+                        : byte(0) < 0xF0 ? 3
+                        : byte(0) < 0xF5 ? 4
+                                         : 0;
   if (length == 0 || length > text.size()) return 0;
   for (size_t i = 1; i < length; ++i)
     if ((byte(i) & 0xC0) != 0x80) return 0;

@@ -1,4 +1,4 @@
-// What earlier commands found in a folder: .nv-meta/kinora.index.json and .nv-meta/kinora.verified.json.
+// Results of earlier commands in a folder: .nv-meta/kinora.index.json and .nv-meta/kinora.verified.json.
 //
 //   {"index": "UUID", "shards": {"shard-000000.tar": [BYTES, MODIFIED, SAMPLES], ...}}
 //
@@ -24,9 +24,9 @@ struct Record {
     int64_t modified = 0;
     uint64_t samples = 0;
   };
-  std::string index;            // content of index.uuid; empty: the index is being written
-  std::optional<double> val;    // share of the shards for validation
-  std::string split;            // the split.yaml that was written, by its hash; empty: none was
+  std::string index;          // content of index.uuid; empty: the index is being written
+  std::optional<double> val;  // share of the shards for validation
+  std::string split;          // the split.yaml that was written, by its hash; empty: none was
   std::map<std::string, Seen> shards;
 
   // The entry of this shard if it was not changed since.

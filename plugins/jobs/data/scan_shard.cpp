@@ -18,7 +18,7 @@ template <class Each, class End>
 void read_headers(const Shard& shard, const Each& each, const End& end, const PushPiece& push) {
   Pieces pieces(push);
   std::optional<energon::ShardScan> scan;
-  std::string last;      // key of the last sample
+  std::string last;  // key of the last sample
   uint64_t last_end = 0;
   std::optional<Problem> damage;
   try {
@@ -76,7 +76,8 @@ void scan_shard(const DataFolder& folder, const Shard& shard, bool keep, const P
 }
 
 void list_shard(const Shard& shard, const PushPiece& push) {
-  read_headers(shard, [](const energon::StoredSample&) {}, [](uint64_t, bool) {}, push);
+  read_headers(
+      shard, [](const energon::StoredSample&) {}, [](uint64_t, bool) {}, push);
 }
 
 bool scan_kept(const DataFolder& folder, const Shard& shard, const PushPiece& push) {

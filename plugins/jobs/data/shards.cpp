@@ -42,6 +42,23 @@ void check_name(const std::string& folder, const std::string& name) {
   }
 }
 
+// A .tar file with its .tar.idx, from the listing of its folder; nothing if the path is not one.
+std::optional<DataFolder> one_shard(const std::string& path) {
+  if (!path.ends_with(kTar)) return std::nullopt;
+  const size_t slash = path.rfind('/') + 1;  // npos + 1 is 0
+  const std::string folder = slash == 0 ? "." : path.substr(0, std::max<size_t>(slash - 1, 1));
+  std::optional<Shard> shard;
+  std::optional<uint64_t> index_size;
+  for (const auto& entry : core::or_throw(io().list(folder))) {
+    if (entry.folder) continue;
+    if (entry.name == path.substr(slash)) shard = Shard{entry.name, path, entry.size, entry.modified, {}};
+    if (entry.name == path.substr(slash) + ".idx") index_size = entry.size;
+  }
+  if (!shard) return std::nullopt;
+  shard->index_size = index_size;
+  return DataFolder{folder, true, {*shard}, {}};
+}
+
 }  // namespace
 
 uint64_t DataFolder::bytes() const {
@@ -51,18 +68,12 @@ uint64_t DataFolder::bytes() const {
 }
 
 DataFolder find_shards(const std::string& path) {
+  if (auto file = one_shard(path)) return *std::move(file);
   DataFolder out{.uri = path};
   while (out.uri.size() > 1 && out.uri.ends_with('/') && !out.uri.ends_with("://")) out.uri.pop_back();
   const auto files = core::or_throw(io().list_all(out.uri));
-  if (files.size() == 1 && files[0].name.empty()) {  // a file
-    const size_t slash = path.rfind('/') + 1;        // npos + 1 is 0
-    if (!path.ends_with(kTar))
-      throw Error(KINORA_ERROR_INVALID, path + ": not a .tar file; give a folder of shards, or one shard");
-    return {slash == 0 ? "." : path.substr(0, slash - 1),
-            true,
-            {{path.substr(slash), path, files[0].size, files[0].modified, {}}},
-            {}};
-  }
+  if (files.size() == 1 && files[0].name.empty())
+    throw Error(KINORA_ERROR_INVALID, path + ": not a .tar file; give a folder of shards, or one shard");
   std::map<std::string, uint64_t> indexes;
   for (const auto& file : files) {
     if (file.name.starts_with(kMeta)) out.meta.emplace(file.name.substr(kMeta.size()), file.size);

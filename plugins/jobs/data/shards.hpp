@@ -18,9 +18,9 @@ struct Shard {
 };
 
 struct DataFolder {
-  std::string uri;            // without a slash at its end
-  bool is_one_file = false;   // the path is one .tar file, not a folder
-  std::vector<Shard> shards;  // by name
+  std::string uri;                       // without a slash at its end
+  bool is_one_file = false;              // the path is one .tar file, not a folder
+  std::vector<Shard> shards;             // by name
   std::map<std::string, uint64_t> meta;  // sizes of the files in .nv-meta, by name
 
   std::string meta_uri(const std::string& name) const { return uri + "/.nv-meta/" + name; }

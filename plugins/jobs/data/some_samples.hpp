@@ -17,7 +17,8 @@ std::vector<uint8_t> read_part(const RandomBytes& shard, const energon::StoredSa
 
 // Calls each() with about `most` samples: the first ones of every shard, or of as many shards as samples are
 // wanted. A damaged shard gives those before the damage.
-void some_samples(const DataFolder& folder, uint64_t most,
-                  const std::function<void(const Shard&, const RandomBytes&, const energon::StoredSample&)>& each);
+void some_samples(
+    const DataFolder& folder, uint64_t most,
+    const std::function<void(const Shard&, const RandomBytes&, const energon::StoredSample&)>& each);
 
 }  // namespace kinora::data

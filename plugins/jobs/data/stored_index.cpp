@@ -109,7 +109,8 @@ std::optional<energon::StoredSample> StoredIndex::next() {
   constexpr size_t kMostParts = 100'000;  // as in energon::ShardScan
   if (!has_sample_) return std::nullopt;
   const uint64_t index = number(samples_.get(), 0);
-  energon::StoredSample out{text(samples_.get(), 1), number(samples_.get(), 2), number(samples_.get(), 3), {}};
+  energon::StoredSample out{
+      text(samples_.get(), 1), number(samples_.get(), 2), number(samples_.get(), 3), {}};
   for (; has_part_ && number(parts_.get(), 0) <= index; has_part_ = step(parts_))
     if (number(parts_.get(), 0) == index && out.parts.size() < kMostParts)
       out.parts.push_back({text(parts_.get(), 1), number(parts_.get(), 2), number(parts_.get(), 3)});

@@ -36,7 +36,7 @@ TEST_F(Verify, FindsNothingInGoodShards) {
   EXPECT_THAT(report.notes, IsEmpty());
 }
 
-// What a shard contains, and the line that it costs.
+// The members of a shard, and the line that it costs.
 struct Fault {
   test::TarFiles files;
   std::string line;
@@ -48,7 +48,8 @@ TEST_F(Verify, NamesThePlaceOfEachFault) {
       {{{"a.txt", "1"}, {"/b.txt", "1"}}, "s.tar: /b.txt at 1024: the name leads out of the folder"},
       {{{"a.txt", "1"}, {"b.txt", "1"}, {"a.txt", "1"}}, "s.tar: a at 2048: the key is also in s.tar at 0"},
       {{{"a.txt", "1"}, {"a.txt", "1"}}, "s.tar: a at 0: the field txt comes twice"},
-      {{{"a.txt", "1"}, {"a.cls", "1"}, {"b.txt", "1"}}, "s.tar: b at 2048: no field cls, which other samples have, in 1 of the 2 samples"},
+      {{{"a.txt", "1"}, {"a.cls", "1"}, {"b.txt", "1"}},
+       "s.tar: b at 2048: no field cls, which other samples have, in 1 of the 2 samples"},
       {{{"a.json", "{\"x\": }"}}, "s.tar: a at 0: the field json is not JSON"},
       {{{"a.facts.json", "[1, 2"}}, "s.tar: a at 0: the field facts.json is not JSON"},
       {{{"a.txt", "1"}, {"a.cls", ""}}, "s.tar: a at 0: the field cls is empty"},
@@ -130,12 +131,13 @@ TEST_F(Verify, OfDuplicatesAgreesWithTheirIndex) {
 
 TEST_F(Verify, DecodesMediaWithTheGivenDecoder) {
   write("s.tar", test::tar_bytes({{"a.mp4", "good"}, {"b.mp4", "bad"}}));
-  const DecodeMedium decode = [](const std::string& key, const std::string& field, std::vector<uint8_t> bytes) {
+  const DecodeMedium decode = [](const std::string& key, const std::string& field,
+                                 std::vector<uint8_t> bytes) {
     EXPECT_EQ(field, "mp4");
-    return bytes.size() == 4 ? "" : key + " is no video";
+    return bytes.size() == 4 ? "" : key + " is damaged";
   };
   EXPECT_EQ(verify({.threads = 1, .decoder = [&] { return decode; }}).problems, 1u);
-  EXPECT_THAT(lines, ElementsAre("s.tar: b at 1024: the field mp4 cannot be decoded: b is no video"));
+  EXPECT_THAT(lines, ElementsAre("s.tar: b at 1024: the field mp4 cannot be decoded: b is damaged"));
 }
 
 }  // namespace

@@ -269,7 +269,8 @@ void WebDatasetStage::finish(const Emit& emit, const Run& run) {
   write_file(meta + "index.uuid", hash_.uuid());
   write_file(meta + "split.yaml", energon::split_yaml(shards_, options_.val));
   write_file(meta + "dataset.yaml", energon::dataset_yaml());
-  write_file(meta + ".info.json", energon::info_json(shards_));  // written last: it makes the folder a dataset
+  write_file(meta + ".info.json",
+             energon::info_json(shards_));  // written last: it makes the folder a dataset
 }
 
 }  // namespace kinora::shard

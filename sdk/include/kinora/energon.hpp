@@ -135,9 +135,7 @@ class IndexHash {
     for (const unsigned char c : text) state_ = (state_ ^ c) * kPrime;
     state_ = (state_ ^ 0x100) * kPrime;  // separator: "ab","c" differs from "a","bc"
   }
-  void add(uint64_t number) {
-    add(std::string_view(reinterpret_cast<const char*>(&number), sizeof number));
-  }
+  void add(uint64_t number) { add(std::string_view(reinterpret_cast<const char*>(&number), sizeof number)); }
   void add(const StoredSample& sample) {
     add(sample.key);
     add(sample.offset);
