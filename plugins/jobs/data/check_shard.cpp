@@ -43,6 +43,9 @@ class Check {
 
  private:
   void read(TarReader& tar) {
+    if (!tar.seekable())
+      throw Error(KINORA_ERROR_DATA,
+                  "the shard is compressed, so its samples cannot be read at random; unpack it");
     while (auto member = tar.next()) {
       const uint64_t content = member->end - (member->size + 511) / 512 * 512;
       if (leaves_folder(member->name))
@@ -55,9 +58,6 @@ class Check {
       if (grouping_.open_parts() > 100'000)
         throw Error(KINORA_ERROR_DATA, "a sample has more than 100000 fields; is it a WebDataset?");
     }
-    if (!tar.seekable())
-      throw Error(KINORA_ERROR_DATA,
-                  "the shard is compressed, so its samples cannot be read at random; unpack it");
   }
 
   // Reads the content; a storage that cannot deliver it throws.

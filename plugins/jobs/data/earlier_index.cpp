@@ -4,13 +4,14 @@
 
 namespace kinora::data {
 
-EarlierIndex::EarlierIndex(const DataFolder& folder) : record_(read_record(folder, kIndexRecord)) {
-  if (record_.index.empty() || !folder.meta.contains("index.sqlite") ||
+EarlierIndex::EarlierIndex(const DataFolder& folder)
+    : record_(read_record(folder, kIndexRecord)), uri_(folder.meta_uri("index.sqlite")) {
+  const auto at = folder.meta.find("index.sqlite");
+  if (record_.index.empty() || at == folder.meta.end() || at->second != record_.index_bytes ||
       read_small(folder.meta_uri("index.uuid")) != record_.index)
     return;
   const auto read = core::catching([&] {
     if (auto info = read_info(folder)) numbers_ = *std::move(info);
-    index_ = std::make_unique<StoredIndex>(folder.meta_uri("index.sqlite"));
   });
   if (!read && read.failure().code != KINORA_ERROR_DATA)
     throw Error(read.failure().code, read.failure().message);
@@ -18,7 +19,7 @@ EarlierIndex::EarlierIndex(const DataFolder& folder) : record_(read_record(folde
 
 bool EarlierIndex::knows(const Shard& shard) const {
   const auto* seen = record_.unchanged(shard);
-  return index_ && seen && numbers_.contains(shard.name) && shard.index_size == 8 * (seen->samples + 1);
+  return seen && numbers_.contains(shard.name) && shard.index_size == 8 * (seen->samples + 1);
 }
 
 bool EarlierIndex::knows_exactly(const std::vector<Shard>& shards) const {
@@ -29,6 +30,7 @@ bool EarlierIndex::knows_exactly(const std::vector<Shard>& shards) const {
 }
 
 void EarlierIndex::read(const Shard& shard, const PushPiece& push) {
+  if (!index_) index_ = std::make_unique<StoredIndex>(uri_);
   uint64_t count = 0;
   const PushPiece counted = [&](Piece piece) {
     count += piece.samples.size();

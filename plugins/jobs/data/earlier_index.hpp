@@ -25,7 +25,8 @@ class EarlierIndex {
  private:
   Record record_;
   std::map<std::string, Listed> numbers_;
-  std::unique_ptr<StoredIndex> index_;
+  std::string uri_;                     // of index.sqlite
+  std::unique_ptr<StoredIndex> index_;  // opened when it is needed
 };
 
 }  // namespace kinora::data

@@ -45,6 +45,7 @@ class Indexer {
   // Nothing has changed but, perhaps, the share for validation.
   void keep_all() {
     record_.index = earlier_.record().index;
+    record_.index_bytes = earlier_.record().index_bytes;
     record_.shards = earlier_.record().shards;
     for (const auto& shard : folder_.shards) {
       infos_.push_back({shard.name, record_.shards.at(shard.name).samples});
@@ -140,6 +141,7 @@ class Indexer {
     write_dataset();
     write_small(folder_.meta_uri(".info.json"), energon::info_json(infos_));
     record_.index = uuid;
+    record_.index_bytes = RandomBytes::of_file(folder_.meta_uri("index.sqlite")).size;
     write_record(folder_, kIndexRecord, record_);
     remove_parts();
     for (const auto& shard : folder_.shards)

@@ -11,7 +11,7 @@ namespace kinora::data {
 namespace {
 
 constexpr std::string_view kHead = "kinora.part/1\n";
-constexpr size_t kBlock = 1 << 20, kMostName = 1 << 20;
+constexpr size_t kBlock = 1 << 20, kMostName = 1 << 20, kMostParts = 200'000;
 
 }  // namespace
 
@@ -108,7 +108,9 @@ std::optional<energon::StoredSample> PartReader::next() {
   out.key = text();
   out.offset = number();
   out.size = number();
-  for (uint64_t n = number(); n > 0; --n) {
+  uint64_t n = number();
+  if (n > kMostParts) throw Error(KINORA_ERROR_DATA, bytes_.name + ": damaged; remove it and run again");
+  for (; n > 0; --n) {
     std::string name = text();
     const uint64_t offset = number(), size = number();
     out.parts.push_back({std::move(name), offset, size});

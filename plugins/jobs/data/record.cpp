@@ -26,6 +26,8 @@ Record read_record(const DataFolder& folder, const char* name) {
   };
   out.index = text_of("index");
   out.split = text_of("split");
+  if (all.contains("index_bytes") && all["index_bytes"].is_number_unsigned())
+    out.index_bytes = all["index_bytes"];
   if (all.contains("val") && all["val"].is_number()) out.val = all["val"].get<double>();
   for (const auto& [shard, seen] : all["shards"].items()) {
     if (!seen.is_array() || seen.size() != 3 || !seen[0].is_number_unsigned() ||
@@ -39,6 +41,7 @@ Record read_record(const DataFolder& folder, const char* name) {
 void write_record(const DataFolder& folder, const char* name, const Record& record) {
   json all = json::object();
   if (!record.index.empty()) all["index"] = record.index;
+  if (record.index_bytes > 0) all["index_bytes"] = record.index_bytes;
   if (!record.split.empty()) all["split"] = record.split;
   if (record.val) all["val"] = *record.val;
   json& shards = all["shards"] = json::object();

@@ -1,6 +1,6 @@
 // Results of earlier commands in a folder: .nv-meta/kinora.index.json and .nv-meta/kinora.verified.json.
 //
-//   {"index": "UUID", "shards": {"shard-000000.tar": [BYTES, MODIFIED, SAMPLES], ...}}
+//   {"index": "UUID", ..., "shards": {"shard-000000.tar": [BYTES, MODIFIED, SAMPLES], ...}}
 //
 // MODIFIED: nanoseconds since 1970. A shard that is listed and has the same size and time of modification was
 // not changed since. kinora.verified.json has only the shards in which `verify` found no problem, and no
@@ -25,6 +25,7 @@ struct Record {
     uint64_t samples = 0;
   };
   std::string index;          // content of index.uuid; empty: the index is being written
+  uint64_t index_bytes = 0;   // size of index.sqlite
   std::optional<double> val;  // share of the shards for validation
   std::string split;          // the split.yaml that was written, by its hash; empty: none was
   std::map<std::string, Seen> shards;

@@ -69,6 +69,7 @@ StoredIndex::StoredIndex(const std::string& uri) : uri_(uri) {
   if (is_remote) ::unlink(file.c_str());
   check(status);
   check(sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr));  // the file is a stranger's
+  sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 1 << 20);                           // of one row
   samples_ = prepared(
       "SELECT sample_index, sample_key, byte_offset, byte_size FROM samples WHERE tar_file_id = ? "
       "ORDER BY sample_index");
