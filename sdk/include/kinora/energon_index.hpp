@@ -82,7 +82,7 @@ class ShardIndex {
     ::unlink(path.c_str());  // a killed process leaves no file behind
     check(status);
     // An interrupted run builds it again. 32 MB: keys in no order would make a smaller cache read the file often.
-    execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-32000;");
+    execute("PRAGMA journal_mode=OFF; PRAGMA synchronous=OFF; PRAGMA cache_size=-32000; PRAGMA threads=2;");
     execute(detail::kTables);
     execute("BEGIN;");
     const auto prepare = [&](const char* sql, sqlite3_stmt** to) {
