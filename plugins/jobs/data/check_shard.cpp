@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 
 #include "core/base/cancel.hpp"
+#include "plugins/jobs/data/media.hpp"
 
 namespace kinora::data {
 namespace {
 
+constexpr size_t kMostOfSample = 1000;  // as WebDatasetReader
 constexpr uint64_t kMostJson = uint64_t{64} << 20;
 constexpr const char* kPackAgain = "; pack the shard again";
 
@@ -47,10 +49,9 @@ class Check {
       throw Error(KINORA_ERROR_DATA,
                   "the shard is compressed, so its samples cannot be read at random; unpack it");
     while (auto member = tar.next()) {
-      const uint64_t content = member->end - (member->size + 511) / 512 * 512;
       if (leaves_folder(member->name))
         add(member->name, member->header, "the name leads out of the folder; do not unpack it, pack it anew");
-      if (auto ended = grouping_.add(member->name, member->header, content, member->size))
+      if (auto ended = grouping_.add(member->name, member->header, member->content(), member->size))
         end_sample(*std::move(ended));
       if (const auto name = split_member_name(member->name)) check_content(tar, *member, *name);
       end_ = tar.end();
@@ -70,7 +71,7 @@ class Check {
         refuse("the field " + field + " is not JSON; write it again");
     } else if (decode_ && is_medium(field) && member.size > 0 &&
                member.size <= WebDatasetLimits{}.sample_bytes) {
-      const std::string why = decode_(key, field, tar.content());
+      const std::string why = decode_(key, tar.content());
       if (!why.empty()) refuse("the field " + field + " cannot be decoded: " + why);
     } else {
       tar.content([](const uint8_t*, size_t) {});
@@ -99,6 +100,10 @@ class Check {
       add(sample.key, sample.offset,
           fmt::format("the sample has {} bytes where readers take at most {}; split it", bytes,
                       WebDatasetLimits{}.sample_bytes));
+    if (sample.parts.size() > kMostOfSample)
+      add(sample.key, sample.offset,
+          fmt::format("the sample has {} fields where readers take at most {}; is it a WebDataset?",
+                      sample.parts.size(), kMostOfSample));
     last_ = sample.key;
     index_.add(sample);
     piece_.samples.push_back(std::move(sample));
@@ -135,13 +140,6 @@ class Check {
 };
 
 }  // namespace
-
-bool is_medium(std::string_view field) {
-  constexpr std::string_view kMedia[] = {"mp4", "webm", "mkv",  "mov", "avi", "ogv",
-                                         "mpg", "jpg",  "jpeg", "png", "webp"};
-  const std::string_view ending = field.substr(field.rfind('.') + 1);  // npos + 1 is 0
-  return std::find(std::begin(kMedia), std::end(kMedia), ending) != std::end(kMedia);
-}
 
 void check_shard(const Shard& shard, const DecodeMedium& decode,
                  const std::function<bool(CheckedPiece)>& push) {

@@ -13,8 +13,7 @@
 namespace kinora::data {
 
 // Decodes a medium. Returns why it cannot be decoded, "" if it can. Throws Error if no decoder can be used.
-using DecodeMedium =
-    std::function<std::string(const std::string& key, const std::string& field, std::vector<uint8_t> bytes)>;
+using DecodeMedium = std::function<std::string(const std::string& key, std::vector<uint8_t> bytes)>;
 
 // Some checked samples of one shard, in their order.
 struct CheckedPiece {
@@ -26,8 +25,5 @@ struct CheckedPiece {
 // sizes, JSON, and the .tar.idx. decode: for media; empty: they are only read. push returns false to stop.
 void check_shard(const Shard& shard, const DecodeMedium& decode,
                  const std::function<bool(CheckedPiece)>& push);
-
-// Whether a field's name is one of a video or picture that stages decode.
-bool is_medium(std::string_view field);
 
 }  // namespace kinora::data

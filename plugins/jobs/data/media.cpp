@@ -33,10 +33,17 @@ std::string failure_of(Call&& call) {
 
 }  // namespace
 
+bool is_medium(std::string_view field) {
+  constexpr std::string_view kMedia[] = {"mp4", "webm", "mkv",  "mov", "avi", "ogv",
+                                         "mpg", "jpg",  "jpeg", "png", "webp"};
+  const std::string_view ending = field.substr(field.rfind('.') + 1);  // npos + 1 is 0
+  return std::find(std::begin(kMedia), std::end(kMedia), ending) != std::end(kMedia);
+}
+
 MediaDecoder::MediaDecoder(core::Registry& registry)
     : probe_(registry, "video.probe", json{{"count", true}}) {}
 
-std::string MediaDecoder::problem(const std::string& key, const std::string&, std::vector<uint8_t> bytes) {
+std::string MediaDecoder::problem(const std::string& key, std::vector<uint8_t> bytes) {
   std::string damage;
   std::string failure =
       failure_of([&] { damage = core::damage_of(probe_(sample_of(key, std::move(bytes)))); });
@@ -48,7 +55,7 @@ PictureMaker::PictureMaker(core::Registry& registry)
       probe_(registry, "video.probe", json::object()),
       write_(registry, "video.write", json{{"format", "jpeg"}, {"quality", 82}}) {}
 
-Picture PictureMaker::operator()(const std::string& key, const std::string&, std::vector<uint8_t> bytes) {
+Picture PictureMaker::operator()(const std::string& key, std::vector<uint8_t> bytes) {
   Picture out;
   out.reason = failure_of([&] { out = made(sample_of(key, std::move(bytes))); });
   return out;

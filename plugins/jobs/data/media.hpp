@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/plugin/registry.hpp"
@@ -11,12 +12,16 @@
 
 namespace kinora::data {
 
-// Fails if it is not there or cannot be created, so that no sample is blamed for it. [owner-thread]
+// Whether a field's name is one of a video or picture that the stages decode.
+bool is_medium(std::string_view field);
+
+// Tells whether media can be decoded. The constructor throws Error if the video plugin is missing, so that no
+// sample is blamed for it. [owner-thread]
 class MediaDecoder {
  public:
   explicit MediaDecoder(core::Registry& registry);
   // Decodes all frames. Returns why that is impossible; "" if it is not.
-  std::string problem(const std::string& key, const std::string& field, std::vector<uint8_t> bytes);
+  std::string problem(const std::string& key, std::vector<uint8_t> bytes);
 
  private:
   core::OneStage probe_;
@@ -30,10 +35,11 @@ struct Picture {
   double seconds = 0;         // of a video
 };
 
+// Makes pictures of media, with the same stages. [owner-thread]
 class PictureMaker {
  public:
   explicit PictureMaker(core::Registry& registry);
-  Picture operator()(const std::string& key, const std::string& field, std::vector<uint8_t> bytes);
+  Picture operator()(const std::string& key, std::vector<uint8_t> bytes);
 
  private:
   Picture made(Sample sample);

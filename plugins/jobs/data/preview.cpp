@@ -6,7 +6,6 @@
 
 #include "core/base/cancel.hpp"
 #include "core/run/call.hpp"
-#include "plugins/jobs/data/check_shard.hpp"
 #include "plugins/jobs/data/some_samples.hpp"
 
 namespace kinora::data {
@@ -65,7 +64,7 @@ std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakeP
           card.picture.reason = "the medium is larger than 1 GiB";
         } else {
           card.field = medium->name;
-          card.picture = make(sample.key, medium->name, read_part(bytes, *medium));
+          card.picture = make(sample.key, read_part(bytes, *medium));
         }
         out.push_back(std::move(card));
         progress.update(static_cast<int64_t>(out.size()));

@@ -19,8 +19,7 @@ struct Card {
 };
 
 // Makes the picture of a medium.
-using MakePicture =
-    std::function<Picture(const std::string& key, const std::string& field, std::vector<uint8_t> bytes)>;
+using MakePicture = std::function<Picture(const std::string& key, std::vector<uint8_t> bytes)>;
 
 // The first samples of shards that are spread over the folder, `limit` in all. Throws Error.
 std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakePicture& make);

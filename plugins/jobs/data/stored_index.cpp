@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/base/cancel.hpp"
 #include "kinora/webdataset_files.hpp"
 
 namespace kinora::data {
@@ -69,7 +70,9 @@ StoredIndex::StoredIndex(const std::string& uri) : uri_(uri) {
   if (is_remote) ::unlink(file.c_str());
   check(status);
   check(sqlite3_db_config(db, SQLITE_DBCONFIG_TRUSTED_SCHEMA, 0, nullptr));  // the file is a stranger's
-  sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 1 << 20);                           // of one row
+  sqlite3_progress_handler(
+      db, 1'000'000, [](void*) { return core::cancelled() ? 1 : 0; }, nullptr);
+  sqlite3_limit(db, SQLITE_LIMIT_LENGTH, 1 << 20);  // of one row
   samples_ = prepared(
       "SELECT sample_index, sample_key, byte_offset, byte_size FROM samples WHERE tar_file_id = ? "
       "ORDER BY sample_index");
@@ -86,6 +89,7 @@ StoredIndex::Statement StoredIndex::prepared(const char* sql) const {
 
 void StoredIndex::check(int status) const {
   if (status == SQLITE_OK || status == SQLITE_DONE || status == SQLITE_ROW) return;
+  if (status == SQLITE_INTERRUPT) throw Error(KINORA_ERROR_CANCELLED, "interrupted");
   throw Error(KINORA_ERROR_DATA, uri_ + ": cannot be read (" +
                                      (db_ ? sqlite3_errmsg(db_.get()) : sqlite3_errstr(status)) +
                                      "); write it again with kinora data index --again");

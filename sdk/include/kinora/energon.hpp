@@ -72,8 +72,7 @@ class ShardScan {
   std::optional<StoredSample> next() {
     constexpr size_t kMostParts = 100'000;  // bounds the memory; a hostile archive could have millions
     while (auto member = tar_.next()) {
-      const uint64_t content = member->end - (member->size + 511) / 512 * 512;
-      auto ended = samples_.add(member->name, member->header, content, member->size);
+      auto ended = samples_.add(member->name, member->header, member->content(), member->size);
       if (samples_.open_parts() > kMostParts)
         throw Error(KINORA_ERROR_DATA, name_ + ": entry " + std::to_string(member->number) +
                                            ": a sample has more than " + std::to_string(kMostParts) +

@@ -23,6 +23,9 @@ struct TarMember {
   uint64_t header = 0;  // offset of its first header block; meaningless in a compressed archive
   uint64_t end = 0;     // end offset of its content with padding; likewise
   uint64_t size = 0;    // size of its content
+
+  // Offset of its content; likewise.
+  uint64_t content() const { return end - (size + 511) / 512 * 512; }
 };
 
 // Plain or gzip-compressed; ustar, pax and GNU names. Files only: folders, links and devices are skipped.
