@@ -172,6 +172,7 @@ int data_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   std::vector<std::string> names;
+  names.reserve(parts.size());
   for (const auto& part : parts) names.emplace_back(part.name);
   if (!given.count("part"))
     return complain(kUsage,

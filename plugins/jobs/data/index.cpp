@@ -164,7 +164,7 @@ class Indexer {
       return false;
     }
     if (before && hash_of(*before) != record_.split && !options_.again) {
-      report_.notes.push_back("split.yaml was not written by this command, so it stays; --again replaces it");
+      report_.notes.emplace_back("split.yaml was not written by this command, so it stays; --again replaces it");
       return false;
     }
     write_small(folder_.meta_uri("split.yaml"), text);
@@ -176,7 +176,7 @@ class Indexer {
     const auto before = read_small(folder_.meta_uri("dataset.yaml"));
     if (before == energon::dataset_yaml()) return false;
     if (before && !options_.again) {
-      report_.notes.push_back(
+      report_.notes.emplace_back(
           "dataset.yaml was not written by this command, so it stays; --again replaces it");
       return false;
     }

@@ -40,7 +40,7 @@ class PartReader {
   std::optional<energon::StoredSample> next();
 
  private:
-  PartReader(RandomBytes bytes) : bytes_(std::move(bytes)) {}
+  explicit PartReader(RandomBytes bytes) : bytes_(std::move(bytes)) {}
   uint64_t number();
   std::string text();
   void take(void* to, size_t size);

@@ -63,7 +63,7 @@ class Verifier {
     report_.shards = folder_.shards.size();
     report_.bytes = folder_.bytes();
     if (!index_.is_there())
-      report_.notes.push_back("without an index, none was compared; kinora data index writes one");
+      report_.notes.emplace_back("without an index, none was compared; kinora data index writes one");
     if (threads == 0) threads = std::thread::hardware_concurrency();
     InOrder<CheckedPiece> in_order(folder_.shards.size(), std::max<uint64_t>(threads, 1));
     in_order.run(
