@@ -52,7 +52,8 @@ class Indexer {
       report_.samples += infos_.back().samples;
     }
     report_.unchanged = report_.shards;
-    report_.is_current = !write_split() && !write_dataset();
+    const bool is_new_split = write_split(), is_new_dataset = write_dataset();
+    report_.is_current = !is_new_split && !is_new_dataset;
     if (!report_.is_current) write_record(folder_, kIndexRecord, record_);
     remove_parts();
   }
