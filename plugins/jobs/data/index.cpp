@@ -135,7 +135,10 @@ class Indexer {
   void write_all() {
     end_shard();
     const std::string uuid = hash_.uuid();
-    if (folder_.meta.contains(kIndexRecord)) remove_file(folder_.meta_uri(kIndexRecord));
+    Record unknown;
+    unknown.split = record_.split;
+    unknown.val = record_.val;
+    write_record(folder_, kIndexRecord, unknown);
     index_.publish(folder_.meta_uri("index.sqlite"));
     write_small(folder_.meta_uri("index.uuid"), uuid);
     write_split();
