@@ -82,12 +82,15 @@ int inspect_command(core::Runtime&, const Arguments&);
 int bench_command(core::Runtime&, const Arguments&);
 int generate_command(core::Runtime&, const Arguments&);
 int search_command(core::Runtime&, const Arguments&);
-int data_command(core::Runtime&, const Arguments&);
 // shared: the flags before the command, which every rank gets too.
 int launch_command(core::Runtime&, const Arguments& shared, const Arguments&);
 int plan_command(core::Runtime&, const Arguments&);
 int studio_command(core::Runtime&, const Arguments&);
 int completion_command(const Arguments&);
+
+// kinora data PART, and its part `order`, which has its own flags.
+int data_command(core::Runtime&, const Arguments&);
+int data_order(core::Runtime&, const Arguments&);
 
 // kinora plugins SUBCOMMAND, and its subcommands, each with its own flags.
 int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments);

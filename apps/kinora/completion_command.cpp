@@ -42,7 +42,8 @@ _kinora() {
     check) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     generate) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     search) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
-    data) if [[ $cur == -* ]]; then _kinora_flags; elif ((COMP_CWORD == i + 1)); then _kinora_words "index verify inspect preview"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
+    data) if [[ ${COMP_WORDS[i+1]} == order ]]; then command="data order"; fi
+      if [[ $cur == -* ]]; then _kinora_flags; elif ((COMP_CWORD == i + 1)); then _kinora_words "index verify inspect preview order"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     plugins)
       if ((COMP_CWORD == i + 1)); then _kinora_words "list inspect validate manifest new check-parallel lock --help"; return; fi
       case ${COMP_WORDS[i+1]} in

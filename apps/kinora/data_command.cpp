@@ -25,6 +25,7 @@ constexpr const char* kDataHelp = R"(usage: kinora data index PATH [--threads N]
        kinora data verify PATH [--threads N] [--media] [--optional FIELD]...
        kinora data inspect PATH [--threads N] [--json]
        kinora data preview PATH --out FILE.html [--limit N]
+       kinora data order FILE.toml JOB [options]; kinora data order --help
 
 PATH is a folder of WebDataset shards (tar archives), also below other folders, on this machine or on a storage (s3://bucket/shards).
 All but index also take one .tar file.
@@ -36,6 +37,7 @@ All but index also take one .tar file.
   verify     reads all bytes and prints one line per problem: SHARD: KEY at OFFSET: what is wrong; what to do
   inspect    prints numbers and sizes of the samples' fields, what their JSON contains, and whether the index is current
   preview    writes a page with pictures, keys and captions of some samples, one file that needs no network
+  order      prints which samples each rank takes at each step of a training
 
 exit codes: 0 done, 1 a shard is damaged, a key comes twice or verify found a problem, 2 wrong usage, 130 interrupted
 
@@ -156,6 +158,8 @@ std::string useless_flag(const Part& part, const po::variables_map& given) {
 }  // namespace
 
 int data_command(core::Runtime& runtime, const Arguments& arguments) {
+  if (!arguments.empty() && arguments.front() == "order")
+    return data_order(runtime, {arguments.begin() + 1, arguments.end()});
   const std::vector<Part> parts = {{"index", index_data, {"threads", "val", "again"}},
                                    {"verify", verify_data, {"threads", "media", "optional"}},
                                    {"inspect", inspect_data, {"threads", "json"}},
@@ -172,8 +176,9 @@ int data_command(core::Runtime& runtime, const Arguments& arguments) {
     return kDone;
   }
   std::vector<std::string> names;
-  names.reserve(parts.size());
+  names.reserve(parts.size() + 1);
   for (const auto& part : parts) names.emplace_back(part.name);
+  names.emplace_back("order");
   if (!given.count("part"))
     return complain(kUsage,
                     fmt::format("data: give one of {}; see kinora data --help", fmt::join(names, ", ")));

@@ -52,7 +52,7 @@ commands
   generate FILE.toml     make a video with the networks of a run: --prompt, --image, --from VIDEO
   generate --pipeline D  the same with a published model in folder D, without a run file
   search DIR TEXT        find the clips nearest to a text, or to a clip with --like CLIP
-  data PART PATH         folders of WebDataset shards: index, verify, inspect, preview
+  data PART PATH         folders of WebDataset shards: index, verify, inspect, preview, order
   plugins                manage components: list, inspect ID, validate FILE.so, new KIND NAME,
                          check-parallel ID, lock [FILE]
   apply ID [INPUT]       run one component alone on one input
@@ -176,6 +176,10 @@ int run_and_report(const Arguments& arguments) {
   try {
     return run(arguments);
   } catch (const boost::program_options::error& e) {
+    for (const char* flag : {"--plugins", "--plugins-lock", "--log"})
+      if (std::string(e.what()).find("'" + std::string(flag) + "'") != std::string::npos)
+        return complain(
+            kUsage, std::string(flag) + " comes before the command: kinora " + flag + " VALUE COMMAND ...");
     return complain(kUsage, std::string(e.what()) + "; see --help");
   } catch (const Error& e) {
     return complain(e.code() == KINORA_ERROR_INVALID     ? kUsage

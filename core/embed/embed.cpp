@@ -1,5 +1,5 @@
 // The C API for programs that embed libkinora (kinora/embed.h).
-#include "kinora/embed.h"
+#include "core/embed/embed.hpp"
 
 #include <algorithm>
 #include <atomic>
@@ -179,6 +179,8 @@ void apply_chain(kinora_embed& host, const char* stages, kinora_sample* const* s
 }
 
 }  // namespace
+
+Runtime& runtime_of(kinora_embed& host) { return *host.runtime; }
 
 extern "C" {
 

@@ -158,12 +158,26 @@ Result<float> most_of_file(const SafeMetadata& metadata, const std::filesystem::
                                           : "with the unknown dtype '" + dtype.substr(0, 32) + "'");
 }
 
-// Where X ends, if the tensor begins a packed matrix.
-std::string module_of(const SafeTensor& t) {
-  for (const auto ending : {kPacked, kValues})
+// X, if the tensor is X and one of these endings; else "".
+std::string module_of(const SafeTensor& t, std::initializer_list<std::string_view> endings) {
+  for (const auto ending : endings)
     if (t.name.size() > ending.size() && t.name.ends_with(ending))
       return t.name.substr(0, t.name.size() - ending.size());
   return "";
+}
+
+// A part that no matrix has taken, since that matrix has no codes.
+Status check_left_over(const std::vector<SafeTensor>& tensors, const Parts& parts) {
+  for (const auto& t : tensors) {
+    if (parts.has_taken(t)) continue;
+    if (const auto module = module_of(t, {".weight_global_scale"}); !module.empty())
+      return parts.wrong(module + std::string(kPacked), "U8, the codes of '" + t.name + "'");
+    const auto module = module_of(
+        t, {".quantized_weight_scale_factors", ".quantized_weight_amax", ".quantized_weight_metadata"});
+    if (!module.empty())
+      return parts.wrong(module + std::string(kValues), "U8, the codes of '" + t.name + "'");
+  }
+  return {};
 }
 
 }  // namespace
@@ -180,7 +194,7 @@ Status join_packed(std::vector<SafeTensor>& tensors, const SafeMetadata& metadat
   std::vector<SafeTensor> made;
   float most = 0;
   for (const auto& t : tensors) {
-    const std::string module = module_of(t);
+    const std::string module = module_of(t, {kPacked, kValues});
     if (module.empty()) continue;
     const bool ours = t.name.ends_with(kPacked);
     if (!ours && most == 0) {
@@ -196,6 +210,7 @@ Status join_packed(std::vector<SafeTensor>& tensors, const SafeMetadata& metadat
                   origin, one->name, t.name);
     made.push_back(*std::move(one));
   }
+  if (const auto status = check_left_over(tensors, parts); !status) return status;
   if (made.empty()) return {};
   for (auto& t : tensors)
     if (!parts.has_taken(t)) made.push_back(std::move(t));

@@ -20,6 +20,7 @@ json spec_json(const JobSpec& job) {
            {"options", job.options},
            {"paths", job.paths},
            {"components", json::array()}};
+  if (job.data) out["data"] = job.data->identity();
   for (const auto& c : job.components) {
     json one{{"slot", c.slot}, {"id", c.id}, {"version", c.version}, {"options", c.options.values()}};
     if (!c.name.empty()) one["name"] = c.name;
@@ -123,6 +124,7 @@ Values values_of(const json& spec, const std::set<std::string>& how_only) {
   for (const auto& [name, value] : options.items())
     if (!how_only.contains(name)) out[name] = value;
   for (const auto& path : spec.value("paths", none)) out["input " + path.get<std::string>()] = "given";
+  if (spec.contains("data")) out["input"] = spec.at("data");
   std::map<std::string, int> seen;
   for (const auto& c : spec.value("components", none)) {
     const std::string slot = c.at("slot"), at = seen[slot]++ ? fmt::format("{} {}", slot, seen[slot]) : slot;

@@ -179,20 +179,54 @@ class RunReader {
 
   void read_inputs(const std::string& pointer, const json& table, JobSpec& job) {
     json inputs = table.value("input", json::array());
-    if (inputs.is_string()) inputs = json::array({inputs});
-    const bool is_list = inputs.is_array() && table.value("input", json()).is_array();
+    const bool is_list = inputs.is_array();
+    if (inputs.is_string() || inputs.is_object()) inputs = json::array({inputs});
     const Location at = doc_.value(pointer + "/input");
-    if (!inputs.is_array()) return problem(at, "'input' must be a job's name or a path, or a list of them");
+    if (!inputs.is_array())
+      return problem(at, "'input' must be a job's name, a path or a table of data, or a list of them");
     if (inputs.empty() && job.kind->needs_input)
       problem(job.at, "job '" + job.name + "' needs an input: " + wanted(*job.kind));
     for (size_t i = 0; i < inputs.size(); ++i) {
-      const Location one = is_list ? doc_.value(pointer + "/input/" + std::to_string(i)) : at;
-      if (!inputs[i].is_string()) {
-        problem(one, "'input' must hold strings, found " + inputs[i].dump());
+      const std::string place = pointer + "/input" + (is_list ? "/" + std::to_string(i) : "");
+      const Location one = doc_.value(place);
+      if (inputs[i].is_object()) {
+        read_data_input(place, inputs[i], job);
+      } else if (!inputs[i].is_string()) {
+        problem(one, "'input' must hold strings or a table, found " + inputs[i].dump());
       } else {
         read_input(one, inputs[i].get<std::string>(), job);
       }
     }
+  }
+
+  void read_data_input(const std::string& pointer, const json& table, JobSpec& job) {
+    const Location at = doc_.value(pointer);
+    const auto& reads = job.kind->reads;
+    if (std::find(reads.begin(), reads.end(), "data") == reads.end())
+      return problem(at,
+                     "job kind " + job.kind->name + " takes no table of data; it reads " + wanted(*job.kind));
+    if (job.data) return problem(at, "a second table of data; write one, with a blend of both");
+    job.data = read_data(
+        doc_, pointer, table,
+        [&](const Location& place, const std::string& path) { return set_of_shards(place, path, job); },
+        problems_);
+  }
+
+  // The path of a set of shards, which becomes an input of the job; "" after a problem.
+  std::string set_of_shards(const Location& at, const std::string& path, JobSpec& job) {
+    const size_t jobs = job.inputs.size(), paths = job.paths.size();
+    if (path.find('{') != path.npos && !is_uri(path)) {  // a pattern of shards
+      job.paths.push_back((run_.file.parent_path() / path).lexically_normal().string());
+    } else {
+      read_input(at, path, job);
+    }
+    if (job.inputs.size() > jobs) return (run_.out / run_.jobs[job.inputs.back()].name).string();
+    if (job.paths.size() == paths + 1) return job.paths.back();
+    if (job.paths.size() > paths)
+      problem(at, "'" + path + "' names " + std::to_string(job.paths.size() - paths) +
+                      " files and folders; a set of shards is a folder, a .tar file or a pattern such as "
+                      "shard-{000000..000012}.tar");
+    return "";
   }
 
   void read_input(const Location& at, const std::string& input, JobSpec& job) {
@@ -381,7 +415,9 @@ class RunReader {
   static std::string wanted(const ComponentSpec& kind) {
     std::string out;
     for (const auto& r : kind.reads)
-      out += (out.empty() ? "" : " or ") + (r == "path" ? std::string("a path") : "a job of kind " + r);
+      out += (out.empty() ? "" : " or ") + (r == "path"   ? "a path"
+                                            : r == "data" ? "a table of data"
+                                                          : "a job of kind " + r);
     return out;
   }
 

@@ -9,6 +9,7 @@
 #include "core/config/document.hpp"
 #include "core/plugin/options.hpp"
 #include "core/plugin/registry.hpp"
+#include "core/run/data_input.hpp"
 
 namespace kinora::core {
 
@@ -33,6 +34,7 @@ struct JobSpec {
   const ComponentSpec* kind = nullptr;
   std::vector<size_t> inputs;      // earlier jobs
   std::vector<std::string> paths;  // files and folders, absolute, patterns expanded, and URIs; in order
+  std::optional<DataInput> data;   // an input that is a table; its paths are among inputs and paths too
   nlohmann::json options;          // of the kind, complete
   std::vector<ComponentUse> components;
   Location at;

@@ -26,6 +26,10 @@ if(KINORA_PROGRAM AND EXISTS "${_host}/core/run/job_plugin.hpp" AND NOT TARGET k
   get_filename_component(_bin "${KINORA_PROGRAM}" REALPATH)
   get_filename_component(_bin "${_bin}" DIRECTORY)
   find_library(KINORA_LIBRARY kinora HINTS "${_bin}/../lib" NO_DEFAULT_PATH)
+  file(GLOB _versioned "${_bin}/../lib/libkinora.so.[0-9]*")
+  if(NOT KINORA_LIBRARY AND _versioned)  # a wheel has no symbolic links
+    list(GET _versioned 0 KINORA_LIBRARY)
+  endif()
   find_package(fmt QUIET)
   find_package(nlohmann_json QUIET)
   if(NOT KINORA_LIBRARY)

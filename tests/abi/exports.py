@@ -3,7 +3,7 @@
 otherwise be bound to a host's copy of the SDK's or the standard library's code. usage: exports.py KINORA ROOT
 
 The exports, as core/exports.map and CMAKE_VISIBILITY_INLINES_HIDDEN leave them:
- - in C: libkinora the functions of embed.h and kinora_core_host, another library its NAME_open
+ - in C: libkinora the functions of embed.h and kinora_core_host, libkinora_loading those of data.h, another library its NAME_open
  - in C++: functions, variables and types of namespace kinora::core that a header declares. Inline functions, their static variables and instances
    of templates are weak symbols, and are not exported: each user has a copy
 Plugins of the tiers stable and pinned need none of them."""
@@ -48,6 +48,8 @@ def entry_points(library):
     """The functions in C of a library."""
     if library.name == "libkinora.so":
         return {"kinora_core_host", *re.findall(r"\b(kinora_embed_\w+)\(", (ROOT / "sdk/include/kinora/embed.h").read_text())} - {"kinora_embed_draft"}
+    if library.name == "libkinora_loading.so":
+        return set(re.findall(r"\b(kinora_data_\w+)\(", (ROOT / "sdk/include/kinora/data.h").read_text()))
     return {library.name[3:-3] + "_open"}
 
 
@@ -56,8 +58,8 @@ def check_libraries(words):
     for library in sorted(LIBRARIES.glob("libkinora*.so")):
         found[library] = symbols(library, "--defined-only")
         wrong |= {f"{library.name}: {name}": why for name, why in strange(found[library], entry_points(library), words).items()}
-    lost = entry_points(LIBRARIES / "libkinora.so") - set(found[LIBRARIES / "libkinora.so"])
-    return found, wrong | {f"libkinora.so: {name}": "embed.h declares it" for name in lost}
+    lost = {name for of in ("libkinora.so", "libkinora_loading.so") for name in entry_points(LIBRARIES / of) - set(found[LIBRARIES / of])}
+    return found, wrong | {name: "embed.h or data.h declares it, and no library exports it" for name in lost}
 
 
 def tier_of(manifest):

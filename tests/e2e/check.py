@@ -76,7 +76,7 @@ CASES = [
     (Q, instead("patch_space = 1", "patch_space = 5"), "dit", "a latent of 3 x 12 x 16 does not divide into patches of 1 x 5 x 5"),
     (Q, instead("head_size = 32", "head_size = 31"), "dit", "head_size = 31 is odd"),
     (Q, instead("heads = 4", "heads = 4, kv_heads = 3"), "dit", "heads = 4 are not divided evenly over kv_heads = 3"),
-    (Q, changed("dit", "precision", '{ use = "nvfp4", high = ["*.linear_qvk.weight"] }'), "dit", "high: no layer is called '*.linear_qvk.weight'; a layer is"),
+    (Q, changed("dit", "precision", '{ use = "nvfp4", high = ["*.linear_qvk.weight"] }'), "dit", "high: no layer is called '*.linear_qvk.weight'; write embedding, head, first N, last N or the name of a layer"),
     (Q, changed("dit", "loss", '"next-token"'), "dit", "loss/next-token reads no 'latent', but the data are latents; choose a loss for them, such as edm or flow"),
     (Q, changed("dit", "model", '{ use = "ar" }'), "dit", "model/ar works on codes and tokenizer/cosmos makes latents; choose the other kind"),
     (A, changed("ar", "loss", '"edm"'), "ar", "loss/edm adds noise to latents, but the data are codes; choose a loss for codes, such as next-token"),
@@ -236,7 +236,7 @@ LAYOUTS = [
     (Q, "dit", 2, '["recompute", "ddp", "recompute"]', '["recompute", "ddp"]', "parallel/recompute is listed twice; a strategy composes only with other strategies"),
     (Q, "tokenizer", 2, '["cp-ulysses"]', '["fsdp"]', "tokenizer/cosmos has no sequence that ranks along cp could share; use ddp or fsdp, which give them different videos"),
     (Q, "film", 3, '["tp"]', '["cp-ulysses"]', "tp: size = 3 must divide the heads"),
-    (Q, "dit", 2, '["cp-ring"]' + FP8, '["cp-ulysses"]' + FP8, 'attention = "fp8" is not in reach below cp-ring, which attends by itself; use cp-ulysses'),
+    (Q, "dit", 2, '["cp-ring"]' + FP8, '["cp-ulysses"]' + FP8, 'attention = "fp8": cp-ring attends by itself and does not round; use cp-ulysses'),
     (A, "film", 2, '["cp-ring"]', '["ddp"]', "model/ar draws codes one after the other on one rank; give ddp"),
 ]
 

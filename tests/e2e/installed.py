@@ -193,6 +193,10 @@ def check_wheel():
     assert kinora("--version") == run(SCRATCH / "env/bin/kinora", "--version", env=BARE)
     listed = run(SCRATCH / "env/bin/python", "-c", "import kinora; print(kinora.version(), *(c['id'] for c in kinora.components()))", env=WITH_TORCH)
     assert "stage/video.probe" in listed and "model/dit" in listed, listed
+    # A kind of job links libkinora, of which a wheel has no symbolic link.
+    prefix = next((SCRATCH / "env").glob("lib/python*/site-packages/kinora/prefix"))
+    run(SCRATCH / "env/bin/kinora", "plugins", "new", "job", "first-job", SCRATCH / "first-job", env=BARE)
+    run("cmake", "-G", "Ninja", "-S", SCRATCH / "first-job", "-B", SCRATCH / "first-job/build", f"-DCMAKE_PREFIX_PATH={prefix}", env=os.environ)
 
 
 def main():

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The Python module (packaging/wheel/kinora) on the libkinora of a build: components, samples, tensors by DLPack, stages, a run that Ctrl-C stops
-and that continues, errors. usage: python_module.py PREFIX ROOT SCRATCH"""
-import json, logging, os, pathlib, shutil, signal, sys
+and that continues, a loader of shards, errors. usage: python_module.py PREFIX ROOT SCRATCH"""
+import io, itertools, json, logging, os, pathlib, shutil, signal, sys, tarfile
 
 PREFIX, ROOT, SCRATCH = (pathlib.Path(a).resolve() for a in sys.argv[1:4])
 os.environ["KINORA_PREFIX"] = str(PREFIX)
@@ -96,13 +96,45 @@ def check_run():
     assert fails(lambda: kinora.run(SCRATCH / "nowhere.toml"), "no such file") == "not found"
 
 
+def check_load():
+    """Batches of shards: the same samples for any number of ranks, from any position; tensors of a stage; a sample that is no video is replaced."""
+    shards, films = SCRATCH / "shards", {"a": FILM.read_bytes(), "b": (ROOT / "tests/data/bbb_A.mp4").read_bytes(), "broken": b"no film"}
+    shards.mkdir()
+    for number in range(2):
+        with tarfile.open(shards / f"s-{number}.tar", "w") as tar:
+            for name, data in films.items():
+                member = tarfile.TarInfo(f"{name}{number}.mp4")
+                member.size = len(data)
+                tar.addfile(member, io.BytesIO(data))
+    table = {"blend": [{"path": shards, "weight": 2}, {"path": shards / "s-1.tar"}], "shuffle": 4}
+    keys = lambda loader, n: [[sample.key for sample in batch] for batch in itertools.islice(loader, n)]
+    with kinora.load(table, 4, seed=1) as whole, kinora.load(table, 4, seed=1, rank=0, ranks=2) as first, kinora.load(table, 4, seed=1, rank=1, ranks=2) as second:
+        assert len(whole) == 2 and (all_of := keys(whole, 6)) == [one + other for one, other in zip(keys(first, 6), keys(second, 6))]
+        state = first.state()
+    assert state["slots"] == 24 and json.loads(json.dumps(state)) == state
+    with kinora.load(table, 4, seed=1, state={**state, "slots": 12}) as again:
+        assert keys(again, 3) == all_of[3:]
+    read = {"use": "video.read", "frames": 3, "height": 32, "width": 48}
+    with kinora.load(table, 2, stages=[read]) as loader:
+        for batch in itertools.islice(loader, 4):
+            assert all(np.from_dlpack(sample.tensor("frames")).shape == (3, 32, 48, 3) and not sample.key.startswith("broken") for sample in batch)
+    assert fails(lambda: kinora.load({"path": shards, "shufle": 1}, 2), "shufle", "shuffle") == "invalid"
+    assert fails(lambda: kinora.load(SCRATCH / "nowhere", 2), "nowhere") == "not found"
+    for wrong in (lambda: kinora.load(table, 3, ranks=2), lambda: kinora.load(table, 4, seed=2, state=state)):
+        try:
+            wrong()
+            raise AssertionError("accepted")
+        except ValueError:
+            pass
+
+
 def main():
     shutil.rmtree(SCRATCH, ignore_errors=True)
     SCRATCH.mkdir(parents=True)
     ids = {c["id"]: c for c in kinora.components()}
     assert len(ids) > 60 and ids["sampler/euler"]["options"]["steps"]["type"] == "int" and kinora.version().count(".") == 2
     fails(kinora.open, "open host")
-    for check in (check_samples, check_tensors, check_apply, check_run):
+    for check in (check_samples, check_tensors, check_apply, check_load, check_run):
         check()
         print("ok   ", check.__name__, flush=True)
 

@@ -50,7 +50,7 @@ DEFECTS = {
     "tokenizers": {"shape": ("round-trip", "[2, 4, 5, 2, 2] by info()"), "later": ("streams", "encoding in pieces"), "memory": ("same-latent", "the second time"),
                    "crash": ("video-tensors", "a video of no dimension"), "leak": ("tokenizer-leaks", "handles to tensors were taken"),
                    "fails": ("round-trip streams same-latent tokenizer-leaks video-tensors", "encode() of a video [2, 3, 5, 2, 2] returned -1: never works")},
-    "precisions": {"detached": ("linear", "the gradient by the weight"), "zeros": ("quantize", "dequantized is"), "crash": ("quantize", "x of no dimension"),
+    "precisions": {"detached": ("linear", "the gradient by the weight"), "divides": ("linear", "linear() of zeros is not finite"), "mixed": ("linear", "scales must be of one sample"), "zeros": ("quantize", "dequantized is"), "crash": ("quantize", "x of no dimension"),
                    "leak": ("precision-leaks", "handles to tensors were taken"), "keeps": ("precision-leaks", "1 handles to tensors were taken"), "fails": ("quantize precision-leaks", "returned -1: never works")},
     "scores": {"uncounted": ("merged", "the merged states of two instances"), "final": ("same-score", "more samples may follow"),
                "half": ("score-inputs", "which leaves the statistics unchanged"), "crash": ("score-inputs", "x of no dimension"),

@@ -100,17 +100,18 @@ TEST(Fp8, EqualsOneProcess) {
     test::equals_one_process(me, fp8("'tp'", "attention = 'fp8'"));
     test::equals_one_process(me, fp8("'cp-ulysses', 'recompute'", "scaling = 'mx', attention = 'fp8'"));
     test::equals_one_process(me, fp8("'fsdp'", "scaling = 'block', gradients = 'e4m3'"));
-    EXPECT_THAT(
-        test::refusal([&] { test::equals_one_process(me, fp8("'cp-ring'", "attention = 'fp8'")); }),
-        testing::HasSubstr("below cp-ring, which attends by itself; use cp-ulysses, or leave attention "
-                           "in bf16"));
+    EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, fp8("'cp-ring'", "attention = 'fp8'")); }),
+                testing::HasSubstr("cp-ring attends by itself and does not round; use cp-ulysses or "
+                                   "stdit-hybrid's layout = \"ulysses\", or leave attention in bf16"));
     EXPECT_THAT(test::refusal([&] { test::equals_one_process(me, fp8("'cp-2d'", "attention = 'fp8'")); }),
-                testing::HasSubstr("below cp-2d"));
-    EXPECT_THAT(test::refusal([&] {
-                  const char* const rings = "{ use = 'stdit-hybrid', layout = 'cp' }";
-                  test::equals_one_process(me, fp8(rings, "attention = 'fp8'"));
-                }),
-                testing::HasSubstr("below stdit-hybrid"));
+                testing::HasSubstr("cp-2d attends by itself"));
+    const auto stdit = [&](const std::string& layout) {
+      test::equals_one_process(
+          me, fp8("{ use = 'stdit-hybrid', layout = '" + layout + "' }", "attention = 'fp8'"));
+    };
+    for (const char* rings : {"cp", "hybrid"})
+      EXPECT_THAT(test::refusal([&] { stdit(rings); }), testing::HasSubstr("stdit-hybrid attends by itself"));
+    stdit("ulysses");
   });
 }
 

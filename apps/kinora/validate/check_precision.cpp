@@ -48,6 +48,31 @@ class Precision : public TrialInstance<kinora_precision> {
   }
 };
 
+// What the sizes of a batch and its padding may not change: a sample's result does not depend on the others of
+// its batch, which ranks and microbatches divide in other ways, and tokens of zeros stay finite.
+void check_samples(PluginTrial& t, const Context<Tensor>& context, kinora_param weight, const Tensor& x,
+                   const std::vector<double>& of_both) {
+  const GradMode off(false);
+  t.now("linear() of its link, of one sample");
+  const auto alone = numbers(context.linear(x.narrow(0, 0, 1), weight, 0, 0));
+  const std::vector<double> first(of_both.begin(),
+                                  of_both.begin() + static_cast<std::ptrdiff_t>(alone.size()));
+  constexpr double kSums = 1e-4;  // a product of other sizes may add in another order
+  if (const double off_by = relative_error(alone, first); !(off_by <= kSums))
+    throw Error(
+        KINORA_ERROR_FAILED,
+        fmt::format(
+            "linear() of a sample alone differs by {:.2g} of its size from the same sample in a batch of "
+            "two; scales must be of one sample, since ranks and microbatches divide a batch",
+            off_by));
+  t.now("linear() of its link, of zeros");
+  for (const double value : numbers(context.linear(x * 0.0, weight, 0, 0)))
+    if (!std::isfinite(value))
+      throw Error(KINORA_ERROR_FAILED,
+                  "linear() of zeros is not finite; tokens of zeros are padding, so a scale of 0 must not be "
+                  "divided by");
+}
+
 std::string check_linear(PluginTrial& t) {
   const core::Options options = t.options();
   const Precision precision(t, options);
@@ -95,6 +120,8 @@ std::string check_linear(PluginTrial& t) {
                                                    names[i], off, kMostError));
     said += fmt::format("{}{} within {:.1g}", said.empty() ? "" : ", ", names[i], off);
   }
+  chain.begin(true);
+  check_samples(t, context, weight, x.detach(), numbers(context.linear(x.detach(), weight, 0, 0)));
   return said;
 }
 
@@ -166,8 +193,10 @@ std::string check_handles(PluginTrial& t) {
 
 constexpr Check kChecks[] = {
     {"linear", "precision",
-     "results and gradients of its linear layers are those of float64, as exactly as four bits allow", false,
-     nullptr, check_linear},
+     "results and gradients of its linear layers are those of float64, as exactly as four bits allow; a "
+     "sample's do not depend on "
+     "others, and zeros stay finite",
+     false, nullptr, check_linear},
     {"quantize", "precision",
      "quantize() gives the tensors of the manifest, near x, and strange tensors get an answer", false,
      nullptr, check_quantize},

@@ -217,6 +217,7 @@ class Conversion {
         out.push_back(std::move(part));
       }
     }
+    if (packing_) packing_->require_use();
     for (const auto& t : out) bytes_ += byte_size(t.shape, t.dtype).value_or(0);
     return out;
   }

@@ -178,6 +178,7 @@ std::string data_digest(const fs::path& folder) {
     for (const auto& key : cache.keys()) text += "\n" + key;
     return "sha256:" + sha256(text);
   }
+  if (fs::exists(folder / "latents.json", error)) text = contents(folder / "latents.json");
   std::set<fs::path> files;
   for (const auto& entry : fs::recursive_directory_iterator(folder, error))
     if (entry.is_regular_file(error)) files.insert(entry.path());

@@ -59,18 +59,19 @@ at::Tensor LatentFacts::normalised_condition(const at::Tensor& condition) const 
   return at::cat({condition.narrow(0, 0, masks), scale.normalise(condition.narrow(0, masks, shape.at(0)))});
 }
 
-LatentData::LatentData(const std::filesystem::path& folder)
-    : facts_(LatentFacts::from_json(read_facts(folder / "latents.json"))), cache_(folder / "latents.h5") {}
+LatentFacts LatentFacts::of_folder(const std::filesystem::path& folder) {
+  return from_json(read_facts(folder / "latents.json"));
+}
 
-LatentData::Item LatentData::item(int64_t i) const {
-  Item out{key(i), {}, {}, {}};
-  for (auto& [name, tensor] : cache_.read(out.key)) {
+LatentItem LatentFacts::item(std::string key, NamedTensors tensors) const {
+  LatentItem out{std::move(key), {}, {}, {}};
+  for (auto& [name, tensor] : tensors) {
     if (name == "latent")
-      out.latent = facts_.scale.normalise(tensor.to(at::kFloat));
+      out.latent = scale.normalise(tensor.to(at::kFloat));
     else if (name == "text")
       out.text = tensor;
     else if (name == "condition")
-      out.more[name] = facts_.normalised_condition(tensor);
+      out.more[name] = normalised_condition(tensor);
     else
       out.more[name] = tensor;
   }
@@ -80,6 +81,11 @@ LatentData::Item LatentData::item(int64_t i) const {
                                        "encode job's folder and run again");
   return out;
 }
+
+LatentData::LatentData(const std::filesystem::path& folder)
+    : facts_(LatentFacts::of_folder(folder)), cache_(folder / "latents.h5") {}
+
+LatentItem LatentData::item(int64_t i) const { return facts_.item(key(i), cache_.read(key(i))); }
 
 // At least one position, so that a batch of empty texts has the dimension L; its mask is false.
 TextBatch batch_text(const std::vector<at::Tensor>& texts) {

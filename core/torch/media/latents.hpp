@@ -17,6 +17,14 @@ struct LatentScale {
   at::Tensor denormalise(const at::Tensor& latent) const;  // inverse
 };
 
+// A sample as training reads it.
+struct LatentItem {
+  std::string key;
+  at::Tensor latent;  // [C, T, H, W], normalised; undefined for codes
+  at::Tensor text;    // [L, D]
+  NamedTensors more;  // every other tensor of the sample: codes, conditions
+};
+
 struct LatentFacts {
   LatentScale scale;
   std::vector<int64_t> shape;  // [C, T, H, W]; for codes [t, h, w]
@@ -25,8 +33,13 @@ struct LatentFacts {
   // [mask channels + C, T, H, W] from an encode job with first_frame: its latent is normalised, the mask
   // unchanged.
   at::Tensor normalised_condition(const at::Tensor& condition) const;
+  // The sample whose tensors an encode job made. Throws Error(KINORA_ERROR_DATA) for a sample that has neither
+  // latent nor codes.
+  LatentItem item(std::string key, NamedTensors tensors) const;
   nlohmann::json to_json() const;
   static LatentFacts from_json(const nlohmann::json&);
+  // Of an encode job's folder.
+  static LatentFacts of_folder(const std::filesystem::path& folder);
 };
 
 class LatentData {
@@ -36,12 +49,7 @@ class LatentData {
   int64_t size() const { return static_cast<int64_t>(cache_.keys().size()); }
   const LatentFacts& facts() const { return facts_; }
   const std::string& key(int64_t i) const { return cache_.keys().at(static_cast<size_t>(i)); }
-  struct Item {
-    std::string key;
-    at::Tensor latent;  // [C, T, H, W], normalised; undefined in a cache of codes
-    at::Tensor text;    // [L, D]
-    NamedTensors more;  // every other tensor of the sample: codes, conditions
-  };
+  using Item = LatentItem;
   // [any-thread] Throws Error(KINORA_ERROR_DATA) for a sample that has neither latent nor codes.
   Item item(int64_t i) const;
 

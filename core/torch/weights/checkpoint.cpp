@@ -55,6 +55,7 @@ json to_json(const TrainState& s) {
           {"skipped", s.skipped},
           {"loss", s.loss},
           {"loss_by_sigma", s.by_sigma.to_json()},
+          {"rounding", s.rounding},
           {"offsets", s.offsets},
           {"config_hash", s.config_hash}};
 }
@@ -74,6 +75,7 @@ TrainState state_of(const fs::path& file) {
     s.skipped = j.value("skipped", int64_t{0});
     s.loss = j.value("loss", 0.0);
     s.by_sigma = SigmaLosses::from_json(j.at("loss_by_sigma"));
+    s.rounding = j.value("rounding", json());
     s.offsets = j.at("offsets").get<std::map<std::string, uint64_t>>();
     s.config_hash = j.at("config_hash");
     return s;

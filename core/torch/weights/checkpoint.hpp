@@ -28,6 +28,7 @@ struct TrainState {
   int64_t skipped = 0;                      // steps skipped because they were not finite
   double loss = 0;                          // loss of the last finite step
   SigmaLosses by_sigma;                     // over the latest steps
+  nlohmann::json rounding;                  // RoundingMeter::state(); null: none
   std::map<std::string, uint64_t> offsets;  // of random streams and data sources, keyed by name
   std::string config_hash;                  // hash of what must not change when a run resumes
 };

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include <ATen/ATen.h>
+#include <fmt/ranges.h>
 
 #include "core/base/suggest.hpp"
 #include "core/io/packed_matrix.hpp"
@@ -55,6 +56,7 @@ Packing::Packing(const json& request)
   options_.rule = static_cast<fp4::ScaleRule>(std::find(rules.begin(), rules.end(), rule_) - rules.begin());
   options_.square = choice(request, "block", {"1x16", "16x16"}) == "16x16";
   options_.swizzled = longlive_;
+  unused_ = {patterns_.begin(), patterns_.end()};
   if (patterns_.empty()) patterns_ = kHigh;
 }
 
@@ -63,6 +65,8 @@ bool Packing::takes(const SafeTensor& t, const std::string& trained) {
                     t.dtype == SafeDtype::f64;
   const std::string module = module_of(t.name);
   if (!real || t.shape.size() != 2 || t.shape[0] == 0 || t.shape[1] == 0 || module.empty()) return false;
+  last_ = module;
+  std::erase_if(unused_, [&](const std::string& pattern) { return matches(pattern, module); });
   const bool is_named =
       low_.empty() ? std::any_of(patterns_.begin(), patterns_.end(),
                                  [&](const std::string& pattern) { return matches(pattern, module); })
@@ -73,6 +77,19 @@ bool Packing::takes(const SafeTensor& t, const std::string& trained) {
   else
     ++matrices_;
   return !is_high;
+}
+
+void Packing::require_use() const {
+  if (!unused_.empty())
+    raise(KINORA_ERROR_INVALID, "--high '{}' matches none of the matrices; the last is '{}'",
+          *unused_.begin(), last_);
+  if (matrices_ == 0)
+    raise(KINORA_ERROR_INVALID, "no matrix would become four bits: {}",
+          high_.empty()
+              ? "none of the tensors is a matrix X.weight"
+              : fmt::format(
+                    "{} are left alone, by --high or by default, or because 16 does not divide their columns",
+                    fmt::join(high_, ", ")));
 }
 
 std::vector<SafeTensor> Packing::parts(const SafeTensor& matrix) const {

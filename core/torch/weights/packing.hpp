@@ -32,6 +32,10 @@ class Packing {
   // counts its infinities and NaN.
   at::Tensor part(const std::string& name, const std::string& of, const at::Tensor& matrix);
 
+  // Throws kinora::Error(KINORA_ERROR_INVALID), once takes() has seen every tensor, if it took none, or if a
+  // pattern of the request matches no module.
+  void require_use() const;
+
   // "quantization_config" as the layout's readers expect it in config.json.
   nlohmann::json config() const;
   int64_t matrices() const { return matrices_; }
@@ -48,7 +52,9 @@ class Packing {
   std::string rule_;
   fp4::Options options_;
   std::vector<std::string> patterns_, high_;
+  std::set<std::string> unused_;  // patterns of the request that have matched nothing so far
   std::set<std::string> low_;
+  std::string last_;  // module that takes() saw
   int64_t matrices_ = 0;
   double squared_error_ = 0, squared_ = 0;
 };

@@ -3,6 +3,7 @@
     kinora.run("quickstart.toml", out="runs/q", sets={"dit.steps": 100})
     kinora.apply(["video.probe"], [kinora.Sample("a", {"url": "a.mp4"})]).kept[0]["json"]
     torch.from_dlpack(sample.tensor("frames"))
+    for batch in kinora.load("shards/", 8, stages=[{"use": "video.read", "frames": 17}]): ...
 
 libtorch is the torch package of this Python environment, if its version is the one that this Kinora was built for. Log lines go to
 logging.getLogger("kinora"). Python runs none of the work: every call releases the GIL.
@@ -15,9 +16,10 @@ from typing import NamedTuple
 
 from . import _library as _c
 from ._library import Error
+from ._data import Loader
 from ._samples import Sample, Tensor
 
-__all__ = ["Applied", "Dropped", "Error", "Failed", "Sample", "Tensor", "apply", "components", "open", "run", "version"]
+__all__ = ["Applied", "Dropped", "Error", "Failed", "Loader", "Sample", "Tensor", "apply", "components", "load", "open", "run", "version"]
 
 _host = None
 _kept = []  # what libkinora points to while the host is open
@@ -150,6 +152,19 @@ def apply(stages, samples):
     chain = json.dumps(list(stages)).encode()
     _interruptible(lambda: _c.check(_c.library().kinora_embed_apply(host, chain, handles, len(samples), to)))
     return applied
+
+
+def load(data, batch, *, stages=(), seed=0, rank=0, ranks=1, state=None, ahead=2):
+    """Batches of samples of shards, in the order in which a training takes them: an endless iterator, a Loader.
+
+    data: a path or URI of shards, or a table as in a run file: {"path": "shards/", "shuffle": 1000}, {"blend": [{"path": "a/", "weight": 3}, ...]}.
+    batch: samples of all ranks together; this one gets batch / ranks of them. stages: what each sample passes, such as
+    [{"use": "video.read", "frames": 17, "height": 256, "width": 256}], which sets the tensor "frames". state: of Loader.state(), to continue after
+    the batches that were taken, also with another number of ranks. ahead: batches that a thread makes while the caller computes. A sample that
+    cannot be read, or that a stage drops or fails, is replaced by another one of its set, with a warning. Raises Error for data that cannot be opened.
+    """
+    table = data if isinstance(data, dict) else {"path": data}
+    return Loader(_opened(), _toml(table), batch=batch, stages=stages, seed=seed, rank=rank, ranks=ranks, state=state, ahead=ahead)
 
 
 def components():

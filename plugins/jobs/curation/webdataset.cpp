@@ -4,7 +4,6 @@
 #include <unordered_set>
 
 #include "core/io/io.hpp"
-#include "kinora/webdataset_files.hpp"
 #include "kinora/webdataset_reader.hpp"
 
 namespace kinora::core {
@@ -16,12 +15,14 @@ RandomBytes bytes_of(std::shared_ptr<const ByteSource> source) {
           }};
 }
 
-// The sample in bytes [offset, offset + size) of a shard. Throws Error.
+// The sample in bytes [offset, offset + size) of a shard, by WebDatasetReader::next() or next_names(). Throws
+// Error.
 WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
-                          const WebDatasetLimits& limits) {
+                          const WebDatasetLimits& limits, bool contents = true) {
   WebDatasetLimits inside = limits;
   inside.need_end = false;
-  auto sample = WebDatasetReader(bytes_of(source).part(offset, size), inside).next();
+  WebDatasetReader reader(bytes_of(source).part(offset, size), inside);
+  auto sample = contents ? reader.next() : reader.next_names();
   if (!sample)
     throw Error(
         KINORA_ERROR_DATA,
@@ -29,6 +30,12 @@ WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint6
                     source->name(), offset));
   sample->where.offset += offset;
   return *std::move(sample);
+}
+
+[[noreturn]] void refuse_compressed(std::string_view shard) {
+  throw Error(
+      KINORA_ERROR_UNSUPPORTED,
+      fmt::format("{}: the shard is compressed, so its samples cannot be read at random; unpack it", shard));
 }
 
 std::vector<std::string> names_in_folder(const std::string& uri) {
@@ -75,6 +82,33 @@ Result<WebDatasetSample> WebDatasetShard::at(size_t i) const {
   return catching([&] { return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_); });
 }
 
+Result<std::string> WebDatasetShard::key(size_t i) const {
+  if (i >= size())
+    return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i,
+                size());
+  return catching(
+      [&] { return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_, false).key(); });
+}
+
+Result<WebDatasetShard> WebDatasetShard::open_or_scan(std::string_view uri, const WebDatasetLimits& limits) {
+  auto indexed = open(uri, limits);
+  if (indexed || indexed.failure().code != KINORA_ERROR_NOT_FOUND) return indexed;
+  return catching([&] {
+    WebDatasetShard shard;
+    shard.limits_ = limits;
+    shard.has_index_ = false;
+    shard.source_ = or_throw(open_bytes(uri));
+    WebDatasetReader reader(bytes_of(shard.source_), limits);
+    if (!reader.seekable()) refuse_compressed(uri);
+    shard.offsets_ = {0};
+    while (const auto sample = reader.next_names()) {
+      shard.offsets_.back() = sample->where.offset;
+      shard.offsets_.push_back(sample->where.offset + sample->where.size);
+    }
+    return shard;
+  });
+}
+
 Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const WebDatasetLimits& limits) {
   const auto source = open_bytes(entry.shard);
   if (!source) return source.failure();
@@ -85,10 +119,14 @@ Result<WebDatasetSample> read_webdataset(const WebDatasetEntry& entry, const Web
   return sample;
 }
 
+Result<std::vector<WebDatasetFile>> webdataset_list(std::string_view path) {
+  return catching([&] { return webdataset_files(path, names_in_folder); });
+}
+
 Result<std::vector<std::string>> webdataset_shards(std::string_view path) {
   return catching([&] {
     std::vector<std::string> out;
-    for (auto& file : webdataset_files(path, names_in_folder)) out.push_back(std::move(file.uri));
+    for (auto& file : or_throw(webdataset_list(path))) out.push_back(std::move(file.uri));
     return out;
   });
 }
@@ -100,11 +138,7 @@ Result<std::vector<WebDatasetEntry>> index_webdataset(std::string_view folder,
     std::unordered_set<std::string> seen;
     for (const auto& shard : or_throw(webdataset_shards(folder))) {
       WebDatasetReader reader(bytes_of(or_throw(open_bytes(shard))), limits);
-      if (!reader.seekable())
-        throw Error(
-            KINORA_ERROR_UNSUPPORTED,
-            fmt::format("{}: the shard is compressed, so its samples cannot be read at random; unpack it",
-                        shard));
+      if (!reader.seekable()) refuse_compressed(shard);
       while (auto sample = reader.next_names()) {
         if (!seen.insert(sample->key()).second)
           throw Error(KINORA_ERROR_DATA,

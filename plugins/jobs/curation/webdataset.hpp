@@ -6,6 +6,7 @@
 
 #include "core/io/byte_source.hpp"
 #include "kinora/webdataset.hpp"
+#include "kinora/webdataset_files.hpp"
 
 namespace kinora::core {
 
@@ -14,18 +15,25 @@ namespace kinora::core {
 class WebDatasetShard {
  public:
   static Result<WebDatasetShard> open(std::string_view uri, const WebDatasetLimits& limits = {});
+  // The same for a shard that may have no .tar.idx: then its headers are read.
+  static Result<WebDatasetShard> open_or_scan(std::string_view uri, const WebDatasetLimits& limits = {});
+  bool has_index() const { return has_index_; }
   size_t size() const { return offsets_.size() - 1; }
   Result<WebDatasetSample> at(size_t i) const;
+  // The key of a sample, from its headers alone.
+  Result<std::string> key(size_t i) const;
 
  private:
   WebDatasetShard() = default;
   std::shared_ptr<const ByteSource> source_;
   std::vector<uint64_t> offsets_;
+  bool has_index_ = true;
   WebDatasetLimits limits_;
 };
 
-// Paths or URIs of the shards that `path` stands for (webdataset_files of the SDK); folders of every storage
-// can be listed.
+// The shards that `path` stands for (webdataset_files of the SDK); folders of every storage can be listed.
+Result<std::vector<WebDatasetFile>> webdataset_list(std::string_view path);
+// Their paths or URIs.
 Result<std::vector<std::string>> webdataset_shards(std::string_view path);
 
 // Every sample of a folder or .tar file, read from its headers alone; a duplicate key is a failure.

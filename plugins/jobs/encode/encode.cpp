@@ -8,18 +8,18 @@
 #include "core/torch/context/network.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/signals.hpp"
-#include "core/torch/media/streaming.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/latent_cache.hpp"
 #include "kinora/aten.hpp"
 #include "kinora/strategy.hpp"
 #include "plugins/jobs/encode/latent_parts.hpp"
+#include "plugins/jobs/encode/live_encode.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
-#include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
+#include "plugins/jobs/training/media/window_encoder.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
@@ -45,14 +45,9 @@ class Encoding {
                 {"stride", o.every},
                 {"memory", group_.size > 1 ? o.memory : std::max(o.memory, kDecodedWhole)}},
                o.memory),
-        tokenizer_(open_part(context, part_of(context, "tokenizer", "tokenizer_weights", "train-tokenizer"),
-                             {.device = device_})),
-        codes_(tokenizer_->info().discrete != 0),
+        encoder_(context, o, device_, &group_),
         parts_(context.folder(), clips_.size()) {
-    if (!writes()) return;
-    text_.emplace(context, context.spec(), device_);
-    if (context.spec().component("image_encoder"))
-      image_.emplace(context, context.spec(), ChainOptions{.device = device_});
+    if (writes()) text_.emplace(context, context.spec(), device_);
   }
 
   void run() {
@@ -162,27 +157,10 @@ class Encoding {
   // The window's tensors, on the rank that writes; nothing on every rank of the group if one of them cannot
   // read its stretch.
   std::optional<NamedTensors> window(int64_t i, int64_t first) {
-    const auto info = tokenizer_->info();
-    const int64_t pieces = 1 + (options_.frames - 1) / info.time;
-    const Stretch own = frames_behind(info, options_.frames, stretch_of(pieces, group_.rank, group_.size));
+    const Stretch own = encoder_.own_frames();
     const at::Tensor frames = read(i, first + own.first, own.count);
     if (!frames.defined()) return std::nullopt;
-    const auto encoded = [&](const FramesOf& video) {
-      const at::Tensor latent = encode_together(*tokenizer_, options_.frames, video, device_, group_);
-      return writes() ? latent[0].contiguous() : latent;
-    };
-    const auto video = [&](int64_t at, int64_t count) {
-      return video_of(frames, at - own.first, count).to(device_);
-    };
-    NamedTensors out;
-    out[codes_ ? "codes" : "latent"] = encoded(video);
-    if (options_.first_frame) {
-      // Of a later stretch's picture only the size is used.
-      const at::Tensor latent = encoded(followed_by_grey(video_of(frames, 0, 1).to(device_)));
-      if (writes()) out["condition"] = masked_picture(latent.unsqueeze(0), info.time)[0].contiguous();
-    }
-    if (image_) out["image"] = (*image_)(frames[0]);
-    return out;
+    return encoder_(frames);
   }
 
   // Undefined on every rank of the group if one of them cannot read.
@@ -214,11 +192,9 @@ class Encoding {
   Parallelism parallel_;
   const kinora_group& group_;  // of the ranks that encode a window together
   Clips clips_;
-  std::unique_ptr<Network> tokenizer_;
-  bool codes_;
+  WindowEncoder encoder_;
   LatentParts parts_;
   std::optional<TextEncoder> text_;
-  std::optional<ImageEncoder> image_;
   int64_t windows_ = 0;
 };
 
@@ -254,7 +230,7 @@ JobParts Encode::parts() {
                     "time of each clip",
             .how_only = true},
            kCollectiveSlot},
-      .reads = {"shard", "path", "train-tokenizer"},
+      .reads = {"shard", "path", "data", "train-tokenizer"},
       .tensors = true};
 }
 
@@ -262,6 +238,7 @@ void Encode::work(JobContext& context) const {
   const auto options = context.options<EncodeOptions>();
   use_threads(options.threads);
   const at::NoGradGuard off;
+  if (context.spec().data) return encode_live(context, options);
   Encoding(context, options).run();
 }
 

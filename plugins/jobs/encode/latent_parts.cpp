@@ -17,6 +17,7 @@
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/error.hpp"
+#include "plugins/jobs/encode/latent_statistics.hpp"
 
 namespace kinora::core {
 namespace {
@@ -96,35 +97,6 @@ void LatentParts::remove() const { fs::remove_all(folder_); }
 
 namespace {
 
-// Mean and deviation by channel, merged piece by piece (Chan et al. 1979).
-struct Statistics {
-  double count = 0;
-  at::Tensor mean, square;  // [C] float64; square: sum of squared deviations
-
-  void add(const at::Tensor& latent) {  // [C, T, H, W]
-    const at::Tensor x = latent.to(at::kDouble).flatten(1);
-    const double n = static_cast<double>(x.size(1));
-    const at::Tensor m = x.mean(1), s = (x - m.unsqueeze(1)).square().sum(1);
-    if (count == 0) {
-      mean = m, square = s;
-    } else {
-      const at::Tensor delta = m - mean;
-      mean = mean + delta * (n / (count + n));
-      square = square + s + delta.square() * (count * n / (count + n));
-    }
-    count += n;
-  }
-  static std::vector<double> numbers(const at::Tensor& t) {
-    return {t.data_ptr<double>(), t.data_ptr<double>() + t.numel()};
-  }
-  // One deviation per channel, or for all channels the root of their mean variance.
-  std::vector<double> deviations(bool together) const {
-    at::Tensor variance = square / count;
-    if (together) variance = variance.mean().expand_as(variance);
-    return numbers(variance.sqrt().clamp_min(1e-6));
-  }
-};
-
 class Merge {
  public:
   Merge(const fs::path& folder, const std::string& job, const LatentParts& parts, Clips& clips,
@@ -195,15 +167,7 @@ class Merge {
   }
 
   void finish() {
-    facts_.scale.sigma_data = options_.sigma_data;
-    if (statistics_.count > 0) {
-      facts_.scale.mean = Statistics::numbers(statistics_.mean);
-      facts_.scale.std = statistics_.deviations(options_.scale == "latent");
-      if (options_.scale == "none") {
-        std::fill(facts_.scale.mean.begin(), facts_.scale.mean.end(), 0);
-        std::fill(facts_.scale.std.begin(), facts_.scale.std.end(), 1);
-      }
-    }
+    facts_.scale = statistics_.scale(options_);
     facts_.fps = clips_.fps() / static_cast<double>(options_.every);
     cache_.commit();
     or_throw(write_file_atomically(folder_ / "latents.json", facts_.to_json().dump(2) + "\n"));
@@ -216,7 +180,7 @@ class Merge {
   const EncodeOptions& options_;
   Signals signals_;
   LatentCacheWriter cache_;
-  Statistics statistics_;
+  LatentStatistics statistics_;
   LatentFacts facts_;
   std::map<std::string, int64_t> counts_;
   std::string why_;  // why the last clip lacks a signal

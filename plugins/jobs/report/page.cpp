@@ -124,6 +124,7 @@ json job_data(Pictures& pictures, const JobRecord& job,
   if (out.contains("curves")) {
     out["ranks"] = ranks_of(job);
     out["rounding"] = rounding_of(job);
+    out["rounding_step"] = or_null(number_at(job.summary, "rounding_step"));
     for (const char* key : {"loss", "validation_loss"}) out[key] = or_null(number_at(job.summary, key));
   }
   if (job.kind == "train-tokenizer") out["pairs"] = pairs_of(pictures, job);
@@ -137,7 +138,8 @@ json or_null(const std::optional<double>& value) { return value ? json(*value) :
 
 json facts_of(const json& summary) {
   static const std::set<std::string> everywhere{"job",      "kind",  "status",   "digest",   "seconds",
-                                                "finished", "ranks", "rounding", "transfers"};
+                                                "finished", "ranks", "rounding", "rounding_step",
+                                                "transfers"};
   static const std::vector<std::string> first{"steps",  "loss",    "psnr",         "parameters",
                                               "shards", "samples", "latent_shape", "bytes"};
   json out = json::array();

@@ -12,6 +12,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/partial_init.hpp"
 #include "core/torch/weights/published.hpp"
+#include "plugins/jobs/loading/held_out.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/options/training.hpp"

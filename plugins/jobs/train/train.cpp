@@ -10,11 +10,11 @@
 #include "plugins/jobs/training/batch_ahead.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
+#include "plugins/jobs/training/samples.hpp"
 #include "plugins/jobs/training/strip.hpp"
 #include "plugins/jobs/training/tensor_job.hpp"
 #include "plugins/jobs/training/trainer.hpp"
@@ -33,8 +33,7 @@ class ModelTraining {
         options_(o),
         device_(device_of(o.device)),
         seed_(static_cast<uint64_t>(context.run().seed)),
-        data_(context.folder_of(context.need_upstream("encode"))),
-        parts_(split(data_, o.validation)),
+        data_(samples_of(context, o, device_)),
         loss_(context.open_slot("loss"), context.spec().component("loss")->options),
         parallel_(context),
         tokens_(o.teacher_forcing),
@@ -58,8 +57,7 @@ class ModelTraining {
                  o.prefetch ? cuda_library(device_) : nullptr) {
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
     if (o.validation_every > 0 || o.sample_every > 0)
-      validation_ =
-          std::make_unique<Validation>(data_, parts_, objective_, network_, parallel_, options_, seed_);
+      validation_ = std::make_unique<Validation>(*data_, objective_, network_, parallel_, options_, seed_);
     if (o.sample_every > 0) open_samples();
   }
 
@@ -74,7 +72,7 @@ class ModelTraining {
     trainer.use_average();
     trainer.save_weights();
     context_.summary.update(trainer.summary());
-    context_.summary.update({{"samples", data_.size()}, {"held_out", parts_.held_out.size()}});
+    context_.summary.update(data_->summary());
     if (!last_validation_.is_null()) context_.summary["validation_loss"] = last_validation_;
   }
 
@@ -97,10 +95,7 @@ class ModelTraining {
   // into microbatches and after a resume. On the CPU.
   NamedTensors drawn(int64_t first, int64_t count) const {
     std::vector<LatentData::Item> items;
-    for (int64_t n = first; n < first + count; ++n) {
-      const int64_t at = shuffled(n, static_cast<int64_t>(parts_.train.size()), seed_);
-      items.push_back(data_.item(parts_.train[static_cast<size_t>(at)]));
-    }
+    for (int64_t n = first; n < first + count; ++n) items.push_back(data_->drawn(n));
     NamedTensors batch = objective_.cpu_batch(
         items, sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout);
     if (!objective_.noisy()) return batch;
@@ -112,6 +107,8 @@ class ModelTraining {
 
   MicroLoss micro_loss(int64_t first, int64_t count) {
     NamedTensors batch = batches_.take(first, count);
+    const int64_t next = first + parallel_.data_size() * count;
+    if (next < options_.steps * options_.batch) data_->prepare(next, count);
     const auto apart = [&](const char* name) {
       const auto it = batch.extract(name);
       return it.empty() ? at::Tensor() : it.mapped();
@@ -128,7 +125,7 @@ class ModelTraining {
 
   // Counted for the first training sample; other caption lengths are not worth another count.
   double flops_per_sample() {
-    const auto batch = objective_.batch({data_.item(parts_.train[0])}, at::zeros({1}, at::kBool));
+    const auto batch = objective_.batch({data_->example()}, at::zeros({1}, at::kBool));
     at::Tensor level, noise;
     if (objective_.noisy()) level = loss_.level(at::full({1}, 0.5, at::kDouble));
     if (objective_.noisy() && batch.count("latent")) noise = at::zeros_like(batch.at("latent"));
@@ -144,6 +141,7 @@ class ModelTraining {
 
   // Runs validation and draws pictures when they are due; on every rank.
   bool look(Trainer& trainer, int64_t step, json& line) {
+    if (const auto wait = data_->take_wait()) line["data_wait"] = *wait;
     const auto due = [&](int64_t every) {
       return every > 0 && (step % every == 0 || step == options_.steps);
     };
@@ -161,7 +159,7 @@ class ModelTraining {
   void open_samples() {
     const auto& options = context_.spec().component("model")->options;
     samples_ = std::make_unique<SampleGrid>(
-        context_, options_, *validation_, objective_, data_.facts(), network_,
+        context_, options_, *validation_, objective_, data_->facts(), network_,
         GuidedModel(experts_, *model_.spec, signals_of(options), loss_, parallel_.dtype(), seed_, device_),
         parallel_.rank() == 0);
   }
@@ -170,8 +168,7 @@ class ModelTraining {
   TrainOptions options_;
   at::Device device_;
   uint64_t seed_;
-  LatentData data_;
-  Split parts_;
+  std::unique_ptr<TrainingSamples> data_;
   LossInstance loss_;
   Parallelism parallel_;
   TokenMeter tokens_;

@@ -83,7 +83,7 @@ std::optional<Encoded> encoded_for(const JobCheck& check) {
   try {
     Encoded out = of_options({check.runtime(), check.run(), *encode});
     if (check.ahead()) return out;
-    const auto facts = LatentData(check.folder_of(*encode)).facts();
+    const auto facts = LatentFacts::of_folder(check.folder_of(*encode));
     out.shape = facts.shape;
     out.text_size = facts.text_size;
     if (out.shape.size() < 3) return std::nullopt;

@@ -1,5 +1,6 @@
 #include "plugins/jobs/training/rounding.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -33,10 +34,27 @@ RoundingMeter::RoundingMeter(Network& network, const Parallelism& parallel) : pa
       head->get_interface(head->self, KINORA_INTERFACE_ROUNDING, KINORA_ABI_MINOR));
 }
 
-void RoundingMeter::begin_step(bool measured) {
-  if (!api_ || measured == measures_) return;
-  check(api_->measure(api_->self, measured));
-  measures_ = measured;
+void RoundingMeter::measure(bool on) {
+  if (!api_ || on == measures_) return;
+  check(api_->measure(api_->self, on));
+  measures_ = on;
+}
+
+void RoundingMeter::begin_step(int64_t step, bool measured) {
+  next_ = step;
+  measure(measured || table_.empty());
+}
+
+json RoundingMeter::state() const { return {{"step", step_}, {"layers", table_}}; }
+
+void RoundingMeter::restore(const json& state) {
+  const json layers = state.is_object() ? state.value("layers", json()) : json();
+  if (!layers.is_array() || !std::all_of(layers.begin(), layers.end(), [](const json& row) {
+        return row.is_object() && row.contains("layer");
+      }))
+    return;
+  table_ = layers;
+  step_ = state.value("step", int64_t{0});
 }
 
 void RoundingMeter::end_step(json& line) {
@@ -53,7 +71,7 @@ void RoundingMeter::end_step(json& line) {
     const auto* first = reinterpret_cast<const double*>(sums);
     numbers.insert(numbers.end(), first, first + KINORA_OPERANDS * kNumbers);
   }
-  begin_step(false);
+  measure(false);
   if (names.empty()) return;
   const at::Tensor all =
       Group<at::Tensor>(&parallel_.group("world")).sum(at::tensor(numbers, at::kDouble)).contiguous();
@@ -78,7 +96,10 @@ void RoundingMeter::end_step(json& line) {
     }
     if (is_run) table.push_back(std::move(row));
   }
-  if (!table.empty()) table_ = std::move(table);  // after the precision's `until` nothing is rounded
+  if (!table.empty()) {  // after the precision's `until` nothing is rounded
+    table_ = std::move(table);
+    step_ = next_;
+  }
   for (const auto& [name, mean] : means) line[name] = mean.first / static_cast<double>(mean.second);
 }
 

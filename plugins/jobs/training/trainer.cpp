@@ -236,7 +236,7 @@ void Trainer::run(const Micro& micro_loss) {
     json line{{"step", step_ + 1}};
     balance_.begin_step();
     const bool measured = (step_ + 1) % options_.checkpoint_every == 0 || step_ + 1 == options_.steps;
-    rounding_.begin_step(measured);
+    rounding_.begin_step(step_ + 1, measured);
     gradients(micro_loss, line);
     rounding_.end_step(line);
     update(line);
@@ -253,6 +253,13 @@ void Trainer::run(const Micro& micro_loss) {
     fail_if_stuck();
     if (keep()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
   }
+  if (skipped_ == options_.steps)
+    throw Error(
+        KINORA_ERROR_FAILED,
+        fmt::format(
+            "the gradient or the loss was not finite in any of the {} steps, so nothing was learnt; look at "
+            "the weights, the data and the precision",
+            options_.steps));
   running_ = seconds_since(start);
   balance_.finish(context_.spec().name);
   seconds_per_step_ = running_ / std::max<double>(1, static_cast<double>(step_ - first_step));
@@ -269,7 +276,10 @@ json Trainer::summary() const {
   if (throughput.peak_flops > 0) out["peak_flops"] = throughput.peak_flops;
   add_memory(out, network_.chain().leaves().at(0).tensor.device());
   out.update(balance_.summary());
-  if (!rounding_.table().empty()) out["rounding"] = rounding_.table();
+  if (!rounding_.table().empty()) {
+    out["rounding"] = rounding_.table();
+    out["rounding_step"] = rounding_.step();
+  }
   if (!by_sigma_.empty()) {
     out["loss_by_sigma"] = by_sigma_.means();
     out["loss_by_sigma"]["edges"] = SigmaLosses::edges();

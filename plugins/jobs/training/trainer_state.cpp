@@ -47,6 +47,7 @@ void Trainer::restore(const std::filesystem::path& folder) {
   loss_ = saved.state.loss;
   skipped_ = saved.state.skipped;
   by_sigma_ = saved.state.by_sigma;
+  rounding_.restore(saved.state.rounding);
   restored_ = saved.more;
   log_info("{}: resuming after step {}", context_.spec().name, step_);
 }
@@ -63,6 +64,7 @@ void Trainer::save() {
   state.loss = loss_;
   state.skipped = skipped_;
   state.by_sigma = by_sigma_;
+  state.rounding = rounding_.state();
   auto files = checkpoint_files(kept(values_of(chain.leaves())), optimizer_.held_states());
   for (auto& e : averages_) {
     state.ema_updates = e.updates();

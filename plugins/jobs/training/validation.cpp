@@ -1,41 +1,20 @@
 #include "plugins/jobs/training/validation.hpp"
 
-#include <algorithm>
 #include <numeric>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "core/base/digest.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/loading/held_out.hpp"
 
 namespace kinora::core {
 namespace {
 
-uint64_t hash_of(const std::string& key) { return std::stoull(sha256(key).substr(0, 13), nullptr, 16); }
-constexpr double kHashes = 1ull << 52;
-
 at::Tensor level(double sigma) { return at::full({1}, sigma, at::kDouble); }
 
 }  // namespace
-
-double hash_share(const std::string& key) { return static_cast<double>(hash_of(key)) / kHashes; }
-
-Split split(const LatentData& data, double share) {
-  Split out;
-  for (int64_t i = 0; i < data.size(); ++i) {
-    const std::string& key = data.key(i);
-    (hash_share(key.substr(0, key.rfind('@'))) < share ? out.held_out : out.train).push_back(i);
-  }
-  if (out.train.empty() || (share > 0 && out.held_out.empty()))
-    raise(
-        KINORA_ERROR_INVALID,
-        "validation = {} leaves {} of {} samples to training and {} to validation; choose another share, or "
-        "encode more clips",
-        share, out.train.size(), data.size(), out.held_out.size());
-  return out;
-}
 
 // For a blend (1 - s) x0 + s n, s is sigma / (1 + sigma) of x0 + sigma n.
 std::vector<double> validation_levels(const LossInstance& loss, std::vector<double> given) {
@@ -52,26 +31,18 @@ std::vector<double> validation_levels(const LossInstance& loss, std::vector<doub
   return given;
 }
 
-Validation::Validation(const LatentData& data, const Split& parts, const Objective& objective,
-                       Network& network, const Parallelism& parallel, const TrainOptions& options,
-                       uint64_t seed)
-    : data_(data),
+Validation::Validation(TrainingSamples& samples, const Objective& objective, Network& network,
+                       const Parallelism& parallel, const TrainOptions& options, uint64_t seed)
+    : samples_(samples),
       objective_(objective),
       network_(network),
       parallel_(parallel),
       given_(options, objective.loss(), seed),
-      which_(parts.held_out.empty() ? parts.train : parts.held_out),
       sigmas_(validation_levels(objective.loss(), options.validation_sigmas)),
-      seed_(seed) {
-  if (!parts.held_out.empty())
-    std::sort(which_.begin(), which_.end(), [&](int64_t a, int64_t b) {
-      return std::pair(hash_of(data.key(a)), a) < std::pair(hash_of(data.key(b)), b);
-    });
-  which_.resize(std::min(which_.size(), static_cast<size_t>(options.validation_samples)));
-}
+      seed_(seed) {}
 
 Validation::Sample Validation::sample(size_t i) const {
-  const auto item = data_.item(which_[i]);
+  const auto item = samples_.validation(i);
   const auto number = static_cast<int64_t>(hash_of(item.key));
   Sample out{
       number, objective_.batch({item}, at::zeros({1}, at::kBool)), {}, given_(number, 1, "validation")};
@@ -92,7 +63,7 @@ void Validation::begin() const {
 
 nlohmann::json Validation::losses() const {
   const at::NoGradGuard off;
-  const size_t n = which_.size(), ranks = static_cast<size_t>(parallel_.data_size()),
+  const size_t n = size(), ranks = static_cast<size_t>(parallel_.data_size()),
                rank = static_cast<size_t>(parallel_.data_rank());
   std::vector<double> one(n * sigmas_.size());
   // Every rank does equally many forwards, since ranks that share a model's parameters meet in each.

@@ -41,7 +41,7 @@ class HybridLink final : public TokenSplit {
   at::Tensor reshard(const at::Tensor& x, kinora_seq seq, Over over, kinora_seq& to) override;
   at::Tensor attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                        const kinora_attention& how) override;
-  // KINORA_INTERFACE_ATTENDS, in the layout where every attention is a ring's.
+  // KINORA_INTERFACE_ATTENDS, in the layouts where keys may travel around a ring.
   const void* get_interface(const char* id, uint32_t minor) override;
 
  protected:
@@ -151,8 +151,8 @@ at::Tensor HybridLink::reshard(const at::Tensor& x, kinora_seq seq, Over over, k
 }
 
 const void* HybridLink::get_interface(const char* id, uint32_t) {
-  return layout_ == StLayout::cp && std::string_view(id) == KINORA_INTERFACE_ATTENDS ? "stdit-hybrid"
-                                                                                     : nullptr;
+  return layout_ != StLayout::ulysses && std::string_view(id) == KINORA_INTERFACE_ATTENDS ? "stdit-hybrid"
+                                                                                          : nullptr;
 }
 
 bool HybridLink::is_local(const kinora_attention& how) const {

@@ -19,7 +19,10 @@ struct CommonOptions {
            : stream == "float64" ? KINORA_DTYPE_FLOAT64
                                  : KINORA_DTYPE_FLOAT32;
   }
-  QuantisedLink::Options of_link() const { return {high, until, stream == "float64", attention == "fp8"}; }
+  // of_quantize: an option of quantize() that was given; empty: none.
+  QuantisedLink::Options of_link(std::string of_quantize) const {
+    return {high, until, stream == "float64", attention == "fp8", std::move(of_quantize)};
+  }
 };
 
 // format: "NVFP4".

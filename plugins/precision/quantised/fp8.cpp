@@ -69,7 +69,9 @@ Fp8::Fp8(const Options& o)
                                                                                    : Fp8Format::Scaling::mx,
                                                             format_of(o.gradients),
                                                             fp8_scale_rule(o.scale_rule)})),
-      link_(format_, o.of_link()) {
+      link_(format_, o.of_link(o.block != Options().block     ? "block"
+                               : o.format != Options().format ? "format"
+                                                              : "")) {
   shown_.format = format_of(o.format);
   shown_.rule = fp8_scale_rule(o.scale_rule);
   shown_.scaling = o.block == "1x128"     ? fp8::Scaling::row

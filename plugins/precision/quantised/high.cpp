@@ -32,8 +32,12 @@ std::optional<int64_t> blocks_of(std::string_view text, std::string_view word, i
     throw Error(KINORA_ERROR_INVALID, "high: '" + std::string(word) + std::string(text) +
                                           "' has no count of blocks; write '" + std::string(word) +
                                           "2' or '" + std::string(word) + "15%'");
-  const double count = rest.empty() ? number : number / 100 * static_cast<double>(blocks);
-  return std::min<int64_t>(blocks, std::llround(count));
+  const double most = rest.empty() ? static_cast<double>(blocks) : 100;
+  if (number > most || (rest.empty() && number != std::floor(number)))
+    throw Error(KINORA_ERROR_INVALID, "high: '" + std::string(word) + std::string(text) +
+                                          "': must be a whole number up to the model's " +
+                                          std::to_string(blocks) + " blocks, or a share up to 100%");
+  return std::llround(rest.empty() ? number : number / 100 * static_cast<double>(blocks));
 }
 
 // The name with * for its first number, which is the block's.
@@ -72,14 +76,15 @@ std::vector<bool> high_layers(const std::vector<std::string>& patterns, const st
       if (here) out[i] = true;
     }
     if (!any)
-      throw Error(KINORA_ERROR_INVALID, "high: no layer is called '" + pattern + "'; a layer is '" +
-                                            (layers.empty() ? "" : layers.back().name) +
-                                            "', and '*' stands for any text");
+      throw Error(KINORA_ERROR_INVALID,
+                  "high: no layer is called '" + pattern +
+                      "'; write embedding, head, first N, last N or the name of a layer, such as '" +
+                      (layers.empty() ? "" : layers.back().name) + "', with '*' for any text");
   }
   return out;
 }
 
-std::string text_of(const std::vector<Layer>& layers, const std::vector<bool>& chosen) {
+std::string text_of(const std::vector<Layer>& layers, const std::vector<bool>& chosen, int64_t last_block) {
   using Counts = std::pair<size_t, size_t>;  // chosen, all
   std::map<int64_t, Counts> blocks;
   std::map<std::string, Counts> alike;
@@ -98,7 +103,8 @@ std::string text_of(const std::vector<Layer>& layers, const std::vector<bool>& c
   }
   for (const auto& [block, count] : blocks)
     if (block > 0 && count.first == count.second)
-      whole += (whole.empty() ? "all of block " : ", ") + std::to_string(block);
+      whole += (whole.empty() ? "all of " : ", ") +
+               (block == last_block ? "the head" : "block " + std::to_string(block - 1));
   return names + (names.empty() || whole.empty() ? "" : "; ") + whole;
 }
 

@@ -21,6 +21,6 @@ std::vector<bool> high_layers(const std::vector<std::string>& patterns, const st
 
 // "x_embedder.weight, blocks.*.fc2.weight; all of block 1, 2, 4": names of layers, with * for the number if it
 // is every layer of these names, or of whole blocks.
-std::string text_of(const std::vector<Layer>&, const std::vector<bool>& chosen);
+std::string text_of(const std::vector<Layer>&, const std::vector<bool>& chosen, int64_t last_block);
 
 }  // namespace kinora::quantised

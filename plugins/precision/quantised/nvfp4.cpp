@@ -31,6 +31,7 @@ class Nvfp4 final : public Precision<Tensor> {
   std::vector<Tensor> quantize(const Tensor& x) override;
 
  private:
+  static std::string of_quantize(const Options& o);
   fp4::Options shown_;  // by quantize()
   int32_t stream_;
   QuantisedLink link_;
@@ -74,12 +75,21 @@ void Nvfp4::describe(Describe<Options>& d) {
   d.output("dequantized", "[M, N]", "float32", "code * scale / global_scale; with rht of the transformed x");
 }
 
+std::string Nvfp4::of_quantize(const Options& o) {
+  const Options plain;
+  return o.block != plain.block             ? "block"
+         : o.rht != plain.rht               ? "rht"
+         : o.rounding != plain.rounding     ? "rounding"
+         : o.scale_rule != plain.scale_rule ? "scale_rule"
+                                            : "";
+}
+
 Nvfp4::Nvfp4(const Options& o)
     : stream_(o.dtype()),
       link_(std::make_shared<Nvfp4Format>(
                 Nvfp4Format::Recipe{scale_rule(o.activations), scale_rule(o.weights), scale_rule(o.gradients),
                                     o.square_weights, o.stochastic_gradients, o.gradient_rht}),
-            o.of_link()) {
+            o.of_link(of_quantize(o))) {
   shown_.rule = scale_rule(o.scale_rule);
   shown_.square = o.block == "16x16";
   shown_.hadamard = o.rht;

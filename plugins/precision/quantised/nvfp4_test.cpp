@@ -31,17 +31,17 @@ std::vector<Layer> model_of(int64_t blocks) {
 }
 std::string high_of(int64_t blocks, const std::vector<std::string>& patterns) {
   const auto layers = model_of(blocks);
-  return text_of(layers, high_layers(patterns, layers, blocks + 1));
+  return text_of(layers, high_layers(patterns, layers, blocks + 1), blocks + 1);
 }
 
 TEST(High, IsEmbeddingHeadAndTheFirstAndLastBlocks) {
   EXPECT_EQ(high_of(20, {"embedding", "head", "first 2", "last 15%"}),
-            "time, embed; all of block 1, 2, 18, 19, 20, 21");
-  EXPECT_EQ(high_of(4, {"last 15%"}), "all of block 4");
+            "time, embed; all of block 0, block 1, block 17, block 18, block 19, the head");
+  EXPECT_EQ(high_of(4, {"last 15%"}), "all of block 3");
   EXPECT_EQ(high_of(3, {"first 0", "last 15%"}), "") << "0.45 blocks";
-  EXPECT_EQ(high_of(2, {"first 9", "*.2.fc"}), "all of block 1, 2");
+  EXPECT_EQ(high_of(2, {"first 2", "*.2.fc"}), "all of block 0, block 1");
   EXPECT_EQ(high_of(2, {"blocks.*.fc"}), "blocks.*.fc");
-  EXPECT_EQ(high_of(3, {"blocks.*.fc", "first 1"}), "blocks.*.fc; all of block 1");
+  EXPECT_EQ(high_of(3, {"blocks.*.fc", "first 1"}), "blocks.*.fc; all of block 0");
   EXPECT_EQ(high_of(3, {"blocks.1.fc", "blocks.3.fc"}), "blocks.1.fc, blocks.3.fc");
   EXPECT_EQ(high_of(2, {}), "");
 }

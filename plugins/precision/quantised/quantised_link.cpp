@@ -52,6 +52,11 @@ kinora_param QuantisedLink::parameter(const kinora_param_spec& s) {
 void QuantisedLink::declared() {
   std::vector<Layer> layers;
   for (const auto& [p, w] : weights_) layers.push_back(w.layer);
+  if (!options_.of_quantize.empty())
+    throw Error(
+        KINORA_ERROR_INVALID,
+        options_.of_quantize +
+            " is an option of `kinora apply --method quantize` alone and changes no linear layer; remove it");
   const auto high = high_layers(options_.high, layers, last_block_);
   std::vector<kinora_param_spec> low;
   size_t i = 0;
@@ -76,12 +81,18 @@ void QuantisedLink::require_attention() const {
   const kinora_context* const all = head.get();
   if (const void* name = all->get_interface(all->self, KINORA_INTERFACE_ATTENDS, KINORA_ABI_MINOR))
     throw Error(KINORA_ERROR_UNSUPPORTED,
-                "attention = \"fp8\" is not in reach below " + std::string(static_cast<const char*>(name)) +
-                    ", which attends by itself; use cp-ulysses, or leave attention in bf16");
+                "attention = \"fp8\": " + std::string(static_cast<const char*>(name)) +
+                    " attends by itself and does not round; use cp-ulysses or stdit-hybrid's layout = "
+                    "\"ulysses\", or "
+                    "leave attention in bf16");
 }
 
 void QuantisedLink::tell() {
-  if (std::exchange(told_, true) || (mesh() && Mesh<Tensor>(mesh()).rank() != 0)) return;
+  const bool speaks = !mesh() || Mesh<Tensor>(mesh()).rank() == 0;
+  if (is_over() && !std::exchange(told_end_, true) && speaks)
+    log(Log::info, std::string(format_->name()) + ": from step " + std::to_string(options_.until) +
+                       " on (until) all layers are in bfloat16");
+  if (is_over() || std::exchange(told_, true) || !speaks) return;
   std::vector<Layer> layers;
   std::vector<bool> high;
   for (const auto& [p, w] : weights_) {
@@ -89,9 +100,13 @@ void QuantisedLink::tell() {
     layers.push_back(w.layer);
     high.push_back(!low_.count(p) || !of_tokens_.count(p));
   }
-  const std::string names = text_of(layers, high);
-  log(Log::info, std::string(format_->name()) + ": " +
-                     std::to_string(std::count(high.begin(), high.end(), false)) + " of " +
+  const std::string names = text_of(layers, high, last_block_);
+  const auto low = std::count(high.begin(), high.end(), false);
+  if (low == 0)
+    log(Log::warn, std::string(format_->name()) +
+                       ": no layer is low, so this is a training in bfloat16; name fewer layers in `high`, "
+                       "whose default is for deep models");
+  log(Log::info, std::string(format_->name()) + ": " + std::to_string(low) + " of " +
                      std::to_string(layers.size()) +
                      (layers.size() == weights_.size() ? " weights" : " weights of this pipeline stage") +
                      " are low; high: " + (names.empty() ? "none" : names));
@@ -238,8 +253,8 @@ void QuantisedLink::reduce() { tell(); }
 Tensor QuantisedLink::gather(const Tensor& x, kinora_seq seq) {
   if (is_used_ && !attends_ && context_ranks_.get() && context_ranks_.size() > 1)
     throw Error(KINORA_ERROR_UNSUPPORTED,
-                "attention = \"fp8\" is not in reach below a strategy that attends by itself, such as "
-                "cp-ring; use cp-ulysses, or leave attention in bf16");
+                "attention = \"fp8\": a strategy such as cp-ring attends by itself and does not round; use "
+                "cp-ulysses, or leave attention in bf16");
   if (x.info().device_type != KINORA_NO_STORAGE) tell();
   return next.gather(x, seq);
 }

@@ -41,6 +41,7 @@ class QuantisedLink final : public Bf16Link {
     int64_t until = 0;   // the step from which on all layers are high; 0: none
     bool exact = false;  // a float64 stream
     bool fp8_attention = false;
+    std::string of_quantize;  // an option that was given and is not the link's; empty: none
   };
   QuantisedLink(std::shared_ptr<const Format> format, Options options);
 
@@ -82,7 +83,7 @@ class QuantisedLink final : public Bf16Link {
   std::map<kinora_param, Figures> figures_;  // of each low layer
   std::set<int64_t> low_blocks_;
   std::set<kinora_param> of_tokens_;  // that tokens passed through before tell()
-  bool told_ = false;
+  bool told_ = false, told_end_ = false;
   int64_t sequence_ranks_ = 1, tensor_ranks_ = 1;
   Group<Tensor> context_ranks_;             // null: one
   bool is_used_ = false, attends_ = false;  // in this forward: a low layer, attention over split keys

@@ -35,6 +35,8 @@ inline bool has_whole_groups(const kinora_param_spec& s, int64_t group, bool out
 // ranks, such as heads, it can divide by their divisors too.
 // outputs_too: groups are also along the outputs (square blocks, the gradient of the result), so the cut of a
 // COLUMN weight counts as well.
+// weights: what parameter() was given. A spec borrows its name, shape and parts for that call alone, so a link
+// that calls this in declared() keeps copies of them.
 inline void require_whole_groups(const std::vector<kinora_param_spec>& weights, int64_t group,
                                  bool outputs_too = false) {
   for (const auto& s : weights) {

@@ -28,13 +28,15 @@ function losses(jobs) {
   return [table("Losses", [["Job", "t"], ["Model", "t"], ["Precision", "t"], ["Loss", "n"], ["Validation loss", "n"]], rows)];
 }
 
-function rounding({ rounding: list }) {
+function rounding({ rounding: list, rounding_step: step }) {
   if (!list?.length) return [];
-  const share = (value) => (value === null ? "" : `${number(100 * value, 3)}\u00A0%`);
-  const cells = (of) => [of.sqnr === null ? "" : `${number(of.sqnr, 3)}\u00A0dB`, share(of.clipped), share(of.underflowed)];
+  const text = (value, times) => (value === null ? "" : number(times * value, 3));
+  const cells = (of) => [text(of.sqnr, 1), text(of.clipped, 100), text(of.underflowed, 100)];
   const operands = [["activations", "Activations"], ["weights", "Weights"], ["gradients", "Gradients"]];
-  const columns = operands.flatMap(([, title]) => [[`${title}: SQNR`, "n"], ["clipped", "n"], ["to zero", "n"]]);
-  return [table("Rounding of each layer, in the last measured step", [["Layer", "t"], ...columns], list.map((row) => [row.layer, ...operands.flatMap(([key]) => cells(row[key]))]))];
+  const columns = operands.flatMap(([, title]) => [[`${title}, dB`, "n"], ["clipped, %", "n"], ["to zero, %", "n"]]);
+  const title = `Rounding of each layer${step === null ? "" : `, in step ${count(step)}`}`;
+  return [table(title, [["Layer", "t"], ...columns], list.map((row) => [row.layer, ...operands.flatMap(([key]) => cells(row[key]))])),
+    make("p", { class: "muted" }, "dB: ratio of signal to quantisation noise; NVFP4 has 18 to 21 dB, and 3 dB less with stochastic rounding, which gradients have. Clipped: values beyond their block’s largest number. To zero: other values that became zero.")];
 }
 
 function pairs({ name, pairs: list }) {

@@ -68,7 +68,7 @@ TextEncoder::TextEncoder(Runtime& runtime, const Parts& parts, at::Device device
   network_->load(parts.weights);
 }
 
-TextEncoder::TextEncoder(JobContext& context, const JobSpec& encode, at::Device device,
+TextEncoder::TextEncoder(const JobView& context, const JobSpec& encode, at::Device device,
                          std::vector<const kinora_link*> links)
     : TextEncoder(context.runtime(), parts_of(encode), device, std::move(links)) {}
 

@@ -29,7 +29,7 @@ class TextEncoder {
               std::vector<const kinora_link*> links = {});
   // From an encode job's slots words and text and its options text_weights, max_tokens and pad_text.
   // links: follow the encoder; all their ranks must then call it together.
-  TextEncoder(JobContext&, const JobSpec& encode, at::Device device = at::kCPU,
+  TextEncoder(const JobView&, const JobSpec& encode, at::Device device = at::kCPU,
               std::vector<const kinora_link*> links = {});
   // [L, D] float32: one embedding per token; with pad_text, L is max_tokens and the rest is zero.
   at::Tensor operator()(const std::string& text);

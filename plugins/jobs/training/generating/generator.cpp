@@ -165,7 +165,7 @@ at::Tensor Generator::decode(const at::Tensor& latent) {
 
 LatentFacts Generator::read_facts() const {
   if (const JobSpec* encode = context_.upstream("encode"))
-    return LatentData(context_.folder_of(*encode)).facts();
+    return LatentFacts::of_folder(context_.folder_of(*encode));
   LatentFacts facts;
   facts.scale.sigma_data = options_.sigma_data;
   return facts;

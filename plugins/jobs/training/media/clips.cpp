@@ -9,11 +9,17 @@
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "kinora/random.hpp"
+#include "plugins/jobs/loading/order.hpp"
 
 namespace kinora::core {
 namespace {
 
-// A uint8 tensor of a sample as at::Tensor. Copies the sample's memory, since the cache outlives it.
+std::string damage_in(const Sample& sample) {
+  return text_in(parse_facts(sample.text("json").value_or("null")), "damaged");
+}
+
+}  // namespace
+
 at::Tensor frames_of_sample(const Sample& sample) {
   const kinora_dl_tensor* t = sample.tensor("frames");
   if (!t || t->ndim != 4 || t->code != KINORA_DL_UINT || t->bits != 8)
@@ -22,12 +28,6 @@ at::Tensor frames_of_sample(const Sample& sample) {
   return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
       .clone();
 }
-
-std::string damage_in(const Sample& sample) {
-  return text_in(parse_facts(sample.text("json").value_or("null")), "damaged");
-}
-
-}  // namespace
 
 std::filesystem::path shards_of(const JobView& job) {
   const auto named = [](const JobSpec& spec) {
@@ -189,26 +189,9 @@ void set_frames(Sample& sample, const at::Tensor& frames) {
   sample.set_tensor("frames", {data, data + whole.numel()}, whole.sizes().vec(), KINORA_DL_UINT, 8);
 }
 
-// A Feistel network permutes the numbers of 2 * half_bits bits (Luby and Rackoff 1988); walking its cycle
-// until a number is below count permutes those below count (Black and Rogaway 2002). The domain has at least
-// 256 numbers, since a few bits leave a network few permutations, and at most four times count above that.
 int64_t shuffled(int64_t n, int64_t count, uint64_t seed) {
-  const auto size = static_cast<uint64_t>(count), epoch = static_cast<uint64_t>(n / count);
-  unsigned half_bits = 4;
-  while (size > uint64_t{1} << 2 * half_bits) ++half_bits;
-  const uint64_t mask = (uint64_t{1} << half_bits) - 1;
-  const Random random(seed, "order");
-  auto x = static_cast<uint64_t>(n % count);
-  do {
-    uint64_t left = x >> half_bits, right = x & mask;
-    for (uint64_t round = 0; round < 6; ++round) {
-      const uint64_t mixed = left ^ (random.bits(round << 32 | right, epoch)[0] & mask);
-      left = right;
-      right = mixed;
-    }
-    x = left << half_bits | right;
-  } while (x >= size);
-  return static_cast<int64_t>(x);
+  const auto at = static_cast<uint64_t>(n), all = static_cast<uint64_t>(count);
+  return static_cast<int64_t>(permuted(at % all, all, Random(seed, "order"), at / all));
 }
 
 }  // namespace kinora::core

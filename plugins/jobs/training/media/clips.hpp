@@ -81,6 +81,10 @@ at::Tensor clip_image(const at::Tensor& frame, int64_t size);
 // Adds frames uint8 [T, H, W, 3] to the sample, for stage/video.write.
 void set_frames(Sample& sample, const at::Tensor& frames);
 
+// The tensor `frames` of a sample, uint8 [T, H, W, 3], copied. Throws Error(KINORA_ERROR_INVALID) if it has
+// another form.
+at::Tensor frames_of_sample(const Sample& sample);
+
 // Index of the n-th sample when all are drawn repeatedly, shuffled anew in each epoch. A function of its
 // arguments only, with the same small cost for any count.
 int64_t shuffled(int64_t n, int64_t count, uint64_t seed);

@@ -90,7 +90,7 @@ struct TrainTokenizerOptions : OptimizerOptions {
 
 struct EncodeOptions {
   int64_t frames = 17, every = 1, height = 64, width = 96, stride = 0, max_tokens = 32, threads = 0,
-          memory = int64_t{1} << 28;
+          memory = int64_t{1} << 28, scale_windows = 64;
   double sigma_data = 0.5;
   bool pad_text = false, first_frame = false;
   std::string scale = "channel", device = "auto", pipeline;
@@ -129,6 +129,11 @@ struct EncodeOptions {
             "channels stay strong (principal components); none: multiplied by sigma_data, for tokenizers "
             "whose "
             "latents have deviation 1, as published ones do");
+    d.option("scale_windows", &EncodeOptions::scale_windows)
+        .range(1, 1e9)
+        .help(
+            "windows over which the scale is measured if the input is a table of data, whose windows are "
+            "encoded when training takes them");
     d.option("max_tokens", &EncodeOptions::max_tokens)
         .range(2, 4096)
         .help("longest caption in tokens; longer ones are cut");

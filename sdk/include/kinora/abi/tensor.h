@@ -20,6 +20,8 @@ typedef struct kinora_named {
 
 /* dtypes, numbered as libtorch's c10::ScalarType (torch/headeronly/core/ScalarType.h, fixed since 1.0) */
 #define KINORA_DTYPE_UINT8 0
+#define KINORA_DTYPE_INT8 1
+#define KINORA_DTYPE_INT16 2
 #define KINORA_DTYPE_INT32 3
 #define KINORA_DTYPE_INT64 4
 #define KINORA_DTYPE_FLOAT16 5

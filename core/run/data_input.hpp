@@ -1,0 +1,33 @@
+// The data of a job that trains, when its `input` is a table: a set of shards, or a blend of several.
+//
+//   input = { path = "shards/", shuffle = 1000 }
+//   input = { blend = [{ path = "a/", weight = 3 }, { path = "s3://bucket/b", weight = 1 }], shuffle = 1000 }
+#pragma once
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "core/config/document.hpp"
+
+namespace kinora::core {
+
+struct DataInput {
+  std::string path;              // of a set: absolute path, pattern or URI
+  std::vector<DataInput> parts;  // of a blend: at least one
+  double weight = 1;             // share in the blend around it, relative to the other parts
+  double epochs = 0;    // instead of a weight: how often one pass of the blend takes each sample; 0: none
+  int64_t shuffle = 0;  // samples of a set that are shuffled together; 0: none
+
+  bool is_blend() const { return path.empty(); }
+  // What a result depends on besides the files: part of a job's identity.
+  nlohmann::json identity() const;
+};
+
+// Resolves the path or the name of a job that a set names; returns "" after it has reported a problem.
+using ResolvePath = std::function<std::string(const Location&, const std::string&)>;
+
+// Reads the table at `pointer`. Problems are added with the places of the values at fault.
+DataInput read_data(const Document& doc, const std::string& pointer, const nlohmann::json& table,
+                    const ResolvePath& resolve, std::vector<Diagnostic>& problems);
+
+}  // namespace kinora::core

@@ -1,0 +1,42 @@
+#include "plugins/jobs/encode/live_encode.hpp"
+
+#include "core/base/cancel.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/torch/context/parallelism.hpp"
+#include "core/torch/tensors/device.hpp"
+#include "plugins/jobs/encode/latent_statistics.hpp"
+#include "plugins/jobs/training/media/live_windows.hpp"
+
+namespace kinora::core {
+
+void encode_live(JobContext& context, const EncodeOptions& options) {
+  if (Parallelism(context).rank() > 0) return;
+  LiveWindows windows(context, device_of(options.device));
+  LatentStatistics statistics;
+  LatentFacts facts;
+  const auto pass = static_cast<int64_t>(windows.order().pass()),
+             count = std::min(options.scale_windows, pass);
+  Progress progress(context.spec().name, count, "windows");
+  for (int64_t n = 0; n < count; ++n) {
+    if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+    const auto window = windows.at(static_cast<uint64_t>(n), [](const std::string&) { return true; });
+    const auto latent = window.tensors.find("latent");
+    facts.shape =
+        (latent == window.tensors.end() ? window.tensors.at("codes") : latent->second).sizes().vec();
+    facts.text_size = window.tensors.at("text").size(1);
+    if (latent != window.tensors.end()) statistics.add(latent->second);
+    progress.update(n + 1);
+  }
+  facts.scale = statistics.scale(options);
+  facts.fps = windows.fps();
+  json out = facts.to_json();
+  out["data"] = windows.order().digest();
+  or_throw(write_file_atomically(context.folder() / "latents.json", out.dump(2) + "\n"));
+  context.summary.update({{"samples", pass},
+                          {"sets", windows.order().sets()},
+                          {"measured", count},
+                          {"failed", windows.failed()},
+                          {"latent_shape", facts.shape}});
+}
+
+}  // namespace kinora::core

@@ -1,0 +1,72 @@
+// The order in which training takes samples. It is a function of the slot alone (slot n holds the n-th sample
+// that all ranks together take), so that a checkpoint needs one number, any number of ranks agrees, and a
+// resume costs nothing.
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "kinora/random.hpp"
+
+namespace kinora::core {
+
+// Where the number n < count goes in one of the permutations of the numbers below count, which `which`
+// chooses. The same small cost for any count.
+uint64_t permuted(uint64_t n, uint64_t count, const Random& random, uint64_t which);
+
+// The order of the samples of one data set, epoch after epoch. Without shuffling it is that of the shards.
+// With it, each epoch takes the shards in an order of its own and cuts their samples into blocks of `shuffle`;
+// it takes each block in random order. [owner-thread]
+class ShardOrder {
+ public:
+  struct Place {
+    size_t shard;
+    uint64_t sample;  // of the shard, in its order
+  };
+  // samples: of each shard; at least one in all. shuffle: 0 or 1 for none. stream: name of the random numbers.
+  ShardOrder(std::vector<uint64_t> samples, uint64_t shuffle, uint64_t seed, const std::string& stream);
+
+  // Samples of an epoch.
+  uint64_t size() const { return size_; }
+  // The n-th sample taken, counted through all epochs.
+  Place at(uint64_t n) const;
+
+ private:
+  struct Epoch {
+    uint64_t number;
+    std::vector<size_t> shards;  // in the order in which they are taken
+    std::vector<uint64_t> ends;  // number of samples up to the end of each of them
+  };
+  const Epoch& epoch(uint64_t number) const;
+
+  std::vector<uint64_t> samples_;
+  uint64_t shuffle_, size_ = 0;
+  Random random_;
+  mutable std::optional<Epoch> epoch_;  // the one of the last call
+};
+
+// Which part of a blend each slot takes its sample from. Of any number of slots each part has its share but
+// for one sample a part, and the parts follow each other in random order. [owner-thread]
+class BlendOrder {
+ public:
+  struct Turn {
+    size_t part;
+    uint64_t n;  // the slot takes the part's n-th sample
+  };
+  // weights: positive and finite, one a part.
+  BlendOrder(const std::vector<double>& weights, uint64_t seed, const std::string& stream);
+  Turn at(uint64_t slot) const;
+
+ private:
+  // How many of the first `slots` slots each part has.
+  std::vector<uint64_t> counts(uint64_t slots) const;
+  void deal(uint64_t block) const;
+
+  std::vector<uint64_t> share_;  // of each part in what the parts before it leave, in units of 2^-48
+  Random random_;
+  mutable std::optional<uint64_t> block_;  // whose turns are in turns_
+  mutable std::vector<Turn> turns_;
+};
+
+}  // namespace kinora::core

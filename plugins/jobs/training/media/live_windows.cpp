@@ -1,0 +1,103 @@
+#include "plugins/jobs/training/media/live_windows.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/base/cancel.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/torch/tensors/noise.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
+
+namespace kinora::core {
+namespace {
+
+json read_options(const EncodeOptions& o) {
+  return {{"height", o.height},
+          {"width", o.width},
+          {"stride", o.every},
+          {"frames", o.frames},
+          {"memory", std::max(3 * o.frames * o.height * o.width, int64_t{1} << 20)}};
+}
+
+bool is_of_the_sample(const Error& e) {
+  return e.code() == KINORA_ERROR_DATA || e.code() == KINORA_ERROR_UNSUPPORTED ||
+         e.code() == KINORA_ERROR_NOT_FOUND;
+}
+
+}  // namespace
+
+LiveWindows::LiveWindows(const JobView& encode, at::Device device)
+    : options_(encode.options<EncodeOptions>()),
+      job_(encode.spec().name),
+      seed_(static_cast<uint64_t>(encode.run().seed)),
+      order_(*encode.spec().data, seed_),
+      read_(encode.runtime(), "video.read", read_options(options_)),
+      probe_(encode.runtime(), "video.probe", json{{"count", true}}),
+      signals_(options_.signals, options_.every),
+      encoder_(encode, options_, device),
+      text_(encode, encode.spec(), device),
+      fps_(24.0 / static_cast<double>(options_.every)) {}
+
+LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
+  const at::NoGradGuard off;
+  const auto first = order_.at(slot);
+  auto draw = first;
+  std::string why = "no key is accepted";
+  for (uint64_t attempt = 1; attempt <= DataOrder::kMostReplaced; ++attempt) {
+    try {
+      if (auto made = window(draw, slot, accept)) return *std::move(made);
+    } catch (const Error& e) {
+      if (cancelled() || !is_of_the_sample(e)) throw;
+      why = e.what();
+      if (failed_.insert(fmt::format("{} {} {}", draw.set, draw.place.shard, draw.place.sample)).second)
+        log_warn("{}: sample {} of {} is left out: {}", job_, draw.place.sample,
+                 order_.set(draw.set).shards()[draw.place.shard], why);
+    }
+    draw = order_.instead(first, attempt);
+  }
+  raise(KINORA_ERROR_DATA, "{}: {} samples in a row cannot be used; of the last: {}",
+        order_.set(first.set).path(), DataOrder::kMostReplaced, why);
+}
+
+std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& draw, uint64_t slot,
+                                                       const Accept& accept) {
+  const Sample clip = to_sample(order_.set(draw.set).read(draw.place));
+  if (!accept(std::string(clip.key()))) return std::nullopt;
+  json facts = parse_facts(clip.text("json").value_or("null"));
+  if (facts.is_discarded()) facts = json();
+  std::string why;
+  auto tensors = signals_.of(facts, why);
+  if (!tensors) raise(KINORA_ERROR_DATA, "{}: {}", clip.key(), why);
+  // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
+  const int64_t taken = (length(clip, facts) + options_.every - 1) / options_.every,
+                starts = taken - options_.frames + 1;
+  if (starts < 1)
+    raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", clip.key(), taken, options_.frames);
+  const double u = sample_uniform({1}, seed_, static_cast<int64_t>(slot), "window.start").item<double>();
+  const int64_t first = std::min(static_cast<int64_t>(u * static_cast<double>(starts)), starts - 1);
+  tensors->merge(encoder_(frames(clip, first * options_.every)));
+  (*tensors)["text"] = text_(std::string(clip.text("txt").value_or("")));
+  if (const double fps = number_in(facts, "fps"); fps > 0) fps_ = fps / static_cast<double>(options_.every);
+  return Window{fmt::format("{}@{}", clip.key(), first), *std::move(tensors)};
+}
+
+int64_t LiveWindows::length(const Sample& clip, const json& facts) {
+  if (const double frames = number_in(facts, "frames"); frames >= 1 && frames < 1e9)
+    return static_cast<int64_t>(frames);
+  const Sample probed = probe_(clip);
+  return static_cast<int64_t>(number_in(parse_facts(probed.text("json").value_or("null")), "frames"));
+}
+
+at::Tensor LiveWindows::frames(Sample clip, int64_t first) {
+  clip.set("first", std::to_string(first));
+  const at::Tensor out = frames_of_sample(read_(clip));
+  if (out.size(0) != options_.frames)
+    raise(KINORA_ERROR_DATA,
+          "{}: {} frames from number {} on where its facts promise {}; fix the fact frames, or remove it",
+          clip.key(), out.size(0), first, options_.frames);
+  return out;
+}
+
+}  // namespace kinora::core

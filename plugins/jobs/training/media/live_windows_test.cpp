@@ -1,0 +1,68 @@
+#include "plugins/jobs/training/media/live_windows.hpp"
+
+#include <gmock/gmock.h>
+
+#include "core/torch/weights/latent_cache.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace kinora::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+bool every(const std::string&) { return true; }
+
+// The clips of the run's shards as a table of data.
+JobSpec live_spec(const ScratchRun& run, int64_t shuffle = 3) {
+  JobSpec out = run.spec("latents");
+  out.data = DataInput{.path = run.of("shards").string(), .parts = {}, .shuffle = shuffle};
+  return out;
+}
+
+TEST(LiveWindows, AreThoseOfACacheOfAllWindows) {
+  const auto run = prepared({{"latents", "stride = 1"}});
+  JobContext encode = run->context("latents");
+  test::run_job(encode);
+  const LatentCache cache(run->of("latents") / "latents.h5");
+  const JobSpec spec = live_spec(*run);
+  LiveWindows live(JobView(test::runtime(), run->run(), spec), at::kCPU);
+  std::set<std::string> keys;
+  for (uint64_t slot = 0; slot < 40; ++slot) {
+    const auto window = live.at(slot, every);
+    keys.insert(window.key);
+    const auto kept = cache.read(window.key);
+    ASSERT_EQ(kept.size(), window.tensors.size());
+    for (const auto& [name, tensor] : kept) EXPECT_TRUE(at::equal(tensor, window.tensors.at(name))) << name;
+  }
+  // Two clips of 16 of the wanted frames, and windows of 9: each of the 16 starts is among 40 with a probability of
+  // 0.92. Clip d is too short, and b is not a video.
+  EXPECT_GE(keys.size(), 11u);
+  EXPECT_EQ(live.failed(), 2);
+}
+
+TEST(LiveWindows, DependOnTheSlotAlone) {
+  const auto run = prepared();
+  const JobSpec spec = live_spec(*run);
+  LiveWindows one(JobView(test::runtime(), run->run(), spec), at::kCPU),
+      other(JobView(test::runtime(), run->run(), spec), at::kCPU);
+  for (const uint64_t slot : {7, 100000, 7, 3}) {
+    const auto a = one.at(slot, every), b = other.at(slot, every);
+    EXPECT_EQ(a.key, b.key);
+    EXPECT_TRUE(at::equal(a.tensors.at("latent"), b.tensors.at("latent")));
+  }
+}
+
+TEST(LiveWindows, OfClipsThatAreNotAcceptedAreReplacedByOthers) {
+  const auto run = prepared();
+  const JobSpec spec = live_spec(*run);
+  LiveWindows live(JobView(test::runtime(), run->run(), spec), at::kCPU);
+  for (uint64_t slot = 0; slot < 10; ++slot)
+    EXPECT_THAT(live.at(slot, [](const std::string& key) { return key == "a"; }).key,
+                testing::StartsWith("a@"));
+  EXPECT_THAT(test::refusal([&] { live.at(0, [](const std::string& key) { return key == "b"; }); }),
+              HasSubstr("1000 samples in a row cannot be used"));
+}
+
+}  // namespace
+}  // namespace kinora::core

@@ -1,0 +1,50 @@
+#include "plugins/jobs/training/media/window_encoder.hpp"
+
+#include "kinora/aten.hpp"
+#include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/generating/parts.hpp"
+
+namespace kinora::core {
+
+WindowEncoder::WindowEncoder(const JobView& encode, const EncodeOptions& options, at::Device device,
+                             const kinora_group* group)
+    : frames_(options.frames),
+      first_frame_(options.first_frame),
+      device_(device),
+      group_(group),
+      tokenizer_(open_part(encode, part_of(encode, "tokenizer", "tokenizer_weights", "train-tokenizer"),
+                           {.device = device})) {
+  if (writes() && encode.spec().component("image_encoder"))
+    image_.emplace(encode, encode.spec(), ChainOptions{.device = device});
+}
+
+Stretch WindowEncoder::own_frames() const {
+  const auto info = tokenizer_->info();
+  const int64_t pieces = 1 + (frames_ - 1) / info.time;
+  return frames_behind(info, frames_,
+                       group_ ? stretch_of(pieces, group_->rank, group_->size) : stretch_of(pieces, 0, 1));
+}
+
+NamedTensors WindowEncoder::operator()(const at::Tensor& frames) {
+  const auto info = tokenizer_->info();
+  const int64_t before = own_frames().first;
+  const auto encoded = [&](const FramesOf& video) {
+    const at::Tensor latent = group_ ? encode_together(*tokenizer_, frames_, video, device_, *group_)
+                                     : encode_video(*tokenizer_, frames_, video);
+    return writes() ? latent[0].contiguous() : latent;
+  };
+  const auto video = [&](int64_t at, int64_t count) {
+    return video_of(frames, at - before, count).to(device_);
+  };
+  NamedTensors out;
+  out[info.discrete ? "codes" : "latent"] = encoded(video);
+  if (first_frame_) {
+    // Of a later stretch's picture only the size is used.
+    const at::Tensor latent = encoded(followed_by_grey(video_of(frames, 0, 1).to(device_)));
+    if (writes()) out["condition"] = masked_picture(latent.unsqueeze(0), info.time)[0].contiguous();
+  }
+  if (image_) out["image"] = (*image_)(frames[0]);
+  return out;
+}
+
+}  // namespace kinora::core

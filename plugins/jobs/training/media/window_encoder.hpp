@@ -1,0 +1,39 @@
+// What an encode job makes of a window of frames: a latent or codes, and the conditions that come with it.
+#pragma once
+#include <optional>
+
+#include "core/torch/context/network.hpp"
+#include "core/torch/media/streaming.hpp"
+#include "kinora/abi/parallel.h"
+#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+
+namespace kinora::core {
+
+class WindowEncoder {
+ public:
+  // encode: the job with the tokenizer, the image encoder and the options. group: the ranks that encode each
+  // window together, of which the first gets the result; null: this process alone. It must outlive this
+  // object.
+  WindowEncoder(const JobView& encode, const EncodeOptions& options, at::Device device,
+                const kinora_group* group = nullptr);
+
+  // The frames of a window that this rank reads.
+  Stretch own_frames() const;
+  // frames: own_frames() of the window, uint8 [T, H, W, 3], at least one. "latent" [C, t, h, w] or "codes"
+  // [t, h, w]; "condition" with first_frame; "image" [L, D] with an image encoder. On the CPU. Every rank of
+  // the group calls it, and only the first gets tensors.
+  NamedTensors operator()(const at::Tensor& frames);
+
+ private:
+  bool writes() const { return !group_ || group_->rank == 0; }
+
+  int64_t frames_;
+  bool first_frame_;
+  at::Device device_;
+  const kinora_group* group_;
+  std::unique_ptr<Network> tokenizer_;
+  std::optional<ImageEncoder> image_;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,71 @@
+#include "plugins/jobs/training/samples.hpp"
+
+#include <algorithm>
+
+#include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/loading/held_out.hpp"
+#include "plugins/jobs/training/live_samples.hpp"
+#include "plugins/jobs/training/media/clips.hpp"
+
+namespace kinora::core {
+namespace {
+
+class CachedSamples final : public TrainingSamples {
+ public:
+  CachedSamples(const std::filesystem::path& folder, const TrainOptions& options, uint64_t seed)
+      : data_(folder), seed_(seed), parts_(split(data_, options.validation)) {
+    const auto& held_out = parts_.held_out;
+    validation_ = held_out.empty() ? parts_.train : held_out;
+    if (!held_out.empty())  // those with the lowest hashes
+      std::sort(validation_.begin(), validation_.end(), [&](int64_t a, int64_t b) {
+        return std::pair(hash_of(data_.key(a)), a) < std::pair(hash_of(data_.key(b)), b);
+      });
+    validation_.resize(std::min(validation_.size(), static_cast<size_t>(options.validation_samples)));
+  }
+
+  const LatentFacts& facts() const override { return data_.facts(); }
+  LatentData::Item drawn(int64_t n) override {
+    const int64_t at = shuffled(n, static_cast<int64_t>(parts_.train.size()), seed_);
+    return data_.item(parts_.train[static_cast<size_t>(at)]);
+  }
+  LatentData::Item example() override { return data_.item(parts_.train[0]); }
+  size_t validation_size() const override { return validation_.size(); }
+  LatentData::Item validation(size_t i) override { return data_.item(validation_[i]); }
+  nlohmann::json summary() const override {
+    return {{"samples", data_.size()}, {"held_out", parts_.held_out.size()}};
+  }
+
+ private:
+  LatentData data_;
+  uint64_t seed_;
+  Split parts_;
+  std::vector<int64_t> validation_;
+};
+
+}  // namespace
+
+Split split(const LatentData& data, double share) {
+  Split out;
+  for (int64_t i = 0; i < data.size(); ++i) {
+    const std::string& key = data.key(i);
+    (hash_share(key.substr(0, key.rfind('@'))) < share ? out.held_out : out.train).push_back(i);
+  }
+  if (out.train.empty() || (share > 0 && out.held_out.empty()))
+    raise(
+        KINORA_ERROR_INVALID,
+        "validation = {} leaves {} of {} samples to training and {} to validation; choose another share, or "
+        "encode more clips",
+        share, out.train.size(), data.size(), out.held_out.size());
+  return out;
+}
+
+std::unique_ptr<TrainingSamples> samples_of(const JobView& train, const TrainOptions& options,
+                                            at::Device device) {
+  const JobSpec& encode = train.need_upstream("encode");
+  if (encode.data)
+    return std::make_unique<LiveSamples>(JobView(train.runtime(), train.run(), encode), options, device);
+  return std::make_unique<CachedSamples>(train.folder_of(encode), options,
+                                         static_cast<uint64_t>(train.run().seed));
+}
+
+}  // namespace kinora::core

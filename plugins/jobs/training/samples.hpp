@@ -1,0 +1,47 @@
+// The samples of a train job: from the cache that an encode job wrote, or, if that job's input is a table of
+// data, windows that are encoded when training takes them.
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/run/job.hpp"
+#include "core/torch/media/latents.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+
+namespace kinora::core {
+
+// [owner-thread]
+class TrainingSamples {
+ public:
+  virtual ~TrainingSamples() = default;
+  virtual const LatentFacts& facts() const = 0;
+  // The n-th of all samples that all ranks ever draw; the same on every rank and in every run.
+  virtual LatentData::Item drawn(int64_t n) = 0;
+  // Begins to make the samples that drawn() will be asked for next.
+  virtual void prepare(int64_t first, int64_t count) { (void)first, (void)count; }
+  // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
+  virtual std::optional<double> take_wait() { return std::nullopt; }
+  // One of the training's samples.
+  virtual LatentData::Item example() { return drawn(0); }
+  // The samples of the validation: held out, the first drawn if none are.
+  virtual size_t validation_size() const = 0;
+  virtual LatentData::Item validation(size_t i) = 0;
+  // Members of the job's summary: "samples", "held_out" and others.
+  virtual nlohmann::json summary() const = 0;
+};
+
+// Of the nearest encode job upstream. Throws Error(KINORA_ERROR_INVALID) if options.validation leaves nothing
+// for training or validation.
+std::unique_ptr<TrainingSamples> samples_of(const JobView& train, const TrainOptions& options,
+                                            at::Device device);
+
+// The samples of a cache, by their numbers. A clip is held out if the hash of its key falls into the first
+// `share` of all hashes, so that adding clips moves none of the others. Windows of one clip, "clip@17", overlap,
+// so they are in the same part. Throws Error(KINORA_ERROR_INVALID) if a part is empty that must not be.
+struct Split {
+  std::vector<int64_t> train, held_out;
+};
+Split split(const LatentData& data, double share);
+
+}  // namespace kinora::core

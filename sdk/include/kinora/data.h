@@ -1,0 +1,35 @@
+/* kinora/data.h: the samples of shards in the order in which a training takes them, inside another program.
+ *
+ * DRAFT: functions may change in any release, as those of kinora/embed.h, whose conventions these follow. Link with
+ * -lkinora_loading -lkinora. After a negative status kinora_embed_error() says what is wrong, where, and what to do.
+ *
+ * Slot n holds the n-th sample that all ranks of a training together take. Which sample that is depends on the
+ * table, the data and the seed alone. So a rank takes the slots that are its own, and a position is one number. */
+#ifndef KINORA_DATA_H
+#define KINORA_DATA_H
+#include "kinora/embed.h"
+KINORA_EXTERN_C_BEGIN
+
+typedef struct kinora_data kinora_data;
+
+/* [owner-thread] table: as `input` of a run file, in TOML: "{ path = \"shards/\", shuffle = 1000 }", or a blend.
+ * Relative paths start in the working directory. stages: a JSON array, as of kinora_embed_apply(); null: none. Close
+ * the data before the host. KINORA_ERROR_INVALID with every problem of the table, or for an unknown stage or option. */
+int32_t kinora_data_open(kinora_embed*, const char* table, const char* stages, uint64_t seed,
+                         kinora_data** out);
+void kinora_data_close(kinora_data*);
+
+/* [owner-thread] Slots of one pass: the number of samples; of a blend by epochs, each counted as often as it is
+ * taken. */
+uint64_t kinora_data_pass(const kinora_data*);
+/* [owner-thread] 64 hexadecimal digits that identify everything the order depends on: a position belongs to data
+ * with its digest. Lives as long as the data. */
+const char* kinora_data_digest(const kinora_data*);
+
+/* [owner-thread] What the stages make first of the sample of a slot, with one reference that becomes the caller's. In
+ * place of a sample that cannot be read, or that a stage drops or fails, comes another of its set, always the same,
+ * with a warning in the log. KINORA_ERROR_DATA after 1000 in a row. */
+int32_t kinora_data_at(kinora_data*, uint64_t slot, kinora_sample** out);
+
+KINORA_EXTERN_C_END
+#endif

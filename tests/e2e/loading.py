@@ -1,0 +1,161 @@
+#!/usr/bin/env python3
+"""Training from a table of data: the order of its samples by `kinora data order`, resumed at other numbers of ranks; and a training that decodes and
+encodes as it goes, killed, on two ranks, and with a damaged clip.
+usage: loading.py KINORA ROOT SCRATCH"""
+import io, json, os, pathlib, random, shutil, signal, subprocess, sys, tarfile, time
+
+import numpy as np
+import safetensors.numpy
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
+sys.path.append(str(ROOT / "tests/support"))
+import quick
+
+SETS = {"a": [10, 10, 10], "b": [10], "c": [7, 1, 12]}  # samples of each shard
+BLEND = '{ blend = [{ path = "a", weight = 3 }, { blend = [{ path = "b" }, { path = "c" }] }], shuffle = 4 }'
+
+
+def run(*command, code=0):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, f"{command}: exit {done.returncode}, expected {code}\n{done.stdout}{done.stderr}"
+    return done.stdout + done.stderr
+
+
+def write_sets():
+    for name, shards in SETS.items():
+        (SCRATCH / name).mkdir()
+        for number, count in enumerate(shards):
+            with tarfile.open(SCRATCH / name / f"s-{number}.tar", "w") as tar:
+                for i in range(count):
+                    member = tarfile.TarInfo(f"{name}{number}-{i}.txt")
+                    member.size = 3
+                    tar.addfile(member, io.BytesIO(b"sea"))
+
+
+def order_file(name, table, more=""):
+    """A run file whose job reads the table; nothing of the job runs."""
+    (SCRATCH / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\nsea\n")
+    file = SCRATCH / f"{name}.toml"
+    file.write_text(f'[run]\nseed = 3\n{more}[[job]]\nname = "latents"\nkind = "encode"\ninput = {table}\ntokenizer = {{ use = "cosmos" }}\n'
+                    'tokenizer_weights = "vocab.txt"\ntext_weights = "vocab.txt"\nwords = { use = "text.wordpiece", vocab = "vocab.txt" }\ntext = { use = "minilm" }\n')
+    return file
+
+
+def order(file, ranks, steps, *more, batch=8, code=0):
+    said = run(KINORA, "data", "order", file, "latents", "--ranks", ranks, "--steps", steps, "--batch", batch, "--json", *more, code=code)
+    return [json.loads(line) for line in said.splitlines() if line.startswith("{")] if code == 0 else said
+
+
+def by_slot(lines):
+    """The keys in the order of the slots: each step's ranks one after the other."""
+    return [key for line in lines for key in line["keys"]]
+
+
+def check_order():
+    """Each epoch has each sample once; any number of ranks takes the same samples at the same step."""
+    one = by_slot(order(order_file("one", '{ path = "a", shuffle = 4 }'), 1, 9, batch=10))
+    every = sorted(f"a{shard}-{i}" for shard in range(3) for i in range(10))
+    epochs = [one[at:at + 30] for at in (0, 30, 60)]
+    assert [sorted(epoch) for epoch in epochs] == [every] * 3 and len({tuple(epoch) for epoch in epochs}) == 3
+    file = order_file("blend", BLEND)
+    lines = {ranks: order(file, ranks, 128) for ranks in (1, 2, 4, 8)}
+    assert [(line["step"], line["rank"]) for line in lines[2]] == [(step, rank) for step in range(1, 129) for rank in range(2)]
+    assert all(by_slot(of) == by_slot(lines[1]) for of in lines.values())
+    first = by_slot(lines[1])[:1024]
+    shares = [sum(key[0] == name for key in first) for name in "abc"]
+    assert abs(shares[0] - 768) <= 2 and abs(shares[1] - 128) <= 2 and abs(shares[2] - 128) <= 2, shares
+    return file, by_slot(lines[1])
+
+
+def check_resume(file, whole):
+    """Random save points and numbers of ranks give the order of an uninterrupted run."""
+    draw, state, taken = random.Random(1), SCRATCH / "at.json", []
+    while len(taken) < 500:
+        ranks, steps = draw.choice((1, 2, 4, 8)), draw.randint(1, 9)
+        taken += by_slot(order(file, ranks, steps, "--save-state", state, *(("--state", state) if taken else ())))
+        assert state.stat().st_size < 200
+    assert taken == whole[:len(taken)]
+    said = order(order_file("other", BLEND.replace("shuffle = 4", "shuffle = 5")), 1, 1, "--state", state, code=2)
+    assert "the position is of other data" in said, said
+    said = order(file, 3, 1, code=2)
+    assert "batch = 8 must be a multiple of accumulate (1) times --ranks (3)" in said, said
+    said = order(order_file("plain", '"a"'), 1, 1, code=2)
+    assert "neither job 'latents' nor one that it reads has a table of data" in said, said
+
+
+def training(name, shards, steps, more=""):
+    """The quickstart's latents and training with small settings, from a blend of two sets."""
+    jobs = (ROOT / "configs/quickstart.toml").read_text().split("[[job]]")
+    latents, dit = (next(job for job in jobs if f'name = "{n}"' in job) for n in ("latents", "dit"))
+    out = SCRATCH / name
+    if not out.exists():
+        quick.begun(KINORA, ROOT, out, ["tokenizer"])
+    tokenizer = next(line for line in next(job for job in jobs if 'name = "tokenizer"' in job).splitlines() if line.startswith("tokenizer ="))
+    latents = latents.replace('input = ["shards", "tokenizer"]',
+                              f'input = {{ blend = [{{ path = "{shards}", weight = 2 }}, {{ path = "{shards}" }}], shuffle = 3 }}\n{tokenizer}\ntokenizer_weights = "{out}/tokenizer/weights.safetensors"\nscale_windows = 4')
+    file = SCRATCH / f"{name}.toml"
+    file.write_text(f'[run]\nseed = 1\nout = "{out}"\n[[job]]{latents}[[job]]{dit}'.replace("stride = 4\n", ""))
+    few = ["latents.frames=5", "latents.height=32", "latents.width=48", "dit.model.layers=1", f"dit.steps={steps}", "dit.precision=fp64", "dit.checkpoint_every=2", "dit.log_every=1",
+           "dit.batch=2", "dit.validation_every=4", "dit.validation_samples=2"]
+    return out, ["run", str(file), *(a for s in [*few, *more.split()] for a in ("--set", s))]
+
+
+def lines_of(out):
+    return [json.loads(line) for line in (out / "dit/metrics.jsonl").read_text().splitlines()]
+
+
+def losses(out):
+    return [line["loss"] for line in lines_of(out)]
+
+
+def check_training(shards):
+    """Killed at random and continued, and on two ranks: the numbers of an uninterrupted process."""
+    out, command = training("whole", shards, 8)
+    run(KINORA, *command)
+    assert all(line["data_wait"] >= 0 for line in lines_of(out)) and "validation_loss" in lines_of(out)[-1]
+    summary = json.loads((out / "latents/summary.json").read_text())
+    assert summary["measured"] == 4 and summary["sets"] == 2 and not (out / "latents/latents.h5").exists(), summary
+    killed, command = training("killed", shards, 8)
+    process = subprocess.Popen([KINORA, *command], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not list(killed.glob("dit/checkpoints/*/state.json")):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    run(KINORA, *command)
+    assert (killed / "dit/weights.safetensors").read_bytes() == (out / "dit/weights.safetensors").read_bytes()
+    ranks, command = training("ranks", shards, 8, "dit.parallel=[\"ddp\"]")
+    run(KINORA, "launch", "-n", "2", "--", *command)
+    assert np.allclose(losses(ranks), losses(out), rtol=1e-10, atol=0), (losses(ranks), losses(out))
+
+
+def check_damage(shards):
+    """A clip that is no video costs itself: another one takes its place, and the log names it."""
+    shutil.copytree(shards, SCRATCH / "spoilt")
+    shard = SCRATCH / "spoilt/shard-000000.tar"
+    with tarfile.open(shard) as tar:
+        media = next(member for member in tar if member.name.endswith(".mp4"))
+    with shard.open("r+b") as file:
+        file.seek(media.offset_data)
+        file.write(b"x" * media.size)
+    out, command = training("damaged", SCRATCH / "spoilt", 4)
+    said = run(KINORA, *command)
+    assert "is left out: " in said and "shard-000000.tar" in said, said
+    assert json.loads((out / "dit/summary.json").read_text())["failed"] >= 1
+    assert all(np.isfinite(losses(out)))
+
+
+def main():
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    SCRATCH.mkdir(parents=True)
+    write_sets()
+    check_resume(*check_order())
+    print("ok    order", flush=True)
+    quick.begun(KINORA, ROOT, SCRATCH / "base", ["shards"])
+    check_training(SCRATCH / "base/shards")
+    print("ok    training", flush=True)
+    check_damage(SCRATCH / "base/shards")
+    print("ok    damage", flush=True)
+
+
+main()
