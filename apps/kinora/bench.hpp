@@ -40,6 +40,7 @@ nlohmann::json bench_curate(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_curate_pipeline(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_curate_memory(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_record(core::Runtime&, const BenchOptions&);
+nlohmann::json bench_data(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_train(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_sample(core::Runtime&, const BenchOptions&);
 nlohmann::json bench_vae(core::Runtime&, const BenchOptions&);

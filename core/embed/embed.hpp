@@ -1,11 +1,11 @@
-// What other libraries of Kinora need of the C API's host (kinora/embed.h).
+// The C API's host (kinora/embed.h), as other libraries of Kinora see it.
 #pragma once
 #include "core/runtime/runtime.hpp"
 #include "kinora/embed.h"
 
 namespace kinora::core {
 
-// Of an open host.
+// The runtime of an open host.
 Runtime& runtime_of(kinora_embed& host);
 
 }  // namespace kinora::core

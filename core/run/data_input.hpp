@@ -19,7 +19,7 @@ struct DataInput {
   int64_t shuffle = 0;  // samples of a set that are shuffled together; 0: none
 
   bool is_blend() const { return path.empty(); }
-  // What a result depends on besides the files: part of a job's identity.
+  // Everything but the files that a result depends on; it is part of a job's identity.
   nlohmann::json identity() const;
 };
 

@@ -48,8 +48,7 @@ class Precision : public TrialInstance<kinora_precision> {
   }
 };
 
-// What the sizes of a batch and its padding may not change: a sample's result does not depend on the others of
-// its batch, which ranks and microbatches divide in other ways, and tokens of zeros stay finite.
+// Checks that a sample's result does not depend on the others of its batch, which ranks and microbatches divide in other ways, and tokens of zeros stay finite.
 void check_samples(PluginTrial& t, const Context<Tensor>& context, kinora_param weight, const Tensor& x,
                    const std::vector<double>& of_both) {
   const GradMode off(false);

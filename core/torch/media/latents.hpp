@@ -38,7 +38,7 @@ struct LatentFacts {
   LatentItem item(std::string key, NamedTensors tensors) const;
   nlohmann::json to_json() const;
   static LatentFacts from_json(const nlohmann::json&);
-  // Of an encode job's folder.
+  // Reads latents.json of an encode job's folder.
   static LatentFacts of_folder(const std::filesystem::path& folder);
 };
 

@@ -5,9 +5,12 @@
 
 #include "core/io/io.hpp"
 #include "kinora/webdataset_reader.hpp"
+#include "plugins/jobs/curation/plain_tar.hpp"
 
 namespace kinora::core {
 namespace {
+
+constexpr uint64_t kAtOnce = uint64_t{256} << 20;  // larger samples are read member by member
 
 RandomBytes bytes_of(std::shared_ptr<const ByteSource> source) {
   return {source->name(), source->size(), [source](uint64_t offset, void* to, uint64_t size) {
@@ -19,6 +22,14 @@ RandomBytes bytes_of(std::shared_ptr<const ByteSource> source) {
 // Error.
 WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
                           const WebDatasetLimits& limits, bool contents = true) {
+  if (contents && size <= std::min(kAtOnce, limits.sample_bytes)) {
+    std::vector<uint8_t> bytes(size);
+    bytes.resize(or_throw(source->read(offset, bytes.data(), size)));
+    if (auto plain = plain_sample(bytes)) {
+      plain->where = {plain->key(), source->name(), offset, size};
+      return *std::move(plain);
+    }
+  }
   WebDatasetLimits inside = limits;
   inside.need_end = false;
   WebDatasetReader reader(bytes_of(source).part(offset, size), inside);

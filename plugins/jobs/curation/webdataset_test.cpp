@@ -9,6 +9,7 @@
 
 #include "kinora/webdataset_files.hpp"
 #include "kinora/webdataset_reader.hpp"
+#include "plugins/jobs/curation/plain_tar.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/tar_bytes.hpp"
 
@@ -47,6 +48,67 @@ std::vector<std::string> read_all(const std::string& bytes, const WebDatasetLimi
     out.push_back(std::string("error: ") + e.what());
   }
   return out;
+}
+
+// The sample that libarchive's reader makes of the bytes, or nothing.
+std::optional<WebDatasetSample> by_libarchive(const std::string& bytes) {
+  try {
+    return WebDatasetReader(source(bytes), {.need_end = false}).next();
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+std::string shown(const std::optional<WebDatasetSample>& sample) {
+  if (!sample) return "nothing";
+  std::string out = sample->key();
+  for (const auto& f : sample->fields)
+    out += "|" + f.name + "=" + std::string(f.bytes.begin(), f.bytes.end());
+  return out;
+}
+
+std::optional<WebDatasetSample> plain(const std::string& bytes) {
+  return plain_sample({reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size()});
+}
+
+TEST(PlainSample, IsLibarchivesOfPlainMembers) {
+  const std::string far = std::string(90, 'd') + "/" + std::string(60, 'k');
+  const std::vector<Files> samples{{{"a.txt", "1"}, {"a.json", "{}"}},
+                                   {{far + ".mp4", std::string(3000, 'x')}, {far + ".txt", ""}},
+                                   {{"d.e/a.b.c", std::string(512, 'y')}},
+                                   {{"__notes__/a.txt", "skipped"}, {"a.txt", "1"}}};
+  for (const auto& files : samples) {
+    std::string bytes = tar(files);
+    bytes.resize(bytes.size() - 1024);  // without the end of the archive
+    EXPECT_EQ(shown(plain(bytes)), shown(by_libarchive(bytes)));
+    EXPECT_NE(shown(plain(bytes)), "nothing");
+  }
+}
+
+TEST(PlainSample, LeavesTheRestToLibarchive) {
+  const auto of = [](const Files& files, const std::function<void(struct archive*)>& format = test::ustar) {
+    std::string bytes = tar(files, format);
+    return bytes.substr(0, bytes.size() - 1024);
+  };
+  EXPECT_FALSE(plain(of({{"a.txt", "1"}, {"b.txt", "2"}})));  // two keys
+  EXPECT_FALSE(plain(of({{"a.txt", "1"}, {"a.txt", "2"}})));  // a field twice
+  EXPECT_FALSE(plain(of({{"d/", ""}})));                      // a folder
+  EXPECT_FALSE(plain(of({{"caf\xC3\xA9.txt", "1"}})));        // not ASCII
+  EXPECT_FALSE(plain(of({{std::string(300, 'k') + ".txt", "1"}}, archive_write_set_format_gnutar)));
+  EXPECT_FALSE(plain(""));
+  EXPECT_FALSE(plain(std::string(512, '\0')));
+}
+
+// Every byte of the headers changed: the sample is libarchive's, or it is left to libarchive.
+TEST(PlainSample, OfDamagedHeadersIsNeverAnother) {
+  std::string whole = tar({{"a.txt", "12345"}, {"a.json", "{}"}});
+  whole.resize(whole.size() - 1024);
+  for (size_t at = 0; at < whole.size(); ++at)
+    for (const char to : {'\0', '7', ' ', '\x80'}) {
+      std::string bytes = whole;
+      bytes[at] = to;
+      if (const auto found = plain(bytes)) EXPECT_EQ(shown(found), shown(by_libarchive(bytes))) << at;
+    }
 }
 
 TEST(WebDataset, GroupsNeighboursWithOneKey) {

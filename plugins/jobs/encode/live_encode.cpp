@@ -5,7 +5,7 @@
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "plugins/jobs/encode/latent_statistics.hpp"
-#include "plugins/jobs/training/media/live_windows.hpp"
+#include "plugins/jobs/training/live/live_windows.hpp"
 
 namespace kinora::core {
 

@@ -21,7 +21,7 @@ class DataSet {
 
   const std::string& path() const { return path_; }
   const std::vector<std::string>& shards() const { return shards_; }
-  // Of each shard.
+  // The number of samples of each shard.
   const std::vector<uint64_t>& samples() const { return samples_; }
   uint64_t size() const { return size_; }
   // Identifies the set: names of shards below the folder that they share, and their numbers of samples.

@@ -46,8 +46,8 @@ class ShardOrder {
   mutable std::optional<Epoch> epoch_;  // the one of the last call
 };
 
-// Which part of a blend each slot takes its sample from. Of any number of slots each part has its share but
-// for one sample a part, and the parts follow each other in random order. [owner-thread]
+// Chooses the part of a blend that each slot takes its sample from. Of the first N slots, for any N, each part
+// has its share but for a sample or two, and the parts follow each other in random order. [owner-thread]
 class BlendOrder {
  public:
   struct Turn {

@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-#include "plugins/jobs/training/media/live_windows.hpp"
+#include "plugins/jobs/training/live/live_windows.hpp"
 #include "plugins/jobs/training/samples.hpp"
 
 namespace kinora::core {

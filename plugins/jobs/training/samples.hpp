@@ -31,7 +31,7 @@ class TrainingSamples {
   virtual nlohmann::json summary() const = 0;
 };
 
-// Of the nearest encode job upstream. Throws Error(KINORA_ERROR_INVALID) if options.validation leaves nothing
+// Opens those of the nearest encode job upstream. Throws Error(KINORA_ERROR_INVALID) if options.validation leaves nothing
 // for training or validation.
 std::unique_ptr<TrainingSamples> samples_of(const JobView& train, const TrainOptions& options,
                                             at::Device device);

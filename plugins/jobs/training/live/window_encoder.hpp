@@ -1,4 +1,4 @@
-// What an encode job makes of a window of frames: a latent or codes, and the conditions that come with it.
+// Encodes a window of frames as an encode job does: a latent or codes, and the conditions that come with it.
 #pragma once
 #include <optional>
 

@@ -9,7 +9,7 @@
 #include "core/torch/media/signals.hpp"
 #include "plugins/jobs/loading/data_order.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
-#include "plugins/jobs/training/media/window_encoder.hpp"
+#include "plugins/jobs/training/live/window_encoder.hpp"
 
 namespace kinora::core {
 

@@ -1,4 +1,4 @@
-#include "plugins/jobs/training/media/window_encoder.hpp"
+#include "plugins/jobs/training/live/window_encoder.hpp"
 
 #include "kinora/aten.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"

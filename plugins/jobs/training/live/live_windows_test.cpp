@@ -1,4 +1,4 @@
-#include "plugins/jobs/training/media/live_windows.hpp"
+#include "plugins/jobs/training/live/live_windows.hpp"
 
 #include <gmock/gmock.h>
 
