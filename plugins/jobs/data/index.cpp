@@ -69,7 +69,7 @@ class Indexer {
           if (may_be_kept && scan_kept(folder_, shard, push))
             ++kept_;
           else
-            scan_shard(folder_, shard, true, push);
+            scan_shard(folder_, shard, push);
         },
         [&](size_t number, Piece piece) { take(number, std::move(piece)); });
     begin_shards(folder_.shards.size());
@@ -168,7 +168,8 @@ class Indexer {
       return false;
     }
     if (before && hash_of(*before) != record_.split && !options_.again) {
-      report_.notes.emplace_back("split.yaml was not written by this command, so it stays; --again replaces it");
+      report_.notes.emplace_back(
+          "split.yaml was not written by this command, so it stays; --again replaces it");
       return false;
     }
     write_small(folder_.meta_uri("split.yaml"), text);

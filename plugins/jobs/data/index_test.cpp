@@ -163,7 +163,7 @@ TEST_F(Index, ContinuesAfterAnInterruption) {
   // As after a kill: the files of some shards, no index.
   const DataFolder folder = find_shards(root);
   const PushPiece drop = [](Piece) { return true; };
-  for (size_t i : {0, 1, 4}) scan_shard(folder, folder.shards[i], true, drop);
+  for (size_t i : {0, 1, 4}) scan_shard(folder, folder.shards[i], drop);
   write("s-4.tar", shard("4-", 5));
   fs::last_write_time(root / "s-4.tar", fs::last_write_time(root / "s-4.tar") + std::chrono::seconds(9));
   EXPECT_EQ(index().unchanged, 2u) << "a shard that changed meanwhile is read again";

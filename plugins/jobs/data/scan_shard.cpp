@@ -60,17 +60,16 @@ bool Pieces::flush(std::optional<Problem> damage) {
   return push_(std::exchange(piece_, {}));
 }
 
-void scan_shard(const DataFolder& folder, const Shard& shard, bool keep, const PushPiece& push) {
+void scan_shard(const DataFolder& folder, const Shard& shard, const PushPiece& push) {
   energon::TarIndex index;
-  std::optional<PartWriter> kept;
-  if (keep) kept.emplace(folder, shard);
+  PartWriter kept(folder, shard);
   const auto each = [&](const energon::StoredSample& sample) {
     index.add(sample);
-    if (kept) kept->add(sample);
+    kept.add(sample);
   };
   const auto end = [&](uint64_t end, bool is_whole) {
     write_small(shard.uri + ".idx", index.finish(end));
-    if (kept && is_whole) kept->commit(end);
+    if (is_whole) kept.commit(end);
   };
   read_headers(shard, each, end, push);
 }

@@ -34,8 +34,8 @@ class Pieces {
 // Reads the headers of a shard. An error of the archive becomes the damage of the last piece; others are thrown.
 void list_shard(const Shard& shard, const PushPiece& push);
 
-// Reads the headers of a shard and writes its .tar.idx. keep: also writes its samples to a file of part_file.hpp.
-void scan_shard(const DataFolder& folder, const Shard& shard, bool keep, const PushPiece& push);
+// The same, and writes the .tar.idx and, if the shard is whole, a file of part_file.hpp.
+void scan_shard(const DataFolder& folder, const Shard& shard, const PushPiece& push);
 
 // Pushes the samples that an interrupted run kept. False if there are none of this shard as it is now.
 bool scan_kept(const DataFolder& folder, const Shard& shard, const PushPiece& push);
