@@ -88,6 +88,10 @@ int plan_command(core::Runtime&, const Arguments&);
 int studio_command(core::Runtime&, const Arguments&);
 int completion_command(const Arguments&);
 
+// kinora data PART, and its part `order`, which has its own flags.
+int data_command(core::Runtime&, const Arguments&);
+int data_order(core::Runtime&, const Arguments&);
+
 // kinora plugins SUBCOMMAND, and its subcommands, each with its own flags.
 int plugins_command(core::Runtime& runtime, std::vector<std::string> arguments);
 int plugins_list(core::Runtime&, const Arguments&);

@@ -36,12 +36,14 @@ _kinora() {
     --only) _kinora_words "$(sed -n 's/^ *name *= *"\([^"]*\)".*/\1/p' "${COMP_WORDS[@]:2}" 2>/dev/null)"; return ;;
   esac
   case $command in
-    "") _kinora_words "run launch check generate search plugins apply inspect convert plan studio bench completion --plugins --plugins-lock --log --version --help" ;;
+    "") _kinora_words "run launch check generate search data plugins apply inspect convert plan studio bench completion --plugins --plugins-lock --log --version --help" ;;
     run) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     launch) if [[ $cur == -* ]]; then _kinora_flags "-n -- --set --only --out"; else _kinora_words "run"; COMPREPLY+=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     check) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -X '!*.toml' -- "$cur") $(compgen -d -- "$cur")); fi ;;
     generate) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     search) if [[ $cur == -* ]]; then _kinora_flags; else COMPREPLY=($(compgen -d -- "$cur")); fi ;;
+    data) if [[ ${COMP_WORDS[i+1]} == order ]]; then command="data order"; fi
+      if [[ $cur == -* ]]; then _kinora_flags; elif ((COMP_CWORD == i + 1)); then _kinora_words "index verify inspect preview order"; else COMPREPLY=($(compgen -f -- "$cur")); fi ;;
     plugins)
       if ((COMP_CWORD == i + 1)); then _kinora_words "list inspect validate manifest new check-parallel lock --help"; return; fi
       case ${COMP_WORDS[i+1]} in

@@ -52,6 +52,7 @@ commands
   generate FILE.toml     make a video with the networks of a run: --prompt, --image, --from VIDEO
   generate --pipeline D  the same with a published model in folder D, without a run file
   search DIR TEXT        find the clips nearest to a text, or to a clip with --like CLIP
+  data PART PATH         folders of WebDataset shards: index, verify, inspect, preview, order
   plugins                manage components: list, inspect ID, validate FILE.so, new KIND NAME,
                          check-parallel ID, lock [FILE]
   apply ID [INPUT]       run one component alone on one input
@@ -90,6 +91,7 @@ const std::map<std::string, int (*)(core::Runtime&, const Arguments&)>& commands
       {"launch", nullptr},  // receives the shared flags too
       {"plan", plan_command},
       {"search", search_command},
+      {"data", data_command},
       {"studio", studio_command},
       {"plugins", [](core::Runtime& r, const Arguments& a) { return plugins_command(r, a); }},
       {"completion", [](core::Runtime&, const Arguments& a) { return completion_command(a); }}};

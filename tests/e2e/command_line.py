@@ -251,7 +251,7 @@ def check_completion():
     assert complete("kinora", "apply", "model/d") == ["model/dit"]
     assert complete("kinora", "run", "configs/quick") == ["configs/quickstart.toml"]
     assert complete("kinora", "run", "configs/quickstart.toml", "--dr") == ["--dry-run"]
-    for command in ("run", "launch", "check", "generate", "search", "apply", "inspect", "convert", "plan", "studio", "bench"):
+    for command in ("run", "launch", "check", "generate", "search", "data", "apply", "inspect", "convert", "plan", "studio", "bench"):
         documented = set(re.findall(r"^ *(?:-\w \[ )?(--[a-z-]+)", kinora(command, "--help"), re.M))
         assert documented and documented <= set(complete("kinora", command, "--")), (command, documented)
     usage = kinora("plugins", "--help").split("\n\n")[0].split("kinora plugins ")[1:]

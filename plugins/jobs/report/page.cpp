@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/base/base64.hpp"
 #include "core/base/digest.hpp"
 #include "plugins/jobs/report/numbers.hpp"
 #include "plugins/jobs/report/page_files.hpp"

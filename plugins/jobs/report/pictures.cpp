@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "core/base/base64.hpp"
 #include "core/base/cancel.hpp"
 
 namespace kinora::core::report {
@@ -26,20 +27,6 @@ int big_endian(std::string_view four) {
 }
 
 }  // namespace
-
-std::string base64(std::string_view bytes) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string out;
-  out.reserve(bytes.size() / 3 * 4 + 4);
-  for (size_t i = 0; i < bytes.size(); i += 3) {
-    const auto byte = [&](size_t k) {
-      return i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : uint32_t{0};
-    };
-    const uint32_t three = byte(0) << 16 | byte(1) << 8 | byte(2);
-    for (size_t k = 0; k < 4; ++k) out += i + k > bytes.size() ? '=' : kDigits[three >> (18 - 6 * k) & 63];
-  }
-  return out;
-}
 
 json Media::checked(std::string_view bytes, std::string_view mime, const std::string& name) {
   if (!is_what_it_says(bytes, mime)) return {{"reason", name + " is no " + std::string(mime) + " file"}};

@@ -65,7 +65,4 @@ struct Pictures {
   Media media;
 };
 
-// Base64 (RFC 4648), for data URIs and digests.
-std::string base64(std::string_view bytes);
-
 }  // namespace kinora::core::report

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/base/base64.hpp"
 #include "core/run/job.hpp"
 #include "plugins/jobs/report/pictures.hpp"
 #include "plugins/jobs/report/report_testing.hpp"

@@ -1,4 +1,4 @@
-// Writes tar archives to files on any storage, and lists the members of existing ones.
+// Writes tar archives to files on any storage.
 #pragma once
 #include <exception>
 #include <memory>
@@ -45,14 +45,5 @@ class TarWriter {
 
 // Bytes that a member adds, without pax headers.
 constexpr uint64_t padded(uint64_t size) { return 512 + (size + 511) / 512 * 512; }
-
-struct TarContents {
-  std::vector<Member> members;
-  uint64_t end = 0;  // end of the last member, where the end-of-archive blocks begin
-};
-
-// Lists an archive's members by their headers, without reading contents. Throws Error: KINORA_ERROR_NOT_FOUND
-// if the file does not exist, KINORA_ERROR_DATA if it is damaged.
-TarContents scan_tar(const std::string& uri);
 
 }  // namespace kinora::shard

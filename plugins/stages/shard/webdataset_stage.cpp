@@ -5,7 +5,6 @@
 
 #include "kinora/error.hpp"
 #include "kinora/plugin.hpp"
-#include "tar.hpp"
 
 namespace kinora::shard {
 namespace {
@@ -62,6 +61,33 @@ std::string six_digits(size_t number) {
   const std::string digits = std::to_string(number);
   return std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits;
 }
+
+// The samples of members that were written one after the other.
+std::vector<energon::StoredSample> samples_of(const std::vector<Member>& members, uint64_t end) {
+  energon::Grouping grouping;
+  std::vector<energon::StoredSample> out;
+  for (const Member& m : members)
+    if (auto sample = grouping.add(m.name, m.header, m.content, m.size)) out.push_back(*std::move(sample));
+  if (auto sample = grouping.finish(end)) out.push_back(*std::move(sample));
+  return out;
+}
+
+// A shard that an interrupted run has written.
+struct WrittenShard {
+  explicit WrittenShard(const std::string& uri) {
+    try {
+      energon::ShardScan scan(RandomBytes::of_file(uri));
+      while (auto sample = scan.next()) samples.push_back(*std::move(sample));
+      end = scan.end();
+    } catch (const Error& e) {
+      if (e.code() != KINORA_ERROR_DATA) throw;
+      throw Error(KINORA_ERROR_DATA,
+                  std::string(e.what()) + "; or remove the shard and run again to write it anew");
+    }
+  }
+  std::vector<energon::StoredSample> samples;
+  uint64_t end = 0;
+};
 
 bool exists(const std::string& uri) {
   try {
@@ -153,20 +179,21 @@ void WebDatasetStage::find_written_shards(const Run& run) {
     run.check_cancelled();
     const std::string name = next_name();
     if (!exists(uri(name))) return;
-    const TarContents contents = scan_tar(uri(name));
-    const auto samples = group(contents.members, contents.end);
-    if (!exists(uri(name + ".idx"))) write_file(uri(name + ".idx"), tar_index(samples, contents.end));
-    record(name, samples);
+    const WrittenShard shard(uri(name));
+    if (!exists(uri(name + ".idx")))
+      write_file(uri(name + ".idx"), energon::tar_index(shard.samples, shard.end));
+    record(name, shard.samples);
     was_there_.back() = 1;
   }
 }
 
-void WebDatasetStage::record(const std::string& name, const std::vector<StoredSample>& samples) {
+void WebDatasetStage::record(const std::string& name, const std::vector<energon::StoredSample>& samples) {
   index_->add(static_cast<int64_t>(shards_.size()), samples);
   shards_.push_back({name, samples.size()});
   was_there_.push_back(0);
   ++numbers_.at(place_);
-  hash_.add(shards_.back(), samples);
+  hash_.add(name);
+  for (const auto& sample : samples) hash_.add(sample);
 }
 
 std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) const {
@@ -186,13 +213,13 @@ std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) con
 }
 
 bool WebDatasetStage::is_stored(const Sample& in) const {
-  const std::optional<int64_t> shard = index_->find(in.key());
-  if (shard && was_there_[static_cast<size_t>(*shard)]) return true;
-  if (shard || (open_ && open_->known.contains(std::string(in.key()))))
+  const auto place = index_->find(in.key());
+  if (place && was_there_[static_cast<size_t>(place->shard)]) return true;
+  if (place || (open_ && open_->known.contains(std::string(in.key()))))
     throw Error(KINORA_ERROR_DATA,
                 "sample '" + std::string(in.key()) +
                     "' cannot be stored: this run has already stored a sample with that key" +
-                    (shard ? " in " + shards_[static_cast<size_t>(*shard)].name : "") +
+                    (place ? " in " + shards_[static_cast<size_t>(place->shard)].name : "") +
                     "; make the keys differ");
   return false;
 }
@@ -228,8 +255,8 @@ void WebDatasetStage::close(const Emit& emit) {
   const uint64_t end = shard->tar.size();
   shard->tar.commit();
   const std::string name = next_name();
-  const auto samples = group(shard->members, end);
-  write_file(uri(name + ".idx"), tar_index(samples, end));
+  const auto samples = samples_of(shard->members, end);
+  write_file(uri(name + ".idx"), energon::tar_index(samples, end));
   record(name, samples);
   for (const auto& key : shard->keys) emit.stored(key);
 }
@@ -239,10 +266,11 @@ void WebDatasetStage::finish(const Emit& emit, const Run& run) {
   if (open_) close(emit);
   const std::string meta = folder_ + "/.nv-meta/";
   index_->publish(meta + "index.sqlite");
-  write_file(meta + "index.uuid", index_uuid(hash_.high(), hash_.low()));
-  write_file(meta + "split.yaml", split_yaml(shards_, options_.val));
-  write_file(meta + "dataset.yaml", dataset_yaml());
-  write_file(meta + ".info.json", info_json(shards_));  // written last: it makes the folder a dataset
+  write_file(meta + "index.uuid", hash_.uuid());
+  write_file(meta + "split.yaml", energon::split_yaml(shards_, options_.val));
+  write_file(meta + "dataset.yaml", energon::dataset_yaml());
+  write_file(meta + ".info.json",
+             energon::info_json(shards_));  // written last: it makes the folder a dataset
 }
 
 }  // namespace kinora::shard

@@ -5,8 +5,10 @@
 #include <string_view>
 #include <unordered_set>
 
-#include "energon_meta.hpp"
+#include "kinora/energon_files.hpp"
+#include "kinora/energon_index.hpp"
 #include "kinora/stage.hpp"
+#include "tar.hpp"
 
 namespace kinora::shard {
 
@@ -37,7 +39,7 @@ class WebDatasetStage final : public Stage {
   std::vector<Sample::Field> checked_fields(const Sample& in) const;
   void enter(const std::string& folder, const Emit& emit, const Run& run);
   void find_written_shards(const Run& run);
-  void record(const std::string& name, const std::vector<StoredSample>& samples);
+  void record(const std::string& name, const std::vector<energon::StoredSample>& samples);
   bool is_stored(const Sample& in) const;
   void write(const Sample& in, const std::vector<Sample::Field>& fields);
   void close(const Emit& emit);
@@ -47,9 +49,9 @@ class WebDatasetStage final : public Stage {
 
   Options options_;
   std::string folder_;
-  std::optional<ShardIndex> index_;
-  IndexHash hash_;
-  std::vector<ShardInfo> shards_;
+  std::optional<energon::ShardIndex> index_;
+  energon::IndexHash hash_;
+  std::vector<energon::ShardInfo> shards_;
   std::vector<char> was_there_;            // one flag per shard: written by an earlier run
   std::map<std::string, size_t> numbers_;  // number of the next shard in each folder
   std::string place_;                      // folder that is being written

@@ -23,6 +23,9 @@ struct TarMember {
   uint64_t header = 0;  // offset of its first header block; meaningless in a compressed archive
   uint64_t end = 0;     // end offset of its content with padding; likewise
   uint64_t size = 0;    // size of its content
+
+  // Offset of its content; likewise.
+  uint64_t content() const { return end - (size + 511) / 512 * 512; }
 };
 
 // Plain or gzip-compressed; ustar, pax and GNU names. Files only: folders, links and devices are skipped.
@@ -48,6 +51,9 @@ class TarReader {
   // Whether the offsets of members are valid: the archive is not compressed.
   bool seekable() const { return !s_->compressed(); }
 
+  // End offset of the last entry so far, of any kind: where an error was found, or where the next header is.
+  uint64_t end() const { return s_->end; }
+
   // The next file, or nothing at the end. Skips the unread rest of the previous one.
   std::optional<TarMember> next() {
     while (!s_->finished) {
@@ -69,21 +75,26 @@ class TarReader {
 
   // The content of the member that next() returned.
   std::vector<uint8_t> content() {
-    const uint64_t size = s_->size();
     std::vector<uint8_t> out;
-    out.reserve(std::min(size, s_->bytes.size));  // a hostile size must not allocate memory
+    out.reserve(std::min(s_->size(), s_->bytes.size));  // a hostile size must not allocate memory
+    content([&](const uint8_t* bytes, size_t n) { out.insert(out.end(), bytes, bytes + n); });
+    return out;
+  }
+  // The same block by block: each(const uint8_t* bytes, size_t n).
+  template <class Each>
+  void content(const Each& each) {
+    const uint64_t size = s_->size();
+    uint64_t done = 0;
     const void* data = nullptr;
     size_t n = 0;
     la_int64_t offset = 0;
     int status = ARCHIVE_OK;
     while ((status = archive_read_data_block(s_->archive.get(), &data, &n, &offset)) == ARCHIVE_OK) {
-      const auto at = static_cast<uint64_t>(offset);
-      if (at != out.size() || n > size - at) s_->damaged();
-      const auto* bytes = static_cast<const uint8_t*>(data);
-      out.insert(out.end(), bytes, bytes + n);
+      if (static_cast<uint64_t>(offset) != done || n > size - done) s_->damaged();
+      each(static_cast<const uint8_t*>(data), n);
+      done += n;
     }
-    if (out.size() != size || status != ARCHIVE_EOF) s_->truncated(out.size());
-    return out;
+    if (done != size || status != ARCHIVE_EOF) s_->truncated(done);
   }
 
  private:

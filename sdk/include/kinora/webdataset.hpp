@@ -6,7 +6,7 @@
 //
 // A name is split at the first dot of its last part: "a.b/clip.shots.json" is the key "a.b/clip" and the
 // field "shots.json". Names without a dot, and those with a part __x__ at the front, are not samples and are
-// skipped. webdataset_files.hpp finds the shards, webdataset_reader.hpp reads one.
+// skipped. webdataset_files.hpp finds the shards, webdataset_reader.hpp reads one, energon.hpp indexes one.
 #pragma once
 #include <algorithm>
 #include <optional>

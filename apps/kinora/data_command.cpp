@@ -1,0 +1,198 @@
+// kinora data index|verify|inspect|preview PATH
+#include <iostream>
+#include <unistd.h>
+
+#include <boost/program_options.hpp>
+
+#include "apps/kinora/command.hpp"
+#include "apps/kinora/data_print.hpp"
+#include "core/base/cancel.hpp"
+#include "core/base/quantity.hpp"
+#include "core/base/suggest.hpp"
+#include "plugins/jobs/data/index.hpp"
+#include "plugins/jobs/data/inspect.hpp"
+#include "plugins/jobs/data/media.hpp"
+#include "plugins/jobs/data/preview.hpp"
+#include "plugins/jobs/data/verify.hpp"
+
+namespace kinora {
+namespace {
+
+namespace po = boost::program_options;
+using data::DataFolder;
+
+constexpr const char* kDataHelp = R"(usage: kinora data index PATH [--threads N] [--val SHARE] [--again]
+       kinora data verify PATH [--threads N] [--media] [--optional FIELD]...
+       kinora data inspect PATH [--threads N] [--json]
+       kinora data preview PATH --out FILE.html [--limit N]
+       kinora data order FILE.toml JOB [options]; kinora data order --help
+
+PATH is a folder of WebDataset shards (tar archives), also below other folders, on this machine or on a storage (s3://bucket/shards).
+All but index also take one .tar file.
+
+  index      writes Megatron-Energon's index: SHARD.tar.idx next to each shard, and .nv-meta. Each shard is read once, by its headers.
+             A shard is not read again if its size and time of modification are those of the last index, which makes an interrupted
+             index continue. A damaged shard is reported and has the samples before the damage. Of samples with one key the first is
+             in index.sqlite. A split.yaml or dataset.yaml that something else wrote stays
+  verify     reads all bytes and prints one line per problem: SHARD: KEY at OFFSET: what is wrong; what to do
+  inspect    prints numbers and sizes of the samples' fields, what their JSON contains, and whether the index is current
+  preview    writes a page with pictures, keys and captions of some samples, one file that needs no network
+  order      prints which samples each rank takes at each step of a training
+
+exit codes: 0 done, 1 a shard is damaged, a key comes twice or verify found a problem, 2 wrong usage, 130 interrupted
+
+examples:
+  kinora data index shards/ --val 0.05
+  kinora data verify s3://bucket/shards --media
+  kinora data preview shards/ --out shards.html
+
+)";
+
+po::options_description data_flags() {
+  po::options_description out("options");
+  out.add_options()("threads", po::value<uint64_t>()->default_value(0, "cores")->value_name("N"),
+                    "number of shards that are read at once")(
+      "val", po::value<double>()->value_name("SHARE"),
+      "share of the shards that split.yaml gives to validation; default: as before, else 0")(
+      "again", "read every shard, and replace split.yaml and dataset.yaml")(
+      "media", "also decode every video and picture, in processes of their own")(
+      "optional", po::value<std::vector<std::string>>()->composing()->value_name("FIELD"),
+      "field that samples may miss; repeatable")("json", "print the result as JSON")(
+      "out", po::value<std::string>()->value_name("FILE"), "file for the page")(
+      "limit", po::value<uint64_t>()->default_value(24)->value_name("N"), "number of samples on the page")(
+      "help,h", "this text");
+  return out;
+}
+
+// Prints a problem; a progress bar below it is drawn again.
+void print_problem(const data::Problem& problem) {
+  if (isatty(STDERR_FILENO)) std::cerr << "\r\033[J" << std::flush;
+  std::cout << problem.line() << "\n" << std::flush;
+}
+
+void print_notes(const std::vector<std::string>& notes) {
+  for (const auto& note : notes) std::cerr << "kinora: " << core::printable(note) << "\n";
+}
+
+std::string count(uint64_t n, const char* one, const char* more) {
+  return core::counted(static_cast<int64_t>(n), one, more);
+}
+
+int index_data(core::Runtime&, const DataFolder& folder, const po::variables_map& given) {
+  if (folder.is_one_file)
+    return complain(kUsage,
+                    "data index: " + folder.shards[0].uri + " is one shard; give the folder of the shards");
+  data::IndexOptions options{given["threads"].as<uint64_t>(), given.count("again") > 0, {}};
+  if (given.count("val")) options.val = given["val"].as<double>();
+  if (options.val && !(*options.val >= 0 && *options.val <= 1))
+    return complain(kUsage, fmt::format("--val {}: must be from 0 to 1", *options.val));
+  const auto report = data::index_folder(folder, options, print_problem);
+  print_notes(report.notes);
+  std::string line = count(report.shards, "shard", "shards") + ", " +
+                     count(report.samples, "sample", "samples") + fmt::format(", {} damaged", report.damaged);
+  if (report.duplicates > 0) line += ", " + count(report.duplicates, "duplicate key", "duplicate keys");
+  if (report.is_current)
+    line += "; the index was current";
+  else if (report.unchanged > 0)
+    line += fmt::format("; {} not read again", report.unchanged);
+  std::cout << line << "\n";
+  return report.damaged + report.duplicates == 0 ? kDone : kFailed;
+}
+
+int verify_data(core::Runtime& runtime, const DataFolder& folder, const po::variables_map& given) {
+  data::VerifyOptions options;
+  options.threads = given["threads"].as<uint64_t>();
+  if (given.count("optional"))
+    for (const auto& name : given["optional"].as<std::vector<std::string>>()) options.optional.insert(name);
+  if (given.count("media"))
+    options.decoder = [&runtime]() -> data::DecodeMedium {
+      return [decoder = std::make_shared<data::MediaDecoder>(runtime.registry())](
+                 const std::string& key, std::vector<uint8_t> bytes) {
+        return decoder->problem(key, std::move(bytes));
+      };
+    };
+  const auto report = data::verify_folder(folder, options, print_problem);
+  print_notes(report.notes);
+  std::cout << count(report.shards, "shard", "shards") << ", " << count(report.samples, "sample", "samples")
+            << ", " << core::format_size(report.bytes) << ", "
+            << count(report.problems, "problem", "problems") << " in "
+            << count(report.shards - report.passed, "shard", "shards") << "\n";
+  return report.problems == 0 ? kDone : kFailed;
+}
+
+int inspect_data(core::Runtime&, const DataFolder& folder, const po::variables_map& given) {
+  const auto overview = data::inspect_folder(folder, given["threads"].as<uint64_t>());
+  std::cout << (given.count("json") ? overview_json(overview) : overview_text(overview));
+  return kDone;
+}
+
+int preview_data(core::Runtime& runtime, const DataFolder& folder, const po::variables_map& given) {
+  if (!given.count("out"))
+    return complain(kUsage, "data preview: --out FILE.html is missing; it names the page to write");
+  const uint64_t limit = given["limit"].as<uint64_t>();
+  if (limit < 1 || limit > 1000)
+    return complain(kUsage, fmt::format("--limit {}: must be from 1 to 1000", limit));
+  data::PictureMaker pictures(runtime.registry());
+  const auto cards = data::cards_of(folder, limit, std::ref(pictures));
+  data::write_small(given["out"].as<std::string>(), data::preview_page(folder, cards));
+  std::cout << given["out"].as<std::string>() << ": " << count(cards.size(), "sample", "samples") << "\n";
+  return kDone;
+}
+
+struct Part {
+  const char* name;
+  int (*run)(core::Runtime&, const DataFolder&, const po::variables_map&);
+  std::vector<std::string> flags;  // that it takes
+};
+
+// Describes a flag that would have no effect; "" if there is none.
+std::string useless_flag(const Part& part, const po::variables_map& given) {
+  for (const auto& [name, value] : given) {
+    if (value.defaulted() || name == "part" || name == "path") continue;
+    if (std::find(part.flags.begin(), part.flags.end(), name) == part.flags.end())
+      return fmt::format("data {}: --{} has no effect here; see kinora data --help", part.name, name);
+  }
+  return "";
+}
+
+}  // namespace
+
+int data_command(core::Runtime& runtime, const Arguments& arguments) {
+  if (!arguments.empty() && arguments.front() == "order")
+    return data_order(runtime, {arguments.begin() + 1, arguments.end()});
+  const std::vector<Part> parts = {{"index", index_data, {"threads", "val", "again"}},
+                                   {"verify", verify_data, {"threads", "media", "optional"}},
+                                   {"inspect", inspect_data, {"threads", "json"}},
+                                   {"preview", preview_data, {"out", "limit"}}};
+  const auto visible = data_flags();
+  po::options_description all;
+  all.add(visible).add_options()("part", po::value<std::string>())("path", po::value<std::string>());
+  po::positional_options_description positional;
+  positional.add("part", 1).add("path", 1);
+  po::variables_map given;
+  po::store(po::command_line_parser(arguments).options(all).positional(positional).run(), given);
+  if (given.count("help")) {
+    std::cout << kDataHelp << visible;
+    return kDone;
+  }
+  std::vector<std::string> names;
+  names.reserve(parts.size() + 1);
+  for (const auto& part : parts) names.emplace_back(part.name);
+  names.emplace_back("order");
+  if (!given.count("part"))
+    return complain(kUsage,
+                    fmt::format("data: give one of {}; see kinora data --help", fmt::join(names, ", ")));
+  const std::string name = given["part"].as<std::string>();
+  const auto part = std::find_if(parts.begin(), parts.end(), [&](const Part& p) { return p.name == name; });
+  if (part == parts.end())
+    return complain(kUsage, fmt::format("unknown command 'data {}'{}; see kinora data --help", name,
+                                        core::did_you_mean(name, names)));
+  if (!given.count("path"))
+    return complain(kUsage,
+                    fmt::format("data {}: a folder of shards is missing: kinora data {} PATH", name, name));
+  if (const auto why = useless_flag(*part, given); !why.empty()) return complain(kUsage, why);
+  core::watch_signals();
+  return part->run(runtime, data::find_shards(given["path"].as<std::string>()), given);
+}
+
+}  // namespace kinora

@@ -1,0 +1,75 @@
+#include "plugins/jobs/data/preview.hpp"
+
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "core/base/cancel.hpp"
+#include "core/run/call.hpp"
+#include "plugins/jobs/data/some_samples.hpp"
+
+namespace kinora::data {
+namespace {
+
+using nlohmann::json;
+constexpr uint64_t kMostText = 1 << 20, kMostMedium = uint64_t{1} << 30;
+constexpr size_t kMostCaption = 2000;
+
+// Text with its start only, cut between characters of UTF-8.
+std::string shortened(std::string text) {
+  if (text.size() <= kMostCaption) return text;
+  size_t end = kMostCaption;
+  while (end > 0 && (text[end] & 0xC0) == 0x80) --end;
+  return text.substr(0, end) + "…";
+}
+
+std::string text_of(const RandomBytes& bytes, const energon::StoredSample::Part& part) {
+  if (part.size > kMostText) return "";
+  const auto content = read_part(bytes, part);
+  return {content.begin(), content.end()};
+}
+
+const energon::StoredSample::Part* find(const energon::StoredSample& sample, std::string_view name) {
+  for (const auto& part : sample.parts)
+    if (part.name == name) return &part;
+  return nullptr;
+}
+
+std::string caption_of(const RandomBytes& bytes, const energon::StoredSample& sample) {
+  if (const auto* txt = find(sample, "txt")) return shortened(text_of(bytes, *txt));
+  const auto* facts = find(sample, "json");
+  if (!facts) return "";
+  const json all = json::parse(text_of(bytes, *facts), nullptr, false);
+  if (!all.is_object() || !all.contains("caption") || !all["caption"].is_string()) return "";
+  return shortened(all["caption"].get<std::string>());
+}
+
+}  // namespace
+
+std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakePicture& make) {
+  std::vector<Card> out;
+  core::Progress progress("preview", static_cast<int64_t>(limit), "samples");
+  some_samples(
+      folder, limit, [&](const Shard& shard, const RandomBytes& bytes, const energon::StoredSample& sample) {
+        if (core::cancelled()) throw Error(KINORA_ERROR_CANCELLED, "interrupted");
+        Card card{.key = sample.key, .shard = shard.name, .bytes = 0, .caption = caption_of(bytes, sample)};
+        const energon::StoredSample::Part* medium = nullptr;
+        for (const auto& part : sample.parts) {
+          card.bytes += part.size;
+          if (!medium && is_medium(part.name)) medium = &part;
+        }
+        if (!medium) {
+          card.picture.reason = "no video and no picture";
+        } else if (medium->size > kMostMedium) {
+          card.picture.reason = "the medium is larger than 1 GiB";
+        } else {
+          card.field = medium->name;
+          card.picture = make(sample.key, read_part(bytes, *medium));
+        }
+        out.push_back(std::move(card));
+        progress.update(static_cast<int64_t>(out.size()));
+      });
+  return out;
+}
+
+}  // namespace kinora::data

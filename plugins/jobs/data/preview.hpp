@@ -1,0 +1,33 @@
+// kinora data preview: a contact sheet of some samples, as one HTML file that needs no network.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "plugins/jobs/data/media.hpp"
+#include "plugins/jobs/data/shards.hpp"
+
+namespace kinora::data {
+
+// One sample of the sheet. All text may be a stranger's.
+struct Card {
+  std::string key, shard, field;  // field: of the medium; empty: the sample has none
+  uint64_t bytes = 0;             // of the sample
+  std::string caption;
+  Picture picture;
+};
+
+// Makes the picture of a medium.
+using MakePicture = std::function<Picture(const std::string& key, std::vector<uint8_t> bytes)>;
+
+// The first samples of shards that are spread over the folder, `limit` in all. Throws Error.
+std::vector<Card> cards_of(const DataFolder& folder, uint64_t limit, const MakePicture& make);
+
+// The page. It has no scripts, and its security policy allows pictures inside the file alone.
+std::string preview_page(const DataFolder& folder, const std::vector<Card>& cards);
+
+// Text of a stranger inside HTML, also in an attribute in quotes.
+std::string escaped(std::string_view text);
+
+}  // namespace kinora::data

@@ -1,0 +1,39 @@
+// A problem of a shard, as one line of text.
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "core/base/printable.hpp"
+#include "plugins/jobs/data/shards.hpp"
+
+namespace kinora::data {
+
+struct Problem {
+  std::string shard;  // name, or a file of .nv-meta
+  std::string key;    // empty: no sample of it is meant
+  std::optional<uint64_t> offset;
+  std::string what;  // "the field txt is empty; remove the sample or pack it again"
+
+  // "SHARD: KEY at OFFSET: what; remedy". Fit for a terminal, whatever the names.
+  std::string line() const {
+    std::string place = key;
+    if (offset) place += fmt::format("{}at {}", key.empty() ? "" : " ", *offset);
+    std::string out = shard + ": " + place + (place.empty() ? "" : ": ") + what;
+    for (char& c : out)
+      if (c == '\n' || c == '\t') c = ' ';
+    return core::printable(out);
+  }
+};
+
+// Damage of a shard. last: key of the last sample that could be read; what: the message of the error.
+Problem damage_of_shard(const Shard& shard, const std::string& last, uint64_t offset, std::string_view what);
+
+// [owner-thread] Receives problems as they are found.
+using OnProblem = std::function<void(const Problem&)>;
+
+}  // namespace kinora::data

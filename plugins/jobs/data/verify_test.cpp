@@ -1,0 +1,142 @@
+#include "plugins/jobs/data/verify.hpp"
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "plugins/jobs/data/data_testing.hpp"
+
+namespace kinora::data {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class Verify : public DataTest {
+ protected:
+  // Shards that passed, by .nv-meta/kinora.verified.json.
+  std::vector<std::string> passed() {
+    std::vector<std::string> out;
+    const auto record = nlohmann::json::parse(meta("kinora.verified.json"));
+    for (const auto& [name, seen] : record["shards"].items()) out.push_back(name);
+    return out;
+  }
+};
+
+TEST_F(Verify, FindsNothingInGoodShards) {
+  write("a.tar", shard("a", 1500));
+  write("b/c.tar", shard("b", 2));
+  index();
+  const auto report = verify();
+  EXPECT_THAT(lines, IsEmpty());
+  EXPECT_EQ(report.samples, 1502u);
+  EXPECT_EQ(report.passed, 2u);
+  EXPECT_THAT(passed(), ElementsAre("a.tar", "b/c.tar"));
+  EXPECT_THAT(report.notes, IsEmpty());
+}
+
+// The members of a shard, and the line that it costs.
+struct Fault {
+  test::TarFiles files;
+  std::string line;
+};
+
+TEST_F(Verify, NamesThePlaceOfEachFault) {
+  const std::vector<Fault> faults = {
+      {{{"a.txt", "1"}, {"../b.txt", "1"}}, "s.tar: ../b.txt at 1024: the name leads out of the folder"},
+      {{{"a.txt", "1"}, {"/b.txt", "1"}}, "s.tar: /b.txt at 1024: the name leads out of the folder"},
+      {{{"a.txt", "1"}, {"b.txt", "1"}, {"a.txt", "1"}}, "s.tar: a at 2048: the key is also in s.tar at 0"},
+      {{{"a.txt", "1"}, {"a.txt", "1"}}, "s.tar: a at 0: the field txt comes twice"},
+      {{{"a.txt", "1"}, {"a.cls", "1"}, {"b.txt", "1"}},
+       "s.tar: b at 2048: no field cls, which other samples have, in 1 of the 2 samples"},
+      {{{"a.json", "{\"x\": }"}}, "s.tar: a at 0: the field json is not JSON"},
+      {{{"a.facts.json", "[1, 2"}}, "s.tar: a at 0: the field facts.json is not JSON"},
+      {{{"a.txt", "1"}, {"a.cls", ""}}, "s.tar: a at 0: the field cls is empty"},
+      {{{"a.txt", ""}, {"a.cls", ""}}, "s.tar: a at 0: the sample has 0 bytes"},
+      {{{"\x1b[31m\n.txt", ""}}, "s.tar: \\x1b[31m  at 0: the sample has 0 bytes"},
+  };
+  for (const auto& fault : faults) {
+    write("s.tar", test::tar_bytes(fault.files));
+    EXPECT_EQ(verify().problems, 1u);
+    ASSERT_EQ(lines.size(), 1u) << fault.line;
+    EXPECT_THAT(lines[0], HasSubstr(fault.line));
+    EXPECT_THAT(lines[0], HasSubstr("; ")) << "a remedy";
+    EXPECT_THAT(passed(), IsEmpty());
+  }
+}
+
+TEST_F(Verify, FindsEveryPlaceWhereAShardIsCut) {
+  const std::string whole = shard("a", 3);
+  const size_t end = whole.size() - 1024;
+  for (size_t cut = 0; cut < end + 512; cut += 257) {
+    write("s.tar", whole.substr(0, cut));
+    verify();
+    ASSERT_EQ(lines.size(), 1u) << cut;
+    EXPECT_THAT(lines[0], HasSubstr("s.tar: "));
+  }
+}
+
+TEST_F(Verify, AcceptsDeepJsonAndAnyDamageWithoutACrash) {
+  write("s.tar", test::tar_bytes({{"a.json", std::string(1 << 20, '[') + std::string(1 << 20, ']')}}));
+  EXPECT_EQ(verify().problems, 0u);
+  const std::string whole = shard("a", 2);
+  for (size_t at = 0; at < whole.size(); at += 97) {
+    std::string damaged = whole;
+    damaged[at] = static_cast<char>(damaged[at] ^ 0x55);
+    write("s.tar", damaged);
+    verify();
+    index();
+  }
+}
+
+TEST_F(Verify, LetsOptionalFieldsMiss) {
+  write("s.tar", test::tar_bytes({{"a.txt", "1"}, {"a.cls", "1"}, {"b.txt", "1"}}));
+  EXPECT_EQ(verify({.threads = 1, .optional = {"cls"}}).problems, 0u);
+}
+
+TEST_F(Verify, ComparesTheIndexWithTheShards) {
+  write("a.tar", shard("a", 3));
+  write("b.tar", shard("b", 3));
+  index();
+  write("b.tar", shard("x", 4));
+  verify();
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("b.tar.idx: the offsets are not those of the shard"),
+                                 HasSubstr("b.tar: x0 at 0: index.sqlite has another sample"),
+                                 HasSubstr("b.tar: .info.json says 3 samples, there are 4")));
+  EXPECT_THAT(passed(), ElementsAre("a.tar"));
+  index();
+  EXPECT_EQ(verify().problems, 0u);
+  write("c.tar", shard("c", 1));
+  fs::remove(root / "a.tar");
+  verify();
+  EXPECT_THAT(lines, Contains(HasSubstr("c.tar: not in .nv-meta/.info.json")));
+  EXPECT_THAT(lines, Contains(HasSubstr(".nv-meta/.info.json: names a.tar, which is not there")));
+  write(".nv-meta/index.sqlite", "not a database");
+  verify();
+  EXPECT_THAT(lines, Contains(HasSubstr(".nv-meta/index.sqlite: ")));
+  write(".nv-meta/.info.json", "{");
+  verify();
+  EXPECT_THAT(lines, ElementsAre(HasSubstr(".nv-meta/.info.json: not as Energon writes it")));
+}
+
+TEST_F(Verify, OfDuplicatesAgreesWithTheirIndex) {
+  write("a.tar", shard("x", 2));
+  write("b.tar", shard("x", 3));
+  index();
+  EXPECT_EQ(verify().problems, 2u);
+  EXPECT_THAT(lines, ElementsAre(HasSubstr("b.tar: x0 at 0: the key is also in a.tar at 0"),
+                                 HasSubstr("b.tar: x1 at 2048: the key is also in a.tar at 2048")));
+}
+
+TEST_F(Verify, DecodesMediaWithTheGivenDecoder) {
+  write("s.tar", test::tar_bytes({{"a.mp4", "good"}, {"b.mp4", "bad"}}));
+  const DecodeMedium decode = [](const std::string& key, std::vector<uint8_t> bytes) {
+    return bytes.size() == 4 ? "" : key + " is damaged";
+  };
+  EXPECT_EQ(verify({.threads = 1, .decoder = [&] { return decode; }}).problems, 1u);
+  EXPECT_THAT(lines, ElementsAre("s.tar: b at 1024: the field mp4 cannot be decoded: b is damaged"));
+}
+
+}  // namespace
+}  // namespace kinora::data

@@ -1,0 +1,193 @@
+#!/usr/bin/env python3
+"""kinora data on shards of Python's tarfile and webdataset: the index against an own computation, a killed indexer, verify, inspect and
+preview. usage: data.py KINORA ROOT SCRATCH"""
+import io, json, os, pathlib, re, shutil, signal, sqlite3, struct, subprocess, sys, tarfile, time
+
+KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3]).resolve()
+SHARDS = SCRATCH / "shards"
+MEDIUM = (ROOT / "tests/data/bbb_D.mp4").read_bytes()
+NAME, NOTE = re.compile(r"^((?:.*/|)[^.]+)[.]([^/]*)$"), re.compile(r"__[^/]*__($|/)")  # Energon's
+
+
+def kinora(*arguments, code=0, **more):
+    done = subprocess.run([KINORA, "data", *map(str, arguments)], capture_output=True, text=True, timeout=60, **more)
+    assert done.returncode == code, done
+    return done.stdout
+
+
+def add(tar, name, data):
+    info = tarfile.TarInfo(name)
+    info.size = len(data)
+    tar.addfile(info, io.BytesIO(data))
+
+
+def make():
+    """Shards of three formats, one below another folder, with long and foreign names, notes, folders and links between the samples."""
+    shutil.rmtree(SCRATCH, ignore_errors=True)
+    (SHARDS / "deep").mkdir(parents=True)
+    for name, form in (("000.tar", tarfile.PAX_FORMAT), ("001.tar", tarfile.GNU_FORMAT), ("deep/a-0.tar", tarfile.USTAR_FORMAT)):
+        with tarfile.open(SHARDS / name, "w", format=form) as tar:
+            stem = name[:-4].replace("/", "-")
+            folder = tarfile.TarInfo("folder")
+            folder.type = tarfile.DIRTYPE
+            tar.addfile(folder)
+            add(tar, "__notes__/a.txt", b"not a sample")
+            for i in range(40):
+                key = f"folder.x/{stem}-{i}" if i % 2 else f"{stem}-{i}"
+                if form != tarfile.USTAR_FORMAT and i % 7 == 0:
+                    key = "d" * 120 + "/" + "k" * 110 + f"-café-{stem}-{i}"
+                add(tar, key + ".json", json.dumps({"fps": 24 + i, "caption": f"sample {i}", "tags": ["a"]}).encode())
+                if i == 3:
+                    link = tarfile.TarInfo("link.txt")
+                    link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
+                    tar.addfile(link)
+                add(tar, key + ".mp4", MEDIUM if i < 1 else b"")
+                add(tar, key + ".shots.json", b"[]")
+    try:
+        import webdataset
+    except ImportError:
+        print("webdataset is not installed: its shard is left out")
+        return
+    with webdataset.TarWriter(str(SHARDS / "web.tar")) as writer:
+        for i in range(30):
+            writer.write({"__key__": f"web-{i}", "json": {"n": i}, "mp4": b"x" * i, "shots.json": [i]})
+
+
+def by_tarfile(path):
+    """[key, offset, size, [(part, offset, size)]] of each sample and the end of the last, as Energon's prepare computes them."""
+    samples = []
+    with tarfile.open(path, "r:") as tar:
+        for member in tar:
+            found = NAME.match(member.name)
+            if not member.isreg() or NOTE.match(member.name) or not found:
+                continue
+            if not samples or samples[-1][0] != found[1]:
+                if samples:
+                    samples[-1][2] = member.offset - samples[-1][1]
+                samples.append([found[1], member.offset, None, []])
+            samples[-1][3].append((found[2], member.offset_data, member.size))
+        if samples:
+            samples[-1][2] = tar.offset - samples[-1][1]
+        return samples, tar.offset
+
+
+def check_index(folder):
+    """Compares .tar.idx, .info.json and index.sqlite (by Energon's queries) with tarfile."""
+    shards = sorted(str(p.relative_to(folder)) for p in folder.rglob("*.tar"))
+    info = json.loads((folder / ".nv-meta/.info.json").read_text())["shard_counts"]
+    assert list(info) == shards, info
+    database = sqlite3.connect(f"file:{folder}/.nv-meta/index.sqlite?mode=ro", uri=True)
+    for number, name in enumerate(shards):
+        samples, end = by_tarfile(folder / name)
+        assert info[name] == len(samples)
+        index = (folder / f"{name}.idx").read_bytes()
+        assert list(struct.unpack(f"<{len(index) // 8}Q", index)) == [s[1] for s in samples] + [end], name
+        rows = database.execute("SELECT sample_key, byte_offset, byte_size FROM samples WHERE tar_file_id = ? ORDER BY sample_index", (number,)).fetchall()
+        assert rows == [tuple(s[:3]) for s in samples], name
+        for i, (key, _, _, parts) in enumerate(samples):
+            found = database.execute("SELECT part_name, content_byte_offset, content_byte_size FROM sample_parts WHERE tar_file_id = ? AND sample_index = ? "
+                                     "ORDER BY content_byte_offset", (number, i)).fetchall()
+            assert found == parts, (name, key)
+            assert database.execute("SELECT tar_file_id, sample_index FROM samples WHERE sample_key = ?", (key,)).fetchall() == [(number, i)]
+    indexes = {row[0] for row in database.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND sql IS NOT NULL")}
+    assert indexes == {"idx_samples_by_tar_and_idx", "idx_sample_parts_seq", "idx_sample_parts_full"}, indexes
+    return sum(info.values())
+
+
+def check_split(folder):
+    import yaml, braceexpand
+    split = yaml.safe_load((folder / ".nv-meta/split.yaml").read_text())
+    named = [name for part in split["split_parts"].values() for text in part for name in braceexpand.braceexpand(text)]
+    assert sorted(named) == sorted(str(p.relative_to(folder)) for p in folder.rglob("*.tar")), named
+    assert split["exclude"] == []
+
+
+def files(folder):
+    """Contents by name, without the hidden temporary files of killed processes."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file() and not p.name.startswith(".kinora-tmp-")}
+
+
+def killed_and_resumed():
+    """An indexer that is killed at any moment leaves files with which the next one ends as if nothing had happened."""
+    folder = SCRATCH / "many"
+    folder.mkdir()
+    for n in range(60):
+        with tarfile.open(folder / f"s-{n:03}.tar", "w") as tar:
+            for i in range(30):
+                add(tar, f"{n}-{i}.txt", b"x" * i)
+    kinora("index", folder)
+    wanted = files(folder)
+    kills = 0
+    for delay in (0.01, 0.02, 0.03, 0.04, 0.06, 0.08):
+        shutil.rmtree(folder / ".nv-meta")
+        for file in folder.glob("*.idx"):
+            file.unlink()
+        process = subprocess.Popen([KINORA, "data", "index", str(folder), "--threads", "2"], stdout=subprocess.DEVNULL)
+        before = time.monotonic()  # from the first index on
+        while not list(folder.glob("*.idx")) and process.poll() is None and time.monotonic() < before + 20:
+            time.sleep(0.002)
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
+        kills += process.wait() == -signal.SIGKILL
+        parts = len(list(folder.glob(".nv-meta/kinora.part-*")))
+        said = kinora("index", folder, "--threads", 2)
+        assert "60 shards, 1800 samples, 0 damaged" in said, said
+        assert not parts or re.search("not read again|was current", said), (parts, said)
+        assert files(folder) == wanted
+    assert kills, "no kill came in time"
+    assert "the index was current" in kinora("index", folder)
+    print(f"{kills} killed indexers continued")
+
+
+def damaged():
+    folder = SCRATCH / "damaged"
+    folder.mkdir()
+    shutil.copy(SHARDS / "000.tar", folder / "good.tar")
+    whole = (SHARDS / "001.tar").read_bytes()
+    (folder / "cut.tar").write_bytes(whole[:-30100])
+    said = kinora("index", folder, code=1)
+    assert re.search(r"^cut\.tar: after '.*' at \d+: entry \d+ is (truncated|damaged)", said, re.M) and "2 shards, " in said and "1 damaged" in said, said
+    said = kinora("verify", folder, "--optional", "mp4", code=1)
+    assert re.search(r"^cut\.tar: after '.*' at \d+: ", said, re.M) and re.search(r"^good\.tar: \S+ at \d+: the field mp4 is empty; ", said, re.M), said
+
+
+def main():
+    make()
+    said = kinora("index", SHARDS, "--val", "0.3")
+    samples = check_index(SHARDS)
+    assert f"{len(list(SHARDS.rglob('*.tar')))} shards, {samples} samples, 0 damaged" in said, said
+    check_split(SHARDS)
+    killed_and_resumed()
+    damaged()
+
+    good = SCRATCH / "good"
+    good.mkdir()
+    with tarfile.open(good / "g.tar", "w") as tar:
+        for i in range(3):
+            add(tar, f"clip-{i}.mp4", MEDIUM)
+            add(tar, f"clip-{i}.txt", b"<b>a cockatoo</b>")
+    assert ", 0 problems in 0 shards" in kinora("verify", good, "--media")
+    assert list(json.loads((good / ".nv-meta/kinora.verified.json").read_text())["shards"]) == ["g.tar"]
+    with tarfile.open(good / "h.tar", "w") as tar:
+        add(tar, "clip-3.mp4", MEDIUM[:5000])
+        add(tar, "clip-3.txt", b"cut off")
+    said = kinora("verify", good, "--media", code=1)
+    assert re.search(r"^h\.tar: clip-3 at 0: the field mp4 cannot be decoded: ", said, re.M) and "g.tar" not in said, said
+
+    seen = json.loads(kinora("inspect", SHARDS, "--json"))
+    assert (seen["samples"], seen["index"]) == (samples, "current") and seen["fields"]["json"]["count"] == samples, seen
+    assert seen["facts"]["fps"] == {"integer": 120} and seen["captions"]["count"] == 120, seen
+    assert re.search(r"^  mp4 +4 +", kinora("inspect", good), re.M)
+
+    page = SCRATCH / "page.html"
+    kinora("preview", good, "--out", page, "--limit", 6)
+    text = page.read_text()
+    assert text.count("data:image/jpeg;base64,") == 3 and "&lt;b&gt;a cockatoo" in text and "No picture: " in text and "<script" not in text, text[:3000]
+
+    for wrong, words in ((("index", SCRATCH / "nothing"), "no such file or folder"), (("index", good / "g.tar"), "give the folder"), (("index", good, "--media"), "has no effect"),
+                         (("indx", good), "did you mean"), (("preview", good), "--out FILE.html is missing"), (("index", ROOT / "docs"), "no .tar files")):
+        done = subprocess.run([KINORA, "data", *map(str, wrong)], capture_output=True, text=True)
+        assert done.returncode in (1, 2) and words in done.stderr, done
+
+
+main()
