@@ -141,8 +141,8 @@ def run_file_of(code):
     wanted, needed = [own[name] for name in own], set()
     while wanted:
         inputs = tomllib.loads(wanted.pop())["job"][0].get("input", [])
-        for name in [inputs] if isinstance(inputs, str) else inputs:
-            if name in quickstart and name not in own and name not in needed:
+        for name in inputs if isinstance(inputs, list) else [inputs]:
+            if isinstance(name, str) and name in quickstart and name not in own and name not in needed:
                 needed.add(name)
                 wanted.append(quickstart[name])
     return "".join(text for name, text in quickstart.items() if name in needed) + code
@@ -184,6 +184,7 @@ def check_run_files(kinora, scratch):
     folder = scratch / "configs"
     (folder / "videos").mkdir(parents=True)
     (folder / "shards").mkdir()
+    (folder / "films").mkdir()
     (scratch / "tests").symlink_to(ROOT / "tests")
     shutil.copy(ROOT / "tests/data/bbb_A.mp4", folder / "videos")
     seen = 0

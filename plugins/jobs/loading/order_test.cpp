@@ -79,7 +79,7 @@ TEST(ShardOrder, OrdersOfABlockAreEquallyLikely) {
   EXPECT_LT(chi, 180);
 }
 
-TEST(BlendOrder, EveryPrefixHasTheSharesButForASampleAPart) {
+TEST(BlendOrder, EveryBlockHasTheSharesButForASampleAPart) {
   const std::vector<double> weights{3, 1, 0.5, 1e-3};
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   const BlendOrder order(weights, 1, "b");
