@@ -182,12 +182,14 @@ std::string losses(const StageResults& results) {
   return results.dropped.empty() ? "" : " (filtered by " + results.dropped.front().rule + ")";
 }
 
-void process_once(StageInstance& instance, const Sample& in, StageResults& results) {
+void process_once(StageInstance& instance, const Sample& in, StageResults& results, bool finishes) {
   results = {};
   results.input = in.key();
   const kinora_emit sink = results.sink();
   Call call;
-  instance.process(in.clone(in.key()).get(), sink, run_of(call));
+  kinora_run run = run_of(call);
+  if (finishes) run.cancelled = [](void*) -> int32_t { return KINORA_OK; };
+  instance.process(in.clone(in.key()).get(), sink, run);
 }
 
 }  // namespace
@@ -200,11 +202,11 @@ OneStage::OneStage(Registry& registry, const std::string& id, const json& option
 Sample OneStage::operator()(const Sample& in) const {
   StageResults results;
   try {
-    process_once(instance_, in, results);
+    process_once(instance_, in, results, finishes_);
   } catch (const StageInstance::ProcessEnded& first) {
     log_warn("{}; trying again", first.what());
     try {
-      process_once(instance_, in, results);
+      process_once(instance_, in, results, finishes_);
     } catch (const StageInstance::ProcessEnded& second) {
       throw Error(KINORA_ERROR_DATA, std::string(second.what()) + ", twice");
     }

@@ -18,6 +18,8 @@ namespace kinora::core {
 struct Isolation {
   bool is_allowed = true;
   double timeout = 300;  // seconds
+  // Of OneStage: it ends its sample although the run was asked to stop, as a training step that needs the sample does.
+  bool finishes = false;
 };
 
 // Runs in a process of its own if this program starts workers and the stage declares that it reads untrusted
@@ -92,7 +94,7 @@ class OneStage {
   // Throws kinora::Error if there is no such stage, it cannot be opened, or an option is wrong.
   OneStage(Registry&, const std::string& id, const json& options, const Isolation& = {});
   OneStage(Registry& registry, const std::string& id, const Options& options, const Isolation& isolation = {})
-      : instance_(registry, id, options, isolation) {}
+      : instance_(registry, id, options, isolation), finishes_(isolation.finishes) {}
   OneStage(Runtime& runtime, const std::string& id, const json& options, const Isolation& isolation = {})
       : OneStage(runtime.registry(), id, options, isolation) {}
   OneStage(Runtime& runtime, const std::string& id, const Options& options, const Isolation& isolation = {})
@@ -105,6 +107,7 @@ class OneStage {
 
  private:
   mutable StageInstance instance_;
+  bool finishes_;
 };
 
 }  // namespace kinora::core

@@ -27,7 +27,7 @@ def check_all():
     folder.mkdir()
     n = 64 if QUICK else 256  # tokens of the block
     done, lines = bench("--tokens", n, *(["--repeat", 1, "--quick"] if QUICK else ["--repeat", 3]), TMPDIR=str(folder))
-    assert set(lines) == {"plugin_call", "startup", "shots", "train", "sample", "vae", "block", "parallel"}, done
+    assert set(lines) == {"plugin_call", "startup", "shots", "data", "train", "sample", "vae", "block", "parallel"}, done
     networks = {"train", "sample", "vae"}
     assert all(("within" in line) == (name not in networks | {"block"}) for name, line in lines.items()), lines
     assert all("--peer" in lines[name]["peer"] for name in networks), lines  # without a comparison there is no "within"

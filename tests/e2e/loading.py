@@ -129,6 +129,19 @@ def check_training(shards):
     assert np.allclose(losses(ranks), losses(out), rtol=1e-10, atol=0), (losses(ranks), losses(out))
 
 
+def check_interrupt(shards):
+    """Ctrl-C ends the training after its step, with a checkpoint."""
+    out, command = training("interrupted", shards, 1000, "dit.checkpoint_every=1000")
+    process = subprocess.Popen([KINORA, *command], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not ((out / "dit/metrics.jsonl").exists() and len(lines_of(out)) > 2):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=60)[1]
+    steps = [json.loads(state.read_text())["step"] for state in out.glob("dit/checkpoints/*/state.json")]
+    assert process.returncode == 130 and steps and steps[-1] > 2, (process.returncode, steps, said)
+
+
 def check_damage(shards):
     """A clip that is no video costs itself: another one takes its place, and the log names it."""
     shutil.copytree(shards, SCRATCH / "spoilt")
@@ -154,6 +167,8 @@ def main():
     quick.begun(KINORA, ROOT, SCRATCH / "base", ["shards"])
     check_training(SCRATCH / "base/shards")
     print("ok    training", flush=True)
+    check_interrupt(SCRATCH / "base/shards")
+    print("ok    interrupt", flush=True)
     check_damage(SCRATCH / "base/shards")
     print("ok    damage", flush=True)
 

@@ -32,12 +32,11 @@ std::optional<int64_t> blocks_of(std::string_view text, std::string_view word, i
     throw Error(KINORA_ERROR_INVALID, "high: '" + std::string(word) + std::string(text) +
                                           "' has no count of blocks; write '" + std::string(word) +
                                           "2' or '" + std::string(word) + "15%'");
-  const double most = rest.empty() ? static_cast<double>(blocks) : 100;
-  if (number > most || (rest.empty() && number != std::floor(number)))
+  if (rest.empty() ? number != std::floor(number) : number > 100)
     throw Error(KINORA_ERROR_INVALID, "high: '" + std::string(word) + std::string(text) +
-                                          "': must be a whole number up to the model's " +
-                                          std::to_string(blocks) + " blocks, or a share up to 100%");
-  return std::llround(rest.empty() ? number : number / 100 * static_cast<double>(blocks));
+                                          "': must be a whole number of blocks, or a share up to 100%");
+  const double count = rest.empty() ? number : number / 100 * static_cast<double>(blocks);
+  return std::min<int64_t>(blocks, std::llround(count));
 }
 
 // The name with * for its first number, which is the block's.

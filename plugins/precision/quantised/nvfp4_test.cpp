@@ -39,7 +39,7 @@ TEST(High, IsEmbeddingHeadAndTheFirstAndLastBlocks) {
             "time, embed; all of block 0, block 1, block 17, block 18, block 19, the head");
   EXPECT_EQ(high_of(4, {"last 15%"}), "all of block 3");
   EXPECT_EQ(high_of(3, {"first 0", "last 15%"}), "") << "0.45 blocks";
-  EXPECT_EQ(high_of(2, {"first 2", "*.2.fc"}), "all of block 0, block 1");
+  EXPECT_EQ(high_of(2, {"first 9", "*.2.fc"}), "all of block 0, block 1");
   EXPECT_EQ(high_of(2, {"blocks.*.fc"}), "blocks.*.fc");
   EXPECT_EQ(high_of(3, {"blocks.*.fc", "first 1"}), "blocks.*.fc; all of block 0");
   EXPECT_EQ(high_of(3, {"blocks.1.fc", "blocks.3.fc"}), "blocks.1.fc, blocks.3.fc");
@@ -49,6 +49,9 @@ TEST(High, IsEmbeddingHeadAndTheFirstAndLastBlocks) {
 TEST(High, RefusesAPatternThatNoLayerHas) {
   EXPECT_THAT(test::refusal([] { high_of(2, {"*.fc2"}); }), HasSubstr("no layer is called '*.fc2'"));
   EXPECT_THAT(test::refusal([] { high_of(2, {"last 15 %"}); }), HasSubstr("write 'last 2' or 'last 15%'"));
+  for (const char* wrong : {"last 150%", "first 2.5"})
+    EXPECT_THAT(test::refusal([&] { high_of(2, {wrong}); }),
+                HasSubstr("must be a whole number of blocks, or a share up to 100%"));
 }
 
 TEST(Tokens, AreRunsInTheOrderOfOneProcess) {

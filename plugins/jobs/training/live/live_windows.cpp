@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include "core/base/cancel.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
 #include "core/torch/tensors/noise.hpp"
@@ -33,8 +32,8 @@ LiveWindows::LiveWindows(const JobView& encode, at::Device device)
       job_(encode.spec().name),
       seed_(static_cast<uint64_t>(encode.run().seed)),
       order_(*encode.spec().data, seed_),
-      read_(encode.runtime(), "video.read", read_options(options_)),
-      probe_(encode.runtime(), "video.probe", json{{"count", true}}),
+      read_(encode.runtime(), "video.read", read_options(options_), {.finishes = true}),
+      probe_(encode.runtime(), "video.probe", json{{"count", true}}, {.finishes = true}),
       signals_(options_.signals, options_.every),
       encoder_(encode, options_, device),
       text_(encode, encode.spec(), device),
@@ -49,7 +48,7 @@ LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
     try {
       if (auto made = window(draw, slot, accept)) return *std::move(made);
     } catch (const Error& e) {
-      if (cancelled() || !is_of_the_sample(e)) throw;
+      if (!is_of_the_sample(e)) throw;
       why = e.what();
       if (failed_.insert(fmt::format("{} {} {}", draw.set, draw.place.shard, draw.place.sample)).second)
         log_warn("{}: sample {} of {} is left out: {}", job_, draw.place.sample,

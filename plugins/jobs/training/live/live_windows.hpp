@@ -13,7 +13,7 @@
 
 namespace kinora::core {
 
-// [owner-thread]
+// [owner-thread] A window is made also after the run was asked to stop: a trainer finishes its step, which needs it.
 class LiveWindows {
  public:
   struct Window {
