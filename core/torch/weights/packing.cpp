@@ -85,11 +85,11 @@ void Packing::require_use() const {
           *unused_.begin(), last_);
   if (matrices_ == 0)
     raise(KINORA_ERROR_INVALID, "no matrix would become four bits: {}",
-          high_.empty()
-              ? "none of the tensors is a matrix X.weight"
-              : fmt::format(
-                    "{} are left alone, by --high or by default, or because 16 does not divide their columns",
-                    fmt::join(high_, ", ")));
+          high_.empty() ? "none of the tensors is a matrix X.weight"
+                        : fmt::format("all {} matrices, such as {}, are left alone: by --high, by default, "
+                                      "or because 16 does not "
+                                      "divide their columns",
+                                      high_.size(), high_.back()));
 }
 
 std::vector<SafeTensor> Packing::parts(const SafeTensor& matrix) const {

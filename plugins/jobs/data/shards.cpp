@@ -1,6 +1,7 @@
 #include "plugins/jobs/data/shards.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 #include <nlohmann/json.hpp>
 
@@ -68,6 +69,9 @@ uint64_t DataFolder::bytes() const {
 }
 
 DataFolder find_shards(const std::string& path) {
+  std::error_code ignored;
+  if (path.find("://") == path.npos && !std::filesystem::exists(path, ignored))
+    throw Error(KINORA_ERROR_NOT_FOUND, "'" + path + "': no such folder or .tar file");
   if (auto file = one_shard(path)) return *std::move(file);
   DataFolder out{.uri = path};
   while (out.uri.size() > 1 && out.uri.ends_with('/') && !out.uri.ends_with("://")) out.uri.pop_back();
