@@ -71,7 +71,7 @@ uint64_t DataFolder::bytes() const {
 DataFolder find_shards(const std::string& path) {
   std::error_code ignored;
   if (path.find("://") == path.npos && !std::filesystem::exists(path, ignored))
-    throw Error(KINORA_ERROR_NOT_FOUND, "'" + path + "': no such folder or .tar file");
+    throw Error(KINORA_ERROR_NOT_FOUND, "'" + path + "': no such file or folder");
   if (auto file = one_shard(path)) return *std::move(file);
   DataFolder out{.uri = path};
   while (out.uri.size() > 1 && out.uri.ends_with('/') && !out.uri.ends_with("://")) out.uri.pop_back();
