@@ -85,6 +85,7 @@ def prepare():
                          ("runs/my/dit/adapter", DATA / "oracle/peft_dit_a")):
         (SCRATCH / name).symlink_to(target)
     quick.begun(KINORA, ROOT, SCRATCH / "begun").rename(SCRATCH / "runs/quickstart")
+    shutil.copytree(SCRATCH / "runs/quickstart/shards", SCRATCH / "shards")
     weights_of("a", SCRATCH / "base.safetensors")
     shutil.copy(SCRATCH / "base.safetensors", SCRATCH / "IN")
     wan = json.loads((DATA / "oracle/wan_t2v/transformer/config.json").read_text())
@@ -107,7 +108,7 @@ def shown():
 
 def chain_of(command):
     """Commands of one run folder, or that make one name, follow each other; all others can run together."""
-    for chain in ("quickstart", "curate", "plugins new"):
+    for chain in ("quickstart", "curate", "kinora data", "plugins new"):
         if chain in command:
             return chain
     return command
