@@ -28,7 +28,7 @@ because machines are noisy: look at the ratios. The exit code is 1 if a median e
   curate_memory    only by name: peak memory of all processes of a curate job that samples frames, over a video of
                 10 minutes and one of 3 hours, and its growth
   record        only by name: the record of a curate job with 1,000,000 clips: outcomes a second, seconds to resume and to export, memory
-  data          samples a second of shards, in the order of a training, against reading the files from end to end
+  data          only by name: samples a second of shards, in the order of a training, against reading the files from end to end
   train         a step of a small DiT: forward, backward, clipping, AdamW; with --peer in turns with PyTorch's
   sample        one call of that DiT's denoiser
   vae           tokenizer/wan at a quarter of its width: encode and decode
@@ -58,7 +58,7 @@ const std::vector<Benchmark>& benchmarks() {
                                           {"curate_pipeline", bench_curate_pipeline, true},
                                           {"curate_memory", bench_curate_memory, true},
                                           {"record", bench_record, true},
-                                          {"data", bench_data},
+                                          {"data", bench_data, true},
                                           {"train", bench_train},
                                           {"sample", bench_sample},
                                           {"vae", bench_vae},
