@@ -129,6 +129,25 @@ def check_training(shards):
     assert np.allclose(losses(ranks), losses(out), rtol=1e-10, atol=0), (losses(ranks), losses(out))
 
 
+def check_changed(shards):
+    """Shards that changed after their latents were measured are refused; a pattern hides the change from the job's identity."""
+    copy = SCRATCH / "changing"
+    shutil.copytree(shards, copy)
+    out, command = training("changed", f"{copy}/shard-{{000000..000000}}.tar", 2)
+    run(KINORA, *command, "--only", "latents")
+    for shard in copy.glob("*.tar"):  # without its last sample
+        with tarfile.open(shard) as tar:
+            members = [(member, tar.extractfile(member).read()) for member in tar]
+        last = members[-1][0].name.split(".")[0]
+        with tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar:
+            for member, data in members:
+                if not member.name.startswith(last):
+                    tar.addfile(member, io.BytesIO(data))
+        pathlib.Path(f"{shard}.idx").unlink()
+    said = run(KINORA, *command, code=1)
+    assert "the shards have changed since job 'latents' measured their latents; remove its folder" in said, said
+
+
 def check_interrupt(shards):
     """Ctrl-C ends the training after its step, with a checkpoint."""
     out, command = training("interrupted", shards, 1000, "dit.checkpoint_every=1000")
@@ -167,6 +186,7 @@ def main():
     quick.begun(KINORA, ROOT, SCRATCH / "base", ["shards"])
     check_training(SCRATCH / "base/shards")
     print("ok    training", flush=True)
+    check_changed(SCRATCH / "base/shards")
     check_interrupt(SCRATCH / "base/shards")
     print("ok    interrupt", flush=True)
     check_damage(SCRATCH / "base/shards")

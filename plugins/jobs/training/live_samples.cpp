@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 
+#include "core/base/facts.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/loading/held_out.hpp"
 #include "plugins/jobs/training/strip.hpp"
@@ -34,11 +35,20 @@ bool LiveSamples::accepts(bool of_validation, const std::string& key) const {
   return share_ == 0 || (hash_share(key) < share_) == of_validation;
 }
 
+void LiveSamples::require_same(const JobView& encode, const std::string& digest) {
+  const auto facts = object_in_file(encode.folder_of(encode.spec()) / "latents.json");
+  if (text_in(facts, "data") == digest) return;
+  raise(KINORA_ERROR_INVALID,
+        "the shards have changed since job '{}' measured their latents; remove its folder {} and run again",
+        encode.spec().name, encode.folder_of(encode.spec()).string());
+}
+
 void LiveSamples::work(const JobView& encode, const TrainOptions& options, at::Device device) {
   std::unique_lock lock(mutex_, std::defer_lock);
   try {
     use_threads(options.threads);
     LiveWindows windows(encode, device);
+    require_same(encode, windows.order().digest());
     pass_ = windows.order().pass();
     find_validation(windows, options);
     lock.lock();
@@ -93,8 +103,9 @@ LatentItem LiveSamples::get(const Wanted& wanted) {
     wanted_.push_front(wanted);
     changed_.notify_all();
   }
-  changed_.wait(lock, [&] { return made_.contains(wanted); });
+  changed_.wait(lock, [&] { return made_.contains(wanted) || broken_; });
   waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (broken_) std::rethrow_exception(broken_);
   Made made = std::move(made_.extract(wanted).mapped());
   if (auto* error = std::get_if<std::exception_ptr>(&made)) std::rethrow_exception(*error);
   return std::get<LatentItem>(std::move(made));

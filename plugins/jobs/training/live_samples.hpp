@@ -38,6 +38,8 @@ class LiveSamples final : public TrainingSamples {
   using Made = std::variant<LatentItem, std::exception_ptr>;
 
   void work(const JobView& encode, const TrainOptions& options, at::Device device);
+  // Throws Error(KINORA_ERROR_INVALID) if the encode job measured the scale on data of another digest.
+  static void require_same(const JobView& encode, const std::string& digest);
   void find_validation(LiveWindows& windows, const TrainOptions& options);
   // Whether training, or the validation, takes clips with this key.
   bool accepts(bool of_validation, const std::string& key) const;
@@ -57,7 +59,7 @@ class LiveSamples final : public TrainingSamples {
   std::map<Wanted, Made> made_;  // and not fetched
   int64_t failed_ = 0;
   bool ends_ = false, is_open_ = false;
-  std::exception_ptr broken_;  // why the thread could not begin
+  std::exception_ptr broken_;  // why the thread ended
   std::thread thread_;         // last: it uses the others
 };
 

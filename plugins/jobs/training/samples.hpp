@@ -31,8 +31,8 @@ class TrainingSamples {
   virtual nlohmann::json summary() const = 0;
 };
 
-// Opens those of the nearest encode job upstream. Throws Error(KINORA_ERROR_INVALID) if options.validation leaves nothing
-// for training or validation.
+// Opens those of the nearest encode job upstream. Throws Error(KINORA_ERROR_INVALID) if options.validation
+// leaves nothing for training or validation, or if the data are not those of the encode job.
 std::unique_ptr<TrainingSamples> samples_of(const JobView& train, const TrainOptions& options,
                                             at::Device device);
 
