@@ -93,25 +93,20 @@ struct kinora_data {
   }
 
   kinora::Sample at(uint64_t slot) {
-    const auto first = order.at(slot);
-    std::string why;
-    for (uint64_t attempt = 0; attempt < kinora::core::DataOrder::kMostReplaced; ++attempt) {
-      const auto draw = attempt == 0 ? first : order.instead(first, attempt);
+    std::optional<kinora::Sample> out;
+    order.find_usable(slot, [&](const kinora::core::DataOrder::Draw& draw, std::string& why) {
       try {
-        kinora::Sample sample = to_sample(order.set(draw.set).read(draw.place));
-        if (!chain) return sample;
-        if (auto made = (*chain)(std::move(sample), why)) return *std::move(made);
+        out = to_sample(order.set(draw.set).read(draw.place));
+        if (chain) out = (*chain)(*std::move(out), why);
       } catch (const kinora::Error& e) {
         if (e.code() != KINORA_ERROR_DATA) throw;
+        out.reset();
         why = e.what();
       }
-      kinora::core::log_warn("{}: sample {} of {} is left out: {}", order.set(draw.set).path(),
-                             draw.place.sample, order.set(draw.set).shards()[draw.place.shard], why);
-    }
-    throw kinora::Error(
-        KINORA_ERROR_DATA,
-        fmt::format("{}: {} samples in a row cannot be used; of the last: {}", order.set(first.set).path(),
-                    kinora::core::DataOrder::kMostReplaced, why));
+      if (!out) kinora::core::log_warn("{} is left out: {}", order.text_of(draw), why);
+      return out.has_value();
+    });
+    return *std::move(out);
   }
 
   kinora::core::DataOrder order;

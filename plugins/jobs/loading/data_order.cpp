@@ -49,31 +49,44 @@ DataOrder::Draw DataOrder::at(uint64_t slot) const {
   return {node->set, node->order->at(slot), slot};
 }
 
-DataOrder::Draw DataOrder::instead(const Draw& damaged, uint64_t attempt) const {
+DataOrder::Draw DataOrder::instead(const Draw& unusable, uint64_t attempt) const {
   const Random random(seed_, "data/instead");
-  const auto& order = *orders_[damaged.set];
-  const auto bits = random.bits(damaged.n, attempt << 32 | damaged.set);
+  const auto& order = *orders_[unusable.set];
+  const auto bits = random.bits(unusable.n, attempt << 32 | unusable.set);
   // In the same epoch, so that its order of the shards is at hand.
-  const uint64_t epoch = damaged.n / order.size(), drawn = (uint64_t{bits[1]} << 32 | bits[0]) % order.size();
-  return {damaged.set, order.at(epoch * order.size() + drawn), damaged.n};
+  const uint64_t epoch = unusable.n / order.size(),
+                 drawn = (uint64_t{bits[1]} << 32 | bits[0]) % order.size();
+  return {unusable.set, order.at(epoch * order.size() + drawn), unusable.n};
 }
 
-std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts) {
+std::string DataOrder::text_of(const Draw& draw) const {
+  return fmt::format("sample {} of {}", draw.place.sample, sets_[draw.set]->shards()[draw.place.shard]);
+}
+
+void DataOrder::find_usable(uint64_t slot, const Use& use) const {
+  constexpr uint64_t kMost = 1000;
   const Draw first = at(slot);
-  Draw draw = first;
-  std::string why = "no key is accepted";
-  for (uint64_t attempt = 1; attempt <= kMostReplaced; ++attempt) {
+  std::string why;
+  for (uint64_t attempt = 0; attempt < kMost; ++attempt) {
     try {
-      std::string key = sets_[draw.set]->key(draw.place);
-      if (!accepts || accepts(key)) return key;
+      if (use(attempt == 0 ? first : instead(first, attempt), why)) return;
     } catch (const Error& e) {
       if (e.code() != KINORA_ERROR_DATA) throw;
       why = e.what();
     }
-    draw = instead(first, attempt);
   }
-  throw Error(KINORA_ERROR_DATA, fmt::format("{}: {} samples in a row cannot be used; of the last: {}",
-                                             sets_[first.set]->path(), kMostReplaced, why));
+  throw Error(KINORA_ERROR_DATA,
+              fmt::format("{}: {} samples in a row cannot be used; of the last: {}", sets_[first.set]->path(),
+                          kMost, why.empty() ? "its key is not accepted" : why));
+}
+
+std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts) {
+  std::string out;
+  find_usable(slot, [&](const Draw& draw, std::string&) {
+    out = sets_[draw.set]->key(draw.place);
+    return !accepts || accepts(out);
+  });
+  return out;
 }
 
 }  // namespace kinora::core

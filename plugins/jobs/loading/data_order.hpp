@@ -26,12 +26,15 @@ class DataOrder {
   DataSet& set(size_t i) { return *sets_.at(i); }
   // The sample that slot n takes.
   Draw at(uint64_t slot) const;
-  // The sample that takes the place of one that cannot be read: another one of its set. attempt: 1, 2, ...
-  Draw instead(const Draw& damaged, uint64_t attempt) const;
-  // The key of the sample that slot n takes, or of the one instead of it if its headers are damaged or its key
-  // is not accepted (empty: all are). Throws Error after kMostReplaced in a row.
+  // Calls use(draw, why) for the sample that slot n takes, then for other samples of its set, always the same
+  // ones, until it returns true. It returns false, or throws Error(KINORA_ERROR_DATA), for a sample that
+  // cannot be used, and may set `why`. Throws Error(KINORA_ERROR_DATA) after 1,000 in a row.
+  using Use = std::function<bool(const Draw& draw, std::string& why)>;
+  void find_usable(uint64_t slot, const Use& use) const;
+  // The key of the first sample whose headers are sound and whose key is accepted (empty: all are).
   std::string key(uint64_t slot, const std::function<bool(const std::string&)>& accepts = {});
-  static constexpr uint64_t kMostReplaced = 1000;
+  // A draw for messages: "sample 17 of shards/shard-000003.tar".
+  std::string text_of(const Draw& draw) const;
   // Slots in which each sample is taken once, or as often as `epochs` say; of a blend by weight, the number of
   // its samples.
   uint64_t pass() const { return root_.slots; }
@@ -46,6 +49,8 @@ class DataOrder {
     std::vector<Node> parts;
     uint64_t slots = 0;
   };
+  // The sample of a slot on the given attempt, from 1 on, to replace one that cannot be used.
+  Draw instead(const Draw& unusable, uint64_t attempt) const;
   Node open(const DataInput& input, const std::string& stream, std::string& identity);
 
   uint64_t seed_;

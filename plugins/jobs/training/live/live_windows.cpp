@@ -41,23 +41,19 @@ LiveWindows::LiveWindows(const JobView& encode, at::Device device)
 
 LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
   const at::NoGradGuard off;
-  const auto first = order_.at(slot);
-  auto draw = first;
-  std::string why = "no key is accepted";
-  for (uint64_t attempt = 1; attempt <= DataOrder::kMostReplaced; ++attempt) {
+  std::optional<Window> out;
+  order_.find_usable(slot, [&](const DataOrder::Draw& draw, std::string& why) {
     try {
-      if (auto made = window(draw, slot, accept)) return *std::move(made);
+      out = window(draw, slot, accept);
     } catch (const Error& e) {
       if (!is_of_the_sample(e)) throw;
       why = e.what();
-      if (failed_.insert(fmt::format("{} {} {}", draw.set, draw.place.shard, draw.place.sample)).second)
-        log_warn("{}: sample {} of {} is left out: {}", job_, draw.place.sample,
-                 order_.set(draw.set).shards()[draw.place.shard], why);
+      const std::string which = order_.text_of(draw);
+      if (failed_.insert(which).second) log_warn("{}: {} is left out: {}", job_, which, why);
     }
-    draw = order_.instead(first, attempt);
-  }
-  raise(KINORA_ERROR_DATA, "{}: {} samples in a row cannot be used; of the last: {}",
-        order_.set(first.set).path(), DataOrder::kMostReplaced, why);
+    return out.has_value();
+  });
+  return *std::move(out);
 }
 
 std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& draw, uint64_t slot,
