@@ -111,7 +111,9 @@ int print_order(const core::RunFile& run, const core::JobSpec& job, const po::va
                     "' nor one that it reads has a table of data, such as input = { path = "
                     "\"shards/\", shuffle = 1000 }");
   const Steps steps = steps_of(job, given);
-  core::DataOrder order(*source->data, static_cast<uint64_t>(run.seed));
+  core::DataInput data = *source->data;
+  data.reading.cache.clear();  // headers alone are read, which a training does not look for there
+  core::DataOrder order(data, static_cast<uint64_t>(run.seed));
   core::DataState state{0, order.digest()};
   if (given.count("state")) state = core::read_data_state(given["state"].as<std::string>(), order.digest());
   for (int64_t i = 0; i < given["steps"].as<int64_t>(); ++i) {

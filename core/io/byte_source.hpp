@@ -28,5 +28,6 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri);
 Status check_regular_file(const std::string& path);
 // All bytes of a small file; fails if it is larger than `limit`.
 Result<std::string> read_text(std::string_view uri, uint64_t limit);
+Result<std::string> read_text(const ByteSource& source, uint64_t limit);
 
 }  // namespace kinora::core

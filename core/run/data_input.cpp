@@ -25,11 +25,16 @@ class Reader {
     }
     std::vector<std::string> known{"path", "blend", "shuffle"};
     if (outer) known.insert(known.end(), {"weight", "epochs"});
+    const auto of_all = data_reading_keys();
+    if (!outer) known.insert(known.end(), of_all.begin(), of_all.end());
     for (const auto& [key, value] : table.items())
-      if (std::find(known.begin(), known.end(), key) == known.end())
+      if (outer && std::find(of_all.begin(), of_all.end(), key) != of_all.end())
+        problem(doc_.key(pointer + "/" + key), "'" + key + "' is of all data; give it at the top of the table");
+      else if (std::find(known.begin(), known.end(), key) == known.end())
         problem(doc_.key(pointer + "/" + key), "unknown key '" + key + "'" + did_you_mean(key, known));
     out.shuffle = number(pointer, table, "shuffle", outer ? outer->shuffle : 0, true);
     if (outer) read_share(pointer, table, out);
+    if (!outer) out.reading = read_data_reading(doc_, pointer, table, problems_);
     if (table.contains("path") == table.contains("blend"))
       problem(doc_.value(pointer), "expected either a path, of shards, or a blend, a list of parts");
     else if (table.contains("blend"))

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/config/document.hpp"
+#include "core/run/data_reading.hpp"
 
 namespace kinora::core {
 
@@ -17,6 +18,7 @@ struct DataInput {
   double weight = 1;             // share in the blend around it, relative to the other parts
   double epochs = 0;    // instead of a weight: how often one pass of the blend takes each sample; 0: none
   int64_t shuffle = 0;  // samples of a set that are shuffled together; 0: none
+  DataReading reading;  // of the whole table; unused in a part of a blend
 
   bool is_blend() const { return path.empty(); }
   // Everything but the files that a result depends on; it is part of a job's identity.

@@ -1,6 +1,7 @@
 #include "plugins/jobs/curation/webdataset.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 
 #include "core/io/io.hpp"
@@ -18,10 +19,20 @@ RandomBytes bytes_of(std::shared_ptr<const ByteSource> source) {
           }};
 }
 
+RandomBytes bytes_in(const std::string& name, std::vector<uint8_t> bytes) {
+  const auto all = std::make_shared<const std::vector<uint8_t>>(std::move(bytes));
+  return {name, all->size(), [all](uint64_t offset, void* to, uint64_t size) {
+            const uint64_t n = offset < all->size() ? std::min<uint64_t>(size, all->size() - offset) : 0;
+            if (n > 0) std::memcpy(to, all->data() + offset, n);
+            return n;
+          }};
+}
+
 // The sample in bytes [offset, offset + size) of a shard, by WebDatasetReader::next() or next_names(). Throws
 // Error.
 WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
                           const WebDatasetLimits& limits, bool contents = true) {
+  RandomBytes part = bytes_of(source).part(offset, size);
   if (contents && size <= std::min(kAtOnce, limits.sample_bytes)) {
     std::vector<uint8_t> bytes(size);
     bytes.resize(or_throw(source->read(offset, bytes.data(), size)));
@@ -29,10 +40,11 @@ WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint6
       plain->where = {plain->key(), source->name(), offset, size};
       return *std::move(plain);
     }
+    part = bytes_in(source->name(), std::move(bytes));
   }
   WebDatasetLimits inside = limits;
   inside.need_end = false;
-  WebDatasetReader reader(bytes_of(source).part(offset, size), inside);
+  WebDatasetReader reader(std::move(part), inside);
   auto sample = contents ? reader.next() : reader.next_names();
   if (!sample)
     throw Error(
@@ -62,15 +74,18 @@ std::vector<std::string> names_in_folder(const std::string& uri) {
 
 }  // namespace
 
-Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDatasetLimits& limits) {
+Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDatasetLimits& limits,
+                                              const OpenBytes& bytes) {
   constexpr uint64_t kMost = uint64_t{1} << 30;  // 134 million samples in one shard
   WebDatasetShard shard;
   shard.limits_ = limits;
-  auto source = open_bytes(uri);
+  auto source = bytes(uri);
   if (!source) return source.failure();
   shard.source_ = *std::move(source);
   const std::string name = std::string(uri) + ".idx";
-  const auto text = read_text(name, kMost);
+  const auto index = bytes(name);
+  if (!index) return index.failure();
+  const auto text = read_text(**index, kMost);
   if (!text) return text.failure();
   for (size_t i = 0; i + 8 <= text->size(); i += 8) {
     uint64_t offset = 0;
@@ -86,29 +101,36 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   return shard;
 }
 
+Status WebDatasetShard::check_number(size_t i) const {
+  if (i < size()) return {};
+  return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i, size());
+}
+
+Result<uint64_t> WebDatasetShard::bytes(size_t i) const {
+  if (const auto there = check_number(i); !there) return there.failure();
+  return offsets_[i + 1] - offsets_[i];
+}
+
 Result<WebDatasetSample> WebDatasetShard::at(size_t i) const {
-  if (i >= size())
-    return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i,
-                size());
+  if (const auto there = check_number(i); !there) return there.failure();
   return catching([&] { return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_); });
 }
 
 Result<std::string> WebDatasetShard::key(size_t i) const {
-  if (i >= size())
-    return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i,
-                size());
+  if (const auto there = check_number(i); !there) return there.failure();
   return catching(
       [&] { return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_, false).key(); });
 }
 
-Result<WebDatasetShard> WebDatasetShard::open_or_scan(std::string_view uri, const WebDatasetLimits& limits) {
-  auto indexed = open(uri, limits);
+Result<WebDatasetShard> WebDatasetShard::open_or_scan(std::string_view uri, const WebDatasetLimits& limits,
+                                                      const OpenBytes& bytes) {
+  auto indexed = open(uri, limits, bytes);
   if (indexed || indexed.failure().code != KINORA_ERROR_NOT_FOUND) return indexed;
   return catching([&] {
     WebDatasetShard shard;
     shard.limits_ = limits;
     shard.has_index_ = false;
-    shard.source_ = or_throw(open_bytes(uri));
+    shard.source_ = or_throw(bytes(uri));
     WebDatasetReader reader(bytes_of(shard.source_), limits);
     if (!reader.seekable()) refuse_compressed(uri);
     shard.offsets_ = {0};

@@ -12,6 +12,7 @@
 #include "kinora/data.h"
 #include "kinora/sample.hpp"
 #include "plugins/jobs/loading/data_order.hpp"
+#include "plugins/jobs/loading/samples_ahead.hpp"
 
 namespace kinora::core {
 namespace {
@@ -41,38 +42,41 @@ class Chain {
  public:
   Chain(Registry& registry, const json& stages) : chain_(registry, stages, to_, run_) {}
 
-  // The first sample that leaves the stages; nothing, and the reason in `why`, if none does.
-  std::optional<Sample> operator()(Sample sample, std::string& why) {
-    made_.reset();
-    why_ = "the stages make nothing of it";
+  // The first sample that leaves the stages; nothing, and the reason, if none does.
+  struct Outcome {
+    std::optional<Sample> made;
+    std::string why;
+    bool is_failed;  // rather than dropped
+  };
+  Outcome operator()(Sample sample) {
+    outcome_ = {std::nullopt, "the stages make nothing of it", false};
     chain_.process(std::move(sample));
-    why = why_;
-    return std::exchange(made_, std::nullopt);
+    return std::move(outcome_);
   }
 
  private:
-  static Chain& of(void* self) { return *static_cast<Chain*>(self); }
+  static Outcome& of(void* self) { return static_cast<Chain*>(self)->outcome_; }
 
-  std::optional<Sample> made_;
-  std::string why_;
+  Outcome outcome_;
   kinora_emit to_{.struct_size = sizeof(kinora_emit),
                   .reserved = 0,
                   .self = this,
                   .emit = [](void* self, kinora_sample* s) -> int32_t {
                     Sample sample = Sample::adopt(s);
-                    if (!of(self).made_) of(self).made_ = std::move(sample);
+                    if (!of(self).made) of(self).made = std::move(sample);
                     return KINORA_OK;
                   },
                   .drop = [](void* self, kinora_sample* s, const char* rule, double) -> int32_t {
                     Sample::adopt(s);
-                    of(self).why_ = std::string("dropped by ") + (rule ? rule : "a stage");
+                    of(self).why = std::string("dropped by ") + (rule ? rule : "a stage");
                     return KINORA_OK;
                   },
                   .hold = nullptr,
                   .stored = nullptr,
                   .fail = [](void* self, kinora_sample* s, const char* reason) -> int32_t {
                     Sample::adopt(s);
-                    of(self).why_ = reason ? reason : "failed";
+                    of(self).why = reason ? reason : "failed";
+                    of(self).is_failed = true;
                     return KINORA_OK;
                   },
                   .made_of = nullptr};
@@ -85,8 +89,10 @@ class Chain {
 }  // namespace kinora::core
 
 struct kinora_data {
-  kinora_data(kinora::core::Registry& registry, const char* table, const char* stages, uint64_t seed)
-      : order(kinora::core::input_of(table), seed) {
+  kinora_data(kinora::core::Registry& registry, const kinora::core::DataInput& input, const char* stages,
+              uint64_t seed)
+      : order(input, seed), ahead(order, input.reading), failed("data", input.reading) {
+    ahead.follow({.first = 0, .count = 1, .of = 1});
     if (!stages) return;
     const auto list = nlohmann::json::parse(stages, nullptr, false);
     if (!list.is_array() || !list.empty()) chain.emplace(registry, list);
@@ -94,22 +100,34 @@ struct kinora_data {
 
   kinora::Sample at(uint64_t slot) {
     std::optional<kinora::Sample> out;
-    order.find_usable(slot, [&](const kinora::core::DataOrder::Draw& draw, std::string& why) {
-      try {
-        out = to_sample(order.set(draw.set).read(draw.place));
-        if (chain) out = (*chain)(*std::move(out), why);
-      } catch (const kinora::Error& e) {
-        if (e.code() != KINORA_ERROR_DATA) throw;
-        out.reset();
-        why = e.what();
+    const auto use = [&](const kinora::core::DataOrder::Draw& draw, std::string& why) {
+      auto sample = to_sample(ahead.read(slot, draw));
+      if (!chain) {
+        out = std::move(sample);
+        return true;
       }
-      if (!out) kinora::core::log_warn("{} is left out: {}", order.text_of(draw), why);
-      return out.has_value();
-    });
+      auto outcome = (*chain)(std::move(sample));
+      out = std::move(outcome.made);
+      if (out) return true;
+      if (outcome.is_failed)
+        why = outcome.why;
+      else
+        kinora::core::log_warn("data: {} is left out: {}", order.text_of(draw), outcome.why);
+      return false;
+    };
+    order.find_usable(slot, use, &failed);
     return *std::move(out);
   }
 
+  std::string stats() const {
+    auto out = ahead.counts().to_json();
+    out["failed"] = failed.count();
+    return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  }
+
   kinora::core::DataOrder order;
+  kinora::core::SamplesAhead ahead;
+  kinora::core::FailedSamples failed;
   std::optional<kinora::core::Chain> chain;
 };
 
@@ -118,7 +136,10 @@ extern "C" {
 int32_t kinora_data_open(kinora_embed* host, const char* table, const char* stages, uint64_t seed,
                          kinora_data** out) {
   return kinora::guard(
-      [&] { *out = new kinora_data(kinora::core::runtime_of(*host).registry(), table, stages, seed); });
+      [&] {
+        *out = new kinora_data(kinora::core::runtime_of(*host).registry(), kinora::core::input_of(table),
+                               stages, seed);
+      });
 }
 
 void kinora_data_close(kinora_data* data) { delete data; }
@@ -127,8 +148,24 @@ uint64_t kinora_data_pass(const kinora_data* data) { return data->order.pass(); 
 
 const char* kinora_data_digest(const kinora_data* data) { return data->order.digest().c_str(); }
 
+int32_t kinora_data_follow(kinora_data* data, uint64_t first, uint64_t count, uint64_t of) {
+  return kinora::guard([&] {
+    if (count > of)
+      throw kinora::Error(KINORA_ERROR_INVALID,
+                          fmt::format("data: {} slots of every {} cannot be taken", count, of));
+    data->ahead.follow({.first = first, .count = count, .of = of});
+  });
+}
+
 int32_t kinora_data_at(kinora_data* data, uint64_t slot, kinora_sample** out) {
   return kinora::guard([&] { *out = data->at(slot).release(); });
+}
+
+int32_t kinora_data_stats(const kinora_data* data, const kinora_sink* to) {
+  return kinora::guard([&] {
+    const std::string text = data->stats();
+    to->write(to->self, text.data(), text.size());
+  });
 }
 
 }  // extern "C"

@@ -1,14 +1,16 @@
 #include "plugins/jobs/loading/data_set.hpp"
 
-#include <algorithm>
-
 #include "core/base/digest.hpp"
 #include "core/base/log.hpp"
 #include "core/base/quantity.hpp"
 
 namespace kinora::core {
 
-DataSet::DataSet(std::string path) : path_(std::move(path)) {
+DataSet::DataSet(std::string path, std::shared_ptr<SampleCache> cache)
+    : path_(std::move(path)), files_(path_, std::move(cache)), open_([this](size_t number) {
+        return or_throw(WebDatasetShard::open_or_scan(
+            shards_[number], {}, [this](std::string_view uri) { return files_.open(uri); }));
+      }) {
   size_t without_index = 0;
   for (auto& file : or_throw(webdataset_list(path_))) {
     const size_t number = shards_.size();
@@ -16,9 +18,9 @@ DataSet::DataSet(std::string path) : path_(std::move(path)) {
     if (file.samples) {
       samples_.push_back(*file.samples);
     } else {
-      const WebDatasetShard& opened = shard(number);
-      without_index += opened.has_index() ? 0 : 1;
-      samples_.push_back(opened.size());
+      const auto opened = shard(number);
+      without_index += opened->has_index() ? 0 : 1;
+      samples_.push_back(opened->size());
     }
     size_ += samples_.back();
   }
@@ -40,24 +42,14 @@ std::string DataSet::digest() const {
   return sha256(all);
 }
 
-const WebDatasetShard& DataSet::shard(size_t number) {
-  if (const auto it = open_.find(number); it != open_.end()) {
-    used_.splice(used_.begin(), used_, std::find(used_.begin(), used_.end(), number));
-    return it->second;
-  }
-  if (open_.size() == kMostOpen) {
-    open_.erase(used_.back());
-    used_.pop_back();
-  }
-  auto opened = or_throw(WebDatasetShard::open_or_scan(shards_[number]));
-  used_.push_front(number);
-  return open_.emplace(number, std::move(opened)).first->second;
-}
-
 WebDatasetSample DataSet::read(ShardOrder::Place place) {
-  return or_throw(shard(place.shard).at(place.sample));
+  return or_throw(shard(place.shard)->at(place.sample));
 }
 
-std::string DataSet::key(ShardOrder::Place place) { return or_throw(shard(place.shard).key(place.sample)); }
+uint64_t DataSet::bytes(ShardOrder::Place place) {
+  return or_throw(shard(place.shard)->bytes(place.sample));
+}
+
+std::string DataSet::key(ShardOrder::Place place) { return or_throw(shard(place.shard)->key(place.sample)); }
 
 }  // namespace kinora::core

@@ -60,6 +60,7 @@ void LiveSamples::work(const JobView& encode, const TrainOptions& options, at::D
       const Wanted next = wanted_.front();
       wanted_.pop_front();
       making_ = next;
+      windows.follow(next.of_validation ? SlotTurns() : turns_);
       lock.unlock();
       Made made;
       try {
@@ -72,6 +73,7 @@ void LiveSamples::work(const JobView& encode, const TrainOptions& options, at::D
       lock.lock();
       making_.reset();
       made_.insert_or_assign(next, std::move(made));
+      counts_ = windows.counts();
       failed_ = windows.failed();
       changed_.notify_all();
     }
@@ -113,8 +115,11 @@ LatentItem LiveSamples::get(const Wanted& wanted) {
 
 LatentItem LiveSamples::drawn(int64_t n) { return get({static_cast<uint64_t>(n), false}); }
 
-void LiveSamples::prepare(int64_t first, int64_t count) {
+void LiveSamples::prepare(int64_t first, int64_t count, int64_t stride) {
   const std::scoped_lock lock(mutex_);
+  turns_ = {.first = static_cast<uint64_t>(first % stride),
+            .count = static_cast<uint64_t>(count),
+            .of = static_cast<uint64_t>(stride)};
   for (int64_t n = first; n < first + count; ++n)
     if (const Wanted wanted{static_cast<uint64_t>(n), false}; !made_.contains(wanted))
       wanted_.push_back(wanted);
@@ -128,8 +133,18 @@ LatentItem LiveSamples::validation(size_t i) {
 }
 
 nlohmann::json LiveSamples::summary() const {
+  const json of_loading = loading();
+  return {{"samples", pass_},
+          {"held_out", share_ > 0 ? validation_.size() : 0},
+          {"failed", of_loading.at("failed")},
+          {"loading", of_loading}};
+}
+
+nlohmann::json LiveSamples::loading() const {
   const std::scoped_lock lock(mutex_);
-  return {{"samples", pass_}, {"held_out", share_ > 0 ? validation_.size() : 0}, {"failed", failed_}};
+  json out = counts_.to_json();
+  out["failed"] = failed_;
+  return out;
 }
 
 }  // namespace kinora::core

@@ -23,11 +23,12 @@ class LiveSamples final : public TrainingSamples {
 
   const LatentFacts& facts() const override { return facts_; }
   LatentItem drawn(int64_t n) override;
-  void prepare(int64_t first, int64_t count) override;
+  void prepare(int64_t first, int64_t count, int64_t stride) override;
   size_t validation_size() const override { return validation_.size(); }
   LatentItem validation(size_t i) override;
   std::optional<double> take_wait() override { return std::exchange(waited_, 0.0); }
   nlohmann::json summary() const override;
+  nlohmann::json loading() const override;
 
  private:
   struct Wanted {
@@ -57,6 +58,8 @@ class LiveSamples final : public TrainingSamples {
   std::deque<Wanted> wanted_;
   std::optional<Wanted> making_;
   std::map<Wanted, Made> made_;  // and not fetched
+  SlotTurns turns_;
+  DataCounts counts_;
   int64_t failed_ = 0;
   bool ends_ = false, is_open_ = false;
   std::exception_ptr broken_;  // why the thread ended

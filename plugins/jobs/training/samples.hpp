@@ -18,8 +18,9 @@ class TrainingSamples {
   virtual const LatentFacts& facts() const = 0;
   // The n-th of all samples that all ranks ever draw; the same on every rank and in every run.
   virtual LatentData::Item drawn(int64_t n) = 0;
-  // Begins to make the samples that drawn() will be asked for next.
-  virtual void prepare(int64_t first, int64_t count) { (void)first, (void)count; }
+  // Begins to make the samples that drawn() will be asked for next; after them come as many that are `stride`
+  // further on, and so on.
+  virtual void prepare(int64_t first, int64_t count, int64_t stride) { (void)first, (void)count, (void)stride; }
   // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
   virtual std::optional<double> take_wait() { return std::nullopt; }
   // One of the training's samples.
@@ -29,6 +30,8 @@ class TrainingSamples {
   virtual LatentData::Item validation(size_t i) = 0;
   // Members of the job's summary: "samples", "held_out" and others.
   virtual nlohmann::json summary() const = 0;
+  // What the loading of data has done so far (DataCounts, and "failed"); null: nothing is loaded.
+  virtual nlohmann::json loading() const { return nullptr; }
 };
 
 // Opens those of the nearest encode job upstream. Throws Error(KINORA_ERROR_INVALID) if options.validation

@@ -4,7 +4,6 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/base/facts.hpp"
-#include "core/base/log.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
@@ -29,9 +28,10 @@ bool is_of_the_sample(const Error& e) {
 
 LiveWindows::LiveWindows(const JobView& encode, at::Device device)
     : options_(encode.options<EncodeOptions>()),
-      job_(encode.spec().name),
       seed_(static_cast<uint64_t>(encode.run().seed)),
       order_(*encode.spec().data, seed_),
+      ahead_(order_, encode.spec().data->reading),
+      failed_(encode.spec().name, encode.spec().data->reading),
       read_(encode.runtime(), "video.read", read_options(options_), {.finishes = true}),
       probe_(encode.runtime(), "video.probe", json{{"count", true}}, {.finishes = true}),
       signals_(options_.signals, options_.every),
@@ -42,23 +42,22 @@ LiveWindows::LiveWindows(const JobView& encode, at::Device device)
 LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
   const at::NoGradGuard off;
   std::optional<Window> out;
-  order_.find_usable(slot, [&](const DataOrder::Draw& draw, std::string& why) {
+  const auto use = [&](const DataOrder::Draw& draw, std::string& why) {
     try {
       out = window(draw, slot, accept);
     } catch (const Error& e) {
       if (!is_of_the_sample(e)) throw;
       why = e.what();
-      const std::string which = order_.text_of(draw);
-      if (failed_.insert(which).second) log_warn("{}: {} is left out: {}", job_, which, why);
     }
     return out.has_value();
-  });
+  };
+  order_.find_usable(slot, use, &failed_);
   return *std::move(out);
 }
 
 std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& draw, uint64_t slot,
                                                        const Accept& accept) {
-  const Sample clip = to_sample(order_.set(draw.set).read(draw.place));
+  const Sample clip = to_sample(ahead_.read(slot, draw));
   if (!accept(std::string(clip.key()))) return std::nullopt;
   json facts = parse_facts(clip.text("json").value_or("null"));
   if (facts.is_discarded()) facts = json();
