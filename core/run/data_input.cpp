@@ -29,7 +29,8 @@ class Reader {
     if (!outer) known.insert(known.end(), of_all.begin(), of_all.end());
     for (const auto& [key, value] : table.items())
       if (outer && std::find(of_all.begin(), of_all.end(), key) != of_all.end())
-        problem(doc_.key(pointer + "/" + key), "'" + key + "' is of all data; give it at the top of the table");
+        problem(doc_.key(pointer + "/" + key),
+                "'" + key + "' is of all data; give it at the top of the table");
       else if (std::find(known.begin(), known.end(), key) == known.end())
         problem(doc_.key(pointer + "/" + key), "unknown key '" + key + "'" + did_you_mean(key, known));
     out.shuffle = number(pointer, table, "shuffle", outer ? outer->shuffle : 0, true);

@@ -56,8 +56,7 @@ DataReading read_data_reading(const Document& doc, const std::string& pointer, c
   out.max_failed_share = values.at("max_failed_share").get<double>();
   if (out.cache.find("://") != std::string::npos)
     found.push_back({"cache", "cache = " + out.cache + ": must be a folder of this machine"});
-  for (const auto& p : found)
-    problems.push_back({doc.value(pointer + "/" + p.path), p.message});
+  for (const auto& p : found) problems.push_back({doc.value(pointer + "/" + p.path), p.message});
   return out;
 }
 

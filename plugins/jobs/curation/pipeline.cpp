@@ -280,8 +280,8 @@ std::string loading_text(const std::string& job, const json& loading, double upd
   const json bytes = loading.value("bytes", json::object());
   add_head(out, "kinora_data_bytes_total", "counter", "Bytes read from each set, by its path");
   for (const auto& [path, read] : bytes.items())
-    out += fmt::format("kinora_data_bytes_total{{job=\"{}\",source=\"{}\"}} {:.17g}\n", label(job), label(path),
-                       number(bytes, path.c_str()));
+    out += fmt::format("kinora_data_bytes_total{{job=\"{}\",source=\"{}\"}} {:.17g}\n", label(job),
+                       label(path), number(bytes, path.c_str()));
   add_one(out, "kinora_job_updated_seconds", "gauge",
           "Time when these figures were written, in seconds since 1970", job, updated);
   return out;

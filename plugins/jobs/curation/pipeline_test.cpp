@@ -41,7 +41,8 @@ TEST(Live, TellsWhatServersWereAskedAndWhenItWasWritten) {
 }
 
 TEST(Live, TellsWhatLoadingHasReadAndWaitedFor) {
-  const json loading{{"samples", 12}, {"waited", 1.5}, {"ready", 3}, {"bytes", {{"a/\"b", 700}, {"s3://c", 0}}}};
+  const json loading{
+      {"samples", 12}, {"waited", 1.5}, {"ready", 3}, {"bytes", {{"a/\"b", 700}, {"s3://c", 0}}}};
   const std::string text = loading_text("dit", loading, 1700000000.0);
   EXPECT_THAT(text, HasSubstr("# TYPE kinora_data_samples_total counter\n"
                               "kinora_data_samples_total{job=\"dit\"} 12\n"));

@@ -135,11 +135,10 @@ extern "C" {
 
 int32_t kinora_data_open(kinora_embed* host, const char* table, const char* stages, uint64_t seed,
                          kinora_data** out) {
-  return kinora::guard(
-      [&] {
-        *out = new kinora_data(kinora::core::runtime_of(*host).registry(), kinora::core::input_of(table),
-                               stages, seed);
-      });
+  return kinora::guard([&] {
+    *out = new kinora_data(kinora::core::runtime_of(*host).registry(), kinora::core::input_of(table), stages,
+                           seed);
+  });
 }
 
 void kinora_data_close(kinora_data* data) { delete data; }

@@ -17,8 +17,13 @@ struct DataCounts {
   std::map<std::string, uint64_t> bytes;     // read from each set, by its path
 
   nlohmann::json to_json() const {
-    return {{"samples", samples},       {"ready", ready},   {"ahead_peak", ahead_peak}, {"cache_hits", cache_hits},
-            {"cache_bytes", cache_bytes}, {"waited", waited}, {"bytes", bytes}};
+    return {{"samples", samples},
+            {"ready", ready},
+            {"ahead_peak", ahead_peak},
+            {"cache_hits", cache_hits},
+            {"cache_bytes", cache_bytes},
+            {"waited", waited},
+            {"bytes", bytes}};
   }
 };
 

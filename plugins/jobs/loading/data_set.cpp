@@ -46,9 +46,7 @@ WebDatasetSample DataSet::read(ShardOrder::Place place) {
   return or_throw(shard(place.shard)->at(place.sample));
 }
 
-uint64_t DataSet::bytes(ShardOrder::Place place) {
-  return or_throw(shard(place.shard)->bytes(place.sample));
-}
+uint64_t DataSet::bytes(ShardOrder::Place place) { return or_throw(shard(place.shard)->bytes(place.sample)); }
 
 std::string DataSet::key(ShardOrder::Place place) { return or_throw(shard(place.shard)->key(place.sample)); }
 

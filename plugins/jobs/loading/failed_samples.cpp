@@ -16,10 +16,11 @@ void FailedSamples::add(const std::string& which, const std::string& why) {
   if (!is_share && (most_ < 0 || failed <= most_)) return;
   const std::string limit =
       is_share ? fmt::format("max_failed_share = {}", most_share_) : fmt::format("max_failed = {}", most_);
-  throw Error(KINORA_ERROR_DATA,
-              fmt::format("{}: {} of {} samples cannot be used, more than {} allows; the last is {}: {}; look "
-                          "at the data with kinora data verify, or raise the limit in the table of data",
-                          name_, failed, taken, limit, which, why));
+  throw Error(
+      KINORA_ERROR_DATA,
+      fmt::format("{}: {} of {} samples cannot be used, more than {} allows; the last is {}: {}; look "
+                  "at the data with kinora data verify, or raise the limit in the table of data",
+                  name_, failed, taken, limit, which, why));
 }
 
 }  // namespace kinora::core

@@ -134,9 +134,7 @@ void SamplesAhead::fetch(Entry& entry, Lock& lock) {
   };
   uint64_t bytes = 0;
   unlocked([&] { bytes = set.bytes(entry.draw.place); });
-  changed_.wait(lock, [&] {
-    return ends_ || entry.is_dropped || (entry.number == granted_ && fits(bytes));
-  });
+  changed_.wait(lock, [&] { return ends_ || entry.is_dropped || (entry.number == granted_ && fits(bytes)); });
   if (ends_ || entry.is_dropped) return;
   grant(entry, bytes);
   if (!entry.error) unlocked([&] { entry.sample = set.read(entry.draw.place); });

@@ -20,7 +20,9 @@ class TrainingSamples {
   virtual LatentData::Item drawn(int64_t n) = 0;
   // Begins to make the samples that drawn() will be asked for next; after them come as many that are `stride`
   // further on, and so on.
-  virtual void prepare(int64_t first, int64_t count, int64_t stride) { (void)first, (void)count, (void)stride; }
+  virtual void prepare(int64_t first, int64_t count, int64_t stride) {
+    (void)first, (void)count, (void)stride;
+  }
   // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
   virtual std::optional<double> take_wait() { return std::nullopt; }
   // One of the training's samples.
