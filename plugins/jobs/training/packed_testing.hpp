@@ -7,18 +7,22 @@ namespace kinora::core {
 // The shard of video_jobs_testing.hpp with two pictures, `e` and `f`, and the trained job's start weights. dit: further lines
 // of that job.
 inline std::unique_ptr<ScratchRun> prepared_for_rows(const std::string& dit) {
+  // b and the pictures are probed.
+  const json facts{{"frames", 40}, {"width", 320}, {"height", 180}};
   auto run = prepared(
       {{"latents",
-        "input = { path = 'FOLDER/shards', shuffle = 4 }\nsizes = ['1x16x16', '9x32x16']\n"
+        "input = { path = 'shards', shuffle = 4 }\nsizes = ['1x16x16', '9x32x16']\nscale_windows = 8\nevery "
+        "= 1\n"
         "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
         "decode_block_out_channels = [4, 8, 8] }\ntokenizer_weights = "
         "'FOLDER/tokenizer/weights.safetensors'\n"},
        {"dit",
         "loss = { use = 'flow' }\nweights = 'FOLDER/start.safetensors'\nprecision = 'fp64'\nsteps = "
-        "3\nwarmup = 0\n"
+        "2\nwarmup = 0\n"
         "learning_rate = 0.01\noptimizer = { use = 'adamw', eps = 1e-4 }\nema = 0\ntext_dropout = 0.0\n"
         "tensorboard = false\n" +
-            dit}});
+            dit}},
+      {{"a", facts}, {"c", facts}, {"d", facts}});
   const fs::path fields = run->folder() / "fields";
   for (const auto& [key, text] : {std::pair("e", "sea"), {"f", "red"}}) {
     fs::copy_file(fs::path(KINORA_TEST_DATA) / "oracle/cosmos2_v2w/first.png",

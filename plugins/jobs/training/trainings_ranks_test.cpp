@@ -54,7 +54,7 @@ TEST(Trainings, ValidateAsOneProcessUnderEveryStrategy) {
 }
 
 // Rows of windows of several sizes: which rank has which row changes nothing.
-TEST(Trainings, PackRowsAsOneProcessUnderEveryStrategy) {
+TEST(Trainings, PackRowsAsOneProcess) {
   const auto lines = [](const Rank& me, const std::string& parallel) {
     const auto run = prepared_for_rows("batch = 8\naccumulate = 2\nparallel = " + parallel + "\n");
     Rank::alone();
@@ -64,7 +64,7 @@ TEST(Trainings, PackRowsAsOneProcessUnderEveryStrategy) {
     test::run_job(context);
     return me.rank == 0 ? run->metrics("dit") : std::vector<json>();
   };
-  for (const char* parallel : {"['ddp']", "['fsdp']", "['tp']", "['cp-ulysses']", "['cp-ring']", "['pp']"})
+  for (const char* parallel : {"['ddp']", "['tp']", "['cp-ring']", "['pp']"})
     test::on_ranks(2, [&](const Rank& me) {
       const auto together = lines(me, parallel);
       if (me.rank != 0) return;

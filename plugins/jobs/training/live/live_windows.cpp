@@ -88,7 +88,7 @@ std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw
   if (!accept(std::string(clip.key()))) return std::nullopt;
   json facts = parse_facts(clip.text("json").value_or("null"));
   if (facts.is_discarded()) facts = json();
-  WindowSize shape = shape_of(clip, facts);
+  WindowSize shape = shape_of(draw, clip, facts);
   // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
   shape.frames = (shape.frames + options_.every - 1) / options_.every;
   const auto size = choose_size(sizes_, shape);
@@ -118,21 +118,31 @@ std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& dr
   return Window{fmt::format("{}@{}", clip.key(), first), *std::move(tensors), sizes_[found->size]};
 }
 
-WindowSize LiveWindows::shape_of(const Sample& clip, json facts) {
+WindowSize LiveWindows::shape_of(const DataOrder::Draw& draw, const Sample& clip, json facts) {
+  constexpr size_t kMostProbed = 100000;
   const auto whole = [&](const char* name) {
     const double number = number_in(facts, name);
     return number >= 1 && number < 1e9 ? static_cast<int64_t>(number) : 0;
   };
   const bool is_one = sizes_.size() == 1;
-  if (!whole("frames") || (!is_one && (!whole("height") || !whole("width")))) {
+  const auto id = std::tuple(draw.set, draw.place.shard, draw.place.sample);
+  const bool is_told = whole("frames") && (is_one || (whole("height") && whole("width")));
+  if (const auto before = probed_.find(id); !is_told && before != probed_.end()) return before->second;
+  if (!is_told) {
     const Sample probed = probe_(clip);
     facts = parse_facts(probed.text("json").value_or("null"));
   }
   WindowSize out{whole("frames"), whole("height"), whole("width")};
-  if (is_one) return {out.frames, sizes_[0].height, sizes_[0].width};
-  if (out.height == 0 || out.width == 0) raise(KINORA_ERROR_DATA, "{}: its picture has no size", clip.key());
-  if (std::llround(number_in(facts, "rotation")) % 180 != 0) std::swap(out.height, out.width);
-  return out;
+  if (is_one) {
+    out = {out.frames, sizes_[0].height, sizes_[0].width};
+  } else {
+    if (out.height == 0 || out.width == 0)
+      raise(KINORA_ERROR_DATA, "{}: its picture has no size", clip.key());
+    if (std::llround(number_in(facts, "rotation")) % 180 != 0) std::swap(out.height, out.width);
+  }
+  if (is_told) return out;
+  if (probed_.size() == kMostProbed) probed_.clear();
+  return probed_[id] = out;
 }
 
 at::Tensor LiveWindows::frames(const Known& known, int64_t first) {

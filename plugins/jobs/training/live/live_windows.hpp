@@ -2,8 +2,10 @@
 // training takes it.
 #pragma once
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include "core/run/one_stage.hpp"
 #include "core/torch/media/signals.hpp"
@@ -60,7 +62,7 @@ class LiveWindows {
   std::optional<Known> known(const DataOrder::Draw& draw, const Accept& accept);
   std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
   // Frames, height and width of the clip; the last two only if windows have several sizes.
-  WindowSize shape_of(const Sample& clip, json facts);
+  WindowSize shape_of(const DataOrder::Draw& draw, const Sample& clip, json facts);
   at::Tensor frames(const Known& known, int64_t first);
 
   EncodeOptions options_;
@@ -73,6 +75,7 @@ class LiveWindows {
   Signals signals_;
   WindowEncoder encoder_;
   TextEncoder text_;
+  std::map<std::tuple<size_t, size_t, uint64_t>, WindowSize> probed_;  // clips whose facts do not tell
   std::set<std::string> failed_;
   double fps_;
 };
