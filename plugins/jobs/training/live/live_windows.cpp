@@ -74,10 +74,13 @@ LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
 int64_t LiveWindows::positions(uint64_t slot, const Accept& accept) {
   int64_t out = 0;
   find(slot, [&](const DataOrder::Draw& draw) {
-    const auto found = known(draw, accept);
-    if (!found) return false;
-    const auto shape = encoder_.shape(sizes_[found->size]);
-    out = std::accumulate(shape.end() - 3, shape.end(), int64_t{1}, std::multiplies<>());
+    auto& set = order_.set(draw.set);
+    const std::string key = set.key(draw.place);
+    if (!accept(key)) return false;
+    auto shape = told_shape(set.facts(draw.place));
+    if (!shape) shape = probed_shape(draw, to_sample(set.read(draw.place)));
+    const auto latent = encoder_.shape(sizes_[size_for(key, *shape).second]);
+    out = std::accumulate(latent.end() - 3, latent.end(), int64_t{1}, std::multiplies<>());
     return true;
   });
   return out;
@@ -85,19 +88,22 @@ int64_t LiveWindows::positions(uint64_t slot, const Accept& accept) {
 
 std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw, const Accept& accept) {
   Sample clip = to_sample(order_.set(draw.set).read(draw.place));
-  if (!accept(std::string(clip.key()))) return std::nullopt;
+  const std::string key(clip.key());
+  if (!accept(key)) return std::nullopt;
   json facts = parse_facts(clip.text("json").value_or("null"));
   if (facts.is_discarded()) facts = json();
-  WindowSize shape = shape_of(draw, clip, facts);
+  const auto told = told_shape(facts);
+  const auto [taken, size] = size_for(key, told ? *told : probed_shape(draw, clip));
+  return Known{std::move(clip), std::move(facts), taken, size};
+}
+
+std::pair<int64_t, size_t> LiveWindows::size_for(const std::string& key, WindowSize shape) const {
   // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
   shape.frames = (shape.frames + options_.every - 1) / options_.every;
-  const auto size = choose_size(sizes_, shape);
-  if (!size)
-    raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", clip.key(), shape.frames,
-          std::min_element(sizes_.begin(), sizes_.end(), [](const auto& a, const auto& b) {
-            return a.frames < b.frames;
-          })->frames);
-  return Known{std::move(clip), std::move(facts), shape.frames, *size};
+  if (const auto size = choose_size(sizes_, shape)) return {shape.frames, *size};
+  const auto shortest = std::min_element(sizes_.begin(), sizes_.end(),
+                                         [](const auto& a, const auto& b) { return a.frames < b.frames; });
+  raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", key, shape.frames, shortest->frames);
 }
 
 std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& draw, uint64_t slot,
@@ -118,31 +124,29 @@ std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& dr
   return Window{fmt::format("{}@{}", clip.key(), first), *std::move(tensors), sizes_[found->size]};
 }
 
-WindowSize LiveWindows::shape_of(const DataOrder::Draw& draw, const Sample& clip, json facts) {
-  constexpr size_t kMostProbed = 100000;
+std::optional<WindowSize> LiveWindows::told_shape(const json& facts) const {
   const auto whole = [&](const char* name) {
     const double number = number_in(facts, name);
     return number >= 1 && number < 1e9 ? static_cast<int64_t>(number) : 0;
   };
-  const bool is_one = sizes_.size() == 1;
-  const auto id = std::tuple(draw.set, draw.place.shard, draw.place.sample);
-  const bool is_told = whole("frames") && (is_one || (whole("height") && whole("width")));
-  if (const auto before = probed_.find(id); !is_told && before != probed_.end()) return before->second;
-  if (!is_told) {
-    const Sample probed = probe_(clip);
-    facts = parse_facts(probed.text("json").value_or("null"));
-  }
   WindowSize out{whole("frames"), whole("height"), whole("width")};
-  if (is_one) {
-    out = {out.frames, sizes_[0].height, sizes_[0].width};
-  } else {
-    if (out.height == 0 || out.width == 0)
-      raise(KINORA_ERROR_DATA, "{}: its picture has no size", clip.key());
-    if (std::llround(number_in(facts, "rotation")) % 180 != 0) std::swap(out.height, out.width);
-  }
-  if (is_told) return out;
-  if (probed_.size() == kMostProbed) probed_.clear();
-  return probed_[id] = out;
+  if (out.frames == 0) return std::nullopt;
+  if (sizes_.size() == 1) return WindowSize{out.frames, sizes_[0].height, sizes_[0].width};
+  if (out.height == 0 || out.width == 0) return std::nullopt;
+  if (std::llround(number_in(facts, "rotation")) % 180 != 0) std::swap(out.height, out.width);
+  return out;
+}
+
+WindowSize LiveWindows::probed_shape(const DataOrder::Draw& draw, const Sample& clip) {
+  constexpr size_t kMost = 100000;
+  const auto id = std::tuple(draw.set, draw.place.shard, draw.place.sample);
+  if (const auto before = probed_.find(id); before != probed_.end()) return before->second;
+  const Sample probed = probe_(clip);
+  const std::string key(clip.key());
+  const auto shape = told_shape(parse_facts(probed.text("json").value_or("null")));
+  if (!shape) raise(KINORA_ERROR_DATA, "{}: it has no frames", key);
+  if (probed_.size() == kMost) probed_.clear();
+  return probed_[id] = *shape;
 }
 
 at::Tensor LiveWindows::frames(const Known& known, int64_t first) {

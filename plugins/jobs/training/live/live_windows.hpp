@@ -61,8 +61,14 @@ class LiveWindows {
   // Both return nothing if the clip is not accepted, and throw Error(KINORA_ERROR_DATA) if it cannot be used.
   std::optional<Known> known(const DataOrder::Draw& draw, const Accept& accept);
   std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
-  // Frames, height and width of the clip; the last two only if windows have several sizes.
-  WindowSize shape_of(const DataOrder::Draw& draw, const Sample& clip, json facts);
+  // A clip's number of frames, one of `every`, and the size of its windows. Throws Error(KINORA_ERROR_DATA) for a clip
+  // that is too short.
+  std::pair<int64_t, size_t> size_for(const std::string& key, WindowSize shape) const;
+  // Frames, height and width of a clip, the last two only if windows have several sizes: from its facts, or nothing if
+  // they do not tell.
+  std::optional<WindowSize> told_shape(const json& facts) const;
+  // The same of a clip that has been probed, or is now.
+  WindowSize probed_shape(const DataOrder::Draw& draw, const Sample& clip);
   at::Tensor frames(const Known& known, int64_t first);
 
   EncodeOptions options_;
