@@ -17,6 +17,7 @@ namespace {
 
 using nlohmann::json;
 
+enum class NodeKind { any, all, no, has, compare, in, contains };
 enum class Comparison { equal, unequal, less, at_most, more, at_least };
 
 // A value that can be compared; long double represents every integer of 64 bits.
@@ -31,7 +32,30 @@ Value value_of(const json& v) {
   return {};
 }
 
-bool compare(const Value& a, Comparison by, const Value& b) {
+// The number that the whole text is.
+std::optional<json> number_of(std::string_view text) {
+  const auto read = [&](auto value) -> std::optional<json> {
+    const auto done = std::from_chars(text.data(), text.data() + text.size(), value);
+    return done.ec == std::errc() && done.ptr == text.data() + text.size() ? std::optional<json>(value)
+                                                                           : std::nullopt;
+  };
+  if (auto whole = read(int64_t{})) return whole;
+  if (auto whole = read(uint64_t{})) return whole;
+  auto real = read(double{});
+  return real && std::isfinite(real->get<double>()) ? real : std::nullopt;  // "-inf" can be read, too
+}
+
+// The fact, which is a number if it is a text that is one and is compared with one.
+Value comparable(const Value& fact, const Value& with) {
+  const auto* text = std::get_if<std::string_view>(&fact);
+  if (!text || !std::holds_alternative<long double>(with)) return fact;
+  const size_t first = text->find_first_not_of(" \t"), last = text->find_last_not_of(" \t");
+  const auto number = first == text->npos ? std::nullopt : number_of(text->substr(first, last + 1 - first));
+  return number ? value_of(*number) : Value();
+}
+
+bool compare(const Value& fact, Comparison by, const Value& b) {
+  const Value a = comparable(fact, b);
   if (a.index() != b.index() || a.index() == 0) return false;
   switch (by) {
     case Comparison::equal:
@@ -53,8 +77,7 @@ bool compare(const Value& a, Comparison by, const Value& b) {
 }  // namespace
 
 struct Expression::Node {
-  enum class Kind { any, all, no, has, compare, in, contains };
-  Kind kind;
+  NodeKind kind;
   std::vector<Node> of{};  // of any, all and no
   std::string fact{};      // of the others
   Comparison by = Comparison::equal;
@@ -64,22 +87,21 @@ struct Expression::Node {
 namespace {
 
 using Node = Expression::Node;
-using Kind = Node::Kind;
 
 bool holds_for(const Node& node, const json& facts, std::string_view key) {
   const auto inside = [&](const Node& one) { return holds_for(one, facts, key); };
-  if (node.kind == Kind::any) return std::any_of(node.of.begin(), node.of.end(), inside);
-  if (node.kind == Kind::all) return std::all_of(node.of.begin(), node.of.end(), inside);
-  if (node.kind == Kind::no) return !inside(node.of.front());
+  if (node.kind == NodeKind::any) return std::any_of(node.of.begin(), node.of.end(), inside);
+  if (node.kind == NodeKind::all) return std::all_of(node.of.begin(), node.of.end(), inside);
+  if (node.kind == NodeKind::no) return !inside(node.of.front());
   const bool is_key = node.fact == "key";
   const json* fact = is_key ? nullptr : find_fact(facts, node.fact);
-  if (node.kind == Kind::has) return is_key || (fact && !fact->is_null());
+  if (node.kind == NodeKind::has) return is_key || (fact && !fact->is_null());
   const Value found = is_key ? Value(key) : fact ? value_of(*fact) : Value();
-  if (node.kind == Kind::in)
+  if (node.kind == NodeKind::in)
     return std::any_of(node.values.begin(), node.values.end(),
                        [&](const json& one) { return compare(found, Comparison::equal, value_of(one)); });
   const Value value = value_of(node.values.front());
-  if (node.kind == Kind::compare) return compare(found, node.by, value);
+  if (node.kind == NodeKind::compare) return compare(found, node.by, value);
   if (fact && fact->is_array())
     return std::any_of(fact->begin(), fact->end(),
                        [&](const json& one) { return compare(value_of(one), Comparison::equal, value); });
@@ -88,7 +110,7 @@ bool holds_for(const Node& node, const json& facts, std::string_view key) {
   return text && part && text->find(*part) != text->npos;
 }
 
-struct Token {
+struct ExpressionToken {
   enum class Type { name, number, text, symbol, end };
   Type type = Type::end;
   std::string text;  // of a text, what is in its quotes
@@ -102,30 +124,30 @@ bool is_letter(char c) {
          static_cast<unsigned char>(c) >= 0x80;
 }
 
-class Lexer {
+class ExpressionLexer {
  public:
-  explicit Lexer(std::string_view text) : text_(text) {}
+  explicit ExpressionLexer(std::string_view text) : text_(text) {}
 
-  Token next() {
+  ExpressionToken next() {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
       ++at_;
     const size_t begin = at_;
-    if (begin == text_.size()) return {Token::Type::end, "", begin};
+    if (begin == text_.size()) return {ExpressionToken::Type::end, "", begin};
     const char c = text_[at_];
     if (c == '"' || c == '\'') return quoted(c);
-    const auto take = [&](Token::Type type, const auto& belongs) {
+    const auto take = [&](ExpressionToken::Type type, const auto& belongs) {
       while (at_ < text_.size() && belongs(text_[at_])) ++at_;
-      return Token{type, std::string(text_.substr(begin, at_ - begin)), begin};
+      return ExpressionToken{type, std::string(text_.substr(begin, at_ - begin)), begin};
     };
     const auto is_of_word = [](char d) { return is_letter(d) || is_digit(d) || d == '.' || d == '-'; };
-    if (is_letter(c)) return take(Token::Type::name, is_of_word);
+    if (is_letter(c)) return take(ExpressionToken::Type::name, is_of_word);
     if (is_digit(c) || c == '-' || c == '.' || c == '+')
-      return take(Token::Type::number, [&](char d) { return is_of_word(d) || d == '+'; });
+      return take(ExpressionToken::Type::number, [&](char d) { return is_of_word(d) || d == '+'; });
     const std::string_view two = text_.substr(at_, 2);
     for (const char* symbol : {"==", "!=", "<=", ">=", "&&", "||"})
       if (two == symbol) at_ += 1;
     ++at_;
-    return {Token::Type::symbol, std::string(text_.substr(begin, at_ - begin)), begin};
+    return {ExpressionToken::Type::symbol, std::string(text_.substr(begin, at_ - begin)), begin};
   }
 
   [[noreturn]] void fail(size_t at, const std::string& what) const {
@@ -136,8 +158,8 @@ class Lexer {
   }
 
  private:
-  Token quoted(char quote) {
-    Token out{Token::Type::text, "", at_++};
+  ExpressionToken quoted(char quote) {
+    ExpressionToken out{ExpressionToken::Type::text, "", at_++};
     for (; at_ < text_.size() && text_[at_] != quote; ++at_) {
       if (text_[at_] == '\\' && at_ + 1 < text_.size()) ++at_;
       out.text += text_[at_];
@@ -151,24 +173,24 @@ class Lexer {
   size_t at_ = 0;
 };
 
-class Parser {
+class ExpressionParser {
  public:
-  explicit Parser(std::string_view text) : lexer_(text) { advance(); }
+  explicit ExpressionParser(std::string_view text) : lexer_(text) { advance(); }
 
   Node parse() {
     Node out = any();
-    if (token_.type != Token::Type::end) expected("'and', 'or' or the end", {"and", "or"});
+    if (token_.type != ExpressionToken::Type::end) expected("'and', 'or' or the end", {"and", "or"});
     return out;
   }
   std::vector<std::string> take_facts() { return std::move(facts_); }
 
  private:
   void advance() { token_ = lexer_.next(); }
-  bool is(Token::Type type, std::string_view text) const {
+  bool is(ExpressionToken::Type type, std::string_view text) const {
     return token_.type == type && token_.text == text;
   }
   bool take(std::string_view text) {
-    const bool found = is(Token::Type::name, text) || is(Token::Type::symbol, text);
+    const bool found = is(ExpressionToken::Type::name, text) || is(ExpressionToken::Type::symbol, text);
     if (found) advance();
     return found;
   }
@@ -179,29 +201,29 @@ class Parser {
         {"=", "=="}, {"&&", "and"}, {"&", "and"}, {"||", "or"}, {"|", "or"}, {"!", "not"}};
     std::string near;
     const auto known = of_other_languages.find(token_.text);
-    if (token_.type == Token::Type::symbol && known != of_other_languages.end())
+    if (token_.type == ExpressionToken::Type::symbol && known != of_other_languages.end())
       near = "; write " + known->second;
-    else if (token_.type == Token::Type::name)
+    else if (token_.type == ExpressionToken::Type::name)
       near = did_you_mean(token_.text, words);
-    const std::string found = token_.type == Token::Type::end    ? "the end"
-                              : token_.type == Token::Type::text ? "the text '" + token_.text + "'"
-                                                                 : "'" + token_.text + "'";
+    const std::string found = token_.type == ExpressionToken::Type::end    ? "the end"
+                              : token_.type == ExpressionToken::Type::text ? "the text '" + token_.text + "'"
+                                                                           : "'" + token_.text + "'";
     lexer_.fail(token_.at, "expected " + what + ", found " + found + near);
   }
   void need(const char* symbol, const std::string& what, const std::vector<std::string>& words = {}) {
     if (!take(symbol)) expected(what, words);
   }
 
-  Node joined(Kind kind, const char* word, Node (Parser::*next)()) {
+  Node joined(NodeKind kind, const char* word, Node (ExpressionParser::*next)()) {
     Node first = (this->*next)();
-    if (!is(Token::Type::name, word)) return first;
+    if (!is(ExpressionToken::Type::name, word)) return first;
     Node out{kind};
     out.of.push_back(std::move(first));
     while (take(word)) out.of.push_back((this->*next)());
     return out;
   }
-  Node any() { return joined(Kind::any, "or", &Parser::all); }
-  Node all() { return joined(Kind::all, "and", &Parser::one); }
+  Node any() { return joined(NodeKind::any, "or", &ExpressionParser::all); }
+  Node all() { return joined(NodeKind::all, "and", &ExpressionParser::one); }
 
   Node one() {
     constexpr int kDeepest = 64;
@@ -213,7 +235,7 @@ class Parser {
 
   Node condition() {
     if (take("not")) {
-      Node out{Kind::no};
+      Node out{NodeKind::no};
       out.of.push_back(one());
       return out;
     }
@@ -223,7 +245,7 @@ class Parser {
       return out;
     }
     if (!take("has")) return comparison(fact());
-    Node out{Kind::has};
+    Node out{NodeKind::has};
     need("(", "'(' and the name of a fact");
     out.fact = fact();
     need(")", "')'");
@@ -233,7 +255,7 @@ class Parser {
   std::string fact() {
     static const std::vector<std::string> reserved{"and",  "or",    "in",  "contains",
                                                    "true", "false", "not", "has"};
-    if (token_.type != Token::Type::name ||
+    if (token_.type != ExpressionToken::Type::name ||
         std::find(reserved.begin(), reserved.end(), token_.text) != reserved.end())
       expected("the name of a fact, has(...), 'not' or '('");
     std::string out = std::move(token_.text);
@@ -246,9 +268,9 @@ class Parser {
     static const std::map<std::string, Comparison> by_symbol{
         {"==", Comparison::equal},   {"!=", Comparison::unequal}, {"<", Comparison::less},
         {"<=", Comparison::at_most}, {">", Comparison::more},     {">=", Comparison::at_least}};
-    Node out{Kind::compare};
+    Node out{NodeKind::compare};
     out.fact = std::move(fact);
-    const auto by = by_symbol.find(token_.type == Token::Type::symbol ? token_.text : "");
+    const auto by = by_symbol.find(token_.type == ExpressionToken::Type::symbol ? token_.text : "");
     if (by != by_symbol.end()) {
       advance();
       out.by = by->second;
@@ -257,13 +279,13 @@ class Parser {
       if (out.values[0].is_boolean() && out.by != Comparison::equal && out.by != Comparison::unequal)
         lexer_.fail(at, "true and false are compared by == and !=");
     } else if (take("in")) {
-      out.kind = Kind::in;
+      out.kind = NodeKind::in;
       need("[", "a list such as [\"a\", \"b\"]");
       do out.values.push_back(value());
       while (take(","));
       need("]", "',' or ']'");
     } else if (take("contains")) {
-      out.kind = Kind::contains;
+      out.kind = NodeKind::contains;
       out.values.push_back(value());
     } else {
       expected("==, !=, <, <=, >, >=, 'in' or 'contains'", {"in", "contains"});
@@ -273,29 +295,17 @@ class Parser {
 
   json value() {
     std::optional<json> out;
-    if (token_.type == Token::Type::text) out = token_.text;
-    if (token_.type == Token::Type::number) out = number();
-    if (is(Token::Type::name, "true")) out = true;
-    if (is(Token::Type::name, "false")) out = false;
+    if (token_.type == ExpressionToken::Type::text) out = token_.text;
+    if (token_.type == ExpressionToken::Type::number) out = number_of(token_.text);
+    if (is(ExpressionToken::Type::name, "true")) out = true;
+    if (is(ExpressionToken::Type::name, "false")) out = false;
     if (!out) expected("a number, a text in quotes, true or false", {"true", "false"});
     advance();
     return *std::move(out);
   }
 
-  std::optional<json> number() const {
-    const char *begin = token_.text.data(), *end = begin + token_.text.size();
-    const auto read = [&](auto value) -> std::optional<json> {
-      const auto done = std::from_chars(begin, end, value);
-      return done.ec == std::errc() && done.ptr == end ? std::optional<json>(value) : std::nullopt;
-    };
-    if (auto whole = read(int64_t{})) return whole;
-    if (auto whole = read(uint64_t{})) return whole;
-    auto real = read(double{});
-    return real && std::isfinite(real->get<double>()) ? real : std::nullopt;  // "-inf" can be read, too
-  }
-
-  Lexer lexer_;
-  Token token_;
+  ExpressionLexer lexer_;
+  ExpressionToken token_;
   int depth_ = 0;
   std::vector<std::string> facts_;
 };
@@ -307,7 +317,7 @@ Expression Expression::parse(std::string_view text) {
   if (text.size() > kLongest)
     throw Error(KINORA_ERROR_INVALID,
                 fmt::format("the expression has {} bytes where at most {} are read", text.size(), kLongest));
-  Parser parser(text);
+  ExpressionParser parser(text);
   Expression out;
   out.root_ = std::make_shared<const Node>(parser.parse());
   out.facts_ = parser.take_facts();

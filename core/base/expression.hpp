@@ -10,8 +10,8 @@
 //   not, and, or, ( )    `not` binds closest, then `and`
 //
 // Dots in the name of a fact lead into objects, and `key` is the key of the sample. A comparison is false if the
-// fact is missing, null or of another type than the value, also with !=. In a text in quotes, a backslash takes the
-// next character as it is.
+// fact is missing, null or of another type than the value, also with !=. A fact that is a text counts as a number if it
+// is one, as those of a CSV, and is compared with one. In quotes, a backslash takes the next character as it is.
 #pragma once
 #include <memory>
 #include <string>

@@ -19,7 +19,8 @@ using ::testing::HasSubstr;
 
 const json kFacts = json::parse(R"({
   "duration_s": 2.5, "width": 640, "damaged": false, "caption": "a 'sea' at dusk", "größe": 1, "nothing": null,
-  "id": 9007199254740993, "huge": 18446744073709551615, "tags": ["sea", 7, true], "user": {"rating": "4"},
+  "empty": " ", "infinite": "-inf", "id": 9007199254740993, "huge": 18446744073709551615,
+  "tags": ["sea", 7, true], "user": {"rating": "4", "padded": " -5e-1\t"},
   "scores": {"filter.blur": 20, "filter.flow": 0.5, "filter.flow.p10": 0.1, "filter": {"deep": 3}}})");
 
 TEST(Expression, HoldsOrNot) {
@@ -50,6 +51,13 @@ TEST(Expression, HoldsOrNot) {
       {"tags contains 7", true},
       {"tags contains 'se'", false},
       {"user.rating == '4'", true},
+      {"user.rating == ' 4'", false},
+      {"user.rating >= 4", true},
+      {"user.rating < 3.5", false},
+      {"user.rating != 4", false},
+      {"user.rating in [5, 4.0]", true},
+      {"user.padded == -0.5", true},
+      {"width == '640'", false},
       {"user.rating < '5'", true},
       {"key == 'a-1'", true},
       {"key in ['b', 'a-1']", true},

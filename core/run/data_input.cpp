@@ -13,6 +13,12 @@ namespace {
 
 using nlohmann::json;
 
+// Whether it is a text that is not empty.
+bool is_text(const json& value) {
+  const auto* text = value.get_ptr<const std::string*>();
+  return text && !text->empty();
+}
+
 class Reader {
  public:
   Reader(const Document& doc, const ResolvePath& resolve, std::vector<Diagnostic>& problems)
@@ -124,9 +130,8 @@ class Reader {
       return problem(doc_.value(pointer), std::string("'join' must be ") + kExample + ", or a list of them");
     refuse_unknown(pointer, table, {"path", "fields"});
     const json fields = table.value("fields", json());
-    const auto is_name = [](const json& field) { return field.is_string() && field != ""; };
     if (!table.contains("path") || !fields.is_array() || fields.empty() ||
-        !std::all_of(fields.begin(), fields.end(), is_name))
+        !std::all_of(fields.begin(), fields.end(), is_text))
       return problem(doc_.value(pointer),
                      std::string("'join' needs a path and the fields that are taken, as in ") + kExample);
     DataJoin join{path(pointer + "/path", table.at("path")), fields.get<std::vector<std::string>>()};
@@ -152,7 +157,7 @@ class Reader {
 
   // "" after a problem.
   std::string path(const std::string& pointer, const json& given) {
-    if (given.is_string() && given != "") return resolve_(doc_.value(pointer), given.get<std::string>());
+    if (is_text(given)) return resolve_(doc_.value(pointer), given.get<std::string>());
     problem(doc_.value(pointer),
             "'path' must be a path, a URI or the name of an earlier job, found " + given.dump());
     return "";

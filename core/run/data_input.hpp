@@ -26,8 +26,8 @@ struct DataInput {
   double weight = 1;             // share in the blend around it, relative to the other parts
   double epochs = 0;    // instead of a weight: how often one pass of the blend takes each sample; 0: none
   int64_t shuffle = 0;  // samples of a set that are shuffled together; 0: none
-  // Of a set: the samples that are taken. First those whose hash_share() of the key is in [part.first, part.second), then
-  // of these the ones for whose facts the expression `where` holds ("": all).
+  // A set takes the samples whose hash_share() of the key is in [part.first, part.second), and of these the ones
+  // for whose facts the expression `where` holds ("": all).
   std::pair<double, double> part{0, 1};
   std::string where{};
   std::vector<DataJoin> joins{};

@@ -1,5 +1,5 @@
-// A set of a table of data: the samples of shards, or a subset of them, with fields that other shards add. Samples are read by
-// number.
+// A set of a table of data: the samples of shards, or a subset of them, with fields that other shards add. They are
+// read by number.
 #pragma once
 #include <deque>
 #include <string>

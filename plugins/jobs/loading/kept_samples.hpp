@@ -12,8 +12,8 @@ namespace kinora::core {
 // The facts of a sample.
 using FactsOf = std::function<nlohmann::json(const SampleShard& shard, uint64_t i, const std::string& key)>;
 
-// Of each shard the numbers of the kept samples, rising. Reads every key, and the facts of those that `part` keeps.
-// Throws Error(KINORA_ERROR_INVALID) if none is left, with the condition at fault. facts: [any-thread].
+// Returns the numbers of the kept samples of each shard, rising. Reads every key, and the facts of the samples that
+// `part` keeps. Throws Error(KINORA_ERROR_INVALID) if none is left, with the condition at fault. facts: [any-thread].
 std::vector<std::vector<uint32_t>> kept_samples(const ShardSet& set, const DataInput& input,
                                                 const FactsOf& facts);
 

@@ -1,12 +1,12 @@
-// Shards in the MDS format, version 2, of MosaicML Streaming: a folder with an index.json, which names the shards and their
-// columns, and uncompressed .mds files. Numbers are little-endian.
+// Shards in the MDS format, version 2, of MosaicML Streaming: a folder with an index.json, which names the shards
+// and their columns, and uncompressed .mds files. Numbers are little-endian.
 //
 //   shard.00000.mds: uint32 samples, uint32 offsets[samples + 1] in the file, the columns again (JSON), the samples
-//   sample:          uint32 size of each column whose size is not fixed, in the order of the columns; the columns' bytes
+//   sample:          uint32 size of each column whose size is not fixed, in their order; the bytes of each column
 //
-// A column is a field of the sample, with the column's name. Text, JSON and pictures are its bytes as they are; a number is
-// its text, "42". The key is the text column "__key__" or "key", else the shard's name and the sample's number,
-// "shard.00000/17". The facts are the members of a column "json" together with the columns of text, numbers and JSON.
+// A column is a field of the sample. Text, JSON and pictures stay as they are; a number becomes its text, "42". The key
+// is the text column "__key__" or "key", else the shard's name and the sample's number, "shard.00000/17". The facts
+// are the members of a column "json" together with the columns of text, numbers and JSON.
 #pragma once
 #include <memory>
 #include <optional>
@@ -18,7 +18,7 @@
 
 namespace kinora::core {
 
-// What index.json says of a shard.
+// A shard as index.json describes it.
 struct MdsFile {
   std::string uri;
   std::string name;  // below the folder, without ".mds"
@@ -26,7 +26,7 @@ struct MdsFile {
   std::shared_ptr<const MdsColumns> columns;
 };
 
-// The shards of a folder, local or a URI, in the order of its index.json; nothing if it has none, or one of something else.
+// The shards of a folder, local or a URI, in the order of its index.json; nothing if it has no index.json of shards.
 // Throws Error: KINORA_ERROR_UNSUPPORTED for compressed shards and for columns that are not read, KINORA_ERROR_DATA for
 // a damaged index.
 std::optional<std::vector<MdsFile>> mds_files(const std::string& path);

@@ -16,18 +16,18 @@
 
 namespace kinora::core {
 
-// Calls look(shard, i, out) for each sample i of each shard, in several threads, and take(number, out) in this one with
-// what the samples of a shard made of its Of, shard by shard in their order. A damaged sample, for which look() throws
+// Calls look(shard, i, out) for each sample i of each shard, in several threads; each shard has an Of of its own, `out`.
+// Calls take(number, out) in this thread, shard by shard in their order. A damaged sample, for which look() throws
 // Error(KINORA_ERROR_DATA), is left out, with one warning for all. Throws the other errors of look(), and
-// Error(KINORA_ERROR_CANCELLED). purpose: what the samples are read for, of the progress that is shown for large sets.
+// Error(KINORA_ERROR_CANCELLED). label: names the progress, which is shown for large sets.
 template <class Of, class Look, class Take>
-void scan_samples(const ShardSet& set, const std::string& purpose, const Look& look, const Take& take) {
+void scan_samples(const ShardSet& set, const std::string& label, const Look& look, const Take& take) {
   constexpr uint64_t kLarge = 50'000;
   constexpr size_t kRemote = 16;  // threads, which wait for the network most of the time
   struct Piece {
     Of of;
     int64_t damaged = 0;
-    std::string why;  // the first of them is
+    std::string why;  // of the first one
   };
   const auto piece_of = [&](size_t number) {
     const auto shard = set.shard(number);
@@ -44,7 +44,7 @@ void scan_samples(const ShardSet& set, const std::string& purpose, const Look& l
     return out;
   };
   std::optional<Progress> progress;
-  if (set.size() > kLarge) progress.emplace(purpose, static_cast<int64_t>(set.names().size()), "shards");
+  if (set.size() > kLarge) progress.emplace(label, static_cast<int64_t>(set.names().size()), "shards");
   int64_t damaged = 0;
   std::string why;
   const size_t threads = is_uri(set.path()) ? kRemote : std::max(1u, std::thread::hardware_concurrency());
