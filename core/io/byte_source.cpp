@@ -106,7 +106,7 @@ Result<std::string> read_text(const ByteSource& source, uint64_t limit) {
     return fail(KINORA_ERROR_DATA, "{}: {} bytes where at most {} are expected; is it the right file?",
                 source.name(), size, limit);
   std::string text(size, '\0');
-  const auto got = source.read(0, text.data(), size);
+  const auto got = source.read_kept(0, text.data(), size);
   if (!got) return got.failure();
   text.resize(*got);
   return text;

@@ -18,6 +18,10 @@ class ByteSource {
   virtual uint64_t size() const = 0;
   // Returns fewer than `size` bytes only at the end.
   virtual Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const = 0;
+  // The same for what is read as a whole and may be read again, a sample or an index: a source with a cache keeps it.
+  virtual Result<uint64_t> read_kept(uint64_t offset, void* to, uint64_t size) const {
+    return read(offset, to, size);
+  }
 };
 
 // A local path, or "scheme://..." through kinora.io/1. Pipes, sockets, devices and folders are refused

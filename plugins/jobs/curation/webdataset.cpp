@@ -28,31 +28,44 @@ RandomBytes bytes_in(const std::string& name, std::vector<uint8_t> bytes) {
           }};
 }
 
-// The sample in bytes [offset, offset + size) of a shard, by WebDatasetReader::next() or next_names(). Throws
+// The sample that the bytes are, which begin at `offset` of a shard, by WebDatasetReader::next() or next_names(). Throws
 // Error.
-WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
-                          const WebDatasetLimits& limits, bool contents = true) {
-  RandomBytes part = bytes_of(source).part(offset, size);
-  if (contents && size <= std::min(kAtOnce, limits.sample_bytes)) {
-    std::vector<uint8_t> bytes(size);
-    bytes.resize(or_throw(source->read(offset, bytes.data(), size)));
-    if (auto plain = plain_sample(bytes)) {
-      plain->where = {plain->key(), source->name(), offset, size};
-      return *std::move(plain);
-    }
-    part = bytes_in(source->name(), std::move(bytes));
-  }
+WebDatasetSample parse_one(RandomBytes bytes, uint64_t offset, const WebDatasetLimits& limits,
+                           bool contents) {
   WebDatasetLimits inside = limits;
   inside.need_end = false;
-  WebDatasetReader reader(std::move(part), inside);
+  const std::string name = bytes.name;
+  WebDatasetReader reader(std::move(bytes), inside);
   auto sample = contents ? reader.next() : reader.next_names();
   if (!sample)
     throw Error(
         KINORA_ERROR_DATA,
-        fmt::format("{}: no sample at byte {}; the index does not belong to this shard; write it again",
-                    source->name(), offset));
+        fmt::format("{}: no sample at byte {}; the index does not belong to this shard; write it again", name,
+                    offset));
   sample->where.offset += offset;
   return *std::move(sample);
+}
+
+WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
+                          const WebDatasetLimits& limits) {
+  if (size > std::min(kAtOnce, limits.sample_bytes))
+    return parse_one(bytes_of(source).part(offset, size), offset, limits, true);
+  std::vector<uint8_t> bytes(size);
+  bytes.resize(or_throw(source->read_kept(offset, bytes.data(), size)));
+  if (auto plain = plain_sample(bytes)) {
+    plain->where = {plain->key(), source->name(), offset, size};
+    return *std::move(plain);
+  }
+  return parse_one(bytes_in(source->name(), std::move(bytes)), offset, limits, true);
+}
+
+// The sample with the content of one field, if it is plain.
+std::optional<WebDatasetSample> read_headers(const std::shared_ptr<const ByteSource>& source, uint64_t offset,
+                                             uint64_t size, std::string_view wanted) {
+  const auto read = [&](uint64_t at, void* to, uint64_t n) {
+    return or_throw(source->read(offset + at, to, n));
+  };
+  return plain_sample(read, size, wanted);
 }
 
 [[noreturn]] void refuse_compressed(std::string_view shard) {
@@ -75,15 +88,15 @@ std::vector<std::string> names_in_folder(const std::string& uri) {
 }  // namespace
 
 Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDatasetLimits& limits,
-                                              const OpenBytes& bytes) {
+                                              const OpenBytes& open_file) {
   constexpr uint64_t kMost = uint64_t{1} << 30;  // 134 million samples in one shard
   WebDatasetShard shard;
   shard.limits_ = limits;
-  auto source = bytes(uri);
+  auto source = open_file(uri);
   if (!source) return source.failure();
   shard.source_ = *std::move(source);
   const std::string name = std::string(uri) + ".idx";
-  const auto index = bytes(name);
+  const auto index = open_file(name);
   if (!index) return index.failure();
   const auto text = read_text(**index, kMost);
   if (!text) return text.failure();
@@ -101,36 +114,56 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   return shard;
 }
 
-Status WebDatasetShard::check_number(size_t i) const {
-  if (i < size()) return {};
-  return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i, size());
-}
-
-Result<uint64_t> WebDatasetShard::bytes(size_t i) const {
-  if (const auto there = check_number(i); !there) return there.failure();
-  return offsets_[i + 1] - offsets_[i];
+template <class Read>
+auto WebDatasetShard::reading(size_t i, const Read& read) const {
+  return catching([&] {
+    if (i >= size())
+      throw Error(KINORA_ERROR_INVALID,
+                  fmt::format("{}: sample {} was asked for, there are {}", source_->name(), i, size()));
+    return read(offsets_[i], offsets_[i + 1] - offsets_[i]);
+  });
 }
 
 Result<WebDatasetSample> WebDatasetShard::at(size_t i) const {
-  if (const auto there = check_number(i); !there) return there.failure();
-  return catching([&] { return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_); });
+  return reading(i, [&](uint64_t offset, uint64_t size) { return read_one(source_, offset, size, limits_); });
+}
+
+Result<uint64_t> WebDatasetShard::bytes(size_t i) const {
+  return reading(i, [](uint64_t, uint64_t size) { return size; });
 }
 
 Result<std::string> WebDatasetShard::key(size_t i) const {
-  if (const auto there = check_number(i); !there) return there.failure();
-  return catching(
-      [&] { return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_, false).key(); });
+  return reading(i, [&](uint64_t offset, uint64_t size) {
+    const auto plain = read_headers(source_, offset, size, "");
+    return plain ? plain->key()
+                 : parse_one(bytes_of(source_).part(offset, size), offset, limits_, false).key();
+  });
+}
+
+Result<std::optional<std::vector<uint8_t>>> WebDatasetShard::field(size_t i, std::string_view name) const {
+  return reading(i, [&](uint64_t offset, uint64_t size) -> std::optional<std::vector<uint8_t>> {
+    if (auto plain = read_headers(source_, offset, size, name)) {
+      const auto* field = plain->find(name);
+      return field ? std::optional(field->bytes) : std::nullopt;
+    }
+    TarReader tar(bytes_of(source_).part(offset, size), false);
+    while (const auto member = tar.next()) {
+      const auto parts = split_member_name(member->name);
+      if (parts && parts->field == name) return tar.content();
+    }
+    return std::nullopt;
+  });
 }
 
 Result<WebDatasetShard> WebDatasetShard::open_or_scan(std::string_view uri, const WebDatasetLimits& limits,
-                                                      const OpenBytes& bytes) {
-  auto indexed = open(uri, limits, bytes);
+                                                      const OpenBytes& open_file) {
+  auto indexed = open(uri, limits, open_file);
   if (indexed || indexed.failure().code != KINORA_ERROR_NOT_FOUND) return indexed;
   return catching([&] {
     WebDatasetShard shard;
     shard.limits_ = limits;
     shard.has_index_ = false;
-    shard.source_ = or_throw(bytes(uri));
+    shard.source_ = or_throw(open_file(uri));
     WebDatasetReader reader(bytes_of(shard.source_), limits);
     if (!reader.seekable()) refuse_compressed(uri);
     shard.offsets_ = {0};

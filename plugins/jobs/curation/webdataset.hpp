@@ -2,7 +2,9 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/byte_source.hpp"
@@ -19,10 +21,10 @@ using OpenBytes = std::function<Result<std::shared_ptr<const ByteSource>>(std::s
 class WebDatasetShard {
  public:
   static Result<WebDatasetShard> open(std::string_view uri, const WebDatasetLimits& limits = {},
-                                      const OpenBytes& bytes = open_bytes);
+                                      const OpenBytes& open_file = open_bytes);
   // The same for a shard that may have no .tar.idx: then its headers are read.
   static Result<WebDatasetShard> open_or_scan(std::string_view uri, const WebDatasetLimits& limits = {},
-                                              const OpenBytes& bytes = open_bytes);
+                                              const OpenBytes& open_file = open_bytes);
   bool has_index() const { return has_index_; }
   size_t size() const { return offsets_.size() - 1; }
   Result<WebDatasetSample> at(size_t i) const;
@@ -30,10 +32,14 @@ class WebDatasetShard {
   Result<uint64_t> bytes(size_t i) const;
   // The key of a sample, from its headers alone.
   Result<std::string> key(size_t i) const;
+  // The bytes of one field, without reading the others; nothing if the sample has no such field.
+  Result<std::optional<std::vector<uint8_t>>> field(size_t i, std::string_view name) const;
 
  private:
   WebDatasetShard() = default;
-  Status check_number(size_t i) const;
+  // read(offset, size) of the i-th sample.
+  template <class Read>
+  auto reading(size_t i, const Read& read) const;
   std::shared_ptr<const ByteSource> source_;
   std::vector<uint64_t> offsets_;
   bool has_index_ = true;

@@ -116,6 +116,7 @@ struct kinora_data {
       return false;
     };
     order.find_usable(slot, use, &failed);
+    failed.add_used();
     return *std::move(out);
   }
 

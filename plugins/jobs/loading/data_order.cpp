@@ -20,7 +20,7 @@ DataOrder::Node DataOrder::open(const DataInput& input, const std::string& strea
   Node out;
   if (!input.is_blend()) {
     out.set = sets_.size();
-    const auto& set = *sets_.emplace_back(std::make_unique<DataSet>(input.path, cache_));
+    const auto& set = *sets_.emplace_back(std::make_unique<DataSet>(input, cache_));
     out.order =
         std::make_unique<ShardOrder>(set.samples(), static_cast<uint64_t>(input.shuffle), seed_, stream);
     out.slots = set.size();
@@ -75,9 +75,7 @@ DataOrder::Draw DataOrder::instead(const Draw& unusable, uint64_t attempt) const
   return {unusable.set, order.at(epoch * order.size() + drawn), unusable.n};
 }
 
-std::string DataOrder::text_of(const Draw& draw) const {
-  return fmt::format("sample {} of {}", draw.place.sample, sets_[draw.set]->shards()[draw.place.shard]);
-}
+std::string DataOrder::text_of(const Draw& draw) const { return sets_[draw.set]->text_of(draw.place); }
 
 void DataOrder::find_usable(uint64_t slot, const Use& use, FailedSamples* failed) const {
   constexpr uint64_t kMost = 1000;
@@ -86,10 +84,7 @@ void DataOrder::find_usable(uint64_t slot, const Use& use, FailedSamples* failed
   for (uint64_t attempt = 0; attempt < kMost; ++attempt) {
     const Draw draw = attempt == 0 ? first : instead(first, attempt);
     why.clear();
-    if (is_usable(draw, use, why)) {
-      if (failed) failed->add_used();
-      return;
-    }
+    if (is_usable(draw, use, why)) return;
     if (failed && !why.empty()) failed->add(text_of(draw), why);
   }
   throw Error(KINORA_ERROR_DATA,

@@ -1,53 +1,77 @@
 #include "plugins/jobs/loading/data_set.hpp"
 
+#include <numeric>
+
+#include <fmt/format.h>
+
 #include "core/base/digest.hpp"
-#include "core/base/log.hpp"
-#include "core/base/quantity.hpp"
+#include "plugins/jobs/loading/kept_samples.hpp"
 
 namespace kinora::core {
 
-DataSet::DataSet(std::string path, std::shared_ptr<SampleCache> cache)
-    : path_(std::move(path)), files_(path_, std::move(cache)), open_([this](size_t number) {
-        return or_throw(WebDatasetShard::open_or_scan(
-            shards_[number], {}, [this](std::string_view uri) { return files_.open(uri); }));
-      }) {
-  size_t without_index = 0;
-  for (auto& file : or_throw(webdataset_list(path_))) {
-    const size_t number = shards_.size();
-    shards_.push_back(std::move(file.uri));
-    if (file.samples) {
-      samples_.push_back(*file.samples);
-    } else {
-      const auto opened = shard(number);
-      without_index += opened->has_index() ? 0 : 1;
-      samples_.push_back(opened->size());
-    }
-    size_ += samples_.back();
+DataSet::DataSet(const DataInput& input, const std::shared_ptr<SampleCache>& cache)
+    : set_(input.path, cache), samples_(set_.samples()) {
+  for (const auto& from : input.joins) joins_.emplace_back(from, cache);
+  if (input.part != std::pair<double, double>{0, 1} || !input.where.empty()) {
+    rule_ = fmt::format("part {} {} where {}", input.part.first, input.part.second, input.where);
+    kept_ = kept_samples(set_, input, [this](const SampleShard& shard, uint64_t i, const std::string& key) {
+      return facts(shard, i, key);
+    });
+    for (size_t shard = 0; shard < kept_.size(); ++shard) samples_[shard] = kept_[shard].size();
   }
-  if (without_index > 0)
-    log_warn("{}: {} without an index, so their headers were read; write it once with `kinora data index {}`",
-             path_, counted(static_cast<int64_t>(without_index), "shard", "shards"), path_);
-  if (size_ == 0)
-    throw Error(KINORA_ERROR_DATA, path_ + ": contains no samples; check the job or program that made it");
+  size_ = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
+}
+
+nlohmann::json DataSet::facts(const SampleShard& shard, uint64_t i, const std::string& key) const {
+  for (const auto& join : joins_)
+    if (join.gives("json")) return join.facts(key);
+  return shard.facts(i);
 }
 
 std::string DataSet::digest() const {
-  size_t shared = shards_.front().rfind('/') + 1;
-  for (const auto& name : shards_)
-    while (shared > 0 && name.compare(0, shared, shards_.front(), 0, shared) != 0)
-      shared = shared > 1 ? shards_.front().rfind('/', shared - 2) + 1 : 0;
-  std::string all;
-  for (size_t i = 0; i < shards_.size(); ++i)
-    all += shards_[i].substr(shared) + " " + std::to_string(samples_[i]) + "\n";
-  return sha256(all);
+  if (rule_.empty() && joins_.empty()) return set_.digest();
+  Sha256 out;
+  const auto add = [&](const std::string& text) { out.add(text.data(), text.size()); };
+  add(set_.digest() + "\n" + rule_ + "\n");
+  for (const auto& join : joins_) add(join.identity() + "\n");
+  for (const auto& kept : kept_) {
+    add(std::to_string(kept.size()) + "\n");
+    out.add(kept.data(), kept.size() * sizeof kept[0]);
+  }
+  return out.hex();
 }
 
-WebDatasetSample DataSet::read(ShardOrder::Place place) {
-  return or_throw(shard(place.shard)->at(place.sample));
+WebDatasetSample DataSet::read(ShardOrder::Place place) const {
+  auto out = set_.shard(place.shard)->at(number(place));
+  for (const auto& join : joins_) join.add_to(out);
+  return out;
 }
 
-uint64_t DataSet::bytes(ShardOrder::Place place) { return or_throw(shard(place.shard)->bytes(place.sample)); }
+uint64_t DataSet::bytes(ShardOrder::Place place) const {
+  return set_.shard(place.shard)->bytes(number(place));
+}
 
-std::string DataSet::key(ShardOrder::Place place) { return or_throw(shard(place.shard)->key(place.sample)); }
+void DataSet::add_to(DataCounts& counts) const {
+  const auto add = [&](const ShardSet& set) {
+    const ReadCounts& of = set.counts();
+    counts.bytes[set.path()] += of.bytes;
+    counts.cache_hits += of.cache_hits;
+    counts.cache_bytes += of.cache_bytes;
+  };
+  add(set_);
+  for (const auto& join : joins_) add(join.set());
+}
+
+nlohmann::json DataSet::facts(ShardOrder::Place place) const {
+  const auto shard = set_.shard(place.shard);
+  const uint64_t i = number(place);
+  return facts(*shard, i, joins_.empty() ? "" : shard->key(i));
+}
+
+std::string DataSet::key(ShardOrder::Place place) const {
+  std::string out = set_.shard(place.shard)->key(number(place));
+  for (const auto& join : joins_) join.check(out);
+  return out;
+}
 
 }  // namespace kinora::core

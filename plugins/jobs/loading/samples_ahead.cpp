@@ -24,6 +24,10 @@ size_t readers_of(DataOrder& order, const DataReading& reading) {
 }  // namespace
 
 uint64_t SlotTurns::next(uint64_t slot) const {
+  if (!slots.empty()) {
+    const auto at = std::find(slots.begin(), slots.end(), slot);
+    return at == slots.end() || at + 1 == slots.end() ? UINT64_MAX : *(at + 1);
+  }
   const uint64_t at = (slot + of - first % of) % of;
   return at + 1 < count ? slot + 1 : slot - at + of;
 }
@@ -72,7 +76,7 @@ std::shared_ptr<SamplesAhead::Entry> SamplesAhead::awaited(uint64_t slot, const 
 
 // The draw's entry leaves the queue; null if there is none.
 std::shared_ptr<SamplesAhead::Entry> SamplesAhead::take(uint64_t slot, const DataOrder::Draw& draw) {
-  if (readers_ == 0 || turns_.count == 0 || slot_ == slot) return nullptr;
+  if (readers_ == 0 || !turns_.are_known() || slot_ == slot) return nullptr;
   const bool is_next = slot_ && turns_.next(*slot_) == slot;
   slot_ = slot;
   run_ = is_next ? run_ + 1 : 0;
@@ -156,12 +160,7 @@ DataCounts SamplesAhead::counts() const {
   DataCounts out = counts_;
   for (const auto& entry : ahead_) out.ready += entry->is_done ? 1 : 0;
   lock.unlock();
-  for (size_t i = 0; i < order_.sets(); ++i) {
-    const ReadCounts& of = order_.set(i).counts();
-    out.bytes[order_.set(i).path()] += of.bytes;
-    out.cache_hits += of.cache_hits;
-    out.cache_bytes += of.cache_bytes;
-  }
+  for (size_t i = 0; i < order_.sets(); ++i) order_.set(i).add_to(out);
   return out;
 }
 

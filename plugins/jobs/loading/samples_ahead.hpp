@@ -19,12 +19,16 @@
 
 namespace kinora::core {
 
-// The slots that a caller takes one after the other: of every `of` from `first` on, the first `count`.
+// The slots that a caller takes one after the other: of every `of` from `first` on, the first `count`; or those of a
+// list.
 struct SlotTurns {
-  uint64_t first = 0, count = 0, of = 0;  // count = 0: none that could be known
-  uint64_t end = UINT64_MAX;              // no slot from here on
+  uint64_t first = 0, count = 0, of = 0;
+  uint64_t end = UINT64_MAX;      // no slot from here on
+  std::vector<uint64_t> slots{};  // the list, if it is not empty
+
+  bool are_known() const { return count > 0 || !slots.empty(); }
+  // UINT64_MAX: none.
   uint64_t next(uint64_t slot) const;
-  bool operator==(const SlotTurns&) const = default;
 };
 
 class SamplesAhead {
@@ -39,7 +43,7 @@ class SamplesAhead {
 
   // [the order's owner-thread] The slots that read() is asked for from now on. Without turns it reads nothing ahead and
   // leaves what is ahead as it is, for calls out of turn.
-  void follow(const SlotTurns& turns) { turns_ = turns; }
+  void follow(SlotTurns turns) { turns_ = std::move(turns); }
   // [the order's owner-thread] The sample of a draw, which `slot` takes, or which replaces one that cannot be used.
   // Throws what reading it threw.
   WebDatasetSample read(uint64_t slot, const DataOrder::Draw& draw);

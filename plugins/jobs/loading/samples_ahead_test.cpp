@@ -16,7 +16,7 @@ namespace kinora::core {
 namespace {
 
 constexpr uint64_t kSampleBytes = 1024;  // a header and a block
-constexpr SlotTurns kEverySlot{.first = 0, .count = 1, .of = 1};
+const SlotTurns kEverySlot{.first = 0, .count = 1, .of = 1};
 
 // Three shards of ten samples, each of kSampleBytes, with their indices.
 class SamplesAheadOf : public ::testing::Test {
@@ -84,6 +84,14 @@ TEST(SlotTurns, AreACountOfEachStride) {
   EXPECT_EQ(kEverySlot.next(7), 8u);
 }
 
+TEST(SlotTurns, MayBeAList) {
+  const SlotTurns turns{.slots = {4, 2, 9}};
+  EXPECT_EQ(turns.next(4), 2u);
+  EXPECT_EQ(turns.next(2), 9u);
+  EXPECT_EQ(turns.next(9), UINT64_MAX);
+  EXPECT_EQ(turns.next(5), UINT64_MAX);
+}
+
 TEST_F(SamplesAheadOf, AreThoseOfDirectReadsAfterAnyJump) {
   DataOrder order(input(), 1), direct(input(), 1);
   SamplesAhead ahead(order, {.memory = 8 * kSampleBytes, .readers = 4});
@@ -131,6 +139,27 @@ TEST_F(SamplesAheadOf, OfTurnsAreReadOnceAndNoOthers) {
     ASSERT_EQ(read_ahead(order, ahead, slot), read_directly(direct, slot)) << slot;
   EXPECT_EQ(count, 34u) << "two of each six from 2 to 99, and 98 and 99";
   EXPECT_EQ(bytes_read(ahead) - before, count * kSampleBytes);
+}
+
+// As a training with packed rows does, which knows the slots of its next row alone.
+TEST_F(SamplesAheadOf, FollowAListThatGrows) {
+  DataOrder order(input(), 1), direct(input(), 1);
+  SamplesAhead ahead(order, {.memory = 1 << 20, .readers = 4});
+  const std::vector<std::vector<uint64_t>> rows{{3, 0, 7}, {9, 5, 1}, {14, 11, 10, 19}, {16}, {13, 12}};
+  const uint64_t before = bytes_read(ahead);
+  uint64_t count = 0;
+  for (size_t row = 0; row < rows.size(); ++row) {
+    SlotTurns turns;
+    for (size_t known = row == 0 ? 0 : row - 1; known <= row; ++known)
+      turns.slots.insert(turns.slots.end(), rows[known].begin(), rows[known].end());
+    ahead.follow(turns);
+    for (const uint64_t slot : rows[row]) {
+      ASSERT_EQ(read_ahead(order, ahead, slot), read_directly(direct, slot)) << slot;
+      ++count;
+    }
+  }
+  EXPECT_EQ(bytes_read(ahead) - before, count * kSampleBytes) << "each once";
+  EXPECT_GT(ahead.counts().ahead_peak, 0u);
 }
 
 TEST_F(SamplesAheadOf, StayWhileReadsOutOfTurnAreMade) {

@@ -9,7 +9,7 @@
 namespace kinora::core {
 namespace {
 
-// One file: each read is looked up in the cache first, if there is one.
+// One file. What is to be kept is looked up in the cache first, if there is one.
 class SetFile final : public ByteSource {
  public:
   struct About {
@@ -29,21 +29,23 @@ class SetFile final : public ByteSource {
   const std::string& name() const override { return about_.uri; }
   uint64_t size() const override { return about_.size; }
   Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const override {
+    const auto file = opened();
+    if (!file) return file.failure();
+    auto got = (*file)->read(offset, to, size);
+    if (got) counts_->bytes += *got;
+    return got;
+  }
+  Result<uint64_t> read_kept(uint64_t offset, void* to, uint64_t size) const override {
     const uint64_t there = offset < about_.size ? std::min(size, about_.size - offset) : 0;
-    std::string kept;
-    if (cache_ && there > 0)
-      kept = SampleCache::name_of(about_.uri, about_.size, about_.modified, offset, there);
-    if (!kept.empty() && cache_->find(kept, to, there)) {
+    if (!cache_ || there == 0) return read(offset, to, size);
+    const auto name = SampleCache::name_of(about_.uri, about_.size, about_.modified, offset, there);
+    if (cache_->find(name, to, there)) {
       ++counts_->cache_hits;
       counts_->cache_bytes += there;
       return there;
     }
-    const auto file = opened();
-    if (!file) return file.failure();
-    const auto got = (*file)->read(offset, to, size);
-    if (!got) return got;
-    counts_->bytes += *got;
-    if (!kept.empty() && *got == there) cache_->keep(kept, to, there);
+    auto got = read(offset, to, size);
+    if (got && *got == there) cache_->keep(name, to, there);
     return got;
   }
 

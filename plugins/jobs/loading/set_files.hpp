@@ -1,5 +1,5 @@
-// The files of a set of shards: their bytes are counted, and those of other storages are kept in a cache if there is
-// one.
+// The files of a set of shards: what is read of them is counted, and samples and indices of other storages are kept in
+// a cache if there is one.
 #pragma once
 #include <atomic>
 #include <map>
@@ -24,7 +24,7 @@ class SetFiles {
   // cache: null for none; a set of local files uses none. open: how to open a file.
   SetFiles(const std::string& path, std::shared_ptr<SampleCache> cache, OpenBytes open = open_bytes);
 
-  // With a cache, a file that a listing of its folder has is opened when the cache lacks bytes of it.
+  // With a cache, a file that a listing of its folder has is opened when something is read that the cache lacks.
   Result<std::shared_ptr<const ByteSource>> open(std::string_view uri) const;
   const ReadCounts& counts() const { return *counts_; }
 

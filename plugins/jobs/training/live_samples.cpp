@@ -12,7 +12,9 @@
 namespace kinora::core {
 
 LiveSamples::LiveSamples(const JobView& encode, const TrainOptions& options, at::Device device)
-    : facts_(LatentFacts::of_folder(encode.folder_of(encode.spec()))), share_(options.validation) {
+    : facts_(LatentFacts::of_folder(encode.folder_of(encode.spec()))),
+      share_(options.validation),
+      many_sizes_(window_sizes(encode.options<EncodeOptions>()).size() > 1) {
   thread_ = std::thread([this, encode, options, device] { work(encode, options, device); });
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return is_open_ || broken_; });
@@ -60,13 +62,11 @@ void LiveSamples::work(const JobView& encode, const TrainOptions& options, at::D
       const Wanted next = wanted_.front();
       wanted_.pop_front();
       making_ = next;
-      windows.follow(next.of_validation ? SlotTurns() : turns_);
+      windows.follow(next.what == What::train ? turns_ : SlotTurns());
       lock.unlock();
       Made made;
       try {
-        auto window =
-            windows.at(next.slot, [&](const std::string& key) { return accepts(next.of_validation, key); });
-        made = facts_.item(std::move(window.key), std::move(window.tensors));
+        made = make(windows, next);
       } catch (...) {
         made = std::current_exception();
       }
@@ -84,6 +84,18 @@ void LiveSamples::work(const JobView& encode, const TrainOptions& options, at::D
   }
 }
 
+LiveSamples::Made LiveSamples::make(LiveWindows& windows, const Wanted& wanted) const {
+  const auto accept = [&](const std::string& key) { return accepts(wanted.what == What::validation, key); };
+  if (wanted.what == What::positions) {
+    std::vector<int64_t> out;
+    for (int64_t i = 0; i < wanted.count; ++i)
+      out.push_back(windows.positions(wanted.slot + static_cast<uint64_t>(i), accept));
+    return out;
+  }
+  auto window = windows.at(wanted.slot, accept);
+  return facts_.item(std::move(window.key), std::move(window.tensors));
+}
+
 // The first clips of the order that are held out; the first of all without held-out ones.
 void LiveSamples::find_validation(LiveWindows& windows, const TrainOptions& options) {
   if (options.validation_every == 0 && options.sample_every == 0) return;
@@ -97,7 +109,7 @@ void LiveSamples::find_validation(LiveWindows& windows, const TrainOptions& opti
           "validation = {} leaves none of {} samples to validation; choose another share", share_, pass_);
 }
 
-LatentItem LiveSamples::get(const Wanted& wanted) {
+LiveSamples::Made LiveSamples::get(const Wanted& wanted) {
   std::unique_lock lock(mutex_);
   const bool is_asked = std::find(wanted_.begin(), wanted_.end(), wanted) != wanted_.end();
   const auto begin = std::chrono::steady_clock::now();
@@ -110,26 +122,43 @@ LatentItem LiveSamples::get(const Wanted& wanted) {
   if (broken_) std::rethrow_exception(broken_);
   Made made = std::move(made_.extract(wanted).mapped());
   if (auto* error = std::get_if<std::exception_ptr>(&made)) std::rethrow_exception(*error);
-  return std::get<LatentItem>(std::move(made));
+  return made;
 }
 
-LatentItem LiveSamples::drawn(int64_t n) { return get({static_cast<uint64_t>(n), false}); }
+LatentItem LiveSamples::drawn(int64_t n) {
+  return std::get<LatentItem>(get({static_cast<uint64_t>(n), What::train}));
+}
 
-void LiveSamples::prepare(int64_t first, int64_t count, int64_t stride) {
-  const std::scoped_lock lock(mutex_);
-  turns_ = {.first = static_cast<uint64_t>(first % stride),
-            .count = static_cast<uint64_t>(count),
+SlotTurns LiveSamples::turns_of(const std::vector<int64_t>& numbers, int64_t stride) {
+  if (!many_sizes_)
+    return {.first = static_cast<uint64_t>(numbers.front()),
+            .count = numbers.size(),
             .of = static_cast<uint64_t>(stride)};
-  for (int64_t n = first; n < first + count; ++n)
-    if (const Wanted wanted{static_cast<uint64_t>(n), false}; !made_.contains(wanted))
+  // The thread may still make samples of the row before.
+  std::vector<uint64_t> slots(turns_.slots.end() - static_cast<std::ptrdiff_t>(row_), turns_.slots.end());
+  slots.insert(slots.end(), numbers.begin(), numbers.end());
+  row_ = numbers.size();
+  return {.slots = std::move(slots)};
+}
+
+void LiveSamples::prepare(const std::vector<int64_t>& numbers, int64_t stride) {
+  if (numbers.empty()) return;
+  const std::scoped_lock lock(mutex_);
+  turns_ = turns_of(numbers, stride);
+  for (const int64_t n : numbers)
+    if (const Wanted wanted{static_cast<uint64_t>(n), What::train}; !made_.contains(wanted))
       wanted_.push_back(wanted);
   changed_.notify_all();
+}
+
+std::vector<int64_t> LiveSamples::positions(int64_t first, int64_t count) {
+  return std::get<std::vector<int64_t>>(get({static_cast<uint64_t>(first), What::positions, count}));
 }
 
 LatentItem LiveSamples::validation(size_t i) {
   const auto kept = kept_.find(i);
   if (kept != kept_.end()) return kept->second;
-  return kept_[i] = get({validation_.at(i), true});
+  return kept_[i] = std::get<LatentItem>(get({validation_.at(i), What::validation}));
 }
 
 nlohmann::json LiveSamples::summary() const {

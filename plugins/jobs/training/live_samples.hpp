@@ -23,7 +23,9 @@ class LiveSamples final : public TrainingSamples {
 
   const LatentFacts& facts() const override { return facts_; }
   LatentItem drawn(int64_t n) override;
-  void prepare(int64_t first, int64_t count, int64_t stride) override;
+  void prepare(const std::vector<int64_t>& numbers, int64_t stride) override;
+  bool are_of_many_sizes() const override { return many_sizes_; }
+  std::vector<int64_t> positions(int64_t first, int64_t count) override;
   size_t validation_size() const override { return validation_.size(); }
   LatentItem validation(size_t i) override;
   std::optional<double> take_wait() override { return std::exchange(waited_, 0.0); }
@@ -31,12 +33,14 @@ class LiveSamples final : public TrainingSamples {
   nlohmann::json loading() const override;
 
  private:
+  enum class What { train, validation, positions };
   struct Wanted {
     uint64_t slot;
-    bool of_validation;
+    What what;
+    int64_t count = 1;  // slots whose positions are asked for
     auto operator<=>(const Wanted&) const = default;
   };
-  using Made = std::variant<LatentItem, std::exception_ptr>;
+  using Made = std::variant<LatentItem, std::vector<int64_t>, std::exception_ptr>;
 
   void work(const JobView& encode, const TrainOptions& options, at::Device device);
   // Throws Error(KINORA_ERROR_INVALID) if the encode job measured the scale on data of another digest.
@@ -44,10 +48,14 @@ class LiveSamples final : public TrainingSamples {
   void find_validation(LiveWindows& windows, const TrainOptions& options);
   // Whether training, or the validation, takes clips with this key.
   bool accepts(bool of_validation, const std::string& key) const;
-  LatentItem get(const Wanted& wanted);
+  // Called under the lock. The turns that begin with the numbers.
+  SlotTurns turns_of(const std::vector<int64_t>& numbers, int64_t stride);
+  Made make(LiveWindows& windows, const Wanted& wanted) const;
+  Made get(const Wanted& wanted);
 
   LatentFacts facts_;
-  double share_;                       // of the clips that are held out
+  double share_;  // of the clips that are held out
+  bool many_sizes_;
   std::vector<uint64_t> validation_;   // slots of its clips, each another clip
   std::map<size_t, LatentItem> kept_;  // of the validation
   uint64_t pass_ = 0;
@@ -58,7 +66,8 @@ class LiveSamples final : public TrainingSamples {
   std::deque<Wanted> wanted_;
   std::optional<Wanted> making_;
   std::map<Wanted, Made> made_;  // and not fetched
-  SlotTurns turns_;
+  SlotTurns turns_;              // of the training
+  size_t row_ = 0;               // slots of the last row among those of turns_
   DataCounts counts_;
   int64_t failed_ = 0;
   bool ends_ = false, is_open_ = false;

@@ -1,5 +1,9 @@
 #include "plugins/jobs/training/live/live_windows.hpp"
 
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -11,12 +15,12 @@
 namespace kinora::core {
 namespace {
 
-json read_options(const EncodeOptions& o) {
-  return {{"height", o.height},
-          {"width", o.width},
-          {"stride", o.every},
-          {"frames", o.frames},
-          {"memory", std::max(3 * o.frames * o.height * o.width, int64_t{1} << 20)}};
+json read_options(const WindowSize& size, int64_t every) {
+  return {{"height", size.height},
+          {"width", size.width},
+          {"stride", every},
+          {"frames", size.frames},
+          {"memory", std::max(3 * size.frames * size.height * size.width, int64_t{1} << 20)}};
 }
 
 bool is_of_the_sample(const Error& e) {
@@ -32,65 +36,129 @@ LiveWindows::LiveWindows(const JobView& encode, at::Device device)
       order_(*encode.spec().data, seed_),
       ahead_(order_, encode.spec().data->reading),
       failed_(encode.spec().name, encode.spec().data->reading),
-      read_(encode.runtime(), "video.read", read_options(options_), {.finishes = true}),
+      sizes_(window_sizes(options_)),
       probe_(encode.runtime(), "video.probe", json{{"count", true}}, {.finishes = true}),
       signals_(options_.signals, options_.every),
       encoder_(encode, options_, device),
       text_(encode, encode.spec(), device),
-      fps_(24.0 / static_cast<double>(options_.every)) {}
+      fps_(24.0 / static_cast<double>(options_.every)) {
+  for (const auto& size : sizes_)
+    read_.push_back(std::make_unique<OneStage>(
+        encode.runtime(), "video.read", read_options(size, options_.every), Isolation{.finishes = true}));
+}
+
+void LiveWindows::find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make) {
+  const auto use = [&](const DataOrder::Draw& draw, std::string& why) {
+    try {
+      return make(draw);
+    } catch (const Error& e) {
+      if (!is_of_the_sample(e)) throw;
+      why = e.what();
+      return false;
+    }
+  };
+  order_.find_usable(slot, use, &failed_);
+}
 
 LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
   const at::NoGradGuard off;
   std::optional<Window> out;
-  const auto use = [&](const DataOrder::Draw& draw, std::string& why) {
-    try {
-      out = window(draw, slot, accept);
-    } catch (const Error& e) {
-      if (!is_of_the_sample(e)) throw;
-      why = e.what();
-    }
+  find(slot, [&](const DataOrder::Draw& draw) {
+    out = window(draw, slot, accept);
     return out.has_value();
-  };
-  order_.find_usable(slot, use, &failed_);
+  });
+  failed_.add_used();
   return *std::move(out);
+}
+
+int64_t LiveWindows::positions(uint64_t slot, const Accept& accept) {
+  int64_t out = 0;
+  find(slot, [&](const DataOrder::Draw& draw) {
+    auto& set = order_.set(draw.set);
+    const std::string key = set.key(draw.place);
+    if (!accept(key)) return false;
+    auto shape = told_shape(set.facts(draw.place));
+    if (!shape) shape = probed_shape(draw, to_sample(set.read(draw.place)));
+    const auto latent = encoder_.shape(sizes_[size_for(key, *shape).second]);
+    out = std::accumulate(latent.end() - 3, latent.end(), int64_t{1}, std::multiplies<>());
+    return true;
+  });
+  return out;
+}
+
+std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw, uint64_t slot,
+                                                     const Accept& accept) {
+  Sample clip = to_sample(ahead_.read(slot, draw));
+  const std::string key(clip.key());
+  if (!accept(key)) return std::nullopt;
+  json facts = parse_facts(clip.text("json").value_or("null"));
+  if (facts.is_discarded()) facts = json();
+  const auto told = told_shape(facts);
+  const auto [taken, size] = size_for(key, told ? *told : probed_shape(draw, clip));
+  return Known{std::move(clip), std::move(facts), taken, size};
+}
+
+std::pair<int64_t, size_t> LiveWindows::size_for(const std::string& key, WindowSize shape) const {
+  // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
+  shape.frames = (shape.frames + options_.every - 1) / options_.every;
+  if (const auto size = choose_size(sizes_, shape)) return {shape.frames, *size};
+  const auto shortest = std::min_element(sizes_.begin(), sizes_.end(),
+                                         [](const auto& a, const auto& b) { return a.frames < b.frames; });
+  raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", key, shape.frames, shortest->frames);
 }
 
 std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& draw, uint64_t slot,
                                                        const Accept& accept) {
-  const Sample clip = to_sample(ahead_.read(slot, draw));
-  if (!accept(std::string(clip.key()))) return std::nullopt;
-  json facts = parse_facts(clip.text("json").value_or("null"));
-  if (facts.is_discarded()) facts = json();
+  const auto found = known(draw, slot, accept);
+  if (!found) return std::nullopt;
+  const Sample& clip = found->clip;
   std::string why;
-  auto tensors = signals_.of(facts, why);
+  auto tensors = signals_.of(found->facts, why);
   if (!tensors) raise(KINORA_ERROR_DATA, "{}: {}", clip.key(), why);
-  // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
-  const int64_t taken = (length(clip, facts) + options_.every - 1) / options_.every,
-                starts = taken - options_.frames + 1;
-  if (starts < 1)
-    raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", clip.key(), taken, options_.frames);
+  const int64_t starts = found->taken - sizes_[found->size].frames + 1;
   const double u = sample_uniform({1}, seed_, static_cast<int64_t>(slot), "window.start").item<double>();
   const int64_t first = std::min(static_cast<int64_t>(u * static_cast<double>(starts)), starts - 1);
-  tensors->merge(encoder_(frames(clip, first * options_.every)));
+  tensors->merge(encoder_(frames(*found, first * options_.every)));
   (*tensors)["text"] = text_(std::string(clip.text("txt").value_or("")));
-  if (const double fps = number_in(facts, "fps"); fps > 0) fps_ = fps / static_cast<double>(options_.every);
-  return Window{fmt::format("{}@{}", clip.key(), first), *std::move(tensors)};
+  if (const double fps = number_in(found->facts, "fps"); fps > 0)
+    fps_ = fps / static_cast<double>(options_.every);
+  return Window{fmt::format("{}@{}", clip.key(), first), *std::move(tensors), sizes_[found->size]};
 }
 
-int64_t LiveWindows::length(const Sample& clip, const json& facts) {
-  if (const double frames = number_in(facts, "frames"); frames >= 1 && frames < 1e9)
-    return static_cast<int64_t>(frames);
+std::optional<WindowSize> LiveWindows::told_shape(const json& facts) const {
+  const auto whole = [&](const char* name) {
+    const double number = number_in(facts, name);
+    return number >= 1 && number < 1e9 ? static_cast<int64_t>(number) : 0;
+  };
+  WindowSize out{whole("frames"), whole("height"), whole("width")};
+  if (out.frames == 0) return std::nullopt;
+  if (sizes_.size() == 1) return WindowSize{out.frames, sizes_[0].height, sizes_[0].width};
+  if (out.height == 0 || out.width == 0) return std::nullopt;
+  if (std::llround(number_in(facts, "rotation")) % 180 != 0) std::swap(out.height, out.width);
+  return out;
+}
+
+WindowSize LiveWindows::probed_shape(const DataOrder::Draw& draw, const Sample& clip) {
+  constexpr size_t kMost = 100000;
+  const auto id = std::tuple(draw.set, draw.place.shard, draw.place.sample);
+  if (const auto before = probed_.find(id); before != probed_.end()) return before->second;
   const Sample probed = probe_(clip);
-  return static_cast<int64_t>(number_in(parse_facts(probed.text("json").value_or("null")), "frames"));
+  const std::string key(clip.key());
+  const auto shape = told_shape(parse_facts(probed.text("json").value_or("null")));
+  if (!shape) raise(KINORA_ERROR_DATA, "{}: it has no frames", key);
+  if (probed_.size() == kMost) probed_.clear();
+  return probed_[id] = *shape;
 }
 
-at::Tensor LiveWindows::frames(Sample clip, int64_t first) {
+at::Tensor LiveWindows::frames(const Known& known, int64_t first) {
+  Sample clip = known.clip;
   clip.set("first", std::to_string(first));
-  const at::Tensor out = frames_of_sample(read_(clip));
-  if (out.size(0) != options_.frames)
+  const int64_t wanted = sizes_[known.size].frames;
+  const at::Tensor out = frames_of_sample((*read_[known.size])(clip));
+  if (out.size(0) != wanted)
     raise(KINORA_ERROR_DATA,
           "{}: {} frames from number {} on where its facts promise {}; fix the fact frames, or remove it",
-          clip.key(), out.size(0), first, options_.frames);
+          clip.key(), out.size(0), first, wanted);
   return out;
 }
 
