@@ -67,7 +67,6 @@ LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
     out = window(draw, slot, accept);
     return out.has_value();
   });
-  failed_.add_used();
   return *std::move(out);
 }
 
