@@ -5,13 +5,13 @@
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "plugins/jobs/encode/latent_statistics.hpp"
-#include "plugins/jobs/training/live/live_windows.hpp"
+#include "plugins/jobs/training/live/encoded_windows.hpp"
 
 namespace kinora::core {
 
 void encode_live(JobContext& context, const EncodeOptions& options) {
   if (Parallelism(context).rank() > 0) return;
-  LiveWindows windows(context, device_of(options.device));
+  EncodedWindows windows(context, device_of(options.device));
   LatentStatistics statistics;
   LatentFacts facts;
   const auto pass = static_cast<int64_t>(windows.order().pass()),

@@ -1,0 +1,35 @@
+#include "plugins/jobs/training/live/encoded_windows.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include "core/base/facts.hpp"
+#include "core/torch/tensors/torch_guard.hpp"
+
+namespace kinora::core {
+
+EncodedWindows::EncodedWindows(const JobView& encode, at::Device device)
+    : options_(encode.options<EncodeOptions>()),
+      windows_(encode, {options_.frames, options_.every, options_.height, options_.width}),
+      signals_(options_.signals, options_.every),
+      encoder_(encode, options_, device),
+      text_(encode, encode.spec(), device),
+      fps_(24.0 / static_cast<double>(options_.every)) {}
+
+EncodedWindows::Window EncodedWindows::at(uint64_t slot, const LiveWindows::Accept& accept) {
+  const at::NoGradGuard off;
+  std::optional<Window> out;
+  windows_.at(slot, accept, [&](LiveWindows::Window window) {
+    std::string why;
+    auto tensors = signals_.of(window.facts, why);
+    if (!tensors) raise(KINORA_ERROR_DATA, "{}: {}", window.key, why);
+    tensors->merge(encoder_(window.frames));
+    (*tensors)["text"] = text_(window.text);
+    if (const double fps = number_in(window.facts, "fps"); fps > 0)
+      fps_ = fps / static_cast<double>(options_.every);
+    out = Window{std::move(window.key), *std::move(tensors)};
+  });
+  return *std::move(out);
+}
+
+}  // namespace kinora::core
