@@ -111,6 +111,12 @@ int print_order(const core::RunFile& run, const core::JobSpec& job, const po::va
                     "' nor one that it reads has a table of data, such as input = { path = "
                     "\"shards/\", shuffle = 1000 }");
   const Steps steps = steps_of(job, given);
+  if (steps.ranks > 1 && !source->options.value("sizes", json::array()).empty())
+    throw Error(
+        KINORA_ERROR_INVALID,
+        "--ranks: job '" + source->name +
+            "' has windows of several sizes, and a training divides those of a step among its ranks by their "
+            "sizes; leave --ranks out to see the samples of each step");
   core::DataOrder order(*source->data, static_cast<uint64_t>(run.seed));
   core::DataState state{0, order.digest()};
   if (given.count("state")) state = core::read_data_state(given["state"].as<std::string>(), order.digest());

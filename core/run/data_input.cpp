@@ -2,13 +2,22 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
+#include "core/base/expression.hpp"
 #include "core/base/suggest.hpp"
+#include "kinora/error.hpp"
 
 namespace kinora::core {
 namespace {
 
 using nlohmann::json;
+
+// Whether it is a text that is not empty.
+bool is_text(const json& value) {
+  const auto* text = value.get_ptr<const std::string*>();
+  return text && !text->empty();
+}
 
 class Reader {
  public:
@@ -23,24 +32,28 @@ class Reader {
               "a part of a blend must be a table, as { path = \"shards/\", weight = 1 }");
       return out;
     }
-    std::vector<std::string> known{"path", "blend", "shuffle"};
+    std::vector<std::string> known{"path", "blend", "shuffle", "part", "where", "join"};
     if (outer) known.insert(known.end(), {"weight", "epochs"});
-    for (const auto& [key, value] : table.items())
-      if (std::find(known.begin(), known.end(), key) == known.end())
-        problem(doc_.key(pointer + "/" + key), "unknown key '" + key + "'" + did_you_mean(key, known));
+    refuse_unknown(pointer, table, known);
     out.shuffle = number(pointer, table, "shuffle", outer ? outer->shuffle : 0, true);
     if (outer) read_share(pointer, table, out);
     if (table.contains("path") == table.contains("blend"))
       problem(doc_.value(pointer), "expected either a path, of shards, or a blend, a list of parts");
     else if (table.contains("blend"))
-      read_parts(pointer + "/blend", table.at("blend"), out);
+      read_blend(pointer, table, out);
     else
-      read_path(pointer + "/path", table.at("path"), out);
+      read_set(pointer, table, out);
     return out;
   }
 
  private:
   void problem(Location at, std::string message) { problems_.push_back({std::move(at), std::move(message)}); }
+
+  void refuse_unknown(const std::string& pointer, const json& table, const std::vector<std::string>& known) {
+    for (const auto& [key, value] : table.items())
+      if (std::find(known.begin(), known.end(), key) == known.end())
+        problem(doc_.key(pointer + "/" + key), "unknown key '" + key + "'" + did_you_mean(key, known));
+  }
 
   template <class N>
   N number(const std::string& pointer, const json& table, const char* key, N fallback, bool may_be_zero) {
@@ -64,6 +77,70 @@ class Reader {
     out.epochs = number(pointer, table, "epochs", 0.0, false);
   }
 
+  void read_blend(const std::string& pointer, const json& table, DataInput& out) {
+    for (const char* key : {"part", "where", "join"})
+      if (table.contains(key))
+        problem(
+            doc_.key(pointer + "/" + key),
+            std::string("'") + key + "' belongs to a set; write it in each part of the blend that it is for");
+    read_parts(pointer + "/blend", table.at("blend"), out);
+  }
+
+  void read_set(const std::string& pointer, const json& table, DataInput& out) {
+    out.path = path(pointer + "/path", table.at("path"));
+    if (table.contains("part")) out.part = part(pointer + "/part", table.at("part"));
+    if (table.contains("where")) out.where = where(pointer + "/where", table.at("where"));
+    if (!table.contains("join")) return;
+    const json& joins = table.at("join");
+    std::set<std::string> taken;
+    if (!joins.is_array()) return read_join(pointer + "/join", joins, taken, out);
+    for (size_t i = 0; i < joins.size(); ++i)
+      read_join(pointer + "/join/" + std::to_string(i), joins[i], taken, out);
+  }
+
+  std::pair<double, double> part(const std::string& pointer, const json& given) {
+    if (given.is_array() && given.size() == 2 && given[0].is_number() && given[1].is_number()) {
+      const double from = given[0].get<double>(), to = given[1].get<double>();
+      if (0 <= from && from < to && to <= 1) return {from, to};
+    }
+    problem(doc_.value(pointer),
+            "part = " + given.dump() + ": must be two numbers from 0 to 1, the smaller first, as [0.0, 0.9]");
+    return {0, 1};
+  }
+
+  std::string where(const std::string& pointer, const json& given) {
+    if (!given.is_string()) {
+      problem(doc_.value(pointer),
+              "'where' must be a text such as \"duration_s > 2\", found " + given.dump());
+      return "";
+    }
+    try {
+      Expression::parse(given.get<std::string>());
+    } catch (const Error& e) {
+      problem(doc_.value(pointer), std::string("where: ") + e.what());
+    }
+    return given.get<std::string>();
+  }
+
+  // taken: fields of the joins before it.
+  void read_join(const std::string& pointer, const json& table, std::set<std::string>& taken,
+                 DataInput& out) {
+    constexpr const char* kExample = "a table such as { path = \"captions/\", fields = [\"txt\"] }";
+    if (!table.is_object())
+      return problem(doc_.value(pointer), std::string("'join' must be ") + kExample + ", or a list of them");
+    refuse_unknown(pointer, table, {"path", "fields"});
+    const json fields = table.value("fields", json());
+    if (!table.contains("path") || !fields.is_array() || fields.empty() ||
+        !std::all_of(fields.begin(), fields.end(), is_text))
+      return problem(doc_.value(pointer),
+                     std::string("'join' needs a path and the fields that are taken, as in ") + kExample);
+    DataJoin join{path(pointer + "/path", table.at("path")), fields.get<std::vector<std::string>>()};
+    for (const auto& field : join.fields)
+      if (!taken.insert(field).second)
+        problem(doc_.value(pointer + "/fields"), "the field '" + field + "' is taken twice; remove one");
+    out.joins.push_back(std::move(join));
+  }
+
   void read_parts(const std::string& pointer, const json& parts, DataInput& out) {
     if (!parts.is_array() || parts.empty())
       return problem(doc_.value(pointer),
@@ -78,11 +155,12 @@ class Reader {
           "some parts of the blend have epochs and others do not; give all of them epochs, or all a weight");
   }
 
-  void read_path(const std::string& pointer, const json& path, DataInput& out) {
-    if (!path.is_string() || path == "")
-      return problem(doc_.value(pointer),
-                     "'path' must be a path, a URI or the name of an earlier job, found " + path.dump());
-    out.path = resolve_(doc_.value(pointer), path.get<std::string>());
+  // "" after a problem.
+  std::string path(const std::string& pointer, const json& given) {
+    if (is_text(given)) return resolve_(doc_.value(pointer), given.get<std::string>());
+    problem(doc_.value(pointer),
+            "'path' must be a path, a URI or the name of an earlier job, found " + given.dump());
+    return "";
   }
 
   const Document& doc_;
@@ -94,7 +172,10 @@ class Reader {
 
 json DataInput::identity() const {
   json out{{"weight", weight}, {"epochs", epochs}, {"shuffle", shuffle}, {"parts", json::array()}};
-  for (const auto& part : parts) out["parts"].push_back(part.identity());
+  for (const auto& one : parts) out["parts"].push_back(one.identity());
+  if (part != std::pair<double, double>{0, 1}) out["part"] = part;
+  if (!where.empty()) out["where"] = where;
+  for (const auto& join : joins) out["join"].push_back(join.fields);
   return out;
 }
 

@@ -2,14 +2,23 @@
 //
 //   input = { path = "shards/", shuffle = 1000 }
 //   input = { blend = [{ path = "a/", weight = 3 }, { path = "s3://bucket/b", weight = 1 }], shuffle = 1000 }
+//   input = { path = "shards/", part = [0.0, 0.9], where = "scores.filter.blur >= 20",
+//             join = { path = "captions/", fields = ["txt"] } }
 #pragma once
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/config/document.hpp"
 
 namespace kinora::core {
+
+// Fields that the samples of a set take from those with the same keys in other shards.
+struct DataJoin {
+  std::string path{};  // as that of a set
+  std::vector<std::string> fields{};
+};
 
 struct DataInput {
   std::string path;              // of a set: absolute path, pattern or URI
@@ -17,6 +26,11 @@ struct DataInput {
   double weight = 1;             // share in the blend around it, relative to the other parts
   double epochs = 0;    // instead of a weight: how often one pass of the blend takes each sample; 0: none
   int64_t shuffle = 0;  // samples of a set that are shuffled together; 0: none
+  // A set takes the samples whose hash_share() of the key is in [part.first, part.second), and of these the ones
+  // for whose facts the expression `where` holds ("": all).
+  std::pair<double, double> part{0, 1};
+  std::string where{};
+  std::vector<DataJoin> joins{};
 
   bool is_blend() const { return path.empty(); }
   // Everything but the files that a result depends on; it is part of a job's identity.

@@ -1,5 +1,7 @@
 #include "core/run/data_input.hpp"
 
+#include <set>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -44,6 +46,45 @@ TEST(DataInput, ASetAndABlendOfBlends) {
   EXPECT_EQ(parts[1].parts[0].shuffle, 5);
 }
 
+TEST(DataInput, ASubsetWithJoinedFields) {
+  const auto one = read(
+      "{ path = 'a/', part = [0, 0.9], where = 'duration_s > 2', join = { path = 'b/', fields = ['txt', "
+      "'json'] } }");
+  EXPECT_THAT(one.problems, ElementsAre());
+  EXPECT_EQ(one.data.part, (std::pair<double, double>{0, 0.9}));
+  EXPECT_EQ(one.data.where, "duration_s > 2");
+  ASSERT_EQ(one.data.joins.size(), 1u);
+  EXPECT_EQ(one.data.joins[0].path, "/base/b/");
+  EXPECT_THAT(one.data.joins[0].fields, ElementsAre("txt", "json"));
+  const auto blend = read(
+      "{ blend = [{ path = 'a', part = [0.9, 1.0], join = [{ path = 'b', fields = ['txt'] }, { path = 'c', "
+      "fields = "
+      "['npy'] }] }, { path = 'd' }] }");
+  EXPECT_THAT(blend.problems, ElementsAre());
+  ASSERT_EQ(blend.data.parts[0].joins.size(), 2u);
+  EXPECT_EQ(blend.data.parts[0].joins[1].path, "/base/c");
+  EXPECT_EQ(blend.data.parts[1].part, (std::pair<double, double>{0, 1}));
+}
+
+TEST(DataInput, EveryKeyButThePathsIsPartOfTheIdentity) {
+  const std::vector<const char*> inputs = {
+      "{ path = 'a' }",
+      "{ path = 'a', shuffle = 1 }",
+      "{ path = 'a', part = [0, 0.5] }",
+      "{ path = 'a', part = [0.5, 1] }",
+      "{ path = 'a', where = 'x > 1' }",
+      "{ path = 'a', where = 'x > 2' }",
+      "{ path = 'a', join = { path = 'b', fields = ['txt'] } }",
+      "{ path = 'a', join = { path = 'b', fields = ['json'] } }",
+      "{ path = 'a', join = { path = 'b', fields = ['json', 'txt'] } }",
+      "{ path = 'a', join = [{ path = 'b', fields = ['json'] }, { path = 'c', fields = ['txt'] }] }",
+      "{ blend = [{ path = 'a', where = 'x > 1' }] }"};
+  std::set<std::string> seen;
+  for (const char* input : inputs)
+    EXPECT_TRUE(seen.insert(read(input).data.identity().dump()).second) << input;
+  EXPECT_EQ(read("{ path = 'a', part = [0, 1] }").data.identity(), read("{ path = 'b' }").data.identity());
+}
+
 TEST(DataInput, SaysWhatIsWrongAndWhere) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"{ }", "run.toml:1:9: expected either a path, of shards, or a blend"},
@@ -58,7 +99,32 @@ TEST(DataInput, SaysWhatIsWrongAndWhere) {
       {"{ blend = [{ path = 'a', epochs = 1 }, { path = 'b' }] }", "some parts of the blend have epochs"},
       {"{ path = 'a', weight = 1 }", "unknown key 'weight'"},
       {"{ path = 'a', shufle = 1 }", "unknown key 'shufle', did you mean 'shuffle'?"},
-      {"{ path = 'a', shuffle = 1.5 }", "shuffle = 1.5: must be an integer of at least 0"}};
+      {"{ path = 'a', shuffle = 1.5 }", "shuffle = 1.5: must be an integer of at least 0"},
+      {"{ path = 'a', wher = 'x > 1' }", "run.toml:1:23: unknown key 'wher', did you mean 'where'?"},
+      {"{ path = 'a', where = 'x > ' }", "run.toml:1:31: where: column 5: expected a number"},
+      {"{ path = 'a', where = 3 }", "'where' must be a text such as \"duration_s > 2\", found 3"},
+      {"{ path = 'a', part = [0.9, 0.1] }",
+       "run.toml:1:30: part = [0.9,0.1]: must be two numbers from 0 to 1"},
+      {"{ path = 'a', part = [0, 1.1] }", "must be two numbers"},
+      {"{ path = 'a', part = [-0.1, 1] }", "must be two numbers"},
+      {"{ path = 'a', part = [0.5, 0.5] }", "must be two numbers"},
+      {"{ path = 'a', part = [0, nan] }", "must be two numbers"},
+      {"{ path = 'a', part = [0] }", "must be two numbers"},
+      {"{ path = 'a', part = 0.5 }", "must be two numbers"},
+      {"{ path = 'a', part = ['0', '1'] }", "must be two numbers"},
+      {"{ path = 'a', join = 'b' }", "run.toml:1:30: 'join' must be a table such as { path = "},
+      {"{ path = 'a', join = [{ path = 'b', fields = ['x'] }, 3] }", "'join' must be a table"},
+      {"{ path = 'a', join = { path = 'b' } }", "'join' needs a path and the fields that are taken"},
+      {"{ path = 'a', join = { fields = ['x'] } }", "'join' needs a path"},
+      {"{ path = 'a', join = { path = 'b', fields = [] } }", "'join' needs a path"},
+      {"{ path = 'a', join = { path = 'b', fields = 'x' } }", "'join' needs a path"},
+      {"{ path = 'a', join = { path = 'b', fields = ['x', 1] } }", "'join' needs a path"},
+      {"{ path = 'a', join = { path = 1, fields = ['x'] } }", "'path' must be a path"},
+      {"{ path = 'a', join = { path = 'b', fields = ['x'], where = 'x' } }", "unknown key 'where'"},
+      {"{ path = 'a', join = [{ path = 'b', fields = ['x'] }, { path = 'c', fields = ['x'] }] }",
+       "the field 'x' is taken twice"},
+      {"{ blend = [{ path = 'a' }], where = 'x > 1' }",
+       "run.toml:1:37: 'where' belongs to a set; write it in each part of the blend"}};
   for (const auto& [input, words] : cases)
     EXPECT_THAT(read(input).problems, ElementsAre(HasSubstr(words))) << input;
 }

@@ -52,6 +52,7 @@ CASES = [
     (Q, after("dit", 'samples = 20', 'sample_every = 2'), "dit", "samples = 20 is more than validation_samples = 16, from which they are taken; raise that option"),
     (A, after("ar", 'condition_frames = [0, 1]'), "ar", "loss/next-token draws no noise"),
     (A, after("codes", 'first_frame = true'), "codes", "first_frame applies to latents, but tokenizer/cosmos makes codes"),
+    (Q, after("latents", 'sizes = ["1x16x16"]'), "latents", "sizes applies to a table of data"),
     (A, after("ar", 'sample_every = 5'), "ar", "loss/next-token is not the loss of a denoiser"),
     (Q, after("dit", 'weights = "asset:minilm/model.safetensors"'), "dit", "does not fit model/dit"),
     (Q, after("film", 'weights = "asset:minilm/model.safetensors"'), "film", "does not fit model/dit"),

@@ -1,14 +1,17 @@
 #!/usr/bin/env python3
-"""Training from a table of data: the order of its samples by `kinora data order`, resumed at other numbers of ranks; and a training that decodes and
-encodes as it goes, killed, on two ranks, and with a damaged clip.
+"""Training from a table of data: the order of its samples by `kinora data order`, resumed at other numbers of ranks; subsets, joined fields and shards
+of MDS, also through kinora.load; and a training that decodes and encodes as it goes, killed, on two ranks, and with a damaged clip.
 usage: loading.py KINORA ROOT SCRATCH"""
-import io, json, os, pathlib, random, shutil, signal, subprocess, sys, tarfile, time
+import hashlib, io, itertools, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tarfile, time
 
 import numpy as np
 import safetensors.numpy
 
 KINORA, ROOT, SCRATCH = sys.argv[1], pathlib.Path(sys.argv[2]), pathlib.Path(sys.argv[3])
-sys.path.append(str(ROOT / "tests/support"))
+sys.path += [str(ROOT / "tests/support"), str(ROOT / "packaging/wheel")]
+os.environ["KINORA_PREFIX"] = str(pathlib.Path(KINORA).resolve().parents[1])
+os.environ.setdefault("KINORA_TORCH", str(ROOT / ".deps/torch/torch"))
+import kinora
 import quick
 
 SETS = {"a": [10, 10, 10], "b": [10], "c": [7, 1, 12]}  # samples of each shard
@@ -81,6 +84,58 @@ def check_resume(file, whole):
     assert "batch = 8 must be a multiple of accumulate (1) times --ranks (3)" in said, said
     said = order(order_file("plain", '"a"'), 1, 1, code=2)
     assert "neither job 'latents' nor one that it reads has a table of data" in said, said
+
+
+def write_tar(path, files):
+    path.parent.mkdir(exist_ok=True)
+    with tarfile.open(path, "w") as tar:
+        for name, data in files:
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+
+
+def write_mds(folder, samples):
+    """A shard of [(key, facts, text)] in the MDS format, as MosaicML Streaming's writer lays it out, and its index."""
+    rows = []
+    for values in samples:
+        encoded = [value.encode() for value in values]
+        rows.append(struct.pack("<3I", *map(len, encoded)) + b"".join(encoded))
+    columns = {"column_names": ["__key__", "json", "txt"], "column_encodings": ["str", "json", "str"], "column_sizes": [None] * 3}
+    config = json.dumps(columns).encode()
+    ends = list(itertools.accumulate(map(len, rows), initial=4 * (len(rows) + 2) + len(config)))
+    data = struct.pack(f"<{len(rows) + 2}I", len(rows), *ends) + config + b"".join(rows)
+    folder.mkdir()
+    (folder / "shard.00000.mds").write_bytes(data)
+    shard = {"version": 2, "format": "mds", "compression": None, "samples": len(rows), "raw_data": {"basename": "shard.00000.mds", "bytes": len(data)}, **columns}
+    (folder / "index.json").write_text(json.dumps({"version": 2, "shards": [shard]}))
+
+
+def check_subsets():
+    """`where`, `part` and `join` give what a filter in Python gives, to kinora.load and to kinora data order, from tar files and from MDS."""
+    clips = [(f"clip-{i:02}", {"duration_s": i % 7, "scores": {"filter.blur": i}}) for i in range(60)]
+    for number in range(3):
+        write_tar(SCRATCH / f"clips/s-{number}.tar", [(f"{key}.{field}", data) for key, facts in clips[20 * number:20 * number + 20]
+                                                      for field, data in (("txt", b"own"), ("json", json.dumps(facts).encode()))])
+    write_tar(SCRATCH / "captions/s-0.tar", [(f"{key}.txt", f"caption of {key}".encode()) for key, _ in reversed(clips)])
+    write_mds(SCRATCH / "mds", [(key, json.dumps(facts), "own") for key, facts in clips])
+    share = lambda key: int(hashlib.sha256(key.encode()).hexdigest()[:13], 16) / 2**52
+    expected = [key for key, facts in clips if facts["scores"]["filter.blur"] >= 20 and facts["duration_s"] > 2 and share(key) < 0.8]
+    assert 5 < len(expected) < 40, expected
+    table = {"where": "scores.filter.blur >= 20 and duration_s > 2", "part": [0.0, 0.8]}
+    with kinora.load({"path": SCRATCH / "clips", "join": [{"path": SCRATCH / "captions", "fields": ["txt"]}], **table}, 1) as loader:
+        assert len(loader) == len(expected)
+        taken = [batch[0] for batch in itertools.islice(loader, 2 * len(expected))]
+    assert [sample.key for sample in taken] == 2 * expected
+    assert all(sample["txt"].decode() == f"caption of {sample.key}" for sample in taken)
+    where = f'where = "{table["where"]}", part = [0.0, 0.8]'
+    for name, path in (("tars", "clips"), ("mds", "mds"), ("mds_uri", f"file://{SCRATCH.resolve()}/mds")):
+        lines = order(order_file(name, f'{{ path = "{path}", {where}, join = {{ path = "captions", fields = ["txt"] }} }}'), 1, len(expected), batch=2)
+        assert by_slot(lines) == 2 * expected, (name, by_slot(lines), expected)
+    said = order(order_file("none", '{ path = "clips", where = "blur >= 20" }'), 1, 1, code=2)
+    assert "no sample is left of 60" in said and "has no fact 'blur' (its facts: duration_s, scores.filter.blur)" in said, said
+    said = order(order_file("wrong", '{ path = "clips", where = "duration_s > " }'), 1, 1, code=2)
+    assert "where: column 14: expected a number" in said, said
 
 
 def training(name, shards, steps, more=""):
@@ -183,6 +238,8 @@ def main():
     write_sets()
     check_resume(*check_order())
     print("ok    order", flush=True)
+    check_subsets()
+    print("ok    subsets", flush=True)
     quick.begun(KINORA, ROOT, SCRATCH / "base", ["shards"])
     check_training(SCRATCH / "base/shards")
     print("ok    training", flush=True)

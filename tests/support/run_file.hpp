@@ -131,9 +131,8 @@ class ScratchRun {
          {std::pair("height", 16), {"width", 32}, {"every", 8}, {"frames", 9}, {"stride", 4}})
       window += unless_given("latents", key, fmt::format("{} = {}\n", key, value));
     job("latents", "encode",
-        window +
+        window + unless_given("latents", "input", "input = ['shards', 'tokenizer']\n") +
             fmt::format(
-                "input = ['shards', 'tokenizer']\n"
                 "text_weights = '{0}/text.safetensors'\n"
                 "words = {{ use = 'text.wordpiece', vocab = '{0}/vocab.txt' }}\n"
                 "text = {{ use = 'minilm', layers = 1, hidden = 12, heads = 2, intermediate = 16, vocab = 7, "

@@ -12,6 +12,7 @@
 #include "kinora/abi/cache.h"
 #include "kinora/aten.hpp"
 #include "kinora/link.hpp"
+#include "tests/support/metered.hpp"
 #include "tests/support/plugins.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/windowed.hpp"
@@ -23,7 +24,8 @@ namespace {
 using at::Tensor;
 using testing::HasSubstr;
 constexpr int64_t kB = 2, kH = 3, kD = 4, kMost = 40;
-constexpr int64_t kRow = kB * kH * kD * 8 * 2;  // bytes of a token's keys and values
+constexpr int64_t kRow = kB * kH * kD * 8 * 2;           // bytes of a token's keys and values
+constexpr int64_t kTableRow = KINORA_TOKEN_COLUMNS * 8;  // bytes of a token in a table
 constexpr double kScale = 0.5;
 
 // The end of a chain: a query sees the keys of its own INDEX and lower ones.
@@ -300,6 +302,23 @@ TEST(KvCache, SaysWhatItCannotDo) {
   how.q_table = how.k_table = handle(table);
   EXPECT_THAT(refused([&] { Context<Tensor>(cache.link->context).attention(keys, keys, keys, how); }),
               HasSubstr("attention 'self': a KV cache is for passes without gradients"));
+}
+
+// 2 (keys and values) x samples x heads x width x bytes of a number for each token: by the formula, by the cache's own
+// account, and by the allocator.
+TEST(Kv, HoldsTheBytesOfItsTokensAndNoOthers) {
+  const at::NoGradGuard off;
+  q(), k(), v();  // exist before the count begins
+  for (const auto& [window, tokens] : {std::pair<int64_t, int64_t>{0, 24}, {8, 8}}) {
+    Kv kv(window, tokens);
+    test::Metered::begin();
+    for (int64_t first = 0; first < 24; first += 4) kv.forward(first, first + 4);
+    kv.tables.clear();
+    const int64_t held = test::Metered::now();
+    EXPECT_EQ(held, kv.bytes() + (tokens + 4) * kTableRow) << "and the tables of the last attention, once";
+    EXPECT_GE(held, tokens * kRow);
+    EXPECT_LE(held, (tokens + 8) * kRow) << "room for the tokens of two forwards at most";
+  }
 }
 
 }  // namespace

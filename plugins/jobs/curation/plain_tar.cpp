@@ -1,6 +1,7 @@
 #include "plugins/jobs/curation/plain_tar.hpp"
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 namespace kinora::core {
@@ -46,27 +47,51 @@ std::optional<std::string> name_of(std::span<const uint8_t> header) {
   return prefix->empty() ? std::string(*name) : std::string(*prefix) + "/" + std::string(*name);
 }
 
-}  // namespace
-
-std::optional<WebDatasetSample> plain_sample(std::span<const uint8_t> bytes, bool contents) {
+// A sample of `size` bytes. header_at(offset) is a header, empty at the end of the bytes; take(field, offset, size)
+// returns false if the content is cut off.
+template <class HeaderAt, class Take>
+std::optional<WebDatasetSample> walk(uint64_t size, const HeaderAt& header_at, const Take& take) {
   WebDatasetSample out;
-  while (!bytes.empty()) {
-    if (bytes.size() < kBlock) return std::nullopt;
-    const auto header = bytes.first(kBlock);
+  for (uint64_t at = 0; at < size;) {
+    const std::span<const uint8_t> header = header_at(at);
+    if (header.size() < kBlock) return std::nullopt;
+    at += kBlock;
     const auto name = name_of(header);
-    const auto size = octal(header.subspan(kSize, 12));
-    bytes = bytes.subspan(kBlock);
-    if (!name || name->ends_with('/') || !size || *size > bytes.size()) return std::nullopt;
-    const auto content = bytes.first(*size);
-    bytes = bytes.subspan(std::min<size_t>(bytes.size(), (*size + kBlock - 1) / kBlock * kBlock));
+    const auto content = octal(header.subspan(kSize, 12));
+    if (!name || name->ends_with('/') || !content || *content > size - at) return std::nullopt;
+    const uint64_t begin = at;
+    at += std::min(size - at, (*content + kBlock - 1) / kBlock * kBlock);
     const auto parts = split_member_name(*name);
     if (!parts) continue;
     if (out.fields.empty()) out.where.key = parts->key;
     if (parts->key != out.key() || out.find(parts->field)) return std::nullopt;
     out.fields.push_back({std::string(parts->field), {}});
-    if (contents) out.fields.back().bytes.assign(content.begin(), content.end());
+    if (!take(out.fields.back(), begin, *content)) return std::nullopt;
   }
   return out.fields.empty() ? std::nullopt : std::optional(std::move(out));
+}
+
+}  // namespace
+
+std::optional<WebDatasetSample> plain_sample(std::span<const uint8_t> bytes) {
+  const auto header_at = [&](uint64_t at) { return bytes.subspan(at, std::min(kBlock, bytes.size() - at)); };
+  return walk(bytes.size(), header_at, [&](WebDatasetSample::Field& field, uint64_t at, uint64_t size) {
+    const auto content = bytes.subspan(at, size);
+    field.bytes.assign(content.begin(), content.end());
+    return true;
+  });
+}
+
+std::optional<WebDatasetSample> plain_sample(const ReadBytes& read, uint64_t size, std::string_view wanted) {
+  std::array<uint8_t, kBlock> header;
+  const auto header_at = [&](uint64_t at) {
+    return std::span<const uint8_t>(header).first(size - at < kBlock ? 0 : read(at, header.data(), kBlock));
+  };
+  return walk(size, header_at, [&](WebDatasetSample::Field& field, uint64_t at, uint64_t n) {
+    if (field.name != wanted) return true;
+    field.bytes.resize(n);
+    return read(at, field.bytes.data(), n) == n;
+  });
 }
 
 }  // namespace kinora::core

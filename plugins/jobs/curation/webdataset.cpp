@@ -20,16 +20,8 @@ RandomBytes bytes_of(std::shared_ptr<const ByteSource> source) {
 
 // The sample in bytes [offset, offset + size) of a shard, by WebDatasetReader::next() or next_names(). Throws
 // Error.
-WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
-                          const WebDatasetLimits& limits, bool contents = true) {
-  if (contents && size <= std::min(kAtOnce, limits.sample_bytes)) {
-    std::vector<uint8_t> bytes(size);
-    bytes.resize(or_throw(source->read(offset, bytes.data(), size)));
-    if (auto plain = plain_sample(bytes)) {
-      plain->where = {plain->key(), source->name(), offset, size};
-      return *std::move(plain);
-    }
-  }
+WebDatasetSample parse_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
+                           const WebDatasetLimits& limits, bool contents) {
   WebDatasetLimits inside = limits;
   inside.need_end = false;
   WebDatasetReader reader(bytes_of(source).part(offset, size), inside);
@@ -41,6 +33,28 @@ WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint6
                     source->name(), offset));
   sample->where.offset += offset;
   return *std::move(sample);
+}
+
+WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
+                          const WebDatasetLimits& limits) {
+  if (size <= std::min(kAtOnce, limits.sample_bytes)) {
+    std::vector<uint8_t> bytes(size);
+    bytes.resize(or_throw(source->read(offset, bytes.data(), size)));
+    if (auto plain = plain_sample(bytes)) {
+      plain->where = {plain->key(), source->name(), offset, size};
+      return *std::move(plain);
+    }
+  }
+  return parse_one(source, offset, size, limits, true);
+}
+
+// The sample with the content of one field, if it is plain.
+std::optional<WebDatasetSample> read_headers(const std::shared_ptr<const ByteSource>& source, uint64_t offset,
+                                             uint64_t size, std::string_view wanted) {
+  const auto read = [&](uint64_t at, void* to, uint64_t n) {
+    return or_throw(source->read(offset + at, to, n));
+  };
+  return plain_sample(read, size, wanted);
 }
 
 [[noreturn]] void refuse_compressed(std::string_view shard) {
@@ -86,19 +100,40 @@ Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDat
   return shard;
 }
 
+template <class Read>
+auto WebDatasetShard::reading(size_t i, const Read& read) const {
+  return catching([&] {
+    if (i >= size())
+      throw Error(KINORA_ERROR_INVALID,
+                  fmt::format("{}: sample {} was asked for, there are {}", source_->name(), i, size()));
+    return read(offsets_[i], offsets_[i + 1] - offsets_[i]);
+  });
+}
+
 Result<WebDatasetSample> WebDatasetShard::at(size_t i) const {
-  if (i >= size())
-    return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i,
-                size());
-  return catching([&] { return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_); });
+  return reading(i, [&](uint64_t offset, uint64_t size) { return read_one(source_, offset, size, limits_); });
 }
 
 Result<std::string> WebDatasetShard::key(size_t i) const {
-  if (i >= size())
-    return fail(KINORA_ERROR_INVALID, "{}: sample {} was asked for, there are {}", source_->name(), i,
-                size());
-  return catching(
-      [&] { return read_one(source_, offsets_[i], offsets_[i + 1] - offsets_[i], limits_, false).key(); });
+  return reading(i, [&](uint64_t offset, uint64_t size) {
+    const auto plain = read_headers(source_, offset, size, "");
+    return plain ? plain->key() : parse_one(source_, offset, size, limits_, false).key();
+  });
+}
+
+Result<std::optional<std::vector<uint8_t>>> WebDatasetShard::field(size_t i, std::string_view name) const {
+  return reading(i, [&](uint64_t offset, uint64_t size) -> std::optional<std::vector<uint8_t>> {
+    if (auto plain = read_headers(source_, offset, size, name)) {
+      const auto* field = plain->find(name);
+      return field ? std::optional(field->bytes) : std::nullopt;
+    }
+    TarReader tar(bytes_of(source_).part(offset, size), false);
+    while (const auto member = tar.next()) {
+      const auto parts = split_member_name(member->name);
+      if (parts && parts->field == name) return tar.content();
+    }
+    return std::nullopt;
+  });
 }
 
 Result<WebDatasetShard> WebDatasetShard::open_or_scan(std::string_view uri, const WebDatasetLimits& limits) {

@@ -1,7 +1,9 @@
 // The samples of a folder of WebDataset shards (kinora/webdataset.hpp), by number and in any order.
 #pragma once
 #include <memory>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/io/byte_source.hpp"
@@ -22,9 +24,14 @@ class WebDatasetShard {
   Result<WebDatasetSample> at(size_t i) const;
   // The key of a sample, from its headers alone.
   Result<std::string> key(size_t i) const;
+  // The bytes of one field, without reading the others; nothing if the sample has no such field.
+  Result<std::optional<std::vector<uint8_t>>> field(size_t i, std::string_view name) const;
 
  private:
   WebDatasetShard() = default;
+  // read(offset, size) of the i-th sample.
+  template <class Read>
+  auto reading(size_t i, const Read& read) const;
   std::shared_ptr<const ByteSource> source_;
   std::vector<uint64_t> offsets_;
   bool has_index_ = true;

@@ -99,6 +99,24 @@ TEST(PlainSample, LeavesTheRestToLibarchive) {
   EXPECT_FALSE(plain(std::string(512, '\0')));
 }
 
+TEST(PlainSample, ReadsHeadersAndOneFieldAlone) {
+  std::string bytes = tar({{"a.mp4", std::string(5000, 'x')}, {"a.json", "{\"n\": 1}"}, {"a.txt", "sea"}});
+  bytes.resize(bytes.size() - 1024);
+  uint64_t taken = 0;
+  const ReadBytes read = [&](uint64_t offset, void* to, uint64_t size) {
+    const uint64_t n = bytes.copy(static_cast<char*>(to), size, std::min<uint64_t>(offset, bytes.size()));
+    taken += n;
+    return n;
+  };
+  EXPECT_EQ(shown(plain_sample(read, bytes.size(), "json")), "a|mp4=|json={\"n\": 1}|txt=");
+  EXPECT_EQ(taken, 3 * 512 + 8u);
+  EXPECT_EQ(shown(plain_sample(read, bytes.size(), "npy")), "a|mp4=|json=|txt=");
+  const uint64_t whole = bytes.size();
+  bytes.resize(700);  // the index promises more than there is
+  EXPECT_FALSE(plain_sample(read, whole, "mp4"));
+  EXPECT_FALSE(plain_sample(read, whole, "txt"));
+}
+
 // Every byte of the headers changed: the sample is libarchive's, or it is left to libarchive.
 TEST(PlainSample, OfDamagedHeadersIsNeverAnother) {
   std::string whole = tar({{"a.txt", "12345"}, {"a.json", "{}"}});
@@ -318,6 +336,26 @@ TEST_F(WebDatasetFolder, ReadsThroughTheIndexAndRefusesAForeignOne) {
   EXPECT_THAT(off->at(1).failure().message, HasSubstr("no sample at byte 2048"));
   write("twice.tar", bytes);
   EXPECT_THAT(index_webdataset(folder).failure().message, HasSubstr("a second sample 'a'"));
+}
+
+TEST_F(WebDatasetFolder, ReadsTheKeyAndOneFieldOfASample) {
+  const Files files{
+      {"a.mp4", std::string(300'000, 'x')}, {"a.json", "{}"}, {"b.txt", "sea"}, {"caf\xC3\xA9.json", "[]"}};
+  for (const auto& format : {archive_write_set_format_ustar, archive_write_set_format_pax}) {
+    write("s.tar", tar(files, format));
+    const auto shard = WebDatasetShard::open_or_scan(folder + "/s.tar");
+    ASSERT_TRUE(shard) << shard.failure().message;
+    const auto field = [&](size_t i, const char* name) {
+      const auto bytes = or_throw(shard->field(i, name));
+      return bytes ? std::string(bytes->begin(), bytes->end()) : "none";
+    };
+    EXPECT_EQ(field(0, "json"), "{}");
+    EXPECT_EQ(field(0, "mp4").size(), 300'000u);
+    EXPECT_EQ(field(1, "json"), "none");
+    EXPECT_EQ(field(2, "json"), "[]");
+    for (size_t i = 0; i < 3; ++i) EXPECT_EQ(or_throw(shard->key(i)), shard->at(i)->key());
+    EXPECT_EQ(shard->field(3, "json").failure().code, KINORA_ERROR_INVALID);
+  }
 }
 
 // Mutations of real archives, always the same ones: the fuzzer's property without the fuzzer.

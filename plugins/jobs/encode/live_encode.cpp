@@ -14,6 +14,8 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
   EncodedWindows windows(context, device_of(options.device));
   LatentStatistics statistics;
   LatentFacts facts;
+  facts.shape = windows.latent_shape();  // transforms may change the height and width of windows of one size
+  std::map<std::string, int64_t> of_size;
   const auto pass = static_cast<int64_t>(windows.order().pass()),
              count = std::min(options.scale_windows, pass);
   Progress progress(context.spec().name, count, "windows");
@@ -21,8 +23,10 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
     if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     const auto window = windows.at(static_cast<uint64_t>(n), [](const std::string&) { return true; });
     const auto latent = window.tensors.find("latent");
-    facts.shape =
-        (latent == window.tensors.end() ? window.tensors.at("codes") : latent->second).sizes().vec();
+    const auto& made = latent == window.tensors.end() ? window.tensors.at("codes") : latent->second;
+    if (options.sizes.empty()) facts.shape = made.sizes().vec();
+    const auto& size = window.size;
+    ++of_size[fmt::format("{}x{}x{}", size.frames, size.height, size.width)];
     facts.text_size = window.tensors.at("text").size(1);
     if (latent != window.tensors.end()) statistics.add(latent->second);
     progress.update(n + 1);
@@ -36,7 +40,8 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
                           {"sets", windows.order().sets()},
                           {"measured", count},
                           {"failed", windows.failed()},
-                          {"latent_shape", facts.shape}});
+                          {"latent_shape", facts.shape},
+                          {"sizes", of_size}});
 }
 
 }  // namespace kinora::core

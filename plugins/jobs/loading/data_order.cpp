@@ -18,7 +18,7 @@ DataOrder::Node DataOrder::open(const DataInput& input, const std::string& strea
   Node out;
   if (!input.is_blend()) {
     out.set = sets_.size();
-    const auto& set = *sets_.emplace_back(std::make_unique<DataSet>(input.path));
+    const auto& set = *sets_.emplace_back(std::make_unique<DataSet>(input));
     out.order =
         std::make_unique<ShardOrder>(set.samples(), static_cast<uint64_t>(input.shuffle), seed_, stream);
     out.slots = set.size();
@@ -59,9 +59,7 @@ DataOrder::Draw DataOrder::instead(const Draw& unusable, uint64_t attempt) const
   return {unusable.set, order.at(epoch * order.size() + drawn), unusable.n};
 }
 
-std::string DataOrder::text_of(const Draw& draw) const {
-  return fmt::format("sample {} of {}", draw.place.sample, sets_[draw.set]->shards()[draw.place.shard]);
-}
+std::string DataOrder::text_of(const Draw& draw) const { return sets_[draw.set]->text_of(draw.place); }
 
 void DataOrder::find_usable(uint64_t slot, const Use& use) const {
   constexpr uint64_t kMost = 1000;

@@ -1,63 +1,61 @@
 #include "plugins/jobs/loading/data_set.hpp"
 
-#include <algorithm>
+#include <numeric>
+
+#include <fmt/format.h>
 
 #include "core/base/digest.hpp"
-#include "core/base/log.hpp"
-#include "core/base/quantity.hpp"
+#include "plugins/jobs/loading/kept_samples.hpp"
 
 namespace kinora::core {
 
-DataSet::DataSet(std::string path) : path_(std::move(path)) {
-  size_t without_index = 0;
-  for (auto& file : or_throw(webdataset_list(path_))) {
-    const size_t number = shards_.size();
-    shards_.push_back(std::move(file.uri));
-    if (file.samples) {
-      samples_.push_back(*file.samples);
-    } else {
-      const WebDatasetShard& opened = shard(number);
-      without_index += opened.has_index() ? 0 : 1;
-      samples_.push_back(opened.size());
-    }
-    size_ += samples_.back();
+DataSet::DataSet(const DataInput& input) : set_(input.path), samples_(set_.samples()) {
+  for (const auto& from : input.joins) joins_.emplace_back(from);
+  if (input.part != std::pair<double, double>{0, 1} || !input.where.empty()) {
+    rule_ = fmt::format("part {} {} where {}", input.part.first, input.part.second, input.where);
+    kept_ = kept_samples(set_, input, [this](const SampleShard& shard, uint64_t i, const std::string& key) {
+      return facts(shard, i, key);
+    });
+    for (size_t shard = 0; shard < kept_.size(); ++shard) samples_[shard] = kept_[shard].size();
   }
-  if (without_index > 0)
-    log_warn("{}: {} without an index, so their headers were read; write it once with `kinora data index {}`",
-             path_, counted(static_cast<int64_t>(without_index), "shard", "shards"), path_);
-  if (size_ == 0)
-    throw Error(KINORA_ERROR_DATA, path_ + ": contains no samples; check the job or program that made it");
+  size_ = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
+}
+
+nlohmann::json DataSet::facts(const SampleShard& shard, uint64_t i, const std::string& key) const {
+  for (const auto& join : joins_)
+    if (join.gives("json")) return join.facts(key);
+  return shard.facts(i);
 }
 
 std::string DataSet::digest() const {
-  size_t shared = shards_.front().rfind('/') + 1;
-  for (const auto& name : shards_)
-    while (shared > 0 && name.compare(0, shared, shards_.front(), 0, shared) != 0)
-      shared = shared > 1 ? shards_.front().rfind('/', shared - 2) + 1 : 0;
-  std::string all;
-  for (size_t i = 0; i < shards_.size(); ++i)
-    all += shards_[i].substr(shared) + " " + std::to_string(samples_[i]) + "\n";
-  return sha256(all);
-}
-
-const WebDatasetShard& DataSet::shard(size_t number) {
-  if (const auto it = open_.find(number); it != open_.end()) {
-    used_.splice(used_.begin(), used_, std::find(used_.begin(), used_.end(), number));
-    return it->second;
+  if (rule_.empty() && joins_.empty()) return set_.digest();
+  Sha256 out;
+  const auto add = [&](const std::string& text) { out.add(text.data(), text.size()); };
+  add(set_.digest() + "\n" + rule_ + "\n");
+  for (const auto& join : joins_) add(join.identity() + "\n");
+  for (const auto& kept : kept_) {
+    add(std::to_string(kept.size()) + "\n");
+    out.add(kept.data(), kept.size() * sizeof kept[0]);
   }
-  if (open_.size() == kMostOpen) {
-    open_.erase(used_.back());
-    used_.pop_back();
-  }
-  auto opened = or_throw(WebDatasetShard::open_or_scan(shards_[number]));
-  used_.push_front(number);
-  return open_.emplace(number, std::move(opened)).first->second;
+  return out.hex();
 }
 
-WebDatasetSample DataSet::read(ShardOrder::Place place) {
-  return or_throw(shard(place.shard).at(place.sample));
+WebDatasetSample DataSet::read(ShardOrder::Place place) const {
+  auto out = set_.shard(place.shard)->at(number(place));
+  for (const auto& join : joins_) join.add_to(out);
+  return out;
 }
 
-std::string DataSet::key(ShardOrder::Place place) { return or_throw(shard(place.shard).key(place.sample)); }
+nlohmann::json DataSet::facts(ShardOrder::Place place) const {
+  const auto shard = set_.shard(place.shard);
+  const uint64_t i = number(place);
+  return facts(*shard, i, joins_.empty() ? "" : shard->key(i));
+}
+
+std::string DataSet::key(ShardOrder::Place place) const {
+  std::string out = set_.shard(place.shard)->key(number(place));
+  for (const auto& join : joins_) join.check(out);
+  return out;
+}
 
 }  // namespace kinora::core

@@ -1,47 +1,53 @@
-// A set of WebDataset shards whose samples are read by number.
+// A set of a table of data: the samples of shards, or a subset of them, with fields that other shards add. They are
+// read by number.
 #pragma once
-#include <list>
-#include <map>
-#include <memory>
+#include <deque>
 #include <string>
 #include <vector>
 
-#include "plugins/jobs/curation/webdataset.hpp"
+#include "core/run/data_input.hpp"
+#include "plugins/jobs/loading/join.hpp"
 #include "plugins/jobs/loading/order.hpp"
+#include "plugins/jobs/loading/shard_set.hpp"
 
 namespace kinora::core {
 
-// [owner-thread]
+// A place counts the samples that are kept: place.sample is below samples()[place.shard]. [owner-thread]
 class DataSet {
  public:
-  // path: a folder, a .tar file or a pattern, local or a URI. The numbers of samples come from .info.json or
-  // the index of each shard; a shard without one is read once, and a warning names the remedy. Throws Error
-  // for a set without samples.
-  explicit DataSet(std::string path);
+  // input: not a blend. Reads the keys of all samples if the set has a `part` or a `where`, and their facts for the
+  // latter. Throws Error for a set without samples.
+  explicit DataSet(const DataInput& input);
 
-  const std::string& path() const { return path_; }
-  const std::vector<std::string>& shards() const { return shards_; }
-  // The number of samples of each shard.
+  const std::string& path() const { return set_.path(); }
+  // The number of kept samples of each shard.
   const std::vector<uint64_t>& samples() const { return samples_; }
   uint64_t size() const { return size_; }
-  // Identifies the set: names of shards below the folder that they share, and their numbers of samples.
+  // Identifies the set: names of shards below the folder that they share, their numbers of samples, what is kept and
+  // joined.
   std::string digest() const;
 
-  // Throws Error(KINORA_ERROR_DATA) with shard, number and offset if the sample is damaged.
-  WebDatasetSample read(ShardOrder::Place place);
-  // The key alone, from the sample's first header.
-  std::string key(ShardOrder::Place place);
+  // Throws Error(KINORA_ERROR_DATA) with shard, number and offset if the sample is damaged, or if a joined set lacks it.
+  WebDatasetSample read(ShardOrder::Place place) const;
+  // The facts alone: the field json; not an object if there are none. Throws as read().
+  nlohmann::json facts(ShardOrder::Place place) const;
+  // The key alone, from headers; throws as read().
+  std::string key(ShardOrder::Place place) const;
+  // "sample 17 of shards/shard-000003.tar", counted in the shard.
+  std::string text_of(ShardOrder::Place place) const { return set_.text_of(place.shard, number(place)); }
 
  private:
-  static constexpr size_t kMostOpen = 64;
-  const WebDatasetShard& shard(size_t number);
+  uint64_t number(ShardOrder::Place place) const {
+    return kept_.empty() ? place.sample : kept_.at(place.shard).at(place.sample);
+  }
+  nlohmann::json facts(const SampleShard& shard, uint64_t i, const std::string& key) const;
 
-  std::string path_;
-  std::vector<std::string> shards_;
+  ShardSet set_;
+  std::deque<Join> joins_;
+  std::string rule_;                         // `part` and `where`; "": every sample is kept
+  std::vector<std::vector<uint32_t>> kept_;  // of each shard, the numbers of its samples; empty: all
   std::vector<uint64_t> samples_;
   uint64_t size_ = 0;
-  std::map<size_t, WebDatasetShard> open_;
-  std::list<size_t> used_;  // the open shards, the one used last first
 };
 
 }  // namespace kinora::core

@@ -26,11 +26,12 @@ DataState read_data_state(const std::filesystem::path& file, const std::string& 
                 file.string() + ": not a position in data; give a file that --save-state wrote");
   DataState out{in["slots"], in["data"]};
   if (out.data != data)
-    throw Error(KINORA_ERROR_INVALID,
-                file.string() +
-                    ": the position is of other data; the sets, their shards, the numbers of their samples, "
-                    "the shares, "
-                    "`shuffle` and the run's seed must be those that it was saved with");
+    throw Error(
+        KINORA_ERROR_INVALID,
+        file.string() +
+            ": the position is of other data; the sets, their shards, the numbers of their samples, "
+            "the shares, "
+            "`shuffle`, `part`, `where`, `join` and the run's seed must be those that it was saved with");
   return out;
 }
 

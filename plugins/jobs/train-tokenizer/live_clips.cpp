@@ -20,7 +20,11 @@ class LiveClips final : public TokenizerClips {
   at::Tensor drawn(int64_t n, int64_t length) override {
     return video_of(ahead_.get({static_cast<uint64_t>(n), false}), 0, length);
   }
-  void prepare(int64_t first, int64_t count) override { ahead_.prepare(first, count); }
+  void prepare(int64_t first, int64_t count) override {
+    std::vector<Wanted> wanted;
+    for (int64_t n = first; n < first + count; ++n) wanted.push_back({static_cast<uint64_t>(n), false});
+    ahead_.prepare(wanted);
+  }
   std::optional<double> take_wait() override { return ahead_.take_wait(); }
   size_t evaluated_size() const override { return evaluated_.size(); }
   at::Tensor evaluated(size_t i) override {
@@ -33,17 +37,24 @@ class LiveClips final : public TokenizerClips {
   }
 
  private:
-  // In the thread of ahead_; its items are frames uint8 [T, H, W, 3].
-  MadeAhead<at::Tensor>::Make open(const JobView& job, const TrainTokenizerOptions& o, size_t most) {
+  struct Wanted {
+    uint64_t slot;
+    bool is_evaluated;
+    auto operator<=>(const Wanted&) const = default;
+  };
+  using Ahead = MadeAhead<Wanted, at::Tensor>;  // frames uint8 [T, H, W, 3]
+
+  // In the thread of ahead_.
+  Ahead::Make open(const JobView& job, const TrainTokenizerOptions& o, size_t most) {
     use_threads(o.threads);
     const auto windows =
-        std::make_shared<LiveWindows>(job, LiveWindows::Shape{o.frames, o.every, o.height, o.width});
+        std::make_shared<LiveWindows>(job, std::vector{WindowSize{o.frames, o.height, o.width}}, o.every);
     pass_ = windows->order().pass();
     evaluated_ = split_.validation(windows->order(), most);
     return [this, windows](const Wanted& wanted) {
       at::Tensor frames;
       windows->at(
-          wanted.slot, [&](const std::string& key) { return split_.accepts(wanted.of_validation, key); },
+          wanted.slot, [&](const std::string& key) { return split_.accepts(wanted.is_evaluated, key); },
           [&](LiveWindows::Window window) { frames = std::move(window.frames); });
       failed_ = windows->failed();
       return frames;
@@ -55,7 +66,7 @@ class LiveClips final : public TokenizerClips {
   std::vector<uint64_t> evaluated_;  // slots of the evaluated clips, each another clip
   uint64_t pass_ = 0;
   std::atomic<int64_t> failed_ = 0;
-  MadeAhead<at::Tensor> ahead_;  // last: its thread uses the others
+  Ahead ahead_;  // last: its thread uses the others
 };
 
 }  // namespace

@@ -1,4 +1,6 @@
 // kind = "train"
+#include <numeric>
+
 #include <ATen/ATen.h>
 
 #include "core/base/log.hpp"
@@ -12,6 +14,8 @@
 #include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/options/training.hpp"
+#include "plugins/jobs/training/packing.hpp"
+#include "plugins/jobs/training/row.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
 #include "plugins/jobs/training/samples.hpp"
@@ -55,6 +59,7 @@ class ModelTraining {
         levels_(o, loss_, seed_),
         batches_([this](int64_t first, int64_t count) { return drawn(first, count); }, device_,
                  o.prefetch ? cuda_library(device_) : nullptr) {
+    if (data_->are_of_many_sizes()) require_rows(o, loss_, *model_.spec);
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
     if (o.validation_every > 0 || o.sample_every > 0)
       validation_ = std::make_unique<Validation>(*data_, objective_, network_, parallel_, options_, seed_);
@@ -93,11 +98,11 @@ class ModelTraining {
   // Sample n of all samples ever drawn: its latent, noise, noise level, number of given frames and whether it
   // keeps its text depend only on (seed, n). They are therefore the same for any number of ranks, any split
   // into microbatches and after a resume. On the CPU.
-  NamedTensors drawn(int64_t first, int64_t count) const {
+  NamedTensors drawn(int64_t first, int64_t count) {
+    if (data_->are_of_many_sizes()) return drawn_row(numbers_of_row(first, count));
     std::vector<LatentData::Item> items;
     for (int64_t n = first; n < first + count; ++n) items.push_back(data_->drawn(n));
-    NamedTensors batch = objective_.cpu_batch(
-        items, sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout);
+    NamedTensors batch = objective_.cpu_batch(items, drop_text(first, count));
     if (!objective_.noisy()) return batch;
     const auto latent = batch.find("latent");
     batch[kSigma] = levels_(first, count, latent == batch.end() ? 1 : latent->second.size(2), kSigma);
@@ -105,10 +110,54 @@ class ModelTraining {
     return batch;
   }
 
+  // Samples of many sizes as a packed row, each as it would be alone.
+  NamedTensors drawn_row(const std::vector<int64_t>& numbers) {
+    std::vector<LatentData::Item> items;
+    std::vector<at::Tensor> without_text, levels, noises;
+    for (const int64_t n : numbers) {
+      items.push_back(data_->drawn(n));
+      without_text.push_back(drop_text(n, 1));
+    }
+    NamedTensors batch = objective_.cpu_batch(items, at::cat(without_text), /*as_row=*/true);
+    for (const auto& latent : videos_of(batch.at("latent"), batch.at("sizes"))) {
+      const int64_t n = numbers[levels.size()];
+      levels.push_back(levels_(n, 1, latent.size(2), kSigma));
+      noises.push_back(sample_noise(latent, seed_, n, kNoise));
+    }
+    batch[kSigma] = at::cat(levels);
+    batch[kNoise] = row_of(noises);
+    return batch;
+  }
+
+  at::Tensor drop_text(int64_t first, int64_t count) const {
+    return sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout;
+  }
+
+  // The samples of the row that a microbatch [first, first + count) of samples of one size would be. The rows of a step
+  // divide its samples evenly among all ranks and microbatches.
+  std::vector<int64_t> numbers_of_row(int64_t first, int64_t count) {
+    const int64_t step = first / options_.batch, begin = step * options_.batch;
+    if (packed_step_ != step)
+      packing_ = pack(data_->positions(begin, options_.batch), static_cast<size_t>(options_.batch / count));
+    packed_step_ = step;
+    std::vector<int64_t> out;
+    for (const size_t i : packing_.rows.at(static_cast<size_t>((first - begin) / count)))
+      out.push_back(begin + static_cast<int64_t>(i));
+    return out;
+  }
+
+  std::vector<int64_t> numbers_of(int64_t first, int64_t count) {
+    if (data_->are_of_many_sizes()) return numbers_of_row(first, count);
+    std::vector<int64_t> out(static_cast<size_t>(count));
+    std::iota(out.begin(), out.end(), first);
+    return out;
+  }
+
   MicroLoss micro_loss(int64_t first, int64_t count) {
     NamedTensors batch = batches_.take(first, count);
+    if (data_->are_of_many_sizes()) efficiency_ = packing_.efficiency;
     const int64_t next = first + parallel_.data_size() * count;
-    if (next < options_.steps * options_.batch) data_->prepare(next, count);
+    if (next < options_.steps * options_.batch) data_->prepare(numbers_of(next, count));
     const auto apart = [&](const char* name) {
       const auto it = batch.extract(name);
       return it.empty() ? at::Tensor() : it.mapped();
@@ -123,25 +172,35 @@ class ModelTraining {
     return out;
   }
 
-  // Counted for the first training sample; other caption lengths are not worth another count.
+  // Counted for the first training sample, or the first row; other caption lengths are not worth another count.
   double flops_per_sample() {
-    const auto batch = objective_.batch({data_->example()}, at::zeros({1}, at::kBool));
+    const bool as_row = data_->are_of_many_sizes();
+    std::vector<LatentData::Item> items;
+    if (as_row)
+      for (const int64_t n : numbers_of_row(0, options_.batch / options_.accumulate / parallel_.data_size()))
+        items.push_back(data_->drawn(n));
+    else
+      items.push_back(data_->example());
+    const auto count = static_cast<int64_t>(items.size());
+    const auto batch = objective_.batch(items, at::zeros({count}, at::kBool), as_row);
     at::Tensor level, noise;
-    if (objective_.noisy()) level = loss_.level(at::full({1}, 0.5, at::kDouble));
+    if (objective_.noisy()) level = loss_.level(at::full({count}, 0.5, at::kDouble));
     if (objective_.noisy() && batch.count("latent")) noise = at::zeros_like(batch.at("latent"));
     std::string why;
-    const double flops = training_flops(model_, context_.spec().component("model")->options,
-                                        objective_.inputs(batch, level, noise, given_(0, 1)),
-                                        network_.chain().lora() != nullptr, why);
+    const double flops =
+        training_flops(model_, context_.spec().component("model")->options,
+                       objective_.inputs(batch, level, noise, as_row ? Given() : given_(0, 1)),
+                       network_.chain().lora() != nullptr, why);
     if (flops == 0)
       log_warn("{}: flops_per_second and mfu are not logged: {}", context_.spec().name,
                why.empty() ? "the model does no matrix product through its context" : why);
-    return flops;
+    return flops / static_cast<double>(count);
   }
 
   // Runs validation and draws pictures when they are due; on every rank.
   bool look(Trainer& trainer, int64_t step, json& line) {
     if (const auto wait = data_->take_wait()) line["data_wait"] = *wait;
+    if (data_->are_of_many_sizes()) line["packing"] = efficiency_;
     const auto due = [&](int64_t every) {
       return every > 0 && (step % every == 0 || step == options_.steps);
     };
@@ -182,6 +241,9 @@ class ModelTraining {
   std::unique_ptr<Validation> validation_;
   std::unique_ptr<SampleGrid> samples_;
   json last_validation_;
+  int64_t packed_step_ = -1;  // whose samples packing_ divides
+  Packing packing_;
+  double efficiency_ = 1;  // of the last step
 };
 
 }  // namespace

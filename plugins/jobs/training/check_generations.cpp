@@ -12,6 +12,7 @@
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "plugins/jobs/training/generating/wishes.hpp"
+#include "plugins/jobs/training/live/window_size.hpp"
 
 namespace kinora::core {
 namespace {
@@ -186,6 +187,31 @@ void require_encoding(const MeshOwner::Sizes& axes, const kinora_tokenizer_info&
 
 }  // namespace
 
+namespace {
+
+void require_sizes(const JobCheck& check, const EncodeOptions& o, const kinora_tokenizer_info& info,
+                   const std::string& tokenizer) {
+  if (!check.spec().data)
+    raise(KINORA_ERROR_INVALID,
+          "sizes applies to a table of data, whose windows are encoded when training takes them; write "
+          "input = {{ path = \"shards/\" }}, or leave sizes out");
+  if (o.first_frame || info.discrete)
+    raise(KINORA_ERROR_INVALID, "sizes applies to latents without a first frame; leave {} out",
+          o.first_frame ? "first_frame or sizes" : "sizes");
+  for (const auto& text : o.sizes) {
+    const WindowSize size = window_size(text);
+    try {
+      latent_frames(info, tokenizer, size.frames);
+      latent_rows(info, tokenizer, size.height);
+      latent_columns(info, tokenizer, size.width);
+    } catch (const Error& e) {
+      raise(KINORA_ERROR_INVALID, "sizes: \"{}\": {}", text, e.what());
+    }
+  }
+}
+
+}  // namespace
+
 void check_encode(JobCheck& check) {
   const auto o = check.options<EncodeOptions>();
   check_device(check);
@@ -203,6 +229,7 @@ void check_encode(JobCheck& check) {
                                      " makes codes; leave it out");
   if (axes) check.holds("parallel", [&] { require_encoding(*axes, info, tokenizer->part.use->id); });
   check_size(check, info, tokenizer->part.use->id, o.frames, o.height, o.width);
+  if (!o.sizes.empty()) check.holds("sizes", [&] { require_sizes(check, o, info, tokenizer->part.use->id); });
 }
 
 void check_generate(JobCheck& check) {

@@ -14,6 +14,7 @@
 #include "plugins/jobs/training/generating/encoders.hpp"
 #include "plugins/jobs/training/generating/next_token.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
+#include "plugins/jobs/training/live/window_size.hpp"
 #include "plugins/jobs/training/trainer.hpp"
 
 namespace kinora::core {
@@ -56,7 +57,8 @@ Encoded of_options(const JobView& encode) {
       id,
       {latent_frames(info, id, o.frames), latent_rows(info, id, o.height), latent_columns(info, id, o.width)},
       info.codes,
-      text_size(encode)};
+      text_size(encode),
+      window_sizes(o).size() > 1};
   if (!info.discrete) out.shape.insert(out.shape.begin(), info.channels);
   return out;
 }

@@ -9,6 +9,7 @@ namespace kinora::core {
 LiveSamples::LiveSamples(const JobView& encode, const TrainOptions& options, at::Device device)
     : facts_(LatentFacts::of_folder(encode.folder_of(encode.spec()))),
       split_{options.validation},
+      many_sizes_(window_sizes(encode.options<EncodeOptions>()).size() > 1),
       ahead_([this, encode, options, device] { return open(encode, options, device); }) {}
 
 void LiveSamples::require_same(const JobView& encode, const std::string& digest) {
@@ -19,8 +20,8 @@ void LiveSamples::require_same(const JobView& encode, const std::string& digest)
         encode.spec().name, encode.folder_of(encode.spec()).string());
 }
 
-MadeAhead<LatentItem>::Make LiveSamples::open(const JobView& encode, const TrainOptions& options,
-                                              at::Device device) {
+LiveSamples::Ahead::Make LiveSamples::open(const JobView& encode, const TrainOptions& options,
+                                           at::Device device) {
   use_threads(options.threads);
   const auto windows = std::make_shared<EncodedWindows>(encode, device);
   require_same(encode, windows->order().digest());
@@ -28,17 +29,44 @@ MadeAhead<LatentItem>::Make LiveSamples::open(const JobView& encode, const Train
   if (options.validation_every > 0 || options.sample_every > 0)
     validation_ = split_.validation(windows->order(), static_cast<size_t>(options.validation_samples));
   return [this, windows](const Wanted& wanted) {
-    auto window = windows->at(
-        wanted.slot, [&](const std::string& key) { return split_.accepts(wanted.of_validation, key); });
+    Item out = make(*windows, wanted);
     failed_ = windows->failed();
-    return facts_.item(std::move(window.key), std::move(window.tensors));
+    return out;
   };
+}
+
+LiveSamples::Item LiveSamples::make(EncodedWindows& windows, const Wanted& wanted) const {
+  const auto accept = [&](const std::string& key) {
+    return split_.accepts(wanted.what == What::validation, key);
+  };
+  if (wanted.what == What::positions) {
+    std::vector<int64_t> out;
+    for (int64_t i = 0; i < wanted.count; ++i)
+      out.push_back(windows.positions(wanted.slot + static_cast<uint64_t>(i), accept));
+    return out;
+  }
+  auto window = windows.at(wanted.slot, accept);
+  return facts_.item(std::move(window.key), std::move(window.tensors));
+}
+
+LatentItem LiveSamples::drawn(int64_t n) {
+  return std::get<LatentItem>(ahead_.get({static_cast<uint64_t>(n), What::train}));
+}
+
+void LiveSamples::prepare(const std::vector<int64_t>& numbers) {
+  std::vector<Wanted> wanted;
+  for (const int64_t n : numbers) wanted.push_back({static_cast<uint64_t>(n), What::train});
+  ahead_.prepare(wanted);
+}
+
+std::vector<int64_t> LiveSamples::positions(int64_t first, int64_t count) {
+  return std::get<std::vector<int64_t>>(ahead_.get({static_cast<uint64_t>(first), What::positions, count}));
 }
 
 LatentItem LiveSamples::validation(size_t i) {
   const auto kept = kept_.find(i);
   if (kept != kept_.end()) return kept->second;
-  return kept_[i] = ahead_.get({validation_.at(i), true});
+  return kept_[i] = std::get<LatentItem>(ahead_.get({validation_.at(i), What::validation}));
 }
 
 nlohmann::json LiveSamples::summary() const {

@@ -17,26 +17,40 @@ class LiveSamples final : public TrainingSamples {
   LiveSamples(const JobView& encode, const TrainOptions& options, at::Device device);
 
   const LatentFacts& facts() const override { return facts_; }
-  LatentItem drawn(int64_t n) override { return ahead_.get({static_cast<uint64_t>(n), false}); }
-  void prepare(int64_t first, int64_t count) override { ahead_.prepare(first, count); }
+  LatentItem drawn(int64_t n) override;
+  void prepare(const std::vector<int64_t>& numbers) override;
+  bool are_of_many_sizes() const override { return many_sizes_; }
+  std::vector<int64_t> positions(int64_t first, int64_t count) override;
   size_t validation_size() const override { return validation_.size(); }
   LatentItem validation(size_t i) override;
   std::optional<double> take_wait() override { return ahead_.take_wait(); }
   nlohmann::json summary() const override;
 
  private:
-  // In the thread of ahead_.
-  MadeAhead<LatentItem>::Make open(const JobView& encode, const TrainOptions& options, at::Device device);
+  enum class What { train, validation, positions };
+  struct Wanted {
+    uint64_t slot;
+    What what;
+    int64_t count = 1;  // slots whose positions are asked for
+    auto operator<=>(const Wanted&) const = default;
+  };
+  using Item = std::variant<LatentItem, std::vector<int64_t>>;
+  using Ahead = MadeAhead<Wanted, Item>;
+
+  // Both in the thread of ahead_.
+  Ahead::Make open(const JobView& encode, const TrainOptions& options, at::Device device);
+  Item make(EncodedWindows& windows, const Wanted& wanted) const;
   // Throws Error(KINORA_ERROR_INVALID) if the encode job measured the scale on data of another digest.
   static void require_same(const JobView& encode, const std::string& digest);
 
   LatentFacts facts_;
   LiveSplit split_;
+  bool many_sizes_;
   std::vector<uint64_t> validation_;   // slots of its clips, each another clip
   std::map<size_t, LatentItem> kept_;  // of the validation
   uint64_t pass_ = 0;
   std::atomic<int64_t> failed_ = 0;
-  MadeAhead<LatentItem> ahead_;  // last: its thread uses the others
+  Ahead ahead_;  // last: its thread uses the others
 };
 
 }  // namespace kinora::core

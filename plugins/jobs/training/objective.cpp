@@ -5,6 +5,7 @@
 #include <ATen/ATen.h>
 
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/training/row.hpp"
 
 namespace kinora::core {
 namespace {
@@ -49,15 +50,15 @@ bool Objective::takes(const std::string& name) const {
   return named(model_.inputs, name) || signals_.count(name) != 0;
 }
 
-NamedTensors Objective::batch(const std::vector<LatentData::Item>& items,
-                              const at::Tensor& without_text) const {
-  NamedTensors out = cpu_batch(items, without_text);
+NamedTensors Objective::batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text,
+                              bool as_row) const {
+  NamedTensors out = cpu_batch(items, without_text, as_row);
   for (auto& [name, tensor] : out) tensor = tensor.to(device_);
   return out;
 }
 
-NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
-                                  const at::Tensor& without_text) const {
+NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text,
+                                  bool as_row) const {
   NamedTensors out;
   const auto every = [&](auto member) {
     std::vector<at::Tensor> all;
@@ -65,8 +66,13 @@ NamedTensors Objective::cpu_batch(const std::vector<LatentData::Item>& items,
     return all;
   };
   const auto& first = items.front();
-  if (first.latent.defined())
+  if (as_row) {
+    const auto latents = every([](const auto& i) { return i.latent.unsqueeze(0); });
+    out["latent"] = row_of(latents).to(parameters_);
+    out["sizes"] = sizes_of(latents);
+  } else if (first.latent.defined()) {
     out["latent"] = at::stack(every([](const auto& i) { return i.latent; })).to(parameters_);
+  }
   if (first.text.defined()) {
     auto texts = every([](const auto& i) { return i.text; });
     for (size_t i = 0; i < texts.size(); ++i)
@@ -147,6 +153,8 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const at::Tensor& leve
   if (!noisy()) return inputs(batch, {});
   const auto latent = batch.find("latent");
   require_data(loss_, latent == batch.end());
+  if (const auto sizes = batch.find("sizes"); sizes != batch.end())
+    return inputs(batch, noised_row(latent->second, sizes->second, level.to(device_), noise));
   return inputs(batch, noised(latent->second, level.to(device_), noise, given));
 }
 
@@ -156,7 +164,8 @@ NamedTensors Objective::inputs(const NamedTensors& batch, const Noised& noised) 
     if (clean_)
       for (auto& [name, tensor] : in)
         if (tensor.dim() == 5) tensor = twice(tensor);
-    const auto made = loss_.input(noised.x, noised.sigma);
+    const auto sizes = batch.find("sizes");
+    const auto made = model_input(noised, sizes == batch.end() ? at::Tensor() : sizes->second);
     in["latent"] = made.latent;
     in["timestep"] = made.timestep;
     if (told(noised.x) == ToldBy::mask) {
@@ -193,8 +202,44 @@ at::Tensor Objective::losses(const NamedTensors& batch, const at::Tensor& level,
     to_loss[name] = clean_ ? some_frames(name, made, T, T) : made;
     if (name == "output") to_loss["prediction"] = to_loss[name];
   }
+  if (const auto sizes = batch.find("sizes"); sizes != batch.end())
+    return losses_of_row(to_loss, sizes->second);
   if (!given.frames.empty()) return losses_of_rest(to_loss, given);
   return loss_.of_samples(loss_.evaluate(to_loss), batch.begin()->second.size(0));
+}
+
+Objective::Noised Objective::noised_row(const at::Tensor& latent, const at::Tensor& sizes,
+                                        const at::Tensor& sigma, const at::Tensor& noise) const {
+  const auto latents = videos_of(latent, sizes), noises = videos_of(noise, sizes);
+  std::vector<at::Tensor> x;
+  for (size_t i = 0; i < latents.size(); ++i)
+    x.push_back(loss_.noisy(latents[i], noises[i], sigma.narrow(0, static_cast<int64_t>(i), 1)));
+  return {row_of(x), sigma, {}};
+}
+
+LossInstance::Input Objective::model_input(const Noised& noised, const at::Tensor& sizes) const {
+  if (!sizes.defined()) return loss_.input(noised.x, noised.sigma);
+  std::vector<at::Tensor> latents, timesteps;
+  for (const auto& x : videos_of(noised.x, sizes)) {
+    const auto one = loss_.input(x, noised.sigma.narrow(0, static_cast<int64_t>(latents.size()), 1));
+    latents.push_back(one.latent);
+    timesteps.push_back(one.timestep);
+  }
+  return {row_of(latents), at::cat(timesteps)};
+}
+
+// Each video's own, as if it were alone in its batch.
+at::Tensor Objective::losses_of_row(const NamedTensors& in, const at::Tensor& sizes) const {
+  const int64_t numbers = in.at("latent").size(2);
+  std::vector<NamedTensors> each(static_cast<size_t>(sizes.size(0)));
+  for (const auto& [name, tensor] : in) {
+    const bool is_row = tensor.dim() == 3 && tensor.size(0) == 1 && tensor.size(2) == numbers;
+    const auto videos = is_row ? videos_of(tensor, sizes) : tensor.split(1);
+    for (size_t i = 0; i < each.size(); ++i) each[i][name] = videos[i];
+  }
+  std::vector<at::Tensor> losses;
+  for (const auto& one : each) losses.push_back(loss_.of_samples(loss_.evaluate(one), 1));
+  return at::cat(losses);
 }
 
 // The loss sees only the learned frames: groups samples with equally many given frames.

@@ -49,9 +49,13 @@ class Objective {
   // `text_mask`, and all their other tensors that are inputs of the model, stacked; tensors of different
   // lengths are padded with zeros if the model has an input NAME_mask. without_text [B] bool: the samples
   // whose text is zeros. On the device, as noise must be; sigma may be anywhere.
-  NamedTensors batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
+  // as_row: latents of any sizes as one packed row, `latent` [1, C, N] with `sizes` int64 [B, 3], T, H and W of
+  // each (kinora/videos.hpp); noise then has the latent's shape, sigma is [B], and no frames are given.
+  NamedTensors batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text,
+                     bool as_row = false) const;
   // The same on the CPU.
-  NamedTensors cpu_batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text) const;
+  NamedTensors cpu_batch(const std::vector<LatentData::Item>& items, const at::Tensor& without_text,
+                         bool as_row = false) const;
 
   // The model's inputs for a batch; given frames appear as in a generation.
   NamedTensors inputs(const NamedTensors& batch, const at::Tensor& sigma, const at::Tensor& noise,
@@ -79,6 +83,11 @@ class Objective {
   };
   Noised noised(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise,
                 const Given& given) const;
+  Noised noised_row(const at::Tensor& latent, const at::Tensor& sizes, const at::Tensor& sigma,
+                    const at::Tensor& noise) const;
+  // The model's latent and timestep; sizes: of a row, else undefined.
+  LossInstance::Input model_input(const Noised& noised, const at::Tensor& sizes) const;
+  at::Tensor losses_of_row(const NamedTensors& in, const at::Tensor& sizes) const;
   Noised two_streams(const at::Tensor& latent, const at::Tensor& sigma, const at::Tensor& noise) const;
   NamedTensors inputs(const NamedTensors& batch, const Noised& noised) const;
   at::Tensor losses_of_rest(const NamedTensors& in, const Given& given) const;

@@ -95,6 +95,30 @@ bool require_levels(const TrainOptions& o, const ComponentSpec& model, const Opt
   return true;
 }
 
+void require_rows(const TrainOptions& o, const LossInstance& loss, const ComponentSpec& model) {
+  constexpr const char* kRows =
+      "the encode job has windows of several sizes, which are trained as packed rows; ";
+  const auto refuse_if = [&](bool is_set, const char* option) {
+    if (is_set)
+      raise(KINORA_ERROR_INVALID, "{}: {}leave {} out, or remove `sizes` from the encode job", option, kRows,
+            option);
+  };
+  refuse_if(o.teacher_forcing, "teacher_forcing");
+  refuse_if(!o.condition_frames.empty(), "condition_frames");
+  refuse_if(frames_of_level(o) > 0, "levels");
+  refuse_if(o.sample_every > 0, "sample_every");
+  const auto takes = [&](const char* name) {
+    return std::any_of(model.inputs.begin(), model.inputs.end(),
+                       [&](const auto& in) { return in.name == name; });
+  };
+  if (!takes("sizes") || !loss.draws_noise())
+    raise(KINORA_ERROR_INVALID,
+          "model: {}but {} with {} takes none; choose a model with the input `sizes`, such as dit, and a "
+          "loss that "
+          "adds noise, or remove `sizes` from the encode job",
+          kRows, model.id, loss.spec().id);
+}
+
 GivenDraw::GivenDraw(const TrainOptions& o, const LossInstance& loss, uint64_t seed)
     : frames_(o.condition_frames),
       sigma_(o.condition_sigma),

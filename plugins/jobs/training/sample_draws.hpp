@@ -29,6 +29,9 @@ class LevelDraw {
 // with this many frames leave teacher forcing nothing to learn from.
 bool require_levels(const TrainOptions&, const ComponentSpec& model, const Options& its, int64_t frames);
 
+// Throws Error(KINORA_ERROR_INVALID) if this training cannot take packed rows, which windows of several sizes are.
+void require_rows(const TrainOptions&, const LossInstance&, const ComponentSpec& model);
+
 // Which frames of its own latent a sample is given, for image to video and continuations.
 class GivenDraw {
  public:

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/run/job.hpp"
 #include "core/torch/media/latents.hpp"
@@ -19,7 +20,15 @@ class TrainingSamples {
   // The n-th of all samples that all ranks ever draw; the same on every rank and in every run.
   virtual LatentData::Item drawn(int64_t n) = 0;
   // Begins to make the samples that drawn() will be asked for next.
-  virtual void prepare(int64_t first, int64_t count) { (void)first, (void)count; }
+  virtual void prepare(const std::vector<int64_t>& numbers) { (void)numbers; }
+  // Whether latents have several sizes, so that a batch of them is a packed row.
+  virtual bool are_of_many_sizes() const { return false; }
+  // If so, how many positions (frames x rows x columns) the latents of these samples have, as far as is known before
+  // they are made; the same on every rank.
+  virtual std::vector<int64_t> positions(int64_t first, int64_t count) {
+    (void)first;
+    return std::vector<int64_t>(static_cast<size_t>(count), 1);
+  }
   // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
   virtual std::optional<double> take_wait() { return std::nullopt; }
   // One of the training's samples.

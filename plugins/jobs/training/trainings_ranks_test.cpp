@@ -6,7 +6,7 @@
 #include <torch/csrc/jit/api/module.h>
 
 #include "core/run/job.hpp"
-#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "plugins/jobs/training/packed_testing.hpp"
 #include "tests/support/refusal.hpp"
 #include "tests/support/training.hpp"
 
@@ -50,6 +50,28 @@ TEST(Trainings, ValidateAsOneProcessUnderEveryStrategy) {
       for (const char* name : {"validation", "validation_loss", "loss", "gradient_norm"})
         expect_equal(last(together, name).at(name), last(alone, name).at(name), 1e-10,
                      std::string(parallel) + " " + name);
+    });
+}
+
+// Rows of windows of several sizes: which rank has which row changes nothing.
+TEST(Trainings, PackRowsAsOneProcess) {
+  const auto lines = [](const Rank& me, const std::string& parallel) {
+    const auto run = prepared_for_rows("batch = 8\naccumulate = 2\nparallel = " + parallel + "\n");
+    Rank::alone();
+    encoded(*run);
+    if (me.size > 1) me.launched();
+    JobContext context = run->context("dit", me.rank == 0);
+    test::run_job(context);
+    return me.rank == 0 ? run->metrics("dit") : std::vector<json>();
+  };
+  for (const char* parallel : {"['ddp']", "['tp']", "['cp-ring']", "['pp']"})
+    test::on_ranks(2, [&](const Rank& me) {
+      const auto together = lines(me, parallel);
+      if (me.rank != 0) return;
+      const auto alone = lines({0, 1, me.folder, 0}, "['single']");
+      for (size_t i = 0; i < alone.size(); ++i)
+        for (const char* name : {"loss", "gradient_norm"})
+          expect_equal(together.at(i).at(name), alone.at(i).at(name), 1e-10, std::string(parallel) + name);
     });
 }
 

@@ -1,5 +1,8 @@
 #include "plugins/jobs/training/live/encoded_windows.hpp"
 
+#include <functional>
+#include <numeric>
+
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
@@ -10,7 +13,7 @@ namespace kinora::core {
 
 EncodedWindows::EncodedWindows(const JobView& encode, at::Device device)
     : options_(encode.options<EncodeOptions>()),
-      windows_(encode, {options_.frames, options_.every, options_.height, options_.width}),
+      windows_(encode, window_sizes(options_), options_.every),
       signals_(options_.signals, options_.every),
       encoder_(encode, options_, device),
       text_(encode, encode.spec(), device),
@@ -27,9 +30,15 @@ EncodedWindows::Window EncodedWindows::at(uint64_t slot, const LiveWindows::Acce
     (*tensors)["text"] = text_(window.text);
     if (const double fps = number_in(window.facts, "fps"); fps > 0)
       fps_ = fps / static_cast<double>(options_.every);
-    out = Window{std::move(window.key), *std::move(tensors)};
+    const auto size = window.frames.sizes();
+    out = Window{std::move(window.key), *std::move(tensors), {size[0], size[1], size[2]}};
   });
   return *std::move(out);
+}
+
+int64_t EncodedWindows::positions(uint64_t slot, const LiveWindows::Accept& accept) {
+  const auto latent = encoder_.shape(windows_.size(slot, accept));
+  return std::accumulate(latent.end() - 3, latent.end(), int64_t{1}, std::multiplies<>());
 }
 
 }  // namespace kinora::core

@@ -13,6 +13,7 @@ class EncodedWindows {
   struct Window {
     std::string key;  // "CLIP@FIRST", as in a latent cache
     NamedTensors tensors;
+    WindowSize size;
   };
 
   // encode: the job.
@@ -20,6 +21,10 @@ class EncodedWindows {
 
   // The window that LiveWindows gives for the slot. A clip without a signal cannot be used either.
   Window at(uint64_t slot, const LiveWindows::Accept& accept);
+  // The number of latent positions (frames x rows x columns) of a window of the size that LiveWindows says.
+  int64_t positions(uint64_t slot, const LiveWindows::Accept& accept);
+  // Of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
+  std::vector<int64_t> latent_shape() const { return encoder_.shape(window_sizes(options_)[0]); }
   DataOrder& order() { return windows_.order(); }
   int64_t failed() const { return windows_.failed(); }
   // Frames a second of the frames of a window, from the facts of the last one; 24 / every if they do not say.

@@ -26,7 +26,7 @@ TransformedWindows first_windows(const ScratchRun& run, uint64_t slots = 8) {
   spec.data.emplace();
   spec.data->path = run.of("shards").string();
   spec.data->shuffle = 3;
-  LiveWindows live(JobView(test::runtime(), run.run(), spec), {kFrames, kEvery, 16, 32});
+  LiveWindows live(JobView(test::runtime(), run.run(), spec), {{kFrames, 16, 32}}, kEvery);
   TransformedWindows out;
   for (uint64_t slot = 0; slot < slots; ++slot)
     live.at(

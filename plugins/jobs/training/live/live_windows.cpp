@@ -1,5 +1,8 @@
 #include "plugins/jobs/training/live/live_windows.hpp"
 
+#include <algorithm>
+#include <cmath>
+
 #include <ATen/ATen.h>
 
 #include "core/base/facts.hpp"
@@ -11,12 +14,12 @@
 namespace kinora::core {
 namespace {
 
-json read_options(const LiveWindows::Shape& o) {
-  return {{"height", o.height},
-          {"width", o.width},
-          {"stride", o.every},
-          {"frames", o.frames},
-          {"memory", std::max(3 * o.frames * o.height * o.width, int64_t{1} << 20)}};
+json read_options(const WindowSize& size, int64_t every) {
+  return {{"height", size.height},
+          {"width", size.width},
+          {"stride", every},
+          {"frames", size.frames},
+          {"memory", std::max(3 * size.frames * size.height * size.width, int64_t{1} << 20)}};
 }
 
 json facts_of(const Sample& clip) {
@@ -39,73 +42,133 @@ bool is_of_the_sample(const Error& e) {
 
 }  // namespace
 
-LiveWindows::LiveWindows(const JobView& job, const Shape& shape)
-    : shape_(shape),
-      job_(job.spec().name),
+LiveWindows::LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int64_t every)
+    : job_(job.spec().name),
       seed_(static_cast<uint64_t>(job.run().seed)),
       order_(*job.spec().data, seed_),
-      read_(job.runtime(), "video.read", read_options(shape), {.finishes = true}),
+      sizes_(std::move(sizes)),
+      every_(every),
       probe_(job.runtime(), "video.probe", json{{"count", true}}, {.finishes = true}),
       before_(job.runtime().registry(),
               transform_lists(job.runtime().registry(), job.spec().list("transforms")).of_samples, seed_),
       after_(job.runtime().registry(),
-             transform_lists(job.runtime().registry(), job.spec().list("transforms")).of_windows, seed_) {}
+             transform_lists(job.runtime().registry(), job.spec().list("transforms")).of_windows, seed_) {
+  for (const auto& size : sizes_)
+    read_.push_back(std::make_unique<OneStage>(job.runtime(), "video.read", read_options(size, every_),
+                                               Isolation{.finishes = true}));
+}
 
-void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use) {
+void LiveWindows::find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make) {
   order_.find_usable(slot, [&](const DataOrder::Draw& draw, std::string& why) {
     try {
-      auto made = window(draw, slot, accept);
-      if (made) use(*std::move(made));
-      return made.has_value();
+      return make(draw);
     } catch (const Error& e) {
       if (!is_of_the_sample(e)) throw;
       why = e.what();
       const std::string which = order_.text_of(draw);
       if (failed_.insert(which).second) log_warn("{}: {} is left out: {}", job_, which, why);
+      return false;
     }
-    return false;
   });
+}
+
+void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use) {
+  find(slot, [&](const DataOrder::Draw& draw) {
+    auto made = window(draw, slot, accept);
+    if (made) use(*std::move(made));
+    return made.has_value();
+  });
+}
+
+WindowSize LiveWindows::size(uint64_t slot, const Accept& accept) {
+  size_t out = 0;
+  find(slot, [&](const DataOrder::Draw& draw) {
+    auto& set = order_.set(draw.set);
+    const std::string key = set.key(draw.place);
+    if (!accept(key)) return false;
+    auto shape = told_shape(set.facts(draw.place));
+    if (!shape) shape = probed_shape(draw, to_sample(set.read(draw.place)));
+    out = size_for(key, *shape).second;
+    return true;
+  });
+  return sizes_[out];
+}
+
+std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw, uint64_t slot,
+                                                     const Accept& accept) {
+  Sample clip = to_sample(order_.set(draw.set).read(draw.place));
+  const std::string key(clip.key());
+  if (!accept(key)) return std::nullopt;
+  clip = transformed(before_, std::move(clip), slot);
+  const auto told = told_shape(facts_of(clip));
+  const auto [taken, size] = size_for(key, told ? *told : probed_shape(draw, clip));
+  return Known{std::move(clip), taken, size};
+}
+
+std::pair<int64_t, size_t> LiveWindows::size_for(const std::string& key, WindowSize shape) const {
+  // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
+  shape.frames = (shape.frames + every_ - 1) / every_;
+  if (const auto size = choose_size(sizes_, shape)) return {shape.frames, *size};
+  const auto shortest = std::min_element(sizes_.begin(), sizes_.end(),
+                                         [](const auto& a, const auto& b) { return a.frames < b.frames; });
+  raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", key, shape.frames, shortest->frames);
 }
 
 std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& draw, uint64_t slot,
                                                        const Accept& accept) {
-  Sample stored = to_sample(order_.set(draw.set).read(draw.place));
-  const std::string key(stored.key());
-  if (!accept(key)) return std::nullopt;
-  const Sample clip = transformed(before_, std::move(stored), slot);
-  // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
-  const int64_t taken = (length(clip, facts_of(clip)) + shape_.every - 1) / shape_.every,
-                starts = taken - shape_.frames + 1;
-  if (starts < 1)
-    raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", key, taken, shape_.frames);
+  const auto found = known(draw, slot, accept);
+  if (!found) return std::nullopt;
+  const WindowSize& size = sizes_[found->size];
+  const int64_t starts = found->taken - size.frames + 1;
   const double u = sample_uniform({1}, seed_, static_cast<int64_t>(slot), "window.start").item<double>();
   const int64_t first = std::min(static_cast<int64_t>(u * static_cast<double>(starts)), starts - 1);
-  const Sample made = transformed(after_, decoded(clip, first * shape_.every), slot);
-  Window out{fmt::format("{}@{}", key, first), frames_of_sample(made), facts_of(made),
+  const Sample made = transformed(after_, decoded(*found, first * every_), slot);
+  Window out{fmt::format("{}@{}", found->clip.key(), first), frames_of_sample(made), facts_of(made),
              std::string(made.text("txt").value_or(""))};
-  if (out.frames.size(0) != shape_.frames)
+  const auto left = out.frames.sizes();
+  if (left[0] != size.frames || (sizes_.size() > 1 && (left[1] != size.height || left[2] != size.width)))
     raise(KINORA_ERROR_INVALID,
-          "transforms: they leave {} frames of a window of {}; remove the one that does", out.frames.size(0),
-          shape_.frames);
+          "transforms: they leave a window of {}x{}x{} where it needs {}x{}x{} (frames, height, width); "
+          "remove the one that does",
+          left[0], left[1], left[2], size.frames, size.height, size.width);
   return out;
 }
 
-int64_t LiveWindows::length(const Sample& clip, const json& facts) {
-  if (const double frames = number_in(facts, "frames"); frames >= 1 && frames < 1e9)
-    return static_cast<int64_t>(frames);
-  const Sample probed = probe_(clip);
-  return static_cast<int64_t>(number_in(parse_facts(probed.text("json").value_or("null")), "frames"));
+std::optional<WindowSize> LiveWindows::told_shape(const json& facts) const {
+  const auto whole = [&](const char* name) {
+    const double number = number_in(facts, name);
+    return number >= 1 && number < 1e9 ? static_cast<int64_t>(number) : 0;
+  };
+  WindowSize out{whole("frames"), whole("height"), whole("width")};
+  if (out.frames == 0) return std::nullopt;
+  if (sizes_.size() == 1) return WindowSize{out.frames, sizes_[0].height, sizes_[0].width};
+  if (out.height == 0 || out.width == 0) return std::nullopt;
+  if (std::llround(number_in(facts, "rotation")) % 180 != 0) std::swap(out.height, out.width);
+  return out;
 }
 
-Sample LiveWindows::decoded(Sample clip, int64_t first) {
+WindowSize LiveWindows::probed_shape(const DataOrder::Draw& draw, const Sample& clip) {
+  constexpr size_t kMost = 100000;
+  const auto id = std::tuple(draw.set, draw.place.shard, draw.place.sample);
+  if (const auto before = probed_.find(id); before != probed_.end()) return before->second;
+  const Sample probed = probe_(clip);
+  const std::string key(clip.key());
+  const auto shape = told_shape(parse_facts(probed.text("json").value_or("null")));
+  if (!shape) raise(KINORA_ERROR_DATA, "{}: it has no frames", key);
+  if (probed_.size() == kMost) probed_.clear();
+  return probed_[id] = *shape;
+}
+
+Sample LiveWindows::decoded(const Known& known, int64_t first) const {
+  Sample clip = known.clip;
   clip.set("first", std::to_string(first));
-  Sample out = read_(clip);
+  Sample out = (*read_[known.size])(clip);
   const auto* frames = out.tensor("frames");
-  const int64_t count = frames ? frames->shape[0] : 0;
-  if (count != shape_.frames)
+  const int64_t count = frames ? frames->shape[0] : 0, wanted = sizes_[known.size].frames;
+  if (count != wanted)
     raise(KINORA_ERROR_DATA,
           "{}: {} frames from number {} on where its facts promise {}; fix the fact frames, or remove it",
-          clip.key(), count, first, shape_.frames);
+          clip.key(), count, first, wanted);
   return out;
 }
 

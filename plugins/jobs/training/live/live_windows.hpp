@@ -1,8 +1,10 @@
 // The windows of a job whose input is a table of data: none is stored, each is decoded when training takes it.
 #pragma once
 #include <functional>
+#include <map>
 #include <optional>
 #include <set>
+#include <tuple>
 
 #include <ATen/core/Tensor.h>
 
@@ -10,16 +12,13 @@
 #include "core/run/one_stage.hpp"
 #include "plugins/jobs/loading/data_order.hpp"
 #include "plugins/jobs/loading/transforms.hpp"
+#include "plugins/jobs/training/live/window_size.hpp"
 
 namespace kinora::core {
 
 // [owner-thread] A window is made also after the run was asked to stop: a trainer finishes its step, which needs it.
 class LiveWindows {
  public:
-  // Frames taken, one of `every`, and their size before transforms change it.
-  struct Shape {
-    int64_t frames, every, height, width;
-  };
   struct Window {
     std::string key;    // "CLIP@FIRST", as in a latent cache
     at::Tensor frames;  // uint8 [T, H, W, 3]
@@ -31,32 +30,54 @@ class LiveWindows {
   // Takes the window of a slot. It throws Error(KINORA_ERROR_DATA) if the window cannot be used.
   using Use = std::function<void(Window)>;
 
-  // job: with a table of data, and the slot `transforms`.
-  LiveWindows(const JobView& job, const Shape& shape);
+  // job: with a table of data, and the slot `transforms`. sizes: of windows, at least one; a transform may change
+  // their height and width if there is one. every: one frame of that many is taken.
+  LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int64_t every);
 
   // Gives `use` the window of the sample that slot n takes, after the job's transforms; its first frame depends
   // only on the seed and n. A sample that cannot be used (damaged, too short, dropped by a transform) is
   // replaced by another one of its set, with a warning and counted; so is one that is not accepted, without.
   // Throws Error(KINORA_ERROR_DATA) after many in a row.
   void at(uint64_t slot, const Accept& accept, const Use& use);
+  // The size of slot n's window, from the stored facts of its clip: the window itself may be another's if the
+  // clip cannot be decoded or is dropped.
+  WindowSize size(uint64_t slot, const Accept& accept);
   DataOrder& order() { return order_; }
   // Samples that could not be used, each counted once.
   int64_t failed() const { return static_cast<int64_t>(failed_.size()); }
 
  private:
-  // Nothing if the clip is not accepted. Throws Error(KINORA_ERROR_DATA) if it cannot be used.
+  // A clip with what is known before it is decoded.
+  struct Known {
+    Sample clip;
+    int64_t taken;  // frames: one of `every`
+    size_t size;    // of sizes_
+  };
+  // Calls make(draw) for the sample of a slot, then for those that replace it, until it returns true.
+  void find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make);
+  // Both return nothing if the clip is not accepted, and throw Error(KINORA_ERROR_DATA) if it cannot be used.
+  std::optional<Known> known(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
   std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
-  // The number of frames of the clip.
-  int64_t length(const Sample& clip, const json& facts);
+  // A clip's number of frames, one of `every`, and the size of its windows. Throws Error(KINORA_ERROR_DATA) for a clip
+  // that is too short.
+  std::pair<int64_t, size_t> size_for(const std::string& key, WindowSize shape) const;
+  // Frames, height and width of a clip, the last two only if windows have several sizes: from its facts, or nothing if
+  // they do not tell.
+  std::optional<WindowSize> told_shape(const json& facts) const;
+  // The same of a clip that has been probed, or is now.
+  WindowSize probed_shape(const DataOrder::Draw& draw, const Sample& clip);
   // The clip with the tensor `frames` of the window that begins with this frame.
-  Sample decoded(Sample clip, int64_t first);
+  Sample decoded(const Known& known, int64_t first) const;
 
-  Shape shape_;
   std::string job_;
   uint64_t seed_;
   DataOrder order_;
-  OneStage read_, probe_;
-  Transforms before_, after_;  // decoding
+  std::vector<WindowSize> sizes_;
+  int64_t every_;
+  std::vector<std::unique_ptr<OneStage>> read_;  // of each size
+  OneStage probe_;
+  Transforms before_, after_;                                          // decoding
+  std::map<std::tuple<size_t, size_t, uint64_t>, WindowSize> probed_;  // clips whose facts do not tell
   std::set<std::string> failed_;
 };
 

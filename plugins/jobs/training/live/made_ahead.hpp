@@ -12,19 +12,13 @@
 #include <thread>
 #include <utility>
 #include <variant>
+#include <vector>
 
 namespace kinora::core {
 
-// The item of a slot, for training or for its validation.
-struct Wanted {
-  uint64_t slot;
-  bool of_validation;
-  auto operator<=>(const Wanted&) const = default;
-};
-
-// [owner-thread] Every item is made by the same thread, so that the numbers do not depend on what was asked for
+// Wanted: names an item; ordered. [owner-thread] Every item is made by the same thread, so that the numbers do not depend on what was asked for
 // ahead.
-template <class Item>
+template <class Wanted, class Item>
 class MadeAhead {
  public:
   using Make = std::function<Item(const Wanted&)>;
@@ -50,12 +44,11 @@ class MadeAhead {
     if (thread_.joinable()) thread_.join();
   }
 
-  // Begins to make the items of training of slots [first, first + count).
-  void prepare(int64_t first, int64_t count) {
+  // Begins to make these items.
+  void prepare(const std::vector<Wanted>& wanted) {
     const std::scoped_lock lock(mutex_);
-    for (int64_t n = first; n < first + count; ++n)
-      if (const Wanted wanted{static_cast<uint64_t>(n), false}; !made_.contains(wanted))
-        wanted_.push_back(wanted);
+    for (const Wanted& one : wanted)
+      if (!made_.contains(one)) wanted_.push_back(one);
     changed_.notify_all();
   }
 

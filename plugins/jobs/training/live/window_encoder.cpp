@@ -3,12 +3,14 @@
 #include "kinora/aten.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
 #include "plugins/jobs/training/generating/parts.hpp"
+#include "plugins/jobs/training/generating/rules.hpp"
 
 namespace kinora::core {
 
 WindowEncoder::WindowEncoder(const JobView& encode, const EncodeOptions& options, at::Device device,
                              const kinora_group* group)
     : frames_(options.frames),
+      id_(part_of(encode, "tokenizer", "tokenizer_weights", "train-tokenizer").use->id),
       first_frame_(options.first_frame),
       device_(device),
       group_(group),
@@ -25,12 +27,20 @@ Stretch WindowEncoder::own_frames() const {
                        group_ ? stretch_of(pieces, group_->rank, group_->size) : stretch_of(pieces, 0, 1));
 }
 
+std::vector<int64_t> WindowEncoder::shape(const WindowSize& size) const {
+  const auto info = tokenizer_->info();
+  std::vector<int64_t> out{latent_frames(info, id_, size.frames), latent_rows(info, id_, size.height),
+                           latent_columns(info, id_, size.width)};
+  if (!info.discrete) out.insert(out.begin(), info.channels);
+  return out;
+}
+
 NamedTensors WindowEncoder::operator()(const at::Tensor& frames) {
   const auto info = tokenizer_->info();
   const int64_t before = own_frames().first;
   const auto encoded = [&](const FramesOf& video) {
     const at::Tensor latent = group_ ? encode_together(*tokenizer_, frames_, video, device_, *group_)
-                                     : encode_video(*tokenizer_, frames_, video);
+                                     : encode_video(*tokenizer_, frames.size(0), video);
     return writes() ? latent[0].contiguous() : latent;
   };
   const auto video = [&](int64_t at, int64_t count) {

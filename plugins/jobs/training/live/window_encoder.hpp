@@ -6,6 +6,7 @@
 #include "core/torch/media/streaming.hpp"
 #include "kinora/abi/parallel.h"
 #include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/live/window_size.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 
 namespace kinora::core {
@@ -20,7 +21,9 @@ class WindowEncoder {
 
   // The frames of a window that this rank reads.
   Stretch own_frames() const;
-  // frames: own_frames() of the window, uint8 [T, H, W, 3], at least one. "latent" [C, t, h, w] or "codes"
+  // What a window of this size becomes: a latent [C, t, h, w], or codes [t, h, w].
+  std::vector<int64_t> shape(const WindowSize& size) const;
+  // frames: own_frames() of the window, or, without a group, a window of any size; uint8 [T, H, W, 3], at least one. "latent" [C, t, h, w] or "codes"
   // [t, h, w]; "condition" with first_frame; "image" [L, D] with an image encoder. On the CPU. Every rank of
   // the group calls it, and only the first gets tensors.
   NamedTensors operator()(const at::Tensor& frames);
@@ -29,6 +32,7 @@ class WindowEncoder {
   bool writes() const { return !group_ || group_->rank == 0; }
 
   int64_t frames_;
+  std::string id_;  // of the tokenizer
   bool first_frame_;
   at::Device device_;
   const kinora_group* group_;

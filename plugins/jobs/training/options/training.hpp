@@ -95,7 +95,7 @@ struct EncodeOptions {
   bool pad_text = false, first_frame = false;
   std::string scale = "channel", device = "auto", pipeline;
   WeightsPaths text_weights{"asset:minilm/model.safetensors"}, tokenizer_weights, image_encoder_weights;
-  std::vector<std::string> signals;
+  std::vector<std::string> signals, sizes;
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
         "Caches latents and text embeddings of the clips, so that training need not compute them");
@@ -118,6 +118,13 @@ struct EncodeOptions {
         .unit("pixels")
         .help("height of the result; clips are scaled to cover it and cropped");
     d.option("width", &EncodeOptions::width).range(8, 1e4).unit("pixels").help("see height");
+    d.option("sizes", &EncodeOptions::sizes)
+        .help(
+            "further sizes of windows besides frames x height x width, for example [\"1x64x64\", "
+            "\"9x96x64\"], if the input "
+            "is a table of data: each clip or picture gets the size that suits it, and training packs "
+            "windows of all "
+            "sizes into rows");
     d.option("sigma_data", &EncodeOptions::sigma_data)
         .above(0)
         .help("standard deviation that each channel of the latents is scaled to");

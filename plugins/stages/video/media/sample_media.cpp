@@ -28,8 +28,12 @@ Media open_media(const Sample& sample) {
       return {std::make_unique<MemorySource>(*bytes), key + "." + field};
   if (const auto url = sample.text("url"))
     return {std::make_unique<StoredSource>(*url), std::string(url->substr(url->rfind('/') + 1))};
+  for (const char* field : {"jpg", "jpeg", "png", "webp"})  // a video of one frame; next to one, its preview
+    if (const auto bytes = sample.bytes(field))
+      return {std::make_unique<MemorySource>(*bytes), key + "." + field};
   throw Error(KINORA_ERROR_NOT_FOUND,
-              "sample '" + key + "' holds no video; it needs a media field such as mp4, or a url");
+              "sample '" + key +
+                  "' holds no video and no picture; it needs a media field such as mp4 or jpg, or a url");
 }
 
 nlohmann::json facts_of(const Probe& p) {

@@ -19,7 +19,8 @@ struct Media {
 };
 
 // Opens field mp4 (or webm, mkv, mov, avi, ogv, mpg), whose bytes are borrowed from the sample, else the file
-// that field url names. Error(KINORA_ERROR_NOT_FOUND) if the sample has neither.
+// that field url names, else a picture, field jpg (or jpeg, png, webp). Error(KINORA_ERROR_NOT_FOUND) if the sample has
+// none of them.
 Media open_media(const Sample& sample);
 
 // Resources of a stage that decodes with these values of its options `threads` and `decoder`: as many cores,

@@ -1,0 +1,48 @@
+// A condition on the facts of a sample, written as text:
+//
+//   scores.filter.blur >= 20 and duration_s > 2
+//   not has(caption) or tags contains 'sea' or key in ["a-1", "a-2"]
+//
+//   FACT == VALUE        also != < <= > >=; a value is a number, a text in single or double quotes, true or false
+//   FACT in [VALUE, ...]
+//   FACT contains VALUE  a text contains another, a list contains an element
+//   has(FACT)
+//   not, and, or, ( )    `not` binds closest, then `and`
+//
+// Dots in the name of a fact lead into objects, and `key` is the key of the sample. A comparison is false if the
+// fact is missing, null or of another type than the value, also with !=. A fact that is a text counts as a number if it
+// is one, as those of a CSV, and is compared with one. In quotes, a backslash takes the next character as it is.
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+namespace kinora::core {
+
+class Expression {
+ public:
+  // Throws Error(KINORA_ERROR_INVALID): "column 7: expected a number, ..., found 'x'".
+  static Expression parse(std::string_view text);
+  // [any-thread] facts: of one sample; a value that is not an object has none. Throws nothing.
+  bool holds(const nlohmann::json& facts, std::string_view key) const;
+  // Names of the facts that it reads, without `key`.
+  const std::vector<std::string>& facts() const { return facts_; }
+
+  struct Node;
+
+ private:
+  std::shared_ptr<const Node> root_;
+  std::vector<std::string> facts_;
+};
+
+// The fact with this name; null if there is none. Names of members may contain dots themselves: "scores.filter.blur"
+// is the member "filter.blur" of "scores".
+const nlohmann::json* find_fact(const nlohmann::json& facts, std::string_view name);
+
+// Names by which find_fact() finds values that are not objects, for messages: the first few.
+std::vector<std::string> fact_names(const nlohmann::json& facts);
+
+}  // namespace kinora::core

@@ -1,0 +1,254 @@
+#include "plugins/jobs/loading/data_set.hpp"
+
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plugins/jobs/loading/data_order.hpp"
+#include "plugins/jobs/loading/held_out.hpp"
+#include "tests/support/refusal.hpp"
+#include "tests/support/tar_bytes.hpp"
+
+namespace kinora::core {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Keys = std::vector<std::string>;
+
+// The set "clips": 4 shards of 25 samples with the fields mp4, txt and, but for every tenth, json.
+class DataSetOf : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = (fs::temp_directory_path() / "kinora-set-XXXXXX").string();
+    folder_ = mkdtemp(name.data());
+    for (int shard = 0; shard < 4; ++shard) {
+      test::TarFiles files;
+      for (int i = 25 * shard; i < 25 * (shard + 1); ++i) {
+        files.emplace_back(key(i) + ".mp4", std::to_string(i));
+        if (i % 10 != 9) files.emplace_back(key(i) + ".json", facts(i).dump());
+        files.emplace_back(key(i) + ".txt", "own");
+      }
+      write("clips", shard, files);
+    }
+  }
+  void TearDown() override { fs::remove_all(folder_); }
+
+  static std::string key(int i) { return fmt::format("clip-{:03}", i); }
+  static json facts(int i) { return {{"duration_s", i % 7}, {"scores", {{"filter.blur", i}}}}; }
+
+  void write(const std::string& set, int shard, const test::TarFiles& files) const {
+    fs::create_directories(folder_ / set);
+    std::ofstream(folder_ / set / fmt::format("s-{}.tar", shard), std::ios::binary) << test::tar_bytes(files);
+  }
+  std::string path(const std::string& set) const { return (folder_ / set).string(); }
+  DataInput clips(const std::string& where = "", double from = 0, double to = 1) const {
+    return {.path = path("clips"), .parts = {}, .part = {from, to}, .where = where};
+  }
+  // Captions of the even clips, in two shards, the other way round.
+  void write_captions() const {
+    for (int shard = 0; shard < 2; ++shard) {
+      test::TarFiles files;
+      for (int i = 98 - 50 * shard; i >= 50 - 50 * shard; i -= 2) {
+        files.emplace_back(key(i) + ".txt", fmt::format("caption {}", i));
+        files.emplace_back(key(i) + ".json", json{{"rated", i % 4 == 0}}.dump());
+        files.emplace_back(key(i) + ".npy", "x");
+      }
+      write("captions", shard, files);
+    }
+  }
+  DataJoin captions(std::vector<std::string> fields) const { return {path("captions"), std::move(fields)}; }
+
+  // The samples in the order of the shards.
+  template <class Of>
+  static auto all(const DataSet& set, const Of& of) {
+    std::vector<decltype(of(ShardOrder::Place{}))> out;
+    for (size_t shard = 0; shard < set.samples().size(); ++shard)
+      for (uint64_t i = 0; i < set.samples()[shard]; ++i) out.push_back(of(ShardOrder::Place{shard, i}));
+    return out;
+  }
+  static Keys keys(const DataSet& set) {
+    return all(set, [&](ShardOrder::Place place) { return set.key(place); });
+  }
+  static std::string field(const WebDatasetSample& sample, const char* name) {
+    const auto* found = sample.find(name);
+    return found ? std::string(found->bytes.begin(), found->bytes.end()) : "none";
+  }
+
+  fs::path folder_;
+};
+
+TEST_F(DataSetOf, WhereKeepsTheSamplesWhoseFactsSatisfyIt) {
+  const DataSet set(clips("scores.filter.blur >= 20 and duration_s > 2"));
+  Keys expected;
+  for (int i = 20; i < 100; ++i)
+    if (i % 10 != 9 && i % 7 > 2) expected.push_back(key(i));
+  EXPECT_EQ(keys(set), expected);
+  EXPECT_EQ(set.size(), expected.size());
+  for (const auto& sample : all(set, [&](ShardOrder::Place place) { return set.read(place); }))
+    EXPECT_EQ(key(std::stoi(field(sample, "mp4"))), sample.key());
+  EXPECT_THAT(keys(DataSet(clips("key in ['clip-007', 'clip-099'] and duration_s < 100"))),
+              ElementsAre("clip-007"));
+  EXPECT_EQ(DataSet(clips("not has(duration_s)")).size(), 10u);
+}
+
+TEST_F(DataSetOf, PartsAreDisjointAndStayWhenSamplesAreAdded) {
+  const auto of = [&](double from, double to) { return keys(DataSet(clips("", from, to))); };
+  const Keys train = of(0, 0.75), validation = of(0.75, 1);
+  for (int i = 0; i < 100; ++i)
+    EXPECT_EQ(std::count(train.begin(), train.end(), key(i)), hash_share(key(i)) < 0.75 ? 1 : 0);
+  EXPECT_EQ(train.size() + validation.size(), 100u);
+  EXPECT_GT(train.size(), 60u);
+  EXPECT_GT(validation.size(), 10u);
+  test::TarFiles more;
+  for (int i = 200; i < 240; ++i) more.emplace_back(key(i) + ".mp4", "x");
+  write("clips", 4, more);
+  const Keys later = of(0, 0.75);
+  EXPECT_TRUE(std::includes(later.begin(), later.end(), train.begin(), train.end()));
+  EXPECT_GT(later.size(), train.size());
+  for (const auto& one : of(0.75, 1)) EXPECT_EQ(std::count(train.begin(), train.end(), one), 0) << one;
+}
+
+TEST_F(DataSetOf, EachEpochOfASubsetHasEachOfItsSamplesOnce) {
+  DataInput input = clips("duration_s == 3", 0, 0.8);
+  input.shuffle = 5;
+  DataOrder order(input, 1);
+  Keys expected;
+  for (int i = 0; i < 100; ++i)
+    if (i % 10 != 9 && i % 7 == 3 && hash_share(key(i)) < 0.8) expected.push_back(key(i));
+  ASSERT_EQ(order.pass(), expected.size());
+  std::set<Keys> epochs;
+  for (uint64_t epoch = 0; epoch < 4; ++epoch) {
+    Keys taken;
+    for (uint64_t i = 0; i < order.pass(); ++i) taken.push_back(order.key(epoch * order.pass() + i));
+    epochs.insert(taken);
+    std::sort(taken.begin(), taken.end());
+    EXPECT_EQ(taken, expected);
+  }
+  EXPECT_EQ(epochs.size(), 4u);
+}
+
+TEST_F(DataSetOf, PlacesInMessagesAreThoseOfTheShard) {
+  const DataSet set(clips("scores.filter.blur == 42"));
+  EXPECT_EQ(set.text_of({1, 0}), fmt::format("sample 17 of {}/s-1.tar", path("clips")));
+}
+
+TEST_F(DataSetOf, ASubsetOfNothingSaysWhichConditionIsAtFault) {
+  EXPECT_THAT(
+      test::refusal([&] { DataSet(clips("duration_s > 7")); }),
+      HasSubstr("/clips: no sample is left of 100; where = \"duration_s > 7\" holds for none of 100"));
+  EXPECT_THAT(
+      test::refusal([&] { DataSet(clips("blur > 7")); }),
+      HasSubstr("the sample 'clip-000' has no fact 'blur' (its facts: duration_s, scores.filter.blur)"));
+  EXPECT_THAT(
+      test::refusal([&] { DataSet(clips("duration_s > 1", 0, 1e-9)); }),
+      AllOf(HasSubstr("no sample is left of 100; part = [0, 1e-09] leaves 0"), Not(HasSubstr("where"))));
+  EXPECT_THAT(test::refusal([&] { DataSet(clips("duration_s > ")); }), HasSubstr("column 14"));
+}
+
+TEST_F(DataSetOf, DamagedSamplesAreLeftOut) {
+  {
+    std::fstream file(folder_ / "clips/s-0.tar", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(148);
+    file << "999999";  // the checksum of the first header
+  }
+  std::string index;
+  for (uint64_t i = 0; i <= 9; ++i) {  // without the samples that have two members
+    const uint64_t offset = 3072 * i;
+    index.append(reinterpret_cast<const char*>(&offset), sizeof offset);
+  }
+  std::ofstream(folder_ / "clips/s-0.tar.idx", std::ios::binary) << index;
+  const Keys kept = keys(DataSet(clips("duration_s >= 0")));
+  EXPECT_EQ(kept.front(), key(1));
+  EXPECT_EQ(kept[8], key(25));
+}
+
+TEST_F(DataSetOf, JoinsTakeFieldsOfTheSampleWithTheSameKey) {
+  write_captions();
+  DataInput input = clips();
+  input.joins = {captions({"txt", "npy"})};
+  const DataSet set(input);
+  EXPECT_EQ(set.size(), 100u);
+  for (int i = 0; i < 100; i += 2) {
+    const ShardOrder::Place place{static_cast<size_t>(i / 25), static_cast<uint64_t>(i % 25)};
+    const auto sample = set.read(place);
+    EXPECT_EQ(sample.key(), key(i));
+    EXPECT_EQ(set.key(place), key(i));
+    EXPECT_EQ(field(sample, "txt"), fmt::format("caption {}", i));
+    EXPECT_EQ(field(sample, "npy"), "x");
+    EXPECT_EQ(field(sample, "mp4"), std::to_string(i));
+    EXPECT_EQ(field(sample, "json"), facts(i).dump());
+  }
+  const std::string without_partner = path("captions") + " has no sample with the key 'clip-001'";
+  EXPECT_THAT(test::refusal([&] { set.read({0, 1}); }), HasSubstr(without_partner));
+  EXPECT_THAT(test::refusal([&] { set.key({0, 1}); }), HasSubstr(without_partner));
+  DataOrder order(input, 1);  // the odd clips are replaced
+  for (uint64_t slot = 0; slot < 100; ++slot) {
+    const int taken = std::stoi(order.key(slot).substr(5));
+    EXPECT_EQ(taken % 2, 0);
+    EXPECT_TRUE(slot % 2 == 1 || taken == static_cast<int>(slot)) << slot;
+  }
+}
+
+TEST_F(DataSetOf, WhereReadsTheFactsThatAJoinGives) {
+  write_captions();
+  DataInput input = clips("rated == true");
+  input.joins = {captions({"json"})};
+  Keys expected;
+  for (int i = 0; i < 100; i += 4) expected.push_back(key(i));
+  EXPECT_EQ(keys(DataSet(input)), expected);
+  input.where = "duration_s > 2";  // a fact of the clips' own json
+  EXPECT_THAT(test::refusal([&] { DataSet set(input); }),
+              HasSubstr("the sample 'clip-000' has no fact 'duration_s'"));
+  input.joins = {captions({"txt"})};
+  EXPECT_GT(DataSet(input).size(), 30u);
+}
+
+TEST_F(DataSetOf, WhatCannotBeJoinedIsRefused) {
+  write_captions();
+  DataInput input = clips();
+  input.joins = {captions({"vtt"})};
+  EXPECT_THAT(test::refusal([&] {
+                DataSet(input).read({0, 0});
+              }),
+              AllOf(HasSubstr("s-1.tar ('clip-000') has no field 'vtt'"), HasSubstr("sample 24 of ")));
+  write("captions", 2, {{"other.txt", "x"}, {"clip-096.txt", "again"}});
+  EXPECT_THAT(test::refusal([&] { DataSet set(input); }),
+              AllOf(HasSubstr("sample 1 of " + path("captions") + "/s-0.tar and sample 1 of "),
+                    HasSubstr("s-2.tar have the same key 'clip-096'")));
+  input.joins = {{path("nothing"), {"txt"}}};
+  EXPECT_THAT(test::refusal([&] { DataSet set(input); }), HasSubstr("nothing"));
+}
+
+TEST_F(DataSetOf, TheDigestDependsOnWhatIsKeptAndJoined) {
+  write_captions();
+  std::set<std::string> seen;
+  const auto is_new = [&](const DataInput& input) { return seen.insert(DataSet(input).digest()).second; };
+  EXPECT_TRUE(is_new(clips()));
+  EXPECT_TRUE(is_new(clips("duration_s > 2")));
+  EXPECT_TRUE(is_new(clips("duration_s > 2.5")));  // which keeps the same
+  EXPECT_TRUE(is_new(clips("", 0, 0.5)));
+  EXPECT_TRUE(is_new(clips("", 0, 0.6)));
+  DataInput joined = clips();
+  joined.joins = {captions({"txt"})};
+  EXPECT_TRUE(is_new(joined));
+  joined.joins = {captions({"npy"})};
+  EXPECT_TRUE(is_new(joined));
+  EXPECT_FALSE(is_new(clips("duration_s > 2")));
+  test::TarFiles files;  // as many samples, other facts
+  for (int i = 0; i < 25; ++i) files.emplace_back(key(i) + ".json", json{{"duration_s", 9}}.dump());
+  write("clips", 0, files);
+  EXPECT_FALSE(is_new(clips()));
+  EXPECT_TRUE(is_new(clips("duration_s > 2")));
+}
+
+}  // namespace
+}  // namespace kinora::core

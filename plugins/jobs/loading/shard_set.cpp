@@ -1,0 +1,107 @@
+#include "plugins/jobs/loading/shard_set.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/base/digest.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
+#include "plugins/jobs/curation/webdataset.hpp"
+
+namespace kinora::core {
+namespace {
+
+class TarShard final : public SampleShard {
+ public:
+  explicit TarShard(const std::string& uri) : shard_(or_throw(WebDatasetShard::open_or_scan(uri))) {}
+  bool has_index() const { return shard_.has_index(); }
+  uint64_t size() const override { return shard_.size(); }
+  WebDatasetSample at(uint64_t i) const override { return or_throw(shard_.at(i)); }
+  std::string key(uint64_t i) const override { return or_throw(shard_.key(i)); }
+  nlohmann::json facts(uint64_t i) const override {
+    const auto bytes = or_throw(shard_.field(i, "json"));
+    return bytes ? parse_facts({reinterpret_cast<const char*>(bytes->data()), bytes->size()})
+                 : nlohmann::json();
+  }
+
+ private:
+  WebDatasetShard shard_;
+};
+
+}  // namespace
+
+ShardSet::ShardSet(std::string path) : path_(std::move(path)) {
+  if (auto files = mds_files(path_)) {
+    mds_ = *std::move(files);
+    for (const auto& file : mds_) {
+      names_.push_back(file.uri);
+      samples_.push_back(file.samples);
+    }
+  } else {
+    list_tars();
+  }
+  size_ = std::accumulate(samples_.begin(), samples_.end(), uint64_t{0});
+  if (size_ == 0)
+    throw Error(KINORA_ERROR_DATA, path_ + ": contains no samples; check the job or program that made it");
+}
+
+void ShardSet::list_tars() {
+  int64_t without_index = 0;
+  for (auto& file : or_throw(webdataset_list(path_))) {
+    const size_t number = names_.size();
+    names_.push_back(std::move(file.uri));
+    if (!file.samples) {
+      auto opened = std::make_shared<TarShard>(names_.back());
+      without_index += opened->has_index() ? 0 : 1;
+      file.samples = opened->size();
+      keep(number, std::move(opened));
+    }
+    samples_.push_back(*file.samples);
+  }
+  if (without_index > 0)
+    log_warn("{}: {} without an index, so their headers were read; write it once with `kinora data index {}`",
+             path_, counted(without_index, "shard", "shards"), path_);
+}
+
+std::string ShardSet::digest() const {
+  size_t shared = names_.front().rfind('/') + 1;
+  for (const auto& name : names_)
+    while (shared > 0 && name.compare(0, shared, names_.front(), 0, shared) != 0)
+      shared = shared > 1 ? names_.front().rfind('/', shared - 2) + 1 : 0;
+  std::string all;
+  for (size_t i = 0; i < names_.size(); ++i)
+    all += names_[i].substr(shared) + " " + std::to_string(samples_[i]) + "\n";
+  return sha256(all);
+}
+
+std::shared_ptr<const SampleShard> ShardSet::shard(size_t number) const {
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto it = open_.find(number); it != open_.end()) {
+      used_.splice(used_.begin(), used_, std::find(used_.begin(), used_.end(), number));
+      return it->second;
+    }
+  }
+  if (mds_.empty()) return keep(number, std::make_shared<TarShard>(names_[number]));
+  return keep(number, open_mds(mds_[number]));
+}
+
+std::shared_ptr<const SampleShard> ShardSet::keep(size_t number,
+                                                  std::shared_ptr<const SampleShard> opened) const {
+  constexpr size_t kMostOpen = 64;
+  const std::scoped_lock lock(mutex_);
+  if (const auto it = open_.find(number); it != open_.end()) return it->second;  // another thread was faster
+  if (open_.size() == kMostOpen) {
+    open_.erase(used_.back());
+    used_.pop_back();
+  }
+  used_.push_front(number);
+  return open_[number] = std::move(opened);
+}
+
+std::string ShardSet::text_of(size_t number, uint64_t sample) const {
+  return fmt::format("sample {} of {}", sample, names_[number]);
+}
+
+}  // namespace kinora::core

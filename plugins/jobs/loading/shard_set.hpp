@@ -1,0 +1,50 @@
+// The shards of a path, of any format, and their samples by number.
+#pragma once
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "plugins/jobs/loading/mds.hpp"
+#include "plugins/jobs/loading/sample_shard.hpp"
+
+namespace kinora::core {
+
+// [any-thread] after construction.
+class ShardSet {
+ public:
+  // path: a folder of WebDataset or MDS shards, a .tar file or a pattern, local or a URI. The numbers of samples come
+  // from .info.json, index.json or the index of each shard; a shard without one is read once, and a warning names the
+  // remedy. Throws Error for a set without samples.
+  explicit ShardSet(std::string path);
+
+  const std::string& path() const { return path_; }
+  const std::vector<std::string>& names() const { return names_; }
+  // The number of samples of each shard.
+  const std::vector<uint64_t>& samples() const { return samples_; }
+  uint64_t size() const { return size_; }
+  // Identifies the set: names of shards below the folder that they share, and their numbers of samples.
+  std::string digest() const;
+
+  // Throws Error if the shard cannot be opened. The shards that were used last stay open.
+  std::shared_ptr<const SampleShard> shard(size_t number) const;
+  // "sample 17 of shards/shard-000003.tar".
+  std::string text_of(size_t number, uint64_t sample) const;
+
+ private:
+  std::shared_ptr<const SampleShard> keep(size_t number, std::shared_ptr<const SampleShard> opened) const;
+  void list_tars();
+
+  std::string path_;
+  std::vector<std::string> names_;
+  std::vector<MdsFile> mds_;  // of each shard; empty: WebDataset
+  std::vector<uint64_t> samples_;
+  uint64_t size_ = 0;
+  mutable std::mutex mutex_;
+  mutable std::map<size_t, std::shared_ptr<const SampleShard>> open_;
+  mutable std::list<size_t> used_;  // the open shards, the one used last first
+};
+
+}  // namespace kinora::core
