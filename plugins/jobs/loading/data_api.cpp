@@ -6,13 +6,12 @@
 #include "core/base/log.hpp"
 #include "core/config/document.hpp"
 #include "core/embed/embed.hpp"
-#include "core/run/call.hpp"
 #include "core/run/inputs.hpp"
-#include "core/run/stage_chain.hpp"
 #include "kinora/data.h"
 #include "kinora/sample.hpp"
 #include "plugins/jobs/loading/data_order.hpp"
 #include "plugins/jobs/loading/samples_ahead.hpp"
+#include "plugins/jobs/loading/transforms.hpp"
 
 namespace kinora::core {
 namespace {
@@ -37,82 +36,29 @@ DataInput input_of(const char* table) {
   return out;
 }
 
-// Stages in this thread; what they make of one sample is kept.
-class Chain {
- public:
-  Chain(Registry& registry, const json& stages) : chain_(registry, stages, to_, run_) {}
-
-  // The first sample that leaves the stages; nothing, and the reason, if none does.
-  struct Outcome {
-    std::optional<Sample> made;
-    std::string why;
-    bool is_failed;  // rather than dropped
-  };
-  Outcome operator()(Sample sample) {
-    outcome_ = {std::nullopt, "the stages make nothing of it", false};
-    chain_.process(std::move(sample));
-    return std::move(outcome_);
-  }
-
- private:
-  static Outcome& of(void* self) { return static_cast<Chain*>(self)->outcome_; }
-
-  Outcome outcome_;
-  kinora_emit to_{.struct_size = sizeof(kinora_emit),
-                  .reserved = 0,
-                  .self = this,
-                  .emit = [](void* self, kinora_sample* s) -> int32_t {
-                    Sample sample = Sample::adopt(s);
-                    if (!of(self).made) of(self).made = std::move(sample);
-                    return KINORA_OK;
-                  },
-                  .drop = [](void* self, kinora_sample* s, const char* rule, double) -> int32_t {
-                    Sample::adopt(s);
-                    of(self).why = std::string("dropped by ") + (rule ? rule : "a stage");
-                    return KINORA_OK;
-                  },
-                  .hold = nullptr,
-                  .stored = nullptr,
-                  .fail = [](void* self, kinora_sample* s, const char* reason) -> int32_t {
-                    Sample::adopt(s);
-                    of(self).why = reason ? reason : "failed";
-                    of(self).is_failed = true;
-                    return KINORA_OK;
-                  },
-                  .made_of = nullptr};
-  Call call_;
-  kinora_run run_ = run_of(call_);
-  StageChain chain_;
-};
-
 }  // namespace
 }  // namespace kinora::core
 
 struct kinora_data {
   kinora_data(kinora::core::Registry& registry, const kinora::core::DataInput& input, const char* stages,
               uint64_t seed)
-      : order(input, seed), ahead(order, input.reading), failed("data", input.reading) {
+      : order(input, seed),
+        transforms(registry, nlohmann::json::parse(stages ? stages : "[]", nullptr, false), seed),
+        ahead(order, input.reading),
+        failed("data", input.reading) {
     ahead.follow({.first = 0, .count = 1, .of = 1});
-    if (!stages) return;
-    const auto list = nlohmann::json::parse(stages, nullptr, false);
-    if (!list.is_array() || !list.empty()) chain.emplace(registry, list);
   }
 
   kinora::Sample at(uint64_t slot) {
     std::optional<kinora::Sample> out;
     const auto use = [&](const kinora::core::DataOrder::Draw& draw, std::string& why) {
-      auto sample = to_sample(ahead.read(slot, draw));
-      if (!chain) {
-        out = std::move(sample);
-        return true;
-      }
-      auto outcome = (*chain)(std::move(sample));
-      out = std::move(outcome.made);
+      std::string reason;
+      out = transforms(to_sample(ahead.read(slot, draw)), slot, reason);
       if (out) return true;
-      if (outcome.is_failed)
-        why = outcome.why;
+      if (transforms.has_dropped())
+        kinora::core::log_warn("data: {} is left out: {}", order.text_of(draw), reason);
       else
-        kinora::core::log_warn("data: {} is left out: {}", order.text_of(draw), outcome.why);
+        why = reason;
       return false;
     };
     order.find_usable(slot, use, &failed);
@@ -126,9 +72,9 @@ struct kinora_data {
   }
 
   kinora::core::DataOrder order;
+  kinora::core::Transforms transforms;
   kinora::core::SamplesAhead ahead;
   kinora::core::FailedSamples failed;
-  std::optional<kinora::core::Chain> chain;
 };
 
 extern "C" {

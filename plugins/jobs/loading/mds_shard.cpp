@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "core/io/byte_source.hpp"
+#include "kinora/sample.hpp"
 #include "plugins/jobs/loading/mds.hpp"
 
 namespace kinora::core {
@@ -48,7 +49,7 @@ class MdsShard final : public SampleShard {
       const uint8_t* from = whole.data() + (cell.offset - begin);
       Bytes bytes(from, from + cell.size);
       if (cell.is_key)
-        out.where.key.assign(bytes.begin(), bytes.end());
+        out.where.key = checked_key({bytes.begin(), bytes.end()}, i);
       else
         out.fields.push_back({cell.column.name, mds_field(cell.column, std::move(bytes))});
     }
@@ -88,6 +89,14 @@ class MdsShard final : public SampleShard {
 
   [[noreturn]] void damaged(const std::string& what) const {
     throw Error(KINORA_ERROR_DATA, file_.uri + " " + what + "; copy it again, or write the set again");
+  }
+  // Throws Error(KINORA_ERROR_DATA) for a text that no sample can have as its key.
+  std::string checked_key(std::string key, uint64_t i) const {
+    try {
+      return std::string(Sample(key).key());
+    } catch (const Error& e) {
+      throw Error(KINORA_ERROR_DATA, fmt::format("{}: sample {}: {}", source_->name(), i, e.what()));
+    }
   }
   std::string default_key(uint64_t i) const { return fmt::format("{}/{}", file_.name, i); }
 

@@ -1,16 +1,16 @@
-// The windows of an encode job whose input is a table of data: none is stored, each is decoded and encoded when
-// training takes it.
+// The windows of a job whose input is a table of data: none is stored, each is decoded when training takes it.
 #pragma once
 #include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
 
+#include <ATen/core/Tensor.h>
+
+#include "core/run/job.hpp"
 #include "core/run/one_stage.hpp"
-#include "core/torch/media/signals.hpp"
 #include "plugins/jobs/loading/samples_ahead.hpp"
-#include "plugins/jobs/training/generating/encoders.hpp"
-#include "plugins/jobs/training/live/window_encoder.hpp"
+#include "plugins/jobs/loading/transforms.hpp"
 #include "plugins/jobs/training/live/window_size.hpp"
 
 namespace kinora::core {
@@ -19,42 +19,41 @@ namespace kinora::core {
 class LiveWindows {
  public:
   struct Window {
-    std::string key;  // "CLIP@FIRST", as in a latent cache
-    NamedTensors tensors;
-    WindowSize size;
+    std::string key;    // "CLIP@FIRST", as in a latent cache
+    at::Tensor frames;  // uint8 [T, H, W, 3]
+    json facts;         // of the clip; null: none
+    std::string text;   // its caption
   };
   // Whether a clip with this key may be taken.
   using Accept = std::function<bool(const std::string& key)>;
+  // Takes the window of a slot. It throws Error(KINORA_ERROR_DATA) if the window cannot be used.
+  using Use = std::function<void(Window)>;
 
-  // encode: the job.
-  LiveWindows(const JobView& encode, at::Device device);
+  // job: with a table of data, and the slot `transforms`. sizes: of windows, at least one; a transform may change
+  // their height and width if there is one. every: one frame of that many is taken.
+  LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int64_t every);
 
-  // The window of the sample that slot n takes; its first frame depends only on the seed and n. A sample that
-  // cannot be used (damaged, too short, without a signal) is replaced by another one of its set, with a
-  // warning and counted; so is one that is not accepted, without. Throws Error(KINORA_ERROR_DATA) after many in
-  // a row, or if the data have more of them than the encode job's table accepts.
-  Window at(uint64_t slot, const Accept& accept);
-  // The number of latent positions (frames x rows x columns) of slot n's window, from the facts of its clip: the
-  // window itself may be another's if the clip cannot be decoded.
-  int64_t positions(uint64_t slot, const Accept& accept);
-  // The key of the clip that slot n takes unless it is replaced, without reading the clip.
-  std::string key(uint64_t slot) { return order_.key(slot); }
+  // Gives `use` the window of the sample that slot n takes, after the job's transforms; its first frame depends
+  // only on the seed and n. A sample that cannot be used (damaged, too short) is replaced by another one of its
+  // set, with a warning and counted; so is one that is not accepted or that a transform drops, without. Throws
+  // Error(KINORA_ERROR_DATA) after many in a row, or if the data have more of them than the job's table accepts.
+  void at(uint64_t slot, const Accept& accept, const Use& use);
+  // The size of slot n's window, from the stored facts of its clip: the window itself may be another's if the
+  // clip cannot be decoded or is dropped.
+  WindowSize size(uint64_t slot, const Accept& accept);
+  DataOrder& order() { return order_; }
+  // Samples that could not be used, each counted once.
+  // [any-thread]
+  int64_t failed() const { return failed_.count(); }
   // The slots that at() is asked for from now on, whose clips are read ahead; by default none.
   void follow(SlotTurns turns) { ahead_.follow(std::move(turns)); }
-  const DataOrder& order() const { return order_; }
-  // Of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
-  std::vector<int64_t> latent_shape() const { return encoder_.shape(sizes_[0]); }
-  // Samples that could not be used, each counted once.
-  int64_t failed() const { return failed_.count(); }
+  // [any-thread]
   DataCounts counts() const { return ahead_.counts(); }
-  // Frames a second of the frames of a window, from the facts of the last one; 24 / every if they do not say.
-  double fps() const { return fps_; }
 
  private:
   // A clip with what is known before it is decoded.
   struct Known {
     Sample clip;
-    json facts;
     int64_t taken;  // frames: one of `every`
     size_t size;    // of sizes_
   };
@@ -71,21 +70,19 @@ class LiveWindows {
   std::optional<WindowSize> told_shape(const json& facts) const;
   // The same of a clip that has been probed, or is now.
   WindowSize probed_shape(const DataOrder::Draw& draw, const Sample& clip);
-  at::Tensor frames(const Known& known, int64_t first);
+  // The clip with the tensor `frames` of the window that begins with this frame.
+  Sample decoded(const Known& known, int64_t first) const;
 
-  EncodeOptions options_;
   uint64_t seed_;
   DataOrder order_;
   SamplesAhead ahead_;
   FailedSamples failed_;
   std::vector<WindowSize> sizes_;
+  int64_t every_;
   std::vector<std::unique_ptr<OneStage>> read_;  // of each size
   OneStage probe_;
-  Signals signals_;
-  WindowEncoder encoder_;
-  TextEncoder text_;
+  Transforms before_, after_;                                          // decoding
   std::map<std::tuple<size_t, size_t, uint64_t>, WindowSize> probed_;  // clips whose facts do not tell
-  double fps_;
 };
 
 }  // namespace kinora::core
