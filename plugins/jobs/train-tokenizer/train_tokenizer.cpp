@@ -111,6 +111,7 @@ class TokenizerTraining {
     if (!options_.weights.empty())
       start_from(context_, network_, options_.weights, options_.partial, parallel_.rank() == 0);
     if (options_.start == "principal") network_.fit(starting_crops());
+    clips_->take_wait();  // no step has waited yet
   }
 
   // The first samples, which are the same on every rank: up to 64, within a quarter of the memory.
