@@ -267,6 +267,23 @@ TEST_F(Mds, ADamagedSampleCostsNoOther) {
     EXPECT_THAT(order.key(slot), ::testing::AnyOf("clip-0", "clip-4")) << slot;
 }
 
+TEST_F(Mds, AKeyThatIsNoNameCostsItsSample) {
+  const Columns columns{{"key", "str", {}}, {"txt", "str", {}}};
+  add("shard.00000.mds", columns,
+      {row(columns, {"a", "sea"}), row(columns, {"../a", "sea"}), row(columns, {"", "sea"})});
+  const auto shard = open_mds((*mds_files(path()))[0]);
+  EXPECT_EQ(shard->at(0).key(), "a");
+  for (const uint64_t i : {1, 2}) {
+    try {
+      shard->at(i);
+      ADD_FAILURE() << "sample " << i;
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), KINORA_ERROR_DATA) << e.what();
+      EXPECT_THAT(e.what(), HasSubstr(fmt::format("shard.00000.mds: sample {}: ", i)));
+    }
+  }
+}
+
 TEST_F(Mds, FactsThatCannotBeReadAreMissing) {
   const Columns columns{{"a", "json", {}}, {"json", "str", {}}, {"n", "float64", 8}, {"t", "str", {}}};
   add("s.mds", columns, {row(columns, {"{", "[1]", le(std::nan("")), "caf\xC3"})});

@@ -1,14 +1,17 @@
 // kind = "train"
+#include <chrono>
 #include <numeric>
 
 #include <ATen/ATen.h>
 
+#include "core/base/clock.hpp"
 #include "core/base/log.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
@@ -74,6 +77,7 @@ class ModelTraining {
     if (options_.prefetch && device_.is_cuda())
       trainer.prepare = [this](int64_t first, int64_t count) { batches_.prepare(first, count); };
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
+    publish_loading();
     trainer.use_average();
     trainer.save_weights();
     context_.summary.update(trainer.summary());
@@ -156,8 +160,8 @@ class ModelTraining {
   MicroLoss micro_loss(int64_t first, int64_t count) {
     NamedTensors batch = batches_.take(first, count);
     if (data_->are_of_many_sizes()) efficiency_ = packing_.efficiency;
-    const int64_t next = first + parallel_.data_size() * count;
-    if (next < options_.steps * options_.batch) data_->prepare(numbers_of(next, count));
+    const int64_t stride = parallel_.data_size() * count, next = first + stride;
+    if (next < options_.steps * options_.batch) data_->prepare(numbers_of(next, count), stride);
     const auto apart = [&](const char* name) {
       const auto it = batch.extract(name);
       return it.empty() ? at::Tensor() : it.mapped();
@@ -200,6 +204,7 @@ class ModelTraining {
   // Runs validation and draws pictures when they are due; on every rank.
   bool look(Trainer& trainer, int64_t step, json& line) {
     if (const auto wait = data_->take_wait()) line["data_wait"] = *wait;
+    if (seconds_since(published_) >= 1) publish_loading();
     if (data_->are_of_many_sizes()) line["packing"] = efficiency_;
     const auto due = [&](int64_t every) {
       return every > 0 && (step % every == 0 || step == options_.steps);
@@ -213,6 +218,13 @@ class ModelTraining {
         if (const auto picture = samples_->draw(step)) trainer.picture(step, "samples", *picture);
       });
     return line.contains("validation_loss");
+  }
+
+  // Writes metrics.prom if data are loaded; of rank 0.
+  void publish_loading() {
+    published_ = std::chrono::steady_clock::now();
+    const json loading = data_->loading();
+    if (parallel_.rank() == 0 && !loading.is_null()) live_.update_loading(loading);
   }
 
   void open_samples() {
@@ -244,6 +256,8 @@ class ModelTraining {
   int64_t packed_step_ = -1;  // whose samples packing_ divides
   Packing packing_;
   double efficiency_ = 1;  // of the last step
+  Live live_{context_.spec().name, context_.folder(), options_.steps};
+  std::chrono::steady_clock::time_point published_;
 };
 
 }  // namespace

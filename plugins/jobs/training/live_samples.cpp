@@ -23,15 +23,19 @@ void LiveSamples::require_same(const JobView& encode, const std::string& digest)
 LiveSamples::Ahead::Make LiveSamples::open(const JobView& encode, const TrainOptions& options,
                                            at::Device device) {
   use_threads(options.threads);
-  const auto windows = std::make_shared<EncodedWindows>(encode, device);
+  const auto windows = windows_ = std::make_shared<EncodedWindows>(encode, device);
   require_same(encode, windows->order().digest());
   pass_ = windows->order().pass();
   if (options.validation_every > 0 || options.sample_every > 0)
     validation_ = split_.validation(windows->order(), static_cast<size_t>(options.validation_samples));
   return [this, windows](const Wanted& wanted) {
-    Item out = make(*windows, wanted);
-    failed_ = windows->failed();
-    return out;
+    SlotTurns turns;
+    if (wanted.what == What::train) {
+      const std::scoped_lock lock(mutex_);
+      turns = turns_;
+    }
+    windows->follow(std::move(turns));
+    return make(*windows, wanted);
   };
 }
 
@@ -53,7 +57,24 @@ LatentItem LiveSamples::drawn(int64_t n) {
   return std::get<LatentItem>(ahead_.get({static_cast<uint64_t>(n), What::train}));
 }
 
-void LiveSamples::prepare(const std::vector<int64_t>& numbers) {
+SlotTurns LiveSamples::turns_of(const std::vector<int64_t>& numbers, int64_t stride) {
+  if (!many_sizes_)
+    return {.first = static_cast<uint64_t>(numbers.front()),
+            .count = numbers.size(),
+            .of = static_cast<uint64_t>(stride)};
+  // The thread may still make samples of the row before.
+  std::vector<uint64_t> slots(turns_.slots.end() - static_cast<std::ptrdiff_t>(row_), turns_.slots.end());
+  slots.insert(slots.end(), numbers.begin(), numbers.end());
+  row_ = numbers.size();
+  return {.slots = std::move(slots)};
+}
+
+void LiveSamples::prepare(const std::vector<int64_t>& numbers, int64_t stride) {
+  if (numbers.empty()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    turns_ = turns_of(numbers, stride);
+  }
   std::vector<Wanted> wanted;
   for (const int64_t n : numbers) wanted.push_back({static_cast<uint64_t>(n), What::train});
   ahead_.prepare(wanted);
@@ -70,9 +91,17 @@ LatentItem LiveSamples::validation(size_t i) {
 }
 
 nlohmann::json LiveSamples::summary() const {
+  const json of_loading = loading();
   return {{"samples", pass_},
           {"held_out", split_.held_out > 0 ? validation_.size() : 0},
-          {"failed", failed_.load()}};
+          {"failed", of_loading.at("failed")},
+          {"loading", of_loading}};
+}
+
+nlohmann::json LiveSamples::loading() const {
+  json out = windows_->counts().to_json();
+  out["failed"] = windows_->failed();
+  return out;
 }
 
 }  // namespace kinora::core

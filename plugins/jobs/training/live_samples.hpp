@@ -18,13 +18,14 @@ class LiveSamples final : public TrainingSamples {
 
   const LatentFacts& facts() const override { return facts_; }
   LatentItem drawn(int64_t n) override;
-  void prepare(const std::vector<int64_t>& numbers) override;
+  void prepare(const std::vector<int64_t>& numbers, int64_t stride) override;
   bool are_of_many_sizes() const override { return many_sizes_; }
   std::vector<int64_t> positions(int64_t first, int64_t count) override;
   size_t validation_size() const override { return validation_.size(); }
   LatentItem validation(size_t i) override;
   std::optional<double> take_wait() override { return ahead_.take_wait(); }
   nlohmann::json summary() const override;
+  nlohmann::json loading() const override;
 
  private:
   enum class What { train, validation, positions };
@@ -40,6 +41,8 @@ class LiveSamples final : public TrainingSamples {
   // Both in the thread of ahead_.
   Ahead::Make open(const JobView& encode, const TrainOptions& options, at::Device device);
   Item make(EncodedWindows& windows, const Wanted& wanted) const;
+  // The turns that begin with the numbers.
+  SlotTurns turns_of(const std::vector<int64_t>& numbers, int64_t stride);
   // Throws Error(KINORA_ERROR_INVALID) if the encode job measured the scale on data of another digest.
   static void require_same(const JobView& encode, const std::string& digest);
 
@@ -49,7 +52,10 @@ class LiveSamples final : public TrainingSamples {
   std::vector<uint64_t> validation_;   // slots of its clips, each another clip
   std::map<size_t, LatentItem> kept_;  // of the validation
   uint64_t pass_ = 0;
-  std::atomic<int64_t> failed_ = 0;
+  std::shared_ptr<EncodedWindows> windows_;  // its any-thread functions only
+  size_t row_ = 0;                           // slots of the last row among those of turns_
+  mutable std::mutex mutex_;                 // of turns_
+  SlotTurns turns_;                          // of the training
   Ahead ahead_;  // last: its thread uses the others
 };
 

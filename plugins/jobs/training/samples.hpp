@@ -19,8 +19,9 @@ class TrainingSamples {
   virtual const LatentFacts& facts() const = 0;
   // The n-th of all samples that all ranks ever draw; the same on every rank and in every run.
   virtual LatentData::Item drawn(int64_t n) = 0;
-  // Begins to make the samples that drawn() will be asked for next.
-  virtual void prepare(const std::vector<int64_t>& numbers) { (void)numbers; }
+  // Begins to make the samples that drawn() will be asked for next. stride: samples of one size; those after them are
+  // that much further on, and so on.
+  virtual void prepare(const std::vector<int64_t>& numbers, int64_t stride) { (void)numbers, (void)stride; }
   // Whether latents have several sizes, so that a batch of them is a packed row.
   virtual bool are_of_many_sizes() const { return false; }
   // If so, how many positions (frames x rows x columns) the latents of these samples have, as far as is known before
@@ -38,6 +39,8 @@ class TrainingSamples {
   virtual LatentData::Item validation(size_t i) = 0;
   // Members of the job's summary: "samples", "held_out" and others.
   virtual nlohmann::json summary() const = 0;
+  // What the loading of data has done so far (DataCounts, and "failed"); null: nothing is loaded.
+  virtual nlohmann::json loading() const { return nullptr; }
 };
 
 // Opens those of the nearest encode job upstream. Throws Error(KINORA_ERROR_INVALID) if options.validation
