@@ -34,6 +34,7 @@ def pipelines(server):
     # in the order of the source, and counts them.
     ordered = {"use": "faulty", "how": "none", "ordered": 1, "holds": True, "counts": True}
     again = [{"use": "clip.transcode", **MADE}, "caption.describe", {"use": "video.read", "stride": 4, "height": 48}, ordered,
+             {"use": "caption.choose", "dropout": 0.3}, {"use": "video.crop", "height": 40, "width": 40}, {"use": "video.flip"},
              {"use": "video.write", "format": "webp"}, {"use": "text.wordpiece", "vocab": str(SCRATCH / "vocab.txt")}]
     detectors = {f"shots-{name}": [{"use": f"shots.{name}"}] for name in ("content", "adaptive", "histogram", "hash", "threshold", "fixed")}
     once = [{"use": "video.clips", "detectors": ["content", "threshold"], **MADE}]
