@@ -72,7 +72,8 @@ void LiveSamples::work(const JobView& encode, const TrainOptions& options, at::D
       lock.lock();
       making_.reset();
       made_.insert_or_assign(next, std::move(made));
-      failed_ = windows.failed();
+      bytes_ += static_cast<int64_t>(windows.take_bytes());
+      if (failed_.size() != windows.failed_samples().size()) failed_ = windows.failed_samples();
       changed_.notify_all();
     }
   } catch (...) {
@@ -145,9 +146,18 @@ LatentItem LiveSamples::validation(size_t i) {
   return kept_[i] = std::get<LatentItem>(get({validation_.at(i), What::validation}));
 }
 
-nlohmann::json LiveSamples::summary() const {
+std::optional<int64_t> LiveSamples::take_bytes() {
   const std::scoped_lock lock(mutex_);
-  return {{"samples", pass_}, {"held_out", share_ > 0 ? validation_.size() : 0}, {"failed", failed_}};
+  return std::exchange(bytes_, 0);
+}
+
+std::set<std::string> LiveSamples::failed() const {
+  const std::scoped_lock lock(mutex_);
+  return failed_;
+}
+
+nlohmann::json LiveSamples::summary() const {
+  return {{"samples", pass_}, {"held_out", share_ > 0 ? validation_.size() : 0}, {"failed", failed().size()}};
 }
 
 }  // namespace kinora::core

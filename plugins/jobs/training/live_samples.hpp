@@ -6,6 +6,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <variant>
 #include <vector>
@@ -29,6 +30,8 @@ class LiveSamples final : public TrainingSamples {
   size_t validation_size() const override { return validation_.size(); }
   LatentItem validation(size_t i) override;
   std::optional<double> take_wait() override { return std::exchange(waited_, 0.0); }
+  std::optional<int64_t> take_bytes() override;
+  std::set<std::string> failed() const override;
   nlohmann::json summary() const override;
 
  private:
@@ -63,7 +66,8 @@ class LiveSamples final : public TrainingSamples {
   std::deque<Wanted> wanted_;
   std::optional<Wanted> making_;
   std::map<Wanted, Made> made_;  // and not fetched
-  int64_t failed_ = 0;
+  std::set<std::string> failed_;
+  int64_t bytes_ = 0;  // read since take_bytes()
   bool ends_ = false, is_open_ = false;
   std::exception_ptr broken_;  // why the thread ended
   std::thread thread_;         // last: it uses the others

@@ -78,7 +78,7 @@ int64_t LiveWindows::positions(uint64_t slot, const Accept& accept) {
     const std::string key = set.key(draw.place);
     if (!accept(key)) return false;
     auto shape = told_shape(set.facts(draw.place));
-    if (!shape) shape = probed_shape(draw, to_sample(set.read(draw.place)));
+    if (!shape) shape = probed_shape(draw, read(draw));
     const auto latent = encoder_.shape(sizes_[size_for(key, *shape).second]);
     out = std::accumulate(latent.end() - 3, latent.end(), int64_t{1}, std::multiplies<>());
     return true;
@@ -86,8 +86,14 @@ int64_t LiveWindows::positions(uint64_t slot, const Accept& accept) {
   return out;
 }
 
+Sample LiveWindows::read(const DataOrder::Draw& draw) {
+  auto sample = order_.set(draw.set).read(draw.place);
+  for (const auto& field : sample.fields) bytes_ += field.bytes.size();
+  return to_sample(std::move(sample));
+}
+
 std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw, const Accept& accept) {
-  Sample clip = to_sample(order_.set(draw.set).read(draw.place));
+  Sample clip = read(draw);
   const std::string key(clip.key());
   if (!accept(key)) return std::nullopt;
   json facts = parse_facts(clip.text("json").value_or("null"));

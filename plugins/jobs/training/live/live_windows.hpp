@@ -6,6 +6,7 @@
 #include <optional>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "core/run/one_stage.hpp"
 #include "core/torch/media/signals.hpp"
@@ -43,8 +44,11 @@ class LiveWindows {
   const DataOrder& order() const { return order_; }
   // Of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
   std::vector<int64_t> latent_shape() const { return encoder_.shape(sizes_[0]); }
-  // Samples that could not be used, each counted once.
+  // Samples that could not be used, each counted once, and their names.
   int64_t failed() const { return static_cast<int64_t>(failed_.size()); }
+  const std::set<std::string>& failed_samples() const { return failed_; }
+  // Bytes of samples that were read since the last call.
+  uint64_t take_bytes() { return std::exchange(bytes_, 0); }
   // Frames a second of the frames of a window, from the facts of the last one; 24 / every if they do not say.
   double fps() const { return fps_; }
 
@@ -58,6 +62,7 @@ class LiveWindows {
   };
   // Calls make(draw) for the sample of a slot, then for those that replace it, until it returns true.
   void find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make);
+  Sample read(const DataOrder::Draw& draw);
   // Both return nothing if the clip is not accepted, and throw Error(KINORA_ERROR_DATA) if it cannot be used.
   std::optional<Known> known(const DataOrder::Draw& draw, const Accept& accept);
   std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
@@ -83,6 +88,7 @@ class LiveWindows {
   TextEncoder text_;
   std::map<std::tuple<size_t, size_t, uint64_t>, WindowSize> probed_;  // clips whose facts do not tell
   std::set<std::string> failed_;
+  uint64_t bytes_ = 0;
   double fps_;
 };
 
