@@ -214,6 +214,7 @@ JobParts Encode::parts() {
   return {
       .slots =
           {{.name = "read", .kind = "stage", .use = "video.read", .required = true, .help = "decodes clips"},
+           kTransformsSlot,
            kPublishedTokenizerSlot,
            kTextSlot,
            kWordsSlot,

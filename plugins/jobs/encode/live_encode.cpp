@@ -5,16 +5,16 @@
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "plugins/jobs/encode/latent_statistics.hpp"
-#include "plugins/jobs/training/live/live_windows.hpp"
+#include "plugins/jobs/training/live/encoded_windows.hpp"
 
 namespace kinora::core {
 
 void encode_live(JobContext& context, const EncodeOptions& options) {
   if (Parallelism(context).rank() > 0) return;
-  LiveWindows windows(context, device_of(options.device));
+  EncodedWindows windows(context, device_of(options.device));
   LatentStatistics statistics;
   LatentFacts facts;
-  facts.shape = windows.latent_shape();
+  facts.shape = windows.latent_shape();  // transforms may change the height and width of windows of one size
   std::map<std::string, int64_t> of_size;
   const auto pass = static_cast<int64_t>(windows.order().pass()),
              count = std::min(options.scale_windows, pass);
@@ -23,6 +23,8 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
     if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
     const auto window = windows.at(static_cast<uint64_t>(n), [](const std::string&) { return true; });
     const auto latent = window.tensors.find("latent");
+    const auto& made = latent == window.tensors.end() ? window.tensors.at("codes") : latent->second;
+    if (options.sizes.empty()) facts.shape = made.sizes().vec();
     const auto& size = window.size;
     ++of_size[fmt::format("{}x{}x{}", size.frames, size.height, size.width)];
     facts.text_size = window.tensors.at("text").size(1);

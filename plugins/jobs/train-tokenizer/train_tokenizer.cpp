@@ -7,14 +7,14 @@
 
 #include "core/base/log.hpp"
 #include "core/io/atomic_file.hpp"
+#include "core/torch/media/streaming.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "core/torch/weights/partial_init.hpp"
 #include "core/torch/weights/published.hpp"
-#include "plugins/jobs/loading/held_out.hpp"
+#include "plugins/jobs/train-tokenizer/tokenizer_clips.hpp"
 #include "plugins/jobs/training/checks.hpp"
-#include "plugins/jobs/training/media/clips.hpp"
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/reconstruction_scores.hpp"
 #include "plugins/jobs/training/strip.hpp"
@@ -29,6 +29,8 @@ namespace kinora::core {
 namespace {
 
 constexpr const char* kTable = "weights.txt";
+// Clips that are evaluated without a feature model; and, of a table of data, with one.
+constexpr size_t kFew = 8, kMostOfFeatures = 2048;
 
 // Loads safetensors or TorchScript archives under any layout of the job's tokenizer. partial: tensors that do
 // not fit are initialised from the run's seed, and a table of all tensors is logged and, if `writes`, stored
@@ -54,13 +56,6 @@ std::string start_counts(const JobContext& context) {
   return line;
 }
 
-// A random crop in time: its first frame depends only on (seed, n).
-int64_t start_of(int64_t n, int64_t length, int64_t frames, uint64_t seed) {
-  const double u = sample_uniform({1}, seed, n, "tokenizer.start").item<double>();
-  return std::min<int64_t>(static_cast<int64_t>(u * static_cast<double>(length - frames + 1)),
-                           length - frames);
-}
-
 // The samples of a microbatch are all videos or all images, decided by the seed and the global number of the
 // microbatch's first sample, never by the rank that computes it.
 bool of_images(int64_t first, const TrainTokenizerOptions& o, uint64_t seed) {
@@ -75,8 +70,8 @@ class TokenizerTraining {
         options_(o),
         device_(device_of(o.device)),
         seed_(static_cast<uint64_t>(context.run().seed)),
-        clips_(context, shards_of(context), {{"height", o.height}, {"width", o.width}, {"stride", o.every}},
-               o.memory),
+        clips_(context.spec().data ? live_clips(context, o, has_features() ? kMostOfFeatures : kFew)
+                                   : stored_clips(context, o)),
         parallel_(context),
         network_(context.open_slot("tokenizer"), context.spec().component("tokenizer")->options,
                  {.seed = seed_,
@@ -88,7 +83,6 @@ class TokenizerTraining {
         scores_(context, has_features()) {
     if (has_features()) features_.emplace(context);
     if (context.spec().component("critic")) critic_.emplace(context, network_, parallel_, o, device_);
-    find_clips();
   }
 
   void run() {
@@ -97,18 +91,14 @@ class TokenizerTraining {
     plain.weights.clear();
     Trainer trainer(context_, network_, parallel_, plain);
     trainer.take_encoded = [this] { return std::exchange(encoded_, 0); };
-    if (critic_) attend(trainer);
+    attend(trainer);
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
     trainer.use_average();
     trainer.save_weights();
     const json quality = evaluate();
     context_.summary.update(quality);  // a score's number does not replace one of the job
     context_.summary.update(trainer.summary());
-    context_.summary.update({{"clips", clips_.size()},
-                             {"used", usable_.size()},
-                             {"held_out", held_out_.size()},
-                             {"too_short", too_short_},
-                             {"failed", clips_.failed()}});
+    context_.summary.update(clips_->summary());
     if (options_.partial) context_.summary["weights"] = start_counts(context_);
   }
 
@@ -117,57 +107,40 @@ class TokenizerTraining {
     return context_.spec().component("features") || !options_.features_weights.empty();
   }
 
-  void find_clips() {
-    for (int64_t i = 0; i < clips_.size(); ++i) {
-      const at::Tensor frames = clips_.try_frames(i);
-      if (!frames.defined()) continue;
-      if (frames.size(0) < options_.frames)
-        ++too_short_;
-      else
-        (hash_share(clips_.key(i)) < options_.validation ? held_out_ : usable_).push_back(i);
-    }
-    if (usable_.empty() && held_out_.empty())
-      throw clips_.none_usable(too_short_, clips_.failed(), options_.frames);
-    if (usable_.empty() || (options_.validation > 0 && held_out_.empty()))
-      raise(KINORA_ERROR_INVALID, "validation = {} leaves {} of {} clips for training; choose another share",
-            options_.validation, usable_.size(), usable_.size() + held_out_.size());
-  }
-
   void start() {
     if (!options_.weights.empty())
       start_from(context_, network_, options_.weights, options_.partial, parallel_.rank() == 0);
     if (options_.start == "principal") network_.fit(starting_crops());
   }
 
-  // The first crops of an epoch, which are the same on every rank: up to 64, within a quarter of the memory.
+  // The first samples, which are the same on every rank: up to 64, within a quarter of the memory.
   at::Tensor starting_crops() {
-    const int64_t bytes = 12 * options_.frames * options_.height * options_.width;
+    const int64_t bytes = 12 * options_.frames * options_.height * options_.width,
+                  count = std::clamp<int64_t>(options_.memory / 4 / bytes, 1, 64);
+    clips_->prepare(0, count);
     std::vector<at::Tensor> crops;
-    for (int64_t n = 0; n < std::clamp<int64_t>(options_.memory / 4 / bytes, 1, 64); ++n)
-      crops.push_back(crop(n, options_.frames));
+    for (int64_t n = 0; n < count; ++n) crops.push_back(clips_->drawn(n, options_.frames));
     return at::cat(crops);
   }
 
   // The critic steps with the trainer and is stored in its checkpoints.
   void attend(Trainer& trainer) {
-    if (!trainer.restored_job_state().empty()) critic_->restore(trainer.restored_job_state());
-    trainer.job_state = [this] { return critic_->state(); };
     trainer.on_step = [this](int64_t step, json& line) {
-      if (step > options_.critic_start) critic_->update(line);
+      if (const auto wait = clips_->take_wait()) line["data_wait"] = *wait;
+      if (critic_ && step > options_.critic_start) critic_->update(line);
       return false;
     };
-  }
-
-  at::Tensor crop(int64_t n, int64_t length) {
-    const at::Tensor frames =
-        clips_.frames(usable_[static_cast<size_t>(shuffled(n, static_cast<int64_t>(usable_.size()), seed_))]);
-    return video_of(frames, start_of(n, frames.size(0), length, seed_), length);
+    if (!critic_) return;
+    if (!trainer.restored_job_state().empty()) critic_->restore(trainer.restored_job_state());
+    trainer.job_state = [this] { return critic_->state(); };
   }
 
   MicroLoss micro_loss(int64_t first, int64_t count) {
     const int64_t length = of_images(first, options_, seed_) ? 1 : options_.frames;
     std::vector<at::Tensor> crops;
-    for (int64_t n = first; n < first + count; ++n) crops.push_back(crop(n, length));
+    for (int64_t n = first; n < first + count; ++n) crops.push_back(clips_->drawn(n, length));
+    const int64_t next = first + parallel_.data_size() * count;
+    if (next < options_.steps * options_.batch) clips_->prepare(next, count);
     const at::Tensor video = at::cat(crops).to(device_, parallel_.parameter_dtype());
     encoded_ += count * length;
     const double share = static_cast<double>(count) / static_cast<double>(options_.batch);
@@ -178,21 +151,19 @@ class TokenizerTraining {
     return {terms.all, terms.figures, {}};
   }
 
-  // Reconstructs the start of a few clips, held-out ones if there are any, or all of them if there is a
+  // Reconstructs a window of a few clips, held-out ones if there are any, or of all of them if there is a
   // feature model; writes pictures of the first and returns the numbers of the scores. The clips are divided
   // among the data-parallel ranks.
   json evaluate() {
     const at::NoGradGuard off;
     std::filesystem::create_directories(context_.folder() / "samples");
-    const auto& which = held_out_.empty() ? usable_ : held_out_;
-    const size_t few = std::min<size_t>(which.size(), 8), n = features_ ? which.size() : few,
+    const size_t all = clips_->evaluated_size(), few = std::min(all, kFew), n = features_ ? all : few,
                  ranks = static_cast<size_t>(parallel_.data_size()), share = (n + ranks - 1) / ranks,
                  first = static_cast<size_t>(parallel_.data_rank()) * share;
     std::vector<double> perceptual(few);
     // Every rank does equally many reconstructions, since ranks that share a model's parameters meet in each.
     for (size_t i = first; i < first + share; ++i) {
-      const at::Tensor video = video_of(clips_.frames(which[std::min(i, n - 1)]), 0, options_.frames)
-                                   .to(device_, parallel_.parameter_dtype());
+      const at::Tensor video = clips_->evaluated(std::min(i, n - 1)).to(device_, parallel_.parameter_dtype());
       const at::Tensor made = objective_.reconstruct(video);
       if (i >= n) continue;
       NamedTensors compared{{"prediction", made}, {"target", video}};
@@ -230,15 +201,14 @@ class TokenizerTraining {
   TrainTokenizerOptions options_;
   at::Device device_;
   uint64_t seed_;
-  Clips clips_;
+  std::unique_ptr<TokenizerClips> clips_;
   Parallelism parallel_;
   Network network_;
   TokenizerObjective objective_;
   std::optional<TokenizerCritic> critic_;
   ReconstructionScores scores_;
   std::optional<VideoFeatures> features_;
-  std::vector<int64_t> usable_, held_out_;  // intact clips that are long enough
-  int64_t too_short_ = 0, encoded_ = 0;
+  int64_t encoded_ = 0;
 };
 
 }  // namespace
@@ -260,6 +230,7 @@ JobParts TrainTokenizer::parts() {
                  .required = true,
                  .help = "network to train",
                  .weights = "weights"},
+                kTransformsSlot,
                 {.name = "perceptual", .kind = "loss", .help = "distance between two videos, such as lpips"},
                 {.name = "critic",
                  .kind = "model",
@@ -278,7 +249,7 @@ JobParts TrainTokenizer::parts() {
                          "frechet"},
                 kParallelSlot,
                 kCollectiveSlot},
-      .reads = {"shard", "path"},
+      .reads = {"shard", "path", "data"},
       .tensors = true};
 }
 

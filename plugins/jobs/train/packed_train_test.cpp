@@ -3,7 +3,7 @@
 
 #include "core/torch/media/latents.hpp"
 #include "core/torch/tensors/noise.hpp"
-#include "plugins/jobs/training/live/live_windows.hpp"
+#include "plugins/jobs/training/live/encoded_windows.hpp"
 #include "plugins/jobs/training/packed_testing.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -41,7 +41,7 @@ TEST(PackedTraining, GivesEachSampleTheLossThatItHasAlone) {
   EXPECT_GT(measured.at("sizes").value("1x16x16", 0), 0);
   EXPECT_GT(measured.at("sizes").value("9x16x32", 0), 0);
   const json summary = trained(*run);
-  LiveWindows windows(JobView(test::runtime(), run->run(), run->spec("latents")), at::kCPU);
+  EncodedWindows windows(JobView(test::runtime(), run->run(), run->spec("latents")), at::kCPU);
   const auto facts = LatentFacts::of_folder(run->of("latents"));
   const auto network = run->network("dit", "model", at::kDouble);
   double want = 0;

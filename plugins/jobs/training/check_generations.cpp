@@ -218,6 +218,7 @@ void check_encode(JobCheck& check) {
   const auto axes = check.made("parallel", [&] { return Parallelism::axes(check, check.ranks()); });
   check.holds("signals", [&] { Signals(o.signals, o.every); });
   check_layout(check, nullptr, {}, 0);
+  check_transforms(check);
   check_text(check);
   check_image_encoder(check);
   const auto tokenizer = check_part(check, "tokenizer", "tokenizer_weights", "train-tokenizer");

@@ -146,6 +146,7 @@ void check_train_tokenizer(JobCheck& check) {
   const auto o = check.options<TrainTokenizerOptions>();
   const auto& use = *check.spec().component("tokenizer");
   check_training(check, o, use);
+  check_transforms(check);
   check.holds("start", [&] { require_one_start(o); });
   const auto* features = check.spec().component("features");
   if (features || !o.features_weights.empty())

@@ -191,6 +191,18 @@ void check_image_encoder(JobCheck& check) {
               weights_in(check.spec().options, "image_encoder_weights"));
 }
 
+void check_transforms(JobCheck& check) {
+  for (const auto* use : check.spec().list("transforms")) {
+    check.stage(*use);
+    if (!check.spec().data)
+      check.problem(use->at,
+                    "transforms: they change the samples of a table of data, such as input = { path = "
+                    "\"shards/\" }; give one, or leave them out");
+    if (use->from)
+      check.problem(use->at, "transforms: each takes the samples of the one before it; leave `from` out");
+  }
+}
+
 void check_forward(JobCheck& check, Network& model, const ComponentUse& use, const Encoded& encoded,
                    bool noisy, bool by_frame) {
   const auto& spec = *or_throw(check.runtime().registry().find(use.id));

@@ -56,6 +56,8 @@ void check_layout(JobCheck&, const ComponentUse* network, const std::optional<Lo
 // Checks the slots `text` and `words` of this job with their weights.
 void check_text(JobCheck&);
 void check_image_encoder(JobCheck&);
+// Checks the slot `transforms`, which needs a table of data.
+void check_transforms(JobCheck&);
 // Runs one forward of a model on samples of this shape, with the job's inputs, and reports the problems that
 // the model finds. by_frame: with one noise level per frame.
 void check_forward(JobCheck&, Network& model, const ComponentUse&, const Encoded&, bool noisy,

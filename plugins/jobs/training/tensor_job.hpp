@@ -35,6 +35,11 @@ inline const Slot kOptimizerSlot{.name = "optimizer",
                                  .use = "adamw",
                                  .required = true,
                                  .help = "change of the weights by their gradients"};
+inline const Slot kTransformsSlot{
+    .name = "transforms",
+    .kind = "stage",
+    .list = true,
+    .help = "stages that each sample of a table of data passes before it is used, in order"};
 inline const Slot kPrecisionSlot{.name = "precision",
                                  .kind = "precision",
                                  .use = "fp32",

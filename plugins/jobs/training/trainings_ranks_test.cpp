@@ -135,6 +135,36 @@ TEST(Trainings, ScoreReconstructionsAsOneProcess) {
     });
 }
 
+// Each rank decodes and mirrors the windows of its own slots.
+TEST(Trainings, TakeATableOfDataAsOneProcess) {
+  const std::string job =
+      "steps = 3\nbatch = 4\nwarmup = 0\nema = 0\ntensorboard = false\ntransforms = ['video.flip']\n"
+      "weights = 'FOLDER/start.safetensors'\n";
+  const auto lines = [&](const std::string& parallel, bool writes) {
+    const auto run = prepared({{"tokenizer", job + "parallel = " + parallel + "\n"}});
+    at::manual_seed(7);
+    ScratchRun::save(*run->network("tokenizer", "tokenizer"), run->folder() / "start.safetensors");
+    JobSpec spec = run->spec("tokenizer");
+    spec.data.emplace();
+    spec.data->path = run->of("shards").string();
+    spec.data->shuffle = 3;
+    JobContext context(test::runtime(), run->run(), spec, writes);
+    test::run_job(context);
+    return writes ? run->metrics("tokenizer") : std::vector<json>();
+  };
+  test::on_ranks(2, [&](const Rank& me) {
+    me.launched();
+    const auto together = lines("['ddp']", me.rank == 0);
+    if (me.rank != 0) return;
+    Rank::alone();
+    const auto alone = lines("['single']", true);
+    ASSERT_EQ(together.size(), 3u);
+    for (size_t step = 0; step < 3; ++step)
+      for (const char* name : {"loss", "l1", "gradient_norm"})
+        expect_equal(together[step].at(name), alone.at(step).at(name), 1e-4, name);
+  });
+}
+
 // Its layers open no sequence, so each rank would have the whole gradient, and the sum would be too large.
 TEST(Trainings, CutNoTokenizer) {
   const auto refused = [](const std::string& name) {

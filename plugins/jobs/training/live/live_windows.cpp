@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
@@ -24,6 +22,19 @@ json read_options(const WindowSize& size, int64_t every) {
           {"memory", std::max(3 * size.frames * size.height * size.width, int64_t{1} << 20)}};
 }
 
+json facts_of(const Sample& clip) {
+  json facts = parse_facts(clip.text("json").value_or("null"));
+  return facts.is_discarded() ? json() : facts;
+}
+
+// Throws Error(KINORA_ERROR_DATA) if the transforms drop the sample or fail on it.
+Sample transformed(Transforms& by, Sample sample, uint64_t slot) {
+  const std::string key(sample.key());
+  std::string why;
+  if (auto out = by(std::move(sample), slot, why)) return *std::move(out);
+  raise(KINORA_ERROR_DATA, "{}: {}", key, why);
+}
+
 bool is_of_the_sample(const Error& e) {
   return e.code() == KINORA_ERROR_DATA || e.code() == KINORA_ERROR_UNSUPPORTED ||
          e.code() == KINORA_ERROR_NOT_FOUND;
@@ -31,20 +42,20 @@ bool is_of_the_sample(const Error& e) {
 
 }  // namespace
 
-LiveWindows::LiveWindows(const JobView& encode, at::Device device)
-    : options_(encode.options<EncodeOptions>()),
-      job_(encode.spec().name),
-      seed_(static_cast<uint64_t>(encode.run().seed)),
-      order_(*encode.spec().data, seed_),
-      sizes_(window_sizes(options_)),
-      probe_(encode.runtime(), "video.probe", json{{"count", true}}, {.finishes = true}),
-      signals_(options_.signals, options_.every),
-      encoder_(encode, options_, device),
-      text_(encode, encode.spec(), device),
-      fps_(24.0 / static_cast<double>(options_.every)) {
+LiveWindows::LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int64_t every)
+    : job_(job.spec().name),
+      seed_(static_cast<uint64_t>(job.run().seed)),
+      order_(*job.spec().data, seed_),
+      sizes_(std::move(sizes)),
+      every_(every),
+      probe_(job.runtime(), "video.probe", json{{"count", true}}, {.finishes = true}),
+      before_(job.runtime().registry(),
+              transform_lists(job.runtime().registry(), job.spec().list("transforms")).of_samples, seed_),
+      after_(job.runtime().registry(),
+             transform_lists(job.runtime().registry(), job.spec().list("transforms")).of_windows, seed_) {
   for (const auto& size : sizes_)
-    read_.push_back(std::make_unique<OneStage>(
-        encode.runtime(), "video.read", read_options(size, options_.every), Isolation{.finishes = true}));
+    read_.push_back(std::make_unique<OneStage>(job.runtime(), "video.read", read_options(size, every_),
+                                               Isolation{.finishes = true}));
 }
 
 void LiveWindows::find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make) {
@@ -61,29 +72,26 @@ void LiveWindows::find(uint64_t slot, const std::function<bool(const DataOrder::
   });
 }
 
-LiveWindows::Window LiveWindows::at(uint64_t slot, const Accept& accept) {
-  const at::NoGradGuard off;
-  std::optional<Window> out;
+void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use) {
   find(slot, [&](const DataOrder::Draw& draw) {
-    out = window(draw, slot, accept);
-    return out.has_value();
+    auto made = window(draw, slot, accept);
+    if (made) use(*std::move(made));
+    return made.has_value();
   });
-  return *std::move(out);
 }
 
-int64_t LiveWindows::positions(uint64_t slot, const Accept& accept) {
-  int64_t out = 0;
+WindowSize LiveWindows::size(uint64_t slot, const Accept& accept) {
+  size_t out = 0;
   find(slot, [&](const DataOrder::Draw& draw) {
     auto& set = order_.set(draw.set);
     const std::string key = set.key(draw.place);
     if (!accept(key)) return false;
     auto shape = told_shape(set.facts(draw.place));
     if (!shape) shape = probed_shape(draw, read(draw));
-    const auto latent = encoder_.shape(sizes_[size_for(key, *shape).second]);
-    out = std::accumulate(latent.end() - 3, latent.end(), int64_t{1}, std::multiplies<>());
+    out = size_for(key, *shape).second;
     return true;
   });
-  return out;
+  return sizes_[out];
 }
 
 Sample LiveWindows::read(const DataOrder::Draw& draw) {
@@ -92,20 +100,20 @@ Sample LiveWindows::read(const DataOrder::Draw& draw) {
   return to_sample(std::move(sample));
 }
 
-std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw, const Accept& accept) {
+std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw, uint64_t slot,
+                                                     const Accept& accept) {
   Sample clip = read(draw);
   const std::string key(clip.key());
   if (!accept(key)) return std::nullopt;
-  json facts = parse_facts(clip.text("json").value_or("null"));
-  if (facts.is_discarded()) facts = json();
-  const auto told = told_shape(facts);
+  clip = transformed(before_, std::move(clip), slot);
+  const auto told = told_shape(facts_of(clip));
   const auto [taken, size] = size_for(key, told ? *told : probed_shape(draw, clip));
-  return Known{std::move(clip), std::move(facts), taken, size};
+  return Known{std::move(clip), taken, size};
 }
 
 std::pair<int64_t, size_t> LiveWindows::size_for(const std::string& key, WindowSize shape) const {
   // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
-  shape.frames = (shape.frames + options_.every - 1) / options_.every;
+  shape.frames = (shape.frames + every_ - 1) / every_;
   if (const auto size = choose_size(sizes_, shape)) return {shape.frames, *size};
   const auto shortest = std::min_element(sizes_.begin(), sizes_.end(),
                                          [](const auto& a, const auto& b) { return a.frames < b.frames; });
@@ -114,20 +122,22 @@ std::pair<int64_t, size_t> LiveWindows::size_for(const std::string& key, WindowS
 
 std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& draw, uint64_t slot,
                                                        const Accept& accept) {
-  const auto found = known(draw, accept);
+  const auto found = known(draw, slot, accept);
   if (!found) return std::nullopt;
-  const Sample& clip = found->clip;
-  std::string why;
-  auto tensors = signals_.of(found->facts, why);
-  if (!tensors) raise(KINORA_ERROR_DATA, "{}: {}", clip.key(), why);
-  const int64_t starts = found->taken - sizes_[found->size].frames + 1;
+  const WindowSize& size = sizes_[found->size];
+  const int64_t starts = found->taken - size.frames + 1;
   const double u = sample_uniform({1}, seed_, static_cast<int64_t>(slot), "window.start").item<double>();
   const int64_t first = std::min(static_cast<int64_t>(u * static_cast<double>(starts)), starts - 1);
-  tensors->merge(encoder_(frames(*found, first * options_.every)));
-  (*tensors)["text"] = text_(std::string(clip.text("txt").value_or("")));
-  if (const double fps = number_in(found->facts, "fps"); fps > 0)
-    fps_ = fps / static_cast<double>(options_.every);
-  return Window{fmt::format("{}@{}", clip.key(), first), *std::move(tensors), sizes_[found->size]};
+  const Sample made = transformed(after_, decoded(*found, first * every_), slot);
+  Window out{fmt::format("{}@{}", found->clip.key(), first), frames_of_sample(made), facts_of(made),
+             std::string(made.text("txt").value_or(""))};
+  const auto left = out.frames.sizes();
+  if (left[0] != size.frames || (sizes_.size() > 1 && (left[1] != size.height || left[2] != size.width)))
+    raise(KINORA_ERROR_INVALID,
+          "transforms: they leave a window of {}x{}x{} where it needs {}x{}x{} (frames, height, width); "
+          "remove the one that does",
+          left[0], left[1], left[2], size.frames, size.height, size.width);
+  return out;
 }
 
 std::optional<WindowSize> LiveWindows::told_shape(const json& facts) const {
@@ -155,15 +165,16 @@ WindowSize LiveWindows::probed_shape(const DataOrder::Draw& draw, const Sample& 
   return probed_[id] = *shape;
 }
 
-at::Tensor LiveWindows::frames(const Known& known, int64_t first) {
+Sample LiveWindows::decoded(const Known& known, int64_t first) const {
   Sample clip = known.clip;
   clip.set("first", std::to_string(first));
-  const int64_t wanted = sizes_[known.size].frames;
-  const at::Tensor out = frames_of_sample((*read_[known.size])(clip));
-  if (out.size(0) != wanted)
+  Sample out = (*read_[known.size])(clip);
+  const auto* frames = out.tensor("frames");
+  const int64_t count = frames ? frames->shape[0] : 0, wanted = sizes_[known.size].frames;
+  if (count != wanted)
     raise(KINORA_ERROR_DATA,
           "{}: {} frames from number {} on where its facts promise {}; fix the fact frames, or remove it",
-          clip.key(), out.size(0), first, wanted);
+          clip.key(), count, first, wanted);
   return out;
 }
 

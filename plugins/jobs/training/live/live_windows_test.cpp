@@ -1,8 +1,7 @@
-#include "plugins/jobs/training/live/live_windows.hpp"
-
 #include <gmock/gmock.h>
 
 #include "core/torch/weights/latent_cache.hpp"
+#include "plugins/jobs/training/live/encoded_windows.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -26,7 +25,7 @@ TEST(LiveWindows, AreThoseOfACacheOfAllWindows) {
   test::run_job(encode);
   const LatentCache cache(run->of("latents") / "latents.h5");
   const JobSpec spec = live_spec(*run);
-  LiveWindows live(JobView(test::runtime(), run->run(), spec), at::kCPU);
+  EncodedWindows live(JobView(test::runtime(), run->run(), spec), at::kCPU);
   std::set<std::string> keys;
   for (uint64_t slot = 0; slot < 40; ++slot) {
     const auto window = live.at(slot, every);
@@ -44,7 +43,7 @@ TEST(LiveWindows, AreThoseOfACacheOfAllWindows) {
 TEST(LiveWindows, DependOnTheSlotAlone) {
   const auto run = prepared();
   const JobSpec spec = live_spec(*run);
-  LiveWindows one(JobView(test::runtime(), run->run(), spec), at::kCPU),
+  EncodedWindows one(JobView(test::runtime(), run->run(), spec), at::kCPU),
       other(JobView(test::runtime(), run->run(), spec), at::kCPU);
   for (const uint64_t slot : {7, 100000, 7, 3}) {
     const auto a = one.at(slot, every), b = other.at(slot, every);
@@ -56,7 +55,7 @@ TEST(LiveWindows, DependOnTheSlotAlone) {
 TEST(LiveWindows, OfClipsThatAreNotAcceptedAreReplacedByOthers) {
   const auto run = prepared();
   const JobSpec spec = live_spec(*run);
-  LiveWindows live(JobView(test::runtime(), run->run(), spec), at::kCPU);
+  EncodedWindows live(JobView(test::runtime(), run->run(), spec), at::kCPU);
   for (uint64_t slot = 0; slot < 10; ++slot)
     EXPECT_THAT(live.at(slot, [](const std::string& key) { return key == "a"; }).key,
                 testing::StartsWith("a@"));

@@ -22,9 +22,11 @@ std::string damage_in(const Sample& sample) {
 
 at::Tensor frames_of_sample(const Sample& sample) {
   const kinora_dl_tensor* t = sample.tensor("frames");
-  if (!t || t->ndim != 4 || t->code != KINORA_DL_UINT || t->bits != 8)
+  if (!t || t->ndim != 4 || t->shape[3] != 3 || t->code != KINORA_DL_UINT || t->bits != 8 ||
+      !is_row_major(*t))
     throw Error(KINORA_ERROR_INVALID,
-                "the stage of slot read must set the tensor frames, uint8 [T, H, W, 3]");
+                "the stages that decode and transform clips must leave the tensor frames, row-major uint8 "
+                "[T, H, W, 3]");
   return at::from_blob(static_cast<char*>(t->data) + t->byte_offset, at::IntArrayRef(t->shape, 4), at::kByte)
       .clone();
 }

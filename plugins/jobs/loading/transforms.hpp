@@ -1,0 +1,45 @@
+// Stages that change a sample on its way from a shard into training.
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/run/call.hpp"
+#include "core/run/run_file.hpp"
+#include "core/run/stage_chain.hpp"
+
+namespace kinora::core {
+
+// [owner-thread] A sample passes them also after the run was asked to stop: a training step may need it.
+class Transforms {
+ public:
+  // stages: as of StageChain; an empty list changes nothing. seed: the run's. Throws
+  // Error(KINORA_ERROR_INVALID) for an unknown stage or option.
+  Transforms(Registry&, const json& stages, uint64_t seed);
+  Transforms(const Transforms&) = delete;
+  Transforms& operator=(const Transforms&) = delete;
+
+  // The first sample that leaves the stages; nothing, with the reason in `why`, if none does. In the stages the
+  // sample has the field `slot`, decimal digits, from which those that are random draw their numbers.
+  std::optional<Sample> operator()(Sample sample, uint64_t slot, std::string& why);
+
+ private:
+  static Transforms& of(void* self) { return *static_cast<Transforms*>(self); }
+  kinora_emit sink();
+
+  std::optional<Sample> made_;
+  std::string why_;
+  Call call_;
+  kinora_run run_;
+  kinora_emit to_;
+  std::optional<StageChain> chain_;
+};
+
+// The transforms of a job in the order of its list, as lists for Transforms. Those from the first one on that
+// reads the tensor `frames` are for the decoded window, those before it for the sample as it is stored.
+struct TransformLists {
+  json of_samples = json::array(), of_windows = json::array();
+};
+TransformLists transform_lists(const Registry&, const std::vector<const ComponentUse*>& transforms);
+
+}  // namespace kinora::core

@@ -1,0 +1,41 @@
+// The clips that a tokenizer is trained on: decoded into memory at the start, or, if the job's input is a table of
+// data, window by window in a thread ahead of the training step.
+#pragma once
+#include <memory>
+#include <optional>
+
+#include <ATen/core/Tensor.h>
+
+#include "core/run/job.hpp"
+#include "plugins/jobs/training/options/training.hpp"
+
+namespace kinora::core {
+
+// [owner-thread]
+class TokenizerClips {
+ public:
+  virtual ~TokenizerClips() = default;
+  // The first `length` frames of sample n of all that all ranks ever draw, [1, 3, length, H, W] in [-1, 1]: at
+  // most the option `frames` of them. The same on every rank and in every run.
+  virtual at::Tensor drawn(int64_t n, int64_t length) = 0;
+  // Begins to make the samples that drawn() will be asked for next.
+  virtual void prepare(int64_t first, int64_t count) { (void)first, (void)count; }
+  // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
+  virtual std::optional<double> take_wait() { return std::nullopt; }
+  // The clips to evaluate: held out, or else those of the training.
+  virtual size_t evaluated_size() const = 0;
+  // `frames` frames of one of them, as drawn() gives them.
+  virtual at::Tensor evaluated(size_t i) = 0;
+  // Members of the job's summary: "clips", "held_out", "failed" and others.
+  virtual nlohmann::json summary() const = 0;
+};
+
+// Those of shards. Throws Error(KINORA_ERROR_DATA) if none is usable, Error(KINORA_ERROR_INVALID) if
+// options.validation leaves nothing for training or evaluation.
+std::unique_ptr<TokenizerClips> stored_clips(JobContext& context, const TrainTokenizerOptions& options);
+// Those of the job's table of data, of which up to `most` are evaluated. Throws Error(KINORA_ERROR_INVALID) if
+// options.validation holds out none of them.
+std::unique_ptr<TokenizerClips> live_clips(const JobView& job, const TrainTokenizerOptions& options,
+                                           size_t most);
+
+}  // namespace kinora::core

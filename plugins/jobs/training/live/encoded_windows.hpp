@@ -1,0 +1,44 @@
+// The windows of an encode job whose input is a table of data, encoded as in its cache.
+#pragma once
+#include "core/torch/media/signals.hpp"
+#include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/live/live_windows.hpp"
+#include "plugins/jobs/training/live/window_encoder.hpp"
+
+namespace kinora::core {
+
+// [owner-thread] A window is made also after the run was asked to stop: a trainer finishes its step, which needs it.
+class EncodedWindows {
+ public:
+  struct Window {
+    std::string key;  // "CLIP@FIRST", as in a latent cache
+    NamedTensors tensors;
+    WindowSize size;
+  };
+
+  // encode: the job.
+  EncodedWindows(const JobView& encode, at::Device device);
+
+  // The window that LiveWindows gives for the slot. A clip without a signal cannot be used either.
+  Window at(uint64_t slot, const LiveWindows::Accept& accept);
+  // The number of latent positions (frames x rows x columns) of a window of the size that LiveWindows says.
+  int64_t positions(uint64_t slot, const LiveWindows::Accept& accept);
+  // Of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
+  std::vector<int64_t> latent_shape() const { return encoder_.shape(window_sizes(options_)[0]); }
+  DataOrder& order() { return windows_.order(); }
+  int64_t failed() const { return windows_.failed(); }
+  const std::set<std::string>& failed_samples() const { return windows_.failed_samples(); }
+  uint64_t take_bytes() { return windows_.take_bytes(); }
+  // Frames a second of the frames of a window, from the facts of the last one; 24 / every if they do not say.
+  double fps() const { return fps_; }
+
+ private:
+  EncodeOptions options_;
+  LiveWindows windows_;
+  Signals signals_;
+  WindowEncoder encoder_;
+  TextEncoder text_;
+  double fps_;
+};
+
+}  // namespace kinora::core

@@ -1,0 +1,120 @@
+// Transforms of a job whose input is a table of data, on real clips.
+#include <gmock/gmock.h>
+
+#include "core/run/identity.hpp"
+#include "plugins/jobs/training/live/live_windows.hpp"
+#include "plugins/jobs/training/video_jobs_testing.hpp"
+#include "tests/support/refusal.hpp"
+
+namespace kinora::core {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::unique_ptr<ScratchRun> transforming(const std::string& transforms, const ClipFacts& facts = {}) {
+  return prepared({{"latents", "transforms = [" + transforms + "]\n"}}, facts);
+}
+
+struct TransformedWindows {
+  std::vector<LiveWindows::Window> all;
+  int64_t failed = 0;
+};
+
+// The windows of the first slots, of the run's shards as a table of data.
+TransformedWindows first_windows(const ScratchRun& run, uint64_t slots = 8) {
+  JobSpec spec = run.spec("latents");
+  spec.data.emplace();
+  spec.data->path = run.of("shards").string();
+  spec.data->shuffle = 3;
+  LiveWindows live(JobView(test::runtime(), run.run(), spec), {{kFrames, 16, 32}}, kEvery);
+  TransformedWindows out;
+  for (uint64_t slot = 0; slot < slots; ++slot)
+    live.at(
+        slot, [](const std::string&) { return true; },
+        [&](LiveWindows::Window window) { out.all.push_back(std::move(window)); });
+  out.failed = live.failed();
+  return out;
+}
+
+void expect_frames(const TransformedWindows& got, const TransformedWindows& plain,
+                   const std::function<at::Tensor(const at::Tensor&)>& change) {
+  ASSERT_EQ(got.all.size(), plain.all.size());
+  for (size_t i = 0; i < got.all.size(); ++i) {
+    EXPECT_EQ(got.all[i].key, plain.all[i].key);
+    EXPECT_TRUE(at::equal(got.all[i].frames, change(plain.all[i].frames))) << got.all[i].key;
+    EXPECT_FALSE(at::equal(got.all[i].frames, plain.all[i].frames));
+  }
+}
+
+TEST(LiveTransforms, ChangeTheDecodedFrames) {
+  const auto plain = first_windows(*prepared());
+  expect_frames(first_windows(*transforming("{ use = 'video.flip', probability = 1.0 }")), plain,
+                [](const at::Tensor& frames) { return frames.flip(2); });
+  expect_frames(first_windows(*transforming("{ use = 'video.crop', height = 8, width = 24, at = 'center' }")),
+                plain, [](const at::Tensor& frames) { return frames.narrow(1, 4, 8).narrow(2, 4, 24); });
+}
+
+TEST(LiveTransforms, DrawForEachSlot) {
+  const json two{{"captions", {"left", "right"}}};
+  const auto run = transforming("{ use = 'caption.choose', of = ['captions'] }", {{"a", two}, {"c", two}});
+  const auto windows = first_windows(*run, 40), again = first_windows(*run, 40);
+  std::map<std::string, int> seen;
+  for (size_t i = 0; i < windows.all.size(); ++i) {
+    ++seen[windows.all[i].text];
+    EXPECT_EQ(again.all[i].text, windows.all[i].text);
+  }
+  EXPECT_EQ(seen.size(), 2u);
+  EXPECT_NEAR(seen["left"], 20, 16) << "five standard deviations";
+}
+
+TEST(LiveTransforms, ThatDropOrFailReplaceTheSample) {
+  const auto run = transforming("{ use = 'filter.facts', fact = 'score', at_least = 3.0 }",
+                                {{"a", {{"score", 1}}}, {"c", {{"score", 5}}}});
+  const auto windows = first_windows(*run);
+  for (const auto& window : windows.all) EXPECT_THAT(window.key, ::testing::StartsWith("c@"));
+  EXPECT_EQ(windows.failed, 3) << "a is dropped, and b and d have no score";
+}
+
+// From the first transform that reads frames on, all run on the decoded window.
+TEST(LiveTransforms, KeepTheOrderOfTheirList) {
+  const std::string measure = "{ use = 'filter.brightness', mode = 'score' }",
+                    bound = "{ use = 'filter.facts', fact = 'scores.filter.brightness', at_least = 0.0 }";
+  for (const auto& window : first_windows(*transforming(measure + ", " + bound), 3).all)
+    EXPECT_GT(window.facts.at("scores").at("filter.brightness").get<double>(), 0);
+  EXPECT_THAT(test::refusal([&] { first_windows(*transforming(bound + ", " + measure), 1); }),
+              HasSubstr("has no number 'scores.filter.brightness'"));
+}
+
+TEST(LiveTransforms, ArePartOfTheJobsIdentity) {
+  const std::string flip = "transforms = [{ use = 'video.flip', probability = 0.5 }]\n";
+  const ScratchRun run({{"latents", flip}});
+  ASSERT_EQ(run.problems(), "");
+  const JobSpec& with = run.spec("latents");
+  JobSpec without = with, other = with;
+  std::erase_if(without.components, [](const ComponentUse& use) { return use.slot == "transforms"; });
+  for (auto& use : other.components)
+    if (use.slot == "transforms")
+      use.options =
+          or_throw(Options::make(*or_throw(run.run().registry->find(use.id)), json{{"probability", 0.25}}));
+  EXPECT_NE(job_digest(run.run(), without), job_digest(run.run(), with));
+  EXPECT_NE(job_digest(run.run(), other), job_digest(run.run(), with));
+}
+
+TEST(LiveTransforms, SayWhereTheyHaveNoEffect) {
+  const auto refused = [](const std::string& transforms, bool has_table) {
+    const auto run = transforming(transforms);
+    JobSpec spec = run->spec("latents");
+    if (has_table) spec.data.emplace().path = run->of("shards").string();
+    return test::refusal([&] {
+      JobContext context(test::runtime(), run->run(), spec);
+      test::run_job(context);
+    });
+  };
+  EXPECT_THAT(refused("'video.flip'", false),
+              HasSubstr("transforms: they change the samples of a table of data"));
+  EXPECT_THAT(refused("{ use = 'video.flip', name = 'one' }, { use = 'video.crop', from = 'one' }", true),
+              HasSubstr("transforms: each takes the samples of the one before it; leave `from` out"));
+}
+
+}  // namespace
+}  // namespace kinora::core
