@@ -105,7 +105,7 @@ class ModelTraining {
   }
 
   int64_t step_of(int64_t sample) const { return sample / options_.batch; }
-  // Once per checkpoint, before it is written.
+  // The first of every checkpoint_every steps: what is wrong from the beginning shows at once.
   bool compares(int64_t step) const {
     return same_batches_.is_needed() && step % options_.checkpoint_every == 0;
   }
@@ -195,7 +195,8 @@ class ModelTraining {
     NamedTensors batch = batches_.take(first, count);
     if (data_->are_of_many_sizes()) efficiency_ = packing_of(step_of(first)).efficiency;
     const int64_t next = first + parallel_.data_size() * count;
-    if (!data_->are_shared() && next < options_.steps * options_.batch) data_->prepare(numbers_of(next, count));
+    if (!data_->are_shared() && next < options_.steps * options_.batch)
+      data_->prepare(numbers_of(next, count));
     const auto apart = [&](const char* name) {
       const auto it = batch.extract(name);
       return it.empty() ? at::Tensor() : it.mapped();

@@ -55,7 +55,7 @@ class LiveSamples final : public TrainingSamples {
   mutable std::mutex mutex_;  // guards the next two
   std::set<std::string> failed_;
   int64_t bytes_ = 0;  // read since take_bytes()
-  Ahead ahead_;  // last: its thread uses the others
+  Ahead ahead_;        // last: its thread uses the others
 };
 
 }  // namespace kinora::core

@@ -41,11 +41,13 @@ void SameBatches::compare(int64_t begin, int64_t end, int64_t step) {
   for (size_t r = 0; r < texts.size(); ++r) {
     const json its = json::parse(texts[r]);
     const auto tensors = its.at("tensors").get<Facts>();
-    const auto& [before, same] = first.try_emplace(its.at("data_rank").get<int64_t>(), r, tensors).first->second;
+    const auto& [before, same] =
+        first.try_emplace(its.at("data_rank").get<int64_t>(), r, tensors).first->second;
     if (tensors == same) continue;
     const auto apart = std::mismatch(tensors.begin(), tensors.end(), same.begin(), same.end());
     raise(KINORA_ERROR_DATA,
-          "ranks {} and {} have different data in step {}: {}; they must read the same files, on sound disks and "
+          "ranks {} and {} have different data in step {}: {}; they must read the same files, on sound disks "
+          "and "
           "memory; rerun to continue from the last checkpoint",
           before, r, step, (apart.first != tensors.end() ? apart.first : apart.second)->first);
   }

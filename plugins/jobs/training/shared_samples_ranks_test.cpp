@@ -1,11 +1,10 @@
 // Ranks that share a model read its samples in turns: what each of them makes, gets and reports.
-#include "plugins/jobs/training/shared_samples.hpp"
-
 #include <ATen/ATen.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "plugins/jobs/training/same_batches.hpp"
+#include "plugins/jobs/training/shared_samples.hpp"
 #include "tests/support/rank_strategies.hpp"
 #include "tests/support/refusal.hpp"
 
@@ -118,7 +117,8 @@ TEST(SharedSamples, AreWholeOnEveryRankAndMadeOnceInEachGroup) {
     }
     EXPECT_EQ(one.own->prepared, one.own->made);
     Numbers made;
-    for (const auto& of_rank : one.of_group(one.own->made)) made.insert(made.end(), of_rank.begin(), of_rank.end());
+    for (const auto& of_rank : one.of_group(one.own->made))
+      made.insert(made.end(), of_rank.begin(), of_rank.end());
     EXPECT_THAT(made, testing::UnorderedElementsAreArray(all));
   });
 }
@@ -194,8 +194,10 @@ TEST(SameBatches, AreComparedWithinEachGroup) {
     auto swapped = batch(first + 4);
     if (me.rank == 3) swapped["latent"] = swapped["latent"].flip({0});
     same.add(first + 4, swapped);
-    EXPECT_THAT(test::refusal([&] { same.compare(8, 16, 2); }),
-                HasSubstr("ranks 2 and 3 have different data in step 2: 'latent' of the microbatch from sample 14 on"));
+    EXPECT_THAT(
+        test::refusal([&] { same.compare(8, 16, 2); }),
+        HasSubstr(
+            "ranks 2 and 3 have different data in step 2: 'latent' of the microbatch from sample 14 on"));
   });
 }
 

@@ -17,20 +17,25 @@ using test::Rank;
 
 constexpr int64_t kSteps = 2, kBatch = 4;
 
-// Its windows are made when training takes them, from the shard of video_jobs_testing.hpp: b is not a video, and d is too
-// short.
-std::unique_ptr<ScratchRun> prepared_live(const std::string& parallel, int64_t accumulate) {
+const json kFacts{{"frames", 40}};  // a promise that each clip keeps
+
+// A run whose windows are made when training takes them, from the shard of video_jobs_testing.hpp, whose clip b is not a
+// video. path: of the shards.
+std::unique_ptr<ScratchRun> prepared_live(const std::string& parallel, int64_t accumulate,
+                                          const std::string& path = "shards") {
   auto run = prepared(
       {{"latents",
-        "input = { path = 'shards', shuffle = 4 }\nscale_windows = 2\n"
-        "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
-        "decode_block_out_channels = [4, 8, 8] }\ntokenizer_weights = "
-        "'FOLDER/tokenizer/weights.safetensors'\n"},
+        "input = { path = '" + path +
+            "', shuffle = 4 }\nscale_windows = 2\nevery = 1\n"
+            "tokenizer = { use = 'cosmos', latent_channels = 2, encoder_block_out_channels = [4, 8, 8], "
+            "decode_block_out_channels = [4, 8, 8] }\ntokenizer_weights = "
+            "'FOLDER/tokenizer/weights.safetensors'\n"},
        {"dit",
         fmt::format("weights = 'FOLDER/start.safetensors'\nprecision = 'fp64'\nsteps = {}\nbatch = {}\n"
                     "accumulate = {}\nwarmup = 0\nlearning_rate = 0.01\noptimizer = {{ use = 'adamw', eps = "
                     "1e-4 }}\nema = 0\ntensorboard = false\nparallel = {}\n",
-                    kSteps, kBatch, accumulate, parallel)}});
+                    kSteps, kBatch, accumulate, parallel)}},
+      {{"a", kFacts}, {"c", kFacts}, {"d", kFacts}});
   ScratchRun::save(*run->network("dit", "model"), run->folder() / "start.safetensors");
   return run;
 }
@@ -41,12 +46,13 @@ int64_t write_equal_clips(const ScratchRun& run) {
   for (const char* key : {"w", "x", "y", "z"}) {
     fs::copy_file(video, fields / (std::string(key) + ".mp4"));
     std::ofstream(fields / (std::string(key) + ".txt")) << (*key < 'y' ? "sea" : "red");
+    std::ofstream(fields / (std::string(key) + ".json")) << kFacts.dump();
   }
   const std::string command =
       fmt::format("cd '{}' && tar --format=ustar -cf '{}/shard-000000.tar' w.* x.* y.* z.*", fields.string(),
                   run.of("shards").string());
   EXPECT_EQ(std::system(command.c_str()), 0);
-  return static_cast<int64_t>(fs::file_size(video)) + 3;
+  return static_cast<int64_t>(fs::file_size(video) + kFacts.dump().size()) + 3;
 }
 
 struct Trained {
@@ -78,21 +84,28 @@ void expect_same_training(const Trained& got, const Trained& want) {
   ASSERT_EQ(got.lines.size(), want.lines.size());
   for (size_t i = 0; i < want.lines.size(); ++i)
     for (const char* name : {"loss", "gradient_norm"})
-      EXPECT_NEAR(got.lines[i].at(name).get<double>() / want.lines[i].at(name).get<double>(), 1, 1e-10) << name << i;
+      EXPECT_NEAR(got.lines[i].at(name).get<double>() / want.lines[i].at(name).get<double>(), 1, 1e-10)
+          << name << i;
   EXPECT_NE(want.lines[0].at("loss"), want.lines[1].at("loss"));
 }
 
-TEST(SharedTrainings, EqualOneProcessWithSamplesThatCannotBeUsed) {
-  for (const char* parallel : {"['tp']", "['pp']"})
-    test::on_ranks(2, [&](const Rank& me) {
-      const auto together = trained_together(*prepared_live(parallel, 2), me);
-      if (me.rank != 0) return;
-      const auto alone = trained_alone(*prepared_live("['single']", 2));
-      expect_same_training(together, alone);
-      EXPECT_EQ(alone.summary.at("failed"), 2);
-      EXPECT_EQ(together.summary.at("failed"), 2);
-    });
+void expect_equal_with_a_damaged_clip(const std::string& parallel) {
+  test::on_ranks(2, [&](const Rank& me) {
+    const std::string shards = me.folder + "/shards";
+    if (me.rank == 0) fs::copy(prepared_live("['single']", 1)->of("shards"), shards);
+    me.meet("shards");
+    const auto together = trained_together(*prepared_live(parallel, 2, shards), me);
+    if (me.rank != 0) return;
+    const auto alone = trained_alone(*prepared_live("['single']", 2, shards));
+    expect_same_training(together, alone);
+    EXPECT_EQ(alone.summary.at("failed"), 1);
+    EXPECT_EQ(together.summary.at("failed"), 1) << "whichever ranks met it";
+  });
 }
+
+TEST(SharedTrainings, EqualOneProcessWithADamagedClipUnderTp) { expect_equal_with_a_damaged_clip("['tp']"); }
+
+TEST(SharedTrainings, EqualOneProcessWithADamagedClipUnderPp) { expect_equal_with_a_damaged_clip("['pp']"); }
 
 // Each rank reads its part and no more: of all samples, and of the example whose products are counted in each group.
 void expect_parts(int ranks, const std::string& parallel, int64_t groups) {
