@@ -97,13 +97,16 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri) {
 
 Result<std::string> read_text(std::string_view uri, uint64_t limit) {
   const auto source = open_bytes(uri);
-  if (!source) return source.failure();
-  const uint64_t size = (*source)->size();
+  return source ? read_text(**source, limit) : source.failure();
+}
+
+Result<std::string> read_text(const ByteSource& source, uint64_t limit) {
+  const uint64_t size = source.size();
   if (size > limit)
-    return fail(KINORA_ERROR_DATA, "{}: {} bytes where at most {} are expected; is it the right file?", uri,
-                size, limit);
+    return fail(KINORA_ERROR_DATA, "{}: {} bytes where at most {} are expected; is it the right file?",
+                source.name(), size, limit);
   std::string text(size, '\0');
-  const auto got = (*source)->read(0, text.data(), size);
+  const auto got = source.read_kept(0, text.data(), size);
   if (!got) return got.failure();
   text.resize(*got);
   return text;

@@ -18,6 +18,10 @@ class ByteSource {
   virtual uint64_t size() const = 0;
   // Returns fewer than `size` bytes only at the end.
   virtual Result<uint64_t> read(uint64_t offset, void* to, uint64_t size) const = 0;
+  // The same for what is read as a whole and may be read again, a sample or an index: a source with a cache keeps it.
+  virtual Result<uint64_t> read_kept(uint64_t offset, void* to, uint64_t size) const {
+    return read(offset, to, size);
+  }
 };
 
 // A local path, or "scheme://..." through kinora.io/1. Pipes, sockets, devices and folders are refused
@@ -28,5 +32,6 @@ Result<std::shared_ptr<const ByteSource>> open_bytes(std::string_view uri);
 Status check_regular_file(const std::string& path);
 // All bytes of a small file; fails if it is larger than `limit`.
 Result<std::string> read_text(std::string_view uri, uint64_t limit);
+Result<std::string> read_text(const ByteSource& source, uint64_t limit);
 
 }  // namespace kinora::core

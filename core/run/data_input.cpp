@@ -34,9 +34,16 @@ class Reader {
     }
     std::vector<std::string> known{"path", "blend", "shuffle", "part", "where", "join"};
     if (outer) known.insert(known.end(), {"weight", "epochs"});
+    const auto of_all = data_reading_keys();
+    known.insert(known.end(), of_all.begin(), of_all.end());
     refuse_unknown(pointer, table, known);
     out.shuffle = number(pointer, table, "shuffle", outer ? outer->shuffle : 0, true);
     if (outer) read_share(pointer, table, out);
+    if (!outer) out.reading = read_data_reading(doc_, pointer, table, problems_);
+    for (const auto& key : of_all)
+      if (outer && table.contains(key))
+        problem(doc_.key(pointer + "/" + key),
+                "'" + key + "' is of all data; give it at the top of the table");
     if (table.contains("path") == table.contains("blend"))
       problem(doc_.value(pointer), "expected either a path, of shards, or a blend, a list of parts");
     else if (table.contains("blend"))

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/config/document.hpp"
+#include "core/run/data_reading.hpp"
 
 namespace kinora::core {
 
@@ -31,6 +32,7 @@ struct DataInput {
   std::pair<double, double> part{0, 1};
   std::string where{};
   std::vector<DataJoin> joins{};
+  DataReading reading;  // of the whole table; unused in a part of a blend
 
   bool is_blend() const { return path.empty(); }
   // Everything but the files that a result depends on; it is part of a job's identity.

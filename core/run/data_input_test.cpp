@@ -1,5 +1,6 @@
 #include "core/run/data_input.hpp"
 
+#include <filesystem>
 #include <set>
 
 #include <gmock/gmock.h>
@@ -85,6 +86,25 @@ TEST(DataInput, EveryKeyButThePathsIsPartOfTheIdentity) {
   EXPECT_EQ(read("{ path = 'a', part = [0, 1] }").data.identity(), read("{ path = 'b' }").data.identity());
 }
 
+TEST(DataInput, HowItIsReadIsOfTheWholeTableAndNotOfTheIdentity) {
+  const auto set = read(
+      "{ path = 'a', memory = '2 MB', readers = 0, cache = 'kept/', cache_limit = '1 GiB', max_failed = 0, "
+      "max_failed_share = 1 }");
+  EXPECT_TRUE(set.problems.empty());
+  const DataReading& given = set.data.reading;
+  EXPECT_EQ(given.memory, 2'000'000u);
+  EXPECT_EQ(given.readers, 0);
+  EXPECT_EQ(std::filesystem::path(given.cache), std::filesystem::current_path() / "kept/");
+  EXPECT_EQ(given.cache_limit, uint64_t{1} << 30);
+  EXPECT_EQ(given.max_failed, 0);
+  EXPECT_EQ(given.max_failed_share, 1);
+  const auto plain = read("{ path = 'a' }");
+  EXPECT_EQ(plain.data.reading.readers, -1);
+  EXPECT_EQ(plain.data.reading.max_failed, -1);
+  EXPECT_EQ(plain.data.reading.cache, "");
+  EXPECT_EQ(set.data.identity(), plain.data.identity());
+}
+
 TEST(DataInput, SaysWhatIsWrongAndWhere) {
   const std::vector<std::pair<const char*, const char*>> cases = {
       {"{ }", "run.toml:1:9: expected either a path, of shards, or a blend"},
@@ -100,6 +120,18 @@ TEST(DataInput, SaysWhatIsWrongAndWhere) {
       {"{ path = 'a', weight = 1 }", "unknown key 'weight'"},
       {"{ path = 'a', shufle = 1 }", "unknown key 'shufle', did you mean 'shuffle'?"},
       {"{ path = 'a', shuffle = 1.5 }", "shuffle = 1.5: must be an integer of at least 0"},
+      {"{ path = 'a', memory = '3 apples' }",
+       "run.toml:1:32: option 'memory' of input takes a size of at least 1 B"},
+      {"{ path = 'a', memory = 0 }", "option 'memory' of input takes a size of at least 1 B, found 0"},
+      {"{ path = 'a', readers = 65 }", "option 'readers' of input takes an int from 0 to 64, found 65"},
+      {"{ path = 'a', cache = 3 }", "option 'cache' of input takes a path"},
+      {"{ path = 'a', cache = 's3://b/c' }", "cache = s3://b/c: must be a folder of this machine"},
+      {"{ path = 'a', max_failed = -1 }",
+       "option 'max_failed' of input takes an int of at least 0, found -1"},
+      {"{ path = 'a', max_failed_share = 1.5 }",
+       "option 'max_failed_share' of input takes a float from 0 to 1"},
+      {"{ blend = [{ path = 'a', cache = 'c' }] }",
+       "run.toml:1:34: 'cache' is of all data; give it at the top of the table"},
       {"{ path = 'a', wher = 'x > 1' }", "run.toml:1:23: unknown key 'wher', did you mean 'where'?"},
       {"{ path = 'a', where = 'x > ' }", "run.toml:1:31: where: column 5: expected a number"},
       {"{ path = 'a', where = 3 }", "'where' must be a text such as \"duration_s > 2\", found 3"},

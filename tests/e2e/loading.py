@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Training from a table of data: the order of its samples by `kinora data order`, resumed at other numbers of ranks; subsets, joined fields and shards
-of MDS, also through kinora.load; and a training that decodes and encodes as it goes, killed, on two ranks, and with a damaged clip.
+of MDS, also through kinora.load; and a training that decodes and encodes as it goes, killed, on two ranks, with a damaged clip, and from a storage
+through a cache.
 usage: loading.py KINORA ROOT SCRATCH"""
 import hashlib, io, itertools, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tarfile, time
 
@@ -12,14 +13,15 @@ sys.path += [str(ROOT / "tests/support"), str(ROOT / "packaging/wheel")]
 os.environ["KINORA_PREFIX"] = str(pathlib.Path(KINORA).resolve().parents[1])
 os.environ.setdefault("KINORA_TORCH", str(ROOT / ".deps/torch/torch"))
 import kinora
-import quick
+import quick, s3_server
+from faulty_proxy import Proxy
 
 SETS = {"a": [10, 10, 10], "b": [10], "c": [7, 1, 12]}  # samples of each shard
 BLEND = '{ blend = [{ path = "a", weight = 3 }, { blend = [{ path = "b" }, { path = "c" }] }], shuffle = 4 }'
 
 
-def run(*command, code=0):
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300)
+def run(*command, code=0, env=None):
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True, timeout=300, env=env)
     assert done.returncode == code, f"{command}: exit {done.returncode}, expected {code}\n{done.stdout}{done.stderr}"
     return done.stdout + done.stderr
 
@@ -138,8 +140,8 @@ def check_subsets():
     assert "where: column 14: expected a number" in said, said
 
 
-def training(name, shards, steps, more=""):
-    """The quickstart's latents and training with small settings, from a blend of two sets."""
+def training(name, shards, steps, more="", keys="", storage=""):
+    """The quickstart's latents and training with small settings, from a blend of two sets. keys: more of the table of data."""
     jobs = (ROOT / "configs/quickstart.toml").read_text().split("[[job]]")
     latents, dit = (next(job for job in jobs if f'name = "{n}"' in job) for n in ("latents", "dit"))
     out = SCRATCH / name
@@ -147,9 +149,9 @@ def training(name, shards, steps, more=""):
         quick.begun(KINORA, ROOT, out, ["tokenizer"])
     tokenizer = next(line for line in next(job for job in jobs if 'name = "tokenizer"' in job).splitlines() if line.startswith("tokenizer ="))
     latents = latents.replace('input = ["shards", "tokenizer"]',
-                              f'input = {{ blend = [{{ path = "{shards}", weight = 2 }}, {{ path = "{shards}" }}], shuffle = 3 }}\n{tokenizer}\ntokenizer_weights = "{out}/tokenizer/weights.safetensors"\nscale_windows = 4')
+                              f'input = {{ blend = [{{ path = "{shards}", weight = 2 }}, {{ path = "{shards}" }}], shuffle = 3{keys} }}\n{tokenizer}\ntokenizer_weights = "{out}/tokenizer/weights.safetensors"\nscale_windows = 4')
     file = SCRATCH / f"{name}.toml"
-    file.write_text(f'[run]\nseed = 1\nout = "{out}"\n[[job]]{latents}[[job]]{dit}'.replace("stride = 4\n", ""))
+    file.write_text(f'[run]\nseed = 1\nout = "{out}"\n{storage}[[job]]{latents}[[job]]{dit}'.replace("stride = 4\n", ""))
     few = ["latents.frames=5", "latents.height=32", "latents.width=48", "dit.model.layers=1", f"dit.steps={steps}", "dit.precision=fp64", "dit.checkpoint_every=2", "dit.log_every=1",
            "dit.batch=2", "dit.validation_every=4", "dit.validation_samples=2"]
     return out, ["run", str(file), *(a for s in [*few, *more.split()] for a in ("--set", s))]
@@ -230,6 +232,39 @@ def check_damage(shards):
     assert "is left out: " in said and "shard-000000.tar" in said, said
     assert json.loads((out / "dit/summary.json").read_text())["failed"] >= 1
     assert all(np.isfinite(losses(out)))
+    said = run(KINORA, *training("strict", SCRATCH / "spoilt", 4, keys=", max_failed = 0")[1], code=1)
+    assert "samples cannot be used, more than max_failed = 0 allows; the last is sample " in said and "shard-000000.tar" in said, said
+
+
+def metrics_of(out):
+    return dict(line.rsplit(" ", 1) for line in (out / "dit/metrics.prom").read_text().splitlines() if not line.startswith("#"))
+
+
+def check_storage(shards):
+    """From a storage: the numbers of local shards, read ahead; and a second training over the same cache asks the server for no bytes of a shard."""
+    server, bucket = s3_server.Server(SCRATCH, "server"), "s3://bucket/shards"
+
+    def trained(name, keys):
+        """The run's folder, what its training says of its loading, and the names of shards and indices that it asked the server for."""
+        proxy = Proxy(server.at)
+        # Without validation, which reads keys ahead of all samples.
+        out, command = training(name, bucket, 8, "dit.validation_every=0 dit.sample_every=0", keys=f', cache = "{SCRATCH}/kept"{keys}', storage=f'[storage.s3]\nendpoint = "{proxy.url}"\n')
+        run(KINORA, *command, env=s3_server.environment(SCRATCH))
+        return out, json.loads((out / "dit/summary.json").read_text())["loading"], [target for _, target, *_ in proxy.log if ".tar" in target]
+
+    try:
+        shutil.copytree(shards, server.file("shards"))
+        out, loading, asked = trained("first", ', memory = "64 MB"')
+        assert asked and losses(out) == losses(SCRATCH / "whole"), (losses(out), losses(SCRATCH / "whole"))
+        assert loading["samples"] >= 16 and 0 < loading["ahead_peak"] <= 64_000_000 and loading["waited"] > 0, loading
+        metrics = metrics_of(out)
+        assert float(metrics[f'kinora_data_bytes_total{{job="dit",source="{bucket}"}}']) == loading["bytes"][bucket], (metrics, loading)
+        assert {f'kinora_data_{name}{{job="dit"}}' for name in ("queue", "wait_seconds_total", "samples_total")} <= metrics.keys(), metrics
+        out, loading, asked = trained("second", ", readers = 0")  # it reads what the first has taken, and nothing that was read ahead besides
+        assert not asked and losses(out) == losses(SCRATCH / "whole"), asked
+        assert loading["bytes"] == {bucket: 0} and loading["cache_hits"] >= 16 and loading["ahead_peak"] == 0, loading
+    finally:
+        server.stop()
 
 
 def main():
@@ -248,6 +283,8 @@ def main():
     print("ok    interrupt", flush=True)
     check_damage(SCRATCH / "base/shards")
     print("ok    damage", flush=True)
+    check_storage(SCRATCH / "base/shards")
+    print("ok    storage", flush=True)
 
 
 main()

@@ -110,7 +110,10 @@ def check_load():
     keys = lambda loader, n: [[sample.key for sample in batch] for batch in itertools.islice(loader, n)]
     with kinora.load(table, 4, seed=1) as whole, kinora.load(table, 4, seed=1, rank=0, ranks=2) as first, kinora.load(table, 4, seed=1, rank=1, ranks=2) as second:
         assert len(whole) == 2 and (all_of := keys(whole, 6)) == [one + other for one, other in zip(keys(first, 6), keys(second, 6))]
-        state = first.state()
+        state, stats = first.state(), whole.stats()
+        assert stats["samples"] >= 24 and stats["failed"] == 0 and stats["waited"] > 0 and stats["bytes"].keys() == {str(shards), str(shards / "s-1.tar")}, stats
+        assert min(stats["bytes"].values()) > FILM.stat().st_size, stats
+    assert whole.stats()["samples"] >= stats["samples"]
     assert state["slots"] == 24 and json.loads(json.dumps(state)) == state
     with kinora.load(table, 4, seed=1, state={**state, "slots": 12}) as again:
         assert keys(again, 3) == all_of[3:]
@@ -118,6 +121,13 @@ def check_load():
     with kinora.load(table, 2, stages=[read]) as loader:
         for batch in itertools.islice(loader, 4):
             assert all(np.from_dlpack(sample.tensor("frames")).shape == (3, 32, 48, 3) and not sample.key.startswith("broken") for sample in batch)
+    with kinora.load({**table, "readers": 2, "memory": "1 MB"}, 4, seed=1, rank=1, ranks=2) as ahead:
+        assert keys(ahead, 6) == [one[2:] for one in all_of]
+        assert 0 < ahead.stats()["ahead_peak"]
+    with kinora.load({**table, "max_failed": 0}, 2, stages=[read]) as strict:
+        assert fails(lambda: keys(strict, 20), "more than max_failed = 0 allows", "kinora data verify") == "data"
+        assert strict.stats()["failed"] == 1
+    assert fails(lambda: kinora.load({"path": shards, "readers": -2}, 2), "option 'readers' of input takes an int from 0 to 64") == "invalid"
     assert fails(lambda: kinora.load({"path": shards, "shufle": 1}, 2), "shufle", "shuffle") == "invalid"
     assert fails(lambda: kinora.load(SCRATCH / "nowhere", 2), "nowhere") == "not found"
     for wrong in (lambda: kinora.load(table, 3, ranks=2), lambda: kinora.load(table, 4, seed=2, state=state)):

@@ -2,17 +2,17 @@
 """storage/s3 against a real server (rclone serve s3, with SigV4 keys), directly and through a proxy that breaks requests: nothing
 is lost, nothing is stored twice, no upload stays open, no secret is written.
 usage: s3_storage.py S3_TRIAL KINORA ROOT SCRATCH [CASE...]"""
-import hashlib, json, os, pathlib, re, shutil, signal, socket, subprocess, sys, time
+import functools, hashlib, json, os, pathlib, shutil, signal, subprocess, sys, time
 import numpy as np
 
 TRIAL, KINORA, ROOT, SCRATCH = sys.argv[1], sys.argv[2], pathlib.Path(sys.argv[3]), pathlib.Path(sys.argv[4]).resolve()
 sys.path.insert(0, str(ROOT / "tests/support"))
-import quick
+import s3_server
 from faulty_proxy import READ_FAULTS, WRITE_FAULTS, Proxy, sometimes
+from s3_server import KEY, SECRET
 
-RCLONE = os.environ.get("KINORA_RCLONE") or str(pathlib.Path(sys.executable).parent / "rclone")
-KEY, SECRET = "KINORATESTKEY", "kinora/secret+key=1234567890"
 MIB = 1 << 20
+environment = functools.partial(s3_server.environment, SCRATCH)
 failures, said_by_all = [], []
 
 
@@ -21,46 +21,6 @@ def holds(name, true, said=""):
     if not true:
         failures.append(name)
         print("   ", said)
-
-
-def environment(**more):
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("AWS_") and "proxy" not in k.lower()}
-    return {**clean, "HOME": str(SCRATCH), "AWS_ACCESS_KEY_ID": KEY, "AWS_SECRET_ACCESS_KEY": SECRET, **more}
-
-
-class Server:
-    """rclone serve s3 over SCRATCH/NAME, which contains the stored objects as files."""
-    def __init__(self, name):
-        self.root = SCRATCH / name
-        (self.root / "bucket").mkdir(parents=True)
-        self.at = ("127.0.0.1", quick.held_port())
-        self.certificate = SCRATCH / f"{name}.pem" if name == "certificates" else None
-        if self.certificate:
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=127.0.0.1",
-                            "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", SCRATCH / "key.pem", "-out", self.certificate], check=True, capture_output=True)
-        self.process = subprocess.Popen(
-            [RCLONE, "serve", "s3", str(self.root), "--addr", "%s:%d" % self.at, "--auth-key", f"{KEY},{SECRET}", "--dir-cache-time", "1ms",
-             # rclone reads a whole file for its MD5 before each requested part; the cases that need an ETag keep it
-             "--etag-hash", "" if name in ("straight", "faults", "speed") else "MD5",
-             *(["--cert", self.certificate, "--key", SCRATCH / "key.pem"] if self.certificate else [])],
-            stdout=subprocess.DEVNULL, stderr=open(SCRATCH / f"{name}.log", "w"))
-        for _ in range(200):
-            with socket.socket() as s:
-                if s.connect_ex(self.at) == 0:
-                    return
-            time.sleep(0.05)
-        sys.exit("rclone serve s3 does not start: " + (SCRATCH / f"{name}.log").read_text())
-
-    @property
-    def url(self):
-        return ("https" if self.certificate else "http") + "://%s:%d" % self.at
-
-    def file(self, key):
-        return self.root / "bucket" / key
-
-    def names(self):
-        bucket = self.root / "bucket"
-        return sorted(str(p.relative_to(bucket)) for p in bucket.rglob("*") if p.is_file())
 
 
 class Trial:
@@ -479,12 +439,12 @@ if __name__ == "__main__":
     for case in [globals()[name] for name in sys.argv[5:]] or CASES:
         print(f"-- {case.__name__}", flush=True)
         start = time.time()
-        server = Server(case.__name__)
+        etag = "" if case in (straight, faults, speed) else "MD5"  # the cases that need none are faster without
+        server = s3_server.Server(SCRATCH, case.__name__, etag, tls=case is certificates)
         try:
             case(server)
         finally:
-            server.process.kill()
-            server.process.wait()
+            server.stop()
         print(f"   {time.time() - start:.1f} s", flush=True)
     told = [s for text in said_by_all for s in (SECRET, KEY, "wrong-secret-9876", "token-5555") if s in text]
     holds("no key, secret or token was written anywhere", not told, told)

@@ -20,6 +20,19 @@ class _Order:
     def close(self):
         _c.loading().kinora_data_close(self._handle)
 
+    def follow(self, first, count, of):
+        _c.check(_c.loading().kinora_data_follow(self._handle, first, count, of))
+
+    def stats(self):
+        parts = []
+
+        @_c.WRITE
+        def write(_, data, size):
+            parts.append(_c.string_at(data, size))
+
+        _c.check(_c.loading().kinora_data_stats(self._handle, _c.Sink(write=write)))
+        return json.loads(b"".join(parts))
+
     def sample(self, slot):
         handle = _c.c_void_p()
         _c.check(_c.loading().kinora_data_at(self._handle, slot, _c.byref(handle)))
@@ -39,6 +52,7 @@ class Loader:
             if state["data"] != self._digest:
                 raise ValueError("the state is of other data; the table, the shards and the seed must be those that it was saved with")
             self._slots = state["slots"]
+        self._order.follow(self._slots + rank * self._share, self._share, batch)
         self._made, self._ends = queue.Queue(ahead), threading.Event()
         self._thread = threading.Thread(target=self._work, args=(self._slots,), name="kinora-loader", daemon=True)
         self._thread.start()
@@ -50,6 +64,11 @@ class Loader:
     def state(self):
         """The position after the last batch that was taken, a small dict for a checkpoint. It fits any rank and number of ranks."""
         return {"slots": self._slots, "data": self._digest}
+
+    def stats(self):
+        """What was done so far: {"samples": taken from the data, "failed", "waited": seconds for samples, "bytes": {path of a set: read from it},
+        "cache_hits", "cache_bytes", "ready": samples read ahead, "ahead_peak": most bytes of those at once}."""
+        return self._order.stats() if self._order else self._last_stats
 
     def __iter__(self):
         return self
@@ -71,6 +90,7 @@ class Loader:
             except queue.Empty:
                 self._thread.join(0.01)
         if self._order:
+            self._last_stats = self._order.stats()
             self._order.close()
             self._order = None
 

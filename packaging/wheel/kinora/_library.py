@@ -135,7 +135,8 @@ def loading():
     library()
     out = ctypes.CDLL(str(PREFIX / "lib/libkinora_loading.so.0"))
     for name, result, *arguments in (("open", c_int32, c_void_p, c_char_p, c_char_p, c_uint64, POINTER(c_void_p)), ("close", None, c_void_p),
-                                     ("pass", c_uint64, c_void_p), ("digest", c_char_p, c_void_p), ("at", c_int32, c_void_p, c_uint64, POINTER(c_void_p))):
+                                     ("pass", c_uint64, c_void_p), ("digest", c_char_p, c_void_p), ("at", c_int32, c_void_p, c_uint64, POINTER(c_void_p)),
+                                     ("follow", c_int32, c_void_p, c_uint64, c_uint64, c_uint64), ("stats", c_int32, c_void_p, POINTER(Sink))):
         function = getattr(out, "kinora_data_" + name)
         function.restype, function.argtypes = result, arguments
     return out

@@ -194,6 +194,17 @@ constexpr Family kUsage[] = {
     {"kinora_stage_cost_total", "counter", "Cost of the tokens, in the currency of the stage's prices",
      "cost"}};
 
+// Metrics of the loading of data, for this process and this run alone.
+constexpr Family kLoading[] = {
+    {"kinora_data_samples_total", "counter", "Samples read for the job, those in place of others included",
+     "samples"},
+    {"kinora_data_failed_total", "counter", "Samples that could not be used, each counted once", "failed"},
+    {"kinora_data_wait_seconds_total", "counter", "Seconds for which samples were waited for", "waited"},
+    {"kinora_data_queue", "gauge", "Samples that are read ahead and not yet asked for", "ready"},
+    {"kinora_data_ahead_bytes_peak", "gauge", "Most bytes of samples read ahead at once", "ahead_peak"},
+    {"kinora_data_cache_hits_total", "counter", "Reads that the cache on disk answered", "cache_hits"},
+    {"kinora_data_cache_bytes_total", "counter", "Bytes that came from the cache on disk", "cache_bytes"}};
+
 void add_head(std::string& out, const char* name, const char* type, const char* help) {
   out += fmt::format("# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
 }
@@ -262,6 +273,20 @@ std::string prometheus_text(const std::string& job, const json& live) {
   return out;
 }
 
+std::string loading_text(const std::string& job, const json& loading, double updated) {
+  std::string out;
+  for (const Family& family : kLoading)
+    add_one(out, family.name, family.type, family.help, job, number(loading, family.member));
+  const json bytes = loading.value("bytes", json::object());
+  add_head(out, "kinora_data_bytes_total", "counter", "Bytes read from each set, by its path");
+  for (const auto& [path, read] : bytes.items())
+    out += fmt::format("kinora_data_bytes_total{{job=\"{}\",source=\"{}\"}} {:.17g}\n", label(job),
+                       label(path), number(bytes, path.c_str()));
+  add_one(out, "kinora_job_updated_seconds", "gauge",
+          "Time when these figures were written, in seconds since 1970", job, updated);
+  return out;
+}
+
 std::vector<std::string> live_table(const json& live) {
   const json stages = live.value("stages", json::array());
   size_t width = 5;
@@ -309,6 +334,10 @@ void Live::write_all() {
   figures_["updated"] = static_cast<double>(std::time(nullptr));
   write("live.json", figures_.dump(-1, ' ', false, json::error_handler_t::replace) + "\n");
   write("metrics.prom", prometheus_text(job_, figures_));
+}
+
+void Live::update_loading(const json& loading) {
+  write("metrics.prom", loading_text(job_, loading, static_cast<double>(std::time(nullptr))));
 }
 
 std::vector<std::string> Live::table() const {

@@ -40,6 +40,28 @@ TEST(Live, TellsWhatServersWereAskedAndWhenItWasWritten) {
   EXPECT_THAT(prometheus_text("a", json::object()), Not(HasSubstr("requests")));
 }
 
+TEST(Live, TellsWhatLoadingHasReadAndWaitedFor) {
+  const json loading{
+      {"samples", 12}, {"waited", 1.5}, {"ready", 3}, {"bytes", {{"a/\"b", 700}, {"s3://c", 0}}}};
+  const std::string text = loading_text("dit", loading, 1700000000.0);
+  EXPECT_THAT(text, HasSubstr("# TYPE kinora_data_samples_total counter\n"
+                              "kinora_data_samples_total{job=\"dit\"} 12\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_data_wait_seconds_total{job=\"dit\"} 1.5\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_data_queue{job=\"dit\"} 3\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_data_bytes_total{job=\"dit\",source=\"a/\\\"b\"} 700\n"
+                              "kinora_data_bytes_total{job=\"dit\",source=\"s3://c\"} 0\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_job_updated_seconds{job=\"dit\"} 1700000000\n"));
+}
+
+TEST(Live, OfLoadingWritesOnlyTheMetrics) {
+  const fs::path folder = fs::path(testing::TempDir()) / ("loading-" + std::to_string(getpid()));
+  fs::create_directories(folder);
+  Live("dit", folder, 0).update_loading({{"samples", 1}});
+  EXPECT_TRUE(fs::exists(folder / "metrics.prom"));
+  EXPECT_FALSE(fs::exists(folder / "live.json"));
+  fs::remove_all(folder);
+}
+
 TEST(Live, WritesBothFilesWithTheTime) {
   const fs::path folder = fs::path(testing::TempDir()) / ("live-" + std::to_string(getpid()));
   fs::create_directories(folder);

@@ -1,6 +1,7 @@
 #include "plugins/jobs/curation/webdataset.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_set>
 
 #include "core/io/io.hpp"
@@ -18,34 +19,44 @@ RandomBytes bytes_of(std::shared_ptr<const ByteSource> source) {
           }};
 }
 
-// The sample in bytes [offset, offset + size) of a shard, by WebDatasetReader::next() or next_names(). Throws
+RandomBytes bytes_in(const std::string& name, std::vector<uint8_t> bytes) {
+  const auto all = std::make_shared<const std::vector<uint8_t>>(std::move(bytes));
+  return {name, all->size(), [all](uint64_t offset, void* to, uint64_t size) {
+            const uint64_t n = offset < all->size() ? std::min<uint64_t>(size, all->size() - offset) : 0;
+            if (n > 0) std::memcpy(to, all->data() + offset, n);
+            return n;
+          }};
+}
+
+// The sample that the bytes are, which begin at `offset` of a shard, by WebDatasetReader::next() or next_names(). Throws
 // Error.
-WebDatasetSample parse_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
-                           const WebDatasetLimits& limits, bool contents) {
+WebDatasetSample parse_one(RandomBytes bytes, uint64_t offset, const WebDatasetLimits& limits,
+                           bool contents) {
   WebDatasetLimits inside = limits;
   inside.need_end = false;
-  WebDatasetReader reader(bytes_of(source).part(offset, size), inside);
+  const std::string name = bytes.name;
+  WebDatasetReader reader(std::move(bytes), inside);
   auto sample = contents ? reader.next() : reader.next_names();
   if (!sample)
     throw Error(
         KINORA_ERROR_DATA,
-        fmt::format("{}: no sample at byte {}; the index does not belong to this shard; write it again",
-                    source->name(), offset));
+        fmt::format("{}: no sample at byte {}; the index does not belong to this shard; write it again", name,
+                    offset));
   sample->where.offset += offset;
   return *std::move(sample);
 }
 
 WebDatasetSample read_one(const std::shared_ptr<const ByteSource>& source, uint64_t offset, uint64_t size,
                           const WebDatasetLimits& limits) {
-  if (size <= std::min(kAtOnce, limits.sample_bytes)) {
-    std::vector<uint8_t> bytes(size);
-    bytes.resize(or_throw(source->read(offset, bytes.data(), size)));
-    if (auto plain = plain_sample(bytes)) {
-      plain->where = {plain->key(), source->name(), offset, size};
-      return *std::move(plain);
-    }
+  if (size > std::min(kAtOnce, limits.sample_bytes))
+    return parse_one(bytes_of(source).part(offset, size), offset, limits, true);
+  std::vector<uint8_t> bytes(size);
+  bytes.resize(or_throw(source->read_kept(offset, bytes.data(), size)));
+  if (auto plain = plain_sample(bytes)) {
+    plain->where = {plain->key(), source->name(), offset, size};
+    return *std::move(plain);
   }
-  return parse_one(source, offset, size, limits, true);
+  return parse_one(bytes_in(source->name(), std::move(bytes)), offset, limits, true);
 }
 
 // The sample with the content of one field, if it is plain.
@@ -76,15 +87,18 @@ std::vector<std::string> names_in_folder(const std::string& uri) {
 
 }  // namespace
 
-Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDatasetLimits& limits) {
+Result<WebDatasetShard> WebDatasetShard::open(std::string_view uri, const WebDatasetLimits& limits,
+                                              const OpenBytes& open_file) {
   constexpr uint64_t kMost = uint64_t{1} << 30;  // 134 million samples in one shard
   WebDatasetShard shard;
   shard.limits_ = limits;
-  auto source = open_bytes(uri);
+  auto source = open_file(uri);
   if (!source) return source.failure();
   shard.source_ = *std::move(source);
   const std::string name = std::string(uri) + ".idx";
-  const auto text = read_text(name, kMost);
+  const auto index = open_file(name);
+  if (!index) return index.failure();
+  const auto text = read_text(**index, kMost);
   if (!text) return text.failure();
   for (size_t i = 0; i + 8 <= text->size(); i += 8) {
     uint64_t offset = 0;
@@ -114,10 +128,15 @@ Result<WebDatasetSample> WebDatasetShard::at(size_t i) const {
   return reading(i, [&](uint64_t offset, uint64_t size) { return read_one(source_, offset, size, limits_); });
 }
 
+Result<uint64_t> WebDatasetShard::bytes(size_t i) const {
+  return reading(i, [](uint64_t, uint64_t size) { return size; });
+}
+
 Result<std::string> WebDatasetShard::key(size_t i) const {
   return reading(i, [&](uint64_t offset, uint64_t size) {
     const auto plain = read_headers(source_, offset, size, "");
-    return plain ? plain->key() : parse_one(source_, offset, size, limits_, false).key();
+    return plain ? plain->key()
+                 : parse_one(bytes_of(source_).part(offset, size), offset, limits_, false).key();
   });
 }
 
@@ -136,14 +155,15 @@ Result<std::optional<std::vector<uint8_t>>> WebDatasetShard::field(size_t i, std
   });
 }
 
-Result<WebDatasetShard> WebDatasetShard::open_or_scan(std::string_view uri, const WebDatasetLimits& limits) {
-  auto indexed = open(uri, limits);
+Result<WebDatasetShard> WebDatasetShard::open_or_scan(std::string_view uri, const WebDatasetLimits& limits,
+                                                      const OpenBytes& open_file) {
+  auto indexed = open(uri, limits, open_file);
   if (indexed || indexed.failure().code != KINORA_ERROR_NOT_FOUND) return indexed;
   return catching([&] {
     WebDatasetShard shard;
     shard.limits_ = limits;
     shard.has_index_ = false;
-    shard.source_ = or_throw(open_bytes(uri));
+    shard.source_ = or_throw(open_file(uri));
     WebDatasetReader reader(bytes_of(shard.source_), limits);
     if (!reader.seekable()) refuse_compressed(uri);
     shard.offsets_ = {0};

@@ -1,5 +1,6 @@
 // The samples of a folder of WebDataset shards (kinora/webdataset.hpp), by number and in any order.
 #pragma once
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -12,16 +13,23 @@
 
 namespace kinora::core {
 
+// Opens a file by its path or URI.
+using OpenBytes = std::function<Result<std::shared_ptr<const ByteSource>>(std::string_view uri)>;
+
 // Random access to one shard through its .tar.idx: little-endian uint64 offsets of each sample's first
 // header, then of the end of the last sample. [any-thread] after open.
 class WebDatasetShard {
  public:
-  static Result<WebDatasetShard> open(std::string_view uri, const WebDatasetLimits& limits = {});
+  static Result<WebDatasetShard> open(std::string_view uri, const WebDatasetLimits& limits = {},
+                                      const OpenBytes& open_file = open_bytes);
   // The same for a shard that may have no .tar.idx: then its headers are read.
-  static Result<WebDatasetShard> open_or_scan(std::string_view uri, const WebDatasetLimits& limits = {});
+  static Result<WebDatasetShard> open_or_scan(std::string_view uri, const WebDatasetLimits& limits = {},
+                                              const OpenBytes& open_file = open_bytes);
   bool has_index() const { return has_index_; }
   size_t size() const { return offsets_.size() - 1; }
   Result<WebDatasetSample> at(size_t i) const;
+  // The number of bytes of a sample in the shard, headers included.
+  Result<uint64_t> bytes(size_t i) const;
   // The key of a sample, from its headers alone.
   Result<std::string> key(size_t i) const;
   // The bytes of one field, without reading the others; nothing if the sample has no such field.

@@ -18,6 +18,7 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
   std::map<std::string, int64_t> of_size;
   const auto pass = static_cast<int64_t>(windows.order().pass()),
              count = std::min(options.scale_windows, pass);
+  windows.follow({.first = 0, .count = 1, .of = 1, .end = static_cast<uint64_t>(count)});
   Progress progress(context.spec().name, count, "windows");
   for (int64_t n = 0; n < count; ++n) {
     if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");

@@ -10,6 +10,7 @@
 #include "kinora/data.h"
 #include "kinora/sample.hpp"
 #include "plugins/jobs/loading/data_order.hpp"
+#include "plugins/jobs/loading/samples_ahead.hpp"
 #include "plugins/jobs/loading/transforms.hpp"
 
 namespace kinora::core {
@@ -39,36 +40,52 @@ DataInput input_of(const char* table) {
 }  // namespace kinora::core
 
 struct kinora_data {
-  kinora_data(kinora::core::Registry& registry, const char* table, const char* stages, uint64_t seed)
-      : order(kinora::core::input_of(table), seed),
-        transforms(registry, nlohmann::json::parse(stages ? stages : "[]", nullptr, false), seed) {}
+  kinora_data(kinora::core::Registry& registry, const kinora::core::DataInput& input, const char* stages,
+              uint64_t seed)
+      : order(input, seed),
+        transforms(registry, nlohmann::json::parse(stages ? stages : "[]", nullptr, false), seed),
+        ahead(order, input.reading),
+        failed("data", input.reading) {
+    ahead.follow({.first = 0, .count = 1, .of = 1});
+  }
 
   kinora::Sample at(uint64_t slot) {
     std::optional<kinora::Sample> out;
-    order.find_usable(slot, [&](const kinora::core::DataOrder::Draw& draw, std::string& why) {
-      try {
-        out = transforms(to_sample(order.set(draw.set).read(draw.place)), slot, why);
-      } catch (const kinora::Error& e) {
-        if (e.code() != KINORA_ERROR_DATA) throw;
-        out.reset();
-        why = e.what();
-      }
-      if (!out) kinora::core::log_warn("{} is left out: {}", order.text_of(draw), why);
-      return out.has_value();
-    });
+    const auto use = [&](const kinora::core::DataOrder::Draw& draw, std::string& why) {
+      std::string reason;
+      out = transforms(to_sample(ahead.read(slot, draw)), slot, reason);
+      if (out) return true;
+      if (transforms.has_dropped())
+        kinora::core::log_warn("data: {} is left out: {}", order.text_of(draw), reason);
+      else
+        why = reason;
+      return false;
+    };
+    order.find_usable(slot, use, &failed);
+    failed.add_used();
     return *std::move(out);
+  }
+
+  std::string stats() const {
+    auto out = ahead.counts().to_json();
+    out["failed"] = failed.count();
+    return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   }
 
   kinora::core::DataOrder order;
   kinora::core::Transforms transforms;
+  kinora::core::SamplesAhead ahead;
+  kinora::core::FailedSamples failed;
 };
 
 extern "C" {
 
 int32_t kinora_data_open(kinora_embed* host, const char* table, const char* stages, uint64_t seed,
                          kinora_data** out) {
-  return kinora::guard(
-      [&] { *out = new kinora_data(kinora::core::runtime_of(*host).registry(), table, stages, seed); });
+  return kinora::guard([&] {
+    *out = new kinora_data(kinora::core::runtime_of(*host).registry(), kinora::core::input_of(table), stages,
+                           seed);
+  });
 }
 
 void kinora_data_close(kinora_data* data) { delete data; }
@@ -77,8 +94,24 @@ uint64_t kinora_data_pass(const kinora_data* data) { return data->order.pass(); 
 
 const char* kinora_data_digest(const kinora_data* data) { return data->order.digest().c_str(); }
 
+int32_t kinora_data_follow(kinora_data* data, uint64_t first, uint64_t count, uint64_t of) {
+  return kinora::guard([&] {
+    if (count > of)
+      throw kinora::Error(KINORA_ERROR_INVALID,
+                          fmt::format("data: {} slots of every {} cannot be taken", count, of));
+    data->ahead.follow({.first = first, .count = count, .of = of});
+  });
+}
+
 int32_t kinora_data_at(kinora_data* data, uint64_t slot, kinora_sample** out) {
   return kinora::guard([&] { *out = data->at(slot).release(); });
+}
+
+int32_t kinora_data_stats(const kinora_data* data, const kinora_sink* to) {
+  return kinora::guard([&] {
+    const std::string text = data->stats();
+    to->write(to->self, text.data(), text.size());
+  });
 }
 
 }  // extern "C"

@@ -9,6 +9,8 @@
 namespace kinora::core {
 
 DataOrder::DataOrder(const DataInput& input, uint64_t seed) : seed_(seed) {
+  const DataReading& reading = input.reading;
+  if (!reading.cache.empty()) cache_ = std::make_shared<SampleCache>(reading.cache, reading.cache_limit);
   std::string identity = fmt::format("kinora.order/1 seed {}\n", seed);
   root_ = open(input, "data", identity);
   digest_ = sha256(identity);
@@ -18,7 +20,7 @@ DataOrder::Node DataOrder::open(const DataInput& input, const std::string& strea
   Node out;
   if (!input.is_blend()) {
     out.set = sets_.size();
-    const auto& set = *sets_.emplace_back(std::make_unique<DataSet>(input));
+    const auto& set = *sets_.emplace_back(std::make_unique<DataSet>(input, cache_));
     out.order =
         std::make_unique<ShardOrder>(set.samples(), static_cast<uint64_t>(input.shuffle), seed_, stream);
     out.slots = set.size();
@@ -38,6 +40,20 @@ DataOrder::Node DataOrder::open(const DataInput& input, const std::string& strea
   out.blend = std::make_unique<BlendOrder>(weights, seed_, stream);
   return out;
 }
+
+namespace {
+
+bool is_usable(const DataOrder::Draw& draw, const DataOrder::Use& use, std::string& why) {
+  try {
+    return use(draw, why);
+  } catch (const Error& e) {
+    if (e.code() != KINORA_ERROR_DATA) throw;
+    why = e.what();
+    return false;
+  }
+}
+
+}  // namespace
 
 DataOrder::Draw DataOrder::at(uint64_t slot) const {
   const Node* node = &root_;
@@ -61,21 +77,19 @@ DataOrder::Draw DataOrder::instead(const Draw& unusable, uint64_t attempt) const
 
 std::string DataOrder::text_of(const Draw& draw) const { return sets_[draw.set]->text_of(draw.place); }
 
-void DataOrder::find_usable(uint64_t slot, const Use& use) const {
+void DataOrder::find_usable(uint64_t slot, const Use& use, FailedSamples* failed) const {
   constexpr uint64_t kMost = 1000;
   const Draw first = at(slot);
   std::string why;
   for (uint64_t attempt = 0; attempt < kMost; ++attempt) {
-    try {
-      if (use(attempt == 0 ? first : instead(first, attempt), why)) return;
-    } catch (const Error& e) {
-      if (e.code() != KINORA_ERROR_DATA) throw;
-      why = e.what();
-    }
+    const Draw draw = attempt == 0 ? first : instead(first, attempt);
+    why.clear();
+    if (is_usable(draw, use, why)) return;
+    if (failed && !why.empty()) failed->add(text_of(draw), why);
   }
   throw Error(KINORA_ERROR_DATA,
               fmt::format("{}: {} samples in a row cannot be used; of the last: {}", sets_[first.set]->path(),
-                          kMost, why.empty() ? "its key is not accepted" : why));
+                          kMost, why.empty() ? "it is not wanted" : why));
 }
 
 std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts) {

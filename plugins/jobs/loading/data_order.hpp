@@ -7,6 +7,7 @@
 
 #include "core/run/data_input.hpp"
 #include "plugins/jobs/loading/data_set.hpp"
+#include "plugins/jobs/loading/failed_samples.hpp"
 
 namespace kinora::core {
 
@@ -19,7 +20,7 @@ class DataOrder {
     uint64_t n;  // the n-th sample that is taken from this set
   };
 
-  // Opens every set. Throws Error.
+  // Opens every set, with the cache of the input if it has one. Throws Error.
   DataOrder(const DataInput& input, uint64_t seed);
 
   size_t sets() const { return sets_.size(); }
@@ -27,10 +28,11 @@ class DataOrder {
   // The sample that slot n takes.
   Draw at(uint64_t slot) const;
   // Calls use(draw, why) for the sample that slot n takes, then for other samples of its set, always the same
-  // ones, until it returns true. It returns false, or throws Error(KINORA_ERROR_DATA), for a sample that
-  // cannot be used, and may set `why`. Throws Error(KINORA_ERROR_DATA) after 1,000 in a row.
+  // ones, until it returns true. It sets `why` and returns false, or throws Error(KINORA_ERROR_DATA), for a sample that
+  // cannot be used, which counts in `failed`; it returns false alone for one that is not wanted. Throws
+  // Error(KINORA_ERROR_DATA) after 1,000 in a row, or if `failed` has more than it accepts.
   using Use = std::function<bool(const Draw& draw, std::string& why)>;
-  void find_usable(uint64_t slot, const Use& use) const;
+  void find_usable(uint64_t slot, const Use& use, FailedSamples* failed = nullptr) const;
   // The key of the first sample whose headers are sound and whose key is accepted (empty: all are).
   std::string key(uint64_t slot, const std::function<bool(const std::string&)>& accepts = {});
   // A draw for messages: "sample 17 of shards/shard-000003.tar".
@@ -54,6 +56,7 @@ class DataOrder {
   Node open(const DataInput& input, const std::string& stream, std::string& identity);
 
   uint64_t seed_;
+  std::shared_ptr<SampleCache> cache_;  // null: none
   std::vector<std::unique_ptr<DataSet>> sets_;
   std::vector<const ShardOrder*> orders_;  // of each set
   Node root_;

@@ -9,8 +9,9 @@
 
 namespace kinora::core {
 
-DataSet::DataSet(const DataInput& input) : set_(input.path), samples_(set_.samples()) {
-  for (const auto& from : input.joins) joins_.emplace_back(from);
+DataSet::DataSet(const DataInput& input, const std::shared_ptr<SampleCache>& cache)
+    : set_(input.path, cache), samples_(set_.samples()) {
+  for (const auto& from : input.joins) joins_.emplace_back(from, cache);
   if (input.part != std::pair<double, double>{0, 1} || !input.where.empty()) {
     rule_ = fmt::format("part {} {} where {}", input.part.first, input.part.second, input.where);
     kept_ = kept_samples(set_, input, [this](const SampleShard& shard, uint64_t i, const std::string& key) {
@@ -44,6 +45,21 @@ WebDatasetSample DataSet::read(ShardOrder::Place place) const {
   auto out = set_.shard(place.shard)->at(number(place));
   for (const auto& join : joins_) join.add_to(out);
   return out;
+}
+
+uint64_t DataSet::bytes(ShardOrder::Place place) const {
+  return set_.shard(place.shard)->bytes(number(place));
+}
+
+void DataSet::add_to(DataCounts& counts) const {
+  const auto add = [&](const ShardSet& set) {
+    const ReadCounts& of = set.counts();
+    counts.bytes[set.path()] += of.bytes;
+    counts.cache_hits += of.cache_hits;
+    counts.cache_bytes += of.cache_bytes;
+  };
+  add(set_);
+  for (const auto& join : joins_) add(join.set());
 }
 
 nlohmann::json DataSet::facts(ShardOrder::Place place) const {

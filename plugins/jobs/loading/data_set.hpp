@@ -2,22 +2,24 @@
 // read by number.
 #pragma once
 #include <deque>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/run/data_input.hpp"
+#include "plugins/jobs/loading/data_counts.hpp"
 #include "plugins/jobs/loading/join.hpp"
 #include "plugins/jobs/loading/order.hpp"
 #include "plugins/jobs/loading/shard_set.hpp"
 
 namespace kinora::core {
 
-// A place counts the samples that are kept: place.sample is below samples()[place.shard]. [owner-thread]
+// A place counts the samples that are kept: place.sample is below samples()[place.shard]. [any-thread] after construction.
 class DataSet {
  public:
   // input: not a blend. Reads the keys of all samples if the set has a `part` or a `where`, and their facts for the
-  // latter. Throws Error for a set without samples.
-  explicit DataSet(const DataInput& input);
+  // latter. cache: of samples of other storages; null: none. Throws Error for a set without samples.
+  explicit DataSet(const DataInput& input, const std::shared_ptr<SampleCache>& cache = nullptr);
 
   const std::string& path() const { return set_.path(); }
   // The number of kept samples of each shard.
@@ -29,12 +31,17 @@ class DataSet {
 
   // Throws Error(KINORA_ERROR_DATA) with shard, number and offset if the sample is damaged, or if a joined set lacks it.
   WebDatasetSample read(ShardOrder::Place place) const;
+  // The number of bytes that read() reads, but for joined fields.
+  uint64_t bytes(ShardOrder::Place place) const;
   // The facts alone: the field json; not an object if there are none. Throws as read().
   nlohmann::json facts(ShardOrder::Place place) const;
   // The key alone, from headers; throws as read().
   std::string key(ShardOrder::Place place) const;
   // "sample 17 of shards/shard-000003.tar", counted in the shard.
   std::string text_of(ShardOrder::Place place) const { return set_.text_of(place.shard, number(place)); }
+
+  // Adds what has been read of its shards, and of joined ones.
+  void add_to(DataCounts& counts) const;
 
  private:
   uint64_t number(ShardOrder::Place place) const {

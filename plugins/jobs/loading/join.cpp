@@ -15,7 +15,8 @@ uint64_t hash_of_key(const std::string& key) { return std::stoull(sha256(key).su
 
 }  // namespace
 
-Join::Join(const DataJoin& from) : set_(from.path), fields_(from.fields) {
+Join::Join(const DataJoin& from, std::shared_ptr<SampleCache> cache)
+    : set_(from.path, std::move(cache)), fields_(from.fields) {
   read_keys();
   refuse_second_keys();
 }

@@ -14,8 +14,9 @@ class Join {
  public:
   // Reads the keys of the other set; each of its samples takes 16 bytes of memory. Throws Error(KINORA_ERROR_DATA) for
   // a key that comes twice.
-  explicit Join(const DataJoin& from);
+  Join(const DataJoin& from, std::shared_ptr<SampleCache> cache);
 
+  const ShardSet& set() const { return set_; }
   bool gives(std::string_view field) const;
   // Identifies the fields and their set.
   std::string identity() const;

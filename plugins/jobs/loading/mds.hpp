@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "plugins/jobs/curation/webdataset.hpp"
 #include "plugins/jobs/loading/mds_columns.hpp"
 #include "plugins/jobs/loading/sample_shard.hpp"
 
@@ -32,6 +33,6 @@ struct MdsFile {
 std::optional<std::vector<MdsFile>> mds_files(const std::string& path);
 
 // Throws Error(KINORA_ERROR_DATA) if the file is not as index.json says.
-std::shared_ptr<const SampleShard> open_mds(const MdsFile& file);
+std::shared_ptr<const SampleShard> open_mds(const MdsFile& file, const OpenBytes& open = open_bytes);
 
 }  // namespace kinora::core

@@ -21,13 +21,13 @@ uint32_t uint32_at(const uint8_t* from) {
 
 class MdsShard final : public SampleShard {
  public:
-  explicit MdsShard(const MdsFile& file) : file_(file), source_(or_throw(open_bytes(file.uri))) {
+  MdsShard(const MdsFile& file, const OpenBytes& open) : file_(file), source_(or_throw(open(file.uri))) {
     if (source_->size() != file_.bytes)
       damaged(fmt::format("has {} bytes where index.json says {}", source_->size(), file_.bytes));
     const uint64_t end = 4 * (file_.samples + 2);  // of the offsets
     if (end > file_.bytes)
       damaged(fmt::format("is too short for the {} samples of index.json", file_.samples));
-    const Bytes bytes = read(0, end);
+    const Bytes bytes = read(0, end, &ByteSource::read_kept);
     if (const uint32_t samples = uint32_at(bytes.data()); samples != file_.samples)
       damaged(fmt::format("has {} samples where index.json says {}", samples, file_.samples));
     for (uint64_t at = 4; at < end; at += 4) offsets_.push_back(uint32_at(bytes.data() + at));
@@ -38,9 +38,11 @@ class MdsShard final : public SampleShard {
 
   uint64_t size() const override { return file_.samples; }
 
+  uint64_t bytes(uint64_t i) const override { return offsets_.at(i + 1) - offsets_[i]; }
+
   WebDatasetSample at(uint64_t i) const override {
-    const uint64_t begin = offsets_.at(i), end = offsets_.at(i + 1);
-    const Bytes whole = read(begin, end - begin);
+    const uint64_t begin = offsets_.at(i);
+    const Bytes whole = read(begin, bytes(i), &ByteSource::read_kept);
     WebDatasetSample out;
     out.where = {default_key(i), source_->name(), begin, whole.size()};
     for (const auto& cell : cells(i, whole)) {
@@ -98,9 +100,11 @@ class MdsShard final : public SampleShard {
   }
   std::string default_key(uint64_t i) const { return fmt::format("{}/{}", file_.name, i); }
 
-  Bytes read(uint64_t offset, uint64_t size) const {
+  using Read = Result<uint64_t> (ByteSource::*)(uint64_t offset, void* to, uint64_t size) const;
+  Bytes read(uint64_t offset, uint64_t size, Read how = &ByteSource::read) const {
     Bytes out(size);
-    if (or_throw(source_->read(offset, out.data(), size)) != size) damaged("was cut off while it was read");
+    if (or_throw(((*source_).*how)(offset, out.data(), size)) != size)
+      damaged("was cut off while it was read");
     return out;
   }
 
@@ -135,6 +139,8 @@ class MdsShard final : public SampleShard {
 
 }  // namespace
 
-std::shared_ptr<const SampleShard> open_mds(const MdsFile& file) { return std::make_shared<MdsShard>(file); }
+std::shared_ptr<const SampleShard> open_mds(const MdsFile& file, const OpenBytes& open) {
+  return std::make_shared<MdsShard>(file, open);
+}
 
 }  // namespace kinora::core

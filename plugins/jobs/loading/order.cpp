@@ -34,14 +34,15 @@ ShardOrder::ShardOrder(std::vector<uint64_t> samples, uint64_t shuffle, uint64_t
       random_(seed, stream) {}
 
 const ShardOrder::Epoch& ShardOrder::epoch(uint64_t number) const {
-  if (epoch_ && epoch_->number == number) return *epoch_;
-  Epoch& out = epoch_.emplace(Epoch{number, {}, {}});
-  constexpr uint64_t kShards = uint64_t{1} << 63;  // blocks of samples are the other permutations
-  for (size_t i = 0; i < samples_.size(); ++i)
-    out.shards.push_back(shuffle_ > 1 ? permuted(i, samples_.size(), random_, kShards | number) : i);
-  for (const size_t shard : out.shards)
-    out.ends.push_back((out.ends.empty() ? 0 : out.ends.back()) + samples_[shard]);
-  return out;
+  return epochs_.get(number, [this](uint64_t which) {
+    Epoch out{which, {}, {}};
+    constexpr uint64_t kShards = uint64_t{1} << 63;  // blocks of samples are the other permutations
+    for (size_t i = 0; i < samples_.size(); ++i)
+      out.shards.push_back(shuffle_ > 1 ? permuted(i, samples_.size(), random_, kShards | which) : i);
+    for (const size_t shard : out.shards)
+      out.ends.push_back((out.ends.empty() ? 0 : out.ends.back()) + samples_[shard]);
+    return out;
+  });
 }
 
 ShardOrder::Place ShardOrder::at(uint64_t n) const {
@@ -86,22 +87,21 @@ std::vector<uint64_t> BlendOrder::counts(uint64_t slots) const {
 
 // counts() grows by less than two parts' worth at each slot and never shrinks, so the differences between the
 // ends of a block are what each part has in it.
-void BlendOrder::deal(uint64_t block) const {
+std::vector<BlendOrder::Turn> BlendOrder::deal(uint64_t block) const {
   auto next = counts(block * kBlock);
   const auto ends = counts((block + 1) * kBlock);
   std::vector<size_t> parts;
   for (size_t part = 0; part < ends.size(); ++part) parts.insert(parts.end(), ends[part] - next[part], part);
-  turns_.clear();
+  std::vector<Turn> out;
   for (uint64_t i = 0; i < kBlock; ++i) {
     const size_t part = parts[permuted(i, kBlock, random_, block)];
-    turns_.push_back({part, next[part]++});
+    out.push_back({part, next[part]++});
   }
-  block_ = block;
+  return out;
 }
 
 BlendOrder::Turn BlendOrder::at(uint64_t slot) const {
-  if (block_ != slot / kBlock) deal(slot / kBlock);
-  return turns_[slot % kBlock];
+  return blocks_.get(slot / kBlock, [this](uint64_t block) { return deal(block); })[slot % kBlock];
 }
 
 }  // namespace kinora::core

@@ -3,11 +3,11 @@
 // resume costs nothing.
 #pragma once
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "kinora/random.hpp"
+#include "plugins/jobs/loading/last_two.hpp"
 
 namespace kinora::core {
 
@@ -43,7 +43,7 @@ class ShardOrder {
   std::vector<uint64_t> samples_;
   uint64_t shuffle_, size_ = 0;
   Random random_;
-  mutable std::optional<Epoch> epoch_;  // the one of the last call
+  mutable LastTwo<Epoch> epochs_;
 };
 
 // Chooses the part of a blend that each slot takes its sample from. Of every 1,024 slots each part
@@ -61,12 +61,11 @@ class BlendOrder {
  private:
   // How many of the first `slots` slots each part has.
   std::vector<uint64_t> counts(uint64_t slots) const;
-  void deal(uint64_t block) const;
+  std::vector<Turn> deal(uint64_t block) const;
 
   std::vector<uint64_t> share_;  // of each part in what the parts before it leave, in units of 2^-48
   Random random_;
-  mutable std::optional<uint64_t> block_;  // whose turns are in turns_
-  mutable std::vector<Turn> turns_;
+  mutable LastTwo<std::vector<Turn>> blocks_;
 };
 
 }  // namespace kinora::core

@@ -79,6 +79,16 @@ TEST(ShardOrder, OrdersOfABlockAreEquallyLikely) {
   EXPECT_LT(chi, 180);
 }
 
+TEST(LastTwo, TakesTurnsBetweenTwoNumbersWithoutMakingThemAgain) {
+  LastTwo<uint64_t> values;
+  std::vector<uint64_t> made;
+  const auto get = [&](uint64_t number) {
+    EXPECT_EQ(values.get(number, [&](uint64_t n) { return made.emplace_back(n) * 10; }), number * 10);
+  };
+  for (const uint64_t number : {1, 2, 1, 2, 3, 2, 3, 1}) get(number);
+  EXPECT_EQ(made, (std::vector<uint64_t>{1, 2, 3, 1}));
+}
+
 TEST(BlendOrder, EveryBlockHasTheSharesButForASampleAPart) {
   const std::vector<double> weights{3, 1, 0.5, 1e-3};
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);

@@ -14,10 +14,12 @@ namespace {
 
 class TarShard final : public SampleShard {
  public:
-  explicit TarShard(const std::string& uri) : shard_(or_throw(WebDatasetShard::open_or_scan(uri))) {}
+  TarShard(const std::string& uri, const OpenBytes& open)
+      : shard_(or_throw(WebDatasetShard::open_or_scan(uri, {}, open))) {}
   bool has_index() const { return shard_.has_index(); }
   uint64_t size() const override { return shard_.size(); }
   WebDatasetSample at(uint64_t i) const override { return or_throw(shard_.at(i)); }
+  uint64_t bytes(uint64_t i) const override { return or_throw(shard_.bytes(i)); }
   std::string key(uint64_t i) const override { return or_throw(shard_.key(i)); }
   nlohmann::json facts(uint64_t i) const override {
     const auto bytes = or_throw(shard_.field(i, "json"));
@@ -31,7 +33,8 @@ class TarShard final : public SampleShard {
 
 }  // namespace
 
-ShardSet::ShardSet(std::string path) : path_(std::move(path)) {
+ShardSet::ShardSet(std::string path, std::shared_ptr<SampleCache> cache)
+    : path_(std::move(path)), files_(path_, std::move(cache)) {
   if (auto files = mds_files(path_)) {
     mds_ = *std::move(files);
     for (const auto& file : mds_) {
@@ -52,7 +55,7 @@ void ShardSet::list_tars() {
     const size_t number = names_.size();
     names_.push_back(std::move(file.uri));
     if (!file.samples) {
-      auto opened = std::make_shared<TarShard>(names_.back());
+      auto opened = std::make_shared<TarShard>(names_.back(), opener());
       without_index += opened->has_index() ? 0 : 1;
       file.samples = opened->size();
       keep(number, std::move(opened));
@@ -83,8 +86,8 @@ std::shared_ptr<const SampleShard> ShardSet::shard(size_t number) const {
       return it->second;
     }
   }
-  if (mds_.empty()) return keep(number, std::make_shared<TarShard>(names_[number]));
-  return keep(number, open_mds(mds_[number]));
+  if (mds_.empty()) return keep(number, std::make_shared<TarShard>(names_[number], opener()));
+  return keep(number, open_mds(mds_[number], opener()));
 }
 
 std::shared_ptr<const SampleShard> ShardSet::keep(size_t number,

@@ -9,6 +9,7 @@
 
 #include "plugins/jobs/loading/mds.hpp"
 #include "plugins/jobs/loading/sample_shard.hpp"
+#include "plugins/jobs/loading/set_files.hpp"
 
 namespace kinora::core {
 
@@ -17,10 +18,12 @@ class ShardSet {
  public:
   // path: a folder of WebDataset or MDS shards, a .tar file or a pattern, local or a URI. The numbers of samples come
   // from .info.json, index.json or the index of each shard; a shard without one is read once, and a warning names the
-  // remedy. Throws Error for a set without samples.
-  explicit ShardSet(std::string path);
+  // remedy. Throws Error for a set without samples. cache: of samples of other storages; null: none.
+  explicit ShardSet(std::string path, std::shared_ptr<SampleCache> cache = nullptr);
 
   const std::string& path() const { return path_; }
+  // What has been read of its shards.
+  const ReadCounts& counts() const { return files_.counts(); }
   const std::vector<std::string>& names() const { return names_; }
   // The number of samples of each shard.
   const std::vector<uint64_t>& samples() const { return samples_; }
@@ -34,10 +37,14 @@ class ShardSet {
   std::string text_of(size_t number, uint64_t sample) const;
 
  private:
+  OpenBytes opener() const {
+    return [this](std::string_view uri) { return files_.open(uri); };
+  }
   std::shared_ptr<const SampleShard> keep(size_t number, std::shared_ptr<const SampleShard> opened) const;
   void list_tars();
 
   std::string path_;
+  SetFiles files_;
   std::vector<std::string> names_;
   std::vector<MdsFile> mds_;  // of each shard; empty: WebDataset
   std::vector<uint64_t> samples_;

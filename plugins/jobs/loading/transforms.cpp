@@ -23,17 +23,20 @@ kinora_emit Transforms::sink() {
   out.drop = [](void* self, kinora_sample* s, const char* rule, double) -> int32_t {
     Sample::adopt(s);
     of(self).why_ = std::string("dropped by ") + (rule ? rule : "a stage");
+    of(self).has_dropped_ = true;
     return KINORA_OK;
   };
   out.fail = [](void* self, kinora_sample* s, const char* reason) -> int32_t {
     Sample::adopt(s);
     of(self).why_ = reason ? reason : "failed";
+    of(self).has_dropped_ = false;
     return KINORA_OK;
   };
   return out;
 }
 
 std::optional<Sample> Transforms::operator()(Sample sample, uint64_t slot, std::string& why) {
+  has_dropped_ = false;
   if (!chain_) return sample;
   made_.reset();
   why_ = "the stages make nothing of it";

@@ -22,6 +22,8 @@ class Transforms {
   // The first sample that leaves the stages; nothing, with the reason in `why`, if none does. In the stages the
   // sample has the field `slot`, decimal digits, from which those that are random draw their numbers.
   std::optional<Sample> operator()(Sample sample, uint64_t slot, std::string& why);
+  // Whether a stage dropped the last sample, which is no failure.
+  bool has_dropped() const { return has_dropped_; }
 
  private:
   static Transforms& of(void* self) { return *static_cast<Transforms*>(self); }
@@ -29,6 +31,7 @@ class Transforms {
 
   std::optional<Sample> made_;
   std::string why_;
+  bool has_dropped_ = false;
   Call call_;
   kinora_run run_;
   kinora_emit to_;

@@ -1,15 +1,18 @@
 // kind = "train"
+#include <chrono>
 #include <map>
 #include <numeric>
 
 #include <ATen/ATen.h>
 
+#include "core/base/clock.hpp"
 #include "core/base/log.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
@@ -83,6 +86,7 @@ class ModelTraining {
         if (!data_->are_shared() || step_of(first) == step_) batches_.prepare(first, count);
       };
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
+    publish_loading();
     trainer.use_average();
     trainer.save_weights();
     context_.summary.update(trainer.summary());
@@ -194,9 +198,9 @@ class ModelTraining {
   MicroLoss micro_loss(int64_t first, int64_t count) {
     NamedTensors batch = batches_.take(first, count);
     if (data_->are_of_many_sizes()) efficiency_ = packing_of(step_of(first)).efficiency;
-    const int64_t next = first + parallel_.data_size() * count;
+    const int64_t stride = parallel_.data_size() * count, next = first + stride;
     if (!data_->are_shared() && next < options_.steps * options_.batch)
-      data_->prepare(numbers_of(next, count));
+      data_->prepare(numbers_of(next, count), stride);
     const auto apart = [&](const char* name) {
       const auto it = batch.extract(name);
       return it.empty() ? at::Tensor() : it.mapped();
@@ -242,6 +246,7 @@ class ModelTraining {
   bool look(Trainer& trainer, int64_t step, json& line) {
     if (compares(step - 1)) same_batches_.compare((step - 1) * options_.batch, step * options_.batch, step);
     if (const auto wait = data_->take_wait()) line["data_wait"] = *wait;
+    if (seconds_since(published_) >= 1) publish_loading();
     if (data_->are_of_many_sizes()) line["packing"] = efficiency_;
     const auto due = [&](int64_t every) {
       return every > 0 && (step % every == 0 || step == options_.steps);
@@ -255,6 +260,13 @@ class ModelTraining {
         if (const auto picture = samples_->draw(step)) trainer.picture(step, "samples", *picture);
       });
     return line.contains("validation_loss");
+  }
+
+  // Writes metrics.prom if data are loaded; of rank 0.
+  void publish_loading() {
+    published_ = std::chrono::steady_clock::now();
+    const json loading = data_->loading();
+    if (parallel_.rank() == 0 && !loading.is_null()) live_.update_loading(loading);
   }
 
   void open_samples() {
@@ -287,6 +299,8 @@ class ModelTraining {
   std::map<int64_t, Packing> packings_;  // of this step and of later ones
   double efficiency_ = 1;                // of the last step
   SameBatches same_batches_{parallel_};
+  Live live_{context_.spec().name, context_.folder(), options_.steps};
+  std::chrono::steady_clock::time_point published_;
 };
 
 }  // namespace

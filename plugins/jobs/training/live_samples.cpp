@@ -23,16 +23,23 @@ void LiveSamples::require_same(const JobView& encode, const std::string& digest)
 LiveSamples::Ahead::Make LiveSamples::open(const JobView& encode, const TrainOptions& options,
                                            at::Device device) {
   use_threads(options.threads);
-  const auto windows = std::make_shared<EncodedWindows>(encode, device);
+  const auto windows = windows_ = std::make_shared<EncodedWindows>(encode, device);
   require_same(encode, windows->order().digest());
   pass_ = windows->order().pass();
   if (options.validation_every > 0 || options.sample_every > 0)
     validation_ = split_.validation(windows->order(), static_cast<size_t>(options.validation_samples));
+  bytes_ = bytes_read();
   return [this, windows](const Wanted& wanted) {
+    SlotTurns turns;
+    if (wanted.what == What::train) {
+      const std::scoped_lock lock(mutex_);
+      turns = turns_;
+    }
+    windows->follow(std::move(turns));
     Item out = make(*windows, wanted);
     const std::scoped_lock lock(mutex_);
-    bytes_ += static_cast<int64_t>(windows->take_bytes());
-    if (failed_.size() != windows->failed_samples().size()) failed_ = windows->failed_samples();
+    if (const auto& failed = windows->failed_samples().names(); failed.size() != failed_.size())
+      failed_ = failed;
     return out;
   };
 }
@@ -55,7 +62,24 @@ LatentItem LiveSamples::drawn(int64_t n) {
   return std::get<LatentItem>(ahead_.get({static_cast<uint64_t>(n), What::train}));
 }
 
-void LiveSamples::prepare(const std::vector<int64_t>& numbers) {
+SlotTurns LiveSamples::turns_of(const std::vector<int64_t>& numbers, int64_t stride) {
+  if (!many_sizes_ && stride > 0)
+    return {.first = static_cast<uint64_t>(numbers.front()),
+            .count = numbers.size(),
+            .of = static_cast<uint64_t>(stride)};
+  // The thread may still make samples of the row before.
+  std::vector<uint64_t> slots(turns_.slots.end() - static_cast<std::ptrdiff_t>(row_), turns_.slots.end());
+  slots.insert(slots.end(), numbers.begin(), numbers.end());
+  row_ = numbers.size();
+  return {.slots = std::move(slots)};
+}
+
+void LiveSamples::prepare(const std::vector<int64_t>& numbers, int64_t stride) {
+  if (numbers.empty()) return;
+  {
+    const std::scoped_lock lock(mutex_);
+    turns_ = turns_of(numbers, stride);
+  }
   std::vector<Wanted> wanted;
   for (const int64_t n : numbers) wanted.push_back({static_cast<uint64_t>(n), What::train});
   ahead_.prepare(wanted);
@@ -71,9 +95,15 @@ LatentItem LiveSamples::validation(size_t i) {
   return kept_[i] = std::get<LatentItem>(ahead_.get({validation_.at(i), What::validation}));
 }
 
+int64_t LiveSamples::bytes_read() const {
+  int64_t out = 0;
+  for (const auto& [set, bytes] : windows_->counts().bytes) out += static_cast<int64_t>(bytes);
+  return out;
+}
+
 std::optional<int64_t> LiveSamples::take_bytes() {
-  const std::scoped_lock lock(mutex_);
-  return std::exchange(bytes_, 0);
+  const int64_t now = bytes_read();
+  return now - std::exchange(bytes_, now);
 }
 
 std::set<std::string> LiveSamples::failed() const {
@@ -82,9 +112,17 @@ std::set<std::string> LiveSamples::failed() const {
 }
 
 nlohmann::json LiveSamples::summary() const {
+  const json of_loading = loading();
   return {{"samples", pass_},
           {"held_out", split_.held_out > 0 ? validation_.size() : 0},
-          {"failed", failed().size()}};
+          {"failed", of_loading.at("failed")},
+          {"loading", of_loading}};
+}
+
+nlohmann::json LiveSamples::loading() const {
+  json out = windows_->counts().to_json();
+  out["failed"] = windows_->failed();
+  return out;
 }
 
 }  // namespace kinora::core

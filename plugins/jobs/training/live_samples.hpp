@@ -1,7 +1,9 @@
 // The samples of a training whose encode job has a table of data: one thread decodes and encodes them ahead of the
 // training step.
 #pragma once
+#include <atomic>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -19,7 +21,7 @@ class LiveSamples final : public TrainingSamples {
 
   const LatentFacts& facts() const override { return facts_; }
   LatentItem drawn(int64_t n) override;
-  void prepare(const std::vector<int64_t>& numbers) override;
+  void prepare(const std::vector<int64_t>& numbers, int64_t stride) override;
   bool are_of_many_sizes() const override { return many_sizes_; }
   std::vector<int64_t> positions(int64_t first, int64_t count) override;
   size_t validation_size() const override { return validation_.size(); }
@@ -28,6 +30,7 @@ class LiveSamples final : public TrainingSamples {
   std::optional<int64_t> take_bytes() override;
   std::set<std::string> failed() const override;
   nlohmann::json summary() const override;
+  nlohmann::json loading() const override;
 
  private:
   enum class What { train, validation, positions };
@@ -43,6 +46,9 @@ class LiveSamples final : public TrainingSamples {
   // Both in the thread of ahead_.
   Ahead::Make open(const JobView& encode, const TrainOptions& options, at::Device device);
   Item make(EncodedWindows& windows, const Wanted& wanted) const;
+  int64_t bytes_read() const;
+  // The turns that begin with the numbers.
+  SlotTurns turns_of(const std::vector<int64_t>& numbers, int64_t stride);
   // Throws Error(KINORA_ERROR_INVALID) if the encode job measured the scale on data of another digest.
   static void require_same(const JobView& encode, const std::string& digest);
 
@@ -52,10 +58,13 @@ class LiveSamples final : public TrainingSamples {
   std::vector<uint64_t> validation_;   // slots of its clips, each another clip
   std::map<size_t, LatentItem> kept_;  // of the validation
   uint64_t pass_ = 0;
-  mutable std::mutex mutex_;  // guards the next two
+  std::shared_ptr<EncodedWindows> windows_;  // its any-thread functions only
+  size_t row_ = 0;                           // slots of the last row among those of turns_
+  int64_t bytes_ = 0;                        // read before the last take_bytes()
+  mutable std::mutex mutex_;                 // of turns_ and failed_
+  SlotTurns turns_;                          // of the training
   std::set<std::string> failed_;
-  int64_t bytes_ = 0;  // read since take_bytes()
-  Ahead ahead_;        // last: its thread uses the others
+  Ahead ahead_;  // last: its thread uses the others
 };
 
 }  // namespace kinora::core

@@ -31,8 +31,9 @@ class TrainingSamples {
   // Gathers the samples of a step that begins.
   virtual void begin_step(int64_t step, const NumbersOf& numbers) { (void)step, (void)numbers; }
   virtual void gather(const std::vector<int64_t>& numbers) { (void)numbers; }
-  // Begins to make the samples that drawn() will be asked for next.
-  virtual void prepare(const std::vector<int64_t>& numbers) { (void)numbers; }
+  // Begins to make the samples that drawn() will be asked for next. stride: samples of one size; those after them are
+  // that much further on, and so on; 0: unknown.
+  virtual void prepare(const std::vector<int64_t>& numbers, int64_t stride) { (void)numbers, (void)stride; }
   // Whether latents have several sizes, so that a batch of them is a packed row.
   virtual bool are_of_many_sizes() const { return false; }
   // If so, how many positions (frames x rows x columns) the latents of these samples have, as far as is known before
@@ -54,6 +55,8 @@ class TrainingSamples {
   virtual LatentData::Item validation(size_t i) = 0;
   // Members of the job's summary: "samples", "held_out" and others.
   virtual nlohmann::json summary() const = 0;
+  // What the loading of data has done so far (DataCounts, and "failed"); null: nothing is loaded.
+  virtual nlohmann::json loading() const { return nullptr; }
 };
 
 // Opens those of the nearest encode job upstream. Throws Error(KINORA_ERROR_INVALID) if options.validation

@@ -86,7 +86,7 @@ void SharedSamples::begin_step(int64_t step, const NumbersOf& numbers) {
   const auto now = numbers(step);
   const auto each = static_cast<int64_t>(now.size()), ahead = (group_.size() + each - 1) / each;
   for (prepared_ = std::max(prepared_, step); prepared_ <= step + ahead; ++prepared_)
-    own_->prepare(own(numbers(prepared_)));
+    own_->prepare(own(numbers(prepared_)), 0);
   gather(now);
 }
 

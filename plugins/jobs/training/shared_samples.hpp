@@ -37,6 +37,7 @@ class SharedSamples final : public TrainingSamples {
   LatentItem validation(size_t i) override { return own_->validation(i); }
   // "failed" counts each sample once, whichever ranks could not use it.
   nlohmann::json summary() const override;
+  nlohmann::json loading() const override { return own_->loading(); }
 
  private:
   // The rank, within its group, that makes numbers[i]. A step goes on where the step before ended: with fewer samples

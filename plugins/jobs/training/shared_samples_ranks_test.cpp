@@ -53,7 +53,8 @@ class OwnSamples final : public TrainingSamples {
     made.push_back(n);
     return item_of(n);
   }
-  void prepare(const Numbers& numbers) override {
+  void prepare(const Numbers& numbers, int64_t stride) override {
+    EXPECT_EQ(stride, 0) << "they follow no rule that a reader ahead knows";
     prepared.insert(prepared.end(), numbers.begin(), numbers.end());
   }
   Numbers positions(int64_t first, int64_t count) override {

@@ -40,7 +40,7 @@ std::unique_ptr<ScratchRun> prepared_live(const std::string& parallel, int64_t a
   return run;
 }
 
-// Four clips of one size with captions of three letters. Returns the bytes of a sample.
+// Four clips of one size. Returns the bytes of a sample in the shard.
 int64_t write_equal_clips(const ScratchRun& run) {
   const fs::path fields = run.folder() / "fields", video = fs::path(KINORA_TEST_DATA) / "bbb_C.mp4";
   for (const char* key : {"w", "x", "y", "z"}) {
@@ -52,7 +52,8 @@ int64_t write_equal_clips(const ScratchRun& run) {
       fmt::format("cd '{}' && tar --format=ustar -cf '{}/shard-000000.tar' w.* x.* y.* z.*", fields.string(),
                   run.of("shards").string());
   EXPECT_EQ(std::system(command.c_str()), 0);
-  return static_cast<int64_t>(fs::file_size(video) + kFacts.dump().size()) + 3;
+  const auto blocks = static_cast<int64_t>((fs::file_size(video) + 511) / 512);
+  return (blocks + 1 + 1 + 3) * 512;  // the video, caption, facts, and their headers
 }
 
 struct Trained {

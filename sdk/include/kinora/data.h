@@ -26,10 +26,21 @@ uint64_t kinora_data_pass(const kinora_data*);
  * with its digest. Lives as long as the data. */
 const char* kinora_data_digest(const kinora_data*);
 
+/* [owner-thread] Of every `of` slots from `first` on, kinora_data_at() will be asked for the first `count`, one after
+ * the other, so that their samples can be read ahead (`memory` and `readers` in the table). Until it is called: all
+ * slots. count = 0: nothing is read ahead. */
+int32_t kinora_data_follow(kinora_data*, uint64_t first, uint64_t count, uint64_t of);
 /* [owner-thread] What the stages make first of the sample of a slot, with one reference that becomes the caller's. In
  * place of a sample that cannot be read, or that a stage drops or fails, comes another of its set, always the same,
- * with a warning in the log. KINORA_ERROR_DATA after 1000 in a row. */
+ * with a warning in the log. KINORA_ERROR_DATA after 1000 in a row, or if more samples could not be read or failed than
+ * the table accepts (`max_failed`, `max_failed_share`). */
 int32_t kinora_data_at(kinora_data*, uint64_t slot, kinora_sample** out);
+
+/* [any-thread] Writes a JSON object with what was done since the data were opened: "samples" read for the caller, those
+ * in place of others included; "failed" ones, each once; "waited", the seconds that kinora_data_at() waited for
+ * samples; "bytes" read from each set, by its path; "cache_hits" and "cache_bytes", reads that the cache answered;
+ * "ready", samples that are read and not yet asked for, and "ahead_peak", the most bytes of such samples at once. */
+int32_t kinora_data_stats(const kinora_data*, const kinora_sink* to);
 
 KINORA_EXTERN_C_END
 #endif

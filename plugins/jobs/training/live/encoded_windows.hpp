@@ -26,9 +26,12 @@ class EncodedWindows {
   // Of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
   std::vector<int64_t> latent_shape() const { return encoder_.shape(window_sizes(options_)[0]); }
   DataOrder& order() { return windows_.order(); }
+  const FailedSamples& failed_samples() const { return windows_.failed_samples(); }
+  // [any-thread]
   int64_t failed() const { return windows_.failed(); }
-  const std::set<std::string>& failed_samples() const { return windows_.failed_samples(); }
-  uint64_t take_bytes() { return windows_.take_bytes(); }
+  DataCounts counts() const { return windows_.counts(); }
+  // As LiveWindows::follow().
+  void follow(SlotTurns turns) { windows_.follow(std::move(turns)); }
   // Frames a second of the frames of a window, from the facts of the last one; 24 / every if they do not say.
   double fps() const { return fps_; }
 

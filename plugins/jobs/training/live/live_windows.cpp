@@ -6,7 +6,6 @@
 #include <ATen/ATen.h>
 
 #include "core/base/facts.hpp"
-#include "core/base/log.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
@@ -27,12 +26,13 @@ json facts_of(const Sample& clip) {
   return facts.is_discarded() ? json() : facts;
 }
 
-// Throws Error(KINORA_ERROR_DATA) if the transforms drop the sample or fail on it.
-Sample transformed(Transforms& by, Sample sample, uint64_t slot) {
+// Nothing if the transforms drop the sample. Throws Error(KINORA_ERROR_DATA) if they fail on it.
+std::optional<Sample> transformed(Transforms& by, Sample sample, uint64_t slot) {
   const std::string key(sample.key());
   std::string why;
-  if (auto out = by(std::move(sample), slot, why)) return *std::move(out);
-  raise(KINORA_ERROR_DATA, "{}: {}", key, why);
+  auto out = by(std::move(sample), slot, why);
+  if (!out && !by.has_dropped()) raise(KINORA_ERROR_DATA, "{}: {}", key, why);
+  return out;
 }
 
 bool is_of_the_sample(const Error& e) {
@@ -43,9 +43,10 @@ bool is_of_the_sample(const Error& e) {
 }  // namespace
 
 LiveWindows::LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int64_t every)
-    : job_(job.spec().name),
-      seed_(static_cast<uint64_t>(job.run().seed)),
+    : seed_(static_cast<uint64_t>(job.run().seed)),
       order_(*job.spec().data, seed_),
+      ahead_(order_, job.spec().data->reading),
+      failed_(job.spec().name, job.spec().data->reading),
       sizes_(std::move(sizes)),
       every_(every),
       probe_(job.runtime(), "video.probe", json{{"count", true}}, {.finishes = true}),
@@ -59,17 +60,16 @@ LiveWindows::LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int6
 }
 
 void LiveWindows::find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make) {
-  order_.find_usable(slot, [&](const DataOrder::Draw& draw, std::string& why) {
+  const auto use = [&](const DataOrder::Draw& draw, std::string& why) {
     try {
       return make(draw);
     } catch (const Error& e) {
       if (!is_of_the_sample(e)) throw;
       why = e.what();
-      const std::string which = order_.text_of(draw);
-      if (failed_.insert(which).second) log_warn("{}: {} is left out: {}", job_, which, why);
       return false;
     }
-  });
+  };
+  order_.find_usable(slot, use, &failed_);
 }
 
 void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use) {
@@ -78,6 +78,7 @@ void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use) {
     if (made) use(*std::move(made));
     return made.has_value();
   });
+  failed_.add_used();
 }
 
 WindowSize LiveWindows::size(uint64_t slot, const Accept& accept) {
@@ -87,28 +88,23 @@ WindowSize LiveWindows::size(uint64_t slot, const Accept& accept) {
     const std::string key = set.key(draw.place);
     if (!accept(key)) return false;
     auto shape = told_shape(set.facts(draw.place));
-    if (!shape) shape = probed_shape(draw, read(draw));
+    if (!shape) shape = probed_shape(draw, to_sample(set.read(draw.place)));
     out = size_for(key, *shape).second;
     return true;
   });
   return sizes_[out];
 }
 
-Sample LiveWindows::read(const DataOrder::Draw& draw) {
-  auto sample = order_.set(draw.set).read(draw.place);
-  for (const auto& field : sample.fields) bytes_ += field.bytes.size();
-  return to_sample(std::move(sample));
-}
-
 std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw, uint64_t slot,
                                                      const Accept& accept) {
-  Sample clip = read(draw);
-  const std::string key(clip.key());
+  Sample stored = to_sample(ahead_.read(slot, draw));
+  const std::string key(stored.key());
   if (!accept(key)) return std::nullopt;
-  clip = transformed(before_, std::move(clip), slot);
-  const auto told = told_shape(facts_of(clip));
-  const auto [taken, size] = size_for(key, told ? *told : probed_shape(draw, clip));
-  return Known{std::move(clip), taken, size};
+  auto clip = transformed(before_, std::move(stored), slot);
+  if (!clip) return std::nullopt;
+  const auto told = told_shape(facts_of(*clip));
+  const auto [taken, size] = size_for(key, told ? *told : probed_shape(draw, *clip));
+  return Known{*std::move(clip), taken, size};
 }
 
 std::pair<int64_t, size_t> LiveWindows::size_for(const std::string& key, WindowSize shape) const {
@@ -128,9 +124,10 @@ std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& dr
   const int64_t starts = found->taken - size.frames + 1;
   const double u = sample_uniform({1}, seed_, static_cast<int64_t>(slot), "window.start").item<double>();
   const int64_t first = std::min(static_cast<int64_t>(u * static_cast<double>(starts)), starts - 1);
-  const Sample made = transformed(after_, decoded(*found, first * every_), slot);
-  Window out{fmt::format("{}@{}", found->clip.key(), first), frames_of_sample(made), facts_of(made),
-             std::string(made.text("txt").value_or(""))};
+  const auto made = transformed(after_, decoded(*found, first * every_), slot);
+  if (!made) return std::nullopt;
+  Window out{fmt::format("{}@{}", found->clip.key(), first), frames_of_sample(*made), facts_of(*made),
+             std::string(made->text("txt").value_or(""))};
   const auto left = out.frames.sizes();
   if (left[0] != size.frames || (sizes_.size() > 1 && (left[1] != size.height || left[2] != size.width)))
     raise(KINORA_ERROR_INVALID,

@@ -3,15 +3,13 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <tuple>
-#include <utility>
 
 #include <ATen/core/Tensor.h>
 
 #include "core/run/job.hpp"
 #include "core/run/one_stage.hpp"
-#include "plugins/jobs/loading/data_order.hpp"
+#include "plugins/jobs/loading/samples_ahead.hpp"
 #include "plugins/jobs/loading/transforms.hpp"
 #include "plugins/jobs/training/live/window_size.hpp"
 
@@ -36,19 +34,22 @@ class LiveWindows {
   LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int64_t every);
 
   // Gives `use` the window of the sample that slot n takes, after the job's transforms; its first frame depends
-  // only on the seed and n. A sample that cannot be used (damaged, too short, dropped by a transform) is
-  // replaced by another one of its set, with a warning and counted; so is one that is not accepted, without.
-  // Throws Error(KINORA_ERROR_DATA) after many in a row.
+  // only on the seed and n. A sample that cannot be used (damaged, too short) is replaced by another one of its
+  // set, with a warning and counted; so is one that is not accepted or that a transform drops, without. Throws
+  // Error(KINORA_ERROR_DATA) after many in a row, or if the data have more of them than the job's table accepts.
   void at(uint64_t slot, const Accept& accept, const Use& use);
   // The size of slot n's window, from the stored facts of its clip: the window itself may be another's if the
   // clip cannot be decoded or is dropped.
   WindowSize size(uint64_t slot, const Accept& accept);
   DataOrder& order() { return order_; }
-  // Samples that could not be used, each counted once, and their names.
-  int64_t failed() const { return static_cast<int64_t>(failed_.size()); }
-  const std::set<std::string>& failed_samples() const { return failed_; }
-  // Bytes of samples that were read since the last call.
-  uint64_t take_bytes() { return std::exchange(bytes_, 0); }
+  const FailedSamples& failed_samples() const { return failed_; }
+  // Samples that could not be used, each counted once.
+  // [any-thread]
+  int64_t failed() const { return failed_.count(); }
+  // The slots that at() is asked for from now on, whose clips are read ahead; by default none.
+  void follow(SlotTurns turns) { ahead_.follow(std::move(turns)); }
+  // [any-thread]
+  DataCounts counts() const { return ahead_.counts(); }
 
  private:
   // A clip with what is known before it is decoded.
@@ -59,7 +60,6 @@ class LiveWindows {
   };
   // Calls make(draw) for the sample of a slot, then for those that replace it, until it returns true.
   void find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make);
-  Sample read(const DataOrder::Draw& draw);
   // Both return nothing if the clip is not accepted, and throw Error(KINORA_ERROR_DATA) if it cannot be used.
   std::optional<Known> known(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
   std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
@@ -74,17 +74,16 @@ class LiveWindows {
   // The clip with the tensor `frames` of the window that begins with this frame.
   Sample decoded(const Known& known, int64_t first) const;
 
-  std::string job_;
   uint64_t seed_;
   DataOrder order_;
+  SamplesAhead ahead_;
+  FailedSamples failed_;
   std::vector<WindowSize> sizes_;
   int64_t every_;
   std::vector<std::unique_ptr<OneStage>> read_;  // of each size
   OneStage probe_;
   Transforms before_, after_;                                          // decoding
   std::map<std::tuple<size_t, size_t, uint64_t>, WindowSize> probed_;  // clips whose facts do not tell
-  std::set<std::string> failed_;
-  uint64_t bytes_ = 0;  // read since take_bytes()
 };
 
 }  // namespace kinora::core
