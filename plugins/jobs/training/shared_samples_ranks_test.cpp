@@ -92,12 +92,12 @@ struct OneOfMany {
   SharedSamples samples;
 };
 
-// Two microbatches of two samples a step for each of two data ranks, for three steps.
-Numbers of_two_microbatches(int64_t data_rank, int64_t step) {
+// Four microbatches of one sample a step for each of two data ranks, for three steps. The numbers of one rank are all
+// even or all odd: their remainders would leave them to one rank of a group.
+Numbers of_microbatches(int64_t data_rank, int64_t step) {
   if (step >= 3) return {};
   Numbers out;
-  for (const int64_t micro : {0, 1})
-    for (const int64_t i : {0, 1}) out.push_back(step * 8 + (micro * 2 + data_rank) * 2 + i);
+  for (const int64_t micro : {0, 1, 2, 3}) out.push_back(step * 8 + micro * 2 + data_rank);
   return out;
 }
 
@@ -105,7 +105,7 @@ TEST(SharedSamples, AreWholeOnEveryRankAndMadeOnceInEachGroup) {
   test::on_ranks(4, [](const Rank& me) {
     OneOfMany one(me, kTwoByTwo);
     const int64_t group = me.rank / 2;  // tp is the innermost axis
-    const auto numbers = [&](int64_t step) { return of_two_microbatches(group, step); };
+    const auto numbers = [&](int64_t step) { return of_microbatches(group, step); };
     Numbers all;
     for (const int64_t step : {0, 1, 2}) {
       one.samples.begin_step(step, numbers);
@@ -141,7 +141,7 @@ TEST(SharedSamples, TakeTurnsAlsoWithFewerSamplesThanRanks) {
 TEST(SharedSamples, FailOnEveryRankWithTheErrorOfOne) {
   test::on_ranks(4, [](const Rank& me) {
     OneOfMany one(me, kTwoByTwo);
-    const auto numbers = [&](int64_t step) { return of_two_microbatches(me.rank / 2, step); };
+    const auto numbers = [&](int64_t step) { return of_microbatches(me.rank / 2, step); };
     one.samples.begin_step(0, numbers);
     if (me.rank == 3) one.own->lost = numbers(1).at(one.own->made.at(0) == numbers(0).at(0) ? 0 : 1);
     EXPECT_EQ(test::refusal([&] { one.samples.begin_step(1, numbers); }), "rank 3: s3://bucket is away");
