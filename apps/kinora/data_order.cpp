@@ -117,9 +117,7 @@ int print_order(const core::RunFile& run, const core::JobSpec& job, const po::va
         "--ranks: job '" + source->name +
             "' has windows of several sizes, and a training divides those of a step among its ranks by their "
             "sizes; leave --ranks out to see the samples of each step");
-  core::DataInput data = *source->data;
-  data.reading.cache.clear();  // headers alone are read, which a training does not look for there
-  core::DataOrder order(data, static_cast<uint64_t>(run.seed));
+  core::DataOrder order(*source->data, static_cast<uint64_t>(run.seed));
   core::DataState state{0, order.digest()};
   if (given.count("state")) state = core::read_data_state(given["state"].as<std::string>(), order.digest());
   for (int64_t i = 0; i < given["steps"].as<int64_t>(); ++i) {

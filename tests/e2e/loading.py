@@ -140,6 +140,18 @@ def check_subsets():
     assert "where: column 14: expected a number" in said, said
 
 
+def check_transforms():
+    """A stage of kinora.load draws anew for each slot, and the same again; the field `slot` is there for the stages alone."""
+    texts = []
+    for _ in range(2):
+        with kinora.load({"path": SCRATCH / "clips"}, 1, stages=[{"use": "caption.choose", "dropout": 0.5}], seed=3) as loader:
+            taken = [batch[0] for batch in itertools.islice(loader, 120)]
+        assert all("slot" not in sample.fields() for sample in taken)
+        texts.append([sample["txt"] for sample in taken])
+    assert texts[0] == texts[1] and set(texts[0]) == {b"", b"own"} and 32 < texts[0].count(b"") < 88, texts[0]
+    assert texts[0][:60] != texts[0][60:], "the second epoch draws as the first"
+
+
 def training(name, shards, steps, more="", keys="", storage=""):
     """The quickstart's latents and training with small settings, from a blend of two sets. keys: more of the table of data."""
     jobs = (ROOT / "configs/quickstart.toml").read_text().split("[[job]]")
@@ -184,6 +196,35 @@ def check_training(shards):
     ranks, command = training("ranks", shards, 8, "dit.parallel=[\"ddp\"]")
     run(KINORA, "launch", "-n", "2", "--", *command)
     assert np.allclose(losses(ranks), losses(out), rtol=1e-10, atol=0), (losses(ranks), losses(out))
+
+
+def tokenizer(name, shards):
+    """The quickstart's tokenizer with small settings, from a table of data."""
+    job = next(job for job in (ROOT / "configs/quickstart.toml").read_text().split("[[job]]") if 'name = "tokenizer"' in job)
+    job = job.replace('input = "shards"', f'input = {{ path = "{shards}", shuffle = 3 }}\ntransforms = ["video.flip"]')
+    file = SCRATCH / f"{name}.toml"
+    file.write_text(f'[run]\nseed = 1\nout = "{SCRATCH / name}"\n[[job]]{job}')
+    few = ["frames=5", "height=32", "width=48", "steps=6", "checkpoint_every=2", "validation=0.2", "memory=4194304"]
+    return SCRATCH / name / "tokenizer", ["run", str(file), *(a for s in few for a in ("--set", f"tokenizer.{s}"))]
+
+
+def check_tokenizer(shards):
+    """A tokenizer from a table of data: killed and continued, it has the bytes of an uninterrupted one; other transforms make it anew."""
+    whole, command = tokenizer("tokenizer_whole", shards)
+    run(KINORA, *command)
+    weights, summary = (whole / "weights.safetensors").read_bytes(), json.loads((whole / "summary.json").read_text())
+    assert summary["failed"] == 0 and 0 < summary["held_out"] < summary["clips"] and summary["psnr"] > 10, summary
+    killed, again = tokenizer("tokenizer_killed", shards)
+    process = subprocess.Popen([KINORA, *again], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    end = time.monotonic() + 120
+    while time.monotonic() < end and not list(killed.glob("checkpoints/*/state.json")):
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    run(KINORA, *again)
+    assert (killed / "weights.safetensors").read_bytes() == weights
+    run(KINORA, *command, "--set", "tokenizer.transforms=[]")
+    assert (whole / "weights.safetensors").read_bytes() != weights
 
 
 def check_changed(shards):
@@ -275,9 +316,13 @@ def main():
     print("ok    order", flush=True)
     check_subsets()
     print("ok    subsets", flush=True)
+    check_transforms()
+    print("ok    transforms", flush=True)
     quick.begun(KINORA, ROOT, SCRATCH / "base", ["shards"])
     check_training(SCRATCH / "base/shards")
     print("ok    training", flush=True)
+    check_tokenizer(SCRATCH / "base/shards")
+    print("ok    tokenizer", flush=True)
     check_changed(SCRATCH / "base/shards")
     check_interrupt(SCRATCH / "base/shards")
     print("ok    interrupt", flush=True)

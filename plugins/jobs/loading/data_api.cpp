@@ -62,7 +62,6 @@ struct kinora_data {
       return false;
     };
     order.find_usable(slot, use, &failed);
-    failed.add_used();
     return *std::move(out);
   }
 

@@ -84,7 +84,10 @@ void DataOrder::find_usable(uint64_t slot, const Use& use, FailedSamples* failed
   for (uint64_t attempt = 0; attempt < kMost; ++attempt) {
     const Draw draw = attempt == 0 ? first : instead(first, attempt);
     why.clear();
-    if (is_usable(draw, use, why)) return;
+    if (is_usable(draw, use, why)) {
+      if (failed) failed->add_used(slot);
+      return;
+    }
     if (failed && !why.empty()) failed->add(text_of(draw), why);
   }
   throw Error(KINORA_ERROR_DATA,

@@ -16,8 +16,12 @@ class FailedSamples {
   FailedSamples(std::string name, const DataReading& reading)
       : name_(std::move(name)), most_(reading.max_failed), most_share_(reading.max_failed_share) {}
 
-  // A sample was used.
-  void add_used() { ++used_; }
+  // A slot has a sample that can be used. Slots come in rising order, and one that comes again does not count again.
+  void add_used(uint64_t slot) {
+    if (slot < next_) return;
+    next_ = slot + 1;
+    ++used_;
+  }
   // A sample cannot be used: it is logged and counted, once. Throws Error(KINORA_ERROR_DATA) if that is one more than
   // accepted. which: identifies it, as "sample 17 of shards/shard-000003.tar".
   void add(const std::string& which, const std::string& why);
@@ -33,6 +37,7 @@ class FailedSamples {
   int64_t most_;  // -1: any number
   double most_share_;
   int64_t used_ = 0;
+  uint64_t next_ = 0;  // the first slot that has not come yet
   std::set<std::string> seen_;
   std::atomic<int64_t> count_{0};  // seen_.size()
 };

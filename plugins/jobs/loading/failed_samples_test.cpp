@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 // The number of the failing sample at which more have failed than accepted, of at most 20, after `used` were used.
 int refused_at(const DataReading& reading, int used) {
   FailedSamples failed("job", reading);
-  for (int i = 0; i < used; ++i) failed.add_used();
+  for (int i = 0; i < used; ++i) failed.add_used(static_cast<uint64_t>(i));
   for (int n = 1; n <= 20; ++n) try {
       failed.add("sample " + std::to_string(n), "torn");
     } catch (const Error& e) {
@@ -46,7 +46,7 @@ TEST(FailedSamples, CountOnce) {
 
 TEST(FailedSamples, TheErrorNamesTheLastTheNumbersAndTheRemedy) {
   FailedSamples failed("latents", {.max_failed = 1});
-  for (int i = 0; i < 8; ++i) failed.add_used();
+  for (const uint64_t slot : {0, 1, 2, 10, 2, 11, 12, 20, 0, 21}) failed.add_used(slot);
   failed.add("sample 1 of a.tar", "torn");
   EXPECT_EQ(
       test::refusal([&] { failed.add("sample 2 of a.tar", "too short"); }),

@@ -1,4 +1,4 @@
-#include <atomic>
+#include <mutex>
 
 #include "core/torch/media/streaming.hpp"
 #include "plugins/jobs/train-tokenizer/tokenizer_clips.hpp"
@@ -20,7 +20,13 @@ class LiveClips final : public TokenizerClips {
   at::Tensor drawn(int64_t n, int64_t length) override {
     return video_of(ahead_.get({static_cast<uint64_t>(n), false}), 0, length);
   }
-  void prepare(int64_t first, int64_t count) override {
+  void prepare(int64_t first, int64_t count, int64_t stride) override {
+    {
+      const std::scoped_lock lock(mutex_);
+      turns_ = {.first = static_cast<uint64_t>(first),
+                .count = static_cast<uint64_t>(count),
+                .of = static_cast<uint64_t>(stride)};
+    }
     std::vector<Wanted> wanted;
     for (int64_t n = first; n < first + count; ++n) wanted.push_back({static_cast<uint64_t>(n), false});
     ahead_.prepare(wanted);
@@ -33,7 +39,8 @@ class LiveClips final : public TokenizerClips {
   json summary() const override {
     return {{"clips", pass_},
             {"held_out", split_.held_out > 0 ? evaluated_.size() : 0},
-            {"failed", failed_.load()}};
+            {"failed", windows_->failed()},
+            {"loading", windows_->counts().to_json()}};
   }
 
  private:
@@ -47,26 +54,33 @@ class LiveClips final : public TokenizerClips {
   // In the thread of ahead_.
   Ahead::Make open(const JobView& job, const TrainTokenizerOptions& o, size_t most) {
     use_threads(o.threads);
-    const auto windows =
+    const auto windows = windows_ =
         std::make_shared<LiveWindows>(job, std::vector{WindowSize{o.frames, o.height, o.width}}, o.every);
     pass_ = windows->order().pass();
     evaluated_ = split_.validation(windows->order(), most);
     return [this, windows](const Wanted& wanted) {
+      windows->follow(wanted.is_evaluated ? SlotTurns() : turns());
       at::Tensor frames;
       windows->at(
           wanted.slot, [&](const std::string& key) { return split_.accepts(wanted.is_evaluated, key); },
           [&](LiveWindows::Window window) { frames = std::move(window.frames); });
-      failed_ = windows->failed();
       return frames;
     };
+  }
+
+  SlotTurns turns() const {
+    const std::scoped_lock lock(mutex_);
+    return turns_;
   }
 
   int64_t frames_;
   LiveSplit split_;
   std::vector<uint64_t> evaluated_;  // slots of the evaluated clips, each another clip
   uint64_t pass_ = 0;
-  std::atomic<int64_t> failed_ = 0;
-  Ahead ahead_;  // last: its thread uses the others
+  std::shared_ptr<LiveWindows> windows_;  // its any-thread functions only
+  mutable std::mutex mutex_;              // of turns_
+  SlotTurns turns_;                       // of the training
+  Ahead ahead_;                           // last: its thread uses the others
 };
 
 }  // namespace

@@ -18,8 +18,11 @@ class TokenizerClips {
   // The first `length` frames of sample n of all that all ranks ever draw, [1, 3, length, H, W] in [-1, 1]: at
   // most the option `frames` of them. The same on every rank and in every run.
   virtual at::Tensor drawn(int64_t n, int64_t length) = 0;
-  // Begins to make the samples that drawn() will be asked for next.
-  virtual void prepare(int64_t first, int64_t count) { (void)first, (void)count; }
+  // Begins to make the samples that drawn() will be asked for next; those after them are `stride` further on, and so
+  // on.
+  virtual void prepare(int64_t first, int64_t count, int64_t stride) {
+    (void)first, (void)count, (void)stride;
+  }
   // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
   virtual std::optional<double> take_wait() { return std::nullopt; }
   // The clips to evaluate: held out, or else those of the training.

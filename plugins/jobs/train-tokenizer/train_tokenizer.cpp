@@ -111,13 +111,14 @@ class TokenizerTraining {
     if (!options_.weights.empty())
       start_from(context_, network_, options_.weights, options_.partial, parallel_.rank() == 0);
     if (options_.start == "principal") network_.fit(starting_crops());
+    clips_->take_wait();  // no step has waited yet
   }
 
   // The first samples, which are the same on every rank: up to 64, within a quarter of the memory.
   at::Tensor starting_crops() {
     const int64_t bytes = 12 * options_.frames * options_.height * options_.width,
                   count = std::clamp<int64_t>(options_.memory / 4 / bytes, 1, 64);
-    clips_->prepare(0, count);
+    clips_->prepare(0, count, count);
     std::vector<at::Tensor> crops;
     for (int64_t n = 0; n < count; ++n) crops.push_back(clips_->drawn(n, options_.frames));
     return at::cat(crops);
@@ -139,8 +140,8 @@ class TokenizerTraining {
     const int64_t length = of_images(first, options_, seed_) ? 1 : options_.frames;
     std::vector<at::Tensor> crops;
     for (int64_t n = first; n < first + count; ++n) crops.push_back(clips_->drawn(n, length));
-    const int64_t next = first + parallel_.data_size() * count;
-    if (next < options_.steps * options_.batch) clips_->prepare(next, count);
+    const int64_t stride = parallel_.data_size() * count, next = first + stride;
+    if (next < options_.steps * options_.batch) clips_->prepare(next, count, stride);
     const at::Tensor video = at::cat(crops).to(device_, parallel_.parameter_dtype());
     encoded_ += count * length;
     const double share = static_cast<double>(count) / static_cast<double>(options_.batch);

@@ -13,13 +13,12 @@ namespace kinora::core {
 namespace {
 
 int64_t largest(const Packing& packing, const std::vector<int64_t>& costs) {
-  int64_t out = 0;
+  std::vector<int64_t> cost;
   for (const auto& row : packing.rows) {
-    int64_t cost = 0;
-    for (const size_t sample : row) cost += costs[sample];
-    out = std::max(out, cost);
+    cost.push_back(0);
+    for (const size_t sample : row) cost.back() += costs[sample];
   }
-  return out;
+  return *std::max_element(cost.begin(), cost.end());
 }
 
 // The least possible cost of the costliest row, by trying every division.

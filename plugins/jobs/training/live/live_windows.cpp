@@ -78,7 +78,6 @@ void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use) {
     if (made) use(*std::move(made));
     return made.has_value();
   });
-  failed_.add_used();
 }
 
 WindowSize LiveWindows::size(uint64_t slot, const Accept& accept) {
