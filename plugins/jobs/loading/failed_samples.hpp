@@ -25,6 +25,8 @@ class FailedSamples {
   // A sample cannot be used: it is logged and counted, once. Throws Error(KINORA_ERROR_DATA) if that is one more than
   // accepted. which: identifies it, as "sample 17 of shards/shard-000003.tar".
   void add(const std::string& which, const std::string& why);
+  // As in `which`.
+  const std::set<std::string>& names() const { return seen_; }
   // [any-thread]
   int64_t count() const { return count_; }
 

@@ -1,5 +1,6 @@
 // kind = "train"
 #include <chrono>
+#include <map>
 #include <numeric>
 
 #include <ATen/ATen.h>
@@ -19,6 +20,7 @@
 #include "plugins/jobs/training/options/training.hpp"
 #include "plugins/jobs/training/packing.hpp"
 #include "plugins/jobs/training/row.hpp"
+#include "plugins/jobs/training/same_batches.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
 #include "plugins/jobs/training/sample_grid.hpp"
 #include "plugins/jobs/training/samples.hpp"
@@ -40,9 +42,9 @@ class ModelTraining {
         options_(o),
         device_(device_of(o.device)),
         seed_(static_cast<uint64_t>(context.run().seed)),
-        data_(samples_of(context, o, device_)),
-        loss_(context.open_slot("loss"), context.spec().component("loss")->options),
         parallel_(context),
+        data_(samples_of(context, o, device_, parallel_)),
+        loss_(context.open_slot("loss"), context.spec().component("loss")->options),
         tokens_(o.teacher_forcing),
         model_(context.open_slot("model")),
         network_(model_, context.spec().component("model")->options,
@@ -60,7 +62,7 @@ class ModelTraining {
                    clean_level(o, loss_)),
         given_(o, loss_, seed_),
         levels_(o, loss_, seed_),
-        batches_([this](int64_t first, int64_t count) { return drawn(first, count); }, device_,
+        batches_([this](int64_t first, int64_t count) { return made(first, count); }, device_,
                  o.prefetch ? cuda_library(device_) : nullptr) {
     if (data_->are_of_many_sizes()) require_rows(o, loss_, *model_.spec);
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
@@ -74,8 +76,15 @@ class ModelTraining {
     trainer.throughput.flops_per_sample = flops_per_sample();
     trainer.take_tokens = [this] { return tokens_.take(); };
     trainer.on_step = [&](int64_t step, json& line) { return look(trainer, step, line); };
+    trainer.begin_step = [this](int64_t step) {
+      step_ = step;
+      data_->begin_step(step, [this](int64_t of) { return numbers_of_step(of); });
+    };
+    trainer.take_data_bytes = [this] { return data_->take_bytes(); };
     if (options_.prefetch && device_.is_cuda())
-      trainer.prepare = [this](int64_t first, int64_t count) { batches_.prepare(first, count); };
+      trainer.prepare = [this](int64_t first, int64_t count) {
+        if (!data_->are_shared() || step_of(first) == step_) batches_.prepare(first, count);
+      };
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
     publish_loading();
     trainer.use_average();
@@ -97,6 +106,18 @@ class ModelTraining {
     auto out = parallel_.links();
     out.push_back(tokens_.get());
     return out;
+  }
+
+  int64_t step_of(int64_t sample) const { return sample / options_.batch; }
+  // The first of every checkpoint_every steps: what is wrong from the beginning shows at once.
+  bool compares(int64_t step) const {
+    return same_batches_.is_needed() && step % options_.checkpoint_every == 0;
+  }
+
+  NamedTensors made(int64_t first, int64_t count) {
+    NamedTensors batch = drawn(first, count);
+    if (compares(step_of(first))) same_batches_.add(first, batch);
+    return batch;
   }
 
   // Sample n of all samples ever drawn: its latent, noise, noise level, number of given frames and whether it
@@ -140,13 +161,30 @@ class ModelTraining {
   // The samples of the row that a microbatch [first, first + count) of samples of one size would be. The rows of a step
   // divide its samples evenly among all ranks and microbatches.
   std::vector<int64_t> numbers_of_row(int64_t first, int64_t count) {
-    const int64_t step = first / options_.batch, begin = step * options_.batch;
-    if (packed_step_ != step)
-      packing_ = pack(data_->positions(begin, options_.batch), static_cast<size_t>(options_.batch / count));
-    packed_step_ = step;
+    const int64_t step = step_of(first), begin = step * options_.batch;
     std::vector<int64_t> out;
-    for (const size_t i : packing_.rows.at(static_cast<size_t>((first - begin) / count)))
+    for (const size_t i : packing_of(step).rows.at(static_cast<size_t>((first - begin) / count)))
       out.push_back(begin + static_cast<int64_t>(i));
+    return out;
+  }
+
+  const Packing& packing_of(int64_t step) {
+    const auto known = packings_.find(step);
+    if (known != packings_.end()) return known->second;
+    packings_.erase(packings_.begin(), packings_.lower_bound(step_));
+    return packings_[step] = pack(data_->positions(step * options_.batch, options_.batch),
+                                  static_cast<size_t>(options_.accumulate * parallel_.data_size()));
+  }
+
+  // Of all microbatches of this rank; none after the last step.
+  std::vector<int64_t> numbers_of_step(int64_t step) {
+    const int64_t count = options_.batch / options_.accumulate / parallel_.data_size();
+    std::vector<int64_t> out;
+    for (int64_t i = 0; step < options_.steps && i < options_.accumulate; ++i) {
+      const auto more = numbers_of(
+          step * options_.batch + (i * parallel_.data_size() + parallel_.data_rank()) * count, count);
+      out.insert(out.end(), more.begin(), more.end());
+    }
     return out;
   }
 
@@ -159,9 +197,10 @@ class ModelTraining {
 
   MicroLoss micro_loss(int64_t first, int64_t count) {
     NamedTensors batch = batches_.take(first, count);
-    if (data_->are_of_many_sizes()) efficiency_ = packing_.efficiency;
+    if (data_->are_of_many_sizes()) efficiency_ = packing_of(step_of(first)).efficiency;
     const int64_t stride = parallel_.data_size() * count, next = first + stride;
-    if (next < options_.steps * options_.batch) data_->prepare(numbers_of(next, count), stride);
+    if (!data_->are_shared() && next < options_.steps * options_.batch)
+      data_->prepare(numbers_of(next, count), stride);
     const auto apart = [&](const char* name) {
       const auto it = batch.extract(name);
       return it.empty() ? at::Tensor() : it.mapped();
@@ -180,11 +219,13 @@ class ModelTraining {
   double flops_per_sample() {
     const bool as_row = data_->are_of_many_sizes();
     std::vector<LatentData::Item> items;
-    if (as_row)
-      for (const int64_t n : numbers_of_row(0, options_.batch / options_.accumulate / parallel_.data_size()))
-        items.push_back(data_->drawn(n));
-    else
+    if (as_row) {
+      const auto numbers = numbers_of_row(0, options_.batch / options_.accumulate / parallel_.data_size());
+      data_->gather(numbers);
+      for (const int64_t n : numbers) items.push_back(data_->drawn(n));
+    } else {
       items.push_back(data_->example());
+    }
     const auto count = static_cast<int64_t>(items.size());
     const auto batch = objective_.batch(items, at::zeros({count}, at::kBool), as_row);
     at::Tensor level, noise;
@@ -203,6 +244,7 @@ class ModelTraining {
 
   // Runs validation and draws pictures when they are due; on every rank.
   bool look(Trainer& trainer, int64_t step, json& line) {
+    if (compares(step - 1)) same_batches_.compare((step - 1) * options_.batch, step * options_.batch, step);
     if (const auto wait = data_->take_wait()) line["data_wait"] = *wait;
     if (seconds_since(published_) >= 1) publish_loading();
     if (data_->are_of_many_sizes()) line["packing"] = efficiency_;
@@ -239,9 +281,9 @@ class ModelTraining {
   TrainOptions options_;
   at::Device device_;
   uint64_t seed_;
+  Parallelism parallel_;
   std::unique_ptr<TrainingSamples> data_;
   LossInstance loss_;
-  Parallelism parallel_;
   TokenMeter tokens_;
   Component model_;
   Network network_;
@@ -253,9 +295,10 @@ class ModelTraining {
   std::unique_ptr<Validation> validation_;
   std::unique_ptr<SampleGrid> samples_;
   json last_validation_;
-  int64_t packed_step_ = -1;  // whose samples packing_ divides
-  Packing packing_;
-  double efficiency_ = 1;  // of the last step
+  int64_t step_ = 0;                     // the current one
+  std::map<int64_t, Packing> packings_;  // of this step and of later ones
+  double efficiency_ = 1;                // of the last step
+  SameBatches same_batches_{parallel_};
   Live live_{context_.spec().name, context_.folder(), options_.steps};
   std::chrono::steady_clock::time_point published_;
 };

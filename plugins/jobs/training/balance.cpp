@@ -31,7 +31,8 @@ constexpr Column kColumns[] = {{"steps", &RankWork::steps, true},
                                {"bytes_sent", &RankWork::sent, true},
                                {"bytes_received", &RankWork::received, true},
                                {"computing_seconds", &RankWork::computing, false},
-                               {"waiting_seconds", &RankWork::waiting, false}};
+                               {"waiting_seconds", &RankWork::waiting, false},
+                               {"data_bytes", &RankWork::data_bytes, true}};
 
 void add(RankWork& to, const RankWork& work) {
   for (const auto& c : kColumns) to.*c.value += work.*c.value;
@@ -92,10 +93,10 @@ void Balance::begin_step() {
   waited_ = parallel_.traffic().total().waited;
 }
 
-void Balance::end_step(double tokens, double loss_tokens, double encoded) {
+void Balance::end_step(double tokens, double loss_tokens, double encoded, double data_bytes) {
   const double seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
   const double waiting = parallel_.traffic().total().waited - waited_;
-  add(since_, {1, tokens, loss_tokens, encoded, 0, 0, std::max(0.0, seconds - waiting), waiting});
+  add(since_, {1, tokens, loss_tokens, encoded, 0, 0, std::max(0.0, seconds - waiting), waiting, data_bytes});
 }
 
 // Returns the work of all ranks in the order of the ranks; all ranks must call it together. Integers are exact as doubles below 2^53.
@@ -118,9 +119,10 @@ void Balance::log(const std::string& job, json& line) {
   sent_ += since_.sent;
   received_ += since_.received;
   add(all_, since_);
-  const RankWork mine = std::exchange(since_, {});
+  const auto ranks = gather(std::exchange(since_, {}));
+  data_bytes_ = 0;
+  for (const auto& rank : ranks) data_bytes_ += rank.data_bytes;
   if (parallel_.world() == 1) return;
-  const auto ranks = gather(mine);
   line["ranks"] = to_json(ranks);
   std::set<size_t> slow;
   // Every rank computes the same set, and a rank that stays slow is named once.

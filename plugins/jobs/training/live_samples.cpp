@@ -28,6 +28,7 @@ LiveSamples::Ahead::Make LiveSamples::open(const JobView& encode, const TrainOpt
   pass_ = windows->order().pass();
   if (options.validation_every > 0 || options.sample_every > 0)
     validation_ = split_.validation(windows->order(), static_cast<size_t>(options.validation_samples));
+  bytes_ = bytes_read();
   return [this, windows](const Wanted& wanted) {
     SlotTurns turns;
     if (wanted.what == What::train) {
@@ -35,7 +36,11 @@ LiveSamples::Ahead::Make LiveSamples::open(const JobView& encode, const TrainOpt
       turns = turns_;
     }
     windows->follow(std::move(turns));
-    return make(*windows, wanted);
+    Item out = make(*windows, wanted);
+    const std::scoped_lock lock(mutex_);
+    if (const auto& failed = windows->failed_samples().names(); failed.size() != failed_.size())
+      failed_ = failed;
+    return out;
   };
 }
 
@@ -58,7 +63,7 @@ LatentItem LiveSamples::drawn(int64_t n) {
 }
 
 SlotTurns LiveSamples::turns_of(const std::vector<int64_t>& numbers, int64_t stride) {
-  if (!many_sizes_)
+  if (!many_sizes_ && stride > 0)
     return {.first = static_cast<uint64_t>(numbers.front()),
             .count = numbers.size(),
             .of = static_cast<uint64_t>(stride)};
@@ -88,6 +93,22 @@ LatentItem LiveSamples::validation(size_t i) {
   const auto kept = kept_.find(i);
   if (kept != kept_.end()) return kept->second;
   return kept_[i] = std::get<LatentItem>(ahead_.get({validation_.at(i), What::validation}));
+}
+
+int64_t LiveSamples::bytes_read() const {
+  int64_t out = 0;
+  for (const auto& [set, bytes] : windows_->counts().bytes) out += static_cast<int64_t>(bytes);
+  return out;
+}
+
+std::optional<int64_t> LiveSamples::take_bytes() {
+  const int64_t now = bytes_read();
+  return now - std::exchange(bytes_, now);
+}
+
+std::set<std::string> LiveSamples::failed() const {
+  const std::scoped_lock lock(mutex_);
+  return failed_;
 }
 
 nlohmann::json LiveSamples::summary() const {

@@ -3,6 +3,9 @@
 #pragma once
 #include <atomic>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <vector>
 
 #include "plugins/jobs/training/live/encoded_windows.hpp"
@@ -24,6 +27,8 @@ class LiveSamples final : public TrainingSamples {
   size_t validation_size() const override { return validation_.size(); }
   LatentItem validation(size_t i) override;
   std::optional<double> take_wait() override { return ahead_.take_wait(); }
+  std::optional<int64_t> take_bytes() override;
+  std::set<std::string> failed() const override;
   nlohmann::json summary() const override;
   nlohmann::json loading() const override;
 
@@ -41,6 +46,7 @@ class LiveSamples final : public TrainingSamples {
   // Both in the thread of ahead_.
   Ahead::Make open(const JobView& encode, const TrainOptions& options, at::Device device);
   Item make(EncodedWindows& windows, const Wanted& wanted) const;
+  int64_t bytes_read() const;
   // The turns that begin with the numbers.
   SlotTurns turns_of(const std::vector<int64_t>& numbers, int64_t stride);
   // Throws Error(KINORA_ERROR_INVALID) if the encode job measured the scale on data of another digest.
@@ -54,8 +60,10 @@ class LiveSamples final : public TrainingSamples {
   uint64_t pass_ = 0;
   std::shared_ptr<EncodedWindows> windows_;  // its any-thread functions only
   size_t row_ = 0;                           // slots of the last row among those of turns_
-  mutable std::mutex mutex_;                 // of turns_
+  int64_t bytes_ = 0;                        // read before the last take_bytes()
+  mutable std::mutex mutex_;                 // of turns_ and failed_
   SlotTurns turns_;                          // of the training
+  std::set<std::string> failed_;
   Ahead ahead_;  // last: its thread uses the others
 };
 

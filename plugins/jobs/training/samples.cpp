@@ -6,6 +6,7 @@
 #include "plugins/jobs/loading/held_out.hpp"
 #include "plugins/jobs/training/live_samples.hpp"
 #include "plugins/jobs/training/media/clips.hpp"
+#include "plugins/jobs/training/shared_samples.hpp"
 
 namespace kinora::core {
 namespace {
@@ -60,12 +61,16 @@ Split split(const LatentData& data, double share) {
 }
 
 std::unique_ptr<TrainingSamples> samples_of(const JobView& train, const TrainOptions& options,
-                                            at::Device device) {
+                                            at::Device device, const Parallelism& parallel) {
   const JobSpec& encode = train.need_upstream("encode");
-  if (encode.data)
+  if (!encode.data)
+    return std::make_unique<CachedSamples>(train.folder_of(encode), options,
+                                           static_cast<uint64_t>(train.run().seed));
+  const auto open = [&] {
     return std::make_unique<LiveSamples>(JobView(train.runtime(), train.run(), encode), options, device);
-  return std::make_unique<CachedSamples>(train.folder_of(encode), options,
-                                         static_cast<uint64_t>(train.run().seed));
+  };
+  if (parallel.of_sample().size == 1) return open();
+  return std::make_unique<SharedSamples>(parallel, device, open);
 }
 
 }  // namespace kinora::core

@@ -237,14 +237,18 @@ void Trainer::run(const Micro& micro_loss) {
     balance_.begin_step();
     const bool measured = (step_ + 1) % options_.checkpoint_every == 0 || step_ + 1 == options_.steps;
     rounding_.begin_step(step_ + 1, measured);
+    if (begin_step) begin_step(step_);
     gradients(micro_loss, line);
     rounding_.end_step(line);
     update(line);
     ++step_;
-    balance_.end_step(own_tokens_, own_loss_tokens_, take_encoded ? static_cast<double>(take_encoded()) : 0);
+    const auto data_bytes = take_data_bytes ? take_data_bytes() : std::nullopt;
+    balance_.end_step(own_tokens_, own_loss_tokens_, take_encoded ? static_cast<double>(take_encoded()) : 0,
+                      static_cast<double>(data_bytes.value_or(0)));
     const double seconds = seconds_since(step_start);
     const bool more = on_step && on_step(step_, line);
     if (logs(step_)) balance_.log(context_.spec().name, line);
+    if (logs(step_) && data_bytes) line["data_bytes"] = balance_.data_bytes();
     if (more || logs(step_)) {
       measure(line, seconds, tokens_);
       log(line);

@@ -44,6 +44,8 @@ class Trainer {
   // and the same state from the checkpoint that training resumes from (empty: none).
   std::function<NamedTensors()> job_state;
   const NamedTensors& restored_job_state() const { return restored_; }
+  // Called on every rank before the first microbatch of each step; may be null. step: steps done.
+  std::function<void(int64_t step)> begin_step;
   // Basis of the measured speed: flops_per_sample may be set before run(); peak_flops is options.peak_flops,
   // or measured.
   Throughput throughput;
@@ -53,6 +55,9 @@ class Trainer {
   std::function<TokenMeter::Count()> take_tokens;
   // Frames that this rank encoded since the last call; null: none.
   std::function<int64_t()> take_encoded;
+  // Bytes of samples that this rank read since the last call, logged as `data_bytes` of all ranks; null, or nothing:
+  // none are read while it trains.
+  std::function<std::optional<int64_t>()> take_data_bytes;
 
   // micro_loss(first, count): samples [first, first + count) in the global order of all samples ever drawn,
   // of which this rank computes its part. Ends with options.steps done, with Error(KINORA_ERROR_CANCELLED)

@@ -26,6 +26,7 @@ class EncodedWindows {
   // Of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
   std::vector<int64_t> latent_shape() const { return encoder_.shape(window_sizes(options_)[0]); }
   DataOrder& order() { return windows_.order(); }
+  const FailedSamples& failed_samples() const { return windows_.failed_samples(); }
   // [any-thread]
   int64_t failed() const { return windows_.failed(); }
   DataCounts counts() const { return windows_.counts(); }

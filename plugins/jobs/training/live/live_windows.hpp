@@ -42,6 +42,7 @@ class LiveWindows {
   // clip cannot be decoded or is dropped.
   WindowSize size(uint64_t slot, const Accept& accept);
   DataOrder& order() { return order_; }
+  const FailedSamples& failed_samples() const { return failed_; }
   // Samples that could not be used, each counted once.
   // [any-thread]
   int64_t failed() const { return failed_.count(); }
