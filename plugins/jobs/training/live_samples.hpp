@@ -1,7 +1,6 @@
 // The samples of a training whose encode job has a table of data: one thread decodes and encodes them ahead of the
 // training step.
 #pragma once
-#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>

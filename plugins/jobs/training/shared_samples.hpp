@@ -40,7 +40,7 @@ class SharedSamples final : public TrainingSamples {
   nlohmann::json loading() const override { return own_->loading(); }
 
  private:
-  // The rank, within its group, that makes numbers[i]. A step goes on where the step before ended: with fewer samples
+  // The rank, within its group, that makes numbers[i]. A step continues where the step before ended: with fewer samples
   // than ranks, too, each rank has its turn.
   size_t maker(const std::vector<int64_t>& numbers, size_t i) const;
   std::vector<int64_t> own(const std::vector<int64_t>& numbers) const;

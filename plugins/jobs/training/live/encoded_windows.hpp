@@ -23,7 +23,7 @@ class EncodedWindows {
   Window at(uint64_t slot, const LiveWindows::Accept& accept);
   // The number of latent positions (frames x rows x columns) of a window of the size that LiveWindows says.
   int64_t positions(uint64_t slot, const LiveWindows::Accept& accept);
-  // Of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
+  // The shape of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
   std::vector<int64_t> latent_shape() const { return encoder_.shape(window_sizes(options_)[0]); }
   DataOrder& order() { return windows_.order(); }
   const FailedSamples& failed_samples() const { return windows_.failed_samples(); }

@@ -21,7 +21,7 @@ class WindowEncoder {
 
   // The frames of a window that this rank reads.
   Stretch own_frames() const;
-  // What a window of this size becomes: a latent [C, t, h, w], or codes [t, h, w].
+  // The shape of an encoded window of this size: a latent [C, t, h, w], or codes [t, h, w].
   std::vector<int64_t> shape(const WindowSize& size) const;
   // frames: own_frames() of the window, or, without a group, a window of any size; uint8 [T, H, W, 3], at least one. "latent" [C, t, h, w] or "codes"
   // [t, h, w]; "condition" with first_frame; "image" [L, D] with an image encoder. On the CPU. Every rank of
