@@ -113,7 +113,8 @@ def compose(random, joins, width, height, longest):
         else:
             length = min(length, len(shot) // 2, len(following) // 2)
             append(shot[:-length])
-            transitions.append((f"{kind} {length}" if kind == "dissolve" else kind, at, at + length))
+            label = ("short dissolve" if length <= 12 else "long dissolve") if kind == "dissolve" else kind
+            transitions.append((label, at, at + length))
             append(blend(kind, shot[-length:], following[:length]))
             shot = following[length:]
         if random.random() < 0.25 and len(shot) > 40:

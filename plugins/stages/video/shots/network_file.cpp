@@ -22,7 +22,7 @@ Reader open_weights(const std::string& uri) {
     throw Error(KINORA_ERROR_NOT_FOUND,
                 std::string(e.what()) +
                     ". These are the weights of TransNet V2, 30 MB: docs/operate.md says how to get them; "
-                    "without them name other detectors, such as [\"content\", \"threshold\"]");
+                    "without them name other detectors, such as [\"adaptive\", \"threshold\"]");
   }
 }
 
