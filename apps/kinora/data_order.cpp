@@ -91,7 +91,7 @@ double held_out_of(const core::JobSpec& job) { return job.options.value("validat
 
 using Slots = std::vector<uint64_t>;
 
-// Of a rank at the step that begins with slot `first`, if all windows have one size.
+// The slots of a rank at the step that begins with slot `first`, if all windows have one size.
 Slots slots_of(const Steps& steps, uint64_t first, uint64_t rank) {
   Slots out;
   for (uint64_t micro = 0; micro < steps.accumulate; ++micro)
@@ -100,7 +100,7 @@ Slots slots_of(const Steps& steps, uint64_t first, uint64_t rank) {
   return out;
 }
 
-// What to print: the steps of a job from a slot on.
+// A request to print steps of a job.
 struct Asked {
   core::Runtime& runtime;
   const core::JobSpec& job;
@@ -111,21 +111,21 @@ struct Asked {
   int64_t count() const { return given["steps"].as<int64_t>(); }
 };
 
-// Of each step and rank, if windows have several sizes.
+// The slots of each step and rank, if windows have several sizes.
 std::vector<std::vector<Slots>> divided_slots(const Asked& asked, uint64_t first) {
   const auto& given = asked.given;
   return core::tool_of("kinora_training", "divided_steps")(
-      asked.runtime,
-      {{"file", given["file"].as<std::string>()},
-       {"sets", given.count("set") ? given["set"].as<std::vector<std::string>>() : std::vector<std::string>()},
-       {"job", asked.source.name},
-       {"held_out", held_out_of(asked.job)},
-       {"first", first},
-       {"steps", asked.count()},
-       {"ranks", asked.steps.ranks},
-       {"accumulate", asked.steps.accumulate},
-       {"batch", asked.steps.batch()},
-       {"buckets", asked.job.options.value("batches", "packed") == "buckets"}});
+      asked.runtime, {{"file", given["file"].as<std::string>()},
+                      {"sets", given.count("set") ? given["set"].as<std::vector<std::string>>()
+                                                  : std::vector<std::string>()},
+                      {"job", asked.source.name},
+                      {"held_out", held_out_of(asked.job)},
+                      {"first", first},
+                      {"steps", asked.count()},
+                      {"ranks", asked.steps.ranks},
+                      {"accumulate", asked.steps.accumulate},
+                      {"batch", asked.steps.batch()},
+                      {"buckets", asked.job.options.value("batches", "packed") == "buckets"}});
 }
 
 void print_rank(core::DataOrder& order, const core::JobSpec& job, uint64_t step, uint64_t rank,
@@ -160,9 +160,10 @@ int print_order(core::Runtime& runtime, const core::RunFile& run, const core::Jo
   for (int64_t i = 0; i < asked.count(); ++i) {
     if (core::cancelled()) return kInterrupted;
     for (uint64_t rank = 0; rank < steps.ranks; ++rank)
-      print_rank(order, job, state.slots / steps.batch() + 1, rank,
-                 are_divided ? divided.at(static_cast<size_t>(i)).at(rank) : slots_of(steps, state.slots, rank),
-                 given.count("json") > 0);
+      print_rank(
+          order, job, state.slots / steps.batch() + 1, rank,
+          are_divided ? divided.at(static_cast<size_t>(i)).at(rank) : slots_of(steps, state.slots, rank),
+          given.count("json") > 0);
     state.slots += steps.batch();
   }
   std::cout << std::flush;

@@ -163,11 +163,11 @@ def check_sizes():
         many = SCRATCH / f"{batches}.toml"
         many.write_text(file.read_text() + f'sizes = ["1x64x64"]\n[[job]]\nname = "dit"\nkind = "train"\ninput = "latents"\n{model}\nbatch = 12\nbatches = "{batches}"\n')
         steps = {}
-        for ranks in (1, 2, 4):
+        for ranks in (1, 4):
             said = run(KINORA, "data", "order", many, "dit", "--ranks", ranks, "--steps", 5, "--json")
             keys = [json.loads(line)["keys"] for line in said.splitlines() if line.startswith("{")]
             steps[ranks] = [keys[at:at + ranks] for at in range(0, len(keys), ranks)]
-        assert all(sorted(sum(step, [])) == sorted(sum(whole, [])) for ranks in (2, 4) for step, whole in zip(steps[ranks], steps[1], strict=True)), steps
+        assert all(sorted(sum(step, [])) == sorted(sum(whole, [])) for step, whole in zip(steps[4], steps[1], strict=True)), steps
         assert sorted(sum(sum(steps[1], []), [])) == sorted(key for key, _ in clips), steps  # 5 steps of 12 are an epoch of 60
         kinds = [[{key[0] for key in rank} for rank in step] for step in steps[4]]
         if batches == "buckets":

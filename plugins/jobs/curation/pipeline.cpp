@@ -213,7 +213,8 @@ constexpr Family kLoading[] = {
     {"kinora_data_queue", "gauge", "Samples that are read ahead and not yet asked for", "ready"},
     {"kinora_data_ahead_bytes_peak", "gauge", "Most bytes of samples read ahead at once", "ahead_peak"},
     {"kinora_data_cache_hits_total", "counter", "Reads that the cache on disk answered", "cache_hits"},
-    {"kinora_data_latent_hits_total", "counter", "Windows whose latents were in the latent cache", "latent_hits"},
+    {"kinora_data_latent_hits_total", "counter", "Windows whose latents were in the latent cache",
+     "latent_hits"},
     {"kinora_data_cache_bytes_total", "counter", "Bytes that came from the cache on disk", "cache_bytes"}};
 
 void add_head(std::string& out, const char* name, const char* type, const char* help) {
@@ -357,8 +358,7 @@ void Live::write_all() {
 }
 
 void Live::update_training(const json& line, const json& loading) {
-  write("metrics.prom",
-        training_text(job_, total_, line, loading, static_cast<double>(std::time(nullptr))));
+  write("metrics.prom", training_text(job_, total_, line, loading, static_cast<double>(std::time(nullptr))));
 }
 
 std::vector<std::string> Live::table() const {

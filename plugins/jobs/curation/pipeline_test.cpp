@@ -41,7 +41,10 @@ TEST(Live, TellsWhatServersWereAskedAndWhenItWasWritten) {
 }
 
 TEST(Live, TellsWhatATrainingDoesAndItsLoadingHasReadAndWaitedFor) {
-  const json loading{{"samples", 12}, {"waited", 1.5}, {"ready", 3}, {"too_short", 4},
+  const json loading{{"samples", 12},
+                     {"waited", 1.5},
+                     {"ready", 3},
+                     {"too_short", 4},
                      {"bytes", {{"a/\"b", 700}, {"s3://c", 0}}}};
   const std::string text = training_text(
       "dit", 800, {{"step", 7}, {"loss", 0.25}, {"samples_per_second", 3.5}}, loading, 1700000000.0);

@@ -21,8 +21,9 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
   const auto pass = static_cast<int64_t>(windows.order().pass()),
              count = std::min(options.scale_windows, pass);
   windows.follow({.first = 0, .count = 1, .of = 1, .end = static_cast<uint64_t>(count)});
-  log_info("{}: nothing is cached, since training encodes each window when it takes it; measures the scale of {}",
-           context.spec().name, counted(count, "window", "windows"));
+  log_info(
+      "{}: training encodes each window when it takes it, so no latents.h5 is written; measures the scale of {}",
+      context.spec().name, counted(count, "window", "windows"));
   Progress progress(context.spec().name, count, "windows");
   for (int64_t n = 0; n < count; ++n) {
     if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");

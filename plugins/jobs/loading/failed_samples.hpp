@@ -25,7 +25,7 @@ class FailedSamples {
   // A sample cannot be used: it is logged and counted, once. Throws Error(KINORA_ERROR_DATA) if that is one more than
   // accepted. which: identifies it, as "sample 17 of shards/shard-000003.tar".
   void add(const std::string& which, const std::string& why);
-  // A sample's clip has too few frames, which is no failure: it is counted apart, once, and the first is logged.
+  // A sample's clip has too few frames: it is counted once, apart from failures, and the first is logged.
   // needed: frames of the clip that would do.
   void add_short(const std::string& which, const std::string& why, int64_t needed);
   // As in `which`.

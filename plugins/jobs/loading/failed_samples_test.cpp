@@ -53,7 +53,9 @@ TEST(FailedSamples, CountShortOnesApartAndSayTheRemedyOnce) {
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_EQ(failed.short_count(), 3);
   EXPECT_EQ(failed.count(), 0);
-  EXPECT_THAT(said, HasSubstr("latents: sample 0 of a.tar is too short and left out: 5 frames where a window needs 17"));
+  EXPECT_THAT(
+      said,
+      HasSubstr("latents: sample 0 of a.tar is too short and left out: 5 frames where a window needs 17"));
   EXPECT_EQ(said.find("where = \"frames >= 33\""), said.rfind("where = \"frames >= 33\""));
   EXPECT_THAT(said, testing::Not(HasSubstr("sample 1")));
 }

@@ -50,7 +50,8 @@ TEST(PackedTraining, GivesEachSampleTheLossThatItHasAlone) {
     auto window = windows.at(static_cast<uint64_t>(n), [](const std::string&) { return true; });
     const auto item = facts.item(window.key, std::move(window.tensors));
     shapes.insert(item.latent.sizes().vec());
-    const LatentSize size = windows.latent_size(static_cast<uint64_t>(n), [](const std::string&) { return true; });
+    const LatentSize size =
+        windows.latent_size(static_cast<uint64_t>(n), [](const std::string&) { return true; });
     EXPECT_EQ(at::IntArrayRef(size), item.latent[0].sizes());
     want += loss_alone(*network, item, n) / static_cast<double>(kBatch);
   }
@@ -96,7 +97,8 @@ TEST(PackedTraining, ReportsTheMeanEfficiencyOfItsSteps) {
 
 TEST(PackedTraining, ResumesBucketsBitForBit) {
   const std::string dit =
-      "batch = 8\naccumulate = 4\nbatches = 'buckets'\ncheckpoint_every = 1\nkeep = 9\nasync_checkpoints = false\n";
+      "batch = 8\naccumulate = 4\nbatches = 'buckets'\ncheckpoint_every = 1\nkeep = 9\nasync_checkpoints = "
+      "false\n";
   const auto whole = prepared_for_rows(dit), resumed = prepared_for_rows(dit);
   encoded(*whole), encoded(*resumed);
   trained(*whole);
@@ -123,7 +125,8 @@ TEST(PackedTraining, RefusesWhatRowsCannotDo) {
   };
   for (const char* line : {"condition_frames = [1]\n", "levels = 'frame'\n"}) {
     const std::string option(line, std::string(line).find(' '));
-    EXPECT_THAT(said(line), HasSubstr("leave " + option + " out, set batches = \"buckets\", or remove `sizes`"));
+    EXPECT_THAT(said(line),
+                HasSubstr("leave " + option + " out, set batches = \"buckets\", or remove `sizes`"));
   }
   for (const char* buckets : {"", "accumulate = 4\nbatches = 'buckets'\n"})
     EXPECT_THAT(said(std::string("sample_every = 1\n") + buckets),
@@ -137,9 +140,10 @@ TEST(PackedTraining, RefusesBucketsThatItCannotFill) {
       trained(*run);
     });
   };
-  EXPECT_THAT(said(prepared_for_rows("batch = 8\naccumulate = 2\nbatches = 'buckets'\n")),
-              HasSubstr("3 sizes of windows need as many microbatches a step, and accumulate (2) times the ranks "
-                        "that hold different samples (1) is 2; accumulate = 3 would do"));
+  EXPECT_THAT(
+      said(prepared_for_rows("batch = 8\naccumulate = 2\nbatches = 'buckets'\n")),
+      HasSubstr("3 sizes of windows need as many microbatches a step, and accumulate (2) times the ranks "
+                "that hold different samples (1) is 2; accumulate = 3 would do"));
   EXPECT_THAT(said(prepared({{"dit", "batches = 'buckets'\n"}})),
               HasSubstr("is for windows of several sizes, and those of the encode job have one"));
 }

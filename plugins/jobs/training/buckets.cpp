@@ -27,7 +27,8 @@ std::vector<Bucket> buckets_of(const std::vector<LatentSize>& sizes) {
     found.try_emplace(sizes[i], Bucket{positions_of(sizes[i]), {}}).first->second.samples.push_back(i);
   std::vector<Bucket> out;
   for (auto& [size, bucket] : found) out.push_back(std::move(bucket));
-  std::stable_sort(out.begin(), out.end(), [](const auto& a, const auto& b) { return a.positions > b.positions; });
+  std::stable_sort(out.begin(), out.end(),
+                   [](const auto& a, const auto& b) { return a.positions > b.positions; });
   return out;
 }
 
@@ -54,7 +55,8 @@ Packing in_buckets(const std::vector<LatentSize>& sizes, size_t microbatches) {
     largest = std::max(largest, bucket.largest());
   }
   if (largest > 0)
-    out.efficiency = static_cast<double>(all) / static_cast<double>(microbatches) / static_cast<double>(largest);
+    out.efficiency =
+        static_cast<double>(all) / static_cast<double>(microbatches) / static_cast<double>(largest);
   return out;
 }
 

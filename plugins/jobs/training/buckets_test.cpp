@@ -17,8 +17,7 @@ constexpr LatentSize kPicture{1, 4, 4}, kWide{3, 2, 4}, kTall{3, 4, 2}, kLong{5,
 
 std::vector<LatentSize> drawn_sizes(std::mt19937& random, size_t count) {
   std::vector<LatentSize> out;
-  for (size_t i = 0; i < count; ++i)
-    out.push_back(std::array{kPicture, kWide, kTall, kLong}[random() % 4]);
+  for (size_t i = 0; i < count; ++i) out.push_back(std::array{kPicture, kWide, kTall, kLong}[random() % 4]);
   return out;
 }
 
@@ -56,26 +55,29 @@ TEST(Buckets, HoldEachSampleOnceAndOneSizeEach) {
     EXPECT_EQ(std::set<size_t>(seen.begin(), seen.end()).size(), sizes.size());
     EXPECT_EQ(seen.size(), sizes.size());
     EXPECT_EQ(largest, least_largest(sizes, microbatches));
-    EXPECT_DOUBLE_EQ(buckets.efficiency,
-                     static_cast<double>(all) / static_cast<double>(microbatches) / static_cast<double>(largest));
+    EXPECT_DOUBLE_EQ(buckets.efficiency, static_cast<double>(all) / static_cast<double>(microbatches) /
+                                             static_cast<double>(largest));
   }
 }
 
 // Two shapes with equally many tokens are two sizes.
 TEST(Buckets, TellShapesApart) {
   const Packing buckets = in_buckets({kWide, kTall, kWide, kTall, kTall}, 2);
-  EXPECT_THAT(buckets.rows, testing::UnorderedElementsAre(testing::ElementsAre(0, 2), testing::ElementsAre(1, 3, 4)));
+  EXPECT_THAT(buckets.rows,
+              testing::UnorderedElementsAre(testing::ElementsAre(0, 2), testing::ElementsAre(1, 3, 4)));
   EXPECT_DOUBLE_EQ(buckets.efficiency, 2.5 / 3);
 }
 
 TEST(Buckets, ComeWithTheLargestSamplesFirst) {
   const Packing buckets = in_buckets({kPicture, kPicture, kLong, kLong}, 3);
-  EXPECT_THAT(buckets.rows,
-              testing::ElementsAre(testing::ElementsAre(2), testing::ElementsAre(3), testing::ElementsAre(0, 1)));
+  EXPECT_THAT(buckets.rows, testing::ElementsAre(testing::ElementsAre(2), testing::ElementsAre(3),
+                                                 testing::ElementsAre(0, 1)));
 }
 
 TEST(Buckets, NeedAMicrobatchForEachSize) {
-  EXPECT_EQ(test::refusal([] { in_buckets({kPicture, kWide, kTall}, 2); }),
+  EXPECT_EQ(test::refusal([] {
+              in_buckets({kPicture, kWide, kTall}, 2);
+            }),
             "3 sizes do not fit 2 microbatches of one size each");
 }
 

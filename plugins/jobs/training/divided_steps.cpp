@@ -1,5 +1,7 @@
 #include "plugins/jobs/training/divided_steps.hpp"
 
+#include <algorithm>
+
 #include "core/config/document.hpp"
 #include "core/run/load_run.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
@@ -32,8 +34,8 @@ class SizesOfSlots {
         split_{held_out} {}
 
   LatentSize of(uint64_t slot) {
-    const auto window =
-        windows_.size(slot, [&](const std::string& key) { return split_.accepts(/*of_validation=*/false, key); });
+    const auto window = windows_.size(
+        slot, [&](const std::string& key) { return split_.accepts(/*of_validation=*/false, key); });
     const auto& id = part_.use->id;
     return {latent_frames(info_, id, window.frames), latent_rows(info_, id, window.height),
             latent_columns(info_, id, window.width)};
@@ -52,9 +54,11 @@ class SizesOfSlots {
 json divided_steps(Runtime& runtime, const json& request) {
   const RunFile run = run_of(runtime, request);
   const std::string name = request.at("job");
-  const auto job = std::find_if(run.jobs.begin(), run.jobs.end(), [&](const auto& j) { return j.name == name; });
+  const auto job =
+      std::find_if(run.jobs.begin(), run.jobs.end(), [&](const auto& j) { return j.name == name; });
   SizesOfSlots sizes_of(JobView(runtime, run, *job), request.at("held_out"));
-  const size_t ranks = request.at("ranks"), accumulate = request.at("accumulate"), batch = request.at("batch");
+  const size_t ranks = request.at("ranks"), accumulate = request.at("accumulate"),
+               batch = request.at("batch");
   const uint64_t begin = request.at("first"), steps = request.at("steps");
   json out = json::array();
   for (uint64_t first = begin; first < begin + steps * batch; first += batch) {

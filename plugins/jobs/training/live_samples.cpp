@@ -51,17 +51,17 @@ LiveSamples::Item LiveSamples::make(EncodedWindows& windows, const Wanted& wante
     return split_.accepts(wanted.what == What::validation, key);
   };
   if (wanted.what == What::sizes) {
-    std::vector<LatentSize> out;
+    Item out;
     for (int64_t i = 0; i < wanted.count; ++i)
-      out.push_back(windows.latent_size(wanted.slot + static_cast<uint64_t>(i), accept));
+      out.sizes.push_back(windows.latent_size(wanted.slot + static_cast<uint64_t>(i), accept));
     return out;
   }
   auto window = windows.at(wanted.slot, accept, are_buckets_ && wanted.what == What::train);
-  return facts_.item(std::move(window.key), std::move(window.tensors));
+  return {facts_.item(std::move(window.key), std::move(window.tensors)), {}};
 }
 
 LatentItem LiveSamples::drawn(int64_t n) {
-  return std::get<LatentItem>(ahead_.get({static_cast<uint64_t>(n), What::train}));
+  return ahead_.get({static_cast<uint64_t>(n), What::train}).sample;
 }
 
 SlotTurns LiveSamples::turns_of(const std::vector<int64_t>& numbers, int64_t stride) {
@@ -88,13 +88,13 @@ void LiveSamples::prepare(const std::vector<int64_t>& numbers, int64_t stride) {
 }
 
 std::vector<LatentSize> LiveSamples::latent_sizes(int64_t first, int64_t count) {
-  return std::get<std::vector<LatentSize>>(ahead_.get({static_cast<uint64_t>(first), What::sizes, count}));
+  return ahead_.get({static_cast<uint64_t>(first), What::sizes, count}).sizes;
 }
 
 LatentItem LiveSamples::validation(size_t i) {
   const auto kept = kept_.find(i);
   if (kept != kept_.end()) return kept->second;
-  return kept_[i] = std::get<LatentItem>(ahead_.get({validation_.at(i), What::validation}));
+  return kept_[i] = ahead_.get({validation_.at(i), What::validation}).sample;
 }
 
 int64_t LiveSamples::bytes_read() const {

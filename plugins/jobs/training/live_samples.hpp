@@ -40,7 +40,10 @@ class LiveSamples final : public TrainingSamples {
     int64_t count = 1;  // slots whose sizes are asked for
     auto operator<=>(const Wanted&) const = default;
   };
-  using Item = std::variant<LatentItem, std::vector<LatentSize>>;
+  struct Item {
+    LatentItem sample;
+    std::vector<LatentSize> sizes;  // instead of a sample
+  };
   using Ahead = MadeAhead<Wanted, Item>;
 
   // Both in the thread of ahead_.
@@ -54,8 +57,8 @@ class LiveSamples final : public TrainingSamples {
 
   LatentFacts facts_;
   LiveSplit split_;
-  size_t sizes_;       // of windows
-  bool are_buckets_;   // each sample has the size that latent_sizes() says
+  size_t sizes_;                       // of windows
+  bool are_buckets_;                   // each sample has the size that latent_sizes() says
   std::vector<uint64_t> validation_;   // slots of its clips, each another clip
   std::map<size_t, LatentItem> kept_;  // of the validation
   uint64_t pass_ = 0;

@@ -103,8 +103,8 @@ void require_rows(const TrainOptions& o, const LossInstance& loss, const Compone
   const auto refuse_if = [&](bool is_set, const char* option) {
     if (is_set)
       raise(KINORA_ERROR_INVALID,
-            "{}: {}leave {} out, set batches = \"buckets\", or remove `sizes` from the encode job", option, kRows,
-            option);
+            "{}: {}leave {} out, set batches = \"buckets\", or remove `sizes` from the encode job", option,
+            kRows, option);
   };
   refuse_if(o.teacher_forcing, "teacher_forcing");
   refuse_if(!o.condition_frames.empty(), "condition_frames");
@@ -124,23 +124,26 @@ void require_buckets(const TrainOptions& o, size_t sizes, int64_t data_ranks) {
   const auto n = static_cast<int64_t>(sizes);
   if (o.accumulate * data_ranks >= n) return;
   raise(KINORA_ERROR_INVALID,
-        "batches = \"buckets\": {} sizes of windows need as many microbatches a step, and accumulate ({}) times the "
+        "batches = \"buckets\": {} sizes of windows need as many microbatches a step, and accumulate ({}) "
+        "times the "
         "ranks that hold different samples ({}) is {}; accumulate = {} would do, or use batches = \"packed\"",
         n, o.accumulate, data_ranks, o.accumulate * data_ranks, (n + data_ranks - 1) / data_ranks);
 }
 
 }  // namespace
 
-void require_window_sizes(const TrainOptions& o, const LossInstance& loss, const ComponentSpec& model, size_t sizes,
-                   int64_t data_ranks) {
+void require_window_sizes(const TrainOptions& o, const LossInstance& loss, const ComponentSpec& model,
+                          size_t sizes, int64_t data_ranks) {
   if (sizes == 1 && o.are_buckets())
     raise(KINORA_ERROR_INVALID,
-          "batches = \"buckets\" is for windows of several sizes, and those of the encode job have one; give it "
+          "batches = \"buckets\" is for windows of several sizes, and those of the encode job have one; give "
+          "it "
           "`sizes`, or leave batches out");
   if (sizes == 1) return;
   if (o.sample_every > 0)
     raise(KINORA_ERROR_INVALID,
-          "sample_every: its pictures need samples of one size; leave sample_every out, or remove `sizes` from the "
+          "sample_every: its pictures need samples of one size; leave sample_every out, or remove `sizes` "
+          "from the "
           "encode job");
   if (o.are_buckets()) return require_buckets(o, sizes, data_ranks);
   require_rows(o, loss, model);

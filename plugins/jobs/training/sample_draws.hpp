@@ -32,7 +32,7 @@ bool require_levels(const TrainOptions&, const ComponentSpec& model, const Optio
 // Throws Error(KINORA_ERROR_INVALID) if this training cannot take windows of this many sizes in the way that its option
 // `batches` says. data_ranks: those that hold different samples.
 void require_window_sizes(const TrainOptions&, const LossInstance&, const ComponentSpec& model, size_t sizes,
-                   int64_t data_ranks);
+                          int64_t data_ranks);
 
 // Which frames of its own latent a sample is given, for image to video and continuations.
 class GivenDraw {

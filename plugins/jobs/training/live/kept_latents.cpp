@@ -15,13 +15,13 @@
 namespace kinora::core {
 namespace {
 
-constexpr std::array kDtypes{at::kByte, at::kInt, at::kLong, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble};
+constexpr std::array kDtypes{at::kByte,     at::kInt,   at::kLong,  at::kHalf,
+                             at::kBFloat16, at::kFloat, at::kDouble};
 
 json maker_of(const JobView& encode, const ComponentUse& use, const WeightsPaths& weights) {
   json out{{"id", use.id}, {"version", use.version}, {"options", use.options.values()}};
   const auto kept = encode.run().out / ".weights.json";
-  if (!weights.empty())
-    out["weights"] = weights_digest(weights_files(weights, *encode.open(use).spec), kept);
+  if (!weights.empty()) out["weights"] = weights_digest(weights_files(weights, *encode.open(use).spec), kept);
   return out;
 }
 
@@ -46,7 +46,8 @@ at::Tensor tensor_from(const json& told, std::string_view& bytes) {
   if (std::find(kDtypes.begin(), kDtypes.end(), dtype) == kDtypes.end()) return {};
   uint64_t size = c10::elementSize(dtype);
   for (const int64_t n : shape)
-    if (n < 1 || __builtin_mul_overflow(size, static_cast<uint64_t>(n), &size) || size > bytes.size()) return {};
+    if (n < 1 || __builtin_mul_overflow(size, static_cast<uint64_t>(n), &size) || size > bytes.size())
+      return {};
   const at::Tensor out = at::empty(shape, dtype);
   std::memcpy(out.data_ptr(), bytes.data(), size);
   bytes.remove_prefix(size);

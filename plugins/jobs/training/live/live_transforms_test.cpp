@@ -36,7 +36,9 @@ TransformedWindows first_windows(const ScratchRun& run, uint64_t slots = 5) {
   for (uint64_t slot = 0; slot < slots; ++slot)
     live.at(
         slot, [](const std::string&) { return true; },
-        [&](const LiveWindows::Window& w) { out.all.push_back({w.key, w.text, w.frames(), w.facts}); });
+        [&](const LiveWindows::Window& w) {
+          out.all.push_back({w.key, w.text, w.frames(), w.facts});
+        });
   out.failed = live.failed();
   return out;
 }

@@ -92,8 +92,8 @@ class LiveWindows {
   int64_t every_;
   std::vector<std::unique_ptr<OneStage>> read_;  // of each size
   OneStage probe_;
-  Transforms before_, after_;  // decoding
-  bool transforms_frames_;     // whether there are any after decoding
+  Transforms before_, after_;                                          // decoding
+  bool transforms_frames_;                                             // whether there are any after decoding
   std::map<std::tuple<size_t, size_t, uint64_t>, WindowSize> probed_;  // clips whose facts do not tell
 };
 

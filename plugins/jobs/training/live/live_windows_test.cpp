@@ -80,7 +80,8 @@ TEST(LiveWindows, HaveTheSizeThatIsAskedForWhateverSuitsTheirClip) {
             EXPECT_EQ(window.frames().sizes(), at::IntArrayRef({size.frames, size.height, size.width, 3}));
           },
           size);
-    EXPECT_EQ(clips, size == video ? (std::set<std::string>{"a", "c"}) : (std::set<std::string>{"a", "c", "d"}));
+    EXPECT_EQ(clips,
+              size == video ? (std::set<std::string>{"a", "c"}) : (std::set<std::string>{"a", "c", "d"}));
   }
   EXPECT_EQ(live.failed(), 1) << "b is not a video";
   EXPECT_EQ(live.too_short(), 0) << "d is long enough for a picture";
@@ -101,7 +102,8 @@ TEST(LiveWindows, OfShortClipsSpendNoBudgetOfFailures) {
   EXPECT_EQ(live.failed(), 0);
   EXPECT_EQ(live.too_short(), 1);
   EXPECT_THAT(said, HasSubstr("d: 6 frames where a window needs 9"));
-  EXPECT_THAT(said, HasSubstr("where = \"frames >= 65\"")) << "one of 8 frames is taken: the first and 8 more";
+  EXPECT_THAT(said, HasSubstr("where = \"frames >= 65\""))
+      << "one of 8 frames is taken: the first and 8 more";
 }
 
 }  // namespace

@@ -98,7 +98,8 @@ struct EncodeOptions {
   std::vector<std::string> signals, sizes;
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
-        "Turns clips into latents and text embeddings: cached, or of a table of data when training takes them");
+        "Turns clips into latents and text embeddings: cached, or of a table of data when training takes "
+        "them");
     d.option("pipeline", &EncodeOptions::pipeline)
         .path()
         .help(
@@ -159,7 +160,8 @@ struct EncodeOptions {
         .how_only()
         .path()
         .help(
-            "folder of this machine that keeps the latents of windows if the input is a table of data, by the "
+            "folder of this machine that keeps the latents of windows if the input is a table of data, by "
+            "the "
             "tokenizer's weights, the clip and the place of the window; empty: none");
     d.option("latent_cache_limit", &EncodeOptions::latent_cache_limit)
         .how_only()
@@ -213,8 +215,10 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
     d.option("batches", &TrainOptions::batches)
         .choices({"packed", "buckets"})
         .help(
-            "how microbatches hold windows of several sizes (`sizes` of the encode job): packed, samples of all "
-            "sizes one after the other in a row; buckets, samples of one size, for models without packed rows");
+            "how microbatches hold windows of several sizes (`sizes` of the encode job): packed, samples of "
+            "all "
+            "sizes one after the other in a row; buckets, samples of one size, for models without packed "
+            "rows");
     describe_given(d);
     describe_rule(d);
     d.option("lora", &TrainOptions::lora)
