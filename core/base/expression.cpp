@@ -328,8 +328,7 @@ class ExpressionParser {
 std::string trimmed(std::string_view text) {
   constexpr std::string_view kSpace = " \t\r\n";
   const size_t first = text.find_first_not_of(kSpace);
-  return first == text.npos ? ""
-                            : std::string(text.substr(first, text.find_last_not_of(kSpace) + 1 - first));
+  return first == text.npos ? "" : std::string(text.substr(first, text.find_last_not_of(kSpace) + 1 - first));
 }
 
 }  // namespace
@@ -357,8 +356,8 @@ bool Expression::holds(const json& facts, std::string_view key) const {
 
 size_t Expression::first_false(const json& facts, std::string_view key) const {
   if (root_->kind != NodeKind::all) return holds(facts, key) ? 1 : 0;
-  const auto found =
-      std::find_if(root_->of.begin(), root_->of.end(), [&](const Node& one) { return !holds_for(one, facts, key); });
+  const auto found = std::find_if(root_->of.begin(), root_->of.end(),
+                                  [&](const Node& one) { return !holds_for(one, facts, key); });
   return static_cast<size_t>(found - root_->of.begin());
 }
 

@@ -36,7 +36,8 @@ void each_line_in(const std::filesystem::path& file, uint64_t from, uint64_t to,
 // its own. Calls take(of) in this thread, in the order of the file. Throws the errors of both, Error(KINORA_ERROR_CANCELLED),
 // and Error(KINORA_ERROR_DATA) for a line that is not an object with a key.
 template <class Of, class Look, class Take>
-void each_kept_clip(const std::filesystem::path& curated, size_t threads, const Look& look, const Take& take) {
+void each_kept_clip(const std::filesystem::path& curated, size_t threads, const Look& look,
+                    const Take& take) {
   constexpr uint64_t kPart = uint64_t{4} << 20;
   const std::filesystem::path file = curated / "items.jsonl";
   std::error_code error;

@@ -17,9 +17,7 @@ using nlohmann::json;
 
 constexpr const char* kFilm = "film";  // the default of sets_by: videos that were not cut do not have it
 
-std::string line_text(const json& line) {
-  return line.dump(-1, ' ', false, json::error_handler_t::replace);
-}
+std::string line_text(const json& line) { return line.dump(-1, ' ', false, json::error_handler_t::replace); }
 
 // The value of a fact as a text; empty if the clip does not have it.
 std::string fact_text(const json& facts, const std::string& key, const std::string& name) {
@@ -91,11 +89,12 @@ void CandidateReader::require_all_seen() const {
   for (const auto& seen : seen_) seen.require();
   for (size_t i = 0; i < joined_.size(); ++i)
     if (joined_[i] == 0 && choice_.tables[i].size() > 0)
-      throw Error(KINORA_ERROR_INVALID,
-                  fmt::format("join: {}: none of its {} rows is about a clip: its column '{}' must have the values "
-                              "of the clips' fact '{}'; set join_key",
-                              choice_.tables[i].name(), choice_.tables[i].size(), choice_.join_key,
-                              choice_.join_key));
+      throw Error(
+          KINORA_ERROR_INVALID,
+          fmt::format("join: {}: none of its {} rows is about a clip: its column '{}' must have the values "
+                      "of the clips' fact '{}'; set join_key",
+                      choice_.tables[i].name(), choice_.tables[i].size(), choice_.join_key,
+                      choice_.join_key));
 }
 
 // Adds the columns of the user's tables as facts; of two with one name the later counts.

@@ -25,8 +25,9 @@ struct Candidate {
 
 // What a select job reads.
 struct Choice {
-  std::filesystem::path curated;    // folder of the curate job
-  std::filesystem::path decisions;  // decisions.jsonl of the job that it reads; empty: it reads the curate job
+  std::filesystem::path curated;  // folder of the curate job
+  std::filesystem::path
+      decisions;  // decisions.jsonl of the job that it reads; empty: it reads the curate job
   Where where;
   std::vector<std::string> per;
   std::string sets_by, join_key;

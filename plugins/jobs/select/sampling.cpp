@@ -24,8 +24,7 @@ float product(const float* a, const float* b, size_t size) {
 void scale_to_one(float* row, size_t size) {
   double squares = 0;
   for (size_t i = 0; i < size; ++i) squares += double{row[i]} * row[i];
-  for (size_t i = 0; squares > 0 && i < size; ++i)
-    row[i] = static_cast<float>(row[i] / std::sqrt(squares));
+  for (size_t i = 0; squares > 0 && i < size; ++i) row[i] = static_cast<float>(row[i] / std::sqrt(squares));
 }
 
 }  // namespace
@@ -48,14 +47,14 @@ std::vector<size_t> farthest_places(std::vector<float>& vectors, size_t size, si
   const size_t rows = size == 0 ? 0 : vectors.size() / size;
   const auto row = [&](size_t i) { return vectors.data() + i * size; };
   for (size_t i = 0; i < rows; ++i) scale_to_one(row(i), size);
-  std::vector<float> nearest(rows, -2);  // cosine with the nearest chosen row; below every cosine: none is chosen
+  std::vector<float> nearest(rows,
+                             -2);  // cosine with the nearest chosen row; below every cosine: none is chosen
   std::vector<bool> is_chosen(rows);
   std::vector<size_t> out;
   const auto choose = [&](size_t place) {
     out.push_back(place);
     is_chosen[place] = true;
-    for (size_t i = 0; i < rows; ++i)
-      nearest[i] = std::max(nearest[i], product(row(place), row(i), size));
+    for (size_t i = 0; i < rows; ++i) nearest[i] = std::max(nearest[i], product(row(place), row(i), size));
     step(out.size());
   };
   for (const size_t place : first) choose(place);

@@ -17,6 +17,7 @@ std::vector<size_t> random_places(const std::vector<std::string>& keys, size_t c
 // place. Exact: count * rows * size products. Scales the rows to length 1; a row of zeros has the cosine 0 with all.
 // step: is called after each choice with the number of chosen rows.
 std::vector<size_t> farthest_places(std::vector<float>& vectors, size_t size, size_t count,
-                                    const std::vector<size_t>& first, const std::function<void(size_t)>& step);
+                                    const std::vector<size_t>& first,
+                                    const std::function<void(size_t)>& step);
 
 }  // namespace kinora::core

@@ -28,13 +28,15 @@ struct SelectOptions {
   std::vector<double> shares;
   std::vector<std::filesystem::path> join;
   static void describe(Describe<SelectOptions>& d) {
-    d.name("select").help("Chooses clips of a curate job by their facts; a shard job that reads it packs those");
+    d.name("select").help(
+        "Chooses clips of a curate job by their facts; a shard job that reads it packs those");
     d.option("where", &SelectOptions::where)
         .help("condition that clips satisfy, such as \"blur >= 20 and duration_s > 2\"; empty: all do");
     d.option("join", &SelectOptions::join)
         .help("CSV and JSONL tables of your own, whose columns become facts user.COLUMN");
     d.option("join_key", &SelectOptions::join_key)
-        .help("column of the tables, and the clips' fact of that name, that say which row is about which clip");
+        .help(
+            "column of the tables, and the clips' fact of that name, that say which row is about which clip");
     d.option("count", &SelectOptions::count)
         .at_least(0)
         .help("most clips, or most clips with each value of `per`; 0: all");
@@ -42,12 +44,16 @@ struct SelectOptions {
         .help("facts, such as a label or bin.aspect, for each of whose values `count` clips are chosen");
     d.option("pick", &SelectOptions::pick)
         .choices({"random", "different"})
-        .help("which clips make up `count`: random ones by the run's seed, or those whose embeddings differ the most");
+        .help(
+            "which clips make up `count`: random ones by the run's seed, or those whose embeddings differ "
+            "the most");
     d.option("embedding", &SelectOptions::embedding).help("name of the embedding for pick = \"different\"");
-    d.option("sets", &SelectOptions::sets).help("names of sets into which the chosen clips are split: the fact `set`");
+    d.option("sets", &SelectOptions::sets)
+        .help("names of sets into which the chosen clips are split: the fact `set`");
     d.option("shares", &SelectOptions::shares).above(0).help("relative sizes of the sets; empty: equal");
     d.option("sets_by", &SelectOptions::sets_by)
-        .help("fact whose value decides a clip's set: film keeps the clips of a video together, key does not");
+        .help(
+            "fact whose value decides a clip's set: film keeps the clips of a video together, key does not");
     d.option("memory", &SelectOptions::memory)
         .how_only()
         .bytes()
@@ -105,22 +111,25 @@ EmbeddingRows embeddings_of(JobContext& context, const SelectOptions& options,
     const std::string file = (data / (clips[place].key + "." + options.embedding + ".npy")).string();
     const auto bytes = context.runtime().io().read_all(file);
     if (!bytes)
-      throw Error(KINORA_ERROR_INVALID,
-                  fmt::format("clip '{}' has no embedding '{}'; name another one by `embedding`, or put a stage embed.* "
-                              "into the curate job",
-                              clips[place].key, options.embedding));
+      throw Error(
+          KINORA_ERROR_INVALID,
+          fmt::format(
+              "clip '{}' has no embedding '{}'; name another one by `embedding`, or put a stage embed.* "
+              "into the curate job",
+              clips[place].key, options.embedding));
     const FloatArray array = read_npy(*bytes, file);
     if (array.values.empty() || (out.size > 0 && array.values.size() != out.size))
-      throw Error(KINORA_ERROR_DATA, fmt::format("{}: it has {} numbers, the others {}", file,
-                                                 array.values.size(), out.size));
+      throw Error(KINORA_ERROR_DATA,
+                  fmt::format("{}: it has {} numbers, the others {}", file, array.values.size(), out.size));
     out.size = array.values.size();
     const uint64_t needed = uint64_t{places.size()} * out.size * sizeof(float);
     if (needed > static_cast<uint64_t>(options.memory))
-      throw Error(KINORA_ERROR_INVALID,
-                  fmt::format("the embeddings of {} clips need {}, and memory = \"{}\" bounds them; raise memory, or "
-                              "leave clips out by `where` or an earlier select job",
-                              places.size(), format_size(needed),
-                              format_size(static_cast<uint64_t>(options.memory))));
+      throw Error(
+          KINORA_ERROR_INVALID,
+          fmt::format("the embeddings of {} clips need {}, and memory = \"{}\" bounds them; raise memory, or "
+                      "leave clips out by `where` or an earlier select job",
+                      places.size(), format_size(needed),
+                      format_size(static_cast<uint64_t>(options.memory))));
     out.values.reserve(places.size() * out.size);
     out.values.insert(out.values.end(), array.values.begin(), array.values.end());
   }
@@ -135,8 +144,10 @@ std::vector<size_t> chosen_of(JobContext& context, const SelectOptions& options,
   if (places.size() <= count) return places;
   std::vector<size_t> out, first, others;
   for (size_t i = 0; i < places.size(); ++i) {
-    if (clips[places[i]].is_accepted) first.push_back(i), out.push_back(places[i]);
-    else others.push_back(places[i]);
+    if (clips[places[i]].is_accepted)
+      first.push_back(i), out.push_back(places[i]);
+    else
+      others.push_back(places[i]);
   }
   if (options.pick == "random") {
     std::vector<std::string> keys;
@@ -243,7 +254,8 @@ void summarise_steps(json& summary, const std::vector<Candidate>& clips,
 }  // namespace
 
 std::string Select::edits_identity(const RunFile& run, const JobSpec& job) const {
-  return core::edits_identity(run, job, [](const Edited& edit) { return edit.keep ? json(*edit.keep) : json(); });
+  return core::edits_identity(run, job,
+                              [](const Edited& edit) { return edit.keep ? json(*edit.keep) : json(); });
 }
 
 void Select::check(JobCheck& check) const {
@@ -256,10 +268,12 @@ void Select::check(JobCheck& check) const {
       check.finds("join", table);
   }
   if (options.count == 0 && (!options.per.empty() || options.pick != "random"))
-    check.problem(options.per.empty() ? "pick" : "per", "`per` and `pick` say which clips make up a count; set count");
+    check.problem(options.per.empty() ? "pick" : "per",
+                  "`per` and `pick` say which clips make up a count; set count");
   if (!options.shares.empty() && options.shares.size() != options.sets.size())
-    check.problem("shares", fmt::format("shares has {} numbers for {} sets; give one for each, or leave shares out",
-                                        options.shares.size(), options.sets.size()));
+    check.problem("shares",
+                  fmt::format("shares has {} numbers for {} sets; give one for each, or leave shares out",
+                              options.shares.size(), options.sets.size()));
   if (std::set<std::string>(options.sets.begin(), options.sets.end()).size() < options.sets.size())
     check.problem("sets", "sets: two sets have one name; rename one");
   if (!options.sets.empty() && options.sets_by.empty())
@@ -271,8 +285,9 @@ std::string Select::result_line(const json& summary) const {
   std::vector<std::string> rules;
   for (const auto& [rule, count] : object_in(summary, "rules").items())
     rules.push_back(fmt::format("{}: {}", rule, count.get<int64_t>()));
-  std::string out = fmt::format("{} of {} chosen", static_cast<int64_t>(number_in(object_in(summary, "clips"), "kept")),
-                                counted(static_cast<int64_t>(number_in(summary, "inputs")), "clip", "clips"));
+  std::string out =
+      fmt::format("{} of {} chosen", static_cast<int64_t>(number_in(object_in(summary, "clips"), "kept")),
+                  counted(static_cast<int64_t>(number_in(summary, "inputs")), "clip", "clips"));
   if (!rules.empty()) out += fmt::format("; left out by {}", fmt::join(rules, ", "));
   return out;
 }

@@ -107,7 +107,8 @@ void drop_by_condition(Io& io, const Where& where, const std::vector<Clip>& clip
   for (const auto& clip : clips) {
     if (drops.contains(clip.key)) continue;
     const auto file = clip.files.find("json");
-    json facts = file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
+    json facts =
+        file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
     if (!facts.is_object()) facts = json::object();
     if (const auto more = added.find(clip.key); more != added.end()) facts.merge_patch(more->second);
     seen.add(facts);
