@@ -4,47 +4,70 @@
 #include <cmath>
 #include <numeric>
 
+#include <faiss/utils/distances.h>
+
 #include "kinora/error.hpp"
 
 namespace kinora::dedup {
 namespace {
 
 constexpr double kShareInCommon = 0.6;  // of the shorter clip
-constexpr double kOffsetStep = 0.5;     // frames
+constexpr double kOffsetStep = 0.25;    // frames
+constexpr double kHopeless = 0.4;       // correlation that no closer search makes one of copies
 constexpr double kRounding = 1e-6;      // of a correlation
 
 float product(const float* a, const float* b) { return std::inner_product(a, a + kCells, b, 0.0F); }
 
-// Products of all frames of a with all frames of b: [frames of a, frames of b + 1], the last column 0.
-std::vector<float> products_of(const Signature& a, const Signature& b) {
-  const size_t columns = b.frames() + 1;
-  std::vector<float> out(a.frames() * columns, 0.0F);
-  for (size_t i = 0; i < a.frames(); ++i)
-    for (size_t j = 0; j < b.frames(); ++j)
-      out[i * columns + j] = product(&a.motion[i * kCells], &b.motion[j * kCells]);
-  return out;
-}
-
-// The correlation where frame i of a is frame speed i + offset of b.
-double correlation_at(const Signature& a, const Signature& b, const std::vector<float>& products,
-                      double speed, double offset, size_t least) {
-  const double last = static_cast<double>(b.frames() - 1);
-  const auto first = static_cast<size_t>(std::max(0.0, std::ceil(-offset / speed)));
-  double ab = 0, aa = 0, bb = 0;
-  size_t count = 0;
-  for (size_t i = first; i < a.frames(); ++i, ++count) {
-    const double at = std::max(0.0, speed * static_cast<double>(i) + offset);
-    if (at > last) break;
-    const auto j = static_cast<size_t>(at);
-    const double after = at - static_cast<double>(j), before = 1 - after;
-    const float* row = &products[i * (b.frames() + 1) + j];
-    ab += before * row[0] + after * row[1];
-    aa += a.square[i];
-    bb += before * before * b.square[j] + 2 * before * after * b.next[j] +
-          (after > 0 ? after * after * b.square[j + 1] : 0);
+// The motion of two clips, laid out to try many alignments.
+class Pair {
+ public:
+  Pair(const Signature& a, const Signature& b)
+      : a_(a), b_(b), columns_(b.frames() + 1), products_(a.frames() * columns_) {
+    for (size_t i = 0; i < a.frames(); ++i)
+      faiss::fvec_inner_products_ny(&products_[i * columns_], &a.motion[i * kCells], b.motion.data(), kCells,
+                                    b.frames());
+    const auto shorter = static_cast<double>(std::min(a.frames(), b.frames()));
+    least_ = std::max(static_cast<int>(kFewestFrames), static_cast<int>(std::ceil(kShareInCommon * shorter)));
   }
-  return count >= least && aa > 0 && bb > 0 ? ab / std::sqrt(aa * bb) : -1;
-}
+
+  // Replaces `best` by a better alignment of this speed. step: of the offset, in frames; around: offsets to
+  // try, as many frames to either side of `middle`.
+  void search(double speed, double step, double middle, double around, Aligned& best) const {
+    const double first = std::max(middle - around, speed * (least_ - static_cast<double>(a_.frames())));
+    const double last =
+        std::min(middle + around, static_cast<double>(b_.frames() - 1) - (least_ - 1) * speed);
+    for (double offset = std::ceil(first / step) * step; offset <= last; offset += step)
+      if (const double correlation = correlation_at(speed, offset); correlation > best.correlation + kRounding)
+        best = {correlation, speed, offset / kSignatureRate};
+  }
+
+ private:
+  // The correlation where frame i of a is frame speed i + offset of b.
+  double correlation_at(double speed, double offset) const {
+    const int first = std::max(0, static_cast<int>(std::ceil(-offset / speed))),
+              end = std::min(static_cast<int>(a_.frames()),
+                             static_cast<int>((static_cast<double>(b_.frames() - 1) - offset) / speed) + 1);
+    if (end - first < least_) return -1;
+    float ab = 0, aa = 0, bb = 0;
+    for (int i = first; i < end; ++i) {
+      const auto at = static_cast<float>(speed * i + offset);
+      const int j = static_cast<int>(at);
+      const float after = at - static_cast<float>(j), before = 1 - after;
+      const float* row = &products_[static_cast<size_t>(i) * columns_ + static_cast<size_t>(j)];
+      const float* square = &b_.square[static_cast<size_t>(j)];
+      ab += before * row[0] + after * row[1];
+      aa += a_.square[static_cast<size_t>(i)];
+      bb += before * (before * square[0] + 2 * after * b_.next[static_cast<size_t>(j)]) +
+            after * after * square[1];
+    }
+    return aa > 0 && bb > 0 ? static_cast<double>(ab) / std::sqrt(static_cast<double>(aa) * bb) : -1;
+  }
+
+  const Signature &a_, &b_;
+  size_t columns_;                // one more than b has frames, so that each has a next one
+  std::vector<float> products_;  // [frames of a, columns_], a column of zeros at the end
+  int least_;                    // frames in common
+};
 
 }  // namespace
 
@@ -69,27 +92,27 @@ Signature signature_of(std::string_view bytes, const std::string& origin) {
     out.square.push_back(product(frame, frame));
     out.next.push_back(i + 1 < frames ? product(frame, frame + kCells) : 0.0F);
   }
+  out.square.push_back(0);
   const double sum = std::accumulate(out.square.begin(), out.square.end(), 0.0);
   out.change = std::sqrt(sum / static_cast<double>(frames * kCells));
   return out;
 }
 
+// Tries every start, at speeds two steps apart, then the neighbourhood of the best. From the speed 1 outwards:
+// of equal ones the simplest is the best.
 Aligned align(const Signature& a, const Signature& b) {
   Aligned best;
-  const auto shorter = static_cast<double>(std::min(a.frames(), b.frames()));
-  const auto least = std::max(kFewestFrames, static_cast<size_t>(std::ceil(kShareInCommon * shorter)));
-  if (shorter < static_cast<double>(least)) return best;
-  const auto products = products_of(a, b);
+  if (!a.can_be_compared() || !b.can_be_compared()) return best;
+  const Pair pair(a, b);
+  const double all = static_cast<double>(a.frames() + b.frames());
   const int steps = static_cast<int>(std::lround((kFastest - 1) / kSpeedStep));
-  for (int n = 0; n <= 2 * steps; ++n) {  // from the speed 1 outwards: of equal ones the simplest is the best
-    const double factor = 1 + (n + 1) / 2 * kSpeedStep, speed = n % 2 == 0 ? factor : 1 / factor;
-    const double end = static_cast<double>(b.frames() - 1) - static_cast<double>(least - 1) * speed;
-    const double steps_back = std::ceil(speed * static_cast<double>(a.frames() - least) / kOffsetStep);
-    for (double offset = -steps_back * kOffsetStep; offset <= end; offset += kOffsetStep)
-      if (const double correlation = correlation_at(a, b, products, speed, offset, least);
-          correlation > best.correlation + kRounding)
-        best = {correlation, speed, offset / kSignatureRate};
-  }
+  for (int step = 0; step <= steps; step += 2)
+    for (const double speed : {1 + step * kSpeedStep, 1 / (1 + step * kSpeedStep)})
+      pair.search(speed, 1, 0, all, best);
+  const Aligned coarse = best;
+  if (coarse.correlation < kHopeless) return best;
+  for (const double factor : {1.0, 1 + kSpeedStep, 1 / (1 + kSpeedStep)})
+    pair.search(coarse.speed * factor, kOffsetStep, coarse.offset_s * kSignatureRate, 1, best);
   return best;
 }
 

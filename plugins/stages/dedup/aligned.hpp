@@ -27,10 +27,10 @@ constexpr double kSpeedStep = 0.01;
 
 struct Signature {
   std::vector<float> motion;  // [frames, kCells]
-  std::vector<float> square;  // [frames]: motion(t) . motion(t)
+  std::vector<float> square;  // [frames + 1]: motion(t) . motion(t); 0 at the end
   std::vector<float> next;    // [frames]: motion(t) . motion(t + 1); 0 for the last
   double change = 0;          // root mean square of the motion, of 255 levels
-  size_t frames() const { return square.size(); }
+  size_t frames() const { return next.size(); }
   bool can_be_compared() const { return frames() >= kFewestFrames; }
   bool is_motionless() const { return change < kMotionless; }
 };
