@@ -74,14 +74,17 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips) {
                    [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
 }
 
+// The names and sizes of its files, which the writer reads, and the fields that a person changed.
 Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits) {
   Sample sample(clip.key);
-  for (const auto& [field, file] : clip.files)
-    sample.set(field.c_str(), or_throw(io.read_all(file.string())));
+  json files = json::object();
+  for (const auto& [field, file] : clip.files) files[field] = {file.string(), fs::file_size(file)};
+  sample.set("shard.files", files.dump(-1, ' ', false, json::error_handler_t::replace));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const Edited edit = edits.now(clip.key);
   if (!edit.caption) return sample;
-  json facts = parse_facts(sample.text("json").value_or("{}"));
+  const auto file = clip.files.find("json");
+  json facts = file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
   if (!facts.is_object()) facts = json::object();
   facts["caption"] = {{"by", "user"}};
   if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
