@@ -79,15 +79,18 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips) {
 
 using AddedFacts = std::map<std::string, json>;  // by key
 
+// The names and sizes of its files, which the writer reads, and the fields that a person or a select job changed.
 Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const AddedFacts& added) {
   Sample sample(clip.key);
-  for (const auto& [field, file] : clip.files)
-    sample.set(field.c_str(), or_throw(io.read_all(file.string())));
+  json files = json::object();
+  for (const auto& [field, file] : clip.files) files[field] = {file.string(), fs::file_size(file)};
+  sample.set("shard.files", files.dump(-1, ' ', false, json::error_handler_t::replace));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const Edited edit = edits.now(clip.key);
   const auto more = added.find(clip.key);
   if (!edit.caption && more == added.end()) return sample;
-  json facts = parse_facts(sample.text("json").value_or("{}"));
+  const auto file = clip.files.find("json");
+  json facts = file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
   if (!facts.is_object()) facts = json::object();
   if (more != added.end()) facts.merge_patch(more->second);
   if (edit.caption) {
