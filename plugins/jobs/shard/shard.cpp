@@ -80,12 +80,15 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits) {
     sample.set(field.c_str(), or_throw(io.read_all(file.string())));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const Edited edit = edits.now(clip.key);
-  if (!edit.caption) return sample;
+  if (!edit.caption && !edit.tags) return sample;
   json facts = parse_facts(sample.text("json").value_or("{}"));
   if (!facts.is_object()) facts = json::object();
-  facts["caption"] = {{"by", "user"}};
-  if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
-  sample.set("txt", *edit.caption);
+  if (edit.tags) facts["tags"] = *edit.tags;
+  if (edit.caption) {
+    facts["caption"] = {{"by", "user"}};
+    if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
+    sample.set("txt", *edit.caption);
+  }
   sample.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
   return sample;
 }
