@@ -79,6 +79,16 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips) {
 
 using AddedFacts = std::map<std::string, json>;  // by key
 
+// Its facts with those that a select job added and the tags that a person gave.
+json facts_of(Io& io, const Clip& clip, const Edited& edit, const AddedFacts& added) {
+  const auto file = clip.files.find("json");
+  json facts = file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
+  if (!facts.is_object()) facts = json::object();
+  if (const auto more = added.find(clip.key); more != added.end()) facts.merge_patch(more->second);
+  if (edit.tags) facts["tags"] = *edit.tags;
+  return facts;
+}
+
 // The names and sizes of its files, which the writer reads, and the fields that a person or a select job changed.
 Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const AddedFacts& added) {
   Sample sample(clip.key);
@@ -87,12 +97,8 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const Added
   sample.set("shard.files", files.dump(-1, ' ', false, json::error_handler_t::replace));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const Edited edit = edits.now(clip.key);
-  const auto more = added.find(clip.key);
-  if (!edit.caption && more == added.end()) return sample;
-  const auto file = clip.files.find("json");
-  json facts = file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
-  if (!facts.is_object()) facts = json::object();
-  if (more != added.end()) facts.merge_patch(more->second);
+  if (!edit.caption && !edit.tags && !added.contains(clip.key)) return sample;
+  json facts = facts_of(io, clip, edit, added);
   if (edit.caption) {
     facts["caption"] = {{"by", "user"}};
     if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
@@ -109,14 +115,11 @@ void drop_by_condition(Io& io, const Where& where, const std::vector<Clip>& clip
   FactsSeen seen("where", where.facts());
   for (const auto& clip : clips) {
     if (drops.contains(clip.key)) continue;
-    const auto file = clip.files.find("json");
-    json facts =
-        file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
-    if (!facts.is_object()) facts = json::object();
-    if (const auto more = added.find(clip.key); more != added.end()) facts.merge_patch(more->second);
+    const Edited edit = edits.now(clip.key);
+    const json facts = facts_of(io, clip, edit, added);
     seen.add(facts);
     const auto removed = where.removed_by(facts, clip.key);
-    if (removed && edits.now(clip.key).keep != true) drops[clip.key] = {where.rules()[*removed], "", "", 0};
+    if (removed && edit.keep != true) drops[clip.key] = {where.rules()[*removed], "", "", 0};
   }
   seen.require();
 }
