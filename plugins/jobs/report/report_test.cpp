@@ -40,6 +40,7 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_EQ(fact(job_of(all, "dit"), "parameters"), 1234567);
   EXPECT_EQ(fact(job_of(all, "tokenizer"), "psnr"), 31.42);
   EXPECT_EQ(fact(job_of(all, "shard"), "bytes"), 4096);
+  EXPECT_EQ(fact(job_of(all, "latents"), "latent_shape"), (json{16, 3, 16, 24}));
   const json& video = job_of(all, "generate")["videos"]["list"][0];
   EXPECT_EQ(video["seed"], "77");
   EXPECT_EQ(video["width"], 96);
@@ -195,6 +196,11 @@ TEST_F(ReportTest, CurvesAreThin) {
   }
 }
 
+TEST_F(ReportTest, LossesNextToZeroAreDrawn) {
+  write("dit/metrics.jsonl", dump({{"step", 1}, {"loss", 1e-320}}) + dump({{"step", 2}, {"loss", 1e308}}));
+  EXPECT_EQ(job_of(data(), "dit")["curves"]["loss"]["points"].size(), 2U);
+}
+
 TEST_F(ReportTest, NeedsNothingElse) {
   write_curation("film");
   write_rest("plain");
@@ -228,7 +234,7 @@ TEST_F(ReportTest, BrokenFilesBreakNothing) {
     write_curation("film");
     write_rest("x");
     break_files(random);
-    EXPECT_EQ(json::parse(script_safe(data()))["jobs"].size(), 5U) << "round " << i;
+    EXPECT_EQ(json::parse(script_safe(data()))["jobs"].size(), 6U) << "round " << i;
   }
 }
 
