@@ -75,7 +75,7 @@ function player({ video: { uri }, prompt, frames, fps }, width, height) {
   const isShort = frames / fps < kShort, isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
   const out = styled(make("video", { controls: !isShort, loop: true, muted: true, autoplay: !isCalm, playsInline: true, width, height, "aria-label": `Video generated from: ${prompt}`, src: uri }), { "aspect-ratio": `${width} / ${height}` });
   if (!isShort) return out;
-  const button = make("button", { type: "button", onclick: () => (out.paused ? out.play() : out.pause()) }, isCalm ? "Play" : "Pause");
+  const button = make("button", { type: "button", onclick: () => (out.paused ? out.play() : out.pause()) }, "Play");
   for (const event of ["play", "pause"]) out.addEventListener(event, () => (button.textContent = out.paused ? "Play" : "Pause"));
   return make("div", {}, out, make("p", { class: "playing" }, button, make("span", { class: "muted" }, `${number(frames / fps)}\u00A0s, repeats`)));
 }
