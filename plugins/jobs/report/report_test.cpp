@@ -143,6 +143,13 @@ TEST_F(ReportTest, NoTextBecomesMarkup) {
   EXPECT_EQ(json::parse(script_safe({{"a", "</script><!--"}})), (json{{"a", "</script><!--"}}));
 }
 
+TEST_F(ReportTest, CountsOfClipsAreFigures) {
+  const json of = facts_of({{"job", "copies"}, {"inputs", 9}, {"clips", {{"kept", 7}, {"filtered", 2}}}});
+  EXPECT_THAT(of, testing::UnorderedElementsAre(json{{"name", "inputs"}, {"value", 9}},
+                                                json{{"name", "clips kept"}, {"value", 7}},
+                                                json{{"name", "clips filtered"}, {"value", 2}}));
+}
+
 TEST_F(ReportTest, RanksAreRows) {
   write_rest("x");
   EXPECT_TRUE(job_of(data(), "dit")["ranks"].empty());

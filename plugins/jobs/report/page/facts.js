@@ -28,6 +28,12 @@ const kTraining = [
   ["cost", "gpu_peak_bytes", "memory of the GPU", byteSize, () => "most in use"],
 ];
 const kFigures = {
+  dedup: [
+    ["in", "inputs", "clips", count],
+    ["out", "clips kept", "clips kept", count],
+    ["out", "clips filtered", "copies left out", count, () => "decisions.jsonl names the clip that each is a copy of"],
+    ...problems(["clips failed", "clips that could not be compared"]),
+  ],
   shard: [
     ["in", "inputs", "clips", count],
     ["out", "samples", "samples", count, () => "a clip with its texts each"],
@@ -70,20 +76,20 @@ function trend(places) {
 }
 
 /** The loss as the chart has it: where its line ends, not the last step's alone. */
-function lossFigure({ curves: { loss } }) {
+function lossFigure({ curves: { loss } }, digits) {
   const places = drawnOf(loss);
   if (!places.length) return [];
   const isMean = loss.line !== null, start = places.length > 1 ? `from ${number(places[0][1])}` : "";
-  return [["loss at the end", number(places.at(-1)[1]), [start, isMean ? trend(places) : ""].filter(Boolean).join("; ")]];
+  return [["loss at the end", number(places.at(-1)[1], digits), [start, isMean ? trend(places) : ""].filter(Boolean).join("; ")]];
 }
 
-function validationFigure({ curves: { small } }) {
+function validationFigure({ curves: { small } }, digits) {
   const places = drawnOf(small.find(({ title }) => title === "Validation loss"));
   if (!places.length) return [];
   const [best, last] = [places.reduce((a, b) => (b[1] < a[1] ? b : a)), places.at(-1)];
   const isWorse = last[1] > 1.02 * best[1];
   const told = places.length < 2 ? "" : isWorse ? `lowest at step ${count(best[0])}, ${number(best[1])}: since then the model learns its samples by heart` : "near its lowest: no sign of learning by heart";
-  return [["validation loss", number(last[1]), told]];
+  return [["validation loss", number(last[1], digits), told]];
 }
 
 /** The windows that the job cuts from clips, by its options. */
@@ -125,4 +131,4 @@ export function figures(job) {
 }
 
 /** The loss and the validation loss at the end, as texts, for a table of several trainings. */
-export const lossTexts = (job) => [lossFigure(job), validationFigure(job)].map(([one]) => one?.[1] ?? "");
+export const lossTexts = (job) => [lossFigure(job, 5), validationFigure(job, 5)].map(([one]) => one?.[1] ?? "");

@@ -60,5 +60,6 @@ function curation({ outcomes: { all, damaged, is_whole: isWhole, said, found, in
   return [make("div", { class: "sums" }, sums), ...inputs(films), ...rules(filters), ...failures(errors)];
 }
 
-export const outcomes = (jobs, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation),
-  shards.length ? [make("h3", {}, "Shards"), ...eachJob(shards, figures)] : []);
+const titled = (title, jobs) => (jobs.length ? [make("h3", {}, title), ...eachJob(jobs, figures)] : []);
+
+export const outcomes = (jobs, copies, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation), titled("Copies", copies), titled("Shards", shards));
