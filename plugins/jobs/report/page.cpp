@@ -137,9 +137,9 @@ json job_data(Pictures& pictures, const JobRecord& job,
 json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
 
 json facts_of(const json& summary) {
-  static const std::set<std::string> everywhere{"job",      "kind",  "status",   "digest",   "seconds",
-                                                "finished", "ranks", "rounding", "rounding_step",
-                                                "transfers"};
+  static const std::set<std::string> everywhere{"job",           "kind",     "status", "digest",
+                                                "seconds",       "finished", "ranks",  "rounding",
+                                                "rounding_step", "transfers"};
   json out = json::array();
   for (const auto& [name, value] : summary.items())
     if (!everywhere.contains(name) && (value.is_primitive() || (value.is_array() && value.size() <= 8)))

@@ -74,13 +74,12 @@ class MadeUpRun {
       metrics += dump({{"step", i}, {"loss", 10.0 / i}, {"learning_rate", 1e-3}, {text, 1}});
     for (const std::string job : {"tokenizer", "dit"}) {
       write(job + "/metrics.jsonl", metrics + "{\"step\": 101, \"lo");
-      write(job + "/summary.json",
-            dump({{"steps", 100},
-                  {"samples", 3},
-                  {"loss", 0.5},
-                  {"psnr", 31.42},
-                  {"parameters", 1234567},
-                  {"seconds", 60}}));
+      write(job + "/summary.json", dump({{"steps", 100},
+                                         {"samples", 3},
+                                         {"loss", 0.5},
+                                         {"psnr", 31.42},
+                                         {"parameters", 1234567},
+                                         {"seconds", 60}}));
     }
     const std::string png =
         std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x20\0\0\0\x10", 24) + std::string(8, 'x');
