@@ -121,6 +121,7 @@ json job_data(Pictures& pictures, const JobRecord& job,
     out["films"] = films_of(pictures, job, curations.at(&job));
     out["outcomes"] = outcomes_of(job, curations.at(&job));
   }
+  if (job.kind == "select") out["selection"] = selection_of(job);
   if (out.contains("curves")) {
     out["ranks"] = ranks_of(job);
     out["rounding"] = rounding_of(job);

@@ -34,6 +34,11 @@ const kFigures = {
     ["out", "clips filtered", "copies left out", count, () => "decisions.jsonl names the clip that each is a copy of"],
     ...problems(["clips failed", "clips that could not be compared"]),
   ],
+  select: [
+    ["in", "inputs", "clips", count],
+    ["out", "clips kept", "clips chosen", count],
+    ["out", "clips filtered", "left out", count],
+  ],
   shard: [
     ["in", "inputs", "clips", count],
     ["out", "samples", "samples", count, () => "a clip with its texts each"],

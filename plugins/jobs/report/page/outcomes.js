@@ -60,6 +60,14 @@ function curation({ outcomes: { all, damaged, is_whole: isWhole, said, found, in
   return [make("div", { class: "sums" }, sums), ...inputs(films), ...rules(filters), ...failures(errors)];
 }
 
-const titled = (title, jobs) => (jobs.length ? [make("h3", {}, title), ...eachJob(jobs, figures)] : []);
+function selection(job) {
+  const { steps, sets } = job.selection;
+  const rows = steps.map(({ rule, in: came, removed }) => [[rule, "filtered"], count(came), count(removed), count(came - removed)]);
+  const bySteps = rows.length ? [table("Left out, step by step", [["Condition", "t"], ["Came in", "n"], ["Left out", "n"], ["Stayed", "n"]], rows)] : figures(job);
+  return sets.length ? [...bySteps, table("Sets", [["Set", "t"], ["Clips", "n"]], sets.map(({ name, clips }) => [name, count(clips)]))] : bySteps;
+}
 
-export const outcomes = (jobs, copies, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation), titled("Copies", copies), titled("Shards", shards));
+const titled = (title, jobs, draw = figures) => (jobs.length ? [make("h3", {}, title), ...eachJob(jobs, draw)] : []);
+
+export const outcomes = (jobs, copies, selections, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation),
+  titled("Copies", copies), titled("Chosen clips", selections, selection), titled("Shards", shards));
