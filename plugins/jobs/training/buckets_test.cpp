@@ -75,6 +75,26 @@ TEST(Buckets, ComeWithTheLargestSamplesFirst) {
                                                  testing::ElementsAre(0, 1)));
 }
 
+// 256 samples of a step in 32 microbatches: half pictures, half videos, of two sizes each; 200 steps.
+TEST(Buckets, AreLessEvenThanPackedRows) {
+  std::mt19937 random(7);
+  double packed = 0, buckets = 0;
+  constexpr int kSteps = 200;
+  for (int step = 0; step < kSteps; ++step) {
+    std::vector<LatentSize> sizes;
+    for (int i = 0; i < 256; ++i) {
+      const int64_t frames = random() % 2 ? 1 : 5, side = random() % 2 ? 4 : 8;
+      sizes.push_back({frames, side, side});
+    }
+    packed += divided(sizes, 32, /*are_buckets=*/false).efficiency / kSteps;
+    buckets += divided(sizes, 32, /*are_buckets=*/true).efficiency / kSteps;
+  }
+  EXPECT_GT(packed, 0.98);
+  EXPECT_GT(buckets, 0.85);
+  EXPECT_LT(buckets, packed);
+  std::printf("          efficiency: packed %.3f, buckets %.3f\n", packed, buckets);
+}
+
 TEST(Buckets, NeedAMicrobatchForEachSize) {
   EXPECT_EQ(test::refusal([] {
               in_buckets({kStill, kWideClip, kTallClip}, 2);
