@@ -1,5 +1,5 @@
-// kind = "dedup": finds clips of a curate job that are copies of others. Writes decisions.jsonl; moves and
-// removes nothing. Each decision identifies its footage ("clip", as in subject_of), so that it is not applied
+// kind = "dedup": finds clips of a curate job, or of those that a select job has chosen, that are copies of others. Writes
+// decisions.jsonl; moves and removes nothing. Each decision identifies its footage ("clip", as in subject_of), so that it is not applied
 // to other footage that has the key later. Clips that people rejected in the studio are removed first, by
 // rule studio.reject: they are compared with nothing, so a copy of one may be kept. Such a copy's decision
 // has "instead_of", and shard jobs report it.
@@ -167,6 +167,28 @@ std::map<std::string, Drop> take_rejected(const fs::path& curated, std::map<std:
   return rejected;
 }
 
+// What the select job that this job reads has decided.
+struct Earlier {
+  std::string lines;  // of decisions.jsonl, about the clips that it left out
+  std::map<std::string, json> added;
+};
+
+// Removes the clips that an earlier job left out, unless a person accepted them.
+Earlier take_left_out(JobContext& context, const fs::path& curated,
+                      std::map<std::string, ClipFields>& clips) {
+  const JobSpec* before = decided_by(context);
+  if (!before) return {};
+  const EditHistory edits = read_edits(curated / kEditsFile, kept_in(curated));
+  const fs::path decisions = context.folder_of(*before) / kDecisionsFile;
+  Earlier out{"", added_facts_in(decisions)};
+  each_decision(decisions,
+                [&](const json&, const std::string& text, const std::string& key, const std::string& end) {
+                  if (end == "kept" || edits.now(key).keep == true || clips.erase(key) == 0) return;
+                  out.lines += text + "\n";
+                });
+  return out;
+}
+
 // Leaves out the reason: later jobs depend on decisions, and a reason may change without a decision.
 json rejection(const std::string& key, const Drop& drop) {
   return {{"key", key}, {"end", "filtered"}, {"rule", drop.rule}, {"score", drop.score}};
@@ -221,7 +243,7 @@ JobParts Dedup::parts() {
                      .use = "dedup.semantic",
                      .required = true,
                      .help = "stage that decides which clips are copies"}},
-          .reads = {"curate"}};
+          .reads = {"curate", "select"}};
 }
 
 std::string Dedup::edits_identity(const RunFile& run, const JobSpec& job) const {
@@ -252,6 +274,7 @@ void Dedup::run(JobContext& context) const {
   const JobSpec& curate = context.need_upstream("curate");
   const fs::path curated = context.folder_of(curate);
   auto clips = clips_in(curated / "data");
+  const Earlier earlier = take_left_out(context, curated, clips);
   const auto all = static_cast<int64_t>(clips.size());
   const auto content = clip_contents(clips);
   const ComponentUse dedup = bounded(context, options.memory);
@@ -269,7 +292,7 @@ void Dedup::run(JobContext& context) const {
       if (const std::string of = text_in(line, "of"); rejected.contains(of))
         copy_of[std::string(sample.key())] = of;
     });
-  AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisions));
+  AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisionsFile));
   const auto write = [&](const json& line) {
     or_throw(decisions.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
   };
@@ -280,6 +303,7 @@ void Dedup::run(JobContext& context) const {
     write(line);
   });
   for (const auto& [key, drop] : rejected) write(rejection(key, drop));
+  or_throw(decisions.write(earlier.lines));
   or_throw(decisions.commit());
   if (result.inputs.sum() != static_cast<int64_t>(clips.size()))
     throw Error(KINORA_ERROR_FAILED, "the engine lost clips: " + std::to_string(clips.size()) + " went in, " +
@@ -295,7 +319,7 @@ void Dedup::run(JobContext& context) const {
   context.summary["rules"] = result.rules;
   if (result.inputs.failed > 0 && result.inputs.kept == 0)
     throw Error(KINORA_ERROR_DATA,
-                std::string("no clip could be compared; ") + kDecisions + " has the reasons");
+                std::string("no clip could be compared; ") + kDecisionsFile + " has the reasons");
 }
 
 }  // namespace kinora::core
