@@ -83,7 +83,7 @@ TEST(PackedTraining, IsTheSameInMicrobatches) {
   }
 }
 
-// What packed rows refuse: each sample has its own draws, however the step is divided.
+// Packed rows refuse these: each sample has its own draws, however the step is divided.
 TEST(PackedTraining, InBucketsHasLevelsByFrameAndTeacherForcing) {
   for (const char* more : {"levels = 'frame'\n", "teacher_forcing = true\n"}) {
     const auto loss = [&](const char* divided) {
