@@ -154,6 +154,10 @@ def check_like(out):
     assert all(abs(f["score"] - s) < 1e-6 for f, (s, _) in zip(found, want))
     assert found[0]["key"] == "bbb_B-again-0000" and pathlib.Path(found[0]["path"]).name == "bbb_B-again-0000.mp4"
     assert found[0]["caption"] == (out / "clips/data/bbb_B-again-0000.txt").read_text()
+    by_film = kinora("search", out, "--like", "bbb_B-0000", "--top", 50, "--copies", "--where", "film contains 'bbb' and duration_s > 0", "--json").splitlines()
+    assert [json.loads(line)["key"] for line in by_film] == [f["key"] for f in found if f["key"].startswith("bbb")]
+    assert "no clip has the fact 'flim', did you mean 'film'?" in kinora("search", out, "--like", "bbb_B-0000", "--where", "flim == 'x'", fails=True)
+    assert "where: column 6" in kinora("search", out, "--like", "bbb_B-0000", "--where", "film = 'x'", fails=True)
     copies = {d["key"] for d in lines(out / "copies/decisions.jsonl") if "of" in d and d["end"] == "filtered"}
     assert len(copies) == 5
     for where in (out, out / "clips"):

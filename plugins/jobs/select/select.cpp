@@ -207,7 +207,8 @@ void write_decisions(const fs::path& file, const std::vector<Candidate>& clips,
   for (const auto& clip : clips) {
     text += clip.line;
     if (clip.removed_by >= 0) {
-      text += R"(,"end":"filtered","rule":)" + quoted(steps[static_cast<size_t>(clip.removed_by)]) + "}";
+      text += R"(,"end":"filtered","final":true,"rule":)" +
+              quoted(steps[static_cast<size_t>(clip.removed_by)]) + "}";
     } else if (clip.removed_by == kStays) {
       text += R"(,"end":"kept")";
       if (!options.sets.empty()) {

@@ -99,9 +99,10 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const Added
   return sample;
 }
 
-// Adds the clips for which `where` does not hold, except those that a person accepted.
+// Adds the clips for which `where` does not hold. It says what the job is for, as "set == 'train'" does, so it applies to
+// clips that a person accepted, too.
 void drop_by_condition(Io& io, const Where& where, const std::vector<Clip>& clips, const AddedFacts& added,
-                       const EditHistory& edits, std::map<std::string, Drop>& drops) {
+                       std::map<std::string, Drop>& drops) {
   if (where.rules().empty()) return;
   FactsSeen seen("where", where.facts());
   for (const auto& clip : clips) {
@@ -112,8 +113,8 @@ void drop_by_condition(Io& io, const Where& where, const std::vector<Clip>& clip
     if (!facts.is_object()) facts = json::object();
     if (const auto more = added.find(clip.key); more != added.end()) facts.merge_patch(more->second);
     seen.add(facts);
-    const auto removed = where.removed_by(facts, clip.key);
-    if (removed && edits.now(clip.key).keep != true) drops[clip.key] = {where.rules()[*removed], "", "", 0};
+    if (const auto removed = where.removed_by(facts, clip.key))
+      drops[clip.key] = {where.rules()[*removed], "", "", 0};
   }
   seen.require();
 }
@@ -263,7 +264,7 @@ void Shard::run(JobContext& context) const {
   apply_edits(edits, drops);
   std::vector<Clip> clips;
   for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
-  drop_by_condition(io, Where(options.where), clips, added, edits, drops);
+  drop_by_condition(io, Where(options.where), clips, added, drops);
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
   say_replacements(context, clips, replacements, drops);
