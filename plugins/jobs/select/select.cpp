@@ -281,15 +281,19 @@ void Select::check(JobCheck& check) const {
     check.problem("sets_by", "sets_by is empty; name a fact, or key to split clip by clip");
 }
 
-// "812 of 1000 clips chosen (blur >= 20: 150 left out, count: 38)"
+// "812 of 1000 clips chosen; left out by blur >= 20: 150, count: 38; in sets: train: 731, val: 81"
 std::string Select::result_line(const json& summary) const {
-  std::vector<std::string> rules;
-  for (const auto& [rule, count] : object_in(summary, "rules").items())
-    rules.push_back(fmt::format("{}: {}", rule, count.get<int64_t>()));
+  const auto counts = [&](const char* name) {
+    std::vector<std::string> out;
+    for (const auto& [what, count] : object_in(summary, name).items())
+      out.push_back(fmt::format("{}: {}", what, count.get<int64_t>()));
+    return fmt::format("{}", fmt::join(out, ", "));
+  };
   std::string out =
       fmt::format("{} of {} chosen", static_cast<int64_t>(number_in(object_in(summary, "clips"), "kept")),
                   counted(static_cast<int64_t>(number_in(summary, "inputs")), "clip", "clips"));
-  if (!rules.empty()) out += fmt::format("; left out by {}", fmt::join(rules, ", "));
+  if (const auto rules = counts("rules"); !rules.empty()) out += "; left out by " + rules;
+  if (const auto sets = counts("sets"); !sets.empty()) out += "; in sets: " + sets;
   return out;
 }
 

@@ -71,7 +71,7 @@ TEST(UserTable, NamesTheRowAtFault) {
       {"t.csv", "key,x\n,1\n", "t.csv: row 2: it has no 'key'"},
       {"t.csv", "key,x\na,1\na,2\n", "t.csv: row 3: 'a' has row 2 already"},
       {"t.csv", "key,x\na,\"1\n", "a quote is not closed"},
-      {"t.jsonl", "{\"key\": \"a\"}\n[1]\n", "t.jsonl: row 2: it is no JSON object"},
+      {"t.jsonl", "{\"key\": \"a\"}\n[1]\n", "t.jsonl: row 2: it is not a JSON object"},
       {"t.jsonl", "{\"key\": null}\n", "it has no 'key'"}};
   for (const auto& [name, text, words] : cases)
     EXPECT_THAT(refusal([&, name = name, text = text] { UserTable(name, text, "key"); }), HasSubstr(words));
