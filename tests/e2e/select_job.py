@@ -290,6 +290,10 @@ def check_people(clips):
     assert set(packed("by_copies")) == kept("copies") <= of_other and len(of_other) - len(kept("copies")) <= 2
     before = (OUT / "people/decisions.jsonl").stat().st_mtime_ns
     assert "people: already done" in run(job("people", where="blur >= 50")) and (OUT / "people/decisions.jsonl").stat().st_mtime_ns == before
+    with (OUT / "clips/edits.jsonl").open("a") as out:
+        out.write(json.dumps({"key": accepted, "set": {"tags": ["mine"]}}) + "\n")
+    assert "people: already done" in run(job("people", where="blur >= 50"), job("tagged", where="tags contains 'mine'")), "no option of it names tags"
+    assert kept("tagged") == {accepted}
     (OUT / "clips/edits.jsonl").unlink()
     run(job("people", where="blur >= 50"))
     assert kept("people") == {key for key in clips if blur(key) >= 50}

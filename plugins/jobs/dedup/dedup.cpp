@@ -10,6 +10,7 @@
 #include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/job_plugin.hpp"
@@ -53,6 +54,8 @@ class Dedup final : public JobType {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr const char* kDecisions = "decisions.jsonl";
+constexpr const char* kSignature = "signature";  // field that stage clip.signature makes
 
 // What the stages of a curate job leave with its clips, as far as their names tell: stages filter.* write
 // scores of their own names, stages embed.* a field NAME.npy, by their option `name`.
@@ -118,7 +121,7 @@ Sample light(JobContext& context, const std::string& key, const ClipFields& fiel
              const std::string& content) {
   Sample sample(key);
   for (const auto& [name, file] : fields)
-    if (name == "json" || name.ends_with(".npy"))
+    if (name == "json" || name == kSignature || name.ends_with(".npy"))
       sample.set(name.c_str(), or_throw(context.runtime().io().read_all(file.string())));
   if (!content.empty()) sample.set("sha256", content);
   return sample;
@@ -148,8 +151,10 @@ json decision(const Sample& sample, const kinora_outcome& outcome) {
   if (outcome.end != KINORA_OUTCOME_FILTERED) return line;
   line["rule"] = outcome.reason ? outcome.reason : "";
   line["score"] = outcome.score;
-  for (const char* what : {"of", "nearest"})
-    if (const json& of = object_in(facts, "duplicate"); of.contains(what)) line[what] = of[what];
+  const json duplicate = object_in(facts, "duplicate");
+  for (const char* what : {"of", "nearest", "motion"})
+    if (duplicate.contains(what)) line[what] = duplicate[what];
+  if (duplicate.contains("why")) line["reason"] = duplicate["why"];
   return line;
 }
 
@@ -191,6 +196,18 @@ std::string text_of(const JobSpec& job, const char* option) {
 }
 
 using Ended = std::function<void(const Sample&, const kinora_outcome&)>;
+
+// Says of how many clips the embedding alone decided whether they are copies, and the remedy.
+void say_unsigned(const JobContext& context, const std::map<std::string, ClipFields>& clips) {
+  if (context.spec().component("dedup")->id != "stage/dedup.semantic") return;
+  const auto count = std::count_if(clips.begin(), clips.end(),
+                                   [](const auto& clip) { return !clip.second.contains(kSignature); });
+  if (count > 0)
+    log_info("{}: {} no signature, so the embedding alone decides whether {}; to compare their motion too, put "
+             "clip.signature into the stages of the curate job",
+             context.spec().name, counted(count, "clip has", "clips have"),
+             count == 1 ? "it is a copy" : "they are copies");
+}
 
 // Compares the clips of `among` and reports the outcome of each. content: identities of their media, by key.
 PipelineResult compared(JobContext& context, const DedupOptions& options, const ComponentUse& dedup,
@@ -258,6 +275,7 @@ void Dedup::run(JobContext& context) const {
   const auto all = static_cast<int64_t>(clips.size());
   const auto content = clip_contents(clips);
   const ComponentUse dedup = bounded(context, options.memory);
+  say_unsigned(context, clips);
   const auto compare = [&](const std::map<std::string, ClipFields>& among, const Ended& ended) {
     return compared(context, options, dedup, among, content, ended);
   };

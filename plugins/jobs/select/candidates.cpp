@@ -143,6 +143,7 @@ void CandidateReader::look(json item, Part& part) const {
       before != before_.end() && !continue_from(before->second, clip, line, facts))
     return;
   join(line, facts, clip.key, part);
+  if (edit.tags) facts["tags"] = *edit.tags;
   for (auto& seen : part.seen) seen.add(facts);
   if (edit.keep == false)
     clip.removed_by = 0;

@@ -254,9 +254,15 @@ void summarise_steps(json& summary, const std::vector<Candidate>& clips,
 
 }  // namespace
 
+// Tags matter only to options that name them.
 std::string Select::edits_identity(const RunFile& run, const JobSpec& job) const {
-  return core::edits_identity(run, job,
-                              [](const Edited& edit) { return edit.keep ? json(*edit.keep) : json(); });
+  const bool reads_tags = job.options.dump().find("tags") != std::string::npos;
+  return core::edits_identity(run, job, [&](const Edited& edit) {
+    json out;
+    if (edit.keep) out["keep"] = *edit.keep;
+    if (edit.tags && reads_tags) out["tags"] = *edit.tags;
+    return out;
+  });
 }
 
 void Select::check(JobCheck& check) const {

@@ -79,17 +79,26 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips) {
 
 using AddedFacts = std::map<std::string, json>;  // by key
 
+// Its facts with those that a select job added and the tags that a person gave.
+json facts_of(Io& io, const Clip& clip, const Edited& edit, const AddedFacts& added) {
+  const auto file = clip.files.find("json");
+  json facts = file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
+  if (!facts.is_object()) facts = json::object();
+  if (const auto more = added.find(clip.key); more != added.end()) facts.merge_patch(more->second);
+  if (edit.tags) facts["tags"] = *edit.tags;
+  return facts;
+}
+
+// The names and sizes of its files, which the writer reads, and the fields that a person or a select job changed.
 Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const AddedFacts& added) {
   Sample sample(clip.key);
-  for (const auto& [field, file] : clip.files)
-    sample.set(field.c_str(), or_throw(io.read_all(file.string())));
+  json files = json::object();
+  for (const auto& [field, file] : clip.files) files[field] = {file.string(), fs::file_size(file)};
+  sample.set("shard.files", files.dump(-1, ' ', false, json::error_handler_t::replace));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const Edited edit = edits.now(clip.key);
-  const auto more = added.find(clip.key);
-  if (!edit.caption && more == added.end()) return sample;
-  json facts = parse_facts(sample.text("json").value_or("{}"));
-  if (!facts.is_object()) facts = json::object();
-  if (more != added.end()) facts.merge_patch(more->second);
+  if (!edit.caption && !edit.tags && !added.contains(clip.key)) return sample;
+  json facts = facts_of(io, clip, edit, added);
   if (edit.caption) {
     facts["caption"] = {{"by", "user"}};
     if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
@@ -102,16 +111,12 @@ Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const Added
 // Adds the clips for which `where` does not hold. It says what the job is for, as "set == 'train'" does, so it applies to
 // clips that a person accepted, too.
 void drop_by_condition(Io& io, const Where& where, const std::vector<Clip>& clips, const AddedFacts& added,
-                       std::map<std::string, Drop>& drops) {
+                       const EditHistory& edits, std::map<std::string, Drop>& drops) {
   if (where.rules().empty()) return;
   FactsSeen seen("where", where.facts());
   for (const auto& clip : clips) {
     if (drops.contains(clip.key)) continue;
-    const auto file = clip.files.find("json");
-    json facts =
-        file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
-    if (!facts.is_object()) facts = json::object();
-    if (const auto more = added.find(clip.key); more != added.end()) facts.merge_patch(more->second);
+    const json facts = facts_of(io, clip, edits.now(clip.key), added);
     seen.add(facts);
     if (const auto removed = where.removed_by(facts, clip.key))
       drops[clip.key] = {where.rules()[*removed], "", "", 0};
@@ -264,7 +269,7 @@ void Shard::run(JobContext& context) const {
   apply_edits(edits, drops);
   std::vector<Clip> clips;
   for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
-  drop_by_condition(io, Where(options.where), clips, added, drops);
+  drop_by_condition(io, Where(options.where), clips, added, edits, drops);
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
   say_replacements(context, clips, replacements, drops);
