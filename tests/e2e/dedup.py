@@ -231,6 +231,16 @@ def check_texts_once(out, file):
     assert embedded() == len(set(captions)) and (np.load(out / "captions/text.npy") == rows).all()
 
 
+def check_texts_of_kept(out, file):
+    """An embed-text job that reads the dedup job embeds the captions of the clips that it keeps."""
+    rows, kept = caption_rows(out), {d["key"] for d in lines(out / "copies/decisions.jsonl") if d["end"] == "kept"}
+    kinora("run", file, "--out", out, "--only", "captions", "--set", "captions.input=copies")
+    fewer = caption_rows(out)
+    assert set(fewer) == kept < set(rows) and all((fewer[key] == rows[key]).all() for key in kept)
+    assert json.loads((out / "captions/summary.json").read_text())["embedded"] == 0, "their vectors were known"
+    kinora("run", file, "--out", out, "--only", "captions")
+
+
 def check_edits(out, file):
     """A rejected clip is not a reason to remove its copy; after undo, the result is as before. `of` is always a clip that stays."""
     before = (out / "copies/decisions.jsonl").read_bytes()
@@ -298,6 +308,7 @@ def main():
     if text:
         check_text(out)
         check_texts_once(out, file)
+        check_texts_of_kept(out, file)
     check_edits(out, file)
     check_memory(out, file)
     if not text:
