@@ -32,7 +32,7 @@ def kinora(*arguments, fails=False):
 
 
 def job(name, kind="select", source="clips", **options):
-    text = f'[[job]]\nname = "{name}"\nkind = "{kind}"\ninput = "{source}"\n'
+    text = f'[[job]]\nname = "{name}"\nkind = "{kind}"\ninput = {json.dumps(source)}\n'
     return text + "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items())
 
 
@@ -311,9 +311,13 @@ def check_errors():
                            ({"sets": ["a", "b"], "shares": [1.0]}, "shares has 1 numbers for 2 sets"), ({"count": 2, "pick": "different", "embedding": "clip"}, "has no embedding 'clip'"),
                            ({"count": 2, "pick": "different", "memory": "1 MiB"}, 'need 1.03 MiB, and memory = "1.00 MiB" bounds them; raise memory')):
         assert words in run(job("wrong", **options), fails=True), (options, words)
+    assert "a select job reads one job" in run(job("first"), job("second"), job("wrong", source=["first", "second"]), fails=True)
     assert "where: no clip has the fact 'blurr'" in run(job("wrong", "shard", where="blurr > 1"), fails=True)
     assert "where: column 1" in run(job("wrong", "shard", where="1"), fails=True)
-    run(job("nothing", where="not has(blurr) and width > 0"))  # a fact in has() may be missing everywhere
+    run(job("nothing", where="not has(blurr) and width < 0"))  # a fact in has() may be missing everywhere
+    assert kept("nothing") == set()
+    run(job("nothing", where="not has(blurr) and width < 0"), job("still", source="nothing", where="blurr > 1", join="others.csv"), job("empty", "shard", "nothing"))  # no clip comes in
+    assert summary("still")["inputs"] == 0 and packed("empty") == {}
 
 
 def large():

@@ -267,6 +267,8 @@ std::string Select::edits_identity(const RunFile& run, const JobSpec& job) const
 
 void Select::check(JobCheck& check) const {
   const auto options = check.options<SelectOptions>();
+  if (check.spec().inputs.size() > 1)
+    check.problem("input", "input: a select job reads one job; give the others a select job of their own");
   check.holds("where", [&] { Where(options.where); });
   for (const auto& table : options.tables()) {
     if (const auto wrong = problem_of_table(table); !wrong.empty())
