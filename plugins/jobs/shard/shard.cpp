@@ -32,7 +32,7 @@ struct ShardOptions {
     d.option("threads", &ShardOptions::threads)
         .how_only()
         .range(0, 4096)
-        .help("number of worker threads; 0: one per core");
+        .help("number of worker threads, and of shards that are written at once; 0: one per core");
     d.option("layout", &ShardOptions::layout)
         .choices({"flat", "cosmos"})
         .help("folder layout of the shards; cosmos: folders resolution_R/aspect_ratio_W_H/duration_D");
