@@ -152,6 +152,31 @@ def check_transforms():
     assert texts[0][:60] != texts[0][60:], "the second epoch draws as the first"
 
 
+def check_sizes():
+    """Samples of several sizes: any number of ranks takes those of the step; packed, with about equally many tokens; in buckets, of one size each."""
+    clips = [(f"video{i}", {"frames": 100, "height": 64, "width": 96}) for i in range(24)] + [(f"picture{i}", {"frames": 1, "height": 64, "width": 64}) for i in range(36)]
+    random.Random(2).shuffle(clips)
+    write_tar(SCRATCH / "sizes/s-0.tar", [(f"{key}.{field}", data) for key, facts in clips for field, data in (("txt", b"sea"), ("json", json.dumps(facts).encode()))])
+    file = order_file("sizes", '{ path = "sizes", shuffle = 8 }')
+    model = 'model = { use = "dit", in_channels = 16, out_channels = 16, text_size = 384, layers = 1, heads = 4, head_size = 32 }'
+    for batches in ("packed", "buckets"):
+        many = SCRATCH / f"{batches}.toml"
+        many.write_text(file.read_text() + f'sizes = ["1x64x64"]\n[[job]]\nname = "dit"\nkind = "train"\ninput = "latents"\n{model}\nbatch = 12\nbatches = "{batches}"\n')
+        steps = {}
+        for ranks in (1, 4):
+            said = run(KINORA, "data", "order", many, "dit", "--ranks", ranks, "--steps", 5, "--json")
+            keys = [json.loads(line)["keys"] for line in said.splitlines() if line.startswith("{")]
+            steps[ranks] = [keys[at:at + ranks] for at in range(0, len(keys), ranks)]
+        assert all(sorted(sum(step, [])) == sorted(sum(whole, [])) for step, whole in zip(steps[4], steps[1], strict=True)), steps
+        assert sorted(sum(sum(steps[1], []), [])) == sorted(key for key, _ in clips), steps  # 5 steps of 12 are an epoch of 60
+        kinds = [[{key[0] for key in rank} for rank in step] for step in steps[4]]
+        if batches == "buckets":
+            assert all(len(kind) == 1 for step in kinds for kind in step), kinds
+        else:
+            videos = [[sum(key[0] == "v" for key in rank) for rank in step] for step in steps[4]]
+            assert all(max(step) - min(step) <= 1 for step in videos), videos  # those with the most tokens
+
+
 def training(name, shards, steps, more="", keys="", storage=""):
     """The quickstart's latents and training with small settings, from a blend of two sets. keys: more of the table of data."""
     jobs = (ROOT / "configs/quickstart.toml").read_text().split("[[job]]")
@@ -300,7 +325,8 @@ def check_storage(shards):
         assert loading["samples"] >= 16 and 0 < loading["ahead_peak"] <= 64_000_000 and loading["waited"] > 0, loading
         metrics = metrics_of(out)
         assert float(metrics[f'kinora_data_bytes_total{{job="dit",source="{bucket}"}}']) == loading["bytes"][bucket], (metrics, loading)
-        assert {f'kinora_data_{name}{{job="dit"}}' for name in ("queue", "wait_seconds_total", "samples_total")} <= metrics.keys(), metrics
+        assert metrics['kinora_train_step{job="dit"}'] == metrics['kinora_train_steps{job="dit"}'] == "8" and float(metrics['kinora_train_loss{job="dit"}']) == losses(out)[-1], metrics
+    assert {f'kinora_data_{name}{{job="dit"}}' for name in ("queue", "wait_seconds_total", "samples_total")} <= metrics.keys(), metrics
         out, loading, asked = trained("second", ", readers = 0")  # it reads what the first has taken, and nothing that was read ahead besides
         assert not asked and losses(out) == losses(SCRATCH / "whole"), asked
         assert loading["bytes"] == {bucket: 0} and loading["cache_hits"] >= 16 and loading["ahead_peak"] == 0, loading
@@ -318,6 +344,8 @@ def main():
     print("ok    subsets", flush=True)
     check_transforms()
     print("ok    transforms", flush=True)
+    check_sizes()
+    print("ok    sizes", flush=True)
     quick.begun(KINORA, ROOT, SCRATCH / "base", ["shards"])
     check_training(SCRATCH / "base/shards")
     print("ok    training", flush=True)

@@ -59,7 +59,7 @@ class Report:
 def check_words(chromium):
     with Report(chromium, "plain") as report:
         report.says("61.5", "threshold 27", "1,234,567", "31.4\u00a0dB", "2\u00a0min\u00a016\u00a0s", "96 × 64", "Filtered by plain: 1.5, at least 2 is kept", "4\u00a0KiB", "Failed in plain: plain", "44.3%", "stage/shots.content",
-                    "✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2.", "No picture: plain")
+                    "✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2.", "No picture: plain", "Chosen clips", "plain >= 20\t1,000\t250\t750", "count\t750\t700\t50", "plain\t42")
         assert "✗" not in report.text and "Work of each rank" not in report.text
         assert report.page.title() == "plain – Kinora" and report.page.locator("dd", has_text=re.compile("^77$")).count() == 1
         assert report.page.locator("video[src^='data:video/mp4;base64,'][muted], video[src^='data:video/mp4;base64,']").count() == 1
@@ -69,7 +69,7 @@ def check_words(chromium):
     with Report(chromium, "missing") as report:
         report.says("✗ items.jsonl has 0 kept, 1 filtered, 1 failed.")
     with Report(chromium, "nothing") as report:
-        report.says("5\u00a0jobs have not finished", "The results of job “dit” are missing", "no loss in the metrics.jsonl")
+        report.says("6\u00a0jobs have not finished", "The results of job “dit” are missing", "no loss in the metrics.jsonl")
 
 
 def check_hostile(chromium):

@@ -121,6 +121,7 @@ json job_data(Pictures& pictures, const JobRecord& job,
     out["films"] = films_of(pictures, job, curations.at(&job));
     out["outcomes"] = outcomes_of(job, curations.at(&job));
   }
+  if (job.kind == "select") out["selection"] = selection_of(job);
   if (out.contains("curves")) {
     out["ranks"] = ranks_of(job);
     out["rounding"] = rounding_of(job);
@@ -137,9 +138,9 @@ json job_data(Pictures& pictures, const JobRecord& job,
 json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
 
 json facts_of(const json& summary) {
-  static const std::set<std::string> everywhere{"job",      "kind",  "status",   "digest",   "seconds",
-                                                "finished", "ranks", "rounding", "rounding_step",
-                                                "transfers"};
+  static const std::set<std::string> everywhere{"job",           "kind",     "status", "digest",
+                                                "seconds",       "finished", "ranks",  "rounding",
+                                                "rounding_step", "transfers"};
   static const std::vector<std::string> first{"steps",  "loss",    "psnr",         "parameters",
                                               "shards", "samples", "latent_shape", "bytes"};
   json out = json::array();

@@ -40,6 +40,9 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_EQ(fact(job_of(all, "dit"), "parameters"), 1234567);
   EXPECT_EQ(fact(job_of(all, "tokenizer"), "psnr"), 31.42);
   EXPECT_EQ(fact(job_of(all, "shard"), "bytes"), 4096);
+  const json& selection = job_of(all, "choose")["selection"];
+  EXPECT_EQ(selection["steps"][0], (json{{"rule", "plain >= 20"}, {"in", 1000}, {"removed", 250}}));
+  EXPECT_EQ(selection["sets"][0], (json{{"name", "plain"}, {"clips", 42}}));
   const json& video = job_of(all, "generate")["videos"]["list"][0];
   EXPECT_EQ(video["seed"], "77");
   EXPECT_EQ(video["width"], 96);
@@ -228,7 +231,7 @@ TEST_F(ReportTest, BrokenFilesBreakNothing) {
     write_curation("film");
     write_rest("x");
     break_files(random);
-    EXPECT_EQ(json::parse(script_safe(data()))["jobs"].size(), 5U) << "round " << i;
+    EXPECT_EQ(json::parse(script_safe(data()))["jobs"].size(), 6U) << "round " << i;
   }
 }
 

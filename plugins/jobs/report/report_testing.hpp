@@ -67,6 +67,11 @@ class MadeUpRun {
   void write_rest(const std::string& text) {
     write("shard/summary.json",
           dump({{"shards", 7}, {"samples", 1}, {"bytes", 4096}, {"note", text}, {"finished", text + text}}));
+    write("choose/summary.json", dump({{"inputs", 1000},
+                                       {"steps",
+                                        {{{"rule", text + " >= 20"}, {"in", 1000}, {"removed", 250}},
+                                         {{"rule", "count"}, {"in", 750}, {"removed", 700}}}},
+                                       {"sets", {{text, 42}}}}));
     std::string metrics;
     for (int i = 1; i <= 100; ++i)
       metrics += dump({{"step", i}, {"loss", 10.0 / i}, {"learning_rate", 1e-3}, {text, 1}});
@@ -93,6 +98,7 @@ class MadeUpRun {
   RunRecord record(const std::string& text) const {
     RunRecord run{text, "0.1.0", text, "# " + text + "\n[run]\nname = 1\n", 7, {}};
     for (const auto& [name, kind] : {std::pair{"curate", "curate"},
+                                     {"choose", "select"},
                                      {"shard", "shard"},
                                      {"tokenizer", "train-tokenizer"},
                                      {"dit", "train"},
@@ -115,8 +121,9 @@ class MadeUpRun {
 
   // Breaks the files at random places, in the same way for the same generator.
   void break_files(std::mt19937& random) {
-    const std::vector<std::string> files{"curate/items.jsonl", "curate/summary.json", "dit/metrics.jsonl",
-                                         "dit/summary.json", "generate/videos/000.json"};
+    const std::vector<std::string> files{"curate/items.jsonl",  "curate/summary.json",
+                                         "choose/summary.json", "dit/metrics.jsonl",
+                                         "dit/summary.json",    "generate/videos/000.json"};
     const std::vector<std::string> pieces{
         "null", "-1", "1e308", "1e-320", "[]", "{}", "\"\"", ":", "99999999999999999999", "\xff", "true"};
     for (int k = 0; k < 4; ++k) {

@@ -174,6 +174,10 @@ TEST(GivenFrame, AreDrawnBySampleWhateverTheBatch) {
   EXPECT_EQ(draw(100, 50).frames,
             std::vector<int64_t>(whole.frames.begin() + 100, whole.frames.begin() + 150));
   EXPECT_EQ(worst(draw(100, 50).level, whole.level.narrow(0, 100, 50)), 0);
+  const Given some = draw(std::vector<int64_t>{900, 5, 17});
+  EXPECT_EQ(some.frames, (std::vector<int64_t>{whole.frames[900], whole.frames[5], whole.frames[17]}));
+  EXPECT_EQ(worst(some.level, whole.level.index_select(0, at::tensor({900, 5, 17}, at::kLong))), 0);
+  EXPECT_TRUE(some.noisy);
   for (const int64_t n : {0, 1, 2})
     EXPECT_NEAR(static_cast<double>(std::count(whole.frames.begin(), whole.frames.end(), n)), 1000, 110) << n;
   EXPECT_NE(draw(0, 3000, "validation").frames, whole.frames);

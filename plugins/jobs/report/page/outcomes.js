@@ -59,5 +59,12 @@ function curation({ outcomes: { all, damaged, is_whole: isWhole, said, found, in
   return [make("div", { class: "sums" }, sums), ...inputs(films), ...rules(filters), ...failures(errors)];
 }
 
-export const outcomes = (jobs, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation),
+function selection({ facts, selection: { steps, sets } }) {
+  const rows = steps.map(({ rule, in: came, removed }) => [[rule, "filtered"], count(came), count(removed), count(came - removed)]);
+  const bySteps = rows.length ? [table("Left out, step by step", [["Condition", "t"], ["Came in", "n"], ["Left out", "n"], ["Stayed", "n"]], rows)] : factList(factsOf({ facts }));
+  return sets.length ? [...bySteps, table("Sets", [["Set", "t"], ["Clips", "n"]], sets.map(({ name, clips }) => [name, count(clips)]))] : bySteps;
+}
+
+export const outcomes = (jobs, selections, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation),
+  selections.length ? [make("h3", {}, "Chosen clips"), ...eachJob(selections, selection)] : [],
   shards.length ? [make("h3", {}, "Shards"), ...eachJob(shards, (job) => factList(factsOf(job)))] : []);

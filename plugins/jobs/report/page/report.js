@@ -26,4 +26,4 @@ function top({ title, file, seed, version, finished, figures, jobs }) {
 const of = (kind) => run.jobs.filter((job) => job.kind === kind);
 document.title = `${run.title} – Kinora`;
 document.body.append(top(run), make("main", {},
-  films(of("curate")), outcomes(of("curate"), of("shard")), tokenizer(of("train-tokenizer")), training(of("train"), of("encode")), videos(of("generate")), times(run.jobs), settings(run)));
+  films(of("curate")), outcomes(of("curate"), of("select"), of("shard")), tokenizer(of("train-tokenizer")), training(of("train"), of("encode")), videos(of("generate")), times(run.jobs), settings(run)));
