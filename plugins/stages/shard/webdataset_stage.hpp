@@ -4,6 +4,7 @@
 #include <deque>
 #include <future>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
