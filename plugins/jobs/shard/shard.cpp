@@ -33,7 +33,7 @@ struct ShardOptions {
     d.option("threads", &ShardOptions::threads)
         .how_only()
         .range(0, 4096)
-        .help("number of worker threads; 0: one per core");
+        .help("number of worker threads, and of shards that are written at once; 0: one per core");
     d.option("where", &ShardOptions::where)
         .help("condition that clips satisfy, such as \"blur >= 20\" or \"set == 'train'\"; empty: all do");
     d.option("layout", &ShardOptions::layout)
