@@ -23,9 +23,10 @@ constexpr const char* kSearchHelp = R"(usage: kinora search DIR "TEXT" [options]
 
 Prints the clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a
 clip, by their image embeddings (a stage embed.*). DIR is the folder of a run, or of a curate job next to its embed-text job;
---in adds more folders. Copies that a dedup job of the run leaves out and clips that were rejected in the studio are shown,
-and marked, only with --copies and --rejected. --where narrows the search to clips whose facts satisfy a condition, in the language
-of `where` of select and shard jobs.
+--in adds more folders. The first column is the score, the cosine of the embeddings, at most 1. The nearest clips are listed
+even if none matches: with MiniLM's captions a score below 0.3 means that there is no such clip. Copies that a dedup job of
+the run leaves out and clips that were rejected in the studio are shown, and marked, only with --copies and --rejected.
+--where narrows the search to clips whose facts satisfy a condition, in the language of `where` of select and shard jobs.
 
 examples:
   kinora search runs/films "a boat at sea"
@@ -183,6 +184,17 @@ void print(const std::vector<core::Hit>& hits, bool as_json, Shown& shown) {
   if (const std::string rest = shown.left_out(); !rest.empty()) std::cerr << rest << "\n";
 }
 
+// MiniLM's cosines of captions with unrelated texts stay below 0.2, those with matching ones begin at 0.4.
+// Other encoders have other scales.
+void say_if_nothing_matches(const core::Embedded& captions, const std::vector<core::Hit>& hits) {
+  constexpr double kMatch = 0.3;
+  if (captions.encoder.value("text", "") != "model/minilm" || hits.empty() || hits.front().score >= kMatch)
+    return;
+  std::cerr << fmt::format(
+      "no caption matches this text: the highest score is {:.2f}, and captions that match have {} or more\n",
+      hits.front().score, kMatch);
+}
+
 }  // namespace
 
 int search_command(core::Runtime& runtime, const Arguments& arguments) {
@@ -213,7 +225,9 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
   const core::Embedded captions = shown.of(clips.captions());
   const auto question =
       core::text_vectors(runtime, captions.encoder, given["text"].as<std::vector<std::string>>());
-  print(core::nearest(captions, question.front(), top), given.count("json"), shown);
+  const auto hits = core::nearest(captions, question.front(), top);
+  print(hits, given.count("json"), shown);
+  say_if_nothing_matches(captions, hits);
   return kDone;
 }
 

@@ -48,7 +48,8 @@ json videos_of(Pictures&, const JobRecord&);
 // Outcome of an item, as far as it has one: end, stage, reason, score, bound.
 json ending_of(const Item&);
 json or_null(const std::optional<double>&);
-// {name, value} of the counts and figures of a summary, except those that every summary has.
+// {name, value} of the counts and figures of a summary, except those that every summary has; "clips kept" and
+// such of its member "clips".
 json facts_of(const json& summary);
 
 }  // namespace kinora::core::report

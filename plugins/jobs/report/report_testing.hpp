@@ -67,6 +67,8 @@ class MadeUpRun {
   void write_rest(const std::string& text) {
     write("shard/summary.json",
           dump({{"shards", 7}, {"samples", 1}, {"bytes", 4096}, {"note", text}, {"finished", text + text}}));
+    write("latents/summary.json",
+          dump({{"clips", 12}, {"samples", 3}, {"latent_shape", {16, 3, 16, 24}}, {"too_short", 0}}));
     write("choose/summary.json", dump({{"inputs", 1000},
                                        {"steps",
                                         {{{"rule", text + " >= 20"}, {"in", 1000}, {"removed", 250}},
@@ -77,8 +79,12 @@ class MadeUpRun {
       metrics += dump({{"step", i}, {"loss", 10.0 / i}, {"learning_rate", 1e-3}, {text, 1}});
     for (const std::string job : {"tokenizer", "dit"}) {
       write(job + "/metrics.jsonl", metrics + "{\"step\": 101, \"lo");
-      write(job + "/summary.json",
-            dump({{"steps", 100}, {"psnr", 31.42}, {"parameters", 1234567}, {"seconds", 60}}));
+      write(job + "/summary.json", dump({{"steps", 100},
+                                         {"samples", 3},
+                                         {"loss", 0.5},
+                                         {"psnr", 31.42},
+                                         {"parameters", 1234567},
+                                         {"seconds", 60}}));
     }
     const std::string png =
         std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x20\0\0\0\x10", 24) + std::string(8, 'x');
@@ -90,6 +96,8 @@ class MadeUpRun {
                                             {"sampler", text},
                                             {"seed", 77},
                                             {"steps", 35},
+                                            {"frames", 9},
+                                            {"fps", 12},
                                             {"width", 96},
                                             {"height", 64}}));
     write("generate/summary.json", dump({{"videos", 1}, {"seconds", 3}}));
@@ -101,6 +109,7 @@ class MadeUpRun {
                                      {"choose", "select"},
                                      {"shard", "shard"},
                                      {"tokenizer", "train-tokenizer"},
+                                     {"latents", "encode"},
                                      {"dit", "train"},
                                      {"generate", "generate"}}) {
       JobRecord job{name,
