@@ -68,12 +68,13 @@ class WhereTest : public testing::Test {
 
 TEST_F(WhereTest, NumbersTextsAndTagsSelect) {
   add("a", {{"codec", "h264"}, {"duration_s", 2}, {"tags", {"sea"}}});
-  add("b", {{"codec", "hevc"}, {"duration_s", 5}, {"tags", {"sea", "calm"}}});
+  add("b", {{"codec", "hevc"}, {"duration_s", 5}, {"scores", {{"filter.blur", 8}}}, {"tags", {"sea", "calm"}}});
   add("c", {{"duration_s", 7.5}});
   read();
   edits_["a"].tags = Tags{};
   edits_["c"].tags = Tags{"sea", "it's"};
   EXPECT_THAT(keys_where("duration_s > 2"), ElementsAre("b", "c"));
+  EXPECT_THAT(keys_where("blur < 9"), ElementsAre("b")) << "the short name";
   EXPECT_THAT(keys_where("codec == 'h264' or key == 'c'"), ElementsAre("a", "c"));
   EXPECT_THAT(keys_where("tags contains 'sea'"), ElementsAre("b", "c")) << "people's tags replace the job's";
   EXPECT_THAT(keys_where("not has(codec)"), ElementsAre("c"));
@@ -87,7 +88,8 @@ TEST_F(WhereTest, AWrongConditionSaysWhatAndWhere) {
   add("a", {{"codec", "h264"}, {"duration_s", 2}});
   read();
   EXPECT_THAT(error("duration_s >"), HasSubstr("where: column 13: expected a number"));
-  EXPECT_THAT(error("duration > 2"), HasSubstr("where: no clip has a fact 'duration'"));
+  EXPECT_THAT(error("duration > 2"), HasSubstr("where: no clip has the fact 'duration', did you mean 'duration_s'?"));
+  EXPECT_EQ(error("has(duration) or key == 'a'"), "no error");
   EXPECT_EQ(error("tags contains 'x'"), "no error") << "no clip has a tag yet";
 }
 

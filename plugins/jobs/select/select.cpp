@@ -254,8 +254,11 @@ void summarise_steps(json& summary, const std::vector<Candidate>& clips,
 }  // namespace
 
 std::string Select::edits_identity(const RunFile& run, const JobSpec& job) const {
-  return core::edits_identity(run, job,
-                              [](const Edited& edit) { return edit.keep ? json(*edit.keep) : json(); });
+  return core::edits_identity(run, job, [](const Edited& edit) {
+    Change followed;
+    followed.keep = edit.keep, followed.tags = edit.tags;
+    return followed.empty() ? json() : json_of(followed);
+  });
 }
 
 void Select::check(JobCheck& check) const {
