@@ -139,6 +139,7 @@ void CandidateReader::look(json item, Part& part) const {
   clip.is_accepted = edit.keep == true;
   json line{{"key", clip.key}}, facts = json::object();
   if (json& own = item["facts"]; own.is_object()) facts = std::move(own);
+  if (edit.tags) facts["tags"] = *edit.tags;
   if (json subject = subject_of(facts); !subject.empty()) line["clip"] = std::move(subject);
   if (const auto before = before_.find(clip.key);
       before != before_.end() && !continue_from(before->second, clip, line, facts))
