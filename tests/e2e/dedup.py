@@ -105,7 +105,9 @@ def check_planted(out):
     found = {k: d["rule"] for k, d in decisions.items() if d["end"] != "kept"}
     assert found == copies, (found, {k: d.get("score") for k, d in decisions.items()})
     for key in copies:
-        assert decisions[key]["of"] == key.split("-")[0] + "-0000", decisions[key]
+        of = key.split("-")[0] + "-0000"
+        why = "the same bytes" if copies[key] == "dedup.exact" else f"cosine {decisions[key]['score']:.4f}, by the embedding alone"
+        assert decisions[key]["of"] == of and decisions[key]["reason"] == f"copy of {of}: {why}", decisions[key]
 
 
 def check_shards(out, kept):
@@ -260,6 +262,7 @@ def check_edits(out, file):
     for copy in ("bbb_A-same-0000", "city_cc0-later-0000"):
         assert decisions[copy]["end"] == "kept" and decisions[copy]["instead_of"] == copy.replace("-same", "").replace("-later", ""), decisions[copy]
     assert "shards: 2 copies of a rejected clip take its place: bbb_A-same-0000 (of bbb_A-0000), city_cc0-later-0000 (of city_cc0-0000); reject them too" in said, said
+    assert "copies: 11 clips have no signature, so the embedding alone decides whether they are copies; to compare their motion too, put clip.signature into the stages" in said, said
     assert json.loads((out / "shards/summary.json").read_text())["copies_of_rejected"] == 2
     check_shards(out, {k for k, d in decisions.items() if d["end"] == "kept"})
     dropped = {d["key"]: d for d in lines(out / "shards/dropped.jsonl")}

@@ -203,10 +203,11 @@ void say_unsigned(const JobContext& context, const std::map<std::string, ClipFie
   const auto count = std::count_if(clips.begin(), clips.end(),
                                    [](const auto& clip) { return !clip.second.contains(kSignature); });
   if (count > 0)
-    log_info("{}: {} no signature, so the embedding alone decides whether {}; to compare their motion too, put "
-             "clip.signature into the stages of the curate job",
-             context.spec().name, counted(count, "clip has", "clips have"),
-             count == 1 ? "it is a copy" : "they are copies");
+    log_info(
+        "{}: {} no signature, so the embedding alone decides whether {}; to compare their motion too, put "
+        "clip.signature into the stages of the curate job",
+        context.spec().name, counted(count, "clip has", "clips have"),
+        count == 1 ? "it is a copy" : "they are copies");
 }
 
 // Compares the clips of `among` and reports the outcome of each. content: identities of their media, by key.
