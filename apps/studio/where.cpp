@@ -46,7 +46,7 @@ void Facts::require(const std::vector<std::string>& names, const Catalogue& cata
   for (const auto& name : names) {
     const auto text = texts_.find(name);
     const bool is_read = text != texts_.end() && !std::ranges::all_of(text->second, &json::is_null);
-    if (name == kTags || column_of(catalogue, name) || is_read) known[name] = true;
+    if (column_of(catalogue, name) || is_read) known[name] = true;
   }
   core::FactsSeen seen("where", names);
   if (!catalogue.clips.empty()) seen.add(known);
@@ -55,13 +55,13 @@ void Facts::require(const std::vector<std::string>& names, const Catalogue& cata
 
 std::function<bool(size_t)> Facts::condition(const std::string& where, const Catalogue& catalogue,
                                              EditsOf edits) {
-  (void)core::Where(where);  // throws with the name of the option
+  const std::vector<std::string> compared = core::Where(where).facts();
   const Expression parsed = Expression::parse(where);
   std::vector<std::string> unread;
   for (const auto& name : parsed.facts())
     if (name != kTags && !column_of(catalogue, name) && !texts_.contains(name)) unread.push_back(name);
   if (!unread.empty()) read(unread, catalogue);
-  require(parsed.compared_facts(), catalogue);
+  require(compared, catalogue);
   return [this, &catalogue, edits = std::move(edits), expression = parsed](size_t i) {
     const Clip& clip = catalogue.clips[i];
     json facts = json::object();
