@@ -21,7 +21,8 @@ constexpr const char* kOrderHelp = R"(usage: kinora data order FILE.toml JOB [op
 
 Prints which samples each rank takes at each step of a training from shards, without training: one line for each step and rank,
 with the samples' keys. JOB has a table of data as its input, or trains on such a job. The order depends on the run file, the data and
-the seed alone. A position saved with one number of ranks continues with any other.
+the seed alone. A position saved with one number of ranks continues with any other. For windows of several sizes (`sizes`) and more than
+one rank it reads the facts of the samples, as the training does.
 
 examples:
   kinora data order my.toml dit --ranks 8 --steps 3
@@ -86,15 +87,53 @@ Steps steps_of(const core::JobSpec& job, const po::variables_map& given) {
           static_cast<uint64_t>(batch / (ranks * accumulate))};
 }
 
-void print_rank(core::DataOrder& order, const core::JobSpec& job, const Steps& steps, uint64_t first,
-                uint64_t rank, bool as_json) {
-  const double held_out = job.options.value("validation", 0.0);
-  std::vector<std::string> taken;
+double held_out_of(const core::JobSpec& job) { return job.options.value("validation", 0.0); }
+
+using Slots = std::vector<uint64_t>;
+
+// The slots of a rank at the step that begins with slot `first`, if all windows have one size.
+Slots slots_of(const Steps& steps, uint64_t first, uint64_t rank) {
+  Slots out;
   for (uint64_t micro = 0; micro < steps.accumulate; ++micro)
     for (uint64_t i = 0; i < steps.micro; ++i)
-      taken.push_back(order.key(first + (micro * steps.ranks + rank) * steps.micro + i,
-                                [&](const std::string& key) { return core::hash_share(key) >= held_out; }));
-  const uint64_t step = first / steps.batch() + 1;
+      out.push_back(first + (micro * steps.ranks + rank) * steps.micro + i);
+  return out;
+}
+
+// A request to print steps of a job.
+struct Asked {
+  core::Runtime& runtime;
+  const core::JobSpec& job;
+  const core::JobSpec& source;  // with the table of data
+  const po::variables_map& given;
+  Steps steps;
+
+  int64_t count() const { return given["steps"].as<int64_t>(); }
+};
+
+// The slots of each step and rank, if windows have several sizes.
+std::vector<std::vector<Slots>> divided_slots(const Asked& asked, uint64_t first) {
+  const auto& given = asked.given;
+  return core::tool_of("kinora_training", "divided_steps")(
+      asked.runtime, {{"file", given["file"].as<std::string>()},
+                      {"sets", given.count("set") ? given["set"].as<std::vector<std::string>>()
+                                                  : std::vector<std::string>()},
+                      {"job", asked.source.name},
+                      {"held_out", held_out_of(asked.job)},
+                      {"first", first},
+                      {"steps", asked.count()},
+                      {"ranks", asked.steps.ranks},
+                      {"accumulate", asked.steps.accumulate},
+                      {"batch", asked.steps.batch()},
+                      {"buckets", asked.job.options.value("batches", "packed") == "buckets"}});
+}
+
+void print_rank(core::DataOrder& order, const core::JobSpec& job, uint64_t step, uint64_t rank,
+                const Slots& slots, bool as_json) {
+  std::vector<std::string> taken;
+  for (const uint64_t slot : slots)
+    taken.push_back(
+        order.key(slot, [&](const std::string& key) { return core::hash_share(key) >= held_out_of(job); }));
   if (as_json)
     std::cout << json{{"step", step}, {"rank", rank}, {"keys", taken}}.dump(-1, ' ', false,
                                                                             json::error_handler_t::replace)
@@ -103,27 +142,28 @@ void print_rank(core::DataOrder& order, const core::JobSpec& job, const Steps& s
     std::cout << fmt::format("step {} rank {}: {}\n", step, rank, fmt::join(taken, " "));
 }
 
-int print_order(const core::RunFile& run, const core::JobSpec& job, const po::variables_map& given) {
+int print_order(core::Runtime& runtime, const core::RunFile& run, const core::JobSpec& job,
+                const po::variables_map& given) {
   const core::JobSpec* const source = with_data(run, job);
   if (!source)
     throw Error(KINORA_ERROR_INVALID,
                 "neither job '" + job.name +
                     "' nor one that it reads has a table of data, such as input = { path = "
                     "\"shards/\", shuffle = 1000 }");
-  const Steps steps = steps_of(job, given);
-  if (steps.ranks > 1 && !source->options.value("sizes", json::array()).empty())
-    throw Error(
-        KINORA_ERROR_INVALID,
-        "--ranks: job '" + source->name +
-            "' has windows of several sizes, and a training divides those of a step among its ranks by their "
-            "sizes; leave --ranks out to see the samples of each step");
+  const Asked asked{runtime, job, *source, given, steps_of(job, given)};
+  const Steps& steps = asked.steps;
   core::DataOrder order(*source->data, static_cast<uint64_t>(run.seed));
   core::DataState state{0, order.digest()};
   if (given.count("state")) state = core::read_data_state(given["state"].as<std::string>(), order.digest());
-  for (int64_t i = 0; i < given["steps"].as<int64_t>(); ++i) {
+  const bool are_divided = steps.ranks > 1 && !source->options.value("sizes", json::array()).empty();
+  const auto divided = are_divided ? divided_slots(asked, state.slots) : std::vector<std::vector<Slots>>();
+  for (int64_t i = 0; i < asked.count(); ++i) {
     if (core::cancelled()) return kInterrupted;
     for (uint64_t rank = 0; rank < steps.ranks; ++rank)
-      print_rank(order, job, steps, state.slots, rank, given.count("json") > 0);
+      print_rank(
+          order, job, state.slots / steps.batch() + 1, rank,
+          are_divided ? divided.at(static_cast<size_t>(i)).at(rank) : slots_of(steps, state.slots, rank),
+          given.count("json") > 0);
     state.slots += steps.batch();
   }
   std::cout << std::flush;
@@ -154,7 +194,7 @@ int data_order(core::Runtime& runtime, const Arguments& arguments) {
   const auto run =
       load_run(runtime, given["file"].as<std::string>(), sets, {}, given["job"].as<std::string>());
   if (!run) return kUsage;
-  return print_order(*run, job_called(*run, given["job"].as<std::string>()), given);
+  return print_order(runtime, *run, job_called(*run, given["job"].as<std::string>()), given);
 }
 
 }  // namespace kinora

@@ -7,7 +7,9 @@
 
 #include "apps/kinora/command.hpp"
 #include "apps/kinora/plugins_format.hpp"
+#include "core/base/facts.hpp"
 #include "plugins/jobs/curation/search/search.hpp"
+#include "plugins/jobs/curation/where.hpp"
 
 namespace kinora {
 namespace {
@@ -21,12 +23,15 @@ constexpr const char* kSearchHelp = R"(usage: kinora search DIR "TEXT" [options]
 
 Prints the clips of a run that are nearest to a text, by the embeddings of their captions (a job of kind embed-text), or to a
 clip, by their image embeddings (a stage embed.*). DIR is the folder of a run, or of a curate job next to its embed-text job;
---in adds more folders. Copies that a dedup job of the run leaves out and clips that were rejected in the studio are shown,
-and marked, only with --copies and --rejected.
+--in adds more folders. The first column is the score, the cosine of the embeddings, at most 1. The nearest clips are listed
+even if none matches: with MiniLM's captions a score below 0.3 means that there is no such clip. Copies that a dedup job of
+the run leaves out and clips that were rejected in the studio are shown, and marked, only with --copies and --rejected.
+--where narrows the search to clips whose facts satisfy a condition, in the language of `where` of select and shard jobs.
 
 examples:
   kinora search runs/films "a boat at sea"
   kinora search runs/films --like film-0007 --top 5
+  kinora search runs/films "a boat at sea" --where "blur >= 20 and duration_s > 2"
   kinora search runs/films --like another.mp4 --json        a file is embedded by embed.classic
 
 )";
@@ -39,8 +44,9 @@ po::options_description search_flags() {
       "image embedding to use; default: classic, or the only one there is")(
       "top,k", po::value<int64_t>()->default_value(10)->value_name("N"), "number of clips")(
       "in", po::value<std::vector<std::string>>()->composing()->value_name("DIR"),
-      "another folder to search")("copies",
-                                  "also show clips that a dedup job of the run leaves out as copies")(
+      "another folder to search")("where", po::value<std::string>()->value_name("CONDITION"),
+                                  "only clips whose facts satisfy it, such as \"blur >= 20\"")(
+      "copies", "also show clips that a dedup job of the run leaves out as copies")(
       "rejected", "also show clips that were rejected in the studio")(
       "json", "print one line of JSON per clip")("help,h", "this text");
   return out;
@@ -73,15 +79,21 @@ std::string name_in(const core::Collection& clips, const po::variables_map& give
 class Shown {
  public:
   explicit Shown(const po::variables_map& given)
-      : copies_(given.count("copies")), rejected_(given.count("rejected")) {}
+      : where_(given.count("where") ? given["where"].as<std::string>() : ""),
+        copies_(given.count("copies")),
+        rejected_(given.count("rejected")) {}
 
   core::Embedded of(core::Embedded all) {
-    return core::those(std::move(all), [&](const core::ClipRef& clip) {
+    core::FactsSeen seen("where", where_.facts());
+    all = core::those(std::move(all), [&](const core::ClipRef& clip) {
+      if (!satisfies(clip, seen)) return false;
       const core::Standing standing = standings_.of(clip);
       left_out_copies_ += standing == core::Standing::copy && !copies_;
       left_out_rejected_ += standing == core::Standing::rejected && !rejected_;
       return standing == core::Standing::used || (standing == core::Standing::copy ? copies_ : rejected_);
     });
+    seen.require();
+    return all;
   }
 
   core::Standing standing(const core::ClipRef& clip) { return standings_.of(clip); }
@@ -102,6 +114,14 @@ class Shown {
   }
 
  private:
+  bool satisfies(const core::ClipRef& clip, core::FactsSeen& seen) const {
+    if (where_.rules().empty()) return true;
+    const json facts = core::object_in_file(clip.folder / (clip.key + ".json"));
+    seen.add(facts);
+    return !where_.removed_by(facts, clip.key);
+  }
+
+  const core::Where where_;
   core::Standings standings_;
   bool copies_, rejected_;
   int64_t left_out_copies_ = 0, left_out_rejected_ = 0;
@@ -164,6 +184,17 @@ void print(const std::vector<core::Hit>& hits, bool as_json, Shown& shown) {
   if (const std::string rest = shown.left_out(); !rest.empty()) std::cerr << rest << "\n";
 }
 
+// MiniLM's cosines of captions with unrelated texts stay below 0.2, those with matching ones begin at 0.4.
+// Other encoders have other scales.
+void say_if_nothing_matches(const core::Embedded& captions, const std::vector<core::Hit>& hits) {
+  constexpr double kMatch = 0.3;
+  if (captions.encoder.value("text", "") != "model/minilm" || hits.empty() || hits.front().score >= kMatch)
+    return;
+  std::cerr << fmt::format(
+      "no caption matches this text: the highest score is {:.2f}, and captions that match have {} or more\n",
+      hits.front().score, kMatch);
+}
+
 }  // namespace
 
 int search_command(core::Runtime& runtime, const Arguments& arguments) {
@@ -184,9 +215,9 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
   std::vector<fs::path> folders{given["dir"].as<std::string>()};
   if (given.count("in"))
     for (const auto& more : given["in"].as<std::vector<std::string>>()) folders.emplace_back(more);
+  Shown shown(given);
   const core::Collection clips(folders);
   const auto top = static_cast<size_t>(given["top"].as<int64_t>());
-  Shown shown(given);
   if (given.count("like")) {
     print(like(runtime, clips, given, top, shown), given.count("json"), shown);
     return kDone;
@@ -194,7 +225,9 @@ int search_command(core::Runtime& runtime, const Arguments& arguments) {
   const core::Embedded captions = shown.of(clips.captions());
   const auto question =
       core::text_vectors(runtime, captions.encoder, given["text"].as<std::vector<std::string>>());
-  print(core::nearest(captions, question.front(), top), given.count("json"), shown);
+  const auto hits = core::nearest(captions, question.front(), top);
+  print(hits, given.count("json"), shown);
+  say_if_nothing_matches(captions, hits);
   return kDone;
 }
 

@@ -26,6 +26,7 @@ struct Clip {
   std::string key;
   std::string film;  // key of its source video; "" for an input video
   std::string stage, reason, caption, url;
+  std::vector<std::string> tags;  // its fact "tags"
   End end = End::kept;
   bool is_film = false;   // an input of the job; else made by a stage
   bool consumed = false;  // an input video that was cut into clips, which are shown instead

@@ -1,5 +1,6 @@
 #include "apps/studio/edit_journal.hpp"
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstring>
@@ -26,7 +27,13 @@ core::Failure failed(const std::filesystem::path& path) {
               path.string(), std::strerror(errno));
 }
 
-// RFC 3339 in UTC, with milliseconds.
+// Whether the edit sets or resets one of these fields.
+bool touches(const Edit& edit, const Change& fields) {
+  return !core::same_fields(edit.set, fields).empty() || !core::same_fields(edit.cleared, fields).empty();
+}
+
+}  // namespace
+
 std::string time_now() {
   timespec t{};
   clock_gettime(CLOCK_REALTIME, &t);
@@ -36,8 +43,6 @@ std::string time_now() {
   strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%S", &utc);
   return fmt::format("{}.{:03}Z", text, t.tv_nsec / 1'000'000);
 }
-
-}  // namespace
 
 // The open file, locked against other studios while the object lives.
 class EditJournal::Locked {
@@ -95,7 +100,7 @@ core::Status EditJournal::read_new(int file) {
 }
 
 // Called under the lock. A last line without a newline was typed by hand, or its writer died: a whole edit
-// gets its newline, anything else is dropped and written to the log.
+// gets its newline. Anything else, such as a step without its end, is dropped and written to the log.
 core::Status EditJournal::read_all(int file) {
   if (Status status = read_new(file); !status) return status;
   struct stat about {};
@@ -109,7 +114,7 @@ core::Status EditJournal::read_all(int file) {
     return read_new(file);
   }
   core::log_warn(
-      "{}: the last line is an incomplete edit and is removed: {}", path_.string(),
+      "{}: the last lines are an incomplete edit and are removed: {}", path_.string(),
       nlohmann::json(rest.substr(0, 200)).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
   return {};
 }
@@ -143,80 +148,132 @@ core::Result<bool> EditJournal::reread() {
   return refresh();
 }
 
-// Called under the lock, after read_all(). Bytes after the last line are an incomplete edit.
-core::Status EditJournal::append(int file, Edit edit) {
-  edit.time = time_now();
-  edit.author = author_;
-  const std::string line = line_of(edit);
+// Called under the lock, after read_all(). Bytes after the last step are an incomplete one.
+core::Status EditJournal::append(int file, std::vector<Edit> step, const std::string& time) {
+  std::string lines;
+  for (size_t i = 0; i < step.size(); ++i) {
+    step[i].time = time;
+    step[i].author = author_;
+    step[i].more = i + 1 < step.size();
+    lines += line_of(step[i]);
+  }
   const auto end = static_cast<off_t>(read_);
   if (ftruncate(file, end) != 0) return failed(path_);
+  size_t written = 0;
   ssize_t n = 0;
-  do n = write(file, line.data(), line.size());
-  while (n < 0 && errno == EINTR);
-  if (n != static_cast<ssize_t>(line.size()) || fsync(file) != 0) {
-    if (n >= 0 && errno == 0) errno = ENOSPC;
+  while (written < lines.size() && (n >= 0 || errno == EINTR)) {
+    n = write(file, lines.data() + written, lines.size() - written);
+    if (n == 0) errno = ENOSPC, n = -1;
+    if (n > 0) written += static_cast<size_t>(n);
+  }
+  if (written < lines.size() || fsync(file) != 0) {
     core::Failure why = failed(path_);
     if (ftruncate(file, end) != 0) why.message += "; part of a line remains, which the next edit removes";
     return why;
   }
-  read_ += history_.add_lines(line, [](size_t, const std::string&) {});
+  read_ += history_.add_lines(lines, [](size_t, const std::string&) {});
   return {};
 }
 
-core::Status EditJournal::change(const std::string& key, const Change& set, const Change& own,
-                                 const nlohmann::json& of) {
-  const Locked locked(path_);
-  if (locked.file() < 0) return failed(path_);
-  if (Status status = read_all(locked.file()); !status) return status;
-  const Change edited = history_.now(key), now = overlaid(own, edited);
-  Edit edit;
-  edit.key = key;
-  edit.of = of;
-  edit.set = set;
-  if (set.caption && set.caption == now.caption) edit.set.caption.reset();
-  if (set.reason && set.reason == now.reason) edit.set.reason.reset();
-  if (set.keep && set.keep == edited.keep) edit.set.keep.reset();  // accepting a kept clip is a decision too
-  if (edit.set.empty()) return {};
-  edit.was = same_fields(edited, edit.set);
-  return append(locked.file(), std::move(edit));
+// The last edit of the clip by another author, if it touches one of these fields and the person has not seen it.
+const Edit* EditJournal::later_edit(const std::string& key, const Change& fields, size_t seen) const {
+  const Edit* last = nullptr;
+  for (const Edit* edit : history_.of(key))
+    if (static_cast<size_t>(edit - history_.all().data()) >= seen && touches(*edit, fields)) last = edit;
+  return last && last->author != author_ ? last : nullptr;
 }
 
-core::Result<std::string> EditJournal::undo(const Own& own) {
+const Edit* EditJournal::conflict(const std::string& key, const Change& set, const Change& now,
+                                  const Wish& wish) const {
+  if (set.caption && wish.caption_seen && wish.caption_seen != now.caption)
+    return later_edit(key, {set.caption, {}, {}}, 0);
+  return later_edit(key, {{}, set.reason, set.keep}, wish.seen);
+}
+
+core::Result<Saved> EditJournal::change(const std::vector<Target>& clips, const Wish& wish) {
   const Locked locked(path_);
   if (locked.file() < 0) return failed(path_);
   if (Status status = read_all(locked.file()); !status) return status.failure();
-  const Edit* last = history_.undoable(author_);
-  if (!last) return fail(KINORA_ERROR_NOT_FOUND, "there is nothing to undo");
-  if (same_fields(history_.now(last->key), last->set) != last->set)
-    return fail(KINORA_ERROR_INVALID, "{}: another author has changed it since; edit it again", last->key);
-  Edit edit;
-  edit.key = last->key;
-  edit.of = last->of;
-  edit.set = same_fields(overlaid(own(last->key), last->was), last->set);
-  if (last->set.keep && !last->was.keep) {  // the job's own outcome is not a user's decision
-    edit.set.keep.reset();
-    edit.cleared.keep = true;
+  std::vector<Edit> step, conflicts;
+  for (const Target& clip : clips) {
+    const Change edited = history_.now(clip.key), now = overlaid(clip.own, edited);
+    Change set = wish.set;
+    if (set.caption == now.caption) set.caption.reset();
+    if (set.reason == now.reason) set.reason.reset();
+    if (set.keep == edited.keep) set.keep.reset();  // accepting a kept clip is a decision too
+    set.tags = now.tags.value_or(core::Tags());
+    std::erase_if(*set.tags, [&](const auto& tag) { return std::ranges::count(wish.untag, tag) > 0; });
+    for (const auto& tag : wish.tag)
+      if (std::ranges::count(*set.tags, tag) == 0) set.tags->push_back(tag);
+    if (*set.tags == now.tags.value_or(core::Tags())) set.tags.reset();
+    if (set.empty()) continue;
+    if (const Edit* other = conflict(clip.key, set, now, wish)) {
+      conflicts.push_back(*other);
+      continue;
+    }
+    step.push_back({clip.key, "", "", set, same_fields(edited, set), EditKind::edit, {}, clip.of});
   }
-  edit.kind = EditKind::undo;
-  if (Status status = append(locked.file(), edit); !status) return status.failure();
-  return edit.key;
+  return append_step(locked.file(), std::move(step), std::move(conflicts), wish.time);
 }
 
-core::Result<std::string> EditJournal::redo() {
+core::Result<Saved> EditJournal::append_step(int file, std::vector<Edit> step, std::vector<Edit> conflicts,
+                                             const std::string& time) {
+  Saved out{{}, std::move(conflicts)};
+  for (const Edit& edit : step) out.keys.push_back(edit.key);
+  if (step.empty()) return out;
+  if (Status status = append(file, std::move(step), time.empty() ? time_now() : time); !status)
+    return status.failure();
+  return out;
+}
+
+core::Result<Saved> EditJournal::undo(const Own& own) {
   const Locked locked(path_);
   if (locked.file() < 0) return failed(path_);
   if (Status status = read_all(locked.file()); !status) return status.failure();
-  const Edit* last = history_.redoable(author_);
-  if (!last) return fail(KINORA_ERROR_NOT_FOUND, "there is nothing to redo");
-  if (same_fields(history_.now(last->key), last->set) != same_fields(last->was, last->set))
-    return fail(KINORA_ERROR_INVALID, "{}: another author has changed it since; edit it again", last->key);
-  Edit edit;
-  edit.key = last->key;
-  edit.of = last->of;
-  edit.set = last->set;
-  edit.kind = EditKind::redo;
-  if (Status status = append(locked.file(), edit); !status) return status.failure();
-  return edit.key;
+  std::vector<Edit> step, conflicts;
+  for (const Edit* last : history_.undoable(author_)) {
+    if (same_fields(history_.now(last->key), last->set) != last->set) {
+      conflicts.push_back(changed_since(*last));
+      continue;
+    }
+    Edit edit{last->key, "", "", {}, {}, EditKind::undo, {}, last->of};
+    edit.set = same_fields(overlaid(own(last->key), last->was), last->set);
+    if (last->set.keep && !last->was.keep) {  // the job's own outcome is not a user's decision
+      edit.set.keep.reset();
+      edit.cleared.keep = true;
+    }
+    step.push_back(std::move(edit));
+  }
+  return append_back(locked.file(), "undo", std::move(step), std::move(conflicts));
+}
+
+core::Result<Saved> EditJournal::redo() {
+  const Locked locked(path_);
+  if (locked.file() < 0) return failed(path_);
+  if (Status status = read_all(locked.file()); !status) return status.failure();
+  std::vector<Edit> step, conflicts;
+  for (const Edit* last : history_.redoable(author_)) {
+    if (same_fields(history_.now(last->key), last->set) != same_fields(last->was, last->set))
+      conflicts.push_back(changed_since(*last));
+    else
+      step.push_back({last->key, "", "", last->set, {}, EditKind::redo, {}, last->of});
+  }
+  return append_back(locked.file(), "redo", std::move(step), std::move(conflicts));
+}
+
+// The edit by which another author has changed what `mine` set.
+const Edit& EditJournal::changed_since(const Edit& mine) const {
+  const Edit* other = later_edit(mine.key, mine.set, 0);
+  return other ? *other : mine;
+}
+
+core::Result<Saved> EditJournal::append_back(int file, const char* word, std::vector<Edit> step,
+                                             std::vector<Edit> conflicts) {
+  if (step.empty() && conflicts.empty()) return fail(KINORA_ERROR_NOT_FOUND, "there is nothing to {}", word);
+  if (step.empty())
+    return fail(KINORA_ERROR_INVALID, "{}{}: another author ({}) has changed it since; edit it again",
+                conflicts[0].key, conflicts.size() > 1 ? " and others" : "", conflicts[0].author);
+  return append_step(file, std::move(step), std::move(conflicts), "");
 }
 
 }  // namespace kinora::studio

@@ -33,18 +33,18 @@ bool holds(const Range& range, double value, double largest) {
   return value >= range.low && (value < range.high || (value == range.high && value == largest));
 }
 
-double largest_of(const std::vector<double>& values) {
-  double out = -INFINITY;
-  for (const double v : values) out = v > out ? v : out;  // false for NaN
-  return out;
-}
-
 bool matches_decision(const std::set<std::string>& wanted, const Clip& clip, const Change& edits) {
   if (wanted.empty()) return true;
   const std::string decision = decision_of(edits);
   const bool captioned = edits.caption && *edits.caption != clip.caption;
   return (!decision.empty() && wanted.contains(decision)) || (captioned && wanted.contains("captioned")) ||
          (decision.empty() && !captioned && wanted.contains("open"));
+}
+
+bool has_tag(const std::set<std::string>& wanted, const Clip& clip, const Change& edits) {
+  const auto& tags = edits.tags ? *edits.tags : clip.tags;
+  return wanted.empty() ||
+         std::any_of(tags.begin(), tags.end(), [&](const auto& tag) { return wanted.contains(tag); });
 }
 
 // The rule by which the clip was left out; "": it was not.
@@ -59,13 +59,13 @@ bool is_hidden(const Query& query, const Clip& clip, const Change& edits) {
 
 bool is_left_out(const Clip& clip) { return !clip.copy_rule.empty() || clip.end == End::filtered; }
 
-// True if the clip meets all conditions except ranges and text.
+// True if the clip meets all conditions except ranges, text and `where`.
 bool matches(const Query& query, const Clip& clip, const Change& edits) {
   return !clip.consumed && !is_hidden(query, clip, edits) &&
          (query.ends.empty() || query.ends.contains(outcome_of(clip))) &&
          (query.rules.empty() || (is_left_out(clip) && query.rules.contains(rule_of(clip)))) &&
          (query.film.empty() || clip.film == query.film || clip.key == query.film) &&
-         matches_decision(query.decisions, clip, edits);
+         matches_decision(query.decisions, clip, edits) && has_tag(query.tags, clip, edits);
 }
 
 // One condition on a column, prepared for testing every clip.
@@ -96,7 +96,7 @@ std::vector<size_t> candidates(const Shelf& shelf, const Query& query) {
   }
   std::erase_if(all, [&](size_t i) {
     const Clip& clip = shelf.catalogue.clips[i];
-    return !matches(query, clip, shelf.edits(clip));
+    return !matches(query, clip, shelf.edits(clip)) || (shelf.holds && !shelf.holds(i));
   });
   return all;
 }
@@ -160,12 +160,20 @@ const std::vector<double>* Shelf::column(const std::string& name) const {
   return at == catalogue.columns.end() ? nullptr : &at->second;
 }
 
+double largest_of(const std::vector<double>& values) {
+  double out = -INFINITY;
+  for (const double v : values) out = v > out ? v : out;  // false for NaN
+  return out;
+}
+
 Query parse_query(const std::multimap<std::string, std::string>& parameters) {
   Query out;
   for (const auto& [name, value] : parameters) {
     if (name == "end") out.ends.insert(value);
     if (name == "rule") out.rules.insert(value);
     if (name == "decision") out.decisions.insert(value);
+    if (name == "tag") out.tags.insert(value);
+    if (name == "where") out.where = value;
     if (name == "range") add_range(value, out);
     if (name == "film") out.film = value;
     if (name == "q") out.text = value;
@@ -179,7 +187,7 @@ Query parse_query(const std::multimap<std::string, std::string>& parameters) {
   return out;
 }
 
-Change own_values(const Clip& clip) { return {clip.caption, "", clip.end == End::kept}; }
+Change own_values(const Clip& clip) { return {clip.caption, "", clip.end == End::kept, clip.tags}; }
 
 Change values_now(const Clip& clip, const Change& edits) { return overlaid(own_values(clip), edits); }
 
@@ -237,6 +245,7 @@ Counts counts_of(const Shelf& shelf, Kind kind) {
     if (is_hidden({}, clip, edits)) continue;
     const std::string decision = decision_of(edits);
     const bool captioned = edits.caption && *edits.caption != clip.caption;
+    for (const auto& tag : edits.tags ? *edits.tags : clip.tags) ++out.tags[tag];
     if (!decision.empty()) ++out.decisions[decision];
     if (captioned) ++out.decisions["captioned"];
     if (decision.empty() && !captioned) ++out.decisions["open"];

@@ -19,11 +19,16 @@ struct Range {
   double low, high;
 };
 
+// -infinity if there is none.
+double largest_of(const std::vector<double>& values);
+
 struct Query {
   std::set<std::string> ends, rules;    // ends: kept, filtered, failed, copy; empty: all
   std::set<std::string> decisions;      // accepted, rejected, captioned, open; empty: all
+  std::set<std::string> tags;           // a clip has at least one of them; empty: all
   std::map<std::string, Range> ranges;  // by column
   std::string film, text;
+  std::string where;            // a condition on the clip's facts (core/base/expression.hpp)
   std::string like, embedding;  // id of a clip, and the embedding in which others are compared with it
   bool words = false;           // search the text by words, not by meaning
   bool copies = false;          // also show clips that a dedup job leaves out
@@ -55,6 +60,7 @@ struct Shelf {
   const Catalogue& catalogue;
   EditsOf edits;
   const Found* found = nullptr;  // result of the query's search
+  std::function<bool(size_t clip)> holds = {};  // the query's `where`, parsed; empty: there is none
 
   // The values of a column, one per clip; null: no clip has this number.
   const std::vector<double>* column(const std::string& name) const;
@@ -81,10 +87,10 @@ struct Histogram {
 // One histogram per column with at least two values, scores first. At most `bars` bars.
 std::vector<Histogram> histograms(const Shelf&, const Query&, size_t bars = 24);
 
-// Number of items per outcome, rule and decision, whatever the query. A copy that no user accepted counts
+// Number of items per outcome, rule, decision and tag, whatever the query. A copy that no user accepted counts
 // only in its outcome and its rule.
 struct Counts {
-  std::map<std::string, int64_t> ends, rules, decisions;
+  std::map<std::string, int64_t> ends, rules, decisions, tags;
 };
 enum class Kind : uint8_t { any, film };
 Counts counts_of(const Shelf&, Kind kind = Kind::any);

@@ -10,6 +10,7 @@
 
 #include "core/base/facts.hpp"
 #include "plugins/jobs/curation/drops.hpp"
+#include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/usage.hpp"
 
 namespace kinora::studio {
@@ -44,6 +45,7 @@ Clip clip_of(const json& item, const JobFolder& job, const Rows::Line& line) {
   clip.reason = text_in(item, "reason");
   clip.caption = text_in(item, "caption");
   clip.url = text_in(item, "url");
+  clip.tags = core::tags_in(object_in(item, "facts"));
   clip.is_film = item.contains("url");
   clip.end = end_of(text_in(item, "end"));
   clip.consumed = core::flag_in(item, "consumed");

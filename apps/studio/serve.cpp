@@ -24,7 +24,7 @@ using httplib::Request;
 using httplib::Response;
 using nlohmann::json;
 
-constexpr size_t kThreads = 32, kPicturesBytes = 64 << 20, kLargestRequest = 512 << 10, kChunk = 256 << 10;
+constexpr size_t kThreads = 32, kPicturesBytes = 64 << 20, kLargestRequest = 16 << 20, kChunk = 256 << 10;
 
 void answer(Response& response, int status, const json& body) {
   response.status = status;
@@ -164,10 +164,18 @@ class Server {
     });
   }
 
+  void change(const char* path, json (Studio::*f)(const json&)) {
+    http_.Post(path, [this, f](const Request& request, Response& response) {
+      guarded(response, [&] { return (studio_.*f)(json::parse(request.body, nullptr, false)); });
+    });
+  }
+
   void queries() {
     http_.Get("/api/state",
               [this](const Request&, Response& r) { guarded(r, [&] { return studio_.state(); }); });
     query("/api/clips", &Studio::clips);
+    query("/api/ids", &Studio::ids);
+    query("/api/where", &Studio::where);
     query("/api/histograms", &Studio::histograms);
     query("/api/place", &Studio::place);
     query("/api/clip", &Studio::clip);
@@ -175,9 +183,9 @@ class Server {
   }
 
   void changes() {
-    http_.Post("/api/edit", [this](const Request& request, Response& response) {
-      guarded(response, [&] { return studio_.edit(json::parse(request.body, nullptr, false)); });
-    });
+    change("/api/edit", &Studio::edit);
+    change("/api/copies", &Studio::copies);
+    change("/api/view", &Studio::save_view);
     http_.Post("/api/undo",
                [this](const Request&, Response& r) { guarded(r, [&] { return studio_.undo(); }); });
     http_.Post("/api/redo",

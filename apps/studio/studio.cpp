@@ -16,6 +16,8 @@ namespace {
 using nlohmann::json;
 
 constexpr int64_t kWindow = 500;  // rows per answer
+constexpr size_t kViews = 8;      // selections kept for pages whose windows are still requested
+constexpr size_t kNamed = 5;      // clips that an answer names
 constexpr int64_t kRest = 10;     // pause between reads of a running job, as a multiple of the reading time
 
 int64_t milliseconds() {
@@ -40,12 +42,6 @@ int64_t whole_of(const Parameters& p, const char* name, int64_t otherwise) {
 
 json number_or_null(double value) { return std::isnan(value) ? json() : json(value); }
 
-// A caption without blanks and newlines at its ends.
-std::string trimmed(const std::string& text) {
-  const auto first = text.find_first_not_of(" \t\r\n");
-  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
 // Every clip in the ranking, the nearest first; ties are in the catalogue's order.
 Found by_similarity(const Catalogue& catalogue, const Ranking& ranking) {
   Found out;
@@ -62,7 +58,10 @@ Found by_similarity(const Catalogue& catalogue, const Ranking& ranking) {
 }
 
 json counts_json(const Counts& counts) {
-  return {{"ends", counts.ends}, {"rules", counts.rules}, {"decisions", counts.decisions}};
+  return {{"ends", counts.ends},
+          {"rules", counts.rules},
+          {"decisions", counts.decisions},
+          {"tags", counts.tags}};
 }
 
 json edit_json(const Edit& edit) {
@@ -74,7 +73,10 @@ json edit_json(const Edit& edit) {
 }  // namespace
 
 Studio::Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode)
-    : folder_(folder), jobs_(curate_jobs(folder)), meaning_(folder, jobs_, std::move(encode)) {
+    : folder_(folder),
+      jobs_(curate_jobs(folder)),
+      saved_views_(jobs_.front().path / core::kViewsFile),
+      meaning_(folder, jobs_, std::move(encode)) {
   for (const auto& job : jobs_)
     journals_.emplace_back(job.path / core::kEditsFile, author, core::kept_in(job.path));
   refresh(true);
@@ -96,6 +98,8 @@ void Studio::refresh(bool at_once) {
     catalogue_ = read_catalogue(jobs_);
     reading_ = milliseconds() - now;
     stamp_ = std::move(stamp);
+    views_.clear();
+    facts_.forget();
     for (auto& journal : journals_)
       if (const auto read = journal.reread(); !read) throw Error(read.failure().code, read.failure().message);
     ++version_;
@@ -106,6 +110,12 @@ Change Studio::edits_of(const Clip& clip) const { return journals_[clip.job].his
 
 Shelf Studio::shelf() const {
   return {catalogue_, [this](const Clip& clip) { return edits_of(clip); }, &searched_.found};
+}
+
+Shelf Studio::shelf(const Query& query) {
+  Shelf out = shelf();
+  if (!query.where.empty()) out.holds = facts_.condition(query.where, catalogue_, out.edits);
+  return out;
 }
 
 const Clip& Studio::need(const std::string& id) const {
@@ -136,7 +146,7 @@ void Studio::search(const Query& query, const Ranked& ranking) {
   const bool is_ranked = ranking && ranking->why.empty();
   if (!query.like.empty() && !is_ranked) throw Error(KINORA_ERROR_NOT_FOUND, ranking->why);
   s = {query, ranking, version_, {}, "", ""};
-  selected_at_ = 0;
+  views_.remove_if([&](const View& view) { return view.at == version_; });
   if (!query.searches()) return;
   s.by = !query.like.empty() ? "pictures" : is_ranked ? "meaning" : "words";
   if (ranking) s.why = ranking->why;
@@ -147,17 +157,27 @@ void Studio::search(const Query& query, const Ranked& ranking) {
     if (!is_ranked || std::isnan(s.found.similarity[i])) s.found.clips.push_back(i);
 }
 
-const std::vector<size_t>& Studio::rows(const Parameters& parameters, const Query& query) {
+const Studio::View& Studio::view(const Parameters& parameters, const Query& query, const Ranked& ranking) {
+  refresh();
+  search(query, ranking);
   Parameters by = parameters;
-  for (const char* name : {"from", "count", "id"}) by.erase(name);
-  if (selected_at_ != version_ || by != selected_by_) {
-    selected_ = select(shelf(), query);
-    films_selected_ = std::count_if(selected_.begin(), selected_.end(),
-                                    [&](size_t i) { return catalogue_.clips[i].is_film; });
-    selected_by_ = std::move(by);
-    selected_at_ = version_;
+  for (const char* name : {"from", "count", "id", "at"}) by.erase(name);
+  const int64_t at = whole_of(parameters, "at", version_);
+  const auto find = [&](int64_t version) {
+    return std::ranges::find_if(views_, [&](const View& v) { return v.at == version && v.by == by; });
+  };
+  auto known = find(at);
+  if (known == views_.end()) known = find(version_);
+  if (known != views_.end()) {
+    views_.splice(views_.begin(), views_, known);
+    return views_.front();
   }
-  return selected_;
+  auto rows = select(shelf(query), query);
+  const int64_t films =
+      std::ranges::count_if(rows, [&](size_t i) { return catalogue_.clips[i].is_film; });
+  views_.push_front({std::move(by), version_, std::move(rows), films});
+  if (views_.size() > kViews) views_.pop_back();
+  return views_.front();
 }
 
 json Studio::row(size_t index, const Found* found) const {
@@ -172,6 +192,7 @@ json Studio::row(size_t index, const Found* found) const {
            {"caption", *now.caption},
            {"captioned", edits.caption && *edits.caption != clip.caption},
            {"decision", decision_of(edits)},
+           {"tags", *now.tags},
            {"duration_s", number_or_null(catalogue_.value("duration_s", index))},
            {"scores", json::object()}};
   if (found && !found->similarity.empty()) out["similarity"] = number_or_null(found->similarity[index]);
@@ -182,9 +203,7 @@ json Studio::row(size_t index, const Found* found) const {
   out["reason_now"] = edits.reason.value_or("");
   const Clip* original = catalogue_.find(jobs_[clip.job].name + "/" + clip.copy_of);
   out["copy_id"] = original && original != &clip ? original->id : "";
-  out["copies"] = json::array();  // clips that would take its place
-  for (const auto& id : clip.copies)
-    if (std::string_view(decision_of(edits_of(need(id)))) != "rejected") out["copies"].push_back(id);
+  out["copies"] = copies_left(clip);
   out["unstored"] = out["decision"] == "accepted" && stored_file(catalogue_, clip, "mp4").empty();
   const auto first = catalogue_.columns.lower_bound("scores.");
   for (auto at = first; at != catalogue_.columns.end() && at->first.starts_with("scores."); ++at)
@@ -192,11 +211,59 @@ json Studio::row(size_t index, const Found* found) const {
   return out;
 }
 
+// The clips that would take its place if it were rejected.
+std::vector<std::string> Studio::copies_left(const Clip& clip) const {
+  std::vector<std::string> out = clip.copies;
+  std::erase_if(out, [&](const auto& id) { return edits_of(need(id)).keep == false; });
+  return out;
+}
+
+// No failed item, and no video without kept clips, can ever be packed. A filtered clip is stored once its rule is
+// loosened; the decision then takes effect.
+bool Studio::can_be_accepted(const Clip& clip) const {
+  const bool is_lost = clip.end == End::failed || (clip.is_film && clip.end != End::kept);
+  return !is_lost || !stored_file(catalogue_, clip, "mp4").empty();
+}
+
 json Studio::reasons() const {
-  std::set<std::string> out;
+  constexpr size_t kLatest = 9, kMost = 50;
+  struct Use {
+    std::string reason;
+    size_t first, last;
+  };
+  std::unordered_map<std::string, Use> uses;
+  size_t n = 0;
   for (const auto& journal : journals_)
     for (const auto& edit : journal.history().all())
-      if (edit.set.reason && !edit.set.reason->empty() && out.size() < 50) out.insert(*edit.set.reason);
+      if (edit.set.reason && !edit.set.reason->empty())
+        uses.try_emplace(*edit.set.reason, Use{*edit.set.reason, ++n, 0}).first->second.last = ++n;
+  std::vector<Use> all;
+  for (auto& [reason, use] : uses) all.push_back(std::move(use));
+  std::ranges::sort(all, std::greater(), &Use::last);
+  std::sort(all.begin(), all.begin() + static_cast<ptrdiff_t>(std::min(kLatest, all.size())),
+            [](const Use& a, const Use& b) { return a.first < b.first; });
+  json out = json::array();
+  for (size_t i = 0; i < std::min(kMost, all.size()); ++i) out.push_back(all[i].reason);
+  return out;
+}
+
+json Studio::tags(const Counts& counts) const {
+  json out = json::array();
+  std::set<std::string> named;
+  const auto name = [&](const std::string& tag) {
+    const auto count = counts.tags.find(tag);
+    if (count != counts.tags.end() && named.insert(tag).second) out.push_back({tag, count->second});
+  };
+  for (const auto& journal : journals_)
+    for (const auto& edit : journal.history().all())
+      if (edit.set.tags) std::ranges::for_each(*edit.set.tags, name);
+  for (const auto& [tag, count] : counts.tags) name(tag);  // the job's own
+  return out;
+}
+
+json Studio::seen() const {
+  json out = json::array();
+  for (const auto& journal : journals_) out.push_back(journal.history().all().size());
   return out;
 }
 
@@ -213,8 +280,8 @@ json Studio::state() {
   }
   for (const auto& [name, values] : catalogue_.columns) fields.push_back(name);
   for (const auto& journal : journals_) {
-    can_undo |= journal.history().undoable(journal.author()) != nullptr;
-    can_redo |= journal.history().redoable(journal.author()) != nullptr;
+    can_undo |= !journal.history().undoable(journal.author()).empty();
+    can_redo |= !journal.history().redoable(journal.author()).empty();
     if (wrong.empty()) wrong = journal.wrong();
   }
   const Offer offer = meaning_.offer();
@@ -223,10 +290,13 @@ json Studio::state() {
       {"author", journals_.front().author()},
       {"jobs", std::move(jobs)},
       {"version", version_},
+      {"seen", seen()},
       {"fields", std::move(fields)},
       {"counts", counts_json(counts)},
       {"films", counts_json(films)},
       {"reasons", reasons()},
+      {"tags", tags(counts)},
+      {"views", saved_views_.all()},
       {"undo", can_undo},
       {"redo", can_redo},
       {"unreadable", catalogue_.unreadable},
@@ -239,16 +309,36 @@ json Studio::clips(const Parameters& parameters) {
   const Query query = parse_query(parameters);
   const Ranked ranking = ranked(query);
   const Lock lock(mutex_);
-  refresh();
-  search(query, ranking);
-  const auto& all = rows(parameters, query);
+  const View& all = view(parameters, query, ranking);
   const auto from = static_cast<size_t>(whole_of(parameters, "from", 0));
   const auto count = static_cast<size_t>(std::min(whole_of(parameters, "count", 100), kWindow));
   json list = json::array();
-  for (size_t i = from; i < all.size() && i < from + count; ++i)
-    list.push_back(row(all[i], &searched_.found));
-  return {{"total", all.size()}, {"films", films_selected_}, {"from", from},           {"version", version_},
-          {"by", searched_.by},  {"why", searched_.why},     {"rows", std::move(list)}};
+  for (size_t i = from; i < all.rows.size() && i < from + count; ++i)
+    list.push_back(row(all.rows[i], &searched_.found));
+  return {{"total", all.rows.size()}, {"films", all.films},  {"from", from},           {"version", all.at},
+          {"by", searched_.by},       {"why", searched_.why}, {"rows", std::move(list)}};
+}
+
+json Studio::ids(const Parameters& parameters) {
+  const Query query = parse_query(parameters);
+  const Ranked ranking = ranked(query);
+  const Lock lock(mutex_);
+  const View& all = view(parameters, query, ranking);
+  const auto size = static_cast<int64_t>(all.rows.size());
+  const int64_t from = std::min(whole_of(parameters, "from", 0), size);
+  const int64_t end = from + std::min(whole_of(parameters, "count", size), size - from);
+  json ids = json::array();
+  for (int64_t i = from; i < end; ++i) ids.push_back(catalogue_.clips[all.rows[static_cast<size_t>(i)]].id);
+  return {{"version", all.at}, {"ids", std::move(ids)}};
+}
+
+json Studio::where(const Parameters& parameters) {
+  const Query query = parse_query(parameters);
+  const Ranked ranking = ranked(query);
+  const Lock lock(mutex_);
+  const View& all = view(parameters, query, ranking);
+  const std::string where = where_of(shelf(query), query, all.rows);
+  return {{"where", where.empty() ? "" : "where = " + json(where).dump()}};
 }
 
 json Studio::histograms(const Parameters& parameters) {
@@ -258,7 +348,7 @@ json Studio::histograms(const Parameters& parameters) {
   refresh();
   search(query, ranking);
   json out = json::array();
-  for (const auto& h : studio::histograms(shelf(), query))
+  for (const auto& h : studio::histograms(shelf(query), query))
     out.push_back({{"field", h.field},
                    {"low", h.low},
                    {"high", h.high},
@@ -272,13 +362,11 @@ json Studio::place(const Parameters& parameters) {
   const Query query = parse_query(parameters);
   const Ranked ranking = ranked(query);
   const Lock lock(mutex_);
-  refresh();
-  search(query, ranking);
+  const View& all = view(parameters, query, ranking);
   const auto at = catalogue_.by_id.find(text_of(parameters, "id"));
   if (at == catalogue_.by_id.end()) return {{"place", -1}};
-  const auto& all = rows(parameters, query);
-  const auto found = std::find(all.begin(), all.end(), at->second);
-  return {{"place", found == all.end() ? -1 : found - all.begin()}};
+  const auto found = std::find(all.rows.begin(), all.rows.end(), at->second);
+  return {{"place", found == all.rows.end() ? -1 : found - all.rows.begin()}};
 }
 
 json Studio::detail(const Clip& clip) const {
@@ -302,6 +390,7 @@ json Studio::detail(const Clip& clip) const {
   out["media"] = media.path.empty() ? "" : media.is_film ? "film" : "clip";
   out["type"] = media.type;
   out["ending"] = media.ending;
+  out["acceptable"] = can_be_accepted(clip);
   out["stored"] = !stored_file(catalogue_, clip, "mp4").empty();
   out["embeddings"] = json::array();
   for (const auto& name : meaning_.offer().pictures)
@@ -329,49 +418,141 @@ json Studio::shots(const Parameters& parameters) {
   return timeline(catalogue_, shelf().edits, clip.job, film, line ? item_of(catalogue_, *line) : json());
 }
 
-json Studio::edit(const json& request) {
-  const Lock lock(mutex_);
-  if (!request.is_object() || !request.contains("id") || !request["id"].is_string() ||
-      !request.contains("set"))
-    throw Error(KINORA_ERROR_INVALID, R"(expected {"id": KEY, "set": {"caption", "keep", "reason"}})");
-  refresh(true);
-  const Clip& clip = need(request["id"].get<std::string>());
-  Change set = core::change_of(request["set"]);
-  if (set.caption) set.caption = trimmed(*set.caption);
-  if (set.reason) set.reason = trimmed(*set.reason);
-  core::or_throw(
-      journals_[clip.job].change(clip.key, set, own_values(clip),
-                                 core::subject_of(core::object_in(item_of(catalogue_, clip), "facts"))));
-  ++version_;
-  return detail(clip);
+std::vector<const Clip*> Studio::targets(const json& request, bool with_copies, size_t& gone) const {
+  const bool is_one = request.is_object() && request.contains("id") && request["id"].is_string();
+  const json ids = is_one ? json::array({request["id"]}) : request.is_object() ? request.value("ids", json()) : json();
+  if (!ids.is_array() || !std::ranges::all_of(ids, [](const json& id) { return id.is_string(); }))
+    throw Error(KINORA_ERROR_INVALID, R"(expected {"id": ID} or {"ids": [ID, ...]}, and what to set)");
+  std::vector<const Clip*> out;
+  std::set<const Clip*> known;
+  const auto add = [&](const Clip& clip) {
+    if (known.insert(&clip).second) out.push_back(&clip);
+  };
+  for (const json& id : ids) {
+    const auto& text = id.get_ref<const std::string&>();
+    const Clip* clip = is_one ? &need(text) : catalogue_.find(text);
+    gone += clip == nullptr;
+    if (clip) add(*clip);
+    if (clip && with_copies)
+      for (const auto& copy : copies_left(*clip)) add(need(copy));
+  }
+  return out;
 }
 
-// Undoes or redoes the author's last edit in any job, by time.
+json Studio::edit(const json& request) {
+  const Lock lock(mutex_);
+  refresh(true);
+  size_t gone = 0, unstorable = 0;
+  auto clips = targets(request, core::flag_in(request, "copies"), gone);
+  const auto tags = [&](const char* name) {
+    return request.contains(name) ? core::tags_of(request[name], name) : core::Tags();
+  };
+  Wish wish{core::change_of(request.value("set", json::object())), tags("tag"), tags("untag")};
+  if (wish.set.caption) wish.set.caption = core::trimmed(*wish.set.caption);
+  if (wish.set.reason) wish.set.reason = core::trimmed(*wish.set.reason);
+  if (request.contains("caption_seen")) wish.caption_seen = core::trimmed(core::text_in(request, "caption_seen"));
+  if (wish.set.keep == true && clips.size() > 1)
+    unstorable = std::erase_if(clips, [&](const Clip* clip) { return !can_be_accepted(*clip); });
+  for (const auto& tag : tags("toggle")) {
+    const bool all_have = std::ranges::all_of(clips, [&](const Clip* clip) {
+      return std::ranges::count(*values_now(*clip, edits_of(*clip)).tags, tag) > 0;
+    });
+    (all_have ? wish.untag : wish.tag).push_back(tag);
+  }
+  const core::Tags untagged = wish.untag;
+  const Saved all = change(clips, std::move(wish), request.value("seen", json()));
+  if (!all.keys.empty()) ++version_;
+  const bool is_one = request.contains("id") || request["ids"].size() == 1;
+  json out = saved(all, is_one && !clips.empty() ? clips.front() : nullptr);
+  out["gone"] = gone;
+  out["untagged"] = untagged;
+  out["unstorable"] = unstorable;
+  return out;
+}
+
+Saved Studio::change(const std::vector<const Clip*>& clips, Wish wish, const json& seen) {
+  std::vector<std::vector<Target>> by_job(jobs_.size());
+  for (const Clip* clip : clips)
+    by_job[clip->job].push_back(
+        {clip->key, own_values(*clip), core::subject_of(core::object_in(item_of(catalogue_, *clip), "facts"))});
+  wish.time = time_now();  // of all jobs, so that they are undone together
+  Saved out;
+  for (size_t job = 0; job < jobs_.size(); ++job) {
+    const bool is_known = seen.is_array() && job < seen.size() && seen[job].is_number_unsigned();
+    wish.seen = is_known ? seen[job].get<size_t>() : SIZE_MAX;
+    if (by_job[job].empty()) continue;
+    Saved of_job = core::or_throw(journals_[job].change(by_job[job], wish));
+    std::ranges::move(of_job.keys, std::back_inserter(out.keys));
+    std::ranges::move(of_job.conflicts, std::back_inserter(out.conflicts));
+  }
+  return out;
+}
+
+// clip: the only one that the step is for.
+json Studio::saved(const Saved& all, const Clip* clip) const {
+  json conflicts = json::array();
+  for (const Edit& edit : all.conflicts)
+    conflicts.push_back({{"key", edit.key}, {"author", edit.author}, {"set", set_of(edit)}});
+  const std::vector<std::string> keys(
+      all.keys.begin(), all.keys.begin() + static_cast<ptrdiff_t>(std::min(kNamed, all.keys.size())));
+  json out{{"changed", all.keys.size()}, {"keys", keys}, {"conflicts", std::move(conflicts)}};
+  out["version"] = version_;
+  out["clip"] = clip ? detail(*clip) : json();
+  return out;
+}
+
+json Studio::copies(const json& request) {
+  const Lock lock(mutex_);
+  refresh();
+  size_t gone = 0;
+  const auto without = targets(request, false, gone), with = targets(request, true, gone);
+  json keys = json::array();
+  for (const Clip* clip : with)
+    if (keys.size() < kNamed && std::ranges::find(without, clip) == without.end()) keys.push_back(clip->key);
+  return {{"copies", with.size() - without.size()}, {"keys", std::move(keys)}};
+}
+
+json Studio::save_view(const json& request) {
+  const std::string name = core::trimmed(core::text_in(request, "name"));
+  const json view = request.is_object() ? request.value("view", json()) : json();
+  if (name.empty() || name.size() > 200 || !(view.is_null() || view.is_string()))
+    throw Error(KINORA_ERROR_INVALID, R"(expected {"name": a text of 1 to 200 bytes, "view": PARAMETERS or null})");
+  const Lock lock(mutex_);
+  saved_views_.save({{"name", name},
+                     {"view", view},
+                     {"where", core::text_in(request, "where")},
+                     {"author", journals_.front().author()},
+                     {"time", time_now()}});
+  return saved_views_.all();
+}
+
+// Undoes or redoes the author's last step in any job, by time. A step of several jobs has one time.
 json Studio::stepped(bool back) {
   const Lock lock(mutex_);
   refresh(true);
-  EditJournal* last = nullptr;
-  size_t job = 0;
-  std::string time;
-  for (size_t i = 0; i < journals_.size(); ++i) {
-    const auto& history = journals_[i].history();
-    const Edit* edit =
-        back ? history.undoable(journals_[i].author()) : history.redoable(journals_[i].author());
-    if (!edit || (last && (back ? edit->time < time : edit->time > time))) continue;
-    last = &journals_[i];
-    job = i;
-    time = edit->time;
-  }
-  if (!last)
-    throw Error(KINORA_ERROR_NOT_FOUND, back ? "there is nothing to undo" : "there is nothing to redo");
-  const auto own = [&](const std::string& key) {
-    const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
-    return clip ? own_values(*clip) : Change{"", "", true};
+  const auto next = [&](const EditJournal& journal) {
+    const auto step = back ? journal.history().undoable(journal.author()) : journal.history().redoable(journal.author());
+    return step.empty() ? "" : step.front()->time;
   };
-  const std::string key = core::or_throw(back ? last->undo(own) : last->redo());
+  std::string time;
+  for (const auto& journal : journals_)
+    if (const std::string its = next(journal); time.empty() || (!its.empty() && (back ? its > time : its < time)))
+      time = its;
+  Saved all;
+  std::vector<std::string> ids;
+  for (size_t job = 0; job < jobs_.size(); ++job) {
+    if (next(journals_[job]) != time) continue;
+    const auto own = [&](const std::string& key) {
+      const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
+      return clip ? own_values(*clip) : Change{"", "", true, core::Tags()};
+    };
+    const Saved of_job = core::or_throw(back ? journals_[job].undo(own) : journals_[job].redo());
+    for (const auto& key : of_job.keys) ids.push_back(jobs_[job].name + "/" + key);
+    std::ranges::copy(of_job.keys, std::back_inserter(all.keys));
+    std::ranges::copy(of_job.conflicts, std::back_inserter(all.conflicts));
+  }
   ++version_;
-  const Clip* clip = catalogue_.find(jobs_[job].name + "/" + key);
-  return clip ? detail(*clip) : json{{"id", ""}, {"key", key}};
+  return saved(all, ids.size() == 1 ? catalogue_.find(ids.front()) : nullptr);
 }
 
 json Studio::undo() { return stepped(true); }

@@ -1,11 +1,14 @@
 // Everything that the page requests, without HTTP: the catalogue, the edits and their queries under one lock.
 #pragma once
+#include <list>
 #include <memory>
 #include <mutex>
 
 #include "apps/studio/edit_journal.hpp"
 #include "apps/studio/meaning.hpp"
 #include "apps/studio/query.hpp"
+#include "apps/studio/views.hpp"
+#include "apps/studio/where.hpp"
 
 namespace kinora::studio {
 
@@ -26,22 +29,39 @@ class Studio {
   // Throws Error if `folder` contains no curate job. `encode`: encodes texts for search by meaning.
   Studio(const std::filesystem::path& folder, std::string author, Meaning::Encode encode);
 
-  // {"title", "author", "jobs", "version", "fields", "counts", "films", "reasons", "undo", "redo",
-  // "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films: counts of input
-  // videos only.
+  // {"title", "author", "jobs", "version", "seen", "fields", "counts", "films", "reasons", "tags", "views",
+  // "undo", "redo", "unreadable", "wrong", "search": {"text", "why_not_text", "pictures"}, "live"}; films:
+  // counts of input videos only; reasons: the latest nine in the order of their first use, then earlier ones;
+  // tags: [name, clips] in the order of their first use; seen: number of edits per job, for edit().
   nlohmann::json state();
   // {"total", "films", "from", "version", "by", "why", "rows"}: `count` rows of the selection, starting at
-  // `from`, and how many of the selection are input videos. by: how it was searched, "meaning", "words",
+  // `from`, and how many of the selection are input videos. version: of the selection; a request with `at`, an
+  // earlier answer's version, gets that selection although edits have changed what the query selects, if the
+  // studio still has it. by: how it was searched, "meaning", "words",
   // "pictures" or "". why: why not by meaning. Queries that search wait for Meaning, without the lock.
   nlohmann::json clips(const Parameters&);
+  // {"version", "ids"}: the same for `count` ids, by default all.
+  nlohmann::json ids(const Parameters&);
   nlohmann::json histograms(const Parameters&);
+  // {"where"}: the selection as a line of a run file.
+  nlohmann::json where(const Parameters&);
   // {"place"}: index of a clip "id" in the selection, or -1.
   nlohmann::json place(const Parameters&);
   // The clip's row, facts, range, own values and edits.
   nlohmann::json clip(const Parameters&);
   nlohmann::json shots(const Parameters&);
-  // {"id", "set"} -> as clip(). Undo and redo return the clip that they changed.
+  // {"id" or "ids", "set", "tag", "untag", "toggle", "copies", "seen", "caption_seen"} -> {"changed", "keys",
+  // "conflicts": [{"key", "author", "set"}], "untagged", "unstorable", "gone", "version", "clip"}. All clips are
+  // one step of undo. toggle: tags to remove if all clips have them, else to add; copies: also of copies that would take
+  // their place; seen: from state(); conflicts: clips left alone because of later edits by others; unstorable:
+  // clips that cannot be accepted; gone: ids without a clip; keys: the first few changed; clip: as clip(), if the
+  // request is for one. Undo and redo give the same.
   nlohmann::json edit(const nlohmann::json& request);
+  // {"ids"} -> {"copies", "keys"}: how many clips would take the place of these, and the first few.
+  nlohmann::json copies(const nlohmann::json& request);
+  // {"name", "view"}: saves a view, the parameters of a query as the page writes them; view null removes it.
+  // Returns all as state() does.
+  nlohmann::json save_view(const nlohmann::json& request);
   nlohmann::json undo();
   nlohmann::json redo();
 
@@ -58,15 +78,34 @@ class Studio {
   Ranked ranked(const Query&);
   // Stores the clips found for shelf(). Throws Error(KINORA_ERROR_NOT_FOUND) if the clip cannot be compared.
   void search(const Query&, const Ranked&);
+  // With the query's search and condition; without a query, all clips.
   Shelf shelf() const;
+  Shelf shelf(const Query&);
   Change edits_of(const Clip&) const;
   const Clip& need(const std::string& id) const;
-  const std::vector<size_t>& rows(const Parameters&, const Query&);
+  // The clips that a query selected at a version.
+  struct View {
+    Parameters by;
+    int64_t at = 0;
+    std::vector<size_t> rows;
+    int64_t films = 0;
+  };
+  // Takes a query's parameters apart and selects. The caller holds the lock.
+  const View& view(const Parameters&, const Query&, const Ranked&);
+  // Clips of a request, and those that would take their place if `with_copies`; each once.
+  std::vector<const Clip*> targets(const nlohmann::json& request, bool with_copies, size_t& gone) const;
+  std::vector<std::string> copies_left(const Clip&) const;
+  bool can_be_accepted(const Clip&) const;
+  // Changes the clips, job by job.
+  Saved change(const std::vector<const Clip*>&, Wish, const nlohmann::json& seen);
+  nlohmann::json saved(const Saved&, const Clip* clip) const;
   // found: the search that the row is part of; null: none.
   nlohmann::json row(size_t clip, const Found* found) const;
   nlohmann::json detail(const Clip&) const;
   nlohmann::json stepped(bool back);
   nlohmann::json reasons() const;
+  nlohmann::json tags(const Counts&) const;
+  nlohmann::json seen() const;
 
   std::mutex mutex_;
   std::filesystem::path folder_;
@@ -77,11 +116,9 @@ class Studio {
   int64_t version_ = 1;  // changes whenever earlier answers may be stale
   int64_t looked_ = 0;   // time of the last check, milliseconds of the steady clock
   int64_t reading_ = 0;  // time to read the catalogue, milliseconds
-  // The last selection, reused by the windows of one view.
-  Parameters selected_by_;
-  int64_t selected_at_ = 0;
-  std::vector<size_t> selected_;
-  int64_t films_selected_ = 0;
+  std::list<View> views_;  // the latest first; the windows of a page belong to one of them
+  Facts facts_;
+  ViewFile saved_views_;
   // The last search.
   struct {
     Query query;

@@ -82,6 +82,7 @@ struct Expression::Node {
   std::string fact{};      // of the others
   Comparison by = Comparison::equal;
   std::vector<json> values{};
+  size_t begin = 0, end = 0;  // of its text, if it is joined with others
 };
 
 namespace {
@@ -127,6 +128,8 @@ bool is_letter(char c) {
 class ExpressionLexer {
  public:
   explicit ExpressionLexer(std::string_view text) : text_(text) {}
+
+  size_t at() const { return at_; }
 
   ExpressionToken next() {
     while (at_ < text_.size() && std::string_view(" \t\r\n").find(text_[at_]) != std::string_view::npos)
@@ -183,9 +186,13 @@ class ExpressionParser {
     return out;
   }
   std::vector<std::string> take_facts() { return std::move(facts_); }
+  std::vector<std::string> take_compared() { return std::move(compared_); }
 
  private:
-  void advance() { token_ = lexer_.next(); }
+  void advance() {
+    end_ = lexer_.at();
+    token_ = lexer_.next();
+  }
   bool is(ExpressionToken::Type type, std::string_view text) const {
     return token_.type == type && token_.text == text;
   }
@@ -228,7 +235,9 @@ class ExpressionParser {
   Node one() {
     constexpr int kDeepest = 64;
     if (++depth_ > kDeepest) lexer_.fail(token_.at, fmt::format("nested more than {} levels deep", kDeepest));
+    const size_t begin = token_.at;
     Node out = condition();
+    out.begin = begin, out.end = end_;
     --depth_;
     return out;
   }
@@ -259,9 +268,13 @@ class ExpressionParser {
         std::find(reserved.begin(), reserved.end(), token_.text) != reserved.end())
       expected("the name of a fact, has(...), 'not' or '('");
     std::string out = std::move(token_.text);
-    if (out != "key" && std::find(facts_.begin(), facts_.end(), out) == facts_.end()) facts_.push_back(out);
+    note(facts_, out);
     advance();
     return out;
+  }
+
+  static void note(std::vector<std::string>& names, const std::string& name) {
+    if (name != "key" && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
 
   Node comparison(std::string fact) {
@@ -269,6 +282,7 @@ class ExpressionParser {
         {"==", Comparison::equal},   {"!=", Comparison::unequal}, {"<", Comparison::less},
         {"<=", Comparison::at_most}, {">", Comparison::more},     {">=", Comparison::at_least}};
     Node out{NodeKind::compare};
+    note(compared_, fact);
     out.fact = std::move(fact);
     const auto by = by_symbol.find(token_.type == ExpressionToken::Type::symbol ? token_.text : "");
     if (by != by_symbol.end()) {
@@ -306,9 +320,16 @@ class ExpressionParser {
 
   ExpressionLexer lexer_;
   ExpressionToken token_;
+  size_t end_ = 0;  // of the last token that was taken
   int depth_ = 0;
-  std::vector<std::string> facts_;
+  std::vector<std::string> facts_, compared_;
 };
+
+std::string trimmed(std::string_view text) {
+  constexpr std::string_view kSpace = " \t\r\n";
+  const size_t first = text.find_first_not_of(kSpace);
+  return first == text.npos ? "" : std::string(text.substr(first, text.find_last_not_of(kSpace) + 1 - first));
+}
 
 }  // namespace
 
@@ -321,6 +342,11 @@ Expression Expression::parse(std::string_view text) {
   Expression out;
   out.root_ = std::make_shared<const Node>(parser.parse());
   out.facts_ = parser.take_facts();
+  out.compared_ = parser.take_compared();
+  if (out.root_->kind != NodeKind::all) out.conditions_.push_back(trimmed(text));
+  if (out.root_->kind == NodeKind::all)
+    for (const Node& one : out.root_->of)
+      out.conditions_.emplace_back(text.substr(one.begin, one.end - one.begin));
   return out;
 }
 
@@ -328,34 +354,49 @@ bool Expression::holds(const json& facts, std::string_view key) const {
   return holds_for(*root_, facts, key);
 }
 
-const json* find_fact(const json& facts, std::string_view name) {
-  if (!facts.is_object()) return nullptr;
-  if (const auto at = facts.find(name); at != facts.end()) return &*at;
-  for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1))
-    if (const auto inside = facts.find(name.substr(0, dot)); inside != facts.end())
-      if (const json* found = find_fact(*inside, name.substr(dot + 1))) return found;
-  return nullptr;
+size_t Expression::first_false(const json& facts, std::string_view key) const {
+  if (root_->kind != NodeKind::all) return holds(facts, key) ? 1 : 0;
+  const auto found = std::find_if(root_->of.begin(), root_->of.end(),
+                                  [&](const Node& one) { return !holds_for(one, facts, key); });
+  return static_cast<size_t>(found - root_->of.begin());
 }
 
 namespace {
 
-void add_names(const json& facts, const std::string& before, int depth, std::vector<std::string>& out) {
-  constexpr size_t kMost = 32;
+// The fact with exactly this name.
+const json* find_whole(const json& facts, std::string_view name) {
+  if (!facts.is_object()) return nullptr;
+  if (const auto at = facts.find(name); at != facts.end()) return &*at;
+  for (size_t dot = name.find('.'); dot != name.npos; dot = name.find('.', dot + 1))
+    if (const auto inside = facts.find(name.substr(0, dot)); inside != facts.end())
+      if (const json* found = find_whole(*inside, name.substr(dot + 1))) return found;
+  return nullptr;
+}
+
+void add_names(const json& facts, const std::string& before, int depth, size_t at_most,
+               std::vector<std::string>& out) {
   constexpr int kDeepest = 4;
   for (const auto& [name, value] : facts.items()) {
-    if (out.size() == kMost) return;
+    if (out.size() == at_most) return;
     if (!value.is_object())
       out.push_back(before + name);
     else if (depth < kDeepest)
-      add_names(value, before + name + ".", depth + 1, out);
+      add_names(value, before + name + ".", depth + 1, at_most, out);
   }
 }
 
 }  // namespace
 
-std::vector<std::string> fact_names(const json& facts) {
+const json* find_fact(const json& facts, std::string_view name) {
+  if (const json* found = find_whole(facts, name)) return found;
+  for (const char* place : {"scores.filter.", "scores.", "user."})
+    if (const json* found = find_whole(facts, place + std::string(name))) return found;
+  return nullptr;
+}
+
+std::vector<std::string> fact_names(const json& facts, size_t at_most) {
   std::vector<std::string> out;
-  if (facts.is_object()) add_names(facts, "", 1, out);
+  if (facts.is_object()) add_names(facts, "", 1, at_most, out);
   return out;
 }
 

@@ -9,9 +9,10 @@
 //   has(FACT)
 //   not, and, or, ( )    `not` binds closest, then `and`
 //
-// Dots in the name of a fact lead into objects, and `key` is the key of the sample. A comparison is false if the
-// fact is missing, null or of another type than the value, also with !=. A fact that is a text counts as a number if it
-// is one, as those of a CSV, and is compared with one. In quotes, a backslash takes the next character as it is.
+// Dots in the name of a fact lead into objects, and `key` is the key of the sample. A name that no fact has is looked
+// up in `scores.filter`, then in `scores`, then in `user`: `blur` is `scores.filter.blur`. A comparison is false if the fact
+// is missing, null or of another type than the value, also with !=. A fact that is a text counts as a number if it is one, as
+// those of a CSV, and is compared with one. In quotes, a backslash takes the next character as it is.
 #pragma once
 #include <memory>
 #include <string>
@@ -30,19 +31,25 @@ class Expression {
   bool holds(const nlohmann::json& facts, std::string_view key) const;
   // Names of the facts that it reads, without `key`.
   const std::vector<std::string>& facts() const { return facts_; }
+  // Those that it compares with a value: without the ones that are only in has().
+  const std::vector<std::string>& compared_facts() const { return compared_; }
+  // The texts that a top-level `and` joins; the whole expression if there is none.
+  const std::vector<std::string>& conditions() const { return conditions_; }
+  // [any-thread] Place of the first of conditions() that does not hold; their number if all hold.
+  size_t first_false(const nlohmann::json& facts, std::string_view key) const;
 
   struct Node;
 
  private:
   std::shared_ptr<const Node> root_;
-  std::vector<std::string> facts_;
+  std::vector<std::string> facts_, compared_, conditions_;
 };
 
-// The fact with this name; null if there is none. Names of members may contain dots themselves: "scores.filter.blur"
-// is the member "filter.blur" of "scores".
+// The fact with this name, which may be a short one (above); null if there is none. Names of members may contain dots
+// themselves: "scores.filter.blur" is the member "filter.blur" of "scores".
 const nlohmann::json* find_fact(const nlohmann::json& facts, std::string_view name);
 
 // Names by which find_fact() finds values that are not objects, for messages: the first few.
-std::vector<std::string> fact_names(const nlohmann::json& facts);
+std::vector<std::string> fact_names(const nlohmann::json& facts, size_t at_most = 32);
 
 }  // namespace kinora::core

@@ -69,6 +69,13 @@ TEST(Expression, HoldsOrNot) {
       {"has(scores.filter.blur)", true},
       {"has(scores.filter)", true},
       {"has(scores.blur)", false},
+      // short names: scores.filter, then scores, then user; a fact of that very name comes first
+      {"blur >= 20 and flow == 0.5", true},
+      {"flow.p10 == 0.1", true},
+      {"filter.flow.p10 == 0.1", true},
+      {"rating >= 4", true},
+      {"deep == 3", true},
+      {"blur > 20", false},
       {"has(nothing)", false},
       // not binds closest, then and, then or
       {"width == 640 or width == 1 and width == 2", true},
@@ -93,6 +100,40 @@ TEST(Expression, AComparisonWithAMissingFactOrAnotherTypeIsFalse) {
     EXPECT_FALSE(Expression::parse("width != 1").holds(none, "k"));
     EXPECT_TRUE(Expression::parse("key == 'k' and not has(width)").holds(none, "k"));
   }
+}
+
+TEST(Expression, AShortNameIsLookedUpInScoresOfFiltersThenScoresThenUser) {
+  json facts = json::parse(R"({"x": 1, "scores": {"filter.x": 2, "x": 3}, "user": {"x": 4}})");
+  const auto x = [&] { return find_fact(facts, "x") ? find_fact(facts, "x")->get<int>() : 0; };
+  EXPECT_EQ(x(), 1);
+  facts.erase("x");
+  EXPECT_EQ(x(), 2);
+  facts["scores"].erase("filter.x");
+  EXPECT_EQ(x(), 3);
+  facts["scores"].erase("x");
+  EXPECT_EQ(x(), 4);
+  facts["user"].erase("x");
+  EXPECT_EQ(x(), 0);
+}
+
+TEST(Expression, NamesTheConditionsThatATopLevelAndJoins) {
+  const auto conditions = [](const char* text) { return Expression::parse(text).conditions(); };
+  EXPECT_THAT(conditions(" a > 1  and (b == 'x and y' or c < 2) and\tnot has(d) "),
+              ElementsAre("a > 1", "(b == 'x and y' or c < 2)", "not has(d)"));
+  EXPECT_THAT(conditions(" a > 1 or b > 2 and c > 3 "), ElementsAre("a > 1 or b > 2 and c > 3"));
+  EXPECT_THAT(conditions("(a > 1 and b in [1, 2])"), ElementsAre("a > 1", "b in [1, 2]"));
+  EXPECT_THAT(conditions("(a > 1 and b > 2) and c > 3"), ElementsAre("(a > 1 and b > 2)", "c > 3"));
+  EXPECT_THAT(conditions("not (a > 1 and b > 2)"), ElementsAre("not (a > 1 and b > 2)"));
+  EXPECT_THAT(Expression::parse("has(a) and b > 1 and (has(c) or c > 2 or key == 'k')").compared_facts(),
+              ElementsAre("b", "c"));
+}
+
+TEST(Expression, FindsTheFirstConditionThatIsFalse) {
+  const auto first = [](const char* text) { return Expression::parse(text).first_false(kFacts, "a-1"); };
+  EXPECT_EQ(first("width == 640 and duration_s > 3 and width == 1"), 1u);
+  EXPECT_EQ(first("width == 640 and duration_s > 2"), 2u);
+  EXPECT_EQ(first("width == 640 or width == 1"), 1u);
+  EXPECT_EQ(first("width == 641 or width == 1"), 0u);
 }
 
 TEST(Expression, NamesTheFactsThatItReads) {

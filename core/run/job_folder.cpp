@@ -47,8 +47,10 @@ bool is_nobodys(const fs::path& folder) {
   return !fs::exists(folder, error) || fs::is_empty(folder, error);
 }
 
-// The user's edits in the folder of a curate job, written by the studio.
-constexpr const char* kEdits = "edits.jsonl";
+// The user's edits and views in the folder of a curate job, to which the studio appends.
+constexpr std::array<std::string_view, 2> kEdits{"edits.jsonl", "views.jsonl"};
+
+bool is_edits(std::string_view name) { return std::ranges::find(kEdits, name) != kEdits.end(); }
 
 // A job's folder begins with the edits of the one before it, so the larger file is the newer one.
 void bring_edits(const fs::path& from, const fs::path& to) {
@@ -56,9 +58,11 @@ void bring_edits(const fs::path& from, const fs::path& to) {
   const auto size = [&](const fs::path& file) {
     return fs::exists(file, error) ? fs::file_size(file, error) : 0;
   };
-  if (size(from / kEdits) <= size(to / kEdits)) return;
-  std::ifstream in(from / kEdits, std::ios::binary);
-  or_throw(write_file_atomically(to / kEdits, std::string{std::istreambuf_iterator<char>(in), {}}));
+  for (const auto name : kEdits) {
+    if (size(from / name) <= size(to / name)) continue;
+    std::ifstream in(from / name, std::ios::binary);
+    or_throw(write_file_atomically(to / name, std::string{std::istreambuf_iterator<char>(in), {}}));
+  }
 }
 
 // Replaces the folder's contents, which only a job may have made, by the results set aside.
@@ -96,7 +100,7 @@ void set_aside(const fs::path& folder) {
   }
   std::vector<fs::path> made;
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().filename() != kEdits) made.push_back(entry.path());
+    if (!is_edits(entry.path().filename().string())) made.push_back(entry.path());
   for (const auto& path : made) fs::remove_all(path);
 }
 
@@ -288,10 +292,9 @@ void drop_before(const fs::path& folder) {
 }
 
 bool is_record(std::string_view name) {
-  constexpr std::array<std::string_view, 8> kRecords{"job.json",   "summary.json", "metrics.jsonl",
-                                                     kEdits,       "metrics.prom", "live.json",
-                                                     "trace.json", "checkpoints"};
-  return name.starts_with(".") || name.starts_with("record.db") ||
+  constexpr std::array<std::string_view, 7> kRecords{"job.json",  "summary.json", "metrics.jsonl", "metrics.prom",
+                                                     "live.json", "trace.json",   "checkpoints"};
+  return name.starts_with(".") || name.starts_with("record.db") || is_edits(name) ||
          std::find(kRecords.begin(), kRecords.end(), name) != kRecords.end();
 }
 

@@ -33,7 +33,9 @@ def check_all():
     assert all("--peer" in lines[name]["peer"] for name in networks), lines  # without a comparison there is no "within"
     missed = [name for name, line in lines.items() if not line.get("within", True)]
     assert done.returncode == (1 if missed else 0), done
-    assert all(f"{name}: its bound is exceeded" in done.stderr for name in missed), done
+    for name in missed:
+        parts = ", ".join(part for part, value in sorted(lines[name].items()) if isinstance(value, dict) and not value.get("within", True))
+        assert f"{name}: misses its bound{f' ({parts})' if parts else ''}. Nothing is broken" in done.stderr, done
     assert lines["shots"]["frames"] == (24 if QUICK else 288) and lines["shots"]["decode_fps"] > 0, lines
     for name, part in (("train", "step"), ("sample", "denoiser"), ("vae", "encode"), ("vae", "decode")):
         least = 0 if QUICK else 0.02 if name == "vae" else 0.1
@@ -58,7 +60,7 @@ def check_bound():
     subprocess.run(["cc", "-shared", "-x", "c", "/dev/null", "-o", str(library)], check=True)
     done, lines = bench("startup", "--repeat", 1, LD_PRELOAD=str(library))
     assert done.returncode == 1 and lines["startup"]["libtorch_loaded"] and not lines["startup"]["within"], done
-    assert "startup: its bound is exceeded" in done.stderr, done
+    assert "startup: misses its bound. Nothing is broken and no result is wrong" in done.stderr, done
 
 
 def check_peer():
@@ -114,7 +116,7 @@ def check_table():
     told = dict(row.split() for row in rows if row)
     assert first == "plugin_call" and set(told) == set(bench("plugin_call", "--repeat", 1)[1]["plugin_call"]) - {"benchmark"}, done
     assert told["within"] == ("no" if done.returncode else "yes") and told["bound"] == "2" and float(told["plugin_ns"]) > 0, done
-    assert ("so measure again while it is idle" in done.stderr) == (done.returncode == 1), done
+    assert ("as happens on a busy machine. Measure again while nothing else runs" in done.stderr) == (done.returncode == 1), done
 
 
 def check_usage():

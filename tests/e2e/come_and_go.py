@@ -204,6 +204,7 @@ def check_foretold():
     dry, now = run("foretold", "--dry-run"), run("foretold")
     other = [s for s in said(dry, "warning") if "max_height was 120 and is 90" in s]
     assert other and "its options or inputs differ from those" in other[0] and other[0] in said(now, "warning"), (dry, now)
+    assert "3 inputs to do, none of them done before" in said(dry), dry
     assert "info shards: its inputs have changed since" in now and "warning shards" not in now, now
 
 

@@ -97,13 +97,19 @@ def check_curate(out):
         with tarfile.open(shard) as tar:
             packed.update({m.name: tar.extractfile(m).read() for m in tar})
     left = {d["key"] for d in decisions if d["end"] == "kept"}
+    sharp = {key for key, clip in clips.items() if (got := clip["facts"]["scores"])["filter.blur"] >= 20 and got["filter.frozen"] <= 0.8 and got["filter.text"] <= 0.05}
+    left &= sharp
+    chosen = [json.loads(line) for line in (out / "chosen/decisions.jsonl").read_text().splitlines()]
+    assert {d["key"] for d in chosen} == set(clips) and {d["key"] for d in chosen if d["end"] == "kept"} == left, chosen
     assert {n.split(".")[0] for n in packed} == left and all({f"{k}.{e}" for e in ("mp4", "txt", "json", "classic.npy", "preview.webp")} <= set(packed) for k in left), sorted(packed)
     key = sorted(left)[0]
     for more, there in (([], left), (["--copies"], set(clips))):
-        said = subprocess.run([KINORA, "search", str(out), packed[f"{key}.txt"].decode(), "--top", "99", "--json", *more], capture_output=True, text=True, check=True).stdout
-        found = [json.loads(line) for line in said.splitlines()]
-        assert {f["key"] for f in found} == there, found
+        said = subprocess.run([KINORA, "search", str(out), packed[f"{key}.txt"].decode(), "--top", "99", "--json", *more], capture_output=True, text=True, check=True)
+        found = [json.loads(line) for line in said.stdout.splitlines()]
+        assert {f["key"] for f in found} == there and "no caption matches" not in said.stderr, said
     assert abs(max(f["score"] for f in found if f["key"] == key) - found[0]["score"]) < 1e-5 and found[0]["score"] > 0.99, found
+    said = subprocess.run([KINORA, "search", str(out), "two people cooking soup", "--top", "1"], capture_output=True, text=True, check=True)
+    assert len(said.stdout.splitlines()) == 1 and "no caption matches this text: the highest score is" in said.stderr, said
 
 
 # Name of the recipe: its settings, the jobs that train, the jobs that generate, and further checks.

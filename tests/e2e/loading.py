@@ -3,7 +3,7 @@
 of MDS, also through kinora.load; and a training that decodes and encodes as it goes, killed, on two ranks, with a damaged clip, and from a storage
 through a cache.
 usage: loading.py KINORA ROOT SCRATCH"""
-import hashlib, io, itertools, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tarfile, time
+import contextlib, hashlib, io, itertools, json, os, pathlib, random, shutil, signal, struct, subprocess, sys, tarfile, time
 
 import numpy as np
 import safetensors.numpy
@@ -150,6 +150,52 @@ def check_transforms():
         texts.append([sample["txt"] for sample in taken])
     assert texts[0] == texts[1] and set(texts[0]) == {b"", b"own"} and 32 < texts[0].count(b"") < 88, texts[0]
     assert texts[0][:60] != texts[0][60:], "the second epoch draws as the first"
+
+
+def workers():
+    """The processes of this one's stages."""
+    out = set()
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            if int(stat.read_text().rpartition(")")[2].split()[1]) == os.getpid() and b"worker" in (stat.parent / "cmdline").read_bytes():
+                out.add(stat.parent.name)
+    return out
+
+
+def check_trusted():
+    """Media are decoded in a process of their own, those of a trusted table in this one; the frames are the same."""
+    write_tar(SCRATCH / "media/s-0.tar", [("a.mp4", (ROOT / "tests/data/bbb_D.mp4").read_bytes())])
+    frames = []
+    for trusted in (True, False):
+        with kinora.load({"path": SCRATCH / "media", "trusted": trusted}, 1, stages=[{"use": "video.read", "frames": 4, "height": 48, "width": 64}]) as loader:
+            frames.append(np.from_dlpack(next(loader)[0].tensor("frames")).copy())
+            assert bool(workers()) is not trusted, workers()
+    assert frames[0].shape == (4, 48, 64, 3) and np.array_equal(*frames)
+
+
+def check_sizes():
+    """Samples of several sizes: any number of ranks takes those of the step; packed, with about equally many tokens; in buckets, of one size each."""
+    clips = [(f"video{i}", {"frames": 100, "height": 64, "width": 96}) for i in range(24)] + [(f"picture{i}", {"frames": 1, "height": 64, "width": 64}) for i in range(36)]
+    random.Random(2).shuffle(clips)
+    write_tar(SCRATCH / "sizes/s-0.tar", [(f"{key}.{field}", data) for key, facts in clips for field, data in (("txt", b"sea"), ("json", json.dumps(facts).encode()))])
+    file = order_file("sizes", '{ path = "sizes", shuffle = 8 }')
+    model = 'model = { use = "dit", in_channels = 16, out_channels = 16, text_size = 384, layers = 1, heads = 4, head_size = 32 }'
+    for batches in ("packed", "buckets"):
+        many = SCRATCH / f"{batches}.toml"
+        many.write_text(file.read_text() + f'sizes = ["1x64x64"]\n[[job]]\nname = "dit"\nkind = "train"\ninput = "latents"\n{model}\nbatch = 12\nbatches = "{batches}"\n')
+        steps = {}
+        for ranks in (1, 4):
+            said = run(KINORA, "data", "order", many, "dit", "--ranks", ranks, "--steps", 5, "--json")
+            keys = [json.loads(line)["keys"] for line in said.splitlines() if line.startswith("{")]
+            steps[ranks] = [keys[at:at + ranks] for at in range(0, len(keys), ranks)]
+        assert all(sorted(sum(step, [])) == sorted(sum(whole, [])) for step, whole in zip(steps[4], steps[1], strict=True)), steps
+        assert sorted(sum(sum(steps[1], []), [])) == sorted(key for key, _ in clips), steps  # 5 steps of 12 are an epoch of 60
+        kinds = [[{key[0] for key in rank} for rank in step] for step in steps[4]]
+        if batches == "buckets":
+            assert all(len(kind) == 1 for step in kinds for kind in step), kinds
+        else:
+            videos = [[sum(key[0] == "v" for key in rank) for rank in step] for step in steps[4]]
+            assert all(max(step) - min(step) <= 1 for step in videos), videos  # those with the most tokens
 
 
 def training(name, shards, steps, more="", keys="", storage=""):
@@ -300,6 +346,7 @@ def check_storage(shards):
         assert loading["samples"] >= 16 and 0 < loading["ahead_peak"] <= 64_000_000 and loading["waited"] > 0, loading
         metrics = metrics_of(out)
         assert float(metrics[f'kinora_data_bytes_total{{job="dit",source="{bucket}"}}']) == loading["bytes"][bucket], (metrics, loading)
+        assert metrics['kinora_train_step{job="dit"}'] == metrics['kinora_train_steps{job="dit"}'] == "8" and float(metrics['kinora_train_loss{job="dit"}']) == losses(out)[-1], metrics
         assert {f'kinora_data_{name}{{job="dit"}}' for name in ("queue", "wait_seconds_total", "samples_total")} <= metrics.keys(), metrics
         out, loading, asked = trained("second", ", readers = 0")  # it reads what the first has taken, and nothing that was read ahead besides
         assert not asked and losses(out) == losses(SCRATCH / "whole"), asked
@@ -318,6 +365,10 @@ def main():
     print("ok    subsets", flush=True)
     check_transforms()
     print("ok    transforms", flush=True)
+    check_trusted()
+    print("ok    trusted", flush=True)
+    check_sizes()
+    print("ok    sizes", flush=True)
     quick.begun(KINORA, ROOT, SCRATCH / "base", ["shards"])
     check_training(SCRATCH / "base/shards")
     print("ok    training", flush=True)

@@ -1,5 +1,5 @@
-// Packing shards through the real host, killed at random points: the final folder equals that of an
-// uninterrupted run.
+// Packing shards through the real host with several writers, killed at random points: the final folder equals
+// that of an uninterrupted run with one writer.
 #include <csignal>
 #include <filesystem>
 #include <fstream>
@@ -45,7 +45,7 @@ struct Owner {
   }
 };
 
-void pack(const fs::path& folder, int records_to_live) {
+void pack(const fs::path& folder, int32_t writers, int records_to_live) {
   auto runtime = or_throw(Runtime::start({.plugin_dirs = {}, .log_level = "error"}));
   const auto engine = or_throw(runtime->registry().open("engine/local"));
   const auto shard = or_throw(runtime->registry().open("stage/shard.webdataset"));
@@ -81,7 +81,7 @@ void pack(const fs::path& folder, int records_to_live) {
   kinora_run run{};
   run.struct_size = sizeof run;
   run.device_type = KINORA_DL_CPU;
-  run.n_threads = 2;
+  run.n_threads = writers;
   run.out = str(out);
   void* self = engine.table<kinora_engine>().create(host(), engine_options.abi());
   check(self ? KINORA_OK : KINORA_ERROR_FAILED);
@@ -92,11 +92,11 @@ void pack(const fs::path& folder, int records_to_live) {
 
 // Runs in a separate process that is killed after a time in microseconds, or kills itself after a number of
 // records (0: never). Returns whether it ended by itself and successfully.
-bool pack_until(const fs::path& folder, useconds_t kill_after, int records_to_live = 0) {
+bool pack_until(const fs::path& folder, int32_t writers, useconds_t kill_after, int records_to_live = 0) {
   const pid_t child = ::fork();
   if (child == 0) {
     try {
-      pack(folder, records_to_live);
+      pack(folder, writers, records_to_live);
     } catch (const std::exception& e) {
       std::fprintf(stderr, "%s\n", e.what());
       ::_exit(1);
@@ -130,25 +130,26 @@ TEST(ShardsKilled, AreAfterwardsThoseOfAnUninterruptedRun) {
   const fs::path root = name;
   fs::create_directory(root / "whole");
   const auto begin = std::chrono::steady_clock::now();
-  ASSERT_TRUE(pack_until(root / "whole", 0));
+  ASSERT_TRUE(pack_until(root / "whole", 1, 0));
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   const auto whole = tree(root / "whole" / "shards");
   ASSERT_GT(whole.size(), 30u);
   int kills = 0;
   for (int round = 0; round < 4; ++round) {
     const fs::path folder = root / std::to_string(round);
+    const int32_t writers = round == 0 ? 1 : round == 1 ? 2 : 5;
     fs::create_directory(folder);
     for (int attempt = 1; attempt < 40; ++attempt) {
       const double share = (round * 13 + attempt * 29) % 97 / 97.0;  // of an uninterrupted run's time
       // The first kill is at a record, whatever the machine's speed; later ones at any moment.
-      const bool ended = attempt == 1
-                             ? pack_until(folder, 0, 1 + 5 * round)
-                             : pack_until(folder, static_cast<useconds_t>(seconds * share * 1e6) + 1);
+      const bool ended =
+          attempt == 1 ? pack_until(folder, writers, 0, 1 + 5 * round)
+                       : pack_until(folder, writers, static_cast<useconds_t>(seconds * share * 1e6) + 1);
       if (ended) break;
       ++kills;
     }
-    ASSERT_TRUE(pack_until(folder, 0));
-    EXPECT_EQ(tree(folder / "shards"), whole) << "round " << round;
+    ASSERT_TRUE(pack_until(folder, writers, 0));
+    EXPECT_EQ(tree(folder / "shards"), whole) << "round " << round << ", " << writers << " writers";
   }
   EXPECT_GE(kills, 4);
   fs::remove_all(root);

@@ -56,20 +56,43 @@ class Report:
         assert not (missing := [text for text in texts if text not in self.text]), (self.name, missing)
 
 
+def check_losses(page):
+    """The loss above the chart is where the chart's line ends, and the questions come in their order."""
+    for section in ("tokenizer", "training"):
+        part = page.locator(f"#{section}")
+        told = part.locator(".group div", has=page.locator("dt", has_text=re.compile("^loss at the end$"))).locator("dd").first.inner_text()
+        caption = part.locator(".plot figcaption").first.inner_text()
+        assert re.search(rf"→ {re.escape(told)}( ·|$)", caption), (section, told, caption)
+        questions = part.locator(".question").all_inner_texts()
+        assert questions == ["What went in", "What came out", "Is it good", "What it cost"][section == "tokenizer":], (section, questions)
+
+
+def check_player(chromium):
+    """A short video repeats with a button, since players show its time as 0:00; where the prompt names another length, the page says so."""
+    with Report(chromium, "seconds") as report:
+        report.says("The prompt says 3 seconds, the video has 0.75", "0.75\u00a0s, repeats", "9 at 12\u00a0fps")
+        assert report.page.locator("video[loop]:not([controls])").count() == 1 and report.page.locator(".playing button").count() == 1
+
+
 def check_words(chromium):
     with Report(chromium, "plain") as report:
         report.says("61.5", "threshold 27", "1,234,567", "31.4\u00a0dB", "2\u00a0min\u00a016\u00a0s", "96 × 64", "Filtered by plain: 1.5, at least 2 is kept", "4\u00a0KiB", "Failed in plain: plain", "44.3%", "stage/shots.content",
-                    "✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2.", "No picture: plain")
-        assert "✗" not in report.text and "Work of each rank" not in report.text
+                    "✓ Adds up, and items.jsonl has a line for each of the 3.", "for each of the 2.", "No picture: plain", "Chosen clips", "plain >= 20\t1,000\t250\t750", "count\t750\t700\t50", "plain\t42",
+                    "details are lost, shapes are right", "still falls: more steps would help",
+                    "16\u00a0×\u00a03\u00a0×\u00a016\u00a0×\u00a024", "Rough on purpose: 96\u00a0×\u00a064 pixels by a model of 1,234,567 parameters, trained for 1\u00a0min\u00a000\u00a0s.", "Squares of 4\u00a0×\u00a04 pixels")
+        assert "✗" not in report.text and "Work of each rank" not in report.text and "The prompt says" not in report.text and "too short" not in report.text
+        check_losses(report.page)
+        report.page.locator("#training summary").click()
+        assert report.page.locator("#training details .facts").inner_text().split("\n") == ["loss of the last step alone", "0.5", "PSNR", "31.4\u00a0dB"]
         assert report.page.title() == "plain – Kinora" and report.page.locator("dd", has_text=re.compile("^77$")).count() == 1
         assert report.page.locator("video[src^='data:video/mp4;base64,'][muted], video[src^='data:video/mp4;base64,']").count() == 1
         assert report.page.locator("img[src^='data:image/png;base64,']").count() == 3
     with Report(chromium, "wrong") as report:
-        report.says("✗ Does not add up: the ends sum to 2.", "lines that cannot be read", "1\u00a0input damaged", "The video is damaged: rot", "kept, damaged", "Work of each rank", "4,321", "8\u00a0KiB", "1\u00a0min\u00a030\u00a0s")
+        report.says("✗ Does not add up: the outcomes sum to 2.", "lines that cannot be read", "1\u00a0input damaged", "The video is damaged: rot", "kept, damaged", "Work of each rank", "4,321", "8\u00a0KiB", "1\u00a0min\u00a030\u00a0s")
     with Report(chromium, "missing") as report:
         report.says("✗ items.jsonl has 0 kept, 1 filtered, 1 failed.")
     with Report(chromium, "nothing") as report:
-        report.says("5\u00a0jobs have not finished", "The results of job “dit” are missing", "no loss in the metrics.jsonl")
+        report.says("7\u00a0jobs have not finished", "The results of job “dit” are missing", "no loss in the metrics.jsonl")
 
 
 def check_hostile(chromium):
@@ -88,7 +111,7 @@ def check_hostile(chromium):
 
 def check_looks(chromium):
     """Both colour schemes, wide and narrow; axe-core's rules, contrast included. Made-up videos never load, so axe must not wait for them."""
-    for name, *looks in (("plain", (1280, "light"), (1280, "dark"), (390, "dark"), (390, "light")), ("hostile", (1280, "dark"), (390, "light")), ("wrong", (390, "light"), (1280, "dark"))):
+    for name, *looks in (("plain", (1280, "light"), (1280, "dark"), (390, "dark"), (320, "light")), ("hostile", (1280, "dark"), (390, "light")), ("wrong", (390, "light"), (1280, "dark"))):
         with Report(chromium, name, *looks[0], bypass_csp=True) as report:
             for width, scheme in looks:
                 report.look(width, scheme)
@@ -102,6 +125,7 @@ def check_curves(chromium):
     for points, widths in zip((1, 2, 3, 12, 50, 5000), itertools.cycle(((1280, 390), (390, 1280)))):
         with Report(chromium, f"curve-{points}", widths[0]) as report:
             drawn = report.page.evaluate("() => [...document.querySelectorAll('.plot path')].map((path) => path.getAttribute('d'))")
+            assert points > 1 or report.page.locator("#training path.dots.alone").first.get_attribute("d").endswith("h0"), "one point is a dot"
             assert len(drawn) >= 9 and not re.search("nan|inf|undefined|null", "".join(drawn), re.I), report.name
             area = report.page.locator("#training .area").first
             for width in widths:
@@ -179,7 +203,7 @@ def main():
     subprocess.run([PAGES, str(SCRATCH)], check=True)
     with sync_playwright() as playwright:
         chromium = playwright.chromium.launch(executable_path=shutil.which("chromium-headless-shell") or shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"])
-        for check in (check_words, check_hostile, check_curves, check_broken, check_many, check_without_scripts, check_looks):
+        for check in (check_words, check_player, check_hostile, check_curves, check_broken, check_many, check_without_scripts, check_looks):
             check(chromium)
         page = chromium.new_page()
         check_numbers(page)

@@ -234,7 +234,7 @@ def check_requests(studio, folder):
     for body in (b"", b"{", b"[]", b'{"id":1}', b'{"id":"clips/film-0000","set":{"caption":7}}', b'{"id":"clips/film-0000","set":{"url":"x"}}', b'{"id":"clips/film-0000","set":{"caption":"\xff"}}'):
         assert post(body)[0] == 400, body
     assert post(b'{"id":"none","set":{}}')[0] == 404
-    assert post(b" " * (1 << 20))[0] == 413
+    assert post(b" " * (17 << 20))[0] == 413
     for query in ("range=x", "sort=nonesuch", "from=-1", "range=a%3Ab%3Ac"):
         assert ask(studio, f"/api/clips?{query}", Cookie=cookie)[0] == 400, query
     code, headers, picture = ask(studio, "/picture?id=clips%2Ffilm-0000", Cookie=cookie)

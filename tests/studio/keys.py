@@ -71,8 +71,8 @@ def check_pace(typist, pause):
     yield from typist.type(pause, "j", "j", "a", "u")
     yield from typist.saved(("film-0002", {"keep": True}), ("film-0002", {"keep": None}))
     yield from typist.home()
-    yield from typist.type(pause, "j", "x", text, "Enter", "u")
-    yield from typist.saved(("film-0001", {"keep": False, "reason": text}), ("film-0001", {"keep": None, "reason": ""}))
+    yield from typist.type(pause, "j", "x", "r", text, "Enter", "u")
+    yield from typist.saved(("film-0001", {"keep": False, "reason": f"r{text}"}), ("film-0001", {"keep": None, "reason": ""}))
     yield from typist.home()
     appended = typist.captions.get("film-0003", "caption 3") + text
     yield from typist.type(pause, "j", "j", "e", "Control+A", "M", text, "Enter", "j", "e", text, "Enter", "j", "a", "u")

@@ -23,8 +23,9 @@ export const address = (path, id) => `${path}?${new URLSearchParams({ id })}`;
 
 /** The user's query, with the parameters that the server understands. */
 export class Query {
-  sets = { end: new Set(), rule: new Set(), decision: new Set() };
+  sets = { end: new Set(), rule: new Set(), decision: new Set(), tag: new Set() };
   ranges = new Map(); // field -> [low, high]
+  where = ""; // a condition of run files
   text = "";
   like = ""; // id of the clip to compare with
   embedding = ""; // embedding used for the comparison
@@ -37,6 +38,7 @@ export class Query {
     const out = new URLSearchParams(more);
     for (const [name, values] of Object.entries(this.sets)) for (const value of values) out.append(name, value);
     for (const [field, [low, high]] of this.ranges) out.append("range", `${field}:${low}:${high}`);
+    if (this.where) out.set("where", this.where);
     if (this.text) out.set("q", this.text);
     if (this.text && this.words) out.set("by", "words");
     if (this.like) out.set("like", this.like);
@@ -47,6 +49,18 @@ export class Query {
     return out;
   }
 
+  /** The query of such parameters. */
+  read(parameters) {
+    this.clear();
+    for (const [name, set] of Object.entries(this.sets)) for (const value of parameters.getAll(name)) set.add(value);
+    for (const text of parameters.getAll("range")) {
+      const [, field, low, high] = /^(.*):([^:]*):([^:]*)$/.exec(text) ?? [];
+      if (field) this.ranges.set(field, [Number(low), Number(high)]);
+    }
+    const text = (name) => parameters.get(name) ?? "";
+    Object.assign(this, { where: text("where"), text: text("q"), words: text("by") === "words", like: text("like"), embedding: text("embedding"), copies: text("copies") === "1", sort: text("sort"), descending: text("desc") === "1" });
+  }
+
   /** Sets another text, or another clip to compare with. A bound on the similarity belongs to one search only. */
   search({ text = "", like = "", embedding = "" }) {
     Object.assign(this, { text, like, embedding });
@@ -54,12 +68,13 @@ export class Query {
   }
 
   isEmpty() {
-    return !this.text && !this.like && !this.ranges.size && Object.values(this.sets).every((set) => !set.size);
+    return !this.where && !this.text && !this.like && !this.ranges.size && Object.values(this.sets).every((set) => !set.size);
   }
 
   clear() {
     for (const set of Object.values(this.sets)) set.clear();
     this.ranges.clear();
+    this.where = "";
     this.search({});
   }
 }

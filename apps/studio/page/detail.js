@@ -1,4 +1,5 @@
 // The selected clip: player, decision, caption, shots of its source video, numbers and history.
+import { said } from "./actions.js";
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
 import { copiesOf, keyOf, markClass, number, outcome, seconds } from "./format.js";
@@ -17,6 +18,7 @@ export class Detail {
     this.mark = make("span", { class: "mark" });
     this.note = make("div");
     this.buttons = make("div", { class: "row" });
+    this.tags = make("div", { class: "row", role: "group", "aria-label": "Tags" });
     this.rest = make("div");
     this.film = make("div", { hidden: true }, make("h3", {}, "Shots of the video"), timeline.element);
   }
@@ -68,11 +70,12 @@ export class Detail {
     this.mark.className = markClass(clip);
     this.mark.textContent = outcome(clip);
     this.note.replaceChildren(...notes(clip), ...this.copied(clip));
-    const accept = acceptable(clip) && make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
+    const accept = clip.acceptable && make("button", { type: "button", "aria-pressed": clip.decision === "accepted", onclick: this.actions.accept }, "Accept (a)");
     const reject = make("button", { type: "button", "aria-pressed": clip.decision === "rejected", onclick: this.actions.reject }, "Reject (x)");
     const focused = this.buttons.contains(document.activeElement) ? [...this.buttons.children].indexOf(document.activeElement) : -1;
     this.buttons.replaceChildren(...(accept ? [accept] : []), reject, ...this.alike(clip), make("span", { class: "muted" }, [clip.place, clip.duration_s && seconds(clip.duration_s), clip.fps && `${number(clip.fps)} frames/s`].filter(Boolean).join(", ")));
     if (focused >= 0) this.buttons.children[focused].focus();
+    this.tags.replaceChildren(...clip.tags.map((tag) => make("button", { type: "button", "aria-label": `Remove the tag ${tag}`, onclick: () => this.actions.untag(clip.id, tag) }, `${tag} ×`)), make("button", { type: "button", onclick: this.actions.tag }, "Tag (t)"));
     this.rest.replaceChildren(...tables(clip));
     if (isNew) this.element.scrollTop = 0;
   }
@@ -86,16 +89,17 @@ export class Detail {
     return [make("button", { type: "button", onclick: this.actions.alike }, "More like this (m)"), ...(names.length > 1 ? [choose] : [])];
   }
 
-  /** A link to the clip that this one is a copy of. */
+  /** From a copy to its original, and both next to each other. */
   copied(clip) {
-    if (!clip.copy_id) return [];
-    return [make("div", { class: "row" }, make("button", { type: "button", onclick: this.actions.original }, `Show ${clip.copy_of} (o)`))];
+    if (!clip.copy_id && !clip.copies.length) return [];
+    const original = clip.copy_id && make("button", { type: "button", onclick: this.actions.original }, `Show ${clip.copy_of} (o)`);
+    return [make("div", { class: "row" }, ...(original ? [original] : []), make("button", { type: "button", onclick: this.actions.compare }, "Compare (b)"))];
   }
 
   build() {
     this.screen = make("div");
     const close = make("button", { type: "button", id: "close", onclick: this.actions.close }, "Close");
-    this.element.replaceChildren(make("div", { class: "title" }, this.head, this.mark, close), this.screen, this.buttons, this.note, this.editor.element, this.film, this.rest);
+    this.element.replaceChildren(make("div", { class: "title" }, this.head, this.mark, close), this.screen, this.buttons, this.tags, this.note, this.editor.element, this.film, this.rest);
   }
 
   load(clip) {
@@ -177,12 +181,6 @@ export class Detail {
   }
 }
 
-/** Whether a shard job could ever pack the clip: no failed item, and no video without kept clips. A filtered clip is stored once
- * its rule is loosened; the decision then takes effect. */
-export function acceptable(clip) {
-  return clip.stored || !(clip.end === "failed" || (clip.is_film && clip.end !== "kept"));
-}
-
 const cannotPlay = (clip) => `${clip.is_film ? "This" : "The clip was not stored, and this"} browser cannot play ${clip.ending || "such"} videos.`;
 
 function nothingToPlay(clip) {
@@ -231,20 +229,15 @@ function tables(clip) {
   const facts = make("dl", { class: "facts" });
   for (const [name, value] of flat(clip.facts ?? {})) facts.append(make("dt", {}, name), make("dd", {}, typeof value === "number" ? number(value) : String(value)));
   if (clip.url) facts.append(make("dt", {}, "file"), make("dd", {}, clip.url));
-  const history = make("ol", { class: "history" }, clip.history.toReversed().map((edit) => make("li", {}, said(edit))));
+  const history = make("ol", { class: "history" }, clip.history.toReversed().map((edit) => make("li", {}, told(edit))));
   return [
     clip.history.length ? make("div", {}, make("h3", {}, "Edits"), history) : null,
     facts.children.length ? make("div", {}, make("h3", {}, "Facts"), facts) : null,
   ].filter(Boolean);
 }
 
-function said(edit) {
-  const parts = [];
-  if (edit.set.keep !== undefined) parts.push(edit.set.keep === null ? "no decision" : edit.set.keep ? "accepted" : "rejected");
-  if (edit.set.reason) parts.push(`“${edit.set.reason}”`);
-  if (edit.set.caption !== undefined) parts.push(edit.set.caption === null ? "the original caption" : `caption “${edit.set.caption}”`);
-  const step = edit.step ? `${edit.step}: ` : "";
-  return `${step}${parts.join(", ") || "reason removed"} (${edit.author}, ${new Date(edit.time).toLocaleString()})`;
+function told(edit) {
+  return `${edit.step ? `${edit.step}: ` : ""}${said(edit.set)} (${edit.author}, ${new Date(edit.time).toLocaleString()})`;
 }
 
 function* flat(value, name = "") {

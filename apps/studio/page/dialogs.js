@@ -1,52 +1,111 @@
-// The two dialogs. The browser keeps the focus inside an open <dialog> and returns it afterwards; Escape closes.
+// The dialogs that ask. The browser keeps the focus inside an open <dialog> and returns it afterwards; Escape closes.
 import { make } from "./elements.js";
-import { copiesOf, keyOf } from "./format.js";
+import { keyOf, plural } from "./format.js";
+
+const element = (id) => document.getElementById(id);
 
 const kKeys = [
   ["j / k, arrows", "next and previous clip"], ["PageDown / PageUp, Home / End", "further"], ["Space", "play, pause"],
   [", / .", "a frame back, a frame forward (arrows in the player)"], ["e", "edit the caption: Enter saves, Shift+Enter starts a new line, Escape leaves"],
-  ["a", "accept"], ["x", "reject, with a reason"], ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the video"],
-  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"], ["/", "search"], ["w", "switch between search by meaning and by words"], ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"], ["Escape", "back to the clips"], ["?", "this list of keys"],
+  ["s", "select or unselect the clip (or Ctrl+click)"], ["Shift+arrows, J / K", "select a range (or Shift+click)"], ["Ctrl+A", "select all of the view"], ["i", "invert the selection"],
+  ["a", "accept, like all that follow the selected clips, or this one"], ["x", "reject, with a reason: a number takes one of the list"], ["t", "tag"], ["1 / 9", "add or remove the tag with that number"],
+  ["u / Shift+U", "undo, redo"], ["[ / ]", "previous and next shot of the video"],
+  ["m", "more clips like this one"], ["c", "show or hide copies"], ["o", "the original of this copy"], ["b", "a copy beside its original"], ["/", "search"], ["w", "switch between search by meaning and by words"], ["f", "filters: Tab moves to the next histogram, arrows move between bars, Enter selects a bar, Shift+Enter several"], ["Escape", "back to the clips; again: select none"], ["?", "this list of keys"],
 ];
 
 export function showKeys() {
-  const dialog = document.getElementById("keys-dialog");
-  document.getElementById("key-list").replaceChildren(
+  const dialog = element("keys-dialog");
+  element("key-list").replaceChildren(
     ...kKeys.flatMap(([keys, what]) => [make("dt", {}, keys.split(/( \/ |(?<=\w), )/).map((part) => (/^( \/ |, )$/.test(part) ? part : make("kbd", {}, part)))), make("dd", {}, what)]),
   );
   dialog.showModal();
 }
 
-/** {reason, copies: ids of the copies to reject too}, or null if the user cancelled. row: of the clip, if known;
- * coming: a promise of the clip, whose reason never replaces text that was typed meanwhile. */
-export function askReason(row, coming, reasons) {
-  const dialog = document.getElementById("reject-dialog"), input = document.getElementById("reason");
-  const copies = document.getElementById("its-copies"), withCopies = document.getElementById("with-copies");
-  let clip;
-  const tell = (known) => {
-    clip = known;
-    document.getElementById("reject-title").textContent = `Reject ${clip?.key ?? "…"}`;
-    copies.hidden = !clip?.copies?.length;
-    document.getElementById("which-copies").textContent = clip ? `Reject its ${copiesOf(clip)} too: ${clip.copies.map(keyOf).join(", ")}. Otherwise ${clip.copies.length > 1 ? "one of them" : "it"} takes its place in shards.` : "";
-    input.value = clip?.reason_now ?? "";
-  };
-  document.getElementById("reasons").replaceChildren(...reasons.map((value) => make("option", { value })));
-  tell(row);
-  withCopies.checked = false;
+/** The text, or the name whose number it is. */
+const named = (text, names) => (/^[1-9]$/.test(text) ? names[text - 1] ?? text : text);
+
+/** Lists names with their numbers below an input, and marks the one whose number is typed. A click takes a name. */
+function numbered(list, input, names) {
+  const options = names.slice(0, 9).map((name, at) =>
+    make("button", { type: "button", tabIndex: -1, onclick: () => ((input.value = name), input.form.requestSubmit()) }, make("kbd", {}, at + 1), ` ${name}`),
+  );
+  const mark = () => options.forEach((option, at) => option.setAttribute("aria-pressed", input.value === String(at + 1)));
+  input.oninput = mark;
+  mark();
+  list.replaceChildren(...options);
+}
+
+/** Opens a dialog and resolves with answer() when its form is sent, else with null. An earlier question whose end the browser has
+ * not told yet resolves with null. */
+function ask(dialog, input, answer) {
   dialog.querySelector(".cancel").onclick = () => dialog.close("cancel");
   dialog.showModal();
   input.select();
-  askReason.asked?.(null); // of a dialog whose end the browser has not told yet
+  ask.asked?.(null);
   return new Promise((resolve) => {
-    askReason.asked = resolve;
-    if (!row)
-      coming.then((known) => {
-        const { value } = input;
-        if (askReason.asked !== resolve || !dialog.open) return;
-        tell(known);
-        if (value) input.value = value;
-      }, () => {});
-    dialog.querySelector("form").onsubmit = () => resolve({ reason: input.value, copies: withCopies.checked ? clip.copies : [] });
+    ask.asked = resolve;
+    dialog.querySelector("form").onsubmit = () => resolve(answer());
     dialog.onclose = () => dialog.open || resolve(null);
   });
+}
+
+/** Tells the dialog about its clips when they arrive; text that was typed meanwhile stays. */
+function whenKnown(coming, input, tell) {
+  const { asked } = ask, dialog = input.closest("dialog");
+  coming.then((known) => {
+    const { value } = input;
+    if (ask.asked !== asked || !dialog.open) return;
+    tell(known);
+    if (value) input.value = value;
+    else input.select(); // what is typed now replaces it
+    input.oninput();
+  }, () => {});
+}
+
+/** {reason, copies: how many copies to reject too}, or null if the user cancelled. known: the row of the clip, or {count}, if it is
+ * known; coming: a promise of the clip, or of {count, copies: how many, keys: the first of them}. */
+export function askReason(known, coming, reasons) {
+  const input = element("reason"), withCopies = element("with-copies");
+  let copies;
+  const tell = (clip) => {
+    const keys = clip?.keys ?? clip?.copies?.map?.(keyOf) ?? [];
+    copies = (Array.isArray(clip?.copies) ? clip.copies.length : clip?.copies) ?? 0;
+    element("reject-title").textContent = `Reject ${clip?.count ? plural(clip.count, "clip") : clip?.key ?? "…"}`;
+    element("its-copies").hidden = !copies;
+    element("which-copies").textContent = `Reject ${clip?.count ? "their" : "its"} ${copies === 1 ? "1 copy" : `${copies.toLocaleString("en")} copies`} too: ${keys.join(", ")}${copies > keys.length ? ", …" : ""}. ${otherwise(clip, copies)}`;
+    input.value = clip?.reason_now ?? "";
+  };
+  tell(known);
+  withCopies.checked = false;
+  element("reasons").replaceChildren(...reasons.map((value) => make("option", { value })));
+  numbered(element("reason-list"), input, reasons);
+  const answered = ask(element("reject-dialog"), input, () => ({ reason: named(input.value, reasons), copies: withCopies.checked ? copies : 0 }));
+  whenKnown(known && !known.count ? Promise.resolve(known) : coming, input, tell);
+  return answered;
+}
+
+/** What happens to the copies of rejected clips that are not rejected with them. */
+function otherwise(clip, copies) {
+  if (clip?.count) return "Otherwise copies take the places of the clips in shards.";
+  return `Otherwise ${copies > 1 ? "one of them" : "it"} takes its place in shards.`;
+}
+
+/** {tag, untag}, or null. coming: a promise of the clip, or of {count}. */
+export function askTags(coming, names) {
+  const input = element("tags");
+  const tell = (clip) => {
+    element("tag-title").textContent = clip?.count ? `Tag ${plural(clip.count, "clip")}` : `Tag ${clip?.key ?? "…"}`;
+    element("tags-now").textContent = clip?.tags?.length ? `Now: ${clip.tags.join(", ")}` : "";
+  };
+  tell();
+  input.value = "";
+  element("tag-names").replaceChildren(...names.map((value) => make("option", { value })));
+  numbered(element("tag-list"), input, names);
+  const answered = ask(element("tag-dialog"), input, () => {
+    const all = input.value.split(",").map((text) => text.trim()).filter(Boolean), isRemoved = (text) => text.startsWith("-");
+    const tag = all.filter((text) => !isRemoved(text)).map((text) => named(text, names)), untag = all.filter(isRemoved).map((text) => named(text.slice(1).trim(), names));
+    return all.length ? { tag, untag: untag.filter(Boolean) } : null;
+  });
+  whenKnown(coming, input, tell);
+  return answered;
 }

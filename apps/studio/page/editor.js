@@ -21,6 +21,7 @@ export class Editor {
     const came = this.saved === undefined && (isSame || (isExpected && !this.id));
     this.id = clip.id;
     this.saved = this.sent.get(clip.id) ?? clip.caption;
+    if (came) this.seen = this.saved;
     this.author = clip.captioned ? clip.history?.findLast((edit) => edit.set.caption !== undefined)?.author : clip.facts?.caption?.by ?? clip.facts?.caption_by;
     if (came && this.area.value) this.typed();
     else if (came && this.isOpen()) this.open(this.wantsAll);
@@ -28,6 +29,7 @@ export class Editor {
   }
 
   reset() {
+    this.seen = this.saved; // what the user has seen before writing
     this.area.value = this.saved ?? "";
     this.area.placeholder = this.saved === undefined ? "The caption is loading; what you type replaces it" : "";
     this.by.textContent = this.drafts.has(this.id) ? "unsaved draft; press e to continue" : this.author ? `by ${this.author}` : "";
@@ -44,6 +46,7 @@ export class Editor {
 
   open(isAll = false) {
     this.wantsAll = isAll;
+    this.seen = this.saved;
     if (this.saved !== undefined) this.area.value = this.drafts.get(this.id) ?? this.saved;
     this.area.focus();
     this.area.setSelectionRange(isAll ? 0 : this.area.value.length, this.area.value.length);
@@ -76,7 +79,7 @@ export class Editor {
   async send(id, text) {
     this.drafts.delete(id);
     this.sent.set(id, text);
-    const saving = this.save(id, text);
+    const saving = this.save(id, text, this.seen);
     this.by.textContent = "being saved";
     this.left();
     const isSaved = await saving;

@@ -15,11 +15,11 @@ export class Filters {
     this.isFolded = true;
   }
 
-  /** counts from /api/state, of all items and of input videos only. */
-  showCounts(counts, films) {
+  /** From /api/state: counts of all items and of input videos only, and tags with their counts. */
+  showCounts({ counts, films, tags = [] }) {
     const group = (title, name, entries, of) =>
       entries.length
-        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title), make("div", { class: "choices" }, entries.map(([value, n]) => this.choice(name, value, kinds(n, of[value] ?? 0)))))
+        ? make("div", { class: "group", role: "group", "aria-label": title }, make("h2", {}, title), make("div", { class: "choices" }, entries.map(([value, n], at) => this.choice(name, value, kinds(n, of[value] ?? 0), at))))
         : null;
     const ordered = (names, of) => names.filter((name) => of[name]).map((name) => [name, of[name]]);
     const focused = document.activeElement?.dataset?.choice;
@@ -28,12 +28,13 @@ export class Filters {
         group("Outcome", "end", ordered(["kept", "copy", "filtered", "failed"], counts.ends), films.ends),
         group("Left out by", "rule", Object.entries(counts.rules), films.rules),
         group("Decision", "decision", ordered(["accepted", "rejected", "captioned", "open"], counts.decisions), films.decisions),
+        group("Tags", "tag", tags, films.tags),
       ].filter(Boolean),
     );
     if (focused) [...this.conditions.querySelectorAll("button")].find((button) => button.dataset.choice === focused)?.focus();
   }
 
-  choice(name, value, count) {
+  choice(name, value, count, at) {
     const set = this.query.sets[name];
     const press = () => {
       set.has(value) ? set.delete(value) : set.add(value);
@@ -42,7 +43,7 @@ export class Filters {
     return make(
       "button",
       { type: "button", "data-choice": `${name} ${value}`, "aria-pressed": set.has(value), onclick: press },
-      make("span", {}, kNames[value] ?? (value || "no name")),
+      make("span", {}, ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value] : [kNames[value] ?? (value || "no name")])),
       make("span", { class: "muted" }, count),
     );
   }

@@ -1,20 +1,25 @@
 // The page: connects its parts, handles the keys, and decides when to request what from the studio.
-import { get, Gone, post, Query } from "./api.js";
-import { acceptable, Detail } from "./detail.js";
-import { askReason, showKeys } from "./dialogs.js";
+import { Actions } from "./actions.js";
+import { get, Gone, Query } from "./api.js";
+import { compare } from "./compare.js";
+import { Detail } from "./detail.js";
+import { showKeys } from "./dialogs.js";
 import { Editor } from "./editor.js";
 import { Filters } from "./filters.js";
 import { make } from "./elements.js";
-import { copiesOf, kinds, plural } from "./format.js";
+import { kinds, plural } from "./format.js";
 import { Live } from "./live.js";
+import { Selection } from "./selection.js";
 import { Sheet } from "./sheet.js";
 import { Timeline } from "./timeline.js";
+import { Views } from "./views.js";
 
 const kPoll = 2000; // milliseconds between checks for changes by others
 const element = (id) => document.getElementById(id);
 const query = new Query();
 let asked = 0, shown = 0; // sequence numbers of requests for the state
-let state = { version: 0, reasons: [], counts: { ends: {} }, films: { ends: {} } };
+let state = { version: 0, reasons: [], tags: [], counts: { ends: {} }, films: { ends: {} } };
+let known = { version: 0, seen: [] }; // of the state whose clips the page shows
 
 function say(text, isError = false) {
   const status = element("status");
@@ -28,26 +33,56 @@ const failed = (error) => error.name === "AbortError" || say(error.message, true
 const toClips = () => element("list").focus({ preventScroll: true });
 
 const timeline = new Timeline((id) => sheet.choose(id).catch(failed), neighbour);
-const editor = new Editor(saveCaption, toClips);
-const detail = new Detail(element("detail"), editor, timeline, { failed, accept, reject, alike, original, close: closeDetail });
+const editor = new Editor((id, caption, seen) => actions.saveCaption(id, caption, seen), toClips);
+const ofClip = { accept: () => actions.accept(), reject: () => actions.reject(), tag: () => actions.tag(), untag: (id, name) => actions.untag(id, name) };
+const detail = new Detail(element("detail"), editor, timeline, { failed, ...ofClip, alike, original, compare: compareCopies, close: closeDetail });
 const live = new Live(element("live"));
 const filters = new Filters(element("conditions"), element("numbers"), query, () => changeView().catch(failed));
 const sheet = new Sheet(element("list"), element("space"), query, {
   failed,
   isWriting: () => editor.isWriting(),
   selected: (row, isExpected) => detail.select(row, isExpected),
-  chosen: () => element("detail").classList.add("open"),
+  clicked,
+  outdated: () => sheet.reload().then(summarise).catch(failed),
 });
+const selection = new Selection(sheet, showSelection, failed);
+const views = new Views(query, changeView, { say, failed });
+const actions = new Actions(sheet, selection, detail, editor, { state: () => state, seen: () => known.seen, say, failed, edited, look });
+
+/** A click opens a clip; with Ctrl or on its mark it selects the clip too, with Shift all from the last one on. */
+function clicked(place, event) {
+  if (event.shiftKey) return selection.extend(() => sheet.select(place));
+  sheet.select(place);
+  if (event.ctrlKey || event.metaKey || event.target.closest(".check")) selection.toggle();
+  else element("detail").classList.add("open");
+}
+
+function showSelection() {
+  const { size } = selection.ids;
+  element("selected").hidden = !size;
+  element("how-many").textContent = `${size.toLocaleString("en")} selected`;
+  if (size !== showSelection.size && (size || showSelection.size)) say(size ? `${plural(size, "clip")} selected` : "No clip selected");
+  showSelection.size = size;
+  sheet.mark();
+}
 
 /** After a change of query or order: reloads the sheet, the counts and the histograms. A search may wait for its first answer. */
 async function changeView(toFirst = false) {
+  selection.clear();
   if (element("text").value.trim() !== query.text) element("text").value = query.text;
-  filters.showCounts(state.counts, state.films);
+  filters.showCounts(state);
+  views.show();
+  for (const [id, isPressed] of [["how", query.words], ["copies", query.copies], ["order", query.descending]]) element(id).setAttribute("aria-pressed", isPressed);
+  element("sort").value = query.sort;
   const waiting = setTimeout(() => (element("summary").textContent = "Searching…"), 300);
   try {
     const [total] = await Promise.all([sheet.reload(toFirst), filters.showNumbers()]);
     summarise(total);
+    selection.keep(); // what was selected while it was loading
     say(kinds(total, sheet.films));
+  } catch (error) {
+    if (error.name !== "AbortError") summarise(sheet.total);
+    throw error;
   } finally {
     clearTimeout(waiting);
   }
@@ -80,8 +115,9 @@ function summarise(total) {
 }
 
 function nothingFound() {
+  if (!query.text && !query.like) return "No clip meets these conditions. Show all clears them.";
   const what = query.text ? `Nothing found for “${query.text}”` : "No similar clip found";
-  const narrowed = query.ranges.size || Object.values(query.sets).some((set) => set.size);
+  const narrowed = query.where || query.ranges.size || Object.values(query.sets).some((set) => set.size);
   return query.text && narrowed ? `${what} with these filters. Show all clears the search and the filters.` : `${what}. Show all clears the search.`;
 }
 
@@ -97,7 +133,8 @@ function showState(now) {
   document.title = `Studio: ${now.title.split("/").pop()}`;
   element("undo").disabled = !now.undo;
   element("redo").disabled = !now.redo;
-  filters.showCounts(now.counts, now.films);
+  filters.showCounts(now);
+  views.show(now.views);
   live.show(now.live);
   element("how").hidden = !now.search.text;
   element("text").placeholder = now.search.text && !query.words ? "Search by meaning  ( / )" : "Search captions  ( / )";
@@ -108,22 +145,24 @@ function showState(now) {
   }
 }
 
-/** True if the state has changed. Drops an answer that arrives after that of a later request. */
+/** Drops an answer that arrives after that of a later request. */
 async function askState() {
   const turn = ++asked, now = await get("/api/state");
-  if (turn < shown) return false;
+  if (turn < shown) return;
   shown = turn;
-  const isOther = now.version !== state.version;
   showState(now);
-  return isOther;
 }
 
 /** Applies the changes of other pages or of a running job. */
 async function look() {
-  if (!(await askState())) return;
+  await askState();
+  const { version, seen } = state;
+  if (version === known.version || actions.isSending) return;
   sheet.renew();
   const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
+  known = { version, seen };
   summarise(total);
+  selection.keep();
   if (sheet.selectedId && !editor.isOpen()) await detail.show(sheet.selectedId);
 }
 
@@ -138,61 +177,17 @@ function poll() {
   setTimeout(() => (document.hidden ? Promise.resolve() : now()).catch(lost).finally(poll), kPoll);
 }
 
-/** The answer to an edit. The clip is updated at once; the counts follow, and no other edit waits for them. */
-function edited(clip, text) {
-  sheet.update(clip);
-  say(text);
-  Promise.all([detail.set(clip), askState()]).catch(failed);
-}
-
-// A key acts on the clip that was selected when it was pressed, by the id in `sheet.chosen`, whatever the page still shows. Edits
-// are sent in the order of their keys. A late answer about a clip that is no longer selected is dropped.
-let turns = Promise.resolve();
-function inTurn(act) {
-  turns = turns.then(act).catch((error) => {
-    failed(error);
-    return false;
-  });
-  return turns;
-}
-
-const whole = async ({ id }) => (detail.clip?.id === id ? detail.clip : get("/api/clip", { id }));
-
-async function change(id, set, text) {
-  const clip = await post("/api/edit", { id, set });
-  edited(clip, text(clip));
-  return true;
-}
-
-function saveCaption(id, caption) {
-  const chosen = id ? Promise.resolve({ id }) : sheet.chosen;
-  return inTurn(async () => change((await chosen).id, { caption }, ({ key }) => `Caption saved: ${key}`));
-}
-
-function accept() {
-  const { chosen } = sheet;
-  return inTurn(async () => {
-    const clip = await whole(await chosen);
-    if (!acceptable(clip)) return say(`${clip.key} cannot be accepted: nothing of it is stored`, true);
-    return change(clip.id, { keep: true, reason: "" }, ({ key }) => `Accepted: ${key}`);
-  });
-}
-
-/** Rejects the copies first, so that undo begins with the clip itself. Takes its turn when the dialog opens: the browser may
- * deliver the next key before it says that the dialog is closed. */
-function reject() {
-  const { chosen } = sheet, answered = askReason(sheet.selectedRow(), chosen.then(whole), state.reasons);
-  return inTurn(async () => {
-    const answer = await answered;
-    if (!answer) return false;
-    const { reason, copies } = answer, also = copies.length ? ` and its ${copiesOf(answer)}` : "";
-    for (const id of copies) sheet.update(await post("/api/edit", { id, set: { keep: false, reason } }));
-    return change((await chosen).id, { keep: false, reason }, ({ key }) => `Rejected: ${key}${also}`);
-  });
+/** The answer to an edit. One clip is updated at once, many are requested again; the counts follow, and no other edit waits for them. */
+function edited({ clip, changed, version }) {
+  if (version === known.version + (changed ? 1 : 0)) known.version = version; // else other people have changed something, too
+  if (clip) sheet.update(clip);
+  if (changed > 1 || !clip) sheet.again();
+  const shows = clip ? detail.set(clip) : changed && sheet.selectedId && detail.show(sheet.selectedId);
+  Promise.all([shows, askState()]).catch(failed);
 }
 
 async function alike() {
-  const clip = await sheet.chosen.then(whole).catch(failed);
+  const clip = await sheet.chosen.then((chosen) => actions.whole(chosen)).catch(failed);
   const before = { text: query.text, like: query.like, embedding: query.embedding };
   if (!clip?.embeddings) return;
   if (!clip.embeddings.length) return say(`${clip.key} has no image embedding, so similar clips cannot be found`, true);
@@ -211,13 +206,19 @@ async function alike() {
 function original() {
   const row = sheet.selectedRow();
   if (row && !row.copy_id) return say(`${row.key} is not a copy`);
-  sheet.selectComing(sheet.chosen.then(whole).then((clip) => clip.copy_id || clip.id));
+  sheet.selectComing(sheet.chosen.then((chosen) => actions.whole(chosen)).then((clip) => clip.copy_id || clip.id));
+}
+
+function compareCopies() {
+  sheet.chosen
+    .then((chosen) => actions.whole(chosen))
+    .then((clip) => (clip.copy_id || clip.copies.length ? compare(clip) : say(`${clip.key} is not a copy, and has none`)))
+    .catch(failed);
 }
 
 function showCopies() {
   if (element("copies").hidden) return;
   query.copies = !query.copies;
-  element("copies").setAttribute("aria-pressed", query.copies);
   changeView().catch(failed);
 }
 
@@ -227,16 +228,6 @@ function byWords(words = !query.words) {
   element("how").setAttribute("aria-pressed", words);
   element("text").placeholder = words ? "Search captions  ( / )" : "Search by meaning  ( / )";
   if (query.text) changeView(true).catch(failed);
-}
-
-function step(path, word) {
-  const { chosen } = sheet;
-  return inTurn(async () => {
-    const clip = await post(path);
-    if (!clip.id) return say(`${word}: ${clip.key}, which no longer exists`);
-    if (sheet.chosen === chosen && sheet.selectedId !== clip.id && !editor.isOpen()) await sheet.choose(clip.id); // else the user has selected another clip since
-    return edited(clip, `${word}: ${clip.key}`);
-  });
 }
 
 function closeDetail() {
@@ -255,28 +246,46 @@ function neighbour(step) {
 }
 
 const move = (by) => sheet.select((sheet.selected < 0 ? -1 : sheet.selected) + by);
-// Keys and their actions; an action returns true to keep the browser's own behaviour.
-const kActions = {
+// Keys that take the focus to another clip; with Shift they select the clips on the way.
+const kMoves = {
   j: () => move(1), k: () => move(-1), ArrowRight: () => move(1), ArrowLeft: () => move(-1),
   ArrowDown: () => move(sheet.columns), ArrowUp: () => sheet.select(Math.max(sheet.selected - sheet.columns, sheet.selected % sheet.columns)),
   PageDown: () => move(sheet.page()), PageUp: () => move(-sheet.page()), Home: () => sheet.select(0), End: () => sheet.select(sheet.total - 1),
+};
+const kActions = {
+  ...kMoves,
   " ": () => detail.toggle(), ",": () => detail.step(-1), ".": () => detail.step(1), "[": () => neighbour(-1), "]": () => neighbour(1),
-  e: () => (element("detail").classList.add("open"), editor.open()), a: accept, x: reject, u: () => step("/api/undo", "Undone"), U: () => step("/api/redo", "Redone"),
-  m: alike, o: original, c: showCopies, w: () => byWords(), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
+  s: () => selection.toggle(), i: () => selection.invert(), J: () => selection.extend(kMoves.j), K: () => selection.extend(kMoves.k),
+  e: () => (element("detail").classList.add("open"), editor.open()), a: ofClip.accept, x: ofClip.reject, t: ofClip.tag,
+  u: () => actions.step("/api/undo", "Undone"), U: () => actions.step("/api/redo", "Redone"),
+  m: alike, o: original, b: compareCopies, c: showCopies, w: () => byWords(), "/": () => element("text").focus(), "?": showKeys, f: () => openFilters(true),
   Enter: () => (element("detail").classList.add("open"), element("detail").focus()),
 };
+for (let n = 1; n <= 9; ++n) kActions[n] = () => actions.toggleTag(n - 1);
+
+/** Back to the clips; from there, no clip is selected any more. */
+function escape() {
+  const isBack = document.activeElement === element("list") && !["detail", "filters"].some((id) => element(id).classList.contains("open"));
+  openFilters(false);
+  closeDetail();
+  if (isBack) selection.clear();
+}
 
 document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || document.querySelector("dialog[open]")) return;
-  const at = event.target;
-  if (event.key === "Escape") {
-    openFilters(false);
-    closeDetail();
-    return event.preventDefault();
+  if (event.altKey || document.querySelector("dialog[open]")) return;
+  const at = event.target, isWritten = at.closest("input, textarea, select");
+  if (event.ctrlKey || event.metaKey) {
+    if (isWritten || event.key !== "a") return;
+    event.preventDefault();
+    return selection.all();
   }
-  if (at.closest("input, textarea, select")) return;
+  if (event.key === "Escape") {
+    event.preventDefault();
+    return escape();
+  }
+  if (isWritten) return;
   if (at.closest("button, summary, a") && (event.key === "Enter" || event.key === " ")) return;
-  const action = kActions[event.key];
+  const action = event.shiftKey && kMoves[event.key] ? () => selection.extend(kMoves[event.key]) : kActions[event.key];
   if (!action) return;
   event.preventDefault();
   if ((sheet.total && sheet.chosen) || "/?fwc".includes(event.key)) action();
@@ -308,10 +317,18 @@ element("sort").addEventListener("change", (event) => {
   query.sort = event.target.value;
   changeView().catch(failed);
 });
-element("order").addEventListener("click", (event) => {
+element("order").addEventListener("click", () => {
   query.descending = !query.descending;
-  event.currentTarget.setAttribute("aria-pressed", query.descending);
   changeView().catch(failed);
+});
+for (const [id, key] of [["accept-them", "a"], ["reject-them", "x"], ["tag-them", "t"], ["invert", "i"]]) element(id).addEventListener("click", () => kActions[key]());
+element("select-all").addEventListener("click", () => {
+  selection.all();
+  toClips();
+});
+element("select-none").addEventListener("click", () => {
+  selection.clear();
+  toClips();
 });
 element("undo").addEventListener("click", () => kActions.u());
 element("redo").addEventListener("click", () => kActions.U());
@@ -327,6 +344,7 @@ get("/api/state")
   .then(async (now) => {
     showState(now);
     const [total] = await Promise.all([sheet.reload(), filters.showNumbers()]);
+    known = { version: now.version, seen: now.seen };
     summarise(total);
     if (document.activeElement === document.body) toClips(); // a key may have opened the caption before the numbers arrived
   })

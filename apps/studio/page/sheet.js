@@ -28,24 +28,32 @@ export class Sheet {
     this.round = 0; // pictures of an earlier round are requested again
     this.wanted = [];
     this.fetching = 0;
+    this.checked = new Set(); // ids of the clips selected for an action
+    this.shown = { parameters: new URLSearchParams(), at: 0 }; // the query of the list, and the version of the studio's answer
+    this.loading = Promise.resolve(); // the latest reload
     list.addEventListener("scroll", () => this.schedule(), { passive: true });
     new ResizeObserver(() => this.layout()).observe(list);
     list.addEventListener("click", (event) => {
       const cell = event.target.closest(".cell");
-      if (cell) events.chosen(this.select(cell.place));
+      if (cell) events.clicked(cell.place, event);
     });
   }
 
   /** Requests everything visible again. The selected clip stays selected if it still exists, unless the first is to be selected.
    * Throws the answer away, by an AbortError, if there is a newer request. */
-  async reload(toFirst = false) {
+  reload(toFirst = false) {
+    return (this.loading = this.load(toFirst));
+  }
+
+  async load(toFirst) {
     this.asking?.abort();
     const { signal } = (this.asking = new AbortController());
     if (toFirst && !this.events.isWriting()) this.expectFirst();
     if (!this.first) await this.chosen?.catch(() => {});
-    let id, first, place, edits;
+    let id, first, place, edits, parameters;
     do {
       ({ edits, selectedId: id } = this);
+      parameters = this.query.parameters();
       [first, { place }] = await Promise.all([
         get("/api/clips", this.query.parameters({ from: 0, count: kWindow }), signal),
         id ? get("/api/place", this.query.parameters({ id }), signal) : { place: -1 },
@@ -56,6 +64,7 @@ export class Sheet {
     const isElsewhere = !this.first && this.selectedId !== id;
     if (isElsewhere) place = first.rows.findIndex((row) => row.id === this.selectedId);
     ++this.changes;
+    this.shown = { parameters, at: first.version };
     this.found = { by: first.by, why: first.why };
     this.films = first.films; // number of videos found
     if (this.first) this.list.scrollTop = 0;
@@ -145,7 +154,7 @@ export class Sheet {
     cell.end = make("span", { class: "mark" });
     cell.scores = make("div", { class: "scores" });
     cell.caption = make("div", { class: "caption" });
-    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.near, cell.time), make("div", { class: "line" }, cell.key, cell.end), cell.scores, cell.caption);
+    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.near, cell.time, make("span", { class: "check" })), make("div", { class: "line" }, cell.key, cell.end), cell.scores, cell.caption);
     this.space.append(cell);
     return cell;
   }
@@ -154,6 +163,7 @@ export class Sheet {
     cell.hidden = true;
     cell.removeAttribute("id");
     cell.setAttribute("aria-selected", "false");
+    cell.setAttribute("aria-checked", "false");
     cell.row = undefined;
     cell.shown = "";
     this.spare.push(cell);
@@ -183,8 +193,8 @@ export class Sheet {
     cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
     cell.near.textContent = row ? near(row) : "";
     cell.caption.textContent = row ? row.caption : "";
-    cell.scores.textContent = row ? [row.place, scoresOf(row)].filter(Boolean).join(" · ") : "";
-    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}. ${row.caption}` : "loading");
+    cell.scores.textContent = row ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoresOf(row)].filter(Boolean).join(" · ") : "";
+    cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
     const bitmap = row && this.pictures.get(row.id)?.bitmap;
     if (bitmap) this.draw(cell, bitmap);
     else this.blank(cell, row && (bitmap === null || row.end === "failed") ? row.reason || "no picture" : "");
@@ -217,12 +227,23 @@ export class Sheet {
     return null;
   }
 
+  /** Parameters for a part of the list, even if edits have changed what the query finds. */
+  inList(more) {
+    const out = new URLSearchParams(this.shown.parameters);
+    for (const [name, value] of Object.entries({ at: this.shown.at, ...more })) out.set(name, value);
+    return out;
+  }
+
   ask(at) {
-    const asked = get("/api/clips", this.query.parameters({ from: at * kWindow, count: kWindow }));
-    this.windows.set(at, asked);
+    const asked = get("/api/clips", this.inList({ from: at * kWindow, count: kWindow }));
+    if (!Array.isArray(this.windows.get(at))) this.windows.set(at, asked); // else its rows stay until the new ones arrive
+    const { edits, shown } = this;
     asked.then(
       (answer) => {
-        if (this.windows.get(at) !== asked) return; // the query has changed since
+        const now = this.windows.get(at);
+        if (shown !== this.shown || (now !== asked && !Array.isArray(now))) return; // the query has changed since
+        if (edits !== this.edits) return this.ask(at); // the rows may be older than an edit
+        if (answer.version !== shown.at) return this.events.outdated(); // the studio has forgotten the list
         this.windows.set(at, answer.rows);
         for (const known of this.windows.keys()) if (this.windows.size > kWindows && known !== at && known !== 0) this.windows.delete(known);
         this.schedule();
@@ -232,6 +253,35 @@ export class Sheet {
         this.events.failed(error);
       },
     );
+  }
+
+  /** Requests the rows again after many have changed, in the same order. */
+  again() {
+    ++this.edits;
+    const [first, end] = this.inSight(), isSeen = (at) => at >= Math.floor(first / kWindow) && at <= Math.floor((end - 1) / kWindow);
+    for (const at of [...this.windows.keys()]) {
+      if (!isSeen(at) || !Array.isArray(this.windows.get(at))) this.windows.delete(at);
+      if (isSeen(at)) this.ask(at);
+    }
+  }
+
+  /** The ids of a range of the list, or a promise of them. */
+  idsBetween(first, last) {
+    const ids = [];
+    for (let place = first; place <= last; ++place) {
+      const row = this.windows.get(Math.floor(place / kWindow))?.[place % kWindow];
+      if (!row) return this.askIds(first, last);
+      ids.push(row.id);
+    }
+    return ids;
+  }
+
+  async askIds(first, last) {
+    const { at } = this.shown;
+    const { ids, version } = await get("/api/ids", this.inList({ from: first, count: last - first + 1 }));
+    if (version === at) return ids;
+    this.events.outdated();
+    throw new Error("The clips of this view have changed meanwhile; select again");
   }
 
   wantPictures() {
@@ -280,7 +330,10 @@ export class Sheet {
   }
 
   mark() {
-    for (const [place, cell] of this.cells) cell.setAttribute("aria-selected", place === this.selected);
+    for (const [place, cell] of this.cells) {
+      cell.setAttribute("aria-selected", place === this.selected);
+      cell.setAttribute("aria-checked", Boolean(cell.row && this.checked.has(cell.row.id)));
+    }
     if (this.cells.has(this.selected)) this.list.setAttribute("aria-activedescendant", `clip-${this.selected}`);
     else this.list.removeAttribute("aria-activedescendant");
   }
@@ -305,7 +358,7 @@ export class Sheet {
     this.mark();
     this.chose({ id, key: keyOf(id) }, expected);
     const { changes } = this;
-    const { place } = await get("/api/place", this.query.parameters({ id }));
+    const { place } = await get("/api/place", this.inList({ id }));
     if (place >= 0 && changes === this.changes) this.bring(place);
   }
 

@@ -148,10 +148,10 @@ bool Runner::refused_is_told() const {
          (refused_->busy == 0 || seconds_since(refused_since_) > kRefused);
 }
 
-void Runner::dispatch() {
+void Runner::dispatch(size_t here) {
   if (stopping()) return;
-  for (size_t n = scheduler_.dispatch(); n > 0; --n) {
-    if (idle_ < scheduler_.ready().size() && !spawn()) return;
+  for (size_t n = scheduler_.dispatch(); n > here; --n) {
+    if (idle_ + here < scheduler_.ready().size() && !spawn()) return;
     ready_changed_.notify_one();
   }
   if (scheduler_.is_stuck())
@@ -187,7 +187,7 @@ void Runner::work() {
     job.in.clear();
     lock.lock();
     scheduler_.ended(job);
-    dispatch();
+    dispatch(1);
     if (scheduler_.active() == 0) owner_wakes_.notify_one();
   }
 }

@@ -46,7 +46,8 @@ class Runner {
   Lineage& lineage() { return lineage_; }
   Scheduler& scheduler() { return scheduler_; }
   // Starts what can run now.
-  void dispatch();
+  // here: jobs that the calling thread takes next, for which no other thread need wake.
+  void dispatch(size_t here = 0);
 
  private:
   using Lock = std::unique_lock<std::mutex>;

@@ -365,7 +365,10 @@ void Curate::foresee(Runtime& runtime, const RunFile& run, const JobSpec& job, c
                      int64_t retries) const {
   Listing listing = listed_inputs(runtime.io(), job);
   name_inputs(listing.inputs);
-  if (!folder.empty()) {
+  if (folder.empty()) {
+    log_info("{}: {} to do, none of them done before", job.name,
+             counted(static_cast<int64_t>(listing.inputs.size()), "input", "inputs"));
+  } else {
     auto options = record_options(run, job, retries);
     options.looks = true;
     say_beginning(job.name, Record(folder, listing.inputs, options));

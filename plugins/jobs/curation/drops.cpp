@@ -8,6 +8,7 @@
 
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/run/job.hpp"
 #include "core/run/run_file.hpp"
 #include "kinora/abi/base.h"
 #include "kinora/error.hpp"
@@ -17,31 +18,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Calls f with every line.
-template <class F>
-void each_decision(const std::filesystem::path& decisions, F&& f) {
-  std::ifstream in(decisions, std::ios::binary);
-  if (!in)
-    throw Error(KINORA_ERROR_NOT_FOUND, decisions.string() + ": file not found; run the dedup job again");
-  size_t number = 0;
-  for (std::string text; std::getline(in, text);) {
-    ++number;
-    const auto line = parse_facts(text);
-    const std::string key = text_in(line, "key"), end = text_in(line, "end");
-    if (key.empty() || end.empty())
-      throw Error(KINORA_ERROR_DATA,
-                  fmt::format("{}: line {}: no \"key\" or no \"end\"; run the dedup job again",
-                              decisions.string(), number));
-    f(line, key, end);
-  }
-}
-
 // Whether all fields of `then` have the same values in `now`.
 bool is_still(const nlohmann::json& then, const nlohmann::json& now) {
   return then.empty() || (now.is_object() && is_same_subject(then, now));
 }
 
-// The sibling folder that the dedup job's summary names; empty while the job has not ended.
+// The sibling folder that the job's summary names; empty while the job has not ended.
 fs::path curated_by(const fs::path& job) {
   const std::string name = text_in(object_in_file(job / "summary.json"), "curated");
   return check_job_name(name) ? job.parent_path() / name : fs::path();
@@ -49,10 +31,39 @@ fs::path curated_by(const fs::path& job) {
 
 }  // namespace
 
+const JobSpec* decided_by(const JobView& job) {
+  for (const size_t input : job.spec().inputs) {
+    const JobSpec& one = job.run().jobs[input];
+    if (one.kind->name == "dedup" || one.kind->name == "select") return &one;
+  }
+  return nullptr;
+}
+
+void each_decision(const fs::path& decisions,
+                   const std::function<void(const nlohmann::json&, const std::string&, const std::string&,
+                                            const std::string&)>& f) {
+  std::ifstream in(decisions, std::ios::binary);
+  const std::string job = decisions.parent_path().filename().string();
+  if (!in)
+    throw Error(KINORA_ERROR_NOT_FOUND,
+                decisions.string() + ": file not found; run the job '" + job + "' again");
+  size_t number = 0;
+  for (std::string text; std::getline(in, text);) {
+    ++number;
+    const auto line = parse_facts(text);
+    const std::string key = text_in(line, "key"), end = text_in(line, "end");
+    if (key.empty() || end.empty())
+      throw Error(KINORA_ERROR_DATA,
+                  fmt::format("{}: line {}: no \"key\" or no \"end\"; run the job '{}' again",
+                              decisions.string(), number, job));
+    f(line, text, key, end);
+  }
+}
+
 void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops) {
   for (const auto& [key, edit] : edits.edited()) {
     if (!edit.keep) continue;
-    drops.erase(key);
+    if (const auto drop = drops.find(key); drop != drops.end() && !drop->second.is_final) drops.erase(drop);
     if (!*edit.keep) drops[key] = {"studio.reject", edit.reason.value_or(""), "", 1};
   }
 }
@@ -61,16 +72,19 @@ void apply_edits(const EditHistory& edits, std::map<std::string, Drop>& drops) {
 std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
   std::map<std::string, Drop> out;
   std::map<std::string, nlohmann::json> originals;
-  each_decision(decisions, [&](const nlohmann::json& line, const std::string& key, const std::string& end) {
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string&, const std::string& key,
+                               const std::string& end) {
     if (end == "kept") return;
     std::string rule = text_in(line, "rule");
     if (rule.empty()) rule = "dedup." + end;
-    const Drop& drop = out[key] = {rule, text_in(line, "reason"), text_in(line, "of"),
-                                   number_in(line, "score"), object_in(line, "clip")};
+    const Drop& drop = out[key] = {
+        rule, text_in(line, "reason"), text_in(line, "of"), number_in(line, "score"), object_in(line, "clip"),
+        {},   flag_in(line, "final")};
     if (!drop.of.empty()) originals.try_emplace(drop.of);
   });
   if (originals.empty()) return out;
-  each_decision(decisions, [&](const nlohmann::json& line, const std::string& key, const std::string&) {
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string&, const std::string& key,
+                               const std::string&) {
     if (const auto at = originals.find(key); at != originals.end()) at->second = object_in(line, "clip");
   });
   for (auto& [key, drop] : out)
@@ -80,8 +94,25 @@ std::map<std::string, Drop> drops_in(const std::filesystem::path& decisions) {
 
 std::map<std::string, std::string> replacements_in(const std::filesystem::path& decisions) {
   std::map<std::string, std::string> out;
-  each_decision(decisions, [&](const nlohmann::json& line, const std::string& key, const std::string&) {
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string&, const std::string& key,
+                               const std::string&) {
     if (std::string of = text_in(line, "instead_of"); !of.empty()) out[key] = std::move(of);
+  });
+  return out;
+}
+
+nlohmann::json added_facts(const nlohmann::json& decision) {
+  nlohmann::json out = nlohmann::json::object();
+  for (const char* name : {"set", "user"})
+    if (const auto at = decision.find(name); at != decision.end()) out[name] = *at;
+  return out;
+}
+
+std::map<std::string, nlohmann::json> added_facts_in(const fs::path& decisions) {
+  std::map<std::string, nlohmann::json> out;
+  each_decision(decisions, [&](const nlohmann::json& line, const std::string&, const std::string& key,
+                               const std::string& end) {
+    if (auto added = added_facts(line); end == "kept" && !added.empty()) out[key] = std::move(added);
   });
   return out;
 }
@@ -104,7 +135,7 @@ std::vector<Decisions> decisions_in(const fs::path& run) {
   std::vector<Decisions> out;
   std::error_code error;
   for (const auto& entry : fs::directory_iterator(run, error)) {
-    const fs::path file = entry.path() / "decisions.jsonl";
+    const fs::path file = entry.path() / kDecisionsFile;
     if (entry.path().filename().string().front() == '.' || !fs::is_regular_file(file, error)) continue;
     if (auto curated = curated_by(entry.path()); !curated.empty()) out.push_back({file, std::move(curated)});
   }

@@ -1,7 +1,9 @@
 #include "plugins/jobs/curation/edits.hpp"
 
+#include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <utility>
 
 #include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
@@ -24,12 +26,18 @@ std::string text(const json& value, const std::string& name) {
   return out;
 }
 
+bool is_text(const json& value) { return value.is_string(); }
+
 // Reads a line's "set" into the edit. Returns what is wrong with it; empty: nothing.
 std::string fill(const json& set, Edit& edit) {
   for (const auto& [name, value] : set.items()) {
-    if (name != "keep" && name != "caption" && name != "reason") continue;
+    if (name != "keep" && name != "caption" && name != "reason" && name != "tags") continue;
     Change& to = value.is_null() ? edit.cleared : edit.set;
-    if (name == "keep") {
+    if (name == "tags") {
+      const bool is_list = value.is_array() && std::all_of(value.begin(), value.end(), is_text);
+      if (!value.is_null() && !is_list) return "\"tags\" must be a list of texts";
+      to.tags = is_list ? value.get<Tags>() : Tags();
+    } else if (name == "keep") {
       if (!value.is_null() && !value.is_boolean()) return "\"keep\" must be true or false";
       to.keep = value.is_boolean() && value.get<bool>();
     } else {
@@ -47,6 +55,7 @@ json json_of(const Change& change) {
   if (change.caption) out["caption"] = *change.caption;
   if (change.keep) out["keep"] = *change.keep;
   if (change.reason) out["reason"] = *change.reason;
+  if (change.tags) out["tags"] = *change.tags;
   return out;
 }
 
@@ -55,7 +64,33 @@ json set_of(const Edit& edit) {
   if (edit.cleared.caption) out["caption"] = nullptr;
   if (edit.cleared.keep) out["keep"] = nullptr;
   if (edit.cleared.reason) out["reason"] = nullptr;
+  if (edit.cleared.tags) out["tags"] = nullptr;
   return out;
+}
+
+Tags tags_of(const json& value, const std::string& what) {
+  constexpr size_t kMost = 100, kLongestTag = 200;
+  if (!value.is_array() || !std::all_of(value.begin(), value.end(), is_text) || value.size() > kMost)
+    throw Error(KINORA_ERROR_INVALID, fmt::format("{}: expected a list of at most {} texts", what, kMost));
+  Tags out;
+  for (const json& one : value) {
+    const std::string tag = trimmed(one.get<std::string>());
+    if (tag.empty() || tag.size() > kLongestTag)
+      throw Error(KINORA_ERROR_INVALID, fmt::format("{}: a tag has 1 to {} bytes", what, kLongestTag));
+    if (std::find(out.begin(), out.end(), tag) == out.end()) out.push_back(tag);
+  }
+  return out;
+}
+
+Tags tags_in(const json& facts) {
+  if (!facts.is_object() || !facts.contains("tags")) return {};
+  auto tags = catching([&] { return tags_of(facts["tags"], "tags"); });
+  return tags ? *std::move(tags) : Tags();
+}
+
+std::string trimmed(const std::string& text) {
+  const auto first = text.find_first_not_of(" \t\r\n");
+  return first == text.npos ? "" : text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
 }
 
 Change change_of(const json& value) {
@@ -82,6 +117,7 @@ void put_back(Change& now, const Change& fields, const Change& from) {
   if (fields.caption) now.caption = from.caption;
   if (fields.reason) now.reason = from.reason;
   if (fields.keep) now.keep = from.keep;
+  if (fields.tags) now.tags = from.tags;
 }
 
 Change same_fields(const Change& of, const Change& fields) {
@@ -94,6 +130,7 @@ Change overlaid(Change base, const Change& top) {
   if (top.caption) base.caption = top.caption;
   if (top.reason) base.reason = top.reason;
   if (top.keep) base.keep = top.keep;
+  if (top.tags) base.tags = top.tags;
   return base;
 }
 
@@ -103,6 +140,7 @@ std::string line_of(const Edit& edit) {
   if (edit.kind == EditKind::edit) line["was"] = json_of(edit.was);
   if (edit.kind == EditKind::undo) line["undo"] = true;
   if (edit.kind == EditKind::redo) line["redo"] = true;
+  if (edit.more) line["more"] = true;
   return line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n";
 }
 
@@ -120,6 +158,7 @@ Result<Edit> parse_edit(std::string_view line) {
   out.of = value.value("of", json());
   const auto is = [&](const char* name) { return value.contains(name) && value[name] == true; };
   out.kind = is("undo") ? EditKind::undo : is("redo") ? EditKind::redo : EditKind::edit;
+  out.more = is("more");
   return out;
 }
 
@@ -138,39 +177,46 @@ bool is_same_subject(const json& a, const json& b) {
   return true;
 }
 
-void EditHistory::add(Edit edit) {
-  const size_t place = all_.size();
+// undone: places of the edits that an undo reverts, by key; empty for other edits.
+void EditHistory::apply(Edit edit, const std::map<std::string, size_t>& undone) {
   Edited& now = now_[edit.key];
   edit.was = same_fields(now, edit.set);
   authors_before_.push_back(now.author);
   static_cast<Change&>(now) = overlaid(now, edit.set);
   if (edit.set.caption) now.author = edit.author;
   put_back(now, edit.cleared, {});
-  step(edit, place, now);
+  if (const auto at = undone.find(edit.key); at != undone.end()) {
+    const Edit& target = all_[at->second];
+    put_back(now, target.set, target.was);
+    if (target.set.caption) now.author = authors_before_[at->second];
+  }
   if (!now.caption) now.author.clear();
   if (now.empty()) now_.erase(edit.key);
-  of_key_[edit.key].push_back(place);
+  of_key_[edit.key].push_back(all_.size());
   all_.push_back(std::move(edit));
 }
 
-// Updates the author's undo and redo stacks. A line that only resets fields is not a step: only earlier lines
-// know what an undo of it would restore.
-void EditHistory::step(const Edit& edit, size_t place, Edited& now) {
-  Steps& steps = steps_[edit.author];
-  if (edit.kind == EditKind::edit && !edit.set.empty()) {
-    steps.done.push_back(place);
+// Lines that only reset fields are not a step: only earlier lines know what an undo of them would restore.
+void EditHistory::add(std::vector<Edit> step) {
+  if (step.empty()) return;
+  const EditKind kind = step.front().kind;
+  Steps& steps = steps_[step.front().author];
+  std::map<std::string, size_t> undone;
+  if (kind == EditKind::undo && !steps.done.empty())
+    for (const size_t place : steps.done.back()) undone[all_[place].key] = place;
+  Step places;
+  for (Edit& edit : step) {
+    if (!edit.set.empty()) places.push_back(all_.size());
+    apply(std::move(edit), undone);
+  }
+  if (kind == EditKind::edit && !places.empty()) {
+    steps.done.push_back(std::move(places));
     steps.undone.clear();
-  } else if (edit.kind == EditKind::undo && !steps.done.empty()) {
-    const size_t undone = steps.done.back();
-    const Edit& target = all_[undone];
-    if (target.key == edit.key) {
-      put_back(now, target.set, target.was);
-      if (target.set.caption) now.author = authors_before_[undone];
-    }
-    steps.undone.push_back(undone);
+  } else if (kind == EditKind::undo && !steps.done.empty()) {
+    steps.undone.push_back(std::move(steps.done.back()));
     steps.done.pop_back();
-  } else if (edit.kind == EditKind::redo && !steps.undone.empty()) {
-    steps.done.push_back(steps.undone.back());
+  } else if (kind == EditKind::redo && !steps.undone.empty()) {
+    steps.done.push_back(std::move(steps.undone.back()));
     steps.undone.pop_back();
   }
 }
@@ -193,22 +239,28 @@ bool EditHistory::find_clip(Edit& edit) {
 }
 
 size_t EditHistory::add_lines(std::string_view text, const Wrong& wrong) {
-  size_t from = 0;
-  for (size_t end = text.find('\n'); end != text.npos; from = end + 1, end = text.find('\n', from)) {
+  size_t taken = 0, lines = lines_;
+  std::vector<Edit> step, others;
+  for (size_t from = 0, end = text.find('\n'); end != text.npos; from = end + 1, end = text.find('\n', from)) {
     const auto line = text.substr(from, end - from);
-    ++lines_;
-    if (line.find_first_not_of(" \t\r") == line.npos) continue;
-    if (auto edit = parse_edit(line)) {
-      if (find_clip(*edit)) {
-        add(std::move(*edit));
-      } else {
-        of_others_.push_back(std::move(*edit));
-      }
+    ++lines;
+    auto edit = parse_edit(line);
+    const bool more = edit && edit->more;
+    if (!edit) {
+      if (line.find_first_not_of(" \t\r") != line.npos) wrong(lines, edit.failure().message);
+    } else if (find_clip(*edit)) {
+      step.push_back(std::move(*edit));
     } else {
-      wrong(lines_, edit.failure().message);
+      others.push_back(std::move(*edit));
     }
+    if (more) continue;
+    add(std::exchange(step, {}));
+    std::move(others.begin(), others.end(), std::back_inserter(of_others_));
+    others.clear();
+    taken = end + 1;
+    lines_ = lines;
   }
-  return from;
+  return taken;
 }
 
 Edited EditHistory::now(const std::string& key) const {
@@ -223,19 +275,21 @@ std::vector<const Edit*> EditHistory::of(const std::string& key) const {
   return out;
 }
 
-const EditHistory::Steps* EditHistory::steps_of(const std::string& author) const {
+std::vector<const Edit*> EditHistory::edits_of(const std::vector<Step> Steps::* stack,
+                                                const std::string& author) const {
+  std::vector<const Edit*> out;
   const auto at = steps_.find(author);
-  return at == steps_.end() ? nullptr : &at->second;
+  if (at != steps_.end() && !(at->second.*stack).empty())
+    for (const size_t place : (at->second.*stack).back()) out.push_back(&all_[place]);
+  return out;
 }
 
-const Edit* EditHistory::undoable(const std::string& author) const {
-  const Steps* steps = steps_of(author);
-  return steps && !steps->done.empty() ? &all_[steps->done.back()] : nullptr;
+std::vector<const Edit*> EditHistory::undoable(const std::string& author) const {
+  return edits_of(&Steps::done, author);
 }
 
-const Edit* EditHistory::redoable(const std::string& author) const {
-  const Steps* steps = steps_of(author);
-  return steps && !steps->undone.empty() ? &all_[steps->undone.back()] : nullptr;
+std::vector<const Edit*> EditHistory::redoable(const std::string& author) const {
+  return edits_of(&Steps::undone, author);
 }
 
 std::string text_of_subject(const nlohmann::json& subject) {

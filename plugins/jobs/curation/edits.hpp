@@ -3,8 +3,8 @@
 //
 //   {"key": "film-0003", "time": "2026-01-31T09:30:00.125Z", "author": "mia",
 //    "of": {"sha256": "...", "first_frame": 120, "end_frame": 240},
-//    "set": {"caption": "A boat at sea.", "keep": false, "reason": "watermark"}, "was": {"caption": "A
-//    boat."}}
+//    "set": {"caption": "A boat at sea.", "keep": false, "reason": "watermark", "tags": ["sea"]}, "was":
+//    {"caption": "A boat."}}
 //
 // Each line sets the fields of its "set". Of two lines about one field the later one counts. null resets the
 // field to the clip's own value, and "keep" to no decision. "time", "author" and unknown members are
@@ -33,11 +33,14 @@ namespace kinora::core {
 struct JobSpec;
 struct RunFile;
 
+using Tags = std::vector<std::string>;
+
 struct Change {
   std::optional<std::string> caption, reason;
   std::optional<bool> keep;
+  std::optional<Tags> tags = {};
 
-  bool empty() const { return !caption && !reason && !keep; }
+  bool empty() const { return !caption && !reason && !keep && !tags; }
   bool operator==(const Change&) const = default;
 };
 
@@ -48,6 +51,13 @@ nlohmann::json set_of(const Edit&);
 // The change that a user requests. Throws Error(KINORA_ERROR_INVALID), naming the member, if one has an
 // unknown name or wrong type or its text is too long.
 Change change_of(const nlohmann::json&);
+// The text without blanks and newlines at its ends.
+std::string trimmed(const std::string& text);
+// A list of tags without blanks at their ends, each once. Throws Error(KINORA_ERROR_INVALID), naming `what`, if it
+// is not a list of texts, or one is empty or too long.
+Tags tags_of(const nlohmann::json&, const std::string& what);
+// The tags of a fact "tags", a list of texts; empty if it is not one.
+Tags tags_in(const nlohmann::json& facts);
 
 // The fields set in both, with the values of `of`.
 Change same_fields(const Change& of, const Change& fields);
@@ -64,6 +74,7 @@ struct Edit {
   EditKind kind = EditKind::edit;
   Change cleared;          // fields that null resets; their values have no meaning
   nlohmann::json of = {};  // subject_of the clip that the edit is about
+  bool more = false;       // the next line belongs to the same step
 };
 
 // The facts that identify a sample's video and frames: `sha256`, or `url` if videos were not hashed, and
@@ -102,8 +113,10 @@ class EditHistory {
   EditHistory() = default;
   explicit EditHistory(Footage clips) : clips_(std::move(clips)) {}
 
-  void add(Edit);
-  // Applies every complete line of `text` and returns how many bytes they were. Reports a line that cannot be
+  // Applies the lines of one step.
+  void add(std::vector<Edit> step);
+  void add(Edit edit) { add(std::vector<Edit>{std::move(edit)}); }
+  // Applies every complete step of `text` and returns how many bytes they were. Reports a line that cannot be
   // read to `wrong` with its line number. A line about other footage than its key's clip goes to the clip
   // with that footage, under that clip's key; if there is none, the line is only stored.
   using Wrong = std::function<void(size_t line, const std::string& why)>;
@@ -116,16 +129,17 @@ class EditHistory {
   const std::vector<Edit>& all() const { return all_; }
   // Edits of footage that no clip has.
   const std::vector<Edit>& of_others() const { return of_others_; }
-  // The edit that the author's next undo reverts, and the one that redo restores; null: none.
-  const Edit* undoable(const std::string& author) const;
-  const Edit* redoable(const std::string& author) const;
+  // The edits of the step that the author's next undo reverts, and of the one that redo restores; empty: none.
+  std::vector<const Edit*> undoable(const std::string& author) const;
+  std::vector<const Edit*> redoable(const std::string& author) const;
 
  private:
+  using Step = std::vector<size_t>;  // places in all_
   struct Steps {
-    std::vector<size_t> done, undone;  // places in all_
+    std::vector<Step> done, undone;
   };
-  const Steps* steps_of(const std::string& author) const;
-  void step(const Edit&, size_t place, Edited& now);
+  std::vector<const Edit*> edits_of(const std::vector<Step> Steps::*, const std::string& author) const;
+  void apply(Edit, const std::map<std::string, size_t>& undone);
   bool find_clip(Edit&);
 
   std::vector<Edit> all_;
@@ -141,6 +155,7 @@ class EditHistory {
 };
 
 constexpr const char* kEditsFile = "edits.jsonl";
+constexpr const char* kViewsFile = "views.jsonl";  // the studio's saved views, in the same folder
 
 // Empty if there is no such file. Throws Error(KINORA_ERROR_DATA) with the line that cannot be read and the
 // reason, or KINORA_ERROR_IO.

@@ -194,15 +194,27 @@ constexpr Family kUsage[] = {
     {"kinora_stage_cost_total", "counter", "Cost of the tokens, in the currency of the stage's prices",
      "cost"}};
 
+// Metrics of a training's last step.
+constexpr Family kTraining[] = {
+    {"kinora_train_step", "gauge", "Steps that are done", "step"},
+    {"kinora_train_loss", "gauge", "Loss of the step", "loss"},
+    {"kinora_train_gradient_norm", "gauge", "Norm of the step's gradient before clipping", "gradient_norm"},
+    {"kinora_train_learning_rate", "gauge", "Learning rate of the step", "learning_rate"},
+    {"kinora_train_samples_per_second", "gauge", "Samples per second of all ranks", "samples_per_second"},
+    {"kinora_train_tokens_per_second", "gauge", "Tokens per second of all ranks", "tokens_per_second"}};
+
 // Metrics of the loading of data, for this process and this run alone.
 constexpr Family kLoading[] = {
     {"kinora_data_samples_total", "counter", "Samples read for the job, those in place of others included",
      "samples"},
     {"kinora_data_failed_total", "counter", "Samples that could not be used, each counted once", "failed"},
+    {"kinora_data_too_short_total", "counter", "Samples with too few frames, each counted once", "too_short"},
     {"kinora_data_wait_seconds_total", "counter", "Seconds for which samples were waited for", "waited"},
     {"kinora_data_queue", "gauge", "Samples that are read ahead and not yet asked for", "ready"},
     {"kinora_data_ahead_bytes_peak", "gauge", "Most bytes of samples read ahead at once", "ahead_peak"},
     {"kinora_data_cache_hits_total", "counter", "Reads that the cache on disk answered", "cache_hits"},
+    {"kinora_data_latent_hits_total", "counter", "Windows whose latents were in the latent cache",
+     "latent_hits"},
     {"kinora_data_cache_bytes_total", "counter", "Bytes that came from the cache on disk", "cache_bytes"}};
 
 void add_head(std::string& out, const char* name, const char* type, const char* help) {
@@ -226,6 +238,16 @@ void add_usage(std::string& out, const std::string& job, const json& usage) {
     add_head(out, family.name, family.type, family.help);
     out += lines;
   }
+}
+
+void add_loading(std::string& out, const std::string& job, const json& loading) {
+  for (const Family& family : kLoading)
+    add_one(out, family.name, family.type, family.help, job, number(loading, family.member));
+  const json bytes = loading.value("bytes", json::object());
+  add_head(out, "kinora_data_bytes_total", "counter", "Bytes read from each set, by its path");
+  for (const auto& [path, read] : bytes.items())
+    out += fmt::format("kinora_data_bytes_total{{job=\"{}\",source=\"{}\"}} {:.17g}\n", label(job),
+                       label(path), number(bytes, path.c_str()));
 }
 
 std::string now_utc() {
@@ -273,15 +295,14 @@ std::string prometheus_text(const std::string& job, const json& live) {
   return out;
 }
 
-std::string loading_text(const std::string& job, const json& loading, double updated) {
+std::string training_text(const std::string& job, int64_t steps, const json& line, const json& loading,
+                          double updated) {
   std::string out;
-  for (const Family& family : kLoading)
-    add_one(out, family.name, family.type, family.help, job, number(loading, family.member));
-  const json bytes = loading.value("bytes", json::object());
-  add_head(out, "kinora_data_bytes_total", "counter", "Bytes read from each set, by its path");
-  for (const auto& [path, read] : bytes.items())
-    out += fmt::format("kinora_data_bytes_total{{job=\"{}\",source=\"{}\"}} {:.17g}\n", label(job),
-                       label(path), number(bytes, path.c_str()));
+  add_one(out, "kinora_train_steps", "gauge", "Steps of the whole training", job, static_cast<double>(steps));
+  for (const Family& family : kTraining)
+    if (line.contains(family.member))
+      add_one(out, family.name, family.type, family.help, job, number(line, family.member));
+  if (loading.is_object()) add_loading(out, job, loading);
   add_one(out, "kinora_job_updated_seconds", "gauge",
           "Time when these figures were written, in seconds since 1970", job, updated);
   return out;
@@ -336,8 +357,8 @@ void Live::write_all() {
   write("metrics.prom", prometheus_text(job_, figures_));
 }
 
-void Live::update_loading(const json& loading) {
-  write("metrics.prom", loading_text(job_, loading, static_cast<double>(std::time(nullptr))));
+void Live::update_training(const json& line, const json& loading) {
+  write("metrics.prom", training_text(job_, total_, line, loading, static_cast<double>(std::time(nullptr))));
 }
 
 std::vector<std::string> Live::table() const {

@@ -66,9 +66,9 @@ class Live {
   void update(nlohmann::json figures, int64_t done, int64_t made);
   // The job has ended. how: "done", "failed" or "interrupted".
   void end(const std::string& how);
-  // For a job that loads data as it goes, instead: writes only metrics.prom, with what the loading has done so far
-  // (TrainingSamples::loading()).
-  void update_loading(const nlohmann::json& loading);
+  // For a training, instead: writes only metrics.prom. line: of metrics.jsonl. loading: what the loading of data has
+  // done so far (TrainingSamples::loading()); null: nothing is loaded.
+  void update_training(const nlohmann::json& line, const nlohmann::json& loading);
   // The last update as lines of a table; empty before the first.
   std::vector<std::string> table() const;
 
@@ -84,8 +84,9 @@ class Live {
 
 // The figures of live.json in Prometheus' text exposition format 0.0.4.
 std::string prometheus_text(const std::string& job, const nlohmann::json& live);
-// The figures of Live::update_loading() in the same format.
-std::string loading_text(const std::string& job, const nlohmann::json& loading, double updated);
+// The figures of Live::update_training() in the same format. steps: of the whole training.
+std::string training_text(const std::string& job, int64_t steps, const nlohmann::json& line,
+                          const nlohmann::json& loading, double updated);
 // Table of stage, workers, rate, queue and busy; the stage that limits the run is marked.
 std::vector<std::string> live_table(const nlohmann::json& live);
 

@@ -40,10 +40,20 @@ TEST(Live, TellsWhatServersWereAskedAndWhenItWasWritten) {
   EXPECT_THAT(prometheus_text("a", json::object()), Not(HasSubstr("requests")));
 }
 
-TEST(Live, TellsWhatLoadingHasReadAndWaitedFor) {
-  const json loading{
-      {"samples", 12}, {"waited", 1.5}, {"ready", 3}, {"bytes", {{"a/\"b", 700}, {"s3://c", 0}}}};
-  const std::string text = loading_text("dit", loading, 1700000000.0);
+TEST(Live, TellsWhatATrainingDoesAndItsLoadingHasReadAndWaitedFor) {
+  const json loading{{"samples", 12},
+                     {"waited", 1.5},
+                     {"ready", 3},
+                     {"too_short", 4},
+                     {"bytes", {{"a/\"b", 700}, {"s3://c", 0}}}};
+  const std::string text = training_text(
+      "dit", 800, {{"step", 7}, {"loss", 0.25}, {"samples_per_second", 3.5}}, loading, 1700000000.0);
+  EXPECT_THAT(text, HasSubstr("# TYPE kinora_train_loss gauge\nkinora_train_loss{job=\"dit\"} 0.25\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_train_step{job=\"dit\"} 7\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_train_steps{job=\"dit\"} 800\n"));
+  EXPECT_THAT(text, HasSubstr("kinora_train_samples_per_second{job=\"dit\"} 3.5\n"));
+  EXPECT_THAT(text, Not(HasSubstr("tokens_per_second"))) << "they were not counted";
+  EXPECT_THAT(text, HasSubstr("kinora_data_too_short_total{job=\"dit\"} 4\n"));
   EXPECT_THAT(text, HasSubstr("# TYPE kinora_data_samples_total counter\n"
                               "kinora_data_samples_total{job=\"dit\"} 12\n"));
   EXPECT_THAT(text, HasSubstr("kinora_data_wait_seconds_total{job=\"dit\"} 1.5\n"));
@@ -53,11 +63,14 @@ TEST(Live, TellsWhatLoadingHasReadAndWaitedFor) {
   EXPECT_THAT(text, HasSubstr("kinora_job_updated_seconds{job=\"dit\"} 1700000000\n"));
 }
 
-TEST(Live, OfLoadingWritesOnlyTheMetrics) {
+TEST(Live, OfATrainingWritesOnlyTheMetrics) {
   const fs::path folder = fs::path(testing::TempDir()) / ("loading-" + std::to_string(getpid()));
   fs::create_directories(folder);
-  Live("dit", folder, 0).update_loading({{"samples", 1}});
-  EXPECT_TRUE(fs::exists(folder / "metrics.prom"));
+  Live("dit", folder, 9).update_training({{"step", 1}}, nullptr);
+  std::ifstream in(folder / "metrics.prom");
+  const std::string text{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_THAT(text, HasSubstr("kinora_train_steps{job=\"dit\"} 9\n"));
+  EXPECT_THAT(text, Not(HasSubstr("kinora_data_"))) << "nothing is loaded";
   EXPECT_FALSE(fs::exists(folder / "live.json"));
   fs::remove_all(folder);
 }

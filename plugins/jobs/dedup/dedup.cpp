@@ -1,6 +1,6 @@
-// kind = "dedup": finds clips of a curate job that are copies of others. Writes decisions.jsonl; moves and
-// removes nothing. Each decision identifies its footage ("clip", as in subject_of), so that it is not applied
-// to other footage that has the key later. Clips that people rejected in the studio are removed first, by
+// kind = "dedup": finds clips of a curate job, or of those that a select job has chosen, that are copies of others. Writes
+// decisions.jsonl; moves and removes nothing. Each decision identifies its footage ("clip", as in subject_of), so that it is
+// not applied to other footage that has the key later. Clips that people rejected in the studio are removed first, by
 // rule studio.reject: they are compared with nothing, so a copy of one may be kept. Such a copy's decision
 // has "instead_of", and shard jobs report it.
 #include <algorithm>
@@ -10,6 +10,7 @@
 #include "core/base/digest.hpp"
 #include "core/base/facts.hpp"
 #include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/base/suggest.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/run/job_plugin.hpp"
@@ -54,6 +55,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kDecisions = "decisions.jsonl";
+constexpr const char* kSignature = "signature";  // field that stage clip.signature makes
 
 // What the stages of a curate job leave with its clips, as far as their names tell: stages filter.* write
 // scores of their own names, stages embed.* a field NAME.npy, by their option `name`.
@@ -119,7 +121,7 @@ Sample light(JobContext& context, const std::string& key, const ClipFields& fiel
              const std::string& content) {
   Sample sample(key);
   for (const auto& [name, file] : fields)
-    if (name == "json" || name.ends_with(".npy"))
+    if (name == "json" || name == kSignature || name.ends_with(".npy"))
       sample.set(name.c_str(), or_throw(context.runtime().io().read_all(file.string())));
   if (!content.empty()) sample.set("sha256", content);
   return sample;
@@ -149,8 +151,10 @@ json decision(const Sample& sample, const kinora_outcome& outcome) {
   if (outcome.end != KINORA_OUTCOME_FILTERED) return line;
   line["rule"] = outcome.reason ? outcome.reason : "";
   line["score"] = outcome.score;
-  for (const char* what : {"of", "nearest"})
-    if (const json& of = object_in(facts, "duplicate"); of.contains(what)) line[what] = of[what];
+  const json duplicate = object_in(facts, "duplicate");
+  for (const char* what : {"of", "nearest", "motion"})
+    if (duplicate.contains(what)) line[what] = duplicate[what];
+  if (duplicate.contains("why")) line["reason"] = duplicate["why"];
   return line;
 }
 
@@ -163,6 +167,25 @@ std::map<std::string, Drop> take_rejected(const fs::path& curated, std::map<std:
   return rejected;
 }
 
+// What the select job that this job reads has decided.
+struct Earlier {
+  std::string lines;  // of decisions.jsonl, about the clips that it left out
+  std::map<std::string, json> added;
+};
+
+// Removes the clips that the select job left out; it follows people's decisions.
+Earlier take_left_out(JobContext& context, std::map<std::string, ClipFields>& clips) {
+  const JobSpec* before = decided_by(context);
+  if (!before) return {};
+  const fs::path decisions = context.folder_of(*before) / kDecisionsFile;
+  Earlier out{"", added_facts_in(decisions)};
+  each_decision(decisions,
+                [&](const json&, const std::string& text, const std::string& key, const std::string& end) {
+                  if (end != "kept" && clips.erase(key) > 0) out.lines += text + "\n";
+                });
+  return out;
+}
+
 // Leaves out the reason: later jobs depend on decisions, and a reason may change without a decision.
 json rejection(const std::string& key, const Drop& drop) {
   return {{"key", key}, {"end", "filtered"}, {"rule", drop.rule}, {"score", drop.score}};
@@ -173,6 +196,19 @@ std::string text_of(const JobSpec& job, const char* option) {
 }
 
 using Ended = std::function<void(const Sample&, const kinora_outcome&)>;
+
+// Says of how many clips the embedding alone decided whether they are copies, and the remedy.
+void say_unsigned(const JobContext& context, const std::map<std::string, ClipFields>& clips) {
+  if (context.spec().component("dedup")->id != "stage/dedup.semantic") return;
+  const auto count = std::count_if(clips.begin(), clips.end(),
+                                   [](const auto& clip) { return !clip.second.contains(kSignature); });
+  if (count > 0)
+    log_info(
+        "{}: {} no signature, so the embedding alone decides whether {}; to compare their motion too, put "
+        "clip.signature into the stages of the curate job",
+        context.spec().name, counted(count, "clip has", "clips have"),
+        count == 1 ? "it is a copy" : "they are copies");
+}
 
 // Compares the clips of `among` and reports the outcome of each. content: identities of their media, by key.
 PipelineResult compared(JobContext& context, const DedupOptions& options, const ComponentUse& dedup,
@@ -205,7 +241,7 @@ JobParts Dedup::parts() {
                      .use = "dedup.semantic",
                      .required = true,
                      .help = "stage that decides which clips are copies"}},
-          .reads = {"curate"}};
+          .reads = {"curate", "select"}};
 }
 
 std::string Dedup::edits_identity(const RunFile& run, const JobSpec& job) const {
@@ -236,9 +272,11 @@ void Dedup::run(JobContext& context) const {
   const JobSpec& curate = context.need_upstream("curate");
   const fs::path curated = context.folder_of(curate);
   auto clips = clips_in(curated / "data");
+  const Earlier earlier = take_left_out(context, clips);
   const auto all = static_cast<int64_t>(clips.size());
   const auto content = clip_contents(clips);
   const ComponentUse dedup = bounded(context, options.memory);
+  say_unsigned(context, clips);
   const auto compare = [&](const std::map<std::string, ClipFields>& among, const Ended& ended) {
     return compared(context, options, dedup, among, content, ended);
   };
@@ -252,7 +290,7 @@ void Dedup::run(JobContext& context) const {
       if (const std::string of = text_in(line, "of"); rejected.contains(of))
         copy_of[std::string(sample.key())] = of;
     });
-  AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisions));
+  AtomicFile decisions = or_throw(AtomicFile::create(context.folder() / kDecisionsFile));
   const auto write = [&](const json& line) {
     or_throw(decisions.write(line.dump(-1, ' ', false, json::error_handler_t::replace) + "\n"));
   };
@@ -260,9 +298,12 @@ void Dedup::run(JobContext& context) const {
     json line = decision(sample, outcome);
     const auto of = copy_of.find(std::string(sample.key()));
     if (outcome.end == KINORA_OUTCOME_KEPT && of != copy_of.end()) line["instead_of"] = of->second;
+    if (const auto added = earlier.added.find(std::string(sample.key())); added != earlier.added.end())
+      line.update(added->second);
     write(line);
   });
   for (const auto& [key, drop] : rejected) write(rejection(key, drop));
+  or_throw(decisions.write(earlier.lines));
   or_throw(decisions.commit());
   if (result.inputs.sum() != static_cast<int64_t>(clips.size()))
     throw Error(KINORA_ERROR_FAILED, "the engine lost clips: " + std::to_string(clips.size()) + " went in, " +
@@ -278,7 +319,7 @@ void Dedup::run(JobContext& context) const {
   context.summary["rules"] = result.rules;
   if (result.inputs.failed > 0 && result.inputs.kept == 0)
     throw Error(KINORA_ERROR_DATA,
-                std::string("no clip could be compared; ") + kDecisions + " has the reasons");
+                std::string("no clip could be compared; ") + kDecisionsFile + " has the reasons");
 }
 
 }  // namespace kinora::core

@@ -1,4 +1,5 @@
-// kind = "embed-text": one vector per caption, for `kinora search`.
+// kind = "embed-text": one vector per caption, for `kinora search`. Reads all clips of a curate job, or those that a dedup or
+// select job has kept.
 #include <optional>
 
 #include "core/base/cancel.hpp"
@@ -8,6 +9,7 @@
 #include "core/run/job_check.hpp"
 #include "kinora/npy.hpp"
 #include "plugins/jobs/curation/clip_files.hpp"
+#include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/search/caption_encoder.hpp"
 #include "plugins/jobs/training/checks.hpp"
@@ -110,15 +112,19 @@ class EmbedText final : public TensorJob {
 };
 
 JobParts EmbedText::parts() {
-  return {.slots = {kTextSlot, kWordsSlot}, .reads = {"curate"}, .tensors = true};
+  return {.slots = {kTextSlot, kWordsSlot}, .reads = {"curate", "dedup", "select"}, .tensors = true};
 }
 
 void EmbedText::work(JobContext& context) const {
   const auto options = context.options<EmbedTextOptions>();
   use_threads(options.threads);
   const fs::path curated = context.folder_of(context.need_upstream("curate")), data = curated / "data";
-  const auto clips = clips_in(data);
+  auto clips = clips_in(data);
   const EditHistory edits = read_edits(curated / kEditsFile, kept_in(curated));
+  if (const auto* decided = decided_by(context)) {
+    const auto drops = drops_in(context.folder_of(*decided) / kDecisionsFile);
+    std::erase_if(clips, [&](const auto& clip) { return drops.contains(clip.first); });
+  }
   Embedder embed(context, encoder_of(context.spec()));
   std::vector<float> all;
   json keys = json::array(), texts = json::array();

@@ -1,6 +1,8 @@
 #include "plugins/jobs/encode/live_encode.hpp"
 
 #include "core/base/cancel.hpp"
+#include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
 #include "core/io/atomic_file.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/tensors/device.hpp"
@@ -19,6 +21,9 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
   const auto pass = static_cast<int64_t>(windows.order().pass()),
              count = std::min(options.scale_windows, pass);
   windows.follow({.first = 0, .count = 1, .of = 1, .end = static_cast<uint64_t>(count)});
+  log_info(
+      "{}: training encodes each window when it takes it, so no latents.h5 is written; measures the scale of {}",
+      context.spec().name, counted(count, "window", "windows"));
   Progress progress(context.spec().name, count, "windows");
   for (int64_t n = 0; n < count; ++n) {
     if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
@@ -41,6 +46,7 @@ void encode_live(JobContext& context, const EncodeOptions& options) {
                           {"sets", windows.order().sets()},
                           {"measured", count},
                           {"failed", windows.failed()},
+                          {"too_short", windows.too_short()},
                           {"latent_shape", facts.shape},
                           {"sizes", of_size}});
 }

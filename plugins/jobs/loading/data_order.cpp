@@ -92,7 +92,7 @@ void DataOrder::find_usable(uint64_t slot, const Use& use, FailedSamples* failed
   }
   throw Error(KINORA_ERROR_DATA,
               fmt::format("{}: {} samples in a row cannot be used; of the last: {}", sets_[first.set]->path(),
-                          kMost, why.empty() ? "it is not wanted" : why));
+                          kMost, why.empty() ? "it is too short, held out or dropped" : why));
 }
 
 std::string DataOrder::key(uint64_t slot, const std::function<bool(const std::string&)>& accepts) {

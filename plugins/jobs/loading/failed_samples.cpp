@@ -23,4 +23,13 @@ void FailedSamples::add(const std::string& which, const std::string& why) {
                   name_, failed, taken, limit, which, why));
 }
 
+void FailedSamples::add_short(const std::string& which, const std::string& why, int64_t needed) {
+  if (!short_.insert(which).second || ++short_count_ > 1) return;
+  log_warn(
+      "{}: {} is too short and left out: {}; further ones are only counted; where = \"frames >= {}\" in the "
+      "table "
+      "of data leaves such clips out from the beginning",
+      name_, which, why, needed);
+}
+
 }  // namespace kinora::core

@@ -44,6 +44,22 @@ TEST(FailedSamples, CountOnce) {
   EXPECT_EQ(failed.count(), 1);
 }
 
+TEST(FailedSamples, CountShortOnesApartAndSayTheRemedyOnce) {
+  FailedSamples failed("latents", {.max_failed = 0, .max_failed_share = 0});
+  testing::internal::CaptureStderr();
+  for (int turn = 0; turn < 2; ++turn)
+    for (int i = 0; i < 3; ++i)
+      failed.add_short("sample " + std::to_string(i) + " of a.tar", "5 frames where a window needs 17", 33);
+  const std::string said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(failed.short_count(), 3);
+  EXPECT_EQ(failed.count(), 0);
+  EXPECT_THAT(
+      said,
+      HasSubstr("latents: sample 0 of a.tar is too short and left out: 5 frames where a window needs 17"));
+  EXPECT_EQ(said.find("where = \"frames >= 33\""), said.rfind("where = \"frames >= 33\""));
+  EXPECT_THAT(said, testing::Not(HasSubstr("sample 1")));
+}
+
 TEST(FailedSamples, TheErrorNamesTheLastTheNumbersAndTheRemedy) {
   FailedSamples failed("latents", {.max_failed = 1});
   for (const uint64_t slot : {0, 1, 2, 10, 2, 11, 12, 20, 0, 21}) failed.add_used(slot);

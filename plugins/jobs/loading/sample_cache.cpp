@@ -68,6 +68,15 @@ bool SampleCache::find(const std::string& name, void* to, uint64_t size) const {
   return true;
 }
 
+std::optional<std::string> SampleCache::find(const std::string& name) const {
+  const auto source = open_bytes(file_of(name).string());
+  const uint64_t size = source ? (*source)->size() : 0;
+  if (size < kDigest || size > limit_) return std::nullopt;
+  std::string out(size - kDigest, '\0');
+  if (!find(name, out.data(), out.size())) return std::nullopt;
+  return out;
+}
+
 void SampleCache::keep(const std::string& name, const void* bytes, uint64_t size) {
   if (is_broken_) return;
   const auto status = write(name, {static_cast<const char*>(bytes), size});

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -26,6 +27,8 @@ class SampleCache {
                              uint64_t length);
   // Copies the `size` bytes of this name to `to`. False, and `to` is undefined, if they are not there or damaged.
   bool find(const std::string& name, void* to, uint64_t size) const;
+  // The bytes of this name, however many there are; nothing if they are not there or damaged.
+  std::optional<std::string> find(const std::string& name) const;
   // Keeps them, in place of a damaged file.
   void keep(const std::string& name, const void* bytes, uint64_t size);
 

@@ -50,6 +50,12 @@ TEST_F(SampleCacheOf, FindsWhatItKept) {
   EXPECT_EQ(found(other, 1, 4), "abcd") << "another process";
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(file(1).parent_path()), {}), 1)
       << "no temporary";
+  EXPECT_EQ(other.find(name(1)), "abcd") << "of any size";
+  EXPECT_EQ(other.find(name(2)), std::nullopt);
+  std::ofstream(file(1)) << "abce" << std::ifstream(file(1)).rdbuf();
+  EXPECT_EQ(other.find(name(1)), std::nullopt) << "damaged";
+  std::ofstream(file(1)) << "ab";
+  EXPECT_EQ(other.find(name(1)), std::nullopt) << "cut off";
 }
 
 TEST_F(SampleCacheOf, NamesDifferInAllThatWasRead) {

@@ -64,6 +64,8 @@ void write_all(const std::filesystem::path& folder) {
     run.write_rest(text);
     save(name, run, text);
   }
+  run.write_rest("A video of 3 seconds.");
+  save("seconds", run, "x");
   for (const int points : {1, 2, 3, 12, 50, 5000}) {
     write_curve(run, points);
     save("curve-" + std::to_string(points), run, "plain");

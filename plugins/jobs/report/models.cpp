@@ -1,6 +1,7 @@
 // The page's sections about jobs that train models, and that generate videos with them.
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include <fmt/format.h>
 
@@ -35,10 +36,10 @@ double sigma_of(size_t points) {
   return points < 12 ? 0 : std::max(1.0, std::round(static_cast<double>(points) / 60));
 }
 
-// [[x, y], ...] with y to the digits that a drawing shows.
+// [[x, y], ...] with y to the digits that a drawing shows. std::stod would throw for a value next to zero.
 json pairs(const std::vector<Point>& points) {
   json out = json::array();
-  for (const auto& p : points) out.push_back({p.x, std::stod(fmt::format("{:.6g}", p.y))});
+  for (const auto& p : points) out.push_back({p.x, std::strtod(fmt::format("{:.6g}", p.y).c_str(), nullptr)});
   return out;
 }
 

@@ -106,4 +106,19 @@ json outcomes_of(const JobRecord& job, const Curation& curation) {
           {"failures", failures_of(curation)}};
 }
 
+json selection_of(const JobRecord& job) {
+  json steps = json::array(), sets = json::array();
+  const auto all = job.summary.find("steps");
+  if (all != job.summary.end() && all->is_array())
+    for (const auto& step : *all)
+      if (steps.size() < kMostRows)
+        steps.push_back({{"rule", text_at(step, "rule")},
+                         {"in", count_at(step, "in")},
+                         {"removed", count_at(step, "removed")}});
+  for (const auto& [name, clips] : object_at(job.summary, "sets").items())
+    if (sets.size() < kMostRows)
+      sets.push_back({{"name", name}, {"clips", count_at(object_at(job.summary, "sets"), name.c_str())}});
+  return {{"steps", std::move(steps)}, {"sets", std::move(sets)}};
+}
+
 }  // namespace kinora::core::report

@@ -121,6 +121,7 @@ json job_data(Pictures& pictures, const JobRecord& job,
     out["films"] = films_of(pictures, job, curations.at(&job));
     out["outcomes"] = outcomes_of(job, curations.at(&job));
   }
+  if (job.kind == "select") out["selection"] = selection_of(job);
   if (out.contains("curves")) {
     out["ranks"] = ranks_of(job);
     out["rounding"] = rounding_of(job);
@@ -137,21 +138,15 @@ json job_data(Pictures& pictures, const JobRecord& job,
 json or_null(const std::optional<double>& value) { return value ? json(*value) : json(); }
 
 json facts_of(const json& summary) {
-  static const std::set<std::string> everywhere{"job",      "kind",  "status",   "digest",   "seconds",
-                                                "finished", "ranks", "rounding", "rounding_step",
-                                                "transfers"};
-  static const std::vector<std::string> first{"steps",  "loss",    "psnr",         "parameters",
-                                              "shards", "samples", "latent_shape", "bytes"};
+  static const std::set<std::string> everywhere{"job",           "kind",     "status", "digest",
+                                                "seconds",       "finished", "ranks",  "rounding",
+                                                "rounding_step", "transfers"};
   json out = json::array();
-  const auto add = [&](const std::string& name, const json& value) {
-    if (value.is_primitive() || (value.is_array() && value.size() <= 8))
-      out.push_back({{"name", name}, {"value", value}});
-  };
-  for (const auto& name : first)
-    if (summary.contains(name)) add(name, summary[name]);
   for (const auto& [name, value] : summary.items())
-    if (!everywhere.contains(name) && std::find(first.begin(), first.end(), name) == first.end())
-      add(name, value);
+    if (!everywhere.contains(name) && (value.is_primitive() || (value.is_array() && value.size() <= 8)))
+      out.push_back({{"name", name}, {"value", value}});
+  for (const auto& [end, n] : object_at(summary, "clips").items())
+    if (n.is_number()) out.push_back({{"name", "clips " + end}, {"value", n}});
   return out;
 }
 

@@ -31,6 +31,9 @@ json films_of(Pictures&, const JobRecord&, const Curation&);
 // Outcomes of all inputs and clips in summary.json and in items.jsonl, the rules that filtered, and the
 // failures.
 json outcomes_of(const JobRecord&, const Curation&);
+// What came into a select job, step by step, and what each step removed: {"steps": [{"rule", "in", "removed"}], "sets":
+// [{"name", "clips"}]}.
+json selection_of(const JobRecord&);
 // {"loss": a curve or null, "small": [curves]} from metrics.jsonl.
 json curves_of(const JobRecord&);
 // Work of each rank of a launch; empty for a single process.
@@ -45,7 +48,8 @@ json videos_of(Pictures&, const JobRecord&);
 // Outcome of an item, as far as it has one: end, stage, reason, score, bound.
 json ending_of(const Item&);
 json or_null(const std::optional<double>&);
-// {name, value} of the counts and figures of a summary, except those that every summary has.
+// {name, value} of the counts and figures of a summary, except those that every summary has; "clips kept" and
+// such of its member "clips".
 json facts_of(const json& summary);
 
 }  // namespace kinora::core::report

@@ -40,6 +40,10 @@ TEST_F(ReportTest, ItsNumbersAreInTheData) {
   EXPECT_EQ(fact(job_of(all, "dit"), "parameters"), 1234567);
   EXPECT_EQ(fact(job_of(all, "tokenizer"), "psnr"), 31.42);
   EXPECT_EQ(fact(job_of(all, "shard"), "bytes"), 4096);
+  EXPECT_EQ(fact(job_of(all, "latents"), "latent_shape"), (json{16, 3, 16, 24}));
+  const json& selection = job_of(all, "choose")["selection"];
+  EXPECT_EQ(selection["steps"][0], (json{{"rule", "plain >= 20"}, {"in", 1000}, {"removed", 250}}));
+  EXPECT_EQ(selection["sets"][0], (json{{"name", "plain"}, {"clips", 42}}));
   const json& video = job_of(all, "generate")["videos"]["list"][0];
   EXPECT_EQ(video["seed"], "77");
   EXPECT_EQ(video["width"], 96);
@@ -142,6 +146,13 @@ TEST_F(ReportTest, NoTextBecomesMarkup) {
   EXPECT_EQ(json::parse(script_safe({{"a", "</script><!--"}})), (json{{"a", "</script><!--"}}));
 }
 
+TEST_F(ReportTest, CountsOfClipsAreFigures) {
+  const json of = facts_of({{"job", "copies"}, {"inputs", 9}, {"clips", {{"kept", 7}, {"filtered", 2}}}});
+  EXPECT_THAT(of, testing::UnorderedElementsAre(json{{"name", "inputs"}, {"value", 9}},
+                                                json{{"name", "clips kept"}, {"value", 7}},
+                                                json{{"name", "clips filtered"}, {"value", 2}}));
+}
+
 TEST_F(ReportTest, RanksAreRows) {
   write_rest("x");
   EXPECT_TRUE(job_of(data(), "dit")["ranks"].empty());
@@ -195,6 +206,11 @@ TEST_F(ReportTest, CurvesAreThin) {
   }
 }
 
+TEST_F(ReportTest, LossesNextToZeroAreDrawn) {
+  write("dit/metrics.jsonl", dump({{"step", 1}, {"loss", 1e-320}}) + dump({{"step", 2}, {"loss", 1e308}}));
+  EXPECT_EQ(job_of(data(), "dit")["curves"]["loss"]["points"].size(), 2U);
+}
+
 TEST_F(ReportTest, NeedsNothingElse) {
   write_curation("film");
   write_rest("plain");
@@ -228,7 +244,7 @@ TEST_F(ReportTest, BrokenFilesBreakNothing) {
     write_curation("film");
     write_rest("x");
     break_files(random);
-    EXPECT_EQ(json::parse(script_safe(data()))["jobs"].size(), 5U) << "round " << i;
+    EXPECT_EQ(json::parse(script_safe(data()))["jobs"].size(), 7U) << "round " << i;
   }
 }
 

@@ -67,13 +67,24 @@ class MadeUpRun {
   void write_rest(const std::string& text) {
     write("shard/summary.json",
           dump({{"shards", 7}, {"samples", 1}, {"bytes", 4096}, {"note", text}, {"finished", text + text}}));
+    write("latents/summary.json",
+          dump({{"clips", 12}, {"samples", 3}, {"latent_shape", {16, 3, 16, 24}}, {"too_short", 0}}));
+    write("choose/summary.json", dump({{"inputs", 1000},
+                                       {"steps",
+                                        {{{"rule", text + " >= 20"}, {"in", 1000}, {"removed", 250}},
+                                         {{"rule", "count"}, {"in", 750}, {"removed", 700}}}},
+                                       {"sets", {{text, 42}}}}));
     std::string metrics;
     for (int i = 1; i <= 100; ++i)
       metrics += dump({{"step", i}, {"loss", 10.0 / i}, {"learning_rate", 1e-3}, {text, 1}});
     for (const std::string job : {"tokenizer", "dit"}) {
       write(job + "/metrics.jsonl", metrics + "{\"step\": 101, \"lo");
-      write(job + "/summary.json",
-            dump({{"steps", 100}, {"psnr", 31.42}, {"parameters", 1234567}, {"seconds", 60}}));
+      write(job + "/summary.json", dump({{"steps", 100},
+                                         {"samples", 3},
+                                         {"loss", 0.5},
+                                         {"psnr", 31.42},
+                                         {"parameters", 1234567},
+                                         {"seconds", 60}}));
     }
     const std::string png =
         std::string("\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x20\0\0\0\x10", 24) + std::string(8, 'x');
@@ -85,6 +96,8 @@ class MadeUpRun {
                                             {"sampler", text},
                                             {"seed", 77},
                                             {"steps", 35},
+                                            {"frames", 9},
+                                            {"fps", 12},
                                             {"width", 96},
                                             {"height", 64}}));
     write("generate/summary.json", dump({{"videos", 1}, {"seconds", 3}}));
@@ -93,8 +106,10 @@ class MadeUpRun {
   RunRecord record(const std::string& text) const {
     RunRecord run{text, "0.1.0", text, "# " + text + "\n[run]\nname = 1\n", 7, {}};
     for (const auto& [name, kind] : {std::pair{"curate", "curate"},
+                                     {"choose", "select"},
                                      {"shard", "shard"},
                                      {"tokenizer", "train-tokenizer"},
+                                     {"latents", "encode"},
                                      {"dit", "train"},
                                      {"generate", "generate"}}) {
       JobRecord job{name,
@@ -115,8 +130,9 @@ class MadeUpRun {
 
   // Breaks the files at random places, in the same way for the same generator.
   void break_files(std::mt19937& random) {
-    const std::vector<std::string> files{"curate/items.jsonl", "curate/summary.json", "dit/metrics.jsonl",
-                                         "dit/summary.json", "generate/videos/000.json"};
+    const std::vector<std::string> files{"curate/items.jsonl",  "curate/summary.json",
+                                         "choose/summary.json", "dit/metrics.jsonl",
+                                         "dit/summary.json",    "generate/videos/000.json"};
     const std::vector<std::string> pieces{
         "null", "-1", "1e308", "1e-320", "[]", "{}", "\"\"", ":", "99999999999999999999", "\xff", "true"};
     for (int k = 0; k < 4; ++k) {

@@ -14,6 +14,7 @@
 #include "plugins/jobs/curation/drops.hpp"
 #include "plugins/jobs/curation/edits.hpp"
 #include "plugins/jobs/curation/pipeline.hpp"
+#include "plugins/jobs/curation/where.hpp"
 #include "plugins/jobs/shard/copy_out.hpp"
 
 namespace kinora::core {
@@ -21,7 +22,7 @@ namespace kinora::core {
 struct ShardOptions {
   int64_t memory = int64_t{1} << 30;
   int64_t threads = 0;
-  std::string layout = "flat", out;
+  std::string where, layout = "flat", out;
   static void describe(Describe<ShardOptions>& d) {
     d.name("shard").help("Packs the clips of a curate job into WebDataset shards");
     d.option("memory", &ShardOptions::memory)
@@ -32,7 +33,9 @@ struct ShardOptions {
     d.option("threads", &ShardOptions::threads)
         .how_only()
         .range(0, 4096)
-        .help("number of worker threads; 0: one per core");
+        .help("number of worker threads, and of shards that are written at once; 0: one per core");
+    d.option("where", &ShardOptions::where)
+        .help("condition that clips satisfy, such as \"blur >= 20\" or \"set == 'train'\"; empty: all do");
     d.option("layout", &ShardOptions::layout)
         .choices({"flat", "cosmos"})
         .help("folder layout of the shards; cosmos: folders resolution_R/aspect_ratio_W_H/duration_D");
@@ -74,20 +77,51 @@ void sort_into_bins(Io& io, std::vector<Clip>& clips) {
                    [](const Clip& a, const Clip& b) { return a.folder < b.folder; });
 }
 
-Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits) {
+using AddedFacts = std::map<std::string, json>;  // by key
+
+// Its facts with those that a select job added and the tags that a person gave.
+json facts_of(Io& io, const Clip& clip, const Edited& edit, const AddedFacts& added) {
+  const auto file = clip.files.find("json");
+  json facts = file == clip.files.end() ? json() : parse_facts(or_throw(io.read_all(file->second.string())));
+  if (!facts.is_object()) facts = json::object();
+  if (const auto more = added.find(clip.key); more != added.end()) facts.merge_patch(more->second);
+  if (edit.tags) facts["tags"] = *edit.tags;
+  return facts;
+}
+
+// The names and sizes of its files, which the writer reads, and the fields that a person or a select job changed.
+Sample sample_of(Io& io, const Clip& clip, const EditHistory& edits, const AddedFacts& added) {
   Sample sample(clip.key);
-  for (const auto& [field, file] : clip.files)
-    sample.set(field.c_str(), or_throw(io.read_all(file.string())));
+  json files = json::object();
+  for (const auto& [field, file] : clip.files) files[field] = {file.string(), fs::file_size(file)};
+  sample.set("shard.files", files.dump(-1, ' ', false, json::error_handler_t::replace));
   if (!clip.folder.empty()) sample.set("shard.folder", clip.folder);
   const Edited edit = edits.now(clip.key);
-  if (!edit.caption) return sample;
-  json facts = parse_facts(sample.text("json").value_or("{}"));
-  if (!facts.is_object()) facts = json::object();
-  facts["caption"] = {{"by", "user"}};
-  if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
-  sample.set("txt", *edit.caption);
+  if (!edit.caption && !edit.tags && !added.contains(clip.key)) return sample;
+  json facts = facts_of(io, clip, edit, added);
+  if (edit.caption) {
+    facts["caption"] = {{"by", "user"}};
+    if (!edit.author.empty()) facts["caption"]["author"] = edit.author;
+    sample.set("txt", *edit.caption);
+  }
   sample.set("json", facts.dump(-1, ' ', false, json::error_handler_t::replace));
   return sample;
+}
+
+// Adds the clips for which `where` does not hold. It says what the job is for, as "set == 'train'" does, so it applies to
+// clips that a person accepted, too.
+void drop_by_condition(Io& io, const Where& where, const std::vector<Clip>& clips, const AddedFacts& added,
+                       const EditHistory& edits, std::map<std::string, Drop>& drops) {
+  if (where.rules().empty()) return;
+  FactsSeen seen("where", where.facts());
+  for (const auto& clip : clips) {
+    if (drops.contains(clip.key)) continue;
+    const json facts = facts_of(io, clip, edits.now(clip.key), added);
+    seen.add(facts);
+    if (const auto removed = where.removed_by(facts, clip.key))
+      drops[clip.key] = {where.rules()[*removed], "", "", 0};
+  }
+  seen.require();
 }
 
 // Removes clips that are left out and records them: one line each in dropped.jsonl, followed by `lines`.
@@ -186,7 +220,7 @@ JobParts Shard::parts() {
                      .use = "shard.webdataset",
                      .required = true,
                      .help = "the writer"}},
-          .reads = {"curate", "dedup"}};
+          .reads = {"curate", "dedup", "select"}};
 }
 
 // "12 samples in 2 shards; 3 clips left out (studio.reject 3)"
@@ -211,7 +245,9 @@ std::string Shard::edits_identity(const RunFile& run, const JobSpec& job) const 
 void Shard::check(JobCheck& check) const {
   check.stage(*check.spec().component("shard"));
   check_isolated(check, {check.spec().component("shard")});
-  check_out(check, check.options<ShardOptions>().out);
+  const auto options = check.options<ShardOptions>();
+  check.holds("where", [&] { Where(options.where); });
+  check_out(check, options.out);
 }
 
 void Shard::run(JobContext& context) const {
@@ -223,14 +259,17 @@ void Shard::run(JobContext& context) const {
   const auto edits = read_edits(curated / kEditsFile, kept_in(curated));
   std::map<std::string, Drop> drops;
   std::map<std::string, std::string> replacements;
-  if (const auto* dedup = context.upstream("dedup")) {
-    const fs::path decisions = context.folder_of(*dedup) / "decisions.jsonl";
+  AddedFacts added;
+  if (const auto* decided = decided_by(context)) {
+    const fs::path decisions = context.folder_of(*decided) / kDecisionsFile;
     drops = drops_in(decisions);
     replacements = replacements_in(decisions);
+    added = added_facts_in(decisions);
   }
   apply_edits(edits, drops);
   std::vector<Clip> clips;
   for (auto& [key, files] : clips_in(curated / "data")) clips.push_back({key, "", std::move(files)});
+  drop_by_condition(io, Where(options.where), clips, added, edits, drops);
   const auto all = static_cast<int64_t>(clips.size());
   const auto rules = leave_out(context.folder(), clips, drops, unused_edits(context, edits, clips, curated));
   say_replacements(context, clips, replacements, drops);
@@ -245,7 +284,7 @@ void Shard::run(JobContext& context) const {
   job.unit = "clips";
   job.next = [&]() -> std::optional<Sample> {
     if (at == clips.end()) return std::nullopt;
-    return sample_of(io, *at++, edits);
+    return sample_of(io, *at++, edits, added);
   };
   const PipelineResult result = run_pipeline(context, job);
   if (result.inputs.failed > 0)

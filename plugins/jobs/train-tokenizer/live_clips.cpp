@@ -36,11 +36,19 @@ class LiveClips final : public TokenizerClips {
   at::Tensor evaluated(size_t i) override {
     return video_of(ahead_.get({evaluated_.at(i), true}), 0, frames_);
   }
+  json loading() const override {
+    json out = windows_->counts().to_json();
+    out["failed"] = windows_->failed();
+    out["too_short"] = windows_->too_short();
+    return out;
+  }
   json summary() const override {
+    const json of_loading = loading();
     return {{"clips", pass_},
             {"held_out", split_.held_out > 0 ? evaluated_.size() : 0},
-            {"failed", windows_->failed()},
-            {"loading", windows_->counts().to_json()}};
+            {"failed", of_loading.at("failed")},
+            {"too_short", of_loading.at("too_short")},
+            {"loading", of_loading}};
   }
 
  private:
@@ -63,7 +71,7 @@ class LiveClips final : public TokenizerClips {
       at::Tensor frames;
       windows->at(
           wanted.slot, [&](const std::string& key) { return split_.accepts(wanted.is_evaluated, key); },
-          [&](LiveWindows::Window window) { frames = std::move(window.frames); });
+          [&](LiveWindows::Window window) { frames = window.frames(); });
       return frames;
     };
   }

@@ -76,10 +76,14 @@ TEST(TokenizerOfATable, TakesTheWindowsOfItsSlots) {
   const auto network = run->network("tokenizer", "tokenizer");
   EXPECT_NEAR(line.at("l1").get<double>() / mean_l1(*network, *run, {"a", "c"}), 1, 1e-4);
   EXPECT_GE(line.at("data_wait").get<double>(), 0);
+  std::ifstream in(run->of("tokenizer") / "metrics.prom");
+  const std::string prom{std::istreambuf_iterator<char>(in), {}};
+  EXPECT_THAT(prom, testing::HasSubstr("kinora_train_step{job=\"tokenizer\"} 1\n"));
+  EXPECT_THAT(prom, testing::HasSubstr("kinora_data_too_short_total{job=\"tokenizer\"} 1\n"));
   // Without held-out clips the first of all are evaluated, which are those of an epoch here.
   network->load(run->of("tokenizer") / "weights.safetensors");
   EXPECT_NEAR(summary.at("psnr").get<double>(), mean_psnr(*network, *run, {0, 1, 2, 3}, {"a", "c"}), 1e-3);
-  const json outcome = {{"clips", 4}, {"held_out", 0}, {"failed", 2}};
+  const json outcome = {{"clips", 4}, {"held_out", 0}, {"failed", 1}, {"too_short", 1}};
   for (const auto& [name, n] : outcome.items()) EXPECT_EQ(summary.at(name), n) << name;
 }
 

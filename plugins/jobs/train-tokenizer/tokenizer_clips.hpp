@@ -25,6 +25,8 @@ class TokenizerClips {
   }
   // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
   virtual std::optional<double> take_wait() { return std::nullopt; }
+  // What the loading of data has done so far (DataCounts, "failed" and "too_short"); null: nothing is loaded.
+  virtual nlohmann::json loading() const { return nullptr; }
   // The clips to evaluate: held out, or else those of the training.
   virtual size_t evaluated_size() const = 0;
   // `frames` frames of one of them, as drawn() gives them.

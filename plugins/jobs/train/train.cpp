@@ -1,24 +1,18 @@
 // kind = "train"
-#include <chrono>
-#include <map>
-#include <numeric>
-
 #include <ATen/ATen.h>
 
-#include "core/base/clock.hpp"
 #include "core/base/log.hpp"
 #include "core/torch/context/meter_link.hpp"
 #include "core/torch/media/signals.hpp"
 #include "core/torch/tensors/device.hpp"
 #include "core/torch/tensors/noise.hpp"
 #include "core/torch/tensors/torch_guard.hpp"
-#include "plugins/jobs/curation/pipeline.hpp"
 #include "plugins/jobs/training/batch_ahead.hpp"
 #include "plugins/jobs/training/checks.hpp"
 #include "plugins/jobs/training/generating/frames.hpp"
+#include "plugins/jobs/training/microbatches.hpp"
 #include "plugins/jobs/training/objective.hpp"
 #include "plugins/jobs/training/options/training.hpp"
-#include "plugins/jobs/training/packing.hpp"
 #include "plugins/jobs/training/row.hpp"
 #include "plugins/jobs/training/same_batches.hpp"
 #include "plugins/jobs/training/sample_draws.hpp"
@@ -64,7 +58,7 @@ class ModelTraining {
         levels_(o, loss_, seed_),
         batches_([this](int64_t first, int64_t count) { return made(first, count); }, device_,
                  o.prefetch ? cuda_library(device_) : nullptr) {
-    if (data_->are_of_many_sizes()) require_rows(o, loss_, *model_.spec);
+    require_window_sizes(o, loss_, *model_.spec, data_->window_sizes(), parallel_.data_size());
     if (!o.adapter.empty()) network_.load_adapter(o.adapter);
     if (o.validation_every > 0 || o.sample_every > 0)
       validation_ = std::make_unique<Validation>(*data_, objective_, network_, parallel_, options_, seed_);
@@ -78,19 +72,21 @@ class ModelTraining {
     trainer.on_step = [&](int64_t step, json& line) { return look(trainer, step, line); };
     trainer.begin_step = [this](int64_t step) {
       step_ = step;
-      data_->begin_step(step, [this](int64_t of) { return numbers_of_step(of); });
+      microbatches_.begin_step(step);
+      data_->begin_step(step, [this](int64_t of) { return microbatches_.numbers_of_step(of); });
     };
     trainer.take_data_bytes = [this] { return data_->take_bytes(); };
+    trainer.loading = [this] { return data_->loading(); };
     if (options_.prefetch && device_.is_cuda())
       trainer.prepare = [this](int64_t first, int64_t count) {
         if (!data_->are_shared() || step_of(first) == step_) batches_.prepare(first, count);
       };
     trainer.run([&](int64_t first, int64_t count) { return micro_loss(first, count); });
-    publish_loading();
     trainer.use_average();
     trainer.save_weights();
     context_.summary.update(trainer.summary());
     context_.summary.update(data_->summary());
+    if (efficiency_.steps > 0) report_efficiency();
     if (!last_validation_.is_null()) context_.summary["validation_loss"] = last_validation_;
   }
 
@@ -106,6 +102,13 @@ class ModelTraining {
     auto out = parallel_.links();
     out.push_back(tokens_.get());
     return out;
+  }
+
+  void report_efficiency() {
+    const double mean = efficiency_.sum / static_cast<double>(efficiency_.steps);
+    log_info("{}: a microbatch ({}) has {:.1f} % of the tokens of the largest one of its step, on average",
+             context_.spec().name, options_.batches, 100 * mean);
+    context_.summary["efficiency"] = mean;
   }
 
   int64_t step_of(int64_t sample) const { return sample / options_.batch; }
@@ -124,7 +127,7 @@ class ModelTraining {
   // keeps its text depend only on (seed, n). They are therefore the same for any number of ranks, any split
   // into microbatches and after a resume. On the CPU.
   NamedTensors drawn(int64_t first, int64_t count) {
-    if (data_->are_of_many_sizes()) return drawn_row(numbers_of_row(first, count));
+    if (microbatches_.are_divided()) return drawn_of_sizes(microbatches_.numbers(first, count));
     std::vector<LatentData::Item> items;
     for (int64_t n = first; n < first + count; ++n) items.push_back(data_->drawn(n));
     NamedTensors batch = objective_.cpu_batch(items, drop_text(first, count));
@@ -135,22 +138,25 @@ class ModelTraining {
     return batch;
   }
 
-  // Samples of many sizes as a packed row, each as it would be alone.
-  NamedTensors drawn_row(const std::vector<int64_t>& numbers) {
+  // Samples as a packed row or of one size, each as it would be alone.
+  NamedTensors drawn_of_sizes(const std::vector<int64_t>& numbers) {
+    const bool as_row = microbatches_.are_rows();
     std::vector<LatentData::Item> items;
     std::vector<at::Tensor> without_text, levels, noises;
     for (const int64_t n : numbers) {
       items.push_back(data_->drawn(n));
       without_text.push_back(drop_text(n, 1));
     }
-    NamedTensors batch = objective_.cpu_batch(items, at::cat(without_text), /*as_row=*/true);
-    for (const auto& latent : videos_of(batch.at("latent"), batch.at("sizes"))) {
+    NamedTensors batch = objective_.cpu_batch(items, at::cat(without_text), as_row);
+    if (!objective_.noisy()) return batch;
+    const at::Tensor& all = batch.at("latent");
+    for (const auto& latent : as_row ? videos_of(all, batch.at("sizes")) : all.split(1)) {
       const int64_t n = numbers[levels.size()];
       levels.push_back(levels_(n, 1, latent.size(2), kSigma));
       noises.push_back(sample_noise(latent, seed_, n, kNoise));
     }
     batch[kSigma] = at::cat(levels);
-    batch[kNoise] = row_of(noises);
+    batch[kNoise] = as_row ? row_of(noises) : at::cat(noises);
     return batch;
   }
 
@@ -158,96 +164,74 @@ class ModelTraining {
     return sample_uniform({count}, seed_, first, "train.text-dropout") < options_.text_dropout;
   }
 
-  // The samples of the row that a microbatch [first, first + count) of samples of one size would be. The rows of a step
-  // divide its samples evenly among all ranks and microbatches.
-  std::vector<int64_t> numbers_of_row(int64_t first, int64_t count) {
-    const int64_t step = step_of(first), begin = step * options_.batch;
-    std::vector<int64_t> out;
-    for (const size_t i : packing_of(step).rows.at(static_cast<size_t>((first - begin) / count)))
-      out.push_back(begin + static_cast<int64_t>(i));
-    return out;
-  }
-
-  const Packing& packing_of(int64_t step) {
-    const auto known = packings_.find(step);
-    if (known != packings_.end()) return known->second;
-    packings_.erase(packings_.begin(), packings_.lower_bound(step_));
-    return packings_[step] = pack(data_->positions(step * options_.batch, options_.batch),
-                                  static_cast<size_t>(options_.accumulate * parallel_.data_size()));
-  }
-
-  // Of all microbatches of this rank; none after the last step.
-  std::vector<int64_t> numbers_of_step(int64_t step) {
-    const int64_t count = options_.batch / options_.accumulate / parallel_.data_size();
-    std::vector<int64_t> out;
-    for (int64_t i = 0; step < options_.steps && i < options_.accumulate; ++i) {
-      const auto more = numbers_of(
-          step * options_.batch + (i * parallel_.data_size() + parallel_.data_rank()) * count, count);
-      out.insert(out.end(), more.begin(), more.end());
-    }
-    return out;
-  }
-
-  std::vector<int64_t> numbers_of(int64_t first, int64_t count) {
-    if (data_->are_of_many_sizes()) return numbers_of_row(first, count);
-    std::vector<int64_t> out(static_cast<size_t>(count));
-    std::iota(out.begin(), out.end(), first);
-    return out;
-  }
-
   MicroLoss micro_loss(int64_t first, int64_t count) {
     NamedTensors batch = batches_.take(first, count);
-    if (data_->are_of_many_sizes()) efficiency_ = packing_of(step_of(first)).efficiency;
+    const auto numbers = microbatches_.numbers(first, count);
     const int64_t stride = parallel_.data_size() * count, next = first + stride;
     if (!data_->are_shared() && next < options_.steps * options_.batch)
-      data_->prepare(numbers_of(next, count), stride);
+      data_->prepare(microbatches_.numbers(next, count), stride);
     const auto apart = [&](const char* name) {
       const auto it = batch.extract(name);
       return it.empty() ? at::Tensor() : it.mapped();
     };
     const at::Tensor sigma = apart(kSigma), noise = apart(kNoise);
-    const Given given = given_(first, count);
+    const Given given = microbatches_.are_divided() ? given_(numbers) : given_(first, count);
     const at::Tensor losses = objective_.losses(batch, sigma, noise, given);
     MicroLoss out{losses.sum() / static_cast<double>(options_.batch), {}, {}};
     for (const int64_t frames : given.frames)
-      out.loss_share -= static_cast<double>(frames) / static_cast<double>(batch.at("latent").size(2) * count);
+      out.loss_share -= static_cast<double>(frames) / static_cast<double>(batch.at("latent").size(2)) /
+                        static_cast<double>(given.frames.size());
     if (sigma.defined()) out.by_sigma.add(sigma, losses, loss_.mix());
     return out;
   }
 
-  // Counted for the first training sample, or the first row; other caption lengths are not worth another count.
+  // Counted for the first training sample, for the first row, or for a sample of each size of the first step; other
+  // caption lengths are not worth another count.
   double flops_per_sample() {
-    const bool as_row = data_->are_of_many_sizes();
-    std::vector<LatentData::Item> items;
-    if (as_row) {
-      const auto numbers = numbers_of_row(0, options_.batch / options_.accumulate / parallel_.data_size());
-      data_->gather(numbers);
-      for (const int64_t n : numbers) items.push_back(data_->drawn(n));
+    const int64_t count = options_.batch / options_.accumulate / parallel_.data_size();
+    std::string why;
+    double flops = 0;
+    if (!microbatches_.are_divided()) {
+      flops = flops_of({data_->example()}, why);
+    } else if (microbatches_.are_rows()) {
+      const auto items = gathered(microbatches_.numbers(0, count));
+      flops = flops_of(items, why) / static_cast<double>(items.size());
     } else {
-      items.push_back(data_->example());
+      for (const auto& [n, share] : microbatches_.examples()) flops += share * flops_of(gathered({n}), why);
     }
+    if (flops == 0)
+      log_warn("{}: flops_per_second and mfu are not logged: {}", context_.spec().name,
+               why.empty() ? "the model does no matrix product through its context" : why);
+    return flops;
+  }
+
+  std::vector<LatentData::Item> gathered(const std::vector<int64_t>& numbers) {
+    data_->gather(numbers);
+    std::vector<LatentData::Item> out;
+    for (const int64_t n : numbers) out.push_back(data_->drawn(n));
+    return out;
+  }
+
+  double flops_of(const std::vector<LatentData::Item>& items, std::string& why) {
+    const bool as_row = microbatches_.are_rows();
     const auto count = static_cast<int64_t>(items.size());
     const auto batch = objective_.batch(items, at::zeros({count}, at::kBool), as_row);
     at::Tensor level, noise;
     if (objective_.noisy()) level = loss_.level(at::full({count}, 0.5, at::kDouble));
     if (objective_.noisy() && batch.count("latent")) noise = at::zeros_like(batch.at("latent"));
-    std::string why;
-    const double flops =
-        training_flops(model_, context_.spec().component("model")->options,
-                       objective_.inputs(batch, level, noise, as_row ? Given() : given_(0, 1)),
-                       network_.chain().lora() != nullptr, why);
-    if (flops == 0)
-      log_warn("{}: flops_per_second and mfu are not logged: {}", context_.spec().name,
-               why.empty() ? "the model does no matrix product through its context" : why);
-    return flops / static_cast<double>(count);
+    return training_flops(model_, context_.spec().component("model")->options,
+                          objective_.inputs(batch, level, noise, as_row ? Given() : given_(0, 1)),
+                          network_.chain().lora() != nullptr, why);
   }
 
   // Runs validation and draws pictures when they are due; on every rank.
   bool look(Trainer& trainer, int64_t step, json& line) {
     if (compares(step - 1)) same_batches_.compare((step - 1) * options_.batch, step * options_.batch, step);
     if (const auto wait = data_->take_wait()) line["data_wait"] = *wait;
-    if (seconds_since(published_) >= 1) publish_loading();
-    if (data_->are_of_many_sizes()) line["packing"] = efficiency_;
+    if (microbatches_.are_divided()) {
+      line["efficiency"] = microbatches_.efficiency(step - 1);
+      efficiency_.add(line["efficiency"]);
+    }
     const auto due = [&](int64_t every) {
       return every > 0 && (step % every == 0 || step == options_.steps);
     };
@@ -260,13 +244,6 @@ class ModelTraining {
         if (const auto picture = samples_->draw(step)) trainer.picture(step, "samples", *picture);
       });
     return line.contains("validation_loss");
-  }
-
-  // Writes metrics.prom if data are loaded; of rank 0.
-  void publish_loading() {
-    published_ = std::chrono::steady_clock::now();
-    const json loading = data_->loading();
-    if (parallel_.rank() == 0 && !loading.is_null()) live_.update_loading(loading);
   }
 
   void open_samples() {
@@ -295,12 +272,14 @@ class ModelTraining {
   std::unique_ptr<Validation> validation_;
   std::unique_ptr<SampleGrid> samples_;
   json last_validation_;
-  int64_t step_ = 0;                     // the current one
-  std::map<int64_t, Packing> packings_;  // of this step and of later ones
-  double efficiency_ = 1;                // of the last step
+  int64_t step_ = 0;  // the current one
+  Microbatches microbatches_{*data_, options_, parallel_};
+  struct {
+    double sum = 0;
+    int64_t steps = 0;
+    void add(double one) { sum += one, ++steps; }
+  } efficiency_;  // of the steps of this run
   SameBatches same_batches_{parallel_};
-  Live live_{context_.spec().name, context_.folder(), options_.steps};
-  std::chrono::steady_clock::time_point published_;
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "plugins/jobs/training/generating/parts.hpp"
 #include "plugins/jobs/training/generating/rules.hpp"
 #include "plugins/jobs/training/generating/wishes.hpp"
+#include "plugins/jobs/training/live/kept_latents.hpp"
 #include "plugins/jobs/training/live/window_size.hpp"
 
 namespace kinora::core {
@@ -219,6 +220,7 @@ void check_encode(JobCheck& check) {
   check.holds("signals", [&] { Signals(o.signals, o.every); });
   check_layout(check, nullptr, {}, 0);
   check_transforms(check);
+  check.holds("latent_cache", [&] { require_kept_latents(check, o); });
   check_text(check);
   check_image_encoder(check);
   const auto tokenizer = check_part(check, "tokenizer", "tokenizer_weights", "train-tokenizer");

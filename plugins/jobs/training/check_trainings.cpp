@@ -131,7 +131,10 @@ void check_train(JobCheck& check) {
   const bool of_loss = loss && check.holds("loss", [&] { require_data(**loss, data->of_codes()); });
   if (!of_one_kind || !of_loss || !model) return;
   check.holds("model", [&] { require_vocabulary(use, *data); });
-  if (data->has_many_sizes) check.holds("model", [&] { require_rows(o, **loss, spec); });
+  const auto axes = catching([&] { return Parallelism::axes(check, check.ranks()); });
+  if (axes)
+    check.holds(check.spec().places.count("batches") ? "batches" : "model",
+                [&] { require_window_sizes(o, **loss, spec, data->sizes, Parallelism::data_ranks(*axes)); });
   if (!o.condition_frames.empty() && !data->of_codes())
     check.holds("condition_frames", [&] { require_given(o, spec, use, data->shape); });
   bool by_frame = false;

@@ -58,7 +58,7 @@ Encoded of_options(const JobView& encode) {
       {latent_frames(info, id, o.frames), latent_rows(info, id, o.height), latent_columns(info, id, o.width)},
       info.codes,
       text_size(encode),
-      window_sizes(o).size() > 1};
+      window_sizes(o).size()};
   if (!info.discrete) out.shape.insert(out.shape.begin(), info.channels);
   return out;
 }

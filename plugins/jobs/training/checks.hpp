@@ -27,7 +27,7 @@ struct Encoded {
   std::vector<int64_t> shape;  // [C, t, h, w]; for codes [t, h, w]
   int64_t codes = 0;           // size of the vocabulary
   int64_t text_size = 0;
-  bool has_many_sizes = false;  // `shape` is of the first
+  size_t sizes = 1;  // of windows; `shape` is of the first
   bool of_codes() const { return shape.size() == 3; }
 };
 // The data of the earlier encode job, or what its options will make if it has not run. Nothing if there is no

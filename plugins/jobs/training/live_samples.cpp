@@ -9,7 +9,8 @@ namespace kinora::core {
 LiveSamples::LiveSamples(const JobView& encode, const TrainOptions& options, at::Device device)
     : facts_(LatentFacts::of_folder(encode.folder_of(encode.spec()))),
       split_{options.validation},
-      many_sizes_(window_sizes(encode.options<EncodeOptions>()).size() > 1),
+      sizes_(core::window_sizes(encode.options<EncodeOptions>()).size()),
+      are_buckets_(sizes_ > 1 && options.are_buckets()),
       ahead_([this, encode, options, device] { return open(encode, options, device); }) {}
 
 void LiveSamples::require_same(const JobView& encode, const std::string& digest) {
@@ -38,8 +39,9 @@ LiveSamples::Ahead::Make LiveSamples::open(const JobView& encode, const TrainOpt
     windows->follow(std::move(turns));
     Item out = make(*windows, wanted);
     const std::scoped_lock lock(mutex_);
-    if (const auto& failed = windows->failed_samples().names(); failed.size() != failed_.size())
-      failed_ = failed;
+    const auto& lost = windows->failed_samples();
+    if (lost.names().size() != failed_.size()) failed_ = lost.names();
+    if (lost.short_names().size() != too_short_.size()) too_short_ = lost.short_names();
     return out;
   };
 }
@@ -48,22 +50,22 @@ LiveSamples::Item LiveSamples::make(EncodedWindows& windows, const Wanted& wante
   const auto accept = [&](const std::string& key) {
     return split_.accepts(wanted.what == What::validation, key);
   };
-  if (wanted.what == What::positions) {
-    std::vector<int64_t> out;
+  if (wanted.what == What::sizes) {
+    Item out;
     for (int64_t i = 0; i < wanted.count; ++i)
-      out.push_back(windows.positions(wanted.slot + static_cast<uint64_t>(i), accept));
+      out.sizes.push_back(windows.latent_size(wanted.slot + static_cast<uint64_t>(i), accept));
     return out;
   }
-  auto window = windows.at(wanted.slot, accept);
-  return facts_.item(std::move(window.key), std::move(window.tensors));
+  auto window = windows.at(wanted.slot, accept, are_buckets_ && wanted.what == What::train);
+  return {facts_.item(std::move(window.key), std::move(window.tensors)), {}};
 }
 
 LatentItem LiveSamples::drawn(int64_t n) {
-  return std::get<LatentItem>(ahead_.get({static_cast<uint64_t>(n), What::train}));
+  return ahead_.get({static_cast<uint64_t>(n), What::train}).sample;
 }
 
 SlotTurns LiveSamples::turns_of(const std::vector<int64_t>& numbers, int64_t stride) {
-  if (!many_sizes_ && stride > 0)
+  if (sizes_ == 1 && stride > 0)
     return {.first = static_cast<uint64_t>(numbers.front()),
             .count = numbers.size(),
             .of = static_cast<uint64_t>(stride)};
@@ -85,14 +87,14 @@ void LiveSamples::prepare(const std::vector<int64_t>& numbers, int64_t stride) {
   ahead_.prepare(wanted);
 }
 
-std::vector<int64_t> LiveSamples::positions(int64_t first, int64_t count) {
-  return std::get<std::vector<int64_t>>(ahead_.get({static_cast<uint64_t>(first), What::positions, count}));
+std::vector<LatentSize> LiveSamples::latent_sizes(int64_t first, int64_t count) {
+  return ahead_.get({static_cast<uint64_t>(first), What::sizes, count}).sizes;
 }
 
 LatentItem LiveSamples::validation(size_t i) {
   const auto kept = kept_.find(i);
   if (kept != kept_.end()) return kept->second;
-  return kept_[i] = std::get<LatentItem>(ahead_.get({validation_.at(i), What::validation}));
+  return kept_[i] = ahead_.get({validation_.at(i), What::validation}).sample;
 }
 
 int64_t LiveSamples::bytes_read() const {
@@ -111,17 +113,25 @@ std::set<std::string> LiveSamples::failed() const {
   return failed_;
 }
 
+std::set<std::string> LiveSamples::too_short() const {
+  const std::scoped_lock lock(mutex_);
+  return too_short_;
+}
+
 nlohmann::json LiveSamples::summary() const {
   const json of_loading = loading();
   return {{"samples", pass_},
           {"held_out", split_.held_out > 0 ? validation_.size() : 0},
           {"failed", of_loading.at("failed")},
+          {"too_short", of_loading.at("too_short")},
           {"loading", of_loading}};
 }
 
 nlohmann::json LiveSamples::loading() const {
   json out = windows_->counts().to_json();
   out["failed"] = windows_->failed();
+  out["too_short"] = windows_->too_short();
+  out["latent_hits"] = windows_->latent_hits();
   return out;
 }
 

@@ -21,25 +21,29 @@ class LiveSamples final : public TrainingSamples {
   const LatentFacts& facts() const override { return facts_; }
   LatentItem drawn(int64_t n) override;
   void prepare(const std::vector<int64_t>& numbers, int64_t stride) override;
-  bool are_of_many_sizes() const override { return many_sizes_; }
-  std::vector<int64_t> positions(int64_t first, int64_t count) override;
+  size_t window_sizes() const override { return sizes_; }
+  std::vector<LatentSize> latent_sizes(int64_t first, int64_t count) override;
   size_t validation_size() const override { return validation_.size(); }
   LatentItem validation(size_t i) override;
   std::optional<double> take_wait() override { return ahead_.take_wait(); }
   std::optional<int64_t> take_bytes() override;
   std::set<std::string> failed() const override;
+  std::set<std::string> too_short() const override;
   nlohmann::json summary() const override;
   nlohmann::json loading() const override;
 
  private:
-  enum class What { train, validation, positions };
+  enum class What { train, validation, sizes };
   struct Wanted {
     uint64_t slot;
     What what;
-    int64_t count = 1;  // slots whose positions are asked for
+    int64_t count = 1;  // slots whose sizes are asked for
     auto operator<=>(const Wanted&) const = default;
   };
-  using Item = std::variant<LatentItem, std::vector<int64_t>>;
+  struct Item {
+    LatentItem sample;
+    std::vector<LatentSize> sizes;  // instead of a sample
+  };
   using Ahead = MadeAhead<Wanted, Item>;
 
   // Both in the thread of ahead_.
@@ -53,16 +57,17 @@ class LiveSamples final : public TrainingSamples {
 
   LatentFacts facts_;
   LiveSplit split_;
-  bool many_sizes_;
+  size_t sizes_;                       // of windows
+  bool are_buckets_;                   // each sample has the size that latent_sizes() says
   std::vector<uint64_t> validation_;   // slots of its clips, each another clip
   std::map<size_t, LatentItem> kept_;  // of the validation
   uint64_t pass_ = 0;
   std::shared_ptr<EncodedWindows> windows_;  // its any-thread functions only
   size_t row_ = 0;                           // slots of the last row among those of turns_
   int64_t bytes_ = 0;                        // read before the last take_bytes()
-  mutable std::mutex mutex_;                 // of turns_ and failed_
+  mutable std::mutex mutex_;                 // of turns_ and the sets
   SlotTurns turns_;                          // of the training
-  std::set<std::string> failed_;
+  std::set<std::string> failed_, too_short_;
   Ahead ahead_;  // last: its thread uses the others
 };
 

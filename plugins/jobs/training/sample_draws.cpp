@@ -95,18 +95,20 @@ bool require_levels(const TrainOptions& o, const ComponentSpec& model, const Opt
   return true;
 }
 
+namespace {
+
 void require_rows(const TrainOptions& o, const LossInstance& loss, const ComponentSpec& model) {
   constexpr const char* kRows =
       "the encode job has windows of several sizes, which are trained as packed rows; ";
   const auto refuse_if = [&](bool is_set, const char* option) {
     if (is_set)
-      raise(KINORA_ERROR_INVALID, "{}: {}leave {} out, or remove `sizes` from the encode job", option, kRows,
-            option);
+      raise(KINORA_ERROR_INVALID,
+            "{}: {}leave {} out, set batches = \"buckets\", or remove `sizes` from the encode job", option,
+            kRows, option);
   };
   refuse_if(o.teacher_forcing, "teacher_forcing");
   refuse_if(!o.condition_frames.empty(), "condition_frames");
   refuse_if(frames_of_level(o) > 0, "levels");
-  refuse_if(o.sample_every > 0, "sample_every");
   const auto takes = [&](const char* name) {
     return std::any_of(model.inputs.begin(), model.inputs.end(),
                        [&](const auto& in) { return in.name == name; });
@@ -114,9 +116,37 @@ void require_rows(const TrainOptions& o, const LossInstance& loss, const Compone
   if (!takes("sizes") || !loss.draws_noise())
     raise(KINORA_ERROR_INVALID,
           "model: {}but {} with {} takes none; choose a model with the input `sizes`, such as dit, and a "
-          "loss that "
-          "adds noise, or remove `sizes` from the encode job",
+          "loss that adds noise, or set batches = \"buckets\"",
           kRows, model.id, loss.spec().id);
+}
+
+void require_buckets(const TrainOptions& o, size_t sizes, int64_t data_ranks) {
+  const auto n = static_cast<int64_t>(sizes);
+  if (o.accumulate * data_ranks >= n) return;
+  raise(KINORA_ERROR_INVALID,
+        "batches = \"buckets\": {} sizes of windows need as many microbatches a step, and accumulate ({}) "
+        "times the "
+        "ranks that hold different samples ({}) is {}; accumulate = {} would do, or use batches = \"packed\"",
+        n, o.accumulate, data_ranks, o.accumulate * data_ranks, (n + data_ranks - 1) / data_ranks);
+}
+
+}  // namespace
+
+void require_window_sizes(const TrainOptions& o, const LossInstance& loss, const ComponentSpec& model,
+                          size_t sizes, int64_t data_ranks) {
+  if (sizes == 1 && o.are_buckets())
+    raise(KINORA_ERROR_INVALID,
+          "batches = \"buckets\" is for windows of several sizes, and those of the encode job have one; give "
+          "it "
+          "`sizes`, or leave batches out");
+  if (sizes == 1) return;
+  if (o.sample_every > 0)
+    raise(KINORA_ERROR_INVALID,
+          "sample_every: its pictures need samples of one size; leave sample_every out, or remove `sizes` "
+          "from the "
+          "encode job");
+  if (o.are_buckets()) return require_buckets(o, sizes, data_ranks);
+  require_rows(o, loss, model);
 }
 
 GivenDraw::GivenDraw(const TrainOptions& o, const LossInstance& loss, uint64_t seed)
@@ -158,6 +188,20 @@ Given GivenDraw::operator()(int64_t first, int64_t count, const std::string& key
     out.level = (at::special_ndtri(u) * noise_[1] + noise_[0]).exp();
   }
   if (mix_ == KINORA_MIX_RECTIFIED_FLOW) out.level = out.level / (1 + out.level);
+  return out;
+}
+
+Given GivenDraw::operator()(const std::vector<int64_t>& numbers) const {
+  if (frames_.empty()) return {};
+  Given out;
+  std::vector<at::Tensor> levels;
+  for (const int64_t n : numbers) {
+    const Given one = (*this)(n, 1);
+    out.frames.push_back(one.frames[0]);
+    out.noisy = one.noisy;
+    levels.push_back(one.level);
+  }
+  out.level = at::cat(levels);
   return out;
 }
 

@@ -29,8 +29,10 @@ class LevelDraw {
 // with this many frames leave teacher forcing nothing to learn from.
 bool require_levels(const TrainOptions&, const ComponentSpec& model, const Options& its, int64_t frames);
 
-// Throws Error(KINORA_ERROR_INVALID) if this training cannot take packed rows, which windows of several sizes are.
-void require_rows(const TrainOptions&, const LossInstance&, const ComponentSpec& model);
+// Throws Error(KINORA_ERROR_INVALID) if this training cannot take windows of this many sizes in the way that its option
+// `batches` says. data_ranks: those that hold different samples.
+void require_window_sizes(const TrainOptions&, const LossInstance&, const ComponentSpec& model, size_t sizes,
+                          int64_t data_ranks);
 
 // Which frames of its own latent a sample is given, for image to video and continuations.
 class GivenDraw {
@@ -41,6 +43,8 @@ class GivenDraw {
   static void require(const TrainOptions&, const LossInstance&);
   // For samples [first, first + count); empty without condition_frames.
   Given operator()(int64_t first, int64_t count, const std::string& key = "train") const;
+  // For these samples.
+  Given operator()(const std::vector<int64_t>& numbers) const;
 
  private:
   std::vector<int64_t> frames_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/run/job.hpp"
+#include "core/runtime/model_outline.hpp"
 #include "core/torch/context/parallelism.hpp"
 #include "core/torch/media/latents.hpp"
 #include "plugins/jobs/training/options/training.hpp"
@@ -23,7 +24,7 @@ class TrainingSamples {
   // The n-th of all samples that all ranks ever draw; the same on every rank and in every run.
   virtual LatentData::Item drawn(int64_t n) = 0;
   // Whether the ranks that compute on the same samples read them in turns. Then all ranks of the training call
-  // begin_step(), gather(), positions(), example() and summary() together, and drawn() has the samples of the
+  // begin_step(), gather(), latent_sizes(), example() and summary() together, and drawn() has the samples of the
   // last gather().
   virtual bool are_shared() const { return false; }
   // The samples that this rank draws in a step, by their numbers; none after the last step.
@@ -34,13 +35,13 @@ class TrainingSamples {
   // Begins to make the samples that drawn() will be asked for next. stride: samples of one size; those after them are
   // that much further on, and so on; 0: unknown.
   virtual void prepare(const std::vector<int64_t>& numbers, int64_t stride) { (void)numbers, (void)stride; }
-  // Whether latents have several sizes, so that a batch of them is a packed row.
-  virtual bool are_of_many_sizes() const { return false; }
-  // If so, how many positions (frames x rows x columns) the latents of these samples have, as far as is known before
-  // they are made; the same on every rank.
-  virtual std::vector<int64_t> positions(int64_t first, int64_t count) {
+  // The number of sizes that windows may have.
+  virtual size_t window_sizes() const { return 1; }
+  // If there are several, the sizes of the latents of these samples, which in buckets they have for certain, and in
+  // packed rows as far as is known before they are made; the same on every rank.
+  virtual std::vector<LatentSize> latent_sizes(int64_t first, int64_t count) {
     (void)first;
-    return std::vector<int64_t>(static_cast<size_t>(count), 1);
+    return std::vector<LatentSize>(static_cast<size_t>(count), {1, 1, 1});
   }
   // Seconds for which this object kept its callers waiting since the last call; nothing if it never does.
   virtual std::optional<double> take_wait() { return std::nullopt; }
@@ -48,6 +49,8 @@ class TrainingSamples {
   virtual std::optional<int64_t> take_bytes() { return std::nullopt; }
   // Samples that this rank could not use.
   virtual std::set<std::string> failed() const { return {}; }
+  // Samples whose clips are too short for any window.
+  virtual std::set<std::string> too_short() const { return {}; }
   // One of the training's samples.
   virtual LatentData::Item example() { return drawn(0); }
   // The samples of the validation: held out, the first drawn if none are.
@@ -55,7 +58,7 @@ class TrainingSamples {
   virtual LatentData::Item validation(size_t i) = 0;
   // Members of the job's summary: "samples", "held_out" and others.
   virtual nlohmann::json summary() const = 0;
-  // What the loading of data has done so far (DataCounts, and "failed"); null: nothing is loaded.
+  // What the loading of data has done so far (DataCounts, "failed" and "too_short"); null: nothing is loaded.
   virtual nlohmann::json loading() const { return nullptr; }
 };
 

@@ -110,16 +110,20 @@ void SharedSamples::gather(const std::vector<int64_t>& numbers) {
   waited_ += seconds_since(made);
 }
 
-std::vector<int64_t> SharedSamples::positions(int64_t first, int64_t count) {
+std::vector<LatentSize> SharedSamples::latent_sizes(int64_t first, int64_t count) {
   std::vector<int64_t> mine;
   world_.together([&] {
-    for (int64_t i = group_.rank(); i < count; i += group_.size())
-      mine.push_back(own_->positions(first + i, 1).at(0));
+    for (int64_t i = group_.rank(); i < count; i += group_.size()) {
+      const LatentSize size = own_->latent_sizes(first + i, 1).at(0);
+      mine.insert(mine.end(), size.begin(), size.end());
+    }
   });
-  const auto rows = group_.gather(at::tensor(mine, at::kLong));
-  std::vector<int64_t> out;
-  for (int64_t i = 0; i < count; ++i)
-    out.push_back(rows[static_cast<size_t>(i % group_.size())][i / group_.size()].item<int64_t>());
+  const auto of_rank = group_.gather(at::tensor(mine, at::kLong));
+  std::vector<LatentSize> out(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    const auto* its = of_rank[static_cast<size_t>(i % group_.size())].data_ptr<int64_t>();
+    std::copy_n(its + 3 * (i / group_.size()), 3, out[static_cast<size_t>(i)].begin());
+  }
   return out;
 }
 
@@ -134,10 +138,14 @@ LatentItem SharedSamples::example() {
 
 json SharedSamples::summary() const {
   json out = own_->summary();
-  std::set<std::string> failed;
-  for (const auto& text : world_.gather(dumped(own_->failed())))
-    failed.merge(json::parse(text).get<std::set<std::string>>());
-  out["failed"] = failed.size();
+  const auto count = [&](const std::set<std::string>& mine) {
+    std::set<std::string> all;
+    for (const auto& text : world_.gather(dumped(mine)))
+      all.merge(json::parse(text).get<std::set<std::string>>());
+    return all.size();
+  };
+  out["failed"] = count(own_->failed());
+  out["too_short"] = count(own_->too_short());
   return out;
 }
 

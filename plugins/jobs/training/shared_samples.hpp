@@ -26,16 +26,17 @@ class SharedSamples final : public TrainingSamples {
   bool are_shared() const override { return true; }
   void begin_step(int64_t step, const NumbersOf& numbers) override;
   void gather(const std::vector<int64_t>& numbers) override;
-  bool are_of_many_sizes() const override { return own_->are_of_many_sizes(); }
-  std::vector<int64_t> positions(int64_t first, int64_t count) override;
+  size_t window_sizes() const override { return own_->window_sizes(); }
+  std::vector<LatentSize> latent_sizes(int64_t first, int64_t count) override;
   // Waits for this rank's samples, and for those of the others.
   std::optional<double> take_wait() override;
   std::optional<int64_t> take_bytes() override { return own_->take_bytes(); }
   std::set<std::string> failed() const override { return own_->failed(); }
+  std::set<std::string> too_short() const override { return own_->too_short(); }
   LatentItem example() override;
   size_t validation_size() const override { return own_->validation_size(); }
   LatentItem validation(size_t i) override { return own_->validation(i); }
-  // "failed" counts each sample once, whichever ranks could not use it.
+  // "failed" and "too_short" count each sample once, whichever ranks could not use it.
   nlohmann::json summary() const override;
   nlohmann::json loading() const override { return own_->loading(); }
 

@@ -45,7 +45,7 @@ class OwnSamples final : public TrainingSamples {
  public:
   Numbers made, prepared, measured;
   int64_t lost = -1;  // a sample whose storage is away
-  std::set<std::string> unusable;
+  std::set<std::string> unusable, small;
 
   const LatentFacts& facts() const override { return facts_; }
   LatentItem drawn(int64_t n) override {
@@ -57,13 +57,16 @@ class OwnSamples final : public TrainingSamples {
     EXPECT_EQ(stride, 0) << "they follow no rule that a reader ahead knows";
     prepared.insert(prepared.end(), numbers.begin(), numbers.end());
   }
-  Numbers positions(int64_t first, int64_t count) override {
-    Numbers out;
-    for (int64_t n = first; n < first + count; ++n) out.push_back(100 + n * n);
-    measured.insert(measured.end(), out.begin(), out.end());
+  std::vector<LatentSize> latent_sizes(int64_t first, int64_t count) override {
+    std::vector<LatentSize> out;
+    for (int64_t n = first; n < first + count; ++n) {
+      out.push_back({n, 100 + n * n, 7});
+      measured.push_back(n);
+    }
     return out;
   }
   std::set<std::string> failed() const override { return unusable; }
+  std::set<std::string> too_short() const override { return small; }
   size_t validation_size() const override { return 0; }
   LatentItem validation(size_t i) override { return item_of(static_cast<int64_t>(i)); }
   nlohmann::json summary() const override { return {{"samples", 24}, {"failed", unusable.size()}}; }
@@ -163,8 +166,9 @@ TEST(SharedSamples, AreOpenedByAllRanksOrByNone) {
 TEST(SharedSamples, MeasureEachSampleOnOneRank) {
   test::on_ranks(2, [](const Rank& me) {
     OneOfMany one(me, "['tp']");
-    EXPECT_EQ(one.samples.positions(3, 5), Numbers({109, 116, 125, 136, 149}));
-    EXPECT_EQ(one.own->measured, me.rank == 0 ? Numbers({109, 125, 149}) : Numbers({116, 136}));
+    const std::vector<LatentSize> want{{3, 109, 7}, {4, 116, 7}, {5, 125, 7}, {6, 136, 7}, {7, 149, 7}};
+    EXPECT_EQ(one.samples.latent_sizes(3, 5), want);
+    EXPECT_EQ(one.own->measured, me.rank == 0 ? Numbers({3, 5, 7}) : Numbers({4, 6}));
   });
 }
 
@@ -173,7 +177,8 @@ TEST(SharedSamples, CountAFailureOnceWhicheverRanksMetIt) {
     OneOfMany one(me, "['tp']");
     one.own->unusable = {"sample 3 of a.tar"};
     if (me.rank == 1) one.own->unusable.insert("sample 1 of a.tar");
-    EXPECT_EQ(one.samples.summary(), nlohmann::json({{"samples", 24}, {"failed", 2}}));
+    one.own->small = {"sample 7 of a.tar"};
+    EXPECT_EQ(one.samples.summary(), nlohmann::json({{"samples", 24}, {"failed", 2}, {"too_short", 1}}));
     expect_equal(one.samples.example(), item_of(0));
   });
 }

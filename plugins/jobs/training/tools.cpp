@@ -1,5 +1,6 @@
 // Makes this library a plugin that core opens for its tools: the outline of a train job's model, the vectors
-// of texts, and the comparison of a strategy with one process (check_parallel.cpp).
+// of texts, the comparison of a strategy with one process (check_parallel.cpp), and the samples of each rank
+// (divided_steps.cpp).
 #include <algorithm>
 #include <charconv>
 
@@ -12,6 +13,7 @@
 #include "core/torch/tensors/torch_guard.hpp"
 #include "kinora/abi/plugin.h"
 #include "plugins/jobs/training/checks.hpp"
+#include "plugins/jobs/training/divided_steps.hpp"
 #include "plugins/jobs/training/equality.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
 
@@ -150,5 +152,6 @@ extern "C" KINORA_EXPORT void kinora_training_open(const kinora_host*) {
   using namespace kinora::core;
   register_tool("check_parallel", plain<check_parallel, Runtime, const json>);
   register_outline(plain<outline_model, const JobView, const std::optional<LatentSize>>);
+  register_tool("divided_steps", plain<divided_steps, Runtime, const json>);
   register_tool("embed_texts", plain<embed_texts, Runtime, const json>);
 }

@@ -62,7 +62,8 @@ Trainer::Trainer(JobContext& context, Network& network, Parallelism& parallel,
                  network.chain().parameters(), network.chain().leaves(), decay_of(options), exchange_),
       writer_(checkpoints(), exchange_,
               {options.async_checkpoints, static_cast<uint64_t>(options.shard_size), options.keep,
-               options.keep_every}) {
+               options.keep_every}),
+      live_(context.spec().name, context.folder(), options.steps) {
   require_batch(options_, parallel.data_size());
   // Rank 0's counts: other ranks might see a folder too early or incomplete.
   const std::string latest = exchange_.gather(latest_checkpoint(checkpoints()).value_or("").string()).at(0);
@@ -204,6 +205,12 @@ void Trainer::log(const json& line) {
   board_->flush();
 }
 
+void Trainer::publish(const json& line) {
+  if (parallel_.rank() != 0 || (seconds_since(published_) < 1 && step_ < options_.steps)) return;
+  published_ = Clock::now();
+  live_.update_training(line, loading ? loading() : json());
+}
+
 void Trainer::picture(int64_t step, const std::string& tag, const std::filesystem::path& png) {
   if (!board_) return;
   std::ifstream in(png, std::ios::binary);
@@ -252,6 +259,7 @@ void Trainer::run(const Micro& micro_loss) {
     if (more || logs(step_)) {
       measure(line, seconds, tokens_);
       log(line);
+      publish(line);
     }
     progress.update(step_, "loss " + std::to_string(loss_).substr(0, 6));
     fail_if_stuck();

@@ -1,6 +1,7 @@
 // The training loop that all training jobs share: gradients of microbatches, clipping, the optimizer, averages, and
 // the log of each step. Its files are written in trainer_state.cpp.
 #pragma once
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -10,6 +11,7 @@
 #include "core/torch/context/throughput.hpp"
 #include "core/torch/weights/checkpoint_writer.hpp"
 #include "core/torch/weights/sigma_losses.hpp"
+#include "plugins/jobs/curation/pipeline.hpp"
 #include "plugins/jobs/training/balance.hpp"
 #include "plugins/jobs/training/ema.hpp"
 #include "plugins/jobs/training/optimizer.hpp"
@@ -58,6 +60,8 @@ class Trainer {
   // Bytes of samples that this rank read since the last call, logged as `data_bytes` of all ranks; null, or nothing:
   // none are read while it trains.
   std::function<std::optional<int64_t>()> take_data_bytes;
+  // What the loading of data has done so far, for metrics.prom of rank 0; null, or null from it: nothing is loaded.
+  std::function<nlohmann::json()> loading;
 
   // micro_loss(first, count): samples [first, first + count) in the global order of all samples ever drawn,
   // of which this rank computes its part. Ends with options.steps done, with Error(KINORA_ERROR_CANCELLED)
@@ -88,6 +92,8 @@ class Trainer {
   void skip(nlohmann::json& line);
   void measure(nlohmann::json& line, double seconds, int64_t tokens);
   void log(const nlohmann::json& line);
+  // Writes metrics.prom, at most once a second; on rank 0.
+  void publish(const nlohmann::json& line);
   bool logs(int64_t step) const { return step % options_.log_every == 0 || step == options_.steps; }
   void fail_if_stuck() const;
   // Whether the run was asked to stop; writes the checkpoint that is due.
@@ -107,6 +113,8 @@ class Trainer {
   std::vector<Ema> averages_;
   CheckpointWriter writer_;
   std::optional<TensorBoard> board_;
+  Live live_;
+  std::chrono::steady_clock::time_point published_;
   bool averaged_ = false;                          // the first averages and the network's weights are swapped
   int64_t step_ = 0, skipped_ = 0, in_a_row_ = 0;  // step_: steps done
   int64_t tokens_ = 0;                             // of the step, over all ranks

@@ -53,10 +53,10 @@ TEST(Trainings, ValidateAsOneProcessUnderEveryStrategy) {
     });
 }
 
-// Rows of windows of several sizes: which rank has which row changes nothing.
-TEST(Trainings, PackRowsAsOneProcess) {
-  const auto lines = [](const Rank& me, const std::string& parallel) {
-    const auto run = prepared_for_rows("batch = 8\naccumulate = 2\nparallel = " + parallel + "\n");
+// Windows of several sizes: which rank has which samples changes nothing.
+void expect_sizes_as_one_process(const std::string& how, const std::vector<std::string>& strategies) {
+  const auto lines = [&](const Rank& me, const std::string& parallel) {
+    const auto run = prepared_for_rows("batch = 8\n" + how + "parallel = " + parallel + "\n");
     Rank::alone();
     encoded(*run);
     if (me.size > 1) me.launched();
@@ -64,15 +64,23 @@ TEST(Trainings, PackRowsAsOneProcess) {
     test::run_job(context);
     return me.rank == 0 ? run->metrics("dit") : std::vector<json>();
   };
-  for (const char* parallel : {"['ddp']", "['tp']", "['cp-ring']", "['pp']"})
+  for (const auto& parallel : strategies)
     test::on_ranks(2, [&](const Rank& me) {
       const auto together = lines(me, parallel);
       if (me.rank != 0) return;
       const auto alone = lines({0, 1, me.folder, 0}, "['single']");
       for (size_t i = 0; i < alone.size(); ++i)
         for (const char* name : {"loss", "gradient_norm"})
-          expect_equal(together.at(i).at(name), alone.at(i).at(name), 1e-10, std::string(parallel) + name);
+          expect_equal(together.at(i).at(name), alone.at(i).at(name), 1e-10, parallel + name);
     });
+}
+
+TEST(Trainings, PackRowsAsOneProcess) {
+  expect_sizes_as_one_process("accumulate = 2\n", {"['ddp']", "['tp']", "['cp-ring']", "['pp']"});
+}
+
+TEST(Trainings, FillBucketsAsOneProcess) {
+  expect_sizes_as_one_process("batches = 'buckets'\naccumulate = 4\n", {"['ddp']", "['tp']", "['pp']"});
 }
 
 // The critic's weight is a ratio of norms, which is not the mean of the ranks' ratios.

@@ -32,11 +32,11 @@ std::vector<int64_t> clusters_of(std::span<const float> vectors, int64_t size, c
   return out;
 }
 
-std::vector<Near> nearest_before(std::span<const float> vectors, int64_t size,
-                                 std::span<const int64_t> cluster) {
+std::vector<std::vector<Near>> nearest_before(std::span<const float> vectors, int64_t size,
+                                              std::span<const int64_t> cluster, double least, size_t most) {
   std::map<int64_t, std::vector<size_t>> members;  // in keep order
   for (size_t i = 0; i < cluster.size(); ++i) members[cluster[i]].push_back(i);
-  std::vector<Near> out(cluster.size());
+  std::vector<std::vector<Near>> out(cluster.size());
   const auto width = static_cast<size_t>(size);
   std::vector<float> rows, products;
   for (const auto& [number, rows_of] : members) {
@@ -47,8 +47,14 @@ std::vector<Near> nearest_before(std::span<const float> vectors, int64_t size,
     products.resize(rows_of.size());
     for (size_t n = 1; n < rows_of.size(); ++n) {
       faiss::fvec_inner_products_ny(products.data(), rows.data() + n * width, rows.data(), width, n);
-      const auto best = std::max_element(products.begin(), products.begin() + static_cast<int64_t>(n));
-      out[rows_of[n]] = {static_cast<int64_t>(rows_of[static_cast<size_t>(best - products.begin())]), *best};
+      auto& near = out[rows_of[n]];
+      for (size_t earlier = 0; earlier < n; ++earlier)
+        if (products[earlier] >= least)
+          near.push_back({static_cast<int64_t>(rows_of[earlier]), products[earlier]});
+      std::stable_sort(near.begin(), near.end(),
+                       [](const Near& a, const Near& b) { return a.similarity > b.similarity; });
+      near.resize(std::min(near.size(), most));
+      near.shrink_to_fit();
     }
   }
   return out;

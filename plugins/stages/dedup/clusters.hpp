@@ -20,16 +20,16 @@ int64_t clusters_for(const KMeans&, int64_t count);
 std::vector<int64_t> clusters_of(std::span<const float> vectors, int64_t size, const KMeans& how);
 
 // SemDeDup's rule (arXiv 2303.09540; Cosmos-Curate and NeMo Curator use it): within a cluster, in keep order,
-// a clip is dropped if its cosine with any earlier clip is at least 1 - eps, whether or not the earlier clip
-// is kept.
+// a clip is dropped because of an earlier clip that it is like, whether or not the earlier clip is kept.
 struct Near {
-  int64_t of = -1;        // row of the most similar earlier clip; -1: first of its cluster
+  int64_t of = -1;        // row of the earlier clip
   float similarity = -1;  // cosine with that clip
 };
 
-// vectors [count, size], rows of norm 1, in keep order; cluster [count]. Returns one entry per row. Needs
-// memory for one copy of the largest cluster.
-std::vector<Near> nearest_before(std::span<const float> vectors, int64_t size,
-                                 std::span<const int64_t> cluster);
+// vectors [count, size], rows of norm 1, in keep order; cluster [count]. Returns for each row the earlier rows
+// of its cluster whose cosine is at least `least`: the most similar first, at most `most`. Needs memory for
+// one copy of the largest cluster.
+std::vector<std::vector<Near>> nearest_before(std::span<const float> vectors, int64_t size,
+                                              std::span<const int64_t> cluster, double least, size_t most);
 
 }  // namespace kinora::dedup

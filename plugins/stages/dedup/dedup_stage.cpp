@@ -1,23 +1,66 @@
 #include "dedup_stage.hpp"
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cmath>
+#include <cstdio>
 #include <limits>
 #include <map>
 #include <numeric>
 #include <omp.h>
+#include <thread>
 
 #include "clusters.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/plugin.hpp"
 
 namespace kinora::dedup {
+namespace {
+
+constexpr const char* kSignatureField = "signature";
+constexpr double kDefaultEps = 0.01;
+constexpr size_t kMostCompared = 32;  // earlier clips, the most similar ones, that a clip is compared with
+
+std::string fixed(double value, int digits) {
+  std::array<char, 32> out{};
+  std::snprintf(out.data(), out.size(), "%.*f", digits, value);
+  return out.data();
+}
+
+// "cosine 0.998, motion 0.97 alike at 1.04 times the speed"
+std::string why(const std::string& rule, double similarity, const Aligned& motion) {
+  if (rule == "dedup.exact") return "the same bytes";
+  const std::string cosine = "cosine " + fixed(similarity, 4);
+  if (motion.correlation < 0) return cosine + ", by the embedding alone";
+  const bool is_retimed = std::abs(motion.speed - 1) > kSpeedStep / 2;
+  return cosine + ", motion " + fixed(motion.correlation, 2) + " alike" +
+         (is_retimed ? " at " + fixed(motion.speed, 2) + " times the speed" : "") +
+         (motion.offset_s != 0 ? ", " + fixed(std::abs(motion.offset_s), 2) + " s " +
+                                     (motion.offset_s > 0 ? "later" : "earlier")
+                               : "");
+}
+
+// Calls f(n) for begin <= n < end, in threads.
+template <class F>
+void in_threads(int threads, size_t begin, size_t end, const F& f) {
+  std::atomic<size_t> next{begin};
+  const auto work = [&] {
+    for (size_t n = next++; n < end; n = next++) f(n);
+  };
+  std::vector<std::jthread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(work);
+  work();
+}
+
+}  // namespace
 
 void DedupSemantic::describe(Describe<Options>& d) {
   d.name("dedup.semantic")
       .help(
-          "Drops duplicate clips: equal bytes, or nearly equal embeddings (k-means, then cosines within "
-          "each cluster)");
+          "Drops duplicate clips: equal bytes, or alike embeddings (k-means, then cosines within each "
+          "cluster) "
+          "and the same motion in their frames");
   d.option("name", &Options::name).help("name of the embedding: field NAME.npy");
   d.option("exact", &Options::exact)
       .help("drop clips of the same content: field sha256, which a dedup job sets; rule dedup.exact");
@@ -29,9 +72,20 @@ void DedupSemantic::describe(Describe<Options>& d) {
   d.option("eps", &Options::eps)
       .range(-1, 2)
       .help(
-          "largest cosine distance of duplicates: a clip is dropped if its cosine with one preferred by "
-          "keep is at least 1 - eps; below 0: 0.002 for the embedding classic, which is a histogram, "
-          "0.01 for others, as in Cosmos-Curate; NeMo Curator uses 0.1");
+          "largest cosine distance of duplicates where the embedding alone decides, for clips without a "
+          "signature or without motion: a clip is dropped if its cosine with one preferred by keep is at "
+          "least 1 - eps; below 0: what the facts say of the embedding (0.002 of embed.classic), else 0.01, "
+          "as in Cosmos-Curate; NeMo Curator uses 0.1");
+  d.option("reach", &Options::reach)
+      .range(0, 2)
+      .help(
+          "largest cosine distance at which the motion of two clips with a signature (stage clip.signature) "
+          "is compared");
+  d.option("motion", &Options::motion)
+      .range(0, 1)
+      .help(
+          "smallest correlation of the motion of duplicates, at the best start and speed; 1: the embedding "
+          "alone decides");
   d.option("keep", &Options::keep)
       .choices({"largest", "longest", "best", "first"})
       .help(
@@ -53,7 +107,6 @@ void DedupSemantic::describe(Describe<Options>& d) {
 }
 
 DedupSemantic::DedupSemantic(const Options& o) : options_(o) {
-  if (o.eps < 0) options_.eps = o.name == "classic" ? 0.002 : 0.01;
   if (o.keep == "best" && o.score.empty())
     throw Error(KINORA_ERROR_INVALID,
                 "dedup.semantic: keep = \"best\" needs a score, for example score = \"filter.blur\"");
@@ -63,6 +116,9 @@ void DedupSemantic::process(Sample in, const Emit& emit, const Run&) {
   Clip clip = clip_of(std::move(in), options_.keep, options_.score);
   std::vector<float> vector;
   if (options_.semantic) {
+    if (const auto bytes = clip.sample.text(kSignatureField))
+      signature_of(*bytes, std::string(clip.sample.key()) + "." + kSignatureField);  // refuses a damaged one
+    clip.eps = options_.eps < 0 ? eps_of_embedding(clip.sample, options_.name) : options_.eps;
     vector = unit_embedding(clip.sample, options_.name, size_);
     size_ = static_cast<int64_t>(vector.size());
   }
@@ -93,7 +149,8 @@ void DedupSemantic::find_exact(const std::vector<size_t>& order, std::vector<Ver
   }
 }
 
-void DedupSemantic::find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) {
+void DedupSemantic::find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts,
+                              const Run& run) {
   std::vector<size_t> left;
   std::vector<float> vectors;
   for (const size_t i : order)
@@ -105,20 +162,54 @@ void DedupSemantic::find_near(const std::vector<size_t>& order, std::vector<Verd
   }
   vectors_.clear();
   const auto cluster = clusters_of(vectors, size_, {options_.clusters, options_.iterations, options_.seed});
-  const auto near = nearest_before(vectors, size_, cluster);
-  for (size_t n = 0; n < left.size(); ++n) {
-    Verdict& verdict = verdicts[left[n]];
-    verdict.cluster = cluster[n];
-    if (near[n].of < 0 || near[n].similarity < 1 - options_.eps) continue;
-    verdict.rule = "dedup.semantic";
-    verdict.of = left[static_cast<size_t>(near[n].of)];
-    verdict.similarity = near[n].similarity;
+  double reach = options_.motion < 1 ? options_.reach : 0;
+  for (const size_t i : left) reach = std::max(reach, clips_[i].eps);
+  const auto near = nearest_before(vectors, size_, cluster, 1 - reach, kMostCompared);
+  const auto judge = [&](size_t n) {
+    const size_t i = left[n];
+    const Signature own = near[n].empty() ? Signature() : signature(i);
+    for (size_t c = 0; c < near[n].size() && !verdicts[i].rule; ++c)
+      verdicts[i] = compare(i, own, left[static_cast<size_t>(near[n][c].of)], near[n][c].similarity);
+    verdicts[i].cluster = cluster[n];
+  };
+  constexpr size_t kBetweenChecks = 1024;  // of cancellation
+  for (size_t begin = 0; begin < left.size(); begin += kBetweenChecks) {
+    run.check_cancelled();
+    in_threads(run.threads(), begin, std::min(left.size(), begin + kBetweenChecks), judge);
   }
+}
+
+Signature DedupSemantic::signature(size_t i) const {
+  const auto bytes = clips_[i].sample.text(kSignatureField);
+  return bytes && options_.motion < 1 ? signature_of(*bytes, kSignatureField) : Signature();
+}
+
+DedupSemantic::Verdict DedupSemantic::compare(size_t i, const Signature& own, size_t of,
+                                              double similarity) const {
+  const Verdict copy{"dedup.semantic", of, similarity};
+  const Signature other = signature(of);
+  if (!own.can_be_compared() || !other.can_be_compared() || (own.is_motionless() && other.is_motionless()))
+    return similarity >= 1 - clips_[i].eps ? copy : Verdict();
+  if (similarity < 1 - options_.reach) return {};
+  Verdict out = copy;
+  out.motion = align(own, other);
+  return out.motion.correlation >= options_.motion ? out : Verdict();
 }
 
 // A clip is dropped because of a clip ranked before it, which may itself be dropped because of a third.
 void DedupSemantic::follow(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) {
   for (const size_t i : order) verdicts[i].stays = verdicts[i].rule ? verdicts[verdicts[i].of].stays : i;
+}
+
+nlohmann::json DedupSemantic::duplicate(const Verdict& verdict, const std::vector<std::string>& keys) {
+  nlohmann::json out{{"of", keys[verdict.stays]}, {"similarity", verdict.similarity}};
+  if (verdict.of != verdict.stays) out["nearest"] = keys[verdict.of];
+  const Aligned& motion = verdict.motion;
+  if (motion.correlation >= 0)
+    out["motion"] = {
+        {"correlation", motion.correlation}, {"speed", motion.speed}, {"offset_s", motion.offset_s}};
+  out["why"] = "copy of " + keys[verdict.of] + ": " + why(verdict.rule, verdict.similarity, motion);
+  return out;
 }
 
 void DedupSemantic::finish(const Emit& emit, const Run& run) {
@@ -129,7 +220,7 @@ void DedupSemantic::finish(const Emit& emit, const Run& run) {
   if (options_.exact) find_exact(order, verdicts);
   if (options_.semantic && !clips_.empty()) {
     omp_set_num_threads(std::max(1, run.threads()));
-    find_near(order, verdicts);
+    find_near(order, verdicts, run);
   }
   follow(order, verdicts);
   std::vector<std::string> keys;
@@ -139,8 +230,7 @@ void DedupSemantic::finish(const Emit& emit, const Run& run) {
     Sample& sample = clips_[i].sample;
     auto facts = json_field(sample, "json");
     if (verdict.cluster >= 0) facts["dedup"] = {{"cluster", verdict.cluster}};
-    if (verdict.rule) facts["duplicate"] = {{"of", keys[verdict.stays]}, {"similarity", verdict.similarity}};
-    if (verdict.rule && verdict.of != verdict.stays) facts["duplicate"]["nearest"] = keys[verdict.of];
+    if (verdict.rule) facts["duplicate"] = duplicate(verdict, keys);
     const bool drops = verdict.rule && options_.mode == "on";
     if (verdict.rule && !drops) facts["scores"][verdict.rule] = verdict.similarity;
     sample.set("json", json_text(facts));
@@ -189,6 +279,14 @@ Clip clip_of(Sample sample, const std::string& keep, const std::string& score) {
 bool before(const Clip& a, const Clip& b) {
   if (a.worth != b.worth) return a.worth > b.worth;
   return a.sample.key() < b.sample.key();
+}
+
+double eps_of_embedding(const Sample& sample, const std::string& name) {
+  auto facts = json_field(sample, "json");
+  const auto about = object_in(facts, "embeddings").find(name);
+  const double eps =
+      about != facts["embeddings"].end() && about->is_object() ? number(*about, "eps") : kMissing;
+  return eps >= 0 && eps <= 2 ? eps : kDefaultEps;
 }
 
 std::vector<float> unit_embedding(const Sample& sample, const std::string& name, int64_t size) {

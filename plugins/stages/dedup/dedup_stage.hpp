@@ -3,6 +3,9 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
+#include "aligned.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/sample.hpp"
 #include "kinora/stage.hpp"
@@ -14,7 +17,8 @@ struct Clip {
   Sample sample;
   std::string content;  // hash of its bytes; "" if unknown or known to be unique
   std::vector<double> worth =
-      {};  // compared lexicographically, larger values rank first; ties: the lower key first
+      {};          // compared lexicographically, larger values rank first; ties: the lower key first
+  double eps = 0;  // largest cosine distance of copies by the embedding alone
 };
 
 // Builds a clip with its rank by a rule: "best" (facts.scores[score]), "longest" (duration_s), "largest"
@@ -29,11 +33,14 @@ bool before(const Clip& a, const Clip& b);
 // missing, of another size than `size` (0: any), not finite or zero.
 std::vector<float> unit_embedding(const Sample& sample, const std::string& name, int64_t size);
 
+// The eps that the component which made the embedding has noted in the facts, else 0.01.
+double eps_of_embedding(const Sample& sample, const std::string& name);
+
 class DedupSemantic final : public Stage {
  public:
   struct Options {
     std::string name = "classic", keep = "largest", score, mode = "on";
-    double eps = -1;
+    double eps = -1, reach = 0.25, motion = 0.85;
     bool exact = true, semantic = true;
     int64_t clusters = 0, iterations = 20, seed = 1234;
     int64_t memory = 0;
@@ -41,9 +48,10 @@ class DedupSemantic final : public Stage {
   static void describe(Describe<Options>& d);
   explicit DedupSemantic(const Options& o);
   // Holds every clip until finish(), which drops duplicates by rule "dedup.exact" (score 1) or
-  // "dedup.semantic" (score: the cosine). A duplicate gets json["duplicate"] = {"of": KEY, "similarity": s},
-  // where `of` is the clip kept in its place; if the similarity is with another clip, itself a duplicate of
-  // `of`, "nearest" names that clip. Every compared clip gets json["dedup"] = {"cluster"}. With mode =
+  // "dedup.semantic" (score: the cosine). A duplicate gets json["duplicate"] = {"of": KEY, "similarity": s,
+  // "why": a sentence}, where `of` is the clip kept in its place; if the similarity is with another clip,
+  // itself a duplicate of `of`, "nearest" names that clip. If their frames were compared, "motion" has
+  // {"correlation", "speed", "offset_s"}. Every compared clip gets json["dedup"] = {"cluster"}. With mode =
   // "score" duplicates are kept, and json["scores"] has the score under the rule's name.
   // Error(KINORA_ERROR_NO_MEMORY), which ends the run, if the clips so far take more than `memory`.
   void process(Sample in, const Emit& emit, const Run& run) override;
@@ -54,17 +62,22 @@ class DedupSemantic final : public Stage {
  private:
   struct Verdict {
     const char* rule = nullptr;  // null: the clip is kept
-    size_t of = 0;               // index of the most similar clip ranked before it
+    size_t of = 0;               // index of the clip ranked before it that it is a copy of
     double similarity = 0;
+    Aligned motion = {};  // correlation -1: the frames were not compared
     int64_t cluster = -1;
     size_t stays = 0;  // index of the kept clip that following `of` leads to
   };
   // Adds the bytes held for a clip to those of earlier clips.
   void count(const Sample& sample, size_t numbers);
   void find_exact(const std::vector<size_t>& order, std::vector<Verdict>& verdicts) const;
-  void find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts);
+  void find_near(const std::vector<size_t>& order, std::vector<Verdict>& verdicts, const Run& run);
+  // Whether clip `i` is a copy of `of`, whose embeddings have this cosine. own: signature of clip `i`.
+  Verdict compare(size_t i, const Signature& own, size_t of, double similarity) const;
+  Signature signature(size_t i) const;
+  static nlohmann::json duplicate(const Verdict& verdict, const std::vector<std::string>& keys);
   static void follow(const std::vector<size_t>& order, std::vector<Verdict>& verdicts);
-  Options options_;  // eps is resolved for the embedding's name
+  Options options_;
   std::vector<Clip> clips_;
   std::vector<std::vector<float>> vectors_;  // [clips_][size_]
   int64_t size_ = 0;

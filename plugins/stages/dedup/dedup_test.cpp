@@ -10,6 +10,7 @@
 #include "dedup_stage.hpp"
 #include "kinora/curation.hpp"
 #include "kinora/testing.hpp"
+#include "signature_testing.hpp"
 
 namespace kinora::dedup {
 namespace {
@@ -156,25 +157,80 @@ TEST(Dedup, ScoreKeepsWhatOnDropsAndNotesTheSame) {
   }
 }
 
+// Two clips of this cosine.
+std::vector<Sample> pair_of(float cosine, const json& facts = json::object()) {
+  testing::start();
+  return {sample_of(0, {1, 0}, facts), sample_of(1, {cosine, std::sqrt(1 - cosine * cosine)}, facts)};
+}
+
 // Two shots of one dark stage have a cosine of 0.995 by embed.classic; with a network's embedding this means
 // a copy.
-TEST(Dedup, HowNearACopyIsDependsOnTheEmbeddingUnlessItIsSaid) {
-  testing::start();
-  const auto dropped = [](float cosine, const std::string& name, double eps) {
-    std::vector<Sample> samples;
-    for (const std::vector<float>& v : {std::vector<float>{1, 0}, {cosine, std::sqrt(1 - cosine * cosine)}}) {
-      samples.emplace_back(key_of(samples.size()));
-      samples.back().set((name + ".npy").c_str(), to_npy(v, {2}));
-    }
-    return run(samples, {.name = name, .eps = eps}).dropped.size();
+TEST(Dedup, HowNearACopyIsIsWhatTheEmbeddingSaysUnlessTheUserDoes) {
+  const auto dropped = [](float cosine, const json& about, double eps) {
+    return run(pair_of(cosine, {{"embeddings", {{"classic", about}}}}), {.eps = eps}).dropped.size();
   };
-  for (const char* name : {"classic", "clip"}) {
-    EXPECT_EQ(dropped(0.999F, name, -1), 1u) << name;
-    EXPECT_EQ(dropped(0.995F, name, 0.01), 1u) << name;
-    EXPECT_EQ(dropped(0.98F, name, -1), 0u) << name;
+  const json near{{"model", "embed.classic"}, {"eps", 0.002}}, other{{"model", "clip.pt"}};
+  for (const json& about : {near, other, json(), json{{"eps", "x"}}, json{{"eps", -3}}}) {
+    EXPECT_EQ(dropped(0.999F, about, -1), 1u) << about;
+    EXPECT_EQ(dropped(0.995F, about, 0.01), 1u) << about;
+    EXPECT_EQ(dropped(0.98F, about, -1), 0u) << about;
+    EXPECT_EQ(dropped(0.995F, about, -1), about == near ? 0u : 1u) << about;
   }
-  EXPECT_EQ(dropped(0.995F, "classic", -1), 0u);
-  EXPECT_EQ(dropped(0.995F, "clip", -1), 1u);
+}
+
+// Clips of this cosine with these signatures; an empty one is not set.
+Ends seen(float cosine, const std::string& first, const std::string& second,
+          const DedupSemantic::Options& options = {}) {
+  auto samples = pair_of(cosine, {{"duration_s", 8}});
+  if (!first.empty()) samples[0].set("signature", first);
+  if (!second.empty()) samples[1].set("signature", second);
+  return run(samples, options);
+}
+
+TEST(Dedup, ALookAlikeStaysAndARetimedCopyGoes) {
+  const std::string shot = signature_bytes(1), other = signature_bytes(2),
+                    fast = signature_bytes(1, {.speed = 1.04});
+  EXPECT_EQ(seen(0.9999F, shot, other).dropped.size(), 0u);
+  const Ends ends = seen(0.95F, shot, fast);
+  ASSERT_EQ(ends.dropped.size(), 1u);
+  EXPECT_NEAR(ends.dropped.at(key_of(1)), 0.95, 1e-6);
+  const json& duplicate = ends.facts.at(key_of(1))["duplicate"];
+  EXPECT_NEAR(duplicate["motion"]["speed"].get<double>(), 1.04, 0.011);
+  EXPECT_GT(duplicate["motion"]["correlation"].get<double>(), 0.95);
+  EXPECT_THAT(
+      duplicate["why"].get<std::string>(),
+      ::testing::MatchesRegex(
+          "copy of 100000: cosine 0.9500, motion (0.9[5-9]|1.00) alike at 1.0[345] times the speed.*"));
+  EXPECT_EQ(seen(0.95F, shot, fast, {.reach = 0.04}).dropped.size(), 0u) << "beyond its reach";
+  EXPECT_EQ(seen(0.95F, shot, fast, {.motion = 1}).dropped.size(), 0u) << "the embedding alone";
+  EXPECT_EQ(seen(0.9999F, shot, other, {.motion = 1}).dropped.size(), 1u) << "the embedding alone";
+}
+
+TEST(Dedup, WhereNothingMovesOrOneHasNoSignatureTheEmbeddingDecides) {
+  const std::string still = signature_bytes(1, {.gain = 0}), shot = signature_bytes(1);
+  for (const auto& [first, second] :
+       {std::pair(still, still), {shot, ""}, {"", shot}, {signature_bytes(1, {.frames = 3}), shot}}) {
+    const Ends ends = seen(0.995F, first, second);
+    EXPECT_EQ(ends.dropped.size(), 1u);
+    EXPECT_FALSE(ends.facts.at(key_of(1))["duplicate"].contains("motion"));
+    EXPECT_EQ(ends.facts.at(key_of(1))["duplicate"]["why"],
+              "copy of 100000: cosine 0.9950, by the embedding alone");
+    EXPECT_EQ(seen(0.98F, first, second).dropped.size(), 0u);
+  }
+  EXPECT_EQ(seen(0.9999F, still, shot).dropped.size(), 0u) << "one of them moves";
+}
+
+// The most similar clip is another shot; the copy is the one after it.
+TEST(Dedup, LooksAtMoreThanTheNearestClip) {
+  testing::start();
+  std::vector<Sample> samples{sample_of(0, {1, 0}), sample_of(1, {0.9F, 0.4359F}),
+                              sample_of(2, {0.95F, 0.3122F})};
+  samples[0].set("signature", signature_bytes(1));
+  samples[1].set("signature", signature_bytes(2));
+  samples[2].set("signature", signature_bytes(1, {.base = 60}));
+  const Ends ends = run(samples, {.keep = "first"});
+  ASSERT_EQ(ends.dropped.size(), 1u);
+  EXPECT_EQ(ends.facts.at(key_of(2))["duplicate"]["of"], key_of(0));
 }
 
 TEST(Dedup, ThreadsAndRunsDecideTheSame) {
@@ -238,7 +294,9 @@ TEST(Dedup, ExactIsOfTheContentWhateverTheEmbedding) {
   const Ends ends = run({a, b, c, d}, {});
   EXPECT_THAT(ends.kept, ElementsAre(key_of(0), key_of(2), key_of(3)));
   EXPECT_EQ(ends.dropped.at(key_of(1)), 1.0);
-  EXPECT_EQ(ends.facts.at(key_of(1))["duplicate"], json({{"of", key_of(0)}, {"similarity", 1.0}}));
+  EXPECT_EQ(
+      ends.facts.at(key_of(1))["duplicate"],
+      json({{"of", key_of(0)}, {"similarity", 1.0}, {"why", "copy of " + key_of(0) + ": the same bytes"}}));
   EXPECT_EQ(run({a, b, c, d}, {.exact = false}).dropped.size(), 0u);
   EXPECT_EQ(run({a, b, c, d}, {.eps = 2, .semantic = false}).dropped.size(), 1u);
 }
@@ -263,6 +321,9 @@ TEST(Dedup, OneBadEmbeddingIsOneFailure) {
   Sample broken = sample_of(4, {1, 0});
   broken.set("json", "7");
   EXPECT_THAT(why(broken), HasSubstr("not a JSON object"));
+  Sample cut = sample_of(6, {1, 0});
+  cut.set("signature", "xyz");
+  EXPECT_THAT(why(cut), HasSubstr("100006.signature: expected frames of 64 bytes, got 3 bytes"));
   stage.process(sample_of(5, {0, 1}), out.emit(), testing::Run());
   stage.finish(out.emit(), testing::Run());
   EXPECT_EQ(out.emitted.size(), 2u);

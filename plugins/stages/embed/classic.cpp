@@ -9,48 +9,10 @@
 #include "kinora/curation.hpp"
 #include "kinora/npy.hpp"
 #include "kinora/plugin.hpp"
+#include "shrink.hpp"
 
 namespace kinora::embed {
 namespace {
-
-// Interval of one axis that a cell of the reduced frame covers.
-struct Span {
-  int64_t first = 0;
-  std::vector<double> weights;  // of the pixels from `first` on; they sum to 1
-};
-
-std::vector<Span> spans(int64_t size) {
-  std::vector<Span> out(kSide);
-  for (int64_t i = 0; i < kSide; ++i) {
-    const double scale = static_cast<double>(size) / kSide, begin = static_cast<double>(i) * scale,
-                 end = static_cast<double>(i + 1) * scale;
-    Span& span = out[static_cast<size_t>(i)];
-    span.first = static_cast<int64_t>(begin);
-    for (int64_t p = span.first; p < size && static_cast<double>(p) < end; ++p)
-      span.weights.push_back(
-          (std::min(end, static_cast<double>(p + 1)) - std::max(begin, static_cast<double>(p))) / scale);
-  }
-  return out;
-}
-
-// Area averages: [kSide, kSide, 3], 0..255.
-std::vector<double> shrink(const uint8_t* rgb, int64_t height, int64_t width) {
-  const auto rows = spans(height), columns = spans(width);
-  std::vector<double> out(size_t{kSide} * kSide * 3), line(static_cast<size_t>(width) * 3);
-  for (size_t y = 0; y < kSide; ++y) {
-    std::fill(line.begin(), line.end(), 0.0);
-    for (size_t r = 0; r < rows[y].weights.size(); ++r) {
-      const uint8_t* from = rgb + (rows[y].first + static_cast<int64_t>(r)) * width * 3;
-      for (size_t i = 0; i < line.size(); ++i) line[i] += rows[y].weights[r] * from[i];
-    }
-    for (size_t x = 0; x < kSide; ++x)
-      for (size_t p = 0; p < columns[x].weights.size(); ++p)
-        for (size_t c = 0; c < 3; ++c)
-          out[(y * kSide + x) * 3 + c] +=
-              columns[x].weights[p] * line[(static_cast<size_t>(columns[x].first) + p) * 3 + c];
-  }
-  return out;
-}
 
 // A position between two bins.
 struct Between {
@@ -77,11 +39,9 @@ void append(std::vector<float>& out, const std::vector<double>& histogram, doubl
 }  // namespace
 
 void Classic::add(const uint8_t* rgb, int64_t height, int64_t width) {
-  const auto small = shrink(rgb, height, width);
+  const auto small = shrink(rgb, height, width, kSide);
   light_before_ = std::move(light_);
-  light_.resize(size_t{kSide} * kSide);
-  for (size_t i = 0; i < light_.size(); ++i)
-    light_[i] = 0.299 * small[3 * i] + 0.587 * small[3 * i + 1] + 0.114 * small[3 * i + 2];
+  light_ = brightness(small);
   add_colours(small);
   add_gradients();
   if (!light_before_.empty()) add_motion();
@@ -202,7 +162,7 @@ void EmbedClassic::process(Sample in, const Emit& emit, const Run& run) {
   } else {
     in.set((options_.name + ".npy").c_str(), to_npy(all, {kClassicSize}));
     auto facts = json_field(in, "json");
-    note_embedding(facts, options_.name, "embed.classic", kClassicSize);
+    note_embedding(facts, options_.name, "embed.classic", kClassicSize, kClassicEps);
     in.set("json", json_text(facts));
   }
   emit(std::move(in));
@@ -212,4 +172,4 @@ void EmbedClassic::process(Sample in, const Emit& emit, const Run& run) {
 
 using kinora::embed::EmbedClassic;
 KINORA_COMPONENT(EmbedClassic)
-KINORA_PLUGIN(EmbedClassic, ShotsMerge)
+KINORA_PLUGIN(EmbedClassic, ShotsMerge, ClipSignature)

@@ -24,6 +24,9 @@ constexpr int kGradientBins = kCells * kCells * (kOrientations + 1);
 constexpr int kMotionBins = kCells * kCells * kChanges;
 constexpr int kClassicSize = kColourBins + kGradientBins + kMotionBins;
 constexpr double kFlatLevels = 4;
+// Largest cosine distance of copies. It is below that of networks' embeddings because different shots of a
+// dark video have nearly the same histograms.
+constexpr double kClassicEps = 0.002;
 
 // Weight of each histogram; none is negative and at least one is positive. Only their proportions matter.
 struct Shares {

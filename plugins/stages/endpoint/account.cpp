@@ -70,6 +70,11 @@ size_t Account::missed(const std::string& key) {
   return missed_.size();
 }
 
+bool Account::has_missed() const {
+  const Guard lock(mutex_);
+  return !missed_.empty();
+}
+
 std::string Account::refused() const {
   const Guard lock(mutex_);
   return refused_;

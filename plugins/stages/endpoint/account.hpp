@@ -60,6 +60,8 @@ class Account {
   // Records that no server was reached for the sample with this key. Returns the number of such samples; 0 if
   // a server has answered before.
   size_t missed(const std::string& key);
+  // Whether a sample has missed the server, and none has reached it.
+  bool has_missed() const;
 
  private:
   mutable std::mutex mutex_;

@@ -109,7 +109,8 @@ Answered Client::ask(const Question& question, const Run& run) const {
     account_->gate.correct(-expected);
     check_accepted();
     if (!made.again) give_up(question, made.problem);
-    if (n == options_.retries) {
+    // Where no sample has reached the server yet, further attempts for each would only delay the end of the run.
+    if (n == options_.retries || (made.nobody && account_->has_missed())) {
       const std::string told = made.problem + (n > 0 ? fmt::format(" ({} attempts)", n + 1) : "");
       if (made.nobody) miss(question, told);
       give_up(question, told);

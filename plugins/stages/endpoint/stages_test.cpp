@@ -117,6 +117,22 @@ TEST(EndpointStages, AServerThatIsNeverThereEndsTheRunAfterEightSamples) {
   }
 }
 
+TEST(EndpointStages, OnlyTheFirstSampleWaitsForAServerThatIsNeverThere) {
+  kinora::testing::start();
+  auto o = nobody<CaptionEndpoint>();
+  o.retries = 2;
+  o.backoff = 0.01;
+  o.model = "waits";  // an account of its own
+  CaptionEndpoint stage(o);
+  const kinora::testing::Run run;
+  kinora::testing::Collector out;
+  for (const char* key : {"first", "second"})
+    stage.process(clip(8, R"({"fps":24})", nullptr, key), out.emit(), run);
+  ASSERT_EQ(out.failed.size(), 2u);
+  EXPECT_THAT(out.failed[0].reason, HasSubstr("(3 attempts)"));
+  EXPECT_THAT(out.failed[1].reason, ::testing::Not(HasSubstr("attempts")));
+}
+
 TEST(EndpointStages, AConnectionThatIsNotMadeEndsAtItsLimit) {
   kinora::testing::start();
   const test::FullPort server;

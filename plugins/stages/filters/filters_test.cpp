@@ -113,6 +113,8 @@ TEST(Bounds, OfADropAreAmongItsFactsAndOfNoOther) {
   EXPECT_EQ(bounds("filter.black", {grey(0)}), json::parse(R"({"filter.black": {"at_most": 0.33}})"));
   EXPECT_EQ(bounds("filter.blur", {grey(90)}, {{"at_least", 7.0}}),
             json::parse(R"({"filter.blur": {"at_least": 7.0}})"));
+  EXPECT_EQ(bounds("filter.blur", {texture(0)}, {{"at_most", 5.0}}),
+            json::parse(R"({"filter.blur": {"at_most": 5.0}})"));
   EXPECT_EQ(bounds("filter.flow", {grey(90), grey(90)}),
             json::parse(R"({"filter.flow": {"at_least": 0.002}})"));
   EXPECT_EQ(bounds("filter.flow", {grey(90), grey(90)}, {{"at_least", 0.0}, {"p10_at_least", 0.5}}),

@@ -1,6 +1,4 @@
 // Filters by the pixels of the frames: brightness, blur, black frames, frozen frames.
-#include <limits>
-
 #include <opencv2/imgproc.hpp>
 
 #include "filter.hpp"
@@ -50,7 +48,7 @@ class FilterBlur final : public Stage {
   // At a height of 360 the project's media score from 4 (a soft rendering) and 14 (footage of 1906) to 1,800
   // (a city at night); a Gaussian blur of 8 pixels brings sharp ones below 1.
   struct Options : ModeOption, ReduceOption {
-    double at_least = 3;
+    double at_least = 3, at_most = 1e300;  // finite, so that JSON can hold it
   };
   static void describe(Describe<Options>& d) {
     d.name("filter.blur")
@@ -63,6 +61,10 @@ class FilterBlur final : public Stage {
         .help(
             "smallest score that passes; the score grows with the frames' size, and the default is for a "
             "height of 360");
+    d.option("at_most", &Options::at_most)
+        .at_least(0)
+        .bound()
+        .help("largest score that passes, against noise and film grain; default: no limit");
     describe_frames(d);
   }
   explicit FilterBlur(const Options& o) : options_(o) {}
@@ -79,7 +81,7 @@ class FilterBlur final : public Stage {
       variances.push_back(deviation[0] * deviation[0]);
     }
     judge(std::move(in), emit, "filter.blur", reduce(variances, options_.reduce), options_.at_least,
-          std::numeric_limits<double>::infinity(), options_.mode);
+          options_.at_most, options_.mode);
   }
 
  private:

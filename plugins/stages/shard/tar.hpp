@@ -1,9 +1,9 @@
 // Writes tar archives to files on any storage.
 #pragma once
 #include <exception>
-#include <memory>
+#include <locale.h>
 #include <string>
-#include <vector>
+#include <string_view>
 
 #include "kinora/io.hpp"
 
@@ -19,31 +19,50 @@ struct Member {
   uint64_t size;
 };
 
+// During its lifetime libarchive treats names of members on this thread as UTF-8, whatever the process's
+// locale, so the same names give the same bytes everywhere.
+class Utf8Names {
+ public:
+  Utf8Names();
+  Utf8Names(const Utf8Names&) = delete;
+  Utf8Names& operator=(const Utf8Names&) = delete;
+  ~Utf8Names();
+
+ private:
+  locale_t before_;
+};
+
 // The same members give the same bytes: headers are ustar with mode 0644, time and owner 0. A name that is
 // too long for ustar, or not ASCII, gets a pax header as in POSIX. The file appears on commit().
+// [owner-thread], the destructor included.
 class TarWriter {
  public:
   explicit TarWriter(std::string_view uri);
   TarWriter(const TarWriter&) = delete;
   TarWriter& operator=(const TarWriter&) = delete;
   ~TarWriter();
-  // Throws Error if the storage fails; the writer may then only be destroyed.
-  Member append(const std::string& name, const void* data, uint64_t size);
-  // Bytes written so far, which is the offset of the next header.
-  uint64_t size() const { return size_; }
-  void commit();
+  // All functions throw Error if the storage fails; the writer may then only be destroyed.
+  // Begins a member of `size` bytes, which write() appends.
+  Member begin(const std::string& name, uint64_t size);
+  void write(const void* data, uint64_t size);
+  // Returns where the last member ends, with padding.
+  uint64_t commit();
 
  private:
   void check(int64_t status);
+  void put(const void* data, size_t size);
+  void flush();
   std::string uri_;
+  Utf8Names names_;
   Writer out_;
   struct archive* archive_;
-  uint64_t size_ = 0;
+  std::string buffer_;  // not yet in out_
+  uint64_t size_ = 0;   // offset of the next byte
   bool abandoned_ = false;
   std::exception_ptr error_;  // error of out_, carried through libarchive
 };
 
-// Bytes that a member adds, without pax headers.
-constexpr uint64_t padded(uint64_t size) { return 512 + (size + 511) / 512 * 512; }
+// The most bytes that a member adds.
+uint64_t most_in_archive(std::string_view name, uint64_t size);
 
 }  // namespace kinora::shard

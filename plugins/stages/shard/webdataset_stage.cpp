@@ -1,7 +1,11 @@
 #include "webdataset_stage.hpp"
 
 #include <algorithm>
+#include <chrono>
+#include <numeric>
 #include <string>
+
+#include <nlohmann/json.hpp>
 
 #include "kinora/error.hpp"
 #include "kinora/plugin.hpp"
@@ -34,13 +38,7 @@ void as_storage_error(F&& f) {
   }
 }
 
-void write_file(const std::string& uri, std::string_view text) {
-  Writer out(uri);
-  out.write(text);
-  out.commit();
-}
-
-constexpr const char* kFolder = "shard.folder";
+constexpr const char *kFolder = "shard.folder", *kFiles = "shard.files";
 
 // Returns the folder of a sample: below the dataset and without dots, because readers end a shard's name at a
 // dot.
@@ -62,14 +60,19 @@ std::string six_digits(size_t number) {
   return std::string(digits.size() < 6 ? 6 - digits.size() : 0, '0') + digits;
 }
 
-// The samples of members that were written one after the other.
-std::vector<energon::StoredSample> samples_of(const std::vector<Member>& members, uint64_t end) {
-  energon::Grouping grouping;
-  std::vector<energon::StoredSample> out;
-  for (const Member& m : members)
-    if (auto sample = grouping.add(m.name, m.header, m.content, m.size)) out.push_back(*std::move(sample));
-  if (auto sample = grouping.finish(end)) out.push_back(*std::move(sample));
-  return out;
+// The fields that the sample has as files.
+std::vector<Content> files_of(const Sample& in) {
+  std::vector<Content> out;
+  const auto text = in.text(kFiles);
+  const auto files = nlohmann::json::parse(text.value_or("{}"), nullptr, false);
+  bool is_right = files.is_object();
+  for (auto at = files.begin(); is_right && at != files.end(); ++at) {
+    const auto& file = *at;
+    is_right = file.is_array() && file.size() == 2 && file[0].is_string() && file[1].is_number_unsigned();
+    if (is_right) out.push_back({at.key(), file[1].get<uint64_t>(), "", file[0].get<std::string>()});
+  }
+  if (is_right) return out;
+  refuse(in.key(), std::string("its field ") + kFiles + R"( is not like {"mp4": ["/clips/a.mp4", 12345]})");
 }
 
 // A shard that an interrupted run has written.
@@ -160,30 +163,31 @@ std::string WebDatasetStage::shard_name(size_t number) const {
   return name + options_.prefix + "-" + six_digits(part > 0 ? number % part : number) + ".tar";
 }
 
-// Directs the following shards to this folder.
+// Directs the following samples to this folder.
 void WebDatasetStage::enter(const std::string& folder, const Emit& emit, const Run& run) {
   if (index_ && folder == place_) return;
-  if (open_) close(emit);
+  if (open_) begin_writing(emit, run);
   place_ = folder;
-  find_written_shards(run);
+  find_written_shards(emit, run);
 }
 
-// Finds the shards of an interrupted run. They are complete, because a shard appears only when it is.
-void WebDatasetStage::find_written_shards(const Run& run) {
+// Finds the shards of an interrupted run. They are complete, because a shard appears only when it is. Those
+// after the first that is missing are written again.
+void WebDatasetStage::find_written_shards(const Emit& emit, const Run& run) {
   if (!index_) {
     folder_ = run.out();
     index_.emplace();
   }
   if (!numbers_.try_emplace(place_, 0).second) return;
-  for (;;) {
+  for (std::string name; exists(uri(name = next_name())); ++numbers_.at(place_)) {
     run.check_cancelled();
-    const std::string name = next_name();
-    if (!exists(uri(name))) return;
+    while (!writing_.empty()) finish_first(emit, run);  // the shards are recorded in their order
     const WrittenShard shard(uri(name));
     if (!exists(uri(name + ".idx")))
       write_file(uri(name + ".idx"), energon::tar_index(shard.samples, shard.end));
     record(name, shard.samples);
     was_there_.back() = 1;
+    resumes_ = true;
   }
 }
 
@@ -191,20 +195,27 @@ void WebDatasetStage::record(const std::string& name, const std::vector<energon:
   index_->add(static_cast<int64_t>(shards_.size()), samples);
   shards_.push_back({name, samples.size()});
   was_there_.push_back(0);
-  ++numbers_.at(place_);
   hash_.add(name);
   for (const auto& sample : samples) hash_.add(sample);
 }
 
-std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) const {
+std::vector<Content> WebDatasetStage::contents_of(const Sample& in) const {
   check_key(in.key());
-  std::vector<Sample::Field> out;
+  std::vector<Content> out = files_of(in);
   for (const auto& field : in.fields()) {
-    if (std::find(options_.skip.begin(), options_.skip.end(), field.name) != options_.skip.end()) continue;
-    if (field.name == kFolder) continue;
-    check_field(in.key(), field.name);
-    out.push_back(field);
+    if (field.name == kFolder || field.name == kFiles) continue;
+    const auto at =
+        std::find_if(out.begin(), out.end(), [&](const Content& c) { return c.field == field.name; });
+    Content content{std::string(field.name), field.bytes.size(), {field.bytes.begin(), field.bytes.end()}};
+    if (at == out.end())
+      out.push_back(std::move(content));
+    else
+      *at = std::move(content);
   }
+  std::erase_if(out, [&](const Content& content) {
+    return std::find(options_.skip.begin(), options_.skip.end(), content.field) != options_.skip.end();
+  });
+  for (const auto& content : out) check_field(in.key(), content.field);
   if (out.empty())
     throw Error(KINORA_ERROR_DATA,
                 "sample '" + std::string(in.key()) +
@@ -212,58 +223,78 @@ std::vector<Sample::Field> WebDatasetStage::checked_fields(const Sample& in) con
   return out;
 }
 
-bool WebDatasetStage::is_stored(const Sample& in) const {
-  const auto place = index_->find(in.key());
-  if (place && was_there_[static_cast<size_t>(place->shard)]) return true;
-  if (place || (open_ && open_->known.contains(std::string(in.key()))))
-    throw Error(KINORA_ERROR_DATA,
-                "sample '" + std::string(in.key()) +
-                    "' cannot be stored: this run has already stored a sample with that key" +
-                    (place ? " in " + shards_[static_cast<size_t>(place->shard)].name : "") +
-                    "; make the keys differ");
-  return false;
+// Whether an earlier run has stored it. Two samples of one key in different shards end the run when the index
+// receives the second one.
+bool WebDatasetStage::is_stored(std::string_view key) const {
+  if (!resumes_) return false;
+  const auto place = index_->find(key);
+  return place && was_there_[static_cast<size_t>(place->shard)];
+}
+
+kinora_resources WebDatasetStage::resources() const {
+  constexpr double kAll = 1e6;  // as many threads as the run has
+  return {sizeof(kinora_resources), 1, kAll, 0.0, 0};
 }
 
 void WebDatasetStage::process(Sample in, const Emit& emit, const Run& run) {
-  const auto fields = checked_fields(in);
+  PlannedSample sample{std::string(in.key()), contents_of(in)};
   const std::string folder = folder_of(in);
   as_storage_error([&] { enter(folder, emit, run); });
-  if (is_stored(in)) return;
+  if (is_stored(sample.key)) return;
+  if (known_.contains(sample.key))
+    refuse(sample.key, "its shard has a sample with that key; make the keys differ");
   emit.hold();
-  as_storage_error([&] {
-    uint64_t size = 1024;  // end-of-archive blocks
-    for (const auto& field : fields) size += padded(field.bytes.size());
-    if (open_ && open_->tar.size() + size > static_cast<uint64_t>(options_.max_size)) close(emit);
-    write(in, fields);
-    if (open_->keys.size() >= static_cast<size_t>(options_.max_count)) close(emit);
-  });
+  as_storage_error([&] { plan(std::move(sample), emit, run); });
 }
 
-// A failed write leaves open_ unusable; it is not used again, and its destructor removes the partial file.
-void WebDatasetStage::write(const Sample& in, const std::vector<Sample::Field>& fields) {
-  if (!open_) open_ = std::make_unique<OpenShard>(uri(next_name()));
-  const std::string key(in.key());
-  for (const auto& field : fields)
-    open_->members.push_back(
-        open_->tar.append(key + "." + std::string(field.name), field.bytes.data(), field.bytes.size()));
-  open_->keys.push_back(key);
-  open_->known.insert(key);
+void WebDatasetStage::plan(PlannedSample sample, const Emit& emit, const Run& run) {
+  constexpr uint64_t kEnd = 1024;  // of an archive
+  const uint64_t size = most_in_archive(sample);
+  if (open_ && open_->size + size + kEnd > static_cast<uint64_t>(options_.max_size)) begin_writing(emit, run);
+  if (!open_) open_.emplace();
+  open_->size += size;
+  for (const auto& content : sample.fields) open_->in_memory += content.bytes.size();
+  known_.insert(sample.key);
+  open_->samples.push_back(std::move(sample));
+  if (open_->samples.size() >= static_cast<size_t>(options_.max_count)) begin_writing(emit, run);
 }
 
-void WebDatasetStage::close(const Emit& emit) {
-  const std::unique_ptr<OpenShard> shard = std::move(open_);
-  const uint64_t end = shard->tar.size();
-  shard->tar.commit();
-  const std::string name = next_name();
-  const auto samples = samples_of(shard->members, end);
-  write_file(uri(name + ".idx"), energon::tar_index(samples, end));
-  record(name, samples);
-  for (const auto& key : shard->keys) emit.stored(key);
+uint64_t WebDatasetStage::in_memory() const {
+  return std::accumulate(writing_.begin(), writing_.end(), uint64_t{0},
+                         [](uint64_t sum, const Writing& w) { return sum + w.shard->in_memory; });
+}
+
+// Writes the open shard in a thread of its own, when there is room for one.
+void WebDatasetStage::begin_writing(const Emit& emit, const Run& run) {
+  constexpr uint64_t kMemory = uint64_t{1} << 28;
+  const auto writers = static_cast<size_t>(std::max(1, run.threads()));
+  while (writing_.size() >= writers || (!writing_.empty() && in_memory() + open_->in_memory > kMemory))
+    finish_first(emit, run);
+  open_->name = next_name();
+  open_->uri = uri(open_->name);
+  ++numbers_.at(place_);
+  const auto shard = std::make_shared<const PlannedShard>(*std::exchange(open_, std::nullopt));
+  known_.clear();
+  writing_.push_back(
+      {shard, std::async(std::launch::async, [shard, this] { return write_shard(*shard, stop_); })});
+}
+
+// Waits for the first of the shards that are being written, and records it.
+void WebDatasetStage::finish_first(const Emit& emit, const Run& run) {
+  constexpr std::chrono::milliseconds kPoll{50};
+  while (writing_.front().samples.wait_for(kPoll) != std::future_status::ready) run.check_cancelled();
+  Writing first = std::move(writing_.front());
+  writing_.pop_front();
+  record(first.shard->name, first.samples.get());
+  for (const auto& sample : first.shard->samples) emit.stored(sample.key);
 }
 
 void WebDatasetStage::finish(const Emit& emit, const Run& run) {
-  if (!index_) find_written_shards(run);
-  if (open_) close(emit);
+  as_storage_error([&] {
+    if (!index_) find_written_shards(emit, run);
+    if (open_) begin_writing(emit, run);
+    while (!writing_.empty()) finish_first(emit, run);
+  });
   const std::string meta = folder_ + "/.nv-meta/";
   index_->publish(meta + "index.sqlite");
   write_file(meta + "index.uuid", hash_.uuid());

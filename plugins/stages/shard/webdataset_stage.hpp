@@ -1,6 +1,10 @@
 // stage/shard.webdataset: packs samples into WebDataset shards with Energon's index.
 #pragma once
+#include <atomic>
+#include <deque>
+#include <future>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <unordered_set>
@@ -8,17 +12,21 @@
 #include "kinora/energon_files.hpp"
 #include "kinora/energon_index.hpp"
 #include "kinora/stage.hpp"
-#include "tar.hpp"
+#include "planned_shard.hpp"
 
 namespace kinora::shard {
 
-// Samples arrive in the order of the source and a shard ends at a count or a size, so the same input gives
-// the same bytes. A shard appears only when complete, and only then are its samples reported as stored. After
-// a kill, the run continues after the existing shards and receives the remaining samples again, so the result
-// equals that of an uninterrupted run.
+// Samples arrive in the order of the source, and a shard ends at a count or a size that is known before it is
+// written. So the same input gives the same bytes, and as many shards are written at once as the run has
+// threads. A shard appears only when complete. Its samples are reported as stored when the shards before it
+// are complete too. After a kill, the run continues after the existing shards up to the first that is
+// missing, and receives the remaining samples again, so the result equals that of an uninterrupted run.
 //
-// A sample's field shard.folder, which is not stored, names its folder in the dataset; a source that gives
+// Two fields of a sample are not stored. shard.folder names its folder in the dataset; a source that gives
 // samples folder by folder gets full shards. A run that continues another must then give all samples again.
+// shard.files names files whose bytes are fields, {"mp4": ["/clips/a.mp4", 12345]}: URI and size. They are
+// read when their shard is written. A byte field of the same name counts instead. Byte fields are kept in
+// memory until then.
 class WebDatasetStage final : public Stage {
  public:
   struct Options {
@@ -31,18 +39,21 @@ class WebDatasetStage final : public Stage {
   };
   static void describe(Describe<Options>& d);
   explicit WebDatasetStage(const Options& options);
+  ~WebDatasetStage() override { stop_ = true; }
   void process(Sample in, const Emit& emit, const Run& run) override;
   void finish(const Emit& emit, const Run& run) override;
-  kinora_resources resources() const override { return {sizeof(kinora_resources), 1, 1.0, 0.0, 0}; }
+  kinora_resources resources() const override;
 
  private:
-  std::vector<Sample::Field> checked_fields(const Sample& in) const;
+  std::vector<Content> contents_of(const Sample& in) const;
   void enter(const std::string& folder, const Emit& emit, const Run& run);
-  void find_written_shards(const Run& run);
+  void find_written_shards(const Emit& emit, const Run& run);
   void record(const std::string& name, const std::vector<energon::StoredSample>& samples);
-  bool is_stored(const Sample& in) const;
-  void write(const Sample& in, const std::vector<Sample::Field>& fields);
-  void close(const Emit& emit);
+  bool is_stored(std::string_view key) const;
+  void plan(PlannedSample sample, const Emit& emit, const Run& run);
+  void begin_writing(const Emit& emit, const Run& run);
+  void finish_first(const Emit& emit, const Run& run);
+  uint64_t in_memory() const;
   std::string uri(const std::string& name) const { return folder_ + "/" + name; }
   std::string shard_name(size_t number) const;
   std::string next_name() const { return shard_name(numbers_.at(place_)); }
@@ -53,16 +64,17 @@ class WebDatasetStage final : public Stage {
   energon::IndexHash hash_;
   std::vector<energon::ShardInfo> shards_;
   std::vector<char> was_there_;            // one flag per shard: written by an earlier run
+  bool resumes_ = false;                   // any of them is set
   std::map<std::string, size_t> numbers_;  // number of the next shard in each folder
-  std::string place_;                      // folder that is being written
-  struct OpenShard {
-    explicit OpenShard(std::string_view uri) : tar(uri) {}
-    TarWriter tar;
-    std::vector<Member> members;
-    std::vector<std::string> keys;  // in the order of the shard
-    std::unordered_set<std::string> known;
+  std::string place_;                      // folder of the following samples
+  std::optional<PlannedShard> open_;       // receives the following samples
+  std::unordered_set<std::string> known_;  // its keys
+  struct Writing {
+    std::shared_ptr<const PlannedShard> shard;
+    std::future<std::vector<energon::StoredSample>> samples;
   };
-  std::unique_ptr<OpenShard> open_;
+  std::atomic<bool> stop_ = false;
+  std::deque<Writing> writing_;  // in the order of the shards; destroyed first, which waits for the writers
 };
 
 // Check a name by WebDataset's rule, which decides whether readers recover a sample, and throw Error

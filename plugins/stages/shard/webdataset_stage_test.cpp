@@ -50,8 +50,9 @@ class Shards : public ::testing::Test {
     s.set("txt", "");
     return s;
   }
-  void pack(const std::string& folder, WebDatasetStage::Options o, int from, int to, bool finish = true) {
-    const kinora::testing::Run run(root + "/" + folder);
+  void pack(const std::string& folder, WebDatasetStage::Options o, int from, int to, bool finish = true,
+            int32_t writers = 1) {
+    const kinora::testing::Run run(root + "/" + folder, writers);
     WebDatasetStage stage(o);
     for (int n = from; n < to; ++n) stage.process(sample(n), out.emit(), run);
     if (finish) stage.finish(out.emit(), run);
@@ -141,13 +142,37 @@ TEST_F(Shards, LeaveOutTheFieldsThatAreNamed) {
   EXPECT_TRUE(!has("b", "film-1.txt") && has("b", "film-1.url") && has("b", "film-1.mp4"));
 }
 
-TEST_F(Shards, AreTheSameBytesFromTheSameInput) {
-  pack("a", {.max_size = 20000, .val = 0.25}, 0, 60);
-  pack("b", {.max_size = 20000, .val = 0.25}, 0, 60);
-  EXPECT_EQ(tree(path("a")), tree(path("b")));
+TEST_F(Shards, AreTheSameBytesForAnyNumberOfWriters) {
+  const WebDatasetStage::Options o{.max_size = 20000, .val = 0.25};
+  pack("a", o, 0, 60);
+  for (const int32_t writers : {1, 2, 5}) {
+    const std::string folder = std::to_string(writers);
+    out.stored.clear();
+    pack(folder, o, 0, 60, true, writers);
+    EXPECT_EQ(tree(path("a")), tree(path(folder))) << writers;
+    EXPECT_EQ(out.stored.front(), "film-0");
+    EXPECT_EQ(out.stored.back(), "film-59") << "stored in the order of the shards";
+    EXPECT_EQ(out.stored.size(), 60u);
+  }
   for (const auto& [name, bytes] : tree(path("a"))) {
     EXPECT_TRUE(!name.ends_with(".tar") || bytes.size() <= 20000u) << name;
   }
+}
+
+// The size of a shard counts the headers of names that are too long for ustar or not ASCII.
+TEST_F(Shards, OfLongNamesKeepTheirLargestSize) {
+  const kinora::testing::Run run(path("a"));
+  WebDatasetStage stage({.max_size = 20000});
+  for (int n = 0; n < 40; ++n) {
+    Sample s(std::string(150, 'd') + "/" + std::string(100, 'k') + (n % 2 ? "\xC3\xA9" : "e") +
+             std::to_string(n));
+    s.set("txt", std::string(static_cast<size_t>(n * 37), 't'));
+    stage.process(s, out.emit(), run);
+  }
+  stage.finish(out.emit(), run);
+  EXPECT_TRUE(fs::exists(path("a/shard-000003.tar")));
+  for (const auto& [name, bytes] : tree(path("a")))
+    EXPECT_TRUE(!name.ends_with(".tar") || bytes.size() <= 20000u) << name << " " << bytes.size();
 }
 
 // A run that is interrupted anywhere and given its samples again ends with the bytes of an uninterrupted run.
@@ -156,21 +181,36 @@ TEST_F(Shards, AfterARestartAreThoseOfAnUninterruptedRun) {
   pack("whole", o, 0, 23);
   for (int cut = 0; cut <= 23; ++cut) {
     const std::string folder = "cut" + std::to_string(cut);
+    const int32_t writers = 1 + cut % 4;
     out.stored.clear();
-    pack(folder, o, 0, cut, false);
+    pack(folder, o, 0, cut, false, writers);
     const auto stored = static_cast<int>(out.stored.size());
     if (cut % 3 == 0)
       fs::remove(path(folder + "/shard-000001.tar.idx"));  // as if killed between the two files
     // Stored samples may or may not be given again.
-    pack(folder, o, cut % 2 ? stored : 0, 23);
+    pack(folder, o, cut % 2 ? stored : 0, 23, true, writers);
     EXPECT_EQ(tree(path(folder)), tree(path("whole"))) << "cut after " << cut;
   }
 }
 
+// Of several shards that are written at once, a later one may be complete when the run is killed.
+TEST_F(Shards, AfterARestartFillAGap) {
+  const WebDatasetStage::Options o{.max_count = 5};
+  pack("whole", o, 0, 23, true, 3);
+  fs::create_directory(path("cut"));
+  for (const char* name :
+       {"shard-000000.tar", "shard-000000.tar.idx", "shard-000002.tar", "shard-000003.tar"})
+    fs::copy(path("whole/") + name, path("cut/") + name);
+  const auto first = fs::last_write_time(path("cut/shard-000000.tar"));
+  pack("cut", o, 0, 23, true, 3);
+  EXPECT_EQ(tree(path("cut")), tree(path("whole")));
+  EXPECT_EQ(fs::last_write_time(path("cut/shard-000000.tar")), first);
+}
+
 TEST_F(Shards, InFoldersAndPartsAreOneDatasetThatABrokenRunGoesOnWith) {
   const WebDatasetStage::Options o{.max_count = 2, .part = 2};
-  const auto pack_until = [&](const std::string& folder, int to, bool finish) {
-    const kinora::testing::Run run(root + "/" + folder);
+  const auto pack_until = [&](const std::string& folder, int to, bool finish, int32_t writers = 1) {
+    const kinora::testing::Run run(root + "/" + folder, writers);
     WebDatasetStage stage(o);
     for (int n = 0; n < to; ++n) {
       Sample s = sample(n);
@@ -192,8 +232,8 @@ TEST_F(Shards, InFoldersAndPartsAreOneDatasetThatABrokenRunGoesOnWith) {
   for (const auto& [name, bytes] : whole) EXPECT_EQ(bytes.find("shard.folder"), std::string::npos) << name;
   for (int cut = 0; cut <= 14; ++cut) {
     const std::string folder = "cut" + std::to_string(cut);
-    pack_until(folder, cut, false);
-    pack_until(folder, 14, true);
+    pack_until(folder, cut, false, 1 + cut % 5);
+    pack_until(folder, 14, true, 1 + cut % 3);
     EXPECT_EQ(tree(path(folder)), whole) << "cut after " << cut;
   }
   for (const char* bad : {"../a", "/a", "a/", "a.b", "a//b"}) {
@@ -205,11 +245,93 @@ TEST_F(Shards, InFoldersAndPartsAreOneDatasetThatABrokenRunGoesOnWith) {
   }
 }
 
+// With one writer, the first shard is recorded before the second one begins.
 TEST_F(Shards, KeepABrokenRunsSamplesUntold) {
   pack("a", {.max_count = 4}, 0, 10, false);
-  EXPECT_EQ(out.stored.size(), 8u);
-  EXPECT_TRUE(fs::exists(path("a/shard-000001.tar")));
+  EXPECT_EQ(out.stored.size(), 4u);
+  EXPECT_TRUE(fs::exists(path("a/shard-000000.tar")));
   EXPECT_FALSE(fs::exists(path("a/shard-000002.tar")));
+  EXPECT_FALSE(fs::exists(path("a/shard-000001.tar.part")) || fs::exists(path("a/.nv-meta")));
+}
+
+class ShardsOfFiles : public Shards {
+ protected:
+  // The sample of the same number, whose fields but txt are files, and the caption is another one.
+  Sample with_files(int n) {
+    const Sample whole = sample(n);
+    std::string files = "{";
+    for (const char* field : {"mp4", "json", "txt", "url", "classic.npy", "latent", "jpg"}) {
+      const std::string name = path(std::string(whole.key()) + "." + field);
+      const std::string bytes = std::string(whole.text(field).value_or(field));
+      std::ofstream(name, std::ios::binary) << bytes;
+      files += std::string(files.size() > 1 ? "," : "") + "\"" + field + "\": [\"" + name + "\", " +
+               std::to_string(bytes.size()) + "]";
+    }
+    Sample out(whole.key());
+    out.set("shard.files", files + "}");
+    out.set("txt", "Mine.");
+    return out;
+  }
+  // The message of the error that ends the run.
+  std::string message_of_run(const std::string& folder, const Sample& s) {
+    try {
+      const kinora::testing::Run run(path(folder));
+      WebDatasetStage stage({});
+      stage.process(s, out.emit(), run);
+      stage.finish(out.emit(), run);
+    } catch (const Error& e) {
+      return e.what();
+    }
+    return "";
+  }
+};
+
+// Fields that are files are those of bytes: in the order of their names, of any kind, and a byte field counts
+// instead of a file.
+TEST_F(ShardsOfFiles, HaveTheBytesOfTheFiles) {
+  const kinora::testing::Run run_a(path("a"), 3), run_b(path("b"));
+  WebDatasetStage of_files({.max_count = 4}), of_bytes({.max_count = 4});
+  for (int n = 0; n < 19; ++n) {
+    of_files.process(with_files(n), out.emit(), run_a);
+    Sample bytes(sample(n).key());
+    for (const char* field : {"classic.npy", "jpg", "json", "latent", "mp4"})
+      bytes.set(field, sample(n).text(field).value_or(field));
+    bytes.set("txt", "Mine.");
+    of_bytes.process(bytes, out.emit(), run_b);
+  }
+  of_files.finish(out.emit(), run_a);
+  of_bytes.finish(out.emit(), run_b);
+  const auto whole = tree(path("a"));
+  EXPECT_EQ(whole, tree(path("b")));
+  EXPECT_TRUE(whole.contains("shard-000004.tar"));
+  EXPECT_THAT(whole.at("shard-000000.tar"), HasSubstr("film-3.latent"));
+}
+
+TEST_F(ShardsOfFiles, OfManyPiecesHaveTheirBytes) {
+  std::string bytes(3'000'001, 0);
+  for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<char>(i * i >> 7);
+  std::ofstream(path("long.mp4"), std::ios::binary) << bytes;
+  Sample s("long");
+  s.set("shard.files", R"({"mp4": [")" + path("long.mp4") + R"(", 3000001]})");
+  EXPECT_EQ(message_of_run("a", s), "");
+  EXPECT_EQ(slurp(path("a/shard-000000.tar")).substr(512, bytes.size()), bytes);
+}
+
+TEST_F(ShardsOfFiles, EndWithOneErrorThatNamesTheFile) {
+  Sample s = with_files(1);
+  std::ofstream(path("film-1.json"), std::ios::app) << " ";
+  EXPECT_THAT(message_of_run("a", s), HasSubstr(path("film-1.json") + ": it has 9 bytes now, and had 8"));
+  s = with_files(1);
+  fs::remove(path("film-1.mp4"));
+  EXPECT_THAT(message_of_run("b", s), HasSubstr(path("film-1.mp4") + ": no such file"));
+  std::ofstream(path("file")) << "";
+  EXPECT_THAT(message_of_run("file/c", with_files(2)),
+              HasSubstr(path("file/c/shard-000000.tar") + ": cannot be written"));
+  for (const char* wrong : {"", "[]", R"({"mp4": "/a"})", R"({"mp4": ["/a", -1]})", R"({"mp4": [1, 1]})"}) {
+    s.set("shard.files", wrong);
+    EXPECT_THAT(message_of_run("d", s), HasSubstr("its field shard.files is not like")) << wrong;
+  }
+  for (const char* folder : {"a", "b"}) EXPECT_TRUE(tree(path(folder)).empty()) << folder;
 }
 
 TEST_F(Shards, HaveOffsetsAsInTheArchive) {
@@ -330,17 +452,22 @@ TEST_F(Shards, RefuseKeysThatReadersWouldSplitElsewhere) {
 TEST_F(Shards, RefuseASecondSampleOfAKey) {
   const kinora::testing::Run run(path("a"));
   WebDatasetStage stage({.max_count = 2});
-  for (int n : {0, 1, 2}) stage.process(sample(n), out.emit(), run);
-  for (int n : {0, 2}) {
+  const auto error_of = [](const auto& f) {
     try {
-      stage.process(sample(n), out.emit(), run);
-      FAIL();
+      f();
     } catch (const Error& e) {
-      EXPECT_EQ(e.code(), KINORA_ERROR_DATA);
-      EXPECT_THAT(e.what(), HasSubstr(n == 0 ? "a sample with that key in shard-000000.tar"
-                                             : "a sample with that key; make"));
+      return e;
     }
-  }
+    return Error(KINORA_OK, "");
+  };
+  for (int n : {0, 1, 2}) stage.process(sample(n), out.emit(), run);
+  const Error same = error_of([&] { stage.process(sample(2), out.emit(), run); });
+  EXPECT_EQ(same.code(), KINORA_ERROR_DATA);
+  EXPECT_THAT(same.what(), HasSubstr("its shard has a sample with that key; make"));
+  stage.process(sample(0), out.emit(), run);
+  const Error other = error_of([&] { stage.finish(out.emit(), run); });
+  EXPECT_EQ(other.code(), KINORA_ERROR_IO) << "it ends the run";
+  EXPECT_THAT(other.what(), HasSubstr("two samples are called 'film-0'; keys must be unique"));
 }
 
 TEST(EnergonFiles, QuoteNamesThatYamlWouldReadOtherwise) {

@@ -84,10 +84,14 @@ inline void note_bound(nlohmann::json& facts, const std::string& rule, double sc
   object_in(facts, "bounds")[rule] = {{is_above ? "at_most" : "at_least", is_above ? high : low}};
 }
 
-// Sets facts["embeddings"][name]: the component or file that made field NAME.npy, and its length.
+// Sets facts["embeddings"][name]: the component or file that made field NAME.npy, its length, and, if `eps`
+// is above 0, the largest cosine distance at which it says that two clips are copies. dedup.semantic uses
+// that as its default.
 inline void note_embedding(nlohmann::json& facts, const std::string& name, const std::string& model,
-                           int64_t size) {
-  object_in(facts, "embeddings")[name] = {{"model", model}, {"size", size}};
+                           int64_t size, double eps = 0) {
+  auto& about = object_in(facts, "embeddings")[name];
+  about = {{"model", model}, {"size", size}};
+  if (eps > 0) about["eps"] = eps;
 }
 
 namespace detail {

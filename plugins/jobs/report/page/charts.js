@@ -44,7 +44,7 @@ export function plot(curve, isSmall) {
   const place = ([a, b]) => [1000 * x.at(a), 1000 * (1 - y.at(b))];
   const grid = shape("path", { class: "grid", d: y.ticks.map(({ at }) => `M0 ${(1000 * (1 - at)).toFixed(1)}H1000`).join("") });
   // A stroke of length 0 with round ends stays a round dot, however the drawing is stretched.
-  const dots = shape("path", { class: "dots", d: curve.line ? points.map((point) => `M${place(point).map((v) => v.toFixed(1)).join(" ")}h0`).join("") : "" });
+  const dots = shape("path", { class: points.length === 1 ? "dots alone" : "dots", d: curve.line || points.length === 1 ? points.map((point) => `M${place(point).map((v) => v.toFixed(1)).join(" ")}h0`).join("") : "" });
   const rows = y.ticks.map(({ at, label }) => styled(make("span", { class: "y" }, label), { bottom: percent(at) }));
   const columns = x.ticks.map(({ at, label }, i, { length }) => {
     const isLast = i + 1 === length, where = at > 0.95 ? "x last" : (length - i) % 2 ? "x" : "x odd";
@@ -52,7 +52,7 @@ export function plot(curve, isSmall) {
   });
   const at = ([step, value]) => `${number(value, 4)} at step ${count(step)}`;
   const readings = drawn.map(([step, value]) => ({ at: x.at(step), y: 1 - y.at(value), text: `step ${count(step)}: ${number(value, 4)}` }));
-  const about = [isFromZero ? `at most ${number(highest)}` : `${number(drawn[0][1])} → ${number(drawn.at(-1)[1])}`];
+  const about = [isFromZero ? `at most ${number(highest)}` : points.length === 1 ? number(highest) : `${number(drawn[0][1])} → ${number(drawn.at(-1)[1])}`];
   if (!isSmall && scale === "logarithmic") about.push("logarithmic scale");
   if (!isSmall && curve.line) about.push(`points: measured, line: their mean (Gaussian, σ = ${sigma} points)`);
   return make("figure", { class: isSmall ? "plot small" : "plot" }, make("figcaption", {}, make("b", {}, title), ` ${about.join(" · ")}`),

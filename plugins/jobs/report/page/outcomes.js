@@ -1,7 +1,8 @@
 // Outcomes of all inputs and clips from items.jsonl, compared with the counts of summary.json.
 import { make, styled } from "./elements.js";
+import { figures } from "./facts.js";
 import { boundText } from "./films.js";
-import { eachJob, factList, factsOf, rest, section, table } from "./parts.js";
+import { eachJob, rest, section, table } from "./parts.js";
 import { count, counted, number, timecode } from "./words.js";
 
 const kEnds = ["kept", "filtered", "failed"];
@@ -10,9 +11,9 @@ const sum = (counts) => kEnds.reduce((n, end) => n + counts[end], 0);
 /** Whether "12 clips = 9 kept + 2 filtered + 1 failed" is true. */
 function verdict(all, said, found, isWhole) {
   const [fails, lines] = ["check failed", kEnds.map((end) => `${count(found[end])} ${end}`).join(", ")];
-  if (all !== sum(said)) return make("p", { class: fails }, `✗ Does not add up: the ends sum to ${count(sum(said))}.`);
+  if (all !== sum(said)) return make("p", { class: fails }, `✗ Does not add up: the outcomes sum to ${count(sum(said))}.`);
   if (!isWhole || kEnds.some((end) => said[end] !== found[end])) return make("p", { class: fails }, `✗ items.jsonl has ${lines}${isWhole ? "" : ", and lines that cannot be read"}.`);
-  return make("p", { class: "check" }, `✓ Adds up, and items.jsonl has a line for each of the ${count(all)}.`);
+  return make("p", { class: "check" }, `✓ Adds up, and items.jsonl has ${all === 1 ? "its line" : `a line for each of the ${count(all)}`}.`);
 }
 
 function equation(one, all, said, found, isWhole) {
@@ -33,7 +34,7 @@ function endText({ end, reason, is_cut: isCut, is_damaged: isDamaged }) {
 function inputs({ list, more }) {
   const rows = list.map((film) => [film.key, [endText(film), film.end], film.seconds === null ? "–" : timecode(film.seconds), ...["shots", "clips", ...kEnds].map((name) => count(film[name]))]);
   const numbers = ["Length", "Shots", "Clips", "Kept", "Filtered", "Failed"].map((name) => [name, "n"]);
-  return [table("Every input, and the clips made of it", [["Input", "t"], ["End", "t"], ...numbers], rows), ...rest(more, "more input", " in items.jsonl.")];
+  return [table("Every input, and the clips made of it", [["Input", "t"], ["Outcome", "t"], ...numbers], rows), ...rest(more, "more input", " in items.jsonl.")];
 }
 
 function rules(list) {
@@ -59,5 +60,14 @@ function curation({ outcomes: { all, damaged, is_whole: isWhole, said, found, in
   return [make("div", { class: "sums" }, sums), ...inputs(films), ...rules(filters), ...failures(errors)];
 }
 
-export const outcomes = (jobs, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation),
-  shards.length ? [make("h3", {}, "Shards"), ...eachJob(shards, (job) => factList(factsOf(job)))] : []);
+function selection(job) {
+  const { steps, sets } = job.selection;
+  const rows = steps.map(({ rule, in: came, removed }) => [[rule, "filtered"], count(came), count(removed), count(came - removed)]);
+  const bySteps = rows.length ? [table("Left out, step by step", [["Condition", "t"], ["Came in", "n"], ["Left out", "n"], ["Stayed", "n"]], rows)] : figures(job);
+  return sets.length ? [...bySteps, table("Sets", [["Set", "t"], ["Clips", "n"]], sets.map(({ name, clips }) => [name, count(clips)]))] : bySteps;
+}
+
+const titled = (title, jobs, draw = figures) => (jobs.length ? [make("h3", {}, title), ...eachJob(jobs, draw)] : []);
+
+export const outcomes = (jobs, copies, selections, shards) => section("outcomes", "Outcomes", eachJob(jobs, curation),
+  titled("Copies", copies), titled("Chosen clips", selections, selection), titled("Shards", shards));

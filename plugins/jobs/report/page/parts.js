@@ -38,8 +38,11 @@ function factText(name, value) {
   return Number.isSafeInteger(value) ? count(value) : number(value, 4);
 }
 
+// The chart and the figures above it have the mean of the last steps.
+const factName = (name) => (name === "loss" ? "loss of the last step alone" : name === "psnr" ? "PSNR" : name.replaceAll("_", " "));
+
 /** The counts and figures of a job's summary, for factList: "latent_shape" is "latent shape". */
-export const factsOf = (job) => job.facts.map(({ name, value }) => [name === "psnr" ? "PSNR" : name.replaceAll("_", " "), factText(name, value)]);
+export const factsOf = ({ facts }) => facts.map(({ name, value }) => [factName(name), factText(name, value)]);
 
 /** columns: [title, "n" for numbers or "t" for text]; rows: cells as texts, as [text, more classes] or as elements; the first names its row. */
 export function table(title, columns, rows) {

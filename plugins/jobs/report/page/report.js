@@ -4,7 +4,7 @@ import { films } from "./films.js";
 import { outcomes } from "./outcomes.js";
 import { note } from "./parts.js";
 import { settings, times } from "./settings.js";
-import { tokenizer, training, videos } from "./training.js";
+import { latents, tokenizer, training, videos } from "./training.js";
 import { counted } from "./words.js";
 
 // Controls other than tab and line feed, and characters that change the reading direction, do not reach the page.
@@ -26,4 +26,4 @@ function top({ title, file, seed, version, finished, figures, jobs }) {
 const of = (kind) => run.jobs.filter((job) => job.kind === kind);
 document.title = `${run.title} – Kinora`;
 document.body.append(top(run), make("main", {},
-  films(of("curate")), outcomes(of("curate"), of("shard")), tokenizer(of("train-tokenizer")), training(of("train"), of("encode")), videos(of("generate")), times(run.jobs), settings(run)));
+  films(of("curate")), outcomes(of("curate"), of("dedup"), of("select"), of("shard")), tokenizer(of("train-tokenizer")), latents(of("encode")), training(of("train")), videos(of("generate"), of("train"), of("encode")), times(run.jobs), settings(run)));

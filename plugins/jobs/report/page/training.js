@@ -1,15 +1,14 @@
 // Results of training: curves, the tokenizer's reconstructions, and generated videos.
 import { plot } from "./charts.js";
 import { make, styled } from "./elements.js";
-import { eachJob, factList, factsOf, note, picture, rest, scrolling, section, table } from "./parts.js";
+import { figures, lossTexts, shapeText } from "./facts.js";
+import { eachJob, factList, note, picture, rest, scrolling, section, table } from "./parts.js";
 import { byteSize, count, duration, number } from "./words.js";
 
 function curves({ name, curves: { loss, small } }) {
   if (!loss) return [note(`There is no loss in the metrics.jsonl of job “${name}”.`)];
   return [plot(loss, false), make("div", { class: "multiples" }, small.map((curve) => plot(curve, true)))];
 }
-
-const facts = (job) => factList([...factsOf(job), ["time", job.seconds === null ? "" : duration(job.seconds)]]);
 
 function ranks({ ranks: list }) {
   if (!list.length) return [];
@@ -22,10 +21,9 @@ function ranks({ ranks: list }) {
 function losses(jobs) {
   const done = jobs.filter(({ loss }) => loss !== undefined && loss !== null);
   if (done.length < 2) return [];
-  const text = (value) => (value === null ? "" : number(value, 5));
   const used = ({ components }, slot) => components.find((one) => one.slot === slot)?.id.split("/")[1] ?? "";
-  const rows = done.map((job) => [job.name, used(job, "model"), used(job, "precision"), text(job.loss), text(job.validation_loss)]);
-  return [table("Losses", [["Job", "t"], ["Model", "t"], ["Precision", "t"], ["Loss", "n"], ["Validation loss", "n"]], rows)];
+  const rows = done.map((job) => [job.name, used(job, "model"), used(job, "precision"), ...lossTexts(job)]);
+  return [table("Losses at the end", [["Job", "t"], ["Model", "t"], ["Precision", "t"], ["Loss", "n"], ["Validation loss", "n"]], rows)];
 }
 
 function rounding({ rounding: list, rounding_step: step }) {
@@ -49,27 +47,63 @@ function pairs({ name, pairs: list }) {
   });
 }
 
-export const tokenizer = (jobs) => section("tokenizer", "Tokenizer", eachJob(jobs, (job) => [...facts(job), ...ranks(job), ...pairs(job)], curves));
+export const tokenizer = (jobs) => section("tokenizer", "Tokenizer", eachJob(jobs, (job) => [...figures(job), ...ranks(job), ...pairs(job)], curves));
 
-export const training = (jobs, caches) => section("training", "Training", losses(jobs), eachJob(jobs, (job) => [...facts(job), ...ranks(job), ...rounding(job)], curves),
-  caches.length ? [make("h3", {}, "Training data: cached latents"), ...eachJob(caches, facts)] : []);
+export const latents = (jobs) => section("latents", "Latents: the clips as the model sees them", eachJob(jobs, figures));
+
+export const training = (jobs) => section("training", "Training",
+  jobs.length ? [make("p", { class: "muted" }, "A loss has no scale of its own: it ranks trainings with the same loss on the same data.")] : [],
+  losses(jobs), eachJob(jobs, (job) => [...figures(job), ...ranks(job), ...rounding(job)], curves));
 
 function videoFacts({ seed, sampler, temperature, steps, nfe, guidance, width, height, frames, fps, seconds }) {
-  const whole = (value) => value !== null && number(value, 15);
-  return factList([["seed", seed], ["sampler", sampler], ["temperature", whole(temperature)], ["steps", whole(steps)], ["model calls", whole(nfe)], ["guidance", whole(guidance)],
-    ["size", width !== null && height !== null && `${whole(width)} × ${whole(height)}`], ["frames", whole(frames)], ["rate", fps !== null && `${number(fps, 5)}\u00A0fps`], ["made in", seconds !== null && duration(seconds)]]);
+  const whole = (value) => value !== null && number(value, 15), isTimed = frames > 0 && fps > 0;
+  return factList([["length", isTimed && `${number(frames / fps)}\u00A0s`], ["frames", isTimed ? `${whole(frames)} at ${number(fps, 5)}\u00A0fps` : whole(frames)],
+    ["size", width !== null && height !== null && `${whole(width)} × ${whole(height)}`], ["made in", seconds !== null && duration(seconds)],
+    ["sampler", sampler], ["temperature", whole(temperature)], ["steps", whole(steps)], ["model calls", whole(nfe)], ["guidance", whole(guidance)], ["seed", seed]]);
+}
+
+/** Where the prompt names a length that the video does not have. */
+function lengthNote({ prompt, frames, fps }) {
+  const named = /(\d+(?:\.\d+)?) seconds?\b/.exec(prompt)?.[1];
+  if (!named || !(frames > 0 && fps > 0) || Math.abs(named - frames / fps) < 0.2 * named) return null;
+  return note(`The prompt says ${named} seconds, the video has ${number(frames / fps)}: a prompt describes, the length is that of the windows in training or of the option frames.`);
+}
+
+const kShort = 2; // seconds: browsers show the time of a shorter video as 0:00 of 0:00
+
+function player({ video: { uri }, prompt, frames, fps }, width, height) {
+  const isShort = frames / fps < kShort, isCalm = matchMedia("(prefers-reduced-motion: reduce)").matches;
+  const out = styled(make("video", { controls: !isShort, loop: true, muted: true, autoplay: !isCalm, playsInline: true, width, height, "aria-label": `Video generated from: ${prompt}`, src: uri }), { "aspect-ratio": `${width} / ${height}` });
+  if (!isShort) return out;
+  const button = make("button", { type: "button", onclick: () => (out.paused ? out.play() : out.pause()) }, "Play");
+  for (const event of ["play", "pause"]) out.addEventListener(event, () => (button.textContent = out.paused ? "Play" : "Pause"));
+  return make("div", {}, out, make("p", { class: "playing" }, button, make("span", { class: "muted" }, `${number(frames / fps)}\u00A0s, repeats`)));
 }
 
 function video(made) {
   const [width, height] = [made.width, made.height].map((size) => Math.min(Math.max(Math.trunc(size ?? 1), 1), 1 << 14));
-  const player = made.video.uri ? styled(make("video", { controls: true, loop: true, muted: true, autoplay: true, playsInline: true, width, height, "aria-label": `Video generated from: ${made.prompt}`, src: made.video.uri }), { "aspect-ratio": `${width} / ${height}` }) : picture(made.video, "");
   return make("article", { class: "video" },
-    make("figure", {}, player, make("figcaption", {}, make("q", { class: "prompt" }, made.prompt || "(no prompt)"), videoFacts(made))),
+    make("figure", {}, made.video.uri ? player(made, width, height) : picture(made.video, ""),
+      make("figcaption", {}, make("q", { class: "prompt" }, made.prompt || "(no prompt)"), videoFacts(made), lengthNote(made))),
     scrolling("Frames of the video", "strip", picture(made.strip, "The frames of the video, from left to right")));
 }
 
-export const videos = (jobs) => section("videos", "Generated videos", eachJob(jobs, ({ name, videos: { list, more } }) => [
+const kTiny = 50e6; // parameters
+const factOf = (job, name) => job.facts.find((fact) => fact.name === name)?.value;
+
+/** Says what videos of tiny models can and cannot show. made: one of the videos. */
+function tinyNote(trainings, encodings, made) {
+  const [training] = trainings, parameters = trainings.length === 1 ? factOf(training, "parameters") : undefined;
+  if (!made || !(parameters > 0 && parameters < kTiny)) return [];
+  const time = training.seconds === null ? "" : `, trained for ${duration(training.seconds)}`;
+  const columns = encodings.map((job) => factOf(job, "latent_shape")?.[3]).find((n) => n > 0), block = made.width / columns;
+  const blocks = Number.isInteger(block) && block > 1 ? ` Squares of ${shapeText([block, block])} pixels are the places of a latent, which so small a model hardly joins into shapes; file and player are in order.` : "";
+  return [note(`Rough on purpose: ${shapeText([made.width, made.height])} pixels by a model of ${count(parameters)} parameters${time}. This shows that every part works and what it costs, not what such models can do.${blocks}`)];
+}
+
+export const videos = (jobs, trainings, encodings) => section("videos", "Generated videos", eachJob(jobs, ({ name, videos: { list, more } }) => [
   ...(list.length ? [] : [note(`There are no videos in the folder of job “${name}”.`)]),
+  ...tinyNote(trainings, encodings, list.find(({ width, height }) => width > 0 && height > 0)),
   ...list.map(video),
   ...rest(more, "more video", ` in the folder of job “${name}”.`),
 ]));

@@ -1,7 +1,6 @@
 #include "plugins/jobs/training/live/encoded_windows.hpp"
 
-#include <functional>
-#include <numeric>
+#include <algorithm>
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -16,29 +15,43 @@ EncodedWindows::EncodedWindows(const JobView& encode, at::Device device)
       windows_(encode, window_sizes(options_), options_.every),
       signals_(options_.signals, options_.every),
       encoder_(encode, options_, device),
+      kept_(options_.latent_cache.empty() ? nullptr : std::make_unique<KeptLatents>(encode, options_)),
       text_(encode, encode.spec(), device),
-      fps_(24.0 / static_cast<double>(options_.every)) {}
+      fps_(24.0 / static_cast<double>(options_.every)) {
+  require_kept_latents(encode, options_);
+}
 
-EncodedWindows::Window EncodedWindows::at(uint64_t slot, const LiveWindows::Accept& accept) {
+NamedTensors EncodedWindows::encoded(const LiveWindows::Window& window) {
+  if (!kept_) return encoder_(window.frames());
+  const std::string name = kept_->name_of(window.clip, window.first, window.size);
+  if (auto found = kept_->find(name)) return *std::move(found);
+  auto out = encoder_(window.frames());
+  kept_->keep(name, out);
+  return out;
+}
+
+EncodedWindows::Window EncodedWindows::at(uint64_t slot, const LiveWindows::Accept& accept, bool has_size) {
   const at::NoGradGuard off;
   std::optional<Window> out;
-  windows_.at(slot, accept, [&](LiveWindows::Window window) {
+  const auto use = [&](LiveWindows::Window window) {
     std::string why;
     auto tensors = signals_.of(window.facts, why);
     if (!tensors) raise(KINORA_ERROR_DATA, "{}: {}", window.key, why);
-    tensors->merge(encoder_(window.frames));
+    tensors->merge(encoded(window));
     (*tensors)["text"] = text_(window.text);
     if (const double fps = number_in(window.facts, "fps"); fps > 0)
       fps_ = fps / static_cast<double>(options_.every);
-    const auto size = window.frames.sizes();
-    out = Window{std::move(window.key), *std::move(tensors), {size[0], size[1], size[2]}};
-  });
+    out = Window{std::move(window.key), *std::move(tensors), window.size};
+  };
+  windows_.at(slot, accept, use, has_size ? std::optional(windows_.size(slot, accept)) : std::nullopt);
   return *std::move(out);
 }
 
-int64_t EncodedWindows::positions(uint64_t slot, const LiveWindows::Accept& accept) {
+LatentSize EncodedWindows::latent_size(uint64_t slot, const LiveWindows::Accept& accept) {
   const auto latent = encoder_.shape(windows_.size(slot, accept));
-  return std::accumulate(latent.end() - 3, latent.end(), int64_t{1}, std::multiplies<>());
+  LatentSize out;
+  std::copy(latent.end() - 3, latent.end(), out.begin());
+  return out;
 }
 
 }  // namespace kinora::core

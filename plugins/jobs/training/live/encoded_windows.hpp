@@ -1,7 +1,9 @@
 // The windows of an encode job whose input is a table of data, encoded as in its cache.
 #pragma once
+#include "core/runtime/model_outline.hpp"
 #include "core/torch/media/signals.hpp"
 #include "plugins/jobs/training/generating/encoders.hpp"
+#include "plugins/jobs/training/live/kept_latents.hpp"
 #include "plugins/jobs/training/live/live_windows.hpp"
 #include "plugins/jobs/training/live/window_encoder.hpp"
 
@@ -19,27 +21,34 @@ class EncodedWindows {
   // encode: the job.
   EncodedWindows(const JobView& encode, at::Device device);
 
-  // The window that LiveWindows gives for the slot. A clip without a signal cannot be used either.
-  Window at(uint64_t slot, const LiveWindows::Accept& accept);
-  // The number of latent positions (frames x rows x columns) of a window of the size that LiveWindows says.
-  int64_t positions(uint64_t slot, const LiveWindows::Accept& accept);
+  // The window that LiveWindows gives for the slot. A clip without a signal cannot be used either. has_size: of the
+  // size that latent_size() promises, also if another clip takes the place of the slot's.
+  Window at(uint64_t slot, const LiveWindows::Accept& accept, bool has_size = false);
+  // The size of the latent of a window of the size that LiveWindows says.
+  LatentSize latent_size(uint64_t slot, const LiveWindows::Accept& accept);
   // The shape of a window of the first size, frames x height x width: [C, t, h, w], or [t, h, w] of codes.
   std::vector<int64_t> latent_shape() const { return encoder_.shape(window_sizes(options_)[0]); }
   DataOrder& order() { return windows_.order(); }
   const FailedSamples& failed_samples() const { return windows_.failed_samples(); }
   // [any-thread]
   int64_t failed() const { return windows_.failed(); }
+  int64_t too_short() const { return windows_.too_short(); }
   DataCounts counts() const { return windows_.counts(); }
   // As LiveWindows::follow().
+  // Windows that the latent cache had.
+  uint64_t latent_hits() const { return kept_ ? kept_->hits() : 0; }
   void follow(SlotTurns turns) { windows_.follow(std::move(turns)); }
   // Frames a second of the frames of a window, from the facts of the last one; 24 / every if they do not say.
   double fps() const { return fps_; }
 
  private:
+  NamedTensors encoded(const LiveWindows::Window& window);
+
   EncodeOptions options_;
   LiveWindows windows_;
   Signals signals_;
   WindowEncoder encoder_;
+  std::unique_ptr<KeptLatents> kept_;  // null: none
   TextEncoder text_;
   double fps_;
 };

@@ -15,8 +15,13 @@ std::unique_ptr<ScratchRun> transforming(const std::string& transforms, const Cl
   return prepared({{"latents", "transforms = [" + transforms + "]\n"}}, facts);
 }
 
+struct TransformedWindow {
+  std::string key, text;
+  at::Tensor frames;
+  json facts;
+};
 struct TransformedWindows {
-  std::vector<LiveWindows::Window> all;
+  std::vector<TransformedWindow> all;
   int64_t failed = 0;
 };
 
@@ -31,7 +36,9 @@ TransformedWindows first_windows(const ScratchRun& run, uint64_t slots = 5) {
   for (uint64_t slot = 0; slot < slots; ++slot)
     live.at(
         slot, [](const std::string&) { return true; },
-        [&](LiveWindows::Window window) { out.all.push_back(std::move(window)); });
+        [&](const LiveWindows::Window& w) {
+          out.all.push_back({w.key, w.text, w.frames(), w.facts});
+        });
   out.failed = live.failed();
   return out;
 }

@@ -35,6 +35,14 @@ std::optional<Sample> transformed(Transforms& by, Sample sample, uint64_t slot) 
   return out;
 }
 
+TransformLists lists_of(const JobView& job) {
+  return transform_lists(job.runtime().registry(), job.spec().list("transforms"));
+}
+
+Isolation isolation_of(const JobView& job) {
+  return {.finishes = true, .trusts_media = job.spec().data->reading.trusted};
+}
+
 bool is_of_the_sample(const Error& e) {
   return e.code() == KINORA_ERROR_DATA || e.code() == KINORA_ERROR_UNSUPPORTED ||
          e.code() == KINORA_ERROR_NOT_FOUND;
@@ -49,14 +57,13 @@ LiveWindows::LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int6
       failed_(job.spec().name, job.spec().data->reading),
       sizes_(std::move(sizes)),
       every_(every),
-      probe_(job.runtime(), "video.probe", json{{"count", true}}, {.finishes = true}),
-      before_(job.runtime().registry(),
-              transform_lists(job.runtime().registry(), job.spec().list("transforms")).of_samples, seed_),
-      after_(job.runtime().registry(),
-             transform_lists(job.runtime().registry(), job.spec().list("transforms")).of_windows, seed_) {
+      probe_(job.runtime(), "video.probe", json{{"count", true}}, isolation_of(job)),
+      before_(job.runtime().registry(), lists_of(job).of_samples, seed_, isolation_of(job).trusts_media),
+      after_(job.runtime().registry(), lists_of(job).of_windows, seed_, isolation_of(job).trusts_media),
+      transforms_frames_(!lists_of(job).of_windows.empty()) {
   for (const auto& size : sizes_)
     read_.push_back(std::make_unique<OneStage>(job.runtime(), "video.read", read_options(size, every_),
-                                               Isolation{.finishes = true}));
+                                               isolation_of(job)));
 }
 
 void LiveWindows::find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make) {
@@ -72,9 +79,10 @@ void LiveWindows::find(uint64_t slot, const std::function<bool(const DataOrder::
   order_.find_usable(slot, use, &failed_);
 }
 
-void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use) {
+void LiveWindows::at(uint64_t slot, const Accept& accept, const Use& use,
+                     const std::optional<WindowSize>& size) {
   find(slot, [&](const DataOrder::Draw& draw) {
-    auto made = window(draw, slot, accept);
+    auto made = window(draw, slot, accept, size);
     if (made) use(*std::move(made));
     return made.has_value();
   });
@@ -87,53 +95,76 @@ WindowSize LiveWindows::size(uint64_t slot, const Accept& accept) {
     const std::string key = set.key(draw.place);
     if (!accept(key)) return false;
     auto shape = told_shape(set.facts(draw.place));
-    if (!shape) shape = probed_shape(draw, to_sample(set.read(draw.place)));
-    out = size_for(key, *shape).second;
-    return true;
+    if (!shape) shape = probed_shape(draw, [&] { return to_sample(set.read(draw.place)); });
+    const auto chosen = taken(draw, key, *shape);
+    if (chosen) out = chosen->size;
+    return chosen.has_value();
   });
   return sizes_[out];
 }
 
 std::optional<LiveWindows::Known> LiveWindows::known(const DataOrder::Draw& draw, uint64_t slot,
-                                                     const Accept& accept) {
+                                                     const Accept& accept,
+                                                     const std::optional<WindowSize>& size) {
   Sample stored = to_sample(ahead_.read(slot, draw));
   const std::string key(stored.key());
   if (!accept(key)) return std::nullopt;
   auto clip = transformed(before_, std::move(stored), slot);
   if (!clip) return std::nullopt;
   const auto told = told_shape(facts_of(*clip));
-  const auto [taken, size] = size_for(key, told ? *told : probed_shape(draw, *clip));
-  return Known{*std::move(clip), taken, size};
+  auto found = taken(draw, key, told ? *told : probed_shape(draw, [&] { return *clip; }));
+  if (!found || (size && found->frames < size->frames)) return std::nullopt;
+  if (size)
+    found->size = static_cast<size_t>(std::find(sizes_.begin(), sizes_.end(), *size) - sizes_.begin());
+  return Known{*std::move(clip), *found};
 }
 
-std::pair<int64_t, size_t> LiveWindows::size_for(const std::string& key, WindowSize shape) const {
+std::optional<LiveWindows::Taken> LiveWindows::taken(const DataOrder::Draw& draw, const std::string& key,
+                                                     const WindowSize& shape) {
   // Frames are counted as an encode job's cache counts them: those that are taken, one of `every`.
-  shape.frames = (shape.frames + every_ - 1) / every_;
-  if (const auto size = choose_size(sizes_, shape)) return {shape.frames, *size};
-  const auto shortest = std::min_element(sizes_.begin(), sizes_.end(),
-                                         [](const auto& a, const auto& b) { return a.frames < b.frames; });
-  raise(KINORA_ERROR_DATA, "{}: {} frames where a window needs {}", key, shape.frames, shortest->frames);
+  const int64_t frames = (shape.frames + every_ - 1) / every_;
+  if (const auto size = choose_size(sizes_, {frames, shape.height, shape.width})) return Taken{frames, *size};
+  const int64_t least = std::min_element(sizes_.begin(), sizes_.end(), [](const auto& a, const auto& b) {
+                          return a.frames < b.frames;
+                        })->frames;
+  failed_.add_short(order_.text_of(draw),
+                    fmt::format("{}: {} frames where a window needs {}", key, frames, least),
+                    (least - 1) * every_ + 1);
+  return std::nullopt;
 }
 
 std::optional<LiveWindows::Window> LiveWindows::window(const DataOrder::Draw& draw, uint64_t slot,
-                                                       const Accept& accept) {
-  const auto found = known(draw, slot, accept);
+                                                       const Accept& accept,
+                                                       const std::optional<WindowSize>& wanted) {
+  const auto found = known(draw, slot, accept, wanted);
   if (!found) return std::nullopt;
-  const WindowSize& size = sizes_[found->size];
-  const int64_t starts = found->taken - size.frames + 1;
+  const WindowSize& size = sizes_[found->taken.size];
+  const int64_t starts = found->taken.frames - size.frames + 1;
   const double u = sample_uniform({1}, seed_, static_cast<int64_t>(slot), "window.start").item<double>();
   const int64_t first = std::min(static_cast<int64_t>(u * static_cast<double>(starts)), starts - 1);
+  const auto told = [&](const Sample& sample, std::function<at::Tensor()> frames, const WindowSize& its) {
+    return Window{fmt::format("{}@{}", found->clip.key(), first),
+                  std::move(frames),
+                  facts_of(sample),
+                  std::string(sample.text("txt").value_or("")),
+                  found->clip,
+                  first * every_,
+                  its};
+  };
+  if (!transforms_frames_)
+    return told(
+        found->clip,
+        [this, known = *found, first] { return frames_of_sample(decoded(known, first * every_)); }, size);
   const auto made = transformed(after_, decoded(*found, first * every_), slot);
   if (!made) return std::nullopt;
-  Window out{fmt::format("{}@{}", found->clip.key(), first), frames_of_sample(*made), facts_of(*made),
-             std::string(made->text("txt").value_or(""))};
-  const auto left = out.frames.sizes();
+  const at::Tensor frames = frames_of_sample(*made);
+  const auto left = frames.sizes();
   if (left[0] != size.frames || (sizes_.size() > 1 && (left[1] != size.height || left[2] != size.width)))
     raise(KINORA_ERROR_INVALID,
           "transforms: they leave a window of {}x{}x{} where it needs {}x{}x{} (frames, height, width); "
           "remove the one that does",
           left[0], left[1], left[2], size.frames, size.height, size.width);
-  return out;
+  return told(*made, [frames] { return frames; }, {left[0], left[1], left[2]});
 }
 
 std::optional<WindowSize> LiveWindows::told_shape(const json& facts) const {
@@ -149,12 +180,12 @@ std::optional<WindowSize> LiveWindows::told_shape(const json& facts) const {
   return out;
 }
 
-WindowSize LiveWindows::probed_shape(const DataOrder::Draw& draw, const Sample& clip) {
+WindowSize LiveWindows::probed_shape(const DataOrder::Draw& draw, const std::function<Sample()>& read) {
   constexpr size_t kMost = 100000;
   const auto id = std::tuple(draw.set, draw.place.shard, draw.place.sample);
   if (const auto before = probed_.find(id); before != probed_.end()) return before->second;
-  const Sample probed = probe_(clip);
-  const std::string key(clip.key());
+  const Sample probed = probe_(read());
+  const std::string key(probed.key());
   const auto shape = told_shape(parse_facts(probed.text("json").value_or("null")));
   if (!shape) raise(KINORA_ERROR_DATA, "{}: it has no frames", key);
   if (probed_.size() == kMost) probed_.clear();
@@ -164,9 +195,9 @@ WindowSize LiveWindows::probed_shape(const DataOrder::Draw& draw, const Sample& 
 Sample LiveWindows::decoded(const Known& known, int64_t first) const {
   Sample clip = known.clip;
   clip.set("first", std::to_string(first));
-  Sample out = (*read_[known.size])(clip);
+  Sample out = (*read_[known.taken.size])(clip);
   const auto* frames = out.tensor("frames");
-  const int64_t count = frames ? frames->shape[0] : 0, wanted = sizes_[known.size].frames;
+  const int64_t count = frames ? frames->shape[0] : 0, wanted = sizes_[known.taken.size].frames;
   if (count != wanted)
     raise(KINORA_ERROR_DATA,
           "{}: {} frames from number {} on where its facts promise {}; fix the fact frames, or remove it",

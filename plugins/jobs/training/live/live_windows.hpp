@@ -19,10 +19,13 @@ namespace kinora::core {
 class LiveWindows {
  public:
   struct Window {
-    std::string key;    // "CLIP@FIRST", as in a latent cache
-    at::Tensor frames;  // uint8 [T, H, W, 3]
-    json facts;         // of the clip; null: none
-    std::string text;   // its caption
+    std::string key;                     // "CLIP@FIRST", as in a latent cache
+    std::function<at::Tensor()> frames;  // decodes them, uint8 [T, H, W, 3]; to be called within Use
+    json facts;                          // of the clip; null: none
+    std::string text;                    // its caption
+    Sample clip;                         // as it is decoded
+    int64_t first;                       // frame of the clip
+    WindowSize size;
   };
   // Whether a clip with this key may be taken.
   using Accept = std::function<bool(const std::string& key)>;
@@ -34,10 +37,11 @@ class LiveWindows {
   LiveWindows(const JobView& job, std::vector<WindowSize> sizes, int64_t every);
 
   // Gives `use` the window of the sample that slot n takes, after the job's transforms; its first frame depends
-  // only on the seed and n. A sample that cannot be used (damaged, too short) is replaced by another one of its
-  // set, with a warning and counted; so is one that is not accepted or that a transform drops, without. Throws
-  // Error(KINORA_ERROR_DATA) after many in a row, or if the data have more of them than the job's table accepts.
-  void at(uint64_t slot, const Accept& accept, const Use& use);
+  // only on the seed and n. A sample that cannot be used is replaced by another one of its set, with a warning and
+  // counted as failed; one that is too short is counted apart; so is one that is not accepted or that a transform
+  // drops, without. Throws Error(KINORA_ERROR_DATA) after many in a row, or if more samples have failed than the
+  // job's table accepts. size: of the window, one of `sizes`, whatever would suit its clip; shorter clips are replaced.
+  void at(uint64_t slot, const Accept& accept, const Use& use, const std::optional<WindowSize>& size = {});
   // The size of slot n's window, from the stored facts of its clip: the window itself may be another's if the
   // clip cannot be decoded or is dropped.
   WindowSize size(uint64_t slot, const Accept& accept);
@@ -46,31 +50,37 @@ class LiveWindows {
   // Samples that could not be used, each counted once.
   // [any-thread]
   int64_t failed() const { return failed_.count(); }
+  int64_t too_short() const { return failed_.short_count(); }
   // The slots that at() is asked for from now on, whose clips are read ahead; by default none.
   void follow(SlotTurns turns) { ahead_.follow(std::move(turns)); }
   // [any-thread]
   DataCounts counts() const { return ahead_.counts(); }
 
  private:
+  struct Taken {
+    int64_t frames;  // one of `every`
+    size_t size;     // of sizes_
+  };
   // A clip with what is known before it is decoded.
   struct Known {
     Sample clip;
-    int64_t taken;  // frames: one of `every`
-    size_t size;    // of sizes_
+    Taken taken;
   };
   // Calls make(draw) for the sample of a slot, then for those that replace it, until it returns true.
   void find(uint64_t slot, const std::function<bool(const DataOrder::Draw&)>& make);
-  // Both return nothing if the clip is not accepted, and throw Error(KINORA_ERROR_DATA) if it cannot be used.
-  std::optional<Known> known(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
-  std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept);
-  // A clip's number of frames, one of `every`, and the size of its windows. Throws Error(KINORA_ERROR_DATA) for a clip
-  // that is too short.
-  std::pair<int64_t, size_t> size_for(const std::string& key, WindowSize shape) const;
+  // Both return nothing if the clip is not wanted, and throw Error(KINORA_ERROR_DATA) if it cannot be used. size: as of
+  // at().
+  std::optional<Known> known(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept,
+                             const std::optional<WindowSize>& size);
+  std::optional<Window> window(const DataOrder::Draw& draw, uint64_t slot, const Accept& accept,
+                               const std::optional<WindowSize>& size);
+  // What a window takes of a clip with this shape; nothing for one that is too short, which is counted.
+  std::optional<Taken> taken(const DataOrder::Draw& draw, const std::string& key, const WindowSize& shape);
   // Frames, height and width of a clip, the last two only if windows have several sizes: from its facts, or nothing if
   // they do not tell.
   std::optional<WindowSize> told_shape(const json& facts) const;
-  // The same of a clip that has been probed, or is now.
-  WindowSize probed_shape(const DataOrder::Draw& draw, const Sample& clip);
+  // The same of a clip that has been probed, or is read and probed now.
+  WindowSize probed_shape(const DataOrder::Draw& draw, const std::function<Sample()>& read);
   // The clip with the tensor `frames` of the window that begins with this frame.
   Sample decoded(const Known& known, int64_t first) const;
 
@@ -83,6 +93,7 @@ class LiveWindows {
   std::vector<std::unique_ptr<OneStage>> read_;  // of each size
   OneStage probe_;
   Transforms before_, after_;                                          // decoding
+  bool transforms_frames_;                                             // whether there are any after decoding
   std::map<std::tuple<size_t, size_t, uint64_t>, WindowSize> probed_;  // clips whose facts do not tell
 };
 

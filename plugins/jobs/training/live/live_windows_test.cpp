@@ -1,5 +1,6 @@
 #include <gmock/gmock.h>
 
+#include "core/base/log.hpp"
 #include "core/torch/weights/latent_cache.hpp"
 #include "plugins/jobs/training/live/encoded_windows.hpp"
 #include "plugins/jobs/training/video_jobs_testing.hpp"
@@ -37,7 +38,8 @@ TEST(LiveWindows, AreThoseOfACacheOfAllWindows) {
   // Two clips of 16 of the wanted frames, and windows of 9: each of the 16 starts is among 40 with a probability of
   // 0.92. Clip d is too short, and b is not a video.
   EXPECT_GE(keys.size(), 11u);
-  EXPECT_EQ(live.failed(), 2);
+  EXPECT_EQ(live.failed(), 1);
+  EXPECT_EQ(live.too_short(), 1);
 }
 
 TEST(LiveWindows, DependOnTheSlotAlone) {
@@ -61,6 +63,47 @@ TEST(LiveWindows, OfClipsThatAreNotAcceptedAreReplacedByOthers) {
                 testing::StartsWith("a@"));
   EXPECT_THAT(test::refusal([&] { live.at(0, [](const std::string& key) { return key == "b"; }); }),
               HasSubstr("1000 samples in a row cannot be used"));
+}
+
+TEST(LiveWindows, HaveTheSizeThatIsAskedForWhateverSuitsTheirClip) {
+  const auto run = prepared();
+  const JobSpec spec = live_spec(*run);
+  const WindowSize video{kFrames, 16, 32}, picture{1, 16, 16};
+  LiveWindows live(JobView(test::runtime(), run->run(), spec), {video, picture}, kEvery);
+  for (const auto& size : {video, picture}) {
+    std::set<std::string> clips;
+    for (uint64_t slot = 0; slot < 12; ++slot)
+      live.at(
+          slot, every,
+          [&](const LiveWindows::Window& window) {
+            clips.insert(window.key.substr(0, 1));
+            EXPECT_EQ(window.frames().sizes(), at::IntArrayRef({size.frames, size.height, size.width, 3}));
+          },
+          size);
+    EXPECT_EQ(clips,
+              size == video ? (std::set<std::string>{"a", "c"}) : (std::set<std::string>{"a", "c", "d"}));
+  }
+  EXPECT_EQ(live.failed(), 1) << "b is not a video";
+  EXPECT_EQ(live.too_short(), 0) << "d is long enough for a picture";
+}
+
+// As many short clips as usable ones are within a budget of no failed sample; the damaged one is left out of the data.
+TEST(LiveWindows, OfShortClipsSpendNoBudgetOfFailures) {
+  const auto run = prepared();
+  JobSpec spec = live_spec(*run);
+  spec.data->where = "not key == \"b\"";
+  spec.data->reading.max_failed = 0;
+  EncodedWindows live(JobView(test::runtime(), run->run(), spec), at::kCPU);
+  or_throw(set_log_level("warn"));
+  testing::internal::CaptureStderr();
+  for (uint64_t slot = 0; slot < 12; ++slot) live.at(slot, every);
+  const std::string said = testing::internal::GetCapturedStderr();
+  or_throw(set_log_level("error"));
+  EXPECT_EQ(live.failed(), 0);
+  EXPECT_EQ(live.too_short(), 1);
+  EXPECT_THAT(said, HasSubstr("d: 6 frames where a window needs 9"));
+  EXPECT_THAT(said, HasSubstr("where = \"frames >= 65\""))
+      << "one of 8 frames is taken: the first and 8 more";
 }
 
 }  // namespace

@@ -90,15 +90,16 @@ struct TrainTokenizerOptions : OptimizerOptions {
 
 struct EncodeOptions {
   int64_t frames = 17, every = 1, height = 64, width = 96, stride = 0, max_tokens = 32, threads = 0,
-          memory = int64_t{1} << 28, scale_windows = 64;
+          memory = int64_t{1} << 28, scale_windows = 64, latent_cache_limit = 100'000'000'000;
   double sigma_data = 0.5;
   bool pad_text = false, first_frame = false;
-  std::string scale = "channel", device = "auto", pipeline;
+  std::string scale = "channel", device = "auto", pipeline, latent_cache;
   WeightsPaths text_weights{"asset:minilm/model.safetensors"}, tokenizer_weights, image_encoder_weights;
   std::vector<std::string> signals, sizes;
   static void describe(Describe<EncodeOptions>& d) {
     d.name("encode").help(
-        "Caches latents and text embeddings of the clips, so that training need not compute them");
+        "Turns clips into latents and text embeddings: cached, or of a table of data when training takes "
+        "them");
     d.option("pipeline", &EncodeOptions::pipeline)
         .path()
         .help(
@@ -123,8 +124,7 @@ struct EncodeOptions {
             "further sizes of windows besides frames x height x width, for example [\"1x64x64\", "
             "\"9x96x64\"], if the input "
             "is a table of data: each clip or picture gets the size that suits it, and training packs "
-            "windows of all "
-            "sizes into rows");
+            "windows of all sizes into rows, or gives each microbatch one size (`batches` of the train job)");
     d.option("sigma_data", &EncodeOptions::sigma_data)
         .above(0)
         .help("standard deviation that each channel of the latents is scaled to");
@@ -156,6 +156,18 @@ struct EncodeOptions {
         .bytes()
         .at_least(1 << 20)
         .help("most memory of decoded clips that are kept");
+    d.option("latent_cache", &EncodeOptions::latent_cache)
+        .how_only()
+        .path()
+        .help(
+            "folder of this machine that keeps the latents of windows if the input is a table of data, by "
+            "the "
+            "tokenizer's weights, the clip and the place of the window; empty: none");
+    d.option("latent_cache_limit", &EncodeOptions::latent_cache_limit)
+        .how_only()
+        .bytes()
+        .at_least(1)
+        .help("size of that folder; the least recently used latents are removed");
     d.option("tokenizer_weights", &EncodeOptions::tokenizer_weights)
         .help(
             "weights of the job's own tokenizer: a file, a diffusers folder or a folder with encoder.jit and "
@@ -185,8 +197,9 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
   std::vector<int64_t> condition_frames;
   double condition_sigma = 1e-4;
   std::vector<double> condition_noise;
-  std::string lora, adapter, levels = "auto", pipeline;
+  std::string lora, adapter, levels = "auto", batches = "packed", pipeline;
   bool prefetch = true;
+  bool are_buckets() const { return batches == "buckets"; }
   static void describe(Describe<TrainOptions>& d) {
     d.name("train").help("Trains a model on cached latents");
     d.option("pipeline", &TrainOptions::pipeline)
@@ -199,6 +212,13 @@ struct TrainOptions : OptimizerOptions, FrameOptions {
     d.option("text_dropout", &TrainOptions::text_dropout)
         .range(0, 1)
         .help("share of samples without text, for guidance");
+    d.option("batches", &TrainOptions::batches)
+        .choices({"packed", "buckets"})
+        .help(
+            "how microbatches hold windows of several sizes (`sizes` of the encode job): packed, samples of "
+            "all "
+            "sizes one after the other in a row; buckets, samples of one size, for models without packed "
+            "rows");
     describe_given(d);
     describe_rule(d);
     d.option("lora", &TrainOptions::lora)

@@ -1,0 +1,144 @@
+// What keys do to clips: accept, reject, tag, caption, undo. An action is for the clips that were selected when its key was pressed,
+// else for the clip that had the focus, whatever the page still shows. Edits are sent in the order of their keys.
+import { get, post } from "./api.js";
+import { askReason, askTags } from "./dialogs.js";
+import { plural } from "./format.js";
+
+const kMost = 3; // clips that a message names
+
+export class Actions {
+  /** page: {state(), seen(), say, failed, edited(answer), look()} */
+  constructor(sheet, selection, detail, editor, page) {
+    Object.assign(this, { sheet, selection, detail, editor, page });
+    this.turns = Promise.resolve();
+    this.isSending = false; // until the answer arrives, the studio's version may be that of our own edit
+  }
+
+  async send(path, body) {
+    this.isSending = true;
+    try {
+      const answer = await post(path, body);
+      this.page.edited(answer);
+      return answer;
+    } finally {
+      this.isSending = false;
+    }
+  }
+
+  inTurn(act) {
+    this.turns = this.turns.then(act).catch((error) => {
+      this.page.failed(error);
+      return false;
+    });
+    return this.turns;
+  }
+
+  /** A promise of the ids that an action of now is for. */
+  targets() {
+    const { chosen } = this.sheet, ids = this.selection.now().then(async (all) => (all.length ? all : [(await chosen).id]));
+    ids.catch(() => {}); // told when it is the action's turn
+    return ids;
+  }
+
+  /** A whole clip. */
+  async whole({ id }) {
+    return this.detail.clip?.id === id ? this.detail.clip : get("/api/clip", { id });
+  }
+
+  /** True if something was saved, or nothing had to be. what: "Accepted", or a function of the answer that returns it; also: added
+   * to the name of the clips. */
+  async change(ids, request, what, also = "") {
+    const answer = await this.send("/api/edit", { ids, seen: this.page.seen(), ...request });
+    const { conflicts, unstorable, gone, changed } = answer;
+    const left = [
+      ...(unstorable ? [`${plural(unstorable, "clip")} cannot be accepted: nothing of ${unstorable > 1 ? "them" : "it"} is stored`] : []),
+      ...(gone ? [`${plural(gone, "clip")} no longer exist${gone > 1 ? "" : "s"}`] : []),
+      ...(conflicts.length ? [changedMeanwhile(conflicts)] : []),
+    ];
+    const name = ids.length === 1 ? answer.clip?.key ?? answer.keys[0] ?? "" : plural(changed, "clip");
+    const isDone = changed > 0 || !left.length;
+    this.page.say([...(isDone ? [`${typeof what === "function" ? what(answer) : what}: ${name}${also}`] : []), ...left].join("; "), left.length > 0);
+    if (conflicts.length) await this.page.look(); // so that the same key, pressed again, is a decision that knows the other
+    return isDone;
+  }
+
+  saveCaption(id, caption, seen) {
+    const { chosen } = this.sheet;
+    return this.inTurn(async () => this.change([id || (await chosen).id], { set: { caption }, caption_seen: seen }, "Caption saved"));
+  }
+
+  accept() {
+    const targets = this.targets();
+    return this.inTurn(async () => {
+      const ids = await targets;
+      const clip = ids.length === 1 && (await this.whole({ id: ids[0] }));
+      if (clip && !clip.acceptable) return this.page.say(`${clip.key} cannot be accepted: nothing of it is stored`, true);
+      return this.change(ids, { set: { keep: true, reason: "" } }, "Accepted");
+    });
+  }
+
+  /** Takes its turn when the dialog opens: the browser may deliver the next key before it says that the dialog is closed. */
+  reject() {
+    const targets = this.targets(), isOne = this.selection.isSettled() && !this.selection.ids.size;
+    const known = isOne ? this.sheet.selectedRow() : this.selection.isSettled() ? { count: this.selection.ids.size } : undefined;
+    const coming = targets.then(async (ids) => (ids.length === 1 ? this.whole({ id: ids[0] }) : { count: ids.length, ...(await post("/api/copies", { ids })) }));
+    const answered = askReason(known, coming, this.page.state().reasons);
+    return this.inTurn(async () => {
+      const answer = await answered;
+      if (!answer) return false;
+      const { reason, copies } = answer, ids = await targets;
+      return this.change(ids, { set: { keep: false, reason }, copies: copies > 0 }, "Rejected", ids.length === 1 && copies ? ` and its ${copies === 1 ? "1 copy" : `${copies} copies`}` : "");
+    });
+  }
+
+  tag() {
+    const targets = this.targets(), { tags } = this.page.state();
+    const answered = askTags(targets.then(async (ids) => (ids.length === 1 ? this.whole({ id: ids[0] }) : { count: ids.length })), tags.map(([name]) => name));
+    return this.inTurn(async () => {
+      const answer = await answered;
+      if (!answer) return false;
+      for (const name of answer.tag) if (!tags.some(([known]) => known === name)) tags.push([name, 1]); // so that its number works at once
+      return this.change(await targets, answer, "Tagged");
+    });
+  }
+
+  /** Adds the tag with a number, or removes it if all clips have it. */
+  toggleTag(place) {
+    const name = this.page.state().tags[place]?.[0], targets = this.targets();
+    if (!name) return this.page.say(`There is no tag ${place + 1}; t adds tags`);
+    return this.inTurn(async () => this.change(await targets, { toggle: [name] }, ({ untagged }) => `${untagged.length ? "Removed" : "Tagged"} ${name}`));
+  }
+
+  untag(id, name) {
+    return this.inTurn(() => this.change([id], { untag: [name] }, `Removed ${name}`));
+  }
+
+  step(path, word) {
+    const { chosen } = this.sheet;
+    return this.inTurn(async () => {
+      const { clip, changed, keys, conflicts } = await this.send(path);
+      if (clip && this.sheet.chosen === chosen && this.sheet.selectedId !== clip.id && !this.editor.isOpen()) await this.sheet.choose(clip.id); // else the user has selected another clip since
+      const name = changed === 1 ? keys[0] + (clip ? "" : ", which no longer exists") : plural(changed, "clip");
+      this.page.say([`${word}: ${name}`, ...(conflicts.length ? [changedMeanwhile(conflicts)] : [])].join("; "), conflicts.length > 0);
+      return true;
+    });
+  }
+}
+
+/** "2 clips were changed meanwhile by tom and stay as they are: a, b". */
+function changedMeanwhile(conflicts) {
+  const authors = [...new Set(conflicts.map(({ author }) => author))].join(" and ");
+  if (conflicts.length === 1) return `${conflicts[0].key} was changed meanwhile by ${authors} (${said(conflicts[0].set)}) and stays so; the same again changes it`;
+  const names = conflicts.slice(0, kMost).map(({ key }) => key).join(", ");
+  return `${plural(conflicts.length, "clip")} were changed meanwhile by ${authors} and stay so: ${names}${conflicts.length > kMost ? ", …" : ""}; the same again changes them`;
+}
+
+/** An edit in words: "rejected, “logo”". */
+export function said(set) {
+  const parts = [];
+  if (set.keep !== undefined) parts.push(set.keep === null ? "no decision" : set.keep ? "accepted" : "rejected");
+  if (set.reason) parts.push(`“${set.reason}”`);
+  if (set.caption !== undefined) parts.push(set.caption === null ? "the original caption" : `caption “${set.caption}”`);
+  if (set.tags !== undefined) parts.push(set.tags?.length ? `tags ${set.tags.join(", ")}` : "no tags");
+  return parts.join(", ") || "reason removed";
+}

@@ -1,0 +1,48 @@
+// A copy next to its original: both play together, with the numbers that differ.
+import { address, get } from "./api.js";
+import { make } from "./elements.js";
+import { number, outcome, seconds } from "./format.js";
+
+const element = (id) => document.getElementById(id);
+
+/** clip: a copy, or a clip that has copies, between which the arrows move. */
+export async function compare(clip) {
+  const [first, others] = clip.copy_id ? [clip.copy_id, [clip.id]] : [clip.id, clip.copies];
+  const dialog = element("compare-dialog"), original = await get("/api/clip", { id: first });
+  let at = 0;
+  const show = async (step) => {
+    at = Math.min(Math.max(at + step, 0), others.length - 1);
+    const copy = await get("/api/clip", { id: others[at] });
+    element("compare-title").textContent = `${copy.key}, a copy of ${original.key}${others.length > 1 ? ` (${at + 1} of ${others.length}, arrows show others)` : ""}`;
+    element("compared").replaceChildren(figure("Original", original, copy), figure("Copy", copy, original));
+  };
+  await show(0);
+  const videos = () => [...dialog.querySelectorAll("video")];
+  dialog.onkeydown = (event) => {
+    const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+    if (step && others.length > 1) show(step);
+    else if (event.key === " " && !event.target.closest("button")) {
+      const isPaused = videos().every((video) => video.paused);
+      for (const video of videos()) isPaused ? video.play().catch(() => {}) : video.pause();
+    } else return;
+    event.preventDefault();
+  };
+  dialog.onclose = () => element("compared").replaceChildren(); // stops both
+  dialog.showModal();
+}
+
+function figure(title, clip, other) {
+  const video = make("video", { src: clip.media ? address("/video", clip.id) : "", muted: true, loop: clip.media === "clip", playsInline: true, preload: "metadata", "aria-label": `${title}: ${clip.key}` });
+  if (clip.media === "film" && clip.start_s) video.addEventListener("loadedmetadata", () => (video.currentTime = clip.start_s));
+  const facts = make("dl", { class: "facts" });
+  for (const [name, value] of numbers(clip.facts ?? {})) {
+    const its = new Map(numbers(other.facts ?? {})).get(name);
+    if (its !== value) facts.append(make("dt", {}, name), make("dd", {}, number(value)));
+  }
+  return make("figure", {}, clip.media ? video : make("p", { class: "nothing" }, "There is nothing to play."), make("figcaption", {}, make("h3", {}, `${title}: ${clip.key}`), make("p", {}, `${outcome(clip)}, ${seconds(clip.duration_s)}. ${clip.caption}`)), facts);
+}
+
+function* numbers(value, name = "") {
+  if (typeof value === "number") yield [name, value];
+  else if (value !== null && typeof value === "object" && !Array.isArray(value)) for (const [key, member] of Object.entries(value)) yield* numbers(member, name ? `${name}.${key}` : key);
+}

@@ -1,0 +1,34 @@
+// Conditions of run files (`where`) on the clips that the studio shows, and the condition that a view is equal to.
+#pragma once
+#include <map>
+#include <string>
+#include <vector>
+
+#include "apps/studio/query.hpp"
+
+namespace kinora::studio {
+
+// Facts by name, one value per clip. Those that are not numbers are read from the jobs' files when first needed.
+// [owner-thread]
+class Facts {
+ public:
+  // Whether the condition holds for a clip, by index; people's tags replace its own. Throws
+  // Error(KINORA_ERROR_INVALID): "where: column 7: expected a number, ..., found 'x'", or if no clip has a fact of
+  // that name. The catalogue must outlive the function.
+  std::function<bool(size_t clip)> condition(const std::string& where, const Catalogue&, EditsOf edits);
+  // To be called when the catalogue has been read again.
+  void forget() { texts_.clear(); }
+
+ private:
+  void read(const std::vector<std::string>& names, const Catalogue&);
+  void require(const std::vector<std::string>& names, const Catalogue&) const;
+
+  std::map<std::string, std::vector<nlohmann::json>> texts_;
+};
+
+// The condition that holds, among kept clips, for those of the query; `rows`: what the query selects. Searches,
+// decisions, outcomes and rules are no facts: a query by them becomes a list of keys. Throws
+// Error(KINORA_ERROR_INVALID) if that list would be longer than a run file should be.
+std::string where_of(const Shelf&, const Query&, const std::vector<size_t>& rows);
+
+}  // namespace kinora::studio

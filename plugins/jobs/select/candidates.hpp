@@ -1,0 +1,70 @@
+// The clips that a select job chooses from, and what its condition says about each.
+#pragma once
+#include <filesystem>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "plugins/jobs/curation/edits.hpp"
+#include "plugins/jobs/curation/where.hpp"
+#include "plugins/jobs/select/user_tables.hpp"
+
+namespace kinora::core {
+
+constexpr int kStays = -1;      // nothing has removed the clip
+constexpr int kCameNotIn = -2;  // an earlier job has left it out
+
+struct Candidate {
+  std::string key;
+  std::string line;         // of decisions.jsonl; unless kCameNotIn without "end" and the last brace
+  std::string bin;          // values of the facts that `per` names
+  double share = 0;         // in [0, 1): decides its set
+  int removed_by = kStays;  // place in CandidateReader::steps()
+  bool is_accepted =
+      false;  // a person decided to keep it: no condition removes it, unless `where` names sets
+};
+
+// What a select job reads.
+struct Choice {
+  std::filesystem::path curated;  // folder of the curate job
+  std::filesystem::path
+      decisions;  // decisions.jsonl of the job that it reads; empty: it reads the curate job
+  Where where;
+  std::vector<std::string> per;
+  std::string sets_by, join_key;
+  std::vector<UserTable> tables;
+  size_t threads = 0;
+};
+
+class CandidateReader {
+ public:
+  explicit CandidateReader(Choice choice);
+
+  // All kept clips of the curate job, in the order of its items.jsonl. Throws kinora::Error, KINORA_ERROR_INVALID for a
+  // fact that no clip has or a table without a row for any clip.
+  std::vector<Candidate> read();
+
+  // What removes clips, in this order: studio.reject, the conditions of `where`.
+  const std::vector<std::string>& steps() const { return steps_; }
+  // How many clips have a row in each table.
+  const std::vector<size_t>& joined() const { return joined_; }
+
+ private:
+  struct Part;
+  void look(nlohmann::json item, Part& part) const;
+  static bool continue_from(const std::string& before, Candidate& clip, nlohmann::json& line,
+                            nlohmann::json& facts);
+  void join(nlohmann::json& line, nlohmann::json& facts, const std::string& key, Part& part) const;
+  void take(Part part, std::vector<Candidate>& out);
+  void require_all_seen() const;
+
+  const Choice choice_;
+  bool names_sets_ = false;  // `where` says which set is wanted, so it applies to accepted clips, too
+  EditHistory edits_;
+  std::unordered_map<std::string, std::string> before_;  // lines of `decisions`, by key
+  std::vector<std::string> steps_;
+  std::vector<size_t> joined_;
+  std::vector<FactsSeen> seen_;
+};
+
+}  // namespace kinora::core

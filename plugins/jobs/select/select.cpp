@@ -1,0 +1,333 @@
+// kind = "select": chooses clips of a curate job by their facts, without reading any media. Reads items.jsonl, and
+// decisions.jsonl of the dedup or select job that is its input; writes decisions.jsonl as a dedup job does, so that the same
+// jobs read it. People's decisions come first: rejected clips are removed, accepted ones are not.
+#include <algorithm>
+#include <set>
+
+#include <fmt/ranges.h>
+
+#include "core/base/cancel.hpp"
+#include "core/base/facts.hpp"
+#include "core/base/log.hpp"
+#include "core/base/quantity.hpp"
+#include "core/io/atomic_file.hpp"
+#include "core/run/call.hpp"
+#include "core/run/job_plugin.hpp"
+#include "kinora/npy.hpp"
+#include "plugins/jobs/curation/drops.hpp"
+#include "plugins/jobs/select/candidates.hpp"
+#include "plugins/jobs/select/sampling.hpp"
+#include "plugins/jobs/training/options/paths_option.hpp"
+
+namespace kinora::core {
+
+struct SelectOptions {
+  std::string where, pick = "random", embedding = "classic", join_key = "key", sets_by = "film";
+  int64_t count = 0, memory = int64_t{1} << 30, threads = 0;
+  std::vector<std::string> per, sets;
+  std::vector<double> shares;
+  std::vector<std::filesystem::path> join;
+  static void describe(Describe<SelectOptions>& d) {
+    d.name("select").help(
+        "Chooses clips of a curate job by their facts; a shard job that reads it packs those");
+    d.option("where", &SelectOptions::where)
+        .help("condition that clips satisfy, such as \"blur >= 20 and duration_s > 2\"; empty: all do");
+    d.option("join", &SelectOptions::join)
+        .help("CSV and JSONL tables of your own, whose columns become facts user.COLUMN");
+    d.option("join_key", &SelectOptions::join_key)
+        .help(
+            "column of the tables, and the clips' fact of that name, that say which row is about which clip");
+    d.option("count", &SelectOptions::count)
+        .at_least(0)
+        .help("most clips, or most clips with each value of `per`; 0: all");
+    d.option("per", &SelectOptions::per)
+        .help("facts, such as a label or bin.aspect, for each of whose values `count` clips are chosen");
+    d.option("pick", &SelectOptions::pick)
+        .choices({"random", "different"})
+        .help(
+            "which clips make up `count`: random ones by the run's seed, or those whose embeddings differ "
+            "the most");
+    d.option("embedding", &SelectOptions::embedding).help("name of the embedding for pick = \"different\"");
+    d.option("sets", &SelectOptions::sets)
+        .help("names of sets into which the chosen clips are split: the fact `set`");
+    d.option("shares", &SelectOptions::shares).above(0).help("relative sizes of the sets; empty: equal");
+    d.option("sets_by", &SelectOptions::sets_by)
+        .help(
+            "fact whose value decides a clip's set: film keeps the clips of a video together, key does not");
+    d.option("memory", &SelectOptions::memory)
+        .how_only()
+        .bytes()
+        .at_least(1 << 20)
+        .help("most memory for the embeddings of the clips that are compared with each other");
+    d.option("threads", &SelectOptions::threads)
+        .how_only()
+        .range(0, 4096)
+        .help("number of threads that read facts; 0: one per core");
+  }
+  std::vector<std::string> tables() const {
+    std::vector<std::string> out;
+    for (const auto& path : join) out.push_back(path.string());
+    return out;
+  }
+};
+
+class Select final : public JobType {
+ public:
+  using Options = SelectOptions;
+  static JobParts parts() { return {.reads = {"curate", "dedup", "select"}}; }
+  void run(JobContext&) const override;
+  void check(JobCheck&) const override;
+  std::string edits_identity(const RunFile&, const JobSpec&) const override;
+  std::string result_line(const json& summary) const override;
+};
+
+namespace {
+
+namespace fs = std::filesystem;
+
+Choice choice_of(JobContext& context, const SelectOptions& options) {
+  const JobSpec* before = decided_by(context);
+  return {.curated = context.folder_of(context.need_upstream("curate")),
+          .decisions = before ? context.folder_of(*before) / kDecisionsFile : fs::path(),
+          .where = Where(options.where),
+          .per = options.count > 0 ? options.per : std::vector<std::string>(),
+          .sets_by = options.sets.empty() ? "" : options.sets_by,
+          .join_key = options.join_key,
+          .tables = read_tables(context.runtime().io(), options.tables(), options.join_key),
+          .threads = static_cast<size_t>(options.threads)};
+}
+
+// Embeddings of these clips, row by row.
+struct EmbeddingRows {
+  std::vector<float> values;
+  size_t size = 0;  // of a row
+};
+
+EmbeddingRows embeddings_of(JobContext& context, const SelectOptions& options,
+                            const std::vector<Candidate>& clips, const std::vector<size_t>& places) {
+  const fs::path data = context.folder_of(context.need_upstream("curate")) / "data";
+  EmbeddingRows out;
+  for (const size_t place : places) {
+    const std::string file = (data / (clips[place].key + "." + options.embedding + ".npy")).string();
+    const auto bytes = context.runtime().io().read_all(file);
+    if (!bytes)
+      throw Error(
+          KINORA_ERROR_INVALID,
+          fmt::format(
+              "clip '{}' has no embedding '{}'; name another one by `embedding`, or put a stage embed.* "
+              "into the curate job",
+              clips[place].key, options.embedding));
+    const FloatArray array = read_npy(*bytes, file);
+    if (array.values.empty() || (out.size > 0 && array.values.size() != out.size))
+      throw Error(KINORA_ERROR_DATA,
+                  fmt::format("{}: it has {} numbers, the others {}", file, array.values.size(), out.size));
+    out.size = array.values.size();
+    const uint64_t needed = uint64_t{places.size()} * out.size * sizeof(float);
+    if (needed > static_cast<uint64_t>(options.memory))
+      throw Error(
+          KINORA_ERROR_INVALID,
+          fmt::format("the embeddings of {} clips need {}, and memory = \"{}\" bounds them; raise memory, or "
+                      "leave clips out by `where` or an earlier select job",
+                      places.size(), format_size(needed),
+                      format_size(static_cast<uint64_t>(options.memory))));
+    out.values.reserve(places.size() * out.size);
+    out.values.insert(out.values.end(), array.values.begin(), array.values.end());
+  }
+  return out;
+}
+
+// The places of the clips of one bin that are chosen: accepted ones, then others up to `count`. places: by key.
+std::vector<size_t> chosen_of(JobContext& context, const SelectOptions& options,
+                              const std::vector<Candidate>& clips, const std::vector<size_t>& places,
+                              const std::string& bin) {
+  const auto count = static_cast<size_t>(options.count);
+  if (places.size() <= count) return places;
+  std::vector<size_t> out, first, others;
+  for (size_t i = 0; i < places.size(); ++i) {
+    if (clips[places[i]].is_accepted)
+      first.push_back(i), out.push_back(places[i]);
+    else
+      others.push_back(places[i]);
+  }
+  if (options.pick == "random") {
+    std::vector<std::string> keys;
+    for (const size_t place : others) keys.push_back(clips[place].key);
+    for (const size_t i : random_places(keys, count - std::min(count, out.size()), context.run().seed))
+      out.push_back(others[i]);
+    return out;
+  }
+  EmbeddingRows rows = embeddings_of(context, options, clips, places);
+  Progress progress(context.spec().name + (bin.empty() ? "" : ": " + bin), options.count, "clips");
+  out.clear();
+  for (const size_t i : farthest_places(rows.values, rows.size, count, first, [&](size_t done) {
+         if (cancelled()) throw Error(KINORA_ERROR_CANCELLED, "cancelled");
+         progress.update(static_cast<int64_t>(done));
+       }))
+    out.push_back(places[i]);
+  return out;
+}
+
+// Removes the clips beyond `count` of each bin by this step. Returns the number of clips that stay, by bin.
+std::map<std::string, int64_t> sample(JobContext& context, const SelectOptions& options, int step,
+                                      std::vector<Candidate>& clips) {
+  std::map<std::string, std::vector<size_t>> bins;
+  for (size_t i = 0; i < clips.size(); ++i)
+    if (clips[i].removed_by == kStays) bins[clips[i].bin].push_back(i);
+  std::map<std::string, int64_t> out;
+  for (auto& [bin, places] : bins) {
+    std::sort(places.begin(), places.end(), [&](size_t a, size_t b) { return clips[a].key < clips[b].key; });
+    const auto chosen = chosen_of(context, options, clips, places, bin);
+    for (const size_t place : places) clips[place].removed_by = step;
+    for (const size_t place : chosen) clips[place].removed_by = kStays;
+    out[bin] = static_cast<int64_t>(chosen.size());
+  }
+  return out;
+}
+
+// The set of a clip by its share: sets follow each other in [0, 1).
+const std::string& set_of(const SelectOptions& options, double share) {
+  std::vector<double> shares = options.shares;
+  if (shares.empty()) shares.assign(options.sets.size(), 1);
+  double sum = 0, end = 0;
+  for (const double one : shares) sum += one;
+  for (size_t i = 0; i + 1 < shares.size(); ++i)
+    if (end += shares[i] / sum; share < end) return options.sets[i];
+  return options.sets.back();
+}
+
+void write_decisions(const fs::path& file, const std::vector<Candidate>& clips,
+                     const std::vector<std::string>& steps, const SelectOptions& options, json& summary) {
+  const auto quoted = [](const std::string& text) {
+    return json(text).dump(-1, ' ', false, json::error_handler_t::replace);
+  };
+  std::map<std::string, int64_t> sets;
+  for (const auto& name : options.sets) sets[name] = 0;
+  AtomicFile decisions = or_throw(AtomicFile::create(file));
+  std::string text;
+  for (const auto& clip : clips) {
+    text += clip.line;
+    if (clip.removed_by >= 0) {
+      text += R"(,"end":"filtered","final":true,"rule":)" +
+              quoted(steps[static_cast<size_t>(clip.removed_by)]) + "}";
+    } else if (clip.removed_by == kStays) {
+      text += R"(,"end":"kept")";
+      if (!options.sets.empty()) {
+        const std::string& set = set_of(options, clip.share);
+        ++sets[set];
+        text += R"(,"set":)" + quoted(set);
+      }
+      text += "}";
+    }
+    text += "\n";
+    if (text.size() > (size_t{1} << 20)) or_throw(decisions.write(std::exchange(text, {})));
+  }
+  or_throw(decisions.write(text));
+  or_throw(decisions.commit());
+  if (!sets.empty()) summary["sets"] = sets;
+}
+
+// What came in, what each step removed, and what went out.
+void summarise_steps(json& summary, const std::vector<Candidate>& clips,
+                     const std::vector<std::string>& steps) {
+  std::vector<int64_t> removed(steps.size());
+  int64_t came_in = 0, kept = 0;
+  for (const auto& clip : clips) {
+    came_in += clip.removed_by != kCameNotIn;
+    kept += clip.removed_by == kStays;
+    if (clip.removed_by >= 0) ++removed[static_cast<size_t>(clip.removed_by)];
+  }
+  std::map<std::string, int64_t> rules;
+  json all = json::array();
+  int64_t left = came_in;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    if (i == 0 && removed[i] == 0) continue;
+    all.push_back({{"rule", steps[i]}, {"in", left}, {"removed", removed[i]}});
+    left -= removed[i];
+    if (removed[i] > 0) rules[steps[i]] += removed[i];
+  }
+  summary.update({{"inputs", came_in},
+                  {"clips", {{"kept", kept}, {"filtered", came_in - kept}, {"failed", 0}}},
+                  {"left_out_before", static_cast<int64_t>(clips.size()) - came_in},
+                  {"rules", rules},
+                  {"steps", std::move(all)}});
+}
+
+}  // namespace
+
+// Tags matter only to options that name them.
+std::string Select::edits_identity(const RunFile& run, const JobSpec& job) const {
+  const bool reads_tags = job.options.dump().find("tags") != std::string::npos;
+  return core::edits_identity(run, job, [&](const Edited& edit) {
+    json out;
+    if (edit.keep) out["keep"] = *edit.keep;
+    if (edit.tags && reads_tags) out["tags"] = *edit.tags;
+    return out;
+  });
+}
+
+void Select::check(JobCheck& check) const {
+  const auto options = check.options<SelectOptions>();
+  if (check.spec().inputs.size() > 1)
+    check.problem("input", "input: a select job reads one job; give the others a select job of their own");
+  check.holds("where", [&] { Where(options.where); });
+  for (const auto& table : options.tables()) {
+    if (const auto wrong = problem_of_table(table); !wrong.empty())
+      check.problem("join", "join: " + wrong);
+    else
+      check.finds("join", table);
+  }
+  if (options.count == 0 && (!options.per.empty() || options.pick != "random"))
+    check.problem(options.per.empty() ? "pick" : "per",
+                  "`per` and `pick` say which clips make up a count; set count");
+  if (!options.shares.empty() && options.shares.size() != options.sets.size())
+    check.problem("shares",
+                  fmt::format("shares has {} numbers for {} sets; give one for each, or leave shares out",
+                              options.shares.size(), options.sets.size()));
+  if (std::set<std::string>(options.sets.begin(), options.sets.end()).size() < options.sets.size())
+    check.problem("sets", "sets: two sets have one name; rename one");
+  if (!options.sets.empty() && options.sets_by.empty())
+    check.problem("sets_by", "sets_by is empty; name a fact, or key to split clip by clip");
+}
+
+// "812 of 1000 clips chosen; left out by blur >= 20: 150, count: 38; in sets: train: 731, val: 81"
+std::string Select::result_line(const json& summary) const {
+  const auto counts = [&](const char* name) {
+    std::vector<std::string> out;
+    for (const auto& [what, count] : object_in(summary, name).items())
+      out.push_back(fmt::format("{}: {}", what, count.get<int64_t>()));
+    return fmt::format("{}", fmt::join(out, ", "));
+  };
+  std::string out =
+      fmt::format("{} of {} chosen", static_cast<int64_t>(number_in(object_in(summary, "clips"), "kept")),
+                  counted(static_cast<int64_t>(number_in(summary, "inputs")), "clip", "clips"));
+  if (const auto rules = counts("rules"); !rules.empty()) out += "; left out by " + rules;
+  if (const auto sets = counts("sets"); !sets.empty()) out += "; in sets: " + sets;
+  return out;
+}
+
+void Select::run(JobContext& context) const {
+  require(context);
+  const auto options = context.options<SelectOptions>();
+  CandidateReader reader(choice_of(context, options));
+  std::vector<Candidate> clips = reader.read();
+  std::vector<std::string> steps = reader.steps();
+  json& summary = context.summary;
+  if (options.count > 0) {
+    steps.emplace_back("count");
+    const auto bins = sample(context, options, static_cast<int>(steps.size()) - 1, clips);
+    if (!options.per.empty()) summary["bins"] = bins;
+  }
+  write_decisions(context.folder() / kDecisionsFile, clips, steps, options, summary);
+  summarise_steps(summary, clips, steps);
+  summary["curated"] = context.need_upstream("curate").name;  // the job with these clips
+  const auto tables = options.tables();
+  for (size_t i = 0; i < tables.size(); ++i) summary["joined"][tables[i]] = reader.joined()[i];
+  if (summary["inputs"] > 0 && summary["clips"]["kept"] == 0)
+    log_warn("{}: no clip is left; jobs that read it will find none", context.spec().name);
+}
+
+}  // namespace kinora::core
+
+using kinora::core::Select;
+KINORA_JOB(Select)
+KINORA_PLUGIN(Select)

@@ -1,0 +1,372 @@
+#!/usr/bin/env python3
+"""A select job chooses what a plain script over items.jsonl chooses, on random conditions; samples, most different clips, joined tables and
+sets likewise, and a shard job packs them. With --time: how long a changed threshold takes over a made-up record of 100,000 clips.
+usage: select_job.py [--time] KINORA ROOT SCRATCH"""
+import csv, hashlib, json, os, pathlib, random, shutil, subprocess, sys, tarfile, time
+
+import numpy as np
+
+KINORA, ROOT, SCRATCH = sys.argv[-3], pathlib.Path(sys.argv[-2]), pathlib.Path(sys.argv[-1])
+sys.path.insert(0, str(ROOT / "tests/support"))
+from clips import lines
+
+OUT = SCRATCH / "out"
+CLIPS, SEED, NUMBERS = 300, 11, 900  # NUMBERS: of an embedding
+CURATE = f"""
+[run]
+name = "choose"
+out = "{OUT}"
+seed = {SEED}
+[[job]]
+name = "clips"
+kind = "curate"
+input = "{ROOT}/tests/data/bbb_A.mp4"
+stages = ["video.probe", {{ use = "video.read", stride = 30, height = 64 }}, "embed.classic"]
+"""
+
+
+def kinora(*arguments, fails=False):
+    done = subprocess.run([KINORA, *map(str, arguments)], capture_output=True, text=True)
+    assert (done.returncode != 0) == fails, done
+    return done.stdout + done.stderr
+
+
+def job(name, kind="select", source="clips", **options):
+    text = f'[[job]]\nname = "{name}"\nkind = "{kind}"\ninput = {json.dumps(source)}\n'
+    return text + "".join(f"{key} = {json.dumps(value)}\n" for key, value in options.items())
+
+
+def run(*jobs, fails=False):
+    file = SCRATCH / "run.toml"
+    file.write_text(CURATE + "".join(jobs))
+    return kinora("run", file, fails=fails)
+
+
+def made_up(draw):
+    """Items of a curate job: kept clips of 40 videos with scores, some facts missing or of another type, and other outcomes."""
+    items = []
+    for i in range(CLIPS):
+        facts = {"film": f"film-{draw.randrange(40):02d}", "duration_s": round(draw.uniform(0.5, 9), 2), "width": draw.choice([640, 1280]), "damaged": draw.random() < 0.2,
+                 "scores": {"filter.blur": draw.randrange(100), "filter.flow.p10": draw.random()}, "tags": draw.sample(["sea", "sky", "car"], draw.randrange(3)),
+                 "sha256": "ab", "first_frame": i}
+        if draw.random() < 0.5:
+            facts["user"] = {"rating": draw.choice(["1", "4", "9", "x"]), "style": draw.choice(["film", "anime"])}
+        if draw.random() < 0.1:
+            facts["duration_s"] = None
+        if draw.random() < 0.1:
+            del facts["scores"]["filter.blur"]
+        items.append({"consumed": False, "end": "kept", "facts": facts, "key": f"clip-{i:04d}"})
+    others = [{"consumed": True, "end": "kept", "facts": {}, "key": "film-00"}, {"consumed": False, "end": "filtered", "reason": "filter.blur", "facts": {"width": 640}, "key": "gone-1"},
+              {"consumed": False, "end": "failed", "reason": "broken", "facts": {}, "key": "gone-2"}]
+    return items + others
+
+
+def install(items, vectors):
+    """Puts the items in place of those of the finished curate job, so that later jobs find them. vectors: embeddings by key; none: no files of
+    clips."""
+    folder = OUT / "clips"
+    shutil.rmtree(folder / "data")
+    (folder / "data").mkdir()
+    with (folder / "items.jsonl").open("w") as out:
+        for item in items:
+            out.write(json.dumps(item, separators=(",", ":")) + "\n")
+            if item["key"] in vectors:
+                (folder / "data" / f"{item['key']}.json").write_text(json.dumps(item["facts"]))
+                np.save(folder / "data" / f"{item['key']}.classic.npy", vectors[item["key"]])
+    summary = json.loads((folder / "summary.json").read_text())
+    summary["results"] |= {"items.jsonl": (folder / "items.jsonl").stat().st_size, "data": len(list((folder / "data").iterdir()))}
+    (folder / "summary.json").write_text(json.dumps(summary))
+
+
+# A condition and what it means, each in its own words: the text for Kinora, and a function of facts and key for Python.
+MISSING = object()
+FACTS = {"duration_s": ("duration_s",), "blur": ("scores", "filter.blur"), "scores.filter.blur": ("scores", "filter.blur"), "flow.p10": ("scores", "filter.flow.p10"), "width": ("width",),
+         "damaged": ("damaged",), "film": ("film",), "rating": ("user", "rating"), "user.style": ("user", "style"), "tags": ("tags",)}
+VALUES = {"duration_s": [2, 4.5], "blur": [20, 50.5], "scores.filter.blur": [80], "flow.p10": [0.25, 0.5], "width": [640, "640"], "damaged": [True, False], "film": ["film-03", "film-2"], "rating": [4, "4", 0],
+          "user.style": ["anime", 1], "tags": ["sea"], "key": ["clip-0042", "clip-01"]}
+
+
+def fact(facts, key, name):
+    if name == "key":
+        return key
+    for member in FACTS[name]:
+        facts = facts.get(member, MISSING) if isinstance(facts, dict) else MISSING
+    return MISSING if facts is None else facts
+
+
+def number(text):
+    try:
+        return float(text)
+    except ValueError:
+        return MISSING
+
+
+def compared(a, by, b):
+    if isinstance(a, str) and isinstance(b, (int, float)) and not isinstance(b, bool):
+        a = number(a)
+    kinds = [("bool" if isinstance(x, bool) else "number" if isinstance(x, (int, float)) else "text" if isinstance(x, str) else "other") for x in (a, b)]
+    return kinds[0] == kinds[1] != "other" and {"==": a == b, "!=": a != b, "<": a < b, "<=": a <= b, ">": a > b, ">=": a >= b}[by]
+
+
+def contained(a, b):
+    return any(compared(x, "==", b) for x in a) if isinstance(a, list) else isinstance(a, str) and isinstance(b, str) and b in a
+
+
+def simple(draw):
+    name = draw.choice(list(VALUES))
+    value, other = draw.choice(VALUES[name]), draw.choice(VALUES[name])
+    shape = draw.choice(["compare", "compare", "compare", "in", "contains", "has"])
+    if shape == "has":
+        return f"has({name})", lambda f, k: fact(f, k, name) is not MISSING
+    if shape == "in":
+        return f"{name} in {json.dumps([value, other])}", lambda f, k: any(compared(fact(f, k, name), "==", v) for v in (value, other))
+    if shape == "contains":
+        return f"{name} contains {json.dumps(value)}", lambda f, k: contained(fact(f, k, name), value)
+    by = draw.choice(["==", "!="] if isinstance(value, bool) else ["==", "!=", "<", "<=", ">", ">="])
+    return f"{name} {by} {json.dumps(value)}", lambda f, k: compared(fact(f, k, name), by, value)
+
+
+def condition(draw, depth):
+    kind = draw.choice(["simple", "not", "and", "or"]) if depth else "simple"
+    if kind == "simple":
+        return simple(draw)
+    a, b = condition(draw, depth - 1), condition(draw, depth - 1)
+    if kind == "not":
+        return f"not ({a[0]})", lambda f, k: not a[1](f, k)
+    return f"({a[0]} {kind} {b[0]})", (lambda f, k: a[1](f, k) and b[1](f, k)) if kind == "and" else (lambda f, k: a[1](f, k) or b[1](f, k))
+
+
+def decisions(name):
+    return {line["key"]: line for line in lines(OUT / name / "decisions.jsonl")}
+
+
+def summary(name):
+    return json.loads((OUT / name / "summary.json").read_text())
+
+
+def kept(name):
+    return {key for key, line in decisions(name).items() if line["end"] == "kept"}
+
+
+def check_random_conditions(clips, draw):
+    """Each clip is kept, or removed by the first condition of the top-level `and` that is false for it; the steps count that."""
+    cases = [[condition(draw, draw.randrange(3)) for _ in range(draw.randrange(1, 4))] for _ in range(60)]
+    run(*(job(f"c{i}", where=" and ".join(text for text, _ in parts)) for i, parts in enumerate(cases)))
+    shares = []
+    for i, parts in enumerate(cases):
+        left, steps = dict(clips), []
+        for _, holds in parts:
+            rest = {key: facts for key, facts in left.items() if holds(facts, key)}
+            steps.append((len(left), len(left) - len(rest)))
+            left = rest
+        where = " and ".join(text for text, _ in parts)
+        assert kept(f"c{i}") == set(left), (where, kept(f"c{i}") ^ set(left))
+        told = summary(f"c{i}")
+        assert told["clips"] == {"kept": len(left), "filtered": CLIPS - len(left), "failed": 0} and told["inputs"] == CLIPS, (where, told)
+        if len(parts) > 1:  # alone, a condition in parentheses counts by its own parts
+            assert [(step["in"], step["removed"]) for step in told["steps"]] == steps, (where, told["steps"], steps)
+            removed = {}
+            for line in decisions(f"c{i}").values():
+                if line["end"] == "filtered":
+                    removed[line["rule"]] = removed.get(line["rule"], 0) + 1
+            assert removed == told["rules"], (where, removed, told["rules"])
+        shares.append(len(left) / CLIPS)
+    assert sum(0 < share < 1 for share in shares) > 20, "most conditions must choose some clips and not others"
+    print(f"{len(cases)} random conditions choose what a plain script chooses")
+
+
+def share(text):
+    return int(hashlib.sha256(text.encode()).hexdigest()[:13], 16) / 2**52
+
+
+def farthest(keys, vectors, count):
+    """Farthest point first in float64, from the first key."""
+    x = np.stack([vectors[key] for key in keys]).astype(np.float64)
+    x /= np.linalg.norm(x, axis=1, keepdims=True)
+    chosen = [0]
+    while len(chosen) < count:
+        nearest = (x @ x[chosen].T).max(axis=1)
+        nearest[chosen] = np.inf
+        chosen.append(int(nearest.argmin()))
+    return {keys[i] for i in chosen}
+
+
+def check_samples(clips, vectors):
+    """n a bin by the keys' hashes; the most different by their embeddings; sets that keep videos together."""
+    wide = {key for key, facts in clips.items() if facts["width"] == 1280}
+    run(job("few", count=5, per=["style", "width"]), job("spread", count=12, pick="different", where="width == 1280"),
+        job("sets", sets=["train", "val"], shares=[3, 1]), job("by_key", sets=["a", "b"], sets_by="key"))
+    bins = {}
+    for key, facts in clips.items():
+        bins.setdefault((facts.get("user", {}).get("style", "no style"), facts["width"]), []).append(key)
+    wanted = {key for keys in bins.values() for key in sorted(keys, key=lambda k: share(f"sample {SEED} {k}"))[:5]}
+    assert kept("few") == wanted and len(bins) == 6 and summary("few")["bins"]["no style, 640"] == 5, summary("few")
+    assert summary("few")["rules"] == {"count": CLIPS - len(wanted)}
+    assert kept("spread") == farthest(sorted(wide), vectors, 12)
+    sets = {key: line["set"] for key, line in decisions("sets").items()}
+    assert sets == {key: "train" if share("set " + facts["film"]) < 0.75 else "val" for key, facts in clips.items()}
+    assert summary("sets")["sets"] == {name: list(sets.values()).count(name) for name in ("train", "val")} and len(set(sets.values())) == 2
+    assert {key: line["set"] for key, line in decisions("by_key").items()} == {key: "a" if share("set " + key) < 0.5 else "b" for key in clips}
+    return sets
+
+
+def check_tables(clips):
+    """Columns of the user's tables are facts; a later table and its row replace what was there."""
+    keys = sorted(clips)
+    with (SCRATCH / "labels.csv").open("w", newline="") as out:
+        writer = csv.writer(out)
+        writer.writerow(["key", "label", "style"])
+        writer.writerows([[key, "cat" if i % 3 else "", "mine"] for i, key in enumerate(keys[:200])] + [["unknown", "cat", ""]])
+    (SCRATCH / "films.jsonl").write_text("".join(json.dumps({"film": f"film-{i:02d}", "year": 1900 + i}) + "\n" for i in range(20)))
+    run(job("cats", join="labels.csv", where="label == 'cat' and style == 'mine'"), job("old", join="films.jsonl", join_key="film", where="year < 1910"),
+        job("both", source="cats", join="films.jsonl", join_key="film", where="year < 1920"))
+    cats = {key for i, key in enumerate(keys[:200]) if i % 3}
+    assert kept("cats") == cats and decisions("cats")[keys[1]]["user"] == {"label": "cat", "style": "mine"}
+    assert summary("cats")["joined"] == {str(SCRATCH / "labels.csv"): 200}
+    assert kept("old") == {key for key, facts in clips.items() if int(facts["film"][5:]) < 10}
+    young = {key for key in cats if int(clips[key]["film"][5:]) < 20}
+    assert kept("both") == young and summary("both")["inputs"] == len(cats) and summary("both")["left_out_before"] == CLIPS - len(cats)
+    first = decisions("both")[min(young)]
+    assert first["user"] == {"label": "cat", "style": "mine", "year": 1900 + int(clips[min(young)]["film"][5:])}, first
+    assert {line["rule"] for line in decisions("both").values() if line["end"] == "filtered"} == {"label == 'cat'", "year < 1920"}
+    return young
+
+
+def packed(name):
+    """{key: facts} of the samples in the shards."""
+    out = {}
+    for shard in (OUT / name).glob("*.tar"):
+        with tarfile.open(shard) as tar:
+            out |= {member.name.removesuffix(".json"): json.load(tar.extractfile(member)) for member in tar if member.name.endswith(".json")}
+    return out
+
+
+def check_shards(clips, sets, young):
+    """A shard job packs what is chosen, with the facts that select jobs added, and takes its own `where`."""
+    jobs = [job("cats", join="labels.csv", where="label == 'cat' and style == 'mine'"), job("both", source="cats", join="films.jsonl", join_key="film", where="year < 1920"),
+            job("sets", sets=["train", "val"], shares=[3, 1])]
+    run(*jobs, job("pack", "shard", "both"), job("val", "shard", "sets", where="set == 'val' and blur >= 20"), job("sharp", "shard", where="blur >= 20"))
+    shards = packed("pack")
+    assert set(shards) == young and all(facts["user"]["year"] < 1920 and facts["user"]["label"] == "cat" for facts in shards.values())
+    sharp = {key for key, facts in clips.items() if facts["scores"].get("filter.blur", -1) >= 20}
+    assert set(packed("val")) == {key for key in sharp if sets[key] == "val"} and all(facts["set"] == "val" for facts in packed("val").values())
+    assert set(packed("sharp")) == sharp and summary("sharp")["rules"] == {"blur >= 20": CLIPS - len(sharp)}
+
+
+def check_copies(clips):
+    """A dedup job compares the chosen clips alone: a copy of a clip that was left out stays."""
+    sharp = [key for key, facts in clips.items() if facts["scores"].get("filter.blur", -1) >= 50]
+    dull = [key for key in clips if key not in sharp]
+    data = OUT / "clips/data"
+    for copy, of in ((sharp[1], sharp[0]), (sharp[2], dull[0])):
+        shutil.copy(data / f"{of}.classic.npy", data / f"{copy}.classic.npy")
+    run(job("half", where="blur >= 50", sets=["a", "b"]), job("copies", "dedup", "half"), job("even", source="copies", where="width == 640"), job("pack", "shard", "even"))
+    found = decisions("copies")
+    lost = {key for key in sharp if found[key]["end"] != "kept"}
+    assert set(found) == set(clips) and len(lost) == 1 and lost < {sharp[0], sharp[1]}, lost
+    assert all(found[key]["rule"] == "blur >= 50" for key in dull) and all(found[key]["set"] in "ab" for key in sharp if key not in lost)
+    even = {key for key in sharp if key not in lost and clips[key]["width"] == 640}
+    assert set(packed("pack")) == even == kept("even") and all(facts["set"] in "ab" for facts in packed("pack").values())
+    assert summary("pack")["rules"] == {"blur >= 50": len(dull), "dedup.semantic": 1, "width == 640": len(sharp) - 1 - len(even)}
+
+
+def check_people(clips):
+    """What people decided comes first: a rejected clip is removed, an accepted one stays and takes one of the places."""
+    blur = lambda key: clips[key]["scores"].get("filter.blur", -1)
+    rejected, accepted = max(clips, key=blur), min(clips, key=blur)
+    (OUT / "clips/edits.jsonl").write_text("".join(json.dumps({"key": key, "set": {"keep": keep}}) + "\n" for key, keep in ((rejected, False), (accepted, True))))
+    run(job("people", where="blur >= 50"), job("four", source="people", count=4))
+    wanted = ({key for key in clips if blur(key) >= 50} - {rejected}) | {accepted}
+    assert kept("people") == wanted and decisions("people")[rejected]["rule"] == "studio.reject"
+    assert summary("people")["steps"][0] == {"rule": "studio.reject", "in": CLIPS, "removed": 1}
+    order = sorted(wanted - {accepted}, key=lambda key: share(f"sample {SEED} {key}"))
+    assert kept("four") == {accepted, *order[:3]}
+    mine = "a" if share("set " + accepted) < 0.5 else "b"
+    other = "b" if mine == "a" else "a"
+    run(job("split", sets=["a", "b"], sets_by="key"), job("one", source="split", where=f"set == '{other}'"), job("copies", "dedup", "one", dedup="dedup.semantic"), job("by_where", "shard", "split", where=f"set == '{other}'"),
+        job("by_select", "shard", "one"), job("by_copies", "shard", "copies"))
+    of_other = {key for key in clips if key != rejected and ("a" if share("set " + key) < 0.5 else "b") == other}
+    assert kept("one") == of_other == set(packed("by_where")) == set(packed("by_select")), "an accepted clip stays in its set"
+    assert set(packed("by_copies")) == kept("copies") <= of_other and len(of_other) - len(kept("copies")) <= 2
+    before = (OUT / "people/decisions.jsonl").stat().st_mtime_ns
+    assert "people: already done" in run(job("people", where="blur >= 50")) and (OUT / "people/decisions.jsonl").stat().st_mtime_ns == before
+    with (OUT / "clips/edits.jsonl").open("a") as out:
+        out.write(json.dumps({"key": accepted, "set": {"tags": ["mine"]}}) + "\n")
+    assert "people: already done" in run(job("people", where="blur >= 50"), job("tagged", where="tags contains 'mine'")), "no option of it names tags"
+    assert kept("tagged") == {accepted}
+    (OUT / "clips/edits.jsonl").unlink()
+    run(job("people", where="blur >= 50"))
+    assert kept("people") == {key for key in clips if blur(key) >= 50}
+
+
+def check_errors():
+    (SCRATCH / "twice.csv").write_text("key,label\na,1\na,2\n")
+    (SCRATCH / "others.csv").write_text("key,label\na,1\n")
+    (SCRATCH / "named.csv").write_text("clip,label\na,1\n")
+    (SCRATCH / "labels.parquet").write_text("PAR1")
+    for options, words in (({"where": "blur > "}, "where: column 8: expected a number"), ({"where": "blurr > 1"}, "where: no clip has the fact 'blurr', did you mean 'blur'?"),
+                           ({"where": "tag == 1"}, "did you mean 'tags'?"), ({"count": 2, "per": ["wdith"]}, "per: no clip has the fact 'wdith', did you mean 'width'?"), ({"per": ["width"]}, "set count"),
+                           ({"join": "twice.csv"}, "twice.csv: row 3: 'a' has row 2 already"), ({"join": "others.csv"}, "none of its 1 rows is about a clip"),
+                           ({"join": "named.csv"}, "none is called 'key'"), ({"join": "labels.parquet"}, "must be a .csv or .jsonl file; convert it"), ({"join": "nothing.csv"}, "no such file"),
+                           ({"sets": ["a", "b"], "shares": [1.0]}, "shares has 1 numbers for 2 sets"), ({"count": 2, "pick": "different", "embedding": "clip"}, "has no embedding 'clip'"),
+                           ({"count": 2, "pick": "different", "memory": "1 MiB"}, 'need 1.03 MiB, and memory = "1.00 MiB" bounds them; raise memory')):
+        assert words in run(job("wrong", **options), fails=True), (options, words)
+    assert "a select job reads one job" in run(job("first"), job("second"), job("wrong", source=["first", "second"]), fails=True)
+    assert "where: no clip has the fact 'blurr'" in run(job("wrong", "shard", where="blurr > 1"), fails=True)
+    assert "where: column 1" in run(job("wrong", "shard", where="1"), fails=True)
+    run(job("nothing", where="not has(blurr) and width < 0"))  # a fact in has() may be missing everywhere
+    assert kept("nothing") == set()
+    run(job("nothing", where="not has(blurr) and width < 0"), job("still", source="nothing", where="blurr > 1", join="others.csv"), job("empty", "shard", "nothing"))  # no clip comes in
+    assert summary("still")["inputs"] == 0 and packed("empty") == {}
+
+
+def large():
+    """Items of 100,000 clips of 10,000 videos with what the stages of configs/curate.toml leave: 1.3 KB a clip, and scores of 1,200 frames a video."""
+    draw = random.Random(1)
+    frames = [draw.random() * 100 for _ in range(1200)]
+    facts = {"bin": {"aspect": "16_9", "duration": "5_10", "resolution": "720"}, "caption": {"by": "caption.describe"}, "codec": "h264", "container": "mov,mp4,m4a,3gp,3g2,mj2", "copied": 0,
+             "embeddings": {"classic": {"model": "embed.classic", "size": 488}}, "end_frame": 125, "end_s": 5.2, "field_order": "progressive", "first_frame": 0, "fps": 24.0, "frames": 125,
+             "frames_at": [i / 4 for i in range(21)], "height": 720, "matrix": "bt709", "measured": {"brightness": 0.36272515950829687, "colours": ["green", "black"], "contrast": 0.19115898557959674},
+             "pixel_format": "yuv420p", "rotation": 0, "sha256": "0666d6d50414bf1c40e852d3f631bb3ba93d49aa95307b2b5a89c53b4e792c3a", "start_s": 0.0, "width": 1280}
+    scores = {f"filter.{name}": 0.006585426624466277 for name in ("black", "brightness", "flow", "flow.p10", "frozen", "letterbox", "motion", "motion.patch_min", "text")}
+    for i in range(100_000):
+        film = f"film-{i // 10:05d}"
+        if i % 10 == 0:
+            yield {"consumed": True, "end": "kept", "facts": {"sha256": facts["sha256"]}, "key": film, "shots": {"fps": 24, "frames": 1200, "scores": frames}}
+        of_clip = {"duration_s": draw.random() * 10, "film": film, "scores": scores | {"filter.blur": draw.random() * 100}}
+        yield {"caption": "A dim video of 5.2 seconds, mostly green and black, with slow motion and medium contrast.", "consumed": False, "end": "kept", "facts": facts | of_clip, "key": f"{film}-{i % 10:04d}", "parent": film}
+
+
+def time_threshold():
+    run()
+    install(large(), {})
+    size = (OUT / "clips/items.jsonl").stat().st_size
+    for threshold in (20, 21, 22, 23, 24):
+        before, begun = os.times(), time.monotonic()
+        run(job("sharp", where=f"blur >= {threshold} and duration_s > 2"))
+        spent = os.times()
+        told = summary("sharp")
+        print(f"blur >= {threshold}: {told['clips']['kept']:,} of {told['inputs']:,} clips, {size / 1e6:.0f} MB: {time.monotonic() - begun:.2f} s from start to end, "
+              f"{spent.children_user - before.children_user + spent.children_system - before.children_system:.2f} s of processor time")
+
+
+shutil.rmtree(SCRATCH, ignore_errors=True)
+SCRATCH.mkdir(parents=True)
+if "--time" in sys.argv:
+    time_threshold()
+    sys.exit()
+draw = random.Random(5)
+items = made_up(draw)
+clips = {item["key"]: item["facts"] for item in items if item["end"] == "kept" and not item["consumed"]}
+rng = np.random.default_rng(3)
+vectors = {key: rng.standard_normal(NUMBERS).astype(np.float32) for key in clips}
+run()
+install(items, vectors)
+check_random_conditions(clips, draw)
+sets = check_samples(clips, vectors)
+young = check_tables(clips)
+check_shards(clips, sets, young)
+check_copies(clips)
+check_people(clips)
+check_errors()
+print("a select job chooses by conditions, samples, tables and sets")
