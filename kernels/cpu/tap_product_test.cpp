@@ -23,11 +23,13 @@ TEST(TapProduct, EqualsPlainLoops) {
     for (float& x : out) x = normal(random);
     return out;
   };
-  for (const TapCase& c : {TapCase{{1, 7, 16}, 1, 16, true, false}, TapCase{{3, 5, 32}, 5, 40, false, true},
-                           TapCase{{9, 3, 48}, 14, 48, true, true}, TapCase{{2, 16, 16}, 29, 20, false, false}}) {
+  for (const TapCase& c :
+       {TapCase{{1, 7, 16}, 1, 16, true, false}, TapCase{{3, 5, 32}, 5, 40, false, true},
+        TapCase{{9, 3, 48}, 14, 48, true, true}, TapCase{{2, 16, 16}, 29, 20, false, false}}) {
     const int64_t stride = c.shape.depth + 2, apart = 3 * stride;
     const auto in = numbers((c.rows + 3 * c.shape.taps) * stride),
-               matrix = numbers(c.shape.outputs * c.shape.taps * c.shape.depth), bias = numbers(c.shape.outputs);
+               matrix = numbers(c.shape.outputs * c.shape.taps * c.shape.depth),
+               bias = numbers(c.shape.outputs);
     std::vector<const float*> taps;
     for (int64_t t = 0; t < c.shape.taps; ++t) taps.push_back(in.data() + t * apart);
     const auto packed = pack_taps(c.shape, matrix.data());
@@ -39,8 +41,9 @@ TEST(TapProduct, EqualsPlainLoops) {
         double sum = n < c.shape.outputs && c.bias ? static_cast<double>(bias[static_cast<size_t>(n)]) : 0;
         for (int64_t t = 0; n < c.shape.outputs && t < c.shape.taps; ++t)
           for (int64_t k = 0; k < c.shape.depth; ++k)
-            sum += static_cast<double>(in[static_cast<size_t>(t * apart + i * stride + k)]) *
-                   static_cast<double>(matrix[static_cast<size_t>((n * c.shape.taps + t) * c.shape.depth + k)]);
+            sum +=
+                static_cast<double>(in[static_cast<size_t>(t * apart + i * stride + k)]) *
+                static_cast<double>(matrix[static_cast<size_t>((n * c.shape.taps + t) * c.shape.depth + k)]);
         const double expected = n >= c.shape.outputs ? 99 : c.relu ? std::max(sum, 0.0) : sum;
         EXPECT_NEAR(static_cast<double>(out[static_cast<size_t>(i * c.out_stride + n)]), expected, 1e-4)
             << i << " " << n << " of " << c.rows << " rows";

@@ -88,7 +88,7 @@ def flash(random, frames):
 
 
 def compose(random, joins, width, height, longest):
-    """The frames of a film with these joins, its transitions and its flashes."""
+    """The frames of a video with these joins, its transitions and its flashes."""
     parts, transitions, flashes, at = [], [], [], 0
 
     def append(frames):
@@ -125,7 +125,7 @@ def compose(random, joins, width, height, longest):
 
 
 def make(path, seed, rounds, grain=0.0, width=320, height=180, longest=130):
-    """Writes a film of `rounds` times every kind of join, in random order. grain: standard deviation, of 255."""
+    """Writes a video of `rounds` times every kind of join, in random order. grain: standard deviation, of 255."""
     random = np.random.default_rng(seed)
     joins = [KINDS[i] for i in random.permutation(len(KINDS) * rounds) % len(KINDS)]
     frames, transitions, flashes = compose(random, joins, width, height, longest)

@@ -55,7 +55,8 @@ class ShotsTransNetV2 final : public Stage {
     bool decide = true;
   };
   static void describe(Describe<Options>& d) {
-    d.name("shots.transnetv2").help("Finds cuts and gradual changes with TransNet V2, as the detector transnetv2");
+    d.name("shots.transnetv2")
+        .help("Finds cuts and gradual changes with TransNet V2, as the detector transnetv2");
     d.input("thumbnails", "[T, 27, 48, 3]", "uint8",
             "every frame at 48 x 27, written by shots and shots.* with option thumbnails");
     d.input("times_us", "[T]", "int64", "time of every frame, written together with thumbnails");

@@ -67,7 +67,8 @@ const kinora_plugin* plugin_entry(const kinora_host* host, const ComponentFn (&m
 #define KINORA_AGAIN() KINORA_EACH
 #define KINORA_PARENS ()
 #define KINORA_EXPAND(...) KINORA_EXPAND1(KINORA_EXPAND1(KINORA_EXPAND1(KINORA_EXPAND1(__VA_ARGS__))))
-#define KINORA_EXPAND1(...) KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(__VA_ARGS__)))))
+#define KINORA_EXPAND1(...) \
+  KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(KINORA_EXPAND2(__VA_ARGS__)))))
 #define KINORA_EXPAND2(...) __VA_ARGS__
 #define KINORA_DECLARE(Class) \
   __attribute__((visibility("hidden"))) kinora_component kinora_component_##Class();

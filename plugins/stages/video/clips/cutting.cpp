@@ -59,11 +59,11 @@ std::vector<Range> transitions_of(const Sample& film, const nlohmann::json& shot
     const bool pair = t.is_array() && t.size() == 2 && t[0].is_number_integer() && t[1].is_number_integer();
     const int64_t least = out.empty() ? 0 : out.back().end;
     if (!pair || t[0] < least || t[1] < t[0] || t[1] > frames)
-      throw Error(KINORA_ERROR_DATA, "sample '" + std::string(film.key()) +
-                                         "': its field shots.json has transitions that are not pairs of frames "
-                                         "that ascend within its " +
-                                         std::to_string(frames) +
-                                         " frames; put a stage shots.* before this one");
+      throw Error(KINORA_ERROR_DATA,
+                  "sample '" + std::string(film.key()) +
+                      "': its field shots.json has transitions that are not pairs of frames "
+                      "that ascend within its " +
+                      std::to_string(frames) + " frames; put a stage shots.* before this one");
     out.push_back({t[0], t[1]});
   }
   return out;
@@ -128,7 +128,7 @@ Cutting::Cutting(const Sample& film, const Media& media, const nlohmann::json& s
     : media_(media), frames_(shots.at("frames")), teller_(film, media, options, shots.at("fps")) {
   const FrameTimes times = times_of(film, shots);
   for (const PlannedClip& clip : plan_clips(cuts_of(film, shots, frames_), times, plan_options(options),
-                                          transitions_of(film, shots, frames_))) {
+                                            transitions_of(film, shots, frames_))) {
     const auto number = static_cast<int64_t>(clips_.size());
     const double seconds = static_cast<double>(clip.span.end_us - clip.span.start_us) / 1e6;
     clips_.push_back({number, clip, teller_.fate(number, seconds, clip.too_short)});

@@ -319,8 +319,8 @@ class FilmCutter {
   FrameTimes times_;          // the same in microseconds from the first
   int64_t film_end_ = 0;
   std::shared_ptr<const FrameIndex> index_;
-  size_t cuts_ = 0;  // number of cuts that have closed a shot
-  int64_t cut_ = 0, shot_ = 0, at_ = 0;  // the open shot begins at the cut; its first frame is shot_
+  size_t cuts_ = 0;                           // number of cuts that have closed a shot
+  int64_t cut_ = 0, shot_ = 0, at_ = 0;       // the open shot begins at the cut; its first frame is shot_
   int64_t numbered_ = 0;                      // clips of earlier shots
   int64_t opened_ = 0, planned_of_shot_ = 0;  // clips of the open shot
   int64_t last_opened_ = 0;                   // first frame of the clip opened last

@@ -28,8 +28,7 @@ struct DetectorSet {
 // min_length: name of the option for the shortest shot.
 template <class Options>
 void describe_detectors(Describe<Options>& d, const char* min_length) {
-  d.option("detectors", &DetectorSet::detectors)
-      .help("names of detectors: " + std::string(kDetectorNames));
+  d.option("detectors", &DetectorSet::detectors).help("names of detectors: " + std::string(kDetectorNames));
   d.option("decide", &DetectorSet::decide)
       .help("rule that selects cuts: any, all, or the name of one detector");
   d.option("tolerance", &DetectorSet::tolerance)
@@ -98,12 +97,12 @@ inline DetectorOptions detector_of(const DetectorSet& o, const std::string& name
   out.final_cut = o.threshold_final_cut;
   out.fade = o.threshold_fade;
   out.stride = o.fixed_stride;
-  out.threshold = name == "content"     ? o.content_threshold
-                  : name == "adaptive"  ? o.adaptive_threshold
-                  : name == "histogram" ? o.histogram_threshold
-                  : name == "hash"      ? o.hash_threshold
+  out.threshold = name == "content"      ? o.content_threshold
+                  : name == "adaptive"   ? o.adaptive_threshold
+                  : name == "histogram"  ? o.histogram_threshold
+                  : name == "hash"       ? o.hash_threshold
                   : name == "transnetv2" ? o.transnetv2_threshold
-                                        : o.threshold_threshold;
+                                         : o.threshold_threshold;
   return out;
 }
 
@@ -113,13 +112,11 @@ inline ShotsPlan plan_of(const DetectorSet& o) {
     return std::find(names.begin(), names.end(), name) != names.end();
   };
   const auto refuse = [](const std::string& what) { throw Error(KINORA_ERROR_INVALID, what); };
-  if (o.detectors.empty())
-    refuse(std::string("detectors is empty; name one of ") + kDetectorNames);
+  if (o.detectors.empty()) refuse(std::string("detectors is empty; name one of ") + kDetectorNames);
   ShotsPlan out;
   for (const auto& name : o.detectors) {
     if (!known(detector_names(), name))
-      refuse("detectors: there is no '" + name +
-             "'; the names are " + kDetectorNames);
+      refuse("detectors: there is no '" + name + "'; the names are " + kDetectorNames);
     if (std::count(o.detectors.begin(), o.detectors.end(), name) > 1)
       refuse("detectors: '" + name + "' is listed twice; remove one");
     out.detectors.push_back(detector_of(o, name));

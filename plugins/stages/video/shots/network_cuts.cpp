@@ -77,8 +77,9 @@ bool NetworkCuts::is_flash_between(int64_t before, int64_t after) const {
 
 const std::vector<uint8_t>* NetworkCuts::picture(int64_t frame) const {
   const int64_t place = frame - first_picture_;
-  return place < 0 || place >= static_cast<int64_t>(pictures_.size()) ? nullptr
-                                                                      : &pictures_[static_cast<size_t>(place)];
+  return place < 0 || place >= static_cast<int64_t>(pictures_.size())
+             ? nullptr
+             : &pictures_[static_cast<size_t>(place)];
 }
 
 }  // namespace kinora::video

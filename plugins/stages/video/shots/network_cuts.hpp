@@ -7,7 +7,7 @@
 // the threshold on, the frames between the first and the last of them are a transition: they show both shots
 // or black, and belong to neither.
 //
-// A flash is no cut: at most 4 frames that are brighter than the frames before and after them, which show the same
+// Nothing is cut at a flash: at most 4 frames that are brighter than the frames before and after them, which show the same
 // picture.
 #pragma once
 #include <cstdint>

@@ -34,15 +34,8 @@ TEST(NetworkCuts, AHardCutIsTheFrameAfterThePeak) {
 }
 
 TEST(NetworkCuts, ADissolveIsOneCutAndItsFramesATransition) {
-  const auto found = decided({{},
-                              {0, 0.3F},
-                              {0, 0.9F},
-                              {0.6F, 0.9F},
-                              {0.3F, 0.9F},
-                              {0.7F, 0.9F},
-                              {0, 0.8F},
-                              {0, 0.4F},
-                              {}});
+  const auto found =
+      decided({{}, {0, 0.3F}, {0, 0.9F}, {0.6F, 0.9F}, {0.3F, 0.9F}, {0.7F, 0.9F}, {0, 0.8F}, {0, 0.4F}, {}});
   EXPECT_THAT(found.cuts(), ElementsAre(6)) << "two peaks of one change";
   EXPECT_THAT(found.transitions(), ElementsAre(Range{2, 7}));
 }

@@ -52,7 +52,10 @@ class NetworkDetector final : public ShotDetector {
     }
     take_cuts();
   }
-  void take_cuts() { cuts_.insert(cuts_.end(), decided_.cuts().begin() + static_cast<ptrdiff_t>(cuts_.size()), decided_.cuts().end()); }
+  void take_cuts() {
+    cuts_.insert(cuts_.end(), decided_.cuts().begin() + static_cast<ptrdiff_t>(cuts_.size()),
+                 decided_.cuts().end());
+  }
 
   std::shared_ptr<const transnetv2::Network> network_;
   Sequence sequence_;

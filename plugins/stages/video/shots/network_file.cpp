@@ -29,7 +29,8 @@ Reader open_weights(const std::string& uri) {
 std::vector<uint8_t> read_all(const std::string& uri) {
   Reader reader = open_weights(uri);
   const auto size = static_cast<uint64_t>(reader.size());
-  if (size > transnetv2::kLargestWeights) throw MediaError(uri + ": too large for the weights of TransNet V2");
+  if (size > transnetv2::kLargestWeights)
+    throw MediaError(uri + ": too large for the weights of TransNet V2");
   std::vector<uint8_t> bytes(size);
   for (uint64_t done = 0; done < size;) {
     const auto n = static_cast<uint64_t>(reader.read(done, bytes.data() + done, size - done));
@@ -60,7 +61,8 @@ void load_network(ShotsPlan& plan) {
 std::shared_ptr<const transnetv2::Network> read_network(const std::string& uri) {
   const std::string source = weights_of(uri);
   return media_call([&] {
-    return std::make_shared<const transnetv2::Network>(transnetv2::parse_weights(read_all(source), source), source);
+    return std::make_shared<const transnetv2::Network>(transnetv2::parse_weights(read_all(source), source),
+                                                       source);
   });
 }
 

@@ -227,8 +227,8 @@ class FadeDetector final : public ShotDetector {
 }  // namespace
 
 const std::vector<std::string>& detector_names() {
-  static const std::vector<std::string> names{"content", "adaptive",  "histogram",
-                                              "hash",    "threshold", "transnetv2", "fixed"};
+  static const std::vector<std::string> names{"content",   "adaptive",   "histogram", "hash",
+                                              "threshold", "transnetv2", "fixed"};
   return names;
 }
 

@@ -202,7 +202,7 @@ nlohmann::json ShotFinder::shots(const FilmClock& clock) const {
   for (const auto& detector : detectors_) found.push_back({detector->name(), detector->cuts()});
   const auto cuts = decided_cuts(found, plan_.decide, plan_.tolerance);
   const auto chosen = std::find_if(detectors_.begin(), detectors_.end(),
-                                    [&](const auto& d) { return d->name() == plan_.decide; });
+                                   [&](const auto& d) { return d->name() == plan_.decide; });
   nlohmann::json out{{"fps", rate_},
                      {"frames", times.size()},
                      {"cuts", cuts},
@@ -211,7 +211,8 @@ nlohmann::json ShotFinder::shots(const FilmClock& clock) const {
   for (const int64_t cut : cuts) cut_times.push_back(times[static_cast<size_t>(cut)]);
   write_frame_times(out, clock, rate_);
   for (const auto& detector : detectors_) {
-    auto& one = out["detectors"][detector->name()] = {{"cuts", detector->cuts()}, {"scores", detector->scores()}};
+    auto& one =
+        out["detectors"][detector->name()] = {{"cuts", detector->cuts()}, {"scores", detector->scores()}};
     if (detector->parts()) one["part"] = *detector->parts();
   }
   write_transitions(out, transitions());

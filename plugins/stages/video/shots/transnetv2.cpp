@@ -36,13 +36,14 @@ void check_weights(const Weights& weights, const std::string& source) {
     if (found == weights.end())
       throw MediaError(source + ": no float32 tensor '" + name + "'; give the weights of TransNet V2");
     if (found->second.shape != shape)
-      throw MediaError(source + ": '" + name + "' has shape " + shape_text(found->second.shape) + ", expected " +
-                       shape_text(shape) + "; use the weights of TransNet V2");
+      throw MediaError(source + ": '" + name + "' has shape " + shape_text(found->second.shape) +
+                       ", expected " + shape_text(shape) + "; use the weights of TransNet V2");
   }
 }
 
 // A convolution's [N, K, taps] as [N, taps, K].
-std::vector<float> taps_first(const std::vector<float>& weight, int64_t outputs, int64_t depth, int64_t taps) {
+std::vector<float> taps_first(const std::vector<float>& weight, int64_t outputs, int64_t depth,
+                              int64_t taps) {
   std::vector<float> out(weight.size());
   for (int64_t n = 0; n < outputs; ++n)
     for (int64_t k = 0; k < depth; ++k)
@@ -89,8 +90,7 @@ CellWeights cell_of(const Weights& w, int64_t block, int64_t cell, int64_t input
   for (size_t d = 0; d < kDilations.size(); ++d) {
     const auto one = taps_first(w.at(conv_name(name, kDilations[d], 0)).values, 2 * out.filters, inputs, 9);
     space.insert(space.end(), one.begin(), one.end());
-    out.time.push_back(
-        temporal(w, name, kDilations[d], out.filters, static_cast<int64_t>(d) * out.filters));
+    out.time.push_back(temporal(w, name, kDilations[d], out.filters, static_cast<int64_t>(d) * out.filters));
   }
   out.space.shape = {9, inputs, 8 * out.filters};
   out.space.packed = pack_taps(out.space.shape, space.data());
@@ -134,7 +134,8 @@ Network::Network(const Weights& w, const std::string& source) {
   check_weights(w, source);
   int64_t inputs = 3;
   for (int64_t b = 0; b < kBlocks; ++b)
-    for (int64_t c = 0; c < kCells; ++c, inputs = 4 * (kFilters << b)) cells.push_back(cell_of(w, b, c, inputs));
+    for (int64_t c = 0; c < kCells; ++c, inputs = 4 * (kFilters << b))
+      cells.push_back(cell_of(w, b, c, inputs));
   projection = linear(w, "frame_sim_layer.projection");
   likeness = linear(w, "frame_sim_layer.fc");
   colours = linear(w, "color_hist_layer.fc");
@@ -177,8 +178,7 @@ class Sequence::Cell {
     space.resize(zeros_.size());
     if (frame) {
       std::array<const float*, 9> taps{};
-      for (int64_t i = 0; i < 9; ++i)
-        taps[static_cast<size_t>(i)] = frame + in_.at(i / 3 - 1, i % 3 - 1);
+      for (int64_t i = 0; i < 9; ++i) taps[static_cast<size_t>(i)] = frame + in_.at(i / 3 - 1, i % 3 - 1);
       tap_product(w_.space.shape, {taps.data(), in_.pixels(), in_.channels}, w_.space.packed.data(), nullptr,
                   false, space.data(), depth_);
       frames_ = ++pushed_;
@@ -239,8 +239,8 @@ class Sequence::Around {
       const int64_t other = t + i - kReach;
       out[i] = 0;
       if (other < first_ || other >= count()) continue;
-      out[i] = std::inner_product(x.begin(), x.end(), known_[static_cast<size_t>(other - first_)].begin(),
-                                  0.0F);
+      out[i] =
+          std::inner_product(x.begin(), x.end(), known_[static_cast<size_t>(other - first_)].begin(), 0.0F);
     }
   }
 

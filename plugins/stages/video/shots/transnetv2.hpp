@@ -68,7 +68,7 @@ class Network {
 // [owner-thread]
 class Sequence {
  public:
-  static constexpr int64_t kBatch = 16;               // frames whose last layers are computed together
+  static constexpr int64_t kBatch = 16;                // frames whose last layers are computed together
   static constexpr int64_t kDelay = 48 + 50 + kBatch;  // reach of the convolutions, of the similarity, batch
 
   explicit Sequence(const Network& network);
@@ -94,7 +94,8 @@ class Sequence {
 
   const Network& network_;
   std::vector<std::unique_ptr<Cell>> cells_;
-  std::vector<std::deque<std::vector<float>>> first_;  // by block: first cells' frames that wait for the second
+  std::vector<std::deque<std::vector<float>>>
+      first_;  // by block: first cells' frames that wait for the second
   std::vector<std::deque<std::vector<float>>> means_;  // by block: channels' means
   std::deque<std::vector<float>> pictures_;            // outputs of the last block
   std::unique_ptr<Around> features_, histograms_;

@@ -2,6 +2,7 @@
 // (tests/oracle/make_transnetv2_fixtures.py).
 #include "shots/transnetv2.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -143,7 +144,8 @@ TEST(TransNetV2Weights, AWrongFileIsNamed) {
   EXPECT_THAT(error_in([&] { parse(good, 7, good.size()); }), HasSubstr("the bytes of 'a' do not fit"));
   EXPECT_THAT(error_in([&] { parse(good, 8, good.size() + 9); }), HasSubstr("its header is cut off"));
   EXPECT_THAT(error_in([&] { parse("[]", 0, 2); }), HasSubstr("not a JSON object"));
-  const std::string large = R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 8]}})";
+  const std::string large =
+      R"({"a": {"dtype": "F32", "shape": [4294967296, 4294967296], "data_offsets": [0, 8]}})";
   EXPECT_THAT(error_in([&] { parse(large, 8, large.size()); }), HasSubstr("'a' is too large"));
   EXPECT_THAT(error_in([&] { parse_weights(Bytes(3), "w"); }), HasSubstr("not a safetensors file"));
 }

@@ -11,7 +11,8 @@ namespace {
 constexpr uint64_t kLargestHeader = uint64_t{16} << 20;
 
 [[noreturn]] void refuse_weights(const std::string& source, const std::string& what) {
-  throw MediaError(source + ": " + what + "; make the weights of TransNet V2 again (packaging/transnetv2.py)");
+  throw MediaError(source + ": " + what +
+                   "; make the weights of TransNet V2 again (packaging/transnetv2.py)");
 }
 
 Weight weight_of(const std::string& source, const std::string& name, const nlohmann::json& entry,
