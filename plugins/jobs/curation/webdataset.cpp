@@ -39,8 +39,9 @@ std::string index_command(const std::string& shard) {
 }
 
 [[noreturn]] void refuse_stale(const std::string& shard, const std::string& what) {
-  throw Error(KINORA_ERROR_DATA, fmt::format("{}: {}; the index does not belong to this shard; write it again with {}",
-                                             shard, what, index_command(shard)));
+  throw Error(KINORA_ERROR_DATA,
+              fmt::format("{}: {}; the index does not belong to this shard; write it again with {}", shard,
+                          what, index_command(shard)));
 }
 
 // " 'KEY'" of the first member, or "" if that cannot be read.
@@ -54,12 +55,21 @@ std::string quoted_key(const RandomBytes& bytes) {
   }
 }
 
-// The error of the bytes that begin at `offset` of a shard, with their key and place.
+// Names key and place of the bytes that begin at `offset` of a shard in their error. Bytes that do not begin as an
+// archive does have a damaged header.
 Error placed(const Error& error, const RandomBytes& bytes, uint64_t offset) {
   std::string_view what = error.what();
-  if (const std::string before = bytes.name + ": "; what.starts_with(before)) what.remove_prefix(before.size());
-  return {KINORA_ERROR_DATA,
-          fmt::format("{}: the sample{} at byte {}: {}", bytes.name, quoted_key(bytes), offset, what)};
+  if (const std::string before = bytes.name + ": "; what.starts_with(before))
+    what.remove_prefix(before.size());
+  const std::string key = quoted_key(bytes);
+  if (key.empty() && what.starts_with("not a tar archive"))
+    return {
+        KINORA_ERROR_DATA,
+        fmt::format(
+            "{}: the sample at byte {}: no header is there; copy the shard again, or write its index again "
+            "with {}",
+            bytes.name, offset, index_command(bytes.name))};
+  return {KINORA_ERROR_DATA, fmt::format("{}: the sample{} at byte {}: {}", bytes.name, key, offset, what)};
 }
 
 // The only sample of the bytes, which begin at `offset` of a shard, by WebDatasetReader::next() or next_names(). Throws
@@ -79,8 +89,9 @@ WebDatasetSample parse_one(const RandomBytes& bytes, uint64_t offset, const WebD
   }
   if (!sample) refuse_stale(bytes.name, fmt::format("no sample at byte {}", offset));
   if (second)
-    refuse_stale(bytes.name, fmt::format("the samples '{}' and '{}' at byte {}, where the index has one sample",
-                                         sample->key(), second->key(), offset));
+    refuse_stale(bytes.name,
+                 fmt::format("the samples '{}' and '{}' at byte {}, where the index has one sample",
+                             sample->key(), second->key(), offset));
   sample->where.offset += offset;
   return *std::move(sample);
 }
@@ -171,8 +182,9 @@ void WebDatasetShard::check_end() const {
     if (e.code() != KINORA_ERROR_DATA) throw;  // an index leaves out what is damaged
   }
   if (behind)
-    refuse_stale(source_->name(),
-                 fmt::format("the sample '{}' at byte {} lies behind the last one of the index", behind->key(), end));
+    refuse_stale(
+        source_->name(),
+        fmt::format("the sample '{}' at byte {} comes after the last one of the index", behind->key(), end));
 }
 
 void WebDatasetShard::read_from(std::shared_ptr<const ByteSource> source) {
@@ -188,11 +200,13 @@ auto WebDatasetShard::reading(size_t i, const Read& read) const {
       throw Error(KINORA_ERROR_INVALID,
                   fmt::format("{}: sample {} was asked for, there are {}", source_->name(), i, size()));
     if (offsets_[i + 1] > source_->size())
-      throw Error(KINORA_ERROR_DATA,
-                  fmt::format("{}: sample {} is at bytes {} to {} by the index, and the shard has {}; copy it again, or "
-                              "write the index again with {}",
-                              source_->name(), i, offsets_[i], offsets_[i + 1], source_->size(),
-                              index_command(source_->name())));
+      throw Error(
+          KINORA_ERROR_DATA,
+          fmt::format(
+              "{}: sample {} is at bytes {} to {} by the index, and the shard has {}; copy it again, or "
+              "write the index again with {}",
+              source_->name(), i, offsets_[i], offsets_[i + 1], source_->size(),
+              index_command(source_->name())));
     return read(offsets_[i], offsets_[i + 1] - offsets_[i]);
   });
 }

@@ -28,7 +28,7 @@ class WebDatasetShard {
   // KINORA_ERROR_DATA if the shard has samples behind the last one of the index.
   static Result<WebDatasetShard> open(std::string_view uri, const WebDatasetLimits& limits = {},
                                       const OpenBytes& open_file = open_bytes);
-  // The same for a shard that may have no .tar.idx: then its headers are read, and what lies behind a damaged one is
+  // The same for a shard that may have no .tar.idx: then its headers are read, and what follows a damaged one is
   // one more sample, which is a failure.
   static Result<WebDatasetShard> open_or_scan(std::string_view uri, const WebDatasetLimits& limits = {},
                                               const OpenBytes& open_file = open_bytes);
@@ -56,7 +56,7 @@ class WebDatasetShard {
   std::shared_ptr<const ByteSource> source_;
   std::vector<uint64_t> offsets_;
   bool has_index_ = true;
-  std::string damage_;  // of the last sample, which stands for the rest of the shard; empty: none
+  std::string damage_;  // why the last sample, the rest of the shard, cannot be read; empty: there is none such
   WebDatasetLimits limits_;
   std::shared_ptr<BlockReader> blocks_;  // null: of a storage
 };

@@ -252,7 +252,8 @@ TEST(WebDataset, GroupsNeighboursWithOneKey) {
 }
 
 TEST(WebDataset, ADotAndSlashAreNoPartOfAKey) {
-  const Files files{{"./", ""}, {"./a.txt", "1"}, {"./d/b.txt", "2"}, {"./.c.txt", "3"}, {"./__notes__/d.txt", "4"}};
+  const Files files{
+      {"./", ""}, {"./a.txt", "1"}, {"./d/b.txt", "2"}, {"./.c.txt", "3"}, {"./__notes__/d.txt", "4"}};
   EXPECT_THAT(read_all(tar(files)), ElementsAre("a: txt=1", "d/b: txt=2"));
   std::string bytes = tar({{"./a.txt", "1"}, {"./a.cls", "2"}});
   bytes.resize(bytes.size() - 1024);
@@ -488,7 +489,7 @@ TEST_F(WebDatasetFolder, AnIndexOfAnotherShardLosesNoSampleUnseen) {
   ASSERT_FALSE(appended);
   EXPECT_EQ(appended.failure().code, KINORA_ERROR_DATA);
   EXPECT_THAT(appended.failure().message,
-              AllOf(HasSubstr("/s.tar: the sample 'n4' at byte 4096 lies behind "), HasSubstr(remedy)));
+              AllOf(HasSubstr("/s.tar: the sample 'n4' at byte 4096 comes after "), HasSubstr(remedy)));
 }
 
 TEST_F(WebDatasetFolder, WhatFollowsTheLastSampleMayBePaddingAndNoSamples) {
@@ -547,7 +548,12 @@ TEST_F(WebDatasetFolder, DamageIsNamedByKeyAndPlaceInTheShard) {
   put({0, 2048, 4096});
   const auto shard = or_throw(WebDatasetShard::open(folder + "/s.tar"));
   EXPECT_EQ(shard.at(0)->key(), "a");
-  EXPECT_THAT(shard.at(1).failure().message, HasSubstr("/s.tar: the sample 'b' at byte 2048: entry 2 is damaged"));
+  EXPECT_THAT(shard.at(1).failure().message,
+              HasSubstr("/s.tar: the sample 'b' at byte 2048: entry 2 is damaged"));
+  bytes.replace(2 * 1024 + 148, 6, "777777");  // of b.txt
+  write("s.tar", bytes);
+  EXPECT_THAT(or_throw(WebDatasetShard::open(folder + "/s.tar")).at(1).failure().message,
+              HasSubstr("/s.tar: the sample at byte 2048: no header is there; "));
 }
 
 TEST_F(WebDatasetFolder, ReadsTheKeyAndOneFieldOfASample) {

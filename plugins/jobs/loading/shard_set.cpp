@@ -48,8 +48,11 @@ void warn_of_unlisted(const std::string& path, const std::vector<std::string>& n
       unlisted.insert(name);
   }
   if (!unlisted.empty())
-    log_warn("{}: {} not in .nv-meta/.info.json and not read, the first is {}; add them with `kinora data index {}`",
-             path, counted(static_cast<int64_t>(unlisted.size()), "shard is", "shards are"), *unlisted.begin(), path);
+    log_warn(
+        "{}: {} not in .nv-meta/.info.json and not read, the first is {}; add them with `kinora data index "
+        "{}`",
+        path, counted(static_cast<int64_t>(unlisted.size()), "shard is", "shards are"), *unlisted.begin(),
+        path);
 }
 
 }  // namespace
@@ -111,11 +114,13 @@ std::shared_ptr<const SampleShard> ShardSet::shard(size_t number) const {
   if (!mds_.empty()) return keep(number, open_mds(mds_[number], opener()));
   auto opened = std::make_shared<TarShard>(names_[number], opener());
   if (opened->is_whole() && opened->size() != samples_[number])
-    throw Error(KINORA_ERROR_DATA,
-                fmt::format("{}: has {} by its {}, and .nv-meta/.info.json says {}; write both again with `kinora data "
-                            "index {}`",
-                            names_[number], counted(static_cast<int64_t>(opened->size()), "sample", "samples"),
-                            opened->has_index() ? "index" : "headers", samples_[number], path_));
+    throw Error(
+        KINORA_ERROR_DATA,
+        fmt::format(
+            "{}: has {} by its {}, and .nv-meta/.info.json says {}; write both again with `kinora data "
+            "index {}`",
+            names_[number], counted(static_cast<int64_t>(opened->size()), "sample", "samples"),
+            opened->has_index() ? "index" : "headers", samples_[number], path_));
   return keep(number, std::move(opened));
 }
 
