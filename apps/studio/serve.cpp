@@ -177,6 +177,8 @@ class Server {
     query("/api/ids", &Studio::ids);
     query("/api/where", &Studio::where);
     query("/api/histograms", &Studio::histograms);
+    query("/api/bound", &Studio::bound);
+    query("/api/map", &Studio::map);
     query("/api/place", &Studio::place);
     query("/api/clip", &Studio::clip);
     query("/api/shots", &Studio::shots);

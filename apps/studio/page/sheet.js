@@ -2,12 +2,16 @@
 import { address, get } from "./api.js";
 import { make } from "./elements.js";
 import { decided, keyOf, markClass, number, outcome, seconds } from "./format.js";
+import { Hover } from "./hover.js";
+import { boundText, textOf, titleOf } from "./names.js";
 
 const kWindow = 100; // rows per request
 const kWindows = 40; // windows kept
-const kNarrowest = 168, kGap = 8; // pixels: two columns on a telephone
-const kTail = 6; // last letters of a name, which are always shown
-const kText = 76; // height below the picture
+const kGap = 8; // pixels
+// By size: the narrowest card, two columns of medium ones on a telephone, and the height below its picture.
+const kSizes = { small: { narrowest: 112, text: 40 }, medium: { narrowest: 168, text: 76 }, large: { narrowest: 300, text: 76 } };
+const kLetter = 7.8; // mean width of a letter of a name, pixels
+const kTailShare = 0.6; // of a name that is cut in its middle
 const kPictures = 400; // decoded pictures kept
 const kFetches = 4; // concurrent requests: a browser has six connections
 
@@ -28,6 +32,8 @@ export class Sheet {
     this.round = 0; // pictures of an earlier round are requested again
     this.wanted = [];
     this.fetching = 0;
+    this.size = "medium";
+    this.hover = new Hover(list);
     this.checked = new Set(); // ids of the clips selected for an action
     this.shown = { parameters: new URLSearchParams(), at: 0 }; // the query of the list, and the version of the studio's answer
     this.loading = Promise.resolve(); // the latest reload
@@ -66,6 +72,7 @@ export class Sheet {
     ++this.changes;
     this.shown = { parameters, at: first.version };
     this.found = { by: first.by, why: first.why };
+    this.shows = first.shows; // the number that the cards show
     this.films = first.films; // number of videos found
     if (this.first) this.list.scrollTop = 0;
     this.windows.clear();
@@ -93,14 +100,25 @@ export class Sheet {
   layout() {
     const width = this.list.clientWidth;
     if (!width) return;
-    this.columns = Math.max(1, Math.floor((width - kGap) / (kNarrowest + kGap)));
+    const { narrowest, text } = kSizes[this.size];
+    this.columns = Math.max(1, Math.floor((width - kGap) / (narrowest + kGap)));
     this.cellWidth = Math.floor((width - kGap) / this.columns) - kGap;
-    this.cellHeight = Math.round((this.cellWidth * 9) / 16) + kText;
+    this.cellHeight = Math.round((this.cellWidth * 9) / 16) + text;
+    this.tail = Math.max(4, Math.floor(((this.cellWidth - 14) / kLetter) * kTailShare)); // letters of a name that are always shown
     this.rowHeight = this.cellHeight + kGap;
     this.space.style.height = `${Math.ceil(this.total / this.columns) * this.rowHeight + kGap}px`;
     for (const cell of this.cells.values()) this.free(cell);
     this.cells.clear();
     this.render();
+  }
+
+  /** size: of kSizes. The selected clip, or the first one in sight, stays in sight. */
+  resize(size) {
+    const place = this.selected >= 0 ? this.selected : Math.floor(this.list.scrollTop / this.rowHeight) * this.columns;
+    this.size = size;
+    this.list.dataset.size = size;
+    this.layout();
+    if (this.columns && this.total) this.list.scrollTop = Math.floor(place / this.columns) * this.rowHeight;
   }
 
   schedule() {
@@ -152,14 +170,15 @@ export class Sheet {
     cell.tail = make("span");
     cell.key = make("span", { class: "key" }, cell.head, cell.tail);
     cell.end = make("span", { class: "mark" });
-    cell.scores = make("div", { class: "scores" });
+    cell.scores = make("span", { class: "scores" });
     cell.caption = make("div", { class: "caption" });
-    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.near, cell.time, make("span", { class: "check" })), make("div", { class: "line" }, cell.key, cell.end), cell.scores, cell.caption);
+    cell.append(make("div", { class: "still" }, cell.canvas, cell.none, cell.near, cell.time, make("span", { class: "check" })), make("div", { class: "line" }, cell.key), make("div", { class: "line" }, cell.end, cell.scores), cell.caption);
     this.space.append(cell);
     return cell;
   }
 
   free(cell) {
+    this.hover.left(cell);
     cell.hidden = true;
     cell.removeAttribute("id");
     cell.setAttribute("aria-selected", "false");
@@ -185,15 +204,18 @@ export class Sheet {
   fill(cell, row) {
     cell.row = row;
     cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
-    cell.head.textContent = row ? row.key.slice(0, -kTail) : ""; // names differ at their ends
-    cell.tail.textContent = row ? row.key.slice(-kTail) : "";
+    cell.head.textContent = row ? row.key.slice(0, -this.tail) : ""; // cut in its middle if it is too long
+    cell.tail.textContent = row ? row.key.slice(-this.tail) : "";
+    cell.head.style.maxWidth = `calc(100% - ${cell.tail.textContent.length + 0.5}ch)`;
     cell.key.title = row ? row.key : "";
     cell.end.textContent = row ? markOf(row) : "";
     cell.end.className = row ? markClass(row) : "mark";
     cell.time.textContent = row && row.duration_s !== null ? seconds(row.duration_s) : "";
     cell.near.textContent = row ? near(row) : "";
     cell.caption.textContent = row ? row.caption : "";
-    cell.scores.textContent = row ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoresOf(row)].filter(Boolean).join(" · ") : "";
+    cell.scores.textContent = row ? [row.place, row.tags.map((tag) => `#${tag}`).join(" "), scoreOf(row, this.shows)].filter(Boolean).join(" · ") : "";
+    cell.scores.title = cell.scores.textContent;
+    if (this.hover.cell === cell && cell.shown !== row?.id) this.hover.left(cell);
     cell.setAttribute("aria-label", row ? `${row.key}, ${row.place ? `of ${row.place}, ` : ""}${row.is_film ? "video, " : ""}${outcome(row)}, ${near(row) ? `similarity ${near(row)}, ` : ""}${seconds(row.duration_s)}${row.tags.length ? `, tags ${row.tags.join(", ")}` : ""}. ${row.caption}` : "loading");
     const bitmap = row && this.pictures.get(row.id)?.bitmap;
     if (bitmap) this.draw(cell, bitmap);
@@ -426,7 +448,7 @@ export class Sheet {
         continue;
       }
       const at = rows.findIndex((old) => old.id === row.id);
-      if (at >= 0) rows[at] = { ...row, similarity: rows[at].similarity };
+      if (at >= 0) rows[at] = { ...row, similarity: rows[at].similarity, value: rows[at].value };
     }
     this.render();
   }
@@ -444,9 +466,13 @@ function markOf(row) {
   return row.is_film ? `video ${mark}`.trim() : mark;
 }
 
-function scoresOf(row) {
+/** One number: what its outcome is about, with the bound that it broke, else the one that the view is sorted by. */
+function scoreOf(row, shows) {
   if (row.end === "copy") return `of ${row.copy_of} · ${number(row.score)}`;
-  const names = Object.keys(row.scores);
-  if (row.end === "filtered" && names.includes(row.reason)) names.sort((a, b) => (b === row.reason) - (a === row.reason));
-  return names.map((name) => `${name.replace(/^filter\./, "")} ${number(row.scores[name])}`).join(" · ");
+  const sorted = shows && row.value !== null && row.value !== undefined ? `${titleOf(shows)} ${textOf(shows, row.value)}` : "";
+  if (row.end === "failed") return row.reason;
+  if (row.end !== "filtered") return sorted;
+  const field = `scores.${row.reason}`, [[side, value] = []] = Object.entries(row.bound ?? {});
+  const score = `${titleOf(field)}${row.score === undefined ? "" : ` ${textOf(field, row.score)}`}${side ? `, ${boundText(field, { is_most: side === "at_most", value })}` : ""}`;
+  return sorted && shows !== field ? `${score} · ${sorted}` : score;
 }
