@@ -235,7 +235,7 @@ function tables(clip) {
     clip.history.length ? make("div", {}, make("h3", {}, "Edits"), history) : null,
     ...groups.map(([title, entries]) => make("div", {}, make("h3", {}, title), list(entries))),
     clip.url ? make("div", {}, make("h3", {}, "Source"), make("p", { class: "path" }, clip.url)) : null,
-    all.length ? make("details", {}, make("summary", {}, "All facts as stored"), list(all)) : null,
+    all.length ? make("details", { "aria-label": "All facts as stored" }, make("summary", {}, "All facts as stored"), list(all)) : null,
   ].filter(Boolean);
 }
 

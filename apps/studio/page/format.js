@@ -9,7 +9,7 @@ export function number(value) {
   for (const [unit, scale] of [["G", 1e9], ["M", 1e6]]) if (Math.abs(value) >= scale) return trim((value / scale).toPrecision(3)) + unit;
   const size = Math.abs(value);
   if (size < 1e-12) return "≈ 0";
-  if (size >= 1e-5) return size >= 1000 ? String(Math.round(value)) : trim(value.toPrecision(size < 0.001 ? 2 : 3));
+  if (size >= 1e-5) return size >= 1000 ? String(Math.round(value)) : trim(value.toPrecision(3));
   const [digits, exponent] = value.toExponential(1).split("e");
   return `${trim(digits)}×${powerOfTen(Number(exponent))}`;
 }

@@ -45,7 +45,7 @@ export class Live {
     const memory = figures.memory?.used !== undefined ? [`${mebibytes(figures.memory.used)} of ${mebibytes(figures.memory.bound)} MiB between stages`] : [];
     const idle = stages.length - lines.length, waits = idle ? [`${plural(idle, "stage")} ${idle > 1 ? "have" : "has"} had no sample yet`] : [];
     const toggled = (event) => (event.target.open ? this.opened.add(job) : this.opened.delete(job));
-    return make("details", { open: this.opened.has(job), ontoggle: toggled }, make("summary", {}, "Stages"), make("table", {}, make("thead", {}, head), make("tbody", {}, body)), make("p", { class: "muted" }, [...memory, ...waits].join("; ")));
+    return make("details", { "aria-label": `Stages of ${job}`, open: this.opened.has(job), ontoggle: toggled }, make("summary", {}, "Stages"), make("table", {}, make("thead", {}, head), make("tbody", {}, body)), make("p", { class: "muted" }, [...memory, ...waits].join("; ")));
   }
 
   row(job, stage, now) {

@@ -206,7 +206,7 @@ export class Sheet {
     cell.className = `cell ${row ? `${row.end} ${row.decision}` : ""}`;
     cell.head.textContent = row ? row.key.slice(0, -this.tail) : ""; // cut in its middle if it is too long
     cell.tail.textContent = row ? row.key.slice(-this.tail) : "";
-    cell.head.style.maxWidth = `calc(100% - ${cell.tail.textContent.length + 0.5}ch)`;
+    cell.head.style.maxWidth = `calc(100% - ${cell.tail.textContent.length}ch)`;
     cell.key.title = row ? row.key : "";
     cell.end.textContent = row ? markOf(row) : "";
     cell.end.className = row ? markClass(row) : "mark";
