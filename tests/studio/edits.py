@@ -82,7 +82,7 @@ def check_decisions(page, folder):
     assert edits(folder)[1]["film-0003"] == {"keep": False, "reason": "shaky"}, edits(folder)
     select(page, "film-0004")
     eventually(lambda: page.locator("#detail .title .mark").inner_text() == "filtered by clip.too-short")
-    eventually(lambda: "clip.too-short of clip.transcode: 3" in page.locator("#detail .note").inner_text())
+    eventually(lambda: "(clip.too-short of clip.transcode): 3 s, at least 3.2 s is kept" in page.locator("#detail .note").inner_text())
     page.keyboard.press("a")
     said(page, "Accepted")
     assert edits(folder)[1]["film-0004"]["keep"] is True

@@ -56,7 +56,7 @@ export class Filters {
     return make(
       "button",
       { type: "button", "data-choice": `${name} ${value}`, "aria-pressed": set.has(value), onclick: press },
-      make("span", {}, ...(name === "end" ? [make("i", { class: `swatch ${value}` }), " "] : []), ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value] : [kNames[value] ?? (name === "rule" && value ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
+      make("span", {}, ...(name === "end" ? [make("i", { class: `swatch ${value}` })] : []), ...(name === "tag" ? [...(at < 9 ? [make("kbd", {}, at + 1), " "] : []), value] : [kNames[value] ?? (name === "rule" && value ? `${titleOf(`scores.${value}`)} (${value})` : value || "no name")])),
       make("span", { class: "muted" }, count),
     );
   }

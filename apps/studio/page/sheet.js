@@ -155,6 +155,7 @@ export class Sheet {
       const row = this.row(place);
       if (cell.row !== row) this.fill(cell, row);
     }
+    for (const place of [end + kWindow, first - kWindow, end + 2 * kWindow]) if (place >= 0 && place < this.total) this.row(place); // so that scrolling meets no empty card
     this.mark();
     clearTimeout(this.settled);
     this.settled = setTimeout(() => this.wantPictures(), 60); // skips cells that are only scrolled past
