@@ -35,7 +35,7 @@ function range(unit) {
 /** "scores.filter.blur" is "Sharpness", "user.my_rating" is "User my rating". */
 export function titleOf(field) {
   if (kFacts[field]) return kFacts[field][0];
-  const words = field.replace(/^(scores|measured)\./, "").replace(/^filter\./, "").replace(/[._]+/g, " ");
+  const words = field.replace(/^scores\./, "").replace(/^filter\./, "").replace(/[._]+/g, " ");
   return words.charAt(0).toUpperCase() + words.slice(1);
 }
 

@@ -471,7 +471,6 @@ function markOf(row) {
 function scoreOf(row, shows) {
   if (row.end === "copy") return `of ${row.copy_of} · ${number(row.score)}`;
   const sorted = shows && row.value !== null && row.value !== undefined ? `${titleOf(shows)} ${textOf(shows, row.value)}` : "";
-  if (row.end === "failed") return row.reason;
   if (row.end !== "filtered") return sorted;
   const field = `scores.${row.reason}`, [[side, value] = []] = Object.entries(row.bound ?? {});
   const score = `${titleOf(field)}${row.score === undefined ? "" : ` ${textOf(field, row.score)}`}${side ? `, ${boundText(field, { is_most: side === "at_most", value })}` : ""}`;
